@@ -1,0 +1,90 @@
+package arch_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/rolloutd/rolloutd/"
+
+// rules read: a package whose path has the prefix may not import, directly or through others, what deny lists. Paths are
+// relative to the module unless they hold a dot.
+var rules = []struct {
+	prefix string
+	deny   []string
+	why    string
+}{
+	{"internal/fault", []string{"internal/"}, "the ground everything stands on"},
+	{"internal/rollout", []string{"internal/agent", "internal/sandbox", "internal/gateway", "internal/store", "internal/seal", "internal/temporalx", "envserver", "workflows", "activities"}, "the domain imports error kinds and nothing else of ours"},
+	{"internal/sandboxd", []string{"go.temporal.io/", "go.opentelemetry.io/", "internal/gateway", "internal/opencode", "envserver", "workflows", "activities"}, "sandboxd is small and runs beside untrusted code"},
+	{"cmd/sandboxd", []string{"go.temporal.io/", "go.opentelemetry.io/", "github.com/prometheus/"}, "sandboxd is small and runs beside untrusted code"},
+	{"internal/sandbox/driver", []string{"internal/sandbox/local", "internal/sandboxd"}, "drivers import the driver interface, never the reverse"},
+	{"envserver", []string{"workflows", "activities", "internal/sandbox", "internal/gateway", "go.temporal.io/sdk/client", "go.temporal.io/sdk/worker"}, "the edge knows rollouts, not how they are run"},
+	{"workflows", []string{"envserver", "internal/daemon", "internal/engine"}, "a workflow is below the edges"},
+	{"activities", []string{"envserver", "internal/daemon", "internal/engine", "workflows"}, "activities are called by workflows, by name"},
+	{"internal/gateway", []string{"go.temporal.io/", "envserver", "workflows", "activities"}, "the per-call path touches no Temporal"},
+	{"internal/scripted", []string{"go.temporal.io/", "internal/gateway", "internal/opencode"}, "the scripted model is a model endpoint like any other"},
+	{"", []string{"go.temporal.io/server", "github.com/temporalio/ui-server"}, "only the nested module embeds the Temporal server"},
+}
+
+func TestImportsRunOneWay(t *testing.T) {
+	t.Parallel()
+	for pkg, deps := range packages(t) {
+		for _, rule := range rules {
+			if !under(pkg, full(rule.prefix)) {
+				continue
+			}
+			for _, dep := range deps {
+				for _, deny := range rule.deny {
+					require.Falsef(t, under(dep, full(deny)) && !under(dep, full(rule.prefix)),
+						"%s imports %s: %s", pkg, dep, rule.why)
+				}
+			}
+		}
+	}
+}
+
+// A workflow that imports a package doing I/O itself can come to depend on it; only activities may.
+func TestWorkflowsImportNoIO(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports "\n"}}`, module+"workflows").Output()
+	require.NoError(t, err)
+	for _, imp := range strings.Fields(string(out)) {
+		for _, io := range []string{"os", "net", "net/http", "os/exec", "io/ioutil", "math/rand", "math/rand/v2", "crypto/rand", "sync"} {
+			require.NotEqual(t, io, imp, "package workflows imports %s", io)
+		}
+	}
+}
+
+// packages returns the transitive imports of every package of the root module.
+func packages(t *testing.T) map[string][]string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Deps", module+"...").Output()
+	require.NoError(t, err)
+	all := map[string][]string{}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p struct {
+			ImportPath string
+			Deps       []string
+		}
+		require.NoError(t, dec.Decode(&p))
+		all[p.ImportPath] = p.Deps
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+// full is the import path that a rule means.
+func full(path string) string {
+	if strings.Contains(path, ".") {
+		return strings.TrimSuffix(path, "/")
+	}
+	return strings.TrimSuffix(module+path, "/")
+}
+
+// under says whether path is dir or lies below it.
+func under(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }

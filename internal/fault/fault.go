@@ -1,0 +1,113 @@
+// Package fault is the closed set of error kinds. Code that can fail in a way somebody branches on wraps its error in a
+// Kind; every edge (HTTP, tool results, JSON-RPC, Temporal) maps kinds by the one table in this package.
+package fault
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind says what sort of failure an error is. Kinds are part of the wire contract (Temporal error types, outcome causes):
+// add to them, never rename.
+type Kind string
+
+const (
+	// Invalid: the caller's input is wrong and will stay wrong.
+	Invalid Kind = "Invalid"
+	// Unauthorized: the caller has no right to do this.
+	Unauthorized Kind = "Unauthorized"
+	// NotFound: the thing named does not exist (any more).
+	NotFound Kind = "NotFound"
+	// Conflict: the thing exists already and differs from what was asked.
+	Conflict Kind = "Conflict"
+	// Exhausted: a quota or capacity is used up; waiting may help.
+	Exhausted Kind = "Exhausted"
+	// Unavailable: a service did not answer; trying again may help.
+	Unavailable Kind = "Unavailable"
+	// Timeout: a bound of ours ran out.
+	Timeout Kind = "Timeout"
+	// Aborted: somebody asked for the end.
+	Aborted Kind = "Aborted"
+	// SandboxLost: the sandbox is gone; this attempt cannot go on, another one can.
+	SandboxLost Kind = "SandboxLost"
+	// OutOfMemory and OutOfDisk: the sandbox's own bounds were hit.
+	OutOfMemory Kind = "OutOfMemory"
+	OutOfDisk   Kind = "OutOfDisk"
+	// SetupFailed: a command of the task's own setup failed.
+	SetupFailed Kind = "SetupFailed"
+	// AgentFailed: the agent itself broke off.
+	AgentFailed Kind = "AgentFailed"
+	// VerifierFailed: the verifier gave no usable verdict.
+	VerifierFailed Kind = "VerifierFailed"
+	// UpstreamFailed: the model endpoint gave no usable answer within the call's budget.
+	UpstreamFailed Kind = "UpstreamFailed"
+	// UpstreamRefused: the model endpoint refuses us for good (bad key, no such model).
+	UpstreamRefused Kind = "UpstreamRefused"
+	// Internal: a bug of ours.
+	Internal Kind = "Internal"
+)
+
+// Error is an error of a known kind. Field names the bad input, as the caller wrote it, where there is one.
+type Error struct {
+	Kind  Kind
+	Field string
+	Msg   string
+	Err   error
+}
+
+func (e *Error) Error() string {
+	switch {
+	case e.Msg == "" && e.Err != nil:
+		return e.Err.Error()
+	case e.Err != nil:
+		return e.Msg + ": " + e.Err.Error()
+	default:
+		return e.Msg
+	}
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// New makes an error of kind k.
+func New(k Kind, format string, args ...any) *Error {
+	return &Error{Kind: k, Msg: fmt.Sprintf(format, args...)}
+}
+
+// Wrap gives err the kind k and says what was being done. A nil err stays nil.
+func Wrap(k Kind, err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Kind: k, Msg: fmt.Sprintf(format, args...), Err: err}
+}
+
+// Field makes an Invalid error about one named input; the message says what would be right.
+func Field(name, format string, args ...any) *Error {
+	return &Error{Kind: Invalid, Field: name, Msg: name + ": " + fmt.Sprintf(format, args...)}
+}
+
+// KindOf returns the kind of the outermost Error in err's chain, or Internal when there is none. KindOf(nil) is "".
+func KindOf(err error) Kind {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return Internal
+}
+
+// Is says whether err's kind is k.
+func Is(err error, k Kind) bool { return err != nil && KindOf(err) == k }
+
+// Known says whether k is one of the kinds above. A name that came over a wire may be anything.
+func (k Kind) Known() bool {
+	switch k {
+	case Invalid, Unauthorized, NotFound, Conflict, Exhausted, Unavailable, Timeout, Aborted, SandboxLost, OutOfMemory, OutOfDisk,
+		SetupFailed, AgentFailed, VerifierFailed, UpstreamFailed, UpstreamRefused, Internal:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,122 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// attemptOverhead is reserved per attempt for making the sandbox, installing the agent and opening the model channel when
+// Limits.Rollout is derived.
+const attemptOverhead = 2 * time.Minute
+
+// DefaultLimits returns the bounds of a rollout that asks for none. Call, FirstCall, Quiet and Rollout are left zero: they
+// depend on the others, so that a caller who only changes Agent still gets a set that nests (see Filled).
+func DefaultLimits() Limits {
+	return Limits{
+		Setup:    5 * time.Minute,
+		Agent:    10 * time.Minute,
+		Verifier: 2 * time.Minute,
+		Collect:  time.Minute,
+		Queue:    24 * time.Hour,
+		Attempts: 3,
+	}
+}
+
+// Filled returns l with every zero bound set: the fixed ones from DefaultLimits, the others derived so that the set nests.
+// Turns and tokens stay zero, which means unbounded. A filled set is returned unchanged.
+func (l Limits) Filled() Limits {
+	d := DefaultLimits()
+	l.Setup = or(l.Setup, d.Setup)
+	l.Agent = or(l.Agent, d.Agent)
+	l.Verifier = or(l.Verifier, d.Verifier)
+	l.Collect = or(l.Collect, d.Collect)
+	l.Queue = or(l.Queue, d.Queue)
+	if l.Attempts == 0 {
+		l.Attempts = d.Attempts
+	}
+	l.Call = or(l.Call, min(5*time.Minute, l.Agent*4/5))
+	l.FirstCall = or(l.FirstCall, min(time.Minute, l.Agent/2))
+	l.Quiet = or(l.Quiet, min(5*time.Minute, l.Agent))
+	l.Rollout = or(l.Rollout, time.Duration(l.Attempts)*(l.attempt()+attemptOverhead))
+	return l
+}
+
+// Validate reports every bound that cannot hold, by the names of the tool's arguments. Zero bounds are derived and always fit.
+func (l Limits) Validate() error {
+	problems := l.negative()
+	if len(problems) == 0 {
+		problems = l.Filled().misnested()
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	field, _, _ := strings.Cut(problems[0], ":")
+	return &fault.Error{Kind: fault.Invalid, Field: field, Msg: strings.Join(problems, "; ")}
+}
+
+// negative lists the bounds below zero, which no default can stand in for.
+func (l Limits) negative() []string {
+	var problems []string
+	for _, b := range l.durations() {
+		if b.value < 0 {
+			problems = append(problems, fmt.Sprintf("%s: must not be negative, got %gs", b.name, b.value.Seconds()))
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		value int64
+	}{
+		{"limits.attempts", int64(l.Attempts)}, {"limits.turns", int64(l.Turns)},
+		{"limits.prompt_tokens", l.PromptTokens}, {"limits.completion_tokens", l.CompletionTokens},
+	} {
+		if c.value < 0 {
+			problems = append(problems, fmt.Sprintf("%s: must not be negative, got %d", c.name, c.value))
+		}
+	}
+	return problems
+}
+
+// misnested lists the ways in which a filled set cannot hold.
+func (l Limits) misnested() []string {
+	var problems []string
+	if l.Call >= l.Agent {
+		problems = append(problems, fmt.Sprintf("limits.call_s: one model call (%s) must be shorter than agent_timeout_s (%s)", l.Call, l.Agent))
+	}
+	if l.FirstCall > l.Agent {
+		problems = append(problems, fmt.Sprintf("limits.first_call_s: %s is longer than agent_timeout_s (%s)", l.FirstCall, l.Agent))
+	}
+	if l.Quiet > l.Agent {
+		problems = append(problems, fmt.Sprintf("limits.quiet_s: %s is longer than agent_timeout_s (%s)", l.Quiet, l.Agent))
+	}
+	if sum := l.attempt(); sum > l.Rollout {
+		problems = append(problems, fmt.Sprintf("limits.rollout_s: %s cannot hold one attempt: setup %s + agent_timeout_s %s + verifier %s + collect %s = %s",
+			l.Rollout, l.Setup, l.Agent, l.Verifier, l.Collect, sum))
+	}
+	return problems
+}
+
+// attempt is how long one attempt may take, apart from what the infrastructure needs.
+func (l Limits) attempt() time.Duration { return l.Setup + l.Agent + l.Verifier + l.Collect }
+
+type namedDuration struct {
+	name  string
+	value time.Duration
+}
+
+func (l Limits) durations() []namedDuration {
+	return []namedDuration{
+		{"agent_timeout_s", l.Agent}, {"limits.call_s", l.Call}, {"limits.setup_s", l.Setup},
+		{"limits.verifier_s", l.Verifier}, {"limits.collect_s", l.Collect}, {"limits.rollout_s", l.Rollout},
+		{"limits.queue_s", l.Queue}, {"limits.first_call_s", l.FirstCall}, {"limits.quiet_s", l.Quiet},
+	}
+}
+
+func or(d, fallback time.Duration) time.Duration {
+	if d == 0 {
+		return fallback
+	}
+	return d
+}

@@ -1,0 +1,149 @@
+package rollout
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Result is what a client gets: the fields of both generations of the rollout tools, always present, and ours.
+type Result struct {
+	// Both generations.
+	TaskID       string        `json:"task_id"`
+	SandboxID    string        `json:"sandbox_id"`
+	Reward       *float64      `json:"reward"`
+	WallS        float64       `json:"wall_s"`
+	Mode         Mode          `json:"mode"`
+	Error        *string       `json:"error"`
+	AgentLogTail string        `json:"agent_log_tail"`
+	ProxyLogTail string        `json:"proxy_log_tail"`
+	ProxyTurns   []CompactTurn `json:"proxy_turns"`
+
+	// Generation 1.
+	ExitCode       int               `json:"exit_code"`
+	WorkdirFiles   map[string]string `json:"workdir_files"`
+	VerifierStdout string            `json:"verifier_stdout"`
+	VerifierStderr string            `json:"verifier_stderr"`
+	TestExitCode   *int              `json:"test_exit_code"`
+	InstallLogTail string            `json:"install_log_tail"`
+
+	// Generation 2.
+	AgentExitCode int               `json:"agent_exit_code"`
+	SetupResults  []CommandResult   `json:"setup_results"`
+	VerifyResults []CommandResult   `json:"verify_results"`
+	Files         map[string]string `json:"files"`
+	FilesExtra    []string          `json:"files_extra"`
+
+	// Ours.
+	ID        string            `json:"rollout_id"`
+	GroupID   string            `json:"group_id,omitempty"`
+	Outcome   Outcome           `json:"outcome"`
+	Attempts  []Attempt         `json:"attempts"`
+	SessionID string            `json:"serve_session_id,omitempty"` // the agent's own session
+	Phases    []PhaseTiming     `json:"phases,omitempty"`           // in the order they began, all attempts; the last is open
+	Usage     Usage             `json:"usage"`
+	Digest    string            `json:"digest"` // sha256 of the trace
+	Links     map[string]string `json:"links"`  // name → key in the store
+}
+
+// NewResult is the result of a rollout of which nothing is known: no list or map is null, for clients of both generations
+// iterate over them.
+func NewResult(id string) Result {
+	return Result{
+		ID: id, ExitCode: -1, AgentExitCode: -1, ProxyTurns: []CompactTurn{}, WorkdirFiles: map[string]string{},
+		SetupResults: []CommandResult{}, VerifyResults: []CommandResult{}, Files: map[string]string{}, FilesExtra: []string{},
+		Attempts: []Attempt{}, Links: map[string]string{},
+	}
+}
+
+// CommandResult is one setup or verify command.
+type CommandResult struct {
+	Cmd       string  `json:"cmd"`
+	ExitCode  int     `json:"exit_code"`
+	Stdout    string  `json:"stdout"`
+	Stderr    string  `json:"stderr"`
+	DurationS float64 `json:"duration_s"`
+}
+
+// Attempt is the evidence of one numbered try; earlier ones are kept.
+type Attempt struct {
+	Number    int       `json:"number"`
+	SandboxID string    `json:"sandbox_id"`
+	Host      string    `json:"host,omitempty"`
+	Outcome   Outcome   `json:"outcome"`
+	Error     string    `json:"error,omitempty"`
+	ErrorKind string    `json:"error_kind,omitempty"`
+	Turns     int       `json:"turns"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at"`
+}
+
+// Usage sums what the model calls used.
+type Usage struct {
+	Turns            int   `json:"turns"`
+	PromptTokens     int64 `json:"prompt_tokens"`
+	CompletionTokens int64 `json:"completion_tokens"`
+}
+
+// TurnKind says what a model call was for.
+type TurnKind string
+
+const (
+	KindAgent    TurnKind = "agent"
+	KindTitle    TurnKind = "title"
+	KindSummary  TurnKind = "summary"
+	KindSubagent TurnKind = "subagent"
+)
+
+// Turn is one model call, whole: a line of the trace.
+type Turn struct {
+	Turn               int             `json:"turn"` // from 1, in the order calls began
+	CallID             string          `json:"call_id"`
+	Kind               TurnKind        `json:"kind"`
+	Lineage            string          `json:"lineage"` // the agent's session id; "parent/child" for a subagent
+	Delivered          bool            `json:"delivered"`
+	Broken             string          `json:"broken,omitempty"` // why the call has no whole reply; empty: it has
+	Flaws              []string        `json:"flaws,omitempty"`  // what is wrong with the capture of a whole reply
+	FinishReason       string          `json:"finish_reason"`
+	PromptTokenIDs     []int32         `json:"prompt_token_ids"`
+	CompletionTokens   []string        `json:"completion_tokens"`
+	CompletionTokenIDs []int32         `json:"completion_token_ids"`
+	PerTokenLogps      []float64       `json:"per_token_logps"`
+	Usage              Usage           `json:"usage"`
+	LatencyS           float64         `json:"latency_s"`
+	FirstByteS         float64         `json:"first_byte_s"`
+	Timestamp          float64         `json:"timestamp"` // unix seconds at the call's begin
+	UpstreamStatus     int             `json:"upstream_status"`
+	UpstreamError      json.RawMessage `json:"upstream_error"` // object or null
+	UpstreamTries      int             `json:"upstream_tries"`
+	ModelVersion       string          `json:"model_version,omitempty"`
+	Request            json.RawMessage `json:"request"`  // as sent upstream
+	Response           json.RawMessage `json:"response"` // an OpenAI chat.completion object, or null
+}
+
+// CompactTurn is a Turn as RolloutResult carries it: without tools and without the whole reply.
+type CompactTurn struct {
+	Turn               int             `json:"turn"`
+	Kind               TurnKind        `json:"kind"`
+	Lineage            string          `json:"lineage"`
+	Delivered          bool            `json:"delivered"`
+	Broken             string          `json:"broken,omitempty"`
+	Flaws              []string        `json:"flaws,omitempty"`
+	FinishReason       string          `json:"finish_reason"`
+	PromptTokenIDs     []int32         `json:"prompt_token_ids"`
+	CompletionTokens   []string        `json:"completion_tokens"`
+	CompletionTokenIDs []int32         `json:"completion_token_ids"`
+	PerTokenLogps      []float64       `json:"per_token_logps"`
+	LatencyS           float64         `json:"latency_s"`
+	Timestamp          float64         `json:"timestamp"`
+	UpstreamStatus     int             `json:"upstream_status"`
+	UpstreamError      json.RawMessage `json:"upstream_error"`
+	ModelVersion       string          `json:"model_version,omitempty"`
+	Request            map[string]any  `json:"request"`
+	Response           map[string]any  `json:"response"`
+}
+
+// Transcript is the agent's own record of the session.
+type Transcript struct {
+	SessionID string            `json:"serve_session_id"`
+	Messages  []json.RawMessage `json:"messages"` // {info, parts}, as OpenCode gives them
+}

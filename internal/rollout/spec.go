@@ -1,0 +1,104 @@
+// Package rollout holds the words of the domain: what is asked (Spec, Task), where it stands (State, Phase), and what came
+// of it (Result, Turn, Outcome). It imports nothing of ours but error kinds, and does nothing.
+package rollout
+
+import "time"
+
+// Places inside every sandbox; both generations of rollout clients rely on them.
+const (
+	Home        = "/home/user"
+	Workdir     = Home + "/workdir"
+	TestsDir    = Home + "/tests"
+	TestScript  = TestsDir + "/test.sh"
+	VerifierDir = Home + "/logs/verifier"
+	RewardFile  = VerifierDir + "/reward.txt"
+	AgentLog    = Home + "/logs/agent/opencode.jsonl"
+	ModelURL    = "http://127.0.0.1:7000/v1"
+)
+
+// Spec is one rollout as asked for, validated and resolved: everything a worker needs, on any host. It is the workflow's
+// input and therefore part of stored histories: fields are added, never renamed or removed.
+type Spec struct {
+	ID      string  `json:"id"`
+	GroupID string  `json:"group_id,omitempty"`
+	Task    Task    `json:"task"`
+	Agent   string  `json:"agent"` // "opencode"
+	Mode    Mode    `json:"mode"`
+	Model   Model   `json:"model"`
+	Limits  Limits  `json:"limits"`
+	Sandbox Sandbox `json:"sandbox"`
+}
+
+// Task is what is asked: instruction, setup, files, verifier.
+type Task struct {
+	ID          string            `json:"id,omitempty"`
+	Instruction string            `json:"instruction"`
+	Files       map[string]string `json:"files,omitempty"` // absolute path under Home, or relative to Workdir → text
+	Setup       []string          `json:"setup,omitempty"` // bash commands, run one by one; the first that fails ends the rollout
+	Verifier    Verifier          `json:"verifier"`
+	// ObeyProject lets the agent read the task repository's own opencode.json, AGENTS.md and the like.
+	ObeyProject bool `json:"obey_project,omitempty"`
+}
+
+// Verifier grades the workspace after the agent has stopped. With neither Script nor Commands the reward is null.
+type Verifier struct {
+	Script   string   `json:"script,omitempty"`   // generation 1: a bash script staged as TestScript
+	Commands []string `json:"commands,omitempty"` // generation 2: bash commands, all of them run
+	// SameSandbox grades where the agent ran (its processes dead). The default is a fresh sandbox with the agent-writable
+	// state restored into it.
+	SameSandbox bool `json:"same_sandbox,omitempty"`
+}
+
+// Defined says whether there is anything to run.
+func (v Verifier) Defined() bool { return v.Script != "" || len(v.Commands) > 0 }
+
+// Mode is how model calls travel.
+type Mode string
+
+const (
+	TransparentProxy Mode = "transparent_proxy" // through the gateway, every call captured
+	BlackBox         Mode = "black_box"         // through the model channel, uncaptured
+)
+
+// Model is a resolved model endpoint.
+type Model struct {
+	Endpoint string `json:"endpoint,omitempty"` // the catalogue's name, for people
+	BaseURL  string `json:"base_url"`           // OpenAI-compatible, ends in /v1
+	Name     string `json:"name"`               // the upstream's name of the model
+	// SealedKey is the API key under the deployment's encryption key (see internal/seal); only the gateway opens it.
+	SealedKey    string `json:"sealed_key,omitempty"`
+	MaxTokensCap int    `json:"max_tokens_cap"` // clamp of each call's max_tokens; ≤ 0: none
+	Logprobs     bool   `json:"logprobs"`       // the endpoint accepts logprobs and top_logprobs
+	TopLogprobs  int    `json:"top_logprobs"`
+	TokenIDs     bool   `json:"token_ids"` // the endpoint accepts vLLM's return_token_ids
+	// Thinking: nil leaves the model's own default; otherwise chat_template_kwargs.enable_thinking is sent.
+	Thinking *bool `json:"thinking,omitempty"`
+}
+
+// Limits bounds a rollout. Durations nest: Call < Agent, and Setup+Agent+Verifier+Collect ≤ Rollout.
+type Limits struct {
+	Call     time.Duration `json:"call"`  // one model call, retries included
+	Setup    time.Duration `json:"setup"` // all setup commands together
+	Agent    time.Duration `json:"agent"` // the agent's wall time
+	Verifier time.Duration `json:"verifier"`
+	Collect  time.Duration `json:"collect"`
+	Rollout  time.Duration `json:"rollout"` // everything, all attempts, from the first sandbox on
+	Queue    time.Duration `json:"queue"`   // waiting for a host with room
+
+	FirstCall time.Duration `json:"first_call"` // no model call within this after the agent's start: relaunch
+	Quiet     time.Duration `json:"quiet"`      // no sign of life within this: end
+
+	Attempts         int   `json:"attempts"`                    // tries when infrastructure fails
+	Turns            int   `json:"turns,omitempty"`             // model calls of the agent; 0: no bound
+	PromptTokens     int64 `json:"prompt_tokens,omitempty"`     // summed over calls; 0: no bound
+	CompletionTokens int64 `json:"completion_tokens,omitempty"` // summed over calls; 0: no bound
+}
+
+// Sandbox is what the task asks of the place it runs in; zero values take the backend's defaults.
+type Sandbox struct {
+	Backend   string  `json:"backend,omitempty"` // "local"
+	Image     string  `json:"image,omitempty"`
+	CPU       float64 `json:"cpu,omitempty"`        // cores
+	MemoryMiB int     `json:"memory_mib,omitempty"` // whole sandbox, tmpfs included
+	DiskMiB   int     `json:"disk_mib,omitempty"`   // home directory
+}

@@ -1,0 +1,89 @@
+package rollout
+
+import "time"
+
+// Phase is where a rollout stands; each is one activity of the workflow.
+type Phase string
+
+const (
+	PhaseQueued     Phase = "queued"
+	PhaseCreating   Phase = "creating_sandbox"
+	PhaseInstalling Phase = "installing_agent"
+	PhaseProxy      Phase = "starting_proxy"
+	PhaseSetup      Phase = "setup"
+	PhaseAgent      Phase = "running_agent"
+	PhaseVerifying  Phase = "verifying"
+	PhaseCollecting Phase = "collecting"
+	PhaseClosing    Phase = "closing_sandbox"
+	PhaseDone       Phase = "done"
+)
+
+// State is the answer to the workflow query "state".
+type State struct {
+	ID         string        `json:"rollout_id"`
+	TaskID     string        `json:"task_id"`
+	GroupID    string        `json:"group_id,omitempty"`
+	Phase      Phase         `json:"phase"`
+	Attempt    int           `json:"attempt"`
+	Turns      int           `json:"turns"` // model calls so far, of this attempt
+	SandboxID  string        `json:"sandbox_id,omitempty"`
+	SessionID  string        `json:"serve_session_id,omitempty"` // the agent's own session
+	Outcome    Outcome       `json:"outcome,omitempty"`
+	Reward     *float64      `json:"reward"`
+	Error      string        `json:"error,omitempty"`
+	StartedAt  time.Time     `json:"started_at"`
+	FinishedAt *time.Time    `json:"finished_at,omitempty"`
+	Phases     []PhaseTiming `json:"phases,omitempty"` // in the order they began, all attempts
+}
+
+// Done says whether the rollout has ended.
+func (s State) Done() bool { return s.Phase == PhaseDone }
+
+// PhaseTiming is how long one phase took; an open phase has no End.
+type PhaseTiming struct {
+	Phase   Phase      `json:"phase"`
+	Attempt int        `json:"attempt"`
+	Start   time.Time  `json:"start"`
+	End     *time.Time `json:"end,omitempty"`
+}
+
+// Names of the workflow contract, as operators and other-language clients use them.
+const (
+	WorkflowName  = "RolloutWorkflow"
+	TaskQueue     = "rolloutd"
+	SignalAbort   = "abort"    // payload: Abort
+	SignalTurns   = "progress" // payload: Progress; from RunAgent, throttled
+	QueryState    = "state"    // answer: State
+	workflowIDFmt = "rollout-"
+)
+
+// WorkflowID is the workflow id of a rollout.
+func WorkflowID(rolloutID string) string { return workflowIDFmt + rolloutID }
+
+// Abort asks a rollout to end; the reason is shown to people.
+type Abort struct {
+	Reason string `json:"reason"`
+}
+
+// Progress is what RunAgent tells its workflow now and then.
+type Progress struct {
+	Attempt   int    `json:"attempt"`
+	Turns     int    `json:"turns"`
+	SessionID string `json:"session_id,omitempty"`
+}
+
+// Summary is the workflow's own result: small; the whole Result lies in the store.
+type Summary struct {
+	ID      string   `json:"rollout_id"`
+	Outcome Outcome  `json:"outcome"`
+	Reward  *float64 `json:"reward"`
+	Error   string   `json:"error,omitempty"`
+	Result  Ref      `json:"result"`
+}
+
+// Ref points at a blob in the store.
+type Ref struct {
+	Key    string `json:"key"`
+	Digest string `json:"digest"` // "sha256:<hex>"
+	Size   int64  `json:"size"`
+}

@@ -1,0 +1,128 @@
+package rollout
+
+import (
+	"errors"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// AgentOpencode is the agent that every deployment has.
+const AgentOpencode = "opencode"
+
+// MaxTaskBytes bounds the text of a task: it travels inside one workflow payload, of which Temporal takes at most 2 MiB.
+const MaxTaskBytes = 3 << 19
+
+// idPattern leaves dots out: sandbox ids join a rollout id and an attempt number with one.
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+// Validate reports everything that is wrong with the spec, by the names of the tool's arguments. The error's kind is Invalid.
+func (s Spec) Validate() error {
+	var errs []error
+	for _, err := range []error{s.validID(), s.Task.validate(), s.validAgent(), s.Model.validate(), s.Limits.Validate(), s.Sandbox.validate()} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	var first *fault.Error
+	errors.As(errs[0], &first)
+	return &fault.Error{Kind: fault.Invalid, Field: first.Field, Msg: joined(errs)}
+}
+
+func (s Spec) validID() error {
+	if !idPattern.MatchString(s.ID) {
+		return fault.Field("rollout_id", "want 1 to 64 letters, digits, '_' or '-', beginning with a letter or digit, got %q", s.ID)
+	}
+	return nil
+}
+
+func (s Spec) validAgent() error {
+	switch {
+	case s.Agent != AgentOpencode:
+		return fault.Field("agent", "unknown agent %q, want %q", s.Agent, AgentOpencode)
+	case s.Mode != TransparentProxy && s.Mode != BlackBox:
+		return fault.Field("mode", "unknown mode %q, want %q or %q", s.Mode, TransparentProxy, BlackBox)
+	}
+	return nil
+}
+
+// validate looks at files in the order of their names: workflows call it too.
+//
+//workflowcheck:ignore
+func (t Task) validate() error {
+	if strings.TrimSpace(t.Instruction) == "" {
+		return fault.Field("instruction", "is empty; it is the prompt for the agent")
+	}
+	if n := t.size(); n > MaxTaskBytes {
+		return fault.Field("upload_files", "instruction, files, setup and verifier are %d bytes in all, at most %d are taken", n, MaxTaskBytes)
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Files)) {
+		if _, err := FilePath(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// size is how much text the task carries: a sum, in whatever order.
+//
+//workflowcheck:ignore
+func (t Task) size() int {
+	n := len(t.Instruction) + len(t.Verifier.Script)
+	for name, text := range t.Files {
+		n += len(name) + len(text)
+	}
+	for _, cmd := range slices.Concat(t.Setup, t.Verifier.Commands) {
+		n += len(cmd)
+	}
+	return n
+}
+
+// FilePath is where a file of Task.Files lies in the sandbox: relative names are below Workdir. A name that leads out of
+// Home, or names no file, is Invalid.
+func FilePath(name string) (string, error) {
+	full := name
+	if !path.IsAbs(name) {
+		full = Workdir + "/" + name
+	}
+	clean := path.Clean(full)
+	switch {
+	case name == "" || strings.HasSuffix(name, "/") || strings.ContainsRune(name, 0):
+		return "", fault.Field("upload_files", "%q does not name a file", name)
+	case !strings.HasPrefix(clean, Home+"/") || clean == Workdir:
+		return "", fault.Field("upload_files", "%q is not a file below %s; relative names are below %s", name, Home, Workdir)
+	}
+	return clean, nil
+}
+
+func (m Model) validate() error {
+	switch {
+	case m.BaseURL == "":
+		return fault.Field("base_url", "no model endpoint: give endpoint, or base_url")
+	case m.Name == "":
+		return fault.Field("model", "no model name")
+	}
+	return nil
+}
+
+func (s Sandbox) validate() error {
+	if s.CPU < 0 || s.MemoryMiB < 0 || s.DiskMiB < 0 {
+		return fault.Field("sandbox", "cpu, memory_mib and disk_mib must not be negative")
+	}
+	return nil
+}
+
+func joined(errs []error) string {
+	texts := make([]string, len(errs))
+	for i, err := range errs {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}

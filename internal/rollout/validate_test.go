@@ -1,0 +1,116 @@
+package rollout_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+func goodSpec() rollout.Spec {
+	return rollout.Spec{
+		ID:     "r1",
+		Task:   rollout.Task{Instruction: "write hello.py"},
+		Agent:  rollout.AgentOpencode,
+		Mode:   rollout.TransparentProxy,
+		Model:  rollout.Model{BaseURL: "http://127.0.0.1:9099/v1", Name: "m"},
+		Limits: rollout.DefaultLimits(),
+	}
+}
+
+func TestSpecValidate(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		change func(*rollout.Spec)
+		field  string
+		says   string
+	}{
+		"empty instruction":    {func(s *rollout.Spec) { s.Task.Instruction = " \n" }, "instruction", "prompt"},
+		"id with a dot":        {func(s *rollout.Spec) { s.ID = "a.b" }, "rollout_id", `"a.b"`},
+		"id empty":             {func(s *rollout.Spec) { s.ID = "" }, "rollout_id", "1 to 64"},
+		"id too long":          {func(s *rollout.Spec) { s.ID = strings.Repeat("a", 65) }, "rollout_id", "1 to 64"},
+		"unknown agent":        {func(s *rollout.Spec) { s.Agent = "emacs" }, "agent", `"opencode"`},
+		"unknown mode":         {func(s *rollout.Spec) { s.Mode = "grey_box" }, "mode", "black_box"},
+		"no endpoint":          {func(s *rollout.Spec) { s.Model.BaseURL = "" }, "base_url", "endpoint"},
+		"no model":             {func(s *rollout.Spec) { s.Model.Name = "" }, "model", "name"},
+		"negative memory":      {func(s *rollout.Spec) { s.Sandbox.MemoryMiB = -1 }, "sandbox", "negative"},
+		"negative timeout":     {func(s *rollout.Spec) { s.Limits.Agent = -time.Second }, "agent_timeout_s", "-1s"},
+		"negative turns":       {func(s *rollout.Spec) { s.Limits.Turns = -1 }, "limits.turns", "-1"},
+		"call beyond agent":    {func(s *rollout.Spec) { s.Limits.Call = time.Hour }, "limits.call_s", "10m0s"},
+		"quiet beyond agent":   {func(s *rollout.Spec) { s.Limits.Quiet = time.Hour }, "limits.quiet_s", "10m0s"},
+		"first call too late":  {func(s *rollout.Spec) { s.Limits.FirstCall = time.Hour }, "limits.first_call_s", "10m0s"},
+		"rollout too short":    {func(s *rollout.Spec) { s.Limits.Rollout = 11 * time.Minute }, "limits.rollout_s", "= 18m0s"},
+		"task too large":       {func(s *rollout.Spec) { s.Task.Files = map[string]string{"a": strings.Repeat("x", 2<<20)} }, "upload_files", "at most"},
+		"file outside home":    {file("/etc/passwd"), "upload_files", "/home/user"},
+		"file climbing out":    {file("../../x"), "upload_files", "/home/user"},
+		"file beside home":     {file("/home/user2/x"), "upload_files", "/home/user"},
+		"file without a name":  {file(""), "upload_files", "name a file"},
+		"file that is a dir":   {file("dir/"), "upload_files", "name a file"},
+		"file that is workdir": {file("."), "upload_files", "/home/user"},
+		"file with a NUL":      {file("a\x00b"), "upload_files", "name a file"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := goodSpec()
+			c.change(&spec)
+			err := spec.Validate()
+			require.Equal(t, fault.Invalid, fault.KindOf(err))
+			var f *fault.Error
+			require.ErrorAs(t, err, &f)
+			require.Equal(t, c.field, f.Field)
+			require.ErrorContains(t, err, c.field)
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+	require.NoError(t, goodSpec().Validate())
+}
+
+func file(name string) func(*rollout.Spec) {
+	return func(s *rollout.Spec) { s.Task.Files = map[string]string{name: "x"} }
+}
+
+// Everything that is wrong is told at once, so that a caller mends it in one go.
+func TestSpecValidateTellsAll(t *testing.T) {
+	t.Parallel()
+	err := rollout.Spec{}.Validate()
+	for _, name := range []string{"rollout_id", "instruction", "agent", "base_url"} {
+		require.ErrorContains(t, err, name)
+	}
+}
+
+func TestFilePath(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"a.py":                 "/home/user/workdir/a.py",
+		"./sub/../a.py":        "/home/user/workdir/a.py",
+		"../data/x":            "/home/user/data/x",
+		"/home/user/.config/x": "/home/user/.config/x",
+	} {
+		got, err := rollout.FilePath(name)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}
+
+// Whatever agent time a caller asks for, the derived bounds nest and stay as they are when filled again.
+func TestFilledNests(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		l := rollout.DefaultLimits()
+		l.Agent = time.Duration(rng.Int64N(int64(12*time.Hour))) + time.Millisecond
+		require.NoError(t, l.Validate())
+		f := l.Filled()
+		require.NoError(t, f.Validate())
+		require.Equal(t, f, f.Filled())
+		require.Less(t, f.Call, f.Agent)
+		require.GreaterOrEqual(t, f.Rollout, f.Setup+f.Agent+f.Verifier+f.Collect)
+	}
+	require.Equal(t, rollout.DefaultLimits().Filled(), rollout.Limits{}.Filled())
+}
