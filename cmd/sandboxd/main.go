@@ -1,0 +1,50 @@
+// Command sandboxd is the first process of every sandbox; see package sandboxd. It is static and small, so that it runs in
+// whatever root file system the sandbox has.
+//
+//	sandboxd serve --control-fd N | --control-path PATH [flags]
+//	sandboxd probe HOST:PORT    tries what must not be possible, prints the findings as JSON
+//	sandboxd stage              the step between the host and bwrap; see package stage
+//	sandboxd version
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/probe"
+)
+
+// version is stamped at build time.
+var version = "dev"
+
+func main() {
+	if err := run(context.Background(), os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "sandboxd:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("want serve, probe, stage or version")
+	}
+	switch args[0] {
+	case "serve":
+		return serve(ctx, args[1:])
+	case "probe":
+		if len(args) != 2 {
+			return fmt.Errorf("probe wants one address")
+		}
+		return json.NewEncoder(os.Stdout).Encode(probe.Run(ctx, args[1]))
+	case stage.Command:
+		return stage.Run()
+	case "version":
+		_, err := fmt.Println(version)
+		return err
+	default:
+		return fmt.Errorf("no command %q", args[0])
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// expiredStatus is the exit status when the lease has run out.
+const expiredStatus = 3
+
+type serveFlags struct {
+	controlFD   int
+	controlPath string
+	modelAddr   string
+	id          string
+	lease       time.Duration
+	treeLimit   int64
+}
+
+func parseServe(args []string) (serveFlags, error) {
+	var f serveFlags
+	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
+	fs.IntVar(&f.controlFD, "control-fd", -1, "inherited descriptor of the listening control socket")
+	fs.StringVar(&f.controlPath, "control-path", "", "path to listen on for control, instead of a descriptor")
+	fs.StringVar(&f.modelAddr, "model-addr", wire.ModelAddr, "address to listen on for the agent's model calls")
+	fs.StringVar(&f.id, "id", "", "id of the sandbox")
+	fs.DurationVar(&f.lease, "lease", 0, "end the sandbox when not renewed for this long; 0: never")
+	fs.Int64Var(&f.treeLimit, "tree-limit", 0, "most bytes of file contents in one tar; 0: 4 GiB")
+	if err := fs.Parse(args); err != nil {
+		return f, err
+	}
+	if (f.controlFD < 0) == (f.controlPath == "") {
+		return f, fmt.Errorf("want one of --control-fd and --control-path")
+	}
+	return f, nil
+}
+
+func serve(ctx context.Context, args []string) error {
+	f, err := parseServe(args)
+	if err != nil {
+		return err
+	}
+	tuneRuntime()
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	server := sandboxd.New(sandboxd.Options{
+		SandboxID: f.id,
+		Version:   version,
+		Lease:     f.lease,
+		TreeLimit: f.treeLimit,
+		Logger:    log,
+		Expired: func() {
+			log.Warn("lease ran out")
+			os.Exit(expiredStatus) // with pid 1 goes every process of the sandbox
+		},
+	})
+	if err := sandboxd.Guard(); err != nil {
+		return fmt.Errorf("guard: %w", err)
+	}
+	control, err := f.listen()
+	if err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	model, err := net.Listen("tcp", f.modelAddr)
+	if err != nil {
+		return fmt.Errorf("model address: %w", err)
+	}
+	return server.Run(ctx, control, model)
+}
+
+func (f serveFlags) listen() (net.Listener, error) {
+	if f.controlPath != "" {
+		return net.Listen("unix", f.controlPath)
+	}
+	file := os.NewFile(uintptr(f.controlFD), "control")
+	defer file.Close()
+	return net.FileListener(file)
+}
+
+// tuneRuntime keeps the supervisor small: its memory is the sandbox's, and it does little.
+func tuneRuntime() {
+	runtime.GOMAXPROCS(2)
+	debug.SetGCPercent(50)
+	debug.SetMemoryLimit(128 << 20)
+}

@@ -1,0 +1,159 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+// Options configures a Backend; its zero value works.
+type Options struct {
+	// Defaults fills what a rollout leaves open; its own zero fields take the package's defaults (see defaults.go).
+	Defaults driver.Spec
+	// Logger is told of sandboxes made and destroyed; nil is silent.
+	Logger *slog.Logger
+}
+
+// Backend makes and finds the sandboxes of one provider.
+type Backend struct {
+	driver   driver.Driver
+	defaults driver.Spec
+	log      *slog.Logger
+	tracer   trace.Tracer
+	// client pools the control connections of all sandboxes; the host of a request's URL is the sandbox's id.
+	client *http.Client
+}
+
+// New makes a Backend over d.
+func New(d driver.Driver, o Options) *Backend {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Backend{
+		driver:   d,
+		defaults: withDefaults(o.Defaults, packageDefaults()),
+		log:      o.Logger,
+		tracer:   otel.Tracer("github.com/rolloutd/rolloutd/internal/sandbox"),
+		client:   &http.Client{Transport: controlTransport(d)},
+	}
+}
+
+func controlTransport(d driver.Driver) *http.Transport {
+	return &http.Transport{
+		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			id, _, err := net.SplitHostPort(addr)
+			if err != nil {
+				return nil, fault.Wrap(fault.Internal, err, "address %q", addr)
+			}
+			return d.Dial(ctx, id)
+		},
+		MaxIdleConnsPerHost: 4,
+		// A worker meets thousands of sandboxes in its life; connections to dead ones must not pile up.
+		IdleConnTimeout:    20 * time.Second,
+		DisableCompression: true,
+	}
+}
+
+// Create makes the sandbox id, or finds the living one of that id. It returns when the sandbox takes requests.
+func (b *Backend) Create(ctx context.Context, id string, s rollout.Sandbox, labels map[string]string) (_ *Sandbox, err error) {
+	ctx, span := b.span(ctx, "sandbox.create", id)
+	defer func() { end(span, err) }()
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
+	spec := specOf(s, b.defaults)
+	spec.Labels = labels
+	started := time.Now()
+	if err := b.driver.Create(ctx, id, spec); err != nil {
+		return nil, contextual(ctx, fmt.Errorf("create sandbox %q: %w", id, err))
+	}
+	b.log.DebugContext(ctx, "sandbox ready", "sandbox", id, "took", time.Since(started))
+	return b.sandbox(id), nil
+}
+
+// Attach finds the living sandbox id; one that is gone is a fault.SandboxLost.
+func (b *Backend) Attach(ctx context.Context, id string) (*Sandbox, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
+	s := b.sandbox(id)
+	if _, err := s.Info(ctx); err != nil {
+		return nil, fmt.Errorf("attach: %w", err)
+	}
+	return s, nil
+}
+
+// Destroy ends every process of the sandbox and frees what it held; of one that is gone it is a no-op.
+func (b *Backend) Destroy(ctx context.Context, id string) (err error) {
+	ctx, span := b.span(ctx, "sandbox.destroy", id)
+	defer func() { end(span, err) }()
+	if err := checkID(id); err != nil {
+		return err
+	}
+	if err := b.driver.Destroy(ctx, id); err != nil {
+		return contextual(ctx, fmt.Errorf("destroy sandbox %q: %w", id, err))
+	}
+	b.log.DebugContext(ctx, "sandbox destroyed", "sandbox", id)
+	return nil
+}
+
+// List tells the sandboxes that live.
+func (b *Backend) List(ctx context.Context) ([]driver.Info, error) {
+	infos, err := b.driver.List(ctx)
+	if err != nil {
+		return nil, contextual(ctx, fmt.Errorf("list sandboxes: %w", err))
+	}
+	return infos, nil
+}
+
+// Inspect tells what the sandbox used so far; what the driver cannot know is -1.
+func (b *Backend) Inspect(ctx context.Context, id string) (driver.Usage, error) {
+	inspector, ok := b.driver.(driver.Inspector)
+	if !ok {
+		return driver.Usage{OOMKills: -1, PeakMemoryBytes: -1, CPU: -1}, nil
+	}
+	u, err := inspector.Inspect(ctx, id)
+	if err != nil {
+		return driver.Usage{}, contextual(ctx, fmt.Errorf("inspect sandbox %q: %w", id, err))
+	}
+	return u, nil
+}
+
+func (b *Backend) sandbox(id string) *Sandbox { return &Sandbox{id: id, backend: b} }
+
+func (b *Backend) span(ctx context.Context, name, id string) (context.Context, trace.Span) {
+	return b.tracer.Start(ctx, name, trace.WithAttributes(attribute.String("sandbox.id", id)))
+}
+
+func end(span trace.Span, err error) {
+	if err != nil {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, string(fault.KindOf(err)))
+	}
+	span.End()
+}
+
+// checkID keeps ids usable as a file name, a host name in a URL and a container name alike.
+func checkID(id string) error {
+	ok := len(id) >= 1 && len(id) <= 100 && id[0] != '.' && id[0] != '-' && id[0] != '_'
+	for _, c := range []byte(id) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		ok = ok && (letter || c == '.' || c == '_' || c == '-')
+	}
+	if !ok {
+		return fault.Field("sandbox id", "%q must be 1 to 100 letters, digits, '.', '_' or '-', the first a letter or digit", id)
+	}
+	return nil
+}

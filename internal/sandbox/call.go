@@ -1,0 +1,86 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// call is one request to sandboxd.
+type call struct {
+	method string
+	path   string // escaped already
+	query  url.Values
+	in     any       // JSON body, or
+	body   io.Reader // a raw one
+}
+
+// json does c and decodes the answer into out, which may be nil.
+func (s *Sandbox) json(ctx context.Context, c call, out any) error {
+	res, err := s.do(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer drop(res)
+	if out == nil {
+		return nil
+	}
+	if err := json.NewDecoder(res.Body).Decode(out); err != nil {
+		return s.broken(ctx, c, err)
+	}
+	return nil
+}
+
+// do sends c and returns a successful response, whose body the caller closes.
+func (s *Sandbox) do(ctx context.Context, c call) (*http.Response, error) {
+	req, err := s.request(ctx, c)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "sandbox %q: %s %s", s.id, c.method, c.path)
+	}
+	res, err := s.backend.client.Do(req)
+	if err != nil {
+		return nil, s.broken(ctx, c, err)
+	}
+	if res.StatusCode >= 300 {
+		defer drop(res)
+		return nil, fmt.Errorf("sandbox %q: %w", s.id, remoteError(res))
+	}
+	return res, nil
+}
+
+func (s *Sandbox) request(ctx context.Context, c call) (*http.Request, error) {
+	body := c.body
+	if c.in != nil {
+		b, err := json.Marshal(c.in)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(b)
+	}
+	u := "http://" + s.id + c.path
+	if len(c.query) > 0 {
+		u += "?" + c.query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, c.method, u, body)
+	if err != nil {
+		return nil, err
+	}
+	if c.in != nil || body == nil {
+		// Every such request may safely run twice. The transport may therefore send it again by itself when it had picked a
+		// pooled connection that was just being closed; the nil value marks that without sending a header.
+		req.Header["Idempotency-Key"] = nil
+	}
+	return req, nil
+}
+
+// drop frees the connection for the next request.
+func drop(res *http.Response) {
+	_, _ = io.CopyN(io.Discard, res.Body, 64<<10)
+	_ = res.Body.Close()
+}

@@ -1,0 +1,181 @@
+package sandbox_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// fake is a driver of one sandbox, whose sandboxd is the test's handler.
+type fake struct {
+	addr    string
+	dialErr atomic.Pointer[error]
+	created driver.Spec
+	renewed time.Duration
+}
+
+func newFake(t *testing.T, h http.HandlerFunc) *fake {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return &fake{addr: srv.Listener.Addr().String()}
+}
+
+func (f *fake) Create(_ context.Context, _ string, spec driver.Spec) error {
+	f.created = spec
+	return nil
+}
+
+func (f *fake) Dial(ctx context.Context, _ string) (net.Conn, error) {
+	if err := f.dialErr.Load(); err != nil {
+		return nil, *err
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", f.addr)
+}
+
+func (f *fake) Destroy(context.Context, string) error { return nil }
+
+func (f *fake) List(context.Context) ([]driver.Info, error) {
+	return nil, errors.New("the provider's own words")
+}
+
+func (f *fake) Renew(_ context.Context, _ string, lease time.Duration) error {
+	f.renewed = lease
+	return nil
+}
+
+func create(t *testing.T, f *fake) *sandbox.Sandbox {
+	t.Helper()
+	s, err := sandbox.New(f, sandbox.Options{}).Create(t.Context(), "R_1.2", rollout.Sandbox{}, nil)
+	require.NoError(t, err)
+	return s
+}
+
+// The kind that sandboxd sends is the kind that the caller gets.
+func TestKindsAreKept(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []fault.Kind{fault.NotFound, fault.Invalid, fault.OutOfDisk, fault.OutOfMemory, fault.Exhausted, fault.Timeout} {
+		s := create(t, newFake(t, func(w http.ResponseWriter, r *http.Request) {
+			require.Equal(t, "R_1.2", r.Host)
+			w.WriteHeader(fault.EdgeOf(kind).HTTPStatus)
+			_, _ = io.WriteString(w, `{"kind":"`+string(kind)+`","message":"in words"}`)
+		}))
+		_, err := s.Start(t.Context(), "x", wire.Process{})
+		require.Equal(t, kind, fault.KindOf(err))
+		require.ErrorContains(t, err, "in words")
+		_, err = s.GetTar(t.Context(), "/x")
+		require.Equal(t, kind, fault.KindOf(err))
+		require.Equal(t, kind, fault.KindOf(s.WriteFile(t.Context(), "/x", strings.NewReader("x"), 0)))
+	}
+}
+
+// A broken exchange is a lost sandbox only when the driver says so too.
+func TestBrokenConnection(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	s := create(t, f)
+	_, err := s.Info(t.Context())
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+	lost := error(fault.New(fault.SandboxLost, "gone"))
+	f.dialErr.Store(&lost)
+	_, err = s.Info(t.Context())
+	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
+	plain := errors.New("network down")
+	f.dialErr.Store(&plain)
+	_, err = s.Info(t.Context())
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+	require.ErrorIs(t, err, plain)
+}
+
+// A tar that breaks off must not pass for a whole one.
+func TestBrokenTar(t *testing.T) {
+	t.Parallel()
+	s := create(t, newFake(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "part")
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	r, err := s.GetTar(t.Context(), "/x")
+	require.NoError(t, err)
+	data, err := io.ReadAll(r)
+	require.Equal(t, "part", string(data))
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+	require.NoError(t, r.Close())
+}
+
+func TestAnswersOfSomethingElse(t *testing.T) {
+	t.Parallel()
+	s := create(t, newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/info" {
+			_, _ = io.WriteString(w, "no JSON")
+			return
+		}
+		http.Error(w, "a proxy in between", http.StatusBadGateway)
+	}))
+	_, err := s.Info(t.Context())
+	require.Error(t, err)
+	_, err = s.Status(t.Context(), "x")
+	require.Equal(t, fault.Internal, fault.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, "a proxy in between")
+}
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, nil)
+	b := sandbox.New(f, sandbox.Options{Defaults: driver.Spec{PIDs: 9, MemoryMiB: 8}})
+	labels := map[string]string{driver.LabelRollout: "r"}
+	_, err := b.Create(t.Context(), "x", rollout.Sandbox{Image: "i", CPU: 3, MemoryMiB: 7, DiskMiB: 6}, labels)
+	require.NoError(t, err)
+	got := f.created
+	require.Equal(t, driver.Spec{Image: "i", CPU: 3, MemoryMiB: 7, PIDs: 9, HomeMiB: 6, TmpMiB: got.TmpMiB, Lease: got.Lease, Labels: labels}, got)
+	require.Positive(t, got.TmpMiB)
+	require.Positive(t, got.Lease)
+	_, err = b.Create(t.Context(), "x", rollout.Sandbox{}, nil)
+	require.NoError(t, err)
+	require.Equal(t, 8, f.created.MemoryMiB)
+	require.Positive(t, f.created.CPU)
+	require.Positive(t, f.created.HomeMiB)
+}
+
+// Both leases are put off, the provider's and sandboxd's.
+func TestRenewBoth(t *testing.T) {
+	t.Parallel()
+	bodies := make(chan string, 1)
+	f := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies <- r.URL.Path + " " + string(body)
+		w.WriteHeader(http.StatusNoContent)
+	})
+	require.NoError(t, create(t, f).Renew(t.Context(), 90*time.Second))
+	require.Equal(t, `/v1/lease {"ttl_ms":90000}`, <-bodies)
+	require.Equal(t, 90*time.Second, f.renewed)
+}
+
+// What the driver cannot tell is said so.
+func TestWithoutInspector(t *testing.T) {
+	t.Parallel()
+	u, err := sandbox.New(newFake(t, nil), sandbox.Options{}).Inspect(t.Context(), "x")
+	require.NoError(t, err)
+	require.Equal(t, driver.Usage{OOMKills: -1, PeakMemoryBytes: -1, CPU: -1}, u)
+}
+
+func TestListNamesTheTrouble(t *testing.T) {
+	t.Parallel()
+	_, err := sandbox.New(newFake(t, nil), sandbox.Options{}).List(t.Context())
+	require.ErrorContains(t, err, "the provider's own words")
+}

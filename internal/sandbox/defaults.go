@@ -1,0 +1,42 @@
+package sandbox
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+// packageDefaults fit one coding agent and its tools: the agent itself needs about 400 MiB and some 60 threads; compilers and
+// test runs need the rest.
+func packageDefaults() driver.Spec {
+	return driver.Spec{
+		CPU:       2,
+		MemoryMiB: 2048,
+		PIDs:      512,
+		HomeMiB:   1024,
+		TmpMiB:    512,
+		Lease:     5 * time.Minute,
+	}
+}
+
+func withDefaults(s, d driver.Spec) driver.Spec {
+	s.Image = cmp.Or(s.Image, d.Image)
+	s.CPU = cmp.Or(s.CPU, d.CPU)
+	s.MemoryMiB = cmp.Or(s.MemoryMiB, d.MemoryMiB)
+	s.PIDs = cmp.Or(s.PIDs, d.PIDs)
+	s.HomeMiB = cmp.Or(s.HomeMiB, d.HomeMiB)
+	s.TmpMiB = cmp.Or(s.TmpMiB, d.TmpMiB)
+	s.Lease = cmp.Or(s.Lease, d.Lease)
+	return s
+}
+
+func specOf(s rollout.Sandbox, d driver.Spec) driver.Spec {
+	return withDefaults(driver.Spec{
+		Image:     s.Image,
+		CPU:       s.CPU,
+		MemoryMiB: s.MemoryMiB,
+		HomeMiB:   s.DiskMiB,
+	}, d)
+}

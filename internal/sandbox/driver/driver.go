@@ -1,0 +1,87 @@
+// Package driver is what a sandbox provider implements: make a sandbox with sandboxd as its first process, reach that
+// sandboxd, take the sandbox away, list what there is. All else (processes, files, the model channel, defaults, spans,
+// error kinds) is shared code in package sandbox.
+//
+// Every method is idempotent by the id that the caller gives, because activities run again after a crash.
+package driver
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// Spec is a sandbox with all defaults filled in; drivers never guess.
+type Spec struct {
+	Image     string        // what the driver calls an image; "" is its default root file system
+	CPU       float64       // cores
+	MemoryMiB int           // whole sandbox, tmpfs included
+	PIDs      int           // processes and threads
+	HomeMiB   int           // size of the home directory
+	TmpMiB    int           // size of /tmp
+	Lease     time.Duration // sandboxd ends the sandbox when not renewed for this long
+	Labels    map[string]string
+}
+
+// Label names every driver keeps with a sandbox.
+const (
+	LabelRollout = "rollout"
+	LabelAttempt = "attempt"
+	LabelPurpose = "purpose" // "agent" or "verifier"
+)
+
+// Info is one sandbox as List tells it.
+type Info struct {
+	ID        string
+	Labels    map[string]string
+	CreatedAt time.Time
+}
+
+// Driver makes and reaches sandboxes of one provider.
+type Driver interface {
+	// Create makes the sandbox, or finds the one of that id that lives. It returns when sandboxd accepts connections.
+	// A sandbox of that id which has died is made anew from nothing.
+	Create(ctx context.Context, id string, spec Spec) error
+	// Dial opens a connection to the sandbox's sandboxd. A sandbox that is gone is a fault.SandboxLost.
+	Dial(ctx context.Context, id string) (net.Conn, error)
+	// Destroy ends every process of the sandbox and frees what it held; of what is gone it is a no-op.
+	Destroy(ctx context.Context, id string) error
+	// List tells the sandboxes of this provider and deployment that live.
+	List(ctx context.Context) ([]Info, error)
+	// Renew puts off a lease that the provider itself keeps (a cloud's own timeout). sandboxd's is renewed by package sandbox.
+	Renew(ctx context.Context, id string, lease time.Duration) error
+}
+
+// Inspector is implemented by drivers that can tell what a sandbox used, from outside it.
+type Inspector interface {
+	Inspect(ctx context.Context, id string) (Usage, error)
+}
+
+// Usage is what a sandbox used so far; a field the driver cannot know is -1.
+type Usage struct {
+	OOMKills        int
+	PeakMemoryBytes int64
+	CPU             time.Duration
+}
+
+// Checker is implemented by drivers that can tell beforehand whether they will work here.
+type Checker interface {
+	Check(ctx context.Context) []Finding
+}
+
+// Finding is one fact about this machine: what can, or cannot, be had, and how to mend it.
+type Finding struct {
+	Name   string
+	Level  Level
+	Detail string
+	Mend   string // a command or a sentence; empty where nothing needs mending
+}
+
+// Level says how grave a finding is.
+type Level int
+
+const (
+	OK   Level = iota
+	Warn       // works, with fewer guarantees
+	Fail       // refuses to run
+)

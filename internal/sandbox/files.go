@@ -1,0 +1,87 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// WriteFile writes data to path, an absolute one, making its parents. It replaces what was there, and follows no link that a
+// process of the sandbox could have made. mode's permission bits count; setuid and the like are dropped.
+func (s *Sandbox) WriteFile(ctx context.Context, path string, data io.Reader, mode fs.FileMode) error {
+	return s.json(ctx, call{
+		method: http.MethodPut,
+		path:   "/v1/files",
+		query:  url.Values{"path": {path}, "mode": {fmt.Sprintf("%#o", mode.Perm())}},
+		body:   io.NopCloser(data),
+	}, nil)
+}
+
+// ReadFile returns the regular file at path, at most limit bytes. Nothing there is a fault.NotFound; a link, a directory, a
+// device, or a larger file is a fault.Invalid.
+func (s *Sandbox) ReadFile(ctx context.Context, path string, limit int64) ([]byte, error) {
+	c := call{method: http.MethodGet, path: "/v1/files", query: url.Values{
+		"path": {path}, "limit": {strconv.FormatInt(limit, 10)},
+	}}
+	res, err := s.do(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer drop(res)
+	data, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
+	if err != nil {
+		return nil, s.broken(ctx, c, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fault.New(fault.Invalid, "%s: more than %d bytes", path, limit)
+	}
+	return data, nil
+}
+
+// Remove removes path and all below it, links themselves and not what they point at. Nothing there is no error.
+func (s *Sandbox) Remove(ctx context.Context, path string) error {
+	return s.json(ctx, call{method: http.MethodDelete, path: "/v1/files", query: url.Values{"path": {path}}}, nil)
+}
+
+// PutTar unpacks r inside the directory path, which is made when missing. An entry that would land outside is a fault.Invalid.
+func (s *Sandbox) PutTar(ctx context.Context, path string, r io.Reader) error {
+	return s.json(ctx, call{
+		method: http.MethodPut, path: "/v1/tar", query: url.Values{"path": {path}}, body: io.NopCloser(r),
+	}, nil)
+}
+
+// GetTar streams path, a directory or a regular file, as a tar with names relative to it. Sockets, FIFOs and devices are left
+// out. A tree larger than sandboxd's bound is a fault.OutOfDisk, told before the first byte; a stream that breaks later ends in
+// an error of its reader, never in a short tar.
+func (s *Sandbox) GetTar(ctx context.Context, path string) (io.ReadCloser, error) {
+	c := call{method: http.MethodGet, path: "/v1/tar", query: url.Values{"path": {path}}}
+	res, err := s.do(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return &stream{ctx: ctx, body: res.Body, sandbox: s, call: c}, nil
+}
+
+// stream gives the errors of a long body their kinds.
+type stream struct {
+	ctx     context.Context // the request's own: a body lives exactly as long
+	body    io.ReadCloser
+	sandbox *Sandbox
+	call    call
+}
+
+func (r *stream) Read(p []byte) (int, error) {
+	n, err := r.body.Read(p)
+	if err != nil && err != io.EOF {
+		err = r.sandbox.broken(r.ctx, r.call, err)
+	}
+	return n, err
+}
+
+func (r *stream) Close() error { return r.body.Close() }

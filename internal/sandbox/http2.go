@@ -1,0 +1,99 @@
+package sandbox
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// serveHTTP2 serves HTTP/2 on conn until either ends, and returns when every handler has. What http.Server says in the end is
+// always about its listener, so a broken connection is told as io.ErrUnexpectedEOF.
+func serveHTTP2(ctx context.Context, conn net.Conn, h http.Handler, log *slog.Logger) error {
+	l := newOneListener(conn)
+	var handlers sync.WaitGroup
+	srv := &http.Server{
+		Protocols: new(http.Protocols),
+		// Handlers learn of the end by their connection's, not by ctx itself: one that returned on a cancelled context while the
+		// connection still stood would send an empty answer, and the agent would take it for the model's.
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 250,
+			// These find a dead path to a remote provider; a local connection ends by itself.
+			SendPingTimeout: 30 * time.Second,
+			PingTimeout:     15 * time.Second,
+		},
+		ConnState: func(_ net.Conn, s http.ConnState) {
+			if s == http.StateClosed {
+				l.ended()
+			}
+		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handlers.Add(1)
+			defer handlers.Done()
+			h.ServeHTTP(w, r)
+		}),
+	}
+	srv.Protocols.SetUnencryptedHTTP2(true)
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
+	_ = srv.Serve(l)
+	stop()
+	_ = srv.Close()
+	l.wait() // from here on no handler starts any more
+	handlers.Wait()
+	return io.ErrUnexpectedEOF
+}
+
+// oneListener hands out one connection, and then waits for its end.
+type oneListener struct {
+	conn     net.Conn
+	next     chan net.Conn
+	accepted bool // by the goroutine that serves
+	closing  sync.Once
+	closed   chan struct{} // Close was called
+	over     chan struct{} // the accepted connection is served to its end
+}
+
+func newOneListener(conn net.Conn) *oneListener {
+	l := &oneListener{conn: conn, next: make(chan net.Conn, 1), closed: make(chan struct{}), over: make(chan struct{})}
+	l.next <- conn
+	return l
+}
+
+// Accept implements net.Listener.
+func (l *oneListener) Accept() (net.Conn, error) {
+	select {
+	case <-l.closed:
+		return nil, net.ErrClosed
+	case c := <-l.next:
+		l.accepted = true
+		return c, nil
+	}
+}
+
+// Close implements net.Listener; the connection goes with it.
+func (l *oneListener) Close() error {
+	l.closing.Do(func() {
+		close(l.closed)
+		_ = l.conn.Close()
+	})
+	return nil
+}
+
+// Addr implements net.Listener.
+func (l *oneListener) Addr() net.Addr { return l.conn.LocalAddr() }
+
+func (l *oneListener) ended() {
+	close(l.over)
+	_ = l.Close()
+}
+
+func (l *oneListener) wait() {
+	if l.accepted {
+		<-l.over
+	}
+}

@@ -1,0 +1,50 @@
+package local_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// BenchmarkCreateToFirstExec measures from nothing to the end of a first process, with the limits of a real sandbox; the probe
+// has run before. Destroy is measured beside it.
+func BenchmarkCreateToFirstExec(b *testing.B) {
+	backend := sandbox.New(open(b, local.Options{}), sandbox.Options{})
+	warm := fmt.Sprintf("bench-warm-%d", b.N)
+	_, err := backend.Create(b.Context(), warm, rollout.Sandbox{}, nil)
+	require.NoError(b, err)
+	require.NoError(b, backend.Destroy(b.Context(), warm))
+	var create, exec, destroy []time.Duration
+	b.ResetTimer()
+	for i := range b.N {
+		id := fmt.Sprintf("bench-%d", i)
+		start := time.Now()
+		s, err := backend.Create(b.Context(), id, rollout.Sandbox{}, nil)
+		require.NoError(b, err)
+		create = append(create, time.Since(start))
+		_, err = s.Start(b.Context(), "true", wire.Process{Argv: []string{"true"}})
+		require.NoError(b, err)
+		_, err = s.Wait(b.Context(), "true", time.Minute)
+		require.NoError(b, err)
+		exec = append(exec, time.Since(start))
+		start = time.Now()
+		require.NoError(b, backend.Destroy(b.Context(), id))
+		destroy = append(destroy, time.Since(start))
+	}
+	b.ReportMetric(median(create), "create-ms")
+	b.ReportMetric(median(exec), "to-exec-ms")
+	b.ReportMetric(median(destroy), "destroy-ms")
+}
+
+func median(d []time.Duration) float64 {
+	slices.Sort(d)
+	return float64(d[len(d)/2].Microseconds()) / 1000
+}

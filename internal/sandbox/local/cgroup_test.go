@@ -1,0 +1,97 @@
+package local_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+)
+
+// plant writes files of a made-up cgroup tree, where a real kernel would have them.
+func plant(t *testing.T, root string, files map[string]string) {
+	t.Helper()
+	for path, text := range files {
+		path = filepath.Join(root, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+}
+
+func requireFiles(t *testing.T, root string, want map[string]string) {
+	t.Helper()
+	for path, text := range want {
+		got, err := os.ReadFile(filepath.Join(root, path))
+		require.NoError(t, err)
+		require.Equal(t, text, string(got), path)
+	}
+}
+
+func TestCgroupVersion2(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	plant(t, root, map[string]string{"cgroup.controllers": "cpu memory pids\n", "rolloutd/a/memory.swap.max": "max\n"})
+	c := local.NewCgroups(root)
+	require.Equal(t, 2, c.Version())
+	require.NoError(t, c.Prepare())
+	procs, err := c.Create("a", driver.Spec{CPU: 1.5, MemoryMiB: 3, PIDs: 7})
+	require.NoError(t, err)
+	require.Equal(t, []string{filepath.Join(root, "rolloutd/a/cgroup.procs")}, procs)
+	requireFiles(t, root, map[string]string{
+		"cgroup.subtree_control":          "+memory +pids +cpu",
+		"rolloutd/cgroup.subtree_control": "+memory +pids +cpu",
+		"rolloutd/a/memory.max":           "3145728",
+		"rolloutd/a/memory.swap.max":      "0",
+		"rolloutd/a/pids.max":             "7",
+		"rolloutd/a/cpu.max":              "150000 100000",
+	})
+	require.Equal(t, driver.Usage{OOMKills: -1, PeakMemoryBytes: -1, CPU: -1}, c.Usage("a"))
+	plant(t, root, map[string]string{
+		"rolloutd/a/memory.events": "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\n", "rolloutd/a/memory.peak": "4096\n",
+		"rolloutd/a/cpu.stat": "usage_usec 1500\nuser_usec 1000\n", "rolloutd/a/cgroup.kill": "",
+	})
+	require.Equal(t, driver.Usage{OOMKills: 2, PeakMemoryBytes: 4096, CPU: 1500 * time.Microsecond}, c.Usage("a"))
+	require.NoError(t, c.Kill("a"))
+	requireFiles(t, root, map[string]string{"rolloutd/a/cgroup.kill": "1"})
+}
+
+func TestCgroupVersion1(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	plant(t, root, map[string]string{
+		"memory/cgroup.procs": "", "pids/cgroup.procs": "", "cpu/cgroup.procs": "", "cpuacct/cgroup.procs": "",
+		"memory/rolloutd/a/memory.memsw.limit_in_bytes": "max",
+	})
+	c := local.NewCgroups(root)
+	require.Equal(t, 1, c.Version())
+	require.NoError(t, c.Prepare())
+	procs, err := c.Create("a", driver.Spec{CPU: 0.5, MemoryMiB: 1, PIDs: 9})
+	require.NoError(t, err)
+	require.Len(t, procs, 4)
+	requireFiles(t, root, map[string]string{
+		"memory/rolloutd/a/memory.limit_in_bytes":       "1048576",
+		"memory/rolloutd/a/memory.memsw.limit_in_bytes": "1048576",
+		"pids/rolloutd/a/pids.max":                      "9",
+		"cpu/rolloutd/a/cpu.cfs_quota_us":               "50000",
+		"cpu/rolloutd/a/cpu.cfs_period_us":              "100000",
+	})
+	plant(t, root, map[string]string{
+		"memory/rolloutd/a/memory.oom_control":        "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n",
+		"memory/rolloutd/a/memory.max_usage_in_bytes": "77\n", "cpuacct/rolloutd/a/cpuacct.usage": "123456\n",
+	})
+	require.Equal(t, driver.Usage{OOMKills: 5, PeakMemoryBytes: 77, CPU: 123456}, c.Usage("a"))
+}
+
+// One controller too few is none at all: half a limit would look like a whole one.
+func TestCgroupMissing(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	plant(t, root, map[string]string{"memory/cgroup.procs": "", "pids/cgroup.procs": "", "cpu/cgroup.procs": ""})
+	c := local.NewCgroups(root)
+	require.Zero(t, c.Version())
+	require.Error(t, c.Prepare())
+}

@@ -1,0 +1,95 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+// Check implements driver.Checker: what this machine can give to sandboxes, and how to mend what it cannot.
+func (d *Driver) Check(ctx context.Context) []driver.Finding {
+	return []driver.Finding{
+		d.checkBwrap(ctx),
+		d.checkUser(),
+		d.checkCgroups(),
+		{Name: "system call filter", Detail: fmt.Sprintf("%d instructions", len(d.filter)/8)},
+		d.checkProgram("rg", "the agent's search tools need ripgrep", "apt install ripgrep"),
+		d.checkProgram("python3", "many tasks and verifiers need python3", "apt install python3"),
+		d.checkProgram("bash", "setup and verifier commands need bash", "apt install bash"),
+		d.checkProbe(ctx),
+	}
+}
+
+func (d *Driver) checkBwrap(ctx context.Context) driver.Finding {
+	f := driver.Finding{Name: "bubblewrap"}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, d.bwrap, "--version").Output()
+	if err != nil {
+		f.Level, f.Detail, f.Mend = driver.Fail, err.Error(), "apt install bubblewrap"
+		return f
+	}
+	f.Detail = strings.TrimSpace(string(out)) + " at " + d.bwrap
+	return f
+}
+
+func (d *Driver) checkUser() driver.Finding {
+	f := driver.Finding{Name: "user of a sandbox"}
+	if d.uids == nil {
+		f.Level = driver.Warn
+		f.Detail = fmt.Sprintf("all sandboxes run as the user %d of this process", os.Geteuid())
+		f.Mend = "run the worker as root: each sandbox then gets a user id of its own, before bwrap starts"
+		return f
+	}
+	f.Detail = fmt.Sprintf("one each from %d on", firstUID)
+	return f
+}
+
+func (d *Driver) checkCgroups() driver.Finding {
+	f := driver.Finding{Name: "cgroup limits"}
+	switch {
+	case d.cgroups != nil:
+		f.Detail = fmt.Sprintf("version %d: memory, processes, cpu", d.cgroups.version)
+		if d.cgroups.root == "" {
+			f.Level, f.Mend = driver.Warn, "mount cgroup2 at /sys/fs/cgroup/unified: it kills all processes at once"
+		}
+	case d.uids == nil:
+		f.Level, f.Detail = driver.Warn, "none: an ordinary user has no cgroups here"
+		f.Mend = "run the worker as root"
+	default:
+		f.Level, f.Detail = driver.Warn, "none, allowed by configuration"
+		f.Mend = "mount the memory, pids and cpu controllers writable"
+	}
+	return f
+}
+
+func (d *Driver) checkProgram(name, why, mend string) driver.Finding {
+	f := driver.Finding{Name: name + " in the root file system"}
+	for _, dir := range []string{"usr/local/bin", "usr/bin", "bin"} {
+		if path := filepath.Join("/", d.images.standard, dir, name); exists(path) {
+			f.Detail = path
+			return f
+		}
+	}
+	f.Level, f.Detail, f.Mend = driver.Warn, "missing: "+why, mend
+	return f
+}
+
+func (d *Driver) checkProbe(ctx context.Context) driver.Finding {
+	f := driver.Finding{Name: "isolation"}
+	findings, err := d.probe(ctx)
+	if err != nil {
+		f.Level, f.Detail = driver.Fail, err.Error()
+		f.Mend = "check that unprivileged user namespaces are allowed (sysctl kernel.unprivileged_userns_clone, " +
+			"kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces)"
+		return f
+	}
+	f.Detail = fmt.Sprintf("%d ways out tried from inside, all refused", len(findings))
+	return f
+}

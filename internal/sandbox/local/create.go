@@ -1,0 +1,115 @@
+package local
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+// startTime bounds how long a sandbox may take until sandboxd answers; it takes some 10 ms on a machine with nothing to do.
+const startTime = 30 * time.Second
+
+// Create implements driver.Driver.
+func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error {
+	if err := d.probeOnce(ctx); err != nil {
+		return err
+	}
+	return d.create(ctx, id, spec)
+}
+
+// create is Create without the probe, which itself runs in a sandbox.
+func (d *Driver) create(ctx context.Context, id string, spec driver.Spec) error {
+	f, err := lockFolder(ctx, d.path(id), true)
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "folder of sandbox %q", id)
+	}
+	defer f.unlock()
+	living, err := alive(ctx, f.path)
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "reach sandbox %q", id)
+	}
+	if living {
+		return nil
+	}
+	if err := d.clear(ctx, f.path); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "clear what sandbox %q left", id)
+	}
+	if err := d.make(ctx, f.path, spec); err != nil {
+		return errors.Join(withLog(err, f.path), d.clear(context.WithoutCancel(ctx), f.path), os.Remove(f.path))
+	}
+	return nil
+}
+
+// make makes the sandbox in its empty folder and waits for its answer.
+func (d *Driver) make(ctx context.Context, dir string, spec driver.Spec) error {
+	l, err := d.launch(dir, spec)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	child, err := l.start()
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "start stage")
+	}
+	exited := make(chan struct{})
+	go func() { child.reap(); close(exited) }() // ends with the sandbox
+	l.close()                                   // from here on only the sandbox holds its socket and its user id
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	answered := make(chan error, 1)
+	go func() { answered <- awaitAnswer(ctx, dir) }()
+	select {
+	case err = <-answered:
+	case <-exited:
+		cancel()
+		<-answered
+		err = errors.New("it ended while starting")
+	}
+	return fault.Wrap(fault.Unavailable, err, "start sandbox")
+}
+
+// awaitAnswer asks sandboxd who it is. The socket's backlog holds the question until sandboxd is there to answer.
+func awaitAnswer(ctx context.Context, dir string) error {
+	conn, err := dial(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://sandboxd/v1/info", nil)
+	if err != nil {
+		return err
+	}
+	if err := req.Write(conn); err != nil {
+		return err
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("sandboxd answers %s", res.Status)
+	}
+	return nil
+}
+
+// withLog adds the end of the sandbox's log to the error: what stage, bwrap and sandboxd had to say.
+func withLog(err error, dir string) error {
+	data, readErr := os.ReadFile(filepath.Join(dir, logFile))
+	said := strings.TrimSpace(string(data[max(0, len(data)-1000):]))
+	if readErr != nil || said == "" {
+		return err
+	}
+	return fault.Wrap(fault.KindOf(err), err, "%s", said)
+}

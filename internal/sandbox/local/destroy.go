@@ -1,0 +1,79 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// clearTime bounds the end of a sandbox: SIGKILL takes milliseconds, unless the machine is drowning.
+const clearTime = 20 * time.Second
+
+// Destroy implements driver.Driver.
+func (d *Driver) Destroy(ctx context.Context, id string) error {
+	f, err := lockFolder(ctx, d.path(id), false)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "folder of sandbox %q", id)
+	}
+	defer f.unlock()
+	if err := d.clear(ctx, f.path); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "end sandbox %q", id)
+	}
+	return os.Remove(f.path)
+}
+
+// clear ends what lives of a sandbox and empties its folder, which the caller has locked.
+func (d *Driver) clear(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, clearTime)
+	defer cancel()
+	s, err := readState(dir)
+	if err != nil {
+		d.log.Warn("unreadable state of a sandbox", "folder", dir, "error", err)
+		s = state{ID: filepath.Base(dir)}
+	}
+	if err := d.end(ctx, dir, s); err != nil {
+		return err
+	}
+	return empty(dir)
+}
+
+// end kills the sandbox and removes its cgroups. It returns when no process of it is left.
+func (d *Driver) end(ctx context.Context, dir string, s state) error {
+	if d.cgroups != nil {
+		// By its rule for names even where no state was written.
+		if err := d.cgroups.remove(ctx, d.cgroupName(s.ID)); err != nil {
+			return err
+		}
+	}
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		if first, ok := readInit(dir); ok {
+			if err := first.kill(); err != nil {
+				return err
+			}
+		}
+		living, err := alive(ctx, dir)
+		if err != nil || !living {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+func empty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+	}
+	return err
+}

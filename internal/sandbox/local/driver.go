@@ -1,0 +1,154 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+// Options configures New. Dir and SandboxdPath are required.
+type Options struct {
+	// Dir holds a folder per sandbox; it is made when missing and must be private to its owner.
+	Dir string
+	// AgentsDir is mounted read-only at AgentsMount; "": nothing is.
+	AgentsDir string
+	// SandboxdPath is the static sandboxd binary.
+	SandboxdPath string
+	// Image is the folder of the default root file system; "": the host's /usr with a made-up /etc.
+	Image string
+	// ImagesDir holds further root file systems, one folder each, that a spec may name; "": a spec may name none.
+	ImagesDir string
+	// AllowWeak lets root run where the machine cannot give cgroup limits. The probe's refusals are never waived.
+	AllowWeak bool
+	// Bwrap is the bubblewrap binary; "": the one in PATH.
+	Bwrap string
+	// CgroupRoot is where cgroups are mounted; "": /sys/fs/cgroup.
+	CgroupRoot string
+	// Logger is told of sweeps and of the probe; nil is silent.
+	Logger *slog.Logger
+}
+
+// AgentsMount is where AgentsDir shows in every sandbox.
+const AgentsMount = "/opt/rolloutd/agents"
+
+// Driver makes sandboxes on this machine.
+type Driver struct {
+	dir       string
+	agents    string
+	sandboxd  string
+	images    images
+	allowWeak bool
+	bwrap     string
+	cgroups   *hierarchy
+	uids      *uids // nil: not root
+	filter    []byte
+	log       *slog.Logger
+
+	probing sync.Mutex
+	probed  bool
+}
+
+var (
+	_ driver.Driver    = (*Driver)(nil)
+	_ driver.Inspector = (*Driver)(nil)
+	_ driver.Checker   = (*Driver)(nil)
+)
+
+// New prepares Dir and reads what this machine has. It refuses where a sandbox could not be made, or only a weak one.
+func New(o Options) (*Driver, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	d := &Driver{
+		allowWeak: o.AllowWeak,
+		cgroups:   newHierarchy(cmp.Or(o.CgroupRoot, "/sys/fs/cgroup")),
+		log:       o.Logger,
+	}
+	if err := d.findFiles(o); err != nil {
+		return nil, err
+	}
+	filter, err := compileFilter()
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "system call filter")
+	}
+	d.filter = filter
+	if os.Geteuid() != 0 {
+		d.cgroups = nil
+		return d, nil
+	}
+	return d, d.asRoot()
+}
+
+func (d *Driver) findFiles(o Options) (err error) {
+	if d.dir, err = privateDir(o.Dir); err != nil {
+		return fault.Wrap(fault.Invalid, err, "folder of the sandboxes")
+	}
+	if d.bwrap, err = exec.LookPath(cmp.Or(o.Bwrap, "bwrap")); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "bubblewrap (apt install bubblewrap)")
+	}
+	if d.sandboxd, err = existing(o.SandboxdPath); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "sandboxd binary")
+	}
+	if o.AgentsDir != "" {
+		if d.agents, err = existing(o.AgentsDir); err != nil {
+			return fault.Wrap(fault.Invalid, err, "agents folder")
+		}
+	}
+	d.images, err = newImages(o.Image, o.ImagesDir)
+	return err
+}
+
+// asRoot sets up what only root can have.
+func (d *Driver) asRoot() (err error) {
+	if d.uids, err = newUIDs(runDir); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "user ids for sandboxes")
+	}
+	if err := d.cgroups.prepare(); err != nil {
+		if !d.allowWeak {
+			return fault.Wrap(fault.Unavailable, err, "cgroup limits (allow weak sandboxes to go without)")
+		}
+		d.log.Warn("sandboxes run without cgroup limits", "error", err)
+		d.cgroups = nil
+	}
+	return nil
+}
+
+// privateDir makes dir, readable by nobody else: who can reach a control socket in it commands the sandbox.
+func privateDir(dir string) (string, error) {
+	if dir == "" {
+		return "", errors.New("not named")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o700)
+}
+
+func existing(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(path)
+}
+
+// Renew is a no-op: the only lease is sandboxd's.
+func (d *Driver) Renew(context.Context, string, time.Duration) error { return nil }
+
+func (d *Driver) path(id string) string { return filepath.Join(d.dir, id) }

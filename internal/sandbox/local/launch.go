@@ -1,0 +1,153 @@
+package local
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
+)
+
+// launch is all that one start of a sandbox needs, open and ready.
+type launch struct {
+	stage   stage.Config
+	program string
+	private bool // the stage gets a mount namespace of its own
+	log     *os.File
+	files   []*os.File // the child's descriptors from 3 on
+}
+
+// launch opens everything. What it has opened is closed by close, also when it fails.
+func (d *Driver) launch(dir string, spec driver.Spec) (*launch, error) {
+	l := &launch{program: d.sandboxd}
+	if err := d.fill(l, dir, spec); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (d *Driver) fill(l *launch, dir string, spec driver.Spec) error {
+	s := state{ID: filepath.Base(dir), Labels: spec.Labels, CreatedAt: time.Now()}
+	if d.cgroups != nil {
+		s.Cgroup = d.cgroupName(s.ID)
+	}
+	if err := s.write(dir); err != nil {
+		return err
+	}
+	var err error
+	if l.log, err = os.OpenFile(filepath.Join(dir, logFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		return err
+	}
+	l.files = []*os.File{nil} // for the stage's configuration, known last
+	if err := d.enter(l, s, spec); err != nil {
+		return err
+	}
+	if err := d.compose(l, dir, s.ID, spec); err != nil {
+		return err
+	}
+	config, err := json.Marshal(l.stage)
+	if err != nil {
+		return err
+	}
+	l.files[0], err = memfile("stage", config)
+	return err
+}
+
+// enter takes what the stage is to enter: cgroups, a user id, limits.
+func (d *Driver) enter(l *launch, s state, spec driver.Spec) (err error) {
+	l.stage.Env = []string{"PATH=/usr/bin:/bin"}
+	l.stage.Rlimits = rlimits(spec)
+	if d.cgroups != nil {
+		if l.stage.CgroupProcs, err = d.cgroups.create(s.Cgroup, spec); err != nil {
+			return fmt.Errorf("cgroup: %w", err)
+		}
+	}
+	if d.uids == nil {
+		return nil
+	}
+	uid, lock, err := d.uids.take()
+	if err != nil {
+		return err
+	}
+	l.add(lock)
+	l.private = true
+	l.stage.UID, l.stage.Mounts = uid, d.uids.mounts
+	// The user id is this sandbox's alone, so the limit per user bounds its processes a second time.
+	l.stage.Rlimits = append(l.stage.Rlimits, stage.Rlimit{Resource: unix.RLIMIT_NPROC, Max: uint64(spec.PIDs) + 8})
+	return nil
+}
+
+func rlimits(spec driver.Spec) []stage.Rlimit {
+	largest := uint64(max(spec.HomeMiB, spec.TmpMiB)) << 20
+	return []stage.Rlimit{
+		{Resource: unix.RLIMIT_CORE, Max: 0},
+		{Resource: unix.RLIMIT_NOFILE, Max: 8192},
+		{Resource: unix.RLIMIT_FSIZE, Max: largest},
+		{Resource: unix.RLIMIT_MEMLOCK, Max: 64 << 10},
+		{Resource: unix.RLIMIT_MSGQUEUE, Max: 64 << 10},
+	}
+}
+
+// cgroupName is unique on this host: two data folders may hold sandboxes of one id.
+func (d *Driver) cgroupName(id string) string {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, d.dir)
+	return fmt.Sprintf("%08x.%s", h.Sum32(), id)
+}
+
+// add gives the child another descriptor, and returns its number there.
+func (l *launch) add(f *os.File) int {
+	l.files = append(l.files, f)
+	return 2 + len(l.files)
+}
+
+// addData gives the child a descriptor to read data from.
+func (l *launch) addData(name string, data []byte) (int, error) {
+	f, err := memfile(name, data)
+	if err != nil {
+		return 0, err
+	}
+	return l.add(f), nil
+}
+
+func (l *launch) close() {
+	for _, f := range append(l.files, l.log) {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+	l.files, l.log = nil, nil
+}
+
+// memfile holds data as a file that has no name anywhere.
+func memfile(name string, data []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	_, err = f.Write(data)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// nulSeparated is the form of bwrap's --args.
+func nulSeparated(args []string) []byte {
+	return []byte(strings.Join(slices.Concat(args, []string{""}), "\x00"))
+}

@@ -1,0 +1,115 @@
+package local_test
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
+)
+
+// cleanupContext is one that a cleanup may use.
+func cleanupContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), sandboxtest.Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// membersOf lists the processes of the data folder's sandboxes.
+func membersOf(t *testing.T, dir string) []int {
+	t.Helper()
+	var pids []int
+	for _, procs := range glob(t, "/sys/fs/cgroup/*/rolloutd/"+cgroupPrefix(dir)+"*/cgroup.procs") {
+		data, err := os.ReadFile(procs)
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		for _, f := range strings.Fields(string(data)) {
+			var pid int
+			_, err := fmt.Sscan(f, &pid)
+			require.NoError(t, err)
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return slices.Compact(pids) // each is in every hierarchy
+}
+
+func cgroupPrefix(dir string) string {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, dir)
+	return fmt.Sprintf("%08x.", h.Sum32())
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	found, err := filepath.Glob(pattern)
+	require.NoError(t, err)
+	return found
+}
+
+// uidsOf lists the host's user ids that the sandboxes of the data folder run as.
+func uidsOf(t *testing.T, dir string) map[uint32]bool {
+	t.Helper()
+	uids := map[uint32]bool{}
+	for _, pid := range membersOf(t, dir) {
+		var uid uint32
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			continue
+		}
+		_, after, _ := strings.Cut(string(status), "\nUid:")
+		_, err = fmt.Sscan(after, &uid)
+		require.NoError(t, err)
+		uids[uid] = true
+	}
+	return uids
+}
+
+// requireNothingLeft: no cgroup of the data folder, hence no process, for one with members cannot be removed; and no mount of
+// any sandbox in this namespace.
+func requireNothingLeft(t *testing.T, dir string) {
+	t.Helper()
+	require.Empty(t, glob(t, "/sys/fs/cgroup/*/rolloutd/"+cgroupPrefix(dir)+"*"))
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	require.NoError(t, err)
+	require.NotContains(t, string(mounts), "/run/rolloutd")
+}
+
+func requireFolders(t *testing.T, dir string, want int) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	var folders []string
+	for _, e := range entries {
+		if e.IsDir() {
+			folders = append(folders, e.Name())
+		}
+	}
+	require.Len(t, folders, want, "%v", folders)
+}
+
+// Destroy, with a stubborn tree of processes at work, leaves nothing of any kind.
+func TestDestroyLeavesNothing(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	dir := t.TempDir()
+	d := open(t, local.Options{Dir: dir})
+	p := sandboxtest.New(t, d, driver.Spec{})
+	p.StartBash("job", "trap '' TERM; (setsid bash -c 'trap \"\" TERM; sleep infinity' &); for i in $(seq 30); do sleep infinity & done; echo up; wait")
+	p.Says("job", "up\n")
+	require.Greater(t, len(membersOf(t, dir)), 30)
+	require.NoError(t, d.Destroy(t.Context(), p.ID()))
+	requireNothingLeft(t, dir)
+	requireFolders(t, dir, 0)
+}

@@ -1,0 +1,96 @@
+package local_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
+)
+
+// memoryBomb runs a process that takes more than the sandbox has.
+func memoryBomb(p *sandboxtest.Place) sandboxtest.Ran {
+	return p.Bash("echo $$ > /tmp/pid; x=x; while :; do x=$x$x; done")
+}
+
+// The kernel kills the greedy one; the sandbox lives, says so, and its neighbour notices nothing.
+func TestMemoryBomb(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	p, neighbour := place(t, driver.Spec{MemoryMiB: 64}), place(t, driver.Spec{})
+	neighbour.StartBash("work", "sleep infinity")
+	require.Equal(t, "SIGKILL", memoryBomb(p).Signal)
+	require.Equal(t, "ok\n", p.Bash("echo ok").Stdout)
+	u, err := p.Backend.Inspect(t.Context(), p.ID())
+	require.NoError(t, err)
+	require.Positive(t, u.OOMKills)
+	require.InDelta(t, 64<<20, u.PeakMemoryBytes, 8<<20)
+	require.Positive(t, u.CPU)
+
+	u, err = neighbour.Backend.Inspect(t.Context(), neighbour.ID())
+	require.NoError(t, err)
+	require.Zero(t, u.OOMKills)
+	st, err := neighbour.Status(t.Context(), "work")
+	require.NoError(t, err)
+	require.True(t, st.Running)
+}
+
+// Files in memory are memory: filling them past the limit kills who fills, not the supervisor.
+func TestMemoryByFiles(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	p := place(t, driver.Spec{MemoryMiB: 64, HomeMiB: 512, TmpMiB: 512})
+	require.NotZero(t, p.Bash("head -c 400M /dev/zero > /home/user/big").ExitCode)
+	require.NoError(t, p.Remove(t.Context(), "/home/user/big"))
+	require.Equal(t, "ok\n", p.Bash("echo ok").Stdout)
+	u, err := p.Backend.Inspect(t.Context(), p.ID())
+	require.NoError(t, err)
+	require.Positive(t, u.OOMKills)
+}
+
+// Every place that can be written is bounded, /dev and its like included.
+func TestDisksAreBounded(t *testing.T) {
+	t.Parallel()
+	p := place(t, driver.Spec{HomeMiB: 8, TmpMiB: 8, MemoryMiB: 256})
+	out := p.Bash(`for m in $(awk '$6 ~ /(^|,)rw(,|$)/ && $5 !~ "^/proc|^/dev/(null|zero|full|random|urandom|tty|pts)" {print $5}' /proc/self/mountinfo); do
+		head -c 64M /dev/zero > $m/fill 2>/dev/null && echo "$m holds 64M"; s=$(stat -c %s $m/fill); rm $m/fill; echo $m $((s/1048576)); done`)
+	require.Equal(t, "/dev/shm 2\n/home/user 8\n/run 8\n/tmp 8\n", sorted(out.Stdout))
+}
+
+func sorted(lines string) string {
+	return strings.Join(slices.Sorted(strings.Lines(lines)), "")
+}
+
+// The kernel refuses the process that would be too many.
+func TestProcessLimit(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	dir := t.TempDir()
+	p := sandboxtest.New(t, open(t, local.Options{Dir: dir}), driver.Spec{PIDs: 60})
+	p.StartBash("many", "while :; do sleep infinity & done")
+	p.Eventually(func() bool { return len(membersOf(t, dir)) > 40 }, "the limit is near")
+	require.LessOrEqual(t, len(membersOf(t, dir)), 60)
+	require.NoError(t, p.KillAll(t.Context()))
+}
+
+// The CPU quota holds: two busy loops on half a core take half a core.
+func TestCPUQuota(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	p := place(t, driver.Spec{CPU: 0.2})
+	p.StartBash("busy", "while :; do :; done & while :; do :; done")
+	usage := func() time.Duration {
+		u, err := p.Backend.Inspect(t.Context(), p.ID())
+		require.NoError(t, err)
+		return u.CPU
+	}
+	began, before := time.Now(), usage()
+	p.Eventually(func() bool { return usage()-before > 200*time.Millisecond }, "some work is done")
+	share := float64(usage()-before) / float64(time.Since(began))
+	require.Less(t, share, 0.5) // far from the two cores that it asks for, and from one
+}

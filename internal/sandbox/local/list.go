@@ -1,0 +1,81 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+// evidenceTime is how long the usage of a sandbox that died by itself can be asked for.
+const evidenceTime = time.Hour
+
+// List implements driver.Driver. On the way it sweeps what dead sandboxes left behind.
+func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
+	entries, err := os.ReadDir(d.dir)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "folder of the sandboxes")
+	}
+	var infos []driver.Info
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		info, living, err := d.look(ctx, d.path(e.Name()))
+		if err != nil {
+			return nil, fault.Wrap(fault.Unavailable, err, "look at sandbox %q", e.Name())
+		}
+		if living && info.Labels[driver.LabelPurpose] != probePurpose {
+			infos = append(infos, info)
+		}
+	}
+	return infos, nil
+}
+
+// look tells of the sandbox in dir, or sweeps it.
+func (d *Driver) look(ctx context.Context, dir string) (driver.Info, bool, error) {
+	living, err := alive(ctx, dir)
+	if err != nil {
+		return driver.Info{}, false, err
+	}
+	if !living {
+		return driver.Info{}, false, d.sweep(ctx, dir)
+	}
+	s, err := readState(dir)
+	return driver.Info{ID: s.ID, Labels: s.Labels, CreatedAt: s.CreatedAt}, err == nil, err
+}
+
+// sweep frees what a dead sandbox holds and keeps its usage for a while. One that somebody works on is left to them.
+func (d *Driver) sweep(ctx context.Context, dir string) error {
+	f, err := tryLockFolder(dir, false)
+	if errors.Is(err, errBusy) || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.unlock()
+	if living, err := alive(ctx, dir); living || err != nil {
+		return err
+	}
+	s, err := readState(dir)
+	if err != nil || s.CreatedAt.IsZero() || !s.DiedAt.IsZero() && time.Since(s.DiedAt) > evidenceTime {
+		if err := d.clear(ctx, dir); err != nil {
+			return err
+		}
+		return os.Remove(dir)
+	}
+	if !s.DiedAt.IsZero() {
+		return nil
+	}
+	usage := d.usage(s)
+	s.DiedAt, s.Usage = time.Now(), &usage
+	if err := d.end(ctx, dir, s); err != nil {
+		return err
+	}
+	d.log.Info("swept a dead sandbox", "sandbox", s.ID, "oom_kills", usage.OOMKills)
+	return s.write(dir)
+}

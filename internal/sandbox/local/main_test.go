@@ -1,0 +1,85 @@
+package local_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
+)
+
+// sandboxdPath is the binary under test, built once for the package, in a folder that its owner alone can enter: so may be an
+// operator's.
+var sandboxdPath string
+
+func TestMain(m *testing.M) {
+	if job := os.Getenv(workerEnv); job != "" {
+		os.Exit(work(job))
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "sandboxd")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		sandboxdPath = filepath.Join(dir, "sandboxd")
+		err = build(sandboxdPath, "github.com/rolloutd/rolloutd/cmd/sandboxd")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+func build(path, pkg string) error {
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", path, pkg)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	return nil
+}
+
+// open makes a driver; without bwrap it fails, it never skips.
+func open(t testing.TB, o local.Options) *local.Driver {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	if o.SandboxdPath == "" {
+		o.SandboxdPath = sandboxdPath
+	}
+	d, err := local.New(o)
+	require.NoError(t, err)
+	return d
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives sandboxes user ids and cgroups")
+	}
+}
+
+// place makes a sandbox in a data folder of its own.
+func place(t *testing.T, spec driver.Spec) *sandboxtest.Place {
+	t.Helper()
+	return sandboxtest.New(t, open(t, local.Options{}), spec)
+}
+
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	sandboxtest.Run(t, sandboxtest.Harness{
+		Open: func(t *testing.T) driver.Driver { return open(t, local.Options{Dir: dir}) },
+	})
+}

@@ -1,0 +1,54 @@
+package local_test
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
+)
+
+const nobody = 65534
+
+// A worker that is not root makes sandboxes as well, through the same probe, with fewer guarantees.
+func TestOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	data := filepath.Join(dir, "data")
+	require.NoError(t, os.Mkdir(data, 0o700))
+	require.NoError(t, os.Chown(data, nobody, nobody))
+	self, err := os.Executable()
+	require.NoError(t, err)
+	binary, helper := filepath.Join(dir, "worker"), filepath.Join(dir, "sandboxd")
+	for to, from := range map[string]string{binary: self, helper: sandboxdPath} {
+		content, err := os.ReadFile(from)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(to, content, 0o755))
+	}
+	worker := startWorkerAs(t, job{
+		Dir: data, Sandboxd: helper, IDs: []string{"r.1", "r.2"}, Lease: 30 * time.Second,
+		Script: "id -u; cat /etc/shadow; [ -w /proc/sys/kernel/core_pattern ] && echo writable; sleep infinity",
+	}, binary, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}})
+
+	// Root may look at it, through a driver of its own: the sandbox is the same.
+	d := open(t, local.Options{Dir: data})
+	b := sandbox.New(d, sandbox.Options{})
+	p := sandboxtest.Attach(t, b, "r.1")
+	p.Says("job", "1000\n")
+	kill9(t, worker)
+	require.Zero(t, p.Bash("true").ExitCode)
+	for _, id := range []string{"r.1", "r.2"} {
+		require.NoError(t, d.Destroy(t.Context(), id))
+	}
+	infos, err := d.List(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, infos)
+}

@@ -1,0 +1,124 @@
+package local
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/elastic/go-seccomp-bpf/arch"
+	profile "github.com/moby/profiles/seccomp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// compileFilter turns the container engines' default profile, for a process without capabilities, into the BPF program that
+// bwrap loads. It is an allow-list: what it does not name, and every call by another architecture's numbers, is EPERM.
+func compileFilter() ([]byte, error) {
+	noCaps := &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}
+	p, err := profile.GetDefaultProfile(noCaps)
+	if err != nil {
+		return nil, err
+	}
+	machine, err := arch.GetInfo("")
+	if err != nil {
+		return nil, err
+	}
+	rules, err := rulesOf(append(p.Syscalls, sockets()...), machine)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := bpf.Assemble(assemble(rules, machine))
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer // laid out as the kernel's struct sock_filter
+	if err := binary.Write(&b, binary.NativeEndian, raw); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// socketCall is judged by our own rules. The profile's allow all families but two, by comparing the whole register, of which
+// the kernel uses the lower half: a family with any upper bit set would slip through "greater than".
+const socketCall = "socket"
+
+// sockets is an exact list, which cannot be cheated; no sandbox needs more than these.
+func sockets() []specs.LinuxSyscall {
+	var list []specs.LinuxSyscall
+	for _, family := range []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK} {
+		list = append(list, specs.LinuxSyscall{
+			Names:  []string{ownPrefix + socketCall},
+			Action: specs.ActAllow,
+			Args:   []specs.LinuxSeccompArg{{Index: 0, Value: family, Op: specs.OpEqualTo}},
+		})
+	}
+	return list
+}
+
+// ownPrefix marks our own rules.
+const ownPrefix = "rolloutd:"
+
+// rule is all that is said about one system call.
+type rule struct {
+	number uint32
+	// result is what the filter returns when the call's arguments do not matter, or when none of allowed matches.
+	result  uint32
+	allowed [][]specs.LinuxSeccompArg // each one a set of conditions that together allow the call
+}
+
+// rulesOf gathers the profile by system call, without those that this machine's architecture has no number for.
+func rulesOf(calls []specs.LinuxSyscall, machine *arch.Info) ([]rule, error) {
+	byNumber := map[uint32]int{}
+	var rules []rule
+	for _, call := range calls {
+		for _, name := range call.Names {
+			number, ok := numberOf(name, machine)
+			if !ok {
+				continue
+			}
+			i, known := byNumber[number]
+			if !known {
+				i = len(rules)
+				byNumber[number] = i
+				rules = append(rules, rule{number: number, result: errno(uint(unix.EPERM))})
+			}
+			if err := rules[i].add(call); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return rules, nil
+}
+
+func numberOf(name string, machine *arch.Info) (uint32, bool) {
+	if name == socketCall {
+		return 0, false
+	}
+	if name == ownPrefix+socketCall {
+		name = socketCall
+	}
+	number, ok := machine.SyscallNames[name]
+	return uint32(number), ok
+}
+
+func (r *rule) add(call specs.LinuxSyscall) error {
+	switch {
+	case call.Action == specs.ActAllow && len(call.Args) > 0:
+		for _, a := range call.Args {
+			if a.Op != specs.OpEqualTo && (a.Op != specs.OpMaskedEqual || a.ValueTwo != 0) {
+				return fmt.Errorf("condition %s %d is not known", a.Op, a.ValueTwo)
+			}
+		}
+		r.allowed = append(r.allowed, call.Args)
+	case call.Action == specs.ActAllow:
+		r.result = unix.SECCOMP_RET_ALLOW
+	case call.Action == specs.ActErrno && len(call.Args) == 0 && call.ErrnoRet != nil:
+		r.result = errno(*call.ErrnoRet)
+	default:
+		return fmt.Errorf("action %s with %d conditions is not known", call.Action, len(call.Args))
+	}
+	return nil
+}
+
+func errno(n uint) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(n)&unix.SECCOMP_RET_DATA }

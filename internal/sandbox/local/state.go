@@ -1,0 +1,97 @@
+package local
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+// Files in a sandbox's folder.
+const (
+	stateFile   = "state.json"
+	infoFile    = "bwrap.json" // written by bwrap itself, so that it is there even if the creator died meanwhile
+	controlFile = "control.sock"
+	logFile     = "log"
+)
+
+// state is what is known of a sandbox outside of it.
+type state struct {
+	ID        string            `json:"id"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	CreatedAt time.Time         `json:"created_at"`
+	Cgroup    string            `json:"cgroup,omitempty"` // its name in every hierarchy; "": none
+	// DiedAt and Usage are set when the sandbox was found dead and its cgroups were removed.
+	DiedAt time.Time     `json:"died_at,omitzero"`
+	Usage  *driver.Usage `json:"usage,omitempty"`
+}
+
+// readState returns a zero state where the creator has died before writing one.
+func readState(dir string) (state, error) {
+	var s state
+	data, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return state{ID: filepath.Base(dir)}, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, fmt.Errorf("%s: %w", stateFile, err)
+	}
+	return s, nil
+}
+
+func (s state) write(dir string) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	temp := filepath.Join(dir, stateFile+".new")
+	if err := os.WriteFile(temp, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, filepath.Join(dir, stateFile))
+}
+
+// initProcess is the sandbox's first process, as bwrap tells it in infoFile.
+type initProcess struct {
+	PID          int    `json:"child-pid"`
+	PIDNamespace uint64 `json:"pid-namespace"`
+}
+
+func readInit(dir string) (initProcess, bool) {
+	var p initProcess
+	data, err := os.ReadFile(filepath.Join(dir, infoFile))
+	if err != nil || json.Unmarshal(data, &p) != nil || p.PID <= 1 || p.PIDNamespace == 0 {
+		return initProcess{}, false
+	}
+	return p, true
+}
+
+// kill kills the process if it still is the one that bwrap started: the number may have been given to another since, but not
+// in that namespace. Killing the first process of a process namespace kills all in it.
+func (p initProcess) kill() error {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var ns unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", p.PID), &ns); err != nil || ns.Ino != p.PIDNamespace {
+		return nil // gone, or another process
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// runDir is the host-wide folder: user ids must not collide between data folders either.
+const runDir = "/run/rolloutd"
+
+// User ids of sandboxes: a range that neither distributions, nor subuid files, nor systemd's containers hand out.
+const (
+	firstUID = 1_900_000_000
+	maxUIDs  = 60_000
+)
+
+// uids gives each living sandbox a user id of its own. An id is taken as long as somebody holds the lock on its file; the
+// sandbox's processes inherit that lock, so it lasts exactly as long as they do, whatever becomes of the creator, and
+// needs no sweeping.
+type uids struct {
+	dir    string
+	mounts string // an empty folder for the stage to mount on
+}
+
+func newUIDs(run string) (*uids, error) {
+	u := &uids{dir: filepath.Join(run, "uids"), mounts: filepath.Join(run, "mounts")}
+	for _, d := range []struct {
+		path string
+		mode os.FileMode
+	}{{run, 0o755}, {u.dir, 0o700}, {u.mounts, 0o755}} {
+		if err := os.MkdirAll(d.path, d.mode); err != nil {
+			return nil, err
+		}
+		// Whatever the umask said: the sandbox's user passes through.
+		if err := os.Chmod(d.path, d.mode); err != nil {
+			return nil, err
+		}
+	}
+	return u, nil
+}
+
+// take returns a free user id and the open lock that holds it.
+func (u *uids) take() (int, *os.File, error) {
+	for n := range maxUIDs {
+		f, err := os.OpenFile(filepath.Join(u.dir, strconv.Itoa(n)), os.O_RDONLY|os.O_CREATE, 0o600)
+		if err != nil {
+			return 0, nil, err
+		}
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return firstUID + n, f, nil
+		}
+		_ = f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return 0, nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		}
+	}
+	return 0, nil, fault.New(fault.Exhausted, "all %d user ids are taken by living sandboxes", maxUIDs)
+}

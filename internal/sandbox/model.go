@@ -1,0 +1,79 @@
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// ServeModel serves the model calls of the sandbox's agent with h, until ctx ends (nil) or the connection breaks (an error; a
+// newer ServeModel of the same sandbox breaks the older one's). The caller dials again; sandboxd holds what was not answered
+// and sends it again under the same wire.CallIDHeader. It returns when every handler has.
+func (b *Backend) ServeModel(ctx context.Context, id string, h http.Handler) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	conn, err := b.upgrade(ctx, id)
+	if err == nil {
+		err = fault.Wrap(fault.Unavailable, serveHTTP2(ctx, conn, h, b.log), "serve")
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("model channel of sandbox %q: %w", id, err)
+}
+
+// upgrade dials the sandbox and turns the connection into the model channel.
+func (b *Backend) upgrade(ctx context.Context, id string) (net.Conn, error) {
+	conn, err := b.driver.Dial(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	upgraded, err := switchProtocol(conn, id)
+	if !stop() || err != nil {
+		_ = conn.Close()
+		if err == nil {
+			err = ctx.Err()
+		}
+		return nil, err
+	}
+	return upgraded, nil
+}
+
+func switchProtocol(conn net.Conn, id string) (net.Conn, error) {
+	req, err := http.NewRequest(http.MethodPost, "http://"+id+"/v1/model", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", wire.ModelUpgrade)
+	if err := req.Write(conn); err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "send upgrade")
+	}
+	r := bufio.NewReader(conn)
+	res, err := http.ReadResponse(r, req)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "read upgrade")
+	}
+	if res.StatusCode != http.StatusSwitchingProtocols {
+		defer drop(res)
+		return nil, remoteError(res)
+	}
+	return &bufferedConn{Conn: conn, r: r}, nil
+}
+
+// bufferedConn reads first what came in behind the response's header.
+type bufferedConn struct {
+	net.Conn
+	r io.Reader
+}
+
+func (c *bufferedConn) Read(p []byte) (int, error) { return c.r.Read(p) }

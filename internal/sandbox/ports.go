@@ -1,0 +1,43 @@
+package sandbox
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// Client returns a client whose requests, to whatever host, go to 127.0.0.1:port inside the sandbox. Streams are passed on as
+// they come. A port that nothing listens on is a fault.Unavailable.
+func (s *Sandbox) Client(port int) *http.Client {
+	return &http.Client{Transport: &portTransport{sandbox: s, prefix: "/v1/ports/" + strconv.Itoa(port)}}
+}
+
+type portTransport struct {
+	sandbox *Sandbox
+	prefix  string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *portTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	s := t.sandbox
+	out := req.Clone(req.Context())
+	out.Host = req.URL.Host // what the server inside is to see
+	out.URL.Scheme, out.URL.Host = "http", s.id
+	out.URL.RawPath = t.prefix + req.URL.EscapedPath()
+	out.URL.Path = t.prefix + req.URL.Path
+	res, err := s.backend.client.Transport.RoundTrip(out)
+	if err != nil {
+		return nil, s.broken(req.Context(), call{method: req.Method, path: t.prefix}, err)
+	}
+	if res.Header.Get(wire.PortErrorHeader) != "" {
+		defer drop(res)
+		return nil, fmt.Errorf("sandbox %q: %w", s.id, remoteError(res))
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		return res, fault.New(fault.Invalid, "sandbox %q: protocol upgrades do not pass through Client", s.id)
+	}
+	return res, nil
+}

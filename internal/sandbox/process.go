@@ -1,0 +1,126 @@
+package sandbox
+
+import (
+	"context"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// DefaultPath is the PATH of a process whose caller names none.
+const DefaultPath = "/usr/local/bin:/usr/bin:/bin"
+
+// longPoll bounds one waiting request, so that a provider's idle timeout never looks like a lost sandbox.
+const longPoll = 50 * time.Second
+
+// Start starts the process, or tells of the one that was started under that name before, running or ended. Its environment is
+// exactly p.Env, except that PATH and HOME are added where missing; its directory defaults to the home. A program that does
+// not exist is a fault.Invalid.
+func (s *Sandbox) Start(ctx context.Context, name string, p wire.Process) (st wire.Status, err error) {
+	ctx, span := s.backend.span(ctx, "sandbox.start "+name, s.id)
+	defer func() { end(span, err) }()
+	p.Env = withBasics(p.Env)
+	if p.Dir == "" {
+		p.Dir = rollout.Home
+	}
+	return st, s.json(ctx, call{method: http.MethodPut, path: processPath(name), in: p}, &st)
+}
+
+// Status tells how the process stands; one that was never started is a fault.NotFound.
+func (s *Sandbox) Status(ctx context.Context, name string) (wire.Status, error) {
+	return s.status(ctx, name, 0)
+}
+
+// Wait returns when the process has exited, or after atMost with how it stands then.
+func (s *Sandbox) Wait(ctx context.Context, name string, atMost time.Duration) (wire.Status, error) {
+	deadline := time.Now().Add(atMost)
+	for {
+		left := time.Until(deadline)
+		st, err := s.status(ctx, name, min(max(left, 0), longPoll))
+		if err != nil || !st.Running || left <= longPoll {
+			return st, err
+		}
+	}
+}
+
+func (s *Sandbox) status(ctx context.Context, name string, wait time.Duration) (wire.Status, error) {
+	c := call{method: http.MethodGet, path: processPath(name)}
+	if wait > 0 {
+		c.query = url.Values{"wait": {wait.String()}}
+	}
+	var st wire.Status
+	return st, s.json(ctx, c, &st)
+}
+
+// Kill ends the process with its session and descendants, and returns when it has ended; a fault.NotFound when it was never
+// started.
+func (s *Sandbox) Kill(ctx context.Context, name string) error {
+	return s.json(ctx, call{method: http.MethodPost, path: processPath(name) + "/kill"}, nil)
+}
+
+// KillAll ends every process of the sandbox but sandboxd, whoever started it, and returns when they are gone.
+func (s *Sandbox) KillAll(ctx context.Context) error {
+	return s.json(ctx, call{method: http.MethodPost, path: "/v1/kill-all"}, nil)
+}
+
+// Chunk is a piece of a process's output.
+type Chunk struct {
+	// Data ends at offset Next. When Next-len(Data) is past the offset asked for, the bytes between are lost: only the first
+	// and the last MiB of a stream are kept.
+	Data []byte
+	Next int64 // the offset to ask for next
+	EOF  bool  // the process has ended and Data is its last output
+}
+
+// Log reads a stream ("stdout" or "stderr") from offset on, at most limit bytes; an empty Chunk without EOF means that there is
+// nothing new yet.
+func (s *Sandbox) Log(ctx context.Context, name, stream string, offset int64, limit int) (Chunk, error) {
+	c := call{method: http.MethodGet, path: processPath(name) + "/log", query: url.Values{
+		"stream": {stream},
+		"offset": {strconv.FormatInt(offset, 10)},
+		"limit":  {strconv.Itoa(limit)},
+	}}
+	res, err := s.do(ctx, c)
+	if err != nil {
+		return Chunk{}, err
+	}
+	defer drop(res)
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		return Chunk{}, s.broken(ctx, c, err)
+	}
+	next, err := strconv.ParseInt(res.Header.Get(wire.LogNextHeader), 10, 64)
+	if err != nil {
+		return Chunk{}, fault.Wrap(fault.Internal, err, "sandbox %q: %s", s.id, wire.LogNextHeader)
+	}
+	return Chunk{Data: data, Next: next, EOF: res.Header.Get(wire.LogEOFHeader) == "true"}, nil
+}
+
+// Tail reads the last n bytes of a stream, or what there is of them.
+func (s *Sandbox) Tail(ctx context.Context, name, stream string, n int) ([]byte, error) {
+	st, err := s.Status(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	size := st.StdoutSize
+	if stream == "stderr" {
+		size = st.StderrSize
+	}
+	chunk, err := s.Log(ctx, name, stream, max(size-int64(n), 0), n)
+	return chunk.Data, err
+}
+
+func withBasics(env map[string]string) map[string]string {
+	full := map[string]string{"PATH": DefaultPath, "HOME": rollout.Home}
+	maps.Copy(full, env)
+	return full
+}
+
+func processPath(name string) string { return "/v1/processes/" + url.PathEscape(name) }

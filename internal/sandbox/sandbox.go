@@ -1,0 +1,34 @@
+package sandbox
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// Sandbox is one living sandbox. It holds nothing but its name, so that any number of them may stand for the same sandbox,
+// in any process.
+type Sandbox struct {
+	id      string
+	backend *Backend
+}
+
+// ID is the id given at Create.
+func (s *Sandbox) ID() string { return s.id }
+
+// Info tells which sandboxd answers.
+func (s *Sandbox) Info(ctx context.Context) (wire.Info, error) {
+	var info wire.Info
+	return info, s.json(ctx, call{method: http.MethodGet, path: "/v1/info"}, &info)
+}
+
+// Renew puts the sandbox's end off to ttl from now, in sandboxd and at the provider.
+func (s *Sandbox) Renew(ctx context.Context, ttl time.Duration) error {
+	lease := wire.Lease{TTLMillis: ttl.Milliseconds()}
+	if err := s.json(ctx, call{method: http.MethodPost, path: "/v1/lease", in: lease}, nil); err != nil {
+		return err
+	}
+	return contextual(ctx, s.backend.driver.Renew(ctx, s.id, ttl))
+}

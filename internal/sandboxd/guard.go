@@ -1,0 +1,75 @@
+package sandboxd
+
+import (
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Guard makes this process safe to have among the agent's own, which run under the same user. It is called once, first.
+//
+//   - Not dumpable: nothing inside can trace it or read its memory, environment and descriptors.
+//   - Descriptors close on exec: a child never inherits the control socket.
+//   - Signals from inside are ignored. The kernel already drops SIGKILL and SIGSTOP to pid 1, but Go handles all others,
+//     and would end on most of them.
+//   - Orphans come to it even where it is not pid 1.
+//   - Threads exist before they are needed: at the process limit the runtime could not make one, and would abort.
+//
+// What New needs of /proc/self must be opened before Guard: afterwards its files belong to root.
+func Guard() error {
+	if err := closeOnExec(); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	ignoreSignals()
+	unix.Umask(0o022)
+	warmThreads(12)
+	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+}
+
+func closeOnExec() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+// ignoreSignals catches all signals but SIGCHLD, which the reaper wants, into a channel that nobody reads. Ignoring them by
+// disposition would be inherited by children.
+func ignoreSignals() {
+	nowhere := make(chan os.Signal, 1)
+	for n := unix.Signal(1); n < 65; n++ {
+		if n != unix.SIGCHLD && n != unix.SIGKILL && n != unix.SIGSTOP {
+			signal.Notify(nowhere, n)
+		}
+	}
+}
+
+// warmThreads makes the runtime create n threads, which it keeps.
+func warmThreads(n int) {
+	var ready, release sync.WaitGroup
+	ready.Add(n)
+	release.Add(1)
+	for range n {
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			ready.Done()
+			release.Wait()
+		}()
+	}
+	ready.Wait()
+	release.Done()
+}

@@ -1,0 +1,100 @@
+package sandboxd
+
+import (
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// killTime bounds a kill; a process in uninterruptible sleep is the only thing that outlasts SIGKILL.
+const killTime = 10 * time.Second
+
+// kill ends p, its session and its descendants, and waits for their end. A descendant that has both left the session and lost
+// its parents is not found: killAll takes those.
+func (t *processes) kill(p *process) error {
+	return repeatKill(func(all []procEntry) []int { return tree(all, p.pid, p.running()) })
+}
+
+// killAll ends every process but this one.
+func (t *processes) killAll() error {
+	t.starting.Lock()
+	defer t.starting.Unlock()
+	self := os.Getpid()
+	err := repeatKill(func(all []procEntry) []int {
+		if self == 1 {
+			_ = unix.Kill(-1, unix.SIGKILL) // all at once; what is listed is then waited for
+			return others(all, self)
+		}
+		return tree(all, self, true)
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range t.all() {
+		<-p.done
+	}
+	return nil
+}
+
+// repeatKill kills what targets picks until it picks nothing: processes may fork while they are being listed.
+func repeatKill(targets func([]procEntry) []int) error {
+	deadline := time.Now().Add(killTime)
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		all, err := procTable()
+		if err != nil {
+			return err
+		}
+		pids := targets(all)
+		if len(pids) == 0 {
+			return nil
+		}
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		if time.Now().After(deadline) {
+			return fault.New(fault.Timeout, "%d processes outlived SIGKILL for %s", len(pids), killTime)
+		}
+		time.Sleep(pause)
+	}
+}
+
+func others(all []procEntry, self int) []int {
+	var pids []int
+	for _, e := range all {
+		if e.pid != self {
+			pids = append(pids, e.pid)
+		}
+	}
+	return pids
+}
+
+// tree lists the living members of root's session and their descendants, and root itself unless it is this process. When
+// root is known to be dead (alive is false) a living process of its number is another one, and so is its session.
+func tree(all []procEntry, root int, alive bool) []int {
+	self := os.Getpid()
+	member := map[int]bool{}
+	for _, e := range all {
+		if e.pid == root && !alive {
+			return nil
+		}
+		member[e.pid] = e.pid == root || e.session == root && root != self
+	}
+	for grown := true; grown; {
+		grown = false
+		for _, e := range all {
+			if !member[e.pid] && member[e.ppid] {
+				member[e.pid], grown = true, true
+			}
+		}
+	}
+	var pids []int
+	for _, e := range all {
+		if member[e.pid] && !e.zombie && e.pid != self {
+			pids = append(pids, e.pid)
+		}
+	}
+	return pids
+}

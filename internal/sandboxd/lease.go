@@ -1,0 +1,54 @@
+package sandboxd
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// maxLease keeps a forgotten sandbox from living for ever by a slip of units.
+const maxLease = 7 * 24 * time.Hour
+
+// lease calls expired when it has not been renewed in time.
+type lease struct {
+	mu    sync.Mutex
+	timer *time.Timer // nil: for ever
+}
+
+func newLease(ttl time.Duration, expired func()) *lease {
+	if ttl <= 0 {
+		return &lease{}
+	}
+	return &lease{timer: time.AfterFunc(ttl, expired)}
+}
+
+func (l *lease) renew(ttl time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer != nil {
+		l.timer.Reset(ttl)
+	}
+}
+
+func (l *lease) stop() {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}
+
+func (s *Server) postLease(w http.ResponseWriter, r *http.Request) {
+	var in wire.Lease
+	if err := readJSON(w, r, &in); err != nil {
+		writeError(w, err)
+		return
+	}
+	if in.TTLMillis <= 0 || in.TTLMillis > maxLease.Milliseconds() {
+		writeError(w, fault.Field("ttl_ms", "%d must be over 0 and at most %d", in.TTLMillis, maxLease.Milliseconds()))
+		return
+	}
+	s.lease.renew(time.Duration(in.TTLMillis) * time.Millisecond)
+	w.WriteHeader(http.StatusNoContent)
+}

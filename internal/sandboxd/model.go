@@ -1,0 +1,142 @@
+package sandboxd
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+const (
+	maxCallBody = 64 << 20
+	maxCalls    = 64 // in flight; more wait their turn, so that held bodies cannot pile up without bound
+	// maxResets is how often a call is sent again over a connection that lives on: the gateway then has a fault of its own,
+	// and going on for ever would hide it.
+	maxResets  = 3
+	resetPause = 200 * time.Millisecond
+)
+
+// model is the inner end of the model channel: it takes the agent's calls, and carries each to the gateway and the answer
+// back. A call that has had no answer yet outlives the gateway: it is held, and sent again under the same id to the next one.
+type model struct {
+	proxy   *httputil.ReverseProxy
+	channel *channel
+	slots   chan struct{}
+	prefix  string
+	calls   atomic.Int64
+}
+
+func newModel(log *slog.Logger) *model {
+	m := &model{
+		channel: newChannel(log),
+		slots:   make(chan struct{}, maxCalls),
+		prefix:  rand.Text() + "-",
+	}
+	m.proxy = &httputil.ReverseProxy{
+		Rewrite:       m.rewrite,
+		Transport:     m,
+		FlushInterval: -1,
+		ErrorLog:      slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+		ErrorHandler:  modelError,
+	}
+	return m
+}
+
+// ServeHTTP takes one call of the agent.
+func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "" {
+		writeError(w, fault.New(fault.Invalid, "only plain HTTP calls pass"))
+		return
+	}
+	select {
+	case m.slots <- struct{}{}:
+		defer func() { <-m.slots }()
+	case <-r.Context().Done():
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxCallBody)
+	m.proxy.ServeHTTP(w, r)
+}
+
+// rewrite drops whatever host the agent named: the channel has one end.
+func (m *model) rewrite(p *httputil.ProxyRequest) {
+	p.Out.URL.Scheme, p.Out.URL.Host = "http", "gateway"
+	p.Out.Host = "gateway"
+	p.Out.Header.Set(wire.CallIDHeader, m.prefix+strconv.FormatInt(m.calls.Add(1), 10))
+}
+
+// RoundTrip implements http.RoundTripper: it returns with the header of the answer, however many gateways that takes.
+func (m *model) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := readBody(req)
+	if err != nil {
+		return nil, err
+	}
+	for resets := 0; ; resets++ {
+		conn, err := m.channel.get(req.Context())
+		if err != nil {
+			return nil, err
+		}
+		res, err := conn.RoundTrip(withBody(req, body))
+		if err == nil || req.Context().Err() != nil {
+			return res, err
+		}
+		if m.channel.broken(conn) {
+			resets = 0
+		}
+		if resets == maxResets {
+			return nil, err
+		}
+		if err := sleep(req.Context(), resetPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func readBody(req *http.Request) ([]byte, error) {
+	if req.Body == nil {
+		return nil, nil
+	}
+	return io.ReadAll(req.Body)
+}
+
+func withBody(req *http.Request, body []byte) *http.Request {
+	out := req.Clone(req.Context())
+	out.ContentLength = int64(len(body))
+	out.Body = io.NopCloser(bytes.NewReader(body))
+	out.TransferEncoding = nil
+	return out
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// modelError answers a call that could not be carried. A gateway that keeps breaking calls off is passed on as what it is, a
+// broken connection: an answer made up here would look like the model's own.
+func modelError(w http.ResponseWriter, _ *http.Request, err error) {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		http.Error(w, "the request is larger than 64 MiB", http.StatusRequestEntityTooLarge)
+		return
+	}
+	panic(http.ErrAbortHandler)
+}
+
+func (m *model) close() { m.channel.close() }

@@ -1,0 +1,138 @@
+package sandboxd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// Options configures a Server; every field but Expired may be left zero.
+type Options struct {
+	SandboxID string
+	Version   string
+	// Lease is how long the sandbox lives without a renewal; 0: for ever.
+	Lease time.Duration
+	// Expired is called once, when the lease has run out; it does not return.
+	Expired func()
+	// TreeLimit bounds the file contents of one tar, in or out, in bytes; 0: 4 GiB.
+	TreeLimit int64
+	// Writable lists the absolute folders that processes of the sandbox can write below; nil: the usual ones. Below them no
+	// link is followed; elsewhere links are the image's own and are.
+	Writable []string
+	Logger   *slog.Logger
+}
+
+// Server is one sandboxd.
+type Server struct {
+	info      wire.Info
+	lease     *lease
+	processes *processes
+	model     *model
+	places    places
+	treeLimit int64
+	ports     http.Handler
+	log       *slog.Logger
+}
+
+// New makes a Server, which becomes the one reaper of this process's children: Run must be running before the first process
+// starts.
+func New(o Options) *Server {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Writable == nil {
+		o.Writable = []string{"/home", "/tmp", "/run", "/dev/shm", "/var/tmp"}
+	}
+	return &Server{
+		info:      wire.Info{Version: o.Version, SandboxID: o.SandboxID, StartedAt: time.Now()},
+		lease:     newLease(o.Lease, o.Expired),
+		processes: newProcesses(o.Logger),
+		model:     newModel(o.Logger),
+		places:    o.Writable,
+		treeLimit: cmp.Or(o.TreeLimit, 4<<30),
+		ports:     newPorts(),
+		log:       o.Logger,
+	}
+}
+
+// Run serves the control connections of control and the agent's model calls of model, until ctx ends or a listener breaks. It
+// closes both.
+func (s *Server) Run(ctx context.Context, control, model net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer s.lease.stop()
+	failed := make(chan error, 3)
+	servers := []*http.Server{s.controlServer(), s.modelServer()}
+	for i, l := range []net.Listener{control, model} {
+		go func() { failed <- servers[i].Serve(l) }()
+	}
+	go func() { failed <- s.processes.reaper.run(ctx) }()
+	var err error
+	running := 3
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		running--
+	}
+	cancel()
+	for _, srv := range servers {
+		err = errors.Join(err, srv.Close())
+	}
+	for range running {
+		<-failed
+	}
+	s.model.close()
+	return err
+}
+
+func (s *Server) controlServer() *http.Server {
+	return &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: 30 * time.Second,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+}
+
+// modelServer answers to the agent, whose mistakes are not worth a line in a log that it could fill.
+func (s *Server) modelServer() *http.Server {
+	return &http.Server{
+		Handler:           s.model,
+		ReadHeaderTimeout: 30 * time.Second,
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+	}
+}
+
+// Handler is the control API.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/info", s.getInfo)
+	mux.HandleFunc("POST /v1/lease", s.postLease)
+	mux.HandleFunc("PUT /v1/processes/{name}", s.putProcess)
+	mux.HandleFunc("GET /v1/processes/{name}", s.getProcess)
+	mux.HandleFunc("GET /v1/processes/{name}/log", s.getLog)
+	mux.HandleFunc("POST /v1/processes/{name}/kill", s.postKill)
+	mux.HandleFunc("POST /v1/kill-all", s.postKillAll)
+	mux.HandleFunc("PUT /v1/files", s.putFile)
+	mux.HandleFunc("GET /v1/files", s.getFile)
+	mux.HandleFunc("DELETE /v1/files", s.deleteFile)
+	mux.HandleFunc("PUT /v1/tar", s.putTar)
+	mux.HandleFunc("GET /v1/tar", s.getTar)
+	mux.HandleFunc("POST /v1/model", s.postModel)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Past the mux: it would redirect forwarded paths such as //x.
+		if strings.HasPrefix(r.URL.Path, portsPrefix) {
+			s.ports.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) getInfo(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.info) }

@@ -1,0 +1,214 @@
+package sandboxd
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+func (s *Server) putTar(w http.ResponseWriter, r *http.Request) {
+	where := r.FormValue("path")
+	root, err := s.places.dir(where, true)
+	if err == nil {
+		defer root.close()
+		u := &unpacker{root: root, left: s.treeLimit, limit: s.treeLimit}
+		err = u.unpack(r.Body)
+		u.close()
+	}
+	writeResult(w, fault.Wrap(kindOf(err), err, "unpack to %q", where))
+}
+
+// unpacker writes a tar below root. Nothing is ever written through a link, so links may be restored as they are, wherever
+// they point: they lead a reader inside the sandbox nowhere that it could not go by itself, and a virtual environment is full
+// of links to /usr. Hard links must stay inside root.
+type unpacker struct {
+	root        *dir
+	left, limit int64
+	parent      *dir // of the last entry, since entries of one directory mostly follow each other
+	parentName  string
+	folders     []*tar.Header // whose modes are set last: a read-only one must first be filled
+}
+
+func (u *unpacker) unpack(r io.Reader) error {
+	t := tar.NewReader(r)
+	for {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			return u.finish()
+		}
+		if err != nil {
+			return fault.Wrap(fault.Invalid, err, "read tar")
+		}
+		if err := u.entry(h, t); err != nil {
+			return fault.Wrap(kindOf(err), err, "entry %q", h.Name)
+		}
+	}
+}
+
+func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
+	name, err := inside(h.Name)
+	if err != nil {
+		return err
+	}
+	if h.Typeflag == tar.TypeDir {
+		return u.folder(name, h)
+	}
+	if name == "." {
+		return fault.New(fault.Invalid, "has no name")
+	}
+	d, err := u.enter(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	base := path.Base(name)
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeGNUSparse:
+		return u.file(d, base, h, data)
+	case tar.TypeSymlink:
+		err := replace(d, base, func() error { return unix.Symlinkat(h.Linkname, d.fd, base) })
+		if err != nil {
+			return err
+		}
+		return setTime(d, base, h.ModTime)
+	case tar.TypeLink:
+		return u.hardLink(d, base, h)
+	default:
+		return nil // devices, FIFOs
+	}
+}
+
+// inside cleans the name of an entry, which must stay below the root.
+func inside(name string) (string, error) {
+	if path.IsAbs(name) || slices.Contains(strings.Split(name, "/"), "..") || strings.ContainsRune(name, 0) {
+		return "", fault.New(fault.Invalid, "leads out of the folder")
+	}
+	return path.Clean(name), nil
+}
+
+// enter opens the directory name below the root, made when missing. u owns it.
+func (u *unpacker) enter(name string) (*dir, error) {
+	if u.parent != nil && name == u.parentName {
+		return u.parent, nil
+	}
+	d, err := u.root.walk(components(name), true)
+	if err != nil {
+		return nil, err
+	}
+	u.close()
+	u.parent, u.parentName = d, name
+	return d, nil
+}
+
+func (u *unpacker) close() {
+	if u.parent != nil {
+		u.parent.close()
+		u.parent = nil
+	}
+}
+
+func components(name string) []string {
+	if name == "." {
+		return nil
+	}
+	return strings.Split(name, "/")
+}
+
+func (u *unpacker) folder(name string, h *tar.Header) error {
+	d, err := u.enter(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	if name != "." {
+		err = unix.Mkdirat(d.fd, path.Base(name), 0o700)
+		if errors.Is(err, unix.EEXIST) {
+			err = makeWay(d, path.Base(name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	u.folders = append(u.folders, &tar.Header{Name: name, Mode: h.Mode, ModTime: h.ModTime})
+	return nil
+}
+
+// makeWay turns what is at name into a directory that we can write in.
+func makeWay(d *dir, name string) error {
+	sub, err := d.sub(name)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return replace(d, name, func() error { return unix.Mkdirat(d.fd, name, 0o700) })
+	}
+	if err != nil {
+		return err
+	}
+	defer sub.close()
+	return sub.chmod(0o700)
+}
+
+// finish sets the modes and times of directories, the deepest first.
+func (u *unpacker) finish() error {
+	for _, h := range slices.Backward(u.folders) {
+		d, err := u.root.walk(components(h.Name), false)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			continue // a later entry took its place
+		}
+		if err != nil {
+			return err
+		}
+		err = errors.Join(d.chmod(uint32(h.Mode)), setTime(d, ".", h.ModTime))
+		d.close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *unpacker) file(d *dir, name string, h *tar.Header, data io.Reader) error {
+	if u.left -= h.Size; u.left < 0 {
+		return fault.New(fault.OutOfDisk, "the archive holds more than %d bytes", u.limit)
+	}
+	err := replace(d, name, func() error { return d.create(name, uint32(h.Mode), data) })
+	if err != nil {
+		return err
+	}
+	return setTime(d, name, h.ModTime)
+}
+
+func (u *unpacker) hardLink(d *dir, name string, h *tar.Header) error {
+	target, err := inside(h.Linkname)
+	if err != nil {
+		return fault.Wrap(fault.Invalid, err, "hard link to %q", h.Linkname)
+	}
+	from, err := u.root.walk(components(path.Dir(target)), false)
+	if err != nil {
+		return err
+	}
+	defer from.close()
+	return replace(d, name, func() error { return unix.Linkat(from.fd, path.Base(target), d.fd, name, 0) })
+}
+
+// replace makes something new at name, in place of what may be there, if that is not a directory.
+func replace(d *dir, name string, create func() error) error {
+	if err := unix.Unlinkat(d.fd, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return create()
+}
+
+func setTime(d *dir, name string, t time.Time) error {
+	if t.IsZero() || t.Unix() < 0 {
+		return nil
+	}
+	ts := unix.NsecToTimespec(t.UnixNano())
+	return unix.UtimesNanoAt(d.fd, name, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
+}

@@ -1,0 +1,85 @@
+// Package wire is what a sandbox's client and its sandboxd say to each other: HTTP/1.1 over a connection that only the host
+// side can open.
+//
+//	GET    /v1/info
+//	POST   /v1/lease                    Lease            → 204
+//	PUT    /v1/processes/{name}         Process          → Status; starts it, or tells of the one of that name
+//	GET    /v1/processes/{name}?wait=5s                  → Status; with wait, returns at exit or after that long
+//	GET    /v1/processes/{name}/log?stream=stdout&offset=0&limit=65536 → bytes; header X-Log-Next: next offset, X-Log-Eof: bool
+//	POST   /v1/processes/{name}/kill                     → Status; SIGKILL to its session, waits for its end
+//	POST   /v1/kill-all                                  → 204; every process of the sandbox but sandboxd is dead
+//	PUT    /v1/files?path=&mode=0644    bytes            → 204; parents are made, links are not followed
+//	GET    /v1/files?path=&limit=                        → bytes; a regular file only
+//	DELETE /v1/files?path=                               → 204; a whole tree, links not followed
+//	PUT    /v1/tar?path=                tar              → 204; unpacked inside path, nothing outside it
+//	GET    /v1/tar?path=                                 → tar of path
+//	ANY    /v1/ports/{port}/...                          → forwarded to 127.0.0.1:{port} inside
+//	POST   /v1/model  (Upgrade: rolloutd-model)          → 101, then the connection speaks HTTP/2 with the roles swapped:
+//	                                                       sandboxd is the client, the host side serves the agent's calls
+//
+// An error is JSON Error with the HTTP status of its kind.
+package wire
+
+import "time"
+
+// ModelAddr is where the agent finds its model.
+const ModelAddr = "127.0.0.1:7000"
+
+// ModelUpgrade is the Upgrade token of the model channel.
+const ModelUpgrade = "rolloutd-model"
+
+// CallIDHeader carries sandboxd's id of one call of the agent. It stays the same when the call is sent again because the
+// gateway went away before it had answered.
+const CallIDHeader = "X-Rolloutd-Call"
+
+// LogNextHeader and LogEOFHeader describe a piece of log; see the table above.
+const (
+	LogNextHeader = "X-Log-Next"
+	LogEOFHeader  = "X-Log-Eof"
+)
+
+// PortErrorHeader marks an answer of /v1/ports as sandboxd's own Error, not the forwarded server's.
+const PortErrorHeader = "X-Rolloutd-Port-Error"
+
+// Info tells who answers.
+type Info struct {
+	Version   string    `json:"version"`
+	SandboxID string    `json:"sandbox_id"`
+	StartedAt time.Time `json:"started_at"`
+}
+
+// Lease puts the sandbox's end off to TTL from now.
+type Lease struct {
+	TTLMillis int64 `json:"ttl_ms"`
+}
+
+// Process is a named process to start once. It gets its own session, an environment of exactly Env, and stdin from Stdin.
+// Its output is kept in the sandbox, bounded: the first and the last MiB of each stream.
+type Process struct {
+	Argv  []string          `json:"argv"`
+	Env   map[string]string `json:"env,omitempty"`
+	Dir   string            `json:"dir,omitempty"`
+	Stdin []byte            `json:"stdin,omitempty"`
+	// TimeoutMillis kills the session that long after its start; 0: never.
+	TimeoutMillis int64 `json:"timeout_ms,omitempty"`
+}
+
+// Status is how a named process stands.
+type Status struct {
+	Name       string    `json:"name"`
+	Running    bool      `json:"running"`
+	PID        int       `json:"pid"`
+	ExitCode   int       `json:"exit_code"` // 128+signal when killed by one; meaningless while Running
+	Signal     string    `json:"signal,omitempty"`
+	TimedOut   bool      `json:"timed_out,omitempty"`
+	StartedAt  time.Time `json:"started_at"`
+	EndedAt    time.Time `json:"ended_at,omitzero"`
+	StdoutSize int64     `json:"stdout_size"` // bytes written so far
+	StderrSize int64     `json:"stderr_size"`
+}
+
+// Error is the body of every failure.
+type Error struct {
+	Kind    string `json:"kind"` // a fault.Kind
+	Message string `json:"message"`
+}
