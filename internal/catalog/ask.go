@@ -1,0 +1,105 @@
+package catalog
+
+import (
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// asked is a Request with the two generations brought together.
+type asked struct {
+	ep      endpoint
+	baseURL argument
+	apiKey  argument
+	model   argument
+	think   bool
+	disable *bool
+}
+
+// argument is a value and the name under which the client gives it.
+type argument struct{ name, value string }
+
+func (c *Catalog) read(r Request) (asked, error) {
+	switch {
+	case r.ModelKey != "":
+		return c.readKey(r)
+	case r.Endpoint == "" && r.BaseURL == "":
+		return asked{}, fault.Field("endpoint", "say which model: endpoint (one of %s), base_url, or model_key", c.names())
+	}
+	a := asked{
+		baseURL: argument{"base_url", r.BaseURL},
+		apiKey:  argument{"api_key", r.APIKey},
+		model:   argument{"model", r.Model},
+		disable: r.DisableThinking,
+	}
+	var ok bool
+	switch {
+	case r.Endpoint != "":
+		a.ep, ok = c.endpoint(r.Endpoint)
+	case hostOf(r.BaseURL) == openAIHost:
+		a.ep, ok = c.endpoint(openAIName)
+	default:
+		a.ep, ok = direct(), true
+	}
+	if !ok {
+		return asked{}, fault.Field("endpoint", "unknown endpoint %q: want one of %s", r.Endpoint, c.names())
+	}
+	return a, nil
+}
+
+// readKey reads a model_key. Explicit values of generation 2 beside it win, as they do over the catalogue.
+func (c *Catalog) readKey(r Request) (asked, error) {
+	scheme, name, ok := strings.Cut(r.ModelKey, "://")
+	a := asked{think: r.Thinking, disable: r.DisableThinking}
+	switch {
+	case ok && scheme == "vllm" && name != "":
+		a.ep, _ = c.endpoint(vllmName)
+		a.baseURL = argument{"vllm_url", first(r.BaseURL, r.VLLMURL)}
+		a.apiKey = argument{"api_key", r.APIKey}
+	case ok && scheme == "hf-router" && validRoute(name):
+		a.ep, _ = c.endpoint(hfRouterName)
+		a.baseURL = argument{"base_url", r.BaseURL}
+		a.apiKey = argument{"hf_token", first(r.APIKey, r.HFToken)}
+	default:
+		return asked{}, fault.Field("model_key", "want vllm://<repo> or hf-router://<repo>:<provider>, got %q", r.ModelKey)
+	}
+	if r.Endpoint != "" && r.Endpoint != a.ep.name {
+		return asked{}, fault.Field("model_key", "%q is on endpoint %s, but endpoint says %q: give one of the two", r.ModelKey, a.ep.name, r.Endpoint)
+	}
+	a.model = argument{"model", first(r.Model, name)}
+	return a, nil
+}
+
+func validRoute(name string) bool {
+	repo, provider, ok := strings.Cut(name, ":")
+	return ok && repo != "" && provider != ""
+}
+
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+func (c *Catalog) names() string {
+	names := make([]string, len(c.endpoints))
+	for i, e := range c.endpoints {
+		names[i] = e.name
+	}
+	return strings.Join(names, ", ")
+}
+
+// missing says what would supply the field: the argument, and the variable where there is one.
+func missing(what string, a asked, arg, env string) error {
+	where := "the endpoint"
+	if a.ep.name != "" {
+		where = "endpoint " + a.ep.name
+	}
+	if env == "" {
+		return fault.Field(arg, "%s needs a %s: give the argument %s", where, what, arg)
+	}
+	return fault.Field(arg, "%s needs a %s: give the argument %s, or set %s in the server's environment", where, what, arg, env)
+}

@@ -1,0 +1,98 @@
+package catalog
+
+import (
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Request is what a client said about its model; the zero value of a field means it said nothing.
+type Request struct {
+	// Generation 1.
+	ModelKey string // "vllm://<repo>" or "hf-router://<repo>:<provider>"
+	VLLMURL  string
+	HFToken  string
+	Thinking bool
+
+	// Generation 2.
+	Endpoint        string
+	BaseURL         string
+	APIKey          string
+	Model           string
+	DisableThinking *bool
+
+	// Both.
+	MaxTokensCap int // ≤ 0: none
+	TopLogprobs  int // asked of endpoints that give logprobs
+}
+
+// Catalog knows the endpoints by name.
+type Catalog struct {
+	getenv    func(string) string
+	endpoints []endpoint
+}
+
+// New makes a catalogue that reads the environment by getenv at each Resolve, so that a changed value counts at once.
+func New(getenv func(string) string) *Catalog {
+	return &Catalog{getenv: getenv, endpoints: known()}
+}
+
+// Resolve returns the model and, apart from it, the plain API key: the caller seals it before it goes anywhere. The error
+// is a fault.Invalid that names the argument and the variable which would supply what is missing.
+func (c *Catalog) Resolve(r Request) (rollout.Model, string, error) {
+	if r.TopLogprobs < 0 {
+		return rollout.Model{}, "", fault.Field("top_logprobs", "must not be negative, got %d", r.TopLogprobs)
+	}
+	ask, err := c.read(r)
+	if err != nil {
+		return rollout.Model{}, "", err
+	}
+	m, err := c.model(ask)
+	if err != nil {
+		return rollout.Model{}, "", err
+	}
+	key, err := c.field("api_key", ask, ask.apiKey, ask.ep.apiKey)
+	if err != nil {
+		return rollout.Model{}, "", err
+	}
+	m.MaxTokensCap, m.TopLogprobs = max(r.MaxTokensCap, 0), r.TopLogprobs
+	return m, key, nil
+}
+
+func (c *Catalog) model(a asked) (rollout.Model, error) {
+	raw, err := c.field("base_url", a, a.baseURL, a.ep.baseURL)
+	if err != nil {
+		return rollout.Model{}, err
+	}
+	url, err := normalize(raw)
+	if err != nil {
+		return rollout.Model{}, err
+	}
+	name, err := c.field("model", a, a.model, a.ep.model)
+	if err != nil {
+		return rollout.Model{}, err
+	}
+	return rollout.Model{
+		Endpoint: a.ep.name,
+		BaseURL:  url,
+		Name:     name,
+		Logprobs: a.ep.logprobs,
+		TokenIDs: a.ep.tokenIDs,
+		Thinking: a.thinking(name),
+	}, nil
+}
+
+// field applies the precedence: argument, environment, default.
+func (c *Catalog) field(what string, a asked, arg argument, s source) (string, error) {
+	if arg.value != "" {
+		return arg.value, nil
+	}
+	if s.env != "" {
+		if v := c.getenv(s.env); v != "" {
+			return v, nil
+		}
+	}
+	if s.fallback == "" {
+		return "", missing(what, a, arg.name, s.env)
+	}
+	return s.fallback, nil
+}

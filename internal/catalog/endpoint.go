@@ -1,0 +1,79 @@
+package catalog
+
+// endpoint is one row of the catalogue.
+type endpoint struct {
+	name     string
+	baseURL  source
+	apiKey   source
+	model    source
+	logprobs bool // takes logprobs and top_logprobs
+	tokenIDs bool // takes vLLM's return_token_ids
+	// quiet: thinking is switched off unless the client asks for it.
+	quiet bool
+}
+
+// source is where a field comes from when no argument gives it; no fallback means that something must give it.
+type source struct {
+	env      string
+	fallback string
+}
+
+// noKey is sent where an endpoint wants no key: OpenAI clients and servers insist on a bearer token of some kind.
+const noKey = "intercepted"
+
+const (
+	vllmName     = "vllm"
+	openAIName   = "openai"
+	hfRouterName = "hf_router"
+	scriptedName = "scripted"
+
+	openAIHost = "api.openai.com"
+)
+
+func known() []endpoint {
+	return []endpoint{
+		{
+			name:     vllmName,
+			baseURL:  source{env: "VLLM_URL"},
+			apiKey:   source{env: "VLLM_API_KEY", fallback: noKey},
+			model:    source{env: "VLLM_MODEL", fallback: "Qwen/Qwen3.5-4B"},
+			logprobs: true, tokenIDs: true, quiet: true,
+		},
+		{
+			name:     openAIName,
+			baseURL:  source{env: "OPENAI_BASE_URL", fallback: "https://" + openAIHost + "/v1"},
+			apiKey:   source{env: "OPENAI_API_KEY"},
+			model:    source{env: "OPENAI_MODEL", fallback: "gpt-4o-mini"},
+			logprobs: true,
+		},
+		{
+			name:     hfRouterName,
+			baseURL:  source{env: "HF_ROUTER_BASE_URL", fallback: "https://router.huggingface.co/v1"},
+			apiKey:   source{env: "HF_ROUTER_API_KEY"},
+			model:    source{env: "HF_ROUTER_MODEL", fallback: "Qwen/Qwen3-4B-Instruct-2507:nscale"},
+			logprobs: true,
+		},
+		{
+			name:     scriptedName,
+			baseURL:  source{env: "SCRIPTED_URL", fallback: "http://127.0.0.1:9099/v1"},
+			apiKey:   source{fallback: noKey},
+			model:    source{fallback: "scripted"},
+			logprobs: true, tokenIDs: true,
+		},
+	}
+}
+
+func (c *Catalog) endpoint(name string) (endpoint, bool) {
+	for _, e := range c.endpoints {
+		if e.name == name {
+			return e, true
+		}
+	}
+	return endpoint{}, false
+}
+
+// direct is the row of an endpoint known by its URL alone. It takes no key from the environment: a client could otherwise
+// have the server's key sent to any host it names.
+func direct() endpoint {
+	return endpoint{apiKey: source{fallback: noKey}, logprobs: true, tokenIDs: true}
+}

@@ -1,0 +1,33 @@
+package catalog
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// normalize checks a base URL and gives it the /v1 that OpenAI-compatible servers have. Credentials in a URL are refused:
+// the URL is not a secret and is shown to people.
+func normalize(raw string) (string, error) {
+	u, err := url.Parse(strings.TrimSpace(raw))
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return "", fault.Field("base_url", "want http(s)://host[:port][/path], got %q", raw)
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return "", fault.Field("base_url", "must carry no credentials, query or fragment; the key goes into api_key")
+	}
+	s := strings.TrimRight(u.String(), "/")
+	if !strings.HasSuffix(s, "/v1") {
+		s += "/v1"
+	}
+	return s, nil
+}
+
+func hostOf(raw string) string {
+	u, err := url.Parse(strings.TrimSpace(raw))
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Hostname())
+}

@@ -1,0 +1,97 @@
+package chat
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+)
+
+// idToken is how vLLM writes a token by its id.
+const idToken = "token_id:"
+
+func (r *Reply) choices(c *cursor) {
+	if c.null() {
+		return
+	}
+	for n := range c.elements {
+		if n == 0 {
+			r.choice(c)
+		} else {
+			c.skip()
+		}
+	}
+}
+
+func (r *Reply) choice(c *cursor) {
+	for key := range c.fields {
+		switch string(key) {
+		case "finish_reason":
+			if !c.null() {
+				r.FinishReason = string(c.str())
+			}
+		case "logprobs":
+			r.logprobs(c)
+		case "token_ids":
+			if !c.null() {
+				r.TokenIDs, _ = c.ids(r.TokenIDs)
+			}
+		case "prompt_token_ids": // where some engines put them
+			r.prompt(c)
+		default:
+			c.skip()
+		}
+	}
+}
+
+func (r *Reply) prompt(c *cursor) {
+	if !c.null() {
+		r.PromptTokenIDs, r.PromptAt = c.ids(r.PromptTokenIDs[:0])
+		r.prompts++
+	}
+}
+
+func (r *Reply) logprobs(c *cursor) {
+	if c.null() {
+		return
+	}
+	for key := range c.fields {
+		if string(key) != "content" || c.peek() != '[' {
+			c.skip()
+			continue
+		}
+		for range c.elements {
+			r.entry(c)
+		}
+	}
+}
+
+// entry reads one token's {token, logprob, …}. An entry without a logprob counts as one that is not a number: leaving it
+// out would shift all that follow.
+func (r *Reply) entry(c *cursor) {
+	logprob := math.NaN()
+	for key := range c.fields {
+		switch string(key) {
+		case "logprob":
+			logprob = c.float()
+		case "token":
+			if c.peek() == '"' {
+				r.name(c.str())
+			} else {
+				c.skip()
+			}
+		default:
+			c.skip()
+		}
+	}
+	r.Logprobs = append(r.Logprobs, logprob)
+}
+
+func (r *Reply) name(token []byte) {
+	digits, ok := bytes.CutPrefix(token, []byte(idToken))
+	if !ok {
+		return
+	}
+	if id, err := strconv.ParseInt(string(digits), 10, 32); err == nil && id >= 0 {
+		r.named = append(r.named, int32(id))
+	}
+}

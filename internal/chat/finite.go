@@ -1,0 +1,45 @@
+package chat
+
+import (
+	"bytes"
+)
+
+// Finite replaces the bare words NaN, Infinity and -Infinity, which Python writes and JSON has not, by null. Strings stay
+// as they are. It works on one JSON text as well as on a stream of events.
+func Finite(src []byte) []byte {
+	if !odd(src) {
+		return src
+	}
+	out := make([]byte, 0, len(src))
+	for i := 0; i < len(src); {
+		if src[i] == '"' {
+			c := cursor{b: src, i: i}
+			c.str()
+			if c.bad {
+				return append(out, src[i:]...)
+			}
+			out, i = append(out, src[i:c.i]...), c.i
+			continue
+		}
+		if n := oddWord(src[i:]); n > 0 {
+			out, i = append(out, "null"...), i+n
+			continue
+		}
+		out, i = append(out, src[i]), i+1
+	}
+	return out
+}
+
+// odd says, cheaply, whether src may have such a word.
+func odd(src []byte) bool {
+	return bytes.Contains(src, []byte("NaN")) || bytes.Contains(src, []byte("Infinity"))
+}
+
+func oddWord(s []byte) int {
+	for _, word := range []string{"NaN", "Infinity", "-Infinity"} {
+		if bytes.HasPrefix(s, []byte(word)) {
+			return len(word)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,119 @@
+package chat
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// Span is where in a reply the prompt's ids stand, brackets included. It is zero unless they are spelt so plainly that
+// AppendIDs spells them again, byte for byte: they are most of a reply to a long prompt, and need not be kept twice.
+type Span struct {
+	Start, End int
+	Spaced     bool // a space after each comma
+}
+
+// AppendIDs spells ids as a JSON array.
+func AppendIDs(b []byte, ids []int32, spaced bool) []byte {
+	b = append(b, '[')
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if i > 0 && spaced {
+			b = append(b, ' ')
+		}
+		b = strconv.AppendInt(b, int64(id), 10)
+	}
+	return append(b, ']')
+}
+
+// ids appends the token ids of the array that comes next, and tells where they stand. Prompts have tens of thousands of
+// them: one tight loop.
+func (c *cursor) ids(dst []int32) ([]int32, Span) {
+	c.peek()
+	span := Span{Start: c.i}
+	if !c.take('[') {
+		return dst, Span{}
+	}
+	if c.peek() == ']' {
+		c.i++
+		return dst, Span{}
+	}
+	if end := bytes.IndexByte(c.b[c.i:], ']'); end > 0 {
+		dst = slices.Grow(dst, bytes.Count(c.b[c.i:c.i+end], []byte(","))+1)
+	}
+	before := len(dst)
+	dst, digits := c.tight(dst)
+	for n, spaced := len(dst)-before+1, 0; ; n++ {
+		c.peek()
+		id, at := parseID(c.b, c.i)
+		if at == c.i || id > math.MaxInt32 {
+			c.bad = true
+			return dst, Span{}
+		}
+		dst, digits, c.i = append(dst, int32(id)), digits+width(c.b, c.i, at), at
+		if (at >= len(c.b) || c.b[at] != ',') && c.peek() != ',' {
+			c.take(']')
+			span.End = c.i
+			return dst, span.plain(n, digits, spaced)
+		}
+		c.i++
+		if c.i+1 < len(c.b) && c.b[c.i] == ' ' && c.b[c.i+1] > ' ' {
+			spaced++
+		}
+	}
+}
+
+// tight appends ids for as long as there is a comma and a digit right behind each: nearly all of most lists. It returns how
+// many digits they have.
+func (c *cursor) tight(dst []int32) (_ []int32, digits int) {
+	b, i := c.b, c.i
+	for {
+		id, end := parseID(b, i)
+		if end+1 >= len(b) || b[end] != ',' || b[end+1]-'0' > 9 || end == i || b[i] == '0' || id > math.MaxInt32 {
+			c.i = i
+			return dst, digits
+		}
+		dst, digits, i = append(dst, int32(id)), digits+end-i, end+1
+	}
+}
+
+// plain keeps the span if n ids of so many digits, so many of them after a single space, are all that is in it. A leading
+// zero counts for no digit, so that it shows as a byte too many.
+func (s Span) plain(n, digits, spaced int) Span {
+	rest := s.End - s.Start - len("[]") - digits - (n - 1)
+	switch {
+	case rest == 0:
+		return s
+	case rest == n-1 && spaced == n-1:
+		s.Spaced = true
+		return s
+	default:
+		return Span{}
+	}
+}
+
+// parseID reads digits, ten at most, and returns where they end.
+func parseID(b []byte, at int) (id uint64, end int) {
+	if len(b) > at+10 {
+		b = b[:at+10]
+	}
+	for ; at < len(b); at++ {
+		d := b[at] - '0'
+		if d > 9 {
+			break
+		}
+		id = id*10 + uint64(d)
+	}
+	return id, at
+}
+
+// width is how many digits it takes to write the number that stands from start to end.
+func width(b []byte, start, end int) int {
+	for end-start > 1 && b[start] == '0' {
+		start++
+	}
+	return end - start
+}

@@ -1,0 +1,123 @@
+package chat
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Object is a JSON object whose members can be set one by one. All other bytes stay as they are, in their order.
+type Object struct {
+	src     []byte
+	last    int // where the last member ends
+	members []member
+	added   []member
+}
+
+type member struct {
+	key        string
+	start, end int    // of the value
+	value      []byte // replaces it when not nil
+}
+
+// ParseObject reads the top level of src and keeps it; src must not change afterwards. What is below the top level is not
+// judged beyond its brackets and strings. The error is a fault.Invalid.
+func ParseObject(src []byte) (*Object, error) {
+	o := &Object{src: src, members: make([]member, 0, 16)}
+	c := cursor{b: src}
+	if c.peek() != '{' {
+		return nil, fault.New(fault.Invalid, "not a JSON object")
+	}
+	o.last = c.i + 1
+	for key := range c.fields {
+		c.peek()
+		m := member{key: decodeKey(key), start: c.i}
+		c.skip()
+		m.end, o.last = c.i, c.i
+		o.members = append(o.members, m)
+	}
+	if !c.end() {
+		return nil, fault.New(fault.Invalid, "not a JSON object: broken near byte %d", c.i)
+	}
+	return o, nil
+}
+
+// decodeKey undoes escapes, so that no spelling of a key slips by.
+func decodeKey(raw []byte) string {
+	for _, ch := range raw {
+		if ch == '\\' {
+			var s string
+			if json.Unmarshal(append(append([]byte{'"'}, raw...), '"'), &s) == nil {
+				return s
+			}
+			break
+		}
+	}
+	return string(raw)
+}
+
+// Get returns the value of a member. Of several with one key the last counts, as it does for the parsers of model servers.
+func (o *Object) Get(key string) ([]byte, bool) {
+	for _, m := range slices.Backward(o.added) {
+		if m.key == key {
+			return m.value, true
+		}
+	}
+	for _, m := range slices.Backward(o.members) {
+		if m.key == key && m.value != nil {
+			return m.value, true
+		}
+		if m.key == key {
+			return o.src[m.start:m.end], true
+		}
+	}
+	return nil, false
+}
+
+// Set gives every member of that key the value, which must be JSON, or adds one at the end.
+func (o *Object) Set(key string, value []byte) {
+	found := false
+	for _, list := range [][]member{o.members, o.added} {
+		for i := range list {
+			if list[i].key == key {
+				list[i].value, found = value, true
+			}
+		}
+	}
+	if !found {
+		o.added = append(o.added, member{key: key, value: value})
+	}
+}
+
+// Bytes is the object as it stands now.
+func (o *Object) Bytes() []byte {
+	out, at := make([]byte, 0, o.size()), 0
+	for _, m := range o.members {
+		if m.value != nil {
+			out = append(append(out, o.src[at:m.start]...), m.value...)
+			at = m.end
+		}
+	}
+	out = append(out, o.src[at:o.last]...)
+	for i, m := range o.added {
+		if i > 0 || len(o.members) > 0 {
+			out = append(out, ',')
+		}
+		name, _ := json.Marshal(m.key) // a string always encodes
+		out = append(append(append(out, name...), ':'), m.value...)
+	}
+	return append(out, o.src[o.last:]...)
+}
+
+// size is an upper bound of the object's length.
+func (o *Object) size() int {
+	n := len(o.src)
+	for _, m := range o.members {
+		n += len(m.value)
+	}
+	for _, m := range o.added {
+		n += 6*len(m.key) + len(m.value) + 4
+	}
+	return n
+}

@@ -1,0 +1,104 @@
+package chat
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Reply is what a proxy has to know of a reply: whether it is whole, and the engine's own tokens.
+type Reply struct {
+	FinishReason string
+	Usage        rollout.Usage // Turns unused; zero when the engine said nothing
+	Error        []byte        // an error object in place of, or in the middle of, a reply
+	ModelVersion string        // of the weights, where the engine tells; "a..b" when it changed during the reply
+
+	PromptTokenIDs []int32
+	PromptAt       Span      // where they stand; after Event in its data, in a Stream in all of it
+	TokenIDs       []int32   // from token_ids, else from tokens of the form "token_id:<n>"
+	Logprobs       []float64 // one for each entry of logprobs.content; may hold NaN and infinities
+
+	// Odd says that the reply may have NaN or Infinity in it, which few JSON readers take; see Finite.
+	Odd bool
+
+	prompts int     // lists of the prompt's ids
+	named   []int32 // ids read from tokens of the form "token_id:<n>"
+	version string
+}
+
+// Event reads one chunk of a stream, or a whole chat.completion: both have what counts in the same places. Only the first
+// choice is read.
+func (r *Reply) Event(data []byte) error {
+	r.Odd = r.Odd || odd(data)
+	c := cursor{b: data}
+	for key := range c.fields {
+		switch string(key) {
+		case "choices":
+			r.choices(&c)
+		case "usage":
+			r.usage(&c)
+		case "prompt_token_ids":
+			r.prompt(&c)
+		case "error":
+			if !c.null() {
+				r.Error = bytes.Clone(c.skip())
+			}
+		case "model_version", "weight_version":
+			r.sawVersion(bytes.Trim(c.skip(), `"`))
+		default:
+			c.skip()
+		}
+	}
+	if !c.end() {
+		return fmt.Errorf("unreadable near byte %d of an event of %d", c.i, len(data))
+	}
+	return nil
+}
+
+// Finish settles what only the whole reply tells.
+func (r *Reply) Finish() {
+	if len(r.TokenIDs) == 0 && len(r.named) == len(r.Logprobs) {
+		r.TokenIDs = r.named
+	}
+	if r.Usage.PromptTokens == 0 && r.Usage.CompletionTokens == 0 {
+		r.Usage.PromptTokens, r.Usage.CompletionTokens = int64(len(r.PromptTokenIDs)), int64(len(r.TokenIDs))
+	}
+}
+
+func (r *Reply) usage(c *cursor) {
+	if c.null() {
+		return
+	}
+	for key := range c.fields {
+		switch string(key) {
+		case "prompt_tokens":
+			r.Usage.PromptTokens = c.count()
+		case "completion_tokens":
+			r.Usage.CompletionTokens = c.count()
+		default:
+			c.skip()
+		}
+	}
+}
+
+// count reads a number of things; null is none.
+func (c *cursor) count() int64 {
+	if c.null() {
+		return 0
+	}
+	return max(c.integer(), 0)
+}
+
+// sawVersion keeps the first and the last version: weights may be swapped while a reply is being made.
+func (r *Reply) sawVersion(raw []byte) {
+	v := string(raw)
+	switch {
+	case v == "" || v == "null" || v == r.version:
+	case r.version == "":
+		r.ModelVersion, r.version = v, v
+	default:
+		first, _, _ := bytes.Cut([]byte(r.ModelVersion), []byte(".."))
+		r.ModelVersion, r.version = string(first)+".."+v, v
+	}
+}

@@ -1,0 +1,109 @@
+package chat
+
+import (
+	"math"
+	"strconv"
+	"unsafe"
+)
+
+// skip steps over the value that comes next and returns its bytes.
+func (c *cursor) skip() []byte {
+	ch := c.peek()
+	start := c.i
+	switch ch {
+	case '"':
+		c.str()
+	case '{', '[':
+		c.skipNested()
+	default:
+		c.scalar()
+	}
+	if c.bad {
+		return nil
+	}
+	return c.b[start:c.i]
+}
+
+// skipNested steps over an object or array by its brackets and strings alone: what is inside is somebody else's to judge.
+func (c *cursor) skipNested() {
+	var open [64]byte
+	stack := open[:0]
+	for c.i < len(c.b) && !c.bad {
+		switch ch := c.b[c.i]; ch {
+		case '"':
+			c.str()
+			continue
+		case '{', '[':
+			stack = append(stack, ch+2) // in ASCII the closing bracket is two on from the opening one
+		case '}', ']':
+			if stack[len(stack)-1] != ch {
+				c.bad = true
+				return
+			}
+			stack = stack[:len(stack)-1]
+		}
+		c.i++
+		if len(stack) == 0 {
+			return
+		}
+	}
+	c.bad = true
+}
+
+// scalar steps over a number or a bare word and returns it.
+func (c *cursor) scalar() []byte {
+	c.peek()
+	start := c.i
+	for c.i < len(c.b) {
+		switch c.b[c.i] {
+		case ',', '}', ']', ':', '"', '{', '[', ' ', '\t', '\r', '\n':
+			goto out
+		}
+		c.i++
+	}
+out:
+	if c.i == start {
+		c.bad = true
+	}
+	return c.b[start:c.i]
+}
+
+// null steps over a null, and says whether there was one.
+func (c *cursor) null() bool {
+	if c.peek() != 'n' {
+		return false
+	}
+	if string(c.scalar()) != "null" {
+		c.bad = true
+	}
+	return true
+}
+
+// float reads a number; NaN, Infinity and -Infinity as Python writes them; null is NaN.
+func (c *cursor) float() float64 {
+	word := c.scalar()
+	if c.bad {
+		return math.NaN()
+	}
+	if string(word) == "null" {
+		return math.NaN()
+	}
+	f, err := strconv.ParseFloat(unsafe.String(&word[0], len(word)), 64)
+	if err != nil {
+		c.bad = true
+	}
+	return f
+}
+
+// integer reads a number that fits an int64 and has no fraction.
+func (c *cursor) integer() int64 {
+	word := c.scalar()
+	if c.bad {
+		return 0
+	}
+	n, err := strconv.ParseInt(unsafe.String(&word[0], len(word)), 10, 64)
+	if err != nil {
+		c.bad = true
+	}
+	return n
+}

@@ -1,0 +1,103 @@
+package chat
+
+import "strconv"
+
+// JSON is the object as the endpoint would have written it.
+func (c *Completion) JSON() []byte {
+	b := make([]byte, 0, 512+len(c.content)+len(c.reasoning)+len(c.logprobs))
+	b = c.appendHead(b, "chat.completion")
+	b = append(b, `,"choices":[`...)
+	if c.answered {
+		b = append(b, `{"index":0,"message":`...)
+		b = c.appendMessage(b, false)
+		b = c.appendLogprobs(b)
+		b = appendRaw(append(b, `,"finish_reason":`...), c.finish)
+		if c.stop != nil {
+			b = append(append(b, `,"stop_reason":`...), c.stop...)
+		}
+		b = append(b, '}')
+	}
+	b = appendRaw(append(b, `],"usage":`...), c.usage)
+	return append(b, '}')
+}
+
+// Events is the completion as a stream: what is said, the finish reason, the usage, the end mark.
+func (c *Completion) Events() []byte {
+	const chunk, end = "chat.completion.chunk", "}\n\n"
+	var b []byte
+	if c.answered {
+		b = c.appendHead(append(b, "data: "...), chunk)
+		b = c.appendMessage(append(b, `,"choices":[{"index":0,"delta":`...), true)
+		b = append(append(c.appendLogprobs(b), `,"finish_reason":null}]`...), end...)
+		b = c.appendHead(append(b, "data: "...), chunk)
+		b = appendRaw(append(b, `,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":`...), c.finish)
+		b = append(append(b, `}]`...), end...)
+	}
+	b = c.appendHead(append(b, "data: "...), chunk)
+	b = appendRaw(append(b, `,"choices":[],"usage":`...), c.usage)
+	return append(append(b, end...), "data: [DONE]\n\n"...)
+}
+
+func (c *Completion) appendHead(b []byte, object string) []byte {
+	b = appendRaw(append(b, `{"id":`...), c.id)
+	b = append(append(append(b, `,"object":"`...), object...), '"')
+	b = appendRaw(append(b, `,"created":`...), c.created)
+	b = appendRaw(append(b, `,"model":`...), c.model)
+	if c.fingerprint != nil {
+		b = append(append(b, `,"system_fingerprint":`...), c.fingerprint...)
+	}
+	return b
+}
+
+func (c *Completion) appendMessage(b []byte, numbered bool) []byte {
+	b = append(b, `{"role":"assistant","content":`...)
+	if c.spoke {
+		b = appendString(b, c.content)
+	} else {
+		b = append(b, "null"...)
+	}
+	if len(c.reasoning) > 0 {
+		b = appendString(append(b, `,"reasoning_content":`...), c.reasoning)
+	}
+	if len(c.refusal) > 0 {
+		b = appendString(append(b, `,"refusal":`...), c.refusal)
+	}
+	open := `,"tool_calls":[`
+	for i := range c.calls {
+		b = c.calls[i].append(append(b, open...), i, numbered)
+		open = ","
+	}
+	if len(c.calls) > 0 {
+		b = append(b, ']')
+	}
+	return append(b, '}')
+}
+
+func (t *toolCall) append(b []byte, i int, numbered bool) []byte {
+	b = append(b, '{')
+	if numbered { // as calls in streams are
+		b = append(strconv.AppendInt(append(b, `"index":`...), int64(i), 10), ',')
+	}
+	b = appendString(append(b, `"id":`...), t.id)
+	b = appendString(append(b, `,"type":`...), t.kind)
+	b = appendString(append(b, `,"function":{"name":`...), t.name)
+	b = appendString(append(b, `,"arguments":`...), t.argsRaw)
+	return append(b, "}}"...)
+}
+
+func (c *Completion) appendLogprobs(b []byte) []byte {
+	if c.tokens == 0 {
+		return append(b, `,"logprobs":null`...)
+	}
+	b = append(append(b, `,"logprobs":{"content":[`...), c.logprobs...)
+	return append(b, "]}"...)
+}
+
+func appendRaw(b, raw []byte) []byte {
+	if raw == nil {
+		return append(b, "null"...)
+	}
+	return append(b, raw...)
+}
+
+func appendString(b, inner []byte) []byte { return append(append(append(b, '"'), inner...), '"') }

@@ -1,0 +1,96 @@
+package gateway
+
+import (
+	"net/http"
+
+	"github.com/rolloutd/rolloutd/internal/chat"
+	"github.com/rolloutd/rolloutd/internal/trace"
+)
+
+// answerKind says what the agent gets.
+type answerKind int
+
+const (
+	whole       answerKind = iota // the reply
+	empty                         // a completion that says nothing and ends the agent's session
+	told                          // an error
+	interrupted                   // nothing: it will ask again, or is gone
+	recorded                      // the reply, once it has been read from its record
+)
+
+type answer struct {
+	kind answerKind
+
+	raw  []byte // of whole: the upstream's bytes
+	odd  bool   // raw may hold numbers that are no JSON
+	turn int    // of whole: its record
+
+	entry trace.Entry // of recorded
+
+	status  int // of told
+	text    string
+	code    string
+	failure *Failure // that only the gateway itself can tell of
+}
+
+// replayed reads a recorded answer: the call was answered before, and that did not arrive, or was not known to have.
+func (r *route) replayed(ans answer) answer {
+	if ans.kind != recorded {
+		return ans
+	}
+	rec, err := r.trace.Read(ans.entry)
+	if err != nil {
+		return r.unrecorded(err, "The gateway could not read its record of this call.")
+	}
+	r.report.calls.WithLabelValues(outcomeReplayed).Inc()
+	return answer{kind: whole, raw: rec.Reply, odd: true, turn: rec.Turn}
+}
+
+// deliver writes the answer, and notes that the agent got a whole one.
+func (r *route) deliver(w http.ResponseWriter, req *http.Request, a *ask, ans answer) {
+	if ans.kind == told {
+		refuse(w, ans.status, ans.text, ans.code)
+		return
+	}
+	body, err := r.body(a, ans)
+	if err != nil {
+		r.log.Error("reply not delivered", "turn", ans.turn, "error", err)
+		refuse(w, http.StatusBadRequest, "The endpoint's reply cannot be read.", "")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if a.stream {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Cache-Control", "no-cache")
+	}
+	if _, err = w.Write(body); err == nil {
+		err = http.NewResponseController(w).Flush()
+	}
+	if err != nil || req.Context().Err() != nil || ans.kind != whole || r.trace == nil {
+		return
+	}
+	if err := r.trace.Delivered(ans.turn); err != nil {
+		r.log.Error("delivery not noted", "turn", ans.turn, "error", err)
+	}
+}
+
+// body is the reply in the form the agent asked for: its own bytes where they have that form.
+func (r *route) body(a *ask, ans answer) ([]byte, error) {
+	if ans.kind == whole && a.stream && !chat.IsObject(ans.raw) {
+		if ans.odd {
+			return chat.Finite(ans.raw), nil
+		}
+		return ans.raw, nil
+	}
+	completion := chat.Empty("chatcmpl-ended", r.Model.Name)
+	if ans.kind == whole {
+		var err error
+		if completion, err = chat.Assemble(ans.raw); err != nil {
+			return nil, err
+		}
+	}
+	if a.stream {
+		return completion.Events(), nil
+	}
+	return completion.JSON(), nil
+}

@@ -1,0 +1,69 @@
+package gateway
+
+import (
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Route is one agent sandbox's way to its model.
+type Route struct {
+	ID        string         `json:"id"` // the agent's sandbox id, "<rollout>.<attempt>"
+	RolloutID string         `json:"rollout_id"`
+	Attempt   int            `json:"attempt"`
+	SandboxID string         `json:"sandbox_id"`
+	Capture   bool           `json:"capture"` // false: calls are forwarded and not recorded
+	Model     rollout.Model  `json:"model"`
+	Limits    rollout.Limits `json:"limits"` // Call, Turns, PromptTokens and CompletionTokens count here
+}
+
+// RouteStatus is how a route stands.
+type RouteStatus struct {
+	ID          string        `json:"id"`
+	Attached    bool          `json:"attached"`  // the sandbox's model channel is being served
+	Turns       int           `json:"turns"`     // whole replies to the agent and its subagents
+	InFlight    int           `json:"in_flight"` // calls being worked on
+	Usage       rollout.Usage `json:"usage"`     // over whole replies of every kind; Turns as above
+	FirstCallAt time.Time     `json:"first_call_at,omitzero"`
+	LastCallAt  time.Time     `json:"last_call_at,omitzero"`
+	Ended       string        `json:"ended,omitempty"`        // the reason given to End; "" while open
+	BudgetSpent string        `json:"budget_spent,omitempty"` // a Budget name, once a call was refused for it
+	Failure     *Failure      `json:"failure,omitempty"`      // why the last call that failed for good did
+}
+
+// Budget names, as RouteStatus.BudgetSpent has them.
+const (
+	BudgetTurns            = "turns"
+	BudgetPromptTokens     = "prompt_tokens"
+	BudgetCompletionTokens = "completion_tokens"
+)
+
+// Failure is a call's final failure that is not the agent's own doing.
+type Failure struct {
+	// Kind is UpstreamFailed (no usable answer within the call's budget), UpstreamRefused (never will be), or Internal
+	// (the record could not be written, and nothing unrecorded is handed on).
+	Kind    fault.Kind `json:"kind"`
+	Message string     `json:"message"`
+}
+
+// Admin API paths; {id} is a Route's ID.
+const (
+	routePath = "/routes/{id}"
+	endPath   = routePath + "/end"
+	tracePath = routePath + "/trace"
+)
+
+// tokenPurpose names the shared secret of the admin API; see seal.Key.Token.
+const tokenPurpose = "gateway admin"
+
+// endRequest is the body of POST /routes/{id}/end.
+type endRequest struct {
+	Reason string `json:"reason"`
+}
+
+// failureBody is the body of every failure of the admin API.
+type failureBody struct {
+	Kind    fault.Kind `json:"kind"`
+	Message string     `json:"message"`
+}

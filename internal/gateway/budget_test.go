@@ -1,0 +1,64 @@
+package gateway_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+func TestBudgets(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		limits rollout.Limits
+		calls  int // that go through; each has 3 prompt tokens and 2 completion tokens
+	}{
+		{gateway.BudgetTurns, rollout.Limits{Turns: 2}, 2},
+		{gateway.BudgetPromptTokens, rollout.Limits{PromptTokens: 7}, 3},
+		{gateway.BudgetCompletionTokens, rollout.Limits{CompletionTokens: 2}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			h, e := newHost(t), newEngine(t, says(goodReply))
+			r := h.route(e.URL)
+			r.Limits = tc.limits
+			url := h.open(t, r)
+			for range tc.calls {
+				require.Equal(t, goodReply, send(t.Context(), url, "", streamed).body)
+			}
+			require.Empty(t, h.status(t, r.ID).BudgetSpent, "an agent that ends now has not gone over it")
+			for _, body := range []string{streamed, unary} {
+				got := send(t.Context(), url, "", body)
+				require.Equal(t, 200, got.status)
+				require.Contains(t, got.body, `"finish_reason":"stop"`)
+			}
+			require.Equal(t, tc.name, h.status(t, r.ID).BudgetSpent)
+			require.Len(t, e.requests(), tc.calls)
+			require.Len(t, h.turns(t, r.ID), tc.calls)
+			h.stop()
+			h.start(t)
+			require.Equal(t, tc.name, h.status(t, r.ID).BudgetSpent, "kept over a restart")
+			require.Equal(t, tc.calls, h.status(t, r.ID).Turns)
+		})
+	}
+}
+
+// Calls under way count: parallel ones must not slip through together. Titles are no turns.
+func TestTurnsBudgetCountsCallsUnderWay(t *testing.T) {
+	t.Parallel()
+	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])
+	e := newEngine(t, says(goodReply), hang.serve)
+	r := h.route(e.URL)
+	r.Limits.Turns = 1
+	url := h.open(t, r)
+	require.Equal(t, 200, send(t.Context(), url, "", `{"messages":[{"role":"system","content":"You are a title generator."}]}`).status)
+	first := later(t, url, "", streamed)
+	await(t, hang.begun)
+	require.NotEqual(t, goodReply, send(t.Context(), url, "", streamed).body)
+	close(hang.release)
+	require.Equal(t, goodReply, await(t, first).body)
+	require.Len(t, e.requests(), 2)
+}

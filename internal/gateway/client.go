@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/seal"
+)
+
+// Client speaks to a gateway's admin API. Its errors are faults: Unavailable when the gateway does not answer, else the
+// kind that the gateway gave.
+type Client struct {
+	base  string
+	token string
+	http  *http.Client
+}
+
+// NewClient makes a client of the gateway at baseURL (no path), which has the same deployment key.
+func NewClient(baseURL string, key seal.Key) *Client {
+	return &Client{base: strings.TrimRight(baseURL, "/"), token: key.Token(tokenPurpose), http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+}
+
+// Open makes the route, or finds the same one. Another route under that ID is a fault.Conflict.
+func (c *Client) Open(ctx context.Context, r Route) error {
+	return c.do(ctx, http.MethodPut, r.ID, "", r, nil)
+}
+
+// Status tells how a route stands; fault.NotFound when there is none.
+func (c *Client) Status(ctx context.Context, id string) (RouteStatus, error) {
+	var s RouteStatus
+	err := c.do(ctx, http.MethodGet, id, "", nil, &s)
+	return s, err
+}
+
+// End cancels the route's upstream calls at once; later calls get an empty completion. The first reason stays.
+func (c *Client) End(ctx context.Context, id, reason string) error {
+	return c.do(ctx, http.MethodPost, id, "/end", endRequest{Reason: reason}, nil)
+}
+
+// Trace reads the route's turns as JSON lines of rollout.Turn, in the order the calls began.
+func (c *Client) Trace(ctx context.Context, id string) (io.ReadCloser, error) {
+	res, err := c.send(ctx, http.MethodGet, id, "/trace", nil)
+	if err != nil {
+		return nil, err
+	}
+	return res.Body, nil
+}
+
+// Close ends the route and forgets it and its files; of what is gone it is a no-op.
+func (c *Client) Close(ctx context.Context, id string) error {
+	return c.do(ctx, http.MethodDelete, id, "", nil, nil)
+}
+
+func (c *Client) do(ctx context.Context, method, id, what string, in, out any) error {
+	res, err := c.send(ctx, method, id, what, in)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if out == nil {
+		_, err = io.Copy(io.Discard, res.Body)
+	} else {
+		err = json.NewDecoder(res.Body).Decode(out)
+	}
+	return fault.Wrap(fault.Unavailable, err, "gateway: %s of route %q", method, id)
+}
+
+func (c *Client) send(ctx context.Context, method, id, what string, in any) (*http.Response, error) {
+	if !validID(id) {
+		return nil, fault.Field("id", "%q is no route id", id)
+	}
+	var body io.Reader = http.NoBody
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return nil, fault.Wrap(fault.Internal, err, "gateway: %s of route %q", method, id)
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+"/routes/"+id+what, body)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "gateway address")
+	}
+	req.Header.Set("Authorization", "Bearer "+c.token)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "gateway")
+	}
+	if res.StatusCode >= http.StatusBadRequest {
+		defer res.Body.Close()
+		return nil, failureOf(res)
+	}
+	return res, nil
+}
+
+// failureOf reads a failure's body; something that is no gateway of ours answers otherwise.
+func failureOf(res *http.Response) error {
+	var f failureBody
+	if err := json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&f); err != nil || f.Kind == "" {
+		return fault.New(fault.Unavailable, "gateway: answered %s", res.Status)
+	}
+	return fault.New(f.Kind, "gateway: %s", f.Message)
+}

@@ -1,0 +1,49 @@
+package gateway_test
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+)
+
+// What could not be recorded is not handed on.
+func TestNothingUnrecordedIsHandedOn(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(o *gateway.Options) { o.Sync = func(*os.File) error { return errors.New("disk is gone") } })
+	e := newEngine(t, says(goodReply))
+	got := send(t.Context(), h.open(t, h.route(e.URL)), "", streamed)
+	require.Equal(t, http.StatusBadRequest, got.status)
+	require.NotContains(t, got.body, "Hel")
+	requireNoRetryWords(t, got.body)
+	require.Equal(t, fault.Internal, h.status(t, "r1.1").Failure.Kind)
+	require.Zero(t, h.status(t, "r1.1").Turns)
+}
+
+// The reply is synced before the agent sees any of it.
+func TestRecordIsDurableBeforeDelivery(t *testing.T) {
+	t.Parallel()
+	syncing, release := make(chan struct{}), make(chan struct{})
+	h := newHost(t, func(o *gateway.Options) {
+		o.Sync = func(*os.File) error {
+			syncing <- struct{}{}
+			<-release
+			return nil
+		}
+	})
+	e := newEngine(t, says(goodReply))
+	got := later(t, h.open(t, h.route(e.URL)), "", streamed)
+	await(t, syncing)
+	select {
+	case <-got:
+		require.Fail(t, "answered before the record was on disk")
+	default:
+	}
+	close(release)
+	require.Equal(t, goodReply, await(t, got).body)
+}

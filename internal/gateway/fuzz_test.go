@@ -1,0 +1,44 @@
+package gateway_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Whatever valid request comes, what goes upstream is valid, asks for a stream of the right model within the clamp, and has
+// every other member as it was.
+func FuzzRewrite(f *testing.F) {
+	for _, s := range []string{streamed, unary, `{}`, `{"max_tokens":1e99,"n":1}`, `{"chat_template_kwargs":{"a":[1]},"stream_options":null}`, `{"\u006dodel":"x","model":"y"}`} {
+		f.Add([]byte(s))
+	}
+	on := true
+	model := rollout.Model{Name: "real", MaxTokensCap: 100, Logprobs: true, TopLogprobs: 5, TokenIDs: true, Thinking: &on}
+	touched := []string{"model", "stream", "stream_options", "chat_template_kwargs", "max_tokens", "max_completion_tokens", "logprobs", "top_logprobs", "return_token_ids"}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		out, err := gateway.Rewritten(in, model)
+		if err != nil || !json.Valid(in) || !bytes.HasPrefix(bytes.TrimSpace(in), []byte("{")) {
+			return
+		}
+		require.True(t, json.Valid(out), "%s", out)
+		var before, after map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(in, &before))
+		require.NoError(t, json.Unmarshal(out, &after))
+		require.Equal(t, `"real"`, string(after["model"]))
+		require.Equal(t, `true`, string(after["stream"]))
+		var bound float64
+		if json.Unmarshal(after["max_tokens"], &bound) == nil {
+			require.LessOrEqual(t, bound, 100.0)
+		}
+		for _, key := range touched {
+			delete(before, key)
+			delete(after, key)
+		}
+		require.Equal(t, before, after)
+	})
+}

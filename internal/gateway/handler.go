@@ -1,0 +1,103 @@
+package gateway
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// maxBody bounds a request of the agent, in bytes.
+const maxBody = 64 << 20
+
+// modelList is the answer to GET /v1/models. The name is an alias: agents change their prompts by what a model is called.
+const modelList = `{"object":"list","data":[{"id":"m","object":"model","created":0,"owned_by":"rolloutd"}]}`
+
+// agentHandler is what the agent of a sandbox sees as its model endpoint.
+func agentHandler(r *route) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/chat/completions", r.serveCall)
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, []byte(modelList))
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
+		refuse(w, http.StatusNotFound, "no "+req.Method+" "+req.URL.Path+" here: POST /v1/chat/completions and GET /v1/models are served", "")
+	})
+	return mux
+}
+
+// serveCall takes one call of the agent: read it, have it answered, hand the answer over.
+func (r *route) serveCall(w http.ResponseWriter, req *http.Request) {
+	size := weight(req)
+	if r.room.Acquire(req.Context(), size) != nil {
+		panic(http.ErrAbortHandler) // who asked is gone
+	}
+	defer r.room.Release(size)
+	body, err := readBody(w, req)
+	if err != nil {
+		status := http.StatusBadRequest
+		if fault.Is(err, fault.Exhausted) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		refuse(w, status, err.Error(), "")
+		return
+	}
+	a, err := readAsk(req.Header, body, r.Model, r.Capture)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "request body: "+err.Error(), "")
+		return
+	}
+	ans, ok := r.answer(req.Context(), callID(req), a)
+	if !ok {
+		// Nobody is there to be answered, or it is not for us to say: an aborted stream has the sandbox ask again.
+		panic(http.ErrAbortHandler)
+	}
+	r.deliver(w, req, a, ans)
+}
+
+// weight is what a request may take; one that does not say takes the most.
+func weight(req *http.Request) int64 {
+	if req.ContentLength < 0 {
+		return maxBody
+	}
+	return min(max(req.ContentLength, minRequest), maxBody)
+}
+
+func readBody(w http.ResponseWriter, req *http.Request) ([]byte, error) {
+	if req.ContentLength > maxBody {
+		return nil, fault.New(fault.Exhausted, "request body is larger than %d MiB", maxBody>>20)
+	}
+	limited := http.MaxBytesReader(w, req.Body, maxBody)
+	body := make([]byte, 0, min(max(req.ContentLength, 0), minRequest)+512)
+	for {
+		n, err := limited.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if errors.Is(err, io.EOF) {
+			return body, nil
+		}
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return nil, fault.New(fault.Exhausted, "request body is larger than %d MiB", maxBody>>20)
+		}
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "request body did not arrive whole")
+		}
+		if len(body) == cap(body) {
+			body = append(body, 0)[:len(body)]
+		}
+	}
+}
+
+// callID is sandboxd's name of the call, the same when it asks again. A caller that gives none asks once.
+func callID(req *http.Request) string {
+	id := strings.ToValidUTF8(req.Header.Get(wire.CallIDHeader), "?")
+	if id == "" || len(id) > maxLineage {
+		return uuid.NewString()
+	}
+	return id
+}

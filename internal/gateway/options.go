@@ -1,0 +1,63 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/rolloutd/rolloutd/internal/seal"
+)
+
+// Dialer reaches a sandbox's model channel and serves it with h until ctx ends (nil) or the connection breaks (an error).
+// It returns when every handler has. *sandbox.Backend is one.
+type Dialer interface {
+	ServeModel(ctx context.Context, sandboxID string, h http.Handler) error
+}
+
+// Options of a Server. Dir, Key and Dialer are required.
+type Options struct {
+	Dir    string // journal and traces, a folder for each route
+	Key    seal.Key
+	Dialer Dialer
+
+	Logger         *slog.Logger          // nil: silent
+	Registerer     prometheus.Registerer // nil: measured for nobody
+	TracerProvider trace.TracerProvider  // nil: no spans
+
+	// Proxy as in http.Transport, for upstream requests; nil: none.
+	Proxy func(*http.Request) (*url.URL, error)
+	// Backoff is the first pause between tries of an upstream call; it doubles with each. 0: 500 ms.
+	Backoff time.Duration
+	// Hold is how long a call outlives a broken model channel, for the sandbox to come back and ask again. 0: 30 s.
+	Hold time.Duration
+	// Sync as in trace.Options.
+	Sync func(*os.File) error
+}
+
+const (
+	defaultBackoff = 500 * time.Millisecond
+	defaultHold    = 30 * time.Second
+)
+
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.TracerProvider == nil {
+		o.TracerProvider = noop.NewTracerProvider()
+	}
+	if o.Backoff <= 0 {
+		o.Backoff = defaultBackoff
+	}
+	if o.Hold <= 0 {
+		o.Hold = defaultHold
+	}
+	return o
+}

@@ -1,0 +1,63 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strings"
+)
+
+// refuse answers with an error in OpenAI's shape, in words that have no agent try again: the gateway has tried already.
+func refuse(w http.ResponseWriter, status int, text, code string) {
+	body, _ := json.Marshal(errorBody{errorDetail{Message: soften(text), Type: "invalid_request", Code: code}}) // always encodes
+	writeJSON(w, status, body)
+}
+
+type errorBody struct {
+	Error errorDetail `json:"error"`
+}
+
+type errorDetail struct {
+	Message string `json:"message"`
+	Type    string `json:"type"`
+	Code    string `json:"code,omitempty"`
+}
+
+// overflowCode is how OpenAI names a prompt that is too long. Agents look for it, and shorten the conversation.
+const overflowCode = "context_length_exceeded"
+
+// rejection words an upstream's refusal of the agent's own request. A prompt that is too long stays recognisable.
+func rejection(status int, text string) answer {
+	a := answer{kind: told, status: http.StatusBadRequest, text: text}
+	if status == http.StatusRequestEntityTooLarge {
+		a.status = status
+	}
+	if strings.Contains(strings.ToLower(text), "maximum context length") || strings.Contains(text, overflowCode) {
+		a.code = overflowCode
+	}
+	return a
+}
+
+// soften breaks up, with an underscore, all that OpenCode's rules for trying again look for: three of the digits of a
+// status anywhere ("15000" has 500 in it) and the usual words of passing trouble.
+func soften(text string) string {
+	return retryWords().ReplaceAllStringFunc(text, func(found string) string {
+		return found[:1] + "_" + found[1:]
+	})
+}
+
+func retryWords() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)429|50[0234]|524` +
+		`|rate increased too quickly|rate[ _-]limit|too many requests` +
+		`|overloaded|service[ _-]unavailable|internal[ _]error|internal server error|server[ _-]error|provider[ _-]returned[ _-]error` +
+		`|terminated|fetch failed|failed to fetch|network[-_\s]error|upstream connect|connection (?:error|refused|lost)` +
+		`|socket connection was closed|socket hang up|reset before headers|getaddrinfo|enotfound|eai_again|econnrefused|econnreset|etimedout` +
+		`|timeout|timed[ -]out|time out|try your request again|retry your request|resource[ _]exhausted` +
+		`|try again|at capacity`)
+}
+
+func writeJSON(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // who hung up needs no answer
+}

@@ -1,0 +1,144 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trace"
+)
+
+const (
+	journalFile = "route.json"
+	traceFile   = "trace.log"
+)
+
+// validID keeps IDs that are no path of their own: each is the name of a folder.
+func validID(id string) bool {
+	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[A-Za-z0-9_-]{1,32}){0,2}$`).MatchString(id)
+}
+
+func (s *Server) folder(id string) string { return filepath.Join(s.dir, id) }
+
+// open makes the route, or finds the same one.
+func (s *Server) open(def Route) error {
+	if err := check(def); err != nil {
+		return err
+	}
+	defer s.alone(def.ID)()
+	if r, err := s.route(def.ID); err == nil {
+		if !reflect.DeepEqual(r.Route, def) {
+			return fault.New(fault.Conflict, "route %q exists and differs", def.ID)
+		}
+		return nil
+	}
+	if err := os.MkdirAll(s.folder(def.ID), 0o700); err != nil {
+		return fault.Wrap(fault.Internal, err, "route folder")
+	}
+	r, err := s.newRoute(journal{Route: def})
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(s.folder(def.ID)))
+	}
+	if err := r.save(); err != nil {
+		return errors.Join(err, r.closeFiles(), os.RemoveAll(r.folder))
+	}
+	s.add(r)
+	return nil
+}
+
+// add makes the route known, and serves it when the server runs.
+func (s *Server) add(r *route) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.routes[r.ID] = r
+	s.report.routes.Set(float64(len(s.routes)))
+	if s.serving != nil {
+		s.serve(r)
+	}
+}
+
+func check(r Route) error {
+	switch {
+	case !validID(r.ID):
+		return fault.Field("id", "%q is no route id", r.ID)
+	case r.SandboxID == "":
+		return fault.Field("sandbox_id", "must not be empty")
+	case r.Model.BaseURL == "":
+		return fault.Field("model.base_url", "must not be empty")
+	}
+	return nil
+}
+
+// reopen opens a journalled route. A missing journal is os.ErrNotExist.
+func (s *Server) reopen(id string) (*route, error) {
+	j, err := loadJournal(s.folder(id))
+	if err != nil {
+		return nil, err
+	}
+	return s.newRoute(j)
+}
+
+// newRoute opens the key and the trace of a route whose folder exists.
+func (s *Server) newRoute(j journal) (*route, error) {
+	key, err := s.box.OpenString(j.Route.Model.SealedKey)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "model key of route %q", j.Route.ID)
+	}
+	r := &route{
+		Route: j.Route, journal: j, folder: s.folder(j.Route.ID), key: key, upstream: s.upstream, report: s.report,
+		tracer: s.options.TracerProvider.Tracer("github.com/rolloutd/rolloutd/internal/gateway"),
+		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, room: semaphore.NewWeighted(maxRequests), hold: s.options.Hold,
+	}
+	if !r.Capture {
+		return r, nil
+	}
+	r.trace, err = trace.Open(filepath.Join(r.folder, traceFile), trace.Options{Sync: s.options.Sync})
+	if err != nil {
+		return nil, err
+	}
+	r.recall()
+	return r, nil
+}
+
+// recall counts what the trace holds.
+func (r *route) recall() {
+	if n := r.trace.Damaged(); n > 0 {
+		r.log.Error("trace has damaged records", "count", n)
+	}
+	for _, e := range r.trace.Entries() {
+		r.begun = max(r.begun, e.Turn)
+		r.see(e.Began, e.Ended)
+		if e.Whole {
+			r.count(e.Kind, e.Usage)
+		}
+	}
+}
+
+// close ends the route and removes its files; of what is gone it is a no-op. The journal goes first: without it, what is
+// left after a crash is swept at the next start.
+func (s *Server) close(ctx context.Context, id string) error {
+	defer s.alone(id)()
+	r, err := s.route(id)
+	if err != nil {
+		return nil
+	}
+	if err := r.stop(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	delete(s.routes, id)
+	s.report.routes.Set(float64(len(s.routes)))
+	s.mu.Unlock()
+	err = errors.Join(r.closeFiles(), os.Remove(filepath.Join(r.folder, journalFile)), os.RemoveAll(r.folder))
+	return fault.Wrap(fault.Internal, err, "close route %q", id)
+}
+
+// counts says whether a call of that kind is a turn of the agent's own.
+func counts(k rollout.TurnKind) bool { return k == rollout.KindAgent || k == rollout.KindSubagent }

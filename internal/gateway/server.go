@@ -1,0 +1,138 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"os"
+	"sync"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/seal"
+)
+
+// Server keeps the routes of one host.
+type Server struct {
+	dir      string
+	box      seal.Box // of model keys
+	token    string
+	dialer   Dialer
+	log      *slog.Logger
+	report   *reporter
+	upstream *upstream
+	options  Options
+
+	// opening serialises Open and Close of one route (by hash of its ID): both do slow things to its files.
+	opening [64]sync.Mutex
+	seed    maphash.Seed
+
+	mu     sync.Mutex
+	routes map[string]*route
+	// serving is Run's context, the lifetime of everything that works for a route; nil outside Run.
+	serving context.Context
+	working sync.WaitGroup
+}
+
+// New loads the routes that Dir holds. They are served once Run is called.
+func New(o Options) (*Server, error) {
+	o = o.withDefaults()
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("gateway folder: %w", err)
+	}
+	report := newReporter(o.Registerer)
+	s := &Server{
+		dir: o.Dir, box: o.Key.Box("model key"), token: o.Key.Token(tokenPurpose), dialer: o.Dialer, log: o.Logger,
+		report: report, upstream: newUpstream(o, report), options: o, seed: maphash.MakeSeed(), routes: map[string]*route{},
+	}
+	if err := s.load(); err != nil {
+		return nil, errors.Join(err, s.closeFiles())
+	}
+	return s, nil
+}
+
+// load opens every journalled route. A folder without a journal is what a crash left of a route being opened or closed. A
+// route that cannot be opened is left alone, and out: the others must not suffer.
+func (s *Server) load() error {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return fmt.Errorf("gateway folder: %w", err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() || !validID(e.Name()) {
+			continue
+		}
+		r, err := s.reopen(e.Name())
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			err = os.RemoveAll(s.folder(e.Name()))
+		case err == nil:
+			s.routes[r.ID] = r
+		}
+		if err != nil {
+			s.log.Error("route not loaded", "route", e.Name(), "error", err)
+		}
+	}
+	s.report.routes.Set(float64(len(s.routes)))
+	return nil
+}
+
+// Run serves the routes' model channels and makes their calls until ctx ends; then it cancels the calls, and returns when
+// all is at rest. A call without an answer stays unanswered: the sandbox asks again.
+func (s *Server) Run(ctx context.Context) error {
+	s.mu.Lock()
+	if s.serving != nil {
+		s.mu.Unlock()
+		return fault.New(fault.Internal, "gateway runs already")
+	}
+	s.serving = ctx
+	for _, r := range s.routes {
+		s.serve(r)
+	}
+	s.mu.Unlock()
+	<-ctx.Done()
+
+	s.mu.Lock()
+	s.serving = nil
+	s.mu.Unlock()
+	s.working.Wait()
+	s.upstream.close()
+	return s.closeFiles()
+}
+
+// serve starts the route's loop. s.mu is held.
+func (s *Server) serve(r *route) {
+	ctx := r.start(s.serving)
+	s.working.Go(func() {
+		defer r.rest()
+		r.attach(ctx, s.dialer)
+	})
+}
+
+func (s *Server) closeFiles() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, r := range s.routes {
+		errs = append(errs, r.closeFiles())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Server) route(id string) (*route, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.routes[id]
+	if !ok {
+		return nil, fault.New(fault.NotFound, "no route %q", id)
+	}
+	return r, nil
+}
+
+// alone holds the lock under which a route is opened and closed.
+func (s *Server) alone(id string) (unlock func()) {
+	m := &s.opening[maphash.String(s.seed, id)%uint64(len(s.opening))]
+	m.Lock()
+	return m.Unlock
+}

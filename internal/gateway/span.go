@@ -1,0 +1,35 @@
+package gateway
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/rolloutd/rolloutd/internal/trace"
+)
+
+func (r *route) startSpan(ctx context.Context, c *call) (context.Context, oteltrace.Span) {
+	return r.tracer.Start(ctx, "model call", oteltrace.WithSpanKind(oteltrace.SpanKindClient), oteltrace.WithAttributes(
+		attribute.String("rollout.id", r.RolloutID),
+		attribute.Int("rollout.attempt", r.Attempt),
+		attribute.Int("turn", c.turn),
+		attribute.String("turn.kind", string(c.ask.kind)),
+		attribute.String("gen_ai.request.model", r.Model.Name),
+	))
+}
+
+func endSpan(span oteltrace.Span, rec *trace.Record, ans answer) {
+	span.SetAttributes(
+		attribute.Int("http.response.status_code", rec.Status),
+		attribute.Int("upstream.tries", rec.Tries),
+		attribute.String("gen_ai.response.finish_reason", rec.FinishReason),
+		attribute.Int64("gen_ai.usage.input_tokens", rec.Usage.PromptTokens),
+		attribute.Int64("gen_ai.usage.output_tokens", rec.Usage.CompletionTokens),
+	)
+	if rec.Broken != "" || ans.failure != nil {
+		span.SetStatus(codes.Error, rec.Broken)
+	}
+	span.End()
+}

@@ -1,0 +1,140 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/rolloutd/rolloutd/internal/chat"
+)
+
+// target is where a call goes.
+type target struct {
+	url string
+	key string
+}
+
+const (
+	// maxReply bounds a reply, in bytes.
+	maxReply = 256 << 20
+	// drainTime is how long the end of a stream may take after its end mark; a connection read to its end is used again.
+	drainTime = 200 * time.Millisecond
+)
+
+// try makes the call once.
+func (u *upstream) try(ctx context.Context, t target, a *ask) *result {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	req, err := newRequest(ctx, t, a)
+	if err != nil {
+		return &result{problem: &problem{class: refused, text: "the endpoint's address is wrong: " + clean(err.Error(), t.key)}}
+	}
+	res, err := u.client.Do(req)
+	if err != nil {
+		return &result{problem: noAnswer(err, t.key)}
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return refusal(res, t.key)
+	}
+	out := read(ctx, res, cancel)
+	if said := cleanBytes(out.raw, t.key); len(said) != len(out.raw) {
+		out.raw, out.reply.PromptAt = said, chat.Span{}
+	}
+	return out
+}
+
+func newRequest(ctx context.Context, t target, a *ask) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(a.body))
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range a.session {
+		req.Header[name] = values
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("User-Agent", "rolloutd")
+	if t.key != "" {
+		req.Header.Set("Authorization", "Bearer "+t.key)
+	}
+	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(req.Header))
+	return req, nil
+}
+
+// noAnswer judges a request that got no response. A certificate that does not hold will not hold next time either.
+func noAnswer(err error, key string) *problem {
+	p := &problem{class: again, text: "no answer from the endpoint: " + clean(err.Error(), key)}
+	var cert *tls.CertificateVerificationError
+	if errors.As(err, &cert) {
+		p.class = refused
+	}
+	return p
+}
+
+// read takes in a reply. cancel ends the request, whose context is ctx.
+func read(ctx context.Context, res *http.Response, cancel func()) *result {
+	out, s := &result{status: res.StatusCode}, &chat.Stream{}
+	var drain *time.Timer
+	for {
+		n, err := res.Body.Read(s.Room(readBuffer / 2))
+		if n > 0 && out.firstByte.IsZero() {
+			out.firstByte = time.Now()
+		}
+		broken := s.Advance(n)
+		if s.Done() && drain == nil {
+			drain = time.AfterFunc(drainTime, cancel)
+			defer drain.Stop()
+		}
+		if broken == nil && err == nil && len(s.Raw()) > maxReply {
+			broken = errors.New("larger than we take")
+		}
+		if broken != nil || err != nil {
+			out.raw = s.Raw()
+			out.problem = judge(s, broken, err)
+			out.reply = s.Reply
+			return out
+		}
+		if !s.Done() {
+			gulp(ctx, out.firstByte, n)
+		}
+	}
+}
+
+// judge says whether a reply that ended, with err io.EOF when cleanly, is whole.
+func judge(s *chat.Stream, broken, err error) *problem {
+	ended := errors.Is(err, io.EOF) || s.Done()
+	if broken == nil && ended {
+		broken = finish(s)
+	}
+	switch {
+	case broken != nil:
+		return &problem{class: again, text: "the reply is broken: " + broken.Error()}
+	case s.Error != nil:
+		return midstream(s.Error)
+	case !ended:
+		return &problem{class: again, text: "the reply was cut off: " + err.Error()}
+	case s.FinishReason == "":
+		return &problem{class: again, text: "the reply has no finish reason"}
+	case s.FinishReason == "abort", s.FinishReason == "error":
+		return &problem{class: again, text: "the engine gave the reply up: finish reason " + s.FinishReason}
+	default:
+		return nil
+	}
+}
+
+// finish reads what is left of a reply that has come to its end. Some servers answer with one object, whatever was asked.
+func finish(s *chat.Stream) error {
+	if chat.IsObject(s.Raw()) {
+		if err := s.Event(s.Raw()); err != nil {
+			return err
+		}
+	}
+	return s.Close()
+}

@@ -1,0 +1,73 @@
+package gateway
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+)
+
+// upstream makes calls to model endpoints.
+type upstream struct {
+	client  *http.Client
+	backoff time.Duration
+	report  *reporter
+}
+
+const (
+	maxBackoff = 30 * time.Second
+	// readBuffer lets one read take in many tokens of a reply that comes fast.
+	readBuffer = 16 << 10
+)
+
+func newUpstream(o Options, report *reporter) *upstream {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	transport := &http.Transport{
+		Proxy:               o.Proxy,
+		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConns:        4096,
+		MaxIdleConnsPerHost: 2048, // one endpoint serves all rollouts: a low bound would dial anew for most calls
+		IdleConnTimeout:     90 * time.Second,
+		ReadBufferSize:      readBuffer,
+		DisableCompression:  true,
+		Protocols:           protocols,
+		// Finds a dead path under a call that may rightly be silent for minutes.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+	}
+	return &upstream{
+		backoff: o.Backoff,
+		report:  report,
+		client: &http.Client{
+			Transport: transport,
+			// A redirect would take the key elsewhere.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// complete makes the call until its reply is whole, or until it is clear that none will come before ctx ends.
+func (u *upstream) complete(ctx context.Context, t target, a *ask) *result {
+	for try := 1; ; try++ {
+		res := u.try(ctx, t, a)
+		res.tries = try
+		u.report.tries.Inc()
+		if res.problem == nil || res.problem.class != again {
+			return res
+		}
+		pause := max(jitter(min(u.backoff<<min(try-1, 16), maxBackoff)), res.problem.after)
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= pause && ctx.Err() == nil {
+			res.problem.class = failed
+			return res
+		}
+		sleep(ctx, pause)
+		if ctx.Err() != nil {
+			return res.giveUp(ctx)
+		}
+	}
+}
+
+// close frees the connections that wait for another call.
+func (u *upstream) close() { u.client.CloseIdleConnections() }

@@ -1,0 +1,65 @@
+package trace
+
+import (
+	"sync"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// committer lets all writers that wait at the same time share one sync: the first to wait syncs for all that has been
+// written by then, the others wait for that or the next one.
+type committer struct {
+	sync func() error
+
+	mu      sync.Mutex
+	written int64
+	synced  int64
+	running chan struct{} // closed when the sync under way is over; nil when there is none
+	failed  error         // after a failed sync nobody knows what is on disk: every later wait fails
+}
+
+// wrote numbers a frame that was just written.
+func (c *committer) wrote() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.written++
+	return c.written
+}
+
+// wait returns when frame n is on disk.
+func (c *committer) wait(n int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.synced < n && c.failed == nil {
+		if c.running != nil {
+			c.join()
+		} else {
+			c.lead()
+		}
+	}
+	return c.failed
+}
+
+// join waits for the sync under way. The lock is held at entry and return.
+func (c *committer) join() {
+	running := c.running
+	c.mu.Unlock()
+	<-running
+	c.mu.Lock()
+}
+
+// lead syncs. The lock is held at entry and return.
+func (c *committer) lead() {
+	running, upTo := make(chan struct{}), c.written
+	c.running = running
+	c.mu.Unlock()
+	err := c.sync()
+	c.mu.Lock()
+	if err != nil {
+		c.failed = fault.Wrap(fault.Internal, err, "sync trace")
+	} else {
+		c.synced = upTo
+	}
+	c.running = nil
+	close(running)
+}

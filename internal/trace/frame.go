@@ -1,0 +1,75 @@
+package trace
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+)
+
+// A frame is: length of the body, uint32; CRC-32C of the body, uint32; body. A body is: its type, one byte; length of the
+// head, uint32; head; sections. All little endian.
+const (
+	frameHead = 8
+	bodyHead  = 5
+	// maxBody refuses lengths that only a damaged file has: a request and a reply are bounded well below.
+	maxBody = 1 << 30
+)
+
+// Types of bodies.
+const (
+	typeCall      = 'C'
+	typeDelivered = 'D'
+)
+
+var errDamaged = errors.New("damaged frame")
+
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+// frame is a frame to be written: its head, the body's head, and the sections, which are written from where they are.
+type frame [][]byte
+
+func newFrame(kind byte, head []byte, sections ...[]byte) frame {
+	b := make([]byte, frameHead, frameHead+bodyHead+len(head))
+	b = append(b, kind)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(head)))
+	f := append(frame{append(b, head...)}, sections...)
+	f.seal()
+	return f
+}
+
+// size is the length of the whole frame.
+func (f frame) size() int64 {
+	n := 0
+	for _, part := range f {
+		n += len(part)
+	}
+	return int64(n)
+}
+
+// seal fills in the length and the checksum.
+func (f frame) seal() {
+	sum := crc32.Checksum(f[0][frameHead:], castagnoli())
+	for _, part := range f[1:] {
+		sum = crc32.Update(sum, castagnoli(), part)
+	}
+	binary.LittleEndian.PutUint32(f[0], uint32(f.size()-frameHead))
+	binary.LittleEndian.PutUint32(f[0][4:], sum)
+}
+
+// bodyLength reads a frame's head; the body must lie within what is left of the file.
+func bodyLength(head []byte, left int64) (n int64, sum uint32, ok bool) {
+	n = int64(binary.LittleEndian.Uint32(head))
+	return n, binary.LittleEndian.Uint32(head[4:]), n >= bodyHead && n <= maxBody && n <= left
+}
+
+// split takes a checked body apart.
+func split(body []byte) (kind byte, head, sections []byte, err error) {
+	if len(body) < bodyHead {
+		return 0, nil, nil, errDamaged
+	}
+	n := int64(binary.LittleEndian.Uint32(body[1:]))
+	if n > int64(len(body)-bodyHead) {
+		return 0, nil, nil, errDamaged
+	}
+	return body[0], body[bodyHead : bodyHead+n], body[bodyHead+n:], nil
+}

@@ -1,0 +1,288 @@
+package trace_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/chat"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trace"
+)
+
+func record(turn int, id string) *trace.Record {
+	return &trace.Record{
+		Head: trace.Head{
+			Turn: turn, CallID: id, Kind: rollout.KindAgent, Lineage: "ses_1", FinishReason: "stop",
+			Usage: rollout.Usage{Turns: 1, PromptTokens: 3, CompletionTokens: 2},
+			Began: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), Latency: 1500 * time.Millisecond, FirstByte: time.Second, Status: 200, Tries: 1,
+		},
+		Request:        []byte(`{"model":"m","messages":[{"role":"user","content":"<é>"}],"tools":[{"type":"function"}],"temperature":1.0,"seed":7}`),
+		Reply:          []byte("data: {\"id\":\"c\",\"choices\":[{\"delta\":{\"content\":\"ok\"},\"logprobs\":{\"content\":[{\"token\":\"o\",\"logprob\":-1},{\"token\":\"k\",\"logprob\":-0.5}]},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"),
+		PromptTokenIDs: []int32{1, 2, math.MaxInt32},
+		TokenIDs:       []int32{10, 11},
+		Logprobs:       []float64{-1, -0.5},
+	}
+}
+
+func open(t *testing.T, path string) *trace.Log {
+	t.Helper()
+	l, err := trace.Open(path, trace.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return l
+}
+
+func TestWhatIsAppendedIsReadAfterReopening(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "trace.log")
+	l := open(t, path)
+	second, first := record(2, "b"), record(1, "a")
+	require.NoError(t, l.Append(second))
+	require.NoError(t, l.Append(first))
+	require.NoError(t, l.Delivered(2))
+	require.NoError(t, l.Close())
+
+	l = open(t, path)
+	entries := l.Entries()
+	require.Len(t, entries, 2)
+	require.Equal(t, 1, entries[0].Turn)
+	require.False(t, entries[0].Delivered)
+	require.True(t, entries[1].Delivered)
+	require.Equal(t, first.Usage, entries[0].Usage)
+	got, err := l.Read(entries[1])
+	require.NoError(t, err)
+	require.Equal(t, second, got)
+	require.Zero(t, l.Damaged())
+}
+
+// The prompt's ids are kept once, and stand in the reply again when it is read.
+func TestReplyIsKeptToTheByte(t *testing.T) {
+	t.Parallel()
+	for _, list := range []string{"[1,22,333]", "[1, 22, 333]", "[1 ,22,333 ]", "[]"} {
+		raw := "data: {\"id\":1,\"prompt_token_ids\":" + list + ",\"choices\":[]}\n\ndata: [DONE]\n\n"
+		var s chat.Stream
+		copy(s.Room(len(raw)), raw)
+		require.NoError(t, s.Advance(len(raw)))
+		r := record(1, "a")
+		r.Reply, r.PromptTokenIDs, r.PromptAt = s.Raw(), append([]int32{}, s.PromptTokenIDs...), s.PromptAt
+		l := open(t, filepath.Join(t.TempDir(), "trace.log"))
+		require.NoError(t, l.Append(r))
+		got, err := l.Read(l.Entries()[0])
+		require.NoError(t, err)
+		require.Equal(t, raw, string(got.Reply))
+		require.Equal(t, r, got)
+	}
+}
+
+func TestFindKnowsWholeCallsOnly(t *testing.T) {
+	t.Parallel()
+	l := open(t, filepath.Join(t.TempDir(), "trace.log"))
+	broken := record(1, "a")
+	broken.Broken = "aborted"
+	require.NoError(t, l.Append(broken))
+	_, ok := l.Find("a")
+	require.False(t, ok)
+	require.NoError(t, l.Append(record(2, "a")))
+	e, ok := l.Find("a")
+	require.True(t, ok)
+	require.Equal(t, 2, e.Turn)
+}
+
+// Wherever a crash cuts the file, what was whole before the cut is there, what was not is gone, and appending goes on.
+func TestCutAtEveryByte(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "whole.log")
+	l := open(t, path)
+	var ends []int64
+	for i := range 2 {
+		r := record(i+1, "call")
+		r.Request, r.Reply = []byte("{}"), []byte("data: {}\n\n") // every byte more is a round more
+		require.NoError(t, l.Append(r))
+		ends = append(ends, size(t, path))
+		require.NoError(t, l.Delivered(i+1))
+	}
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for cut := range len(raw) {
+		torn := filepath.Join(dir, "torn.log")
+		require.NoError(t, os.WriteFile(torn, raw[:cut], 0o600))
+		l, err := trace.Open(torn, trace.Options{Sync: func(*os.File) error { return nil }})
+		require.NoError(t, err)
+		want := 0
+		for _, end := range ends {
+			if int64(cut) >= end {
+				want++
+			}
+		}
+		entries := l.Entries()
+		require.Lenf(t, entries, want, "cut at %d", cut)
+		require.NoError(t, l.Append(record(9, "next")))
+		for _, e := range l.Entries() {
+			_, err := l.Read(e)
+			require.NoError(t, err)
+		}
+		require.NoError(t, l.Close())
+		again, err := trace.Open(torn, trace.Options{})
+		require.NoError(t, err)
+		require.Lenf(t, again.Entries(), want+1, "cut at %d, after an append", cut)
+		require.NoError(t, again.Close())
+	}
+}
+
+func size(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	return info.Size()
+}
+
+// A bad byte in the middle costs its own record, not those behind it.
+func TestDamageInTheMiddleIsSteppedOver(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "trace.log")
+	l := open(t, path)
+	require.NoError(t, l.Append(record(1, "a")))
+	first := size(t, path)
+	require.NoError(t, l.Append(record(2, "b")))
+	require.NoError(t, l.Append(record(3, "c")))
+	require.NoError(t, l.Close())
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	raw[first+100] ^= 1
+	require.NoError(t, os.WriteFile(path, raw, 0o600))
+
+	l = open(t, path)
+	require.Equal(t, 1, l.Damaged())
+	require.Len(t, l.Entries(), 2)
+	require.Equal(t, int64(len(raw)), size(t, path))
+}
+
+// Appends that wait for the disk together share a sync.
+func TestConcurrentAppendsShareASync(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	var syncs atomic.Int64
+	begun, release := make(chan struct{}), make(chan struct{})
+	l, err := trace.Open(filepath.Join(t.TempDir(), "trace.log"), trace.Options{Sync: func(*os.File) error {
+		if syncs.Add(1) == 1 {
+			close(begun)
+			<-release
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	defer l.Close()
+
+	var wg sync.WaitGroup
+	var failed atomic.Int64
+	add := func(turn int) {
+		wg.Go(func() {
+			if l.Append(record(turn, "x")) != nil {
+				failed.Add(1)
+			}
+		})
+	}
+	add(1)
+	<-begun
+	for i := range n - 1 {
+		add(i + 2)
+	}
+	require.Eventually(t, func() bool { return len(l.Entries()) == n }, 10*time.Second, time.Millisecond)
+	close(release)
+	wg.Wait()
+	require.Zero(t, failed.Load())
+	require.Equal(t, int64(2), syncs.Load(), "one for the first, one for all that came meanwhile")
+}
+
+// After a failed sync nobody knows what is on disk: no append may be taken for durable any more.
+func TestFailedSyncIsFinal(t *testing.T) {
+	t.Parallel()
+	broken := true
+	l, err := trace.Open(filepath.Join(t.TempDir(), "trace.log"), trace.Options{Sync: func(*os.File) error {
+		if broken {
+			return errors.New("disk is gone")
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	defer l.Close()
+	require.ErrorContains(t, l.Append(record(1, "a")), "disk is gone")
+	broken = false
+	require.ErrorContains(t, l.Append(record(2, "b")), "disk is gone")
+}
+
+func TestMisalignedTokensAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		ids      []int32
+		logprobs []float64
+		wantIDs  []int32
+		want     []float64
+		flaw     string
+	}{
+		{"equal", []int32{1, 2}, []float64{-1, -2}, []int32{1, 2}, []float64{-1, -2}, ""},
+		{"ids alone", []int32{1}, nil, []int32{1}, []float64{}, ""},
+		{"logprobs alone", nil, []float64{-1}, []int32{}, []float64{-1}, ""},
+		{"unequal", []int32{1, 2}, []float64{-1}, []int32{}, []float64{}, "2 token ids but 1 logprobs"},
+		{"minus infinity", []int32{1, 2}, []float64{-1, math.Inf(-1)}, []int32{1, 2}, []float64{-1, -9999}, "minus infinity"},
+		{"no number", []int32{1, 2}, []float64{math.NaN(), -1}, []int32{1, 2}, []float64{}, "logprob 1 of 2"},
+		{"infinity", []int32{1, 2}, []float64{-1, math.Inf(1)}, []int32{1, 2}, []float64{}, "logprob 2 of 2"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			l := open(t, filepath.Join(t.TempDir(), "trace.log"))
+			r := record(1, "a")
+			r.TokenIDs, r.Logprobs = tc.ids, tc.logprobs
+			require.NoError(t, l.Append(r))
+			turn := export(t, l)[0]
+			require.Equal(t, tc.wantIDs, turn.CompletionTokenIDs)
+			require.Equal(t, tc.want, turn.PerTokenLogps)
+			if tc.flaw == "" {
+				require.Empty(t, turn.Flaws)
+			} else {
+				require.Len(t, turn.Flaws, 1)
+				require.Contains(t, turn.Flaws[0], tc.flaw)
+			}
+		})
+	}
+}
+
+func export(t *testing.T, l *trace.Log) []rollout.Turn {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, l.Export(&out))
+	var turns []rollout.Turn
+	for d := json.NewDecoder(&out); ; {
+		var turn rollout.Turn
+		err := d.Decode(&turn)
+		if errors.Is(err, io.EOF) {
+			return turns
+		}
+		require.NoError(t, err)
+		turns = append(turns, turn)
+	}
+}
+
+func TestFailedWriteIsTold(t *testing.T) {
+	t.Parallel()
+	l := open(t, filepath.Join(t.TempDir(), "trace.log"))
+	require.NoError(t, l.Append(record(1, "a")))
+	require.NoError(t, l.Close())
+	require.Error(t, l.Append(record(2, "b")))
+	require.Error(t, l.Delivered(1))
+	require.Error(t, l.Export(io.Discard))
+	require.Len(t, l.Entries(), 1, "what was not written is not listed")
+}

@@ -1,0 +1,82 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/chat"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// TurnOf makes the public form of a record. Lists are never null. The tokens' strings are read from the raw reply here:
+// they are needed at delivery, and not on the way of the call.
+func TurnOf(r *Record, delivered bool) rollout.Turn {
+	t := rollout.Turn{
+		Turn: r.Turn, CallID: r.CallID, Kind: r.Kind, Lineage: r.Lineage,
+		Delivered: delivered, Broken: r.Broken, Flaws: r.Flaws, FinishReason: r.FinishReason,
+		PromptTokenIDs:     list(r.PromptTokenIDs),
+		CompletionTokens:   []string{},
+		CompletionTokenIDs: list(r.TokenIDs),
+		PerTokenLogps:      list(r.Logprobs),
+		Usage:              r.Usage,
+		LatencyS:           r.Latency.Seconds(),
+		FirstByteS:         r.FirstByte.Seconds(),
+		Timestamp:          unixSeconds(r.Began),
+		UpstreamStatus:     r.Status,
+		UpstreamError:      r.UpstreamError,
+		UpstreamTries:      r.Tries,
+		ModelVersion:       r.ModelVersion,
+		Request:            readable(r.Request),
+	}
+	if len(r.Reply) > 0 {
+		respond(&t, r.Reply)
+	}
+	return t
+}
+
+// respond puts the whole reply in; one that cannot be put together is a flaw of the turn, not of the whole trace.
+func respond(t *rollout.Turn, reply []byte) {
+	whole, err := chat.Assemble(reply)
+	object := whole.JSON()
+	if err == nil && !json.Valid(object) {
+		err = errors.New("a string in it is no JSON")
+	}
+	if err != nil {
+		t.Flaws = append(t.Flaws, fmt.Sprintf("reply unreadable: %v", err))
+		return
+	}
+	t.CompletionTokens, t.Response = list(whole.Tokens()), object
+}
+
+func list[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
+
+// readable makes a body fit to stand inside JSON: one that is none becomes a string.
+func readable(body []byte) json.RawMessage {
+	body = chat.Finite(body)
+	if json.Valid(body) {
+		return body
+	}
+	text, _ := marshal(string(body)) // a string always encodes
+	return text
+}
+
+// marshal keeps "<", ">" and "&" as they are: models see them, and so should readers.
+func marshal(v any) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode turn: %w", err)
+	}
+	return bytes.TrimRight(out.Bytes(), "\n"), nil
+}
