@@ -1,0 +1,101 @@
+package scripted
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+const maxRequest = 64 << 20 // bytes
+
+// call is one chat completion request being answered.
+type call struct {
+	req    request
+	scene  scene
+	fault  Fault
+	prompt []int32
+	id     string // of the reply; the same for the same request
+	begun  time.Time
+	open   []byte // see opening
+	sent   *Sent
+	log    *sentLog
+}
+
+func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
+	c, status, err := s.newCall(r)
+	if err != nil {
+		writeError(w, status, err.Error())
+		return
+	}
+	defer c.finish()
+	if !sleep(r.Context(), c.scene.pace.Delay+c.fault.Delay) {
+		return
+	}
+	switch {
+	case c.fault.refuse(w, r):
+		c.sent.Status = c.fault.Status
+		if c.fault.NotSSE {
+			c.sent.Status = http.StatusOK
+		}
+	case c.req.Stream:
+		c.stream(w, r)
+	default:
+		c.whole(w, r)
+	}
+}
+
+func (s *Server) newCall(r *http.Request) (*call, int, error) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest+1))
+	if err != nil {
+		return nil, http.StatusBadRequest, fmt.Errorf("read request: %w", err)
+	}
+	if len(body) > maxRequest {
+		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("request is over %d bytes", maxRequest)
+	}
+	c := &call{begun: time.Now(), log: s.log}
+	if err := json.Unmarshal(body, &c.req); err != nil {
+		return nil, http.StatusBadRequest, fmt.Errorf("request: %w", err)
+	}
+	if len(c.req.Messages) == 0 {
+		return nil, http.StatusBadRequest, fmt.Errorf("request: no messages")
+	}
+	var ok bool
+	if c.scene, ok = s.choose(&c.req); !ok {
+		return nil, http.StatusBadRequest, fmt.Errorf("no script matches the instruction; add one without match to play for any")
+	}
+	session := r.Header.Get("X-Session-Id")
+	c.fault = s.fault(c.scene, session)
+	c.prompt = c.req.promptIDs()
+	c.id = replyID(c.prompt)
+	c.open = c.opening()
+	c.sent = &Sent{
+		Session: session, CallID: r.Header.Get("X-Rolloutd-Call"), Script: c.scene.script, Turn: c.scene.turn,
+		PromptTokenIDs: c.prompt, Request: body,
+	}
+	return c, 0, nil
+}
+
+// replyID names a reply after its prompt.
+func replyID(prompt []int32) string {
+	h := uint64(14695981039346656037)
+	for _, id := range prompt {
+		h = (h ^ uint64(id)) * 1099511628211
+	}
+	return fmt.Sprintf("%016x", h)
+}
+
+// finish logs a call that did not come to its end; a whole one is logged already.
+func (c *call) finish() {
+	if !c.sent.Complete {
+		c.log.write(c.sent)
+	}
+}
+
+// complete logs the call as whole. It is called just before the last bytes go out, so that whoever has read the reply to
+// its end finds the line.
+func (c *call) complete(finish string) {
+	c.sent.FinishReason, c.sent.Complete = finish, true
+	c.log.write(c.sent)
+}

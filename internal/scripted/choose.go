@@ -1,0 +1,46 @@
+package scripted
+
+import "strings"
+
+// scene is what is played for one request.
+type scene struct {
+	script string
+	turn   int // from 0
+	reply  *reply
+	pace   Pace
+	faults []Fault
+}
+
+// choose finds what to play, from the request alone. ok is false when no script matches.
+func (s *Server) choose(req *request) (sc scene, ok bool) {
+	text, answered := req.instruction()
+	if aside := asideReply(req.system(), text); aside != nil {
+		return scene{script: "aside", reply: aside}, true
+	}
+	for i := range s.scripts {
+		script := &s.scripts[i]
+		if !strings.Contains(text, script.Match) {
+			continue
+		}
+		if script.Loop {
+			answered %= len(script.Turns)
+		}
+		if answered >= len(script.Turns) {
+			return scene{script: script.Name, turn: answered, reply: newReply(Turn{}, 1)}, true
+		}
+		return scene{script.Name, answered, script.replies[answered], script.pace(answered), script.Turns[answered].Faults}, true
+	}
+	return scene{}, false
+}
+
+// asideReply answers the calls that agents make beside the work itself: titles and summaries.
+func asideReply(system, text string) *reply {
+	switch {
+	case strings.HasPrefix(system, "You are a title generator."):
+		words := strings.Fields(text)
+		return newReply(Turn{Text: strings.Join(words[:min(len(words), 6)], " ")}, 1)
+	case strings.HasPrefix(system, "You are a context summarization agent."):
+		return newReply(Turn{Text: "The work so far went as planned; the task goes on."}, 1)
+	}
+	return nil
+}

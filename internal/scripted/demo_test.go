@@ -1,0 +1,184 @@
+package scripted_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// task is what these tests read of a task file.
+type task struct {
+	Instruction string            `yaml:"instruction"`
+	Files       map[string]string `yaml:"files"`
+	Setup       []string          `yaml:"setup"`
+	Verify      []string          `yaml:"verify"`
+	TestScript  string            `yaml:"test_script"`
+}
+
+// bench is a place to do a task in: a home directory on this machine instead of the sandbox's.
+type bench struct {
+	task
+	home string
+}
+
+func newBench(t *testing.T, id string) *bench {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "examples", id+".yaml"))
+	require.NoError(t, err)
+	b := &bench{home: t.TempDir()}
+	require.NoError(t, yaml.Unmarshal(text, &b.task))
+	require.NoError(t, os.MkdirAll(b.dir(), 0o755))
+	for path, text := range b.Files {
+		require.NoError(t, os.WriteFile(filepath.Join(b.dir(), path), []byte(text), 0o644))
+	}
+	for _, command := range b.Setup {
+		out, status := b.bash(t, command)
+		require.Zero(t, status, out)
+	}
+	return b
+}
+
+func (b *bench) dir() string { return filepath.Join(b.home, "workdir") }
+
+// local puts this bench's home in the place of the sandbox's.
+func (b *bench) local(text string) string { return strings.ReplaceAll(text, rollout.Home, b.home) }
+
+func (b *bench) bash(t *testing.T, command string) (output string, status int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-c", b.local(command))
+	cmd.Dir = b.dir()
+	cmd.Env = []string{"HOME=" + b.home, "PATH=/usr/local/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE=1"}
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		require.NoError(t, err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// solve lets the scripted model work on the task, with the tools it uses done here, and returns its answer.
+func (b *bench) solve(t *testing.T, s *server) string {
+	t.Helper()
+	messages := []object{user(b.Instruction)}
+	for range 20 {
+		choice, _ := s.ask(t, messages...)
+		message := choice["message"].(object)
+		calls, _ := message["tool_calls"].([]any)
+		if len(calls) == 0 {
+			return message["content"].(string)
+		}
+		messages = append(messages, message)
+		for _, c := range calls {
+			messages = append(messages, object{"role": "tool", "tool_call_id": c.(object)["id"], "content": b.use(t, c.(object))})
+		}
+	}
+	require.Fail(t, "no end after 20 turns")
+	return ""
+}
+
+func (b *bench) use(t *testing.T, call object) string {
+	t.Helper()
+	f := call["function"].(object)
+	var args map[string]string
+	require.NoError(t, json.Unmarshal([]byte(f["arguments"].(string)), &args))
+	path := b.local(args["filePath"])
+	switch f["name"] {
+	case "bash":
+		require.NotEmpty(t, args["description"])
+		out, _ := b.bash(t, args["command"])
+		return out
+	case "write":
+		require.NoError(t, os.WriteFile(path, []byte(args["content"]), 0o644))
+	case "edit":
+		old, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, 1, strings.Count(string(old), args["oldString"]))
+		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(old), args["oldString"], args["newString"], 1)), 0o644))
+	case "read":
+		require.FileExists(t, path)
+	default:
+		require.Fail(t, "unknown tool", f["name"])
+	}
+	return "done"
+}
+
+// grade is the reward that the task's verifier gives.
+func (b *bench) grade(t *testing.T) float64 {
+	t.Helper()
+	if b.TestScript != "" {
+		out, status := b.bash(t, b.TestScript)
+		require.Zero(t, status, out)
+		text, err := os.ReadFile(b.local(rollout.RewardFile))
+		require.NoError(t, err)
+		reward, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
+		require.NoError(t, err)
+		return reward
+	}
+	passed := 0
+	for _, command := range b.Verify {
+		if out, status := b.bash(t, command); status == 0 {
+			passed++
+		} else {
+			t.Log(out)
+		}
+	}
+	return float64(passed) / float64(len(b.Verify))
+}
+
+// The scripted model solves each demo task, and the one with the deliberate mistake shows it on the way.
+func TestDemoTasksAreSolved(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"binary_search", "fizzbuzz", "csv_stats"} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			s, b := serve(t, ""), newBench(t, id)
+			require.NotEmpty(t, b.solve(t, s))
+			require.Equal(t, 1.0, b.grade(t))
+			if id == "binary_search" {
+				require.Contains(t, string(s.log.sent(t)[3].Request), "IndexError")
+			}
+		})
+	}
+}
+
+// The verifiers can fail: nothing done, and each usual mistake, is told from a right answer.
+func TestVerifiersFailWrongSolutions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		id, name, path, text string
+		reward               float64
+	}{
+		{id: "binary_search", name: "nothing done"},
+		{id: "fizzbuzz", name: "nothing done"},
+		{id: "csv_stats", name: "nothing done"},
+		{"binary_search", "any index", "binary_search.py",
+			"def binary_search(a, x):\n lo, hi = 0, len(a) - 1\n while lo <= hi:\n  m = (lo + hi) // 2\n  if a[m] == x: return m\n" +
+				"  if a[m] < x: lo = m + 1\n  else: hi = m - 1\n return -1\n", 2.0 / 3},
+		{"binary_search", "linear", "binary_search.py",
+			"def binary_search(a, x):\n for i in range(len(a)):\n  if a[i] == x: return i\n return -1\n", 2.0 / 3},
+		{"binary_search", "bisect", "binary_search.py",
+			"from bisect import bisect_left\ndef binary_search(a, x):\n i = bisect_left(a, x)\n return i if i < len(a) and a[i] == x else -1\n", 2.0 / 3},
+		{"fizzbuzz", "no refusal", "fizzbuzz.sh",
+			"for i in $(seq 1 ${1:-20}); do l=; ((i%3)) || l=Fizz; ((i%5)) || l+=Buzz; echo ${l:-$i}; done\n", 2.0 / 3},
+		{"csv_stats", "answer without a script", "stats.json",
+			`{"north":{"units":14,"revenue":133.25},"south":{"units":10,"revenue":97},"east":{"units":5,"revenue":16},"west":{"units":20,"revenue":21.4}}`, 0.5},
+		{"csv_stats", "bad rows counted", "stats.json", `{"north":{"units":14,"revenue":133.25},"east":{"units":12,"revenue":16}}`, 0},
+	} {
+		t.Run(c.id+"/"+c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, c.id)
+			if c.path != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(b.dir(), c.path), []byte(c.text), 0o644))
+			}
+			require.InDelta(t, c.reward, b.grade(t), 1e-9)
+		})
+	}
+}

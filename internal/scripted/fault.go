@@ -1,0 +1,96 @@
+package scripted
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// counter counts how often a session saw the faults of one turn.
+type counter struct {
+	mu   sync.Mutex
+	seen map[hit]int
+}
+
+type hit struct {
+	script  string
+	turn    int
+	session string
+}
+
+// most bounds the memory of a server under load; sessions that long ago are forgotten together.
+const most = 100_000
+
+func (c *counter) next(h hit) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen == nil || len(c.seen) >= most {
+		c.seen = map[hit]int{}
+	}
+	c.seen[h]++
+	return c.seen[h] - 1
+}
+
+// fault returns what breaks this call, or the zero Fault.
+func (s *Server) fault(sc scene, session string) Fault {
+	if len(sc.faults) == 0 {
+		return Fault{}
+	}
+	seen := s.shown.next(hit{sc.script, sc.turn, session})
+	for _, f := range sc.faults {
+		if f.Times == 0 || seen < f.Times {
+			return f
+		}
+		seen -= f.Times
+	}
+	return Fault{}
+}
+
+// refuse shows the faults that come instead of a reply, and says whether there was one.
+func (f Fault) refuse(w http.ResponseWriter, r *http.Request) bool {
+	switch {
+	case f.Hang:
+		<-r.Context().Done()
+	case f.NotSSE:
+		writeJSON(w, http.StatusOK, map[string]any{"detail": "this is no stream and no completion"})
+	case f.Status != 0:
+		if f.RetryAfter > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(f.RetryAfter.Seconds()))))
+		}
+		writeError(w, f.Status, f.text(r))
+	default:
+		return false
+	}
+	return true
+}
+
+func (f Fault) text(r *http.Request) string {
+	text := f.Message
+	if text == "" {
+		text = fmt.Sprintf("scripted failure %d", f.Status)
+	}
+	if f.EchoKey {
+		text += ": " + strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	}
+	return text
+}
+
+// sleep waits, or returns false when the caller left first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,123 @@
+package scripted
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// request is what the server reads of a chat completion request.
+type request struct {
+	Model         string          `json:"model"`
+	Messages      []message       `json:"messages"`
+	Tools         json.RawMessage `json:"tools"`
+	Stream        bool            `json:"stream"`
+	StreamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+	Logprobs       bool `json:"logprobs"`
+	TopLogprobs    int  `json:"top_logprobs"`
+	ReturnTokenIDs bool `json:"return_token_ids"`
+}
+
+type message struct {
+	Role             string         `json:"role"`
+	Content          content        `json:"content"`
+	Reasoning        string         `json:"reasoning"`
+	ReasoningContent string         `json:"reasoning_content"`
+	ToolCalls        []wireToolCall `json:"tool_calls"`
+	ToolCallID       string         `json:"tool_call_id"`
+}
+
+type wireToolCall struct {
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+// content is a message's text: a string, null, or a list of parts of which the text ones count.
+type content string
+
+func (c *content) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '[' {
+		var parts []struct {
+			Text string `json:"text"`
+		}
+		if err := json.Unmarshal(b, &parts); err != nil {
+			return err
+		}
+		var all strings.Builder
+		for _, p := range parts {
+			all.WriteString(p.Text)
+		}
+		*c = content(all.String())
+		return nil
+	}
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	*c = content(s)
+	return nil
+}
+
+// instruction is the last user message, and how many assistant messages follow it.
+func (r *request) instruction() (text string, answered int) {
+	for i := len(r.Messages) - 1; i >= 0; i-- {
+		switch r.Messages[i].Role {
+		case "user":
+			return string(r.Messages[i].Content), answered
+		case "assistant":
+			answered++
+		}
+	}
+	return "", answered
+}
+
+func (r *request) system() string {
+	if len(r.Messages) > 0 && r.Messages[0].Role == "system" {
+		return string(r.Messages[0].Content)
+	}
+	return ""
+}
+
+// promptIDs is the request as a model would see it: tools, then each message in the template's frame, then the frame of the
+// reply.
+func (r *request) promptIDs() []int32 {
+	ids := appendIDs(nil, string(r.Tools))
+	for i := range r.Messages {
+		m := &r.Messages[i]
+		ids = appendIDs(append(ids, tokenID(turnStart)), m.Role)
+		ids = append(ids, tokenID("\n"))
+		ids = m.appendIDs(ids)
+		ids = append(ids, tokenID(turnEnd), tokenID("\n"))
+	}
+	ids = appendIDs(append(ids, tokenID(turnStart)), "assistant")
+	return append(ids, tokenID("\n"))
+}
+
+// appendIDs appends the message's own tokens, part by part as reply() cuts them.
+func (m *message) appendIDs(ids []int32) []int32 {
+	thought := m.ReasoningContent // agents may send one text under both names
+	if thought == "" {
+		thought = m.Reasoning
+	}
+	if thought != "" {
+		ids = append(ids, tokenID(thinkStart))
+		ids = append(appendIDs(ids, thought), tokenID(thinkEnd))
+	}
+	ids = appendIDs(ids, string(m.Content))
+	for _, c := range m.ToolCalls {
+		ids = append(ids, tokenID(callStart))
+		ids = appendIDs(ids, callHead(c.Function.Name))
+		ids = appendIDs(ids, canonical(c.Function.Arguments))
+		ids = append(appendIDs(ids, callTail), tokenID(callEnd))
+	}
+	return ids
+}
+
+const callTail = "}"
+
+func callHead(name string) string {
+	return `{"name": ` + string(appendString(nil, name)) + `, "arguments": `
+}

@@ -1,0 +1,63 @@
+package scripted
+
+import "time"
+
+// Scripts are tried in order: the first whose Match is found in the instruction is played.
+type Scripts []Script
+
+// Script is one conversation, from the side of the model.
+type Script struct {
+	Name string `yaml:"name"`
+	// Match is a part of the instruction; empty matches any.
+	Match string `yaml:"match"`
+	// Loop starts over after the last turn. Without it whatever comes after the last turn is answered with nothing and
+	// finish reason "stop", on which agents end.
+	Loop  bool   `yaml:"loop"`
+	Pace  Pace   `yaml:"pace"`
+	Turns []Turn `yaml:"turns"`
+}
+
+// Turn is one reply.
+type Turn struct {
+	Reasoning string     `yaml:"reasoning"`
+	Text      string     `yaml:"text"`
+	Filler    int        `yaml:"filler"` // so many tokens of made-up prose after Text; for load
+	ToolCalls []ToolCall `yaml:"tool_calls"`
+	// FinishReason defaults to "tool_calls" where there are any, else to "stop".
+	FinishReason string  `yaml:"finish_reason"`
+	Pace         *Pace   `yaml:"pace"` // instead of the script's
+	Faults       []Fault `yaml:"faults"`
+}
+
+// ToolCall is one call; arguments given as a string are sent as they stand, broken JSON included.
+type ToolCall struct {
+	Name      string `yaml:"name"`
+	Arguments any    `yaml:"arguments"`
+}
+
+// Pace is how fast a reply comes. The zero value is at once.
+type Pace struct {
+	Delay           time.Duration `yaml:"delay"`       // before the headers
+	ChunkDelay      time.Duration `yaml:"chunk_delay"` // between chunks
+	TokensPerSecond float64       `yaml:"tokens_per_second"`
+	TokensPerChunk  int           `yaml:"tokens_per_chunk"` // 0: one, as vLLM does
+}
+
+// Fault is shown instead of the reply (or breaks it). The faults of a turn come one after the other, each Times times for
+// one session; Times 0 is for ever. When all are through, the turn is played.
+type Fault struct {
+	Times int `yaml:"times"`
+
+	Status     int           `yaml:"status"`      // answer with this HTTP status
+	RetryAfter time.Duration `yaml:"retry_after"` // with Status: the header, in whole seconds
+	Message    string        `yaml:"message"`     // with Status: the error's text
+	EchoKey    bool          `yaml:"echo_key"`    // with Status: the text repeats the caller's API key
+
+	Delay      time.Duration `yaml:"delay"`       // alone: late, but whole; before the headers otherwise
+	Hang       bool          `yaml:"hang"`        // no headers until the caller leaves
+	HangAfter  *int          `yaml:"hang_after"`  // nothing more after so many chunks, until the caller leaves
+	CutAfter   *int          `yaml:"cut_after"`   // connection closed after so many chunks
+	ErrorAfter *int          `yaml:"error_after"` // an error event after so many chunks
+	NoFinish   bool          `yaml:"no_finish"`   // [DONE] without a finish reason
+	NotSSE     bool          `yaml:"not_sse"`     // 200 with a body that is no stream and no completion
+}

@@ -1,0 +1,51 @@
+package scripted
+
+import (
+	"encoding/json"
+	"io"
+	"sync"
+)
+
+// Sent is a line of a server's log: one chat call, and what of its reply was handed to the connection. Tests hold it
+// against what was captured on the way.
+type Sent struct {
+	Session            string          `json:"session,omitempty"` // the caller's x-session-id
+	CallID             string          `json:"call_id,omitempty"` // the caller's X-Rolloutd-Call
+	Script             string          `json:"script"`
+	Turn               int             `json:"turn"`   // of the script, from 0
+	Status             int             `json:"status"` // 0: no headers were sent
+	FinishReason       string          `json:"finish_reason"`
+	PromptTokenIDs     []int32         `json:"prompt_token_ids"`
+	CompletionTokens   []string        `json:"completion_tokens"`
+	CompletionTokenIDs []int32         `json:"completion_token_ids"`
+	Logprobs           []float64       `json:"logprobs"`
+	Complete           bool            `json:"complete"` // the whole reply went out; written before its last event is
+	Request            json.RawMessage `json:"request"`
+}
+
+func (s *Sent) add(tokens []token) {
+	for i := range tokens {
+		s.CompletionTokens = append(s.CompletionTokens, tokens[i].piece)
+		s.CompletionTokenIDs = append(s.CompletionTokenIDs, tokens[i].id)
+		s.Logprobs = append(s.Logprobs, tokens[i].logprob)
+	}
+}
+
+type sentLog struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// write logs the call. A log that cannot be written is no reason to stop playing.
+func (l *sentLog) write(s *Sent) {
+	if l.w == nil {
+		return
+	}
+	line, err := json.Marshal(s)
+	if err != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, _ = l.w.Write(append(line, '\n'))
+}

@@ -1,0 +1,103 @@
+package scripted
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// Options say what a server plays; the zero value plays the demo scripts.
+type Options struct {
+	Scripts Scripts   // nil: Default()
+	Model   string    // the name told by GET /v1/models; "" is "scripted". Requests may name any model.
+	Log     io.Writer // gets a Sent as a JSON line for each chat call; nil: none
+}
+
+// Server is an http.Handler that answers as an OpenAI-compatible server does.
+type Server struct {
+	model   string
+	started time.Time
+	scripts []ready
+	shown   counter
+	log     *sentLog
+	mux     *http.ServeMux
+}
+
+// ready is a script with its turns cut.
+type ready struct {
+	Script
+	replies []*reply
+}
+
+// New makes a server of valid scripts (see Scripts.Validate; Load has checked what it returns).
+func New(o Options) *Server {
+	if o.Scripts == nil {
+		o.Scripts = Default()
+	}
+	if o.Model == "" {
+		o.Model = "scripted"
+	}
+	s := &Server{model: o.Model, started: time.Now(), log: &sentLog{w: o.Log}, mux: http.NewServeMux()}
+	for _, script := range o.Scripts {
+		s.scripts = append(s.scripts, makeReady(script))
+	}
+	s.mux.HandleFunc("POST /v1/chat/completions", s.chat)
+	s.mux.HandleFunc("GET /v1/models", s.models)
+	s.mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, http.StatusNotFound, fmt.Sprintf("no such path: %s %s", r.Method, r.URL.Path))
+	})
+	return s
+}
+
+func makeReady(script Script) ready {
+	r := ready{Script: script}
+	for i := range script.Turns {
+		r.replies = append(r.replies, newReply(script.Turns[i], r.pace(i).TokensPerChunk))
+	}
+	return r
+}
+
+// pace is that of turn i: its own, or the script's.
+func (r *ready) pace(i int) Pace {
+	if p := r.Turns[i].Pace; p != nil {
+		return *p
+	}
+	return r.Pace
+}
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": []any{map[string]any{
+		"id": s.model, "object": "model", "created": s.started.Unix(), "owned_by": "rolloutd", "max_model_len": 131072,
+	}}})
+}
+
+// writeError answers with the error object that OpenAI-compatible servers use.
+func writeError(w http.ResponseWriter, status int, text string) {
+	writeJSON(w, status, map[string]any{"error": map[string]any{
+		"message": text, "type": errorType(status), "param": nil, "code": status,
+	}})
+}
+
+func errorType(status int) string {
+	switch status {
+	case http.StatusUnauthorized:
+		return "authentication_error"
+	case http.StatusTooManyRequests:
+		return "rate_limit_error"
+	}
+	if status >= 500 {
+		return "server_error"
+	}
+	return "invalid_request_error"
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the caller left: nobody to tell
+}

@@ -1,0 +1,87 @@
+package scripted
+
+import (
+	"net/http"
+	"time"
+)
+
+// stream sends the reply as server-sent events. Without a pace the events are left to the connection's own buffering:
+// one write per token is what a load test would otherwise measure.
+func (c *call) stream(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.WriteHeader(http.StatusOK)
+	c.sent.Status = http.StatusOK
+	out := http.NewResponseController(w)
+	delay, begun := c.scene.pace.between(), time.Now()
+	buf := c.appendRole(nil)
+	for i := range c.scene.reply.chunks {
+		if c.breaks(i, w, r, buf) {
+			return
+		}
+		ch := &c.scene.reply.chunks[i]
+		if ch.kind == chunkEnd {
+			break
+		}
+		buf = c.appendChunk(buf, ch, "")
+		if _, err := w.Write(buf); err != nil {
+			return
+		}
+		c.sent.add(ch.tokens)
+		buf = buf[:0]
+		if delay > 0 {
+			// Paced from the start, so that a late wake-up does not slow the whole stream.
+			if out.Flush() != nil || !sleep(r.Context(), time.Until(begun.Add(time.Duration(i+1)*delay))) {
+				return
+			}
+		}
+	}
+	c.end(w, buf)
+}
+
+// end sends what follows the last text: the end chunk, the usage and the mark.
+func (c *call) end(w http.ResponseWriter, buf []byte) {
+	last := &c.scene.reply.chunks[len(c.scene.reply.chunks)-1]
+	finish := ""
+	if !c.fault.NoFinish {
+		finish = c.scene.reply.finish
+		buf = c.appendChunk(buf, last, finish)
+		c.sent.add(last.tokens)
+	}
+	if c.req.StreamOptions.IncludeUsage {
+		buf = c.appendUsageChunk(buf)
+	}
+	if _, err := w.Write(buf); err != nil {
+		return
+	}
+	c.complete(finish)
+	_, _ = w.Write([]byte("data: [DONE]\n\n"))
+}
+
+// breaks plays a fault that strikes before chunk i, and says whether the stream is over. buf is what was to go out.
+func (c *call) breaks(i int, w http.ResponseWriter, r *http.Request, buf []byte) bool {
+	after := func(n *int) bool { return n != nil && i >= min(*n, len(c.scene.reply.chunks)-1) }
+	f := c.fault
+	if !after(f.HangAfter) && !after(f.CutAfter) && !after(f.ErrorAfter) {
+		return false
+	}
+	if f.ErrorAfter != nil {
+		buf = append(buf, `data: {"error":{"message":"scripted failure in the stream","type":"server_error","code":500}}`+"\n\n"...)
+	}
+	_, _ = w.Write(buf)
+	_ = http.NewResponseController(w).Flush() // the caller sees all that came before the break
+	switch {
+	case f.HangAfter != nil:
+		<-r.Context().Done()
+	case f.CutAfter != nil:
+		panic(http.ErrAbortHandler) // the one way to close the connection without a proper end
+	}
+	return true
+}
+
+// between is the time from one chunk to the next.
+func (p Pace) between() time.Duration {
+	if p.TokensPerSecond > 0 {
+		return time.Duration(float64(max(p.TokensPerChunk, 1)) / p.TokensPerSecond * float64(time.Second))
+	}
+	return p.ChunkDelay
+}
