@@ -1,0 +1,71 @@
+package opencode
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// AgentLog renders a transcript as the JSON lines that `opencode run --format json --thinking` prints: the agent log that
+// clients of both generations read.
+func AgentLog(t rollout.Transcript) []byte {
+	l := agentLog{session: t.SessionID}
+	for _, raw := range t.Messages {
+		var m message
+		if json.Unmarshal(raw, &m) == nil && m.Info.Role == "assistant" {
+			l.message(&m)
+		}
+	}
+	return l.out
+}
+
+type agentLog struct {
+	session string
+	now     int64 // milliseconds; times never go back from line to line
+	out     []byte
+}
+
+func (l *agentLog) message(m *message) {
+	l.at(m.Info.Time.Created)
+	for _, raw := range m.Parts {
+		var p part
+		if json.Unmarshal(raw, &p) == nil {
+			l.part(m, &p, raw)
+		}
+	}
+	if m.failed() {
+		l.at(m.Info.Time.Completed)
+		l.line(runEvent{Type: "error", Error: m.Info.Error})
+	}
+}
+
+func (l *agentLog) part(m *message, p *part, raw json.RawMessage) {
+	switch p.Type {
+	case "step-start":
+		l.line(runEvent{Type: "step_start", Part: raw})
+	case "text", "reasoning":
+		l.at(p.Time.End)
+		l.line(runEvent{Type: p.Type, Part: raw})
+	case "tool":
+		if p.State.Status == "completed" || p.State.Status == "error" {
+			l.at(p.State.Time.End)
+			l.line(runEvent{Type: "tool_use", Part: raw})
+		}
+	case "step-finish":
+		l.at(m.Info.Time.Completed)
+		l.line(runEvent{Type: "step_finish", Part: raw})
+	}
+}
+
+func (l *agentLog) at(ms int64) { l.now = max(l.now, ms) }
+
+func (l *agentLog) line(e runEvent) {
+	e.Timestamp, e.SessionID = l.now, l.session
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)  // people read it
+	if enc.Encode(e) == nil { // its parts were valid JSON when they came
+		l.out = append(l.out, text.Bytes()...)
+	}
+}

@@ -1,0 +1,28 @@
+package opencode
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"net/http"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// box is what this package uses of a sandbox.
+type box interface {
+	Start(ctx context.Context, name string, p wire.Process) (wire.Status, error)
+	Status(ctx context.Context, name string) (wire.Status, error)
+	Wait(ctx context.Context, name string, atMost time.Duration) (wire.Status, error)
+	Log(ctx context.Context, name, stream string, offset int64, limit int) (sandbox.Chunk, error)
+	Tail(ctx context.Context, name, stream string, n int) ([]byte, error)
+	Kill(ctx context.Context, name string) error
+	WriteFile(ctx context.Context, path string, data io.Reader, mode fs.FileMode) error
+	ReadFile(ctx context.Context, path string, limit int64) ([]byte, error)
+	PutTar(ctx context.Context, path string, r io.Reader) error
+	Client(port int) *http.Client
+}
+
+var _ box = (*sandbox.Sandbox)(nil)

@@ -1,0 +1,37 @@
+package opencode
+
+import (
+	"context"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// The methods of agent.Agent take a real sandbox. Tests of what no real sandbox does on demand (a server that is idle at the
+// wrong moment, a stream that breaks) put a fake in its place.
+
+type Box = box
+
+func (a *Agent) InstallIn(ctx context.Context, b Box) (string, error) { return a.install(ctx, b) }
+
+func (a *Agent) StartIn(ctx context.Context, b Box, job agent.Job) (agent.Status, error) {
+	return a.start(ctx, b, job)
+}
+
+func (a *Agent) WaitIn(ctx context.Context, b Box, job agent.Job, atMost time.Duration) (agent.Status, error) {
+	return a.mode.wait(ctx, b, job, atMost)
+}
+
+func (a *Agent) TranscriptIn(ctx context.Context, b Box, job agent.Job) (rollout.Transcript, error) {
+	return a.mode.transcript(ctx, b, job)
+}
+
+func (a *Agent) StopIn(ctx context.Context, b Box, job agent.Job) error { return a.stop(ctx, b, job) }
+
+// Pin makes sum the one checksum that a takes, for any version and platform: fetching can then be tested with a small file.
+func (a *Agent) Pin(sum string) {
+	a.find = func(version, platform string) (release, error) {
+		return release{version, platform, "opencode-test", sum}, nil
+	}
+}

@@ -1,0 +1,129 @@
+package opencode_test
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// fakeBox is a sandbox in memory: files, one process at a time, and a port with a test's server behind it.
+type fakeBox struct {
+	server *url.URL // of the test's OpenCode
+
+	mu       sync.Mutex
+	files    map[string][]byte
+	started  []wire.Process
+	process  wire.Status
+	out, err []byte
+	lost     bool
+}
+
+func (b *fakeBox) Start(_ context.Context, name string, p wire.Process) (wire.Status, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.started = append(b.started, p)
+	b.process = wire.Status{Name: name, Running: true, PID: 2, StartedAt: time.Now()}
+	return b.process, nil
+}
+
+func (b *fakeBox) Status(_ context.Context, name string) (wire.Status, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.lost:
+		return wire.Status{}, fault.New(fault.SandboxLost, "gone")
+	case b.process.Name != name:
+		return wire.Status{}, fault.New(fault.NotFound, "no process %s", name)
+	}
+	st := b.process
+	st.StdoutSize, st.StderrSize = int64(len(b.out)), int64(len(b.err))
+	return st, nil
+}
+
+func (b *fakeBox) Wait(ctx context.Context, name string, _ time.Duration) (wire.Status, error) {
+	return b.Status(ctx, name)
+}
+
+func (b *fakeBox) Log(_ context.Context, _, stream string, offset int64, limit int) (sandbox.Chunk, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	data := b.out
+	if stream == "stderr" {
+		data = b.err
+	}
+	data = data[min(int(offset), len(data)):]
+	data = data[:min(limit, len(data))]
+	return sandbox.Chunk{Data: data, Next: offset + int64(len(data)), EOF: !b.process.Running}, nil
+}
+
+func (b *fakeBox) Tail(ctx context.Context, name, stream string, n int) ([]byte, error) {
+	all, err := b.Log(ctx, name, stream, 0, 1<<30)
+	return all.Data[max(0, len(all.Data)-n):], err
+}
+
+func (b *fakeBox) Kill(_ context.Context, _ string) error {
+	b.end(wire.Status{ExitCode: 137, Signal: "killed"})
+	return nil
+}
+
+// end ends the process.
+func (b *fakeBox) end(how wire.Status) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	how.Name = b.process.Name
+	b.process = how
+}
+
+// write adds to the process's output.
+func (b *fakeBox) write(stdout, stderr string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.out, b.err = append(b.out, stdout...), append(b.err, stderr...)
+}
+
+func (b *fakeBox) WriteFile(_ context.Context, path string, data io.Reader, _ fs.FileMode) error {
+	content, err := io.ReadAll(data)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.files == nil {
+		b.files = map[string][]byte{}
+	}
+	b.files[path] = content
+	return err
+}
+
+func (b *fakeBox) ReadFile(_ context.Context, path string, _ int64) ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if content, ok := b.files[path]; ok {
+		return content, nil
+	}
+	return nil, fault.New(fault.NotFound, "no file %s", path)
+}
+
+func (b *fakeBox) PutTar(ctx context.Context, path string, r io.Reader) error {
+	return b.WriteFile(ctx, path+".tar", r, 0)
+}
+
+func (b *fakeBox) Client(int) *http.Client { return &http.Client{Transport: b} }
+
+// RoundTrip sends requests to the test's server, as long as the process runs.
+func (b *fakeBox) RoundTrip(req *http.Request) (*http.Response, error) {
+	b.mu.Lock()
+	running := b.process.Running
+	b.mu.Unlock()
+	if !running {
+		return nil, fault.New(fault.Unavailable, "nothing listens")
+	}
+	req = req.Clone(req.Context())
+	req.URL.Scheme, req.URL.Host = b.server.Scheme, b.server.Host
+	return http.DefaultTransport.RoundTrip(req)
+}

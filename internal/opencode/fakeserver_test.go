@@ -1,0 +1,159 @@
+package opencode_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/opencode"
+)
+
+// fakeServer answers as `opencode serve` does, in whatever state a test puts it.
+type fakeServer struct {
+	mu       sync.Mutex
+	sessions []map[string]any
+	prompts  []map[string]any
+	messages []any
+	busy     bool
+	swallow  int // so many prompts are taken and lost
+	aborted  int
+	looks    int           // requests of the status
+	events   chan string   // sent to whoever listens
+	cut      chan struct{} // cuts the event stream
+	opened   chan struct{} // an event stream was opened
+}
+
+func newFake(t *testing.T) (*fakeServer, *fakeBox, *opencode.Agent) {
+	t.Helper()
+	s := &fakeServer{events: make(chan string), cut: make(chan struct{}), opened: make(chan struct{}, 100)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /global/health", func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]any{"healthy": true}) })
+	mux.HandleFunc("GET /session", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.read(func() any { return s.sessions })) })
+	mux.HandleFunc("POST /session", s.create)
+	mux.HandleFunc("GET /session/status", s.status)
+	mux.HandleFunc("POST /session/{id}/prompt_async", s.prompt)
+	mux.HandleFunc("GET /session/{id}/message", s.list)
+	mux.HandleFunc("POST /session/{id}/abort", func(w http.ResponseWriter, _ *http.Request) {
+		s.set(func() { s.aborted++ })
+		answer(w, true)
+	})
+	mux.HandleFunc("GET /event", s.stream)
+	h := httptest.NewServer(mux)
+	t.Cleanup(func() {
+		h.CloseClientConnections()
+		h.Close()
+	})
+	u, err := url.Parse(h.URL)
+	require.NoError(t, err)
+	b := &fakeBox{server: u, files: map[string][]byte{"/opt/rolloutd/agents/opencode/1.18.33/models.json": []byte("{}")}}
+	b.write("opencode server listening on http://127.0.0.1:4096\n", "")
+	return s, b, opencode.New(opencode.Options{Platform: "linux/amd64"})
+}
+
+func answer(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }
+
+// looked says whether the status was asked for at least n times.
+func (s *fakeServer) looked(n int) func() bool {
+	return func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.looks >= n
+	}
+}
+
+func (s *fakeServer) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// read takes a snapshot as JSON, so that nothing is shared with later changes.
+func (s *fakeServer) read(what func() any) any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, err := json.Marshal(what())
+	if err != nil || string(b) == "null" {
+		return []any{}
+	}
+	return json.RawMessage(b)
+}
+
+func (s *fakeServer) create(w http.ResponseWriter, r *http.Request) {
+	var body map[string]any
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	s.set(func() {
+		n := len(s.sessions)
+		s.sessions = append([]map[string]any{{"id": fmt.Sprintf("ses_%d", n), "title": body["title"], "time": map[string]int{"created": 100 + n}}}, s.sessions...)
+	})
+	answer(w, map[string]any{})
+}
+
+func (s *fakeServer) status(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looks++
+	all := map[string]any{}
+	if s.busy {
+		all["ses_0"] = map[string]string{"type": "busy"}
+	}
+	answer(w, all)
+}
+
+func (s *fakeServer) prompt(w http.ResponseWriter, r *http.Request) {
+	var body map[string]any
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	s.set(func() {
+		s.prompts = append(s.prompts, body)
+		if s.swallow--; s.swallow < 0 {
+			s.messages = append(s.messages, map[string]any{"info": map[string]any{"role": "user"}, "parts": body["parts"]})
+		}
+	})
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *fakeServer) list(w http.ResponseWriter, r *http.Request) {
+	answer(w, s.read(func() any {
+		if r.URL.Query().Get("limit") == "1" && len(s.messages) > 1 {
+			return s.messages[len(s.messages)-1:]
+		}
+		return s.messages
+	}))
+}
+
+func (s *fakeServer) stream(w http.ResponseWriter, r *http.Request) {
+	out := http.NewResponseController(w)
+	send := func(e string) { _, _ = fmt.Fprintf(w, "data: %s\n\n", e); _ = out.Flush() }
+	send(`{"type":"server.connected","properties":{}}`)
+	s.opened <- struct{}{}
+	for {
+		select {
+		case e := <-s.events:
+			send(e)
+		case <-s.cut:
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// assistant is an answer; completed is 0 while it is being written.
+func assistant(completed int64, finish, errorName string) map[string]any {
+	info := map[string]any{"role": "assistant", "time": map[string]int64{"created": 1000, "completed": completed}}
+	if finish != "" {
+		info["finish"] = finish
+	}
+	if errorName != "" {
+		info["error"] = map[string]any{"name": errorName, "data": map[string]string{"message": "in its own words"}}
+	}
+	return map[string]any{"info": info, "parts": []any{map[string]any{"type": "text", "text": "x"}}}
+}
+
+func testJob() agent.Job { return agent.Job{Instruction: "do \"it\"\n", MaxOutput: 4096, Launch: 1} }

@@ -1,0 +1,96 @@
+package opencode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/filelock"
+)
+
+// Files of one version's folder.
+const (
+	binaryFile   = "opencode"
+	modelsFile   = "models.json" // an empty catalogue; written last, so that it tells a whole folder
+	verifiedFile = ".verified"
+)
+
+// dir is the version's folder on this host.
+func (a *Agent) dir() string { return filepath.Join(a.opts.AgentsDir, "opencode", a.opts.Version) }
+
+// Fetch makes sure that the pinned binary is in AgentsDir and is the right one, downloading it with npm when it is missing,
+// and returns its path. Processes and goroutines that want it at once wait for the first.
+func (a *Agent) Fetch(ctx context.Context) (string, error) {
+	rel, err := a.find(a.opts.Version, a.opts.Platform)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(a.dir(), binaryFile)
+	if remembered(a.dir(), rel.sha256) {
+		return path, nil
+	}
+	if err := makeReadable(filepath.Dir(a.dir())); err != nil {
+		return "", fmt.Errorf("agents folder: %w", err)
+	}
+	lock, err := waitForLock(ctx, filepath.Join(filepath.Dir(a.dir()), ".lock"))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = lock.Release() }() // closing an unwritten file: nothing to lose
+	if remembered(a.dir(), rel.sha256) {  // somebody else was first
+		return path, nil
+	}
+	return path, a.fill(ctx, rel)
+}
+
+func waitForLock(ctx context.Context, path string) (*filelock.Lock, error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		lock, err := filelock.Take(path)
+		var held *filelock.HeldError
+		if !errors.As(err, &held) {
+			return lock, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fault.Wrap(fault.Timeout, ctx.Err(), "fetch opencode: %v", held)
+		}
+	}
+}
+
+// fill makes the version's folder: from a binary somebody put there, else from npm.
+func (a *Agent) fill(ctx context.Context, rel release) error {
+	if _, err := os.Stat(filepath.Join(a.dir(), binaryFile)); err == nil {
+		return verify(a.dir(), rel)
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(a.dir()), ".fetch-*")
+	if err != nil {
+		return fmt.Errorf("fetch opencode: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(tmp) }() // gone already when all went well
+	a.log.InfoContext(ctx, "fetching opencode", "package", rel.npmPackage, "version", rel.version)
+	if err := a.download(ctx, rel, tmp); err != nil {
+		return err
+	}
+	if err := verify(tmp, rel); err != nil {
+		return err
+	}
+	if err := makeReadable(tmp); err != nil {
+		return fmt.Errorf("fetch opencode: %w", err)
+	}
+	if err := os.RemoveAll(a.dir()); err != nil { // a folder without a binary
+		return fmt.Errorf("fetch opencode: %w", err)
+	}
+	return os.Rename(tmp, a.dir())
+}
+
+// makeReadable makes a folder that every user may enter, whatever the umask: sandboxes run as other users.
+func makeReadable(dir string) error {
+	return errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755))
+}

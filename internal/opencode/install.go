@@ -1,0 +1,109 @@
+package opencode
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+)
+
+// Folders of agents inside a sandbox: where drivers mount the host's, and where a copy goes when there is no mount.
+const (
+	mountedDir  = "/opt/rolloutd/agents/opencode"
+	uploadedDir = "/tmp/.rolloutd/opencode"
+)
+
+// Install implements agent.Agent: the binary is fetched to this host when missing, and uploaded where the sandbox does not see
+// the host's folder.
+func (a *Agent) Install(ctx context.Context, sb *sandbox.Sandbox) (string, error) {
+	return a.install(ctx, sb)
+}
+
+func (a *Agent) install(ctx context.Context, b box) (string, error) {
+	path, err := a.Fetch(ctx)
+	if err != nil {
+		return "", err
+	}
+	dir, how := "", "mounted"
+	if dir, err = a.locate(ctx, b); err != nil {
+		return "", err
+	}
+	if dir == "" {
+		dir, how = uploadedDir+"/"+a.opts.Version, "uploaded"
+		if err := upload(ctx, b, filepath.Dir(path), dir); err != nil {
+			return "", err
+		}
+	}
+	if err := stopPluginInstall(ctx, b, a.opts.Version); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("opencode %s, checksum verified, %s at %s/%s", a.opts.Version, how, dir, binaryFile), nil
+}
+
+// locate finds the version's folder inside the sandbox, or returns "".
+func (a *Agent) locate(ctx context.Context, b box) (string, error) {
+	for _, parent := range []string{mountedDir, uploadedDir} {
+		dir := parent + "/" + a.opts.Version
+		_, err := b.ReadFile(ctx, dir+"/"+modelsFile, 64)
+		if err == nil {
+			return dir, nil
+		}
+		if !fault.Is(err, fault.NotFound) {
+			return "", fmt.Errorf("look for opencode in the sandbox: %w", err)
+		}
+	}
+	return "", nil
+}
+
+// upload copies the folder; the catalogue goes last, because locate takes it as the sign of a whole folder.
+func upload(ctx context.Context, b box, from, to string) error {
+	f, err := os.Open(filepath.Join(from, binaryFile))
+	if err != nil {
+		return fmt.Errorf("upload opencode: %w", err)
+	}
+	defer func() { _ = f.Close() }() // read only
+	if err := b.WriteFile(ctx, to+"/"+binaryFile, f, 0o755); err != nil {
+		return fmt.Errorf("upload opencode: %w", err)
+	}
+	if err := b.WriteFile(ctx, to+"/"+modelsFile, bytes.NewReader(emptyCatalogue()), 0o644); err != nil {
+		return fmt.Errorf("upload opencode: %w", err)
+	}
+	return nil
+}
+
+func emptyCatalogue() []byte { return []byte("{}\n") }
+
+// stopPluginInstall makes OpenCode believe that its plugin package is installed. Otherwise it starts an npm install of 57 MB
+// in the background, during which it survives SIGTERM.
+func stopPluginInstall(ctx context.Context, b box, version string) error {
+	lock := fmt.Sprintf(`{"packages":{"":{"dependencies":{"@opencode-ai/plugin":%q}}}}`+"\n", version)
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, h := range []tar.Header{
+		{Name: "node_modules/", Typeflag: tar.TypeDir, Mode: 0o755},
+		{Name: "package-lock.json", Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(lock))},
+	} {
+		if err := w.WriteHeader(&h); err != nil {
+			return fmt.Errorf("plugin stub: %w", err)
+		}
+		if h.Size > 0 {
+			if _, err := io.WriteString(w, lock); err != nil {
+				return fmt.Errorf("plugin stub: %w", err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		return fmt.Errorf("plugin stub: %w", err)
+	}
+	if err := b.PutTar(ctx, rollout.Home+"/.config/opencode", &out); err != nil {
+		return fmt.Errorf("plugin stub: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package opencode_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/opencode"
+)
+
+// Where the sandbox does not see the host's folder, the binary is uploaded, once.
+func TestInstallUploadsWhereNothingIsMounted(t *testing.T) {
+	t.Parallel()
+	npm, _ := fakeNPM(t, "package/bin/opencode", fakeBinary)
+	a, b := fetcher(t.TempDir(), npm, sumOf(fakeBinary)), &fakeBox{}
+	said, err := a.InstallIn(t.Context(), b)
+	require.NoError(t, err)
+	require.Equal(t, "opencode 1.2.3, checksum verified, uploaded at /tmp/.rolloutd/opencode/1.2.3/opencode", said)
+	require.Equal(t, fakeBinary, string(b.files["/tmp/.rolloutd/opencode/1.2.3/opencode"]))
+
+	b.files["/tmp/.rolloutd/opencode/1.2.3/opencode"] = nil
+	_, err = a.InstallIn(t.Context(), b)
+	require.NoError(t, err)
+	require.Nil(t, b.files["/tmp/.rolloutd/opencode/1.2.3/opencode"], "uploaded a second time")
+}
+
+func TestInstallUsesTheMount(t *testing.T) {
+	t.Parallel()
+	npm, _ := fakeNPM(t, "package/bin/opencode", fakeBinary)
+	a := fetcher(t.TempDir(), npm, sumOf(fakeBinary))
+	b := &fakeBox{files: map[string][]byte{"/opt/rolloutd/agents/opencode/1.2.3/models.json": []byte("{}")}}
+	said, err := a.InstallIn(t.Context(), b)
+	require.NoError(t, err)
+	require.Contains(t, said, "mounted at /opt/rolloutd/agents/opencode/1.2.3/opencode")
+
+	// The stub that keeps OpenCode from installing its plugin package.
+	r := tar.NewReader(bytes.NewReader(b.files["/home/user/.config/opencode.tar"]))
+	h, err := r.Next()
+	require.NoError(t, err)
+	require.Equal(t, "node_modules/", h.Name)
+	h, err = r.Next()
+	require.NoError(t, err)
+	require.Equal(t, "package-lock.json", h.Name)
+	text, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"packages":{"":{"dependencies":{"@opencode-ai/plugin":"1.2.3"}}}}`, string(text))
+}
+
+func TestStartBeforeInstallIsAnError(t *testing.T) {
+	t.Parallel()
+	_, err := opencode.New(opencode.Options{Platform: "linux/amd64"}).StartIn(t.Context(), &fakeBox{}, testJob())
+	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
+	require.ErrorContains(t, err, "Install comes before Start")
+}
+
+// What OpenCode is told: never to ask anybody anything, the neutral model name, and nothing secret.
+func TestLaunch(t *testing.T) {
+	t.Parallel()
+	_, b, a := newFake(t)
+	_, err := a.StartIn(t.Context(), b, testJob())
+	require.NoError(t, err)
+	p := b.started[0]
+	require.Equal(t, []string{
+		"/opt/rolloutd/agents/opencode/1.18.33/opencode", "serve", "--port", "4096", "--hostname", "127.0.0.1",
+		"--print-logs", "--log-level", "INFO",
+	}, p.Argv)
+	require.Equal(t, "/home/user/workdir", p.Dir)
+	require.Empty(t, p.Stdin)
+	config := p.Env["OPENCODE_CONFIG_CONTENT"]
+	delete(p.Env, "OPENCODE_CONFIG_CONTENT")
+	require.Equal(t, map[string]string{
+		"HOME": "/home/user", "USER": "user", "PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": "/tmp", "LANG": "C.UTF-8",
+		"OPENCODE_MODELS_PATH":          "/opt/rolloutd/agents/opencode/1.18.33/models.json",
+		"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_FFF": "1", "OPENCODE_PURE": "1",
+		"OPENCODE_DISABLE_DEFAULT_PLUGINS": "1", "OPENCODE_DB": ":memory:",
+		"OPENCODE_DISABLE_PROJECT_CONFIG": "1", "OPENCODE_DISABLE_EXTERNAL_SKILLS": "1",
+	}, p.Env)
+	require.JSONEq(t, `{
+		"model": "rollout/m", "share": "disabled", "autoupdate": false, "snapshot": false,
+		"permission": {"*": "allow", "question": "deny", "webfetch": "deny", "task": "deny", "skill": "deny"},
+		"compaction": {"auto": false, "prune": false},
+		"agent": {"title": {"disable": true}},
+		"provider": {"rollout": {"npm": "@ai-sdk/openai-compatible", "name": "rollout",
+			"options": {"baseURL": "http://127.0.0.1:7000/v1", "apiKey": "none", "headerTimeout": false, "chunkTimeout": false},
+			"models": {"m": {"name": "m", "limit": {"context": 0, "output": 4096}}}}}
+	}`, config)
+}
+
+func TestLaunchObeyingTheProject(t *testing.T) {
+	t.Parallel()
+	_, b, a := newFake(t)
+	job := testJob()
+	job.ObeyProject, job.MaxOutput = true, 0
+	_, err := a.StartIn(t.Context(), b, job)
+	require.NoError(t, err)
+	require.NotContains(t, b.started[0].Env, "OPENCODE_DISABLE_PROJECT_CONFIG")
+	var config struct {
+		Permission map[string]string
+		Provider   map[string]struct{ Models map[string]map[string]any }
+	}
+	require.NoError(t, json.Unmarshal([]byte(b.started[0].Env["OPENCODE_CONFIG_CONTENT"]), &config))
+	require.NotContains(t, config.Permission, "skill")
+	require.NotContains(t, config.Provider["rollout"].Models["m"], "limit")
+}

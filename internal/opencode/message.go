@@ -1,0 +1,79 @@
+package opencode
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// message is what this package reads of an {info, parts} of OpenCode's.
+type message struct {
+	Info  messageInfo       `json:"info"`
+	Parts []json.RawMessage `json:"parts"`
+}
+
+type messageInfo struct {
+	ID        string          `json:"id"`
+	SessionID string          `json:"sessionID"`
+	Role      string          `json:"role"`
+	Finish    string          `json:"finish"`
+	Time      messageTime     `json:"time"`
+	Error     json.RawMessage `json:"error"`
+}
+
+type messageTime struct {
+	Created   int64 `json:"created"` // milliseconds
+	Completed int64 `json:"completed"`
+}
+
+// part is what this package reads of a message's part.
+type part struct {
+	Type  string   `json:"type"`
+	Text  string   `json:"text"`
+	Time  partTime `json:"time"`
+	State struct {
+		Status string   `json:"status"`
+		Time   partTime `json:"time"`
+	} `json:"state"`
+}
+
+type partTime struct {
+	Start int64 `json:"start"` // milliseconds
+	End   int64 `json:"end"`
+}
+
+// settled says whether nothing more will be added to the message.
+func (m *message) settled() bool { return m.Info.Time.Completed > 0 || m.failed() }
+
+func (m *message) failed() bool { return len(m.Info.Error) > 0 && string(m.Info.Error) != "null" }
+
+// lastSign is the newest time the message tells, or zero.
+func (m *message) lastSign() time.Time {
+	newest := max(m.Info.Time.Created, m.Info.Time.Completed)
+	for _, raw := range m.Parts {
+		var p part
+		if json.Unmarshal(raw, &p) == nil {
+			newest = max(newest, p.Time.Start, p.Time.End, p.State.Time.Start, p.State.Time.End)
+		}
+	}
+	if newest == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(newest)
+}
+
+// errorText is OpenCode's error object in words: its name and message.
+func errorText(raw json.RawMessage) string {
+	var e struct {
+		Name string `json:"name"`
+		Data struct {
+			Message string `json:"message"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(raw, &e); err != nil || e.Name == "" {
+		return string(raw)
+	}
+	if e.Data.Message == "" {
+		return e.Name
+	}
+	return e.Name + ": " + e.Data.Message
+}
