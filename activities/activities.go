@@ -1,0 +1,108 @@
+package activities
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// defaultLease is how long a sandbox outlives the last sign of its worker. It must be longer than a worker's restart takes,
+// and is the price of an orphan.
+const defaultLease = 5 * time.Minute
+
+// Gateway is the model gateway of this host; *gateway.Client is one.
+type Gateway interface {
+	Open(ctx context.Context, r gateway.Route) error
+	Status(ctx context.Context, id string) (gateway.RouteStatus, error)
+	End(ctx context.Context, id, reason string) error
+	Trace(ctx context.Context, id string) (io.ReadCloser, error)
+	Close(ctx context.Context, id string) error
+}
+
+// Signaller sends a signal to a workflow; client.Client is one.
+type Signaller interface {
+	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
+}
+
+// Agent is one kind of agent, and how its transcript reads as a log: one event a line.
+type Agent struct {
+	agent.Agent
+	Log func(rollout.Transcript) []byte
+}
+
+// Options are what activities work with. All but Lease, BackendName and Logger are needed.
+type Options struct {
+	Host        string // this host's stable id
+	Queue       string // the task queue of this host's own activities
+	Backend     *sandbox.Backend
+	BackendName string // what a task calls the backend; "": "local"
+	Gateway     Gateway
+	Store       *store.Store
+	Agents      map[string]Agent // by the name a Spec uses
+	Signals     Signaller
+	Lease       time.Duration // 0: 5 minutes
+	Logger      *slog.Logger  // nil: silent
+}
+
+// Activities are the steps of a rollout. Workflows name their methods on a nil pointer.
+type Activities struct {
+	o   Options
+	log *slog.Logger
+}
+
+// New makes the activities of a host.
+func New(o Options) *Activities {
+	if o.Lease == 0 {
+		o.Lease = defaultLease
+	}
+	if o.BackendName == "" {
+		o.BackendName = "local"
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Activities{o: o, log: o.Logger}
+}
+
+// RegisterShared makes w, a worker of the shared queue, take what any host can do.
+func (a *Activities) RegisterShared(w worker.ActivityRegistry) {
+	register(w, map[string]any{"CreateSandbox": a.CreateSandbox, "ComposeResult": a.ComposeResult})
+}
+
+// RegisterHost makes w, a worker of this host's own queue, take what only this host can do.
+func (a *Activities) RegisterHost(w worker.ActivityRegistry) {
+	register(w, map[string]any{
+		"InstallOpencode": a.InstallOpencode, "StartProxy": a.StartProxy, "RunSetup": a.RunSetup, "RunAgent": a.RunAgent,
+		"RunVerifier": a.RunVerifier, "CollectArtifacts": a.CollectArtifacts, "CloseSandbox": a.CloseSandbox, "AbortAgent": a.AbortAgent,
+	})
+}
+
+func register(w worker.ActivityRegistry, all map[string]any) {
+	for name, f := range all {
+		w.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
+	}
+}
+
+// agentOf is the agent of that name.
+func (a *Activities) agentOf(name string) (Agent, error) {
+	if kit, ok := a.o.Agents[name]; ok {
+		return kit, nil
+	}
+	return Agent{}, fault.Field("agent", "this host has no agent %q", name)
+}
+
+// loggerOf is the log of one attempt's step.
+func (a *Activities) loggerOf(step string, t Target) *slog.Logger {
+	return a.log.With("step", step, "rollout", t.RolloutID, "attempt", t.Attempt)
+}

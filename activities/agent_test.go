@@ -1,0 +1,239 @@
+package activities_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+func agentInput() activities.AgentInput {
+	return activities.AgentInput{
+		Target: target(), Agent: "opencode", Instruction: "do it", Mode: rollout.TransparentProxy,
+		Limits: rollout.DefaultLimits().Filled(),
+	}
+}
+
+// working is a host whose agent has called its model, and is done at its nth look.
+func working(t *testing.T, n int) *host {
+	t.Helper()
+	h := newHost(t)
+	h.gate.status.FirstCallAt, h.gate.status.Turns = time.Now(), 2
+	h.coder.status = func(_, wait int) (agent.Status, error) {
+		return agent.Status{SessionID: "ses", Done: wait >= n}, nil
+	}
+	return h
+}
+
+func TestAgentCompletes(t *testing.T) {
+	t.Parallel()
+	h := working(t, 3)
+	b := h.sandbox(t)
+	h.coder.transcript.Messages = []json.RawMessage{json.RawMessage(`{"info":{}}`)}
+	out, err := h.RunAgent(t.Context(), agentInput())
+	require.NoError(t, err)
+	require.Equal(t, activities.AgentResult{Outcome: rollout.Completed, Turns: 2, SessionID: "ses"}, out)
+	require.Equal(t, []int{1}, h.coder.starts)
+	require.Empty(t, h.coder.stops, "it ended by itself")
+	require.JSONEq(t, `{"serve_session_id":"ses","messages":[{"info":{}}]}`, h.stored(t, store.Transcript))
+	require.Equal(t, "log of ses\n", b.files[rollout.AgentLog])
+	require.Len(t, h.gate.ends, 1, "a stray process must not go on calling the model")
+	require.Equal(t, []rollout.Progress{{Attempt: 1, Turns: 2, SessionID: "ses"}}, h.signals.told, "told once: nothing changed since")
+}
+
+// A second run, after its worker was killed, attaches to the agent that is at work.
+func TestAgentIsAttachedTo(t *testing.T) {
+	t.Parallel()
+	h := working(t, 3)
+	b := h.sandbox(t)
+	healthy := h.coder.status
+	h.coder.status = func(_, wait int) (agent.Status, error) {
+		return agent.Status{}, fault.New(fault.Unavailable, "the worker died")
+	}
+	_, err := h.RunAgent(t.Context(), agentInput())
+	require.Error(t, err)
+	h.coder.status = healthy
+	out, err := h.RunAgent(t.Context(), agentInput())
+	require.NoError(t, err)
+	require.Equal(t, rollout.Completed, out.Outcome)
+	require.Equal(t, []int{1, 1}, h.coder.starts, "start or attach: the same launch")
+	require.Equal(t, []string{"agent-1"}, b.order)
+}
+
+// Its time counts from the agent's first start, so a run that comes late does not give it more.
+func TestAgentTimeoutCountsFromTheFirstStart(t *testing.T) {
+	t.Parallel()
+	h := working(t, 1000)
+	b := h.sandbox(t)
+	in := agentInput()
+	h.coder.status = func(_, wait int) (agent.Status, error) {
+		if wait == 2 { // the first launch was long ago
+			b.see(func() { b.procs["agent-1"].StartedAt = time.Now().Add(-in.Limits.Agent) })
+			return agent.Status{}, fault.New(fault.Unavailable, "the worker died")
+		}
+		return agent.Status{SessionID: "ses"}, nil
+	}
+	_, err := h.RunAgent(t.Context(), in)
+	require.Error(t, err)
+	out, err := h.RunAgent(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, rollout.AgentTimeout, out.Outcome)
+	require.Equal(t, -1, out.ExitCode)
+	require.Equal(t, []int{1}, h.coder.stops)
+	require.True(t, strings.HasPrefix(h.gate.ends[0], activities.EndedPrefix+"agent_timeout"))
+
+	again, err := h.RunAgent(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, rollout.AgentTimeout, again.Outcome, "a third run comes to the same, though the agent is dead now")
+}
+
+// An agent that never calls its model is launched again, a bounded number of times, and then is nobody's zero.
+func TestAgentIsRelaunched(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	b := h.sandbox(t)
+	h.coder.status = func(launch, _ int) (agent.Status, error) {
+		return agent.Status{Done: true, ExitCode: 132, Error: "illegal instruction"}, nil
+	}
+	_, err := h.RunAgent(t.Context(), agentInput())
+	require.Equal(t, fault.AgentFailed, fault.KindOf(err))
+	require.ErrorContains(t, err, "illegal instruction")
+	require.Equal(t, []int{1, 2, 3}, h.coder.starts)
+	require.Equal(t, []string{"agent-1", "agent-2", "agent-3"}, b.order)
+}
+
+func TestRelaunchThatWorks(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	h.coder.started = func(launch int) (agent.Status, error) {
+		if launch == 1 {
+			return agent.Status{}, fault.New(fault.Unavailable, "not listening")
+		}
+		h.gate.onPoll = func(_ int, s *gateway.RouteStatus) { s.FirstCallAt = time.Now() }
+		return agent.Status{SessionID: "ses"}, nil
+	}
+	h.coder.status = func(launch, _ int) (agent.Status, error) {
+		require.Equal(t, 2, launch)
+		return agent.Status{Done: true}, nil
+	}
+	out, err := h.RunAgent(t.Context(), agentInput())
+	require.NoError(t, err)
+	require.Equal(t, rollout.Completed, out.Outcome)
+	require.Equal(t, []int{1, 2}, h.coder.starts)
+	require.Equal(t, []int{1}, h.coder.stops)
+}
+
+// What the model endpoint does wrong is an error with its kind, never an outcome that could be graded.
+func TestModelEndpointFails(t *testing.T) {
+	t.Parallel()
+	h := working(t, 1000)
+	h.sandbox(t)
+	h.gate.onPoll = func(n int, s *gateway.RouteStatus) {
+		if n == 3 {
+			s.Failure = &gateway.Failure{Kind: fault.UpstreamFailed, Message: "502 for five minutes"}
+		}
+	}
+	_, err := h.RunAgent(t.Context(), agentInput())
+	require.Equal(t, fault.UpstreamFailed, fault.KindOf(err))
+	require.ErrorContains(t, err, "502 for five minutes")
+}
+
+// A gateway that restarts costs nothing; one that forgot the route ends the attempt.
+func TestGatewayAway(t *testing.T) {
+	t.Parallel()
+	h := working(t, 5)
+	h.sandbox(t)
+	h.gate.onPoll = func(n int, _ *gateway.RouteStatus) {
+		h.gate.err = nil
+		if n == 2 || n == 3 {
+			h.gate.err = fault.New(fault.Unavailable, "connection refused")
+		}
+	}
+	out, err := h.RunAgent(t.Context(), agentInput())
+	require.NoError(t, err)
+	require.Equal(t, rollout.Completed, out.Outcome)
+
+	h.gate.onPoll = func(int, *gateway.RouteStatus) { h.gate.err = fault.New(fault.NotFound, "no such route") }
+	_, err = h.RunAgent(t.Context(), agentInput())
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
+}
+
+// AbortAgent stops the model calls, then the agent; the RunAgent that watches says so.
+func TestAbort(t *testing.T) {
+	t.Parallel()
+	h := working(t, 1000)
+	h.sandbox(t)
+	h.coder.status = func(_, wait int) (agent.Status, error) {
+		if wait == 2 {
+			h.coder.mu.Unlock()
+			defer h.coder.mu.Lock()
+			require.NoError(t, h.AbortAgent(t.Context(), activities.AbortInput{Target: target(), Agent: "opencode", Reason: "enough"}))
+			return agent.Status{Done: true, ExitCode: 137, Error: "killed"}, nil
+		}
+		return agent.Status{}, nil
+	}
+	out, err := h.RunAgent(t.Context(), agentInput())
+	require.NoError(t, err)
+	require.Equal(t, rollout.Aborted, out.Outcome)
+	require.Equal(t, "enough", out.Error)
+	require.Equal(t, "enough", h.gate.ends[0])
+	require.Equal(t, []int{1}, h.coder.stops)
+}
+
+// An abort that comes before the agent was launched keeps it from being launched.
+func TestAbortBeforeLaunch(t *testing.T) {
+	t.Parallel()
+	h := working(t, 1)
+	h.sandbox(t)
+	require.NoError(t, h.AbortAgent(t.Context(), activities.AbortInput{Target: target(), Agent: "opencode", Reason: "enough"}))
+	out, err := h.RunAgent(t.Context(), agentInput())
+	require.NoError(t, err)
+	require.Equal(t, rollout.Aborted, out.Outcome)
+	require.Empty(t, h.coder.starts)
+}
+
+// An abort that comes while the agent is being launched kills it before its first call; it is not launched again for that.
+func TestAbortDuringLaunch(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	h.coder.started = func(int) (agent.Status, error) {
+		require.NoError(t, h.AbortAgent(t.Context(), activities.AbortInput{Target: target(), Agent: "opencode", Reason: "enough"}))
+		return agent.Status{Done: true, ExitCode: 137, Error: "killed"}, nil
+	}
+	out, err := h.RunAgent(t.Context(), agentInput())
+	require.NoError(t, err)
+	require.Equal(t, rollout.Aborted, out.Outcome)
+	require.Equal(t, []int{1}, h.coder.starts)
+}
+
+func TestAgentRunsOutOfMemory(t *testing.T) {
+	t.Parallel()
+	h := working(t, 1)
+	h.sandbox(t)
+	h.provider.ooms = 1
+	h.coder.status = func(int, int) (agent.Status, error) {
+		return agent.Status{Done: true, ExitCode: 137, Error: "killed"}, nil
+	}
+	out, err := h.RunAgent(t.Context(), agentInput())
+	require.NoError(t, err)
+	require.Equal(t, rollout.AgentFailed, out.Outcome)
+	require.Equal(t, "killed; the sandbox ran out of memory", out.Error)
+}
+
+func TestAgentInALostSandbox(t *testing.T) {
+	t.Parallel()
+	h := working(t, 1)
+	_, err := h.RunAgent(t.Context(), agentInput())
+	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
+}

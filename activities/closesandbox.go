@@ -1,0 +1,16 @@
+package activities
+
+import (
+	"context"
+	"errors"
+)
+
+// CloseSandbox destroys the attempt's sandboxes and forgets its gateway route; of what is gone it is a no-op. It does all it
+// can before it reports what it could not.
+func (a *Activities) CloseSandbox(ctx context.Context, in CloseInput) error {
+	return errors.Join(
+		a.o.Gateway.Close(ctx, in.SandboxID()), // first: it would dial a dead sandbox again and again
+		a.o.Backend.Destroy(ctx, in.SandboxID()),
+		a.o.Backend.Destroy(ctx, in.VerifierID()),
+	)
+}

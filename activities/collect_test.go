@@ -1,0 +1,229 @@
+package activities_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// traceOf is a trace of one whole turn, one title call and one that broke.
+const traceOf = `{"turn":1,"kind":"agent","finish_reason":"stop","completion_token_ids":[1,2],"per_token_logps":[-0.1,-0.2],"usage":{"prompt_tokens":10,"completion_tokens":2},"upstream_status":200,"request":{"model":"m","tools":[]}}
+{"turn":2,"kind":"title","usage":{"prompt_tokens":5,"completion_tokens":1},"upstream_status":200}
+{"turn":3,"kind":"agent","broken":"aborted","usage":{"prompt_tokens":99,"completion_tokens":9}}
+`
+
+func collectInput(change func(*activities.CollectInput)) activities.CollectInput {
+	reward := 0.5
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	in := activities.CollectInput{
+		Target: target(), Agent: "opencode", Proxied: true, Final: true,
+		Head: activities.Head{
+			TaskID: "t", GroupID: "g", Mode: rollout.TransparentProxy, Outcome: rollout.Completed, Reward: &reward, SessionID: "ses",
+			InstallLog: "coder 1", StartedAt: start, EndedAt: start.Add(1500 * time.Millisecond),
+			Attempts: []rollout.Attempt{{Number: 1, SandboxID: "r.1", Host: "h1", Outcome: rollout.Completed, StartedAt: start, EndedAt: start}},
+		},
+	}
+	if change != nil {
+		change(&in)
+	}
+	return in
+}
+
+func (h *host) result(t *testing.T) rollout.Result {
+	t.Helper()
+	data, err := h.store.Bytes(t.Context(), store.ResultKey("r"), 1<<20)
+	require.NoError(t, err)
+	var res rollout.Result
+	require.NoError(t, json.Unmarshal(data, &res))
+	return res
+}
+
+// A whole attempt: everything it left is in the store, and the result has the fields of both generations.
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	h := working(t, 1)
+	b := h.sandbox(t)
+	h.gate.trace = traceOf
+	h.provider.exec = func(_ *box, name string, _ wire.Process) exec {
+		switch name {
+		case "setup-1":
+			return exec{stdout: "ready"}
+		case "verify-script":
+			return exec{exit: 4, stdout: "half right", stderr: "half wrong", effect: rewards("0.5").effect}
+		case "agent-1":
+			return exec{hang: true, stderr: "opencode's own log"}
+		}
+		return exec{}
+	}
+	require.NoError(t, h.RunSetup(t.Context(), activities.SetupInput{Target: target(), Commands: []string{"prepare"}, Timeout: time.Minute}))
+	_, err := h.RunAgent(t.Context(), agentInput())
+	require.NoError(t, err)
+	b.see(func() { b.files["/home/user/workdir/hello.py"] = "print('hi')" })
+	_, err = h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Script: "x", Commands: []string{"check"}}))
+	require.NoError(t, err)
+
+	out, err := h.CollectArtifacts(t.Context(), collectInput(nil))
+	require.NoError(t, err)
+	require.Equal(t, store.ResultKey("r"), out.Result.Key)
+	require.Equal(t, rollout.Usage{Turns: 1, PromptTokens: 15, CompletionTokens: 3}, out.Usage)
+
+	require.Equal(t, traceOf, h.stored(t, store.Trace))
+	require.Equal(t, "log of ses\n", h.stored(t, store.AgentEvents))
+	require.Equal(t, "opencode's own log", h.stored(t, store.AgentOutput))
+	data, err := h.store.Bytes(t.Context(), store.ResultKey("r"), 1<<20)
+	require.NoError(t, err)
+	golden(t, "testdata/result.json", data)
+}
+
+// golden compares JSON with a file, but for times of processes, which are real.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	var v map[string]any
+	require.NoError(t, json.Unmarshal(got, &v))
+	for _, list := range []string{"setup_results", "verify_results"} {
+		for _, res := range v[list].([]any) {
+			require.Contains(t, res, "duration_s")
+			delete(res.(map[string]any), "duration_s")
+		}
+	}
+	pretty, err := json.MarshalIndent(v, "", "  ")
+	require.NoError(t, err)
+	if *update {
+		require.NoError(t, os.WriteFile(name, append(pretty, '\n'), 0o644))
+	}
+	want, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.JSONEq(t, string(want), string(pretty))
+}
+
+// A rollout that never got a host has a result in which nothing is null that clients iterate over.
+func TestComposeWithNothing(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	_, err := h.ComposeResult(t.Context(), activities.CollectInput{
+		Target: target(), Final: true, Head: activities.Head{Outcome: rollout.InfraFailed, Error: "no host", ExitCode: -1},
+	})
+	require.NoError(t, err)
+	data, err := h.store.Bytes(t.Context(), store.ResultKey("r"), 1<<20)
+	require.NoError(t, err)
+	for _, field := range []string{"proxy_turns", "setup_results", "verify_results", "files_extra", "attempts"} {
+		require.Contains(t, string(data), `"`+field+`":[]`)
+	}
+	for _, field := range []string{"files", "workdir_files", "links"} {
+		require.Contains(t, string(data), `"`+field+`":{}`)
+	}
+	res := h.result(t)
+	require.Nil(t, res.Reward)
+	require.Equal(t, "no host", *res.Error)
+	require.Equal(t, -1, res.ExitCode)
+}
+
+// Of an attempt that another one follows the evidence is kept, but it is not the rollout's result.
+func TestCollectOfALostAttempt(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.gate.trace = traceOf
+	_, err := h.CollectArtifacts(t.Context(), collectInput(func(in *activities.CollectInput) {
+		in.Final, in.Head.Outcome, in.Head.Reward = false, rollout.InfraFailed, nil
+	}))
+	require.NoError(t, err, "its sandbox is gone, and that is no reason to lose the trace")
+	require.Equal(t, traceOf, h.stored(t, store.Trace))
+	require.Equal(t, []string{"the attempt is over"}, h.gate.ends, "or a call under way would be missing in it")
+	there, err := h.store.Exists(t.Context(), store.ResultKey("r"))
+	require.NoError(t, err)
+	require.False(t, there)
+}
+
+// No trace, no reward: nobody could train on it. Where there can be none it is not missed.
+func TestTraceMissing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*activities.CollectInput)
+		want   fault.Kind
+	}{
+		"of a reward":        {nil, fault.NotFound},
+		"of a failed setup":  {func(in *activities.CollectInput) { in.Head.Outcome = rollout.SetupFailed }, ""},
+		"of a black box":     {func(in *activities.CollectInput) { in.Head.Mode = rollout.BlackBox }, ""},
+		"without any route":  {func(in *activities.CollectInput) { in.Proxied = false }, ""},
+		"gateway is away":    {func(in *activities.CollectInput) { in.RolloutID = "away" }, fault.Unavailable},
+		"trace breaks off":   {func(in *activities.CollectInput) { in.RolloutID = "cut" }, fault.Unavailable},
+		"trace is malformed": {func(in *activities.CollectInput) { in.RolloutID = "bad" }, fault.Internal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			in := collectInput(c.change)
+			h.gate.traces = fault.New(fault.NotFound, "no such route")
+			switch in.RolloutID {
+			case "away":
+				h.gate.traces = fault.New(fault.Unavailable, "connection refused")
+			case "cut":
+				h.gate.traces, h.gate.reader = nil, io.MultiReader(strings.NewReader(traceOf), broken{})
+			case "bad":
+				h.gate.traces, h.gate.trace = nil, "{"
+			}
+			_, err := h.CollectArtifacts(t.Context(), in)
+			require.Equal(t, c.want, fault.KindOf(err))
+		})
+	}
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
+
+// Files are text, cut and counted; nothing that an agent leaves makes a result large or leads out of the workdir.
+func TestFilesOfTheWorkdir(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	b := h.sandbox(t)
+	b.see(func() {
+		b.files["/home/user/workdir/long.txt"] = strings.Repeat("é", 9000)
+		b.files["/home/user/workdir/binary"] = "a\x00b"
+		b.files["/home/user/workdir/latin1"] = "caf\xe9"
+		b.files["/home/user/workdir/.git/config"] = "machinery"
+		b.files["/home/user/.bashrc"] = "not of the workdir"
+		for i := range 100 {
+			b.files["/home/user/workdir/many/"+strings.Repeat("x", i+1)] = "x"
+		}
+	})
+	_, err := h.CollectArtifacts(t.Context(), collectInput(nil))
+	require.NoError(t, err)
+	res := h.result(t)
+	require.Len(t, res.Files, 64)
+	require.Equal(t, res.Files, res.WorkdirFiles)
+	require.Equal(t, strings.Repeat("é", 8000), res.Files["/home/user/workdir/long.txt"])
+	require.Len(t, res.FilesExtra, 103-64)
+	require.Contains(t, res.FilesExtra, "/home/user/workdir/binary")
+	require.Contains(t, res.FilesExtra, "/home/user/workdir/latin1")
+	require.NotContains(t, res.FilesExtra, "/home/user/workdir/.git/config")
+}
+
+func TestLogTails(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	lines := strings.Repeat("short\n", 30) + strings.Repeat(strings.Repeat("y", 149)+"\n", 19)
+	_, err := h.store.PutBytes(t.Context(), store.AttemptKey("r", 1, store.AgentEvents), []byte(lines))
+	require.NoError(t, err)
+	_, err = h.ComposeResult(t.Context(), collectInput(nil))
+	require.NoError(t, err)
+	require.Len(t, h.result(t).AgentLogTail, 2000, "20 lines, cut to 2,000 characters")
+
+	_, err = h.store.PutBytes(t.Context(), store.AttemptKey("r", 1, store.AgentEvents), []byte(strings.Repeat("short\n", 30)))
+	require.NoError(t, err)
+	_, err = h.ComposeResult(t.Context(), collectInput(nil))
+	require.NoError(t, err)
+	require.Equal(t, 20, strings.Count(h.result(t).AgentLogTail, "short"))
+}

@@ -1,0 +1,106 @@
+package activities
+
+import (
+	"context"
+	"io"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// agentOutput is how many bytes of each of the agent's own streams are kept.
+const agentOutput = 64 << 10
+
+// CollectArtifacts saves the attempt's evidence and, when the rollout ends with it, composes the Result. A reward needs its
+// trace; everything else is collected as far as it can be had.
+func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (CollectResult, error) {
+	if err := a.collectTrace(ctx, in); err != nil {
+		return CollectResult{}, err
+	}
+	log := a.loggerOf("CollectArtifacts", in.Target)
+	for what, collect := range map[string]func(context.Context, CollectInput) error{
+		"agent output": a.collectOutput, "agent events": a.collectEvents,
+		"workspace": func(ctx context.Context, in CollectInput) error { return a.snapshot(ctx, in.Target) },
+	} {
+		if err := collect(ctx, in); err != nil && !fault.Is(err, fault.NotFound) {
+			log.WarnContext(ctx, "not collected", "what", what, "kind", fault.KindOf(err), "error", err)
+		}
+	}
+	if !in.Final {
+		return CollectResult{}, nil
+	}
+	return a.ComposeResult(ctx, in)
+}
+
+// collectTrace copies the gateway's record of all model calls into the store.
+func (a *Activities) collectTrace(ctx context.Context, in CollectInput) error {
+	if !in.Proxied {
+		return nil
+	}
+	// Whatever still calls the model is cut off and recorded so: the trace is complete from here on.
+	if err := a.o.Gateway.End(ctx, in.SandboxID(), "the attempt is over"); unless(fault.NotFound, err) != nil {
+		return err
+	}
+	trace, err := a.o.Gateway.Trace(ctx, in.SandboxID())
+	if fault.Is(err, fault.NotFound) && (in.Head.Mode == rollout.BlackBox || !in.Head.Outcome.MayCarryReward()) {
+		return nil // there never was one, or nobody will train on it
+	}
+	if err != nil {
+		return err
+	}
+	defer trace.Close()
+	_, err = a.o.Store.Put(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Trace), gatewayReader{trace})
+	return err
+}
+
+// gatewayReader gives a trace that breaks off its kind: it can be had again.
+type gatewayReader struct{ r io.Reader }
+
+func (g gatewayReader) Read(p []byte) (int, error) {
+	n, err := g.r.Read(p)
+	if err != nil && err != io.EOF {
+		err = fault.Wrap(fault.Unavailable, err, "trace")
+	}
+	return n, err
+}
+
+// collectOutput saves the end of what each launch of the agent wrote, stdout before stderr.
+func (a *Activities) collectOutput(ctx context.Context, in CollectInput) error {
+	sb, release, err := a.attach(ctx, in.SandboxID())
+	if err != nil {
+		return err
+	}
+	defer release()
+	launch, err := lastLaunch(ctx, sb)
+	if err != nil || launch == 0 {
+		return err
+	}
+	var text []byte
+	for n := 1; n <= launch; n++ {
+		for _, stream := range []string{"stdout", "stderr"} {
+			part, err := sb.Tail(ctx, agent.ProcessName(n), stream, agentOutput)
+			if err != nil {
+				return err
+			}
+			text = append(text, part...)
+		}
+	}
+	_, err = a.o.Store.PutBytes(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.AgentOutput), text)
+	return err
+}
+
+// collectEvents renders the transcript that RunAgent saved as the agent's log.
+func (a *Activities) collectEvents(ctx context.Context, in CollectInput) error {
+	kit, err := a.agentOf(in.Agent)
+	if err != nil {
+		return err
+	}
+	var t rollout.Transcript
+	if err := a.readJSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Transcript), &t); err != nil {
+		return err
+	}
+	_, err = a.o.Store.PutBytes(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.AgentEvents), kit.Log(t))
+	return err
+}

@@ -1,0 +1,112 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+const (
+	logTail     = 2000 // characters of agent and proxy log in a Result
+	eventsTail  = 20   // events of the agent in a Result
+	installTail = 2000
+)
+
+// ComposeResult writes the rollout's Result out of what the workflow knows and the store holds. It needs no host, so that a
+// rollout which never got one, or lost it, has a result all the same.
+func (a *Activities) ComposeResult(ctx context.Context, in CollectInput) (CollectResult, error) {
+	res := skeleton(in)
+	for _, part := range []func(context.Context, CollectInput, *rollout.Result) error{
+		a.addTrace, a.addEvents, a.addSetup, a.addVerdict, a.addFiles, a.addLinks,
+	} {
+		if err := part(ctx, in, &res); err != nil {
+			return CollectResult{}, err
+		}
+	}
+	data, err := json.Marshal(res)
+	if err != nil {
+		return CollectResult{}, fault.Wrap(fault.Internal, err, "encode the result")
+	}
+	ref, err := a.o.Store.PutBytes(ctx, store.ResultKey(in.RolloutID), data)
+	return CollectResult{Result: ref, Usage: res.Usage}, err
+}
+
+// skeleton is the workflow's part of the result.
+func skeleton(in CollectInput) rollout.Result {
+	h := in.Head
+	res := rollout.NewResult(in.RolloutID)
+	res.TaskID, res.GroupID, res.Mode, res.SessionID, res.Phases = h.TaskID, h.GroupID, h.Mode, h.SessionID, h.Phases
+	res.Outcome, res.Reward, res.ExitCode, res.AgentExitCode = h.Outcome, h.Reward, h.ExitCode, h.ExitCode
+	res.WallS = h.EndedAt.Sub(h.StartedAt).Seconds()
+	res.InstallLogTail = tail(h.InstallLog, installTail)
+	if n := len(h.Attempts); n > 0 {
+		res.Attempts, res.SandboxID = h.Attempts, h.Attempts[n-1].SandboxID
+	}
+	if h.Error != "" {
+		res.Error = &h.Error
+	}
+	return res
+}
+
+func (a *Activities) addEvents(ctx context.Context, in CollectInput, res *rollout.Result) error {
+	data, err := a.o.Store.Bytes(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.AgentEvents), maxRecord)
+	if err != nil {
+		return unless(fault.NotFound, err)
+	}
+	res.AgentLogTail = tail(lastLines(string(data), eventsTail), logTail)
+	return nil
+}
+
+func (a *Activities) addSetup(ctx context.Context, in CollectInput, res *rollout.Result) error {
+	return unless(fault.NotFound, a.readJSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Setup), &res.SetupResults))
+}
+
+func (a *Activities) addVerdict(ctx context.Context, in CollectInput, res *rollout.Result) error {
+	record, err := a.readVerdict(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Verdict))
+	if err != nil {
+		return unless(fault.NotFound, err)
+	}
+	res.VerifyResults, res.VerifierStdout, res.VerifierStderr = record.Commands, record.Stdout, record.Stderr
+	if record.Script != nil {
+		res.TestExitCode = &record.Script.ExitCode
+	}
+	return nil
+}
+
+// addLinks points at the blobs of the attempt that there are, by their names without endings.
+func (a *Activities) addLinks(ctx context.Context, in CollectInput, res *rollout.Result) error {
+	for _, name := range []string{
+		store.Trace, store.Transcript, store.AgentEvents, store.AgentOutput, store.Home, store.Setup, store.Verdict,
+		store.VerifierStdout, store.VerifierStderr,
+	} {
+		key := store.AttemptKey(in.RolloutID, in.Attempt, name)
+		there, err := a.o.Store.Exists(ctx, key)
+		if err != nil {
+			return err
+		}
+		if there {
+			res.Links[linkName(name)] = key
+		}
+	}
+	return nil
+}
+
+// linkName is how a client asks for a blob: "trace", "verifier.stdout".
+func linkName(name string) string {
+	for _, ending := range []string{".jsonl", ".json", ".tar", ".log"} {
+		name = strings.TrimSuffix(name, ending)
+	}
+	return name
+}
+
+// unless is err, or nil when it is of kind k.
+func unless(k fault.Kind, err error) error {
+	if fault.Is(err, k) {
+		return nil
+	}
+	return err
+}

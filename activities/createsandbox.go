@@ -1,0 +1,65 @@
+package activities
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+// Values of driver.LabelPurpose.
+const (
+	purposeAgent    = "agent"
+	purposeVerifier = "verifier"
+)
+
+// CreateSandbox makes the attempt's sandbox on this host, or finds the one it made before.
+func (a *Activities) CreateSandbox(ctx context.Context, in CreateSandboxInput) (Place, error) {
+	started := time.Now()
+	if b := in.Sandbox.Backend; b != "" && b != a.o.BackendName {
+		return Place{}, fault.Field("sandbox.backend", "this deployment has %q, not %q", a.o.BackendName, b)
+	}
+	if _, err := a.create(ctx, in.SandboxID(), in.Sandbox, in.labels(purposeAgent)); err != nil {
+		return Place{}, err
+	}
+	return Place{SandboxID: in.SandboxID(), Host: a.o.Host, Queue: a.o.Queue, StartedAt: started}, nil
+}
+
+func (t Target) labels(purpose string) map[string]string {
+	return map[string]string{
+		driver.LabelRollout: t.RolloutID, driver.LabelAttempt: strconv.Itoa(t.Attempt), driver.LabelPurpose: purpose,
+	}
+}
+
+// create makes a sandbox with the folders that every process in it relies on, and our lease.
+func (a *Activities) create(ctx context.Context, id string, s rollout.Sandbox, labels map[string]string) (*sandbox.Sandbox, error) {
+	sb, err := a.o.Backend.Create(ctx, id, s, labels)
+	if err != nil {
+		return nil, err
+	}
+	if err := sb.Renew(ctx, a.o.Lease); err != nil {
+		return nil, err
+	}
+	return sb, sb.PutTar(ctx, rollout.Home, folders(rollout.Workdir, path.Dir(rollout.AgentLog)))
+}
+
+// folders is a tar of nothing but these folders of the home.
+func folders(paths ...string) io.Reader {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, p := range paths {
+		name := strings.TrimPrefix(p, rollout.Home+"/") + "/"
+		_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755}) // a buffer does not fail
+	}
+	_ = w.Close()
+	return &buf
+}

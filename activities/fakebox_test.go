@@ -1,0 +1,225 @@
+package activities_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// exec is what a process does in a fake sandbox: it ends at once, or hangs until it is killed or its time is up.
+type exec struct {
+	stdout, stderr string
+	exit           int
+	hang           bool
+	effect         func(b *box) // on the files; the box is locked
+}
+
+// box speaks sandboxd's protocol with nothing but memory behind it.
+type box struct {
+	id  string
+	srv *httptest.Server
+	run func(b *box, name string, p wire.Process) exec
+
+	mu       sync.Mutex
+	files    map[string]string // regular files by absolute path
+	procs    map[string]*wire.Status
+	specs    map[string]wire.Process
+	logs     map[string]exec
+	order    []string // names of processes, as they were started
+	renewals int
+	killAlls int
+	// refuse makes a request fail once it matches, with the error it returns.
+	refuse func(method, path string, q map[string][]string) error
+}
+
+func newBox(id string, run func(b *box, name string, p wire.Process) exec) *box {
+	b := &box{id: id, run: run, files: map[string]string{}, procs: map[string]*wire.Status{}, specs: map[string]wire.Process{}, logs: map[string]exec{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/info", func(w http.ResponseWriter, _ *http.Request) { reply(w, wire.Info{SandboxID: id}) })
+	mux.HandleFunc("POST /v1/lease", func(http.ResponseWriter, *http.Request) { b.renewals++ })
+	mux.HandleFunc("PUT /v1/processes/{name}", b.start)
+	mux.HandleFunc("GET /v1/processes/{name}", b.status)
+	mux.HandleFunc("GET /v1/processes/{name}/log", b.log)
+	mux.HandleFunc("POST /v1/processes/{name}/kill", b.kill)
+	mux.HandleFunc("POST /v1/kill-all", b.killAll)
+	mux.HandleFunc("PUT /v1/files", b.putFile)
+	mux.HandleFunc("GET /v1/files", b.getFile)
+	mux.HandleFunc("DELETE /v1/files", b.deleteFile)
+	mux.HandleFunc("PUT /v1/tar", b.putTar)
+	mux.HandleFunc("GET /v1/tar", b.getTar)
+	b.srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.refuse != nil {
+			if err := b.refuse(r.Method, r.URL.Path, r.URL.Query()); err != nil {
+				fail(w, err)
+				return
+			}
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	return b
+}
+
+func reply(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }
+
+func fail(w http.ResponseWriter, err error) {
+	k := fault.KindOf(err)
+	w.WriteHeader(fault.EdgeOf(k).HTTPStatus)
+	reply(w, wire.Error{Kind: string(k), Message: err.Error()})
+}
+
+func (b *box) start(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if st, ok := b.procs[name]; ok {
+		reply(w, st)
+		return
+	}
+	var p wire.Process
+	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
+		fail(w, fault.New(fault.Invalid, "%v", err))
+		return
+	}
+	b.order = append(b.order, name)
+	e := b.run(b, name, p)
+	if e.effect != nil {
+		e.effect(b)
+	}
+	b.specs[name], b.logs[name] = p, e
+	st := &wire.Status{Name: name, Running: e.hang, PID: 1, ExitCode: e.exit, StartedAt: time.Now(),
+		StdoutSize: int64(len(e.stdout)), StderrSize: int64(len(e.stderr))}
+	if e.hang && p.TimeoutMillis > 0 { // its time is up at once
+		st.Running, st.TimedOut, st.ExitCode = false, true, 137
+	}
+	if !st.Running {
+		st.EndedAt = time.Now()
+	}
+	b.procs[name] = st
+	reply(w, st)
+}
+
+func (b *box) status(w http.ResponseWriter, r *http.Request) {
+	if st, ok := b.procs[r.PathValue("name")]; ok {
+		reply(w, st)
+		return
+	}
+	fail(w, fault.New(fault.NotFound, "no process %s", r.PathValue("name")))
+}
+
+func (b *box) log(w http.ResponseWriter, r *http.Request) {
+	e, ok := b.logs[r.PathValue("name")]
+	if !ok {
+		fail(w, fault.New(fault.NotFound, "no process"))
+		return
+	}
+	text := e.stdout
+	if r.FormValue("stream") == "stderr" {
+		text = e.stderr
+	}
+	offset, _ := strconv.Atoi(r.FormValue("offset"))
+	w.Header().Set(wire.LogNextHeader, strconv.Itoa(len(text)))
+	w.Header().Set(wire.LogEOFHeader, "true")
+	_, _ = io.WriteString(w, text[min(offset, len(text)):])
+}
+
+func (b *box) kill(w http.ResponseWriter, r *http.Request) {
+	b.end(r.PathValue("name"))
+	b.status(w, r)
+}
+
+func (b *box) end(name string) {
+	if st, ok := b.procs[name]; ok && st.Running {
+		st.Running, st.ExitCode, st.Signal, st.EndedAt = false, 137, "killed", time.Now()
+	}
+}
+
+func (b *box) killAll(http.ResponseWriter, *http.Request) {
+	b.killAlls++
+	for name := range b.procs {
+		b.end(name)
+	}
+}
+
+func (b *box) putFile(_ http.ResponseWriter, r *http.Request) {
+	data, _ := io.ReadAll(r.Body)
+	b.files[r.FormValue("path")] = string(data)
+}
+
+func (b *box) getFile(w http.ResponseWriter, r *http.Request) {
+	data, ok := b.files[r.FormValue("path")]
+	if !ok {
+		fail(w, fault.New(fault.NotFound, "no file %s", r.FormValue("path")))
+		return
+	}
+	_, _ = io.WriteString(w, data)
+}
+
+func (b *box) deleteFile(_ http.ResponseWriter, r *http.Request) {
+	p := r.FormValue("path")
+	maps.DeleteFunc(b.files, func(name, _ string) bool { return name == p || strings.HasPrefix(name, p+"/") })
+}
+
+func (b *box) putTar(w http.ResponseWriter, r *http.Request) {
+	data, _ := io.ReadAll(r.Body)
+	for tr := tar.NewReader(bytes.NewReader(data)); ; {
+		h, err := tr.Next()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			fail(w, fault.New(fault.Invalid, "%v", err))
+			return
+		}
+		if h.Typeflag == tar.TypeReg {
+			text, _ := io.ReadAll(tr)
+			b.files[path.Join(r.FormValue("path"), h.Name)] = string(text)
+		}
+	}
+}
+
+func (b *box) getTar(w http.ResponseWriter, r *http.Request) {
+	_, _ = w.Write(tarOf(b.files, r.FormValue("path")))
+}
+
+// tarOf packs the files below dir.
+func tarOf(files map[string]string, dir string) []byte {
+	var buf bytes.Buffer
+	tw := tar.NewWriter(&buf)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if rel, ok := strings.CutPrefix(name, dir+"/"); ok {
+			_ = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: rel, Size: int64(len(files[name])), Mode: 0o644})
+			_, _ = io.WriteString(tw, files[name])
+		}
+	}
+	_ = tw.Close()
+	return buf.Bytes()
+}
+
+// see reads the box between requests.
+func (b *box) see(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f()
+}
+
+// write is an exec that leaves a file.
+func write(name, text string) exec {
+	return exec{effect: func(b *box) { b.files[name] = text }}
+}
+
+// rewards is an exec of a verifier that writes the reward file.
+func rewards(text string) exec { return write(rollout.RewardFile, text) }

@@ -1,0 +1,91 @@
+package activities
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+const (
+	maxFiles     = 64    // texts in a Result
+	maxFileChars = 8000  // of each
+	maxExtra     = 1000  // names of further files
+	maxScanned   = 50000 // entries looked at: an agent can make millions
+)
+
+// addFiles puts the text files of the workdir into the result, out of the stored home. Host tools never run on what an agent
+// left, and no link is followed: only the tar's regular files count.
+func (a *Activities) addFiles(ctx context.Context, in CollectInput, res *rollout.Result) error {
+	r, err := a.o.Store.Reader(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Home))
+	if err != nil {
+		return unless(fault.NotFound, err)
+	}
+	defer r.Close()
+	if err := filesOf(r, res.Files, &res.FilesExtra); err != nil {
+		a.loggerOf("ComposeResult", in.Target).WarnContext(ctx, "workspace unreadable", "error", err)
+	}
+	res.WorkdirFiles = res.Files
+	slices.Sort(res.FilesExtra)
+	return nil
+}
+
+// filesOf sorts a home's tar into texts and names.
+func filesOf(r io.Reader, texts map[string]string, extra *[]string) error {
+	archive := tar.NewReader(r)
+	for range maxScanned {
+		h, err := archive.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		name := path.Join(rollout.Home, path.Clean("/"+h.Name))
+		if h.Typeflag != tar.TypeReg || !strings.HasPrefix(name, rollout.Workdir+"/") || machinery(name) {
+			continue
+		}
+		if text, ok := textOf(archive); ok && len(texts) < maxFiles {
+			texts[name] = text
+		} else if len(*extra) < maxExtra {
+			*extra = append(*extra, strings.ToValidUTF8(name, "?"))
+		}
+	}
+	return nil
+}
+
+// machinery says that a file belongs to a tool and not to the work.
+func machinery(name string) bool {
+	for dir := range strings.SplitSeq(path.Dir(name), "/") {
+		switch dir {
+		case ".git", "node_modules", "__pycache__", ".venv", ".pytest_cache":
+			return true
+		}
+	}
+	return false
+}
+
+// textOf is the beginning of a file, if it is text.
+func textOf(r io.Reader) (string, bool) {
+	raw, err := io.ReadAll(io.LimitReader(r, maxFileChars*utf8.UTFMax))
+	if err != nil || bytes.IndexByte(raw, 0) >= 0 {
+		return "", false
+	}
+	if len(raw) == maxFileChars*utf8.UTFMax { // the last character may have been cut
+		for i := 0; i < utf8.UTFMax && !utf8.Valid(raw); i++ {
+			raw = raw[:len(raw)-1]
+		}
+	}
+	if !utf8.Valid(raw) {
+		return "", false
+	}
+	return head(string(raw), maxFileChars), true
+}

@@ -1,0 +1,44 @@
+package activities_test
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/activities"
+)
+
+// Whatever a verifier writes, it is a finite number or no reward at all.
+func FuzzParseReward(f *testing.F) {
+	for _, text := range []string{"1", "0.5\n", "nan", "-inf", "1e999", "0x1p-2", "", "passed", "1_000", "\xff"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		reward, problem := activities.ParseReward(text)
+		require.False(t, math.IsNaN(reward) || math.IsInf(reward, 0))
+		require.True(t, utf8.ValidString(problem))
+	})
+}
+
+// Whatever an agent makes of its home, what is taken of it is bounded text from below the workdir.
+func FuzzFilesOf(f *testing.F) {
+	f.Add(tarOf(map[string]string{"/h/workdir/a.py": "print()", "/h/workdir/b": "\x00", "/h/x": "y"}, "/h"))
+	f.Add(tarOf(map[string]string{"/h/workdir/../../etc/passwd": "root"}, "/h"))
+	f.Add([]byte("no tar"))
+	f.Fuzz(func(t *testing.T, archive []byte) {
+		texts, extra, _ := activities.FilesOf(bytes.NewReader(archive))
+		require.LessOrEqual(t, len(texts), 64)
+		for name, text := range texts {
+			require.True(t, strings.HasPrefix(name, "/home/user/workdir/"))
+			require.True(t, utf8.ValidString(text))
+			require.LessOrEqual(t, utf8.RuneCountInString(text), 8000)
+		}
+		for _, name := range extra {
+			require.True(t, strings.HasPrefix(name, "/home/user/workdir/"))
+		}
+	})
+}

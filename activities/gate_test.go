@@ -1,0 +1,64 @@
+package activities_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
+)
+
+// gate is a gateway with one route.
+type gate struct {
+	mu     sync.Mutex
+	opened []gateway.Route
+	status gateway.RouteStatus
+	err    error // of Status
+	ends   []string
+	closed []string
+	trace  string
+	reader io.Reader // instead of trace
+	traces error
+	polls  int
+	onPoll func(n int, s *gateway.RouteStatus) // before each answer of Status
+}
+
+func (g *gate) Open(_ context.Context, r gateway.Route) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.opened = append(g.opened, r)
+	return nil
+}
+
+func (g *gate) Status(context.Context, string) (gateway.RouteStatus, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.polls++
+	if g.onPoll != nil {
+		g.onPoll(g.polls, &g.status)
+	}
+	return g.status, g.err
+}
+
+func (g *gate) End(_ context.Context, _, reason string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ends = append(g.ends, reason)
+	if g.status.Ended == "" {
+		g.status.Ended = reason
+	}
+	return nil
+}
+
+func (g *gate) Trace(context.Context, string) (io.ReadCloser, error) {
+	if g.reader != nil {
+		return io.NopCloser(g.reader), g.traces
+	}
+	return io.NopCloser(strings.NewReader(g.trace)), g.traces
+}
+
+func (g *gate) Close(_ context.Context, id string) error {
+	g.closed = append(g.closed, id)
+	return nil
+}

@@ -1,0 +1,116 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+const (
+	scriptProcess = "verify-script"
+	scriptStdout  = 4000 // characters that a Result carries
+	scriptStderr  = 2000
+	keptOutput    = 1 << 20 // bytes of the verifier's streams that the store keeps
+)
+
+func commandName(i int) string { return fmt.Sprintf("verify-%d", i+1) }
+
+// firstProcess is the one whose start means that grading has begun.
+func firstProcess(v rollout.Verifier) string {
+	if v.Script != "" {
+		return scriptProcess
+	}
+	return commandName(0)
+}
+
+// prepare restores the workspace where it is a fresh sandbox, clears the places that the agent must not have touched, and
+// stages the script. All of it may run again until the verifier's first process starts.
+func (a *Activities) prepare(ctx context.Context, sb *sandbox.Sandbox, in VerifyInput) error {
+	if err := a.restore(ctx, sb, in); err != nil {
+		return err
+	}
+	for _, path := range []string{rollout.TestsDir, rollout.VerifierDir} { // links that stand there, not what they lead to
+		if err := sb.Remove(ctx, path); err != nil {
+			return err
+		}
+	}
+	if err := sb.PutTar(ctx, rollout.Home, folders(rollout.Workdir, rollout.VerifierDir)); err != nil {
+		return err
+	}
+	if in.Verifier.Script == "" {
+		return nil
+	}
+	return sb.WriteFile(ctx, rollout.TestScript, strings.NewReader(in.Verifier.Script), 0o755)
+}
+
+func (a *Activities) restore(ctx context.Context, sb *sandbox.Sandbox, in VerifyInput) error {
+	if in.Verifier.SameSandbox {
+		return sb.KillAll(ctx)
+	}
+	home, err := a.o.Store.Reader(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Home))
+	if err != nil {
+		return err
+	}
+	defer home.Close()
+	err = sb.PutTar(ctx, rollout.Home, home)
+	return fault.Wrap(fault.KindOf(err), err, "restore the workspace")
+}
+
+// hear runs the script, then every command, and keeps what they say. timedOut names what the verifier's time did not suffice
+// for; the rest is not run then.
+func (a *Activities) hear(ctx context.Context, sb *sandbox.Sandbox, in VerifyInput) (record verdictRecord, timedOut string, err error) {
+	record.Commands = []rollout.CommandResult{}
+	d := &deadline{budget: in.Timeout}
+	if in.Verifier.Script != "" {
+		st, err := shell(ctx, sb, scriptProcess, bash(rollout.TestScript), d)
+		if err == nil {
+			err = a.keepScript(ctx, sb, in.Target, &record)
+		}
+		if err != nil {
+			return record, "", err
+		}
+		res, err := resultOf(ctx, sb, rollout.TestScript, st)
+		record.Script = &res
+		if err != nil || st.TimedOut {
+			return record, "the test script", err
+		}
+	}
+	for i, cmd := range in.Verifier.Commands {
+		st, err := shell(ctx, sb, commandName(i), bash("-c", cmd), d)
+		if err != nil {
+			return record, "", err
+		}
+		res, err := resultOf(ctx, sb, cmd, st)
+		record.Commands = append(record.Commands, res)
+		if err != nil || st.TimedOut {
+			return record, fmt.Sprintf("verify command %d (%s)", i+1, head(cmd, 120)), err
+		}
+	}
+	return record, "", nil
+}
+
+// keepScript keeps the script's output: the ends in the record, more of it in the store.
+func (a *Activities) keepScript(ctx context.Context, sb *sandbox.Sandbox, t Target, record *verdictRecord) error {
+	for _, s := range []struct {
+		stream, name string
+		n            int
+		into         *string
+	}{
+		{"stdout", store.VerifierStdout, scriptStdout, &record.Stdout}, {"stderr", store.VerifierStderr, scriptStderr, &record.Stderr},
+	} {
+		raw, err := sb.Tail(ctx, scriptProcess, s.stream, keptOutput)
+		if err != nil {
+			return err
+		}
+		*s.into = tail(string(raw), s.n)
+		if _, err := a.o.Store.PutBytes(ctx, store.AttemptKey(t.RolloutID, t.Attempt, s.name), raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}

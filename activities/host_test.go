@@ -1,0 +1,98 @@
+package activities_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// signals notes what was told to workflows.
+type signals struct {
+	mu   sync.Mutex
+	told []rollout.Progress
+}
+
+func (s *signals) SignalWorkflow(_ context.Context, workflowID, _, name string, arg any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if workflowID != "rollout-r" || name != rollout.SignalTurns {
+		return fault.New(fault.NotFound, "no workflow %q", workflowID)
+	}
+	s.told = append(s.told, arg.(rollout.Progress))
+	return nil
+}
+
+// host is one host with all its parts, faked but for the store and the sandbox client.
+type host struct {
+	*activities.Activities
+	provider *provider
+	gate     *gate
+	coder    *coder
+	signals  *signals
+	store    *store.Store
+}
+
+// newHost is a host on which the agent's process runs on and everything else ends at once with exit code 0.
+func newHost(t *testing.T) *host {
+	t.Helper()
+	st, err := store.Open(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	h := &host{
+		provider: &provider{boxes: map[string]*box{}, specs: map[string]driver.Spec{}},
+		gate:     &gate{status: gateway.RouteStatus{Attached: true}},
+		coder:    &coder{transcript: rollout.Transcript{SessionID: "ses"}},
+		signals:  &signals{},
+		store:    st,
+	}
+	h.provider.exec = func(_ *box, name string, _ wire.Process) exec { return exec{hang: strings.HasPrefix(name, "agent-")} }
+	h.Activities = activities.New(activities.Options{
+		Host: "h1", Queue: "q1", Backend: sandbox.New(h.provider, sandbox.Options{}), Gateway: h.gate, Store: st, Signals: h.signals,
+		Agents: map[string]activities.Agent{"opencode": {Agent: h.coder, Log: func(t rollout.Transcript) []byte { return []byte("log of " + t.SessionID + "\n") }}},
+	})
+	t.Cleanup(func() {
+		for _, info := range must(h.provider.List(context.Background())) {
+			_ = h.provider.Destroy(context.Background(), info.ID)
+		}
+		_ = st.Close()
+	})
+	return h
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func target() activities.Target { return activities.Target{RolloutID: "r", Attempt: 1} }
+
+// sandbox makes the attempt's sandbox and returns the box behind it.
+func (h *host) sandbox(t *testing.T) *box {
+	t.Helper()
+	_, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target()})
+	require.NoError(t, err)
+	b, ok := h.provider.box("r.1")
+	require.True(t, ok)
+	return b
+}
+
+// stored reads a blob of the attempt.
+func (h *host) stored(t *testing.T, name string) string {
+	t.Helper()
+	data, err := h.store.Bytes(t.Context(), store.AttemptKey("r", 1, name), 1<<20)
+	require.NoError(t, err)
+	return string(data)
+}

@@ -1,0 +1,128 @@
+package activities
+
+import (
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Inputs and outputs of the activities stand in workflow histories: fields are added, never renamed or removed. They are small;
+// what is large lies in the store.
+
+// CreateSandboxInput asks for the agent's sandbox.
+type CreateSandboxInput struct {
+	Target
+	Sandbox rollout.Sandbox `json:"sandbox"`
+}
+
+// Place is where an attempt runs.
+type Place struct {
+	SandboxID string    `json:"sandbox_id"`
+	Host      string    `json:"host"`
+	Queue     string    `json:"queue"`      // task queue of that host's own activities
+	StartedAt time.Time `json:"started_at"` // when the host took the work; before it the rollout was queued
+}
+
+// InstallInput asks for the agent in the sandbox.
+type InstallInput struct {
+	Target
+	Agent string `json:"agent"`
+}
+
+// InstallResult says what was done, for people.
+type InstallResult struct {
+	Log string `json:"log,omitempty"`
+}
+
+// ProxyInput asks for the model channel.
+type ProxyInput struct {
+	Target
+	Mode   rollout.Mode   `json:"mode"`
+	Model  rollout.Model  `json:"model"`
+	Limits rollout.Limits `json:"limits"`
+}
+
+// SetupInput is the task's own preparation of the workspace.
+type SetupInput struct {
+	Target
+	Files    map[string]string `json:"files,omitempty"`
+	Commands []string          `json:"commands,omitempty"`
+	Timeout  time.Duration     `json:"timeout"` // all commands together
+}
+
+// AgentInput is the agent's work.
+type AgentInput struct {
+	Target
+	Agent       string         `json:"agent"`
+	Instruction string         `json:"instruction"`
+	ObeyProject bool           `json:"obey_project,omitempty"`
+	Mode        rollout.Mode   `json:"mode"`
+	Model       rollout.Model  `json:"model"`
+	Limits      rollout.Limits `json:"limits"`
+}
+
+// AgentResult is how the agent's work ended. What kept the agent from working at all is an error instead.
+type AgentResult struct {
+	Outcome   rollout.Outcome `json:"outcome"`
+	ExitCode  int             `json:"exit_code"` // -1 when it did not end by itself
+	Error     string          `json:"error,omitempty"`
+	Turns     int             `json:"turns"`
+	SessionID string          `json:"session_id,omitempty"`
+}
+
+// AbortInput ends the agent's work at once.
+type AbortInput struct {
+	Target
+	Agent  string `json:"agent"`
+	Reason string `json:"reason"`
+}
+
+// VerifyInput asks for the grade.
+type VerifyInput struct {
+	Target
+	Sandbox  rollout.Sandbox  `json:"sandbox"`
+	Verifier rollout.Verifier `json:"verifier"`
+	Timeout  time.Duration    `json:"timeout"` // script and commands together
+}
+
+// Grade is the verifier's verdict. A verifier that gave none is an error of kind VerifierFailed instead.
+type Grade struct {
+	Reward float64 `json:"reward"` // finite
+}
+
+// CollectInput is what the workflow knows of the attempt when it has ended.
+type CollectInput struct {
+	Target
+	Agent string `json:"agent"`
+	// Proxied says that there was a gateway route, and therefore is a trace to collect.
+	Proxied bool `json:"proxied"`
+	// Final says that the rollout ends with this attempt; only then is its Result composed.
+	Final bool `json:"final"`
+	Head  Head `json:"head"`
+}
+
+// Head is the part of a Result that comes from the workflow.
+type Head struct {
+	TaskID     string                `json:"task_id,omitempty"`
+	GroupID    string                `json:"group_id,omitempty"`
+	Mode       rollout.Mode          `json:"mode"`
+	Outcome    rollout.Outcome       `json:"outcome"`
+	Reward     *float64              `json:"reward"`
+	Error      string                `json:"error,omitempty"`
+	ExitCode   int                   `json:"exit_code"`
+	SessionID  string                `json:"session_id,omitempty"`
+	InstallLog string                `json:"install_log,omitempty"`
+	Attempts   []rollout.Attempt     `json:"attempts"` // the one being collected is the last
+	Phases     []rollout.PhaseTiming `json:"phases,omitempty"`
+	StartedAt  time.Time             `json:"started_at"`
+	EndedAt    time.Time             `json:"ended_at"`
+}
+
+// CollectResult points at what was collected.
+type CollectResult struct {
+	Result rollout.Ref   `json:"result"` // zero unless Final
+	Usage  rollout.Usage `json:"usage"`
+}
+
+// CloseInput names what is to be destroyed.
+type CloseInput struct{ Target }

@@ -1,0 +1,28 @@
+package activities
+
+import (
+	"context"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// maxInstallLog bounds what installing may say: it travels through the workflow's history.
+const maxInstallLog = 2000
+
+// InstallOpencode makes the rollout's agent available in the sandbox, whichever agent that is; its name is what operators know.
+func (a *Activities) InstallOpencode(ctx context.Context, in InstallInput) (InstallResult, error) {
+	kit, err := a.agentOf(in.Agent)
+	if err != nil {
+		return InstallResult{}, err
+	}
+	sb, release, err := a.attach(ctx, in.SandboxID())
+	if err != nil {
+		return InstallResult{}, err
+	}
+	defer release()
+	log, err := kit.Install(ctx, sb)
+	if err != nil {
+		return InstallResult{}, fault.Wrap(fault.KindOf(err), err, "install %s", in.Agent)
+	}
+	return InstallResult{Log: tail(log, maxInstallLog)}, nil
+}

@@ -1,0 +1,142 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
+)
+
+// yard is a host's sandboxes, its gateway's routes and the workflows that may claim them.
+type yard struct {
+	mu        sync.Mutex
+	infos     []driver.Info
+	workflows map[string]*client.WorkflowExecutionDescription
+	failing   string // workflow that cannot be described
+	lists     int
+	routes    []string
+}
+
+func (y *yard) List(context.Context) ([]driver.Info, error) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.lists++
+	return slices.Clone(y.infos), nil
+}
+
+func (y *yard) Destroy(_ context.Context, id string) error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.infos = slices.DeleteFunc(y.infos, func(i driver.Info) bool { return i.ID == id })
+	return nil
+}
+
+func (y *yard) Close(_ context.Context, id string) error {
+	y.routes = append(y.routes, id)
+	return nil
+}
+
+func (y *yard) DescribeWorkflow(_ context.Context, id, _ string) (*client.WorkflowExecutionDescription, error) {
+	if id == y.failing {
+		return nil, serviceerror.NewUnavailable("down")
+	}
+	if d, ok := y.workflows[id]; ok {
+		return d, nil
+	}
+	return nil, serviceerror.NewNotFound("no such workflow")
+}
+
+func description(status enumspb.WorkflowExecutionStatus, sandbox string) *client.WorkflowExecutionDescription {
+	d := &client.WorkflowExecutionDescription{}
+	d.Status = status
+	if sandbox != "" {
+		d.TypedSearchAttributes = temporal.NewSearchAttributes(searchattr.Typed().Sandbox.ValueSet(sandbox))
+	}
+	return d
+}
+
+func (y *yard) add(id, rollout, purpose string, age time.Duration) {
+	y.infos = append(y.infos, driver.Info{
+		ID: id, CreatedAt: time.Now().Add(-age), Labels: map[string]string{driver.LabelRollout: rollout, driver.LabelPurpose: purpose},
+	})
+}
+
+func (y *yard) janitor() *activities.Janitor {
+	return &activities.Janitor{
+		Sandboxes: y, Workflows: y, Routes: y, Grace: 10 * time.Minute, Every: time.Minute, Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// The janitor takes what nobody claims, and nothing else.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	const running, closed = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
+	y := &yard{failing: "rollout-unsure", workflows: map[string]*client.WorkflowExecutionDescription{
+		"rollout-open":   description(running, "open.2"),
+		"rollout-new":    description(running, ""),
+		"rollout-closed": description(closed, "closed.1"),
+	}}
+	y.add("open.2", "open", "agent", time.Hour)
+	y.add("open.2.v", "open", "verifier", time.Hour)
+	y.add("new.1", "new", "agent", time.Hour)
+	y.add("unsure.1", "unsure", "agent", time.Hour)
+	y.add("young.1", "young", "agent", 9*time.Minute)
+	y.add("foreign", "", "", time.Hour)
+	kept := len(y.infos)
+	y.add("open.1", "open", "agent", time.Hour) // of an earlier attempt
+	y.add("open.20", "open", "agent", time.Hour)
+	y.add("closed.1", "closed", "agent", time.Hour)
+	y.add("closed.1.v", "closed", "verifier", time.Hour)
+	y.add("never.1", "never", "agent", time.Hour)
+
+	destroyed, err := y.janitor().Sweep(t.Context())
+	require.Error(t, err, "what it was not sure about is told")
+	require.Equal(t, []string{"open.1", "open.20", "closed.1", "closed.1.v", "never.1"}, destroyed)
+	require.Len(t, y.infos, kept)
+	require.Equal(t, []string{"open.1", "open.20", "closed.1", "never.1"}, y.routes, "the verifier's has none")
+}
+
+// A route that cannot be closed keeps its sandbox listed, so that the next sweep finds it again.
+func TestSweepAgainWhereTheGatewayIsAway(t *testing.T) {
+	t.Parallel()
+	y := &yard{}
+	y.add("never.1", "never", "agent", time.Hour)
+	j := y.janitor()
+	j.Routes = noRoutes{}
+	destroyed, err := j.Sweep(t.Context())
+	require.Error(t, err)
+	require.Empty(t, destroyed)
+	require.Len(t, y.infos, 1)
+}
+
+type noRoutes struct{}
+
+func (noRoutes) Close(context.Context, string) error { return errors.New("connection refused") }
+
+func TestJanitorSweepsUntilItIsStopped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		y := &yard{}
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() { defer close(stopped); y.janitor().Run(ctx) }()
+		time.Sleep(150 * time.Second) // of the bubble's clock
+		cancel()
+		<-stopped
+		require.Equal(t, 3, y.lists, "at once, and each minute")
+	})
+}

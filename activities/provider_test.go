@@ -1,0 +1,75 @@
+package activities_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// provider is a driver whose sandboxes are boxes.
+type provider struct {
+	mu    sync.Mutex
+	boxes map[string]*box
+	specs map[string]driver.Spec
+	made  []string // ids, as they were created
+	exec  func(b *box, name string, p wire.Process) exec
+	ooms  int
+}
+
+func (p *provider) Create(_ context.Context, id string, spec driver.Spec) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.boxes[id]; !ok {
+		p.boxes[id] = newBox(id, func(b *box, name string, pr wire.Process) exec { return p.exec(b, name, pr) })
+		p.made = append(p.made, id)
+	}
+	p.specs[id] = spec
+	return nil
+}
+
+func (p *provider) Dial(ctx context.Context, id string) (net.Conn, error) {
+	b, ok := p.box(id)
+	if !ok {
+		return nil, fault.New(fault.SandboxLost, "sandbox %q is gone", id)
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", b.srv.Listener.Addr().String())
+}
+
+func (p *provider) Destroy(_ context.Context, id string) error {
+	if b, ok := p.box(id); ok {
+		p.mu.Lock()
+		delete(p.boxes, id)
+		p.mu.Unlock()
+		b.srv.CloseClientConnections()
+		b.srv.Close()
+	}
+	return nil
+}
+
+func (p *provider) List(context.Context) ([]driver.Info, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var infos []driver.Info
+	for id := range p.boxes {
+		infos = append(infos, driver.Info{ID: id, Labels: p.specs[id].Labels})
+	}
+	return infos, nil
+}
+
+func (p *provider) Renew(context.Context, string, time.Duration) error { return nil }
+
+func (p *provider) Inspect(context.Context, string) (driver.Usage, error) {
+	return driver.Usage{OOMKills: p.ooms}, nil
+}
+
+func (p *provider) box(id string) (*box, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b, ok := p.boxes[id]
+	return b, ok
+}

@@ -1,0 +1,32 @@
+package activities_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+
+	"github.com/rolloutd/rolloutd/activities"
+)
+
+// registry notes the names under which activities are registered.
+type registry struct{ names []string }
+
+func (r *registry) RegisterActivity(any) {}
+func (r *registry) RegisterActivityWithOptions(_ any, o activity.RegisterOptions) {
+	r.names = append(r.names, o.Name)
+}
+func (r *registry) RegisterDynamicActivity(any, activity.DynamicRegisterOptions) {}
+
+// Operators know the steps by these names.
+func TestRegisteredNames(t *testing.T) {
+	t.Parallel()
+	acts := activities.New(activities.Options{})
+	var shared, host registry
+	acts.RegisterShared(&shared)
+	acts.RegisterHost(&host)
+	require.ElementsMatch(t, []string{"CreateSandbox", "ComposeResult"}, shared.names)
+	require.ElementsMatch(t, []string{
+		"InstallOpencode", "StartProxy", "RunSetup", "RunAgent", "RunVerifier", "CollectArtifacts", "CloseSandbox", "AbortAgent",
+	}, host.names)
+}

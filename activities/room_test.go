@@ -1,0 +1,129 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+// living is a host's list of sandboxes.
+type living struct {
+	mu    sync.Mutex
+	infos []driver.Info
+	err   error
+}
+
+func (l *living) List(context.Context) ([]driver.Info, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.infos, l.err
+}
+
+// set has n agents live, and a verifier beside each.
+func (l *living) set(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.infos = nil
+	for i := range n {
+		id := fmt.Sprintf("r%d.1", i)
+		l.infos = append(l.infos,
+			driver.Info{ID: id, Labels: map[string]string{driver.LabelPurpose: "agent"}},
+			driver.Info{ID: id + ".v", Labels: map[string]string{driver.LabelPurpose: "verifier"}})
+	}
+}
+
+// What lives counts, whoever made it, and so does what is being made.
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	l := &living{}
+	room := activities.NewRoom(3, l, nil)
+	require.Equal(t, 3, room.MaxSlots())
+	l.set(1)
+	require.NotNil(t, room.TryReserveSlot(nil))
+	require.NotNil(t, room.TryReserveSlot(nil))
+	require.Nil(t, room.TryReserveSlot(nil), "one lives, two are being made")
+	l.set(2)
+	room.ReleaseSlot(nil)
+	require.Nil(t, room.TryReserveSlot(nil), "two live, one is being made")
+	l.set(0)
+	require.NotNil(t, room.TryReserveSlot(nil))
+	l.err = errors.New("disk on fire")
+	room.ReleaseSlot(nil)
+	require.Nil(t, room.TryReserveSlot(nil), "what cannot be counted is full")
+}
+
+// A worker that waits for room goes on when a sandbox ends or a slot comes back, and stops waiting when it is told to.
+func TestRoomIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, makeRoom := range map[string]func(*living, *activities.Room){
+		"a sandbox ends":    func(l *living, _ *activities.Room) { l.set(0) },
+		"a slot comes back": func(_ *living, r *activities.Room) { r.ReleaseSlot(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &living{}
+				room := activities.NewRoom(2, l, nil)
+				l.set(1)
+				require.NotNil(t, room.TryReserveSlot(nil))
+				got := make(chan *worker.SlotPermit, 1)
+				go func() {
+					permit, _ := room.ReserveSlot(t.Context(), nil)
+					got <- permit
+				}()
+				synctest.Wait()
+				require.Empty(t, got)
+				makeRoom(l, room)
+				require.NotNil(t, <-got)
+			})
+		})
+	}
+	t.Run("stopped", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			failed := make(chan error, 1)
+			go func() {
+				_, err := activities.NewRoom(0, &living{}, nil).ReserveSlot(ctx, nil)
+				failed <- err
+			}()
+			synctest.Wait()
+			cancel()
+			require.ErrorIs(t, <-failed, context.Canceled)
+		})
+	})
+}
+
+// However many ask at once, no more slots are given out than there is room.
+func TestRoomUnderContention(t *testing.T) {
+	t.Parallel()
+	l := &living{}
+	l.set(3)
+	room := activities.NewRoom(10, l, nil)
+	var wg sync.WaitGroup
+	permits := make(chan struct{}, 100)
+	for range 100 {
+		wg.Go(func() {
+			if room.TryReserveSlot(nil) != nil {
+				permits <- struct{}{}
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, permits, 7)
+}
+
+func TestTuner(t *testing.T) {
+	t.Parallel()
+	room := activities.NewRoom(5, &living{}, nil)
+	tuner, err := room.Tuner()
+	require.NoError(t, err)
+	require.Same(t, room, tuner.GetActivityTaskSlotSupplier())
+}

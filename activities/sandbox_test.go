@@ -1,0 +1,156 @@
+package activities_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+func TestCreateSandboxIsIdempotent(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	in := activities.CreateSandboxInput{Target: target(), Sandbox: rollout.Sandbox{Backend: "local", MemoryMiB: 512}}
+	before := time.Now()
+	for range 2 {
+		place, err := h.CreateSandbox(t.Context(), in)
+		require.NoError(t, err)
+		require.Equal(t, "r.1", place.SandboxID)
+		require.Equal(t, "h1", place.Host)
+		require.Equal(t, "q1", place.Queue)
+		require.False(t, place.StartedAt.Before(before))
+	}
+	require.Equal(t, []string{"r.1"}, h.provider.made)
+	require.Equal(t, map[string]string{"rollout": "r", "attempt": "1", "purpose": "agent"}, h.provider.specs["r.1"].Labels)
+	require.Equal(t, 512, h.provider.specs["r.1"].MemoryMiB)
+}
+
+func TestCreateSandboxRefusesAnotherBackend(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	_, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target(), Sandbox: rollout.Sandbox{Backend: "nomad"}})
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	require.Empty(t, h.provider.made)
+}
+
+func TestInstall(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	in := activities.InstallInput{Target: target(), Agent: "opencode"}
+	_, err := h.InstallOpencode(t.Context(), in)
+	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "without its sandbox")
+	h.sandbox(t)
+	out, err := h.InstallOpencode(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, "coder 1", out.Log)
+	in.Agent = "nosuch"
+	_, err = h.InstallOpencode(t.Context(), in)
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+}
+
+func TestStartProxyWaitsForTheChannel(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	h.gate.status.Attached = false
+	h.gate.onPoll = func(n int, s *gateway.RouteStatus) { s.Attached = n == 3 }
+	in := activities.ProxyInput{Target: target(), Mode: rollout.TransparentProxy, Model: rollout.Model{Name: "m"}}
+	require.NoError(t, h.StartProxy(t.Context(), in))
+	require.Equal(t, 3, h.gate.polls)
+	require.Equal(t, []gateway.Route{{ID: "r.1", RolloutID: "r", Attempt: 1, SandboxID: "r.1", Capture: true, Model: in.Model}}, h.gate.opened)
+}
+
+// A sandbox that dies while the gateway tries to reach it does not keep the activity waiting for ever.
+func TestStartProxySeesTheSandboxDie(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	h.gate.onPoll = func(n int, s *gateway.RouteStatus) {
+		s.Attached = false
+		_ = h.provider.Destroy(t.Context(), "r.1")
+	}
+	require.Equal(t, fault.SandboxLost, fault.KindOf(h.StartProxy(t.Context(), activities.ProxyInput{Target: target()})))
+}
+
+func TestSetup(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	b := h.sandbox(t)
+	h.provider.exec = func(_ *box, _ string, p wire.Process) exec { return exec{stdout: "ran " + p.Argv[len(p.Argv)-1]} }
+	in := activities.SetupInput{
+		Target: target(), Files: map[string]string{"a.txt": "A", "/home/user/run.sh": "#!/bin/sh\n"}, Commands: []string{"one", "two"}, Timeout: time.Minute,
+	}
+	require.NoError(t, h.RunSetup(t.Context(), in))
+	b.see(func() {
+		require.Equal(t, "A", b.files["/home/user/workdir/a.txt"])
+		require.Equal(t, []string{"setup-1", "setup-2"}, b.order)
+		p := b.specs["setup-1"]
+		require.Equal(t, []string{"bash", "--noprofile", "--norc", "-c", "one"}, p.Argv)
+		require.Equal(t, rollout.Workdir, p.Dir)
+		require.InDelta(t, 60_000, p.TimeoutMillis, 100)
+		b.files["/home/user/workdir/a.txt"] = "changed by a command"
+	})
+	require.Contains(t, h.stored(t, store.Setup), `"stdout":"ran two"`)
+
+	require.NoError(t, h.RunSetup(t.Context(), in), "a second time")
+	b.see(func() {
+		require.Len(t, b.order, 2, "nothing runs twice")
+		require.Equal(t, "changed by a command", b.files["/home/user/workdir/a.txt"], "nor is staged twice")
+	})
+}
+
+func TestSetupEndsAtTheFirstFailure(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		second exec
+		says   string
+	}{
+		"exit code": {exec{exit: 3, stderr: "no such thing\n"}, "setup command 2 of 3 (two): exit code 3: no such thing"},
+		"timeout":   {exec{hang: true}, "setup command 2 of 3 (two): it did not end within 1m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			b := h.sandbox(t)
+			h.provider.exec = func(_ *box, name string, _ wire.Process) exec {
+				if name == "setup-2" {
+					return c.second
+				}
+				return exec{}
+			}
+			err := h.RunSetup(t.Context(), activities.SetupInput{Target: target(), Commands: []string{"one", "two", "three"}, Timeout: time.Minute})
+			require.Equal(t, fault.SetupFailed, fault.KindOf(err))
+			require.EqualError(t, err, c.says)
+			require.Equal(t, []string{"setup-1", "setup-2"}, b.order)
+			require.Contains(t, h.stored(t, store.Setup), `"cmd":"two"`, "what failed is told")
+		})
+	}
+}
+
+// A sandbox that dies in the middle of setup is not the setup's failure.
+func TestSetupInALostSandbox(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	require.NoError(t, h.provider.Destroy(t.Context(), "r.1"))
+	err := h.RunSetup(t.Context(), activities.SetupInput{Target: target(), Commands: []string{"one"}, Timeout: time.Minute})
+	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
+}
+
+func TestCloseSandboxTwice(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	for range 2 {
+		require.NoError(t, h.CloseSandbox(t.Context(), activities.CloseInput{Target: target()}))
+	}
+	require.Empty(t, h.provider.boxes)
+	require.Equal(t, []string{"r.1", "r.1"}, h.gate.closed)
+}

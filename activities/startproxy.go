@@ -1,0 +1,61 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// StartProxy opens the gateway's route to the sandbox and returns when the model channel is being served.
+func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
+	_, release, err := a.attach(ctx, in.SandboxID())
+	if err != nil {
+		return err
+	}
+	defer release()
+	err = a.o.Gateway.Open(ctx, gateway.Route{
+		ID: in.SandboxID(), RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(),
+		Capture: in.Mode == rollout.TransparentProxy, Model: in.Model, Limits: in.Limits,
+	})
+	if err != nil {
+		return err
+	}
+	return a.attached(ctx, in.SandboxID())
+}
+
+// attached waits for the gateway to have the channel. The gateway tries for ever; that the sandbox died meanwhile is for us
+// to find out.
+func (a *Activities) attached(ctx context.Context, id string) error {
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		s, err := a.o.Gateway.Status(ctx, id)
+		switch {
+		case err != nil:
+			return err
+		case s.Attached:
+			return nil
+		case s.Ended != "":
+			return fault.New(fault.Aborted, "the route was ended: %s", s.Ended)
+		}
+		if _, err := a.o.Backend.Attach(ctx, id); err != nil {
+			return err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// sleep waits for d, or for ctx's end, which is its error.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

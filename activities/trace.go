@@ -1,0 +1,71 @@
+package activities
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/trace"
+)
+
+// addTrace puts the turns, compact, and what they sum up to into the result. One whole turn is in memory at a time.
+func (a *Activities) addTrace(ctx context.Context, in CollectInput, res *rollout.Result) error {
+	r, err := a.o.Store.Reader(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Trace))
+	if err != nil {
+		return unless(fault.NotFound, err)
+	}
+	defer r.Close()
+	sum := sha256.New()
+	log, err := turnsOf(io.TeeReader(r, sum), res)
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "trace of attempt %d", in.Attempt)
+	}
+	res.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	res.ProxyLogTail = tail(log, logTail)
+	return nil
+}
+
+// turnsOf reads JSON lines of rollout.Turn to the end, and returns a line for people about each.
+func turnsOf(r io.Reader, res *rollout.Result) (string, error) {
+	var log strings.Builder
+	dec := json.NewDecoder(bufio.NewReaderSize(r, 1<<20))
+	for {
+		var t rollout.Turn
+		if err := dec.Decode(&t); err == io.EOF {
+			return log.String(), nil
+		} else if err != nil {
+			return "", err
+		}
+		res.ProxyTurns = append(res.ProxyTurns, trace.Compact(t))
+		if t.Broken == "" {
+			count(&res.Usage, t)
+		}
+		log.WriteString(lineOf(t))
+	}
+}
+
+// count sums whole replies; as for the gateway's budgets, only the agent's own calls are turns.
+func count(u *rollout.Usage, t rollout.Turn) {
+	if t.Kind == rollout.KindAgent || t.Kind == rollout.KindSubagent {
+		u.Turns++
+	}
+	u.PromptTokens += t.Usage.PromptTokens
+	u.CompletionTokens += t.Usage.CompletionTokens
+}
+
+func lineOf(t rollout.Turn) string {
+	end := t.FinishReason
+	if t.Broken != "" {
+		end = "broken: " + t.Broken
+	}
+	return fmt.Sprintf("turn %d %s: status %d, %s, %d+%d tokens, %.2fs\n",
+		t.Turn, t.Kind, t.UpstreamStatus, end, t.Usage.PromptTokens, t.Usage.CompletionTokens, t.LatencyS)
+}

@@ -1,0 +1,221 @@
+package activities_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+func verifyInput(v rollout.Verifier) activities.VerifyInput {
+	return activities.VerifyInput{Target: target(), Verifier: v, Timeout: 2 * time.Minute}
+}
+
+// verifier answers the processes of a verifier by name; others end well.
+func verifier(answers map[string]exec) func(*box, string, wire.Process) exec {
+	return func(_ *box, name string, _ wire.Process) exec { return answers[name] }
+}
+
+func TestVerifierGradesInAFreshSandbox(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	b := h.sandbox(t)
+	b.see(func() {
+		b.files["/home/user/workdir/hello.py"] = "print('hi')"
+		b.files[rollout.RewardFile] = "1.0" // by the agent
+		b.files[rollout.TestScript] = "exit 0"
+		b.files[rollout.TestsDir+"/extra"] = "by the agent"
+	})
+	h.provider.exec = func(b *box, name string, p wire.Process) exec {
+		require.Equal(t, "r.1.v", b.id)
+		require.Equal(t, "print('hi')", b.files["/home/user/workdir/hello.py"], "the workspace is restored")
+		require.NotContains(t, b.files, rollout.RewardFile, "what the agent wrote does not count")
+		require.NotContains(t, b.files, rollout.TestsDir+"/extra")
+		require.Equal(t, "the script", b.files[rollout.TestScript])
+		require.Equal(t, []string{"bash", "--noprofile", "--norc", rollout.TestScript}, p.Argv)
+		require.Equal(t, rollout.Workdir, p.Dir)
+		require.NotContains(t, p.Env, "OPENAI_API_KEY")
+		return rewards(" 0.25\n")
+	}
+	in := verifyInput(rollout.Verifier{Script: "the script"})
+	grade, err := h.RunVerifier(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, 0.25, grade.Reward)
+	require.Equal(t, 1, b.killAlls, "the agent is dead before its home is saved")
+	require.Equal(t, "verifier", h.provider.specs["r.1.v"].Labels["purpose"])
+}
+
+// A verdict stands: neither a retry nor the death of every sandbox makes another one.
+func TestVerifierDoesNotGradeTwice(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	h.provider.exec = verifier(map[string]exec{"verify-script": rewards("0.5")})
+	in := verifyInput(rollout.Verifier{Script: "x"})
+	_, err := h.RunVerifier(t.Context(), in)
+	require.NoError(t, err)
+	require.NoError(t, h.CloseSandbox(t.Context(), activities.CloseInput{Target: target()}))
+
+	h.provider.exec = verifier(map[string]exec{"verify-script": rewards("1")})
+	grade, err := h.RunVerifier(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, 0.5, grade.Reward)
+	require.Equal(t, []string{"r.1", "r.1.v"}, h.provider.made)
+}
+
+func TestRewardRules(t *testing.T) {
+	t.Parallel()
+	script := rollout.Verifier{Script: "x"}
+	commands := rollout.Verifier{Commands: []string{"one", "two", "three"}}
+	both := rollout.Verifier{Script: "x", Commands: []string{"one", "two"}}
+	for name, c := range map[string]struct {
+		v       rollout.Verifier
+		answers map[string]exec
+		reward  float64
+		failed  string // the verdict's failure instead
+	}{
+		"file":                    {v: script, answers: map[string]exec{"verify-script": rewards("0.75")}, reward: 0.75},
+		"file of a failed script": {v: script, answers: map[string]exec{"verify-script": {exit: 1, effect: rewards("0").effect}}, reward: 0},
+		"negative":                {v: script, answers: map[string]exec{"verify-script": rewards("-2.5")}, reward: -2.5},
+		"share of commands":       {v: commands, answers: map[string]exec{"verify-2": {exit: 1}, "verify-3": {exit: 137}}, reward: 1.0 / 3},
+		"all commands pass":       {v: commands, reward: 1},
+		"file beats commands":     {v: commands, answers: map[string]exec{"verify-1": {exit: 1}, "verify-2": rewards("0.9")}, reward: 0.9},
+		"commands beside script":  {v: both, answers: map[string]exec{"verify-1": {exit: 1}}, reward: 0.5},
+		"no file":                 {v: script, answers: map[string]exec{"verify-script": {exit: 2}}, failed: "the test script (exit code 2) wrote no reward file"},
+		"nan":                     {v: script, answers: map[string]exec{"verify-script": rewards("nan")}, failed: `holds "nan", not a finite number`},
+		"infinite":                {v: script, answers: map[string]exec{"verify-script": rewards("+Inf")}, failed: "not a finite number"},
+		"too large a number":      {v: script, answers: map[string]exec{"verify-script": rewards("1e999")}, failed: "not a finite number"},
+		"garbage beats commands":  {v: commands, answers: map[string]exec{"verify-1": rewards("passed")}, failed: `holds "passed"`},
+		"empty file":              {v: commands, answers: map[string]exec{"verify-1": rewards("")}, failed: `holds ""`},
+		"script's time is up":     {v: both, answers: map[string]exec{"verify-script": {hang: true, effect: rewards("1").effect}}, failed: "the test script did not end within the verifier's 2m0s"},
+		"command's time is up":    {v: commands, answers: map[string]exec{"verify-2": {hang: true}}, failed: "verify command 2 (two) did not end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			h.sandbox(t)
+			h.provider.exec = verifier(c.answers)
+			for range 2 { // from the sandbox, and from the store
+				grade, err := h.RunVerifier(t.Context(), verifyInput(c.v))
+				if c.failed == "" {
+					require.NoError(t, err)
+					require.InDelta(t, c.reward, grade.Reward, 1e-12)
+					continue
+				}
+				require.Equal(t, fault.VerifierFailed, fault.KindOf(err))
+				require.ErrorContains(t, err, c.failed)
+			}
+		})
+	}
+}
+
+// A reward file that is no regular file was made by something else than the verifier's own writing of a number.
+func TestRewardFileOfAnotherType(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	h.provider.exec = func(b *box, _ string, _ wire.Process) exec {
+		b.refuse = func(method, path string, q map[string][]string) error {
+			if method == "GET" && path == "/v1/files" {
+				return fault.New(fault.Invalid, "a link")
+			}
+			return nil
+		}
+		return exec{}
+	}
+	_, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Commands: []string{"true"}}))
+	require.Equal(t, fault.VerifierFailed, fault.KindOf(err))
+	require.ErrorContains(t, err, "a link")
+}
+
+// A worker that is killed in the middle of grading goes on where it was: the verifier runs on, and its workspace is not
+// restored over what it has done.
+func TestVerifierIsAttachedTo(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	b := h.sandbox(t)
+	b.see(func() { b.files["/home/user/workdir/a"] = "by the agent" })
+	in := verifyInput(rollout.Verifier{Commands: []string{"one", "two"}})
+	h.provider.exec = func(b *box, name string, _ wire.Process) exec {
+		if name == "verify-2" && len(b.order) == 2 {
+			b.refuse = func(string, string, map[string][]string) error {
+				return fault.New(fault.Unavailable, "the worker died")
+			}
+		}
+		return write("/home/user/workdir/a", "by "+name)
+	}
+	_, err := h.RunVerifier(t.Context(), in)
+	require.Error(t, err)
+
+	v, _ := h.provider.box("r.1.v")
+	v.see(func() { v.refuse = nil })
+	grade, err := h.RunVerifier(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, 1.0, grade.Reward)
+	require.Equal(t, []string{"verify-1", "verify-2"}, v.order)
+	require.Equal(t, "by verify-2", v.files["/home/user/workdir/a"])
+}
+
+// The verifier's own sandbox may be lost: the workspace is in the store, and another one takes its place.
+func TestVerifiersSandboxIsLost(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	in := verifyInput(rollout.Verifier{Commands: []string{"one"}})
+	h.provider.exec = func(b *box, _ string, _ wire.Process) exec {
+		b.refuse = func(string, string, map[string][]string) error { return fault.New(fault.SandboxLost, "gone") }
+		return exec{}
+	}
+	_, err := h.RunVerifier(t.Context(), in)
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "to be tried again")
+
+	require.NoError(t, h.provider.Destroy(t.Context(), "r.1.v"))
+	require.NoError(t, h.provider.Destroy(t.Context(), "r.1"), "the agent's is not needed any more")
+	h.provider.exec = verifier(nil)
+	grade, err := h.RunVerifier(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, 1.0, grade.Reward)
+}
+
+func TestVerifierInTheSameSandbox(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	b := h.sandbox(t)
+	b.see(func() { b.files[rollout.RewardFile] = "1.0" })
+	h.provider.exec = verifier(map[string]exec{"verify-1": {exit: 1}})
+	grade, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Commands: []string{"one"}, SameSandbox: true}))
+	require.NoError(t, err)
+	require.Zero(t, grade.Reward)
+	require.Equal(t, []string{"r.1"}, h.provider.made)
+	require.Equal(t, 2, b.killAlls, "before the verifier, and before its file is read")
+}
+
+// The agent's sandbox is gone before its workspace was saved: nothing is left to grade.
+func TestWorkspaceLost(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	require.NoError(t, h.provider.Destroy(t.Context(), "r.1"))
+	_, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Commands: []string{"one"}}))
+	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
+}
+
+func TestVerifierOutputIsKept(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	long := strings.Repeat("a", 5000) + "é"
+	h.provider.exec = verifier(map[string]exec{"verify-script": {stdout: long, stderr: "oops", effect: rewards("1").effect}})
+	_, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Script: "x"}))
+	require.NoError(t, err)
+	require.Equal(t, long, h.stored(t, store.VerifierStdout))
+	require.Equal(t, "oops", h.stored(t, store.VerifierStderr))
+	require.Contains(t, h.stored(t, store.Verdict), `"stdout":"`+strings.Repeat("a", 3999)+`é"`)
+}

@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+)
+
+// Temporal is what the engine needs of a client; client.Client is one.
+type Temporal interface {
+	ExecuteWorkflow(ctx context.Context, options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
+	GetWorkflow(ctx context.Context, workflowID, runID string) client.WorkflowRun
+	QueryWorkflow(ctx context.Context, workflowID, runID, queryType string, args ...any) (converter.EncodedValue, error)
+	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
+	DescribeWorkflow(ctx context.Context, workflowID, runID string) (*client.WorkflowExecutionDescription, error)
+}
+
+// Engine is the Temporal-backed set of rollouts.
+type Engine struct {
+	temporal Temporal
+	store    *store.Store
+}
+
+// New makes an Engine.
+func New(t Temporal, st *store.Store) *Engine { return &Engine{temporal: t, store: st} }
+
+// Start starts the rollout, or finds the one of that id, running or ended: an id names the same rollout for ever, whatever
+// else a later spec asks.
+func (e *Engine) Start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
+	spec.Limits = spec.Limits.Filled() // so that the history shows what counted, whatever later defaults are
+	if err := spec.Validate(); err != nil {
+		return rollout.State{}, err
+	}
+	if s, err := e.archived(ctx, spec.ID); err == nil || !fault.Is(err, fault.NotFound) {
+		return s, err // Temporal may have forgotten it: its retention ends, the store's does not
+	}
+	_, err := e.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: rollout.WorkflowID(spec.ID), TaskQueue: rollout.TaskQueue,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		// Not USE_EXISTING: an error tells the new rollout, whose state is known, from the old one, which must be asked.
+		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		StaticSummary:                            summary(spec),
+	}, rollout.WorkflowName, spec)
+	var already *serviceerror.WorkflowExecutionAlreadyStarted
+	switch {
+	case errors.As(err, &already):
+		return e.State(ctx, spec.ID)
+	case err != nil:
+		return rollout.State{}, classify(err, "start rollout %q", spec.ID)
+	}
+	return rollout.State{
+		ID: spec.ID, TaskID: spec.Task.ID, GroupID: spec.GroupID, Phase: rollout.PhaseQueued, StartedAt: time.Now(),
+	}, nil
+}
+
+// summary is the line that Temporal's list shows.
+func summary(s rollout.Spec) string {
+	const most = 80
+	text := []rune(s.Task.Instruction)
+	if len(text) > most {
+		text = append(text[:most], '…')
+	}
+	return fmt.Sprintf("%s on %s: %s", s.Agent, s.Model.Name, string(text))
+}
+
+// Abort asks a rollout to end; false when it has ended already.
+func (e *Engine) Abort(ctx context.Context, id, reason string) (bool, error) {
+	err := e.temporal.SignalWorkflow(ctx, rollout.WorkflowID(id), "", rollout.SignalAbort, rollout.Abort{Reason: reason})
+	if err == nil {
+		return true, nil
+	}
+	if err = classify(err, "abort rollout %q", id); !fault.Is(err, fault.NotFound) {
+		return false, err
+	}
+	_, err = e.State(ctx, id) // Temporal says the same of a closed workflow and of none
+	return false, err
+}
+
+// Messages is the latest transcript that was saved, of the newest attempt that has one; a fault.NotFound when there is none yet.
+func (e *Engine) Messages(ctx context.Context, id string) (rollout.Transcript, error) {
+	s, err := e.State(ctx, id)
+	if err != nil {
+		return rollout.Transcript{}, err
+	}
+	for n := s.Attempt; n > 0; n-- {
+		var t rollout.Transcript
+		err := e.readJSON(ctx, store.AttemptKey(id, n, store.Transcript), &t)
+		if err == nil || !fault.Is(err, fault.NotFound) {
+			return t, err
+		}
+	}
+	return rollout.Transcript{}, fault.New(fault.NotFound, "rollout %q has no transcript yet", id)
+}
+
+// classify gives an error of Temporal's its kind.
+func classify(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	var notFound *serviceerror.NotFound
+	var denied *serviceerror.PermissionDenied
+	var invalid *serviceerror.InvalidArgument
+	var exhausted *serviceerror.ResourceExhausted
+	kind := fault.Unavailable
+	switch {
+	case errors.As(err, &notFound):
+		kind = fault.NotFound
+	case errors.As(err, &denied):
+		kind = fault.Unauthorized
+	case errors.As(err, &invalid):
+		kind = fault.Invalid
+	case errors.As(err, &exhausted):
+		kind = fault.Exhausted
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		kind = fault.Timeout
+	}
+	return fault.Wrap(kind, err, format, args...)
+}
+
+// reasonOf is what ended a workflow that did not complete.
+func reasonOf(err error) string { return failure.FromTemporal(err).Error() }

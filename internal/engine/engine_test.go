@@ -1,0 +1,251 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	sdktemporal "go.temporal.io/sdk/temporal"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+const (
+	completed  = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+	terminated = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
+	failed     = enumspb.WORKFLOW_EXECUTION_STATUS_FAILED
+)
+
+func TestStart(t *testing.T) {
+	t.Parallel()
+	e, f, _ := newEngine(t)
+	s, err := e.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	require.Equal(t, rollout.PhaseQueued, s.Phase)
+	require.Equal(t, "t", s.TaskID)
+	o := f.options[0]
+	require.Equal(t, "rollout-r1", o.ID)
+	require.Equal(t, rollout.TaskQueue, o.TaskQueue)
+	require.Equal(t, enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, o.WorkflowIDReusePolicy)
+	require.Equal(t, "opencode on m: write hello.py", o.StaticSummary)
+	require.Equal(t, rollout.DefaultLimits().Filled(), f.workflows["rollout-r1"].spec.Limits)
+}
+
+// An id is the same rollout for ever: while it runs, when it has ended, and when Temporal has forgotten it.
+func TestStartIsIdempotent(t *testing.T) {
+	t.Parallel()
+	e, f, st := newEngine(t)
+	_, err := e.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	other := spec("r1")
+	other.Task.Instruction = "something else"
+
+	s, err := e.Start(t.Context(), other)
+	require.NoError(t, err)
+	require.Equal(t, rollout.PhaseAgent, s.Phase, "the state of the one that runs")
+
+	finish(t, st, "r1")
+	f.end("r1", completed, nil)
+	delete(f.workflows, "rollout-r1") // its retention ended
+	s, err = e.Start(t.Context(), other)
+	require.NoError(t, err)
+	require.Equal(t, rollout.Completed, s.Outcome)
+	require.Len(t, f.options, 1)
+}
+
+func TestStartRefusesAnInvalidSpec(t *testing.T) {
+	t.Parallel()
+	e, f, _ := newEngine(t)
+	_, err := e.Start(t.Context(), rollout.Spec{ID: "r1"})
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	require.Empty(t, f.options)
+}
+
+func TestErrorsOfTemporal(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		want fault.Kind
+	}{
+		{serviceerror.NewUnavailable("down"), fault.Unavailable},
+		{serviceerror.NewPermissionDenied("no", ""), fault.Unauthorized},
+		{serviceerror.NewInvalidArgument("too large"), fault.Invalid},
+		{serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "slow down"), fault.Exhausted},
+		{context.DeadlineExceeded, fault.Timeout},
+	} {
+		e, f, _ := newEngine(t)
+		f.down = c.err
+		_, err := e.Start(t.Context(), spec("r1"))
+		require.Equal(t, c.want, fault.KindOf(err))
+		_, err = e.State(t.Context(), "r1")
+		require.Equal(t, c.want, fault.KindOf(err))
+		_, err = e.Abort(t.Context(), "r1", "")
+		require.Equal(t, c.want, fault.KindOf(err))
+		_, err = e.Wait(t.Context(), "r1")
+		require.Equal(t, c.want, fault.KindOf(err))
+	}
+}
+
+func TestUnknownRollout(t *testing.T) {
+	t.Parallel()
+	e, _, _ := newEngine(t)
+	_, err := e.State(t.Context(), "none")
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
+	_, err = e.Wait(t.Context(), "none")
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
+	_, err = e.Messages(t.Context(), "none")
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
+	_, err = e.Abort(t.Context(), "none", "")
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
+}
+
+func TestStateOfAnEndedRollout(t *testing.T) {
+	t.Parallel()
+	e, f, st := newEngine(t)
+	_, err := e.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	finish(t, st, "r1")
+	f.end("r1", completed, nil)
+	s, err := e.State(t.Context(), "r1")
+	require.NoError(t, err)
+	require.True(t, s.Done())
+	require.Equal(t, 2, s.Attempt)
+	require.Equal(t, 4, s.Turns)
+	require.Equal(t, "ses", s.SessionID)
+	require.Equal(t, 0.5, *s.Reward)
+	require.Equal(t, time.Unix(10, 0).UTC(), s.StartedAt)
+	require.Equal(t, time.Unix(40, 0).UTC(), *s.FinishedAt)
+}
+
+// A rollout for which no worker is there yet is a queued one, not an error.
+func TestStateWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	e, f, _ := newEngine(t)
+	_, err := e.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	f.queryErr = serviceerror.NewWorkflowNotReady("no workflow task yet")
+	s, err := e.State(t.Context(), "r1")
+	require.NoError(t, err)
+	require.Equal(t, rollout.PhaseQueued, s.Phase)
+	require.Equal(t, time.Unix(1, 0), s.StartedAt)
+}
+
+func TestAbort(t *testing.T) {
+	t.Parallel()
+	e, f, st := newEngine(t)
+	_, err := e.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	aborted, err := e.Abort(t.Context(), "r1", "enough")
+	require.NoError(t, err)
+	require.True(t, aborted)
+	require.Equal(t, []rollout.Abort{{Reason: "enough"}}, f.aborts)
+
+	finish(t, st, "r1")
+	f.end("r1", completed, nil)
+	aborted, err = e.Abort(t.Context(), "r1", "enough")
+	require.NoError(t, err)
+	require.False(t, aborted)
+}
+
+// The newest attempt may have no transcript yet: then the one before it tells the most.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	e, _, st := newEngine(t)
+	_, err := e.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	_, err = e.Messages(t.Context(), "r1")
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
+	for n, session := range []string{1: "first", 2: "second"} {
+		if n == 0 {
+			continue
+		}
+		_, err = st.PutBytes(t.Context(), store.AttemptKey("r1", n, store.Transcript), []byte(`{"serve_session_id":"`+session+`","messages":[]}`))
+		require.NoError(t, err)
+		got, err := e.Messages(t.Context(), "r1")
+		require.NoError(t, err)
+		require.Equal(t, session, got.SessionID)
+	}
+}
+
+func TestWait(t *testing.T) {
+	t.Parallel()
+	e, f, st := newEngine(t)
+	_, err := e.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	want := finish(t, st, "r1")
+	go f.end("r1", completed, nil)
+	got, err := e.Wait(t.Context(), "r1")
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	delete(f.workflows, "rollout-r1")
+	got, err = e.Wait(t.Context(), "r1")
+	require.NoError(t, err, "after Temporal's retention")
+	require.Equal(t, want, got)
+}
+
+// A workflow that was terminated, or failed, leaves no result; whoever waits is told so, with no reward.
+func TestWaitForAWorkflowWithoutAResult(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status enumspb.WorkflowExecutionStatus
+		err    error
+		says   string
+	}{
+		"terminated": {terminated, sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_UNSPECIFIED, nil), "Terminated"},
+		"failed":     {failed, sdktemporal.NewApplicationError("the store is gone", "Unavailable"), "the store is gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, f, _ := newEngine(t)
+			_, err := e.Start(t.Context(), spec("r1"))
+			require.NoError(t, err)
+			f.end("r1", c.status, c.err)
+			res, err := e.Wait(t.Context(), "r1")
+			require.NoError(t, err)
+			require.Equal(t, rollout.InfraFailed, res.Outcome)
+			require.Nil(t, res.Reward)
+			require.Contains(t, *res.Error, c.says)
+			s, err := e.State(t.Context(), "r1")
+			require.NoError(t, err)
+			require.True(t, s.Done())
+			require.Contains(t, s.Error, c.says)
+		})
+	}
+}
+
+// A poll that does not hear of the end does not hold the result back for long.
+func TestWaitWhereThePollIsDeaf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, f, st := newEngine(t)
+		f.lossy = true
+		_, err := e.Start(t.Context(), spec("r1"))
+		require.NoError(t, err)
+		want := finish(t, st, "r1")
+		time.AfterFunc(time.Second, func() { f.end("r1", completed, nil) })
+		begun := time.Now()
+		got, err := e.Wait(t.Context(), "r1")
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		require.Equal(t, 10*time.Second, time.Since(begun))
+	})
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, _, _ := newEngine(t)
+		_, err := e.Start(t.Context(), spec("r1"))
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+		defer cancel()
+		_, err = e.Wait(ctx, "r1")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}

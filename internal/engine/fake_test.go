@@ -1,0 +1,198 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/rolloutd/rolloutd/internal/engine"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// workflow is one of the fake's.
+type workflow struct {
+	spec   rollout.Spec
+	status enumspb.WorkflowExecutionStatus
+	state  rollout.State
+	failed error
+	closed chan struct{} // closed when the workflow is
+}
+
+// temporal is a server that knows only what the engine asks of one.
+type temporal struct {
+	mu        sync.Mutex
+	workflows map[string]*workflow
+	options   []client.StartWorkflowOptions
+	aborts    []rollout.Abort
+	queryErr  error
+	down      error
+	lossy     bool // long polls never see a workflow's end
+}
+
+func (f *temporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, _ any, args ...any) (client.WorkflowRun, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down != nil {
+		return nil, f.down
+	}
+	if _, ok := f.workflows[o.ID]; ok {
+		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("already", "", "run")
+	}
+	f.options = append(f.options, o)
+	spec := args[0].(rollout.Spec)
+	f.workflows[o.ID] = &workflow{
+		spec: spec, status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, closed: make(chan struct{}),
+		state: rollout.State{ID: spec.ID, Phase: rollout.PhaseAgent, Attempt: 2},
+	}
+	return nil, nil
+}
+
+func (f *temporal) find(id string) (*workflow, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down != nil {
+		return nil, f.down
+	}
+	if w, ok := f.workflows[id]; ok {
+		return w, nil
+	}
+	return nil, serviceerror.NewNotFound("no such workflow")
+}
+
+func (f *temporal) DescribeWorkflow(_ context.Context, id, _ string) (*client.WorkflowExecutionDescription, error) {
+	w, err := f.find(id)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d := &client.WorkflowExecutionDescription{}
+	d.Status, d.WorkflowStartTime = w.status, time.Unix(1, 0)
+	return d, nil
+}
+
+func (f *temporal) QueryWorkflow(ctx context.Context, id, _, query string, _ ...any) (converter.EncodedValue, error) {
+	w, err := f.find(id)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.queryErr != nil:
+		return nil, f.queryErr
+	case query != rollout.QueryState:
+		return nil, errors.New("unknown query")
+	}
+	return encoded{w.state}, nil
+}
+
+type encoded struct{ v any }
+
+func (e encoded) HasValue() bool { return true }
+func (e encoded) Get(to any) error {
+	data, err := json.Marshal(e.v)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, to)
+}
+
+func (f *temporal) SignalWorkflow(_ context.Context, id, _, _ string, arg any) error {
+	w, err := f.find(id)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if w.status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return serviceerror.NewNotFound("workflow execution already completed")
+	}
+	f.aborts = append(f.aborts, arg.(rollout.Abort))
+	return nil
+}
+
+func (f *temporal) GetWorkflow(_ context.Context, id, _ string) client.WorkflowRun {
+	w, err := f.find(id)
+	return &poll{fake: f, workflow: w, err: err}
+}
+
+// poll is a wait for a workflow's end.
+type poll struct {
+	fake     *temporal
+	workflow *workflow
+	err      error
+}
+
+func (p *poll) GetID() string                  { return "" }
+func (p *poll) GetRunID() string               { return "" }
+func (p *poll) GetFirstExecutionRunID() string { return "" }
+func (p *poll) Get(ctx context.Context, _ any) error {
+	if p.err != nil {
+		return p.err
+	}
+	p.fake.mu.Lock()
+	closed := p.workflow.closed
+	if p.fake.lossy && p.workflow.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		closed = nil
+	}
+	p.fake.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-closed:
+		return p.workflow.failed
+	}
+}
+func (p *poll) GetWithOptions(ctx context.Context, v any, _ client.WorkflowRunGetOptions) error {
+	return p.Get(ctx, v)
+}
+
+// end closes the workflow.
+func (f *temporal) end(id string, status enumspb.WorkflowExecutionStatus, failed error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := f.workflows[rollout.WorkflowID(id)]
+	w.status, w.failed = status, failed
+	close(w.closed)
+}
+
+func newEngine(t *testing.T) (*engine.Engine, *temporal, *store.Store) {
+	t.Helper()
+	st, err := store.Open(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = st.Close() })
+	f := &temporal{workflows: map[string]*workflow{}}
+	return engine.New(f, st), f, st
+}
+
+func spec(id string) rollout.Spec {
+	return rollout.Spec{
+		ID: id, Task: rollout.Task{ID: "t", Instruction: "write hello.py"}, Agent: rollout.AgentOpencode,
+		Mode: rollout.TransparentProxy, Model: rollout.Model{BaseURL: "http://x/v1", Name: "m"}, Limits: rollout.DefaultLimits(),
+	}
+}
+
+// finish stores a result as CollectArtifacts does.
+func finish(t *testing.T, st *store.Store, id string) rollout.Result {
+	t.Helper()
+	reward := 0.5
+	res := rollout.NewResult(id)
+	res.TaskID, res.Outcome, res.Reward, res.SessionID = "t", rollout.Completed, &reward, "ses"
+	res.Attempts = []rollout.Attempt{
+		{Number: 1, Outcome: rollout.InfraFailed, StartedAt: time.Unix(10, 0).UTC(), EndedAt: time.Unix(20, 0).UTC()},
+		{Number: 2, Outcome: rollout.Completed, Turns: 4, StartedAt: time.Unix(30, 0).UTC(), EndedAt: time.Unix(40, 0).UTC()},
+	}
+	data, err := json.Marshal(res)
+	require.NoError(t, err)
+	_, err = st.PutBytes(t.Context(), store.ResultKey(id), data)
+	require.NoError(t, err)
+	return res
+}

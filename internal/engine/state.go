@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// queryTimeout bounds the wait for a worker to answer. A rollout that waits for its first worker cannot tell its state
+// itself; Temporal knows enough of it.
+const queryTimeout = 10 * time.Second
+
+// State tells how the rollout stands; fault.NotFound when there is none of that id.
+func (e *Engine) State(ctx context.Context, id string) (rollout.State, error) {
+	d, err := e.temporal.DescribeWorkflow(ctx, rollout.WorkflowID(id), "")
+	var notFound *serviceerror.NotFound
+	switch {
+	case errors.As(err, &notFound):
+		return e.archived(ctx, id)
+	case err != nil:
+		return rollout.State{}, classify(err, "look at rollout %q", id)
+	case d.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return e.ask(ctx, id, d.WorkflowStartTime)
+	case d.Status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return e.archived(ctx, id)
+	}
+	res := e.unfinished(ctx, id, d.Status)
+	s := stateOf(res)
+	s.StartedAt, s.FinishedAt = d.WorkflowStartTime, d.WorkflowCloseTime
+	return s, nil
+}
+
+// ask queries the running workflow.
+func (e *Engine) ask(ctx context.Context, id string, started time.Time) (rollout.State, error) {
+	asking, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	var s rollout.State
+	value, err := e.temporal.QueryWorkflow(asking, rollout.WorkflowID(id), "", rollout.QueryState)
+	if err == nil {
+		err = value.Get(&s)
+	}
+	switch {
+	case err == nil:
+		return s, nil
+	case ctx.Err() == nil && unanswered(asking, err):
+		return rollout.State{ID: id, Phase: rollout.PhaseQueued, StartedAt: started}, nil
+	}
+	return s, classify(err, "ask rollout %q", id)
+}
+
+// unanswered says that no worker was there to answer the query.
+func unanswered(asking context.Context, err error) bool {
+	var notReady *serviceerror.WorkflowNotReady
+	return asking.Err() != nil || errors.As(err, &notReady)
+}
+
+// archived is the state of a rollout that has ended, out of its result.
+func (e *Engine) archived(ctx context.Context, id string) (rollout.State, error) {
+	res, err := e.result(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		return rollout.State{}, fault.New(fault.NotFound, "no rollout %q", id)
+	}
+	if err != nil {
+		return rollout.State{}, err
+	}
+	return stateOf(res), nil
+}
+
+// stateOf is what a result tells of its rollout.
+func stateOf(res rollout.Result) rollout.State {
+	s := rollout.State{
+		ID: res.ID, TaskID: res.TaskID, GroupID: res.GroupID, Phase: rollout.PhaseDone, Attempt: len(res.Attempts),
+		SandboxID: res.SandboxID, SessionID: res.SessionID, Outcome: res.Outcome, Reward: res.Reward, Phases: res.Phases,
+	}
+	if res.Error != nil {
+		s.Error = *res.Error
+	}
+	if n := len(res.Attempts); n > 0 {
+		end := res.Attempts[n-1].EndedAt
+		s.StartedAt, s.FinishedAt = res.Attempts[0].StartedAt, &end
+		s.Turns = res.Attempts[n-1].Turns
+	}
+	return s
+}

@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+const (
+	// pollSlice bounds one long poll for a workflow's end. A busy server can lose the event that ends the poll, and would then
+	// let it sleep for 20 s; asking anew costs one request.
+	pollSlice = 10 * time.Second
+	// maxResult bounds a result that is read whole.
+	maxResult = 1 << 30
+)
+
+// Wait returns the rollout's result when it has ended, or ctx's error. A workflow that was terminated or failed leaves no
+// result; its rollout is told as infra_failed.
+func (e *Engine) Wait(ctx context.Context, id string) (rollout.Result, error) {
+	for {
+		d, err := e.temporal.DescribeWorkflow(ctx, rollout.WorkflowID(id), "")
+		var notFound *serviceerror.NotFound
+		switch {
+		case ctx.Err() != nil:
+			return rollout.Result{}, ctx.Err()
+		case errors.As(err, &notFound):
+			return e.past(ctx, id)
+		case err != nil:
+			return rollout.Result{}, classify(err, "wait for rollout %q", id)
+		case d.Status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+			return e.result(ctx, id)
+		case d.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+			return e.unfinished(ctx, id, d.Status), nil
+		}
+		e.pollOnce(ctx, id)
+	}
+}
+
+// pollOnce waits for the workflow's end, or a while. How it ended is asked afterwards.
+func (e *Engine) pollOnce(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(ctx, pollSlice)
+	defer cancel()
+	begun := time.Now()
+	err := e.temporal.GetWorkflow(ctx, rollout.WorkflowID(id), "").Get(ctx, nil)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	// The workflow did not complete, or Temporal is not there. Only the latter comes back here, and not in a rush.
+	pause := time.NewTimer(max(time.Second-time.Since(begun), 0))
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+	case <-pause.C:
+	}
+}
+
+// past is the result of a rollout that Temporal has forgotten, or never knew.
+func (e *Engine) past(ctx context.Context, id string) (rollout.Result, error) {
+	res, err := e.result(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		return res, fault.New(fault.NotFound, "no rollout %q", id)
+	}
+	return res, err
+}
+
+func (e *Engine) result(ctx context.Context, id string) (rollout.Result, error) {
+	var res rollout.Result
+	err := e.readJSON(ctx, store.ResultKey(id), &res)
+	return res, err
+}
+
+// unfinished stands for the result of a workflow that ended without one.
+func (e *Engine) unfinished(ctx context.Context, id string, status enumspb.WorkflowExecutionStatus) rollout.Result {
+	text := "the workflow ended as " + status.String()
+	if err := e.temporal.GetWorkflow(ctx, rollout.WorkflowID(id), "").Get(ctx, nil); err != nil && ctx.Err() == nil {
+		text += ": " + reasonOf(err)
+	}
+	res := rollout.NewResult(id)
+	res.Outcome, res.Error = rollout.InfraFailed, &text
+	return res
+}
+
+func (e *Engine) readJSON(ctx context.Context, key string, v any) error {
+	data, err := e.store.Bytes(ctx, key, maxResult)
+	if err != nil {
+		return err
+	}
+	return fault.Wrap(fault.Internal, json.Unmarshal(data, v), "decode %q", key)
+}

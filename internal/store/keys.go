@@ -1,0 +1,27 @@
+package store
+
+import (
+	"path"
+	"strconv"
+)
+
+// Names of an attempt's blobs.
+const (
+	Trace          = "trace.jsonl"     // JSON lines of rollout.Turn
+	Transcript     = "transcript.json" // rollout.Transcript
+	AgentEvents    = "agent.jsonl"     // the agent's events, one a line
+	AgentOutput    = "opencode.log"    // the tail of what the agent's processes wrote to stdout and stderr
+	Home           = "home.tar"        // the home directory as the agent left it
+	Setup          = "setup.json"      // []rollout.CommandResult
+	Verdict        = "verify.json"
+	VerifierStdout = "verifier.stdout"
+	VerifierStderr = "verifier.stderr"
+)
+
+// ResultKey is where the rollout.Result of a finished rollout lies.
+func ResultKey(rolloutID string) string { return path.Join("rollouts", rolloutID, "result.json") }
+
+// AttemptKey is where one of the blobs of an attempt lies.
+func AttemptKey(rolloutID string, attempt int, name string) string {
+	return path.Join("rollouts", rolloutID, "attempts", strconv.Itoa(attempt), name)
+}

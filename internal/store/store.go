@@ -1,0 +1,122 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/fileblob"
+	"gocloud.dev/gcerrors"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Store is a set of blobs by key. It is safe for concurrent use.
+type Store struct{ bucket *blob.Bucket }
+
+// Open opens the store at url: a plain path is a folder, made when missing and readable by its owner only; anything with a
+// scheme ("s3://bucket?region=…") goes to the gocloud.dev/blob driver of that scheme, which the program must have imported.
+func Open(ctx context.Context, url string) (*Store, error) {
+	bucket, err := open(ctx, url)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "open store %q", url)
+	}
+	return &Store{bucket: bucket}, nil
+}
+
+func open(ctx context.Context, url string) (*blob.Bucket, error) {
+	if strings.Contains(url, "://") {
+		return blob.OpenBucket(ctx, url)
+	}
+	return fileblob.OpenBucket(url, &fileblob.Options{
+		CreateDir:   true,
+		DirFileMode: 0o700,
+		NoTempDir:   true, // the temporary directory may lie on another file system, where a rename fails
+		Metadata:    fileblob.MetadataDontWrite,
+	})
+}
+
+// Close releases the store.
+func (s *Store) Close() error { return s.bucket.Close() }
+
+// Put stores all of r under key and tells its size and digest. When r fails nothing is stored.
+func (s *Store) Put(ctx context.Context, key string, r io.Reader) (rollout.Ref, error) {
+	ctx, cancel := context.WithCancel(ctx) // ending the context before Close is how a blob write is given up
+	defer cancel()
+	w, err := s.bucket.NewWriter(ctx, key, &blob.WriterOptions{ContentType: "application/octet-stream"})
+	if err != nil {
+		return rollout.Ref{}, classify(err, "store", key)
+	}
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(w, sum), r)
+	if err != nil {
+		cancel()
+		_ = w.Close() // reports the cancellation just made
+		return rollout.Ref{}, fmt.Errorf("store %q: %w", key, err)
+	}
+	if err := w.Close(); err != nil {
+		return rollout.Ref{}, classify(err, "store", key)
+	}
+	return rollout.Ref{Key: key, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: n}, nil
+}
+
+// PutBytes stores data under key.
+func (s *Store) PutBytes(ctx context.Context, key string, data []byte) (rollout.Ref, error) {
+	return s.Put(ctx, key, bytes.NewReader(data))
+}
+
+// Reader reads the blob from its beginning; a key that holds nothing is a fault.NotFound.
+func (s *Store) Reader(ctx context.Context, key string) (io.ReadCloser, error) {
+	r, err := s.bucket.NewReader(ctx, key, nil)
+	if err != nil {
+		return nil, classify(err, "read", key)
+	}
+	return r, nil
+}
+
+// Bytes reads a whole blob of at most limit bytes; a larger one is a fault.Invalid.
+func (s *Store) Bytes(ctx context.Context, key string, limit int64) ([]byte, error) {
+	r, err := s.Reader(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, classify(err, "read", key)
+	}
+	if int64(len(data)) > limit {
+		return nil, fault.New(fault.Invalid, "read %q: larger than %d bytes", key, limit)
+	}
+	return data, nil
+}
+
+// Exists says whether key holds a blob.
+func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
+	ok, err := s.bucket.Exists(ctx, key)
+	return ok, classify(err, "look for", key)
+}
+
+// classify gives a driver's error its kind. What the driver cannot name is taken as passing, so that a hiccup of a remote
+// store does not cost a rollout.
+func classify(err error, doing, key string) error {
+	if err == nil {
+		return nil
+	}
+	kind := fault.Unavailable
+	switch gcerrors.Code(err) {
+	case gcerrors.NotFound:
+		kind = fault.NotFound
+	case gcerrors.InvalidArgument:
+		kind = fault.Invalid
+	case gcerrors.PermissionDenied:
+		kind = fault.Unauthorized
+	}
+	return fault.Wrap(kind, err, "%s %q", doing, key)
+}

@@ -1,0 +1,102 @@
+package temporalx
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+
+	"go.opentelemetry.io/otel/trace"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/contrib/opentelemetry"
+	"go.temporal.io/sdk/interceptor"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/seal"
+)
+
+// Options say which Temporal cluster, and under which key. Zero fields take Temporal's own defaults.
+type Options struct {
+	Key seal.Key
+	// Env are the standard settings TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS_*, TEMPORAL_API_KEY and so on. A
+	// configuration file is read only when TEMPORAL_CONFIG_FILE names one, so that a developer's own file does not turn
+	// a daemon to another cluster.
+	Env map[string]string
+	// Address and Namespace, when set, win over Env.
+	Address   string
+	Namespace string
+	Identity  string // shown in histories; "": process id and host name
+
+	Logger  *slog.Logger          // nil: silent
+	Metrics client.MetricsHandler // nil: none
+	Tracer  trace.Tracer          // nil: the global provider's
+}
+
+// Dial connects to Temporal. It fails with fault.Unavailable when nothing answers there.
+func Dial(ctx context.Context, o Options) (client.Client, error) {
+	options, err := ClientOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.DialContext(ctx, options)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "reach Temporal at %q", options.HostPort)
+	}
+	return c, nil
+}
+
+// ClientOptions are what Dial dials with. The interceptors in them serve the workers of that client too.
+func ClientOptions(o Options) (client.Options, error) {
+	options, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{
+		EnvLookup: environ(o.Env), DisableFile: o.Env["TEMPORAL_CONFIG_FILE"] == "",
+	})
+	if err != nil {
+		return client.Options{}, fault.Wrap(fault.Invalid, err, "TEMPORAL_* settings")
+	}
+	tracing, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{Tracer: o.Tracer})
+	if err != nil {
+		return client.Options{}, fault.Wrap(fault.Internal, err, "tracing")
+	}
+	if o.Address != "" {
+		options.HostPort = o.Address
+	}
+	if o.Namespace != "" {
+		options.Namespace = o.Namespace
+	}
+	options.Identity = o.Identity
+	options.DataConverter = DataConverter(o.Key)
+	options.FailureConverter = FailureConverter(o.Key)
+	options.MetricsHandler = o.Metrics
+	options.Logger = logger(o.Logger)
+	options.Interceptors = []interceptor.ClientInterceptor{tracing, &Interceptor{}}
+	return options, nil
+}
+
+// FailureConverter keeps messages and stack traces of failures encrypted like payloads: they quote what tasks and agents say.
+func FailureConverter(key seal.Key) *temporal.DefaultFailureConverter {
+	return temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{
+		DataConverter: DataConverter(key), EncodeCommonAttributes: true,
+	})
+}
+
+func logger(l *slog.Logger) sdklog.Logger {
+	if l == nil {
+		l = slog.New(slog.DiscardHandler)
+	}
+	return sdklog.NewStructuredLogger(l)
+}
+
+// environ is an environment that was handed in, as envconfig reads one.
+type environ map[string]string
+
+func (e environ) LookupEnv(name string) (string, bool) { v, ok := e[name]; return v, ok }
+
+func (e environ) Environ() []string {
+	all := make([]string, 0, len(e))
+	for name, value := range maps.All(e) {
+		all = append(all, name+"="+value)
+	}
+	return all
+}

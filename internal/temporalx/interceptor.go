@@ -1,0 +1,61 @@
+package temporalx
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+)
+
+// Interceptor stands around every activity. While one that has a heartbeat timeout runs, it heartbeats, so that a dead worker
+// is noticed and a cancellation reaches the activity, and no activity has to think of it; heartbeats carry no details, for
+// every handle of ours is derived from the rollout's id. And it gives errors their Temporal type, by their kind.
+type Interceptor struct{ interceptor.InterceptorBase }
+
+// InterceptActivity puts the interceptor in front of next.
+func (*Interceptor) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	in := &activityInbound{}
+	in.Next = next
+	return in
+}
+
+type activityInbound struct {
+	interceptor.ActivityInboundInterceptorBase
+}
+
+// ExecuteActivity runs the activity under a heartbeat that ends with it.
+func (a *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	stop := keepHeartbeat(ctx)
+	defer stop()
+	out, err := a.Next.ExecuteActivity(ctx, in)
+	return out, failure.ToTemporal(err)
+}
+
+// keepHeartbeat heartbeats until the function it returns is called, which waits for the goroutine's end.
+func keepHeartbeat(ctx context.Context) (stop func()) {
+	info := activity.GetInfo(ctx)
+	if info.HeartbeatTimeout <= 0 || info.IsLocalActivity {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// A third of the bound: the SDK thins them out, and one that comes late does no harm. None at the start: the bound
+		// runs from there anyway, and most activities are over before.
+		tick := time.NewTicker(max(info.HeartbeatTimeout/3, time.Millisecond))
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				activity.RecordHeartbeat(ctx)
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}

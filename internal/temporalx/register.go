@@ -1,0 +1,76 @@
+package temporalx
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+	"google.golang.org/grpc"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
+)
+
+// Operator is the part of Temporal's operator service that registration needs; client.Client.OperatorService() is one.
+type Operator interface {
+	ListSearchAttributes(context.Context, *operatorservice.ListSearchAttributesRequest, ...grpc.CallOption) (*operatorservice.ListSearchAttributesResponse, error)
+	AddSearchAttributes(context.Context, *operatorservice.AddSearchAttributesRequest, ...grpc.CallOption) (*operatorservice.AddSearchAttributesResponse, error)
+}
+
+// Register makes sure that the namespace has the search attributes of rollouts; without them no rollout can start. It may run
+// at every start, and in several processes at once. A namespace made anew can have them from searchattr.Types instead.
+func Register(ctx context.Context, op Operator, namespace string) error {
+	have, err := op.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+	if err != nil {
+		return fault.Wrap(serviceKind(err), err, "list search attributes of namespace %q", namespace)
+	}
+	missing, err := lacking(have.GetCustomAttributes())
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	_, err = op.AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
+	var exists *serviceerror.AlreadyExists
+	if errors.As(err, &exists) {
+		return nil // another process was quicker
+	}
+	return fault.Wrap(serviceKind(err), err, "add search attributes to namespace %q", namespace)
+}
+
+// lacking returns what have lacks; an attribute of ours with another type is an error that somebody must settle by hand.
+func lacking(have map[string]enumspb.IndexedValueType) (map[string]enumspb.IndexedValueType, error) {
+	missing := map[string]enumspb.IndexedValueType{}
+	var wrong []string
+	want := searchattr.Types()
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		switch got, ok := have[name]; {
+		case !ok:
+			missing[name] = want[name]
+		case got != want[name]:
+			wrong = append(wrong, name+" is "+got.String()+", want "+want[name].String())
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, fault.New(fault.Conflict, "search attributes of another type: %s: remove them (temporal operator search-attribute remove)", strings.Join(wrong, "; "))
+	}
+	return missing, nil
+}
+
+// serviceKind is the kind of a Temporal service's error.
+func serviceKind(err error) fault.Kind {
+	var notFound *serviceerror.NotFound
+	var namespace *serviceerror.NamespaceNotFound
+	var denied *serviceerror.PermissionDenied
+	switch {
+	case errors.As(err, &notFound), errors.As(err, &namespace):
+		return fault.NotFound
+	case errors.As(err, &denied):
+		return fault.Unauthorized
+	default:
+		return fault.Unavailable
+	}
+}

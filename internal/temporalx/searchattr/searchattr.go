@@ -1,0 +1,47 @@
+// Package searchattr names the search attributes by which Temporal's list of workflows is filtered and sorted. It does no I/O,
+// so workflow code may use it. The values stand unencrypted in Temporal: nothing private belongs here.
+package searchattr
+
+import (
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+)
+
+// Names, as operators write them in queries: RolloutOutcome = "completed" AND RolloutReward > 0.5.
+const (
+	NameTask    = "RolloutTask"
+	NameGroup   = "RolloutGroup"
+	NameModel   = "RolloutModel"
+	NameOutcome = "RolloutOutcome"
+	NamePhase   = "RolloutPhase"
+	NameSandbox = "RolloutSandbox" // the agent's sandbox of the current attempt
+	NameReward  = "RolloutReward"
+)
+
+// Keys holds the typed keys.
+type Keys struct {
+	Task, Group, Model, Outcome, Phase, Sandbox temporal.SearchAttributeKeyKeyword
+	Reward                                      temporal.SearchAttributeKeyFloat64
+}
+
+// Typed returns the typed keys.
+func Typed() Keys {
+	return Keys{
+		Task:    temporal.NewSearchAttributeKeyKeyword(NameTask),
+		Group:   temporal.NewSearchAttributeKeyKeyword(NameGroup),
+		Model:   temporal.NewSearchAttributeKeyKeyword(NameModel),
+		Outcome: temporal.NewSearchAttributeKeyKeyword(NameOutcome),
+		Phase:   temporal.NewSearchAttributeKeyKeyword(NamePhase),
+		Sandbox: temporal.NewSearchAttributeKeyKeyword(NameSandbox),
+		Reward:  temporal.NewSearchAttributeKeyFloat64(NameReward),
+	}
+}
+
+// Types maps each name to its type, as a namespace must have them before the first rollout starts.
+func Types() map[string]enumspb.IndexedValueType {
+	const keyword = enumspb.INDEXED_VALUE_TYPE_KEYWORD
+	return map[string]enumspb.IndexedValueType{
+		NameTask: keyword, NameGroup: keyword, NameModel: keyword, NameOutcome: keyword, NamePhase: keyword, NameSandbox: keyword,
+		NameReward: enumspb.INDEXED_VALUE_TYPE_DOUBLE,
+	}
+}

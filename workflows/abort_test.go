@@ -1,0 +1,193 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// stuck is a step in the middle of which the rollout is ended, and which does not come back until its evidence is collected.
+func (w *world) stuck(t *testing.T, end func()) func() {
+	released := make(chan struct{})
+	collect := w.collect
+	w.collect = func(ctx context.Context, in activities.CollectInput) (activities.CollectResult, error) {
+		close(released)
+		return collect(ctx, in)
+	}
+	return func() {
+		end()
+		select {
+		case <-released:
+		case <-t.Context().Done():
+		}
+	}
+}
+
+// Outside the agent's phase an abort drops the step under way, which may hang; what there is is collected and closed.
+func TestAbortInEachPhase(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		hang func(w *world, stuck func())
+		want []string // calls up to the one that hangs
+	}{
+		"install": {func(w *world, stuck func()) {
+			w.install = func(context.Context, activities.InstallInput) (activities.InstallResult, error) {
+				stuck()
+				return activities.InstallResult{}, nil
+			}
+		}, happy[:2]},
+		"proxy": {func(w *world, stuck func()) {
+			w.proxy = func(context.Context, activities.ProxyInput) error { stuck(); return nil }
+		}, happy[:3]},
+		"setup": {func(w *world, stuck func()) {
+			w.prepare = func(context.Context, activities.SetupInput) error { stuck(); return nil }
+		}, happy[:4]},
+		"verify": {func(w *world, stuck func()) {
+			w.verify = func(context.Context, activities.VerifyInput) (activities.Grade, error) {
+				stuck()
+				return activities.Grade{Reward: 1}, nil
+			}
+		}, happy[:6]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			c.hang(w, w.stuck(t, w.abortNow))
+			sum := w.run(t, spec())
+			require.Equal(t, rollout.Aborted, sum.Outcome)
+			require.Equal(t, "enough", sum.Error)
+			require.Nil(t, sum.Reward)
+			require.Equal(t, append(append([]string{}, c.want...), "CollectArtifacts", "CloseSandbox"), w.calls)
+		})
+	}
+}
+
+// A rollout that is aborted before it has a place still has a result.
+func TestAbortBeforeAnything(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env.RegisterDelayedCallback(w.abortNow, 0)
+	w.create = func(context.Context, activities.CreateSandboxInput) (activities.Place, error) {
+		return activities.Place{}, context.Canceled
+	}
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.Aborted, sum.Outcome)
+	require.Equal(t, "rollouts/r1/result.json", sum.Result.Key)
+	require.Equal(t, "ComposeResult", w.calls[len(w.calls)-1])
+	require.Zero(t, count(w.calls, "InstallOpencode"))
+}
+
+// While the agent works an abort stops it from the side, and RunAgent comes back by itself with what there is.
+func TestAbortWhileTheAgentWorks(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*world){
+		"by signal":       (*world).abortNow,
+		"by cancellation": func(w *world) { w.env.CancelWorkflow() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			stopped := make(chan activities.AbortInput, 1)
+			w.abort = func(_ context.Context, in activities.AbortInput) error { stopped <- in; return nil }
+			w.agent = func(ctx context.Context, in activities.AgentInput) (activities.AgentResult, error) {
+				end(w)
+				require.Equal(t, in.Target, (<-stopped).Target)
+				return activities.AgentResult{Outcome: rollout.Aborted, ExitCode: -1, Turns: 2}, nil
+			}
+			sum := w.run(t, spec())
+			require.Equal(t, rollout.Aborted, sum.Outcome)
+			require.Equal(t, []string{"RunAgent", "AbortAgent", "CollectArtifacts", "CloseSandbox"}, w.calls[4:])
+			require.Equal(t, 2, w.collected[0].Head.Attempts[0].Turns)
+		})
+	}
+}
+
+// Neither an AbortAgent that fails nor a RunAgent that does not come back keeps an aborted rollout from ending.
+func TestAbortWhereTheAgentCannotBeStopped(t *testing.T) {
+	t.Parallel()
+	t.Run("AbortAgent fails", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.abort = func(context.Context, activities.AbortInput) error { return fault.New(fault.SandboxLost, "gone") }
+		stuck := w.stuck(t, w.abortNow)
+		w.agent = func(context.Context, activities.AgentInput) (activities.AgentResult, error) {
+			stuck()
+			return activities.AgentResult{Outcome: rollout.Completed}, nil
+		}
+		require.Equal(t, rollout.Aborted, w.run(t, spec()).Outcome)
+	})
+	t.Run("RunAgent hangs", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.agentTime = 9 * time.Minute
+		w.env.RegisterDelayedCallback(w.abortNow, time.Minute)
+		start := w.env.Now()
+		require.Equal(t, rollout.Aborted, w.run(t, spec()).Outcome)
+		require.Less(t, w.env.Now().Sub(start), 2*time.Minute)
+	})
+}
+
+// An abort between two attempts is not lost: no further attempt, and the lost one is still listed.
+func TestAbortBetweenAttempts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.agent = func(context.Context, activities.AgentInput) (activities.AgentResult, error) {
+		return activities.AgentResult{}, fault.New(fault.SandboxLost, "gone")
+	}
+	w.closing = func(context.Context, activities.CloseInput) error { w.abortNow(); return nil }
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.Aborted, sum.Outcome)
+	require.Equal(t, 1, count(w.calls, "CreateSandbox"))
+	require.Len(t, w.composed, 1)
+	require.Equal(t, rollout.InfraFailed, w.composed[0].Head.Attempts[0].Outcome)
+}
+
+// An abort that comes when the result is being collected is too late: the outcome is what it was.
+func TestAbortTooLate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	collect := w.collect
+	w.collect = func(ctx context.Context, in activities.CollectInput) (activities.CollectResult, error) {
+		w.abortNow()
+		return collect(ctx, in)
+	}
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.Completed, sum.Outcome)
+	require.Equal(t, 1.0, *sum.Reward)
+}
+
+// Such a late abort counts when the collection then fails and the rollout would otherwise go on.
+func TestLateAbortOfALostCollection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.collect = func(context.Context, activities.CollectInput) (activities.CollectResult, error) {
+		w.abortNow()
+		return activities.CollectResult{}, fault.New(fault.NotFound, "no trace")
+	}
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.Aborted, sum.Outcome)
+	require.Equal(t, 1, count(w.calls, "CreateSandbox"))
+}
+
+// What RunAgent tells of its progress shows in the state; what an earlier attempt's agent still says does not.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.agentTime = time.Minute
+	w.env.RegisterDelayedCallback(func() {
+		w.env.SignalWorkflow(rollout.SignalTurns, rollout.Progress{Attempt: 1, Turns: 2, SessionID: "ses"})
+		w.env.SignalWorkflow(rollout.SignalTurns, rollout.Progress{Attempt: 7, Turns: 99, SessionID: "old"})
+	}, 10*time.Second)
+	var seen rollout.State
+	w.env.RegisterDelayedCallback(func() { seen = w.state(t) }, 20*time.Second)
+	w.run(t, spec())
+	require.Equal(t, rollout.PhaseAgent, seen.Phase)
+	require.Equal(t, 2, seen.Turns)
+	require.Equal(t, "ses", seen.SessionID)
+}

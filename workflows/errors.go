@@ -1,0 +1,19 @@
+package workflows
+
+import (
+	"errors"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+)
+
+// leftLying says whether err means that nobody took the step in time.
+func leftLying(err error) bool {
+	var timeout *temporal.TimeoutError
+	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
+}
+
+// asFault is the error of an activity with its kind.
+func asFault(err error) error { return failure.FromTemporal(err) }

@@ -1,0 +1,27 @@
+package workflows
+
+import (
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Finding and Rule show the decision about an attempt's end to its table test: through the workflow many of its rows would
+// need races to come about.
+type Finding struct {
+	Aborted, Overdue bool
+	Phase            rollout.Phase
+	Err              error
+	Agent            *activities.AgentResult
+	Lost             error
+	Another          bool
+}
+
+// Rule is rule.
+func Rule(f Finding) (outcome rollout.Outcome, kind fault.Kind, text string, retry bool) {
+	r := rule(finding{
+		cause: cause{aborted: f.Aborted, overdue: f.Overdue, reason: "cause"},
+		phase: f.Phase, err: f.Err, agent: f.Agent, lost: f.Lost, another: f.Another,
+	})
+	return r.outcome, r.kind, r.text, r.retry
+}

@@ -1,0 +1,184 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// A lost attempt is kept as evidence and another one follows, up to the bound.
+func TestInfrastructureRetries(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		losses   int
+		outcome  rollout.Outcome
+		attempts int
+	}{
+		"then success": {1, rollout.Completed, 2},
+		"up to bound":  {9, rollout.InfraFailed, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			agent, left := w.agent, c.losses
+			w.agent = func(ctx context.Context, in activities.AgentInput) (activities.AgentResult, error) {
+				if left--; left >= 0 {
+					return activities.AgentResult{}, fault.New(fault.SandboxLost, "sandbox %s is gone", in.SandboxID())
+				}
+				return agent(ctx, in)
+			}
+			sum := w.run(t, spec())
+			require.Equal(t, c.outcome, sum.Outcome)
+			require.Equal(t, c.outcome == rollout.Completed, sum.Reward != nil)
+			require.Len(t, w.collected, c.attempts)
+			for i, in := range w.collected {
+				require.Equal(t, i+1, in.Attempt)
+				require.Equal(t, i+1 == c.attempts, in.Final)
+				require.Len(t, in.Head.Attempts, i+1)
+			}
+			first := w.collected[0].Head.Attempts[0]
+			require.Equal(t, rollout.InfraFailed, first.Outcome)
+			require.Equal(t, string(fault.SandboxLost), first.ErrorKind)
+			require.Equal(t, c.attempts, count(w.calls, "CloseSandbox"))
+		})
+	}
+}
+
+func count(calls []string, name string) int {
+	n := 0
+	for _, call := range calls {
+		if call == name {
+			n++
+		}
+	}
+	return n
+}
+
+func TestHopelessLossesAreNotRetried(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []fault.Kind{fault.UpstreamRefused, fault.Invalid} {
+		w := newWorld(t)
+		w.agent = func(context.Context, activities.AgentInput) (activities.AgentResult, error) {
+			return activities.AgentResult{}, fault.New(kind, "bad key")
+		}
+		sum := w.run(t, spec())
+		require.Equal(t, rollout.InfraFailed, sum.Outcome)
+		require.Len(t, w.collected, 1)
+	}
+}
+
+// A passing error of a step is Temporal's to retry; the attempt does not notice.
+func TestPassingErrorsAreRetriedInPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.proxy = fail(3, fault.Unavailable, w.proxy)
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.Completed, sum.Outcome)
+	require.Equal(t, 4, count(w.calls, "StartProxy"))
+	require.Len(t, w.collected, 1)
+}
+
+// A host that goes away costs the attempt; the next one is made elsewhere, and nothing waits for the dead host again and again.
+func TestHostGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	gone := temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+	agent, collect, closing := w.agent, w.collect, w.closing
+	w.agent = func(ctx context.Context, in activities.AgentInput) (activities.AgentResult, error) {
+		if in.Attempt == 1 {
+			return activities.AgentResult{}, gone
+		}
+		return agent(ctx, in)
+	}
+	w.collect = func(ctx context.Context, in activities.CollectInput) (activities.CollectResult, error) {
+		if in.Attempt == 1 {
+			return activities.CollectResult{}, gone
+		}
+		return collect(ctx, in)
+	}
+	w.closing = func(ctx context.Context, in activities.CloseInput) error {
+		if in.Attempt == 1 {
+			return gone
+		}
+		return closing(ctx, in)
+	}
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.Completed, sum.Outcome)
+	require.Equal(t, 1.0, *sum.Reward)
+	require.Equal(t, 2, w.state(t).Attempt)
+	require.Contains(t, w.collected[1].Head.Attempts[0].Error, `host "h1"`)
+}
+
+// A reward whose evidence is lost is no reward: the attempt is lost, and another follows while the bound allows it.
+func TestEvidenceLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.collect = func(context.Context, activities.CollectInput) (activities.CollectResult, error) {
+		return activities.CollectResult{}, fault.New(fault.NotFound, "no trace")
+	}
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.InfraFailed, sum.Outcome)
+	require.Nil(t, sum.Reward)
+	require.Contains(t, sum.Error, "no trace")
+	require.Len(t, w.collected, 3)
+	require.Len(t, w.composed, 1)
+	require.Len(t, w.composed[0].Head.Attempts, 3)
+	require.Equal(t, rollout.InfraFailed, w.composed[0].Head.Attempts[2].Outcome)
+}
+
+// An outcome that carries no reward anyway stays what it is when its evidence cannot be collected.
+func TestEvidenceLostOfAFailedSetup(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.prepare = fail(9, fault.SetupFailed, w.prepare)
+	w.collect = func(context.Context, activities.CollectInput) (activities.CollectResult, error) {
+		return activities.CollectResult{}, fault.New(fault.NotFound, "no trace")
+	}
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.SetupFailed, sum.Outcome)
+	require.Len(t, w.composed, 1)
+}
+
+func TestNoRoomForTooLong(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create = func(context.Context, activities.CreateSandboxInput) (activities.Place, error) {
+		return activities.Place{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+	}
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.InfraFailed, sum.Outcome)
+	require.Contains(t, sum.Error, "no host had room within 24h0m0s")
+	require.Equal(t, []string{"CreateSandbox", "ComposeResult"}, w.calls)
+}
+
+// A sandbox that will not close does not hold the result back.
+func TestCloseFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.closing = fail(99, fault.Invalid, w.closing)
+	require.Equal(t, rollout.Completed, w.run(t, spec()).Outcome)
+}
+
+// The rollout's own bound is above the bounds of its steps: infrastructure that eats it up is not the policy's fault.
+func TestRolloutBound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := spec()
+	s.Limits.Rollout, s.Limits.Attempts = 19*time.Minute, 99
+	w.install = func(ctx context.Context, in activities.InstallInput) (activities.InstallResult, error) {
+		return activities.InstallResult{}, fault.New(fault.Unavailable, "registry down")
+	}
+	sum := w.run(t, s)
+	require.Equal(t, rollout.InfraFailed, sum.Outcome)
+	require.Contains(t, sum.Error, "the rollout's bound of 19m0s ran out")
+	require.Nil(t, sum.Reward)
+	require.Equal(t, "CloseSandbox", w.calls[len(w.calls)-1])
+}

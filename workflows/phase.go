@@ -1,0 +1,111 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// keywordBytes bounds a search attribute: the SQL stores of Temporal keep 255 characters of a keyword.
+const keywordBytes = 200
+
+// begin enters a phase of work and gives it a context that end cancels.
+func (r *run) begin(p rollout.Phase) workflow.Context {
+	r.enter(p)
+	ctx, cancel := workflow.WithCancel(r.ctx)
+	r.stop = cancel
+	return ctx
+}
+
+// enter says that phase p begins now, to everyone who looks: the state, Temporal's list, its page of the workflow.
+func (r *run) enter(p rollout.Phase) {
+	r.stop = nil
+	r.turnTo(p, workflow.Now(r.ctx))
+	updates := []temporal.SearchAttributeUpdate{r.keys.Phase.ValueSet(string(p))}
+	if p == rollout.PhaseDone {
+		updates = append(updates, r.verdictLabels()...)
+	} else if r.state.SandboxID != "" {
+		updates = append(updates, r.keys.Sandbox.ValueSet(keyword(r.state.SandboxID)))
+	}
+	r.upsert(updates...)
+	workflow.SetCurrentDetails(r.ctx, r.details())
+}
+
+// turnTo closes the open phase's timing at the given time and opens p's.
+func (r *run) turnTo(p rollout.Phase, at time.Time) {
+	if n := len(r.state.Phases); n > 0 {
+		r.state.Phases[n-1].End = &at
+	}
+	r.state.Phase = p
+	if p != rollout.PhaseDone {
+		r.state.Phases = append(r.state.Phases, rollout.PhaseTiming{Phase: p, Attempt: r.state.Attempt, Start: at})
+	}
+}
+
+// placed notes where the attempt runs, and tells the wait for room from the making of the sandbox. The host's clock may differ
+// from Temporal's, so its time counts only where it makes sense.
+func (r *run) placed(p activities.Place) {
+	r.state.SandboxID = p.SandboxID
+	at, now := p.StartedAt, workflow.Now(r.ctx)
+	if queued := r.state.Phases[len(r.state.Phases)-1].Start; at.Before(queued) || at.After(now) {
+		at = now
+	}
+	r.turnTo(rollout.PhaseCreating, at)
+}
+
+// label sets the attributes that stay.
+func (r *run) label() {
+	updates := []temporal.SearchAttributeUpdate{
+		r.keys.Phase.ValueSet(string(r.state.Phase)), r.keys.Model.ValueSet(keyword(r.spec.Model.Name)),
+	}
+	if id := r.spec.Task.ID; id != "" {
+		updates = append(updates, r.keys.Task.ValueSet(keyword(id)))
+	}
+	if id := r.spec.GroupID; id != "" {
+		updates = append(updates, r.keys.Group.ValueSet(keyword(id)))
+	}
+	r.upsert(updates...)
+}
+
+func (r *run) verdictLabels() []temporal.SearchAttributeUpdate {
+	updates := []temporal.SearchAttributeUpdate{r.keys.Outcome.ValueSet(string(r.state.Outcome))}
+	if r.state.Reward != nil {
+		updates = append(updates, r.keys.Reward.ValueSet(*r.state.Reward))
+	}
+	return updates
+}
+
+func (r *run) upsert(updates ...temporal.SearchAttributeUpdate) {
+	if err := workflow.UpsertTypedSearchAttributes(r.ctx, updates...); err != nil {
+		r.log.Warn("search attributes not set", "error", err)
+	}
+}
+
+// details is the readable line on Temporal's page of the workflow.
+func (r *run) details() string {
+	s := r.state
+	switch {
+	case s.Phase != rollout.PhaseDone:
+		return strings.TrimSpace(fmt.Sprintf("attempt %d: %s %s", s.Attempt, s.Phase, s.SandboxID))
+	case s.Reward != nil:
+		return fmt.Sprintf("%s, reward %g", s.Outcome, *s.Reward)
+	case s.Error != "":
+		return fmt.Sprintf("%s, no reward: %s", s.Outcome, s.Error)
+	default:
+		return fmt.Sprintf("%s, no reward", s.Outcome)
+	}
+}
+
+// keyword cuts s to what a keyword attribute holds, between characters.
+func keyword(s string) string {
+	if len(s) <= keywordBytes {
+		return s
+	}
+	return strings.ToValidUTF8(s[:keywordBytes], "")
+}

@@ -1,0 +1,192 @@
+package workflows_test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/engine"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/seal"
+	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/temporalx"
+	"github.com/rolloutd/rolloutd/workflows"
+)
+
+// record names a Temporal server with an empty namespace "default", on which TestRecord makes the histories anew:
+//
+//	rolloutd-dev temporal --data /tmp/empty --temporal-port 7299 --no-ui &
+//	go test ./workflows -run TestRecord -record 127.0.0.1:7299
+var record = flag.String("record", "", "address of a Temporal server to record histories on")
+
+// stage is the world on a real server: what its activities do, and what happens to the workflow meanwhile.
+type stage struct {
+	w       *world
+	client  client.Client
+	key     seal.Key
+	reached chan string // activities that hang tell that they were begun
+}
+
+// TestRecord records one history per way that a rollout goes, as a server really writes it.
+func TestRecord(t *testing.T) {
+	if *record == "" {
+		t.Skip("makes histories only when -record names a server")
+	}
+	key, err := seal.ParseKey(strings.Repeat("7", 64))
+	require.NoError(t, err)
+	c, err := temporalx.Dial(t.Context(), temporalx.Options{Key: key, Address: *record, Identity: "recorder"})
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, temporalx.Register(t.Context(), c.OperatorService(), "default"))
+	for name, sc := range scenes() {
+		t.Run(name, func(t *testing.T) { recordOne(t, c, key, name, sc) })
+	}
+}
+
+// scene is a way that a rollout goes: what is different from all going well, and what happens once a step was reached that
+// tells so.
+type scene struct {
+	arrange func(*stage)
+	happens func(ctx context.Context, c client.Client, workflowID string) error
+}
+
+func scenes() map[string]scene {
+	abort := func(ctx context.Context, c client.Client, id string) error {
+		return c.SignalWorkflow(ctx, id, "", rollout.SignalAbort, rollout.Abort{Reason: "enough"})
+	}
+	cancel := func(ctx context.Context, c client.Client, id string) error { return c.CancelWorkflow(ctx, id, "") }
+	return map[string]scene{
+		"happy":            {arrange: func(*stage) {}},
+		"setup_fails":      {arrange: func(s *stage) { s.w.prepare = fail(9, fault.SetupFailed, s.w.prepare) }},
+		"verifier_fails":   {arrange: (*stage).failVerifier},
+		"infra_retry":      {arrange: (*stage).loseFirst},
+		"evidence_lost":    {arrange: (*stage).loseEvidence},
+		"abort_agent":      {arrange: (*stage).hangAgent, happens: abort},
+		"cancel_agent":     {arrange: (*stage).hangAgent, happens: cancel},
+		"abort_setup":      {arrange: (*stage).hangSetup, happens: abort},
+		"abort_creating":   {arrange: (*stage).slowCreate, happens: abort},
+		"abort_in_between": {arrange: (*stage).loseAll, happens: abort},
+	}
+}
+
+func recordOne(t *testing.T, c client.Client, key seal.Key, name string, sc scene) {
+	s := &stage{w: &world{}, client: c, key: key, reached: make(chan string, 1)}
+	s.w.succeed(time.Now)
+	sc.arrange(s)
+	s.workers(t)
+	st, err := store.Open(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	defer st.Close()
+
+	in := spec()
+	in.ID = name
+	_, err = engine.New(c, st).Start(t.Context(), in)
+	require.NoError(t, err)
+	if sc.happens != nil {
+		<-s.reached
+		require.NoError(t, sc.happens(t.Context(), c, rollout.WorkflowID(name)))
+	}
+	var sum rollout.Summary
+	require.NoError(t, c.GetWorkflow(t.Context(), rollout.WorkflowID(name), "").Get(t.Context(), &sum))
+	t.Logf("%s: %s after %v", name, sum.Outcome, s.w.calls)
+
+	data, err := temporalx.PlainHistory(t.Context(), c, key, rollout.WorkflowID(name))
+	require.NoError(t, err)
+	require.NotContains(t, string(data), "binary/encrypted")
+	require.NoError(t, os.WriteFile(filepath.Join(histories, name+".json"), append(data, '\n'), 0o644))
+}
+
+// workers runs the workflow and the activities until the test ends.
+func (s *stage) workers(t *testing.T) {
+	t.Helper()
+	shared := worker.New(s.client, rollout.TaskQueue, worker.Options{})
+	workflows.Register(shared)
+	host := worker.New(s.client, hostQueue, worker.Options{DisableWorkflowWorker: true})
+	s.w.register(shared)
+	s.w.register(host)
+	for _, w := range []worker.Worker{shared, host} {
+		require.NoError(t, w.Start())
+		t.Cleanup(w.Stop)
+	}
+}
+
+// hangAgent has RunAgent work until AbortAgent stops it.
+func (s *stage) hangAgent() {
+	stopped := make(chan struct{})
+	s.w.agent = func(ctx context.Context, _ activities.AgentInput) (activities.AgentResult, error) {
+		s.reached <- "RunAgent"
+		select {
+		case <-stopped:
+			return activities.AgentResult{Outcome: rollout.Aborted, ExitCode: -1, Turns: 2}, nil
+		case <-ctx.Done():
+			return activities.AgentResult{}, ctx.Err()
+		}
+	}
+	s.w.abort = func(context.Context, activities.AbortInput) error { close(stopped); return nil }
+}
+
+func (s *stage) hangSetup() {
+	s.w.prepare = func(ctx context.Context, _ activities.SetupInput) error {
+		s.reached <- "RunSetup"
+		<-ctx.Done()
+		return ctx.Err()
+	}
+}
+
+// slowCreate makes the sandbox although the rollout is aborted meanwhile.
+func (s *stage) slowCreate() {
+	create := s.w.create
+	s.w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
+		s.reached <- "CreateSandbox"
+		for !s.asked(ctx, in.RolloutID) && ctx.Err() == nil {
+			time.Sleep(50 * time.Millisecond)
+		}
+		return create(ctx, in)
+	}
+}
+
+// asked says whether the server has been asked to cancel the activity.
+func (s *stage) asked(ctx context.Context, id string) bool {
+	data, err := temporalx.PlainHistory(ctx, s.client, s.key, rollout.WorkflowID(id))
+	return err == nil && strings.Contains(string(data), "ACTIVITY_TASK_CANCEL_REQUESTED")
+}
+
+// loseAll loses every attempt, and tells when the first one's sandbox is being closed.
+func (s *stage) loseAll() {
+	s.w.agent = func(context.Context, activities.AgentInput) (activities.AgentResult, error) {
+		return activities.AgentResult{}, fault.New(fault.SandboxLost, "gone")
+	}
+	s.w.closing = func(context.Context, activities.CloseInput) error { s.reached <- "CloseSandbox"; return nil }
+}
+
+func (s *stage) loseFirst() {
+	agent := s.w.agent
+	s.w.agent = func(ctx context.Context, in activities.AgentInput) (activities.AgentResult, error) {
+		if in.Attempt == 1 {
+			return activities.AgentResult{}, fault.New(fault.SandboxLost, "gone")
+		}
+		return agent(ctx, in)
+	}
+}
+
+func (s *stage) loseEvidence() {
+	s.w.collect = func(context.Context, activities.CollectInput) (activities.CollectResult, error) {
+		return activities.CollectResult{}, fault.New(fault.NotFound, "no trace")
+	}
+}
+
+func (s *stage) failVerifier() {
+	s.w.verify = func(context.Context, activities.VerifyInput) (activities.Grade, error) {
+		return activities.Grade{}, fault.New(fault.VerifierFailed, "nan")
+	}
+}

@@ -1,0 +1,30 @@
+package workflows_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/rolloutd/rolloutd/workflows"
+)
+
+const histories = "testdata/histories"
+
+// Histories recorded by an earlier build replay in this one: a rollout that was begun before an upgrade goes on after it. A
+// change of the workflow that fails here needs workflow.GetVersion, and a new history beside the old ones.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(histories, "*.json"))
+	require.NoError(t, err)
+	require.Contains(t, files, filepath.Join(histories, "happy.json"), "record it: see TestRecord")
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			replayer := worker.NewWorkflowReplayer()
+			workflows.Register(replayer)
+			require.NoError(t, replayer.ReplayWorkflowHistoryFromJSONFile(nil, file))
+		})
+	}
+}

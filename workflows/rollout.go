@@ -1,0 +1,114 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
+)
+
+// retryPause times the attempt's number is waited before the next one: what broke may need a moment.
+const retryPause = 2 * time.Second
+
+// Register makes w run rollouts.
+func Register(w worker.WorkflowRegistry) {
+	w.RegisterWorkflowWithOptions(RolloutWorkflow, workflow.RegisterOptions{Name: rollout.WorkflowName})
+}
+
+// RolloutWorkflow runs one rollout to its end and returns where the result lies. It fails only when the spec is Invalid, or when
+// even an empty result could not be stored; all else that goes wrong is an outcome.
+func RolloutWorkflow(ctx workflow.Context, spec rollout.Spec) (rollout.Summary, error) {
+	r, err := setup(ctx, spec)
+	if err != nil {
+		return rollout.Summary{}, failure.ToTemporal(err)
+	}
+	return r.run()
+}
+
+// run is one rollout.
+type run struct {
+	spec  rollout.Spec
+	ctx   workflow.Context // of all work: outlives a cancellation of the workflow
+	log   log.Logger
+	keys  searchattr.Keys
+	acts  *activities.Activities // nil: only to name the methods
+	state rollout.State
+
+	current  *attempt
+	attempts []rollout.Attempt
+	cause    cause               // why work is to end early, once it is
+	late     cause               // the same, come when the result was being collected already
+	stop     workflow.CancelFunc // ends the phase under way; nil between phases
+	armed    bool                // the rollout's own deadline is running
+	settled  bool                // the last attempt is being collected: too late to end anything early
+}
+
+// setup checks the spec, starts to listen and tells the world what this rollout is.
+func setup(ctx workflow.Context, spec rollout.Spec) (*run, error) {
+	spec.Limits = spec.Limits.Filled() // a client in another language may send a part of them
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	work, _ := workflow.NewDisconnectedContext(ctx)
+	r := &run{
+		spec: spec, ctx: work, keys: searchattr.Typed(),
+		log: log.With(workflow.GetLogger(ctx), "rollout", spec.ID),
+		state: rollout.State{
+			ID: spec.ID, TaskID: spec.Task.ID, GroupID: spec.GroupID, Phase: rollout.PhaseQueued, StartedAt: workflow.Now(ctx),
+		},
+	}
+	err := workflow.SetQueryHandlerWithOptions(ctx, rollout.QueryState, func() (rollout.State, error) { return r.state, nil },
+		workflow.QueryHandlerOptions{Description: "Where the rollout stands"})
+	if err != nil {
+		return nil, err
+	}
+	r.label()
+	workflow.Go(work, func(work workflow.Context) { r.listen(work, ctx.Done()) })
+	return r, nil
+}
+
+// run makes attempts until one ends the rollout.
+func (r *run) run() (rollout.Summary, error) {
+	for n := 1; ; n++ {
+		a := r.attempt(n)
+		if !a.ruling.retry {
+			return r.settle(a)
+		}
+		r.log.Warn("attempt lost to infrastructure", "attempt", n, "error", a.ruling.text)
+		if r.pause(n); r.cause.set() {
+			return r.settle(r.given(a))
+		}
+	}
+}
+
+// pause waits before the next attempt, unless the rollout is to end.
+func (r *run) pause(n int) {
+	_, _ = workflow.AwaitWithTimeout(r.ctx, time.Duration(n)*retryPause, r.cause.set) // errs only when r.ctx is cancelled: never
+}
+
+// settle closes the books: the result lies in the store, the state says done.
+func (r *run) settle(a *attempt) (rollout.Summary, error) {
+	if a.result.Key == "" {
+		if err := r.compose(a); err != nil {
+			return rollout.Summary{}, err
+		}
+	}
+	now := workflow.Now(r.ctx)
+	r.state.Outcome, r.state.Reward, r.state.Error, r.state.FinishedAt = a.ruling.outcome, a.reward(), a.ruling.text, &now
+	r.enter(rollout.PhaseDone)
+	return rollout.Summary{
+		ID: r.spec.ID, Outcome: a.ruling.outcome, Reward: a.reward(), Error: a.ruling.text, Result: a.result,
+	}, nil
+}
+
+// retryPolicy is that of every activity: as often as its deadline allows, but not for ever on a bug of ours.
+func retryPolicy() *temporal.RetryPolicy {
+	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second, MaximumAttempts: 20}
+}

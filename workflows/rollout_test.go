@@ -1,0 +1,140 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
+	"github.com/rolloutd/rolloutd/workflows"
+)
+
+func TestHappyPath(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sum := w.run(t, spec())
+	require.Equal(t, happy, w.calls)
+	require.Equal(t, rollout.Completed, sum.Outcome)
+	require.Equal(t, 1.0, *sum.Reward)
+	require.Equal(t, "rollouts/r1/result.json", sum.Result.Key)
+
+	s := w.state(t)
+	require.True(t, s.Done())
+	require.Equal(t, 3, s.Turns)
+	require.Equal(t, "ses", s.SessionID)
+	require.Equal(t, "r1.1", s.SandboxID)
+	require.NotNil(t, s.FinishedAt)
+	require.Equal(t, []rollout.Phase{
+		rollout.PhaseQueued, rollout.PhaseCreating, rollout.PhaseInstalling, rollout.PhaseProxy, rollout.PhaseSetup,
+		rollout.PhaseAgent, rollout.PhaseVerifying, rollout.PhaseCollecting, rollout.PhaseClosing,
+	}, phases(s))
+	for _, p := range s.Phases {
+		require.NotNil(t, p.End, p.Phase)
+	}
+	head := w.collected[0].Head
+	require.True(t, w.collected[0].Final)
+	require.Equal(t, "opencode 1", head.InstallLog)
+	require.Equal(t, []rollout.Attempt{{
+		Number: 1, SandboxID: "r1.1", Host: "h1", Outcome: rollout.Completed, Turns: 3,
+		StartedAt: head.Attempts[0].StartedAt, EndedAt: head.Attempts[0].EndedAt,
+	}}, head.Attempts)
+}
+
+func phases(s rollout.State) []rollout.Phase {
+	var out []rollout.Phase
+	for _, p := range s.Phases {
+		out = append(out, p.Phase)
+	}
+	return out
+}
+
+// Temporal's list finds rollouts by what they are, where they stand and how they ended.
+func TestSearchAttributes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	keys, seen := searchattr.Typed(), map[string]any{}
+	w.env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
+		attrs := args.Get(0).(temporal.SearchAttributes)
+		for key, value := range attrs.GetUntypedValues() {
+			seen[key.GetName()] = value
+		}
+	}).Return(nil)
+	w.run(t, spec())
+	require.Equal(t, map[string]any{
+		keys.Task.GetName(): "task-1", keys.Group.GetName(): "g1", keys.Model.GetName(): "m",
+		keys.Phase.GetName(): "done", keys.Outcome.GetName(): "completed", keys.Reward.GetName(): 1.0, keys.Sandbox.GetName(): "r1.1",
+	}, seen)
+}
+
+func TestStepsAreLeftOutWhereTheTaskHasNone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := spec()
+	s.Task.Setup, s.Task.Verifier = nil, rollout.Verifier{}
+	sum := w.run(t, s)
+	require.Equal(t, []string{"CreateSandbox", "InstallOpencode", "StartProxy", "RunAgent", "CollectArtifacts", "CloseSandbox"}, w.calls)
+	require.Equal(t, rollout.Completed, sum.Outcome)
+	require.Nil(t, sum.Reward)
+}
+
+func TestInvalidSpecFailsTheWorkflow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := spec()
+	s.Task.Instruction = ""
+	w.env.ExecuteWorkflow(workflows.RolloutWorkflow, s)
+	err := failure.FromTemporal(w.env.GetWorkflowError())
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	require.Empty(t, w.calls)
+}
+
+// Whatever ends the agent's work, the attempt is collected and closed; what the policy did may carry a reward, and only that.
+func TestEndsOfTheAgent(t *testing.T) {
+	t.Parallel()
+	for _, outcome := range []rollout.Outcome{rollout.Completed, rollout.AgentFailed, rollout.AgentTimeout, rollout.BudgetExhausted, rollout.Aborted} {
+		t.Run(string(outcome), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.agent = func(context.Context, activities.AgentInput) (activities.AgentResult, error) {
+				return activities.AgentResult{Outcome: outcome, ExitCode: 7, Error: "why"}, nil
+			}
+			sum := w.run(t, spec())
+			require.Equal(t, outcome, sum.Outcome)
+			require.Equal(t, outcome.MayCarryReward(), sum.Reward != nil)
+			require.Equal(t, 7, w.collected[0].Head.ExitCode)
+			require.Equal(t, "why", w.collected[0].Head.Error)
+			require.Equal(t, []string{"CollectArtifacts", "CloseSandbox"}, w.calls[len(w.calls)-2:])
+		})
+	}
+}
+
+func TestSetupFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.prepare = fail(9, fault.SetupFailed, w.prepare)
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.SetupFailed, sum.Outcome)
+	require.Nil(t, sum.Reward)
+	require.Contains(t, sum.Error, "broken")
+	require.Equal(t, []string{"CreateSandbox", "InstallOpencode", "StartProxy", "RunSetup", "CollectArtifacts", "CloseSandbox"}, w.calls)
+	require.Equal(t, -1, w.collected[0].Head.ExitCode)
+}
+
+func TestVerifierFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.verify = func(context.Context, activities.VerifyInput) (activities.Grade, error) {
+		return activities.Grade{}, fault.New(fault.VerifierFailed, "nan")
+	}
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.VerifierFailed, sum.Outcome)
+	require.Nil(t, sum.Reward)
+	require.Equal(t, happy, w.calls, "one attempt: another verdict would not be a truer one")
+}

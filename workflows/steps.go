@@ -1,0 +1,141 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+const (
+	// hostReturn is how long a host may leave a step lying before it is taken for gone: a worker's restart fits, and it is
+	// shorter than the lease of a sandbox. goneReturn is what a host gets that already did.
+	hostReturn = 2 * time.Minute
+	goneReturn = 10 * time.Second
+	// heartbeat is after how long without a sign a worker is taken for dead, and its step given out again.
+	heartbeat = 20 * time.Second
+
+	createTimeout  = 2 * time.Minute // one try to make a sandbox
+	createTries    = 10 * time.Minute
+	installTimeout = 10 * time.Minute // the first one of a host downloads the agent
+	proxyTimeout   = time.Minute
+	// slack is what a step may take over the bound that its task was given: launching, staging, saving.
+	slack        = 2 * time.Minute
+	closeTimeout = 2 * time.Minute
+)
+
+// step says how an activity of a host is run.
+type step struct {
+	timeout time.Duration // of all its tries, waiting for the host apart
+	summary string        // for people, in the Temporal UI
+}
+
+// onHost is the context of an activity on the host of the current attempt.
+func (r *run) onHost(ctx workflow.Context, s step) workflow.Context {
+	wait := hostReturn
+	if r.current.hostGone {
+		wait = goneReturn
+	}
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              r.current.place.Queue,
+		ScheduleToStartTimeout: wait,
+		ScheduleToCloseTimeout: wait + s.timeout,
+		HeartbeatTimeout:       heartbeat,
+		RetryPolicy:            retryPolicy(),
+		Summary:                s.summary,
+	})
+}
+
+// do runs one activity on the host as a phase of its own.
+func (r *run) do(a *attempt, phase rollout.Phase, s step, activity, in, out any) error {
+	ctx := r.begin(phase)
+	return a.failed(phase, workflow.ExecuteActivity(r.onHost(ctx, s), activity, in).Get(ctx, out))
+}
+
+// create waits for a host with room and has it make the sandbox.
+func (r *run) create(a *attempt) error {
+	l := r.spec.Limits
+	ctx := workflow.WithActivityOptions(r.begin(rollout.PhaseQueued), workflow.ActivityOptions{
+		TaskQueue:              rollout.TaskQueue,
+		ScheduleToStartTimeout: l.Queue,
+		ScheduleToCloseTimeout: l.Queue + createTries,
+		StartToCloseTimeout:    createTimeout,
+		HeartbeatTimeout:       heartbeat,
+		RetryPolicy:            retryPolicy(),
+		WaitForCancellation:    true, // a sandbox made all the same must be known, so that it is closed
+		Summary:                fmt.Sprintf("attempt %d", a.target.Attempt),
+	})
+	in := activities.CreateSandboxInput{Target: a.target, Sandbox: r.spec.Sandbox}
+	err := workflow.ExecuteActivity(ctx, r.acts.CreateSandbox, in).Get(ctx, &a.place)
+	if leftLying(err) {
+		a.phase = rollout.PhaseQueued
+		return fault.New(fault.Exhausted, "no host had room within %s", l.Queue)
+	}
+	if err := a.failed(rollout.PhaseCreating, err); err != nil {
+		return err
+	}
+	r.placed(a.place)
+	r.arm()
+	return nil
+}
+
+func (r *run) installAgent(a *attempt) error {
+	in := activities.InstallInput{Target: a.target, Agent: r.spec.Agent}
+	var out activities.InstallResult
+	err := r.do(a, rollout.PhaseInstalling, step{timeout: installTimeout, summary: r.spec.Agent}, r.acts.InstallOpencode, in, &out)
+	a.install = out.Log
+	return err
+}
+
+func (r *run) openProxy(a *attempt) error {
+	a.proxied = true // whether it works or not: a route may be there
+	in := activities.ProxyInput{Target: a.target, Mode: r.spec.Mode, Model: r.spec.Model, Limits: r.spec.Limits}
+	return r.do(a, rollout.PhaseProxy, step{timeout: proxyTimeout, summary: r.spec.Model.Name}, r.acts.StartProxy, in, nil)
+}
+
+// prepare is the task's own setup, where it has one.
+func (r *run) prepare(a *attempt) error {
+	t := r.spec.Task
+	if len(t.Files) == 0 && len(t.Setup) == 0 {
+		return nil
+	}
+	in := activities.SetupInput{Target: a.target, Files: t.Files, Commands: t.Setup, Timeout: r.spec.Limits.Setup}
+	summary := fmt.Sprintf("%d files, %d commands", len(t.Files), len(t.Setup))
+	return r.do(a, rollout.PhaseSetup, step{timeout: in.Timeout + slack, summary: summary}, r.acts.RunSetup, in, nil)
+}
+
+func (r *run) runAgent(a *attempt) error {
+	s := r.spec
+	in := activities.AgentInput{
+		Target: a.target, Agent: s.Agent, Instruction: s.Task.Instruction, ObeyProject: s.Task.ObeyProject,
+		Mode: s.Mode, Model: s.Model, Limits: s.Limits,
+	}
+	var out activities.AgentResult
+	err := r.do(a, rollout.PhaseAgent, step{timeout: s.Limits.Agent + slack, summary: "at most " + s.Limits.Agent.String()}, r.acts.RunAgent, in, &out)
+	if err != nil {
+		return err
+	}
+	a.agent = &out
+	r.progress(rollout.Progress{Attempt: a.target.Attempt, Turns: out.Turns, SessionID: out.SessionID})
+	return nil
+}
+
+// verify grades what the agent left, where there is a verifier and the agent's end may carry a reward.
+func (r *run) verify(a *attempt) error {
+	v := r.spec.Task.Verifier
+	if !v.Defined() || !a.agent.Outcome.MayCarryReward() {
+		return nil
+	}
+	in := activities.VerifyInput{Target: a.target, Sandbox: r.spec.Sandbox, Verifier: v, Timeout: r.spec.Limits.Verifier}
+	var out activities.Grade
+	err := r.do(a, rollout.PhaseVerifying, step{timeout: in.Timeout + slack, summary: "at most " + in.Timeout.String()}, r.acts.RunVerifier, in, &out)
+	if err != nil {
+		return err
+	}
+	a.grade = &out
+	return nil
+}
