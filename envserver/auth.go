@@ -1,0 +1,58 @@
+package envserver
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// authenticate admits requests with a known token. /health stays open: whoever probes a container has no token.
+func (s *Server) authenticate(next http.Handler) http.Handler {
+	if len(s.o.Tokens) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/health" && !s.known(token(r)) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="rolloutd"`)
+			writeDetail(w, http.StatusUnauthorized, "Not authenticated")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// token is the bearer token, or the password of basic auth: older Python clients can send no header of their own, but
+// carry user and password of their URL.
+func token(r *http.Request) string {
+	if _, password, ok := r.BasicAuth(); ok {
+		return password
+	}
+	scheme, t, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(t)
+}
+
+// known compares digests, so that the time taken says nothing about a token, not even its length.
+func (s *Server) known(t string) bool {
+	got := sha256.Sum256([]byte(t))
+	found := 0
+	for _, want := range s.o.Tokens {
+		digest := sha256.Sum256([]byte(want))
+		found |= subtle.ConstantTimeCompare(got[:], digest[:])
+	}
+	return t != "" && found == 1
+}
+
+// sameOrigin admits handshakes that come from no web page, from our own, or from an allowed one.
+func (s *Server) sameOrigin(r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" || slices.Contains(s.o.AllowedOrigins, origin) {
+		return true
+	}
+	_, host, _ := strings.Cut(origin, "://")
+	return strings.EqualFold(host, r.Host)
+}

@@ -1,0 +1,98 @@
+package envserver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// unknownTool is the label of tools that do not exist; their names are the client's invention.
+const unknownTool = "unknown"
+
+// call runs a tool for any transport, with its span, its metrics and, for a bug of ours, its line in the log.
+func (s *Server) call(ctx context.Context, c tools.Call) (string, error) {
+	name := c.Tool
+	if _, ok := s.tools.Find(name); !ok {
+		name = unknownTool
+	}
+	ctx, span := s.tracer.Start(ctx, "tool "+name, trace.WithAttributes(attribute.String("rolloutd.tool", name)))
+	defer span.End()
+	begun := time.Now()
+	text, err := s.tools.Call(ctx, c)
+	s.metrics.called(name, outcome(err), time.Since(begun))
+	if err != nil {
+		span.SetStatus(codes.Error, outcome(err))
+	}
+	var bug *tools.PanicError
+	if errors.As(err, &bug) {
+		return "", fault.New(fault.Internal, "internal error (id %s)", s.logPanic(bug.Value, bug.Stack))
+	}
+	return text, err
+}
+
+func outcome(err error) string {
+	var unknown *tools.UnknownError
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.As(err, &unknown):
+		return "tool_not_found"
+	default:
+		return string(fault.KindOf(err))
+	}
+}
+
+// toolError is the form of a failed call in an observation; clients refuse further fields.
+type toolError struct {
+	Type    string `json:"error_type"`
+	Message string `json:"message"`
+}
+
+func asToolError(err error) *toolError {
+	var unknown *tools.UnknownError
+	if errors.As(err, &unknown) {
+		return &toolError{"tool_not_found", err.Error()}
+	}
+	return &toolError{fault.EdgeOf(fault.KindOf(err)).ToolError, err.Error()}
+}
+
+// textBlock and callResult are a tool's result as the reference writes it.
+type textBlock struct {
+	Type        string `json:"type"`
+	Text        string `json:"text"`
+	Annotations any    `json:"annotations"`
+	Meta        any    `json:"meta"`
+}
+
+type callResult struct {
+	Content    []textBlock       `json:"content"`
+	Structured map[string]string `json:"structured_content"`
+	Meta       any               `json:"meta"`
+	Data       string            `json:"data"`
+	IsError    bool              `json:"is_error"`
+	// IsErrorMCP is the same under the name that MCP gives it.
+	IsErrorMCP bool `json:"isError"`
+}
+
+func asResult(text string) *callResult {
+	return &callResult{
+		Content:    []textBlock{{Type: "text", Text: text}},
+		Structured: map[string]string{"result": text},
+		Data:       text,
+	}
+}
+
+// secondsLimit turns a client's timeout into a limit; absurdly long ones are as good as none.
+func secondsLimit(s float64) time.Duration {
+	if s > float64(1<<31) {
+		return 0
+	}
+	return max(time.Duration(s*float64(time.Second)), 1)
+}

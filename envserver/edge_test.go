@@ -1,0 +1,226 @@
+package envserver_test
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/rolloutd/rolloutd/envserver"
+)
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	const token = "0123456789abcdef"
+	r := start(t, func(o *envserver.Options) { o.Tokens = []string{"another-token-here", token} })
+	for name, tc := range map[string]struct {
+		path, header string
+		status       int
+	}{
+		"health is open":     {"/health", "", 200},
+		"none":               {"/metadata", "", 401},
+		"wrong":              {"/metadata", "Bearer 0123456789abcdeX", 401},
+		"empty":              {"/metadata", "Bearer ", 401},
+		"another scheme":     {"/metadata", "Token " + token, 401},
+		"bearer":             {"/metadata", "Bearer " + token, 200},
+		"scheme by any case": {"/metadata", "bearer " + token, 200},
+		"unknown path":       {"/nope", "", 401},
+		"basic password":     {"/metadata", "Basic dTowMTIzNDU2Nzg5YWJjZGVm", 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, headers, _ := r.do("GET", tc.path, "", "Authorization", tc.header)
+			require.Equal(t, tc.status, status)
+			require.Equal(t, tc.status == 401, headers.Get("WWW-Authenticate") != "")
+		})
+	}
+}
+
+func TestPagesOfStrangersCannotCall(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	status, _, body := r.do("POST", "/step", `{"action":{"type":"list_tools"}}`, "Sec-Fetch-Site", "cross-site", "Content-Type", "text/plain")
+	require.Equal(t, http.StatusForbidden, status)
+	require.JSONEq(t, `{"detail":"Cross-origin request refused"}`, body)
+}
+
+func TestBodyTooLarge(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *envserver.Options) { o.MaxMessage = 100 })
+	for _, path := range []string{"/mcp", "/reset", "/step"} {
+		status, _, _ := r.do("POST", path, `{"x":"`+strings.Repeat("y", 200)+`"}`)
+		require.Equal(t, http.StatusRequestEntityTooLarge, status, path)
+	}
+}
+
+// logs is a buffer that a logger may write to while a test reads it.
+type logs struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestABugIsAnErrorWithAnID(t *testing.T) {
+	t.Parallel()
+	var log logs
+	r := start(t, func(o *envserver.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	c := r.dial("/ws")
+	failed := dig(t, object(t, c.ask(call("run_rollout", task("r", panics)))), "data", "observation", "error")
+	require.Equal(t, "execution_error", dig(t, failed, "error_type"))
+	message := dig(t, failed, "message").(string)
+	require.Regexp(t, `^internal error \(id [0-9a-f-]{36}\)$`, message)
+	id := message[len("internal error (id ") : len(message)-1]
+	require.Contains(t, log.String(), id)
+	require.Contains(t, log.String(), "a bug")
+	require.Contains(t, c.ask(`{"type":"state"}`), "step_count", "the session goes on")
+	out := r.rpc("tools/call", map[string]any{"name": "run_rollout", "arguments": task("r", panics)})
+	require.EqualValues(t, -32603, dig(t, out, "error", "code"))
+}
+
+// brokenWriter is a bug outside the tools: the first answer written to it panics.
+type brokenWriter struct {
+	http.ResponseWriter
+	broken bool
+}
+
+func (w *brokenWriter) WriteHeader(status int) {
+	if !w.broken {
+		w.broken = true
+		panic("torn cable")
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func TestAPanicInAHandlerIsA500WithAnID(t *testing.T) {
+	t.Parallel()
+	var log logs
+	r := start(t, func(o *envserver.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	rec := httptest.NewRecorder()
+	r.srv.ServeHTTP(&brokenWriter{ResponseWriter: rec}, httptest.NewRequestWithContext(t.Context(), "GET", "/health", nil))
+	require.Equal(t, http.StatusInternalServerError, rec.Code)
+	body := object(t, rec.Body.String())
+	require.Equal(t, "Internal Server Error", body["detail"])
+	require.Contains(t, log.String(), body["error_id"])
+	require.Contains(t, log.String(), "torn cable")
+}
+
+func TestMetricsAndSpans(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	spans := tracetest.NewSpanRecorder()
+	r := start(t, func(o *envserver.Options) {
+		o.Registerer, o.MaxSessions = registry, 1
+		o.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	})
+	c := r.dial("/ws")
+	c.ask(call("get_state", map[string]any{"rollout_id": "x"}))
+	c.ask(call("no-such-tool", nil))
+	r.do("GET", "/health", "")
+	r.do("GET", "/some/other/path", "")
+	r.rpc("openenv/session/create", nil) // refused
+	require.Equal(t, map[string]float64{
+		"sessions":                                1,
+		"sessions_refused_total":                  1,
+		"tool_calls_total ok get_state":           1,
+		"tool_calls_total tool_not_found unknown": 1,
+		"tool_call_seconds get_state":             1,
+		"tool_call_seconds unknown":               1,
+	}, gather(t, registry))
+	var names []string
+	r.eventually(func() bool { return len(spans.Ended()) >= 5 }, "spans ended")
+	for _, s := range spans.Ended() {
+		names = append(names, s.Name())
+	}
+	require.ElementsMatch(t, []string{"tool get_state", "tool unknown", "GET /health", "GET", "POST /mcp"}, names)
+}
+
+// gather reads a registry: name and label values of each series, without our prefix, to its value or number of observations.
+func gather(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := strings.TrimPrefix(f.GetName(), "rolloutd_envserver_")
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			out[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return out
+}
+
+func TestMetricsAreRegisteredOnce(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	r := start(t, func(o *envserver.Options) { o.Registerer = registry })
+	_, err := envserver.New(envserver.Options{Rollouts: r.fake, Resolve: r.resolve, Seal: strings.ToUpper, Registerer: registry})
+	require.ErrorContains(t, err, "metrics")
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	for name, o := range map[string]envserver.Options{
+		"required":                 {Rollouts: r.fake},
+		"mode sandbox":             {Rollouts: r.fake, Resolve: r.resolve, Seal: strings.ToUpper, Mode: "sandbox"},
+		`allowed origin "nowhere"`: {Rollouts: r.fake, Resolve: r.resolve, Seal: strings.ToUpper, AllowedOrigins: []string{"nowhere"}},
+	} {
+		_, err := envserver.New(o)
+		require.ErrorContains(t, err, name)
+	}
+}
+
+// A client of the protocol itself, from its own library: it initializes, lists and calls.
+func TestStandardMCPClient(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: r.url + "/mcp"}, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	tools, err := s.ListTools(t.Context(), nil)
+	require.NoError(t, err)
+	require.Len(t, tools.Tools, 6)
+	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "run_rollout", Arguments: task("r", "x", "task_id", "t")})
+	require.NoError(t, err)
+	require.False(t, res.IsError)
+	require.Equal(t, "t", object(t, res.Content[0].(*mcp.TextContent).Text)["task_id"])
+	res, err = s.CallTool(t.Context(), &mcp.CallToolParams{Name: "run_rollout", Arguments: map[string]any{"instruction": 5}})
+	require.NoError(t, err)
+	require.True(t, res.IsError)
+	require.Contains(t, res.Content[0].(*mcp.TextContent).Text, "instruction")
+}
+
+// What clients of the protocol's older versions send beside calls.
+func TestStandardMCPPingAndNotification(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	headers := []string{"Accept", "application/json, text/event-stream", "Mcp-Protocol-Version", "2025-06-18"}
+	status, _, body := r.do("POST", "/mcp", `{"jsonrpc":"2.0","method":"ping","id":1}`, headers...)
+	require.Equal(t, http.StatusOK, status)
+	require.JSONEq(t, `{"jsonrpc":"2.0","id":1,"result":{}}`, body)
+	status, _, body = r.do("POST", "/mcp", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, headers...)
+	require.Equal(t, http.StatusAccepted, status, body)
+}

@@ -1,0 +1,165 @@
+package envserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Instructions that the fake engine understands; every other rollout is done at once.
+const (
+	waits  = "wait"  // runs until finished or aborted
+	fails  = "fail"  // cannot be started
+	panics = "panic" // trips over a bug
+)
+
+// fake is an engine in memory.
+type fake struct {
+	mu       sync.Mutex
+	specs    map[string]rollout.Spec
+	done     map[string]chan struct{}
+	ended    map[string]rollout.Outcome
+	aborts   map[string]string
+	messages map[string]rollout.Transcript
+}
+
+func newFake() *fake {
+	return &fake{
+		specs: map[string]rollout.Spec{}, done: map[string]chan struct{}{}, ended: map[string]rollout.Outcome{},
+		aborts: map[string]string{}, messages: map[string]rollout.Transcript{},
+	}
+}
+
+func (f *fake) Start(_ context.Context, s rollout.Spec) (rollout.State, error) {
+	switch s.Task.Instruction {
+	case fails:
+		return rollout.State{}, fault.New(fault.Unavailable, "the engine does not answer")
+	case panics:
+		panic("a bug")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, there := f.specs[s.ID]; !there {
+		f.specs[s.ID], f.done[s.ID] = s, make(chan struct{})
+		if s.Task.Instruction != waits {
+			f.end(s.ID, rollout.Completed)
+		}
+	}
+	return f.state(s.ID), nil
+}
+
+// end closes a rollout; f.mu is held.
+func (f *fake) end(id string, o rollout.Outcome) {
+	f.ended[id] = o
+	close(f.done[id])
+}
+
+func (f *fake) finish(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.end(id, rollout.Completed)
+}
+
+func (f *fake) state(id string) rollout.State {
+	at := time.Unix(1_700_000_000, 500_000_000)
+	s := rollout.State{ID: id, TaskID: f.specs[id].Task.ID, Phase: rollout.PhaseAgent, Attempt: 1, Turns: 2, SessionID: "ses_1", StartedAt: at}
+	if o, over := f.ended[id]; over {
+		later := at.Add(time.Minute)
+		s.Phase, s.Outcome, s.FinishedAt = rollout.PhaseDone, o, &later
+	}
+	return s
+}
+
+func (f *fake) State(_ context.Context, id string) (rollout.State, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, there := f.specs[id]; !there {
+		return rollout.State{}, fault.New(fault.NotFound, "no rollout %s", id)
+	}
+	return f.state(id), nil
+}
+
+func (f *fake) Wait(ctx context.Context, id string) (rollout.Result, error) {
+	f.mu.Lock()
+	done := f.done[id]
+	f.mu.Unlock()
+	if done == nil {
+		return rollout.Result{}, fault.New(fault.NotFound, "no rollout %s", id)
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return rollout.Result{}, ctx.Err()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.result(id), nil
+}
+
+func (f *fake) result(id string) rollout.Result {
+	spec, reward := f.specs[id], 0.5
+	r := rollout.Result{
+		ID: id, TaskID: spec.Task.ID, GroupID: spec.GroupID, SandboxID: id + ".1", Mode: spec.Mode, Outcome: f.ended[id],
+		ProxyTurns: []rollout.CompactTurn{}, WorkdirFiles: map[string]string{"größe.txt": "<ok> & done"},
+		SetupResults: []rollout.CommandResult{}, VerifyResults: []rollout.CommandResult{},
+		Files: map[string]string{}, FilesExtra: []string{}, Attempts: []rollout.Attempt{}, Links: map[string]string{},
+	}
+	if r.Outcome.MayCarryReward() {
+		r.Reward = &reward
+	}
+	return r
+}
+
+func (f *fake) Messages(_ context.Context, id string) (rollout.Transcript, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t, there := f.messages[id]
+	if !there {
+		return t, fault.New(fault.NotFound, "no transcript of %s", id)
+	}
+	return t, nil
+}
+
+func (f *fake) said(id, text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	raw, _ := json.Marshal(map[string]any{"info": map[string]string{"role": "assistant"}, "parts": []string{text}})
+	f.messages[id] = rollout.Transcript{SessionID: "ses_1", Messages: []json.RawMessage{raw}}
+}
+
+func (f *fake) Abort(_ context.Context, id, reason string) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, there := f.specs[id]; !there {
+		return false, fault.New(fault.NotFound, "no rollout %s", id)
+	}
+	if _, over := f.ended[id]; over {
+		return false, nil
+	}
+	f.aborts[id] = reason
+	f.end(id, rollout.Aborted)
+	return true, nil
+}
+
+func (f *fake) aborted(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.aborts[id] != ""
+}
+
+func (f *fake) spec(id string) (rollout.Spec, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, there := f.specs[id]
+	return s, there
+}
+
+func (f *fake) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.specs)
+}

@@ -1,0 +1,45 @@
+package envserver
+
+import (
+	"errors"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+)
+
+// Codes of error frames.
+const (
+	codeInvalidJSON = "INVALID_JSON"
+	codeUnknownType = "UNKNOWN_TYPE"
+	codeValidation  = "VALIDATION_ERROR"
+	codeExecution   = "EXECUTION_ERROR"
+	codeCapacity    = "CAPACITY_REACHED"
+	codeSession     = "SESSION_ERROR"
+)
+
+// frame is one message to the client.
+type frame struct {
+	Type string `json:"type"`
+	Data any    `json:"data"`
+}
+
+func errorFrame(code, message string, extra map[string]any) frame {
+	data := map[string]any{"message": message, "code": code}
+	for k, v := range extra {
+		data[k] = v
+	}
+	return frame{"error", data}
+}
+
+func invalidFrame(found issue.List) frame {
+	return errorFrame(codeValidation, "Invalid message", map[string]any{"errors": found})
+}
+
+// refusal says why a connection gets no session.
+func refusal(err error) any {
+	var full *session.CapacityError
+	if errors.As(err, &full) {
+		return errorFrame(codeCapacity, err.Error(), map[string]any{"active_sessions": full.Active, "max_sessions": full.Max})
+	}
+	return errorFrame(codeSession, err.Error(), nil)
+}

@@ -1,0 +1,60 @@
+package envserver
+
+import (
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+)
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	body, err := pyjson.Encode(v)
+	if err != nil {
+		status, body = http.StatusInternalServerError, []byte(`{"detail":"Internal Server Error"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a client that is gone cannot be told
+}
+
+// writeDetail writes an error body of the reference's form.
+func writeDetail(w http.ResponseWriter, status int, detail any) {
+	writeJSON(w, status, map[string]any{"detail": detail})
+}
+
+// body reads a request's body, within the limit. It has answered the client when ok is false.
+func (s *Server) body(w http.ResponseWriter, r *http.Request) (data []byte, ok bool) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxMessage))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		writeDetail(w, http.StatusRequestEntityTooLarge, "Request body too large")
+	case err != nil:
+		writeDetail(w, http.StatusBadRequest, "There was an error reading the body")
+	}
+	return data, err == nil
+}
+
+// object reads a body that is a JSON object. An empty body and null give a nil map without issues.
+func object(data []byte) (map[string]any, issue.List) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	v, err := pyjson.Decode(data)
+	var syntax *pyjson.SyntaxError
+	if errors.As(err, &syntax) {
+		return nil, issue.List{{Type: "json_invalid", Loc: []any{"body", syntax.Pos}, Msg: "JSON decode error",
+			Input: map[string]any{}, Ctx: map[string]any{"error": syntax.Msg}}}
+	}
+	if v == nil {
+		return nil, nil
+	}
+	obj, ok := v.(map[string]any)
+	if !ok {
+		return nil, issue.List{{Type: "model_attributes_type", Loc: []any{"body"},
+			Msg: "Input should be a valid dictionary or object to extract fields from", Input: pyjson.Plain(v)}}
+	}
+	return obj, nil
+}

@@ -1,0 +1,106 @@
+package issue
+
+import (
+	"maps"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+)
+
+// Checker validates the fields of one object in the order its model declares them, as the reference lists its findings.
+// Every method names a field, remembers it as known, and returns its value where that is right.
+type Checker struct {
+	obj   map[string]any
+	loc   []any
+	known map[string]bool
+	found List
+}
+
+// Check begins with obj; loc is the path that leads to it.
+func Check(obj map[string]any, loc ...any) *Checker {
+	return &Checker{obj: obj, loc: loc, known: map[string]bool{}}
+}
+
+// Found returns what was wrong. With closed set, unknown fields are wrong too.
+func (c *Checker) Found(closed bool) List {
+	if !closed {
+		return c.found
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.obj)) {
+		if !c.known[k] {
+			c.add(k, "extra_forbidden", "Extra inputs are not permitted", nil)
+		}
+	}
+	return c.found
+}
+
+func (c *Checker) add(field, kind, msg string, ctx map[string]any) {
+	input, present := c.obj[field]
+	if !present {
+		input = c.obj
+	}
+	c.found = append(c.found, Issue{Type: kind, Loc: c.path(field), Msg: msg, Input: pyjson.Plain(input), Ctx: ctx})
+}
+
+func (c *Checker) path(field string) []any { return append(slices.Clone(c.loc), field) }
+
+func (c *Checker) get(field string, required bool) (any, bool) {
+	c.known[field] = true
+	v, present := c.obj[field]
+	if !present && required {
+		c.add(field, "missing", "Field required", nil)
+	}
+	return v, present
+}
+
+// Any takes a field as it is.
+func (c *Checker) Any(field string) any {
+	v, _ := c.get(field, false)
+	return v
+}
+
+// Literal takes a field whose only value is want; an absent one is right unless it is required.
+func (c *Checker) Literal(field, want string, required bool) {
+	if v, present := c.get(field, required); present && v != want {
+		c.add(field, "literal_error", "Input should be '"+want+"'", map[string]any{"expected": "'" + want + "'"})
+	}
+}
+
+// String takes a required string.
+func (c *Checker) String(field string) string {
+	v, present := c.get(field, true)
+	s, ok := v.(string)
+	if present && !ok {
+		c.add(field, "string_type", "Input should be a valid string", nil)
+	}
+	return s
+}
+
+// OptionalString takes a string of at most maxLen characters, or null, or nothing.
+func (c *Checker) OptionalString(field string, maxLen int) (string, bool) {
+	v, _ := c.get(field, false)
+	if v == nil {
+		return "", false
+	}
+	s, ok := v.(string)
+	switch {
+	case !ok:
+		c.add(field, "string_type", "Input should be a valid string", nil)
+	case utf8.RuneCountInString(s) > maxLen:
+		c.add(field, "string_too_long", plural("String should have at most ", maxLen, " character"), map[string]any{"max_length": maxLen})
+	default:
+		return s, true
+	}
+	return "", false
+}
+
+// Dict takes an object.
+func (c *Checker) Dict(field string, required bool) map[string]any {
+	v, present := c.get(field, required)
+	m, ok := v.(map[string]any)
+	if present && !ok {
+		c.add(field, "dict_type", "Input should be a valid dictionary", nil)
+	}
+	return m
+}

@@ -1,0 +1,88 @@
+package issue_test
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+)
+
+func TestOrderIsTheModelsThenTheExtras(t *testing.T) {
+	t.Parallel()
+	c := issue.Check(map[string]any{"z": json.Number("1"), "a": true, "kind": "x"}, "body")
+	c.Dict("data", true)
+	c.Literal("kind", "y", true)
+	found := c.Found(true)
+	var got []string
+	for _, it := range found {
+		got = append(got, it.Type+" "+it.Loc[1].(string))
+	}
+	require.Equal(t, []string{"missing data", "literal_error kind", "extra_forbidden a", "extra_forbidden z"}, got)
+	require.Empty(t, found[0].URL)
+	require.Equal(t, "https://errors.pydantic.dev/2.12/v/missing", found.WithURLs()[0].URL)
+}
+
+func TestText(t *testing.T) {
+	t.Parallel()
+	c := issue.Check(map[string]any{"s": math.NaN(), "n": nil, "l": []any{}})
+	c.String("s")
+	c.String("n")
+	c.Literal("l", "x", true)
+	require.Equal(t, "3 validation errors for M\n"+
+		"s\n  Input should be a valid string [type=string_type, input_type=NoneType]\n"+
+		"n\n  Input should be a valid string [type=string_type, input_type=NoneType]\n"+
+		"l\n  Input should be 'x' [type=literal_error, input_type=list]", c.Found(true).Text("M"))
+}
+
+func TestNumbers(t *testing.T) {
+	t.Parallel()
+	for want, values := range map[string][]any{
+		"":              {nil, json.Number("1"), json.Number("0.5"), "2.5", true},
+		"greater_than":  {json.Number("0"), json.Number("-1"), false, math.NaN(), math.Inf(-1)},
+		"float_parsing": {"x", ""},
+		"float_type":    {[]any{}, map[string]any{}},
+	} {
+		for _, v := range values {
+			c := issue.Check(map[string]any{"f": v})
+			c.Positive("f")
+			require.Equal(t, want, kind(c.Found(true)), "%v", v)
+		}
+	}
+	for want, values := range map[string][]any{
+		"":                   {nil, json.Number("1"), json.Number("2.0"), "7", true},
+		"greater_than_equal": {json.Number("-1"), "-3"},
+		"int_from_float":     {json.Number("1.5")},
+		"int_parsing":        {"1.5", "x"},
+		"finite_number":      {math.Inf(1), math.NaN()},
+		"int_type":           {[]any{}},
+	} {
+		for _, v := range values {
+			c := issue.Check(map[string]any{"f": v})
+			c.NaturalInt("f")
+			require.Equal(t, want, kind(c.Found(true)), "%v", v)
+		}
+	}
+}
+
+func TestLengthIsInCharacters(t *testing.T) {
+	t.Parallel()
+	c := issue.Check(map[string]any{"a": strings.Repeat("é", 255), "b": strings.Repeat("é", 256)})
+	_, ok := c.OptionalString("a", 255)
+	require.True(t, ok)
+	_, ok = c.OptionalString("b", 255)
+	require.False(t, ok)
+	found := c.Found(true)
+	require.Equal(t, "string_too_long", kind(found))
+	require.Equal(t, "String should have at most 255 characters", found[0].Msg)
+}
+
+func kind(l issue.List) string {
+	if len(l) == 0 {
+		return ""
+	}
+	return l[0].Type
+}

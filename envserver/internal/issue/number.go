@@ -1,0 +1,55 @@
+package issue
+
+import (
+	"math"
+	"strconv"
+)
+
+// Positive takes a number above zero, or null, or nothing; strings that read as numbers are taken as pydantic takes them.
+func (c *Checker) Positive(field string) (float64, bool) {
+	v, _ := c.get(field, false)
+	if v == nil {
+		return 0, false
+	}
+	f, ok := float(v)
+	switch _, isString := v.(string); {
+	case !ok && isString:
+		c.add(field, "float_parsing", "Input should be a valid number, unable to parse string as a number", nil)
+	case !ok:
+		c.add(field, "float_type", "Input should be a valid number", nil)
+	case math.IsNaN(f) || f <= 0:
+		c.add(field, "greater_than", "Input should be greater than 0", map[string]any{"gt": 0.0})
+	default:
+		return f, true
+	}
+	return 0, false
+}
+
+// NaturalInt takes a whole number from zero on, or null, or nothing.
+func (c *Checker) NaturalInt(field string) {
+	v, _ := c.get(field, false)
+	if v == nil {
+		return
+	}
+	f, ok := float(v)
+	switch _, isString := v.(string); {
+	case isString && (!ok || !integral(f)):
+		c.add(field, "int_parsing", "Input should be a valid integer, unable to parse string as an integer", nil)
+	case !ok:
+		c.add(field, "int_type", "Input should be a valid integer", nil)
+	case math.IsNaN(f) || math.IsInf(f, 0):
+		c.add(field, "finite_number", "Input should be a finite number", nil)
+	case !integral(f):
+		c.add(field, "int_from_float", "Input should be a valid integer, got a number with a fractional part", nil)
+	case f < 0:
+		c.add(field, "greater_than_equal", "Input should be greater than or equal to 0", map[string]any{"ge": 0})
+	}
+}
+
+func plural(before string, n int, after string) string {
+	s := before + strconv.Itoa(n) + after
+	if n != 1 {
+		s += "s"
+	}
+	return s
+}

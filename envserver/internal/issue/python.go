@@ -1,0 +1,54 @@
+package issue
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+)
+
+// typeName is Python's name of a decoded value's type.
+func typeName(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "NoneType"
+	case bool:
+		return "bool"
+	case string:
+		return "str"
+	case []any:
+		return "list"
+	case map[string]any:
+		return "dict"
+	case json.Number:
+		if !strings.ContainsAny(v.String(), ".eE") {
+			return "int"
+		}
+	}
+	return "float"
+}
+
+// float reads a decoded number.
+func float(v any) (float64, bool) {
+	switch v := v.(type) {
+	case float64:
+		return v, true
+	case json.Number:
+		f, err := v.Float64()
+		return f, err == nil
+	case bool:
+		if v {
+			return 1, true
+		}
+		return 0, true
+	case string:
+		f, err := json.Number(strings.TrimSpace(v)).Float64()
+		return f, err == nil
+	default:
+		return 0, false
+	}
+}
+
+// integral says whether a number is a whole one that an int64 holds.
+func integral(f float64) bool {
+	return f == math.Trunc(f) && math.Abs(f) < 1<<63
+}

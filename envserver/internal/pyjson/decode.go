@@ -1,0 +1,94 @@
+// Package pyjson reads JSON as Python's json module does: NaN, Infinity and -Infinity are numbers, and errors carry Python's
+// words and positions. The clients of this server write with that module, and the reference server answers with its words.
+package pyjson
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// maxDepth bounds nesting; Python's own decoder gives up at about a thousand.
+const maxDepth = 500
+
+// SyntaxError says where a text stops being JSON. Pos counts characters (not bytes) from 0, Line and Col from 1.
+type SyntaxError struct {
+	Msg            string
+	Pos, Line, Col int
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("%s: line %d column %d (char %d)", e.Msg, e.Line, e.Col, e.Pos)
+}
+
+// Decode reads one value: nil, bool, string, json.Number, []any, map[string]any, or a float64 for numbers JSON has no
+// token for (NaN, infinities, and literals too large for a float).
+func Decode(data []byte) (any, error) {
+	d := &decoder{data: data}
+	if !utf8.Valid(data) {
+		return nil, d.fail(0, "Text is not valid UTF-8")
+	}
+	d.space()
+	v, err := d.value(0)
+	if err != nil {
+		return nil, err
+	}
+	d.space()
+	if d.pos < len(data) {
+		return nil, d.fail(d.pos, "Extra data")
+	}
+	return v, nil
+}
+
+type decoder struct {
+	data []byte
+	pos  int
+}
+
+func (d *decoder) fail(at int, msg string) error {
+	e := &SyntaxError{Msg: msg, Line: 1, Col: 1}
+	for _, r := range string(d.data[:min(at, len(d.data))]) {
+		e.Pos++
+		e.Col++
+		if r == '\n' {
+			e.Line, e.Col = e.Line+1, 1
+		}
+	}
+	return e
+}
+
+func (d *decoder) space() {
+	for d.pos < len(d.data) {
+		switch d.data[d.pos] {
+		case ' ', '\t', '\n', '\r':
+			d.pos++
+		default:
+			return
+		}
+	}
+}
+
+// peek returns the next byte, or 0 at the end.
+func (d *decoder) peek() byte {
+	if d.pos < len(d.data) {
+		return d.data[d.pos]
+	}
+	return 0
+}
+
+func (d *decoder) value(depth int) (any, error) {
+	if depth > maxDepth {
+		return nil, d.fail(d.pos, "Nested too deeply")
+	}
+	switch c := d.peek(); {
+	case c == '{':
+		return d.object(depth)
+	case c == '[':
+		return d.array(depth)
+	case c == '"':
+		return d.str()
+	case c == '-' || c >= '0' && c <= '9':
+		return d.number()
+	default:
+		return d.word()
+	}
+}

@@ -1,0 +1,92 @@
+package pyjson
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+const escapes = `"\/bfnrt`
+const escaped = "\"\\/\b\f\n\r\t"
+
+func (d *decoder) str() (string, error) {
+	start := d.pos
+	d.pos++ // opening quote
+	var b strings.Builder
+	for d.pos < len(d.data) {
+		switch c := d.data[d.pos]; {
+		case c == '"':
+			d.pos++
+			return b.String(), nil
+		case c == '\\':
+			r, err := d.escape(start)
+			if err != nil {
+				return "", err
+			}
+			b.WriteRune(r)
+		case c < 0x20:
+			return "", d.fail(d.pos, "Invalid control character at")
+		default:
+			end := d.pos + 1
+			for end < len(d.data) && d.data[end] != '"' && d.data[end] != '\\' && d.data[end] >= 0x20 {
+				end++
+			}
+			b.Write(d.data[d.pos:end])
+			d.pos = end
+		}
+	}
+	return "", d.fail(start, "Unterminated string starting at")
+}
+
+// escape reads one escape, both halves of a surrogate pair; start is where the string began, for the error.
+func (d *decoder) escape(start int) (rune, error) {
+	at := d.pos
+	d.pos++ // backslash
+	if d.pos >= len(d.data) {
+		return 0, d.fail(start, "Unterminated string starting at")
+	}
+	c := d.data[d.pos]
+	d.pos++
+	if i := strings.IndexByte(escapes, c); i >= 0 {
+		return rune(escaped[i]), nil
+	}
+	if c != 'u' {
+		return 0, d.fail(at, `Invalid \escape`)
+	}
+	r, ok := d.hex()
+	if !ok {
+		return 0, d.fail(at+1, `Invalid \uXXXX escape`)
+	}
+	if !utf16.IsSurrogate(r) {
+		return r, nil
+	}
+	return d.lowHalf(r), nil
+}
+
+// lowHalf completes a surrogate pair. Half a pair has no place in UTF-8 and becomes the replacement character.
+func (d *decoder) lowHalf(high rune) rune {
+	back := d.pos
+	if d.pos+1 < len(d.data) && d.data[d.pos] == '\\' && d.data[d.pos+1] == 'u' {
+		d.pos += 2
+		if low, ok := d.hex(); ok {
+			if r := utf16.DecodeRune(high, low); r != utf8.RuneError {
+				return r
+			}
+		}
+	}
+	d.pos = back
+	return utf8.RuneError
+}
+
+func (d *decoder) hex() (rune, bool) {
+	if d.pos+4 > len(d.data) {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(d.data[d.pos:d.pos+4]), 16, 16)
+	if err != nil {
+		return 0, false
+	}
+	d.pos += 4
+	return rune(n), true
+}

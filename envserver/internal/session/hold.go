@@ -1,0 +1,78 @@
+package session
+
+import "context"
+
+// Close ends a session on request of an HTTP caller. One that a WebSocket is attached to ends when that lets go, and closing
+// is true; one that a WebSocket owns is not the caller's to close.
+func (t *Set) Close(id string) (closing bool, err error) {
+	t.mu.Lock()
+	e := t.m[id]
+	switch {
+	case e == nil:
+		err = &UnknownError{id}
+	case e.owned:
+		err = &HeldError{ID: id, Owned: true}
+	case e.held != nil:
+		e.closing, closing = true, true
+	default:
+		t.remove(e)
+	}
+	t.mu.Unlock()
+	if err == nil && !closing {
+		t.ended(e, ErrClosed)
+	}
+	return closing, err
+}
+
+// Attach gives a session made over HTTP to a WebSocket, which must Release it. While another WebSocket has it, Attach waits
+// until ctx ends: a client that reconnects may come before its old connection is seen to be gone.
+func (t *Set) Attach(ctx context.Context, id string) (*Session, error) {
+	for {
+		s, held, err := t.take(id)
+		if held == nil {
+			return s, err
+		}
+		select {
+		case <-held:
+		case <-ctx.Done():
+			return nil, &HeldError{ID: id}
+		}
+	}
+}
+
+// take attaches to the session if it is free; otherwise it returns a channel that closes when it may have become so.
+func (t *Set) take(id string) (*Session, <-chan struct{}, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.m[id]
+	switch {
+	case e == nil:
+		return nil, nil, &UnknownError{id}
+	case e.owned:
+		return nil, nil, &HeldError{ID: id, Owned: true}
+	case e.held != nil:
+		return nil, e.held, nil
+	}
+	e.held = make(chan struct{})
+	return e.s, nil, nil
+}
+
+// Release is the end of a WebSocket: its own session ends with cause, an attached one goes back to HTTP.
+func (t *Set) Release(s *Session, cause error) {
+	t.mu.Lock()
+	e := t.m[s.ID]
+	if e == nil {
+		t.mu.Unlock()
+		return
+	}
+	if e.held != nil {
+		close(e.held)
+		e.held = nil
+		t.rearm(e)
+	}
+	ends := (e.owned || e.closing) && t.remove(e)
+	t.mu.Unlock()
+	if ends {
+		t.ended(e, cause)
+	}
+}

@@ -1,0 +1,131 @@
+// Package session holds the OpenEnv sessions of one server: what each remembers, how many there may be, and who holds
+// them. One Session is one environment to a client, whichever transport it comes by.
+package session
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// ErrClosed is the cause with which a session's context ends.
+var ErrClosed = errors.New("the session was closed")
+
+// State is what a client sees of its session.
+type State struct {
+	EpisodeID         string   `json:"episode_id"`
+	StepCount         int      `json:"step_count"`
+	RolloutsCompleted int      `json:"rollouts_completed"`
+	LastReward        *float64 `json:"last_reward"`
+	LastTaskID        *string  `json:"last_task_id"`
+	LastSandboxID     *string  `json:"last_sandbox_id"`
+}
+
+// Session is one environment. It is safe for concurrent use.
+type Session struct {
+	ID string
+	// Transient says that the session lives for one request: nothing can be kept for it.
+	Transient bool
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex
+	state   State
+	counted map[string]bool // rollouts whose result was delivered
+	watched map[string]bool // rollouts that end with the session
+}
+
+// Transient makes a session that belongs to no Set: it takes no slot and lives until Close.
+func Transient() *Session {
+	s := newSession()
+	s.Transient = true
+	return s
+}
+
+func newSession() *Session {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	s := &Session{ID: uuid.NewString(), ctx: ctx, cancel: cancel, counted: map[string]bool{}, watched: map[string]bool{}}
+	s.Reset("")
+	return s
+}
+
+// Close ends the session's context with a cause.
+func (s *Session) Close(cause error) { s.cancel(cause) }
+
+// Bind returns a context that ends with ctx or with the session, whichever is first.
+func (s *Session) Bind(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// Reset begins a new episode; an empty id makes one up.
+func (s *Session) Reset(episodeID string) {
+	if episodeID == "" {
+		episodeID = uuid.NewString()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = State{EpisodeID: episodeID}
+	clear(s.counted)
+}
+
+// Stepped counts a step of the episode.
+func (s *Session) Stepped() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.StepCount++
+}
+
+// Finished records a result that was handed to the client; the same rollout counts once.
+func (s *Session) Finished(r rollout.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.counted[r.ID] {
+		s.counted[r.ID] = true
+		s.state.RolloutsCompleted++
+	}
+	s.state.LastReward, s.state.LastTaskID, s.state.LastSandboxID = r.Reward, orNil(r.TaskID), orNil(r.SandboxID)
+}
+
+func orNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// State returns a copy of the state.
+func (s *Session) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// Watch makes a rollout end with the session.
+func (s *Session) Watch(rolloutID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watched[rolloutID] = true
+}
+
+// Unwatch takes a Watch back.
+func (s *Session) Unwatch(rolloutID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.watched, rolloutID)
+}
+
+// Watched lists the rollouts that end with the session.
+func (s *Session) Watched() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.watched))
+}

@@ -1,0 +1,81 @@
+package tools
+
+// RolloutArgs are the arguments of run_rollout and start_rollout, of both generations of clients and our own. The field
+// order is the order of the published schema.
+type RolloutArgs struct {
+	Instruction     string            `json:"instruction" jsonschema:"prompt for the agent"`
+	ModelKey        string            `json:"model_key,omitempty" jsonschema:"model by catalogue key: vllm://<repo> or hf-router://<repo>:<provider>"`
+	VLLMURL         string            `json:"vllm_url,omitempty" jsonschema:"OpenAI-compatible base URL; goes with a vllm:// key"`
+	HFToken         string            `json:"hf_token,omitempty" jsonschema:"token for the router; goes with an hf-router:// key"`
+	Thinking        bool              `json:"thinking,omitempty" jsonschema:"let the model think, where it can"`
+	Endpoint        string            `json:"endpoint,omitempty" jsonschema:"model endpoint by name (vllm, openai, hf_router), completed from the server's environment"`
+	BaseURL         string            `json:"base_url,omitempty" jsonschema:"OpenAI-compatible base URL; wins over the endpoint's"`
+	APIKey          string            `json:"api_key,omitempty" jsonschema:"API key of the model endpoint; wins over the endpoint's"`
+	Model           string            `json:"model,omitempty" jsonschema:"name of the model; wins over the endpoint's"`
+	DisableThinking *bool             `json:"disable_thinking,omitempty" jsonschema:"switch the model's thinking off; null leaves it to the catalogue"`
+	TestScript      string            `json:"test_script,omitempty" jsonschema:"bash verifier, run after the agent; writes a number to the reward file"`
+	SetupShell      string            `json:"setup_shell,omitempty" jsonschema:"shell script run before the agent"`
+	UploadFiles     map[string]string `json:"upload_files,omitempty" jsonschema:"files put into the sandbox before the agent: path to text"`
+	Setup           []string          `json:"setup,omitempty" jsonschema:"bash commands run one by one before the agent; the first that fails ends the rollout"`
+	Verify          []string          `json:"verify,omitempty" jsonschema:"bash commands run one by one after the agent; the reward is the share that passed"`
+	TaskID          string            `json:"task_id,omitempty" jsonschema:"your name for the task; given back in the result"`
+	Mode            string            `json:"mode,omitempty" jsonschema:"transparent_proxy captures every model call, black_box none"`
+	MaxTokensCap    int               `json:"max_tokens_cap,omitempty" jsonschema:"upper bound of each call's max_tokens; 0 or less sets none"`
+	TopLogprobs     int               `json:"top_logprobs,omitempty" jsonschema:"alternatives per token asked of the model endpoint"`
+	AgentTimeoutS   float64           `json:"agent_timeout_s,omitempty" jsonschema:"wall time of the agent, in seconds"`
+	Template        string            `json:"template,omitempty" jsonschema:"sandbox template or image"`
+	RolloutID       string            `json:"rollout_id,omitempty" jsonschema:"your id for the rollout; the same id returns the same rollout"`
+	Agent           string            `json:"agent,omitempty" jsonschema:"which agent runs"`
+	GroupID         string            `json:"group_id,omitempty" jsonschema:"names the group of rollouts of one task"`
+	Limits          *LimitArgs        `json:"limits,omitempty" jsonschema:"bounds of the rollout; what is left out takes the server's default"`
+	OnDisconnect    string            `json:"on_disconnect,omitempty" jsonschema:"what becomes of the rollout when you go away before it is done"`
+	Sandbox         *SandboxArgs      `json:"sandbox,omitempty" jsonschema:"what the sandbox must have"`
+}
+
+// LimitArgs are bounds; fields that are absent or null keep the server's default.
+type LimitArgs struct {
+	Turns            *int     `json:"turns,omitempty" jsonschema:"model calls of the agent"`
+	PromptTokens     *int64   `json:"prompt_tokens,omitempty" jsonschema:"prompt tokens, summed over all calls"`
+	CompletionTokens *int64   `json:"completion_tokens,omitempty" jsonschema:"completion tokens, summed over all calls"`
+	Attempts         *int     `json:"attempts,omitempty" jsonschema:"tries when the infrastructure fails"`
+	CallS            *float64 `json:"call_s,omitempty" jsonschema:"seconds for one model call, retries included"`
+	SetupS           *float64 `json:"setup_s,omitempty" jsonschema:"seconds for all setup together"`
+	VerifierS        *float64 `json:"verifier_s,omitempty" jsonschema:"seconds for the verifier"`
+	CollectS         *float64 `json:"collect_s,omitempty" jsonschema:"seconds for collecting the results"`
+	RolloutS         *float64 `json:"rollout_s,omitempty" jsonschema:"seconds for the whole rollout, all attempts"`
+	QueueS           *float64 `json:"queue_s,omitempty" jsonschema:"seconds to wait for a host with room"`
+	FirstCallS       *float64 `json:"first_call_s,omitempty" jsonschema:"seconds within which the agent must make its first model call"`
+	QuietS           *float64 `json:"quiet_s,omitempty" jsonschema:"seconds without any sign of life after which the agent is ended"`
+}
+
+// SandboxArgs ask for a kind of sandbox; zero values take the backend's defaults.
+type SandboxArgs struct {
+	Backend   string  `json:"backend,omitempty" jsonschema:"which sandbox backend"`
+	Image     string  `json:"image,omitempty" jsonschema:"image or template; the same as the template argument"`
+	CPU       float64 `json:"cpu,omitempty" jsonschema:"cores"`
+	MemoryMiB int     `json:"memory_mib,omitempty" jsonschema:"memory of the whole sandbox"`
+	DiskMiB   int     `json:"disk_mib,omitempty" jsonschema:"size of the home directory"`
+}
+
+// idArgs are the arguments of the tools about one rollout.
+type idArgs struct {
+	RolloutID string `json:"rollout_id" jsonschema:"id of the rollout, as start_rollout or run_rollout gave it"`
+}
+
+type finalizeArgs struct {
+	RolloutID string  `json:"rollout_id" jsonschema:"id of the rollout, as start_rollout or run_rollout gave it"`
+	WaitS     float64 `json:"wait_s,omitempty" jsonschema:"how long to wait for the result, in seconds"`
+}
+
+func defaultRolloutArgs(agent string) RolloutArgs {
+	return RolloutArgs{
+		Mode: "transparent_proxy", MaxTokensCap: 4096, TopLogprobs: 5, AgentTimeoutS: 600,
+		Agent: agent, OnDisconnect: onDisconnectContinue,
+	}
+}
+
+// Values of on_disconnect.
+const (
+	onDisconnectContinue = "continue"
+	onDisconnectAbort    = "abort"
+)

@@ -1,0 +1,98 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// typeOf returns the one type of a schema besides null.
+func typeOf(s *jsonschema.Schema) string {
+	if s.Type != "" {
+		return s.Type
+	}
+	for _, t := range s.Types {
+		if t != "null" {
+			return t
+		}
+	}
+	return ""
+}
+
+func inBounds(s *jsonschema.Schema, f float64) bool {
+	return (s.Minimum == nil || f >= *s.Minimum) && (s.ExclusiveMinimum == nil || f > *s.ExclusiveMinimum) &&
+		(s.Maximum == nil || f <= *s.Maximum)
+}
+
+// value takes v as the schema's type, or refuses it.
+func (c *coercer) value(path string, s *jsonschema.Schema, v any) any {
+	switch typeOf(s) {
+	case "object":
+		if m, ok := v.(map[string]any); ok {
+			return c.object(path, s, m)
+		}
+	case "array":
+		if list, ok := v.([]any); ok {
+			return c.list(path, s.Items, list)
+		}
+	default:
+		if out, ok := scalar(s, v); ok {
+			return out
+		}
+	}
+	return c.refuse(path, "want %s, got %s", want(s), show(path, v))
+}
+
+func (c *coercer) list(path string, items *jsonschema.Schema, list []any) any {
+	out := make([]any, len(list))
+	for i, v := range list {
+		out[i] = c.value(fmt.Sprintf("%s[%d]", path, i), items, v)
+	}
+	return out
+}
+
+func scalar(s *jsonschema.Schema, v any) (any, bool) {
+	switch typeOf(s) {
+	case "string":
+		str, ok := v.(string)
+		ok = ok && (len(s.Enum) == 0 || slices.Contains(s.Enum, v))
+		return str, ok && (s.MinLength == nil || strings.TrimSpace(str) != "")
+	case "boolean":
+		return boolean(v)
+	default:
+		f, ok := number(v)
+		ok = ok && inBounds(s, f)
+		if typeOf(s) == "integer" {
+			return int64(f), ok && f == math.Trunc(f) && math.Abs(f) <= 1<<53
+		}
+		return f, ok
+	}
+}
+
+func boolean(v any) (bool, bool) {
+	switch v := v.(type) {
+	case bool:
+		return v, true
+	case string:
+		s := strings.ToLower(v)
+		return s == "true", s == "true" || s == "false"
+	case json.Number:
+		return v == "1", v == "1" || v == "0"
+	default:
+		return false, false
+	}
+}
+
+// number takes finite numbers, also in a string.
+func number(v any) (float64, bool) {
+	n, ok := v.(json.Number)
+	if s, isString := v.(string); isString {
+		n, ok = json.Number(strings.TrimSpace(s)), true
+	}
+	f, err := n.Float64()
+	return f, ok && err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
+}

@@ -1,0 +1,58 @@
+// Package tools holds the tools this server offers: one table behind every transport. A tool reads its arguments by the
+// schema it publishes and answers with one JSON text.
+package tools
+
+import (
+	"context"
+	"errors"
+
+	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Rollouts is what the tools need of the engine that runs rollouts.
+type Rollouts interface {
+	// Start begins the rollout, or finds the one that has this id already.
+	Start(ctx context.Context, spec rollout.Spec) (rollout.State, error)
+	// State tells where a rollout stands; fault.NotFound for an unknown id.
+	State(ctx context.Context, id string) (rollout.State, error)
+	// Wait returns the result once the rollout is done; ctx's error when that ends first.
+	Wait(ctx context.Context, id string) (rollout.Result, error)
+	// Messages returns the agent's latest stored transcript; fault.NotFound while there is none.
+	Messages(ctx context.Context, id string) (rollout.Transcript, error)
+	// Abort asks a rollout to end; false when it had ended already.
+	Abort(ctx context.Context, id, reason string) (bool, error)
+}
+
+// Session is what a tool tells the session it was called in.
+type Session interface {
+	// Finished records a result that was handed to the session's client.
+	Finished(rollout.Result)
+	// Watch asks that the rollout be aborted when the session ends, until Unwatch.
+	Watch(rolloutID string)
+	Unwatch(rolloutID string)
+}
+
+// Causes with which a transport cancels a call's context.
+var (
+	// ErrGone: the client went away. Rollouts that asked for it are aborted.
+	ErrGone = errors.New("the client went away")
+	// ErrStopping: this server is ending. Rollouts go on without it.
+	ErrStopping = errors.New("the server is shutting down")
+)
+
+// Options are what the tools are made of.
+type Options struct {
+	Rollouts Rollouts
+	// Resolve turns what the client said about its model into an endpoint and its plain API key.
+	Resolve func(catalog.Request) (rollout.Model, string, error)
+	// Seal makes the form of an API key that may be stored.
+	Seal func(string) string
+	// Agents are the agents on offer; the first is the default.
+	Agents []string
+	// Limits are the bounds of a rollout where its caller does not say; what they leave open is derived. agent_timeout_s has
+	// its own published default.
+	Limits rollout.Limits
+	// NewID makes ids for rollouts that come without one.
+	NewID func() string
+}

@@ -1,0 +1,98 @@
+package tools
+
+import (
+	"context"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// begun is a rollout that a call has started, and what becomes of it when the client leaves.
+type begun struct {
+	state rollout.State
+	id    string
+	abort bool
+}
+
+// begin reads the arguments and starts the rollout.
+func (t *Table) begin(ctx context.Context, c Call) (begun, error) {
+	args := defaultRolloutArgs(t.o.Agents[0])
+	tool, _ := t.Find(c.Tool)
+	if err := decode(c.Tool, tool.InputSchema, c.Args, &args); err != nil {
+		return begun{}, err
+	}
+	b := begun{abort: args.OnDisconnect == onDisconnectAbort}
+	if b.abort && c.Session == nil && c.Tool == startRollout {
+		// Nothing would ever tell that this client is gone, and a promise that cannot be kept must not be made.
+		return b, fault.Field("on_disconnect", `"abort" needs a session to end: call start_rollout over a WebSocket or with a session_id`)
+	}
+	spec, err := t.spec(args)
+	if err != nil {
+		return b, err
+	}
+	b.id = spec.ID
+	if b.abort && c.Session != nil {
+		c.Session.Watch(b.id)
+	}
+	b.state, err = t.o.Rollouts.Start(ctx, spec)
+	if err == nil {
+		return b, nil
+	}
+	if ctx.Err() != nil { // it may have begun all the same
+		return b, t.left(ctx, c, b.id, b.abort)
+	}
+	if c.Session != nil {
+		c.Session.Unwatch(b.id)
+	}
+	return b, err
+}
+
+func (t *Table) run(ctx context.Context, c Call) (string, error) {
+	b, err := t.begin(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	res, err := t.o.Rollouts.Wait(ctx, b.id)
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", t.left(ctx, c, b.id, b.abort)
+		}
+		return "", err
+	}
+	return deliver(c, res)
+}
+
+func (t *Table) start(ctx context.Context, c Call) (string, error) {
+	b, err := t.begin(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	return text(struct {
+		RolloutID string  `json:"rollout_id"`
+		TaskID    string  `json:"task_id"`
+		Status    string  `json:"status"`
+		StartedAt float64 `json:"started_at"`
+	}{b.id, b.state.TaskID, "starting", unix(b.state.StartedAt)})
+}
+
+// deliver hands a result to the session and the client.
+func deliver(c Call, res rollout.Result) (string, error) {
+	out, err := text(res)
+	if err != nil {
+		return "", err
+	}
+	if c.Session != nil {
+		c.Session.Unwatch(res.ID)
+		c.Session.Finished(res)
+	}
+	return out, nil
+}
+
+func text(v any) (string, error) {
+	b, err := pyjson.Encode(v)
+	if err != nil {
+		return "", fault.Wrap(fault.Internal, err, "write the answer")
+	}
+	return string(b), nil
+}

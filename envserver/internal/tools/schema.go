@@ -1,0 +1,70 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Upper bounds of what may be asked: they keep sums of durations far from overflow.
+const (
+	maxSeconds  = 31 * 24 * 3600.0
+	maxAttempts = 100.0
+)
+
+// schemaOf makes the schema of a tool's arguments from their Go type; the fields set in defaults are published as defaults.
+func schemaOf[T any](defaults T) (*jsonschema.Schema, error) {
+	s, err := jsonschema.For[T](nil)
+	if err != nil {
+		return nil, fmt.Errorf("schema of %T: %w", defaults, err)
+	}
+	return s, publish(s, defaults)
+}
+
+// publish writes the non-zero fields of defaults into the schema.
+func publish(s *jsonschema.Schema, defaults any) error {
+	raw, err := json.Marshal(defaults)
+	if err != nil {
+		return fmt.Errorf("defaults of %T: %w", defaults, err)
+	}
+	var set map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &set); err != nil {
+		return fmt.Errorf("defaults of %T: %w", defaults, err)
+	}
+	for name, value := range set {
+		if p := s.Properties[name]; p != nil && !slices.Contains(s.Required, name) {
+			p.Default = value
+		}
+	}
+	return nil
+}
+
+func rolloutSchema(agents []string) (*jsonschema.Schema, error) {
+	s, err := schemaOf(defaultRolloutArgs(agents[0]))
+	if err != nil {
+		return nil, err
+	}
+	one := 1
+	zero, longest, tries := 0.0, maxSeconds, maxAttempts
+	s.Properties["instruction"].MinLength = &one
+	s.Properties["agent_timeout_s"].ExclusiveMinimum = &zero
+	s.Properties["mode"].Enum = []any{string(rollout.TransparentProxy), string(rollout.BlackBox)}
+	s.Properties["on_disconnect"].Enum = []any{onDisconnectContinue, onDisconnectAbort}
+	for _, a := range agents {
+		s.Properties["agent"].Enum = append(s.Properties["agent"].Enum, a)
+	}
+	s.Properties["agent_timeout_s"].Maximum = &longest
+	for name, p := range s.Properties["limits"].Properties {
+		p.Minimum = &zero
+		if strings.HasSuffix(name, "_s") {
+			p.Maximum = &longest
+		}
+	}
+	s.Properties["limits"].Properties["attempts"].Maximum = &tries
+	return s, nil
+}

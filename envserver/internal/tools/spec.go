@@ -1,0 +1,71 @@
+package tools
+
+import (
+	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// spec makes a validated rollout of the arguments; nothing has been started when it fails.
+func (t *Table) spec(a RolloutArgs) (rollout.Spec, error) {
+	model, err := t.model(a)
+	if err != nil {
+		return rollout.Spec{}, err
+	}
+	box, err := sandbox(a)
+	if err != nil {
+		return rollout.Spec{}, err
+	}
+	s := rollout.Spec{
+		ID: a.RolloutID, GroupID: a.GroupID, Task: task(a),
+		Agent: a.Agent, Mode: rollout.Mode(a.Mode),
+		Model: model, Limits: t.limits(a), Sandbox: box,
+	}
+	if s.ID == "" {
+		s.ID = t.o.NewID()
+	}
+	if err := s.Validate(); err != nil {
+		return rollout.Spec{}, err
+	}
+	return s, nil
+}
+
+// model resolves the endpoint; the API key goes on sealed only.
+func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
+	m, key, err := t.o.Resolve(catalog.Request{
+		ModelKey: a.ModelKey, VLLMURL: a.VLLMURL, HFToken: a.HFToken, Thinking: a.Thinking,
+		Endpoint: a.Endpoint, BaseURL: a.BaseURL, APIKey: a.APIKey, Model: a.Model, DisableThinking: a.DisableThinking,
+		MaxTokensCap: a.MaxTokensCap, TopLogprobs: a.TopLogprobs,
+	})
+	if err != nil {
+		return rollout.Model{}, err
+	}
+	m.SealedKey = t.o.Seal(key)
+	return m, nil
+}
+
+func task(a RolloutArgs) rollout.Task {
+	var setup []string
+	if a.SetupShell != "" {
+		setup = append(setup, a.SetupShell)
+	}
+	return rollout.Task{
+		ID: a.TaskID, Instruction: a.Instruction, Files: a.UploadFiles,
+		Setup:    append(setup, a.Setup...),
+		Verifier: rollout.Verifier{Script: a.TestScript, Commands: a.Verify},
+	}
+}
+
+func sandbox(a RolloutArgs) (rollout.Sandbox, error) {
+	if a.Sandbox == nil {
+		return rollout.Sandbox{Image: a.Template}, nil
+	}
+	s := rollout.Sandbox(*a.Sandbox)
+	switch {
+	case s.Image == "":
+		s.Image = a.Template
+	case a.Template != "" && a.Template != s.Image:
+		return s, fault.Field("template", "is %q but sandbox.image is %q: give one of them", a.Template, s.Image)
+	}
+	return s, nil
+}

@@ -1,0 +1,115 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+const startRollout = "start_rollout"
+
+// Tool is one entry of the table, as it is published.
+type Tool struct {
+	Name, Description string
+	InputSchema       *jsonschema.Schema
+	run               handler
+}
+
+// handler answers one call with a JSON text.
+type handler func(ctx context.Context, c Call) (string, error)
+
+// Call is one call of a tool.
+type Call struct {
+	Tool string
+	Args map[string]any
+	// Session is where the call comes from; nil when it belongs to none.
+	Session Session
+	// Limit bounds the answer, not the rollout; 0 is no bound.
+	Limit time.Duration
+}
+
+// UnknownError says that there is no such tool.
+type UnknownError struct{ Name string }
+
+func (e *UnknownError) Error() string { return fmt.Sprintf("Unknown tool: '%s'", e.Name) }
+
+// PanicError is a bug of ours met inside a tool.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e.Value) }
+
+// Table holds the tools. It is safe for concurrent use.
+type Table struct {
+	o     Options
+	tools []Tool
+}
+
+// New makes the table.
+func New(o Options) (*Table, error) {
+	t := &Table{o: o}
+	start, err := rolloutSchema(o.Agents)
+	if err != nil {
+		return nil, err
+	}
+	about, err := schemaOf(idArgs{})
+	if err != nil {
+		return nil, err
+	}
+	finalize, err := schemaOf(finalizeArgs{WaitS: defaultWaitS})
+	if err != nil {
+		return nil, err
+	}
+	t.tools = []Tool{
+		{"run_rollout", "Run a coding agent on a task in a sandbox and return the result with its captured model calls, as JSON.", start, t.run},
+		{startRollout, "Start a rollout and return its id at once.", start, t.start},
+		{"get_state", "Tell where a rollout stands.", about, t.getState},
+		{"get_messages", "Return the agent's transcript of a rollout.", about, t.getMessages},
+		{"abort_rollout", "End a rollout early; what it produced is kept.", about, t.abortRollout},
+		{"finalize_rollout", "Wait for a rollout to end and return its result, as run_rollout does.", finalize, t.finalizeRollout},
+	}
+	return t, nil
+}
+
+// List returns the tools in the order they are published.
+func (t *Table) List() []Tool { return t.tools }
+
+// Find returns the tool of a name.
+func (t *Table) Find(name string) (Tool, bool) {
+	for _, tool := range t.tools {
+		if tool.Name == name {
+			return tool, true
+		}
+	}
+	return Tool{}, false
+}
+
+// Call runs a tool. Errors are *UnknownError, *PanicError, or carry a fault.Kind.
+func (t *Table) Call(ctx context.Context, c Call) (text string, err error) {
+	tool, ok := t.Find(c.Tool)
+	if !ok {
+		return "", &UnknownError{c.Tool}
+	}
+	if c.Limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.Limit, errLimit)
+		defer cancel()
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			text, err = "", &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	text, err = tool.run(ctx, c)
+	if err != nil && ctx.Err() != nil && fault.KindOf(err) == fault.Internal {
+		err = interrupted(ctx, c, "")
+	}
+	return text, err
+}

@@ -1,0 +1,76 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// maxShown is how much of a wrong value an error repeats.
+const maxShown = 60
+
+// want says in words what a schema asks for.
+func want(s *jsonschema.Schema) string {
+	if len(s.Enum) > 0 {
+		names := make([]string, len(s.Enum))
+		for i, e := range s.Enum {
+			names[i] = fmt.Sprintf("%q", e)
+		}
+		return strings.Join(names, " or ")
+	}
+	switch t := typeOf(s); t {
+	case "string":
+		if s.MinLength != nil {
+			return "a non-empty string"
+		}
+		return "a string"
+	case "integer":
+		return "a whole number" + bounds(s)
+	case "number":
+		return "a finite number" + bounds(s)
+	case "boolean":
+		return "true or false"
+	case "array":
+		return "a list; each item " + want(s.Items)
+	default:
+		if s.AdditionalProperties != nil && s.Properties == nil {
+			return "an object; each value " + want(s.AdditionalProperties)
+		}
+		return "an object"
+	}
+}
+
+func bounds(s *jsonschema.Schema) string {
+	var b strings.Builder
+	if s.Minimum != nil {
+		fmt.Fprintf(&b, " from %.0f", *s.Minimum)
+	}
+	if s.ExclusiveMinimum != nil {
+		fmt.Fprintf(&b, " above %.0f", *s.ExclusiveMinimum)
+	}
+	if s.Maximum != nil {
+		fmt.Fprintf(&b, " up to %.0f", *s.Maximum)
+	}
+	return b.String()
+}
+
+// secrets are the arguments whose values no message may repeat: messages end up in logs.
+var secrets = []string{"api_key", "hf_token"}
+
+// show repeats a wrong value, shortened.
+func show(path string, v any) string {
+	if slices.Contains(secrets, path) {
+		return fmt.Sprintf("a %T", v)
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v) // NaN and the infinities
+	}
+	if r := []rune(string(raw)); len(r) > maxShown {
+		return string(r[:maxShown]) + "…"
+	}
+	return string(raw)
+}

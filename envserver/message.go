@@ -1,0 +1,101 @@
+package envserver
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+)
+
+// message answers one frame of /ws. Whatever is wrong with it, the session stays.
+func (s *Server) message(ctx context.Context, sess *session.Session, raw []byte) (out any, more bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			out, more = errorFrame(codeExecution, "internal error (id "+s.logPanic(v, debug.Stack())+")", nil), true
+		}
+	}()
+	v, err := pyjson.Decode(raw)
+	if err != nil {
+		return errorFrame(codeInvalidJSON, "Invalid JSON: "+err.Error(), nil), true
+	}
+	obj, ok := v.(map[string]any)
+	if !ok {
+		found := issue.List{{Type: "dict_type", Loc: []any{}, Msg: "Input should be a valid dictionary", Input: pyjson.Plain(v)}}
+		return invalidFrame(found.WithURLs()), true
+	}
+	return s.dispatch(ctx, sess, obj)
+}
+
+func (s *Server) dispatch(ctx context.Context, sess *session.Session, obj map[string]any) (out any, more bool) {
+	kind, _ := obj["type"].(string)
+	c := issue.Check(obj)
+	c.Literal("type", kind, true)
+	switch kind {
+	case "reset":
+		return s.wsReset(sess, c.Dict("data", false), c.Found(true)), true
+	case "step":
+		return s.wsStep(ctx, sess, c.Dict("data", true), c.Found(true)), true
+	case "state":
+		if found := c.Found(true); len(found) > 0 {
+			return invalidFrame(found.WithURLs()), true
+		}
+		return frame{"state", sess.State()}, true
+	case "close":
+		if found := c.Found(true); len(found) > 0 {
+			return invalidFrame(found.WithURLs()), true
+		}
+		return nil, false
+	case "mcp":
+		return s.wsMCP(ctx, sess, c.Dict("data", true), c.Found(true)), true
+	}
+	return errorFrame(codeUnknownType, "Unknown message type: "+named(obj["type"]), nil), true
+}
+
+func named(kind any) string {
+	if kind == nil {
+		return ""
+	}
+	return fmt.Sprint(kind)
+}
+
+// wsReset takes any parameters: over a WebSocket the reference bounds none of them.
+func (s *Server) wsReset(sess *session.Session, data map[string]any, found issue.List) any {
+	if len(found) > 0 {
+		return invalidFrame(found.WithURLs())
+	}
+	id, _ := data["episode_id"].(string)
+	return frame{"observation", s.reset(sess, id)}
+}
+
+func (s *Server) wsStep(ctx context.Context, sess *session.Session, data map[string]any, found issue.List) any {
+	if len(found) > 0 {
+		return invalidFrame(found.WithURLs())
+	}
+	a, found := readAction(data)
+	if len(found) > 0 {
+		return invalidFrame(found)
+	}
+	return frame{"observation", s.step(ctx, sess, a, max(s.o.StepTimeout, 0))}
+}
+
+func (s *Server) wsMCP(ctx context.Context, sess *session.Session, data map[string]any, found issue.List) any {
+	if len(found) > 0 {
+		return invalidFrame(found.WithURLs())
+	}
+	req, bad := jsonrpc.FromObject(data)
+	if bad != nil {
+		return frame{"mcp", jsonrpc.Response{Error: bad}}
+	}
+	return frame{"mcp", s.rpc(ctx, req, sess)}
+}
+
+// isClose says whether a frame asks for the end of the connection.
+func isClose(raw []byte) bool {
+	v, err := pyjson.Decode(raw)
+	obj, ok := v.(map[string]any)
+	return err == nil && ok && obj["type"] == "close"
+}

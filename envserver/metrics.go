@@ -1,0 +1,46 @@
+package envserver
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of the edge; the sessions gauge reads the set itself, so that it cannot drift.
+type metrics struct {
+	calls   *prometheus.CounterVec
+	seconds *prometheus.HistogramVec
+	refused prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer, sessions func() int) (*metrics, error) {
+	m := &metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rolloutd_envserver_tool_calls_total", Help: "Tool calls by tool and outcome (ok, or the kind of error).",
+		}, []string{"tool", "outcome"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "rolloutd_envserver_tool_call_seconds", Help: "Time from a tool call to its answer.",
+			Buckets: []float64{.005, .02, .1, .5, 1, 5, 15, 30, 60, 120, 300, 600, 1200},
+		}, []string{"tool"}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rolloutd_envserver_sessions_refused_total", Help: "Sessions refused for want of a slot.",
+		}),
+	}
+	if r == nil {
+		return m, nil
+	}
+	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "rolloutd_envserver_sessions", Help: "Open sessions, over all transports.",
+	}, func() float64 { return float64(sessions()) })
+	for _, c := range []prometheus.Collector{m.calls, m.seconds, m.refused, open} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) called(tool, outcome string, took time.Duration) {
+	m.calls.WithLabelValues(tool, outcome).Inc()
+	m.seconds.WithLabelValues(tool).Observe(took.Seconds())
+}

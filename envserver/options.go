@@ -1,0 +1,124 @@
+// Package envserver is the OpenEnv edge: the HTTP, WebSocket and MCP interface that training clients speak, over one
+// interface of the domain, Rollouts. Its wire format is that of the Python reference server; the transports are thin, and
+// everything a client can do goes through one session type and one table of tools.
+package envserver
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Rollouts is what the edge needs of the engine that runs rollouts.
+type Rollouts = tools.Rollouts
+
+// Mode says which routes there are.
+type Mode string
+
+const (
+	// Simulation has every route.
+	Simulation Mode = "simulation"
+	// Production has no /reset, /step and /state over HTTP.
+	Production Mode = "production"
+)
+
+// Options are what a Server is made of. Rollouts, Resolve and Seal are required.
+type Options struct {
+	Rollouts Rollouts
+	// Resolve turns what a client said about its model into an endpoint and its plain API key.
+	Resolve func(catalog.Request) (rollout.Model, string, error)
+	// Seal makes the form of an API key that may be stored.
+	Seal func(string) string
+
+	Mode        Mode   // default Simulation
+	Name        string // of the environment, in /metadata; default "opencode_env"
+	Description string
+	Version     string   // of the environment, in /metadata; default "1.0.0"
+	Agents      []string // on offer, the first is the default; default "opencode"
+
+	// Limits are the bounds of a rollout where its caller does not say (agent_timeout_s apart); what they leave open is
+	// derived. Zero: rollout.DefaultLimits.
+	Limits rollout.Limits
+
+	MaxSessions int // sessions at once, over all transports; default 64
+	// SessionIdle ends sessions made over POST /mcp that nobody used for so long; default 1 h, negative never.
+	SessionIdle time.Duration
+	// StepTimeout bounds the answer to a step over /ws whose client names no timeout_s; default 55 s, below the 60 s after
+	// which the Python client gives up and, in its older versions, mistakes the late answer for the next one. Negative: none.
+	StepTimeout time.Duration
+	// MCPTimeout bounds the answer to a tools/call by JSON-RPC; default none, as in the reference.
+	MCPTimeout time.Duration
+	// MaxMessage is the largest request body or frame taken, in bytes; default 16 MiB.
+	MaxMessage int64
+	// PingInterval is the time between WebSocket pings; default 20 s.
+	PingInterval time.Duration
+	// Linger is how long a refused WebSocket stays open so that its client reads why; default 5 s.
+	Linger time.Duration
+
+	// Tokens admit a request that carries one of them as bearer token or basic-auth password. Empty: no check.
+	Tokens []string
+	// AllowedOrigins are pages of other hosts whose scripts may call this server, as scheme://host[:port].
+	AllowedOrigins []string
+
+	Logger         *slog.Logger          // default: discard
+	Registerer     prometheus.Registerer // nil: metrics are not exposed
+	TracerProvider trace.TracerProvider  // default: the global one
+}
+
+func (o Options) filled() (Options, error) {
+	if o.Rollouts == nil || o.Resolve == nil || o.Seal == nil {
+		return o, errors.New("envserver: Options.Rollouts, Resolve and Seal are required")
+	}
+	if o.Mode == "" {
+		o.Mode = Simulation
+	}
+	if o.Mode != Simulation && o.Mode != Production {
+		return o, errors.New("envserver: mode " + string(o.Mode) + ": want simulation or production")
+	}
+	o.Name = or(o.Name, "opencode_env")
+	o.Description = or(o.Description, "Runs a coding agent on a task in a sandbox, captures its model calls and grades the result.")
+	o.Version = or(o.Version, "1.0.0")
+	o.MaxSessions = or(o.MaxSessions, 64)
+	o.SessionIdle = or(o.SessionIdle, time.Hour)
+	o.StepTimeout = or(o.StepTimeout, 55*time.Second)
+	o.MaxMessage = or(o.MaxMessage, 16<<20)
+	o.PingInterval = or(o.PingInterval, 20*time.Second)
+	o.Linger = or(o.Linger, 5*time.Second)
+	o.Logger = or(o.Logger, slog.New(slog.DiscardHandler))
+	if len(o.Agents) == 0 {
+		o.Agents = []string{rollout.AgentOpencode}
+	}
+	if o.Limits == (rollout.Limits{}) {
+		o.Limits = rollout.DefaultLimits()
+	}
+	if o.TracerProvider == nil {
+		o.TracerProvider = otel.GetTracerProvider()
+	}
+	return o, nil
+}
+
+func (o Options) table() (*tools.Table, error) {
+	return tools.New(tools.Options{Rollouts: o.Rollouts, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Limits: o.Limits, NewID: newID})
+}
+
+// newID makes ids that sort by time, which keeps lists of rollouts in order.
+func newID() string {
+	return uuid.Must(uuid.NewV7()).String() // fails only without a source of randomness
+}
+
+func or[T comparable](v, fallback T) T {
+	var zero T
+	if v == zero {
+		return fallback
+	}
+	return v
+}

@@ -1,0 +1,48 @@
+package envserver_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/pyclient"
+)
+
+// TestPythonClients runs the real clients, of the release that the wire contract describes and of a later one, whose tool
+// client takes another way.
+func TestPythonClients(t *testing.T) {
+	t.Parallel()
+	for _, release := range pyclient.Releases() {
+		t.Run(release.Name, func(t *testing.T) {
+			t.Parallel()
+			python := pyclient.Interpreter(t, release)
+			runPython := func(t *testing.T, script string, args ...string) {
+				python.Run(t, filepath.Join("testdata", "py", script), args...)
+			}
+			for _, script := range []string{"tool_client.py", "generic_client.py", "production_client.py", "sync_client.py", "session_sharing.py"} {
+				t.Run(script, func(t *testing.T) {
+					runPython(t, script, start(t).url)
+				})
+			}
+			t.Run("capacity.py", func(t *testing.T) {
+				r := start(t, func(o *envserver.Options) { o.MaxSessions = 1 })
+				runPython(t, "capacity.py", r.url)
+			})
+			t.Run("step_limit.py", func(t *testing.T) {
+				r := start(t, func(o *envserver.Options) { o.StepTimeout, o.MCPTimeout = time.Second, time.Second })
+				runPython(t, "step_limit.py", r.url)
+			})
+			t.Run("tokens.py", func(t *testing.T) {
+				r := start(t, func(o *envserver.Options) { o.Tokens = []string{"0123456789abcdef"} })
+				runPython(t, "tokens.py", r.url)
+			})
+			for _, mode := range []envserver.Mode{envserver.Simulation, envserver.Production} {
+				t.Run("validate.py "+string(mode), func(t *testing.T) {
+					r := start(t, func(o *envserver.Options) { o.Mode = mode })
+					runPython(t, "validate.py", r.url, string(mode))
+				})
+			}
+		})
+	}
+}

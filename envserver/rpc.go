@@ -1,0 +1,89 @@
+package envserver
+
+import (
+	"context"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+)
+
+// rpc answers one JSON-RPC request on any transport. own is the session of the WebSocket it came by, nil over HTTP.
+func (s *Server) rpc(ctx context.Context, r jsonrpc.Request, own *session.Session) jsonrpc.Response {
+	var (
+		result any
+		err    error
+	)
+	switch r.Method {
+	case "tools/list":
+		result, err = s.rpcList(r, own)
+	case "tools/call":
+		result, err = s.rpcCall(ctx, r, own)
+	case "openenv/session/create":
+		result, err = s.rpcCreate(own)
+	case "openenv/session/close":
+		result, err = s.rpcClose(r, own)
+	default:
+		err = &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found: " + r.Method}
+	}
+	if err != nil {
+		return jsonrpc.Response{ID: r.ID, Error: rpcError(err)}
+	}
+	return jsonrpc.Response{ID: r.ID, Result: result}
+}
+
+// rpcSession finds the session that a request runs in, and a function to be called after it.
+func (s *Server) rpcSession(r jsonrpc.Request, own *session.Session) (*session.Session, func(), error) {
+	if own != nil {
+		return own, func() {}, nil
+	}
+	if id, _ := r.Params["session_id"].(string); id != "" {
+		return s.sessions.Use(id)
+	}
+	sess := session.Transient()
+	return sess, func() { sess.Close(session.ErrClosed) }, nil
+}
+
+type rpcTool struct {
+	Name        string             `json:"name"`
+	Description string             `json:"description"`
+	InputSchema *jsonschema.Schema `json:"inputSchema"`
+}
+
+func (s *Server) rpcList(r jsonrpc.Request, own *session.Session) (any, error) {
+	_, done, err := s.rpcSession(r, own)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var list []rpcTool
+	for _, t := range s.tools.List() {
+		list = append(list, rpcTool{t.Name, t.Description, t.InputSchema})
+	}
+	return map[string]any{"tools": list}, nil
+}
+
+func (s *Server) rpcCall(ctx context.Context, r jsonrpc.Request, own *session.Session) (any, error) {
+	name, _ := r.Params["name"].(string)
+	if name == "" {
+		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Missing 'name' in params"}
+	}
+	args, ok := r.Params["arguments"].(map[string]any)
+	if !ok && r.Params["arguments"] != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "'arguments' must be an object"}
+	}
+	sess, done, err := s.rpcSession(r, own)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	ctx, unbind := sess.Bind(ctx)
+	defer unbind()
+	text, err := s.call(ctx, tools.Call{Tool: name, Args: args, Session: asCaller(sess), Limit: max(s.o.MCPTimeout, 0)})
+	if err != nil {
+		return nil, err
+	}
+	return asResult(text), nil
+}

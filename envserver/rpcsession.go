@@ -1,0 +1,38 @@
+package envserver
+
+import (
+	"strings"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+)
+
+func (s *Server) rpcCreate(own *session.Session) (any, error) {
+	if own != nil {
+		return map[string]string{"session_id": own.ID}, nil
+	}
+	sess, err := s.sessions.Open(false)
+	s.countRefused(err)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"session_id": sess.ID}, nil
+}
+
+func (s *Server) rpcClose(r jsonrpc.Request, own *session.Session) (any, error) {
+	id, _ := r.Params["session_id"].(string)
+	if strings.TrimSpace(id) == "" {
+		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Invalid params - 'session_id' is required"}
+	}
+	if own != nil && own.ID == id {
+		return nil, &session.HeldError{ID: id, Owned: true}
+	}
+	closing, err := s.sessions.Close(id)
+	if err != nil {
+		return nil, err
+	}
+	if closing { // it ends when the WebSocket attached to it does
+		return map[string]any{"session_id": id, "closed": false, "closing": true}, nil
+	}
+	return map[string]any{"session_id": id, "closed": true}, nil
+}

@@ -1,0 +1,109 @@
+package envserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+)
+
+// Server is the edge, an http.Handler. Shutdown must be called before the http.Server that carries it is closed:
+// WebSockets are none of that one's business any more.
+type Server struct {
+	o        Options
+	tools    *tools.Table
+	sessions *session.Set
+	metrics  *metrics
+	tracer   trace.Tracer
+	standard http.Handler
+	handler  http.Handler
+
+	stop    context.Context
+	stopped context.CancelCauseFunc
+	mu      sync.Mutex // guards sockets against growing once Shutdown waits
+	sockets sync.WaitGroup
+}
+
+// New makes a server.
+func New(o Options) (*Server, error) {
+	o, err := o.filled()
+	if err != nil {
+		return nil, err
+	}
+	table, err := o.table()
+	if err != nil {
+		return nil, fmt.Errorf("envserver: tools: %w", err)
+	}
+	s := &Server{o: o, tools: table, tracer: o.TracerProvider.Tracer("github.com/rolloutd/rolloutd/envserver")}
+	s.sessions = session.NewSet(session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded})
+	if s.metrics, err = newMetrics(o.Registerer, s.sessions.Len); err != nil {
+		return nil, fmt.Errorf("envserver: metrics: %w", err)
+	}
+	s.standard = s.standardMCP()
+	s.stop, s.stopped = context.WithCancelCause(context.Background())
+	if s.handler, err = s.middleware(s.router()); err != nil {
+		return nil, fmt.Errorf("envserver: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Shutdown ends every session without touching their rollouts: WebSockets are closed with code 1012, calls that wait are
+// answered. It returns when all WebSockets are closed, or with ctx's error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.stopped(tools.ErrStopping)
+	s.mu.Unlock()
+	s.sessions.CloseAll(tools.ErrStopping)
+	done := make(chan struct{})
+	go func() { // ends with the last socket, which closeWait bounds
+		defer close(done)
+		s.sockets.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("envserver: close WebSockets: %w", context.Cause(ctx))
+	}
+}
+
+// enter counts a WebSocket in, unless the server is stopping. The caller calls s.sockets.Done.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stop.Err() != nil {
+		return false
+	}
+	s.sockets.Add(1)
+	return true
+}
+
+// sessionEnded aborts what was to end with the session. A server that stops is no reason: its clients have not left.
+func (s *Server) sessionEnded(ended *session.Session, cause error) {
+	s.o.Logger.Debug("session ended", "session", ended.ID, "cause", cause)
+	if s.stop.Err() != nil {
+		return
+	}
+	s.tools.Abandon(context.Background(), ended.Watched()...)
+}
+
+// callContext ends with tools.ErrGone when the request's client leaves and with tools.ErrStopping when this server stops.
+func (s *Server) callContext(r *http.Request) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
+	down := context.AfterFunc(s.stop, func() { cancel(tools.ErrStopping) })
+	gone := context.AfterFunc(r.Context(), func() {
+		if s.stop.Err() != nil {
+			cancel(tools.ErrStopping)
+			return
+		}
+		cancel(tools.ErrGone)
+	})
+	return ctx, func() { down(); gone(); cancel(nil) }
+}

@@ -1,0 +1,161 @@
+package envserver_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver"
+)
+
+func TestCapacityIsToldOverEveryTransport(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *envserver.Options) { o.MaxSessions = 1 })
+	first := r.dial("/ws")
+	first.ask(`{"type":"reset"}`)
+	const full = "Server at capacity: 1/1 sessions active. Cannot accept new connections."
+
+	ws := r.dial("/ws")
+	want := decode(t, []byte(`{"type":"error","data":{"message":"`+full+`","code":"CAPACITY_REACHED","active_sessions":1,"max_sessions":1}}`))
+	ws.send(`{"type":"reset"}`) // the refusal is this one's answer
+	same(t, want, decode(t, []byte(ws.read())), "first answer")
+	same(t, want, decode(t, []byte(ws.ask(`{"type":"state"}`))), "later answer")
+	ws.send(`{"type":"close"}`)
+	require.Equal(t, 1000, ws.closed())
+
+	rpc := decode(t, []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"`+full+`","data":{"active_sessions":1,"max_sessions":1}}}`))
+	same(t, rpc, decode(t, []byte(r.dial("/mcp").read())), "ws /mcp")
+	out := r.rpc("openenv/session/create", nil)
+	require.EqualValues(t, -32000, dig(t, out, "error", "code"))
+	require.Equal(t, full, dig(t, out, "error", "message"))
+	// What takes no slot still works.
+	require.NotEmpty(t, dig(t, r.rpc("tools/list", nil), "result", "tools"))
+}
+
+func TestRefusedSocketIsClosedInTheEnd(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *envserver.Options) { o.MaxSessions, o.Linger = 1, 20*time.Millisecond })
+	r.session()
+	c := r.dial("/ws")
+	require.Contains(t, c.read(), "CAPACITY_REACHED")
+	require.Equal(t, 1000, c.closed())
+}
+
+func TestHTTPSession(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *envserver.Options) { o.MaxSessions = 1 })
+	id := r.session()
+	run := func() map[string]any {
+		return r.rpc("tools/call", map[string]any{"name": "run_rollout", "arguments": task("r", "x"), "session_id": id})
+	}
+	require.NotNil(t, dig(t, run(), "result", "data"))
+	closed := r.rpc("openenv/session/close", map[string]any{"session_id": id})
+	same(t, map[string]any{"session_id": id, "closed": true}, dig(t, closed, "result"), "close")
+	again := r.rpc("openenv/session/close", map[string]any{"session_id": id})
+	require.Equal(t, "Unknown session_id: "+id, dig(t, again, "error", "message"))
+	require.Equal(t, "Unknown session_id: "+id, dig(t, run(), "error", "message"))
+	r.session() // the slot is free
+}
+
+func TestClosingASessionEndsItsCalls(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	id := r.session()
+	in := func(tool string, args map[string]any) map[string]any {
+		return r.rpc("tools/call", map[string]any{"name": tool, "arguments": args, "session_id": id})
+	}
+	require.NotNil(t, in("start_rollout", task("bound", waits, "on_disconnect", "abort"))["result"])
+	out := make(chan map[string]any, 1)
+	go func() { out <- in("run_rollout", task("free", waits)) }()
+	r.started("free")
+	require.Equal(t, true, dig(t, r.rpc("openenv/session/close", map[string]any{"session_id": id}), "result", "closed"))
+	failed := <-out
+	require.EqualValues(t, -32603, dig(t, failed, "error", "code"))
+	require.Contains(t, dig(t, failed, "error", "message"), "the session was closed; rollout free goes on")
+	r.eventually(func() bool { return r.fake.aborted("bound") }, "the session's end is its client's")
+	require.False(t, r.fake.aborted("free"))
+}
+
+func TestIdleSessionEnds(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *envserver.Options) { o.MaxSessions, o.SessionIdle = 1, 30*time.Millisecond })
+	id := r.session()
+	// A call under way is use, however long it takes.
+	out := make(chan map[string]any, 1)
+	go func() {
+		out <- r.rpc("tools/call", map[string]any{"name": "run_rollout", "arguments": task("r", waits), "session_id": id})
+	}()
+	r.started("r")
+	require.Never(t, func() bool { return dig(t, r.rpc("openenv/session/create", nil), "result") != nil }, 150*time.Millisecond, 20*time.Millisecond)
+	r.fake.finish("r")
+	require.NotNil(t, dig(t, <-out, "result"))
+	r.eventually(func() bool { return r.rpc("openenv/session/create", nil)["result"] != nil }, "slot freed")
+}
+
+func TestWebSocketAttachesToAnHTTPSession(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *envserver.Options) { o.MaxSessions = 1 })
+	id := r.session()
+	c := r.dial("/ws?session_id=" + id)
+	c.ask(`{"type":"reset","data":{"episode_id":"ep"}}`)
+	r.rpc("tools/call", map[string]any{"name": "run_rollout", "arguments": task("r", "x", "task_id", "t"), "session_id": id})
+	state := dig(t, object(t, c.ask(`{"type":"state"}`)), "data")
+	require.EqualValues(t, 1, dig(t, state, "rollouts_completed"), "both transports see one session")
+	require.Equal(t, "t", dig(t, state, "last_task_id"))
+
+	// Another one gets it only when this one lets go, as a client that reconnects does.
+	next := make(chan string, 1)
+	go func() { next <- r.dial("/ws?session_id=" + id).ask(`{"type":"state"}`) }()
+	require.NoError(t, c.Close())
+	require.Contains(t, <-next, `"episode_id":"ep"`)
+
+	closing := r.rpc("openenv/session/close", map[string]any{"session_id": id})
+	if dig(t, closing, "result", "closed") == false {
+		require.Equal(t, true, dig(t, closing, "result", "closing"))
+	}
+}
+
+func TestAttachedSessionClosesWhenItsSocketDoes(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *envserver.Options) { o.MaxSessions = 1 })
+	id := r.session()
+	c := r.dial("/ws?session_id=" + id)
+	c.ask(`{"type":"state"}`)
+	closing := dig(t, r.rpc("openenv/session/close", map[string]any{"session_id": id}), "result")
+	same(t, map[string]any{"session_id": id, "closed": false, "closing": true}, closing, "close")
+	require.Contains(t, c.ask(`{"type":"state"}`), `"state"`)
+	c.send(`{"type":"close"}`)
+	require.Equal(t, 1000, c.closed())
+	r.eventually(func() bool { return r.rpc("openenv/session/create", nil)["result"] != nil }, "slot freed")
+}
+
+func TestAttachRefusals(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	c := r.dial("/ws?session_id=none")
+	same(t, decode(t, []byte(`{"type":"error","data":{"message":"Unknown session_id: none","code":"SESSION_ERROR"}}`)), decode(t, []byte(c.read())), "unknown")
+	own := object(t, r.dial("/mcp").ask(`{"jsonrpc":"2.0","method":"openenv/session/create","id":1}`))
+	c = r.dial("/ws?session_id=" + dig(t, own, "result", "session_id").(string))
+	require.Contains(t, c.read(), "already has an attached WebSocket")
+}
+
+func TestASocketsOwnSessionIsNotForOthersToClose(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	c := r.dial("/mcp")
+	id := dig(t, object(t, c.ask(`{"jsonrpc":"2.0","method":"openenv/session/create","id":1}`)), "result", "session_id").(string)
+	const refused = "Cannot close active WebSocket-managed session via MCP method"
+	own := object(t, c.ask(`{"jsonrpc":"2.0","method":"openenv/session/close","params":{"session_id":"`+id+`"},"id":2}`))
+	require.EqualValues(t, -32600, dig(t, own, "error", "code"))
+	require.Equal(t, refused, dig(t, own, "error", "message"))
+	require.Equal(t, refused, dig(t, r.rpc("openenv/session/close", map[string]any{"session_id": id}), "error", "message"))
+}
+
+func TestStartThatNobodyCouldAbortIsRefused(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	out := r.rpc("tools/call", map[string]any{"name": "start_rollout", "arguments": task("r", waits, "on_disconnect", "abort")})
+	require.Contains(t, dig(t, out, "error", "message"), "on_disconnect")
+	require.Zero(t, r.fake.count())
+}

@@ -1,0 +1,114 @@
+// Package pyclient lets tests run scripts with the real OpenEnv client for Python, of a release they name. It is a fixture:
+// only tests import it.
+package pyclient
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/filelock"
+)
+
+// Requirements pins a release of the client and what it runs on.
+type Requirements struct {
+	Name string // of the openenv release, for people
+	list string
+}
+
+//go:embed requirements-0.3.txt
+var release03 string
+
+//go:embed requirements-0.10.txt
+var release010 string
+
+// Releases are those that the tests hold the server to: the one that the wire contract describes, and a later one whose tool
+// client takes another way.
+func Releases() []Requirements {
+	return []Requirements{{"0.3", release03}, {"0.10", release010}}
+}
+
+// Python is an interpreter that has the client.
+type Python struct{ path string }
+
+// Run runs a script, which must say "all checks held" when it comes to its end: one that ends early without an error must
+// not pass.
+func (p Python) Run(t *testing.T, script string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), p.path, append([]string{script}, args...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoErrorf(t, cmd.Run(), "%s:\n%s", script, &out)
+	require.Contains(t, out.String(), "all checks held", "%s:\n%s", script, &out)
+}
+
+// Interpreter returns the interpreter of a virtual environment with the requirements installed; it is made once per machine
+// and list of requirements. Without python3 the test is skipped, but not on CI.
+func Interpreter(t *testing.T, r Requirements) Python {
+	t.Helper()
+	host, err := exec.LookPath("python3")
+	if err != nil {
+		require.Empty(t, os.Getenv("CI"), "CI must have python3")
+		t.Skip("python3 is not installed")
+	}
+	sum := sha256.Sum256([]byte(r.list))
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	dir := filepath.Join(cache, "rolloutd-test", "venv-"+hex.EncodeToString(sum[:8]))
+	require.NoError(t, os.MkdirAll(filepath.Dir(dir), 0o700))
+	unlock := locked(t, dir+".lock")
+	defer unlock()
+	python, ready := filepath.Join(dir, "bin", "python"), filepath.Join(dir, "ready")
+	if _, err := os.Stat(ready); err == nil {
+		return Python{python}
+	}
+	require.NoError(t, os.RemoveAll(dir))
+	install(t, host, python, dir, r.list)
+	require.NoError(t, os.WriteFile(ready, nil, 0o600))
+	return Python{python}
+}
+
+// locked waits for the lock: another test process may be making the environment.
+func locked(t *testing.T, path string) (unlock func()) {
+	t.Helper()
+	var lock *filelock.Lock
+	require.Eventually(t, func() bool {
+		var err error
+		lock, err = filelock.Take(path)
+		return err == nil
+	}, 10*time.Minute, 100*time.Millisecond)
+	return func() { require.NoError(t, lock.Release()) }
+}
+
+// install leaves out what the package itself would pull in: its web interface brings 200 MB that no client touches.
+func install(t *testing.T, host, python, dir, list string) {
+	t.Helper()
+	run(t, host, "-m", "venv", dir)
+	pip := []string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check"}
+	var client string
+	for line := range strings.Lines(list) {
+		if strings.HasPrefix(line, "openenv==") {
+			client = strings.TrimSpace(line)
+		}
+	}
+	require.NotEmpty(t, client, "no openenv in the requirements")
+	rest := filepath.Join(t.TempDir(), "requirements.txt")
+	require.NoError(t, os.WriteFile(rest, []byte(strings.Replace(list, client+"\n", "", 1)), 0o600))
+	run(t, python, append(pip, "-r", rest)...)
+	run(t, python, append(pip, "--no-deps", client)...)
+}
+
+func run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	require.NoErrorf(t, err, "%s %s:\n%s", name, strings.Join(args, " "), out)
+}
