@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/doctor"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/temporalx"
+)
+
+func doctorCommand(s std) *cobra.Command {
+	f := settings{s: s}
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check whether rollouts can run on this machine, and say how to mend what cannot",
+		Long:  "Doctor looks and changes nothing. It exits with 1 when something keeps rollouts from running.",
+		Args:  cobra.NoArgs,
+	}
+	f.register(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := f.load(nil)
+		if err != nil {
+			return err
+		}
+		findings := doctor.Run(cmd.Context(),
+			doctor.Sandboxes(cfg.Sandbox.AllowWeak, func() (driver.Checker, func(), error) { return checker(cfg) }),
+			doctor.Agent(cfg.AgentsDir()),
+			doctor.Ports(cfg.Telemetry.Listen, ports(cfg)),
+			doctor.Temporal(cfg.TemporalAddress(), func(ctx context.Context) error { return reachTemporal(ctx, cfg) }),
+		)
+		if !doctor.Print(s.out, findings) {
+			return exitError(console.ExitError)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// checker makes the driver in a folder of its own, so that looking leaves no trace in the data folder.
+func checker(cfg config.Config) (d driver.Checker, remove func(), err error) {
+	o, err := daemon.LocalOptions(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.Dir, err = os.MkdirTemp("", "rolloutd-doctor-"); err != nil {
+		return nil, nil, err
+	}
+	o.AgentsDir = ""
+	remove = func() { _ = os.RemoveAll(o.Dir) } // what stays is an empty folder in /tmp
+	if d, err = local.New(o); err != nil {
+		remove()
+		return nil, nil, err
+	}
+	return d, remove, nil
+}
+
+// ports are what rolloutd-dev listens on.
+func ports(cfg config.Config) []doctor.Port {
+	return []doctor.Port{
+		{What: "port OpenEnv", Address: cfg.Serve.Listen, Setting: "ROLLOUTD_LISTEN"},
+		{What: "port gateway", Address: cfg.Gateway.Listen, Setting: "ROLLOUTD_GATEWAY_LISTEN"},
+		{What: "port scripted model", Address: cfg.Model.Listen, Setting: "ROLLOUTD_MODEL_LISTEN"},
+		{What: "port metrics", Address: cfg.Telemetry.Listen, Setting: "ROLLOUTD_METRICS_LISTEN"},
+		{What: "port Temporal UI", Address: "127.0.0.1:8233", Setting: "rolloutd-dev --ui-port"},
+	}
+}
+
+func reachTemporal(ctx context.Context, cfg config.Config) error {
+	c, err := temporalx.Dial(ctx, temporalx.Options{Env: cfg.Temporal.Env, Address: cfg.TemporalAddress(), Namespace: cfg.Temporal.Namespace})
+	if err != nil {
+		return err
+	}
+	c.Close()
+	return nil
+}

@@ -1,0 +1,82 @@
+// Command rolloutd runs the roles of rolloutd and is the operator's tool: submit a task, look at a rollout, end one, check a
+// machine.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+)
+
+func main() {
+	local.MaybeStage() // the local sandbox driver runs this very binary as the first step into a sandbox
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the second signal ends the process at once
+	os.Exit(run(ctx, os.Args[1:], std{os.Stdout, os.Stderr, os.LookupEnv}))
+}
+
+// std is the process's surroundings.
+type std struct {
+	out, err io.Writer
+	env      config.Lookup
+}
+
+// exitError ends the process with a code of its own; what there was to say has been said.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+func run(ctx context.Context, args []string, s std) int {
+	root := command(s)
+	root.SetArgs(args)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	err := root.ExecuteContext(ctx)
+	var code exitError
+	switch {
+	case err == nil:
+		return console.ExitOK
+	case errors.As(err, &code):
+		return int(code)
+	default:
+		fmt.Fprintln(s.err, "rolloutd:", err)
+		return console.ExitError
+	}
+}
+
+func command(s std) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "rolloutd",
+		Short:         "Durable rollouts of coding agents for reinforcement learning",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       daemon.Version,
+	}
+	root.AddGroup(&cobra.Group{ID: groupRoles, Title: "Roles:"}, &cobra.Group{ID: groupRollouts, Title: "Rollouts:"})
+	root.AddCommand(roles(s)...)
+	root.AddCommand(runCommand(s), showCommand(s), abortCommand(s), doctorCommand(s), versionCommand(s))
+	return root
+}
+
+const (
+	groupRoles    = "roles"
+	groupRollouts = "rollouts"
+)
+
+func versionCommand(s std) *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		fmt.Fprintln(s.out, daemon.Version)
+		return nil
+	}}
+}

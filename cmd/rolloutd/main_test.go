@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// tools is a server whose tools answer with fixed texts; it keeps what it was asked.
+type tools struct {
+	url   string
+	texts map[string]string
+	asked chan map[string]any
+}
+
+func serveTools(t *testing.T, texts map[string]string) *tools {
+	t.Helper()
+	ts := &tools{texts: texts, asked: make(chan map[string]any, 100)}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var req struct {
+			Params struct {
+				Name      string
+				Arguments map[string]any
+			}
+		}
+		_ = json.NewDecoder(r.Body).Decode(&req) // an empty name has no text
+		req.Params.Arguments["tool"] = req.Params.Name
+		ts.asked <- req.Params.Arguments
+		_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": map[string]any{
+			"content": []any{map[string]any{"type": "text", "text": ts.texts[req.Params.Name]}},
+		}})
+	}))
+	t.Cleanup(srv.Close)
+	ts.url = srv.URL
+	return ts
+}
+
+// rolloutd runs the command in an empty environment but for vars.
+func rolloutd(ctx context.Context, vars map[string]string, args ...string) (code int, stdout, stderr string) {
+	var out, err strings.Builder
+	code = run(ctx, args, std{&out, &err, func(name string) (string, bool) { v, ok := vars[name]; return v, ok }})
+	return code, out.String(), err.String()
+}
+
+func taskFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "task.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func done(outcome, reward string) map[string]string {
+	return map[string]string{
+		"start_rollout":    `{"rollout_id":"r1"}`,
+		"get_state":        `{"rollout_id":"r1","status":"done","phase":"done"}`,
+		"finalize_rollout": `{"rollout_id":"r1","outcome":"` + outcome + `","reward":` + reward + `}`,
+	}
+}
+
+func TestRunExitsWithTheOutcome(t *testing.T) {
+	t.Parallel()
+	task := taskFile(t, "instruction: x\n")
+	for outcome, want := range map[string]int{"completed": 0, "agent_timeout": 11, "infra_failed": 32} {
+		ts := serveTools(t, done(outcome, "null"))
+		code, out, errText := rolloutd(t.Context(), nil, "run", task, "--server", ts.url)
+		require.Equal(t, want, code, errText)
+		require.Contains(t, out, "outcome   "+outcome)
+		require.Contains(t, out, "null:")
+		require.Contains(t, errText, "rollout r1")
+	}
+}
+
+func TestRunSendsTheTaskAndTheFlags(t *testing.T) {
+	t.Parallel()
+	ts := serveTools(t, done("completed", "1"))
+	code, out, errText := rolloutd(t.Context(), map[string]string{"MY_KEY": "sk-1", "ROLLOUTD_SERVER": ts.url},
+		"run", taskFile(t, "id: t\ninstruction: x\n"), "--base-url", "http://gpu/v1", "--model", "m", "--api-key-env", "MY_KEY",
+		"--rollout-id", "r1", "--json")
+	require.Equal(t, 0, code, errText)
+	require.JSONEq(t, `{"rollout_id":"r1","outcome":"completed","reward":1}`, out)
+	require.Equal(t, map[string]any{
+		"tool": "start_rollout", "task_id": "t", "instruction": "x", "base_url": "http://gpu/v1", "model": "m", "api_key": "sk-1", "rollout_id": "r1",
+	}, <-ts.asked)
+	require.NotContains(t, errText, "sk-1")
+}
+
+func TestRunRefusesBeforeItAsks(t *testing.T) {
+	t.Parallel()
+	code, _, errText := rolloutd(t.Context(), nil, "run", taskFile(t, "instruction: x\nverfy: [a]\n"), "--server", "http://127.0.0.1:1")
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, "line 2: field verfy")
+	code, _, errText = rolloutd(t.Context(), nil, "run", taskFile(t, "instruction: x\n"), "--api-key-env", "NONE")
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, "NONE is not set")
+}
+
+func TestWithoutAServerItSaysHowToStartOne(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"run", taskFile(t, "instruction: x\n")}, {"show", "r1"}, {"abort", "r1"}} {
+		code, _, errText := rolloutd(t.Context(), nil, append(args, "--server", "http://127.0.0.1:1")...)
+		require.Equal(t, 1, code)
+		require.Contains(t, errText, "start one with:  rolloutd-dev", args[0])
+	}
+}
+
+// Whoever stops waiting learns how to come back, and scripts can tell both ways from a failure.
+func TestRunThatStopsWaitingLeavesTheRollout(t *testing.T) {
+	t.Parallel()
+	texts := map[string]string{"start_rollout": `{"rollout_id":"r1"}`, "get_state": `{"status":"running"}`}
+	ts := serveTools(t, texts)
+	task := taskFile(t, "instruction: x\n")
+	code, _, errText := rolloutd(t.Context(), nil, "run", task, "--server", ts.url, "--timeout", "50ms")
+	require.Equal(t, 124, code)
+	require.Contains(t, errText, "rolloutd show r1")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	ts = serveTools(t, texts)
+	go func() { // ends with the second call
+		<-ts.asked // start_rollout
+		<-ts.asked // get_state
+		cancel()
+	}()
+	code, _, errText = rolloutd(ctx, nil, "run", task, "--server", ts.url)
+	require.Equal(t, 130, code)
+	require.Contains(t, errText, "rolloutd abort r1")
+}
+
+func TestShow(t *testing.T) {
+	t.Parallel()
+	ts := serveTools(t, map[string]string{"get_state": `{"rollout_id":"r1","status":"running","phase":"running_agent","attempt":1,"proxy_turns_so_far":3}`})
+	code, out, _ := rolloutd(t.Context(), nil, "show", "r1", "--server", ts.url)
+	require.Equal(t, 0, code)
+	require.Contains(t, out, "running_agent, attempt 1, 3 model calls")
+	code, out, _ = rolloutd(t.Context(), nil, "state", "r1", "--state", "--server", ts.url)
+	require.Equal(t, 0, code)
+	require.Contains(t, out, `"phase": "running_agent"`)
+
+	ts = serveTools(t, done("completed", "1"))
+	code, out, _ = rolloutd(t.Context(), nil, "show", "r1", "--server", ts.url)
+	require.Equal(t, 0, code)
+	require.Contains(t, out, "reward    1")
+
+	ts = serveTools(t, map[string]string{"get_state": `{"rollout_id":"r1","status":"unknown"}`})
+	code, _, errText := rolloutd(t.Context(), nil, "show", "r1", "--server", ts.url)
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, `knows no rollout "r1"`)
+}
+
+func TestAbort(t *testing.T) {
+	t.Parallel()
+	ts := serveTools(t, map[string]string{"abort_rollout": `{"rollout_id":"r1","aborted":true}`})
+	code, out, _ := rolloutd(t.Context(), nil, "abort", "r1", "--server", ts.url)
+	require.Equal(t, 0, code)
+	require.Contains(t, out, "being aborted")
+	ts = serveTools(t, map[string]string{"abort_rollout": `{"rollout_id":"r1","aborted":false,"reason":"already done"}`})
+	code, _, errText := rolloutd(t.Context(), nil, "abort", "r1", "--server", ts.url)
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, "not aborted: already done")
+}
+
+func TestRolesRefuseABadConfiguration(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"serve", "worker", "gateway", "model"} {
+		code, _, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_LISTEN": "0.0.0.0:8000", "OPENENV_SERVER_MODE": "x"}, role, "--data", t.TempDir())
+		require.Equal(t, 1, code)
+		require.Contains(t, errText, "serve.mode", role)
+		require.Contains(t, errText, "serve.tokens", role)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	code, out, _ := rolloutd(t.Context(), nil, "version")
+	require.Equal(t, 0, code)
+	require.NotEmpty(t, out)
+}
+
+func TestDoctorFailsWhereSandboxesCannotRun(t *testing.T) {
+	t.Parallel()
+	code, out, _ := rolloutd(t.Context(), map[string]string{"ROLLOUTD_SANDBOXD": "/nonexistent"}, "doctor", "--data", t.TempDir())
+	require.Equal(t, 1, code)
+	require.Contains(t, out, "FAIL  sandboxes")
+}

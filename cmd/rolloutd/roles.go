@@ -1,0 +1,65 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon"
+)
+
+// roles are the commands that run a part of the daemon until they are ended. Each has its own port for metrics, so that all
+// of them fit on one host.
+func roles(s std) []*cobra.Command {
+	serve := role(s, "serve", "Serve OpenEnv clients", "127.0.0.1:9464", daemon.Roles{Serve: true})
+	worker := role(s, "worker", "Run rollouts in this host's sandboxes (needs a gateway beside it)", "127.0.0.1:9465", daemon.Roles{Worker: true})
+	gateway := role(s, "gateway", "Carry and capture the model calls of this host's sandboxes", "127.0.0.1:9466", daemon.Roles{Gateway: true})
+	model := role(s, "model", "Serve the scripted model, for demos and tests", "", daemon.Roles{Model: true})
+
+	listenFlag(serve, "OpenEnv server", func(c *config.Config) *string { return &c.Serve.Listen })
+	listenFlag(gateway, "admin API", func(c *config.Config) *string { return &c.Gateway.Listen })
+	listenFlag(model, "scripted model", func(c *config.Config) *string { return &c.Model.Listen })
+	stringFlag(model, "script", "YAML file of what the model says (default: the built-in demo scripts)", func(c *config.Config) *string { return &c.Model.Script })
+	stringFlag(worker, "gateway", "URL of this host's gateway (default http://127.0.0.1:7070)", func(c *config.Config) *string { return &c.Gateway.URL })
+	return []*cobra.Command{serve.cmd, worker.cmd, gateway.cmd, model.cmd}
+}
+
+// roleCommand is a command with the flags that lay themselves over the configuration.
+type roleCommand struct {
+	cmd     *cobra.Command
+	changes []func(*config.Config)
+}
+
+func role(s std, name, short, metrics string, roles daemon.Roles) *roleCommand {
+	f := settings{s: s}
+	r := &roleCommand{cmd: &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs, GroupID: groupRoles}}
+	f.register(r.cmd)
+	r.cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := f.load(func(c *config.Config) {
+			if c.Telemetry.Listen == config.Defaults().Telemetry.Listen {
+				c.Telemetry.Listen = metrics
+			}
+			for _, change := range r.changes {
+				change(c)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		d := daemon.New(daemon.Options{Config: cfg, Roles: roles, Log: f.log()})
+		return daemon.Run(cmd.Context(), f.log(), d.Tiers(), d.Ready)
+	}
+	return r
+}
+
+func listenFlag(r *roleCommand, what string, at func(*config.Config) *string) {
+	stringFlag(r, "listen", "address of the "+what, at)
+}
+
+func stringFlag(r *roleCommand, name, usage string, at func(*config.Config) *string) {
+	v := r.cmd.Flags().String(name, "", usage)
+	r.changes = append(r.changes, func(c *config.Config) {
+		if *v != "" {
+			*at(c) = *v
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/toolclient"
+)
+
+func showCommand(s std) *cobra.Command {
+	f := runFlags{}
+	wait, state := false, false
+	cmd := &cobra.Command{
+		Use:     "show ID",
+		Aliases: []string{"state"},
+		Short:   "Show where a rollout stands, or its result",
+		Long:    "Show prints the result of a rollout that is done, and the phase of one that runs.\n\n" + console.ExitCodes,
+		Args:    cobra.ExactArgs(1),
+		GroupID: groupRollouts,
+	}
+	cmd.Flags().BoolVar(&wait, "wait", false, "follow a rollout that runs to its end")
+	cmd.Flags().BoolVar(&state, "state", false, "print the state alone, as JSON")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the whole result as JSON")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "with --wait: stop waiting after this long")
+	client := serverFlag(cmd, s)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, cancel := f.patience(cmd.Context())
+		defer cancel()
+		c := client()
+		st, err := c.State(ctx, args[0])
+		if err != nil {
+			return hint(err, c)
+		}
+		switch {
+		case st.Unknown():
+			return fault.New(fault.NotFound, "%s knows no rollout %q", c.URL, args[0])
+		case state || !st.Done() && !wait:
+			return printState(s, st, state)
+		}
+		r, raw, err := console.Attend(ctx, c, args[0], s.err)
+		return f.finish(s.out, r, raw, hint(err, c))
+	}
+	return cmd
+}
+
+// printState writes a state for people, or as JSON.
+func printState(s std, st toolclient.State, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(s.out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(st)
+	}
+	fmt.Fprintf(s.out, "rollout %s is %s: %s, attempt %d, %d model calls so far\n", st.ID, st.Status, st.Phase, st.Attempt, st.Turns)
+	return nil
+}
+
+func abortCommand(s std) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "abort ID", Short: "End a rollout; what it has produced is kept", Args: cobra.ExactArgs(1), GroupID: groupRollouts,
+	}
+	client := serverFlag(cmd, s)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c := client()
+		a, err := c.Abort(cmd.Context(), args[0])
+		switch {
+		case err != nil:
+			return hint(err, c)
+		case !a.Aborted:
+			return errors.New("not aborted: " + a.Reason)
+		}
+		fmt.Fprintf(s.out, "rollout %s is being aborted; its result will be at:  rolloutd show %[1]s\n", args[0])
+		return nil
+	}
+	return cmd
+}

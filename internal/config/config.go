@@ -1,0 +1,125 @@
+// Package config is the one typed tree of settings. Load reads it from YAML and the environment (which wins), over the
+// defaults of Defaults, and Validate reports every problem at once, each with its path. Code below cmd reads neither the
+// environment nor flags.
+package config
+
+import (
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Config is every setting of every role.
+type Config struct {
+	// Data is the folder for all that this host keeps: key, host id, sandboxes, gateway journal, agents, results.
+	Data      string    `yaml:"data"`
+	Serve     Serve     `yaml:"serve"`
+	Temporal  Temporal  `yaml:"temporal"`
+	Gateway   Gateway   `yaml:"gateway"`
+	Worker    Worker    `yaml:"worker"`
+	Sandbox   Sandbox   `yaml:"sandbox"`
+	Store     Store     `yaml:"store"`
+	Model     Model     `yaml:"model"`
+	Limits    Limits    `yaml:"limits"`
+	Telemetry Telemetry `yaml:"telemetry"`
+
+	// ModelEnv are the model catalogue's variables (VLLM_URL, OPENAI_API_KEY …), as in the environment.
+	ModelEnv map[string]string `yaml:"model_env"`
+	// EncryptionKey is the deployment's key; empty: a file in Data, made at first start. Only from the environment, so that
+	// it is in no file that people share.
+	EncryptionKey string `yaml:"-"`
+}
+
+// Serve is the OpenEnv edge.
+type Serve struct {
+	Listen      string        `yaml:"listen"`
+	Mode        string        `yaml:"mode"`         // "simulation" or "production"
+	MaxSessions int           `yaml:"max_sessions"` // OpenEnv sessions at once
+	StepTimeout time.Duration `yaml:"step_timeout"` // longest answer to a step over a WebSocket
+	Tokens      []string      `yaml:"tokens"`       // bearer tokens; needed for a listener beyond loopback
+	// CodecOrigins are the web origins (of a Temporal UI) that may have payloads decrypted.
+	CodecOrigins []string `yaml:"codec_origins"`
+}
+
+// Temporal is the cluster that runs the workflows.
+type Temporal struct {
+	Address   string `yaml:"address"`   // empty: what Env says, else 127.0.0.1:7233
+	Namespace string `yaml:"namespace"` // empty: what Env says, else default
+	// Env are the TEMPORAL_* variables that Temporal's own tools read too (TLS files, API key, profile).
+	Env map[string]string `yaml:"-"`
+}
+
+// Gateway is the model gateway of a host.
+type Gateway struct {
+	Listen string `yaml:"listen"` // admin API
+	URL    string `yaml:"url"`    // where this host's worker finds it; empty: http:// and Listen
+}
+
+// Worker runs the workflows' steps.
+type Worker struct {
+	Capacity int           `yaml:"capacity"` // sandboxes with an agent at once; 0: as many as memory allows
+	Lease    time.Duration `yaml:"lease"`    // a sandbox that nobody renews for this long ends itself
+	Janitor  time.Duration `yaml:"janitor"`  // between two looks for orphans
+	Grace    time.Duration `yaml:"grace"`    // a sandbox younger than this is no orphan
+}
+
+// Sandbox is the local sandbox driver and what a sandbox gets where its task does not say; zero sizes are the sandbox
+// package's own defaults.
+type Sandbox struct {
+	Sandboxd  string  `yaml:"sandboxd"` // the supervisor's binary; empty: beside this one, in Data/bin, or in PATH
+	Image     string  `yaml:"image"`    // a root file system folder; empty: the host's /usr, read-only
+	AllowWeak bool    `yaml:"allow_weak"`
+	CPU       float64 `yaml:"cpu"`
+	MemoryMiB int     `yaml:"memory_mib"`
+	PIDs      int     `yaml:"pids"`
+	HomeMiB   int     `yaml:"home_mib"`
+	TmpMiB    int     `yaml:"tmp_mib"`
+}
+
+// Store is where results, traces and logs are kept.
+type Store struct {
+	URL string `yaml:"url"` // a folder, or a blob URL; empty: Data/store
+}
+
+// Model is the scripted model server of the model role.
+type Model struct {
+	Listen string `yaml:"listen"`
+	Script string `yaml:"script"` // a YAML file; empty: the built-in demo scripts
+}
+
+// Limits are the bounds of a rollout where its caller does not say; a zero field leaves the built-in default. The agent's own
+// bound is agent_timeout_s, whose default is part of the tools' interface.
+type Limits struct {
+	Call     time.Duration `yaml:"call"`
+	Setup    time.Duration `yaml:"setup"`
+	Verifier time.Duration `yaml:"verifier"`
+	Rollout  time.Duration `yaml:"rollout"`
+	Queue    time.Duration `yaml:"queue"`
+	Attempts int           `yaml:"attempts"`
+}
+
+// Over lays the limits that are set over base.
+func (l Limits) Over(base rollout.Limits) rollout.Limits {
+	for _, f := range []struct {
+		set time.Duration
+		to  *time.Duration
+	}{
+		{l.Call, &base.Call}, {l.Setup, &base.Setup},
+		{l.Verifier, &base.Verifier}, {l.Rollout, &base.Rollout}, {l.Queue, &base.Queue},
+	} {
+		if f.set > 0 {
+			*f.to = f.set
+		}
+	}
+	if l.Attempts > 0 {
+		base.Attempts = l.Attempts
+	}
+	return base
+}
+
+// Telemetry is metrics and traces.
+type Telemetry struct {
+	Listen       string `yaml:"listen"`        // /metrics and /healthz; empty: off
+	OTLPEndpoint string `yaml:"otlp_endpoint"` // base URL of an OTLP/HTTP collector; empty: no traces
+	Service      string `yaml:"service"`       // service.name of spans
+}

@@ -1,0 +1,160 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+func env(vars map[string]string) config.Lookup {
+	return func(name string) (string, bool) {
+		v, ok := vars[name]
+		return v, ok
+	}
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(nil, env(nil))
+	require.NoError(t, err)
+	require.Equal(t, config.Defaults().Serve, c.Serve)
+	require.NoError(t, c.Validate())
+	require.Equal(t, ".rolloutd/store", c.StoreURL())
+	require.Equal(t, "http://127.0.0.1:7070", c.GatewayURL())
+	require.Equal(t, "http://127.0.0.1:9099/v1", c.ModelLookup("SCRIPTED_URL"))
+	require.Empty(t, c.ModelLookup("VLLM_URL"))
+}
+
+func TestEnvironmentWinsOverTheFile(t *testing.T) {
+	t.Parallel()
+	file := strings.NewReader("serve: {max_sessions: 5, step_timeout: 20s}\nmodel_env: {VLLM_URL: http://a, VLLM_MODEL: m}\n")
+	c, err := config.Load(file, env(map[string]string{
+		"MAX_CONCURRENT_ENVS": "7", "OPENENV_SERVER_MODE": "production", "ROLLOUTD_TOKENS": "aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb",
+		"VLLM_URL": "http://b", "TEMPORAL_API_KEY": "k", "ROLLOUTD_ALLOW_WEAK_SANDBOX": "true", "ROLLOUTD_DATA": "",
+	}))
+	require.NoError(t, err)
+	require.NoError(t, c.Validate())
+	require.Equal(t, 7, c.Serve.MaxSessions)
+	require.Equal(t, 20*time.Second, c.Serve.StepTimeout)
+	require.Equal(t, "production", c.Serve.Mode)
+	require.Equal(t, []string{"aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"}, c.Serve.Tokens)
+	require.Equal(t, "http://b", c.ModelLookup("VLLM_URL"))
+	require.Equal(t, "m", c.ModelLookup("VLLM_MODEL"))
+	require.Equal(t, map[string]string{"TEMPORAL_API_KEY": "k"}, c.Temporal.Env)
+	require.True(t, c.Sandbox.AllowWeak)
+	require.Equal(t, "./.rolloutd", c.Data, "an empty variable sets nothing")
+}
+
+func TestLoadTellsWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load(strings.NewReader("serve:\n  lisen: x\n"), env(nil))
+	require.ErrorContains(t, err, "line 2: field lisen not found")
+
+	_, err = config.Load(nil, env(map[string]string{
+		"MAX_CONCURRENT_ENVS": "many", "ROLLOUTD_STEP_TIMEOUT": "55", "ROLLOUTD_ALLOW_WEAK_SANDBOX": "perhaps",
+	}))
+	require.ErrorContains(t, err, `MAX_CONCURRENT_ENVS="many": want a whole number`)
+	require.ErrorContains(t, err, `ROLLOUTD_STEP_TIMEOUT="55": want a duration`)
+	require.ErrorContains(t, err, `ROLLOUTD_ALLOW_WEAK_SANDBOX="perhaps": want true or false`)
+}
+
+func TestLoadFileNamesTheFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "rolloutd.yaml")
+	_, err := config.LoadFile(path, env(nil))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoError(t, os.WriteFile(path, []byte("data: [1"), 0o600))
+	_, err = config.LoadFile(path, env(nil))
+	require.ErrorContains(t, err, path)
+	require.NoError(t, os.WriteFile(path, []byte("data: /var/lib/rolloutd"), 0o600))
+	c, err := config.LoadFile(path, env(nil))
+	require.NoError(t, err)
+	require.Equal(t, "/var/lib/rolloutd/key", c.KeyFile())
+	_, err = config.LoadFile("", env(nil))
+	require.NoError(t, err)
+}
+
+func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
+	t.Parallel()
+	for path, breakIt := range map[string]func(*config.Config){
+		"data":                    func(c *config.Config) { c.Data = "" },
+		"serve.listen":            func(c *config.Config) { c.Serve.Listen = "8000" },
+		"serve.mode":              func(c *config.Config) { c.Serve.Mode = "fast" },
+		"serve.max_sessions":      func(c *config.Config) { c.Serve.MaxSessions = 0 },
+		"serve.step_timeout":      func(c *config.Config) { c.Serve.StepTimeout = -1 },
+		"serve.tokens":            func(c *config.Config) { c.Serve.Listen = "0.0.0.0:8000" },
+		"serve.tokens[1]":         func(c *config.Config) { c.Serve.Tokens = []string{"aaaaaaaaaaaaaaaa", "short"} },
+		"serve.codec_origins[0]":  func(c *config.Config) { c.Serve.CodecOrigins = []string{"*"} },
+		"temporal.address":        func(c *config.Config) { c.Temporal.Address = "somewhere" },
+		"gateway.listen":          func(c *config.Config) { c.Gateway.Listen = "127.0.0.1:99999" },
+		"gateway.url":             func(c *config.Config) { c.Gateway.URL = "127.0.0.1:7070" },
+		"worker.capacity":         func(c *config.Config) { c.Worker.Capacity = -1 },
+		"worker.lease":            func(c *config.Config) { c.Worker.Lease = time.Second },
+		"worker.janitor":          func(c *config.Config) { c.Worker.Janitor = 0 },
+		"worker.grace":            func(c *config.Config) { c.Worker.Grace = 0 },
+		"sandbox.cpu":             func(c *config.Config) { c.Sandbox.CPU = -1 },
+		"sandbox.memory_mib":      func(c *config.Config) { c.Sandbox.MemoryMiB = -1 },
+		"model.listen":            func(c *config.Config) { c.Model.Listen = "" },
+		"limits.call":             func(c *config.Config) { c.Limits.Call = -1 },
+		"limits.attempts":         func(c *config.Config) { c.Limits.Attempts = -1 },
+		"telemetry.listen":        func(c *config.Config) { c.Telemetry.Listen = "x" },
+		"telemetry.otlp_endpoint": func(c *config.Config) { c.Telemetry.OTLPEndpoint = "collector:4318" },
+		"ROLLOUTD_ENCRYPTION_KEY": func(c *config.Config) { c.EncryptionKey = "short" },
+	} {
+		c := config.Defaults()
+		breakIt(&c)
+		require.ErrorContains(t, c.Validate(), path+": ")
+		c.Gateway.Listen = "nowhere"
+		require.ErrorContains(t, c.Validate(), path+": ", "two problems at once")
+		require.ErrorContains(t, c.Validate(), "gateway.listen: ")
+	}
+}
+
+func TestOtherMachinesNeedATokenOnly(t *testing.T) {
+	t.Parallel()
+	c := config.Defaults()
+	c.Serve.Listen = ":8000"
+	require.ErrorContains(t, c.Validate(), "ROLLOUTD_TOKENS")
+	c.Serve.Tokens = []string{"0123456789abcdef"}
+	require.NoError(t, c.Validate())
+	for _, local := range []string{"127.0.0.1:0", "localhost:8000", "[::1]:8000"} {
+		c = config.Defaults()
+		c.Serve.Listen = local
+		require.NoError(t, c.Validate(), local)
+	}
+}
+
+func TestLimitsOverlay(t *testing.T) {
+	t.Parallel()
+	base := rollout.Limits{Agent: time.Minute, Call: time.Second, Attempts: 3}
+	got := config.Limits{Setup: time.Hour, Attempts: 1}.Over(base)
+	require.Equal(t, rollout.Limits{Agent: time.Minute, Setup: time.Hour, Call: time.Second, Attempts: 1}, got)
+	require.Equal(t, base, config.Limits{}.Over(base))
+}
+
+func TestEveryVariableNamesASettingOfItsOwn(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, v := range config.Variables() {
+		require.False(t, seen[v.Name], v.Name)
+		seen[v.Name] = true
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add("serve: {listen: 127.0.0.1:1}\n")
+	f.Add("a: &a [*a]\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := config.Load(strings.NewReader(text), env(nil))
+		if err == nil {
+			_ = c.Validate() // must not panic
+		}
+	})
+}

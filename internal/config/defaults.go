@@ -1,0 +1,24 @@
+package config
+
+import "time"
+
+// Defaults is a laptop's configuration: everything on loopback, everything in ./.rolloutd.
+func Defaults() Config {
+	return Config{
+		Data: "./.rolloutd",
+		Serve: Serve{
+			Listen:      "127.0.0.1:8000",
+			Mode:        "simulation",
+			MaxSessions: 64,
+			// Under the 60 s after which OpenEnv clients give a WebSocket up and lose step with it.
+			StepTimeout:  55 * time.Second,
+			CodecOrigins: []string{"http://127.0.0.1:8233", "http://localhost:8233"},
+		},
+		Gateway: Gateway{Listen: "127.0.0.1:7070"},
+		Worker:  Worker{Lease: 5 * time.Minute, Janitor: time.Minute, Grace: 2 * time.Minute},
+		// Memory is what decides how many sandboxes fit on a host, so it is never left to chance.
+		Sandbox:   Sandbox{MemoryMiB: 2048},
+		Model:     Model{Listen: "127.0.0.1:9099"},
+		Telemetry: Telemetry{Listen: "127.0.0.1:9464", Service: "rolloutd"},
+	}
+}

@@ -1,0 +1,140 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Variable is one variable of the environment that is read.
+type Variable struct {
+	Name string
+	Path string // the setting it sets, as in the file; empty where only the environment can
+	set  func(*Config, string) error
+}
+
+// Variables lists what the environment can set, beside the model catalogue's and Temporal's own.
+func Variables() []Variable {
+	return []Variable{
+		{"ROLLOUTD_DATA", "data", text(func(c *Config) *string { return &c.Data })},
+		{"ROLLOUTD_ENCRYPTION_KEY", "", text(func(c *Config) *string { return &c.EncryptionKey })},
+		{"ROLLOUTD_LISTEN", "serve.listen", text(func(c *Config) *string { return &c.Serve.Listen })},
+		{"OPENENV_SERVER_MODE", "serve.mode", text(func(c *Config) *string { return &c.Serve.Mode })},
+		{"MAX_CONCURRENT_ENVS", "serve.max_sessions", number(func(c *Config) *int { return &c.Serve.MaxSessions })},
+		{"ROLLOUTD_STEP_TIMEOUT", "serve.step_timeout", span(func(c *Config) *time.Duration { return &c.Serve.StepTimeout })},
+		{"ROLLOUTD_TOKENS", "serve.tokens", list(func(c *Config) *[]string { return &c.Serve.Tokens })},
+		{"ROLLOUTD_CODEC_ORIGINS", "serve.codec_origins", list(func(c *Config) *[]string { return &c.Serve.CodecOrigins })},
+		{"TEMPORAL_ADDRESS", "temporal.address", text(func(c *Config) *string { return &c.Temporal.Address })},
+		{"TEMPORAL_NAMESPACE", "temporal.namespace", text(func(c *Config) *string { return &c.Temporal.Namespace })},
+		{"ROLLOUTD_GATEWAY_LISTEN", "gateway.listen", text(func(c *Config) *string { return &c.Gateway.Listen })},
+		{"ROLLOUTD_GATEWAY_URL", "gateway.url", text(func(c *Config) *string { return &c.Gateway.URL })},
+		{"ROLLOUTD_WORKER_CAPACITY", "worker.capacity", number(func(c *Config) *int { return &c.Worker.Capacity })},
+		{"ROLLOUTD_SANDBOX_LEASE", "worker.lease", span(func(c *Config) *time.Duration { return &c.Worker.Lease })},
+		{"ROLLOUTD_SANDBOXD", "sandbox.sandboxd", text(func(c *Config) *string { return &c.Sandbox.Sandboxd })},
+		{"ROLLOUTD_SANDBOX_IMAGE", "sandbox.image", text(func(c *Config) *string { return &c.Sandbox.Image })},
+		{"ROLLOUTD_SANDBOX_MEMORY_MIB", "sandbox.memory_mib", number(func(c *Config) *int { return &c.Sandbox.MemoryMiB })},
+		{"ROLLOUTD_ALLOW_WEAK_SANDBOX", "sandbox.allow_weak", yes(func(c *Config) *bool { return &c.Sandbox.AllowWeak })},
+		{"ROLLOUTD_STORE_URL", "store.url", text(func(c *Config) *string { return &c.Store.URL })},
+		{"ROLLOUTD_MODEL_LISTEN", "model.listen", text(func(c *Config) *string { return &c.Model.Listen })},
+		{"ROLLOUTD_MODEL_SCRIPT", "model.script", text(func(c *Config) *string { return &c.Model.Script })},
+		{"ROLLOUTD_METRICS_LISTEN", "telemetry.listen", text(func(c *Config) *string { return &c.Telemetry.Listen })},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "telemetry.otlp_endpoint", text(func(c *Config) *string { return &c.Telemetry.OTLPEndpoint })},
+		{"OTEL_SERVICE_NAME", "telemetry.service", text(func(c *Config) *string { return &c.Telemetry.Service })},
+	}
+}
+
+// fromEnv takes every variable that is set and not empty; all that cannot be read are told together.
+func (c *Config) fromEnv(env Lookup) error {
+	var errs []error
+	for _, v := range Variables() {
+		value, _ := env(v.Name)
+		if value == "" {
+			continue
+		}
+		if err := v.set(c, value); err != nil {
+			errs = append(errs, fmt.Errorf("%s=%q: %w", v.Name, value, err))
+		}
+	}
+	c.ModelEnv = overlay(c.ModelEnv, env, modelVariables())
+	c.Temporal.Env = overlay(nil, env, temporalVariables())
+	return errors.Join(errs...)
+}
+
+// overlay lays the named variables that are set over base.
+func overlay(base map[string]string, env Lookup, names []string) map[string]string {
+	out := map[string]string{}
+	for k, v := range base {
+		out[k] = v
+	}
+	for _, name := range names {
+		if v, ok := env(name); ok && v != "" {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+// modelVariables are what the model catalogue looks up.
+func modelVariables() []string {
+	return []string{
+		"VLLM_URL", "VLLM_API_KEY", "VLLM_MODEL",
+		"OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL",
+		"HF_ROUTER_BASE_URL", "HF_ROUTER_API_KEY", "HF_ROUTER_MODEL",
+		"SCRIPTED_URL",
+	}
+}
+
+// temporalVariables are those of Temporal's own client configuration.
+func temporalVariables() []string {
+	return []string{
+		"TEMPORAL_CONFIG_FILE", "TEMPORAL_PROFILE", "TEMPORAL_API_KEY", "TEMPORAL_TLS", "TEMPORAL_TLS_CLIENT_CERT_PATH",
+		"TEMPORAL_TLS_CLIENT_CERT_DATA", "TEMPORAL_TLS_CLIENT_KEY_PATH", "TEMPORAL_TLS_CLIENT_KEY_DATA",
+		"TEMPORAL_TLS_SERVER_CA_CERT_PATH", "TEMPORAL_TLS_SERVER_CA_CERT_DATA", "TEMPORAL_TLS_SERVER_NAME",
+		"TEMPORAL_TLS_DISABLE_HOST_VERIFICATION",
+	}
+}
+
+func text(at func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, v string) error { *at(c) = v; return nil }
+}
+
+func number(at func(*Config) *int) func(*Config, string) error {
+	return func(c *Config, v string) (err error) {
+		if *at(c), err = strconv.Atoi(v); err != nil {
+			return errors.New("want a whole number")
+		}
+		return nil
+	}
+}
+
+func span(at func(*Config) *time.Duration) func(*Config, string) error {
+	return func(c *Config, v string) (err error) {
+		if *at(c), err = time.ParseDuration(v); err != nil {
+			return errors.New(`want a duration such as "55s" or "5m"`)
+		}
+		return nil
+	}
+}
+
+func yes(at func(*Config) *bool) func(*Config, string) error {
+	return func(c *Config, v string) (err error) {
+		if *at(c), err = strconv.ParseBool(v); err != nil {
+			return errors.New("want true or false")
+		}
+		return nil
+	}
+}
+
+func list(at func(*Config) *[]string) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		*at(c) = nil
+		for item := range strings.SplitSeq(v, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				*at(c) = append(*at(c), item)
+			}
+		}
+		return nil
+	}
+}

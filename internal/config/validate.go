@@ -1,0 +1,123 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/seal"
+)
+
+// Validate reports everything that is wrong, each with the path of its setting.
+func (c Config) Validate() error {
+	var p problems
+	p.check(c.Data != "", "data", "want a folder")
+	c.Serve.validate(&p)
+	c.Temporal.validate(&p)
+	c.Gateway.validate(&p)
+	c.Worker.validate(&p)
+	c.Sandbox.validate(&p)
+	c.Limits.validate(&p)
+	p.address("model.listen", c.Model.Listen)
+	if c.Telemetry.Listen != "" {
+		p.address("telemetry.listen", c.Telemetry.Listen)
+	}
+	if c.Telemetry.OTLPEndpoint != "" {
+		p.httpURL("telemetry.otlp_endpoint", c.Telemetry.OTLPEndpoint)
+	}
+	if c.EncryptionKey != "" {
+		_, err := seal.ParseKey(c.EncryptionKey)
+		p.check(err == nil, "ROLLOUTD_ENCRYPTION_KEY", "want 64 hex digits or base64 of 32 bytes")
+	}
+	return errors.Join(p...)
+}
+
+func (s Serve) validate(p *problems) {
+	p.address("serve.listen", s.Listen)
+	p.check(s.Mode == "simulation" || s.Mode == "production", "serve.mode", "want simulation or production, got %q", s.Mode)
+	p.check(s.MaxSessions > 0, "serve.max_sessions", "want at least 1, got %d", s.MaxSessions)
+	p.positive("serve.step_timeout", s.StepTimeout)
+	p.check(len(s.Tokens) > 0 || Loopback(s.Listen), "serve.tokens",
+		"%s can be reached from other machines: set at least one bearer token (ROLLOUTD_TOKENS), or listen on 127.0.0.1", s.Listen)
+	for i, t := range s.Tokens {
+		p.check(len(t) >= 16, fmt.Sprintf("serve.tokens[%d]", i), "want at least 16 characters")
+	}
+	for i, o := range s.CodecOrigins {
+		u, err := url.Parse(o)
+		p.check(err == nil && u.Scheme != "" && u.Host != "" && u.Path == "", fmt.Sprintf("serve.codec_origins[%d]", i),
+			"want an origin such as http://127.0.0.1:8233, got %q", o)
+	}
+}
+
+func (t Temporal) validate(p *problems) {
+	if t.Address != "" {
+		p.address("temporal.address", t.Address)
+	}
+}
+
+func (g Gateway) validate(p *problems) {
+	p.address("gateway.listen", g.Listen)
+	if g.URL != "" {
+		p.httpURL("gateway.url", g.URL)
+	}
+}
+
+func (w Worker) validate(p *problems) {
+	p.check(w.Capacity >= 0, "worker.capacity", "want 0 (as many as memory allows) or more, got %d", w.Capacity)
+	p.check(w.Lease >= 30*time.Second, "worker.lease", "want at least 30s, so that a busy host can renew in time; got %s", w.Lease)
+	p.positive("worker.janitor", w.Janitor)
+	p.positive("worker.grace", w.Grace)
+}
+
+func (s Sandbox) validate(p *problems) {
+	p.check(s.CPU >= 0, "sandbox.cpu", "want 0 (the default) or more cores, got %g", s.CPU)
+	p.check(s.MemoryMiB >= 256, "sandbox.memory_mib", "want at least 256: an agent alone needs more; got %d", s.MemoryMiB)
+	for _, n := range []struct {
+		path  string
+		value int
+	}{
+		{"pids", s.PIDs}, {"home_mib", s.HomeMiB}, {"tmp_mib", s.TmpMiB},
+	} {
+		p.check(n.value >= 0, "sandbox."+n.path, "want 0 (the default) or more, got %d", n.value)
+	}
+}
+
+func (l Limits) validate(p *problems) {
+	for _, d := range []struct {
+		path  string
+		value time.Duration
+	}{
+		{"call", l.Call}, {"setup", l.Setup}, {"verifier", l.Verifier}, {"rollout", l.Rollout}, {"queue", l.Queue},
+	} {
+		p.check(d.value >= 0, "limits."+d.path, "want 0 (the default) or more, got %s", d.value)
+	}
+	p.check(l.Attempts >= 0, "limits.attempts", "want 0 (the default) or more, got %d", l.Attempts)
+}
+
+// problems collects what is wrong.
+type problems []error
+
+func (p *problems) check(ok bool, path, format string, args ...any) {
+	if !ok {
+		*p = append(*p, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
+	}
+}
+
+func (p *problems) positive(path string, d time.Duration) {
+	p.check(d > 0, path, "want more than 0, got %s", d)
+}
+
+func (p *problems) address(path, addr string) {
+	_, port, err := net.SplitHostPort(addr)
+	n, perr := strconv.Atoi(port)
+	p.check(err == nil && perr == nil && n >= 0 && n <= 65535, path, "want HOST:PORT, got %q", addr)
+}
+
+func (p *problems) httpURL(path, s string) {
+	u, err := url.Parse(s)
+	p.check(err == nil && strings.HasPrefix(u.Scheme, "http") && u.Host != "", path, "want an http:// or https:// URL, got %q", s)
+}

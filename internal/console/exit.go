@@ -1,0 +1,40 @@
+package console
+
+import "github.com/rolloutd/rolloutd/internal/rollout"
+
+// Exit codes of commands that wait for a rollout. They are for scripts: kept, never renumbered.
+const (
+	ExitOK       = 0
+	ExitError    = 1   // no rollout came of it: bad task, no server, refused
+	ExitTimeout  = 124 // --timeout ran out; the rollout goes on
+	ExitDetached = 130 // interrupted; the rollout goes on
+)
+
+// ExitCode is the exit code of an outcome.
+func ExitCode(o rollout.Outcome) int {
+	switch o {
+	case rollout.Completed:
+		return ExitOK
+	case rollout.AgentFailed:
+		return 10
+	case rollout.AgentTimeout:
+		return 11
+	case rollout.BudgetExhausted:
+		return 12
+	case rollout.Aborted:
+		return 20
+	case rollout.SetupFailed:
+		return 30
+	case rollout.VerifierFailed:
+		return 31
+	case rollout.InfraFailed:
+		return 32
+	default:
+		return ExitError
+	}
+}
+
+// ExitCodes explains them, for help texts.
+const ExitCodes = `Exit codes: 0 completed; 10 agent_failed, 11 agent_timeout, 12 budget_exhausted (graded all the same);
+20 aborted, 30 setup_failed, 31 verifier_failed, 32 infra_failed (reward null); 1 no rollout came of it;
+124 --timeout ran out, 130 interrupted: in both the rollout goes on.`

@@ -1,0 +1,83 @@
+package console_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/toolclient"
+)
+
+// serveTools answers tool calls with fixed texts.
+func serveTools(t *testing.T, texts map[string]string) *toolclient.Client {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var req struct {
+			Params struct{ Name string }
+		}
+		_ = json.NewDecoder(r.Body).Decode(&req) // an empty name has no text
+		_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": map[string]any{
+			"content": []any{map[string]any{"type": "text", "text": texts[req.Params.Name]}},
+		}})
+	}))
+	t.Cleanup(srv.Close)
+	return &toolclient.Client{URL: srv.URL, HTTP: srv.Client()}
+}
+
+func TestRunFollowsARolloutToItsResult(t *testing.T) {
+	t.Parallel()
+	c := serveTools(t, map[string]string{
+		"start_rollout":    `{"rollout_id":"r1","task_id":"t","status":"starting"}`,
+		"get_state":        `{"rollout_id":"r1","status":"done","phase":"done","started_at":1800000000,"phases":[{"phase":"done","attempt":1,"start":"2027-01-15T08:00:01Z"}]}`,
+		"finalize_rollout": `{"rollout_id":"r1","outcome":"completed","reward":0.5,"of_the_future":1}`,
+	})
+	var out strings.Builder
+	r, raw, err := console.Run(t.Context(), c, map[string]any{"instruction": "x"}, &out)
+	require.NoError(t, err)
+	require.Equal(t, rollout.Completed, r.Outcome)
+	require.InDelta(t, 0.5, *r.Reward, 0)
+	require.Contains(t, string(raw), "of_the_future", "fields this build does not know are kept")
+	require.Contains(t, out.String(), "rollout r1\n")
+	require.Contains(t, out.String(), "done")
+}
+
+// Whoever stops watching is told how to come back.
+func TestDetachedRunSaysHowToComeBack(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	c := serveTools(t, map[string]string{"start_rollout": `{"rollout_id":"r1"}`, "get_state": `{"status":"running"}`})
+	var out detachAt
+	out.cancel = func() { cancel(console.ErrDetached) }
+	_, _, err := console.Run(ctx, c, nil, &out)
+	require.ErrorIs(t, err, console.ErrDetached)
+	require.Contains(t, out.String(), "rolloutd show r1")
+	require.Contains(t, out.String(), "rolloutd abort r1")
+}
+
+// detachAt cancels once the rollout's id was told.
+type detachAt struct {
+	strings.Builder
+	cancel func()
+}
+
+func (d *detachAt) Write(p []byte) (int, error) {
+	d.cancel()
+	return d.Builder.Write(p)
+}
+
+// A server that had not the result in time says so in a result's clothes.
+func TestResultThatIsNoneIsAnError(t *testing.T) {
+	t.Parallel()
+	c := serveTools(t, map[string]string{
+		"get_state": `{"status":"done"}`, "finalize_rollout": `{"outcome":"","error":"timeout waiting for rollout_id=r1"}`,
+	})
+	_, _, err := console.Attend(t.Context(), c, "r1", &strings.Builder{})
+	require.ErrorContains(t, err, "timeout waiting")
+}

@@ -1,0 +1,73 @@
+package console_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+func table(r rollout.Result) string {
+	var b strings.Builder
+	console.Table(&b, r)
+	return b.String()
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	one := 1.0
+	got := table(rollout.Result{
+		ID: "r1", Outcome: rollout.Completed, Reward: &one, WallS: 8.25,
+		Usage:         rollout.Usage{Turns: 5, PromptTokens: 100, CompletionTokens: 20},
+		VerifyResults: []rollout.CommandResult{{}, {ExitCode: 1}},
+		Files:         map[string]string{"/home/user/workdir/b.py": "", "/home/user/workdir/a.py": ""},
+		FilesExtra:    []string{"big.bin"},
+	})
+	require.Equal(t, `  rollout   r1
+  outcome   completed
+  reward    1
+  turns     5 (100 prompt + 20 completion tokens)
+  verifier  1 of 2 commands passed
+  files     a.py, b.py, and 1 more
+  wall      8.2 s
+`, got)
+}
+
+// A missing reward is never shown as 0, and always with its reason.
+func TestTableTellsWhyThereIsNoReward(t *testing.T) {
+	t.Parallel()
+	why := "host gone"
+	got := table(rollout.Result{
+		Outcome: rollout.InfraFailed, Error: &why,
+		Attempts: []rollout.Attempt{{Outcome: rollout.InfraFailed}, {Outcome: rollout.InfraFailed}},
+	})
+	require.Contains(t, got, "reward    null: not graded, since infra_failed is not the agent's doing")
+	require.Contains(t, got, "attempts  2, the earlier ones ended as infra_failed")
+	require.Contains(t, got, "error     host gone")
+	require.Contains(t, table(rollout.Result{Outcome: rollout.Completed}), "reward    null: the task has no verifier")
+}
+
+func TestTableNamesTheFirstFiles(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{}
+	for _, c := range "abcdefghij" {
+		files[rollout.Workdir+"/"+string(c)] = ""
+	}
+	require.Contains(t, table(rollout.Result{WorkdirFiles: files, FilesExtra: []string{"x"}}), "files     a, b, c, d, e, f, g, h, and 3 more\n")
+}
+
+// Scripts rely on the codes.
+func TestExitCodesDifferByOutcome(t *testing.T) {
+	t.Parallel()
+	want := map[rollout.Outcome]int{
+		rollout.Completed: 0, rollout.AgentFailed: 10, rollout.AgentTimeout: 11, rollout.BudgetExhausted: 12,
+		rollout.Aborted: 20, rollout.SetupFailed: 30, rollout.VerifierFailed: 31, rollout.InfraFailed: 32, "": 1,
+	}
+	for outcome, code := range want {
+		require.Equal(t, code, console.ExitCode(outcome), outcome)
+		require.Contains(t, console.ExitCodes, string(outcome))
+	}
+}

@@ -1,0 +1,43 @@
+package console
+
+import (
+	"fmt"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// phaseName is a phase for people.
+func phaseName(p rollout.Phase) string {
+	switch p {
+	case rollout.PhaseQueued:
+		return "waiting for a host with room"
+	case rollout.PhaseCreating:
+		return "creating the sandbox"
+	case rollout.PhaseInstalling:
+		return "installing the agent"
+	case rollout.PhaseProxy:
+		return "opening the model channel"
+	case rollout.PhaseSetup:
+		return "running the task's setup"
+	case rollout.PhaseAgent:
+		return "agent at work"
+	case rollout.PhaseVerifying:
+		return "grading in a fresh sandbox"
+	case rollout.PhaseCollecting:
+		return "collecting results"
+	case rollout.PhaseClosing:
+		return "closing the sandboxes"
+	case rollout.PhaseDone:
+		return "done"
+	default:
+		return string(p)
+	}
+}
+
+// count writes "1 file", "2 files".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,102 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+
+	"go.temporal.io/sdk/client"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/seal"
+	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/telemetry"
+)
+
+// Version is this build's version; the linker sets it.
+var Version = "dev" // a variable because the linker can set nothing else
+
+// Roles says which parts of rolloutd a process is.
+type Roles struct{ Serve, Worker, Gateway, Model bool }
+
+// Options of a Daemon.
+type Options struct {
+	Config config.Config // validated
+	Roles  Roles
+	Log    *slog.Logger
+}
+
+// Daemon is one process's parts. The fields below the first three are set by the tier that makes them, before the tiers
+// that need them start.
+type Daemon struct {
+	cfg   config.Config
+	roles Roles
+	log   *slog.Logger
+
+	health    *health
+	tel       *telemetry.Telemetry
+	key       seal.Key
+	store     *store.Store
+	temporal  client.Client
+	sandboxes *sandbox.Backend
+	queue     string // this host's task queue
+	at        Addresses
+}
+
+// Addresses are where the parts answer; empty where a process has not the part.
+type Addresses struct{ Serve, Gateway, Model, Metrics, Temporal string }
+
+// New prepares a process; nothing runs yet.
+func New(o Options) *Daemon {
+	return &Daemon{cfg: o.Config, roles: o.Roles, log: o.Log, health: newHealth()}
+}
+
+// Tiers are the parts in the order of their start.
+func (d *Daemon) Tiers() []Tier {
+	tiers := []Tier{d.telemetryTier(), d.dataTier()}
+	add := func(when bool, t func() Tier) {
+		if when {
+			tiers = append(tiers, t())
+		}
+	}
+	add(d.roles.Serve || d.roles.Worker, d.temporalTier)
+	add(d.roles.Worker || d.roles.Gateway, d.sandboxTier)
+	add(d.roles.Gateway, d.gatewayTier)
+	add(d.roles.Model, d.modelTier)
+	add(d.roles.Worker, d.workerTier)
+	add(d.roles.Serve, d.serveTier)
+	return append(tiers, d.readinessTier())
+}
+
+// readinessTier is the last up and first down: while the others stop, /healthz says so.
+func (d *Daemon) readinessTier() Tier {
+	return Tier{Name: "readiness", Start: func(context.Context) (Running, error) {
+		return Running{Stop: func(context.Context) error { d.health.set("stopping"); return nil }}, nil
+	}}
+}
+
+// Ready notes that all tiers are up.
+func (d *Daemon) Ready() {
+	d.health.set("ready")
+	var at []any
+	for _, a := range []struct{ part, address string }{
+		{"serve", d.at.Serve}, {"gateway", d.at.Gateway}, {"model", d.at.Model}, {"metrics", d.at.Metrics}, {"temporal", d.at.Temporal},
+	} {
+		if a.address != "" {
+			at = append(at, slog.String(a.part, a.address))
+		}
+	}
+	d.log.Info("ready", at...)
+}
+
+// Addresses are where the parts answer, once they are up.
+func (d *Daemon) Addresses() Addresses { return d.at }
+
+// Tokens are the bearer tokens of the OpenEnv server; none: it is open.
+func (d *Daemon) Tokens() []string { return d.cfg.Serve.Tokens }
+
+// UseTemporal makes the daemon use the server at address, whatever the configuration says: one that is embedded in this
+// process. It is called before the temporal tier starts.
+func (d *Daemon) UseTemporal(address, namespace string) {
+	d.cfg.Temporal = config.Temporal{Address: address, Namespace: namespace}
+}

@@ -1,0 +1,90 @@
+package daemon_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/listen"
+)
+
+func modelConfig(t *testing.T) config.Config {
+	t.Helper()
+	c := config.Defaults()
+	c.Data = t.TempDir()
+	c.Model.Listen = "127.0.0.1:0"
+	c.Telemetry.Listen = "127.0.0.1:0"
+	return c
+}
+
+// The one role that needs nothing else shows the ends of a process: not ready before all is up, ready, and stopping while
+// its parts still answer.
+func TestHealthFollowsTheProcess(t *testing.T) {
+	t.Parallel()
+	d := daemon.New(daemon.Options{Config: modelConfig(t), Roles: daemon.Roles{Model: true}, Log: quiet()})
+	ctx, cancel := context.WithCancel(t.Context())
+	health := func() (int, string) {
+		resp, err := http.Get("http://" + d.Addresses().Metrics + "/healthz") // answered at once
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return resp.StatusCode, string(body)
+	}
+	var during, after string
+	last := daemon.Tier{Name: "last", Start: func(context.Context) (daemon.Running, error) {
+		code, text := health()
+		require.Equal(t, http.StatusServiceUnavailable, code)
+		during = text
+		return daemon.Running{}, nil
+	}}
+	tiers := d.Tiers()
+	watch := daemon.Tier{Name: "watch", Start: func(context.Context) (daemon.Running, error) {
+		return daemon.Running{Stop: func(context.Context) error { _, after = health(); return nil }}, nil
+	}}
+	tiers = append(tiers[:1:1], append([]daemon.Tier{watch}, append(tiers[1:], last)...)...)
+	err := daemon.Run(ctx, quiet(), tiers, func() {
+		d.Ready()
+		code, _ := health()
+		require.Equal(t, http.StatusOK, code)
+		resp, err := http.Get("http://" + d.Addresses().Model + "/v1/models") // answered at once
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		cancel()
+	})
+	require.NoError(t, err)
+	require.Contains(t, during, "starting")
+	require.Contains(t, after, "stopping")
+}
+
+func TestRoleRefusesAScriptThatIsNone(t *testing.T) {
+	t.Parallel()
+	c := modelConfig(t)
+	c.Model.Script = c.Data + "/none.yaml"
+	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Model: true}, Log: quiet()})
+	require.ErrorIs(t, daemon.Run(t.Context(), quiet(), d.Tiers(), func() { t.Error("ready") }), os.ErrNotExist)
+
+	require.NoError(t, os.WriteFile(c.Model.Script, []byte("turns: 5"), 0o600))
+	d = daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Model: true}, Log: quiet()})
+	require.ErrorContains(t, daemon.Run(t.Context(), quiet(), d.Tiers(), func() { t.Error("ready") }), c.Model.Script)
+}
+
+func TestPortInUseSaysWhichSettingMovesIt(t *testing.T) {
+	t.Parallel()
+	l, _ := listener(t)
+	defer l.Close()
+	c := modelConfig(t)
+	c.Model.Listen = l.Addr().String()
+	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Model: true}, Log: quiet()})
+	err := daemon.Run(t.Context(), quiet(), d.Tiers(), func() { t.Error("ready") })
+	var port *listen.Error
+	require.ErrorAs(t, err, &port)
+	require.ErrorContains(t, err, "ROLLOUTD_MODEL_LISTEN")
+}

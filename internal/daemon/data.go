@@ -1,0 +1,36 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/seal"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// dataTier opens the data folder: the deployment's key and the store.
+func (d *Daemon) dataTier() Tier {
+	return Tier{Name: "data folder", Start: func(ctx context.Context) (Running, error) {
+		if err := os.MkdirAll(d.cfg.Data, 0o700); err != nil {
+			return Running{}, err
+		}
+		var err error
+		if d.key, err = loadKey(d.cfg); err != nil {
+			return Running{}, err
+		}
+		if d.store, err = store.Open(ctx, d.cfg.StoreURL()); err != nil {
+			return Running{}, fmt.Errorf("open store %s: %w", d.cfg.StoreURL(), err)
+		}
+		return Running{Stop: func(context.Context) error { return d.store.Close() }}, nil
+	}}
+}
+
+// loadKey takes the key from the configuration, or from the data folder's file, which it makes at first start.
+func loadKey(c config.Config) (seal.Key, error) {
+	if c.EncryptionKey != "" {
+		return seal.ParseKey(c.EncryptionKey)
+	}
+	return seal.LoadOrCreate(c.KeyFile())
+}

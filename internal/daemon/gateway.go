@@ -1,0 +1,67 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.opentelemetry.io/otel"
+
+	"github.com/rolloutd/rolloutd/internal/filelock"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/listen"
+)
+
+// gatewayTier carries the model calls. Two gateways on one journal would both dial every sandbox and write every trace, so
+// the folder is locked.
+func (d *Daemon) gatewayTier() Tier {
+	return Tier{Name: "gateway", Budget: 10 * time.Second, Start: func(context.Context) (Running, error) {
+		lock, err := d.lockGateway()
+		if err != nil {
+			return Running{}, err
+		}
+		g, err := gateway.New(gateway.Options{
+			Dir: d.cfg.GatewayDir(), Key: d.key, Dialer: d.sandboxes, Logger: d.log,
+			Registerer: d.tel.Registry(), TracerProvider: otel.GetTracerProvider(),
+		})
+		if err != nil {
+			return Running{}, errors.Join(err, lock.Release())
+		}
+		r, err := d.runGateway(g)
+		if err != nil {
+			return Running{}, errors.Join(err, lock.Release())
+		}
+		stop := r.Stop
+		r.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), lock.Release()) }
+		return r, nil
+	}}
+}
+
+func (d *Daemon) lockGateway() (*filelock.Lock, error) {
+	if err := os.MkdirAll(d.cfg.GatewayDir(), 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := filelock.Take(filepath.Join(d.cfg.GatewayDir(), ".lock"))
+	if err != nil {
+		return nil, fmt.Errorf("one gateway to a data folder: %w", err)
+	}
+	return lock, nil
+}
+
+// runGateway runs the routes and their admin API; either of them ending ends the tier.
+func (d *Daemon) runGateway(g *gateway.Server) (Running, error) {
+	l, err := listen.TCP("the gateway", d.cfg.Gateway.Listen, "gateway.listen (ROLLOUTD_GATEWAY_LISTEN)")
+	if err != nil {
+		return Running{}, err
+	}
+	d.at.Gateway = l.Addr().String()
+	d.cfg.Gateway.Listen = d.at.Gateway // the port may have been any
+	routes := background(g.Run)
+	admin := serveHTTP(l, g.Handler())
+	return Running{Done: either(routes.Done, admin.Done), Stop: func(ctx context.Context) error {
+		return errors.Join(admin.Stop(ctx), routes.Stop(ctx))
+	}}, nil
+}

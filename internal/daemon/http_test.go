@@ -1,0 +1,127 @@
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/daemon"
+)
+
+func listener(t *testing.T) (net.Listener, string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return l, "http://" + l.Addr().String()
+}
+
+// get sends what it got, or why it got nothing.
+func get(url string, answer chan<- string) {
+	resp, err := http.Get(url) // bounded by the server's stop
+	if err != nil {
+		answer <- err.Error()
+		return
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	answer <- string(body) + errorText(err)
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// refuses says whether nobody listens at addr any more.
+func refuses(addr string) bool {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return true
+	}
+	_ = c.Close() // nothing was sent over it
+	return false
+}
+
+// A request in hand when the process stops is answered.
+func TestStopLetsRequestsFinish(t *testing.T) {
+	t.Parallel()
+	l, url := listener(t)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	r := daemon.ServeHTTP(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(entered)
+		<-leave
+		_, _ = io.WriteString(w, "done")
+	}))
+	answer := make(chan string, 1)
+	go get(url, answer)
+	<-entered
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.Stop(t.Context()) }()
+	require.Eventually(t, func() bool { return refuses(l.Addr().String()) }, time.Minute, time.Millisecond)
+	close(leave)
+	require.Equal(t, "done", <-answer)
+	require.NoError(t, <-stopped)
+}
+
+// One that would take longer than the budget is cancelled, and can tell that from a client that left.
+func TestStopCancelsWhatTakesTooLong(t *testing.T) {
+	t.Parallel()
+	l, url := listener(t)
+	entered := make(chan struct{})
+	r := daemon.ServeHTTP(l, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		close(entered)
+		<-req.Context().Done()
+		if errors.Is(context.Cause(req.Context()), daemon.ErrStopping) {
+			_, _ = io.WriteString(w, "stopping")
+		}
+	}))
+	answer := make(chan string, 1)
+	go get(url, answer)
+	<-entered
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	require.NoError(t, r.Stop(ctx))
+	require.Equal(t, "stopping", <-answer)
+}
+
+func TestBackgroundTellsItsEnd(t *testing.T) {
+	t.Parallel()
+	r := daemon.Background(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+	require.NoError(t, r.Stop(t.Context()))
+
+	boom := errors.New("boom")
+	r = daemon.Background(func(context.Context) error { return boom })
+	require.ErrorIs(t, <-r.Done, boom)
+	require.ErrorIs(t, r.Stop(t.Context()), boom)
+}
+
+func TestCodecIsBehindTheTokens(t *testing.T) {
+	t.Parallel()
+	reached := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	for _, c := range []struct {
+		tokens       []string
+		method, auth string
+		want         int
+	}{
+		{nil, http.MethodPost, "", http.StatusTeapot},
+		{[]string{"a", "b"}, http.MethodPost, "Bearer b", http.StatusTeapot},
+		{[]string{"a", "b"}, http.MethodPost, "Bearer c", http.StatusUnauthorized},
+		{[]string{"a"}, http.MethodPost, "", http.StatusUnauthorized},
+		{[]string{"a"}, http.MethodOptions, "", http.StatusTeapot},
+	} {
+		req := httptest.NewRequest(c.method, "/codec/decode", nil)
+		req.Header.Set("Authorization", c.auth)
+		rec := httptest.NewRecorder()
+		daemon.Admit(c.tokens, reached).ServeHTTP(rec, req)
+		require.Equal(t, c.want, rec.Code, c.auth)
+	}
+}

@@ -1,0 +1,44 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/scripted"
+)
+
+// modelTier serves the scripted model.
+func (d *Daemon) modelTier() Tier {
+	return Tier{Name: "scripted model", Start: func(context.Context) (Running, error) {
+		scripts, err := loadScripts(d.cfg.Model.Script)
+		if err != nil {
+			return Running{}, err
+		}
+		l, err := listen.TCP("the scripted model", d.cfg.Model.Listen, "model.listen (ROLLOUTD_MODEL_LISTEN)")
+		if err != nil {
+			return Running{}, err
+		}
+		d.at.Model = l.Addr().String()
+		d.cfg.Model.Listen = d.at.Model // the port may have been any
+		return serveHTTP(l, scripted.New(scripted.Options{Scripts: scripts})), nil
+	}}
+}
+
+// loadScripts reads a script file; no path means the built-in scripts.
+func loadScripts(path string) (scripted.Scripts, error) {
+	if path == "" {
+		return scripted.Default(), nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	s, err := scripted.Load(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}

@@ -1,0 +1,60 @@
+package daemon
+
+import (
+	"context"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+)
+
+// restarts ends activities as soon as their worker stops, and has them given out again at once. The SDK would let them run for
+// the whole stop timeout, cut them off, and not report them: they would lie until their heartbeat was missed. All of them
+// find what they had done, so to end one costs nothing.
+type restarts struct {
+	interceptor.WorkerInterceptorBase
+}
+
+// InterceptActivity puts the interceptor in front of next.
+func (*restarts) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	in := &restartable{}
+	in.Next = next
+	return in
+}
+
+type restartable struct {
+	interceptor.ActivityInboundInterceptorBase
+}
+
+// ExecuteActivity runs the activity until it ends or its worker stops.
+func (r *restartable) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	stopping := activity.GetWorkerStopChannel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
+	over := make(chan struct{})
+	watched := make(chan struct{})
+	go func() { // ends with the activity
+		defer close(watched)
+		select {
+		case <-stopping:
+			cancel(worker.ErrWorkerShutdown)
+		case <-over:
+		}
+	}()
+	defer func() { close(over); <-watched; cancel(nil) }()
+	out, err := r.Next.ExecuteActivity(ctx, in)
+	if err != nil && closed(stopping) {
+		return nil, failure.Restarting()
+	}
+	return out, err
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

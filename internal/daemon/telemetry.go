@@ -1,0 +1,41 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/telemetry"
+)
+
+// telemetryTier is first up and last down, so that it sees everything.
+func (d *Daemon) telemetryTier() Tier {
+	return Tier{Name: "telemetry", Start: func(ctx context.Context) (Running, error) {
+		t := d.cfg.Telemetry
+		var err error
+		d.tel, err = telemetry.New(ctx, telemetry.Options{
+			Service: t.Service, Version: Version, Endpoint: t.OTLPEndpoint,
+			OnError: func(err error) { d.log.Warn("telemetry", "error", err) },
+		})
+		if err != nil {
+			return Running{}, err
+		}
+		d.tel.Install()
+		if t.Listen == "" {
+			return Running{Stop: d.tel.Shutdown}, nil
+		}
+		l, err := listen.TCP("the metrics page", t.Listen, "telemetry.listen (ROLLOUTD_METRICS_LISTEN)")
+		if err != nil {
+			return Running{}, err
+		}
+		d.at.Metrics = l.Addr().String()
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", d.tel.Handler())
+		mux.Handle("GET /healthz", d.health)
+		r := serveHTTP(l, mux)
+		closeHTTP := r.Stop
+		r.Stop = func(ctx context.Context) error { return errors.Join(closeHTTP(ctx), d.tel.Shutdown(ctx)) }
+		return r, nil
+	}}
+}

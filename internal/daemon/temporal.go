@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/temporalx"
+)
+
+const (
+	// temporalWait is how long Temporal may be away at the start: whole deployments are often started at once.
+	temporalWait  = time.Minute
+	temporalRetry = time.Second
+)
+
+// temporalTier connects to Temporal and makes sure that rollouts can be listed there.
+func (d *Daemon) temporalTier() Tier {
+	return Tier{Name: "temporal client", Start: func(ctx context.Context) (Running, error) {
+		o := temporalx.Options{
+			Key: d.key, Env: d.cfg.Temporal.Env, Address: d.cfg.TemporalAddress(), Namespace: d.cfg.Temporal.Namespace,
+			Logger: d.log, Metrics: d.tel.Temporal(),
+		}
+		resolved, err := temporalx.ClientOptions(o)
+		if err != nil {
+			return Running{}, err
+		}
+		d.at.Temporal = cmp.Or(resolved.HostPort, client.DefaultHostPort)
+		d.temporal, err = d.dial(ctx, o, cmp.Or(resolved.Namespace, client.DefaultNamespace))
+		if err != nil {
+			return Running{}, err
+		}
+		return Running{Stop: func(context.Context) error { d.temporal.Close(); return nil }}, nil
+	}}
+}
+
+// dial tries until Temporal answers and knows our search attributes, for a while.
+func (d *Daemon) dial(ctx context.Context, o temporalx.Options, namespace string) (client.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, temporalWait)
+	defer cancel()
+	tick := time.NewTicker(temporalRetry)
+	defer tick.Stop()
+	for tries := 0; ; tries++ {
+		c, err := connect(ctx, o, namespace)
+		if err == nil {
+			return c, nil
+		}
+		if !fault.Is(err, fault.Unavailable) && !fault.Is(err, fault.NotFound) {
+			return nil, err
+		}
+		if tries == 0 {
+			d.log.Info("waiting for Temporal", "address", d.at.Temporal, "namespace", namespace, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: start one (rolloutd-dev temporal), or set TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE", err)
+		case <-tick.C:
+		}
+	}
+}
+
+func connect(ctx context.Context, o temporalx.Options, namespace string) (client.Client, error) {
+	c, err := temporalx.Dial(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := temporalx.Register(ctx, c.OperatorService(), namespace); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}

@@ -1,0 +1,95 @@
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/daemon"
+)
+
+// diary notes what tiers do, in order.
+type diary struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (d *diary) note(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, line)
+}
+
+func (d *diary) tier(name string, done <-chan error) daemon.Tier {
+	return daemon.Tier{Name: name, Start: func(context.Context) (daemon.Running, error) {
+		d.note("start " + name)
+		return daemon.Running{Done: done, Stop: func(context.Context) error { d.note("stop " + name); return nil }}, nil
+	}}
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func TestTiersStopInReverse(t *testing.T) {
+	t.Parallel()
+	var d diary
+	ctx, cancel := context.WithCancel(t.Context())
+	err := daemon.Run(ctx, quiet(), []daemon.Tier{d.tier("a", nil), d.tier("b", nil)}, func() { d.note("ready"); cancel() })
+	require.NoError(t, err)
+	require.Equal(t, []string{"start a", "start b", "ready", "stop b", "stop a"}, d.lines)
+}
+
+func TestTierThatDoesNotStartRollsBackTheOthers(t *testing.T) {
+	t.Parallel()
+	var d diary
+	broken := daemon.Tier{Name: "b", Start: func(context.Context) (daemon.Running, error) {
+		return daemon.Running{}, errors.New("no luck")
+	}}
+	err := daemon.Run(t.Context(), quiet(), []daemon.Tier{d.tier("a", nil), broken, d.tier("c", nil)}, func() { d.note("ready") })
+	require.ErrorContains(t, err, "start b: no luck")
+	require.Equal(t, []string{"start a", "stop a"}, d.lines)
+}
+
+// The first cause is told, once; the rest is stopped.
+func TestTierThatDiesEndsTheProcessWithItsError(t *testing.T) {
+	t.Parallel()
+	var d diary
+	died := make(chan error, 1)
+	err := daemon.Run(t.Context(), quiet(), []daemon.Tier{d.tier("a", nil), d.tier("b", died)}, func() { died <- errors.New("out of luck") })
+	require.EqualError(t, err, "b ended by itself: out of luck")
+	require.Equal(t, []string{"start a", "start b", "stop b", "stop a"}, d.lines)
+}
+
+func TestInterruptedStartIsNoError(t *testing.T) {
+	t.Parallel()
+	var d diary
+	ctx, cancel := context.WithCancel(t.Context())
+	slow := daemon.Tier{Name: "slow", Start: func(ctx context.Context) (daemon.Running, error) {
+		cancel()
+		return daemon.Running{}, ctx.Err()
+	}}
+	require.NoError(t, daemon.Run(ctx, quiet(), []daemon.Tier{d.tier("a", nil), slow}, func() { d.note("ready") }))
+	require.Equal(t, []string{"start a", "stop a"}, d.lines)
+}
+
+// A tier that does not stop in its budget is told, and keeps no other tier from stopping.
+func TestSlowStopIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		ctx, cancel := context.WithCancel(t.Context())
+		slow := daemon.Tier{Name: "slow", Budget: time.Minute, Start: func(context.Context) (daemon.Running, error) {
+			return daemon.Running{Stop: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}, nil
+		}}
+		begin := time.Now()
+		err := daemon.Run(ctx, quiet(), []daemon.Tier{d.tier("a", nil), slow}, cancel)
+		require.ErrorContains(t, err, "stop slow")
+		require.Equal(t, time.Minute, time.Since(begin))
+		require.Equal(t, []string{"start a", "stop a"}, d.lines)
+	})
+}

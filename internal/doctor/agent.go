@@ -1,0 +1,51 @@
+package doctor
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/rolloutd/rolloutd/internal/opencode"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+// Agent checks that OpenCode is there or can be fetched.
+func Agent(agentsDir string) Check {
+	return func(context.Context) []driver.Finding {
+		binary := filepath.Join(agentsDir, "opencode", opencode.DefaultVersion, "opencode")
+		have := exists(binary)
+		npm, err := exec.LookPath("npm")
+		return []driver.Finding{agentFinding(binary, have, err == nil), npmFinding(npm, have, err == nil)}
+	}
+}
+
+func agentFinding(binary string, have, npm bool) driver.Finding {
+	f := driver.Finding{Name: "opencode " + opencode.DefaultVersion, Detail: binary}
+	switch {
+	case have:
+	case npm:
+		f.Detail = "not fetched yet; the first rollout fetches it with npm and checks it"
+	default:
+		f.Level, f.Detail = driver.Fail, "not at "+binary+", and no npm to fetch it with"
+		f.Mend = "apt-get install npm"
+	}
+	return f
+}
+
+func npmFinding(path string, have, npm bool) driver.Finding {
+	f := driver.Finding{Name: "npm", Detail: path}
+	if npm {
+		return f
+	}
+	f.Level, f.Detail, f.Mend = driver.Warn, "missing; it fetches the agent", "apt-get install npm"
+	if !have {
+		f.Level = driver.Fail
+	}
+	return f
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,104 @@
+package doctor_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/doctor"
+	"github.com/rolloutd/rolloutd/internal/opencode"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+func TestPrintSaysWhetherItRuns(t *testing.T) {
+	t.Parallel()
+	ok := driver.Finding{Name: "a", Detail: "fine", Mend: "never shown"}
+	warn := driver.Finding{Name: "b", Level: driver.Warn, Detail: "meh", Mend: "do b"}
+	fail := driver.Finding{Name: "c", Level: driver.Fail, Detail: "no", Mend: "do c"}
+	for _, c := range []struct {
+		findings []driver.Finding
+		runs     bool
+		want     []string
+	}{
+		{[]driver.Finding{ok}, true, []string{"ok    a ", "rolloutd runs here."}},
+		{[]driver.Finding{ok, warn}, true, []string{"warn  b ", "mend: do b", "with the limits told above (1)"}},
+		{[]driver.Finding{fail, warn}, false, []string{"FAIL  c ", "mend: do c", "does not run rollouts here"}},
+	} {
+		var out strings.Builder
+		require.Equal(t, c.runs, doctor.Print(&out, c.findings))
+		for _, want := range c.want {
+			require.Contains(t, out.String(), want)
+		}
+		require.NotContains(t, out.String(), "never shown")
+	}
+}
+
+func TestPortsTellsFreeTakenAndOurs(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	free := doctor.Port{What: "free", Address: "127.0.0.1:0"}
+	taken := doctor.Port{What: "taken", Address: l.Addr().String(), Setting: "--port"}
+	got := doctor.Ports("127.0.0.1:1", []doctor.Port{free, taken})(t.Context())
+	require.Len(t, got, 2)
+	require.Equal(t, driver.OK, got[0].Level)
+	require.Equal(t, driver.Warn, got[1].Level)
+	require.Contains(t, got[1].Mend, "--port")
+
+	ours := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer ours.Close()
+	got = doctor.Ports(strings.TrimPrefix(ours.URL, "http://"), []doctor.Port{taken})(t.Context())
+	require.Len(t, got, 1)
+	require.Contains(t, got[0].Detail, "runs here already")
+}
+
+// Without npm the agent must be there already. Not parallel: PATH belongs to the process.
+func TestAgentNeedsNpmOnlyToBeFetched(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	dir := t.TempDir()
+	for _, f := range doctor.Agent(dir)(t.Context()) {
+		require.Equal(t, driver.Fail, f.Level, f.Name)
+		require.NotEmpty(t, f.Mend)
+	}
+	binary := filepath.Join(dir, "opencode", opencode.DefaultVersion, "opencode")
+	require.NoError(t, os.MkdirAll(filepath.Dir(binary), 0o700))
+	require.NoError(t, os.WriteFile(binary, nil, 0o700))
+	got := doctor.Agent(dir)(t.Context())
+	require.Equal(t, driver.OK, got[0].Level)
+	require.Equal(t, driver.Warn, got[1].Level)
+}
+
+type checker []driver.Finding
+
+func (c checker) Check(context.Context) []driver.Finding { return c }
+
+func TestWeakSandboxesAreNeverSilent(t *testing.T) {
+	t.Parallel()
+	works := func() (driver.Checker, func(), error) { return checker{{Name: "self-test"}}, func() {}, nil }
+	require.Len(t, doctor.Sandboxes(false, works)(t.Context()), 1)
+	got := doctor.Sandboxes(true, works)(t.Context())
+	require.Equal(t, driver.Warn, got[0].Level)
+	require.Contains(t, got[0].Detail, "run none you do not trust")
+
+	broken := func() (driver.Checker, func(), error) { return nil, nil, errors.New("no sandboxd") }
+	got = doctor.Sandboxes(false, broken)(t.Context())
+	require.Equal(t, driver.Fail, got[0].Level)
+}
+
+func TestTemporalThatIsAwayIsAWarning(t *testing.T) {
+	t.Parallel()
+	up := doctor.Temporal("x:1", func(context.Context) error { return nil })(t.Context())
+	require.Equal(t, driver.OK, up[0].Level)
+	away := doctor.Temporal("x:1", func(context.Context) error { return errors.New("refused") })(t.Context())
+	require.Equal(t, driver.Warn, away[0].Level)
+	require.Contains(t, away[0].Mend, "rolloutd-dev temporal")
+}

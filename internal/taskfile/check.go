@@ -1,0 +1,37 @@
+package taskfile
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// check finds what the server would refuse too, but here with its line.
+func (t Task) check(line map[string]int) error {
+	var errs []error
+	bad := func(field, format string, args ...any) {
+		msg := field + ": " + fmt.Sprintf(format, args...)
+		if n := line[field]; n > 0 {
+			msg = fmt.Sprintf("line %d: %s", n, msg)
+		}
+		errs = append(errs, errors.New(msg))
+	}
+	if strings.TrimSpace(t.Instruction) == "" {
+		bad("instruction", "say what the agent is to do")
+	}
+	if t.AgentTimeoutS < 0 || math.IsNaN(t.AgentTimeoutS) || math.IsInf(t.AgentTimeoutS, 0) {
+		bad("agent_timeout_s", "want seconds, got %g", t.AgentTimeoutS)
+	}
+	for _, list := range []struct {
+		field    string
+		commands []string
+	}{{"setup", t.Setup}, {"verify", t.Verify}} {
+		for i, c := range list.commands {
+			if strings.TrimSpace(c) == "" {
+				bad(list.field, "command %d is empty", i+1)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,74 @@
+package taskfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxSize bounds a task file: files travel inside it, and a workflow's input is at most 2 MiB.
+const maxSize = 2 << 20
+
+// Open loads the task file at path; errors name it.
+func Open(path string) (Task, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Task{}, err
+	}
+	defer f.Close()
+	t, err := Load(f)
+	if err != nil {
+		return Task{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+// Load reads one task. Errors name the line.
+func Load(r io.Reader) (Task, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxSize+1))
+	if err != nil {
+		return Task{}, err
+	}
+	if len(text) > maxSize {
+		return Task{}, fmt.Errorf("a task file has at most %d MiB", maxSize>>20)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	dec.KnownFields(true)
+	var t Task
+	if err := dec.Decode(&t); errors.Is(err, io.EOF) {
+		return Task{}, errors.New("the file is empty")
+	} else if err != nil {
+		return Task{}, plain(err)
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return Task{}, errors.New("one task to a file: there is a second document after ---")
+	}
+	return t, t.check(lines(text))
+}
+
+// plain rewords the decoder's errors, which speak of Go types.
+func plain(err error) error {
+	msg := strings.TrimPrefix(err.Error(), "yaml: ")
+	msg = strings.TrimPrefix(msg, "unmarshal errors:\n  ")
+	msg = strings.ReplaceAll(msg, " in type taskfile.Task", ": no such field of a task")
+	msg = strings.ReplaceAll(msg, " not found:", ":")
+	return errors.New(strings.ReplaceAll(msg, "\n  ", "; "))
+}
+
+// lines finds the line of each field at the top of the file.
+func lines(text []byte) map[string]int {
+	var doc yaml.Node
+	if yaml.Unmarshal(text, &doc) != nil || len(doc.Content) == 0 {
+		return nil
+	}
+	out := map[string]int{}
+	for i := 0; i+1 < len(doc.Content[0].Content); i += 2 {
+		out[doc.Content[0].Content[i].Value] = doc.Content[0].Content[i].Line
+	}
+	return out
+}

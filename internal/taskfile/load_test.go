@@ -1,0 +1,93 @@
+package taskfile_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/taskfile"
+)
+
+func TestExamplesAreTasks(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../examples/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		task, err := taskfile.Open(file)
+		require.NoError(t, err)
+		require.True(t, len(task.Verify) > 0 || task.TestScript != "", "%s has no verifier", file)
+	}
+}
+
+func TestOpenNamesTheFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "task.yaml")
+	_, err := taskfile.Open(path)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoError(t, os.WriteFile(path, []byte("id: x"), 0o600))
+	_, err = taskfile.Open(path)
+	require.ErrorContains(t, err, path+": instruction")
+}
+
+func TestArgumentsHoldWhatTheFileSaysAndNothingElse(t *testing.T) {
+	t.Parallel()
+	task, err := taskfile.Load(strings.NewReader(`
+id: t1
+instruction: do it
+files: {a.txt: "hello\n"}
+setup: [mkdir x]
+verify: [test -d x, "true"]
+agent_timeout_s: 30
+max_tokens_cap: 0
+limits: {turns: 5}
+`))
+	require.NoError(t, err)
+	got, err := json.Marshal(task.Arguments())
+	require.NoError(t, err)
+	require.JSONEq(t, `{"task_id":"t1","instruction":"do it","upload_files":{"a.txt":"hello\n"},"setup":["mkdir x"],
+		"verify":["test -d x","true"],"agent_timeout_s":30,"max_tokens_cap":0,"limits":{"turns":5}}`, string(got))
+
+	task, err = taskfile.Load(strings.NewReader("instruction: x"))
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"instruction": "x"}, task.Arguments())
+}
+
+func TestErrorsNameTheLine(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                           "empty",
+		"instruction: x\nverfy: [a]\n":               "line 2: field verfy: no such field of a task",
+		"instruction: [x]\n":                         "line 1",
+		"id: a\ninstruction: ' '\n":                  "line 2: instruction",
+		"id: a\n":                                    "instruction: say what",
+		"instruction: x\nagent_timeout_s: -1":        "line 2: agent_timeout_s",
+		"instruction: x\nsetup: [a, '']\n":           "line 2: setup: command 2 is empty",
+		"instruction: x\n\tid: b\n":                  "line 2",
+		"instruction: x\n---\ninstruction: y":        "second document",
+		"instruction: " + strings.Repeat("x", 2<<20): "at most 2 MiB",
+	} {
+		_, err := taskfile.Load(strings.NewReader(text))
+		require.ErrorContains(t, err, want, "%.60q", text)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add("instruction: x\nverify: [a]\n")
+	f.Add("a: &a [*a]\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		task, err := taskfile.Load(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		require.NotEmpty(t, task.Arguments()["instruction"])
+		if task.Limits == nil && task.Sandbox == nil { // YAML maps may have keys that JSON has not; the client says so
+			_, err = json.Marshal(task.Arguments())
+			require.NoError(t, err)
+		}
+	})
+}

@@ -1,0 +1,97 @@
+// Package telemetry sets up metrics and traces for a process: a Prometheus registry that both our own instruments and
+// Temporal's report to, and an OTLP exporter of spans where a collector is named. Without a collector spans cost nothing.
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel"
+	promexporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/propagation"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.temporal.io/sdk/client"
+	temporalotel "go.temporal.io/sdk/contrib/opentelemetry"
+)
+
+// Options of a process's telemetry.
+type Options struct {
+	Service  string // service.name
+	Version  string // service.version
+	Endpoint string // base URL of an OTLP/HTTP collector; empty: no spans
+	// OnError hears what the exporters could not do; nil: nobody.
+	OnError func(error)
+}
+
+// Telemetry is the process's registry and providers.
+type Telemetry struct {
+	registry *prometheus.Registry
+	meters   *sdkmetric.MeterProvider
+	tracers  *sdktrace.TracerProvider // nil without a collector
+	onError  func(error)
+}
+
+// New sets telemetry up. It connects nowhere yet: a collector that is down must not keep a rollout from running.
+func New(ctx context.Context, o Options) (*Telemetry, error) {
+	t := &Telemetry{registry: prometheus.NewRegistry(), onError: o.OnError}
+	if t.onError == nil {
+		t.onError = func(error) {}
+	}
+	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	res, err := identity(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := promexporter.New(promexporter.WithRegisterer(t.registry), promexporter.WithoutScopeInfo())
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	t.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(res))
+	if o.Endpoint != "" {
+		if t.tracers, err = newTracers(ctx, o.Endpoint, res); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// Install makes these providers the ones that otel's own package functions use. A process does it once, at its start.
+func (t *Telemetry) Install() {
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(t.onError))
+	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
+	otel.SetMeterProvider(t.meters)
+	if t.tracers != nil {
+		otel.SetTracerProvider(t.tracers)
+	}
+}
+
+// Registry is where instruments register.
+func (t *Telemetry) Registry() prometheus.Registerer { return t.registry }
+
+// Handler answers a scrape.
+func (t *Telemetry) Handler() http.Handler {
+	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{})
+}
+
+// Temporal carries the metrics of Temporal clients and workers into the registry.
+func (t *Telemetry) Temporal() client.MetricsHandler {
+	return temporalotel.NewMetricsHandler(temporalotel.MetricsHandlerOptions{
+		Meter: t.meters.Meter("temporal-sdk-go"), UseMonotonicCounters: true,
+		OnError: t.onError, // the default is to panic
+	})
+}
+
+// Shutdown sends what is not sent yet.
+func (t *Telemetry) Shutdown(ctx context.Context) error {
+	err := t.meters.Shutdown(ctx)
+	if t.tracers != nil {
+		err = errors.Join(err, t.tracers.Shutdown(ctx))
+	}
+	return err
+}

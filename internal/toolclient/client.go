@@ -1,0 +1,99 @@
+// Package toolclient calls the rollout tools of a running server, as any OpenEnv client could: JSON-RPC over POST /mcp.
+package toolclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// maxReply bounds one reply; a result carries files and compact turns, not the whole trace.
+const maxReply = 256 << 20
+
+// Client calls one server.
+type Client struct {
+	URL   string // of the server, without /mcp
+	Token string // bearer token; empty: none
+	HTTP  *http.Client
+}
+
+type request struct {
+	JSONRPC string `json:"jsonrpc"`
+	ID      int    `json:"id"`
+	Method  string `json:"method"`
+	Params  params `json:"params"`
+}
+
+type params struct {
+	Name      string         `json:"name"`
+	Arguments map[string]any `json:"arguments"`
+}
+
+// Call calls a tool and decodes its result, the JSON text that all rollout tools return, into out. Errors have kinds:
+// Unavailable when nobody answers, Unauthorized, Invalid for refused arguments.
+func (c *Client) Call(ctx context.Context, tool string, args map[string]any, out any) error {
+	body, err := json.Marshal(request{"2.0", 1, "tools/call", params{tool, args}})
+	if err != nil {
+		return fault.Wrap(fault.Invalid, err, "arguments of %s", tool)
+	}
+	reply, err := c.post(ctx, body)
+	if err != nil {
+		return err
+	}
+	text, err := resultText(reply)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(text), out); err != nil {
+		return fmt.Errorf("result of %s is not what was expected: %w", tool, err)
+	}
+	return nil
+}
+
+func (c *Client) post(ctx context.Context, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+"/mcp", bytes.NewReader(body))
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "server address")
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if c.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		return nil, noAnswer(ctx, c.URL, err)
+	}
+	defer resp.Body.Close()
+	reply, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err != nil {
+		return nil, noAnswer(ctx, c.URL, err)
+	}
+	return reply, statusError(c.URL, resp, reply)
+}
+
+// noAnswer keeps the caller's own end of patience apart from a server that is not there.
+func noAnswer(ctx context.Context, url string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fault.Wrap(fault.Unavailable, err, "no answer from %s", url)
+}
+
+func statusError(url string, resp *http.Response, body []byte) error {
+	switch {
+	case resp.StatusCode < 400:
+		return nil
+	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
+		return fault.New(fault.Unauthorized, "%s wants a bearer token, or another one", url)
+	case resp.StatusCode >= 500:
+		return fault.New(fault.Unavailable, "%s answered %s: %.300s", url, resp.Status, body)
+	default:
+		return fault.New(fault.Invalid, "%s answered %s: %.300s", url, resp.Status, body)
+	}
+}

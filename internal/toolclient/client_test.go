@@ -1,0 +1,75 @@
+package toolclient_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/toolclient"
+)
+
+// seen is what a server was asked.
+type seen struct{ path, auth, body string }
+
+func serve(t *testing.T, status int, body string, ask *seen) *toolclient.Client {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ask != nil {
+			text, _ := io.ReadAll(r.Body) // a cut body fails the comparison below
+			*ask = seen{r.URL.Path, r.Header.Get("Authorization"), string(text)}
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(srv.Close)
+	return &toolclient.Client{URL: srv.URL + "/", Token: "secret", HTTP: srv.Client()}
+}
+
+func TestCallSpeaksJSONRPC(t *testing.T) {
+	t.Parallel()
+	var ask seen
+	c := serve(t, 200, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"{\"aborted\":true}"}],"is_error":false}}`, &ask)
+	got, err := c.Abort(t.Context(), "r1")
+	require.NoError(t, err)
+	require.True(t, got.Aborted)
+	require.Equal(t, seen{"/mcp", "Bearer secret",
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"abort_rollout","arguments":{"rollout_id":"r1"}}}`}, ask)
+}
+
+func TestFailuresHaveKinds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		status int
+		body   string
+		kind   fault.Kind
+		text   string
+	}{
+		{200, `{"error":{"code":-32602,"message":"agent_timeout_s: want seconds"}}`, fault.Invalid, "agent_timeout_s"},
+		{200, `{"error":{"code":-32000,"message":"full"}}`, fault.Exhausted, "full"},
+		{200, `{"error":{"code":-32001,"message":"no"}}`, fault.Unauthorized, "no"},
+		{200, `{"error":{"code":-32603,"message":"bug"}}`, fault.Internal, "bug"},
+		{200, `{"result":{"content":[{"type":"text","text":"broke"}],"is_error":true}}`, fault.Internal, "broke"},
+		{200, `{"result":{"content":[]}}`, fault.Unavailable, "no rolloutd server"},
+		{200, `<html>`, fault.Unavailable, "no rolloutd server"},
+		{200, `{"result":{"content":[{"type":"text","text":"plain"}]}}`, fault.Internal, "not what was expected"},
+		{401, `{}`, fault.Unauthorized, "bearer token"},
+		{404, `nope`, fault.Invalid, "404"},
+		{503, `later`, fault.Unavailable, "later"},
+	} {
+		_, err := serve(t, c.status, c.body, nil).State(t.Context(), "r")
+		require.ErrorContains(t, err, c.text)
+		require.Equal(t, c.kind, fault.KindOf(err), c.body)
+	}
+}
+
+func TestServerThatIsNotThereIsUnavailable(t *testing.T) {
+	t.Parallel()
+	c := &toolclient.Client{URL: "http://127.0.0.1:1", HTTP: http.DefaultClient}
+	_, err := c.State(t.Context(), "r")
+	require.True(t, fault.Is(err, fault.Unavailable))
+	require.ErrorContains(t, err, "no answer from http://127.0.0.1:1")
+}

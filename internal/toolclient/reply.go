@@ -1,0 +1,63 @@
+package toolclient
+
+import (
+	"encoding/json"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Codes of JSON-RPC that name a kind.
+const (
+	codeInvalidParams = -32602
+	codeExhausted     = -32000
+	codeUnauthorized  = -32001
+)
+
+type reply struct {
+	Result *toolResult `json:"result"`
+	Error  *rpcError   `json:"error"`
+}
+
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+// toolResult is the part of a CallToolResult that carries text.
+type toolResult struct {
+	Content []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	} `json:"content"`
+	IsError bool `json:"is_error"`
+}
+
+// resultText is the text of a tool's result, or its error.
+func resultText(body []byte) (string, error) {
+	var r reply
+	if err := json.Unmarshal(body, &r); err != nil {
+		return "", fault.Wrap(fault.Unavailable, err, "this is no rolloutd server: its answer is no JSON")
+	}
+	switch {
+	case r.Error != nil:
+		return "", fault.New(kindOf(r.Error.Code), "%s", r.Error.Message)
+	case r.Result == nil || len(r.Result.Content) == 0:
+		return "", fault.New(fault.Unavailable, "this is no rolloutd server: the answer has no content")
+	case r.Result.IsError:
+		return "", fault.New(fault.Internal, "%s", r.Result.Content[0].Text)
+	}
+	return r.Result.Content[0].Text, nil
+}
+
+func kindOf(code int) fault.Kind {
+	switch code {
+	case codeInvalidParams:
+		return fault.Invalid
+	case codeExhausted:
+		return fault.Exhausted
+	case codeUnauthorized:
+		return fault.Unauthorized
+	default:
+		return fault.Internal
+	}
+}
