@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/taskfile"
+	"github.com/rolloutd/rolloutd/internal/toolclient"
+)
+
+// demoTier runs one rollout when all is up. Its end is not the process's.
+type demoTier struct {
+	task  *taskfile.Task // nil: none
+	d     *daemon.Daemon
+	out   io.Writer
+	ready chan struct{}
+}
+
+func newDemoTier(task *taskfile.Task, d *daemon.Daemon, out io.Writer) *demoTier {
+	return &demoTier{task: task, d: d, out: out, ready: make(chan struct{})}
+}
+
+// begin lets the demo start.
+func (t *demoTier) begin() { close(t.ready) }
+
+func (t *demoTier) tier() daemon.Tier {
+	return daemon.Tier{Name: "demo", Start: func(context.Context) (daemon.Running, error) {
+		ctx, cancel := context.WithCancelCause(context.Background()) // the demo's lifetime; ended by Stop
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			select {
+			case <-t.ready:
+				t.run(ctx)
+			case <-ctx.Done():
+			}
+		}()
+		return daemon.Running{Stop: func(context.Context) error { cancel(console.ErrDetached); <-over; return nil }}, nil
+	}}
+}
+
+func (t *demoTier) run(ctx context.Context) {
+	if t.task == nil {
+		return
+	}
+	args := t.task.Arguments()
+	args["endpoint"] = "scripted"
+	c := &toolclient.Client{URL: "http://" + t.d.Addresses().Serve, HTTP: &http.Client{}}
+	if tokens := t.d.Tokens(); len(tokens) > 0 {
+		c.Token = tokens[0]
+	}
+	r, _, err := console.Run(ctx, c, args, t.out)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		fmt.Fprintln(t.out, "the demo did not run:", err)
+	default:
+		fmt.Fprintln(t.out)
+		console.Table(t.out, r)
+	}
+	fmt.Fprintln(t.out, "\nready for more")
+}

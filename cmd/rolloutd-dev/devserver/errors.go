@@ -1,0 +1,29 @@
+package devserver
+
+import "fmt"
+
+// InUseError: another process serves this database.
+type InUseError struct {
+	Database string
+	Owner    string // who, as far as the lock file tells; may be empty
+}
+
+func (e *InUseError) Error() string {
+	who := "another process"
+	if e.Owner != "" {
+		who = e.Owner
+	}
+	return fmt.Sprintf("%s is in use by %s; stop that one first, or give this one its own folder with --data", e.Database, who)
+}
+
+// SchemaError: the folder holds a database that this build cannot read.
+type SchemaError struct {
+	File  string
+	Found string // the schema version of File
+	Want  string // the schema version of this build
+}
+
+func (e *SchemaError) Error() string {
+	return fmt.Sprintf("%s has schema %s, and this build reads %s: run the newer rolloutd-dev that wrote it, "+
+		"or start with another folder (--data); nothing was changed", e.File, e.Found, e.Want)
+}

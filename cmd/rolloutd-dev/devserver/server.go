@@ -1,0 +1,140 @@
+package devserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/server/common/authorization"
+	"go.temporal.io/server/common/config"
+	"go.temporal.io/server/common/metrics"
+	schema "go.temporal.io/server/schema/sqlite"
+	"go.temporal.io/server/temporal"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/rolloutd/rolloutd/internal/filelock"
+)
+
+// Options of an embedded server.
+type Options struct {
+	Dir       string        // holds the database; made when missing
+	Port      int           // of the gRPC front on loopback; 0: any
+	Namespace string        // made at first start
+	Retention time.Duration // how long closed workflows stay listed; set at first start
+	// SearchAttributes are registered with a namespace that is made now; see temporalx for one that exists.
+	SearchAttributes map[string]enumspb.IndexedValueType
+	Log              *slog.Logger
+}
+
+// Server is a running Temporal server.
+type Server struct {
+	address  string
+	inner    temporal.Server
+	lock     *filelock.Lock
+	failed   chan error
+	stopping atomic.Bool
+	stop     sync.Once
+}
+
+// Start starts a server, or says why it cannot: InUseError, SchemaError, listen.Error.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	if err := checkSchema(o.Dir); err != nil {
+		return nil, err
+	}
+	file := DatabaseFile(o.Dir)
+	lock, err := lockDatabase(file)
+	if err != nil {
+		return nil, err
+	}
+	s, err := start(ctx, file, o)
+	if err != nil {
+		return nil, errors.Join(err, lock.Release())
+	}
+	s.lock = lock
+	return s, nil
+}
+
+func start(ctx context.Context, file string, o Options) (*Server, error) {
+	ports, err := choosePorts(o.Port)
+	if err != nil {
+		return nil, err
+	}
+	db := store(file)
+	if err := setupSchema(ctx, file); err != nil {
+		return nil, err
+	}
+	if err := createNamespace(db, o); err != nil {
+		return nil, fmt.Errorf("make namespace %q: %w", o.Namespace, err)
+	}
+	s := &Server{address: address(ports[0]), failed: make(chan error, 1)}
+	s.inner, err = newServer(serverConfig(db, ports), ports, logger{slog: o.Log, fatal: s.fail, stopping: &s.stopping})
+	if err != nil {
+		return nil, fmt.Errorf("temporal server: %w", err)
+	}
+	if err := s.inner.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start temporal server: %w", err), s.inner.Stop())
+	}
+	return s, nil
+}
+
+// createNamespace makes the namespace in the database itself, before the server runs; one that exists is left alone.
+func createNamespace(db *config.SQL, o Options) error {
+	ns, err := schema.NewNamespaceConfig(clusterName, o.Namespace, false, o.SearchAttributes)
+	if err != nil {
+		return err
+	}
+	ns.Detail.Config.Retention = durationpb.New(o.Retention)
+	return schema.CreateNamespaces(db, ns)
+}
+
+func newServer(cfg *config.Config, ports [len(services)]int, log logger) (temporal.Server, error) {
+	return temporal.NewServer(
+		temporal.WithConfig(cfg),
+		temporal.ForServices(temporal.DefaultServices),
+		temporal.WithStaticHosts(staticHosts(ports)),
+		temporal.WithLogger(log),
+		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
+		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return authorization.NewNoopClaimMapper() }),
+		temporal.WithDynamicConfigClient(dynamicConfig()),
+		temporal.WithCustomMetricsHandler(metrics.NoopMetricsHandler),
+	)
+}
+
+// Address is where clients reach the server.
+func (s *Server) Address() string { return s.address }
+
+// Failed tells the error of a server that broke down by itself.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+func (s *Server) fail(err error) {
+	select {
+	case s.failed <- err:
+	default: // the first cause is the one to tell
+	}
+}
+
+// Stop ends the server and gives the database free. When ctx ends first, the server is left to the end of the process.
+func (s *Server) Stop(ctx context.Context) error {
+	s.stopping.Store(true)
+	done := make(chan error, 1)
+	go func() { // ends with the server; nobody waits for it only when the process is about to end
+		var err error
+		s.stop.Do(func() { err = errors.Join(s.inner.Stop(), s.lock.Release()) })
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("temporal server has not stopped: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,156 @@
+package devserver_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/rolloutd/rolloutd/cmd/rolloutd-dev/devserver"
+	"github.com/rolloutd/rolloutd/internal/listen"
+)
+
+// A workflow runs, the server stops, and what it recorded is there after a start on the same folder with another port.
+func TestServerKeepsItsHistoryOverARestart(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data with % and #")
+	srv, c := serve(t, dir)
+	file := filepath.Join(t.TempDir(), "steps")
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "one", TaskQueue: queue,
+		TypedSearchAttributes: temporal.NewSearchAttributes(temporal.NewSearchAttributeKeyKeyword("RolloutTask").ValueSet("t1")),
+	}, twoSteps, file)
+	require.NoError(t, err)
+	require.NoError(t, c.SignalWorkflow(t.Context(), "one", "", "go", "second"))
+	var word string
+	require.NoError(t, run.Get(t.Context(), &word))
+	require.Equal(t, "second", word)
+	stop(t, srv)
+
+	_, c = serve(t, dir)
+	require.NoError(t, c.GetWorkflow(t.Context(), "one", run.GetRunID()).Get(t.Context(), &word))
+	require.Equal(t, "second", word)
+	desc, err := c.DescribeWorkflowExecution(t.Context(), "one", "")
+	require.NoError(t, err)
+	require.Contains(t, desc.WorkflowExecutionInfo.SearchAttributes.IndexedFields, "RolloutTask")
+}
+
+// kill -9 between two steps: the same run goes on in the next process, and the finished step is not run again.
+func TestKilledServerResumesWhereItWas(t *testing.T) {
+	t.Parallel()
+	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "steps")
+	child, addr := startChild(t, dir)
+	c, err := client.Dial(client.Options{HostPort: addr, Namespace: namespace, Logger: quiet()})
+	require.NoError(t, err)
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "killed", TaskQueue: queue}, twoSteps, file)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return lines(file) == "first\n" }, time.Minute, 20*time.Millisecond)
+	require.NoError(t, child.Process.Kill())
+	_ = child.Wait() // it was killed
+	c.Close()
+
+	_, c = serve(t, dir)
+	require.NoError(t, c.SignalWorkflow(t.Context(), "killed", "", "go", "second"))
+	var word string
+	require.NoError(t, c.GetWorkflow(t.Context(), "killed", run.GetRunID()).Get(t.Context(), &word))
+	require.Equal(t, "first\nsecond\n", lines(file))
+}
+
+// The lock is the kernel's: a second process is refused while the first one lives.
+func TestFolderOfALivingProcessIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	child, _ := startChild(t, dir)
+	_, err := devserver.Start(t.Context(), options(dir))
+	var inUse *devserver.InUseError
+	require.ErrorAs(t, err, &inUse)
+	require.ErrorContains(t, err, "--data")
+	require.NotEmpty(t, inUse.Owner)
+
+	require.NoError(t, child.Process.Kill())
+	_ = child.Wait()
+	srv, err := devserver.Start(t.Context(), options(dir))
+	require.NoError(t, err, "the lock ends with its process")
+	stop(t, srv)
+}
+
+func TestNewerSchemaIsRefusedAndLeftAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "temporal-0.99.db"), []byte("future"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "temporal-notes.db"), nil, 0o600))
+	_, err := devserver.Start(t.Context(), options(dir))
+	var schema *devserver.SchemaError
+	require.ErrorAs(t, err, &schema)
+	require.Equal(t, "0.99", schema.Found)
+	require.NoFileExists(t, devserver.DatabaseFile(dir))
+}
+
+func TestPortInUseSaysWhichFlagMovesIt(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	o := options(t.TempDir())
+	o.Port = l.Addr().(*net.TCPAddr).Port
+	_, err = devserver.Start(t.Context(), o)
+	var port *listen.Error
+	require.ErrorAs(t, err, &port)
+	require.ErrorContains(t, err, "--temporal-port")
+
+	o.Port = 0
+	srv, err := devserver.Start(t.Context(), o)
+	require.NoError(t, err, "a refused start must give the lock back")
+	stop(t, srv)
+}
+
+// serve starts a server with a worker; both end with the test.
+func serve(t *testing.T, dir string) (*devserver.Server, client.Client) {
+	t.Helper()
+	srv, err := devserver.Start(t.Context(), options(dir))
+	require.NoError(t, err)
+	t.Cleanup(func() { stop(t, srv) })
+	c, err := dial(srv)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	w := newWorker(c)
+	require.NoError(t, w.Start())
+	t.Cleanup(w.Stop)
+	return srv, c
+}
+
+func stop(t *testing.T, srv *devserver.Server) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	require.NoError(t, srv.Stop(ctx))
+}
+
+func startChild(t *testing.T, dir string) (*exec.Cmd, string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // both fail when the test ended it itself
+	in := bufio.NewScanner(out)
+	require.True(t, in.Scan(), "the child says its address")
+	return cmd, in.Text()
+}
+
+func lines(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}

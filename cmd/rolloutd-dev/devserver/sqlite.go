@@ -1,0 +1,120 @@
+package devserver
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.temporal.io/server/common/config"
+	"go.temporal.io/server/common/persistence/sql/sqlplugin"
+	"go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
+	schema "go.temporal.io/server/schema/sqlite"
+)
+
+// pragmas of every connection. WAL halves the cost of a step against the rollback journal, and with it NORMAL survives the
+// kill of the process at any point; only a power cut can lose the last steps, and it cannot corrupt.
+var pragmas = [...][2]string{{"journal_mode", "wal"}, {"synchronous", "normal"}}
+
+// DatabaseFile is where a folder keeps the database of this build.
+func DatabaseFile(dir string) string {
+	return filepath.Join(dir, "temporal-"+schema.Version+".db")
+}
+
+// store is the persistence configuration of a database file. MaxConns stays at its default of one: with more, SQLite
+// refuses the upgrade of a reading transaction to a writing one at once, and the server loses its shard.
+func store(file string) *config.SQL {
+	attrs := map[string]string{"mode": "rwc"}
+	for _, p := range pragmas {
+		attrs[p[0]] = p[1]
+	}
+	return &config.SQL{PluginName: sqlite.PluginName, DatabaseName: escape(file), ConnectAttributes: attrs}
+}
+
+// escape writes a path as the SQLite driver's URI wants it: a folder may have any name.
+func escape(file string) string {
+	return strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(file)
+}
+
+// setupSchema makes the tables of a new database in one transaction: a process killed amid its first start leaves an empty
+// file, never half a schema.
+func setupSchema(ctx context.Context, file string) error {
+	// Made here for its mode: SQLite would let everybody read it, and gives its side files the mode of the file.
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_ = f.Close() // nothing was written
+	q := url.Values{"mode": {"rwc"}}
+	for _, p := range pragmas {
+		q.Add("_pragma", p[0]+"="+p[1])
+	}
+	db, err := sql.Open("sqlite", "file:"+escape(file)+"?"+q.Encode())
+	if err != nil {
+		return fmt.Errorf("open %s: %w", file, err)
+	}
+	defer db.Close()
+	var tables int
+	row := db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'namespaces'`)
+	if err := row.Scan(&tables); err != nil {
+		return fmt.Errorf("read %s: %w", file, err)
+	}
+	if tables > 0 {
+		return nil
+	}
+	return createTables(ctx, db, file)
+}
+
+func createTables(ctx context.Context, db *sql.DB, file string) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", file, err)
+	}
+	if err := schema.SetupSchemaOnDB(schemaTx{tx: tx}); err != nil {
+		_ = tx.Rollback()
+		return fmt.Errorf("set up %s: %w", file, err)
+	}
+	return tx.Commit()
+}
+
+// schemaTx runs the schema's statements in a transaction; SetupSchemaOnDB calls nothing but Exec.
+type schemaTx struct {
+	sqlplugin.AdminDB
+	tx *sql.Tx
+}
+
+func (s schemaTx) Exec(stmt string, args ...any) error {
+	_, err := s.tx.Exec(stmt, args...)
+	return err
+}
+
+// checkSchema refuses a folder with a database of a newer schema: what it holds would silently be left behind.
+func checkSchema(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		found, ok := strings.CutPrefix(e.Name(), "temporal-")
+		found, isDB := strings.CutSuffix(found, ".db")
+		if ok && isDB && newer(found, schema.Version) {
+			return &SchemaError{File: filepath.Join(dir, e.Name()), Found: found, Want: schema.Version}
+		}
+	}
+	return nil
+}
+
+// newer compares versions of the form "0.11".
+func newer(a, b string) bool {
+	var aMajor, aMinor, bMajor, bMinor int
+	if _, err := fmt.Sscanf(a, "%d.%d", &aMajor, &aMinor); err != nil {
+		return false
+	}
+	if _, err := fmt.Sscanf(b, "%d.%d", &bMajor, &bMinor); err != nil {
+		return false
+	}
+	return aMajor > bMajor || aMajor == bMajor && aMinor > bMinor
+}

@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// kill -9 of the whole process at each phase, start it again: the same rollout ends with the same result, nothing is lost,
+// nothing is done twice, nothing is left behind.
+func TestKillAtEachPhase(t *testing.T) {
+	t.Parallel()
+	for _, phase := range []rollout.Phase{
+		rollout.PhaseCreating, rollout.PhaseInstalling, rollout.PhaseProxy, rollout.PhaseSetup, rollout.PhaseAgent,
+		rollout.PhaseVerifying, rollout.PhaseCollecting, rollout.PhaseClosing,
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			t.Parallel()
+			model := startModel(t, slowScript)
+			srv := startDev(t, devOptions{modelURL: model.url})
+			id := start(t, srv.url, args{
+				"instruction": "take your time", "endpoint": "scripted",
+				"setup":  []string{"sleep 0.5; echo setup >> log.txt"},
+				"verify": []string{"sleep 0.5; test \"$(cat log.txt)\" = \"$(printf 'setup\\none\\ntwo\\nthree')\""},
+			})
+			// A phase may be over before it is seen; then a later one is as good, as long as the rollout is not done.
+			waitFor(t, srv.url, id, "reaches "+string(phase), func(s state) bool { return reached(s.Phase, phase) })
+			srv.kill()
+			srv = srv.restart(t)
+
+			result := finalize(t, srv.url, id)
+			require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+			require.NotNil(t, result.Reward)
+			require.InDelta(t, 1.0, *result.Reward, 0, "%+v", result.VerifyResults)
+			require.Len(t, result.Attempts, 1, "a restart is no new attempt")
+			require.Len(t, result.ProxyTurns, 4)
+			require.Equal(t, 1, srv.agentStarts(t, result))
+			require.Empty(t, srv.sandboxes(t))
+		})
+	}
+}
+
+// Killed in the middle of a model call: the call that had no answer is sent again and is one turn of the trace.
+func TestKillDuringAModelCall(t *testing.T) {
+	t.Parallel()
+	model := startModel(t, slowScript)
+	srv := startDev(t, devOptions{modelURL: model.url})
+	id := start(t, srv.url, args{"instruction": "take your time", "endpoint": "scripted"})
+	waitFor(t, srv.url, id, "one turn done", func(s state) bool { return s.Phase == rollout.PhaseAgent && s.SessionID != "" })
+	srv.kill()
+	srv = srv.restart(t)
+	result := finalize(t, srv.url, id)
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.Len(t, result.ProxyTurns, 4)
+	requireWholeTurns(t, result)
+	require.Equal(t, 1, srv.agentStarts(t, result))
+}
+
+// Abort stops the model's generation at once, keeps what was produced, and gives no reward.
+func TestAbort(t *testing.T) {
+	t.Parallel()
+	model := startModel(t, slowScript)
+	srv := startDev(t, devOptions{modelURL: model.url})
+	id := start(t, srv.url, args{"instruction": "hang in the second turn", "endpoint": "scripted", "verify": []string{"true"}})
+	waitFor(t, srv.url, id, "one turn done", func(s state) bool { return s.Phase == rollout.PhaseAgent && s.Turns >= 1 })
+
+	text, err := call(t.Context(), srv.url, "abort_rollout", args{"rollout_id": id})
+	require.NoError(t, err)
+	require.Contains(t, text, `"aborted":true`)
+	result := finalize(t, srv.url, id)
+	require.Equal(t, rollout.Aborted, result.Outcome)
+	require.Nil(t, result.Reward)
+	require.NotEmpty(t, result.ProxyTurns)
+	require.Contains(t, result.Files, "/home/user/workdir/log.txt", "what was produced is kept")
+	require.Empty(t, srv.sandboxes(t))
+	model.requireIdle(t)
+
+	text, err = call(t.Context(), srv.url, "abort_rollout", args{"rollout_id": "no-such-rollout"})
+	require.NoError(t, err)
+	require.Contains(t, text, `"unknown"`)
+}
+
+// The four processes apart, and each of them killed with -9 while the agent works.
+func TestFourProcessesApart(t *testing.T) {
+	t.Parallel()
+	model := startModel(t, slowScript)
+	set := startApart(t, model.url)
+	for _, role := range []string{"worker", "gateway", "serve", "temporal"} {
+		t.Run(role, func(t *testing.T) {
+			id := start(t, set.url, args{
+				"instruction": "take your time", "endpoint": "scripted", "rollout_id": "kill-" + role,
+				"verify": []string{"test \"$(cat log.txt)\" = \"$(printf 'one\\ntwo\\nthree')\""},
+			})
+			waitFor(t, set.url, id, "agent at work", func(s state) bool { return s.Phase == rollout.PhaseAgent && s.SessionID != "" })
+			set.roles[role].kill()
+			set.start(role)
+			result := finalize(t, set.url, id)
+			require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+			require.NotNil(t, result.Reward)
+			require.InDelta(t, 1.0, *result.Reward, 0)
+			require.Len(t, result.Attempts, 1)
+			require.Len(t, result.ProxyTurns, 4)
+			requireWholeTurns(t, result)
+		})
+	}
+}
+
+// phases in the order a rollout passes them.
+var phases = []rollout.Phase{
+	rollout.PhaseQueued, rollout.PhaseCreating, rollout.PhaseInstalling, rollout.PhaseProxy, rollout.PhaseSetup,
+	rollout.PhaseAgent, rollout.PhaseVerifying, rollout.PhaseCollecting, rollout.PhaseClosing, rollout.PhaseDone,
+}
+
+// reached says whether at is want or a later phase.
+func reached(at, want rollout.Phase) bool {
+	for _, p := range phases {
+		if p == want {
+			return true
+		}
+		if p == at {
+			return false
+		}
+	}
+	return false
+}
+
+// slowScript gives a test time to strike: four turns, each thought about for a while.
+const slowScript = `
+- name: slow
+  match: take your time
+  pace: {delay: 1500ms}
+  turns:
+    - tool_calls: [{name: bash, arguments: {command: "echo one >> log.txt", description: "One"}}]
+    - tool_calls: [{name: bash, arguments: {command: "echo two >> log.txt", description: "Two"}}]
+    - tool_calls: [{name: bash, arguments: {command: "echo three >> log.txt", description: "Three"}}]
+    - text: Done.
+- name: hang
+  match: hang in the second turn
+  turns:
+    - tool_calls: [{name: bash, arguments: {command: "echo one >> log.txt", description: "One"}}]
+    - text: "This will take a while "
+      filler: 50
+      faults: [{hang_after: 5}]
+`

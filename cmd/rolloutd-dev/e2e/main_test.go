@@ -1,0 +1,60 @@
+// Package e2e runs the built binaries as a user would: a real Temporal server, real sandboxes, the real OpenCode binary.
+// Only the model is scripted.
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// bin is where the binaries under test lie; agents is a folder of installed agents shared by all tests of this user, so
+// that OpenCode is fetched once.
+var bin, agents string
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "rolloutd-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	bin = dir
+	if agents, err = agentsFolder(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	for _, b := range []struct{ name, module, pkg, cgo string }{
+		{"sandboxd", "../../..", "./cmd/sandboxd", "0"},
+		{"rolloutd", "../../..", "./cmd/rolloutd", "1"},
+		{"rolloutd-dev", "..", ".", "1"},
+	} {
+		cmd := exec.Command("go", "build", "-o", filepath.Join(bin, b.name), b.pkg)
+		cmd.Dir = b.module
+		cmd.Env = append(os.Environ(), "CGO_ENABLED="+b.cgo)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", b.name, err, out)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// agentsFolder is the tests' own cache of agent binaries.
+func agentsFolder() (string, error) {
+	if dir := os.Getenv("ROLLOUTD_TEST_AGENTS"); dir != "" {
+		return dir, nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the cache folder: %w", err)
+	}
+	dir := filepath.Join(cache, "rolloutd-test", "agents")
+	return dir, os.MkdirAll(dir, 0o755)
+}

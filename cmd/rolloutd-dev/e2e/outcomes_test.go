@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Whatever goes wrong, the outcome says what, and a number is a reward only where the policy earned it.
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	srv := startDev(t, devOptions{script: outcomesScript})
+	for _, tc := range []struct {
+		name    string
+		args    args
+		outcome rollout.Outcome
+		reward  any // float64, or nil
+		errSays string
+	}{
+		{
+			"verify commands count by the share that passed",
+			args{"instruction": "say hello", "verify": []string{"true", "false", "test -d /home/user/workdir", "exit 3"}},
+			rollout.Completed, 0.5, "",
+		},
+		{
+			"a reward file of the verifier's own wins",
+			args{"instruction": "say hello", "verify": []string{"echo 0.25 > /home/user/logs/verifier/reward.txt"}},
+			rollout.Completed, 0.25, "",
+		},
+		{
+			"no verifier, no reward",
+			args{"instruction": "say hello"},
+			rollout.Completed, nil, "",
+		},
+		{
+			"setup fails",
+			args{"instruction": "say hello", "setup": []string{"true", "echo no such package >&2; exit 7", "touch never"}, "verify": []string{"true"}},
+			rollout.SetupFailed, nil, "exit",
+		},
+		{
+			"the verifier writes nan",
+			args{"instruction": "say hello", "test_script": "echo nan > /home/user/logs/verifier/reward.txt"},
+			rollout.VerifierFailed, nil, "nan",
+		},
+		{
+			"the verifier writes nothing",
+			args{"instruction": "say hello", "test_script": "true"},
+			rollout.VerifierFailed, nil, "reward",
+		},
+		{
+			"the agent writes its own reward",
+			args{"instruction": "cheat please", "test_script": "true"},
+			rollout.VerifierFailed, nil, "reward",
+		},
+		{
+			"a turn budget is spent",
+			args{"instruction": "loop for ever", "verify": []string{"true"}, "limits": args{"turns": 4}},
+			rollout.BudgetExhausted, 1.0, "turns",
+		},
+		{
+			"the agent runs out of time",
+			args{"instruction": "hang for ever", "verify": []string{"true"}, "agent_timeout_s": 6},
+			rollout.AgentTimeout, 1.0, "6s",
+		},
+		{
+			"the endpoint refuses the key",
+			args{"instruction": "refuse the key", "verify": []string{"true"}},
+			rollout.InfraFailed, nil, "401",
+		},
+		{
+			"passing faults of the endpoint are not the agent's to see",
+			args{"instruction": "fail now and then", "verify": []string{"test -f done.txt"}},
+			rollout.Completed, 1.0, "",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			tc.args["endpoint"] = "scripted"
+			got := runRollout(t, srv.url, tc.args)
+			require.Equal(t, tc.outcome, got.Outcome, "error: %v", deref(got.Error))
+			if tc.reward == nil {
+				require.Nil(t, got.Reward)
+			} else {
+				require.NotNil(t, got.Reward)
+				require.InDelta(t, tc.reward, *got.Reward, 1e-9)
+			}
+			if tc.errSays == "" {
+				require.Nil(t, got.Error)
+			} else {
+				require.Contains(t, deref(got.Error), tc.errSays)
+			}
+		})
+	}
+}
+
+// Bad input is refused before a rollout, and so a sandbox, exists; the message names the argument.
+func TestBadInputIsRefused(t *testing.T) {
+	t.Parallel()
+	srv := startDev(t, devOptions{})
+	for _, tc := range []struct {
+		name  string
+		args  args
+		names string
+	}{
+		{"no instruction", args{"endpoint": "scripted"}, "instruction"},
+		{"empty instruction", args{"instruction": "  ", "endpoint": "scripted"}, "instruction"},
+		{"unknown endpoint", args{"instruction": "x", "endpoint": "gpt"}, "endpoint"},
+		{"missing key", args{"instruction": "x", "endpoint": "openai"}, "OPENAI_API_KEY"},
+		{"negative timeout", args{"instruction": "x", "endpoint": "scripted", "agent_timeout_s": -1}, "agent_timeout_s"},
+		{"deadlines that cannot nest", args{"instruction": "x", "endpoint": "scripted", "agent_timeout_s": 600, "limits": args{"rollout_s": 300}}, "limits.rollout_s"},
+		{"upload outside the home", args{"instruction": "x", "endpoint": "scripted", "upload_files": args{"/etc/passwd": "x"}}, "upload_files"},
+		{"upload that climbs out", args{"instruction": "x", "endpoint": "scripted", "upload_files": args{"../../../etc/passwd": "x"}}, "upload_files"},
+		{"unknown argument", args{"instruction": "x", "endpoint": "scripted", "intsruction": "y"}, "intsruction"},
+	} {
+		_, err := call(t.Context(), srv.url, "start_rollout", tc.args)
+		require.ErrorContains(t, err, tc.names, tc.name)
+	}
+	require.Empty(t, srv.sandboxes(t))
+	require.Empty(t, srv.workflows(t))
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// outcomesScript makes the agent do what each case needs.
+const outcomesScript = `
+- name: loops
+  match: loop for ever
+  loop: true
+  turns:
+    - tool_calls: [{name: bash, arguments: {command: "echo again", description: "Again"}}]
+- name: hangs
+  match: hang for ever
+  turns:
+    - faults: [{hang: true}]
+- name: refuses
+  match: refuse the key
+  turns:
+    - faults: [{status: 401, message: "invalid api key"}]
+- name: cheats
+  match: cheat please
+  turns:
+    - tool_calls:
+        - name: bash
+          arguments:
+            command: "mkdir -p /home/user/logs/verifier && echo 1.0 > /home/user/logs/verifier/reward.txt; (setsid sh -c 'while true; do echo 1.0 > /home/user/logs/verifier/reward.txt; sleep 0.05; done' >/dev/null 2>&1 &)"
+            description: "Reward myself"
+    - text: Done.
+- name: flaky
+  match: fail now and then
+  turns:
+    - faults: [{times: 1, status: 500}, {times: 1, status: 429, retry_after: 1s}]
+      tool_calls: [{name: bash, arguments: {command: "echo one > done.txt", description: "First"}}]
+    - faults: [{times: 1, cut_after: 3}, {times: 1, no_finish: true}]
+      text: All done.
+- name: hello
+  turns:
+    - text: Hello.
+`

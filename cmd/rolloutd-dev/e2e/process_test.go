@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// process is one running binary of ours. It is ended, by its id, with the test.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	log  string
+}
+
+func startProcess(t *testing.T, env []string, name string, arg ...string) *process {
+	t.Helper()
+	log, err := os.CreateTemp(t.TempDir(), name+"-*.log")
+	require.NoError(t, err)
+	defer log.Close()
+	p := &process{cmd: exec.Command(filepath.Join(bin, name), arg...), done: make(chan struct{}), log: log.Name()}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	require.NoError(t, p.cmd.Start())
+	go func() { _ = p.cmd.Wait(); close(p.done) }() // ends with the process, which stop ends
+	t.Cleanup(func() {
+		p.stop(t)
+		if t.Failed() {
+			t.Logf("%s %v:\n%s", name, arg, tail(p.log))
+		}
+	})
+	return p
+}
+
+// stop asks the process to end, as Ctrl-C does, and does so less kindly when it will not.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	select {
+	case <-p.done:
+	case <-time.After(30 * time.Second):
+		t.Errorf("%s did not end after an interrupt", p.cmd.Path)
+		p.kill()
+	}
+}
+
+// kill is kill -9.
+func (p *process) kill() {
+	_ = p.cmd.Process.Signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// ready waits until url answers 200, or the process has died.
+func (p *process) ready(t *testing.T, url string) {
+	t.Helper()
+	require.Eventuallyf(t, func() bool {
+		select {
+		case <-p.done:
+			t.Fatalf("%s died:\n%s", p.cmd.Path, tail(p.log))
+		default:
+		}
+		resp, err := http.Get(url)
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}, time.Minute, 20*time.Millisecond, "%s does not answer", url)
+}
+
+// tail is the end of a log, for people.
+func tail(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if end, err := f.Seek(0, io.SeekEnd); err == nil {
+		_, _ = f.Seek(max(0, end-8000), io.SeekStart)
+	}
+	text, _ := io.ReadAll(f)
+	return string(text)
+}
+
+// freePorts returns n addresses on loopback that nobody listens on. A process started again after a kill must come back at
+// the same address, so the kernel cannot choose.
+func freePorts(t *testing.T, n int) []string {
+	t.Helper()
+	addrs := make([]string, n)
+	for i := range addrs {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer l.Close() // all at the end, so that no two are the same
+		addrs[i] = l.Addr().String()
+	}
+	return addrs
+}
+
+func portOf(t *testing.T, addr string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	return port
+}
+
+// dataFolder is a fresh data folder that shares the tests' agent binaries.
+func dataFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Symlink(agents, filepath.Join(dir, "agents")))
+	return dir
+}

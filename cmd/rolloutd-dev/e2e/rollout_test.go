@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/scripted"
+	"github.com/rolloutd/rolloutd/internal/taskfile"
+)
+
+// One rollout of the demo task, with the real agent in a real sandbox, ends with the full reward, and what the operator and the
+// trainer look at is there: the seven activities by name, every turn with ids and log-probabilities, the files, no leftovers.
+func TestRolloutOfTheDemoTask(t *testing.T) {
+	t.Parallel()
+	model := startModel(t, "")
+	srv := startDev(t, devOptions{modelURL: model.url})
+	result := runRollout(t, srv.url, exampleArgs(t, "binary_search"))
+
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.NotNil(t, result.Reward)
+	require.InDelta(t, 1.0, *result.Reward, 0)
+	require.Equal(t, "binary_search", result.TaskID)
+	require.Contains(t, result.Files, "/home/user/workdir/binary_search.py")
+	require.NotEmpty(t, result.AgentLogTail)
+	requireWholeTurns(t, result)
+	requireTraceEqualsSent(t, model.sent, result)
+	require.Subset(t, srv.activityNames(t, result.ID), []string{
+		"CreateSandbox", "InstallOpencode", "StartProxy", "RunAgent", "RunVerifier", "CollectArtifacts", "CloseSandbox",
+	})
+	require.Empty(t, srv.sandboxes(t))
+
+	again := finalize(t, srv.url, result.ID)
+	require.Equal(t, result, again, "the same id gives the same result")
+}
+
+// The other examples that newcomers meet first.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	srv := startDev(t, devOptions{})
+	for _, name := range []string{"fizzbuzz", "csv_stats"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			result := runRollout(t, srv.url, exampleArgs(t, name))
+			require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+			require.NotNil(t, result.Reward)
+			require.InDelta(t, 1.0, *result.Reward, 0, "%+v", result.VerifyResults)
+		})
+	}
+}
+
+// requireWholeTurns checks that every turn carries ids and log-probabilities of equal length.
+func requireWholeTurns(t *testing.T, result rollout.Result) {
+	t.Helper()
+	require.NotEmpty(t, result.ProxyTurns)
+	for _, turn := range result.ProxyTurns {
+		require.NotEmpty(t, turn.PromptTokenIDs, "turn %d", turn.Turn)
+		require.NotEmpty(t, turn.CompletionTokenIDs, "turn %d", turn.Turn)
+		require.Len(t, turn.PerTokenLogps, len(turn.CompletionTokenIDs), "turn %d", turn.Turn)
+		require.NotEmpty(t, turn.FinishReason, "turn %d", turn.Turn)
+		require.True(t, turn.Delivered, "turn %d", turn.Turn)
+		require.Equal(t, http.StatusOK, turn.UpstreamStatus, "turn %d", turn.Turn)
+	}
+}
+
+// requireTraceEqualsSent holds the captured tokens and log-probabilities against the scripted model's own log of what it
+// sent: each turn is one whole reply of the model's, and each whole reply is one turn.
+func requireTraceEqualsSent(t *testing.T, sentLog string, result rollout.Result) {
+	t.Helper()
+	f, err := os.Open(sentLog)
+	require.NoError(t, err)
+	defer f.Close()
+	type tokens struct {
+		Prompt, Completion []int32
+		Text               []string
+		Logprobs           []float64
+	}
+	var sent, captured []tokens
+	for dec := json.NewDecoder(f); dec.More(); {
+		var s scripted.Sent
+		require.NoError(t, dec.Decode(&s))
+		if s.Complete {
+			sent = append(sent, tokens{s.PromptTokenIDs, s.CompletionTokenIDs, s.CompletionTokens, s.Logprobs})
+		}
+	}
+	for _, turn := range result.ProxyTurns {
+		captured = append(captured, tokens{turn.PromptTokenIDs, turn.CompletionTokenIDs, turn.CompletionTokens, turn.PerTokenLogps})
+	}
+	require.Equal(t, sent, captured)
+}
+
+// exampleArgs are the tool arguments of a task file of examples/.
+func exampleArgs(t *testing.T, name string) args {
+	t.Helper()
+	f, err := os.Open(filepath.Join("..", "..", "..", "examples", name+".yaml"))
+	require.NoError(t, err)
+	defer f.Close()
+	task, err := taskfile.Load(f)
+	require.NoError(t, err)
+	a := args(task.Arguments())
+	a["endpoint"] = "scripted"
+	return a
+}

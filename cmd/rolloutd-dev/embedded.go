@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/rolloutd/rolloutd/cmd/rolloutd-dev/devserver"
+	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
+)
+
+const (
+	namespace = "default"
+	// retention is how long rollouts that are done stay in Temporal's list; their results stay in the store.
+	retention = 30 * 24 * time.Hour
+)
+
+// embedded is the Temporal server and UI of this process, once their tiers are up.
+type embedded struct {
+	server *devserver.Server
+	ui     *devserver.UI // nil: left out
+}
+
+// serverTier is the first of all: its lock says whose the data folder is.
+func (e *embedded) serverTier(f *flags, data string, log *slog.Logger, up func(address string)) daemon.Tier {
+	return daemon.Tier{Name: "Temporal server", Budget: 20 * time.Second, Start: func(ctx context.Context) (daemon.Running, error) {
+		var err error
+		e.server, err = devserver.Start(ctx, devserver.Options{
+			Dir: data, Port: f.temporalPort, Namespace: namespace, Retention: retention,
+			SearchAttributes: searchattr.Types(), Log: log,
+		})
+		if err != nil {
+			return daemon.Running{}, err
+		}
+		up(e.server.Address())
+		return daemon.Running{Done: e.server.Failed(), Stop: e.server.Stop}, nil
+	}}
+}
+
+// uiTier is up last, when it is known where payloads are decrypted.
+func (e *embedded) uiTier(f *flags, codec func() string) daemon.Tier {
+	return daemon.Tier{Name: "Temporal UI", Start: func(ctx context.Context) (daemon.Running, error) {
+		var err error
+		e.ui, err = devserver.StartUI(ctx, devserver.UIOptions{
+			Port: f.uiPort, Temporal: e.server.Address(), Namespace: namespace, Codec: codec(),
+		})
+		if err != nil {
+			return daemon.Running{}, err
+		}
+		return daemon.Running{Stop: func(context.Context) error { e.ui.Stop(); return nil }}, nil
+	}}
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rolloutd/rolloutd/cmd/rolloutd-dev/devserver"
+	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/filelock"
+	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/taskfile"
+)
+
+// everything runs all roles over the embedded server until ctx ends.
+func everything(ctx context.Context, f *flags) error {
+	demo, err := readDemo(f.demo)
+	if err != nil {
+		return err
+	}
+	cfg, err := f.load()
+	if err != nil {
+		return err
+	}
+	log, err := openLogs(f, cfg.Data)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	begin := time.Now()
+	d := daemon.New(daemon.Options{
+		Config: cfg, Log: log.own, Roles: daemon.Roles{Serve: true, Worker: true, Gateway: true, Model: true},
+	})
+	var e embedded
+	show := newDemoTier(demo, d, f.s.out)
+	tiers := []daemon.Tier{e.serverTier(f, cfg.Data, log.temporal, func(address string) { d.UseTemporal(address, namespace) })}
+	tiers = append(tiers, d.Tiers()...)
+	if !f.noUI {
+		tiers = append(tiers, e.uiTier(f, func() string { return "http://" + d.Addresses().Serve + "/codec" }))
+	}
+	tiers = append(tiers, show.tier())
+	err = daemon.Run(ctx, log.own, tiers, func() {
+		d.Ready()
+		banner(f.s.out, places(d.Addresses(), e.ui), cfg.Data, log.where, time.Since(begin))
+		show.begin()
+	})
+	return explain(err, log.where)
+}
+
+// temporalAlone runs the embedded server and its UI until ctx ends.
+func temporalAlone(ctx context.Context, f *flags) error {
+	cfg, err := f.load()
+	if err != nil {
+		return err
+	}
+	log, err := openLogs(f, cfg.Data)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	begin := time.Now()
+	var e embedded
+	tiers := []daemon.Tier{e.serverTier(f, cfg.Data, log.temporal, func(string) {})}
+	if !f.noUI {
+		tiers = append(tiers, e.uiTier(f, func() string { return f.codec }))
+	}
+	err = daemon.Run(ctx, log.own, tiers, func() {
+		banner(f.s.out, append([]place{{"Temporal", e.server.Address(), ""}}, uiPlace(e.ui)...), cfg.Data, log.where, time.Since(begin))
+	})
+	return explain(err, log.where)
+}
+
+// explain adds where to read on, but not to errors that say what to do themselves.
+func explain(err error, log string) error {
+	var inUse *devserver.InUseError
+	var schema *devserver.SchemaError
+	var held *filelock.HeldError
+	var port *listen.Error
+	if err == nil || log == "" || errors.As(err, &inUse) || errors.As(err, &schema) || errors.As(err, &held) || errors.As(err, &port) {
+		return err
+	}
+	return fmt.Errorf("%w\n  (more in %s)", err, log)
+}
+
+// readDemo reads the task of --demo before anything starts.
+func readDemo(path string) (*taskfile.Task, error) {
+	if path == "" {
+		return nil, nil // no demo, no error
+	}
+	task, err := taskfile.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &task, nil
+}

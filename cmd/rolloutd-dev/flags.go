@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+)
+
+// flags are the command's flags; a port of 0 is any free one.
+type flags struct {
+	data         string
+	file         string
+	port         int
+	temporalPort int
+	uiPort       int
+	noUI         bool
+	verbose      bool
+	demo         string
+	codec        string
+	s            std
+}
+
+// unset is the value of a port flag that was not given: the configuration decides.
+const unset = -1
+
+func (f *flags) registerCommon(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.data, "data", "", "data folder (default ./.rolloutd, or ROLLOUTD_DATA)")
+	cmd.Flags().StringVar(&f.file, "config", "", "configuration file (YAML); the environment wins over it")
+	cmd.Flags().IntVar(&f.temporalPort, "temporal-port", 7233, "port of the Temporal server")
+	cmd.Flags().IntVar(&f.uiPort, "ui-port", 8233, "port of the Temporal UI")
+	cmd.Flags().BoolVar(&f.noUI, "no-ui", false, "leave the Temporal UI out")
+	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log to stderr instead of DATA/rolloutd-dev.log, and more")
+}
+
+func (f *flags) registerDaemon(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&f.port, "port", unset, "port of the OpenEnv server (default 8000)")
+	cmd.Flags().StringVar(&f.demo, "demo", "", "run this task file with the scripted model when all is up, and stay up")
+}
+
+// load reads the configuration, with the flags over it. It is validated.
+func (f *flags) load() (config.Config, error) {
+	c, err := config.LoadFile(f.file, f.s.env)
+	if err != nil {
+		return config.Config{}, err
+	}
+	if f.data != "" {
+		c.Data = f.data
+	}
+	if f.port != unset {
+		c.Serve.Listen = fmt.Sprintf("127.0.0.1:%d", f.port)
+	}
+	if err := c.Validate(); err != nil {
+		return config.Config{}, fmt.Errorf("configuration:\n%w", err)
+	}
+	return c, os.MkdirAll(c.Data, 0o700)
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+)
+
+// logs are where a process logs to: its own log, and the quieter one of the embedded server.
+type logs struct {
+	own, temporal *slog.Logger
+	where         string // for people; empty: stderr
+	file          io.Closer
+}
+
+// openLogs logs to a file in the data folder, so that the terminal stays for people; with --verbose to stderr.
+func openLogs(f *flags, data string) (*logs, error) {
+	if f.verbose {
+		return newLogs(f.s.err, slog.LevelDebug, nil, ""), nil
+	}
+	path := filepath.Join(data, "rolloutd-dev.log")
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("log: %w", err)
+	}
+	return newLogs(file, slog.LevelInfo, file, path), nil
+}
+
+func newLogs(w io.Writer, level slog.Level, file io.Closer, where string) *logs {
+	handler := func(level slog.Level) *slog.Logger {
+		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+	}
+	return &logs{own: handler(level), temporal: handler(slog.LevelWarn).With("from", "temporal server"), where: where, file: file}
+}
+
+// Close closes the file, if there is one.
+func (l *logs) Close() error {
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Close()
+}

@@ -1,0 +1,68 @@
+// Command rolloutd-dev is all of rolloutd in one process, with an embedded Temporal server and its UI: the way to run it on
+// one machine.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+)
+
+func main() {
+	local.MaybeStage() // the local sandbox driver runs this very binary as the first step into a sandbox
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, func() {
+		fmt.Fprintln(os.Stderr, "\nstopping … (once more to force)")
+		stop() // the second signal ends the process at once
+	})
+	root := command(std{os.Stdout, os.Stderr, os.LookupEnv})
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "rolloutd-dev:", err)
+		os.Exit(1)
+	}
+}
+
+// std is the process's surroundings.
+type std struct {
+	out, err io.Writer
+	env      config.Lookup
+}
+
+func command(s std) *cobra.Command {
+	f := flags{s: s}
+	root := &cobra.Command{
+		Use:           "rolloutd-dev",
+		Short:         "rolloutd in one process, with an embedded Temporal server",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       daemon.Version,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return everything(cmd.Context(), &f) },
+	}
+	f.registerCommon(root)
+	f.registerDaemon(root)
+	root.AddCommand(temporalCommand(s))
+	return root
+}
+
+func temporalCommand(s std) *cobra.Command {
+	f := flags{s: s, port: unset}
+	cmd := &cobra.Command{
+		Use:   "temporal",
+		Short: "Run the embedded Temporal server alone, for rolloutd serve | worker | gateway",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return temporalAlone(cmd.Context(), &f) },
+	}
+	f.registerCommon(cmd)
+	cmd.Flags().StringVar(&f.codec, "codec-endpoint", "http://127.0.0.1:8000/codec", "where the UI has payloads decrypted: /codec of rolloutd serve")
+	return cmd
+}
