@@ -1,0 +1,39 @@
+# Two commands matter: `make demo` runs the main job on this machine, `make test` runs the whole test suite.
+
+BIN := $(CURDIR)/bin
+DEV := cmd/rolloutd-dev
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
+
+.PHONY: demo test build deps test-deps lint test-root test-dev bench clean
+
+demo: deps build
+	@exec $(BIN)/rolloutd-dev --demo examples/binary_search.yaml
+
+test: test-deps lint test-root test-dev
+
+build:
+	CGO_ENABLED=0 go build -ldflags '-s -w' -o $(BIN)/sandboxd ./cmd/sandboxd
+	go build -ldflags '$(LDFLAGS)' -o $(BIN)/rolloutd ./cmd/rolloutd
+	cd $(DEV) && go build -ldflags '$(LDFLAGS)' -o $(BIN)/rolloutd-dev .
+
+deps:
+	@deploy/deps.sh
+
+test-deps:
+	@deploy/deps.sh --test
+
+lint:
+	@test -z "$$(gofmt -l .)" || { echo "not gofmt-ed:"; gofmt -l .; exit 1; }
+	go vet ./...
+	cd $(DEV) && go vet ./...
+
+test-root:
+	go test -race -timeout 20m ./...
+
+# The nested module embeds the Temporal server, which is not ours to check for races and slow to build with the detector.
+test-dev:
+	cd $(DEV) && go test -timeout 30m ./...
+
+clean:
+	rm -rf $(BIN)

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Installs what rolloutd needs from Debian's own packages, and only what is missing: bubblewrap (sandboxes), ripgrep and
+# python3 (used by agents inside them). With --test also what the test suite needs. Changes nothing when all is there.
+set -euo pipefail
+
+need=() # Debian packages
+want() { command -v "$1" >/dev/null 2>&1 || need+=("$2"); }
+
+# Sandboxes see the host's /usr, so the tools must be there and not, say, in a home directory.
+[ -x /usr/bin/python3 ] || need+=(python3)
+[ -x /usr/bin/rg ] || need+=(ripgrep)
+want bwrap bubblewrap
+if [ "${1:-}" = --test ]; then
+  want gcc gcc # the race detector
+  [ -e /usr/include/stdlib.h ] || need+=(libc6-dev)
+  python3 -c 'import ensurepip, venv' 2>/dev/null || need+=(python3-venv)
+fi
+for tool in go npm; do
+  command -v "$tool" >/dev/null 2>&1 || { echo "deps: $tool is missing; install it and run this again" >&2; exit 1; }
+done
+[ ${#need[@]} -eq 0 ] && exit 0
+
+sudo=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null 2>&1 || { echo "deps: run as root: apt-get install ${need[*]}" >&2; exit 1; }
+  sudo=(sudo)
+fi
+echo "deps: installing ${need[*]}"
+export DEBIAN_FRONTEND=noninteractive
+"${sudo[@]}" apt-get update -qq
+"${sudo[@]}" apt-get install -y -qq --no-install-recommends "${need[@]}" >/dev/null
