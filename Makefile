@@ -8,7 +8,7 @@ LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 .PHONY: demo test build deps test-deps lint test-root test-dev bench clean
 
 demo: deps build
-	@exec $(BIN)/rolloutd-dev --demo examples/binary_search.yaml
+	@exec bin/rolloutd-dev --demo examples/binary_search.yaml
 
 test: test-deps lint test-root test-dev
 

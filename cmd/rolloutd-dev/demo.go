@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 
 	"github.com/rolloutd/rolloutd/internal/console"
 	"github.com/rolloutd/rolloutd/internal/daemon"
@@ -63,5 +65,6 @@ func (t *demoTier) run(ctx context.Context) {
 		fmt.Fprintln(t.out)
 		console.Table(t.out, r)
 	}
-	fmt.Fprintln(t.out, "\nready for more")
+	fmt.Fprintf(t.out, "\nready for more, for instance\n  %s run examples/fizzbuzz.yaml --endpoint scripted --server %s\n",
+		filepath.Join(filepath.Dir(os.Args[0]), "rolloutd"), c.URL)
 }

@@ -6,7 +6,7 @@ import (
 
 // apart is rolloutd as four processes, on one host and one data folder.
 type apart struct {
-	t     *testing.T // whose end is theirs
+	t     testing.TB // whose end is theirs
 	url   string
 	roles map[string]*role
 }
@@ -20,7 +20,7 @@ type role struct {
 	health string
 }
 
-func startApart(t *testing.T, modelURL string) *apart {
+func startApart(t testing.TB, modelURL string) *apart {
 	t.Helper()
 	p := freePorts(t, 7)
 	data := dataFolder(t)

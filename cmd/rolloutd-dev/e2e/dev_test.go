@@ -27,7 +27,7 @@ type dev struct {
 	flags    []string
 }
 
-func startDev(t *testing.T, o devOptions) *dev {
+func startDev(t testing.TB, o devOptions) *dev {
 	t.Helper()
 	ports := freePorts(t, 6)
 	d := &dev{url: "http://" + ports[0], temporal: ports[1], data: dataFolder(t), o: o}
@@ -50,7 +50,7 @@ func startDev(t *testing.T, o devOptions) *dev {
 }
 
 // restart starts it again on the same data folder and ports.
-func (d *dev) restart(t *testing.T) *dev {
+func (d *dev) restart(t testing.TB) *dev {
 	t.Helper()
 	again := *d
 	again.process = startProcess(t, d.env, "rolloutd-dev", d.flags...)
@@ -59,7 +59,7 @@ func (d *dev) restart(t *testing.T) *dev {
 }
 
 // sandboxes lists what is left of sandboxes in the data folder.
-func (d *dev) sandboxes(t *testing.T) []string {
+func (d *dev) sandboxes(t testing.TB) []string {
 	t.Helper()
 	return leftSandboxes(t, d.data)
 }

@@ -23,7 +23,7 @@ type model struct {
 }
 
 // startModel plays script, or the demo's when it is empty.
-func startModel(t *testing.T, script string) *model {
+func startModel(t testing.TB, script string) *model {
 	t.Helper()
 	var scripts scripted.Scripts
 	if script != "" {
@@ -46,7 +46,7 @@ func startModel(t *testing.T, script string) *model {
 }
 
 // requireIdle checks that no call is being answered any more.
-func (m *model) requireIdle(t *testing.T) {
+func (m *model) requireIdle(t testing.TB) {
 	t.Helper()
 	require.Eventually(t, func() bool { return m.busy.Load() == 0 }, 10*time.Second, 10*time.Millisecond, "the model is still generating")
 }

@@ -21,7 +21,7 @@ type process struct {
 	log  string
 }
 
-func startProcess(t *testing.T, env []string, name string, arg ...string) *process {
+func startProcess(t testing.TB, env []string, name string, arg ...string) *process {
 	t.Helper()
 	log, err := os.CreateTemp(t.TempDir(), name+"-*.log")
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func startProcess(t *testing.T, env []string, name string, arg ...string) *proce
 }
 
 // stop asks the process to end, as Ctrl-C does, and does so less kindly when it will not.
-func (p *process) stop(t *testing.T) {
+func (p *process) stop(t testing.TB) {
 	t.Helper()
 	_ = p.cmd.Process.Signal(os.Interrupt)
 	select {
@@ -59,7 +59,7 @@ func (p *process) kill() {
 }
 
 // ready waits until url answers 200, or the process has died.
-func (p *process) ready(t *testing.T, url string) {
+func (p *process) ready(t testing.TB, url string) {
 	t.Helper()
 	require.Eventuallyf(t, func() bool {
 		select {
@@ -92,7 +92,7 @@ func tail(path string) string {
 
 // freePorts returns n addresses on loopback that nobody listens on. A process started again after a kill must come back at
 // the same address, so the kernel cannot choose.
-func freePorts(t *testing.T, n int) []string {
+func freePorts(t testing.TB, n int) []string {
 	t.Helper()
 	addrs := make([]string, n)
 	for i := range addrs {
@@ -104,7 +104,7 @@ func freePorts(t *testing.T, n int) []string {
 	return addrs
 }
 
-func portOf(t *testing.T, addr string) string {
+func portOf(t testing.TB, addr string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func portOf(t *testing.T, addr string) string {
 }
 
 // dataFolder is a fresh data folder that shares the tests' agent binaries.
-func dataFolder(t *testing.T) string {
+func dataFolder(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.Symlink(agents, filepath.Join(dir, "agents")))

@@ -59,7 +59,7 @@ func toolText(r io.Reader) (string, error) {
 }
 
 // runRollout runs a rollout to its end and returns its result.
-func runRollout(t *testing.T, url string, a args) rollout.Result {
+func runRollout(t testing.TB, url string, a args) rollout.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -69,7 +69,7 @@ func runRollout(t *testing.T, url string, a args) rollout.Result {
 }
 
 // start starts a rollout and returns its id.
-func start(t *testing.T, url string, a args) string {
+func start(t testing.TB, url string, a args) string {
 	t.Helper()
 	text, err := call(t.Context(), url, "start_rollout", a)
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func getState(ctx context.Context, url, id string) (state, error) {
 }
 
 // waitFor polls the rollout's state until ok holds; the server may be away in between.
-func waitFor(t *testing.T, url, id, what string, ok func(state) bool) state {
+func waitFor(t testing.TB, url, id, what string, ok func(state) bool) state {
 	t.Helper()
 	var last state
 	require.Eventuallyf(t, func() bool {
@@ -116,7 +116,7 @@ func waitFor(t *testing.T, url, id, what string, ok func(state) bool) state {
 }
 
 // finalize waits for the rollout's result.
-func finalize(t *testing.T, url, id string) rollout.Result {
+func finalize(t testing.TB, url, id string) rollout.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -125,7 +125,7 @@ func finalize(t *testing.T, url, id string) rollout.Result {
 	return decode[rollout.Result](t, text)
 }
 
-func decode[T any](t *testing.T, text string) T {
+func decode[T any](t testing.TB, text string) T {
 	t.Helper()
 	var v T
 	require.NoError(t, json.Unmarshal([]byte(text), &v), text)

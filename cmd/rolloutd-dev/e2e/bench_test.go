@@ -1,0 +1,217 @@
+package e2e
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/opencode"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+)
+
+// benchScript is six model calls and five commands.
+const benchScript = `
+- match: bench
+  turns:
+    - tool_calls: [{name: bash, arguments: {command: "echo 1 >> log.txt", description: "1"}}]
+    - tool_calls: [{name: bash, arguments: {command: "echo 2 >> log.txt", description: "2"}}]
+    - tool_calls: [{name: bash, arguments: {command: "echo 3 >> log.txt", description: "3"}}]
+    - tool_calls: [{name: bash, arguments: {command: "echo 4 >> log.txt", description: "4"}}]
+    - tool_calls: [{name: bash, arguments: {command: "echo 5 >> log.txt", description: "5"}}]
+    - text: Done.
+- match: wait
+  turns:
+    - faults: [{hang: true}]
+`
+
+// BenchmarkRolloutOverBareAgent runs the same script by turns through the product (sandbox, capture, grading in a fresh
+// sandbox, result in the store) and by a bare `opencode run` with the same settings in the same kind of sandbox. It reports the
+// median of the ratios pair by pair. CPU is that of the sandboxes and, for the product, of rolloutd-dev with its Temporal
+// server; the model's is left out of both.
+//
+//	go test ./e2e -run '^$' -bench RolloutOverBareAgent -benchtime 10x
+func BenchmarkRolloutOverBareAgent(b *testing.B) {
+	model := startModel(b, benchScript)
+	srv := startDev(b, devOptions{modelURL: model.url})
+	bare := newBare(b, model.url)
+	cgroup := sandboxesCPU(b)
+	measure := func(run func()) (wall, cpu float64) {
+		begin, boxes, dev := time.Now(), cgroup(), processCPU(b, srv.cmd.Process.Pid)
+		run()
+		return time.Since(begin).Seconds(), cgroup() - boxes + processCPU(b, srv.cmd.Process.Pid) - dev
+	}
+	product := func() {
+		r := runRollout(b, srv.url, args{"instruction": "bench", "endpoint": "scripted", "verify": []string{"test $(wc -l < log.txt) -eq 5"}})
+		require.Equal(b, rollout.Completed, r.Outcome)
+		require.InDelta(b, 1.0, *r.Reward, 0)
+	}
+	product() // both once, uncounted
+	bare.run(b)
+	var wall, cpu, bareWall, bareCPU []float64
+	for b.Loop() {
+		bw, bc := measure(func() { bare.run(b) })
+		pw, pc := measure(product)
+		wall, cpu = append(wall, pw/bw), append(cpu, pc/bc)
+		bareWall, bareCPU = append(bareWall, bw), append(bareCPU, bc)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(medianOf(wall), "wall-ratio")
+	b.ReportMetric(medianOf(cpu), "cpu-ratio")
+	b.ReportMetric(medianOf(bareWall), "bare-wall-s")
+	b.ReportMetric(medianOf(bareCPU), "bare-cpu-s")
+}
+
+// BenchmarkMemoryPerLiveRollout holds rollouts whose agents wait for their model and reports what each costs beside the
+// agent: in rolloutd-dev (all roles and Temporal), and in sandboxd and bwrap. One iteration is one more rollout.
+//
+//	go test ./e2e -run '^$' -bench MemoryPerLiveRollout -benchtime 8x
+func BenchmarkMemoryPerLiveRollout(b *testing.B) {
+	model := startModel(b, benchScript)
+	srv := startDev(b, devOptions{modelURL: model.url, env: []string{"ROLLOUTD_WORKER_CAPACITY=64"}})
+	live := func() string {
+		id := start(b, srv.url, args{"instruction": "wait", "endpoint": "scripted"})
+		waitFor(b, srv.url, id, "agent at work", func(s state) bool { return s.SessionID != "" })
+		return id
+	}
+	live() // what comes with the first one is not a cost of each
+	before := memory(b, srv.cmd.Process.Pid, "Rss:")
+	var n float64
+	for b.Loop() {
+		live()
+		n++
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric((memory(b, srv.cmd.Process.Pid, "Rss:")-before)/n/1024, "rolloutd-MiB/rollout")
+	b.ReportMetric(memoryOfAll(b, "sandboxd")/(n+1)/1024, "sandboxd-MiB/rollout")
+}
+
+// bare runs OpenCode without rolloutd.
+type bare struct {
+	backend *sandbox.Backend
+	agent   *opencode.Agent
+	model   *httputil.ReverseProxy
+	n       int
+}
+
+func newBare(b *testing.B, modelURL string) *bare {
+	b.Helper()
+	driver, err := local.New(local.Options{
+		Dir: b.TempDir(), AgentsDir: agents, SandboxdPath: filepath.Join(bin, "sandboxd"), Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(b, err)
+	to, err := url.Parse(strings.TrimSuffix(modelURL, "/v1"))
+	require.NoError(b, err)
+	return &bare{
+		backend: sandbox.New(driver, sandbox.Options{}),
+		agent:   opencode.New(opencode.Options{AgentsDir: agents, Mode: opencode.Run}),
+		model:   httputil.NewSingleHostReverseProxy(to),
+	}
+}
+
+func (r *bare) run(b *testing.B) {
+	b.Helper()
+	r.n++
+	id := fmt.Sprintf("bare-%d", r.n)
+	sb, err := r.backend.Create(b.Context(), id, rollout.Sandbox{}, nil)
+	require.NoError(b, err)
+	defer func() { require.NoError(b, r.backend.Destroy(b.Context(), id)) }()
+	go func() { _ = r.backend.ServeModel(b.Context(), id, r.model) }() // ends with the sandbox
+	_, err = r.agent.Install(b.Context(), sb)
+	require.NoError(b, err)
+	job := agent.Job{Instruction: "bench", Launch: 1, MaxOutput: 4096}
+	_, err = r.agent.Start(b.Context(), sb, job)
+	require.NoError(b, err)
+	for {
+		st, err := r.agent.Wait(b.Context(), sb, job, time.Minute)
+		require.NoError(b, err)
+		if st.Done {
+			require.Zero(b, st.ExitCode, st.Error)
+			return
+		}
+	}
+}
+
+// sandboxesCPU tells the CPU seconds that all sandboxes of this machine have used, those that are gone included.
+func sandboxesCPU(b *testing.B) func() float64 {
+	b.Helper()
+	read := func(path string) string {
+		text, err := os.ReadFile(path)
+		require.NoError(b, err)
+		return strings.TrimSpace(string(text))
+	}
+	v1 := "/sys/fs/cgroup/cpuacct/rolloutd/cpuacct.usage"
+	if _, err := os.Stat(v1); err == nil {
+		return func() float64 { return number(b, read(v1)) / 1e9 }
+	}
+	return func() float64 {
+		_, usage, _ := strings.Cut(read("/sys/fs/cgroup/rolloutd/cpu.stat"), "usage_usec ")
+		usage, _, _ = strings.Cut(usage, "\n")
+		return number(b, usage) / 1e6
+	}
+}
+
+// processCPU is the CPU seconds of a process, by /proc/PID/stat in ticks of 10 ms.
+func processCPU(b *testing.B, pid int) float64 {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(b, err)
+	f := strings.Fields(string(text[strings.LastIndex(string(text), ")")+1:]))
+	return (number(b, f[11]) + number(b, f[12])) / 100
+}
+
+// memory is one field of a process's memory in KiB.
+func memory(b *testing.B, pid int, field string) float64 {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	require.NoError(b, err)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, field) {
+			return number(b, strings.Fields(line)[1])
+		}
+	}
+	b.Fatalf("no %s in smaps_rollup", field)
+	return 0
+}
+
+// memoryOfAll sums the proportional memory of the processes of that name, in KiB.
+func memoryOfAll(b *testing.B, name string) float64 {
+	b.Helper()
+	names, err := filepath.Glob("/proc/[0-9]*/comm")
+	require.NoError(b, err)
+	var sum float64
+	for _, comm := range names {
+		text, err := os.ReadFile(comm)
+		if err != nil || strings.TrimSpace(string(text)) != name {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(comm)))
+		require.NoError(b, err)
+		sum += memory(b, pid, "Pss:")
+	}
+	return sum
+}
+
+func number(b *testing.B, s string) float64 {
+	b.Helper()
+	n, err := strconv.ParseFloat(s, 64)
+	require.NoError(b, err)
+	return n
+}
+
+func medianOf(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
