@@ -14,11 +14,9 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
 func main() {
-	local.MaybeStage() // the local sandbox driver runs this very binary as the first step into a sandbox
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() {
 		fmt.Fprintln(os.Stderr, "\nstopping … (once more to force)")

@@ -6,8 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-
-	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
 // sandboxdEnv tells the tests where the supervisor is.
@@ -15,7 +13,6 @@ const sandboxdEnv = "ROLLOUTD_SANDBOXD"
 
 // TestMain builds sandboxd once, for all tests that start the daemon.
 func TestMain(m *testing.M) {
-	local.MaybeStage()
 	code, err := withSandboxd(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

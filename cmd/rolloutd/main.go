@@ -16,11 +16,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/console"
 	"github.com/rolloutd/rolloutd/internal/daemon"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
 func main() {
-	local.MaybeStage() // the local sandbox driver runs this very binary as the first step into a sandbox
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal ends the process at once
 	os.Exit(run(ctx, os.Args[1:], std{os.Stdout, os.Stderr, os.LookupEnv}))

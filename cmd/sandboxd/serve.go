@@ -11,6 +11,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rolloutd/rolloutd/internal/sandboxd"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -25,6 +27,7 @@ type serveFlags struct {
 	id          string
 	lease       time.Duration
 	treeLimit   int64
+	processes   uint64
 }
 
 func parseServe(args []string) (serveFlags, error) {
@@ -36,6 +39,7 @@ func parseServe(args []string) (serveFlags, error) {
 	fs.StringVar(&f.id, "id", "", "id of the sandbox")
 	fs.DurationVar(&f.lease, "lease", 0, "end the sandbox when not renewed for this long; 0: never")
 	fs.Int64Var(&f.treeLimit, "tree-limit", 0, "most bytes of file contents in one tar; 0: 4 GiB")
+	fs.Uint64Var(&f.processes, "max-processes", 0, "most processes and threads of the sandbox's user; 0: no limit of ours")
 	if err := fs.Parse(args); err != nil {
 		return f, err
 	}
@@ -66,6 +70,9 @@ func serve(ctx context.Context, args []string) error {
 	if err := sandboxd.Guard(); err != nil {
 		return fmt.Errorf("guard: %w", err)
 	}
+	if err := f.limitProcesses(); err != nil {
+		return fmt.Errorf("limit processes: %w", err)
+	}
 	control, err := f.listen()
 	if err != nil {
 		return fmt.Errorf("control socket: %w", err)
@@ -75,6 +82,16 @@ func serve(ctx context.Context, args []string) error {
 		return fmt.Errorf("model address: %w", err)
 	}
 	return server.Run(ctx, control, model)
+}
+
+// limitProcesses bounds the processes of this user in this user namespace, in which no other sandbox is. It is set here and not
+// before: outside of the namespace it would count all that the user runs on the host. An ordinary user, who has no
+// cgroups, gets a limit by it at all.
+func (f serveFlags) limitProcesses() error {
+	if f.processes == 0 {
+		return nil
+	}
+	return unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: f.processes, Max: f.processes})
 }
 
 func (f serveFlags) listen() (net.Listener, error) {

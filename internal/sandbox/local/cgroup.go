@@ -185,5 +185,5 @@ func (h *hierarchy) removeOnce(name string) error {
 }
 
 func write(folder, file, value string) error {
-	return os.WriteFile(filepath.Join(folder, file), []byte(value), 0)
+	return os.WriteFile(filepath.Join(folder, file), []byte(value), 0o600)
 }

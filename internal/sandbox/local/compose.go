@@ -54,6 +54,7 @@ func serveArgs(controlFD int, id string, spec driver.Spec) []string {
 		sandboxdMount, "serve", "--control-fd", strconv.Itoa(controlFD), "--id", id,
 		"--lease", spec.Lease.String(),
 		"--tree-limit", strconv.Itoa(2 * spec.HomeMiB << 20),
+		"--max-processes", strconv.Itoa(spec.PIDs),
 	}
 }
 

@@ -7,7 +7,7 @@
 //
 // Run by root, each sandbox gets a user id of the host that nothing else has, before bwrap starts: bwrap run by root would map
 // the sandbox's user to the host's root. Run by anybody else, the sandboxes share the caller's user id, and have no
-// cgroups: fewer guarantees, which Check tells.
+// cgroups, so no bound on memory and CPU: fewer guarantees, which Check tells.
 //
 // A sandbox belongs to nobody: it lives on when its creator dies, any process with the same Dir finds it, and its lease is what
 // ends it. What a dead one leaves behind on the host (a folder, empty cgroups) is swept by List. Its user id is held by a lock

@@ -74,7 +74,7 @@ func TestBareBwrapIsFoundOut(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(helper, data, 0o755))
 	bare := filepath.Join(dir, "bwrap")
-	script := fmt.Sprintf("#!/bin/bash\n[ \"$1\" = --version ] && exec echo bare\nwhile [ \"$1\" != -- ]; do shift; done; shift 2\nexec %s \"$@\" --model-addr 127.0.0.1:0\n", helper)
+	script := fmt.Sprintf("#!/bin/bash\n[ \"$1\" = --version ] && exec echo bare\nwhile [ \"$1\" != -- ]; do shift; done; shift 2\nexec timeout -s KILL 3 %s \"$@\" --model-addr 127.0.0.1:0\n", helper)
 	require.NoError(t, os.WriteFile(bare, []byte(script), 0o755))
 
 	d := open(t, local.Options{SandboxdPath: helper, Bwrap: bare})

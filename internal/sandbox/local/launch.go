@@ -83,8 +83,6 @@ func (d *Driver) enter(l *launch, s state, spec driver.Spec) (err error) {
 	l.add(lock)
 	l.private = true
 	l.stage.UID, l.stage.Mounts = uid, d.uids.mounts
-	// The user id is this sandbox's alone, so the limit per user bounds its processes a second time.
-	l.stage.Rlimits = append(l.stage.Rlimits, stage.Rlimit{Resource: unix.RLIMIT_NPROC, Max: uint64(spec.PIDs) + 8})
 	return nil
 }
 
