@@ -50,6 +50,23 @@ func TestAgentCompletes(t *testing.T) {
 	require.Equal(t, []rollout.Progress{{Attempt: 1, Turns: 2, SessionID: "ses"}}, h.signals.told, "told once: nothing changed since")
 }
 
+// What an agent says at length, or made up, must not burst the workflow's history: that would be told as a loss of ours.
+func TestAgentsWordsAreBounded(t *testing.T) {
+	t.Parallel()
+	h := working(t, 1)
+	h.sandbox(t)
+	h.coder.status = func(_, _ int) (agent.Status, error) {
+		return agent.Status{Done: true, ExitCode: 1, SessionID: strings.Repeat("s", 4<<20), Error: "boom \xff" + strings.Repeat("é", 4<<20)}, nil
+	}
+	out, err := h.RunAgent(t.Context(), agentInput())
+	require.NoError(t, err)
+	require.Equal(t, rollout.AgentFailed, out.Outcome)
+	require.True(t, strings.HasPrefix(out.Error, "boom \uFFFDéé"), "%.20q", out.Error)
+	require.Less(t, len(out.Error), 10_000)
+	require.Less(t, len(out.SessionID), 1000)
+	require.Less(t, len(h.gate.ends[0]), 10_000)
+}
+
 // A second run, after its worker was killed, attaches to the agent that is at work.
 func TestAgentIsAttachedTo(t *testing.T) {
 	t.Parallel()

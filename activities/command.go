@@ -16,27 +16,18 @@ const (
 	waitStep    = 20 * time.Second // of one look at a running command
 )
 
-// deadline is the end of a row of commands. It counts from the start of the first, so that a second run of the activity does
-// not give them more time.
-type deadline struct {
-	budget time.Duration
-	began  time.Time // zero: none has started
-}
+// deadline bounds a row of commands by the time for which they run, as the sandbox tells it: a second run of the activity does
+// not give them more, and the time in which no worker was there to start the next one does not take from them.
+type deadline struct{ budget, spent time.Duration }
 
-// left is what remains at now.
-func (d *deadline) left(now time.Time) time.Duration {
-	if d.began.IsZero() {
-		return d.budget
-	}
-	return d.budget - now.Sub(d.began)
-}
+func (d *deadline) left() time.Duration { return d.budget - d.spent }
 
 // shell runs a bash command as the named process, in the workdir and a clean environment, and returns when it has ended. A
 // process of that name that runs, or ran, is the same command: it is waited for and not run again.
 func shell(ctx context.Context, sb *sandbox.Sandbox, name string, argv []string, d *deadline) (wire.Status, error) {
 	st, err := sb.Status(ctx, name)
 	if fault.Is(err, fault.NotFound) {
-		left := d.left(time.Now())
+		left := d.left()
 		if left <= 0 {
 			return wire.Status{Name: name, TimedOut: true, ExitCode: -1}, nil
 		}
@@ -47,8 +38,8 @@ func shell(ctx context.Context, sb *sandbox.Sandbox, name string, argv []string,
 	for err == nil && st.Running {
 		st, err = sb.Wait(ctx, name, waitStep)
 	}
-	if err == nil && d.began.IsZero() {
-		d.began = st.StartedAt
+	if err == nil {
+		d.spent += st.EndedAt.Sub(st.StartedAt)
 	}
 	return st, err
 }

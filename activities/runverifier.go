@@ -104,7 +104,20 @@ func (a *Activities) workspace(ctx context.Context, in VerifyInput) (*sandbox.Sa
 	if err != nil {
 		return nil, nil, inFreshSandbox(in, err)
 	}
-	return sb, a.keep(ctx, sb), nil
+	agents := a.keepEvidence(ctx, in.Target)
+	release := a.keep(ctx, sb)
+	return sb, func() { release(); agents() }, nil
+}
+
+// keepEvidence keeps the agent's sandbox alive while another one is graded: its logs are collected afterwards. Grading does not
+// need it, so it may be gone.
+func (a *Activities) keepEvidence(ctx context.Context, t Target) (release func()) {
+	_, release, err := a.attach(ctx, t.SandboxID())
+	if err != nil {
+		a.loggerOf("RunVerifier", t).WarnContext(ctx, "the agent's sandbox is not kept", "kind", fault.KindOf(err), "error", err)
+		return func() {}
+	}
+	return release
 }
 
 // inFreshSandbox makes the loss of the verifier's own sandbox a passing error: the workspace lies in the store, so grading can

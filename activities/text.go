@@ -17,7 +17,10 @@ func tail(s string, n int) string {
 	return s
 }
 
-// head is the first n characters of valid text.
+// bounded is the first n characters of s, which may hold anything.
+func bounded(s string, n int) string { return strings.ToValidUTF8(head(s, n), "\uFFFD") }
+
+// head is the first n characters of s.
 func head(s string, n int) string {
 	for i := range s {
 		if n == 0 {

@@ -11,6 +11,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
+// What an agent says of itself travels through the workflow's history; it may say anything, and at any length.
+const (
+	maxSaid    = 4000 // characters
+	maxSession = 200
+)
+
 // budgetGrace is what an agent whose budget is spent gets to end by itself: it is being answered with empty completions.
 const budgetGrace = 15 * time.Second
 
@@ -31,6 +37,7 @@ type view struct {
 
 // saw takes a new look at agent and route.
 func (v *view) saw(now time.Time, st agent.Status, route gateway.RouteStatus) {
+	st.Error, st.SessionID = bounded(st.Error, maxSaid), bounded(st.SessionID, maxSession)
 	stirred := route.InFlight > 0 || route.Turns != v.route.Turns || !route.LastCallAt.Equal(v.route.LastCallAt) || st.LastSign.After(v.agent.LastSign)
 	if v.alive.IsZero() || stirred {
 		v.alive = now
@@ -111,11 +118,13 @@ func (v *view) verdict() verdict {
 		return verdict{step: end, outcome: rollout.Completed}
 	case v.agent.Done:
 		return verdict{step: end, outcome: rollout.AgentFailed, text: v.failedText()}
+	case v.mute() && v.now.Sub(v.first) >= v.limits.Agent: // no time for another launch, and nothing to grade
+		return verdict{step: end, err: fault.New(fault.AgentFailed, "no model call within the agent's %s", v.limits.Agent)}
 	case v.now.Sub(v.first) >= v.limits.Agent:
 		return verdict{step: end, outcome: rollout.AgentTimeout, text: fmt.Sprintf("the agent did not end within %s", v.limits.Agent)}
 	case v.mute() && v.now.Sub(v.launched) >= v.limits.FirstCall:
 		return v.fruitless(fmt.Sprintf("no model call within %s of the agent's launch", v.limits.FirstCall))
-	case route.InFlight == 0 && v.now.Sub(v.alive) >= v.limits.Quiet:
+	case !v.mute() && route.InFlight == 0 && v.now.Sub(v.alive) >= v.limits.Quiet:
 		return verdict{step: end, outcome: rollout.AgentFailed, text: fmt.Sprintf("no sign of life from the agent for %s", v.limits.Quiet)}
 	default:
 		return verdict{step: goOn}

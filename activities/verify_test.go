@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -218,4 +219,50 @@ func TestVerifierOutputIsKept(t *testing.T) {
 	require.Equal(t, long, h.stored(t, store.VerifierStdout))
 	require.Equal(t, "oops", h.stored(t, store.VerifierStderr))
 	require.Contains(t, h.stored(t, store.Verdict), `"stdout":"`+strings.Repeat("a", 3999)+`é"`)
+}
+
+// The verifier's time is the time for which its commands run. A worker that was away between two of them takes nothing from it.
+func TestVerifierTimeIsItsCommandsOwn(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	in := verifyInput(rollout.Verifier{Commands: []string{"one", "two"}})
+	dies := true
+	h.provider.exec = func(b *box, name string, _ wire.Process) exec {
+		b.refuse = func(method, path string, _ map[string][]string) error {
+			if dies && method == http.MethodPut && strings.HasSuffix(path, "/verify-2") {
+				return fault.New(fault.Unavailable, "the worker died")
+			}
+			return nil
+		}
+		return exec{}
+	}
+	_, err := h.RunVerifier(t.Context(), in)
+	require.Error(t, err)
+
+	v, _ := h.provider.box("r.1.v")
+	v.see(func() {
+		dies = false
+		first := v.procs["verify-1"] // it took 30 s, an hour ago
+		first.StartedAt = time.Now().Add(-time.Hour)
+		first.EndedAt = first.StartedAt.Add(30 * time.Second)
+	})
+	grade, err := h.RunVerifier(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, 1.0, grade.Reward)
+	require.Equal(t, (in.Timeout - 30*time.Second).Milliseconds(), v.specs["verify-2"].TimeoutMillis)
+}
+
+// However long grading takes, the agent's sandbox is there when its logs are collected.
+func TestAgentsSandboxIsKeptWhileGrading(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	b := h.sandbox(t)
+	_, err := h.store.PutBytes(t.Context(), store.AttemptKey("r", 1, store.Home), tarOf(nil, rollout.Home))
+	require.NoError(t, err)
+	before := 0
+	b.see(func() { before = b.renewals })
+	_, err = h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Commands: []string{"one"}}))
+	require.NoError(t, err)
+	b.see(func() { require.Greater(t, b.renewals, before) })
 }
