@@ -93,13 +93,20 @@ func (f *feed) send(ctx context.Context, e event) bool {
 	}
 }
 
-// wholeLine reads a line of any length; events carry whole tool outputs.
+// maxEvent bounds one event in bytes. Events carry whole tool outputs; but the agent may put a server of its own in OpenCode's
+// place, and this line is held in memory.
+const maxEvent = 16 << 20
+
+// wholeLine reads a line of at most maxEvent bytes.
 func wholeLine(r *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
 		piece, more, err := r.ReadLine()
 		if err != nil {
 			return nil, err
+		}
+		if len(line)+len(piece) > maxEvent {
+			return nil, bufio.ErrTooLong
 		}
 		if line = append(line, piece...); !more {
 			return line, nil

@@ -3,10 +3,13 @@ package opencode_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,6 +31,7 @@ type fakeServer struct {
 	events   chan string   // sent to whoever listens
 	cut      chan struct{} // cuts the event stream
 	opened   chan struct{} // an event stream was opened
+	endless  atomic.Bool   // the event stream is one line without an end
 }
 
 func newFake(t *testing.T) (*fakeServer, *fakeBox, *opencode.Agent) {
@@ -132,6 +136,13 @@ func (s *fakeServer) stream(w http.ResponseWriter, r *http.Request) {
 	send := func(e string) { _, _ = fmt.Fprintf(w, "data: %s\n\n", e); _ = out.Flush() }
 	send(`{"type":"server.connected","properties":{}}`)
 	s.opened <- struct{}{}
+	if s.endless.Load() {
+		piece := strings.Repeat("x", 1<<20)
+		for err := error(nil); err == nil; {
+			_, err = io.WriteString(w, piece)
+		}
+		return
+	}
 	for {
 		select {
 		case e := <-s.events:

@@ -155,6 +155,22 @@ func TestWaitSurvivesABrokenStream(t *testing.T) {
 	require.True(t, (<-done).st.Done)
 }
 
+// Whoever listens on OpenCode's port may send an event that never ends. It does not fill the memory of whoever watches.
+func TestEndlessEventIsGivenUp(t *testing.T) {
+	t.Parallel()
+	s, b, a := newFake(t)
+	_, err := a.StartIn(t.Context(), b, testJob())
+	require.NoError(t, err)
+	s.set(func() { s.busy = true })
+	s.endless.Store(true)
+	done := waiting(t, func(ctx context.Context) (agent.Status, error) { return a.WaitIn(ctx, b, testJob(), time.Hour) })
+	<-s.opened
+	<-s.opened // again: the first stream was left
+	s.endless.Store(false)
+	s.set(func() { s.busy = false; s.messages = append(s.messages, assistant(5000, "stop", "")) })
+	require.True(t, (<-done).st.Done)
+}
+
 func TestDeadProcessIsDoneWithItsLastWords(t *testing.T) {
 	t.Parallel()
 	_, b, a := newFake(t)
