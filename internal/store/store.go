@@ -18,7 +18,10 @@ import (
 )
 
 // Store is a set of blobs by key. It is safe for concurrent use.
-type Store struct{ bucket *blob.Bucket }
+type Store struct {
+	bucket *blob.Bucket
+	folder string // empty: it is no plain folder
+}
 
 // Open opens the store at url: a plain path is a folder, made when missing and readable by its owner only; anything with a
 // scheme ("s3://bucket?region=…") goes to the gocloud.dev/blob driver of that scheme, which the program must have imported.
@@ -27,11 +30,17 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "open store %q", url)
 	}
-	return &Store{bucket: bucket}, nil
+	s := &Store{bucket: bucket}
+	if !remote(url) {
+		s.folder = url
+	}
+	return s, nil
 }
 
+func remote(url string) bool { return strings.Contains(url, "://") }
+
 func open(ctx context.Context, url string) (*blob.Bucket, error) {
-	if strings.Contains(url, "://") {
+	if remote(url) {
 		return blob.OpenBucket(ctx, url)
 	}
 	return fileblob.OpenBucket(url, &fileblob.Options{

@@ -1,0 +1,70 @@
+package store_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// What a killed writer left goes; what somebody may still be writing, and what is whole, stays.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	key := store.AttemptKey("r1", 1, store.Home)
+	_, err := s.PutBytes(t.Context(), key, []byte("whole"))
+	require.NoError(t, err)
+
+	left := unfinished(t, s, dir)
+	long := time.Now().Add(-2 * time.Hour)
+	require.NoError(t, os.Chtimes(left, long, long))
+	require.NoError(t, os.Chtimes(filepath.Join(dir, key), long, long))
+	fresh := left + ".abc.tmp"
+	require.NoError(t, os.WriteFile(fresh, nil, 0o600))
+
+	n, err := s.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.NoFileExists(t, left)
+	require.FileExists(t, fresh)
+	got, err := s.Bytes(t.Context(), key, 5)
+	require.NoError(t, err)
+	require.Equal(t, "whole", string(got))
+}
+
+// unfinished leaves a blob as a killed writer does: under the name that the driver itself gave it.
+func unfinished(t *testing.T, s *store.Store, dir string) string {
+	t.Helper()
+	var during []string
+	_, err := s.Put(t.Context(), store.AttemptKey("r2", 1, store.Home), iotest.TimeoutReader(peek{func() {
+		found, err := filepath.Glob(filepath.Join(dir, "rollouts/r2/attempts/1/*"))
+		require.NoError(t, err)
+		during = found
+	}}))
+	require.Error(t, err)
+	require.Len(t, during, 1)
+	require.NoFileExists(t, during[0], "a writer that fails tidies up itself")
+	require.NoError(t, os.WriteFile(during[0], []byte("ha"), 0o600))
+	return during[0]
+}
+
+// peek calls look at each Read, and gives one byte.
+type peek struct{ look func() }
+
+func (p peek) Read(b []byte) (int, error) {
+	p.look()
+	return copy(b, "x"), nil
+}
+
+func TestSweepOfAnotherStore(t *testing.T) {
+	t.Parallel()
+	n, err := open(t, "mem://").Sweep(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, n)
+}
