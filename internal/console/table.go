@@ -15,8 +15,9 @@ const maxFiles = 8
 
 // Table writes a result as a small table.
 func Table(w io.Writer, r rollout.Result) {
+	const column = "            " // of the values: as wide as what stands before them
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "  %-9s %s\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(w, "  %-9s %s\n", name, block(fmt.Sprintf(format, args...), column))
 	}
 	row("rollout", "%s", r.ID)
 	row("outcome", "%s", r.Outcome)
@@ -74,7 +75,7 @@ func files(r rollout.Result) string {
 	}
 	names := slices.Sorted(maps.Keys(all))
 	for i, name := range names {
-		names[i] = strings.TrimPrefix(name, rollout.Workdir+"/")
+		names[i] = plain(strings.TrimPrefix(name, rollout.Workdir+"/"))
 	}
 	more := len(names) + len(r.FilesExtra) - maxFiles
 	if len(names) > maxFiles {

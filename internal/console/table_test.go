@@ -71,3 +71,18 @@ func TestExitCodesDifferByOutcome(t *testing.T) {
 		require.Contains(t, console.ExitCodes, string(outcome))
 	}
 }
+
+// What an agent or a task made up cannot command the terminal, nor pass for a row of the table.
+func TestTableIsPlainText(t *testing.T) {
+	t.Parallel()
+	why := "setup: exit code 3: \x1b[2Jboo\r\n\tline two\nline three\u202e\n"
+	got := table(rollout.Result{
+		ID: "r1", Outcome: rollout.SetupFailed, Error: &why,
+		Files: map[string]string{"/home/user/workdir/a\x1b[31m\n  reward    1": "", "/home/user/workdir/größe.py": ""},
+	})
+	require.Contains(t, got, `  files     a\x1b[31m\n  reward    1, größe.py`+"\n")
+	require.Contains(t, got, `  error     setup: exit code 3: \x1b[2Jboo
+                line two
+            line three\u202e
+`)
+}
