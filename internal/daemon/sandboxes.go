@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -13,7 +14,7 @@ import (
 
 // sandboxTier prepares this host's sandboxes. They outlive the process on purpose: their leases guard them.
 func (d *Daemon) sandboxTier() Tier {
-	return Tier{Name: "sandboxes", Start: func(context.Context) (Running, error) {
+	return Tier{Name: "sandboxes", Start: func(ctx context.Context) (Running, error) {
 		o, err := LocalOptions(d.cfg)
 		if err != nil {
 			return Running{}, err
@@ -25,6 +26,11 @@ func (d *Daemon) sandboxTier() Tier {
 		drv, err := local.New(o)
 		if err != nil {
 			return Running{}, err
+		}
+		if d.roles.Worker { // rather no worker than one whose every rollout waits for a sandbox in vain
+			if err := drv.Probe(ctx); err != nil {
+				return Running{}, fmt.Errorf("this machine makes no safe sandboxes (`rolloutd doctor` says how to mend it): %w", err)
+			}
 		}
 		d.sandboxes = sandbox.New(drv, sandbox.Options{Logger: d.log, Defaults: sizes(d.cfg)})
 		return Running{}, nil

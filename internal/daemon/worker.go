@@ -68,7 +68,7 @@ func (d *Daemon) activities(routes *gateway.Client) (*activities.Activities, err
 		Host: id, Queue: d.queue, Backend: d.sandboxes, Gateway: routes, Store: d.store, Signals: d.temporal,
 		Lease: d.cfg.Worker.Lease, Logger: d.log,
 		Agents: map[string]activities.Agent{
-			rollout.AgentOpencode: {Agent: opencode.New(opencode.Options{AgentsDir: o.AgentsDir, Logger: d.log}), Log: opencode.AgentLog},
+			rollout.AgentOpencode: {Agent: opencode.New(opencode.Options{AgentsDir: o.AgentsDir, Mode: opencode.Mode(d.cfg.Worker.OpencodeMode), Logger: d.log}), Log: opencode.AgentLog},
 		},
 	}), nil
 }
@@ -142,5 +142,13 @@ func (d *Daemon) janitor(routes *gateway.Client) func(context.Context) error {
 		Sandboxes: d.sandboxes, Workflows: d.temporal, Routes: routes,
 		Grace: d.cfg.Worker.Grace, Every: d.cfg.Worker.Janitor, Logger: d.log,
 	}
-	return func(ctx context.Context) error { j.Run(ctx); return nil }
+	return func(ctx context.Context) error {
+		if n, err := d.store.Sweep(ctx); err != nil && ctx.Err() == nil {
+			d.log.Warn("store not swept", "error", err)
+		} else if n > 0 {
+			d.log.Info("removed unfinished blobs of killed writers", "blobs", n)
+		}
+		j.Run(ctx)
+		return nil
+	}
 }

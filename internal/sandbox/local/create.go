@@ -20,7 +20,7 @@ const startTime = 30 * time.Second
 
 // Create implements driver.Driver.
 func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error {
-	if err := d.probeOnce(ctx); err != nil {
+	if err := d.Probe(ctx); err != nil {
 		return err
 	}
 	return d.create(ctx, id, spec)

@@ -58,8 +58,9 @@ func (d *Driver) wantedVerdict() verdict {
 	}
 }
 
-// probeOnce lets the first sandbox wait until the probe has been refused everything.
-func (d *Driver) probeOnce(ctx context.Context) error {
+// Probe tries the ways out from inside a sandbox, once per boot of this machine; an error says which were not refused, or why
+// there was no sandbox to try from. The first Create does it too, but a worker wants to know before it takes work on.
+func (d *Driver) Probe(ctx context.Context) error {
 	d.probing.Lock()
 	defer d.probing.Unlock()
 	if d.probed {
