@@ -34,6 +34,9 @@ func (a *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.E
 	return out, failure.ToTemporal(err)
 }
 
+// lastBeat is what a heartbeat that is under way when its activity ends may still take: cut short, it would be logged as failed.
+const lastBeat = time.Second
+
 // keepHeartbeat heartbeats until the function it returns is called, which waits for the goroutine's end.
 func keepHeartbeat(ctx context.Context) (stop func()) {
 	info := activity.GetInfo(ctx)
@@ -41,7 +44,7 @@ func keepHeartbeat(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
+	end, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		// A third of the bound: the SDK thins them out, and one that comes late does no harm. None at the start: the bound
@@ -52,10 +55,21 @@ func keepHeartbeat(ctx context.Context) (stop func()) {
 			select {
 			case <-ctx.Done():
 				return
+			case <-end:
+				return
 			case <-tick.C:
 				activity.RecordHeartbeat(ctx)
 			}
 		}
 	}()
-	return func() { cancel(); <-done }
+	return func() {
+		defer cancel()
+		close(end)
+		select {
+		case <-done:
+		case <-time.After(lastBeat):
+			cancel()
+			<-done
+		}
+	}
 }
