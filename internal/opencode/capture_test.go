@@ -241,12 +241,24 @@ func checkKinds(t *testing.T, turns []rollout.Turn) {
 	require.Equal(t, map[rollout.TurnKind]int{rollout.KindTitle: 1, rollout.KindAgent: 9, rollout.KindSubagent: 2, rollout.KindSummary: 2}, kinds)
 	require.Len(t, told, len(turns))
 	for _, turn := range turns {
+		require.Equal(t, turn.Kind == rollout.KindAgent, turn.Train)
 		if turn.Kind == rollout.KindSubagent {
 			require.True(t, strings.HasPrefix(turn.Lineage, root+"/"))
 		} else {
 			require.Equal(t, root, turn.Lineage)
 		}
 	}
+}
+
+// agentTurns is how many of the agent's own turns there are, up to a turn.
+func agentTurns(turns []rollout.Turn, upTo int) int {
+	n := 0
+	for _, turn := range turns {
+		if turn.Kind == rollout.KindAgent && turn.Turn <= upTo {
+			n++
+		}
+	}
+	return n
 }
 
 // A whole session of the real agent is in the trace, byte for byte, as the model saw it and said it.
@@ -257,6 +269,13 @@ func TestWholeSessionIsCaptured(t *testing.T) {
 	out := c.finish(t)
 	turns := c.turns(t)
 	checkKinds(t, turns)
+	var breaks []int // by count of the agent's own turns
+	for _, turn := range turns {
+		if turn.PrefixBreak != nil {
+			breaks = append(breaks, agentTurns(turns, turn.Turn))
+		}
+	}
+	require.Equal(t, []int{4, 5, 8, 9}, breaks, "arguments spelt oddly, arguments that are no JSON, and each of two summaries")
 	c.check(t, false)
 	for _, said := range []string{odd, "I think: " + odd, "All is done. " + odd} {
 		text, err := json.Marshal(said)
