@@ -240,7 +240,7 @@ type seen struct {
 	body   string
 }
 
-func newEngine(t testing.TB, steps ...http.HandlerFunc) *engine {
+func newEngine(t *testing.T, steps ...http.HandlerFunc) *engine {
 	t.Helper()
 	e := &engine{steps: steps}
 	e.Server = httptest.NewServer(e)
