@@ -50,7 +50,7 @@ func (c *Catalog) Resolve(r Request) (rollout.Model, string, error) {
 	if err != nil {
 		return rollout.Model{}, "", err
 	}
-	key, err := c.field("api_key", ask, ask.apiKey, ask.ep.apiKey)
+	key, err := c.key(ask, m.BaseURL)
 	if err != nil {
 		return rollout.Model{}, "", err
 	}

@@ -78,6 +78,30 @@ func TestResolve(t *testing.T) {
 			key:  "sk",
 		},
 		{
+			name: "vllm elsewhere gets no key of the server's", env: env("VLLM_URL", "http://gpu:8000", "VLLM_API_KEY", "k"),
+			ask:  catalog.Request{Endpoint: "vllm", BaseURL: "http://gpu:8001"},
+			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8001/v1", Name: "Qwen/Qwen3.5-4B", Logprobs: true, TokenIDs: true, Thinking: flag(false)},
+			key:  "intercepted",
+		},
+		{
+			name: "generation 1 vllm_url elsewhere gets no key of the server's", env: env("VLLM_API_KEY", "k"),
+			ask:  catalog.Request{ModelKey: "vllm://m", VLLMURL: "http://gpu:8001"},
+			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8001/v1", Name: "m", Logprobs: true, TokenIDs: true, Thinking: flag(false)},
+			key:  "intercepted",
+		},
+		{
+			name: "the server's own URL, given by hand, gets its key", env: env("VLLM_URL", "https://GPU", "VLLM_API_KEY", "k", "VLLM_MODEL", "m"),
+			ask:  catalog.Request{Endpoint: "vllm", BaseURL: "https://gpu:443/v1"},
+			want: rollout.Model{Endpoint: "vllm", BaseURL: "https://gpu:443/v1", Name: "m", Logprobs: true, TokenIDs: true, Thinking: flag(false)},
+			key:  "k",
+		},
+		{
+			name: "openai elsewhere with the client's own key", env: env("OPENAI_API_KEY", "sk"),
+			ask:  catalog.Request{Endpoint: "openai", BaseURL: "https://proxy.lan/v1", APIKey: "mine"},
+			want: rollout.Model{Endpoint: "openai", BaseURL: "https://proxy.lan/v1", Name: "gpt-4o-mini", Logprobs: true},
+			key:  "mine",
+		},
+		{
 			name: "generation 1 vllm, not thinking", env: env(), ask: catalog.Request{ModelKey: "vllm://Qwen/Qwen3.5-4B", VLLMURL: "http://gpu:8000"},
 			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8000/v1", Name: "Qwen/Qwen3.5-4B", Logprobs: true, TokenIDs: true, Thinking: flag(false)},
 			key:  "intercepted",
@@ -153,6 +177,35 @@ func TestResolveRefuses(t *testing.T) {
 			for _, s := range tc.says {
 				require.ErrorContains(t, err, s)
 			}
+		})
+	}
+}
+
+// A key of the server's environment never goes to a URL that the client chose.
+func TestResolveKeepsTheServersKeyAtHome(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(env("OPENAI_API_KEY", "sk", "HF_ROUTER_API_KEY", "hf", "HF_ROUTER_BASE_URL", "https://router.lan/v1"))
+	for _, tc := range []struct {
+		name  string
+		ask   catalog.Request
+		field string
+	}{
+		{"another host", catalog.Request{Endpoint: "openai", BaseURL: "https://evil.example/v1"}, "api_key"},
+		{"a host that only begins alike", catalog.Request{Endpoint: "openai", BaseURL: "https://api.openai.com.evil.example/v1"}, "api_key"},
+		{"another port", catalog.Request{Endpoint: "openai", BaseURL: "https://api.openai.com:8443/v1"}, "api_key"},
+		{"no encryption", catalog.Request{BaseURL: "http://api.openai.com/v1"}, "api_key"},
+		{"the default, where the environment names another", catalog.Request{Endpoint: "hf_router", BaseURL: "https://router.huggingface.co/v1"}, "api_key"},
+		{"generation 1", catalog.Request{ModelKey: "hf-router://a/b:p", BaseURL: "https://evil.example/v1"}, "hf_token"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			_, key, err := c.Resolve(tc.ask)
+			var f *fault.Error
+			require.ErrorAs(t, err, &f)
+			require.Equal(t, fault.Invalid, f.Kind)
+			require.Equal(t, tc.field, f.Field)
+			require.ErrorContains(t, err, "give the argument "+tc.field)
+			require.Empty(t, key)
 		})
 	}
 }

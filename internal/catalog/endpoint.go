@@ -72,8 +72,7 @@ func (c *Catalog) endpoint(name string) (endpoint, bool) {
 	return endpoint{}, false
 }
 
-// direct is the row of an endpoint known by its URL alone. It takes no key from the environment: a client could otherwise
-// have the server's key sent to any host it names.
+// direct is the row of an endpoint known by its URL alone. It takes no key from the environment.
 func direct() endpoint {
 	return endpoint{apiKey: source{fallback: noKey}, logprobs: true, tokenIDs: true}
 }

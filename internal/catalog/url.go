@@ -24,6 +24,20 @@ func normalize(raw string) (string, error) {
 	return s, nil
 }
 
+// sameOrigin says whether two URLs have the same scheme, host and port.
+func sameOrigin(a, b string) bool {
+	x, errX := url.Parse(strings.TrimSpace(a))
+	y, errY := url.Parse(strings.TrimSpace(b))
+	return errX == nil && errY == nil && x.Scheme == y.Scheme && strings.EqualFold(x.Hostname(), y.Hostname()) && port(x) == port(y)
+}
+
+func port(u *url.URL) string {
+	if p := u.Port(); p != "" || u.Scheme != "https" {
+		return first(p, "80")
+	}
+	return "443"
+}
+
 func hostOf(raw string) string {
 	u, err := url.Parse(strings.TrimSpace(raw))
 	if err != nil {

@@ -47,11 +47,13 @@ type Failure struct {
 	Message string     `json:"message"`
 }
 
-// Admin API paths; {id} is a Route's ID.
+// Admin API paths; {id} is a Route's ID, {name} an upstream's: see upstreamName.
 const (
 	routePath = "/routes/{id}"
 	endPath   = routePath + "/end"
 	tracePath = routePath + "/trace"
+
+	upstreamPath = "/upstreams/{name}"
 )
 
 // tokenPurpose names the shared secret of the admin API; see seal.Key.Token.

@@ -9,17 +9,18 @@ const (
 	// gulpShare is the part of a reply's time so far that it may be kept back: 1/16.
 	gulpShare = 16
 	minGulp   = 2 * time.Millisecond
-	maxGulp   = 200 * time.Millisecond
+	maxGulp   = 500 * time.Millisecond
 )
 
-// gulp pauses between two reads of a reply that has been coming since began; the last read gave n bytes. Nobody waits for a
-// single token, for the reply is handed on whole; and waking up for a dozen tokens costs as much as waking up for one. A
-// short reply is not kept back, nor one that comes fast.
-func gulp(ctx context.Context, began time.Time, n int) {
+// gulp pauses between two reads of a reply that has been coming since began; the last of so many reads gave n bytes. Nobody
+// waits for a single token, for the reply is handed on whole; and waking up for a dozen tokens costs as much as waking up for
+// one. A short reply is not kept back, nor one that comes fast; and a pause that would end before more has come is none.
+func gulp(ctx context.Context, began time.Time, reads, n int) {
 	if n >= readBuffer/2 {
 		return
 	}
-	if pause := min(time.Since(began)/gulpShare, maxGulp); pause >= minGulp {
+	soFar := time.Since(began)
+	if pause := min(soFar/gulpShare, maxGulp); pause >= max(minGulp, soFar/time.Duration(reads)) {
 		sleep(ctx, pause)
 	}
 }

@@ -92,6 +92,7 @@ type host struct {
 	channels *channels
 	server   *gateway.Server
 	client   *gateway.Client
+	admin    string // URL of the admin API
 	stop     func()
 }
 
@@ -121,7 +122,7 @@ func (h *host) start(t *testing.T) {
 	over := make(chan error, 1)
 	go func() { over <- srv.Run(ctx) }()
 	admin := httptest.NewServer(srv.Handler())
-	h.client = gateway.NewClient(admin.URL, h.key)
+	h.client, h.admin = gateway.NewClient(admin.URL, h.key), admin.URL
 	h.stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-over)
@@ -240,7 +241,7 @@ type seen struct {
 	body   string
 }
 
-func newEngine(t testing.TB, steps ...http.HandlerFunc) *engine {
+func newEngine(t *testing.T, steps ...http.HandlerFunc) *engine {
 	t.Helper()
 	e := &engine{steps: steps}
 	e.Server = httptest.NewServer(e)

@@ -27,7 +27,7 @@ type process struct {
 	admin string
 }
 
-func startProcess(t testing.TB, dir string) *process {
+func startProcess(t *testing.T, dir string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0]) // ended by kill, and by itself when the test is gone
 	cmd.Env = append(os.Environ(), childFolder+"="+dir)
@@ -43,7 +43,7 @@ func startProcess(t testing.TB, dir string) *process {
 }
 
 // read returns the address that the process tells next.
-func (p *process) read(t testing.TB, what string) string {
+func (p *process) read(t *testing.T, what string) string {
 	t.Helper()
 	require.True(t, p.lines.Scan(), "the gateway ended")
 	name, url, _ := strings.Cut(p.lines.Text(), " ")

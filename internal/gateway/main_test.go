@@ -3,11 +3,10 @@ package gateway_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http/httptest"
 	"os"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/seal"
@@ -28,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 // child serves until it is killed, or until the test that started it is gone. It prints where its admin API is, and then
-// each model channel. For each byte of input it prints the CPU time it used.
+// each model channel.
 func child(dir string) error {
 	key, err := seal.LoadOrCreate(dir + "/key")
 	if err != nil {
@@ -43,24 +42,10 @@ func child(dir string) error {
 	tell("admin", admin.URL)
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
-		defer stop() // stdin ends with its other side
-		for buf := make([]byte, 1); ; {
-			if _, err := os.Stdin.Read(buf); err != nil {
-				return
-			}
-			tell("cpu", cpuTime().String())
-		}
+		defer stop()
+		_, _ = io.Copy(io.Discard, os.Stdin) // stdin ends with its other side
 	}()
 	return srv.Run(ctx)
-}
-
-// cpuTime is what this process has used.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func tell(what, url string) { fmt.Println(what, url) }

@@ -16,14 +16,8 @@ const defaultCall = 30 * time.Minute
 
 // perform makes the call upstream, records what came of it, and settles its answer.
 func (r *route) perform(ctx context.Context, c *call) {
-	limit := r.Limits.Call
-	if limit <= 0 {
-		limit = defaultCall
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errBudget)
-	defer cancel()
 	ctx, span := r.startSpan(ctx, c)
-	res := r.upstream.complete(ctx, target{url: r.Model.BaseURL + "/chat/completions", key: r.key}, c.ask)
+	res := r.complete(ctx, c)
 	rec := r.record(c, res)
 	var err error
 	if r.trace != nil {
@@ -35,6 +29,21 @@ func (r *route) perform(ctx context.Context, c *call) {
 	}
 	endSpan(span, rec, ans)
 	r.settle(c, res, ans)
+}
+
+// complete makes the call. The time it is held back by a pause is not its own.
+func (r *route) complete(ctx context.Context, c *call) *result {
+	if r.valve.enter(ctx) != nil {
+		return (&result{problem: &problem{}}).giveUp(ctx)
+	}
+	defer r.valve.leave()
+	limit := r.Limits.Call
+	if limit <= 0 {
+		limit = defaultCall
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errBudget)
+	defer cancel()
+	return r.upstream.complete(ctx, target{url: r.Model.BaseURL + "/chat/completions", key: r.key}, c.ask)
 }
 
 // record is what is kept of the call.

@@ -36,6 +36,7 @@ type route struct {
 	folder   string
 	key      string // the model's, plain: in memory alone
 	upstream *upstream
+	valve    *valve // of that upstream
 	report   *reporter
 	tracer   oteltrace.Tracer
 	log      *slog.Logger

@@ -30,6 +30,7 @@ type Server struct {
 
 	mu     sync.Mutex
 	routes map[string]*route
+	valves map[string]*valve // by upstream
 	// serving is Run's context, the lifetime of everything that works for a route; nil outside Run.
 	serving context.Context
 	working sync.WaitGroup
@@ -44,7 +45,7 @@ func New(o Options) (*Server, error) {
 	report := newReporter(o.Registerer)
 	s := &Server{
 		dir: o.Dir, box: o.Key.Box("model key"), token: o.Key.Token(tokenPurpose), dialer: o.Dialer, log: o.Logger,
-		report: report, upstream: newUpstream(o, report), options: o, seed: maphash.MakeSeed(), routes: map[string]*route{},
+		report: report, upstream: newUpstream(o, report), options: o, seed: maphash.MakeSeed(), routes: map[string]*route{}, valves: map[string]*valve{},
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.closeFiles())

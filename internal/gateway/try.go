@@ -82,7 +82,7 @@ func noAnswer(err error, key string) *problem {
 func read(ctx context.Context, res *http.Response, cancel func()) *result {
 	out, s := &result{status: res.StatusCode}, &chat.Stream{}
 	var drain *time.Timer
-	for {
+	for reads := 1; ; reads++ {
 		n, err := res.Body.Read(s.Room(readBuffer / 2))
 		if n > 0 && out.firstByte.IsZero() {
 			out.firstByte = time.Now()
@@ -102,7 +102,7 @@ func read(ctx context.Context, res *http.Response, cancel func()) *result {
 			return out
 		}
 		if !s.Done() {
-			gulp(ctx, out.firstByte, n)
+			gulp(ctx, out.firstByte, reads, n)
 		}
 	}
 }

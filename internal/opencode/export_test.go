@@ -35,3 +35,10 @@ func (a *Agent) Pin(sum string) {
 		return release{version, platform, "opencode-test", sum}, nil
 	}
 }
+
+// Config and Environment are what Start gives OpenCode; a test that wants more of it changes a copy.
+func Config(job agent.Job) string { return config(job) }
+
+func Environment(dir string, job agent.Job) map[string]string { return environment(dir, job) }
+
+func (a *Agent) Located(ctx context.Context, b Box) (string, error) { return a.locate(ctx, b) }

@@ -20,6 +20,13 @@ var sandboxdPath string
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	if dir := os.Getenv(gatewayFolder); dir != "" {
+		if err := gatewayProcess(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
 	dir, err := os.MkdirTemp("", "sandboxd")
 	if err == nil {
 		defer func() { _ = os.RemoveAll(dir) }()

@@ -101,6 +101,8 @@ type Turn struct {
 	Kind               TurnKind        `json:"kind"`
 	Lineage            string          `json:"lineage"` // the agent's session id; "parent/child" for a subagent
 	Delivered          bool            `json:"delivered"`
+	Train              bool            `json:"train"` // a trainer learns from it unless it knows better; see trace.Trains
+	PrefixBreak        *PrefixBreak    `json:"prefix_break,omitempty"`
 	Broken             string          `json:"broken,omitempty"` // why the call has no whole reply; empty: it has
 	Flaws              []string        `json:"flaws,omitempty"`  // what is wrong with the capture of a whole reply
 	FinishReason       string          `json:"finish_reason"`
@@ -120,12 +122,22 @@ type Turn struct {
 	Response           json.RawMessage `json:"response"` // an OpenAI chat.completion object, or null
 }
 
+// PrefixBreak says that a turn's prompt does not begin with the prompt and completion, token for token, of the turn before it
+// in its lineage: the conversation was summarised or changed, or the chat template writes the past otherwise than it was
+// sampled. Turns on the two sides of a break are no one training sequence.
+type PrefixBreak struct {
+	AfterTurn int `json:"after_turn"` // the turn before
+	At        int `json:"at"`         // index of the first of the prompt's ids that differs
+}
+
 // CompactTurn is a Turn as RolloutResult carries it: without tools and without the whole reply.
 type CompactTurn struct {
 	Turn               int             `json:"turn"`
 	Kind               TurnKind        `json:"kind"`
 	Lineage            string          `json:"lineage"`
 	Delivered          bool            `json:"delivered"`
+	Train              bool            `json:"train"`
+	PrefixBreak        *PrefixBreak    `json:"prefix_break,omitempty"`
 	Broken             string          `json:"broken,omitempty"`
 	Flaws              []string        `json:"flaws,omitempty"`
 	FinishReason       string          `json:"finish_reason"`

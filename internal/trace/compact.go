@@ -12,7 +12,7 @@ import (
 func Compact(t rollout.Turn) rollout.CompactTurn {
 	return rollout.CompactTurn{
 		Turn: t.Turn, Kind: t.Kind, Lineage: t.Lineage,
-		Delivered: t.Delivered, Broken: t.Broken, Flaws: t.Flaws, FinishReason: t.FinishReason,
+		Delivered: t.Delivered, Train: t.Train, PrefixBreak: t.PrefixBreak, Broken: t.Broken, Flaws: t.Flaws, FinishReason: t.FinishReason,
 		PromptTokenIDs:     list(t.PromptTokenIDs),
 		CompletionTokens:   list(t.CompletionTokens),
 		CompletionTokenIDs: list(t.CompletionTokenIDs),

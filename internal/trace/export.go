@@ -6,14 +6,18 @@ import (
 	"io"
 )
 
-// Export writes all turns as JSON lines of rollout.Turn, in the order the calls began. One record is in memory at a time.
+// Export writes all turns as JSON lines of rollout.Turn, in the order the calls began. One record is in memory at a time,
+// and the ids of each lineage's latest.
 func (l *Log) Export(w io.Writer) error {
+	lineages := chain{}
 	for _, e := range l.Entries() {
 		r, err := l.Read(e)
 		if err != nil {
 			return err
 		}
-		line, err := marshal(TurnOf(r, e.Delivered))
+		turn := TurnOf(r, e.Delivered)
+		turn.PrefixBreak = lineages.follow(&turn)
+		line, err := marshal(turn)
 		if err != nil {
 			return err
 		}

@@ -34,6 +34,7 @@ func TurnOf(r *Record, delivered bool) rollout.Turn {
 	if len(r.Reply) > 0 {
 		respond(&t, r.Reply)
 	}
+	t.Train = Trains(&t)
 	return t
 }
 

@@ -1,0 +1,17 @@
+package catalog
+
+import "github.com/rolloutd/rolloutd/internal/fault"
+
+// key is the API key for a model at url. A key of the server's environment goes to the server's own URL of that endpoint
+// and nowhere else: a client could otherwise have it sent to any host it names.
+func (c *Catalog) key(a asked, url string) (string, error) {
+	home := first(c.getenv(a.ep.baseURL.env), a.ep.baseURL.fallback)
+	if sameOrigin(url, home) {
+		return c.field("api_key", a, a.apiKey, a.ep.apiKey)
+	}
+	if key := first(a.apiKey.value, a.ep.apiKey.fallback); key != "" {
+		return key, nil
+	}
+	return "", fault.Field(a.apiKey.name, "endpoint %s at a base_url of its own needs an api_key: give the argument %s (%s goes to the server's own URL alone)",
+		a.ep.name, a.apiKey.name, a.ep.apiKey.env)
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// work is what a request asks of the mock engine, in its "user" member, which proxies leave alone.
+type work struct {
+	tokens, prompt int
+	pause          time.Duration // before each token
+}
+
+func (w work) String() string { return fmt.Sprintf("%d %d %d", w.tokens, w.prompt, w.pause) }
+
+// engine answers as vLLM does: a prompt's ids in the first chunk, and a token with five alternatives in each that follows.
+type engine struct {
+	mu    sync.Mutex
+	ready map[work]reply
+}
+
+type reply struct {
+	events []string
+	whole  string // of one piece
+}
+
+func newEngine() *engine { return &engine{ready: map[work]reply{}} }
+
+func (e *engine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	var in struct {
+		User   string
+		Stream bool
+	}
+	var ask work
+	if err == nil {
+		err = json.Unmarshal(body, &in)
+	}
+	if err == nil {
+		_, err = fmt.Sscanf(in.User, "%d %d %d", &ask.tokens, &ask.prompt, &ask.pause)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r := e.reply(ask)
+	if !in.Stream {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, r.whole)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	flush := http.NewResponseController(w)
+	for _, event := range r.events {
+		time.Sleep(ask.pause)
+		if _, err := io.WriteString(w, event); err != nil || flush.Flush() != nil {
+			return
+		}
+	}
+}
+
+func (e *engine) reply(w work) reply {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, ok := e.ready[w]
+	if !ok {
+		r = newReply(w)
+		e.ready[w] = r
+	}
+	return r
+}
+
+const (
+	entry = `{"token":" word","logprob":-0.123456789,"bytes":[32,119,111,114,100]`
+	about = `"id":"chatcmpl-0123456789","created":1767323045,"model":"Qwen/Qwen3.5-4B"`
+)
+
+func newReply(w work) reply {
+	token := entry + `,"top_logprobs":[` + list(5, entry+"}") + `]}`
+	ids, usage := list(w.prompt, "12345"), fmt.Sprintf(`"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}`, w.prompt, w.tokens, w.prompt+w.tokens)
+	head := `data: {"object":"chat.completion.chunk",` + about + `,"choices":[`
+	events := []string{head + `{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":[` + ids + "]}\n\n"}
+	for i := range w.tokens {
+		events = append(events, fmt.Sprintf(`%s{"index":0,"delta":{"content":" word"},"logprobs":{"content":[%s]},"finish_reason":null,"token_ids":[%d]}]}`+"\n\n", head, token, i))
+	}
+	return reply{
+		events: append(events,
+			head+`{"index":0,"delta":{"content":""},"logprobs":null,"finish_reason":"stop","stop_reason":null}]}`+"\n\n",
+			head+"],"+usage+"}\n\ndata: [DONE]\n\n"),
+		whole: fmt.Sprintf(`{"object":"chat.completion",%s,"choices":[{"index":0,"message":{"role":"assistant","content":"%s"},"logprobs":{"content":[%s]},"finish_reason":"stop","token_ids":[%s]}],"prompt_token_ids":[%s],%s}`,
+			about, strings.Repeat(" word", w.tokens), list(w.tokens, token), list(w.tokens, "1"), ids, usage),
+	}
+}
+
+// list is n times the item, with commas between.
+func list(n int, item string) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }

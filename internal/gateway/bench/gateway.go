@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/seal"
+)
+
+// gatewayFolder, in the environment, makes this binary a gateway on that folder.
+const gatewayFolder = "ROLLOUTD_BENCH_GATEWAY"
+
+// gatewayProcess serves until its standard input ends. It prints where its admin API is, and then each model channel.
+func gatewayProcess(dir string) error {
+	debug.SetGCPercent(400) // as the gateway's role does
+	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
+	if err != nil {
+		return err
+	}
+	srv, err := gateway.New(gateway.Options{Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: listener{}})
+	if err != nil {
+		return err
+	}
+	admin := httptest.NewServer(srv.Handler())
+	defer admin.Close()
+	fmt.Println(admin.URL)
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		defer stop()
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}()
+	return srv.Run(ctx)
+}
+
+// listener is a Dialer: each sandbox's model channel is a listener of its own, so that both proxies are asked in the same way.
+type listener struct{}
+
+func (listener) ServeModel(ctx context.Context, _ string, h http.Handler) error {
+	srv := httptest.NewServer(h)
+	fmt.Println(srv.URL)
+	<-ctx.Done()
+	srv.CloseClientConnections()
+	srv.Close()
+	return nil
+}

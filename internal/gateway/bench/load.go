@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// load is so many calls, so many at a time.
+type load struct {
+	name      string
+	calls, at int
+	stream    bool
+	words     int // of the request's prompt
+	work      work
+	perToken  bool // CPU is counted for each token, else for each call
+}
+
+func loads() []load {
+	return []load{
+		{name: "small unary call", calls: 2000, at: 16, words: 10, work: work{tokens: 8, prompt: 20}},
+		{name: "call with a prompt of 30k tokens", calls: 400, at: 8, stream: true, words: 30000, work: work{tokens: 8, prompt: 30000}},
+		{name: "streamed token, as fast as it goes", calls: 40, at: 4, stream: true, words: 10, work: work{tokens: 2000, prompt: 100}, perToken: true},
+		{name: "streamed token, 1,000 streams", calls: 1000, at: 1000, stream: true, words: 10, work: work{tokens: 200, prompt: 100, pause: 100 * time.Millisecond}, perToken: true},
+	}
+}
+
+type measured struct {
+	cpu, wall time.Duration // cpu for each unit
+	memory    int64         // at the end
+	failed    int
+}
+
+func (l load) measure(s *subject) (measured, error) {
+	agents := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: l.at, DisableCompression: true}}
+	defer agents.CloseIdleConnections()
+	body := l.body()
+	call(agents, s.urls[0], body) // code is warm
+	before, err := s.cpu()
+	if err != nil {
+		return measured{}, err
+	}
+	began := time.Now()
+	var left, failed atomic.Int64
+	left.Store(int64(l.calls))
+	var wg sync.WaitGroup
+	for n := range l.at {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				if !call(agents, s.urls[n%len(s.urls)], body) {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	m := measured{wall: time.Since(began), failed: int(failed.Load())}
+	after, err := s.cpu()
+	if err != nil {
+		return m, err
+	}
+	units := l.calls
+	if l.perToken {
+		units *= l.work.tokens
+	}
+	m.cpu = (after - before) / time.Duration(units)
+	m.memory, err = s.memory()
+	return m, err
+}
+
+func (l load) body() string {
+	return fmt.Sprintf(`{"model":"m","stream":%t,"user":%q,"messages":[{"role":"user","content":%q}],"max_tokens":4000}`,
+		l.stream, l.work.String(), strings.Repeat("some ", l.words))
+}
+
+// call is one call of an agent; it says whether the reply is whole.
+func call(agents *http.Client, url, body string) bool {
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url+"/chat/completions", strings.NewReader(body))
+	if err != nil {
+		return false
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := agents.Do(req)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = res.Body.Close() }() // read to its end
+	all, err := io.ReadAll(res.Body)
+	return err == nil && res.StatusCode == http.StatusOK && bytes.Contains(all, []byte(`"finish_reason":"stop"`))
+}

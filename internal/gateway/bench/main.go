@@ -1,0 +1,86 @@
+// Command bench measures what the gateway costs, beside a small Python proxy (FastAPI and httpx) that captures the same and
+// syncs it likewise. Both forward to one mock engine, in one run, by turns; what counts is the CPU time of each proxy's own
+// process, and the ratio of the two.
+//
+//	go run ./internal/gateway/bench -python venv/bin/python   # with fastapi, httpx and uvicorn[standard] installed
+//	go run ./internal/gateway/bench                           # the gateway alone
+//	go run ./internal/gateway/bench -soak 10m                 # its memory under steady load
+package main
+
+import (
+	"flag"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"time"
+)
+
+func main() {
+	if dir := os.Getenv(gatewayFolder); dir != "" {
+		exit(gatewayProcess(dir))
+		return
+	}
+	python := flag.String("python", "", "a Python that has fastapi, httpx and uvicorn; empty: no comparison")
+	soak := flag.Duration("soak", 0, "instead: watch the gateway's memory for so long")
+	flag.Parse()
+	exit(run(*python, *soak))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(python string, soakFor time.Duration) error {
+	dir, err := os.MkdirTemp("", "rolloutd-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // only a scratch folder
+	engine := httptest.NewServer(newEngine())
+	defer engine.Close()
+	g, err := startGateway(dir, engine.URL)
+	if err != nil {
+		return err
+	}
+	defer g.stop()
+	if soakFor > 0 {
+		return soak(g, soakFor)
+	}
+	subjects := []*subject{g}
+	if python != "" {
+		p, err := startPython(python, dir, engine.URL)
+		if err != nil {
+			return err
+		}
+		defer p.stop()
+		subjects = append(subjects, p)
+	}
+	return compare(subjects)
+}
+
+// compare runs each load through each proxy.
+func compare(subjects []*subject) error {
+	fmt.Printf("%-34s %-8s %12s %9s %9s %8s\n", "load", "proxy", "CPU", "wall", "memory", "failed")
+	for _, l := range loads() {
+		var first time.Duration
+		for i, s := range subjects {
+			m, err := l.measure(s)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%-34s %-8s %9.1f µs %7.1f s %6d MB %8d", l.name, s.name, micros(m.cpu), m.wall.Seconds(), m.memory>>20, m.failed)
+			if i == 0 {
+				first = m.cpu
+			} else {
+				fmt.Printf("   %.1f times the gateway's CPU", float64(m.cpu)/float64(first))
+			}
+			fmt.Println()
+		}
+	}
+	return nil
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// soak plays rollouts through the gateway, some at a time, one after the other, and prints its memory as it goes: it should
+// be flat.
+func soak(g *subject, long time.Duration) error {
+	const at, lines = 16, 10
+	ctx, cancel := context.WithTimeout(context.Background(), long)
+	defer cancel()
+	agents := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: at}}
+	var opening sync.Mutex // the gateway tells a new route's address on its one standard output
+	var rollouts, failed atomic.Int64
+	var wg sync.WaitGroup
+	for range at {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				failed.Add(playRollout(g, agents, &opening, rollouts.Add(1)))
+			}
+		})
+	}
+	for n := 1; n <= lines; n++ {
+		time.Sleep(long / lines)
+		memory, err := g.memory()
+		if err != nil {
+			return err
+		}
+		cpu, err := g.cpu()
+		if err != nil {
+			return err
+		}
+		fmt.Printf("after %-8s %5d rollouts %6.1f s of CPU %5d MB, %d failed\n", long/lines*time.Duration(n), rollouts.Load(), cpu.Seconds(), memory>>20, failed.Load())
+	}
+	wg.Wait()
+	return nil
+}
+
+// playRollout opens a route, makes calls whose prompt grows, and closes it; it returns how many of them failed.
+func playRollout(g *subject, agents *http.Client, opening *sync.Mutex, n int64) (failed int64) {
+	id := fmt.Sprintf("soak-%d.1", n)
+	opening.Lock()
+	url, err := g.open(id)
+	opening.Unlock()
+	if err != nil {
+		return 1
+	}
+	for turn := range 20 {
+		l := load{stream: true, words: 500 * (turn + 1), work: work{tokens: 50, prompt: 500 * (turn + 1), pause: 5 * time.Millisecond}}
+		if !call(agents, url, l.body()) {
+			failed++
+		}
+	}
+	if g.admin.Close(context.Background(), id) != nil {
+		failed++
+	}
+	return failed
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/seal"
+)
+
+//go:embed proxy.py
+var proxy []byte
+
+// subject is a proxy at work in a process of its own.
+type subject struct {
+	name  string
+	urls  []string // of its /v1, one for each sandbox
+	cmd   *exec.Cmd
+	stdin io.Closer
+
+	// Of the gateway alone.
+	admin  *gateway.Client
+	lines  *bufio.Scanner
+	engine string
+}
+
+func (s *subject) stop() {
+	_ = s.stdin.Close()
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+}
+
+func (s *subject) start() (err error) {
+	s.cmd.Stderr = os.Stderr
+	if s.stdin, err = s.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	s.lines = bufio.NewScanner(out)
+	return s.cmd.Start()
+}
+
+func (s *subject) line() (string, error) {
+	if !s.lines.Scan() {
+		return "", fmt.Errorf("%s ended", s.name)
+	}
+	return s.lines.Text(), nil
+}
+
+func startGateway(dir, engine string) (*subject, error) {
+	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
+	if err != nil {
+		return nil, err
+	}
+	s := &subject{name: "gateway", cmd: exec.Command(os.Args[0]), engine: engine}
+	s.cmd.Env = append(os.Environ(), gatewayFolder+"="+dir)
+	if err := s.start(); err != nil {
+		return nil, err
+	}
+	if err := s.openAll(key); err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// sandboxes is how many routes share the load: a gateway bounds what one sandbox may have in flight.
+const sandboxes = 20
+
+func (s *subject) openAll(key seal.Key) error {
+	admin, err := s.line()
+	if err != nil {
+		return err
+	}
+	s.admin = gateway.NewClient(admin, key)
+	for n := range sandboxes {
+		url, err := s.open(fmt.Sprintf("bench-%d.1", n))
+		if err != nil {
+			return err
+		}
+		s.urls = append(s.urls, url)
+	}
+	return nil
+}
+
+// open opens a route of the gateway, and returns where its agent would ask.
+func (s *subject) open(id string) (string, error) {
+	err := s.admin.Open(context.Background(), gateway.Route{
+		ID: id, RolloutID: "bench", Attempt: 1, SandboxID: id, Capture: true,
+		Model:  rollout.Model{BaseURL: s.engine + "/v1", Name: "m", Logprobs: true, TopLogprobs: 5, TokenIDs: true, MaxTokensCap: 4096},
+		Limits: rollout.Limits{Call: 10 * time.Minute},
+	})
+	if err != nil {
+		return "", err
+	}
+	url, err := s.line()
+	return url + "/v1", err
+}
+
+func startPython(python, dir, engine string) (*subject, error) {
+	script := filepath.Join(dir, "proxy.py")
+	if err := os.WriteFile(script, proxy, 0o600); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0") // to find a free port
+	if err != nil {
+		return nil, err
+	}
+	at := l.Addr().(*net.TCPAddr)
+	if err := l.Close(); err != nil {
+		return nil, err
+	}
+	s := &subject{name: "python", urls: []string{"http://" + at.String() + "/v1"}, cmd: exec.Command(python, script)}
+	s.cmd.Env = append(os.Environ(), "UPSTREAM="+engine+"/v1", "OUT="+filepath.Join(dir, "python.jsonl"), "PORT="+strconv.Itoa(at.Port))
+	if err := s.start(); err != nil {
+		return nil, err
+	}
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		res, err := http.Get(s.urls[0] + "/models")
+		if err == nil {
+			return s, res.Body.Close()
+		}
+		if time.Since(began) > 30*time.Second {
+			s.stop()
+			return nil, fmt.Errorf("the Python proxy does not answer: %w", err)
+		}
+	}
+}
+
+// cpu is what the process has used so far, in steps of 10 ms.
+func (s *subject) cpu() (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	user, err := strconv.Atoi(fields[11])
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond, err
+}
+
+// memory is what the process has resident, in bytes.
+func (s *subject) memory() (int64, error) {
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	pages, err := strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64)
+	return pages * int64(os.Getpagesize()), err
+}

@@ -1,0 +1,98 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// UpstreamStatus is how an upstream stands.
+type UpstreamStatus struct {
+	Paused   bool      `json:"paused"`
+	Until    time.Time `json:"until,omitzero"` // when the pause ends by itself
+	InFlight int       `json:"in_flight"`      // calls that have begun
+}
+
+// pauseRequest is the body of POST /upstreams/{name}/pause and drain.
+type pauseRequest struct {
+	ForS  float64 `json:"for_s"`  // seconds until the pause ends by itself
+	WaitS float64 `json:"wait_s"` // drain: seconds to wait for the calls under way
+}
+
+// maxPause bounds a pause, in seconds.
+const maxPause = 24 * 3600
+
+// valve finds the valve of an upstream, or makes it: an upstream may be paused before its first call.
+func (s *Server) valve(name string) *valve {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, ok := s.valves[name]
+	if !ok {
+		v = &valve{}
+		s.valves[name] = v
+	}
+	return v
+}
+
+func (s *Server) getUpstream(w http.ResponseWriter, req *http.Request) error {
+	return upstreamStatus(w, s.valve(req.PathValue("name")))
+}
+
+func (s *Server) resumeUpstream(w http.ResponseWriter, req *http.Request) error {
+	v := s.valve(req.PathValue("name"))
+	v.resume()
+	return upstreamStatus(w, v)
+}
+
+func (s *Server) pauseUpstream(w http.ResponseWriter, req *http.Request) error {
+	v, _, err := s.hold(w, req)
+	if err != nil {
+		return err
+	}
+	return upstreamStatus(w, v)
+}
+
+// drainUpstream pauses, and waits for the calls under way. When they take longer the pause stays.
+func (s *Server) drainUpstream(w http.ResponseWriter, req *http.Request) error {
+	v, in, err := s.hold(w, req)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), seconds(in.WaitS))
+	defer cancel()
+	if err := v.drained(ctx); err != nil {
+		return err
+	}
+	return upstreamStatus(w, v)
+}
+
+// hold begins the pause that is asked for.
+func (s *Server) hold(w http.ResponseWriter, req *http.Request) (*valve, pauseRequest, error) {
+	var in pauseRequest
+	if err := readAdmin(w, req, &in); err != nil {
+		return nil, in, err
+	}
+	if !(in.ForS > 0 && in.ForS <= maxPause) {
+		return nil, in, fault.Field("for_s", "want seconds, more than 0 and at most %d", maxPause)
+	}
+	if !(in.WaitS >= 0 && in.WaitS <= maxPause) {
+		return nil, in, fault.Field("wait_s", "want seconds, at most %d", maxPause)
+	}
+	v := s.valve(req.PathValue("name"))
+	v.pause(seconds(in.ForS))
+	return v, in, nil
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func upstreamStatus(w http.ResponseWriter, v *valve) error {
+	body, err := json.Marshal(v.status())
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "status")
+	}
+	writeJSON(w, http.StatusOK, body)
+	return nil
+}

@@ -1,0 +1,85 @@
+package opencode_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/seal"
+)
+
+// In the environment, these make the test binary a gateway on a folder, to be killed.
+const (
+	gatewayFolder   = "ROLLOUTD_TEST_GATEWAY"
+	gatewaySandboxd = "ROLLOUTD_TEST_SANDBOXD"
+)
+
+// gatewayProcess serves until it is killed, or until the test that started it is gone. It prints where its admin API is.
+func gatewayProcess(dir string) error {
+	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
+	if err != nil {
+		return err
+	}
+	d, err := local.New(local.Options{Dir: filepath.Join(dir, "sandboxes"), SandboxdPath: os.Getenv(gatewaySandboxd)})
+	if err != nil {
+		return err
+	}
+	srv, err := gateway.New(gateway.Options{
+		Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: sandbox.New(d, sandbox.Options{}), Backoff: 10 * time.Millisecond,
+	})
+	if err != nil {
+		return err
+	}
+	admin := httptest.NewServer(srv.Handler())
+	defer admin.Close()
+	fmt.Println(admin.URL)
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		defer stop()
+		_, _ = io.Copy(io.Discard, os.Stdin) // stdin ends with its other side
+	}()
+	return srv.Run(ctx)
+}
+
+// gatewayAt is a gateway in a process of its own.
+type gatewayAt struct {
+	*gateway.Client
+	cmd   *exec.Cmd
+	stdin io.Closer
+}
+
+func startGateway(t *testing.T, dir string) *gatewayAt {
+	t.Helper()
+	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
+	require.NoError(t, err)
+	cmd := exec.Command(os.Args[0]) // ended by kill, and by itself when the test is gone
+	cmd.Env = append(os.Environ(), gatewayFolder+"="+dir, gatewaySandboxd+"="+sandboxdPath)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(stdout)
+	require.True(t, lines.Scan(), "the gateway ended")
+	return &gatewayAt{Client: gateway.NewClient(lines.Text(), key), cmd: cmd, stdin: stdin}
+}
+
+// kill is kill -9; a second one is harmless.
+func (g *gatewayAt) kill() {
+	_ = g.cmd.Process.Kill()
+	_ = g.cmd.Wait()
+	_ = g.stdin.Close()
+}
