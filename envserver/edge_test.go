@@ -21,7 +21,9 @@ import (
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef"
-	r := start(t, func(o *envserver.Options) { o.Tokens = []string{"another-token-here", token} })
+	r := start(t, func(o *envserver.Options) {
+		o.Tokens = []envserver.Token{envserver.PlainToken("another-token-here"), envserver.PlainToken(token)}
+	})
 	for name, tc := range map[string]struct {
 		path, header string
 		status       int

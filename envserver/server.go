@@ -40,7 +40,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("envserver: tools: %w", err)
 	}
 	s := &Server{o: o, tools: table, tracer: o.TracerProvider.Tracer("github.com/rolloutd/rolloutd/envserver")}
-	s.sessions = session.NewSet(session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded})
+	s.sessions = session.NewSet(session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions})
 	if s.metrics, err = newMetrics(o.Registerer, s.sessions.Len); err != nil {
 		return nil, fmt.Errorf("envserver: metrics: %w", err)
 	}
