@@ -3,6 +3,10 @@ package envserver_test
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +29,7 @@ type fake struct {
 	ended    map[string]rollout.Outcome
 	aborts   map[string]string
 	messages map[string]rollout.Transcript
+	phases   []rollout.PhaseTiming // of every rollout; set before the first
 }
 
 func newFake() *fake {
@@ -66,7 +71,7 @@ func (f *fake) finish(id string) {
 
 func (f *fake) state(id string) rollout.State {
 	at := time.Unix(1_700_000_000, 500_000_000)
-	s := rollout.State{ID: id, TaskID: f.specs[id].Task.ID, Phase: rollout.PhaseAgent, Attempt: 1, Turns: 2, SessionID: "ses_1", StartedAt: at}
+	s := rollout.State{Phases: f.phases, ID: id, TaskID: f.specs[id].Task.ID, Phase: rollout.PhaseAgent, Attempt: 1, Turns: 2, SessionID: "ses_1", StartedAt: at}
 	if o, over := f.ended[id]; over {
 		later := at.Add(time.Minute)
 		s.Phase, s.Outcome, s.FinishedAt = rollout.PhaseDone, o, &later
@@ -162,4 +167,25 @@ func (f *fake) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.specs)
+}
+
+func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	page := rollout.Page{Rollouts: []rollout.State{}}
+	for _, id := range slices.Sorted(maps.Keys(f.specs)) {
+		s := f.state(id)
+		if (q.TaskID == "" || s.TaskID == q.TaskID) && (q.Status == "" || (q.Status == "done") == s.Done()) && id > q.Cursor {
+			page.Rollouts = append(page.Rollouts, s)
+		}
+	}
+	if len(page.Rollouts) > q.Limit {
+		page.Rollouts = page.Rollouts[:q.Limit]
+		page.Next = page.Rollouts[q.Limit-1].ID
+	}
+	return page, nil
+}
+
+func (f *fake) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(name + " of " + id + "\n")), nil
 }

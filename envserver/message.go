@@ -52,10 +52,10 @@ func (s *Server) dispatch(ctx context.Context, sess *session.Session, obj map[st
 	case "mcp":
 		return s.wsMCP(ctx, sess, c.Dict("data", true), c.Found(true)), true
 	}
-	return errorFrame(codeUnknownType, "Unknown message type: "+named(obj["type"]), nil), true
+	return errorFrame(codeUnknownType, "Unknown message type: "+kindName(obj["type"]), nil), true
 }
 
-func named(kind any) string {
+func kindName(kind any) string {
 	if kind == nil {
 		return ""
 	}

@@ -4,7 +4,9 @@
 package envserver
 
 import (
+	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"time"
 
@@ -20,7 +22,14 @@ import (
 )
 
 // Rollouts is what the edge needs of the engine that runs rollouts.
-type Rollouts = tools.Rollouts
+type Rollouts interface {
+	tools.Rollouts
+	// List tells of rollouts, newest first, a page at a time.
+	List(ctx context.Context, f rollout.Filter) (rollout.Page, error)
+	// Open reads what a rollout left under a name: "trace", "agent", "verifier.stdout", "verifier.stderr"; fault.NotFound when
+	// it left none.
+	Open(ctx context.Context, id, name string) (io.ReadCloser, error)
+}
 
 // Sessions keeps sessions where all replicas find them.
 type Sessions = session.Keeper
