@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -29,17 +31,25 @@ type fake struct {
 	ended    map[string]rollout.Outcome
 	aborts   map[string]string
 	messages map[string]rollout.Transcript
+	traces   map[string]string
 	phases   []rollout.PhaseTiming // of every rollout; set before the first
 }
 
 func newFake() *fake {
 	return &fake{
 		specs: map[string]rollout.Spec{}, done: map[string]chan struct{}{}, ended: map[string]rollout.Outcome{},
-		aborts: map[string]string{}, messages: map[string]rollout.Transcript{},
+		traces: map[string]string{}, aborts: map[string]string{}, messages: map[string]rollout.Transcript{},
 	}
 }
 
-func (f *fake) Start(_ context.Context, s rollout.Spec) (rollout.State, error) {
+// traceOf is the trace in which a rollout was started.
+func (f *fake) traceOf(id string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.traces[id]
+}
+
+func (f *fake) Start(ctx context.Context, s rollout.Spec) (rollout.State, error) {
 	switch s.Task.Instruction {
 	case fails:
 		return rollout.State{}, fault.New(fault.Unavailable, "the engine does not answer")
@@ -50,6 +60,7 @@ func (f *fake) Start(_ context.Context, s rollout.Spec) (rollout.State, error) {
 	defer f.mu.Unlock()
 	if _, there := f.specs[s.ID]; !there {
 		f.specs[s.ID], f.done[s.ID] = s, make(chan struct{})
+		f.traces[s.ID] = trace.SpanContextFromContext(ctx).TraceID().String()
 		if s.Task.Instruction != waits {
 			f.end(s.ID, rollout.Completed)
 		}

@@ -84,6 +84,10 @@ func (s *Server) wsStep(ctx context.Context, sess *session.Session, data map[str
 	if len(found) > 0 {
 		return invalidFrame(found)
 	}
+	if a.list {
+		sess.Stepped()
+		return s.listed
+	}
 	return frame{"observation", s.step(ctx, sess, a, max(s.o.StepTimeout, 0))}
 }
 

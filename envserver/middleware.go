@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/propagation"
 )
 
 // middleware wraps the router, outermost last: spans, recovery, cross-origin protection, tokens.
@@ -24,6 +25,7 @@ func (s *Server) middleware(next http.Handler) (http.Handler, error) {
 	h := origins.Handler(s.authenticate(next))
 	return otelhttp.NewHandler(s.recover(h), "envserver",
 		otelhttp.WithTracerProvider(s.o.TracerProvider),
+		otelhttp.WithPropagators(propagation.TraceContext{}),
 		// The route gives the span its whole name; see named.
 		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return r.Method }),
 		// A span as long as a connection says nothing; the steps in it have their own.

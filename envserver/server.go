@@ -21,6 +21,7 @@ type Server struct {
 	metrics  *metrics
 	tracer   trace.Tracer
 	standard http.Handler
+	listed   encoded
 	handler  http.Handler
 
 	stop    context.Context
@@ -43,6 +44,9 @@ func New(o Options) (*Server, error) {
 	s.sessions = session.NewSet(session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions})
 	if s.metrics, err = newMetrics(o.Registerer, s.sessions.Len); err != nil {
 		return nil, fmt.Errorf("envserver: metrics: %w", err)
+	}
+	if s.listed, err = s.listFrame(); err != nil {
+		return nil, fmt.Errorf("envserver: tools: %w", err)
 	}
 	s.standard = s.standardMCP()
 	s.stop, s.stopped = context.WithCancelCause(context.Background())

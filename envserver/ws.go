@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
@@ -49,7 +51,10 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, p protocol) {
 	}
 	defer s.sessions.Release(sess, session.ErrClosed)
 	defer s.keep(s.stop, sess) // before it is let go, so that whoever comes next finds it whole
-	wsio.Run(s.stop, ws, s.wsOptions(), func(ctx context.Context, frame []byte) ([]byte, bool) {
+	// A client can say once, when it connects, which trace its calls belong to.
+	ctx := trace.ContextWithRemoteSpanContext(s.stop, trace.SpanContextFromContext(
+		propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(r.Header))))
+	wsio.Run(ctx, ws, s.wsOptions(), func(ctx context.Context, frame []byte) ([]byte, bool) {
 		return s.answer(ctx, p, sess, frame)
 	})
 }
@@ -83,8 +88,11 @@ func (s *Server) answer(ctx context.Context, p protocol, sess *session.Session, 
 	if !more {
 		s.keep(ctx, sess) // before the goodbye, which the client may answer by coming again
 	}
-	if reply == nil {
+	switch ready := reply.(type) {
+	case nil:
 		return nil, more
+	case encoded:
+		return ready, more
 	}
 	out, err := pyjson.Encode(reply)
 	if err != nil { // every reply is made of plain values
