@@ -61,10 +61,24 @@ type callObservation struct {
 	Error    *toolError  `json:"error"`
 }
 
-// reset begins a new episode.
-func (s *Server) reset(sess *session.Session, episodeID string) reply {
-	sess.Reset(episodeID)
-	return reply{Observation: struct{}{}}
+// reset begins a new episode or, with attach, goes on with one that the client was in on a connection it lost.
+func (s *Server) reset(ctx context.Context, sess *session.Session, episodeID string, attach bool) (reply, error) {
+	if attach {
+		if err := s.sessions.Rejoin(ctx, sess, episodeID); err != nil {
+			return reply{}, err
+		}
+	} else {
+		sess.Reset(episodeID)
+	}
+	s.keep(ctx, sess)
+	return reply{Observation: struct{}{}}, nil
+}
+
+// keep saves what has changed. A session that cannot be kept now goes on; the next change tries again.
+func (s *Server) keep(ctx context.Context, sess *session.Session) {
+	if err := sess.Keep(ctx); err != nil {
+		s.o.Logger.Warn("session not kept", "session", sess.ID, "error", err)
+	}
 }
 
 // step carries out an action in a session. limit bounds the answer unless the action brings its own.
@@ -75,6 +89,7 @@ func (s *Server) step(ctx context.Context, sess *session.Session, a action, limi
 	}
 	ctx, done := sess.Bind(ctx)
 	defer done()
+	defer s.keep(ctx, sess)
 	text, err := s.call(ctx, tools.Call{Tool: a.tool, Args: a.args, Session: asCaller(sess), Limit: or(a.limit, limit)})
 	if err != nil {
 		return reply{Observation: callObservation{ToolName: a.tool, Error: asToolError(err)}}

@@ -21,7 +21,9 @@ import (
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef"
-	r := start(t, func(o *envserver.Options) { o.Tokens = []string{"another-token-here", token} })
+	r := start(t, func(o *envserver.Options) {
+		o.Tokens = []envserver.Token{envserver.PlainToken("another-token-here"), envserver.PlainToken(token)}
+	})
 	for name, tc := range map[string]struct {
 		path, header string
 		status       int
@@ -151,6 +153,26 @@ func TestMetricsAndSpans(t *testing.T) {
 		names = append(names, s.Name())
 	}
 	require.ElementsMatch(t, []string{"tool get_state", "tool unknown", "GET /health", "GET", "POST /mcp"}, names)
+}
+
+// A client's trace goes on in the tool that it calls, and from there with the context into the engine: by HTTP for each request,
+// by WebSocket for all of the connection.
+func TestATraceGoesOn(t *testing.T) {
+	t.Parallel()
+	spans := tracetest.NewSpanRecorder()
+	r := start(t, func(o *envserver.Options) {
+		o.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	})
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	parent := []string{"Traceparent", "00-" + trace + "-b7ad6b7169203331-01"}
+	r.dial("/ws", parent...).ask(call("run_rollout", task("a", "x")))
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_state","arguments":{"rollout_id":"a"}}}`
+	r.do("POST", "/mcp", body, parent...)
+	r.eventually(func() bool { return len(spans.Ended()) >= 3 }, "spans ended")
+	for _, s := range spans.Ended() {
+		require.Equal(t, trace, s.SpanContext().TraceID().String(), s.Name())
+	}
+	require.Equal(t, trace, r.fake.traceOf("a"))
 }
 
 // gather reads a registry: name and label values of each series, without our prefix, to its value or number of observations.

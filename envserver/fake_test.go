@@ -3,8 +3,14 @@ package envserver_test
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -25,16 +31,25 @@ type fake struct {
 	ended    map[string]rollout.Outcome
 	aborts   map[string]string
 	messages map[string]rollout.Transcript
+	traces   map[string]string
+	phases   []rollout.PhaseTiming // of every rollout; set before the first
 }
 
 func newFake() *fake {
 	return &fake{
 		specs: map[string]rollout.Spec{}, done: map[string]chan struct{}{}, ended: map[string]rollout.Outcome{},
-		aborts: map[string]string{}, messages: map[string]rollout.Transcript{},
+		traces: map[string]string{}, aborts: map[string]string{}, messages: map[string]rollout.Transcript{},
 	}
 }
 
-func (f *fake) Start(_ context.Context, s rollout.Spec) (rollout.State, error) {
+// traceOf is the trace in which a rollout was started.
+func (f *fake) traceOf(id string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.traces[id]
+}
+
+func (f *fake) Start(ctx context.Context, s rollout.Spec) (rollout.State, error) {
 	switch s.Task.Instruction {
 	case fails:
 		return rollout.State{}, fault.New(fault.Unavailable, "the engine does not answer")
@@ -45,6 +60,7 @@ func (f *fake) Start(_ context.Context, s rollout.Spec) (rollout.State, error) {
 	defer f.mu.Unlock()
 	if _, there := f.specs[s.ID]; !there {
 		f.specs[s.ID], f.done[s.ID] = s, make(chan struct{})
+		f.traces[s.ID] = trace.SpanContextFromContext(ctx).TraceID().String()
 		if s.Task.Instruction != waits {
 			f.end(s.ID, rollout.Completed)
 		}
@@ -66,7 +82,7 @@ func (f *fake) finish(id string) {
 
 func (f *fake) state(id string) rollout.State {
 	at := time.Unix(1_700_000_000, 500_000_000)
-	s := rollout.State{ID: id, TaskID: f.specs[id].Task.ID, Phase: rollout.PhaseAgent, Attempt: 1, Turns: 2, SessionID: "ses_1", StartedAt: at}
+	s := rollout.State{Phases: f.phases, ID: id, TaskID: f.specs[id].Task.ID, Phase: rollout.PhaseAgent, Attempt: 1, Turns: 2, SessionID: "ses_1", StartedAt: at}
 	if o, over := f.ended[id]; over {
 		later := at.Add(time.Minute)
 		s.Phase, s.Outcome, s.FinishedAt = rollout.PhaseDone, o, &later
@@ -162,4 +178,25 @@ func (f *fake) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.specs)
+}
+
+func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	page := rollout.Page{Rollouts: []rollout.State{}}
+	for _, id := range slices.Sorted(maps.Keys(f.specs)) {
+		s := f.state(id)
+		if (q.TaskID == "" || s.TaskID == q.TaskID) && (q.Status == "" || (q.Status == "done") == s.Done()) && id > q.Cursor {
+			page.Rollouts = append(page.Rollouts, s)
+		}
+	}
+	if len(page.Rollouts) > q.Limit {
+		page.Rollouts = page.Rollouts[:q.Limit]
+		page.Next = page.Rollouts[q.Limit-1].ID
+	}
+	return page, nil
+}
+
+func (f *fake) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(name + " of " + id + "\n")), nil
 }

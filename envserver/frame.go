@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 )
 
@@ -21,6 +22,15 @@ const (
 type frame struct {
 	Type string `json:"type"`
 	Data any    `json:"data"`
+}
+
+// encoded is a reply as its bytes.
+type encoded []byte
+
+// listFrame is the reply to list_tools over /ws, made once: the schemas in it are most of what there is to encode, and never
+// change.
+func (s *Server) listFrame() (encoded, error) {
+	return pyjson.Encode(frame{"observation", reply{Observation: s.listTools()}})
 }
 
 func errorFrame(code, message string, extra map[string]any) frame {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"time"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
@@ -24,15 +26,23 @@ func writeDetail(w http.ResponseWriter, status int, detail any) {
 	writeJSON(w, status, map[string]any{"detail": detail})
 }
 
-// body reads a request's body, within the limit. It has answered the client when ok is false.
+// body reads a request's body, within the limits of size and time. It has answered the client when ok is false.
 func (s *Server) body(w http.ResponseWriter, r *http.Request) (data []byte, ok bool) {
+	// What is no connection (a test's recorder) has no deadline either; the server then bounds it itself, or nothing needs to.
+	slow := http.NewResponseController(w)
+	_ = slow.SetReadDeadline(time.Now().Add(s.o.BodyTimeout))
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxMessage))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
 		writeDetail(w, http.StatusRequestEntityTooLarge, "Request body too large")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		writeDetail(w, http.StatusRequestTimeout, "The body did not come in time")
 	case err != nil:
 		writeDetail(w, http.StatusBadRequest, "There was an error reading the body")
+	}
+	if err == nil { // else the deadline stays, lest the server wait for the rest of the body before it lets the client go
+		_ = slow.SetReadDeadline(time.Time{})
 	}
 	return data, err == nil
 }

@@ -36,7 +36,7 @@ func (s *Server) dispatch(ctx context.Context, sess *session.Session, obj map[st
 	c.Literal("type", kind, true)
 	switch kind {
 	case "reset":
-		return s.wsReset(sess, c.Dict("data", false), c.Found(true)), true
+		return s.wsReset(ctx, sess, c.Dict("data", false), c.Found(true)), true
 	case "step":
 		return s.wsStep(ctx, sess, c.Dict("data", true), c.Found(true)), true
 	case "state":
@@ -52,10 +52,10 @@ func (s *Server) dispatch(ctx context.Context, sess *session.Session, obj map[st
 	case "mcp":
 		return s.wsMCP(ctx, sess, c.Dict("data", true), c.Found(true)), true
 	}
-	return errorFrame(codeUnknownType, "Unknown message type: "+named(obj["type"]), nil), true
+	return errorFrame(codeUnknownType, "Unknown message type: "+kindName(obj["type"]), nil), true
 }
 
-func named(kind any) string {
+func kindName(kind any) string {
 	if kind == nil {
 		return ""
 	}
@@ -63,12 +63,17 @@ func named(kind any) string {
 }
 
 // wsReset takes any parameters: over a WebSocket the reference bounds none of them.
-func (s *Server) wsReset(sess *session.Session, data map[string]any, found issue.List) any {
+func (s *Server) wsReset(ctx context.Context, sess *session.Session, data map[string]any, found issue.List) any {
 	if len(found) > 0 {
 		return invalidFrame(found.WithURLs())
 	}
 	id, _ := data["episode_id"].(string)
-	return frame{"observation", s.reset(sess, id)}
+	attach, _ := data["attach"].(bool)
+	out, err := s.reset(ctx, sess, id, attach)
+	if err != nil {
+		return errorFrame(codeSession, err.Error(), nil)
+	}
+	return frame{"observation", out}
 }
 
 func (s *Server) wsStep(ctx context.Context, sess *session.Session, data map[string]any, found issue.List) any {
@@ -78,6 +83,10 @@ func (s *Server) wsStep(ctx context.Context, sess *session.Session, data map[str
 	a, found := readAction(data)
 	if len(found) > 0 {
 		return invalidFrame(found)
+	}
+	if a.list {
+		sess.Stepped()
+		return s.listed
 	}
 	return frame{"observation", s.step(ctx, sess, a, max(s.o.StepTimeout, 0))}
 }

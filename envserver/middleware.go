@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/propagation"
 )
 
 // middleware wraps the router, outermost last: spans, recovery, cross-origin protection, tokens.
@@ -24,19 +25,12 @@ func (s *Server) middleware(next http.Handler) (http.Handler, error) {
 	h := origins.Handler(s.authenticate(next))
 	return otelhttp.NewHandler(s.recover(h), "envserver",
 		otelhttp.WithTracerProvider(s.o.TracerProvider),
-		otelhttp.WithSpanNameFormatter(s.spanName),
+		otelhttp.WithPropagators(propagation.TraceContext{}),
+		// The route gives the span its whole name; see named.
+		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return r.Method }),
 		// A span as long as a connection says nothing; the steps in it have their own.
 		otelhttp.WithFilter(func(r *http.Request) bool { return !websocket.IsWebSocketUpgrade(r) }),
 	), nil
-}
-
-func (s *Server) spanName(_ string, r *http.Request) string {
-	for _, rt := range s.routes() {
-		if rt.path == r.URL.Path {
-			return r.Method + " " + rt.path
-		}
-	}
-	return r.Method // unknown paths are without number
 }
 
 // recover turns a panic into a 500 whose id is in the log.

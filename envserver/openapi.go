@@ -4,11 +4,15 @@ import "net/http"
 
 // openAPI describes the HTTP routes; WebSockets have no place in it.
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
-	paths := doc{}
+	paths := map[string]doc{}
 	for _, rt := range s.routes() {
-		if rt.id != "" {
-			paths[rt.path] = doc{methodKey(rt.method): operation(rt)}
+		if rt.id == "" {
+			continue
 		}
+		if paths[rt.path] == nil {
+			paths[rt.path] = doc{}
+		}
+		paths[rt.path][methodKey(rt.method)] = operation(rt)
 	}
 	components := shared()
 	if s.o.Mode == Simulation {
@@ -33,11 +37,17 @@ func methodKey(method string) string {
 
 func operation(rt route) doc {
 	ok := doc{"description": "Successful Response", "content": content(responseOf(rt.path))}
+	if media := mediaOf(rt.path); media != "" {
+		ok["content"] = doc{media: doc{"schema": doc{"type": "string"}}}
+	}
 	responses := doc{"200": ok}
 	op := doc{"operationId": rt.id, "tags": []string{rt.tag}, "summary": rt.summary, "responses": responses}
 	if request := requestOf(rt.path); request != "" {
 		op["requestBody"] = doc{"content": content(request), "required": rt.path == "/step"}
 		responses["422"] = doc{"description": "Validation Error", "content": content("HTTPValidationError")}
+	}
+	if params := parametersOf(rt); len(params) > 0 {
+		op["parameters"] = params
 	}
 	return op
 }

@@ -4,7 +4,9 @@
 package envserver
 
 import (
+	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"time"
 
@@ -13,13 +15,24 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Rollouts is what the edge needs of the engine that runs rollouts.
-type Rollouts = tools.Rollouts
+type Rollouts interface {
+	tools.Rollouts
+	// List tells of rollouts, newest first, a page at a time.
+	List(ctx context.Context, f rollout.Filter) (rollout.Page, error)
+	// Open reads what a rollout left under a name: "trace", "agent", "verifier.stdout", "verifier.stderr"; fault.NotFound when
+	// it left none.
+	Open(ctx context.Context, id, name string) (io.ReadCloser, error)
+}
+
+// Sessions keeps sessions where all replicas find them.
+type Sessions = session.Keeper
 
 // Mode says which routes there are.
 type Mode string
@@ -49,6 +62,9 @@ type Options struct {
 	// derived. Zero: rollout.DefaultLimits.
 	Limits rollout.Limits
 
+	// Sessions keeps sessions beyond this process, so that a client finds its own again; nil: they end with their
+	// connection or this process.
+	Sessions    Sessions
 	MaxSessions int // sessions at once, over all transports; default 64
 	// SessionIdle ends sessions made over POST /mcp that nobody used for so long; default 1 h, negative never.
 	SessionIdle time.Duration
@@ -59,13 +75,17 @@ type Options struct {
 	MCPTimeout time.Duration
 	// MaxMessage is the largest request body or frame taken, in bytes; default 16 MiB.
 	MaxMessage int64
+	// BodyTimeout bounds the sending of a request's body, so that a client which sends byte by byte holds nothing for long;
+	// default 1 min.
+	BodyTimeout time.Duration
 	// PingInterval is the time between WebSocket pings; default 20 s.
 	PingInterval time.Duration
 	// Linger is how long a refused WebSocket stays open so that its client reads why; default 5 s.
 	Linger time.Duration
 
-	// Tokens admit a request that carries one of them as bearer token or basic-auth password. Empty: no check.
-	Tokens []string
+	// Tokens admit a request that carries one of them as bearer token or basic-auth password. Empty: no check, and every
+	// caller is an operator.
+	Tokens []Token
 	// AllowedOrigins are pages of other hosts whose scripts may call this server, as scheme://host[:port].
 	AllowedOrigins []string
 
@@ -91,6 +111,7 @@ func (o Options) filled() (Options, error) {
 	o.SessionIdle = or(o.SessionIdle, time.Hour)
 	o.StepTimeout = or(o.StepTimeout, 55*time.Second)
 	o.MaxMessage = or(o.MaxMessage, 16<<20)
+	o.BodyTimeout = or(o.BodyTimeout, time.Minute)
 	o.PingInterval = or(o.PingInterval, 20*time.Second)
 	o.Linger = or(o.Linger, 5*time.Second)
 	o.Logger = or(o.Logger, slog.New(slog.DiscardHandler))

@@ -34,7 +34,7 @@ func TestPythonClients(t *testing.T) {
 				runPython(t, "step_limit.py", r.url)
 			})
 			t.Run("tokens.py", func(t *testing.T) {
-				r := start(t, func(o *envserver.Options) { o.Tokens = []string{"0123456789abcdef"} })
+				r := start(t, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken("0123456789abcdef")} })
 				runPython(t, "tokens.py", r.url)
 			})
 			for _, mode := range []envserver.Mode{envserver.Simulation, envserver.Production} {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/gorilla/websocket"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // route is one HTTP route. The table is what the router, the Allow header, the OpenAPI page and /docs are made from.
@@ -26,6 +27,7 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/docs", s.docs, "", "", ""},
 		{http.MethodGet, "/redoc", s.docs, "", "", ""},
 	}
+	all = append(all, s.restRoutes()...)
 	if s.o.Mode == Simulation {
 		all = append(all,
 			route{http.MethodPost, "/reset", s.resetPost, "reset_reset_post", "Environment Control", "Begin an episode in an environment of its own"},
@@ -40,14 +42,22 @@ func (s *Server) router() http.Handler {
 	r := chi.NewRouter()
 	allowed := map[string]string{}
 	for _, rt := range s.routes() {
-		allowed[rt.path] = rt.method
-		r.MethodFunc(rt.method, rt.path, rt.handle)
+		allowed[rt.path] = strings.TrimPrefix(allowed[rt.path]+", "+rt.method, ", ")
+		r.MethodFunc(rt.method, rt.path, named(rt))
 	}
 	r.HandleFunc("/ws", upgradeOr(s.ws, notFound))
 	r.Get("/mcp", upgradeOr(s.mcpSocket, methodNotAllowed(allowed)))
 	r.MethodNotAllowed(methodNotAllowed(allowed))
 	r.NotFound(s.unknownPath(allowed))
 	return r
+}
+
+// named gives a request's span the name of its route; paths themselves are without number.
+func named(rt route) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		trace.SpanFromContext(r.Context()).SetName(rt.method + " " + rt.path)
+		rt.handle(w, r)
+	}
 }
 
 // upgradeOr sends WebSocket handshakes one way and all else the other.
@@ -67,7 +77,11 @@ func notFound(w http.ResponseWriter, _ *http.Request) {
 
 func methodNotAllowed(allowed map[string]string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Allow", allowed[r.URL.Path])
+		path := r.URL.Path
+		if pattern := chi.RouteContext(r.Context()).RoutePattern(); allowed[path] == "" {
+			path = pattern
+		}
+		w.Header().Set("Allow", allowed[path])
 		writeDetail(w, http.StatusMethodNotAllowed, "Method Not Allowed")
 	}
 }

@@ -18,13 +18,13 @@ func (s *Server) rpc(ctx context.Context, r jsonrpc.Request, own *session.Sessio
 	)
 	switch r.Method {
 	case "tools/list":
-		result, err = s.rpcList(r, own)
+		result, err = s.rpcList(ctx, r, own)
 	case "tools/call":
 		result, err = s.rpcCall(ctx, r, own)
 	case "openenv/session/create":
-		result, err = s.rpcCreate(own)
+		result, err = s.rpcCreate(ctx, own)
 	case "openenv/session/close":
-		result, err = s.rpcClose(r, own)
+		result, err = s.rpcClose(ctx, r, own)
 	default:
 		err = &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found: " + r.Method}
 	}
@@ -35,12 +35,12 @@ func (s *Server) rpc(ctx context.Context, r jsonrpc.Request, own *session.Sessio
 }
 
 // rpcSession finds the session that a request runs in, and a function to be called after it.
-func (s *Server) rpcSession(r jsonrpc.Request, own *session.Session) (*session.Session, func(), error) {
+func (s *Server) rpcSession(ctx context.Context, r jsonrpc.Request, own *session.Session) (*session.Session, func(), error) {
 	if own != nil {
 		return own, func() {}, nil
 	}
 	if id, _ := r.Params["session_id"].(string); id != "" {
-		return s.sessions.Use(id)
+		return s.sessions.Use(ctx, callerOf(ctx).Name, id)
 	}
 	sess := session.Transient()
 	return sess, func() { sess.Close(session.ErrClosed) }, nil
@@ -52,8 +52,8 @@ type rpcTool struct {
 	InputSchema *jsonschema.Schema `json:"inputSchema"`
 }
 
-func (s *Server) rpcList(r jsonrpc.Request, own *session.Session) (any, error) {
-	_, done, err := s.rpcSession(r, own)
+func (s *Server) rpcList(ctx context.Context, r jsonrpc.Request, own *session.Session) (any, error) {
+	_, done, err := s.rpcSession(ctx, r, own)
 	if err != nil {
 		return nil, err
 	}
@@ -74,13 +74,14 @@ func (s *Server) rpcCall(ctx context.Context, r jsonrpc.Request, own *session.Se
 	if !ok && r.Params["arguments"] != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "'arguments' must be an object"}
 	}
-	sess, done, err := s.rpcSession(r, own)
+	sess, done, err := s.rpcSession(ctx, r, own)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	ctx, unbind := sess.Bind(ctx)
 	defer unbind()
+	defer s.keep(ctx, sess)
 	text, err := s.call(ctx, tools.Call{Tool: name, Args: args, Session: asCaller(sess), Limit: max(s.o.MCPTimeout, 0)})
 	if err != nil {
 		return nil, err

@@ -1,33 +1,39 @@
 package envserver
 
 import (
+	"context"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 )
 
-func (s *Server) rpcCreate(own *session.Session) (any, error) {
+func (s *Server) rpcCreate(ctx context.Context, own *session.Session) (any, error) {
 	if own != nil {
 		return map[string]string{"session_id": own.ID}, nil
 	}
-	sess, err := s.sessions.Open(false)
+	sess, err := s.sessions.Open(callerOf(ctx).Name, false)
 	s.countRefused(err)
 	if err != nil {
 		return nil, err
 	}
+	s.keep(ctx, sess)
 	return map[string]string{"session_id": sess.ID}, nil
 }
 
-func (s *Server) rpcClose(r jsonrpc.Request, own *session.Session) (any, error) {
+func (s *Server) rpcClose(ctx context.Context, r jsonrpc.Request, own *session.Session) (any, error) {
 	id, _ := r.Params["session_id"].(string)
 	if strings.TrimSpace(id) == "" {
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Invalid params - 'session_id' is required"}
 	}
+	owner := callerOf(ctx).Name
+	if own != nil {
+		owner = own.Owner
+	}
 	if own != nil && own.ID == id {
 		return nil, &session.HeldError{ID: id, Owned: true}
 	}
-	closing, err := s.sessions.Close(id)
+	closing, err := s.sessions.Close(ctx, owner, id)
 	if err != nil {
 		return nil, err
 	}

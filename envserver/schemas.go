@@ -69,6 +69,7 @@ func stateSchema() doc {
 			"last_reward":        orNull("reward of the last result", "number"),
 			"last_task_id":       orNull("task of the last result", "string"),
 			"last_sandbox_id":    orNull("sandbox of the last result", "string"),
+			"rollouts":           doc{"type": "array", "items": doc{"type": "string"}, "description": "ids of the rollouts started since the last reset; absent where there are none"},
 		},
 	}
 }

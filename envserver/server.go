@@ -21,6 +21,7 @@ type Server struct {
 	metrics  *metrics
 	tracer   trace.Tracer
 	standard http.Handler
+	listed   encoded
 	handler  http.Handler
 
 	stop    context.Context
@@ -40,9 +41,12 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("envserver: tools: %w", err)
 	}
 	s := &Server{o: o, tools: table, tracer: o.TracerProvider.Tracer("github.com/rolloutd/rolloutd/envserver")}
-	s.sessions = session.NewSet(session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded})
+	s.sessions = session.NewSet(session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions})
 	if s.metrics, err = newMetrics(o.Registerer, s.sessions.Len); err != nil {
 		return nil, fmt.Errorf("envserver: metrics: %w", err)
+	}
+	if s.listed, err = s.listFrame(); err != nil {
+		return nil, fmt.Errorf("envserver: tools: %w", err)
 	}
 	s.standard = s.standardMCP()
 	s.stop, s.stopped = context.WithCancelCause(context.Background())

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
@@ -42,13 +44,17 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, p protocol) {
 		return // the upgrader has answered
 	}
 	// The request's own context ends with this handler, not with the client, once the connection is taken over.
-	sess, err := s.open(s.stop, r.URL.Query().Get("session_id"))
+	sess, err := s.open(s.stop, callerOf(r.Context()).Name, sessionOf(r))
 	if err != nil {
 		s.linger(ws, p, err)
 		return
 	}
 	defer s.sessions.Release(sess, session.ErrClosed)
-	wsio.Run(s.stop, ws, s.wsOptions(), func(ctx context.Context, frame []byte) ([]byte, bool) {
+	defer s.keep(s.stop, sess) // before it is let go, so that whoever comes next finds it whole
+	// A client can say once, when it connects, which trace its calls belong to.
+	ctx := trace.ContextWithRemoteSpanContext(s.stop, trace.SpanContextFromContext(
+		propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(r.Header))))
+	wsio.Run(ctx, ws, s.wsOptions(), func(ctx context.Context, frame []byte) ([]byte, bool) {
 		return s.answer(ctx, p, sess, frame)
 	})
 }
@@ -58,13 +64,13 @@ func (s *Server) wsOptions() wsio.Options {
 }
 
 // open gives a connection its session: a new one, or the one it names.
-func (s *Server) open(ctx context.Context, id string) (*session.Session, error) {
+func (s *Server) open(ctx context.Context, owner, id string) (*session.Session, error) {
 	if id != "" {
 		ctx, cancel := context.WithTimeout(ctx, attachWait)
 		defer cancel()
-		return s.sessions.Attach(ctx, id)
+		return s.sessions.Attach(ctx, owner, id)
 	}
-	sess, err := s.sessions.Open(true)
+	sess, err := s.sessions.Open(owner, true)
 	s.countRefused(err)
 	return sess, err
 }
@@ -79,8 +85,14 @@ func (s *Server) countRefused(err error) {
 // answer encodes what the protocol says to a frame. A panic is an error of this frame only.
 func (s *Server) answer(ctx context.Context, p protocol, sess *session.Session, frame []byte) (out []byte, more bool) {
 	reply, more := p.handle(ctx, sess, frame)
-	if reply == nil {
+	if !more {
+		s.keep(ctx, sess) // before the goodbye, which the client may answer by coming again
+	}
+	switch ready := reply.(type) {
+	case nil:
 		return nil, more
+	case encoded:
+		return ready, more
 	}
 	out, err := pyjson.Encode(reply)
 	if err != nil { // every reply is made of plain values

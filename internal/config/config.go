@@ -37,6 +37,8 @@ type Serve struct {
 	MaxSessions int           `yaml:"max_sessions"` // OpenEnv sessions at once
 	StepTimeout time.Duration `yaml:"step_timeout"` // longest answer to a step over a WebSocket
 	Tokens      []string      `yaml:"tokens"`       // bearer tokens; needed for a listener beyond loopback
+	// TokensFile lists more tokens: a YAML list of name, sha256 (of the token, in hex) and scope (client or operator).
+	TokensFile string `yaml:"tokens_file"`
 	// CodecOrigins are the web origins (of a Temporal UI) that may have payloads decrypted.
 	CodecOrigins []string `yaml:"codec_origins"`
 }

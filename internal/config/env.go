@@ -25,6 +25,7 @@ func Variables() []Variable {
 		{"MAX_CONCURRENT_ENVS", "serve.max_sessions", number(func(c *Config) *int { return &c.Serve.MaxSessions })},
 		{"ROLLOUTD_STEP_TIMEOUT", "serve.step_timeout", span(func(c *Config) *time.Duration { return &c.Serve.StepTimeout })},
 		{"ROLLOUTD_TOKENS", "serve.tokens", list(func(c *Config) *[]string { return &c.Serve.Tokens })},
+		{"ROLLOUTD_TOKENS_FILE", "serve.tokens_file", text(func(c *Config) *string { return &c.Serve.TokensFile })},
 		{"ROLLOUTD_CODEC_ORIGINS", "serve.codec_origins", list(func(c *Config) *[]string { return &c.Serve.CodecOrigins })},
 		{"TEMPORAL_ADDRESS", "temporal.address", text(func(c *Config) *string { return &c.Temporal.Address })},
 		{"TEMPORAL_NAMESPACE", "temporal.namespace", text(func(c *Config) *string { return &c.Temporal.Namespace })},

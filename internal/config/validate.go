@@ -41,8 +41,8 @@ func (s Serve) validate(p *problems) {
 	p.check(s.Mode == "simulation" || s.Mode == "production", "serve.mode", "want simulation or production, got %q", s.Mode)
 	p.check(s.MaxSessions > 0, "serve.max_sessions", "want at least 1, got %d", s.MaxSessions)
 	p.positive("serve.step_timeout", s.StepTimeout)
-	p.check(len(s.Tokens) > 0 || Loopback(s.Listen), "serve.tokens",
-		"%s can be reached from other machines: set at least one bearer token (ROLLOUTD_TOKENS), or listen on 127.0.0.1", s.Listen)
+	p.check(len(s.Tokens) > 0 || s.TokensFile != "" || Loopback(s.Listen), "serve.tokens",
+		"%s can be reached from other machines: set at least one bearer token (ROLLOUTD_TOKENS, ROLLOUTD_TOKENS_FILE), or listen on 127.0.0.1", s.Listen)
 	for i, t := range s.Tokens {
 		p.check(len(t) >= 16, fmt.Sprintf("serve.tokens[%d]", i), "want at least 16 characters")
 	}

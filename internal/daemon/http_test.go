@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 )
 
@@ -107,16 +108,20 @@ func TestBackgroundTellsItsEnd(t *testing.T) {
 func TestCodecIsBehindTheTokens(t *testing.T) {
 	t.Parallel()
 	reached := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	ab := []envserver.Token{envserver.PlainToken("a"), envserver.PlainToken("b")}
+	client := envserver.PlainToken("c")
+	client.Scope = envserver.ScopeClient
 	for _, c := range []struct {
-		tokens       []string
+		tokens       []envserver.Token
 		method, auth string
 		want         int
 	}{
 		{nil, http.MethodPost, "", http.StatusTeapot},
-		{[]string{"a", "b"}, http.MethodPost, "Bearer b", http.StatusTeapot},
-		{[]string{"a", "b"}, http.MethodPost, "Bearer c", http.StatusUnauthorized},
-		{[]string{"a"}, http.MethodPost, "", http.StatusUnauthorized},
-		{[]string{"a"}, http.MethodOptions, "", http.StatusTeapot},
+		{ab, http.MethodPost, "Bearer b", http.StatusTeapot},
+		{ab, http.MethodPost, "Bearer c", http.StatusUnauthorized},
+		{ab[:1], http.MethodPost, "", http.StatusUnauthorized},
+		{ab[:1], http.MethodOptions, "", http.StatusTeapot},
+		{[]envserver.Token{client}, http.MethodPost, "Bearer c", http.StatusForbidden},
 	} {
 		req := httptest.NewRequest(c.method, "/codec/decode", nil)
 		req.Header.Set("Authorization", c.auth)

@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"net/http"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/listen"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
 
@@ -25,11 +24,15 @@ const codecPath = "/codec"
 // serveTier is the OpenEnv edge: the last to start, the first to stop.
 func (d *Daemon) serveTier() Tier {
 	return Tier{Name: "OpenEnv server", Budget: 10 * time.Second, Start: func(context.Context) (Running, error) {
-		if !config.Loopback(d.cfg.Serve.Listen) && len(d.cfg.Serve.Tokens) == 0 {
+		if !config.Loopback(d.cfg.Serve.Listen) && len(d.cfg.Serve.Tokens) == 0 && d.cfg.Serve.TokensFile == "" {
 			// Validated already; but an open server on a network is not a mistake to make twice.
 			return Running{}, fault.Field("serve.tokens", "needed to listen on %s", d.cfg.Serve.Listen)
 		}
-		edge, err := d.edge()
+		tokens, err := d.tokens()
+		if err != nil {
+			return Running{}, err
+		}
+		edge, err := d.edge(tokens)
 		if err != nil {
 			return Running{}, err
 		}
@@ -38,7 +41,7 @@ func (d *Daemon) serveTier() Tier {
 			return Running{}, err
 		}
 		d.at.Serve = l.Addr().String()
-		r := serveHTTP(l, d.withCodec(edge))
+		r := serveHTTP(l, d.withCodec(edge, tokens))
 		closeHTTP := r.Stop
 		// The edge first: it knows that its clients have not left, and ends their WebSockets.
 		r.Stop = func(ctx context.Context) error { return errors.Join(edge.Shutdown(ctx), closeHTTP(ctx)) }
@@ -46,7 +49,7 @@ func (d *Daemon) serveTier() Tier {
 	}}
 }
 
-func (d *Daemon) edge() (*envserver.Server, error) {
+func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 	box := d.key.Box("model key")
 	return envserver.New(envserver.Options{
 		Rollouts:    engine.New(d.temporal, d.store),
@@ -57,7 +60,8 @@ func (d *Daemon) edge() (*envserver.Server, error) {
 		Mode:        envserver.Mode(d.cfg.Serve.Mode),
 		MaxSessions: d.cfg.Serve.MaxSessions,
 		StepTimeout: d.cfg.Serve.StepTimeout,
-		Tokens:      d.cfg.Serve.Tokens,
+		Tokens:      tokens,
+		Sessions:    store.Sessions{Store: d.store},
 		Logger:      d.log,
 		Registerer:  d.tel.Registry(),
 	})
@@ -67,8 +71,8 @@ func (d *Daemon) edge() (*envserver.Server, error) {
 func (d *Daemon) modelLookup(name string) string { return d.cfg.ModelLookup(name) }
 
 // withCodec adds the payload codec to the edge. It decrypts, so it is behind the same tokens.
-func (d *Daemon) withCodec(edge http.Handler) http.Handler {
-	codec := http.StripPrefix(codecPath, admit(d.cfg.Serve.Tokens, temporalx.CodecHandler(d.key, d.cfg.Serve.CodecOrigins)))
+func (d *Daemon) withCodec(edge http.Handler, tokens []envserver.Token) http.Handler {
+	codec := http.StripPrefix(codecPath, admit(tokens, temporalx.CodecHandler(d.key, d.cfg.Serve.CodecOrigins)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, codecPath+"/") {
 			codec.ServeHTTP(w, r)
@@ -78,22 +82,20 @@ func (d *Daemon) withCodec(edge http.Handler) http.Handler {
 	})
 }
 
-// admit lets through what bears one of the tokens; a browser's preflight bears none and tells nothing.
-func admit(tokens []string, next http.Handler) http.Handler {
+// admit lets operators through; a browser's preflight bears no token and tells nothing.
+func admit(tokens []envserver.Token, next http.Handler) http.Handler {
 	if len(tokens) == 0 {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got := sha256.Sum256([]byte(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")))
-		ok := 0
-		for _, t := range tokens {
-			want := sha256.Sum256([]byte(t))
-			ok |= subtle.ConstantTimeCompare(got[:], want[:])
-		}
-		if ok == 0 && r.Method != http.MethodOptions {
+		t, ok := envserver.FindToken(tokens, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		switch {
+		case r.Method == http.MethodOptions, ok && t.Scope == envserver.ScopeOperator:
+			next.ServeHTTP(w, r)
+		case ok:
+			http.Error(w, "the token of an operator is needed", http.StatusForbidden)
+		default:
 			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
-			return
 		}
-		next.ServeHTTP(w, r)
 	})
 }

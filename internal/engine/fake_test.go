@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
@@ -37,6 +38,13 @@ type temporal struct {
 	queryErr  error
 	down      error
 	lossy     bool // long polls never see a workflow's end
+	listed    []*workflowservice.ListWorkflowExecutionsRequest
+	list      *workflowservice.ListWorkflowExecutionsResponse
+}
+
+func (f *temporal) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	f.listed = append(f.listed, r)
+	return f.list, f.down
 }
 
 func (f *temporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, _ any, args ...any) (client.WorkflowRun, error) {

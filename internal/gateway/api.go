@@ -16,6 +16,8 @@ type Route struct {
 	Capture   bool           `json:"capture"` // false: calls are forwarded and not recorded
 	Model     rollout.Model  `json:"model"`
 	Limits    rollout.Limits `json:"limits"` // Call, Turns, PromptTokens and CompletionTokens count here
+	// TraceParent is the W3C trace context that the route's model calls belong to; Client.Open sets it.
+	TraceParent string `json:"traceparent,omitempty"`
 }
 
 // RouteStatus is how a route stands.

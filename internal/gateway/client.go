@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -25,8 +27,14 @@ func NewClient(baseURL string, key seal.Key) *Client {
 	return &Client{base: strings.TrimRight(baseURL, "/"), token: key.Token(tokenPurpose), http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
 }
 
+// traceParent is the header of the W3C trace context.
+const traceParent = "traceparent"
+
 // Open makes the route, or finds the same one. Another route under that ID is a fault.Conflict.
 func (c *Client) Open(ctx context.Context, r Route) error {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	r.TraceParent = carrier[traceParent]
 	return c.do(ctx, http.MethodPut, r.ID, "", r, nil)
 }
 

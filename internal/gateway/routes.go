@@ -34,6 +34,7 @@ func (s *Server) open(def Route) error {
 	}
 	defer s.alone(def.ID)()
 	if r, err := s.route(def.ID); err == nil {
+		def.TraceParent = r.TraceParent // asked again, it may be from another span
 		if !reflect.DeepEqual(r.Route, def) {
 			return fault.New(fault.Conflict, "route %q exists and differs", def.ID)
 		}

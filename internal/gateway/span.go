@@ -5,12 +5,15 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
 func (r *route) startSpan(ctx context.Context, c *call) (context.Context, oteltrace.Span) {
+	// The agent says nothing of traces: the call belongs to that of the activity which opened the route.
+	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceParent: r.TraceParent})
 	return r.tracer.Start(ctx, "model call", oteltrace.WithSpanKind(oteltrace.SpanKindClient), oteltrace.WithAttributes(
 		attribute.String("rollout.id", r.RolloutID),
 		attribute.Int("rollout.attempt", r.Attempt),

@@ -37,6 +37,23 @@ func TestCallsAreMeasured(t *testing.T) {
 	require.Contains(t, e.requests()[0].header.Get("Traceparent"), ended[0].SpanContext().TraceID().String())
 }
 
+// A model call belongs to the trace of whoever opened its route, and hands it on to the endpoint; opening it again, from
+// another span, is opening the same route.
+func TestCallsBelongToTheTraceOfTheirRoute(t *testing.T) {
+	t.Parallel()
+	spans := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	h := newHost(t, func(o *gateway.Options) { o.TracerProvider = provider })
+	e := newEngine(t, says(goodReply))
+	ctx, activity := provider.Tracer("activities").Start(t.Context(), "StartProxy")
+	route := h.route(e.URL)
+	require.NoError(t, h.client.Open(ctx, route))
+	require.NoError(t, h.client.Open(t.Context(), route))
+	send(t.Context(), h.open(t, route), "a", streamed)
+	require.Contains(t, e.requests()[0].header.Get("Traceparent"), activity.SpanContext().TraceID().String())
+	require.Equal(t, activity.SpanContext().SpanID(), spans.Ended()[0].Parent().SpanID())
+}
+
 // measured reads all instruments by their short names; of a histogram, how often it was told.
 func measured(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()

@@ -112,3 +112,6 @@ func run(t *testing.T, name string, args ...string) {
 	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
 	require.NoErrorf(t, err, "%s %s:\n%s", name, strings.Join(args, " "), out)
 }
+
+// Path is the interpreter itself, for a script that runs beside a test.
+func (p Python) Path() string { return p.path }

@@ -112,6 +112,15 @@ func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
 	return ok, classify(err, "look for", key)
 }
 
+// Delete forgets key; one that holds nothing is no error.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	err := s.bucket.Delete(ctx, key)
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return nil
+	}
+	return classify(err, "delete", key)
+}
+
 // classify gives a driver's error its kind. What the driver cannot name is taken as passing, so that a hiccup of a remote
 // store does not cost a rollout.
 func classify(err error, doing, key string) error {

@@ -4,11 +4,14 @@ import "context"
 
 // Close ends a session on request of an HTTP caller. One that a WebSocket is attached to ends when that lets go, and closing
 // is true; one that a WebSocket owns is not the caller's to close.
-func (t *Set) Close(id string) (closing bool, err error) {
+func (t *Set) Close(ctx context.Context, owner, id string) (closing bool, err error) {
+	if _, err := t.find(ctx, owner, id, false); err != nil {
+		return false, err
+	}
 	t.mu.Lock()
 	e := t.m[id]
 	switch {
-	case e == nil:
+	case e == nil || e.s.Owner != owner:
 		err = &UnknownError{id}
 	case e.owned:
 		err = &HeldError{ID: id, Owned: true}
@@ -20,15 +23,23 @@ func (t *Set) Close(id string) (closing bool, err error) {
 	t.mu.Unlock()
 	if err == nil && !closing {
 		t.ended(e, ErrClosed)
+		err = e.s.forget(ctx)
 	}
 	return closing, err
 }
 
-// Attach gives a session made over HTTP to a WebSocket, which must Release it. While another WebSocket has it, Attach waits
-// until ctx ends: a client that reconnects may come before its old connection is seen to be gone.
-func (t *Set) Attach(ctx context.Context, id string) (*Session, error) {
+// Attach gives a session to a WebSocket, which must Release it: one made over HTTP, or one that is kept. While another
+// WebSocket has it, Attach waits until ctx ends: a client that reconnects may come before its old connection is seen to be gone.
+func (t *Set) Attach(ctx context.Context, owner, id string) (*Session, error) {
 	for {
-		s, held, err := t.take(id)
+		restored, err := t.find(ctx, owner, id, true)
+		if err != nil || restored != nil {
+			return restored, err
+		}
+		if err := t.refresh(ctx, id); err != nil {
+			return nil, err
+		}
+		s, held, err := t.take(owner, id)
 		if held == nil {
 			return s, err
 		}
@@ -41,15 +52,13 @@ func (t *Set) Attach(ctx context.Context, id string) (*Session, error) {
 }
 
 // take attaches to the session if it is free; otherwise it returns a channel that closes when it may have become so.
-func (t *Set) take(id string) (*Session, <-chan struct{}, error) {
+func (t *Set) take(owner, id string) (*Session, <-chan struct{}, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.m[id]
 	switch {
-	case e == nil:
+	case e == nil || e.s.Owner != owner:
 		return nil, nil, &UnknownError{id}
-	case e.owned:
-		return nil, nil, &HeldError{ID: id, Owned: true}
 	case e.held != nil:
 		return nil, e.held, nil
 	}

@@ -25,11 +25,23 @@ type State struct {
 	LastReward        *float64 `json:"last_reward"`
 	LastTaskID        *string  `json:"last_task_id"`
 	LastSandboxID     *string  `json:"last_sandbox_id"`
+	// Rollouts are those started in the episode, the latest maxRollouts of them, oldest first.
+	Rollouts []string `json:"rollouts,omitempty"`
+}
+
+// maxRollouts bounds what a session remembers of a client that never resets.
+const maxRollouts = 1000
+
+func (s State) clone() State {
+	s.Rollouts = slices.Clone(s.Rollouts)
+	return s
 }
 
 // Session is one environment. It is safe for concurrent use.
 type Session struct {
 	ID string
+	// Owner is the client that the session belongs to; to others its id means nothing. Empty where clients are not told apart.
+	Owner string
 	// Transient says that the session lives for one request: nothing can be kept for it.
 	Transient bool
 
@@ -40,18 +52,24 @@ type Session struct {
 	state   State
 	counted map[string]bool // rollouts whose result was delivered
 	watched map[string]bool // rollouts that end with the session
+
+	keeper      Keeper     // nil: nothing is kept
+	keeping     sync.Mutex // held while saving; taken before mu
+	version     int        // of what was kept last
+	dirty       bool       // changed since
+	keptEpisode string     // the episode that was kept last
 }
 
 // Transient makes a session that belongs to no Set: it takes no slot and lives until Close.
 func Transient() *Session {
-	s := newSession()
+	s := newSession(uuid.NewString())
 	s.Transient = true
 	return s
 }
 
-func newSession() *Session {
+func newSession(id string) *Session {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	s := &Session{ID: uuid.NewString(), ctx: ctx, cancel: cancel, counted: map[string]bool{}, watched: map[string]bool{}}
+	s := &Session{ID: id, ctx: ctx, cancel: cancel, counted: map[string]bool{}, watched: map[string]bool{}}
 	s.Reset("")
 	return s
 }
@@ -75,6 +93,7 @@ func (s *Session) Reset(episodeID string) {
 	defer s.mu.Unlock()
 	s.state = State{EpisodeID: episodeID}
 	clear(s.counted)
+	s.dirty = true
 }
 
 // Stepped counts a step of the episode.
@@ -82,6 +101,20 @@ func (s *Session) Stepped() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.StepCount++
+	s.dirty = true
+}
+
+// Started records a rollout that is about to be started, before it is: whoever finds the session again must find all.
+func (s *Session) Started(ctx context.Context, rolloutID string) error {
+	s.mu.Lock()
+	if !slices.Contains(s.state.Rollouts, rolloutID) {
+		// A copy: states that were given out share the old one.
+		kept := s.state.Rollouts[max(0, len(s.state.Rollouts)-maxRollouts+1):]
+		s.state.Rollouts = append(slices.Clone(kept), rolloutID)
+		s.dirty = true
+	}
+	s.mu.Unlock()
+	return s.Keep(ctx)
 }
 
 // Finished records a result that was handed to the client; the same rollout counts once.
@@ -92,6 +125,7 @@ func (s *Session) Finished(r rollout.Result) {
 		s.counted[r.ID] = true
 		s.state.RolloutsCompleted++
 	}
+	s.dirty = true
 	s.state.LastReward, s.state.LastTaskID, s.state.LastSandboxID = r.Reward, orNil(r.TaskID), orNil(r.SandboxID)
 }
 
@@ -114,6 +148,7 @@ func (s *Session) Watch(rolloutID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watched[rolloutID] = true
+	s.dirty = true
 }
 
 // Unwatch takes a Watch back.
@@ -121,6 +156,7 @@ func (s *Session) Unwatch(rolloutID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.watched, rolloutID)
+	s.dirty = true
 }
 
 // Watched lists the rollouts that end with the session.

@@ -34,11 +34,11 @@ func TestIdleTimeStartsAnewWithEveryUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		set, ended := newSet(session.Options{Max: 1, Idle: time.Minute})
-		s, err := set.Open(false)
+		s, err := set.Open("", false)
 		require.NoError(t, err)
 		for range 3 {
 			time.Sleep(59 * time.Second)
-			_, done, err := set.Use(s.ID)
+			_, done, err := set.Use(t.Context(), "", s.ID)
 			require.NoError(t, err)
 			done()
 		}
@@ -46,7 +46,7 @@ func TestIdleTimeStartsAnewWithEveryUse(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, set.Len())
 		require.ErrorIs(t, ended.causes[s.ID], session.ErrClosed)
-		_, _, err = set.Use(s.ID)
+		_, _, err = set.Use(t.Context(), "", s.ID)
 		require.ErrorContains(t, err, "Unknown session_id")
 	})
 }
@@ -55,12 +55,12 @@ func TestUseAndAttachmentKeepASessionAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		set, _ := newSet(session.Options{Max: 3, Idle: time.Minute})
-		used, _ := set.Open(false)
-		attached, _ := set.Open(false)
-		owned, _ := set.Open(true)
-		_, done, err := set.Use(used.ID)
+		used, _ := set.Open("", false)
+		attached, _ := set.Open("", false)
+		owned, _ := set.Open("", true)
+		_, done, err := set.Use(t.Context(), "", used.ID)
 		require.NoError(t, err)
-		_, err = set.Attach(t.Context(), attached.ID)
+		_, err = set.Attach(t.Context(), "", attached.ID)
 		require.NoError(t, err)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -79,19 +79,19 @@ func TestAttachWaitsForTheHolder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		set, _ := newSet(session.Options{Max: 1})
-		s, _ := set.Open(false)
-		_, err := set.Attach(t.Context(), s.ID)
+		s, _ := set.Open("", false)
+		_, err := set.Attach(t.Context(), "", s.ID)
 		require.NoError(t, err)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = set.Attach(short, s.ID)
+		_, err = set.Attach(short, "", s.ID)
 		var held *session.HeldError
 		require.ErrorAs(t, err, &held)
 		go func() {
 			time.Sleep(time.Second)
 			set.Release(s, nil)
 		}()
-		again, err := set.Attach(t.Context(), s.ID)
+		again, err := set.Attach(t.Context(), "", s.ID)
 		require.NoError(t, err)
 		require.Same(t, s, again)
 	})
@@ -100,7 +100,7 @@ func TestAttachWaitsForTheHolder(t *testing.T) {
 func TestBindEndsWithTheSession(t *testing.T) {
 	t.Parallel()
 	set, ended := newSet(session.Options{Max: 1})
-	s, _ := set.Open(false)
+	s, _ := set.Open("", false)
 	ctx, done := s.Bind(t.Context())
 	defer done()
 	why := errors.New("that is all")

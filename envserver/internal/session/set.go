@@ -1,11 +1,14 @@
 package session
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Options of a Set.
@@ -15,6 +18,8 @@ type Options struct {
 	Idle time.Duration
 	// Ended is told of every session that has left the set, with its cause; sessions may end at the same time.
 	Ended func(*Session, error)
+	// Keeper keeps sessions beyond this process; nil: they end with it.
+	Keeper Keeper
 }
 
 // Set is the sessions of a server. Slots are shared by all transports.
@@ -28,7 +33,7 @@ type Set struct {
 type entry struct {
 	s       *Session
 	owned   bool          // made by a WebSocket, ends with it
-	held    chan struct{} // closed when the attached WebSocket lets go; nil: none is attached
+	held    chan struct{} // closed when the WebSocket that has the session lets go; nil: none has it
 	closing bool          // was asked to close while held
 	busy    int           // calls under way
 	timer   *time.Timer
@@ -44,27 +49,36 @@ func (t *Set) Len() int {
 	return len(t.m)
 }
 
-// Open takes a slot for a new session. With owned set it belongs to a WebSocket and never idles out.
-func (t *Set) Open(owned bool) (*Session, error) {
+// Open takes a slot for a new session of owner. With owned set it belongs to a WebSocket and never idles out.
+func (t *Set) Open(owner string, owned bool) (*Session, error) {
+	s := t.newSession(owner, uuid.NewString())
+	s.dirty = !owned // a connection that did nothing leaves nothing
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.m) >= t.o.Max {
-		return nil, &CapacityError{Active: len(t.m), Max: t.o.Max}
+	if err := t.add(s, owned); err != nil {
+		return nil, err
 	}
-	e := &entry{s: newSession(), owned: owned}
-	t.m[e.s.ID] = e
-	if !owned && t.o.Idle > 0 {
-		e.timer = time.AfterFunc(t.o.Idle, func() { t.expire(e) })
-	}
-	return e.s, nil
+	return s, nil
+}
+
+func (t *Set) newSession(owner, id string) *Session {
+	s := newSession(id)
+	s.Owner, s.keeper = owner, t.o.Keeper
+	return s
 }
 
 // Use returns a session for one call; done must be called after it.
-func (t *Set) Use(id string) (s *Session, done func(), err error) {
+func (t *Set) Use(ctx context.Context, owner, id string) (s *Session, done func(), err error) {
+	if _, err := t.find(ctx, owner, id, false); err != nil {
+		return nil, nil, err
+	}
+	if err := t.refresh(ctx, id); err != nil {
+		return nil, nil, err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.m[id]
-	if e == nil {
+	if e == nil || e.s.Owner != owner {
 		return nil, nil, &UnknownError{id}
 	}
 	e.busy++

@@ -26,6 +26,8 @@ type Rollouts interface {
 
 // Session is what a tool tells the session it was called in.
 type Session interface {
+	// Started records a rollout that is about to be started.
+	Started(ctx context.Context, rolloutID string) error
 	// Finished records a result that was handed to the session's client.
 	Finished(rollout.Result)
 	// Watch asks that the rollout be aborted when the session ends, until Unwatch.

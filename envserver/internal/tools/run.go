@@ -32,8 +32,13 @@ func (t *Table) begin(ctx context.Context, c Call) (begun, error) {
 		return b, err
 	}
 	b.id = spec.ID
-	if b.abort && c.Session != nil {
-		c.Session.Watch(b.id)
+	if c.Session != nil {
+		if b.abort {
+			c.Session.Watch(b.id)
+		}
+		if err := c.Session.Started(ctx, b.id); err != nil {
+			return b, err
+		}
 	}
 	b.state, err = t.o.Rollouts.Start(ctx, spec)
 	if err == nil {

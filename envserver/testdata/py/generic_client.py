@@ -30,7 +30,7 @@ async def main(url: str) -> None:
 
         after = await env.state()
         assert after == {"episode_id": "ep-9", "step_count": 1, "rollouts_completed": 1, "last_reward": 0.5,
-                         "last_task_id": "t9", "last_sandbox_id": "r9.1"}, after
+                         "rollouts": ["r9"], "last_task_id": "t9", "last_sandbox_id": "r9.1"}, after
 
 
 asyncio.run(main(sys.argv[1]))

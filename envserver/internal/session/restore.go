@@ -1,0 +1,190 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// find makes sure that the session of an id is in the set, restoring it from what is kept when this process does not have it:
+// after its connection dropped, on another replica, after a restart. A restored session takes a slot like any other, owned by
+// a WebSocket or not, and is returned.
+func (t *Set) find(ctx context.Context, owner, id string, owned bool) (restored *Session, err error) {
+	t.mu.Lock()
+	e := t.m[id]
+	t.mu.Unlock()
+	switch {
+	case e != nil && e.s.Owner != owner:
+		return nil, &UnknownError{id}
+	case e != nil:
+		return nil, nil
+	}
+	r, err := t.load(ctx, owner, id)
+	if err != nil {
+		return nil, err
+	}
+	s := t.newSession(owner, id)
+	s.adopt(r)
+	s.dirty, s.keptEpisode = false, r.State.EpisodeID
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.m[id] != nil { // somebody was quicker
+		return nil, nil
+	}
+	if err := t.add(s, owned); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// refresh takes over what another replica kept since this one looked last; only of sessions that no WebSocket holds, for the
+// holder knows best. A session that was closed elsewhere ends here, too.
+func (t *Set) refresh(ctx context.Context, id string) error {
+	t.mu.Lock()
+	e := t.m[id]
+	t.mu.Unlock()
+	if t.o.Keeper == nil || e == nil || t.heldOrOwned(e) {
+		return nil
+	}
+	r, err := t.load(ctx, e.s.Owner, id)
+	var unknown *UnknownError
+	if errors.As(err, &unknown) && e.s.kept() {
+		t.drop(e)
+		return err
+	}
+	if err == nil {
+		e.s.catchUp(r)
+	}
+	return nil // what we have is better than nothing where the store does not answer
+}
+
+func (t *Set) heldOrOwned(e *entry) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return e.owned || e.held != nil
+}
+
+// drop ends a session that was closed on another replica.
+func (t *Set) drop(e *entry) {
+	t.mu.Lock()
+	gone := t.remove(e)
+	t.mu.Unlock()
+	if gone {
+		t.ended(e, ErrClosed)
+	}
+}
+
+func (s *Session) kept() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version > 0
+}
+
+func (s *Session) catchUp(r record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Version > s.version && !s.dirty {
+		s.adopt(r)
+		s.keptEpisode = r.State.EpisodeID
+	}
+}
+
+// UnknownEpisodeError says that no session of the client is in the episode.
+type UnknownEpisodeError struct{ ID string }
+
+func (e *UnknownEpisodeError) Error() string { return "Unknown episode_id: " + e.ID }
+
+// Rejoin makes s go on with an episode that another session of the same owner was in: one whose connection was lost, here or
+// on another replica. What is to end with that session now ends with s.
+func (t *Set) Rejoin(ctx context.Context, s *Session, episode string) error {
+	if s.State().EpisodeID == episode {
+		return nil
+	}
+	if old := t.inEpisode(s.Owner, episode); old != nil {
+		s.takeOver(old.yield())
+		return nil
+	}
+	if t.o.Keeper == nil {
+		return &UnknownEpisodeError{episode}
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	id, err := t.o.Keeper.Load(ctx, episodeKey(s.Owner, episode))
+	if fault.Is(err, fault.NotFound) {
+		return &UnknownEpisodeError{episode}
+	}
+	if err != nil {
+		return fault.Wrap(fault.KindOf(err), err, "look for episode %s", episode)
+	}
+	r, err := t.load(ctx, s.Owner, string(id))
+	var unknown *UnknownError
+	if errors.As(err, &unknown) || err == nil && r.State.EpisodeID != episode {
+		return &UnknownEpisodeError{episode}
+	}
+	if err == nil {
+		s.takeOver(r)
+	}
+	return err
+}
+
+func (t *Set) inEpisode(owner, episode string) *Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.m {
+		if e.s.Owner == owner && e.s.State().EpisodeID == episode {
+			return e.s
+		}
+	}
+	return nil
+}
+
+// yield gives the session's record away together with what was to end with it.
+func (s *Session) yield() record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.snapshot()
+	clear(s.watched)
+	s.dirty = true
+	return r
+}
+
+func (s *Session) takeOver(r record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.Version = s.version // its own record's, which goes on
+	s.adopt(r)
+	s.dirty = true
+}
+
+// Begin takes a slot for a session under an id of the client's own choice, or finds the one that has it.
+func (t *Set) Begin(ctx context.Context, owner, id string) error {
+	_, err := t.find(ctx, owner, id, false)
+	var unknown *UnknownError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.m[id] != nil { // another client's
+		return err
+	}
+	return t.add(t.newSession(owner, id), false)
+}
+
+// add puts a session into the set; t.mu is held.
+func (t *Set) add(s *Session, owned bool) error {
+	if len(t.m) >= t.o.Max {
+		return &CapacityError{Active: len(t.m), Max: t.o.Max}
+	}
+	e := &entry{s: s, owned: owned}
+	t.m[s.ID] = e
+	if owned {
+		e.held = make(chan struct{})
+	}
+	if !owned && t.o.Idle > 0 {
+		e.timer = time.AfterFunc(t.o.Idle, func() { t.expire(e) })
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package envserver_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+func TestRESTStartsAndFollowsARollout(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	body, err := json.Marshal(task("r1", waits, "task_id", "t1"))
+	require.NoError(t, err)
+	status, _, out := r.do("POST", "/rollouts", string(body))
+	require.Equal(t, http.StatusAccepted, status, out)
+	status, _, out = r.do("GET", "/rollouts/r1", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "running_agent", object(t, out)["phase"])
+	for _, path := range []string{"result", "trace", "logs/agent", "logs/proxy", "logs/verifier"} {
+		status, _, out = r.do("GET", "/rollouts/r1/"+path, "")
+		require.Equal(t, http.StatusConflict, status, path)
+		require.Contains(t, out, "not done yet")
+	}
+	status, _, _ = r.do("GET", "/rollouts/r1/messages", "")
+	require.Equal(t, http.StatusNotFound, status)
+	r.fake.said("r1", "hello")
+	_, _, out = r.do("GET", "/rollouts/r1/messages", "")
+	require.Contains(t, out, "hello")
+	_, _, out = r.do("POST", "/rollouts/r1/abort", `{"reason":"enough"}`)
+	require.Equal(t, true, object(t, out)["aborted"])
+	require.Equal(t, "enough", r.fake.aborts["r1"])
+	_, _, out = r.do("POST", "/rollouts/r1/abort", "")
+	require.Equal(t, false, object(t, out)["aborted"])
+	_, _, out = r.do("GET", "/rollouts/r1/result", "")
+	require.Equal(t, "aborted", object(t, out)["outcome"])
+	for path, want := range map[string]string{
+		"trace": "trace of r1\n", "logs/agent": "agent of r1\n", "logs/verifier": "verifier.stdout of r1\nverifier.stderr of r1\n", "logs/proxy": "",
+	} {
+		status, _, out = r.do("GET", "/rollouts/r1/"+path, "")
+		require.Equal(t, http.StatusOK, status, path)
+		require.Equal(t, want, out)
+	}
+}
+
+func TestRESTRefusals(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	for _, c := range []struct {
+		method, path, body string
+		want               int
+	}{
+		{"GET", "/rollouts/none", "", 404}, {"GET", "/rollouts/none/result", "", 404}, {"GET", "/rollouts/none/events", "", 404},
+		{"POST", "/rollouts/none/abort", "", 404}, {"GET", "/rollouts?limit=0", "", 422}, {"GET", "/rollouts?limit=x", "", 422},
+		{"POST", "/rollouts", "[", 422}, {"POST", "/rollouts", "{}", 422}, {"DELETE", "/rollouts", "", 405}, {"DELETE", "/rollouts/r/result", "", 405},
+		{"GET", "/rollouts/none/logs/other", "", 404},
+	} {
+		status, headers, out := r.do(c.method, c.path, c.body)
+		require.Equal(t, c.want, status, "%s %s: %s", c.method, c.path, out)
+		require.Contains(t, object(t, out), "detail")
+		if c.want == 405 && c.path == "/rollouts" {
+			require.Equal(t, "POST, GET", headers.Get("Allow"))
+		}
+	}
+}
+
+func TestRESTList(t *testing.T) {
+	t.Parallel()
+	client := envserver.PlainToken("token-of-a-client")
+	client.Scope = envserver.ScopeClient
+	r := start(t, func(o *envserver.Options) {
+		o.Tokens = []envserver.Token{client, envserver.PlainToken("token-of-operator")}
+	})
+	for _, id := range []string{"a", "b", "c"} {
+		body, err := json.Marshal(task(id, "x", "task_id", "t"))
+		require.NoError(t, err)
+		status, _, _ := r.do("POST", "/rollouts", string(body), "Authorization", "Bearer token-of-a-client")
+		require.Equal(t, http.StatusAccepted, status)
+	}
+	status, _, _ := r.do("GET", "/rollouts", "", "Authorization", "Bearer token-of-a-client")
+	require.Equal(t, http.StatusForbidden, status)
+	_, _, out := r.do("GET", "/rollouts?task_id=t&status=done&limit=2", "", "Authorization", "Bearer token-of-operator")
+	require.Len(t, object(t, out)["rollouts"], 2)
+	_, _, out = r.do("GET", "/rollouts?limit=2&cursor="+object(t, out)["next"].(string), "", "Authorization", "Bearer token-of-operator")
+	require.Equal(t, "c", dig(t, object(t, out), "rollouts", 0, "rollout_id"))
+	require.NotContains(t, object(t, out), "next")
+}
+
+// A stream that was lost goes on after the last event that was seen, and ends with the rollout.
+func TestRESTEvents(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.fake.phases = []rollout.PhaseTiming{{Phase: rollout.PhaseCreating, Attempt: 1}, {Phase: rollout.PhaseAgent, Attempt: 1}}
+	body, err := json.Marshal(task("r", waits))
+	require.NoError(t, err)
+	r.do("POST", "/rollouts", string(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/rollouts/r/events", nil)
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
+	lines := bufio.NewScanner(resp.Body)
+	require.True(t, lines.Scan())
+	require.Equal(t, "id: 1", lines.Text())
+	r.fake.finish("r")
+	_, _, rest := r.do("GET", "/rollouts/r/events", "", "Last-Event-ID", "2")
+	require.Regexp(t, `^id: 3\nevent: done\ndata: \{.*"outcome":"completed".*\}\n\n$`, rest)
+}

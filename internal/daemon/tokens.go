@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rolloutd/rolloutd/envserver"
+)
+
+// tokenEntry is one item of a tokens file.
+type tokenEntry struct {
+	Name   string          `yaml:"name"`
+	SHA256 string          `yaml:"sha256"` // of the token, in hex: printf %s "$TOKEN" | sha256sum
+	Scope  envserver.Scope `yaml:"scope"`  // client or operator
+}
+
+// tokens are those of the settings and those of the tokens file.
+func (d *Daemon) tokens() ([]envserver.Token, error) {
+	var all []envserver.Token
+	for _, text := range d.cfg.Serve.Tokens {
+		all = append(all, envserver.PlainToken(text))
+	}
+	if d.cfg.Serve.TokensFile == "" {
+		return all, nil
+	}
+	f, err := os.Open(d.cfg.Serve.TokensFile)
+	if err != nil {
+		return nil, fmt.Errorf("serve.tokens_file: %w", err)
+	}
+	defer f.Close()
+	listed, err := readTokens(f)
+	if err != nil {
+		return nil, fmt.Errorf("serve.tokens_file %s: %w", d.cfg.Serve.TokensFile, err)
+	}
+	return append(all, listed...), nil
+}
+
+// readTokens reads a YAML list of tokens. A file without any is an error: it would open the server to everybody.
+func readTokens(r io.Reader) ([]envserver.Token, error) {
+	var entries []tokenEntry
+	dec := yaml.NewDecoder(r)
+	dec.KnownFields(true)
+	if err := dec.Decode(&entries); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if len(entries) == 0 {
+		return nil, errors.New("holds no token")
+	}
+	var out []envserver.Token
+	seen := map[string]bool{}
+	for i, e := range entries {
+		sum, err := hex.DecodeString(e.SHA256)
+		switch {
+		case e.Name == "" || seen[e.Name]:
+			return nil, fmt.Errorf("[%d].name: want a name of its own, got %q", i, e.Name)
+		case err != nil || len(sum) != 32:
+			return nil, fmt.Errorf("[%d].sha256: want the 64 hex digits of the token's SHA-256", i)
+		case e.Scope != envserver.ScopeClient && e.Scope != envserver.ScopeOperator:
+			return nil, fmt.Errorf("[%d].scope: want client or operator, got %q", i, e.Scope)
+		}
+		seen[e.Name] = true
+		out = append(out, envserver.Token{Name: e.Name, SHA256: [32]byte(sum), Scope: e.Scope})
+	}
+	return out, nil
+}

@@ -1,0 +1,44 @@
+package daemon_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/daemon"
+)
+
+// sumOfA is what sha256sum says of "a".
+const sumOfA = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
+
+func TestTokensFile(t *testing.T) {
+	t.Parallel()
+	got, err := daemon.ReadTokens(strings.NewReader("- {name: trainer, sha256: " + sumOfA + ", scope: client}\n"))
+	require.NoError(t, err)
+	found, ok := envserver.FindToken(got, "a")
+	require.True(t, ok)
+	require.Equal(t, "trainer", found.Name)
+	require.Equal(t, envserver.ScopeClient, found.Scope)
+	for _, wrong := range []string{"", "b", sumOfA} {
+		_, ok := envserver.FindToken(got, wrong)
+		require.False(t, ok, wrong)
+	}
+}
+
+func TestTokensFileRefusals(t *testing.T) {
+	t.Parallel()
+	for text, says := range map[string]string{
+		"":   "no token",
+		"[]": "no token",
+		"- {name: x, sha256: abc, scope: client}":                                                                "[0].sha256",
+		"- {sha256: " + sumOfA + ", scope: client}":                                                              "[0].name",
+		"- {name: x, sha256: " + sumOfA + ", scope: root}":                                                       "[0].scope",
+		"- {name: x, sha256: " + sumOfA + ", scope: client, to: 1}":                                              "to",
+		"- {name: x, sha256: " + sumOfA + ", scope: client}\n- {name: x, sha256: " + sumOfA + ", scope: client}": "[1].name",
+	} {
+		_, err := daemon.ReadTokens(strings.NewReader(text))
+		require.ErrorContains(t, err, says, text)
+	}
+}

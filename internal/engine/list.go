@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"context"
+	"encoding/base64"
+	"strings"
+
+	"go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
+)
+
+// List tells of the rollouts that Temporal still knows. What it tells of each is what visibility holds: it may be a moment
+// behind, and has neither turns nor phases.
+func (e *Engine) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
+	query, err := queryOf(f)
+	if err != nil {
+		return rollout.Page{}, err
+	}
+	cursor, err := base64.RawURLEncoding.DecodeString(f.Cursor)
+	if err != nil {
+		return rollout.Page{}, fault.Field("cursor", "is none that a list has given")
+	}
+	got, err := e.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		PageSize: int32(f.Limit), NextPageToken: cursor, Query: query,
+	})
+	if err != nil {
+		return rollout.Page{}, classify(err, "list rollouts")
+	}
+	page := rollout.Page{Rollouts: []rollout.State{}, Next: base64.RawURLEncoding.EncodeToString(got.GetNextPageToken())}
+	for _, w := range got.GetExecutions() {
+		page.Rollouts = append(page.Rollouts, listed(w))
+	}
+	return page, nil
+}
+
+func queryOf(f rollout.Filter) (string, error) {
+	terms := []string{"WorkflowType = '" + rollout.WorkflowName + "'"}
+	switch f.Status {
+	case "":
+	case "running":
+		terms = append(terms, "ExecutionStatus = 'Running'")
+	case "done":
+		terms = append(terms, "ExecutionStatus != 'Running'")
+	default:
+		return "", fault.Field("status", "want running or done, got %q", f.Status)
+	}
+	for _, t := range []struct{ name, value string }{
+		{searchattr.NameTask, f.TaskID}, {searchattr.NameGroup, f.GroupID}, {searchattr.NameOutcome, string(f.Outcome)},
+	} {
+		if t.value != "" {
+			terms = append(terms, t.name+" = '"+quote(t.value)+"'")
+		}
+	}
+	return strings.Join(terms, " AND "), nil
+}
+
+// quote makes text harmless inside single quotes of a visibility query.
+func quote(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text)
+}
+
+func listed(w *workflowpb.WorkflowExecutionInfo) rollout.State {
+	fields := w.GetSearchAttributes().GetIndexedFields()
+	s := rollout.State{
+		ID:     strings.TrimPrefix(w.GetExecution().GetWorkflowId(), rollout.WorkflowID("")),
+		TaskID: keyword(fields[searchattr.NameTask]), GroupID: keyword(fields[searchattr.NameGroup]),
+		SandboxID: keyword(fields[searchattr.NameSandbox]), Outcome: rollout.Outcome(keyword(fields[searchattr.NameOutcome])),
+		Phase: rollout.Phase(keyword(fields[searchattr.NamePhase])), StartedAt: w.GetStartTime().AsTime(),
+	}
+	var reward float64
+	if p := fields[searchattr.NameReward]; p != nil && converter.GetDefaultDataConverter().FromPayload(p, &reward) == nil {
+		s.Reward = &reward
+	}
+	if w.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		if s.Phase == "" {
+			s.Phase = rollout.PhaseQueued
+		}
+		return s
+	}
+	at := w.GetCloseTime().AsTime()
+	s.Phase, s.FinishedAt = rollout.PhaseDone, &at
+	if s.Outcome == "" { // it was terminated, or failed
+		s.Outcome = rollout.InfraFailed
+	}
+	return s
+}
+
+// keyword reads a search attribute, which is never encrypted; "" when it is not set.
+func keyword(p *common.Payload) string {
+	var text string
+	if p == nil || converter.GetDefaultDataConverter().FromPayload(p, &text) != nil {
+		return ""
+	}
+	return text
+}

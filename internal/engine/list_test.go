@@ -1,0 +1,82 @@
+package engine_test
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+func attributes(t *testing.T, all map[string]any) *commonpb.SearchAttributes {
+	t.Helper()
+	out := map[string]*commonpb.Payload{}
+	for name, value := range all {
+		p, err := converter.GetDefaultDataConverter().ToPayload(value)
+		require.NoError(t, err)
+		out[name] = p
+	}
+	return &commonpb.SearchAttributes{IndexedFields: out}
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	e, f, _ := newEngine(t)
+	at := time.Unix(100, 0).UTC()
+	f.list = &workflowservice.ListWorkflowExecutionsResponse{NextPageToken: []byte{0, 255}, Executions: []*workflowpb.WorkflowExecutionInfo{
+		{
+			Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-a"}, Status: completed,
+			StartTime: timestamppb.New(at), CloseTime: timestamppb.New(at.Add(time.Minute)),
+			SearchAttributes: attributes(t, map[string]any{"RolloutTask": "t", "RolloutOutcome": "completed", "RolloutReward": 0.5, "RolloutPhase": "closing_sandbox"}),
+		},
+		{Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-b"}, Status: terminated, StartTime: timestamppb.New(at), CloseTime: timestamppb.New(at)},
+	}}
+	page, err := e.List(t.Context(), rollout.Filter{Status: "done", TaskID: `it's \ odd`, GroupID: "g", Outcome: rollout.Completed, Limit: 2})
+	require.NoError(t, err)
+	require.Equal(t, `WorkflowType = 'RolloutWorkflow' AND ExecutionStatus != 'Running' AND RolloutTask = 'it\'s \\ odd' AND RolloutGroup = 'g' AND RolloutOutcome = 'completed'`,
+		f.listed[0].GetQuery())
+	later, reward := at.Add(time.Minute), 0.5
+	require.Equal(t, rollout.State{
+		ID: "a", TaskID: "t", Phase: rollout.PhaseDone, Outcome: rollout.Completed, Reward: &reward, StartedAt: at, FinishedAt: &later,
+	}, page.Rollouts[0])
+	require.Equal(t, rollout.InfraFailed, page.Rollouts[1].Outcome, "it was terminated")
+
+	_, err = e.List(t.Context(), rollout.Filter{Cursor: page.Next, Limit: 2})
+	require.NoError(t, err)
+	require.Equal(t, []byte{0, 255}, f.listed[1].GetNextPageToken())
+	for _, wrong := range []rollout.Filter{{Status: "odd"}, {Cursor: "%"}} {
+		_, err = e.List(t.Context(), wrong)
+		require.Equal(t, fault.Invalid, fault.KindOf(err))
+	}
+}
+
+// The newest attempt may have left nothing: then the one before it tells the most.
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	e, f, st := newEngine(t)
+	_, err := e.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	finish(t, st, "r1")
+	f.end("r1", completed, nil)
+	_, err = e.Open(t.Context(), "r1", "trace")
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
+	_, err = st.PutBytes(t.Context(), store.AttemptKey("r1", 1, store.Trace), []byte("{}\n"))
+	require.NoError(t, err)
+	r, err := e.Open(t.Context(), "r1", "trace")
+	require.NoError(t, err)
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.Equal(t, "{}\n", string(data))
+	_, err = e.Open(t.Context(), "r1", "../../key")
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
+}

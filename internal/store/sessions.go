@@ -1,0 +1,30 @@
+package store
+
+import (
+	"context"
+	"path"
+)
+
+// maxSession bounds a kept session, in bytes.
+const maxSession = 1 << 20
+
+// Sessions keeps small records under keys of their owner's making, beside the rollouts.
+type Sessions struct{ Store *Store }
+
+// Load reads a record; fault.NotFound when there is none.
+func (s Sessions) Load(ctx context.Context, key string) ([]byte, error) {
+	return s.Store.Bytes(ctx, sessionKey(key), maxSession)
+}
+
+// Save writes a record over the one before.
+func (s Sessions) Save(ctx context.Context, key string, data []byte) error {
+	_, err := s.Store.PutBytes(ctx, sessionKey(key), data)
+	return err
+}
+
+// Delete forgets a record; one that is not there is no error.
+func (s Sessions) Delete(ctx context.Context, key string) error {
+	return s.Store.Delete(ctx, sessionKey(key))
+}
+
+func sessionKey(key string) string { return path.Join("sessions", key+".json") }
