@@ -35,24 +35,28 @@ func (c *Client) Open(ctx context.Context, r Route) error {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	r.TraceParent = carrier[traceParent]
-	return c.do(ctx, http.MethodPut, r.ID, "", r, nil)
+	return c.doRoute(ctx, http.MethodPut, r.ID, "", r, nil)
 }
 
 // Status tells how a route stands; fault.NotFound when there is none.
 func (c *Client) Status(ctx context.Context, id string) (RouteStatus, error) {
 	var s RouteStatus
-	err := c.do(ctx, http.MethodGet, id, "", nil, &s)
+	err := c.doRoute(ctx, http.MethodGet, id, "", nil, &s)
 	return s, err
 }
 
 // End cancels the route's upstream calls at once; later calls get an empty completion. The first reason stays.
 func (c *Client) End(ctx context.Context, id, reason string) error {
-	return c.do(ctx, http.MethodPost, id, "/end", endRequest{Reason: reason}, nil)
+	return c.doRoute(ctx, http.MethodPost, id, "/end", endRequest{Reason: reason}, nil)
 }
 
 // Trace reads the route's turns as JSON lines of rollout.Turn, in the order the calls began.
 func (c *Client) Trace(ctx context.Context, id string) (io.ReadCloser, error) {
-	res, err := c.send(ctx, http.MethodGet, id, "/trace", nil)
+	path, err := pathOf(id, "/trace")
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.send(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -61,11 +65,26 @@ func (c *Client) Trace(ctx context.Context, id string) (io.ReadCloser, error) {
 
 // Close ends the route and forgets it and its files; of what is gone it is a no-op.
 func (c *Client) Close(ctx context.Context, id string) error {
-	return c.do(ctx, http.MethodDelete, id, "", nil, nil)
+	return c.doRoute(ctx, http.MethodDelete, id, "", nil, nil)
 }
 
-func (c *Client) do(ctx context.Context, method, id, what string, in, out any) error {
-	res, err := c.send(ctx, method, id, what, in)
+func pathOf(id, what string) (string, error) {
+	if !validID(id) {
+		return "", fault.Field("id", "%q is no route id", id)
+	}
+	return "/routes/" + id + what, nil
+}
+
+func (c *Client) doRoute(ctx context.Context, method, id, what string, in, out any) error {
+	path, err := pathOf(id, what)
+	if err != nil {
+		return err
+	}
+	return c.do(ctx, method, path, in, out)
+}
+
+func (c *Client) do(ctx context.Context, method, path string, in, out any) error {
+	res, err := c.send(ctx, method, path, in)
 	if err != nil {
 		return err
 	}
@@ -75,22 +94,19 @@ func (c *Client) do(ctx context.Context, method, id, what string, in, out any) e
 	} else {
 		err = json.NewDecoder(res.Body).Decode(out)
 	}
-	return fault.Wrap(fault.Unavailable, err, "gateway: %s of route %q", method, id)
+	return fault.Wrap(fault.Unavailable, err, "gateway: %s %s", method, path)
 }
 
-func (c *Client) send(ctx context.Context, method, id, what string, in any) (*http.Response, error) {
-	if !validID(id) {
-		return nil, fault.Field("id", "%q is no route id", id)
-	}
+func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	var body io.Reader = http.NoBody
 	if in != nil {
 		b, err := json.Marshal(in)
 		if err != nil {
-			return nil, fault.Wrap(fault.Internal, err, "gateway: %s of route %q", method, id)
+			return nil, fault.Wrap(fault.Internal, err, "gateway: %s %s", method, path)
 		}
 		body = bytes.NewReader(b)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.base+"/routes/"+id+what, body)
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "gateway address")
 	}

@@ -92,7 +92,6 @@ type host struct {
 	channels *channels
 	server   *gateway.Server
 	client   *gateway.Client
-	admin    string // URL of the admin API
 	stop     func()
 }
 
@@ -122,7 +121,7 @@ func (h *host) start(t *testing.T) {
 	over := make(chan error, 1)
 	go func() { over <- srv.Run(ctx) }()
 	admin := httptest.NewServer(srv.Handler())
-	h.client, h.admin = gateway.NewClient(admin.URL, h.key), admin.URL
+	h.client = gateway.NewClient(admin.URL, h.key)
 	h.stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-over)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -24,6 +25,32 @@ type pauseRequest struct {
 
 // maxPause bounds a pause, in seconds.
 const maxPause = 24 * 3600
+
+// Upstream tells how an upstream stands: an endpoint by its name, one without by host and port.
+func (c *Client) Upstream(ctx context.Context, name string) (UpstreamStatus, error) {
+	return c.upstream(ctx, http.MethodGet, name, "", nil)
+}
+
+// Pause lets no call to the upstream begin for so long, or until Resume. Calls under way go on.
+func (c *Client) Pause(ctx context.Context, name string, hold time.Duration) (UpstreamStatus, error) {
+	return c.upstream(ctx, http.MethodPost, name, "/pause", pauseRequest{ForS: hold.Seconds()})
+}
+
+// Drain is Pause, and waits for the calls under way; fault.Timeout when they take longer than wait. The pause then stays.
+func (c *Client) Drain(ctx context.Context, name string, hold, wait time.Duration) (UpstreamStatus, error) {
+	return c.upstream(ctx, http.MethodPost, name, "/drain", pauseRequest{hold.Seconds(), wait.Seconds()})
+}
+
+// Resume ends a pause; without one it is a no-op.
+func (c *Client) Resume(ctx context.Context, name string) (UpstreamStatus, error) {
+	return c.upstream(ctx, http.MethodPost, name, "/resume", nil)
+}
+
+func (c *Client) upstream(ctx context.Context, method, name, what string, in any) (UpstreamStatus, error) {
+	var s UpstreamStatus
+	err := c.do(ctx, method, "/upstreams/"+url.PathEscape(name)+what, in, &s)
+	return s, err
+}
 
 // valve finds the valve of an upstream, or makes it: an upstream may be paused before its first call.
 func (s *Server) valve(name string) *valve {

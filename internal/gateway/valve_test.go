@@ -1,32 +1,14 @@
 package gateway_test
 
 import (
-	"encoding/json"
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
-
-// upstream asks the admin API about an upstream, as a trainer does.
-func (h *host) upstream(t *testing.T, method, path, body string) (int, gateway.UpstreamStatus) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, h.admin+"/upstreams/"+path, strings.NewReader(body))
-	require.NoError(t, err)
-	req.Header.Set("Authorization", "Bearer "+h.key.Token("gateway admin"))
-	res, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	defer res.Body.Close()
-	var s gateway.UpstreamStatus
-	if res.StatusCode == http.StatusOK {
-		require.NoError(t, json.NewDecoder(res.Body).Decode(&s))
-	}
-	return res.StatusCode, s
-}
 
 // A drain lets the call under way end, holds the next one back, and resume lets it go.
 func TestDrainAndResume(t *testing.T) {
@@ -39,9 +21,10 @@ func TestDrainAndResume(t *testing.T) {
 	first := later(t, url, "", streamed)
 	await(t, hang.begun)
 
-	status, _ := h.upstream(t, http.MethodPost, "vllm/drain", `{"for_s":600,"wait_s":0.01}`)
-	require.Equal(t, http.StatusGatewayTimeout, status, "a call is under way")
-	_, now := h.upstream(t, http.MethodGet, "vllm", "")
+	_, err := h.client.Drain(t.Context(), "vllm", 10*time.Minute, 10*time.Millisecond)
+	require.True(t, fault.Is(err, fault.Timeout), "a call is under way: %v", err)
+	now, err := h.client.Upstream(t.Context(), "vllm")
+	require.NoError(t, err)
 	require.True(t, now.Paused, "and stays paused")
 	require.Equal(t, 1, now.InFlight)
 
@@ -49,13 +32,14 @@ func TestDrainAndResume(t *testing.T) {
 	require.Eventually(t, func() bool { return h.status(t, r.ID).InFlight == 2 }, patience, time.Millisecond)
 	close(hang.release)
 	require.Equal(t, goodReply, await(t, first).body)
-	status, now = h.upstream(t, http.MethodPost, "vllm/drain", `{"for_s":600,"wait_s":20}`)
-	require.Equal(t, http.StatusOK, status)
+	now, err = h.client.Drain(t.Context(), "vllm", 10*time.Minute, patience)
+	require.NoError(t, err)
 	require.Zero(t, now.InFlight)
 	require.WithinDuration(t, time.Now().Add(10*time.Minute), now.Until, time.Minute)
 	require.Len(t, e.requests(), 1, "the second is held back")
 
-	_, now = h.upstream(t, http.MethodPost, "vllm/resume", "")
+	now, err = h.client.Resume(t.Context(), "vllm")
+	require.NoError(t, err)
 	require.Equal(t, gateway.UpstreamStatus{InFlight: now.InFlight}, now)
 	require.Equal(t, goodReply, await(t, second).body)
 	require.Len(t, h.turns(t, r.ID), 2)
@@ -70,10 +54,11 @@ func TestPause(t *testing.T) {
 	other.ID, other.SandboxID = "r2.1", "r2.1" // known by host and port
 	url, otherURL := h.open(t, r), h.open(t, other)
 
-	status, _ := h.upstream(t, http.MethodPost, "vllm/pause", `{"for_s":0.2}`)
-	require.Equal(t, http.StatusOK, status)
+	_, err := h.client.Pause(t.Context(), "vllm", 200*time.Millisecond)
+	require.NoError(t, err)
 	require.Equal(t, goodReply, send(t.Context(), url, "", streamed).body, "once the pause is over")
-	h.upstream(t, http.MethodPost, "vllm/pause", `{"for_s":600}`)
+	_, err = h.client.Pause(t.Context(), "vllm", 10*time.Minute)
+	require.NoError(t, err)
 	require.Equal(t, goodReply, send(t.Context(), otherURL, "", streamed).body)
 
 	held := later(t, url, "", streamed)
@@ -87,10 +72,11 @@ func TestPause(t *testing.T) {
 func TestPauseRefusesNonsense(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	for _, body := range []string{"", "{}", `{"for_s":-1}`, `{"for_s":1e9}`, `{"for_s":1,"wait_s":-1}`} {
-		status, _ := h.upstream(t, http.MethodPost, "vllm/drain", body)
-		require.Equal(t, http.StatusUnprocessableEntity, status, body)
+	for _, d := range [][2]time.Duration{{0, 0}, {-1, 0}, {25 * time.Hour, 0}, {time.Second, -time.Second}} {
+		_, err := h.client.Drain(t.Context(), "vllm", d[0], d[1])
+		require.True(t, fault.Is(err, fault.Invalid), "%v: %v", d, err)
 	}
-	_, now := h.upstream(t, http.MethodGet, "vllm", "")
+	now, err := h.client.Upstream(t.Context(), "vllm")
+	require.NoError(t, err)
 	require.False(t, now.Paused)
 }

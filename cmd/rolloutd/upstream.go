@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+)
+
+// upstreamCommand holds a gateway's calls back while a trainer replaces the model's weights.
+func upstreamCommand(s std) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "upstream",
+		Short: "Pause, drain and resume the calls to a model endpoint",
+		Long: "While an endpoint is paused no call to it begins; agents wait. NAME is the endpoint's (vllm, openai, hf_router,\n" +
+			"scripted), or host:port of one that is given by its URL alone. A pause ends by itself.",
+	}
+	var hold, wait time.Duration
+	show := upstreamAction(s, "show", "Print how the endpoint stands", (*gateway.Client).Upstream)
+	resume := upstreamAction(s, "resume", "End a pause", (*gateway.Client).Resume)
+	pause := upstreamAction(s, "pause", "Let no call begin; those under way go on", func(c *gateway.Client, ctx context.Context, name string) (gateway.UpstreamStatus, error) {
+		return c.Pause(ctx, name, hold)
+	})
+	drain := upstreamAction(s, "drain", "Let no call begin, and wait until none is under way", func(c *gateway.Client, ctx context.Context, name string) (gateway.UpstreamStatus, error) {
+		return c.Drain(ctx, name, hold, wait)
+	})
+	for _, c := range []*cobra.Command{pause, drain} {
+		c.Flags().DurationVar(&hold, "for", 10*time.Minute, "when the pause ends by itself")
+	}
+	drain.Flags().DurationVar(&wait, "wait", 5*time.Minute, "how long to wait; the pause stays when calls take longer")
+	cmd.AddCommand(show, pause, drain, resume)
+	return cmd
+}
+
+func upstreamAction(s std, name, short string, do func(*gateway.Client, context.Context, string) (gateway.UpstreamStatus, error)) *cobra.Command {
+	f := settings{s: s}
+	cmd := &cobra.Command{Use: name + " NAME", Short: short, Args: cobra.ExactArgs(1)}
+	f.register(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cfg, err := f.load(nil)
+		if err != nil {
+			return err
+		}
+		c, err := daemon.GatewayClient(cfg)
+		if err != nil {
+			return err
+		}
+		st, err := do(c, cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		state := "open"
+		if st.Paused {
+			state = "paused until " + st.Until.Local().Format(time.DateTime)
+		}
+		fmt.Fprintf(s.out, "%s: %s, %d calls under way\n", args[0], state, st.InFlight)
+		return nil
+	}
+	return cmd
+}

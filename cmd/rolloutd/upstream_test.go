@@ -1,0 +1,40 @@
+package main
+
+import (
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/seal"
+)
+
+func TestUpstream(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	key, err := seal.LoadOrCreate(filepath.Join(data, "key"))
+	require.NoError(t, err)
+	g, err := gateway.New(gateway.Options{Dir: filepath.Join(data, "gateway"), Key: key})
+	require.NoError(t, err)
+	srv := httptest.NewServer(g.Handler())
+	t.Cleanup(srv.Close)
+	vars := map[string]string{"ROLLOUTD_GATEWAY_URL": srv.URL, "ROLLOUTD_DATA": data}
+	for _, tc := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"show", "vllm"}, 0, "vllm: open, 0 calls under way\n"},
+		{[]string{"drain", "vllm", "--for", "1h", "--wait", "1s"}, 0, "vllm: paused until 2"},
+		{[]string{"show", "vllm"}, 0, "vllm: paused until 2"},
+		{[]string{"resume", "vllm"}, 0, "vllm: open"},
+		{[]string{"pause", "10.0.0.1:8000", "--for", "1h"}, 0, "10.0.0.1:8000: paused until 2"},
+		{[]string{"pause", "vllm", "--for", "-1s"}, 1, "for_s"},
+	} {
+		code, out, said := rolloutd(t.Context(), vars, append([]string{"upstream"}, tc.args...)...)
+		require.Equal(t, tc.code, code, said)
+		require.Contains(t, out+said, tc.says)
+	}
+}
