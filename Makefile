@@ -5,7 +5,7 @@ DEV := cmd/rolloutd-dev
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo test build deps test-deps lint test-root test-dev bench clean
+.PHONY: demo test build deps test-deps lint test-root test-dev bench-rollout bench-sandbox bench-gateway clean
 
 demo: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml
@@ -34,6 +34,21 @@ test-root:
 # The nested module embeds the Temporal server, which is not ours to check for races and slow to build with the detector.
 test-dev:
 	cd $(DEV) && go test -timeout 30m ./...
+
+# Measurements, for docs/benchmarks.md; each prints ratios or CPU time. As root, on a machine with nothing else to do.
+bench-rollout:
+	cd $(DEV) && go test ./e2e -run '^$$' -bench RolloutOverBareAgent -benchtime 10x
+	cd $(DEV) && go test ./e2e -run '^$$' -bench MemoryPerLiveRollout -benchtime 8x
+
+bench-sandbox:
+	go test ./internal/sandbox/local -run '^$$' -bench CreateToFirstExec -benchtime 100x
+
+bench-gateway: $(BIN)/bench-venv
+	go run ./internal/gateway/bench -python $(BIN)/bench-venv/bin/python
+
+$(BIN)/bench-venv:
+	python3 -m venv $@
+	$@/bin/pip install -q fastapi httpx 'uvicorn[standard]'
 
 clean:
 	rm -rf $(BIN)
