@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -32,8 +35,10 @@ func TestMain(m *testing.M) {
 }
 
 func serve(address string) error {
+	registry := prometheus.NewRegistry()
 	edge, err := envserver.New(envserver.Options{
-		Rollouts: none{}, MaxSessions: 20_000, PingInterval: time.Hour,
+		Registerer: registry,
+		Rollouts:   none{}, MaxSessions: 20_000, PingInterval: time.Hour,
 		Resolve: catalog.New(os.Getenv).Resolve, Seal: func(s string) string { return s },
 	})
 	if err != nil {
@@ -43,8 +48,11 @@ func serve(address string) error {
 	if err != nil {
 		return err
 	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("/", edge)
 	// It ends with the process, which the test ends.
-	return (&http.Server{Handler: edge, ReadHeaderTimeout: 10 * time.Second}).Serve(l)
+	return (&http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}).Serve(l)
 }
 
 // none is an engine without rollouts: what is measured is the edge.
