@@ -5,7 +5,7 @@ DEV := cmd/rolloutd-dev
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo test build deps test-deps lint test-root test-dev bench-rollout bench-sandbox bench-gateway clean
+.PHONY: demo test build deps test-deps lint test-root test-dev bench-rollout bench-sandbox bench-gateway bench-edge clean
 
 demo: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml
@@ -45,6 +45,9 @@ bench-sandbox:
 
 bench-gateway: $(BIN)/bench-venv
 	go run ./internal/gateway/bench -python $(BIN)/bench-venv/bin/python
+
+bench-edge:
+	ROLLOUTD_BENCH_EDGE=1 go test ./envserver/bench -run TestEdge -v -count=1 -timeout 10m
 
 $(BIN)/bench-venv:
 	python3 -m venv $@
