@@ -61,7 +61,8 @@ func queryOf(f rollout.Filter) (string, error) {
 	return strings.Join(terms, " AND "), nil
 }
 
-// quote makes text harmless inside single quotes of a visibility query.
+// quote makes text harmless inside single quotes of a visibility query. Temporal's SQLite visibility (server v1.32.1) parses
+// an escaped `"` or `\` and then compares it escaped, so text that holds one is found on other databases only.
 func quote(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text)
 }

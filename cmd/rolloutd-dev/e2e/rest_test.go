@@ -1,0 +1,72 @@
+package e2e
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Rollouts as people and scripts see them: in the list by what they filter for, with result, trace and events.
+func TestRolloutsOverREST(t *testing.T) {
+	t.Parallel()
+	srv := startDev(t, devOptions{})
+	odd := "it's an odd task"
+	result := runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "task_id": odd, "group_id": "g1", "verify": []string{"true"}})
+	runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "task_id": "other", "setup": []string{"false"}})
+
+	for query, want := range map[string][]string{
+		"task_id=" + url.QueryEscape(odd):         {result.ID},
+		"outcome=completed":                       {result.ID},
+		"group_id=g1&outcome=completed":           {result.ID},
+		"outcome=infra_failed":                    nil,
+		"task_id=" + url.QueryEscape("it's gone"): nil,
+	} {
+		require.Eventually(t, func() bool { return equal(listed(t, srv.url, query), want) }, 10*time.Second, 50*time.Millisecond, query)
+	}
+	require.Len(t, listed(t, srv.url, "status=done"), 2)
+
+	lines := strings.Split(strings.TrimSpace(get(t, srv.url+"/rollouts/"+result.ID+"/trace")), "\n")
+	require.Len(t, lines, len(result.ProxyTurns))
+	turn := decode[rollout.Turn](t, lines[0])
+	require.Equal(t, result.ProxyTurns[0].CompletionTokenIDs, turn.CompletionTokenIDs)
+	require.NotEmpty(t, turn.Request)
+	require.Equal(t, result, decode[rollout.Result](t, get(t, srv.url+"/rollouts/"+result.ID+"/result")))
+	require.Contains(t, get(t, srv.url+"/rollouts/"+result.ID+"/events"), "event: done")
+}
+
+// listed are the ids of one page of the list.
+func listed(t *testing.T, server, query string) []string {
+	t.Helper()
+	var page struct {
+		Rollouts []struct {
+			ID string `json:"rollout_id"`
+		} `json:"rollouts"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(get(t, server+"/rollouts?"+query)), &page))
+	var ids []string
+	for _, r := range page.Rollouts {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+func get(t *testing.T, address string) string {
+	t.Helper()
+	resp, err := http.Get(address)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", address, text)
+	return string(text)
+}
+
+func equal(a, b []string) bool { return strings.Join(a, " ") == strings.Join(b, " ") }
