@@ -30,13 +30,14 @@ type Describer interface {
 	DescribeWorkflow(ctx context.Context, workflowID, runID string) (*client.WorkflowExecutionDescription, error)
 }
 
-// Routes forgets a gateway's route; *gateway.Client is one.
+// Routes tells of a gateway's routes and forgets them; *gateway.Client is one.
 type Routes interface {
+	Routes(ctx context.Context) (ids []string, err error)
 	Close(ctx context.Context, id string) error
 }
 
-// Janitor destroys sandboxes that no open workflow claims: what a terminated workflow, or one whose cleanup failed, left
-// behind. It is the last of three; the workflow's own cleanup and the sandbox's lease come before it.
+// Janitor destroys sandboxes that no open workflow claims, and forgets such gateway routes: what a terminated workflow, or one
+// whose cleanup failed, left behind. It is the last of three; the workflow's own cleanup and the sandbox's lease come before it.
 type Janitor struct {
 	Sandboxes Sandboxes
 	Workflows Describer
@@ -63,10 +64,15 @@ func (j *Janitor) Run(ctx context.Context) {
 	}
 }
 
-// Sweep looks at every sandbox once and tells which it destroyed. What it is not sure about it leaves alone.
+// Sweep looks at every sandbox and route once and tells which sandboxes it destroyed. What it is not sure about it leaves alone.
 func (j *Janitor) Sweep(ctx context.Context) (destroyed []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
+	destroyed, err = j.sweepSandboxes(ctx)
+	return destroyed, errors.Join(err, j.sweepRoutes(ctx))
+}
+
+func (j *Janitor) sweepSandboxes(ctx context.Context) (destroyed []string, err error) {
 	infos, err := j.Sandboxes.List(ctx)
 	if err != nil {
 		return nil, err
@@ -87,6 +93,23 @@ func (j *Janitor) Sweep(ctx context.Context) (destroyed []string, err error) {
 	return destroyed, errors.Join(errs...)
 }
 
+// sweepRoutes forgets the routes of sandboxes that ended by themselves. It needs no grace: a workflow notes its sandbox before
+// it asks for the route.
+func (j *Janitor) sweepRoutes(ctx context.Context) error {
+	ids, err := j.Routes.Routes(ctx)
+	errs := []error{err}
+	for _, id := range ids {
+		rolloutID, _, _ := strings.Cut(id, ".")
+		claimed, err := j.claimed(ctx, rolloutID, id)
+		if err == nil && !claimed {
+			j.Logger.WarnContext(ctx, "forgetting an orphan", "route", id)
+			err = j.Routes.Close(ctx, id)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 func (j *Janitor) remove(ctx context.Context, info driver.Info) error {
 	j.Logger.WarnContext(ctx, "destroying an orphan", "sandbox", info.ID, "rollout", info.Labels[driver.LabelRollout])
 	if info.Labels[driver.LabelPurpose] == purposeAgent {
@@ -103,19 +126,25 @@ func (j *Janitor) orphan(ctx context.Context, info driver.Info) (bool, error) {
 	if id == "" || time.Since(info.CreatedAt) < j.Grace {
 		return false, nil
 	}
-	d, err := j.Workflows.DescribeWorkflow(ctx, rollout.WorkflowID(id), "")
+	claimed, err := j.claimed(ctx, id, info.ID)
+	return err == nil && !claimed, err
+}
+
+// claimed says whether the rollout's workflow is open and at the attempt of that sandbox.
+func (j *Janitor) claimed(ctx context.Context, rolloutID, sandboxID string) (bool, error) {
+	d, err := j.Workflows.DescribeWorkflow(ctx, rollout.WorkflowID(rolloutID), "")
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
-		return true, nil
+		return false, nil
 	case err != nil:
 		return false, err
 	case d.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return true, nil
+		return false, nil
 	}
 	current, ok := d.TypedSearchAttributes.GetKeyword(searchattr.Typed().Sandbox)
 	if !ok {
-		return false, nil // it is in its first attempt, or the cluster does not tell
+		return true, nil // it is in its first attempt, or the cluster does not tell
 	}
-	return info.ID != current && !strings.HasPrefix(info.ID, current+"."), nil
+	return sandboxID == current || strings.HasPrefix(sandboxID, current+"."), nil
 }

@@ -28,8 +28,11 @@ type yard struct {
 	workflows map[string]*client.WorkflowExecutionDescription
 	failing   string // workflow that cannot be described
 	lists     int
-	routes    []string
+	open      []string // routes
+	routes    []string // those that were closed
 }
+
+func (y *yard) Routes(context.Context) ([]string, error) { return y.open, nil }
 
 func (y *yard) List(context.Context) ([]driver.Info, error) {
 	y.mu.Lock()
@@ -110,6 +113,20 @@ func TestSweep(t *testing.T) {
 	require.Equal(t, []string{"open.1", "open.20", "closed.1", "never.1"}, y.routes, "the verifier's has none")
 }
 
+// A route whose sandbox ended by itself is nobody's once its workflow is closed, or past that attempt.
+func TestSweepRoutes(t *testing.T) {
+	t.Parallel()
+	y := &yard{failing: "rollout-unsure", workflows: map[string]*client.WorkflowExecutionDescription{
+		"rollout-open":   description(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, "open.2"),
+		"rollout-new":    description(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, ""),
+		"rollout-closed": description(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, "closed.1"),
+	}}
+	y.open = []string{"open.1", "open.2", "new.1", "closed.1", "never.1", "unsure.1"}
+	_, err := y.janitor().Sweep(t.Context())
+	require.Error(t, err, "what it was not sure about is told")
+	require.Equal(t, []string{"open.1", "closed.1", "never.1"}, y.routes)
+}
+
 // A route that cannot be closed keeps its sandbox listed, so that the next sweep finds it again.
 func TestSweepAgainWhereTheGatewayIsAway(t *testing.T) {
 	t.Parallel()
@@ -124,6 +141,8 @@ func TestSweepAgainWhereTheGatewayIsAway(t *testing.T) {
 }
 
 type noRoutes struct{}
+
+func (noRoutes) Routes(context.Context) ([]string, error) { return nil, nil }
 
 func (noRoutes) Close(context.Context, string) error { return errors.New("connection refused") }
 

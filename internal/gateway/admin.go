@@ -5,7 +5,9 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -16,6 +18,7 @@ const maxAdmin = 1 << 20
 
 // Handler serves the admin API. Every request needs the deployment's token.
 //
+//	GET    /routes                              → {"ids": […]}
 //	PUT    /routes/{id}        Route            → 204
 //	GET    /routes/{id}                         → RouteStatus
 //	POST   /routes/{id}/end    {"reason": …}    → 204, when cancelled calls are recorded
@@ -27,6 +30,7 @@ const maxAdmin = 1 << 20
 //	POST   /upstreams/{name}/resume                             → UpstreamStatus
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+routesPath, s.admin(s.getRoutes))
 	mux.HandleFunc("PUT "+routePath, s.admin(s.putRoute))
 	mux.HandleFunc("GET "+routePath, s.admin(s.getRoute))
 	mux.HandleFunc("POST "+endPath, s.admin(s.endRoute))
@@ -70,6 +74,18 @@ func fail(w http.ResponseWriter, err error) {
 func readAdmin(w http.ResponseWriter, req *http.Request, into any) error {
 	err := json.NewDecoder(http.MaxBytesReader(w, req.Body, maxAdmin)).Decode(into)
 	return fault.Wrap(fault.Invalid, err, "request body")
+}
+
+func (s *Server) getRoutes(w http.ResponseWriter, _ *http.Request) error {
+	s.mu.Lock()
+	list := routeList{IDs: slices.Sorted(maps.Keys(s.routes))}
+	s.mu.Unlock()
+	body, err := json.Marshal(list)
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "list routes")
+	}
+	writeJSON(w, http.StatusOK, body)
+	return nil
 }
 
 func (s *Server) putRoute(w http.ResponseWriter, req *http.Request) error {

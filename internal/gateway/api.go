@@ -51,15 +51,21 @@ type Failure struct {
 
 // Admin API paths; {id} is a Route's ID, {name} an upstream's: see upstreamName.
 const (
-	routePath = "/routes/{id}"
-	endPath   = routePath + "/end"
-	tracePath = routePath + "/trace"
+	routesPath = "/routes"
+	routePath  = routesPath + "/{id}"
+	endPath    = routePath + "/end"
+	tracePath  = routePath + "/trace"
 
 	upstreamPath = "/upstreams/{name}"
 )
 
 // tokenPurpose names the shared secret of the admin API; see seal.Key.Token.
 const tokenPurpose = "gateway admin"
+
+// routeList is the answer to GET /routes.
+type routeList struct {
+	IDs []string `json:"ids"`
+}
 
 // endRequest is the body of POST /routes/{id}/end.
 type endRequest struct {

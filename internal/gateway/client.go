@@ -38,6 +38,13 @@ func (c *Client) Open(ctx context.Context, r Route) error {
 	return c.doRoute(ctx, http.MethodPut, r.ID, "", r, nil)
 }
 
+// Routes lists the IDs of all routes, ended ones too, until they are closed.
+func (c *Client) Routes(ctx context.Context) ([]string, error) {
+	var list routeList
+	err := c.do(ctx, http.MethodGet, routesPath, nil, &list)
+	return list.IDs, err
+}
+
 // Status tells how a route stands; fault.NotFound when there is none.
 func (c *Client) Status(ctx context.Context, id string) (RouteStatus, error) {
 	var s RouteStatus

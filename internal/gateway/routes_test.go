@@ -32,10 +32,12 @@ func TestRouteLifeIsIdempotent(t *testing.T) {
 	require.NoError(t, h.client.End(t.Context(), r.ID, "first"))
 	require.NoError(t, h.client.End(t.Context(), r.ID, "second"))
 	require.Equal(t, "first", h.status(t, r.ID).Ended)
+	require.Equal(t, []string{r.ID}, routesOf(t, h), "an ended route is one until it is closed")
 
 	require.NoError(t, h.client.Close(t.Context(), r.ID))
 	require.NoError(t, h.client.Close(t.Context(), r.ID))
 	require.NoDirExists(t, filepath.Join(h.dir, r.ID))
+	require.Empty(t, routesOf(t, h))
 	_, err := h.client.Status(t.Context(), r.ID)
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
 	require.Equal(t, fault.NotFound, fault.KindOf(h.client.End(t.Context(), r.ID, "x")))
@@ -117,4 +119,11 @@ func TestLoadSweepsAndSurvivesLeftovers(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(h.dir, "r2.1"))
 	require.DirExists(t, filepath.Join(h.dir, "r3.1"))
 	require.Equal(t, 200, send(t.Context(), h.channels.url(t, "r1.1"), "", streamed).status)
+}
+
+func routesOf(t *testing.T, h *host) []string {
+	t.Helper()
+	ids, err := h.client.Routes(t.Context())
+	require.NoError(t, err)
+	return ids
 }
