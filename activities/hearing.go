@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -34,12 +35,15 @@ func (a *Activities) prepare(ctx context.Context, sb *sandbox.Sandbox, in Verify
 	if err := a.restore(ctx, sb, in); err != nil {
 		return err
 	}
-	for _, path := range []string{rollout.TestsDir, rollout.VerifierDir} { // links that stand there, not what they lead to
-		if err := sb.Remove(ctx, path); err != nil {
-			return err
-		}
+	// Unpacking a folder makes it take the place of a link or a file: an agent that put one there must not get away with a
+	// verifier that cannot run.
+	if err := sb.PutTar(ctx, rollout.Home, folders(rollout.Workdir, path.Dir(rollout.VerifierDir))); err != nil {
+		return err
 	}
-	if err := sb.PutTar(ctx, rollout.Home, folders(rollout.Workdir, rollout.VerifierDir)); err != nil {
+	if err := removeAll(ctx, sb, rollout.TestsDir, rollout.VerifierDir); err != nil {
+		return err
+	}
+	if err := sb.PutTar(ctx, rollout.Home, folders(rollout.VerifierDir)); err != nil {
 		return err
 	}
 	if in.Verifier.Script == "" {
@@ -57,8 +61,22 @@ func (a *Activities) restore(ctx context.Context, sb *sandbox.Sandbox, in Verify
 		return err
 	}
 	defer home.Close()
+	// The folders that every sandbox begins with make way: something else may stand there in the saved home.
+	if err := removeAll(ctx, sb, rollout.Workdir, path.Dir(rollout.VerifierDir)); err != nil {
+		return err
+	}
 	err = sb.PutTar(ctx, rollout.Home, home)
 	return fault.Wrap(fault.KindOf(err), err, "restore the workspace")
+}
+
+// removeAll removes whole trees; of a link that stands there the link, not what it leads to.
+func removeAll(ctx context.Context, sb *sandbox.Sandbox, paths ...string) error {
+	for _, p := range paths {
+		if err := sb.Remove(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hear runs the script, then every command, and keeps what they say. timedOut names what the verifier's time did not suffice

@@ -55,14 +55,19 @@ func TestOutcomes(t *testing.T) {
 			rollout.VerifierFailed, nil, "reward",
 		},
 		{
+			"the agent puts other things where the verifier needs folders",
+			args{"instruction": "spoil the folders", "test_script": "echo 0.0 > /home/user/logs/verifier/reward.txt"},
+			rollout.Completed, 0.0, "",
+		},
+		{
 			"a turn budget is spent",
 			args{"instruction": "loop for ever", "verify": []string{"true"}, "limits": args{"turns": 4}},
 			rollout.BudgetExhausted, 1.0, "turns",
 		},
 		{
 			"the agent runs out of time",
-			args{"instruction": "hang for ever", "verify": []string{"true"}, "agent_timeout_s": 6},
-			rollout.AgentTimeout, 1.0, "6s",
+			args{"instruction": "loop slowly", "verify": []string{"true"}, "agent_timeout_s": 20},
+			rollout.AgentTimeout, 1.0, "20s",
 		},
 		{
 			"the endpoint refuses the key",
@@ -135,10 +140,12 @@ const outcomesScript = `
   loop: true
   turns:
     - tool_calls: [{name: bash, arguments: {command: "echo again", description: "Again"}}]
-- name: hangs
-  match: hang for ever
+- name: slow
+  match: loop slowly
+  loop: true
+  pace: {delay: 1s}
   turns:
-    - faults: [{hang: true}]
+    - tool_calls: [{name: bash, arguments: {command: "echo again", description: "Again"}}]
 - name: refuses
   match: refuse the key
   turns:
@@ -151,6 +158,15 @@ const outcomesScript = `
           arguments:
             command: "mkdir -p /home/user/logs/verifier && echo 1.0 > /home/user/logs/verifier/reward.txt; (setsid sh -c 'while true; do echo 1.0 > /home/user/logs/verifier/reward.txt; sleep 0.05; done' >/dev/null 2>&1 &)"
             description: "Reward myself"
+    - text: Done.
+- name: spoils
+  match: spoil the folders
+  turns:
+    - tool_calls:
+        - name: bash
+          arguments:
+            command: "cd /home/user && rm -rf logs tests workdir && ln -s /tmp logs && ln -s /etc tests && echo x > workdir; ls -la"
+            description: "Spoil"
     - text: Done.
 - name: flaky
   match: fail now and then
