@@ -25,7 +25,8 @@ func TestKillAtEachPhase(t *testing.T) {
 				"setup":  []string{"sleep 0.5; echo setup >> log.txt"},
 				"verify": []string{"sleep 0.5; test \"$(cat log.txt)\" = \"$(printf 'setup\\none\\ntwo\\nthree')\""},
 			})
-			// A phase may be over before it is seen; then a later one is as good, as long as the rollout is not done.
+			// A phase of some milliseconds may be over before it is seen: then the kill strikes the next one, and after the
+			// last ones it shows that a rollout that is done stays done.
 			waitFor(t, srv.url, id, "reaches "+string(phase), func(s state) bool { return reached(s.Phase, phase) })
 			srv.kill()
 			srv = srv.restart(t)

@@ -54,6 +54,12 @@ func TestKeysAreFoundNowhere(t *testing.T) {
 		require.NoError(t, err)
 		requireNoCanary(t, "result", text)
 	}
+	// The search would find one: a marker that setup plants in a file.
+	planted := runRollout(t, srv.url, args{
+		"instruction": "look for keys", "endpoint": "vllm", "setup": []string{"echo sk-canary-of-the-control > /tmp/planted"},
+		"verify": []string{"grep -q canary-of-the-control found.txt"},
+	})
+	require.InDelta(t, 1.0, *planted.Reward, 0, "the search is blind: %s", planted.Files["/home/user/workdir/found.txt"])
 	everyFile(t, srv.data, func(path string, text []byte) { requireNoCanary(t, path, text) })
 	log, err := os.ReadFile(srv.log)
 	require.NoError(t, err)
@@ -75,7 +81,7 @@ const searchScript = `
     - tool_calls:
         - name: bash
           arguments:
-            command: "p=sk-can; p=${p}ary; (grep -rlaE \"$p\" /home/user /tmp /run /opt/rolloutd/agents/*.json /etc 2>/dev/null; for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do tr '\\0' '\\n' < $f 2>/dev/null; done; env; echo looked) > found.txt"
+            command: "p=sk-can; p=${p}ary; (grep -rhaoE \"$p-of[a-z0-9-]*\" /home/user /tmp /run /etc 2>/dev/null; for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do tr '\\0' '\\n' < $f 2>/dev/null; done; env; echo looked) > found.txt"
             description: "Look"
     - text: Looked.
 `
