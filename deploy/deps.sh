@@ -12,6 +12,7 @@ want() { command -v "$1" >/dev/null 2>&1 || need+=("$2"); }
 want bwrap bubblewrap
 if [ "${1:-}" = --test ]; then
   want gcc gcc # the race detector
+  want chromium chromium # the web page's tests
   [ -e /usr/include/stdlib.h ] || need+=(libc6-dev)
   python3 -c 'import ensurepip, venv' 2>/dev/null || need+=(python3-venv)
 fi

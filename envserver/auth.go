@@ -2,13 +2,21 @@ package envserver
 
 import (
 	"context"
+	"encoding/base64"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/web"
 )
 
-// open says whether a path needs no token: whoever probes a container has none.
-func open(path string) bool { return path == "/health" }
+// public says whether a path needs no token: whoever probes a container has none, and the page asks for one.
+func (s *Server) public(path string) bool {
+	part, underWeb := strings.CutPrefix(path, webHome)
+	return path == "/health" || s.o.Web && (path == "/" || path == "/web" || underWeb && web.Part(part))
+}
 
 // authenticate admits requests with a known token.
 func (s *Server) authenticate(next http.Handler) http.Handler {
@@ -17,7 +25,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, known := FindToken(s.o.Tokens, token(r))
-		if !known && !open(r.URL.Path) {
+		if !known && !s.public(r.URL.Path) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="rolloutd"`)
 			writeDetail(w, http.StatusUnauthorized, "Not authenticated")
 			return
@@ -26,9 +34,19 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 	})
 }
 
+// tokenProtocol begins the subprotocol that carries a page's token, base64url without padding: scripts in a browser can send
+// no header with a WebSocket's handshake.
+const tokenProtocol = "rolloutd.token."
+
 // token is the bearer token, or the password of basic auth: older Python clients can send no header of their own, but
 // carry user and password of their URL.
 func token(r *http.Request) string {
+	for _, p := range websocket.Subprotocols(r) {
+		if text, ok := strings.CutPrefix(p, tokenProtocol); ok {
+			raw, _ := base64.RawURLEncoding.DecodeString(text) // what does not decode is no token
+			return string(raw)
+		}
+	}
 	if _, password, ok := r.BasicAuth(); ok {
 		return password
 	}

@@ -33,11 +33,12 @@ type fake struct {
 	messages map[string]rollout.Transcript
 	traces   map[string]string
 	phases   []rollout.PhaseTiming // of every rollout; set before the first
+	turns    []rollout.CompactTurn // of every result; set before the first
 }
 
 func newFake() *fake {
 	return &fake{
-		specs: map[string]rollout.Spec{}, done: map[string]chan struct{}{}, ended: map[string]rollout.Outcome{},
+		specs: map[string]rollout.Spec{}, turns: []rollout.CompactTurn{}, done: map[string]chan struct{}{}, ended: map[string]rollout.Outcome{},
 		traces: map[string]string{}, aborts: map[string]string{}, messages: map[string]rollout.Transcript{},
 	}
 }
@@ -120,7 +121,7 @@ func (f *fake) result(id string) rollout.Result {
 	spec, reward := f.specs[id], 0.5
 	r := rollout.Result{
 		ID: id, TaskID: spec.Task.ID, GroupID: spec.GroupID, SandboxID: id + ".1", Mode: spec.Mode, Outcome: f.ended[id],
-		ProxyTurns: []rollout.CompactTurn{}, WorkdirFiles: map[string]string{"größe.txt": "<ok> & done"},
+		ProxyTurns: f.turns, WorkdirFiles: map[string]string{"größe.txt": "<ok> & done"},
 		SetupResults: []rollout.CommandResult{}, VerifyResults: []rollout.CommandResult{},
 		Files: map[string]string{}, FilesExtra: []string{}, Attempts: []rollout.Attempt{}, Links: map[string]string{},
 	}

@@ -7,9 +7,16 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) metadata(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, environmentMetadata{Name: s.o.Name, Description: s.o.Description, Version: &s.o.Version})
+	writeJSON(w, http.StatusOK, environmentMetadata{Name: s.o.Name, Description: s.o.Description, Version: &s.o.Version, Readme: s.readme()})
 }
 
 func (s *Server) schema(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, s.schemas)
+}
+
+func (s *Server) readme() *string {
+	if s.o.Readme == "" {
+		return nil
+	}
+	return &s.o.Readme
 }

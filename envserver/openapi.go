@@ -55,7 +55,7 @@ func (s *Server) add(r *openapi31.Reflector, rt route) error {
 	if err != nil {
 		return err
 	}
-	rt.says.describe(oc, len(s.o.Tokens) > 0 && !open(rt.path))
+	rt.says.describe(oc, len(s.o.Tokens) > 0 && !s.public(rt.path))
 	if err := r.AddOperation(oc); err != nil {
 		return err
 	}

@@ -56,7 +56,11 @@ type Options struct {
 	Name        string // of the environment, in /metadata; default "opencode_env"
 	Description string
 	Version     string   // of the environment, in /metadata; default "1.0.0"
+	Readme      string   // text of its README, in /metadata; default none
 	Agents      []string // on offer, the first is the default; default "opencode"
+
+	// Web adds the web interface: the page at /web/ and the routes that it uses.
+	Web bool
 
 	// Limits are the bounds of a rollout where its caller does not say (agent_timeout_s apart); what they leave open is
 	// derived. Zero: rollout.DefaultLimits.

@@ -51,6 +51,22 @@ type stepRequest struct {
 	stepBody
 }
 
+// webResetRequest takes any members; the reference bounds none of them here.
+type webResetRequest struct {
+	sessionRequest
+	EpisodeID string `json:"episode_id" nullable:"true" description:"your name for the episode"`
+	Attach    bool   `json:"attach" default:"false" description:"go on with the episode of this id rather than begin it anew"`
+
+	_ struct{} `additionalProperties:"true"`
+}
+
+type webStepRequest struct {
+	sessionRequest
+	Action map[string]any `json:"action" nullable:"false" description:"the action; see /schema"`
+
+	_ struct{} `additionalProperties:"true"`
+}
+
 // rolloutArguments stands for tools.RolloutArgs in the document, which describes them by the schema that the tools publish.
 type rolloutArguments struct{ schema *jsonschema.Schema }
 

@@ -36,18 +36,24 @@ func (s *Server) routes() []route {
 	if s.o.Mode == Simulation {
 		all = append(all, s.simulationRoutes()...)
 	}
+	if s.o.Web {
+		all = append(all, s.webRoutes()...)
+	}
 	return all
 }
 
 func (s *Server) router() chi.Router {
 	r := chi.NewRouter()
+	sockets := map[string]http.HandlerFunc{"/ws": s.ws, "/mcp": s.mcpSocket}
+	if s.o.Web {
+		sockets["/ws/ui"] = s.webUpdates
+	}
+	r.Use(upgrades(sockets))
 	allowed := map[string]string{}
 	for _, rt := range s.routes() {
 		allowed[rt.path] = strings.TrimPrefix(allowed[rt.path]+", "+rt.method, ", ")
 		r.MethodFunc(rt.method, rt.path, named(rt))
 	}
-	r.HandleFunc("/ws", upgradeOr(s.ws, notFound))
-	r.Get("/mcp", upgradeOr(s.mcpSocket, methodNotAllowed(allowed)))
 	r.MethodNotAllowed(methodNotAllowed(allowed))
 	r.NotFound(s.unknownPath(allowed))
 	return r
@@ -61,14 +67,21 @@ func named(rt route) http.HandlerFunc {
 	}
 }
 
-// upgradeOr sends WebSocket handshakes one way and all else the other.
-func upgradeOr(socket, plain http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if websocket.IsWebSocketUpgrade(r) {
-			socket(w, r)
-			return
-		}
-		plain(w, r)
+// upgrades answers WebSocket handshakes, which are none of the router's: they are refused where there is no WebSocket, and a path
+// may have both.
+func upgrades(sockets map[string]http.HandlerFunc) func(http.Handler) http.Handler {
+	return func(plain http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			socket := sockets[r.URL.Path]
+			switch {
+			case !websocket.IsWebSocketUpgrade(r):
+				plain.ServeHTTP(w, r)
+			case socket == nil:
+				w.WriteHeader(http.StatusForbidden)
+			default:
+				socket(w, r)
+			}
+		})
 	}
 }
 
@@ -87,13 +100,11 @@ func methodNotAllowed(allowed map[string]string) http.HandlerFunc {
 	}
 }
 
-// unknownPath refuses handshakes, sends a known path with a slash too many to its place, and knows nothing else.
+// unknownPath sends a known path with a slash too many to its place, and knows nothing else.
 func (s *Server) unknownPath(allowed map[string]string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		path := strings.TrimSuffix(r.URL.Path, "/")
 		switch {
-		case websocket.IsWebSocketUpgrade(r):
-			w.WriteHeader(http.StatusForbidden)
 		case path != r.URL.Path && allowed[path] != "":
 			to := *r.URL
 			to.Scheme, to.Host, to.Path = scheme(r), r.Host, path

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/envserver/internal/web"
 )
 
 // Server is the edge, an http.Handler. Shutdown must be called before the http.Server that carries it is closed:
@@ -23,7 +25,9 @@ type Server struct {
 	standard  http.Handler
 	listed    encoded // the answer to list_tools
 	schemas   schemaResponse
-	described encoded // the OpenAPI document
+	described encoded      // the OpenAPI document
+	page      http.Handler // of the web interface
+	desks     web.Desks
 	handler   http.Handler
 
 	stop    context.Context
@@ -49,6 +53,9 @@ func New(o Options) (*Server, error) {
 	}
 	if s.listed, err = s.listFrame(); err != nil {
 		return nil, fmt.Errorf("envserver: tools: %w", err)
+	}
+	if s.page, err = web.Page(strings.TrimSuffix(webHome, "/")); err != nil {
+		return nil, fmt.Errorf("envserver: %w", err)
 	}
 	if s.schemas, err = schemas(); err != nil {
 		return nil, fmt.Errorf("envserver: schemas: %w", err)

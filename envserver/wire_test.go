@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver"
@@ -146,6 +147,17 @@ func TestRPCWire(t *testing.T) {
 			}
 			same(t, want, decode(t, []byte(socket.ask(c.Send))), "ws")
 		})
+	}
+}
+
+// A handshake where there is no WebSocket is refused, be there a route or not.
+func TestHandshakesElsewhereAreRefused(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	for _, path := range []string{"/nope", "/ws/", "/foo/ws", "/ws/ui", "/health", "/reset"} {
+		_, resp, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(r.url, "http")+path, nil)
+		require.Error(t, err)
+		require.Equal(t, http.StatusForbidden, resp.StatusCode, path)
 	}
 }
 

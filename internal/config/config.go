@@ -34,6 +34,8 @@ type Config struct {
 type Serve struct {
 	Listen      string        `yaml:"listen"`
 	Mode        string        `yaml:"mode"`         // "simulation" or "production"
+	Web         bool          `yaml:"web"`          // the page at /web/
+	Readme      string        `yaml:"readme"`       // a file that /metadata and the page show
 	MaxSessions int           `yaml:"max_sessions"` // OpenEnv sessions at once
 	StepTimeout time.Duration `yaml:"step_timeout"` // longest answer to a step over a WebSocket
 	Tokens      []string      `yaml:"tokens"`       // bearer tokens; needed for a listener beyond loopback

@@ -36,7 +36,7 @@ func TestEnvironmentWinsOverTheFile(t *testing.T) {
 	t.Parallel()
 	file := strings.NewReader("serve: {max_sessions: 5, step_timeout: 20s}\nmodel_env: {VLLM_URL: http://a, VLLM_MODEL: m}\n")
 	c, err := config.Load(file, env(map[string]string{
-		"MAX_CONCURRENT_ENVS": "7", "OPENENV_SERVER_MODE": "production", "ROLLOUTD_TOKENS": "aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb",
+		"MAX_CONCURRENT_ENVS": "7", "OPENENV_SERVER_MODE": "production", "ENABLE_WEB_INTERFACE": "Yes", "ROLLOUTD_TOKENS": "aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb",
 		"VLLM_URL": "http://b", "TEMPORAL_API_KEY": "k", "ROLLOUTD_ALLOW_WEAK_SANDBOX": "true", "ROLLOUTD_DATA": "",
 	}))
 	require.NoError(t, err)
@@ -44,6 +44,7 @@ func TestEnvironmentWinsOverTheFile(t *testing.T) {
 	require.Equal(t, 7, c.Serve.MaxSessions)
 	require.Equal(t, 20*time.Second, c.Serve.StepTimeout)
 	require.Equal(t, "production", c.Serve.Mode)
+	require.True(t, c.Serve.Web)
 	require.Equal(t, []string{"aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"}, c.Serve.Tokens)
 	require.Equal(t, "http://b", c.ModelLookup("VLLM_URL"))
 	require.Equal(t, "m", c.ModelLookup("VLLM_MODEL"))

@@ -22,6 +22,8 @@ func Variables() []Variable {
 		{"ROLLOUTD_ENCRYPTION_KEY", "", text(func(c *Config) *string { return &c.EncryptionKey })},
 		{"ROLLOUTD_LISTEN", "serve.listen", text(func(c *Config) *string { return &c.Serve.Listen })},
 		{"OPENENV_SERVER_MODE", "serve.mode", text(func(c *Config) *string { return &c.Serve.Mode })},
+		{"ENABLE_WEB_INTERFACE", "serve.web", yes(func(c *Config) *bool { return &c.Serve.Web })},
+		{"ENV_README_PATH", "serve.readme", text(func(c *Config) *string { return &c.Serve.Readme })},
 		{"MAX_CONCURRENT_ENVS", "serve.max_sessions", number(func(c *Config) *int { return &c.Serve.MaxSessions })},
 		{"ROLLOUTD_STEP_TIMEOUT", "serve.step_timeout", span(func(c *Config) *time.Duration { return &c.Serve.StepTimeout })},
 		{"ROLLOUTD_TOKENS", "serve.tokens", list(func(c *Config) *[]string { return &c.Serve.Tokens })},
@@ -122,7 +124,13 @@ func span(at func(*Config) *time.Duration) func(*Config, string) error {
 
 func yes(at func(*Config) *bool) func(*Config, string) error {
 	return func(c *Config, v string) (err error) {
-		if *at(c), err = strconv.ParseBool(v); err != nil {
+		switch strings.ToLower(v) {
+		case "yes":
+			v = "true"
+		case "no":
+			v = "false"
+		}
+		if *at(c), err = strconv.ParseBool(strings.ToLower(v)); err != nil {
 			return errors.New("want true or false")
 		}
 		return nil

@@ -3,7 +3,9 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -50,6 +52,10 @@ func (d *Daemon) serveTier() Tier {
 }
 
 func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
+	readme, err := d.readme()
+	if err != nil {
+		return nil, err
+	}
 	box := d.key.Box("model key")
 	return envserver.New(envserver.Options{
 		Rollouts:    engine.New(d.temporal, d.store),
@@ -58,6 +64,8 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 		Limits:      d.cfg.Limits.Over(rollout.DefaultLimits()),
 		Version:     Version,
 		Mode:        envserver.Mode(d.cfg.Serve.Mode),
+		Web:         d.cfg.Serve.Web,
+		Readme:      readme,
 		MaxSessions: d.cfg.Serve.MaxSessions,
 		StepTimeout: d.cfg.Serve.StepTimeout,
 		Tokens:      tokens,
@@ -65,6 +73,17 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 		Logger:      d.log,
 		Registerer:  d.tel.Registry(),
 	})
+}
+
+func (d *Daemon) readme() (string, error) {
+	if d.cfg.Serve.Readme == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(d.cfg.Serve.Readme)
+	if err != nil {
+		return "", fmt.Errorf("serve.readme (ENV_README_PATH): %w", err)
+	}
+	return string(text), nil
 }
 
 // modelLookup finds the catalogue's variables; asked at each rollout, after all ports are known.

@@ -3,6 +3,7 @@ package tools
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -59,6 +60,17 @@ func bounds(s *jsonschema.Schema) string {
 
 // secrets are the arguments whose values no message may repeat: messages end up in logs.
 var secrets = []string{"api_key", "hf_token"}
+
+// Public is a call's arguments with the secret ones blotted out, for showing.
+func Public(args map[string]any) map[string]any {
+	out := maps.Clone(args)
+	for _, name := range secrets {
+		if v := out[name]; v != nil && v != "" {
+			out[name] = "…"
+		}
+	}
+	return out
+}
 
 // show repeats a wrong value, shortened.
 func show(path string, v any) string {

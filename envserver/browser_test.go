@@ -1,0 +1,209 @@
+package envserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// browser is a tab of a real one, without a window. Without one installed the test is skipped, but not on CI.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+func newBrowser(t *testing.T, width, height int) browser {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		require.Empty(t, os.Getenv("CI"), "CI must have chromium")
+		t.Skip("chromium is not installed")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
+		chromedp.NoSandbox, // it visits but this test's own server
+		chromedp.WindowSize(width, height))
+	alloc, end := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(end)
+	ctx, closeTab := chromedp.NewContext(alloc)
+	t.Cleanup(closeTab)
+	require.NoError(t, chromedp.Do(ctx)) // begins it; its first context bounds its life
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	t.Cleanup(cancel)
+	return browser{t, ctx}
+}
+
+func (b browser) run(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	require.NoError(b.t, chromedp.Do(b.ctx, steps...))
+}
+
+// eventually waits until a script says true.
+func (b browser) eventually(script string) {
+	b.t.Helper()
+	require.Eventuallyf(b.t, func() bool {
+		is, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](script))
+		return err == nil && is
+	}, patience, 50*time.Millisecond, "%s", script)
+}
+
+// says waits until an element's text has a part.
+func (b browser) says(selector, part string) {
+	b.t.Helper()
+	want, err := json.Marshal(part)
+	require.NoError(b.t, err)
+	b.eventually(`(document.querySelector("` + selector + `")?.innerText ?? "").includes(` + string(want) + `)`)
+}
+
+// look keeps a picture for people where ROLLOUTD_TEST_PICTURES names a folder.
+func (b browser) look(name string) {
+	b.t.Helper()
+	if dir := os.Getenv("ROLLOUTD_TEST_PICTURES"); dir != "" {
+		png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+		require.NoError(b.t, err)
+		require.NoError(b.t, os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600))
+	}
+}
+
+const pageToken = "0123456789abcdef"
+
+func startPage(t *testing.T) *rig {
+	r := start(t, withWeb, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken(pageToken)} })
+	begun := time.Unix(1_700_000_000, 0)
+	r.fake.phases = []rollout.PhaseTiming{
+		{Phase: rollout.PhaseCreating, Attempt: 1, Start: begun, End: new(begun.Add(time.Second))},
+		{Phase: rollout.PhaseAgent, Attempt: 1, Start: begun.Add(time.Second), End: new(begun.Add(50 * time.Second))},
+		{Phase: rollout.PhaseVerifying, Attempt: 1, Start: begun.Add(50 * time.Second)},
+	}
+	r.fake.turns = []rollout.CompactTurn{{Turn: 1, Kind: rollout.KindAgent, FinishReason: "length", PromptTokenIDs: []int32{1, 2, 3}, CompletionTokens: []string{"a", "b"}, LatencyS: 1.5}}
+	return r
+}
+
+// A person brings a token, starts a rollout by the keyboard alone, sees what comes of it, finds it in the list and reads its page.
+func TestPageInABrowser(t *testing.T) {
+	t.Parallel()
+	r := startPage(t)
+	b := newBrowser(t, 1200, 900)
+	b.run(chromedp.Navigate(r.url + "/"))
+	b.eventually(`document.activeElement.id === "token-text"`)
+	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
+	b.says("#name", "opencode_env")
+	b.says("#readme", "README")
+	b.run(chromedp.SendKeys("#field-instruction", "do <b>it</b>"), chromedp.SendKeys("#field-endpoint", "vllm\r"))
+	b.says("#status", "completed, reward 0.5")
+	b.says("#raw", `"größe.txt": "<ok> & done"`)
+	b.says("#log", "run_rollout done")
+	b.look("playground")
+	b.run(chromedp.Click("#state"))
+	b.says("#status", "1 steps, 1 rollouts")
+	b.run(chromedp.Click("#reset"))
+	b.eventually(`document.querySelectorAll("#log li").length === 0`)
+
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts"))
+	b.says("#list", "completed")
+	b.look("rollouts")
+	b.run(chromedp.Click("#list a"))
+	b.says("#rollout", "running agent")
+	b.says("#rollout", "Model calls")
+	b.says("#rollout", "größe.txt")
+	b.says("#rollout table", "length")
+	b.run(chromedp.Click(`//summary[text()="Whole logs"]`), chromedp.Click(`//button[text()="agent"]`))
+	b.says("#rollout", "agent of web-")
+	b.look("rollout")
+	kept, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`JSON.stringify(localStorage) + document.cookie`))
+	require.NoError(t, err)
+	require.Equal(t, "{}", kept, "the token is kept in the tab alone")
+}
+
+// What runs is followed to its end without the page being loaded again, and can be aborted.
+func TestPageFollowsARollout(t *testing.T) {
+	t.Parallel()
+	r := startPage(t)
+	body, err := json.Marshal(task("slow", waits))
+	require.NoError(t, err)
+	r.do("POST", "/rollouts", string(body), "Authorization", "Bearer "+pageToken)
+	b := newBrowser(t, 1200, 900)
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/slow"))
+	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
+	b.says("#rollout", "running agent")
+	b.run(chromedp.Click(`//button[text()="Abort"]`))
+	b.says("#rollout", "aborted")
+	b.says("#rollout", "Model calls")
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/none"))
+	b.says("#alert", "no rollout none")
+}
+
+// overlaps lists what lies over something else or beyond the window's edge.
+const overlaps = `(() => {
+  const seen = [...document.querySelectorAll("h1,h2,a,label,input,select,textarea,button,summary,pre,small,td,dt,dd,.time")].filter((e) => e.checkVisibility());
+  const box = new Map(seen.map((e) => [e, e.getBoundingClientRect()]));
+  const bad = seen.filter((e) => box.get(e).right > innerWidth + 1 && !e.closest(".wide")).map((e) => "beyond the edge: " + e.outerHTML.slice(0, 80));
+  for (const a of seen) for (const b of seen) {
+    const [p, q] = [box.get(a), box.get(b)];
+    if (a === b || a.contains(b) || b.contains(a)) continue;
+    if (Math.min(p.right, q.right) - Math.max(p.left, q.left) > 1 && Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 1)
+      bad.push(a.outerHTML.slice(0, 80) + " over " + b.outerHTML.slice(0, 80));
+  }
+  if (document.documentElement.scrollWidth > innerWidth) bad.push("the page scrolls sideways");
+  return bad;
+})()`
+
+// faint lists texts whose contrast with what is behind them is less than 4.5 to 1.
+const faint = `(() => {
+  const light = (c) => c.map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const rgb = (c) => c.match(/[\d.]+/g).map(Number);
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c.slice(0, 3); } return [255, 255, 255]; };
+  return [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility() && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim())).filter((e) => {
+    const [a, b] = [light(rgb(getComputedStyle(e).color).slice(0, 3)), light(behind(e))];
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5;
+  }).map((e) => e.outerHTML.slice(0, 80));
+})()`
+
+// The page can be read on a phone, and by day and by night.
+func TestPageOnAPhone(t *testing.T) {
+	t.Parallel()
+	r := startPage(t)
+	body, err := json.Marshal(task("a-rollout-whose-name-is-long-enough-to-be-wider-than-a-phone", "x", "task_id", "a-task-with-a-long-name"))
+	require.NoError(t, err)
+	r.do("POST", "/rollouts", string(body), "Authorization", "Bearer "+pageToken)
+	b := newBrowser(t, 360, 740)
+	b.run(chromedp.EmulateViewport(360, 740), chromedp.Navigate(r.url+"/web/"), chromedp.SendKeys("#token-text", pageToken+"\r"))
+	b.says("#name", "opencode_env")
+	b.run(chromedp.Click("#fields details summary"))
+	for name, ready := range map[string]string{
+		"": "#fields", "rollouts": "#list a", "rollouts/a-rollout-whose-name-is-long-enough-to-be-wider-than-a-phone": "#rollout table",
+	} {
+		b.run(chromedp.Navigate(r.url+"/web/#/"+name), chromedp.WaitVisible(ready))
+		for _, scheme := range []string{"light", "dark"} {
+			b.run(prefer(scheme))
+			b.look("phone-" + scheme + "-" + strings.ReplaceAll(name, "/", "-"))
+			for what, script := range map[string]string{"lie wrong": overlaps, "cannot be read": faint} {
+				bad, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]string](script))
+				require.NoError(t, err)
+				require.Emptyf(t, bad, "%s on page %q, %s", what, name, scheme)
+			}
+		}
+	}
+}
+
+// prefer asks for a colour scheme as the reader's system would.
+func prefer(scheme string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	})
+}

@@ -1,0 +1,100 @@
+// Package web is what the web interface shows: the page itself, and for each session a desk with its latest observation and the
+// log of its actions.
+package web
+
+import (
+	"encoding/json"
+	"sync"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+)
+
+// Bounds of a log: the reference's, and one for its size, for an observation may hold a whole rollout.
+const (
+	maxEntries = 1000
+	maxBytes   = 8 << 20
+)
+
+// Desk is what one session shows. It is safe for concurrent use.
+type Desk struct {
+	mu      sync.Mutex
+	latest  json.RawMessage
+	log     []json.RawMessage
+	size    int // of the log, in bytes
+	reset   bool
+	changed chan struct{} // closed at the next change
+	cleared chan struct{} // closed when the session has ended
+}
+
+func newDesk() *Desk {
+	return &Desk{reset: true, latest: json.RawMessage("null"), log: []json.RawMessage{}, changed: make(chan struct{}), cleared: make(chan struct{})}
+}
+
+// Entry is one action of the log.
+type Entry struct {
+	Timestamp   string          `json:"timestamp"` // ISO 8601 without a zone, as in the reference; UTC
+	Action      any             `json:"action"`
+	Observation json.RawMessage `json:"observation"`
+	Reward      *float64        `json:"reward"`
+	Done        bool            `json:"done"`
+	StepCount   int             `json:"step_count"`
+}
+
+// Reset begins the log anew.
+func (d *Desk) Reset() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.latest, d.log, d.size, d.reset = json.RawMessage("{}"), []json.RawMessage{}, 0, true
+	d.tell()
+}
+
+// Add puts an entry into the log; the oldest ones give way.
+func (d *Desk) Add(e Entry) error {
+	raw, err := pyjson.Encode(e)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.latest, d.reset = e.Observation, false
+	d.log = append(d.log, raw)
+	d.size += len(raw)
+	for len(d.log) > 1 && (len(d.log) > maxEntries || d.size > maxBytes) {
+		d.size -= len(d.log[0])
+		d.log = d.log[1:]
+	}
+	d.tell()
+	return nil
+}
+
+// tell wakes those who watch; d.mu is held.
+func (d *Desk) tell() {
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// Update is the message that shows a desk.
+type Update struct {
+	Type  string  `json:"type"`
+	State Episode `json:"episode_state"`
+}
+
+// Episode is a session and its desk.
+type Episode struct {
+	EpisodeID   string            `json:"episode_id"`
+	StepCount   int               `json:"step_count"`
+	Observation json.RawMessage   `json:"current_observation"`
+	Log         []json.RawMessage `json:"action_logs"`
+	IsReset     bool              `json:"is_reset"`
+}
+
+// Show returns what the desk shows now beside the session's state, and a channel that closes when that is no longer so.
+func (d *Desk) Show(s session.State) (Update, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return Update{"state_update", Episode{s.EpisodeID, s.StepCount, d.latest, d.log, d.reset}}, d.changed
+}
+
+// Cleared is closed when the desk's session has ended.
+func (d *Desk) Cleared() <-chan struct{} { return d.cleared }

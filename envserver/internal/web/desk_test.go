@@ -1,0 +1,57 @@
+package web_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/web"
+)
+
+// A log does not grow without end, neither in entries nor in bytes; the latest entry is always there.
+func TestLogIsBounded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ entries, size, kept int }{
+		"entries": {1010, 1, 1000},
+		"bytes":   {10, 3 << 20, 2},
+		"one":     {2, 9 << 20, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := session.Transient()
+			defer s.Close(session.ErrClosed)
+			var desks web.Desks
+			desk := desks.Of(s)
+			seen := json.RawMessage(`"` + strings.Repeat("x", c.size) + `"`)
+			for i := range c.entries {
+				require.NoError(t, desk.Add(web.Entry{Observation: seen, StepCount: i}))
+			}
+			update, _ := desk.Show(s.State())
+			require.Len(t, update.State.Log, c.kept)
+			var last web.Entry
+			require.NoError(t, json.Unmarshal(update.State.Log[c.kept-1], &last))
+			require.Equal(t, c.entries-1, last.StepCount)
+			require.Equal(t, seen, update.State.Observation)
+		})
+	}
+}
+
+// Who watches is woken by the next change, and what is shown before it stays as it was.
+func TestChangesWakeWatchers(t *testing.T) {
+	t.Parallel()
+	s := session.Transient()
+	defer s.Close(session.ErrClosed)
+	var desks web.Desks
+	desk := desks.Of(s)
+	before, changed := desk.Show(s.State())
+	require.NoError(t, desk.Add(web.Entry{Observation: json.RawMessage("1")}))
+	<-changed
+	require.Empty(t, before.State.Log)
+	after, changed := desk.Show(s.State())
+	desk.Reset()
+	<-changed
+	require.Len(t, after.State.Log, 1)
+}

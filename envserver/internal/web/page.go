@@ -1,0 +1,36 @@
+package web
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"net/http"
+)
+
+//go:embed page
+var files embed.FS
+
+// policy lets the page load nothing and be framed by nothing but this server.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Part says whether a path under the prefix is the page or a part of it.
+func Part(path string) bool {
+	_, err := fs.Stat(files, "page/"+path)
+	return path == "" || err == nil
+}
+
+// Page serves the page and its parts under prefix. There is nothing secret in them: what they show they ask of the server, with
+// the token of whoever looks.
+func Page(prefix string) (http.Handler, error) {
+	page, err := fs.Sub(files, "page")
+	if err != nil {
+		return nil, fmt.Errorf("the page: %w", err)
+	}
+	serve := http.StripPrefix(prefix, http.FileServerFS(page))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", policy)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-cache")
+		serve.ServeHTTP(w, r)
+	}), nil
+}

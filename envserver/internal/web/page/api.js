@@ -1,0 +1,81 @@
+// Talking to the server. The token and the name of this tab's session are kept in the tab alone.
+
+const base = new URL("..", location.href);
+let askForToken = () => {};
+
+export function onTokenWanted(then) {
+  askForToken = then;
+}
+
+const token = () => sessionStorage.getItem("token");
+
+export function useToken(text) {
+  sessionStorage.setItem("token", text);
+}
+
+/** session is this tab's own, so that two people do not step in one episode. */
+export function session() {
+  let id = sessionStorage.getItem("session");
+  if (!id) {
+    id = "web-" + random();
+    sessionStorage.setItem("session", id);
+  }
+  return id;
+}
+
+export function random() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
+}
+
+/** ask sends a request and returns the response; one that is refused is an Error with the server's words. */
+export async function ask(path, options = {}) {
+  const headers = { "X-Session-Id": session(), ...options.headers };
+  if (token()) headers.Authorization = "Bearer " + token();
+  if (options.body !== undefined) headers["Content-Type"] = "application/json";
+  const response = await fetch(new URL(path, base), { ...options, headers });
+  if (response.ok) return response;
+  if (response.status === 401) askForToken();
+  const text = await response.text();
+  let detail = text;
+  try {
+    detail = JSON.parse(text).detail;
+  } catch {
+    // not JSON: a proxy between has answered
+  }
+  throw Object.assign(new Error(typeof detail === "string" ? detail : JSON.stringify(detail)), { status: response.status });
+}
+
+export const get = async (path) => (await ask(path)).json();
+export const post = async (path, body) => (await ask(path, { method: "POST", body: JSON.stringify(body) })).json();
+
+/** watch opens the socket that shows this tab's session; a browser can send the token only as a subprotocol. */
+export function watch(onUpdate, onEnd) {
+  const url = new URL("ws/ui?session_id=" + encodeURIComponent(session()), base);
+  url.protocol = url.protocol.replace("http", "ws");
+  const protocols = token() ? ["rolloutd.ui", "rolloutd.token." + base64url(token())] : ["rolloutd.ui"];
+  const socket = new WebSocket(url, protocols);
+  socket.onmessage = (event) => onUpdate(JSON.parse(event.data).episode_state);
+  socket.onclose = onEnd;
+}
+
+function base64url(text) {
+  const bytes = String.fromCharCode(...new TextEncoder().encode(text));
+  return btoa(bytes).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+/** events calls onEvent for each server-sent event until the stream ends or signal aborts; EventSource cannot send a token. */
+export async function events(path, signal, onEvent) {
+  const response = await ask(path, { signal });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const name = /^event: (.*)$/m.exec(block);
+      if (name) onEvent(name[1]);
+    }
+  }
+}

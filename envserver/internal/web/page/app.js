@@ -1,0 +1,46 @@
+// Which page is shown, and the token.
+import { onTokenWanted, useToken } from "./api.js";
+import { $, complain, show } from "./dom.js";
+import { playground } from "./playground.js";
+import * as rollout from "./rollout.js";
+import * as rollouts from "./rollouts.js";
+
+const pages = { playground: () => playground(), rollouts: () => rollouts.list(), rollout: (id) => rollout.rollout(id) };
+
+function where() {
+  const [page, id] = location.hash.replace(/^#\//, "").split("/");
+  if (page !== "rollouts") return ["playground"];
+  return id ? ["rollout", decodeURIComponent(id)] : ["rollouts"];
+}
+
+async function open() {
+  const [page, id] = where();
+  rollouts.stop();
+  rollout.stop();
+  complain("");
+  for (const name of Object.keys(pages)) show(name, name === page);
+  for (const link of document.querySelectorAll("nav a")) {
+    const here = link.getAttribute("href") === (page === "playground" ? "#/" : "#/rollouts");
+    if (here) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  try {
+    await pages[page](id);
+  } catch (error) {
+    if (error.name !== "AbortError") complain(error.message);
+  }
+}
+
+onTokenWanted(() => {
+  show("reference", false); // a link cannot bear a token
+  show("token", true);
+  $("token-text").focus();
+});
+$("token").addEventListener("submit", (event) => {
+  event.preventDefault();
+  useToken($("token-text").value);
+  show("token", false);
+  open();
+});
+addEventListener("hashchange", open);
+open();

@@ -1,0 +1,38 @@
+// Elements without markup in strings: what a model or a client wrote is never read as HTML.
+
+/** el makes an element; attributes that are functions are listeners, those that are null or false are left out. */
+export function el(tag, attributes = {}, ...children) {
+  const node = tag === "svg" || tag === "rect" ? document.createElementNS("http:" + "/" + "/www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") node.addEventListener(name, value);
+    else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat(Infinity).filter((c) => c !== null && c !== undefined));
+  return node;
+}
+
+export const $ = (id) => document.getElementById(id);
+
+export function show(id, visible) {
+  $(id).hidden = !visible;
+}
+
+export function complain(text) {
+  $("alert").textContent = text;
+  show("alert", text !== "");
+}
+
+/** span of time in words that fit a table. */
+export function seconds(s) {
+  if (s === null || !Number.isFinite(s)) return "";
+  if (s < 60) return s.toFixed(1) + " s";
+  return Math.floor(s / 60) + " min " + Math.round(s % 60) + " s";
+}
+
+export const pretty = (value) => JSON.stringify(value, null, 2);
+
+/** table of rows of cells; a cell is text, a node, or {number}. */
+export function table(heads, rows) {
+  const cell = (tag) => (c) => (c && typeof c === "object" && "number" in c ? el(tag, { class: "number" }, String(c.number ?? "")) : el(tag, {}, c ?? ""));
+  return [el("thead", {}, el("tr", {}, heads.map(cell("th")))), el("tbody", {}, rows.map((r) => el("tr", {}, r.map(cell("td")))))];
+}

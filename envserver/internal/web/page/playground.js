@@ -1,0 +1,87 @@
+// Reset, step and state of this tab's session, and what came of them.
+import { get, post, random, watch } from "./api.js";
+import { $, complain, el, pretty, show } from "./dom.js";
+import { fields } from "./form.js";
+
+const tool = "run_rollout";
+let watching = false;
+
+/** playground makes the form, once: what was typed stays when the page is left and come back to. */
+export async function playground() {
+  if ($("fields").hasChildNodes()) return;
+  const about = await get("web/metadata");
+  $("name").textContent = about.name;
+  document.title = about.name;
+  $("description").textContent = about.description;
+  show("readme", about.readme_content !== null);
+  $("readme").querySelector("pre").textContent = about.readme_content ?? "";
+  const { result } = await post("mcp", { jsonrpc: "2.0", id: 1, method: "tools/list" });
+  const read = fields($("fields"), result.tools.find((t) => t.name === tool).inputSchema);
+  $("run").onsubmit = (event) => {
+    event.preventDefault();
+    act(event.submitter, () => step(read()));
+  };
+  $("reset").onclick = (event) => act(event.target, () => reset());
+  $("state").onclick = (event) => act(event.target, () => state());
+}
+
+/** act runs one request at a time of a button, and says what is wrong. */
+async function act(button, request) {
+  complain("");
+  button.disabled = true;
+  try {
+    follow();
+    await request();
+  } catch (error) {
+    $("status").textContent = "Refused.";
+    complain(error.message);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+async function reset() {
+  raw(await post("web/reset", {}));
+  $("status").textContent = "A new episode has begun.";
+}
+
+async function state() {
+  const now = await get("web/state");
+  raw(now);
+  $("status").textContent = `Episode ${now.episode_id}: ${now.step_count} steps, ${now.rollouts_completed} rollouts.`;
+}
+
+async function step(args) {
+  args.rollout_id ??= "web-" + random();
+  const link = el("a", { href: "#/rollouts/" + encodeURIComponent(args.rollout_id) }, args.rollout_id);
+  $("status").replaceChildren("Running ", link, " …");
+  const answer = await post("web/step", { action: { type: "call_tool", tool_name: tool, arguments: args } });
+  const { error, result } = answer.observation;
+  if (error) {
+    raw(answer);
+    $("status").textContent = "Failed.";
+    complain(error.error_type + ": " + error.message);
+    return;
+  }
+  const done = JSON.parse(result.data);
+  raw(done);
+  $("status").replaceChildren(link, ` ${done.outcome}, reward ${done.reward ?? "none"}`);
+}
+
+function raw(value) {
+  $("raw").textContent = pretty(value);
+}
+
+/** follow shows the log live, from the first act on: to look at the page alone begins no session. */
+function follow() {
+  if (watching) return;
+  watching = true;
+  watch(({ action_logs: log }) => $("log").replaceChildren(...log.map(line)), () => (watching = false));
+}
+
+function line({ timestamp, action, observation, step_count: count }) {
+  const failed = observation.error;
+  const what = action.tool_name ?? action.type;
+  const detail = failed ? failed.error_type + ": " + failed.message : "done";
+  return el("li", { value: count }, el("code", {}, timestamp.slice(11, 19)), ` ${what} `, el("span", { class: failed ? "bad" : "good" }, detail));
+}

@@ -1,0 +1,96 @@
+// One rollout: where it stands, phase by phase, and what it left.
+import { ask, events, get, post } from "./api.js";
+import { $, complain, el, seconds, table } from "./dom.js";
+import { outcome } from "./rollouts.js";
+
+let leaving = new AbortController();
+
+export function stop() {
+  leaving.abort();
+}
+
+/** rollout shows one, and follows it to its end. */
+export async function rollout(id) {
+  stop();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  const path = "rollouts/" + encodeURIComponent(id);
+  // Outside what is drawn anew, so that nobody's click falls on a button that is being replaced.
+  const abort = el("button", { type: "button", hidden: true, click: () => end(abort, path) }, "Abort");
+  const live = el("div");
+  const left = el("div");
+  $("rollout").replaceChildren(el("h2", { id: "rollout-title" }, id), abort, live, left);
+  const now = async () => {
+    const state = await get(path);
+    abort.hidden = state.phase === "done";
+    live.replaceChildren(...standing(state));
+  };
+  await now();
+  await events(path + "/events", signal, () => now().catch((error) => complain(error.message)));
+  if (signal.aborted) return;
+  await now();
+  left.replaceChildren(...result(path, await get(path + "/result")));
+}
+
+function standing(state) {
+  const facts = [
+    ["Phase", state.phase.replaceAll("_", " ")], ["Outcome", outcome(state)], ["Reward", state.reward ?? "none"], ["Task", state.task_id], ["Group", state.group_id],
+    ["Attempt", state.attempt], ["Model calls", state.turns], ["Sandbox", state.sandbox_id], ["Error", state.error],
+  ].filter(([, value]) => value !== undefined && value !== "");
+  const list = facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value.nodeType ? value : String(value))]);
+  return [el("dl", {}, list), el("h2", {}, "Phases"), phases(state)];
+}
+
+async function end(button, path) {
+  button.disabled = true;
+  await post(path + "/abort", { reason: "asked on the web page" }).catch((error) => complain(error.message));
+}
+
+/** phases is a bar per phase on the rollout's own time line. */
+function phases(state) {
+  const list = state.phases ?? [];
+  const begin = Math.min(...list.map((p) => Date.parse(p.start)));
+  const stop = (p) => (p.end ? Date.parse(p.end) : state.finished_at ? Date.parse(state.finished_at) : Date.now());
+  const whole = Math.max(...list.map(stop)) - begin || 1;
+  return el("ol", { class: "phases" }, list.map((p) => {
+    const from = (Date.parse(p.start) - begin) / whole;
+    const share = (stop(p) - Date.parse(p.start)) / whole;
+    const bar = el("rect", { x: from * 100, width: Math.max(share * 100, 0.5), height: 8 });
+    const name = p.phase.replaceAll("_", " ") + (p.attempt > 1 ? ` (attempt ${p.attempt})` : "");
+    return el("li", {}, el("span", {}, name), el("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" }, bar), el("span", { class: "time" }, seconds((stop(p) - Date.parse(p.start)) / 1000)));
+  }));
+}
+
+function result(path, r) {
+  const commands = [...r.setup_results.map((c) => ["Setup", c]), ...r.verify_results.map((c) => ["Verify", c])];
+  return [
+    part("Model calls", turns(r.proxy_turns)),
+    ...commands.map(([kind, c]) => part(`${kind}: ${c.cmd} (exit ${c.exit_code})`, text(c.stdout + c.stderr))),
+    r.verifier_stdout || r.verifier_stderr ? part("Verifier", text(r.verifier_stdout + r.verifier_stderr)) : null,
+    ...Object.entries({ ...r.workdir_files, ...r.files }).map(([name, body]) => part(name, text(body))),
+    r.error ? part("Error", text(r.error)) : null,
+    part("Whole logs", el("div", { class: "row" }, ["agent", "proxy", "verifier"].map((name) => log(path, name)))),
+  ].filter((p) => p !== null);
+}
+
+const part = (title, body) => el("details", { open: title === "Model calls" }, el("summary", {}, title), body);
+const text = (body) => el("pre", { tabindex: "0" }, body || "(empty)");
+
+function turns(list) {
+  const heads = [{ number: "Turn" }, "Kind", { number: "Prompt tokens" }, { number: "Completion tokens" }, "Finish", "Train", { number: "Latency" }];
+  const rows = list.map((t) => [
+    { number: t.turn }, t.kind, { number: t.prompt_token_ids?.length || "–" }, { number: t.completion_tokens?.length || "–" },
+    t.broken || t.finish_reason, t.train ? "yes" : "no", { number: seconds(t.latency_s) },
+  ]);
+  return el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Model calls" }, el("table", {}, table(heads, rows)));
+}
+
+function log(path, name) {
+  const load = async (event) => {
+    const button = event.target;
+    const body = await ask(`${path}/logs/${name}`).then((r) => r.text(), (error) => error.message);
+    button.parentElement.after(el("h2", {}, name), text(body));
+    button.remove();
+  };
+  return el("button", { type: "button", click: load }, name);
+}

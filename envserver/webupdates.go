@@ -1,0 +1,97 @@
+package envserver
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+)
+
+// uiProtocol is the subprotocol that a page names beside the one that carries its token: browsers want one of those that they
+// offer to be taken, and it must not be the token.
+const uiProtocol = "rolloutd.ui"
+
+// webUpdates shows the web session to a page: once when it connects and after each reset and step. What the page says is not heard.
+func (s *Server) webUpdates(w http.ResponseWriter, r *http.Request) {
+	if !s.enter() {
+		writeDetail(w, http.StatusServiceUnavailable, tools.ErrStopping.Error())
+		return
+	}
+	defer s.sockets.Done()
+	sess, done, err := s.webSession(r)
+	if err != nil {
+		writeRefusal(w, err)
+		return
+	}
+	done() // to look on is no use of a session: one that nobody works in ends
+	up := websocket.Upgrader{CheckOrigin: s.sameOrigin, Subprotocols: []string{uiProtocol}}
+	ws, err := up.Upgrade(w, r, nil)
+	if err != nil {
+		return // the upgrader has answered
+	}
+	defer ws.Close()
+	ctx, cancel := context.WithCancel(s.stop)
+	defer cancel()
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		defer cancel()
+		s.ignore(ws)
+	}()
+	s.show(ctx, ws, sess)
+	_ = ws.Close() // ends the reader
+	<-read
+}
+
+// ignore reads until the client has left, or has answered no ping for too long.
+func (s *Server) ignore(ws *websocket.Conn) {
+	extend := func(string) error { return ws.SetReadDeadline(time.Now().Add(2 * s.o.PingInterval)) }
+	ws.SetReadLimit(s.o.MaxMessage)
+	ws.SetPongHandler(extend)
+	for err := extend(""); err == nil; {
+		_, _, err = ws.NextReader()
+	}
+}
+
+// show writes an update after each change until the client leaves, the session ends or the server stops.
+func (s *Server) show(ctx context.Context, ws *websocket.Conn, sess *session.Session) {
+	desk := s.desks.Of(sess)
+	for {
+		update, changed := desk.Show(sess.State())
+		frame, err := pyjson.Encode(update)
+		if err != nil || ws.SetWriteDeadline(time.Now().Add(s.o.BodyTimeout)) != nil || ws.WriteMessage(websocket.TextMessage, frame) != nil {
+			return
+		}
+		if !s.changes(ctx, ws, changed, desk.Cleared()) {
+			break
+		}
+	}
+	code, why := websocket.CloseNormalClosure, "the session has ended"
+	if s.stop.Err() != nil {
+		code, why = websocket.CloseServiceRestart, tools.ErrStopping.Error()
+	}
+	_ = ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, why), time.Now().Add(s.o.PingInterval))
+}
+
+// changes waits for the next change, pinging the client the while; false when there is none to come.
+func (s *Server) changes(ctx context.Context, ws *websocket.Conn, changed, cleared <-chan struct{}) bool {
+	ping := time.NewTicker(s.o.PingInterval)
+	defer ping.Stop()
+	for {
+		select {
+		case <-changed:
+			return true
+		case <-cleared:
+			return false
+		case <-ctx.Done():
+			return false
+		case <-ping.C:
+			_ = ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(s.o.PingInterval)) // the reader sees what is wrong
+		}
+	}
+}
