@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -96,6 +97,20 @@ func asResult(text string) *callResult {
 		Structured: map[string]string{"result": text},
 		Data:       text,
 	}
+}
+
+// limit bounds the answer to a JSON-RPC call: by timeout_s in its _meta, where the protocol has what is not the tool's, else by
+// the server's own limit.
+func (s *Server) limit(meta map[string]any) (time.Duration, error) {
+	c := issue.Check(meta)
+	asked, ok := c.Positive("timeout_s")
+	switch wrong := c.Found(false); {
+	case len(wrong) > 0:
+		return 0, fault.Field("_meta.timeout_s", "%s", wrong[0].Msg)
+	case ok:
+		return secondsLimit(asked), nil
+	}
+	return max(s.o.StepTimeout, 0), nil
 }
 
 // secondsLimit turns a client's timeout into a limit; absurdly long ones are as good as none.

@@ -45,6 +45,8 @@ func invalidFrame(found issue.List) frame {
 	return errorFrame(codeValidation, "Invalid message", map[string]any{"errors": found})
 }
 
+func failedFrame(message string) any { return errorFrame(codeExecution, message, nil) }
+
 // refusal says why a connection gets no session.
 func refusal(err error) any {
 	var full *session.CapacityError

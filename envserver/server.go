@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/gorilla/websocket"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
@@ -23,6 +24,7 @@ type Server struct {
 	metrics   *metrics
 	tracer    trace.Tracer
 	standard  http.Handler
+	upgrader  websocket.Upgrader
 	listed    encoded // the answer to list_tools
 	schemas   schemaResponse
 	described encoded      // the OpenAPI document
@@ -64,6 +66,8 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("envserver: OpenAPI: %w", err)
 	}
 	s.standard = s.standardMCP()
+	// Small and shared buffers: most connections are at rest, and a large frame goes past them.
+	s.upgrader = websocket.Upgrader{CheckOrigin: s.sameOrigin, ReadBufferSize: 256, WriteBufferSize: 1024, WriteBufferPool: &sync.Pool{}}
 	s.stop, s.stopped = context.WithCancelCause(context.Background())
 	if s.handler, err = s.middleware(s.router()); err != nil {
 		return nil, fmt.Errorf("envserver: %w", err)
