@@ -187,7 +187,7 @@ func TestDescriptions(t *testing.T) {
 			}
 			want, err := os.ReadFile(file)
 			require.NoError(t, err)
-			require.Equal(t, string(want), pretty.String())
+			require.Equal(t, string(want), pretty.String(), "UPDATE=1 writes it anew")
 		})
 	}
 }
