@@ -46,14 +46,23 @@ func (s *Server) dispatch(sess *session.Session, obj map[string]any) any {
 	case "mcp":
 		return s.wsMCP(sess, c.Dict("data", true), c.Found(true))
 	}
-	return errorFrame(codeUnknownType, "Unknown message type: "+kindName(obj["type"]), nil)
+	return errorFrame(codeUnknownType, "Unknown message type: "+kindName(obj), nil)
 }
 
-func kindName(kind any) string {
-	if kind == nil {
+// kindName writes a message's type as Python does; one that is missing is empty.
+func kindName(obj map[string]any) string {
+	switch kind, there := obj["type"]; {
+	case !there:
 		return ""
+	case kind == nil:
+		return "None"
+	case kind == true:
+		return "True"
+	case kind == false:
+		return "False"
+	default:
+		return fmt.Sprint(kind)
 	}
-	return fmt.Sprint(kind)
 }
 
 // wsReset takes any parameters: over a WebSocket the reference bounds none of them.

@@ -13,7 +13,7 @@ import (
 )
 
 // undescribed are the routes that are no part of the interface for programs.
-var undescribed = []string{"GET /openapi.json", "GET /docs", "GET /redoc", "GET /", "GET /web", "GET /web/", `GET /web/{part:[a-z]+\.(?:css|js)}`}
+var undescribed = []string{"/openapi.json", "/docs", "/redoc", "/", "/web", "/web/", `/web/{part:[a-z]+\.(?:css|js)}`}
 
 // What is served is what is described, in every mode.
 func TestEveryRouteIsInTheDocument(t *testing.T) {
@@ -28,9 +28,8 @@ func TestEveryRouteIsInTheDocument(t *testing.T) {
 			r := start(t, change)
 			var served []string
 			require.NoError(t, chi.Walk(r.srv.Router(), func(method, path string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
-				route := method + " " + path
-				if !slices.Contains(undescribed, route) {
-					served = append(served, route)
+				if !slices.Contains(undescribed, path) {
+					served = append(served, method+" "+path)
 				}
 				return nil
 			}))

@@ -28,9 +28,9 @@ func (s *Server) routes() []route {
 		{get, "/schema", s.schema, &operation{id: "get_schemas_schema_get", tag: "Schema", summary: "Schemas of action, observation and state", answers: schemaResponse{}}},
 		{post, "/mcp", s.mcpPost, &operation{id: "mcp_endpoint_mcp_post", tag: "MCP", summary: "JSON-RPC: list and call tools, open and close sessions",
 			reads: jsonrpc.Request{}, needsBody: true, answers: jsonrpc.Response{}, refuses: unread()}},
-		{get, "/openapi.json", s.openAPI, nil},
-		{get, "/docs", s.docs, nil},
-		{get, "/redoc", s.docs, nil},
+	}
+	for path, page := range map[string]http.HandlerFunc{"/openapi.json": s.openAPI, "/docs": s.docs, "/redoc": s.docs} {
+		all = append(all, route{get, path, page, nil}, route{http.MethodHead, path, page, nil})
 	}
 	all = append(all, s.restRoutes()...)
 	if s.o.Mode == Simulation {

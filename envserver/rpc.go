@@ -2,6 +2,7 @@ package envserver
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -39,11 +40,20 @@ func (s *Server) rpcSession(ctx context.Context, r jsonrpc.Request, own *session
 	if own != nil {
 		return own, func() {}, nil
 	}
-	if id, _ := r.Params["session_id"].(string); id != "" {
+	if id := sessionParam(r); id != "" {
 		return s.sessions.Use(ctx, callerOf(ctx).Name, id)
 	}
 	sess := session.Transient()
 	return sess, func() { sess.Close(session.ErrClosed) }, nil
+}
+
+// sessionParam is the session that a request names; "" when it names none. What is no string names one that does not exist,
+// rather than none.
+func sessionParam(r jsonrpc.Request) string {
+	if r.Params["session_id"] == nil {
+		return ""
+	}
+	return fmt.Sprint(r.Params["session_id"])
 }
 
 type rpcTool struct {
@@ -66,6 +76,11 @@ func (s *Server) rpcList(ctx context.Context, r jsonrpc.Request, own *session.Se
 }
 
 func (s *Server) rpcCall(ctx context.Context, r jsonrpc.Request, own *session.Session) (any, error) {
+	sess, done, err := s.rpcSession(ctx, r, own)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	name, _ := r.Params["name"].(string)
 	if name == "" {
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Missing 'name' in params"}
@@ -79,11 +94,6 @@ func (s *Server) rpcCall(ctx context.Context, r jsonrpc.Request, own *session.Se
 	if err != nil {
 		return nil, err
 	}
-	sess, done, err := s.rpcSession(ctx, r, own)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	ctx, unbind := sess.Bind(ctx)
 	defer unbind()
 	defer s.keep(ctx, sess)

@@ -22,7 +22,7 @@ func (s *Server) rpcCreate(ctx context.Context, own *session.Session) (any, erro
 }
 
 func (s *Server) rpcClose(ctx context.Context, r jsonrpc.Request, own *session.Session) (any, error) {
-	id, _ := r.Params["session_id"].(string)
+	id := sessionParam(r)
 	if strings.TrimSpace(id) == "" {
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Invalid params - 'session_id' is required"}
 	}

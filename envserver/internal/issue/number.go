@@ -3,6 +3,7 @@ package issue
 import (
 	"math"
 	"strconv"
+	"strings"
 )
 
 // Positive takes a number above zero, or null, or nothing; strings that read as numbers are taken as pydantic takes them.
@@ -25,21 +26,24 @@ func (c *Checker) Positive(field string) (float64, bool) {
 	return 0, false
 }
 
-// NaturalInt takes a whole number from zero on, or null, or nothing.
+// NaturalInt takes a whole number from zero on, of any size, or null, or nothing.
 func (c *Checker) NaturalInt(field string) {
 	v, _ := c.get(field, false)
 	if v == nil {
 		return
 	}
 	f, ok := float(v)
-	switch _, isString := v.(string); {
-	case isString && (!ok || !integral(f)):
+	text, isString := v.(string)
+	switch {
+	case isString && (!ok || !integral(f) || strings.ContainsAny(text, "eE")):
 		c.add(field, "int_parsing", "Input should be a valid integer, unable to parse string as an integer", nil)
 	case !ok:
 		c.add(field, "int_type", "Input should be a valid integer", nil)
 	case math.IsNaN(f) || math.IsInf(f, 0):
 		c.add(field, "finite_number", "Input should be a finite number", nil)
-	case !integral(f):
+	case !isInt(v) && math.Abs(f) >= 1<<63:
+		c.add(field, "int_parsing_size", "Unable to parse input string as an integer, exceeded maximum size", nil)
+	case !isInt(v) && !integral(f):
 		c.add(field, "int_from_float", "Input should be a valid integer, got a number with a fractional part", nil)
 	case f < 0:
 		c.add(field, "greater_than_equal", "Input should be greater than or equal to 0", map[string]any{"ge": 0})

@@ -8,7 +8,7 @@ import (
 
 // typeName is Python's name of a decoded value's type.
 func typeName(v any) string {
-	switch v := v.(type) {
+	switch v.(type) {
 	case nil:
 		return "NoneType"
 	case bool:
@@ -19,12 +19,17 @@ func typeName(v any) string {
 		return "list"
 	case map[string]any:
 		return "dict"
-	case json.Number:
-		if !strings.ContainsAny(v.String(), ".eE") {
-			return "int"
-		}
+	}
+	if isInt(v) {
+		return "int"
 	}
 	return "float"
+}
+
+// isInt says whether a decoded number was written as an integer, which has no bounds in Python.
+func isInt(v any) bool {
+	n, ok := v.(json.Number)
+	return ok && !strings.ContainsAny(n.String(), ".eE")
 }
 
 // float reads a decoded number.

@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
@@ -60,7 +61,10 @@ func identifier(v any) (any, bool) {
 		}
 		return json.Number("0"), true
 	case json.Number:
-		return v, !strings.ContainsAny(v.String(), ".eE")
+		if f, err := v.Float64(); err == nil && strings.ContainsAny(v.String(), ".eE") { // 1.0 is 1, to the reference
+			return json.Number(strconv.FormatInt(int64(f), 10)), f == float64(int64(f))
+		}
+		return v, true
 	default:
 		return nil, false
 	}
