@@ -57,12 +57,12 @@ func events(raw []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		s := splitter{raw: raw}
 		for data, ok := s.next(); ok; data, ok = s.next() {
-			if !yield(data) {
+			if !yield(flat(data)) {
 				return
 			}
 		}
 		if data, ok := s.rest(); ok && balanced(data) {
-			yield(data)
+			yield(flat(data))
 		}
 	}
 }

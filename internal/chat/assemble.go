@@ -9,7 +9,7 @@ var errUnreadable = errors.New("assemble reply: unreadable event")
 
 // read takes in a reply.
 func (c *Completion) read(raw []byte) error {
-	raw = Finite(raw)
+	raw = tidy(raw)
 	if IsObject(raw) {
 		return c.add(raw)
 	}

@@ -84,14 +84,6 @@ func TestEventsAndBack(t *testing.T) {
 	}
 }
 
-func TestEmptyEndsASession(t *testing.T) {
-	t.Parallel()
-	empty := chat.Chat.Empty("m")
-	s := read(t, string(empty.Events()), 100)
-	require.Equal(t, "stop", s.FinishReason)
-	require.True(t, s.Done())
-}
-
 func TestFinite(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, `{"a":null,"b":null,"c":null,"d":"NaN -Infinity \" NaN"}`,

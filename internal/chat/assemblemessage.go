@@ -16,7 +16,7 @@ type draft struct {
 
 // assembleMessage puts a message together from its events; before its first event there is none, and it is empty.
 func assembleMessage(raw []byte) (*message, error) {
-	raw = Finite(raw)
+	raw = tidy(raw)
 	if IsObject(raw) {
 		return &message{raw}, nil
 	}

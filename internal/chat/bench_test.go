@@ -17,3 +17,17 @@ func BenchmarkPromptIDs(b *testing.B) {
 		}
 	}
 }
+
+// A thousand tokens as vLLM streams them with five alternatives each, of which the agent asked for none.
+func BenchmarkView(b *testing.B) {
+	alternative := `{"token":" the","logprob":-1.2345678,"bytes":[32,116,104,101]}`
+	event := `data: {"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1795216141,"model":"m","choices":[{"index":0,"delta":{"content":" the"},"logprobs":{"content":[{"token":" the","logprob":-1.2345678,"bytes":[32,116,104,101],"top_logprobs":[` +
+		strings.Repeat(alternative+",", 4) + alternative + `]}]},"finish_reason":null,"token_ids":[12345]}]}` + "\n\n"
+	raw := []byte(`data: {"choices":[],"prompt_token_ids":[` + strings.Repeat("12345,", 29999) + "7]}\n\n" + strings.Repeat(event, 1000) + "data: [DONE]\n\n")
+	b.SetBytes(int64(len(raw)))
+	for b.Loop() {
+		if out := (chat.View{}).Of(raw); len(out) > len(raw)/2 {
+			b.Fatal("too much is left")
+		}
+	}
+}

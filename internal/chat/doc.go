@@ -1,6 +1,7 @@
-// Package chat knows the OpenAI chat-completions wire format as far as a proxy needs it: change single members of a request
-// and leave every other byte alone, read a streamed reply while it arrives, and put a whole chat.completion object together
-// from it.
+// Package chat knows the wire formats in which models are called as far as a proxy needs them: OpenAI's chat completions,
+// completions and responses, and Anthropic's messages. It changes single members of a request and leaves every other byte
+// alone, reads a streamed reply while it arrives, puts the whole object together from it, and takes out of it what its reader
+// did not ask for.
 //
 // Reading is by bytes, once, left to right: a reply of thousands of chunks must not become thousands of JSON trees. It is
 // lenient where servers are sloppy (NaN and Infinity as numbers, invalid UTF-8) and strict where a slip would misalign

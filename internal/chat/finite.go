@@ -1,8 +1,6 @@
 package chat
 
-import (
-	"bytes"
-)
+import "bytes"
 
 // Finite replaces the bare words NaN, Infinity and -Infinity, which Python writes and JSON has not, by null. Strings stay
 // as they are. It works on one JSON text as well as on a stream of events.
@@ -42,4 +40,26 @@ func oddWord(s []byte) int {
 		}
 	}
 	return 0
+}
+
+// tidy makes a reply fit to be put together: finite, and one object on one line, for an event's data is one.
+func tidy(raw []byte) []byte {
+	raw = Finite(raw)
+	if IsObject(raw) {
+		raw = flat(raw)
+	}
+	return raw
+}
+
+// flat replaces the line ends between the values of a JSON text by spaces.
+func flat(data []byte) []byte {
+	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
+		return data
+	}
+	return bytes.Map(func(r rune) rune {
+		if r == '\n' || r == '\r' {
+			return ' '
+		}
+		return r
+	}, data)
 }

@@ -51,6 +51,25 @@ func TestObjectOfSeveralTheLastCounts(t *testing.T) {
 	require.Equal(t, `{"a":1,"b":{},"a":2,"c":2}`, string(o.Bytes()))
 }
 
+func TestObjectRemove(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ in, want string }{
+		{`{"a":1}`, `{}`}, {` { "a" : 1 } `, ` { } `}, {`{"a":1, "b":2}`, `{"b":2}`}, {`{"b":2, "a":1}`, `{"b":2}`},
+		{`{"b":2 , "a":1, "c":3}`, `{"b":2, "c":3}`}, {`{"a":1,"b":2,"a":3}`, `{"b":2}`}, {`{"a":1,"a":2}`, `{}`}, {`{"b":1}`, `{"b":1}`},
+	} {
+		o, err := chat.ParseObject([]byte(tc.in))
+		require.NoError(t, err)
+		o.Remove("a")
+		require.Equal(t, tc.want, string(o.Bytes()), tc.in)
+		_, ok := o.Get("a")
+		require.False(t, ok)
+		o.Set("a", []byte("7"))
+		require.True(t, json.Valid(o.Bytes()), "%s", o.Bytes())
+		o.Remove("a")
+		require.Equal(t, tc.want, string(o.Bytes()), tc.in)
+	}
+}
+
 func TestParseObjectRefuses(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{
@@ -111,6 +130,11 @@ func FuzzObject(f *testing.F) {
 		require.Equal(t, string(v), string(after[key]))
 		delete(before, key)
 		delete(after, key)
+		require.Equal(t, before, after)
+
+		o.Remove(key)
+		clear(after)
+		require.NoError(t, json.Unmarshal(o.Bytes(), &after))
 		require.Equal(t, before, after)
 	})
 }

@@ -199,5 +199,8 @@ func FuzzStream(f *testing.F) {
 		require.Equal(t, whole.PromptAt, pieces.PromptAt)
 		requireSpan(t, whole)
 		_, _ = chat.Chat.Assemble(raw)
+		for _, v := range []chat.View{{}, {Logprobs: true, Top: 1}} {
+			checkView(t, v, raw)
+		}
 	})
 }

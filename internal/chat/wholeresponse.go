@@ -17,7 +17,7 @@ func emptyResponse(model string) *response {
 // assembleResponse finds the response object of the last event that has one: it has all that came before in it. A stream that
 // was cut off has it as it was at the beginning.
 func assembleResponse(raw []byte) (*response, error) {
-	raw = Finite(raw)
+	raw = tidy(raw)
 	if IsObject(raw) {
 		return &response{raw}, nil
 	}

@@ -63,10 +63,12 @@ func (r *route) deliver(w http.ResponseWriter, req *http.Request, a *ask, ans an
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Cache-Control", "no-cache")
 	}
+	gone := req.Context().Err() != nil
 	if _, err = w.Write(body); err == nil {
 		err = http.NewResponseController(w).Flush()
 	}
-	if err != nil || req.Context().Err() != nil || ans.kind != whole || r.trace == nil {
+	// Who hangs up once he has read the end mark has got it all, so that later word of it does not count.
+	if err != nil || gone || ans.kind != whole || r.trace == nil {
 		return
 	}
 	if err := r.trace.Delivered(ans.turn); err != nil {

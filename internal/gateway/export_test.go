@@ -1,16 +1,19 @@
 package gateway
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Rewritten is the body that goes upstream; the fuzz test needs it without the network between.
-func Rewritten(body []byte, m rollout.Model) ([]byte, error) {
-	a, err := readAsk(dialects()[0], http.Header{}, body, m, true)
+// Rewritten is the body that goes upstream in one of the APIs, and the account of what was changed; the fuzz test needs them
+// without the network between.
+func Rewritten(api int, body []byte, m rollout.Model) ([]byte, json.RawMessage, error) {
+	all := dialects()
+	a, err := readAsk(all[api%len(all)], http.Header{}, body, m, true)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return a.body, nil
+	return a.body, a.changes.JSON(), nil
 }

@@ -15,13 +15,16 @@ import (
 // every other member as it was.
 func FuzzRewrite(f *testing.F) {
 	for _, s := range []string{streamed, unary, `{}`, `{"max_tokens":1e99,"n":1}`, `{"chat_template_kwargs":{"a":[1]},"stream_options":null}`, `{"\u006dodel":"x","model":"y"}`} {
-		f.Add([]byte(s))
+		for api := range uint8(4) {
+			f.Add([]byte(s), api)
+		}
 	}
 	on := true
 	model := rollout.Model{Name: "real", MaxTokensCap: 100, Logprobs: true, TopLogprobs: 5, TokenIDs: true, Thinking: &on}
-	touched := []string{"model", "stream", "stream_options", "chat_template_kwargs", "max_tokens", "max_completion_tokens", "logprobs", "top_logprobs", "return_token_ids"}
-	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := gateway.Rewritten(in, model)
+	touched := []string{"model", "stream", "stream_options", "chat_template_kwargs", "max_tokens", "max_completion_tokens", "max_output_tokens", "logprobs", "top_logprobs", "return_token_ids"}
+	f.Fuzz(func(t *testing.T, in []byte, api uint8) {
+		out, changes, err := gateway.Rewritten(int(api), in, model)
+		require.True(t, changes == nil || json.Valid(changes), "%s", changes)
 		if err != nil || !json.Valid(in) || !bytes.HasPrefix(bytes.TrimSpace(in), []byte("{")) {
 			return
 		}
@@ -31,9 +34,11 @@ func FuzzRewrite(f *testing.F) {
 		require.NoError(t, json.Unmarshal(out, &after))
 		require.Equal(t, `"real"`, string(after["model"]))
 		require.Equal(t, `true`, string(after["stream"]))
-		var bound float64
-		if json.Unmarshal(after["max_tokens"], &bound) == nil {
-			require.LessOrEqual(t, bound, 100.0)
+		for _, key := range []string{"max_tokens", "max_output_tokens"} {
+			var bound float64
+			if api%4 != 2 == (key == "max_tokens") && json.Unmarshal(after[key], &bound) == nil {
+				require.LessOrEqual(t, bound, 100.0)
+			}
 		}
 		for _, key := range touched {
 			delete(before, key)

@@ -1,0 +1,119 @@
+package chat_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/chat"
+)
+
+func apis() []chat.API {
+	return []chat.API{chat.Chat, chat.Completions, chat.Responses, chat.Messages}
+}
+
+// readAs feeds a stream of an API in pieces of n bytes.
+func readAs(t *testing.T, api chat.API, raw string, n int) *chat.Stream {
+	t.Helper()
+	s, err := feed(api, []byte(raw), n)
+	require.NoError(t, err)
+	return s
+}
+
+func feed(api chat.API, raw []byte, n int) (*chat.Stream, error) {
+	s := &chat.Stream{Reply: chat.Reply{API: api}}
+	for at := 0; at < len(raw); at += n {
+		piece := raw[at:min(at+n, len(raw))]
+		copy(s.Room(len(piece)), piece)
+		if err := s.Advance(len(piece)); err != nil {
+			return s, err
+		}
+	}
+	return s, s.Close()
+}
+
+func cutAt(s, before string) (string, string, bool) { return strings.Cut(s, before) }
+
+func oneLine(s string) string { return strings.ReplaceAll(s, "\n\t", "") }
+
+// The empty answer says nothing in either form, and is whole.
+func TestEmptyEndsASession(t *testing.T) {
+	t.Parallel()
+	for _, api := range apis() {
+		empty := api.Empty("m")
+		require.True(t, json.Valid(empty.JSON()), api)
+		s := readAs(t, api, string(empty.Events()), 100)
+		require.True(t, s.Done(), api)
+		require.Contains(t, []string{"stop", "completed", "end_turn"}, s.FinishReason)
+		back, err := api.Assemble(empty.Events())
+		require.NoError(t, err)
+		require.JSONEq(t, string(empty.JSON()), string(back.JSON()))
+	}
+}
+
+func TestOpenings(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		api        chat.API
+		in, system string
+		tools      bool
+	}{
+		{chat.Messages, `{"system":"You are","messages":[],"tools":[{}]}`, "You are", true},
+		{chat.Messages, `{"system":[{"type":"text","text":"You"},{"type":"text","text":"x"}]}`, "You", false},
+		{chat.Messages, `{"messages":[{"role":"system","content":"no"}]}`, "", false},
+		{chat.Responses, `{"instructions":"You are","input":"hi"}`, "You are", false},
+		{chat.Responses, `{"instructions":null,"input":[{"role":"developer","content":[{"type":"input_text","text":"You"}]}],"tools":[1]}`, "You", true},
+		{chat.Responses, `{"input":"hi"}`, "", false},
+		{chat.Completions, `{"prompt":"hi","system":"x"}`, "", false},
+	} {
+		o, err := chat.ParseObject([]byte(tc.in))
+		require.NoError(t, err)
+		got := tc.api.Opening(o)
+		require.Equal(t, tc.system, string(got.System), tc.in)
+		require.Equal(t, tc.tools, got.Tools, tc.in)
+	}
+}
+
+// fuzzAPI holds, for whatever comes: however a stream is cut into reads the same comes out; nothing panics; and what is put
+// together from valid JSON is valid.
+func fuzzAPI(f *testing.F, api chat.API, seeds ...string) {
+	f.Helper()
+	for _, s := range seeds {
+		f.Add([]byte(s), 3)
+		f.Add([]byte(strings.ReplaceAll(s, "\n", "\r\n")), 1)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, n int) {
+		whole, err1 := feed(api, raw, max(len(raw), 1))
+		pieces, err2 := feed(api, raw, max(n, 1))
+		require.Equal(t, err1 == nil, err2 == nil)
+		if err1 == nil {
+			require.Equal(t, whole.FinishReason, pieces.FinishReason)
+			require.Equal(t, whole.Usage, pieces.Usage)
+			require.Equal(t, whole.Error, pieces.Error)
+			require.Equal(t, len(whole.Logprobs), len(pieces.Logprobs))
+		}
+		for _, v := range []chat.View{{}, {Logprobs: true, Top: 1}, chat.All()} {
+			checkView(t, v, raw)
+		}
+		put, err := api.Assemble(raw)
+		if err != nil {
+			return
+		}
+		if _, err := api.Assemble(put.Events()); json.Valid(put.JSON()) {
+			require.NoError(t, err)
+		}
+	})
+}
+
+// checkView holds that what valid JSON becomes under a view is valid, has nothing that is not in it, and does not change again.
+func checkView(t *testing.T, v chat.View, raw []byte) {
+	t.Helper()
+	got := v.Of(raw)
+	require.LessOrEqual(t, len(got), len(raw)+len(raw)/2)
+	if json.Valid(raw) && chat.IsObject(raw) {
+		require.True(t, json.Valid(got), "%s", got)
+		require.Equal(t, string(got), string(v.Of(got)))
+	}
+}

@@ -1,0 +1,65 @@
+package chat_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/chat"
+)
+
+// What was not asked for is taken out, and every other byte is as it was.
+func TestView(t *testing.T) {
+	t.Parallel()
+	const entry = `{"token":"H","logprob":-0.5,"bytes":[72],"top_logprobs":[{"token":"H","logprob":-0.5}, {"token":"]}","logprob":-3}],"x":"[\""}`
+	all := chat.All()
+	for _, tc := range []struct {
+		name, in, want string
+		view           chat.View
+	}{
+		{"all of it", `{"choices":[{"token_ids":[1]}] }`, `{"choices":[{"token_ids":[1]}] }`, all},
+		{"nothing to take", ` {"choices" :[{"delta":{"content":"token_ids"},"finish_reason":null}],"x":1.0e+2}`, ` {"choices" :[{"delta":{"content":"token_ids"},"finish_reason":null}],"x":1.0e+2}`, chat.View{}},
+		{"ids, last", `{"choices":[{"index":0,"token_ids":[1,2]}],"prompt_token_ids":[3, 4]}`, `{"choices":[{"index":0}]}`, chat.View{}},
+		{"ids, first", `{"prompt_token_ids":[3],"choices":[{"token_ids":[1],"index":0}]}`, `{"choices":[{"index":0}]}`, chat.View{}},
+		{"ids, alone", `{"choices":[{ "token_ids" : [1] }]}`, `{"choices":[{}]}`, chat.View{}},
+		{"ids, side by side at the end", `{"choices":[{"a":1, "prompt_token_ids":[1], "token_ids":[2]}]}`, `{"choices":[{"a":1}]}`, chat.View{}},
+		{"ids that are null", `{"choices":[{"token_ids":null,"a":1}],"prompt_token_ids":null}`, `{"choices":[{"a":1}]}`, chat.View{}},
+		{"ids of every choice", `{"choices":[{"token_ids":[1],"a":1},{"token_ids":[1],"a":2}]}`, `{"choices":[{"a":1},{"a":2}]}`, chat.View{}},
+		{"logprobs", `{"choices":[{"index":0,"logprobs":{"content":[` + entry + `]},"finish_reason":null}]}`, `{"choices":[{"index":0,"logprobs":null,"finish_reason":null}]}`, chat.View{IDs: true, Usage: true}},
+		{"logprobs stay where asked for", `{"choices":[{"logprobs":{"content":[` + entry + `]}}]}`, `{"choices":[{"logprobs":{"content":[` + entry + `]}}]}`, chat.View{Logprobs: true, Top: -1}},
+		{"alternatives cut", `{"choices":[{"logprobs":{"content":[` + entry + `,` + entry + `],"refusal":null}}]}`,
+			strings.ReplaceAll(`{"choices":[{"logprobs":{"content":[`+entry+`,`+entry+`],"refusal":null}}]}`, `, {"token":"]}","logprob":-3}`, ``), chat.View{Logprobs: true, Top: 1}},
+		{"no alternatives", `{"choices":[{"logprobs":{"content":[{"top_logprobs":[{"token":"H"}]}]}}]}`, `{"choices":[{"logprobs":{"content":[{"top_logprobs":[]}]}}]}`, chat.View{Logprobs: true}},
+		{"as many as asked for", `{"choices":[{"logprobs":{"content":[{"top_logprobs":[ 1 ]}]}}]}`, `{"choices":[{"logprobs":{"content":[{"top_logprobs":[ 1 ]}]}}]}`, chat.View{Logprobs: true, Top: 1}},
+		{"Completions' logprobs", `{"choices":[{"text":"a","logprobs":{"tokens":["a"]}}]}`, `{"choices":[{"text":"a","logprobs":null}]}`, chat.View{}},
+		{"numbers that are none", `{"choices":[{"a":NaN,"token_ids":[1],"logprobs":{"content":[{"logprob":-Infinity}]}}]}`, `{"choices":[{"a":NaN,"logprobs":null}]}`, chat.View{}},
+		{"an object keeps its counts", `{"choices":[],"usage":{"a":1}}`, `{"choices":[],"usage":{"a":1}}`, chat.View{}},
+		{"what cannot be read", `{"choices":[{"token_ids":[1}]}`, `{"choices":[{"token_ids":[1}]}`, chat.View{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tc.want, string(tc.view.Of([]byte(tc.in))))
+			got := string(tc.view.Of([]byte(": c\r\n\r\nevent: e\r\ndata: " + tc.in + "\r\n\r\ndata: [DONE]\r\n\r\n")))
+			if tc.name != "an object keeps its counts" {
+				require.Equal(t, ": c\r\n\r\nevent: e\r\ndata: "+tc.want+"\r\n\r\ndata: [DONE]\r\n\r\n", got)
+			}
+			if tc.view.Usage || !strings.Contains(tc.in, "usage") {
+				require.Equal(t, "data:"+tc.want, string(tc.view.Of([]byte("data:"+tc.in))), "a last event that nothing ends")
+			}
+		})
+	}
+}
+
+func TestViewOfAStream(t *testing.T) {
+	t.Parallel()
+	want := strings.NewReplacer(
+		`,"prompt_token_ids":[1, 2,3]`, ``, `,"token_ids":[10]`, ``, `,"token_ids":[11,12]`, ``, `,"token_ids":null`, ``,
+	).Replace(vllmStream)
+	require.Equal(t, want, string(chat.View{Logprobs: true, Top: -1, Usage: true}.Of([]byte(vllmStream))))
+	before, after, ok := cutAt(want, `data: {"id":"c1","created":7,"model":"m","choices":[],`)
+	require.True(t, ok)
+	_, after, _ = cutAt(after, "\n\n")
+	require.Equal(t, before+after, string(chat.View{Logprobs: true, Top: -1}.Of([]byte(vllmStream))))
+	require.NotContains(t, string(chat.View{}.Of([]byte(vllmStream))), "logprob\"")
+}

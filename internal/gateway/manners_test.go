@@ -1,0 +1,115 @@
+package gateway_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// strict is an engine that refuses, as real ones do, requests which have a member that it does not take.
+func strict(member string, status int, refusal, reply string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body := new(strings.Builder)
+		_, _ = io.Copy(body, r.Body)
+		if strings.Contains(body.String(), `"`+member+`"`) {
+			answers(status, refusal)(w, r)
+			return
+		}
+		says(reply)(w, r)
+	}
+}
+
+const objectReply = `{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},"logprobs":{"content":[{"token":"a","logprob":-1.0}]},"finish_reason":"stop","prompt_token_ids":[1,2],"token_ids":[5]}],"usage":{"prompt_tokens":2,"completion_tokens":1}}`
+
+// An endpoint that wants its requests otherwise is asked otherwise, within the same try, and from then on at once.
+func TestEndpointsAreAskedAsTheyWant(t *testing.T) {
+	t.Parallel()
+	openAI := rollout.Model{Name: "o9", Logprobs: true, TopLogprobs: 5, MaxTokensCap: 100}
+	vllm := rollout.Model{Name: "q", Logprobs: true, TokenIDs: true}
+	for _, tc := range []struct {
+		name, member     string
+		status           int
+		refusal, reply   string
+		model            rollout.Model
+		ask, sent, notes string
+	}{
+		{"another name for the bound", "max_tokens", 400, `{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","type":"invalid_request_error","param":"max_tokens","code":"unsupported_parameter"}}`, goodReply,
+			rollout.Model{Name: "o9", MaxTokensCap: 100}, `{"model":"m","max_tokens":32000,"stream":true,"stream_options":{"include_usage":true}}`,
+			`{"model":"o9","stream":true,"stream_options":{"include_usage":true},"max_completion_tokens":100}`,
+			`{"model":{"from":"m","to":"o9"},"max_tokens":{"from":32000},"max_completion_tokens":{"to":100}}`},
+		{"no stream_options", "stream_options", 422, `{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted"}]}`, goodReply,
+			rollout.Model{Name: "o9"}, `{"model":"o9","stream":true}`, `{"model":"o9","stream":true}`, ``},
+		{"no logprobs", "logprobs", 403, `{"error":{"message":"You are not allowed to request logprobs from this model.","type":"invalid_request_error","param":null,"code":null}}`, goodReply,
+			openAI, `{"model":"o9","max_tokens":5,"stream":true}`, `{"model":"o9","max_tokens":5,"stream":true,"stream_options":{"include_usage":true}}`, `{"stream_options":{"to":{"include_usage":true}}}`},
+		{"no stream with ids", "stream", 400, `{"object":"error","message":"return_token_ids is not supported with streaming on /v1/chat/completions. Please set stream=false when using return_token_ids=true.","type":"BadRequest","param":null,"code":400}`, objectReply,
+			vllm, `{"model":"q","stream":true}`, `{"model":"q","logprobs":true,"return_token_ids":true}`, `{"stream":{"from":true},"logprobs":{"to":true},"return_token_ids":{"to":true}}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			h, e := newHost(t), newEngine(t, strict(tc.member, tc.status, tc.refusal, tc.reply))
+			r := h.route(e.URL)
+			tc.model.BaseURL = r.Model.BaseURL
+			r.Model = tc.model
+			url := h.open(t, r)
+			for n := 1; n <= 3; n++ {
+				got := send(t.Context(), url, "", tc.ask)
+				require.Equal(t, http.StatusOK, got.status, got.body)
+				require.Contains(t, got.body, "data: [DONE]")
+				require.Len(t, e.requests(), 1+n)
+				require.Equal(t, tc.sent, e.requests()[n].body)
+			}
+			for _, turn := range h.turns(t, "r1.1") {
+				require.Equal(t, 1, turn.UpstreamTries)
+				require.JSONEq(t, tc.sent, string(turn.Request))
+				if tc.notes != "" {
+					require.JSONEq(t, tc.notes, string(turn.Rewritten))
+				} else {
+					require.Empty(t, turn.Rewritten)
+				}
+			}
+			other := h.route(e.URL)
+			other.ID, other.SandboxID, other.Model.Name = "r2.1", "r2.1", "another"
+			other.Model.MaxTokensCap, other.Model.TokenIDs = tc.model.MaxTokensCap, tc.model.TokenIDs
+			require.Equal(t, http.StatusOK, send(t.Context(), h.open(t, other), "", tc.ask).status)
+			require.Len(t, e.requests(), 6, "of another model nothing was known")
+		})
+	}
+}
+
+// Where the tokens' ids are what a rollout is for, an endpoint that does not give them is refused, and not the agent blamed.
+func TestEndpointThatGivesNoIDs(t *testing.T) {
+	t.Parallel()
+	for member, refusal := range map[string]string{
+		"return_token_ids": `{"error":{"message":"Unrecognized request argument supplied: return_token_ids","type":"invalid_request_error","param":null,"code":null}}`,
+		"logprobs":         `{"error":{"message":"Unsupported parameter: 'logprobs' is not supported with this model.","param":"logprobs","code":"unsupported_parameter"}}`,
+	} {
+		h, e := newHost(t), newEngine(t, strict(member, 400, refusal, goodReply))
+		got := send(t.Context(), h.open(t, h.route(e.URL)), "", unary)
+		require.Equal(t, http.StatusBadRequest, got.status)
+		require.Len(t, e.requests(), 1)
+		requireFailure(t, h, fault.UpstreamRefused, "does not take "+member)
+	}
+}
+
+// What the agent itself asked for is its own mistake, and so is what only sounds alike.
+func TestRefusalsThatTeachNothing(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ ask, refusal string }{
+		{streamed, `{"error":{"message":"Unsupported parameter: 'logprobs' is not supported with this model.","param":"logprobs","code":"unsupported_parameter"}}`},
+		{unary, `{"error":{"message":"'max_tokens' or 'max_completion_tokens' is too large: 15000. This model's maximum context length is 4096 tokens.","param":"max_tokens","code":null}}`},
+		{unary, `{"error":{"message":"top_logprobs must be at most 3"}}`},
+		{unary, `{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model.","param":"max_tokens","code":"unsupported_parameter"}}`},
+	} {
+		h, e := newHost(t), newEngine(t, answers(400, tc.refusal))
+		require.Equal(t, http.StatusBadRequest, send(t.Context(), h.open(t, h.route(e.URL)), "", tc.ask).status)
+		require.Len(t, e.requests(), 1, tc.refusal)
+		require.Contains(t, h.turns(t, "r1.1")[0].Broken, "rejected: ")
+		require.Nil(t, h.status(t, "r1.1").Failure)
+	}
+}
