@@ -23,6 +23,8 @@ func Variables() []Variable {
 		{"ROLLOUTD_LISTEN", "serve.listen", text(func(c *Config) *string { return &c.Serve.Listen })},
 		{"OPENENV_SERVER_MODE", "serve.mode", text(func(c *Config) *string { return &c.Serve.Mode })},
 		{"MAX_CONCURRENT_ENVS", "serve.max_sessions", number(func(c *Config) *int { return &c.Serve.MaxSessions })},
+		{"ROLLOUTD_MAX_CONNECTIONS", "serve.max_connections", number(func(c *Config) *int { return &c.Serve.MaxConnections })},
+		{"ROLLOUTD_KEEP_SESSIONS", "serve.keep_sessions", span(func(c *Config) *time.Duration { return &c.Serve.KeepSessions })},
 		{"ROLLOUTD_STEP_TIMEOUT", "serve.step_timeout", span(func(c *Config) *time.Duration { return &c.Serve.StepTimeout })},
 		{"ROLLOUTD_TOKENS", "serve.tokens", list(func(c *Config) *[]string { return &c.Serve.Tokens })},
 		{"ROLLOUTD_TOKENS_FILE", "serve.tokens_file", text(func(c *Config) *string { return &c.Serve.TokensFile })},

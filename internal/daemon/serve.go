@@ -41,7 +41,7 @@ func (d *Daemon) serveTier() Tier {
 			return Running{}, err
 		}
 		d.at.Serve = l.Addr().String()
-		r := serveHTTP(l, d.withCodec(edge, tokens))
+		r := serveHTTP(listen.Limit(l, d.cfg.Serve.Connections()), d.withCodec(edge, tokens))
 		closeHTTP := r.Stop
 		// The edge first: it knows that its clients have not left, and ends their WebSockets.
 		r.Stop = func(ctx context.Context) error { return errors.Join(edge.Shutdown(ctx), closeHTTP(ctx)) }
