@@ -24,7 +24,7 @@ func serveHTTP(l net.Listener, h http.Handler) Running {
 		ConnContext:       listen.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
+		MaxHeaderBytes:    256 << 10, // the edge refuses less, in its own words
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 	done := make(chan error, 1)
