@@ -36,20 +36,24 @@ func ask(c *websocket.Conn, frame string, times int) error {
 	return nil
 }
 
-// idle is what one of n sessions at rest adds to the server's resident memory, in bytes.
-func (s *server) idle(t *testing.T, n int) float64 {
+// idle is what one of n sessions at rest adds to the server's resident memory, in bytes: as it is after the connection, and after
+// a step in each.
+func (s *server) idle(t *testing.T, n int) (fresh, used float64) {
 	before := s.memory(t)
 	held := make([]*websocket.Conn, n)
 	for i := range held {
 		held[i] = s.dial(t)
 	}
 	require.NoError(t, ask(held[n-1], state, 1)) // the last one is there
-	each := float64(s.memory(t)-before) / float64(n)
-	require.NoError(t, ask(held[n/2], state, 1)) // and the others still are
+	fresh = float64(s.memory(t)-before) / float64(n)
+	for _, c := range held {
+		require.NoError(t, ask(c, state, 1))
+	}
+	used = float64(s.memory(t)-before) / float64(n)
 	for _, c := range held {
 		_ = c.NetConn().Close()
 	}
-	return each
+	return fresh, used
 }
 
 // drop opens n connections, leaves each in one of the ways there are, and waits until the server has seen it.

@@ -34,7 +34,8 @@ func TestEdge(t *testing.T) {
 		if s == theirs { // 10,000 took it longer than anybody waits
 			n = count(t, "ROLLOUTD_BENCH_REFERENCE_SESSIONS", 1_000)
 		}
-		t.Logf("  %-9s %6d sessions  %6.1f KiB each", s.name, n, s.idle(t, n)/1024)
+		fresh, used := s.idle(t, n)
+		t.Logf("  %-9s %6d sessions  %6.1f KiB each, %6.1f KiB after a step in each", s.name, n, fresh/1024, used/1024)
 	}
 }
 
