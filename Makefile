@@ -47,7 +47,7 @@ bench-gateway: $(BIN)/bench-venv
 	go run ./internal/gateway/bench -python $(BIN)/bench-venv/bin/python
 
 bench-edge:
-	ROLLOUTD_BENCH_EDGE=1 go test ./envserver/bench -run TestEdge -v -count=1 -timeout 10m
+	ROLLOUTD_BENCH_EDGE=1 go test ./envserver/bench -run 'TestEdge|TestDropped' -v -count=1 -timeout 10m
 
 $(BIN)/bench-venv:
 	python3 -m venv $@

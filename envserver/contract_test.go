@@ -63,7 +63,7 @@ func newContract(t *testing.T, srv *envserver.Server) *contract {
 
 // note remembers an answer of a route of the document.
 func (c *contract) note(req *http.Request, resp *http.Response, body []byte) {
-	if req.Header.Get("Sec-Fetch-Site") != "" || strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
+	if req.Header.Get("Sec-Fetch-Site") != "" || resp.StatusCode == http.StatusRequestHeaderFieldsTooLarge || strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
 		return // turned away before it came to a route, or of another protocol
 	}
 	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -12,26 +14,51 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 )
 
-// Connections that are opened and dropped, at every stage and without a goodbye, leave no session behind.
+// Connections that are opened and dropped, at every stage and without a goodbye, leave no session, no goroutine and no memory
+// behind. It is not parallel: the two latter are the whole process's.
 func TestDroppedConnectionsLeaveNothing(t *testing.T) {
-	t.Parallel()
 	registry := prometheus.NewRegistry()
-	r := start(t, func(o *envserver.Options) { o.Registerer, o.MaxSessions = registry, 200 })
-	for i := range 500 {
-		c := r.dial("/ws")
-		switch i % 4 {
+	r := start(t, func(o *envserver.Options) {
+		o.Registerer, o.MaxSessions, o.PingInterval = registry, 1000, time.Second // half-open ones are found by pings
+	})
+	const n = 500
+	r.drop(registry, n) // what is made once is made, such as the runtime's descriptors of so many goroutines
+	goroutines, heap := runtime.NumGoroutine(), heapInUse()
+	r.drop(registry, n)
+	r.eventually(func() bool { return runtime.NumGoroutine() < goroutines+10 }, "goroutines ended") // this look at them is some, too
+	require.Less(t, heapInUse()-heap, int64(n)*300, "a session alone is more than that")
+}
+
+// drop opens n connections and leaves each in one of the ways there are, the last of which is to stay and never say a word.
+func (r *rig) drop(registry *prometheus.Registry, n int) {
+	r.t.Helper()
+	var silent []socket
+	for i := range n {
+		c := r.open("/ws")
+		switch i % 5 {
 		case 1:
 			c.ask(`{"type":"reset"}`)
 		case 2:
 			c.send(call("run_rollout", task("left", waits)))
 		case 3:
 			_, _ = c.NetConn().Write([]byte{0x81, 0xfe}) // the beginning of a frame
+		case 4:
+			silent = append(silent, c)
+			continue
 		}
-		require.NoError(t, c.NetConn().Close())
-		if i%100 == 99 { // let the server see it: slots are what is to be tested, not how fast they come free
-			r.eventually(func() bool { return gather(t, registry)["sessions"] == 0 }, "all sessions gone")
-		}
+		require.NoError(r.t, c.NetConn().Close())
 	}
+	r.eventually(func() bool { return gather(r.t, registry)["sessions"] == 0 }, "all sessions gone")
+	for _, c := range silent {
+		require.NoError(r.t, c.NetConn().Close())
+	}
+}
+
+func heapInUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // A client that sends too much is told so.

@@ -2,12 +2,15 @@ package envserver_test
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -60,6 +63,43 @@ func TestBodyTooLarge(t *testing.T) {
 	for _, path := range []string{"/mcp", "/reset", "/step"} {
 		status, _, _ := r.do("POST", path, `{"x":"`+strings.Repeat("y", 200)+`"}`)
 		require.Equal(t, http.StatusRequestEntityTooLarge, status, path)
+	}
+}
+
+func TestHeadersTooLarge(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	large := strings.Repeat("y", 40<<10)
+	for name, tc := range map[string]struct {
+		path    string
+		headers []string
+		status  int
+	}{
+		"one that fits":  {"/metadata", []string{"X-One", large}, http.StatusOK},
+		"two together":   {"/metadata", []string{"X-One", large, "X-Two", large}, http.StatusRequestHeaderFieldsTooLarge},
+		"with the query": {"/metadata?" + large, []string{"X-One", large}, http.StatusRequestHeaderFieldsTooLarge},
+	} {
+		status, _, body := r.do("GET", tc.path, "", tc.headers...)
+		require.Equal(t, tc.status, status, name)
+		require.Equal(t, status != http.StatusOK, object(t, body)["detail"] == "Request headers too large", name)
+	}
+}
+
+// A client that sends its body byte by byte is told that it took too long, and its connection is closed.
+func TestASlowBodyIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *envserver.Options) { o.BodyTimeout = 100 * time.Millisecond })
+	for _, path := range []string{"/reset", "/step", "/mcp", "/rollouts", "/rollouts/x/abort"} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+		_, err = io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+		require.NoError(t, err)
+		raw, err := io.ReadAll(c)
+		require.NoError(t, err, "the server hangs up")
+		require.Contains(t, string(raw), "HTTP/1.1 408 ", path)
+		require.Contains(t, string(raw), `{"detail":"The body did not come in time"}`, path)
 	}
 }
 

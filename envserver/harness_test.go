@@ -104,6 +104,14 @@ type socket struct {
 
 func (r *rig) dial(path string, headers ...string) socket {
 	r.t.Helper()
+	c := r.open(path, headers...)
+	r.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// open is dial without a Cleanup, which would keep the connection for as long as the test lasts.
+func (r *rig) open(path string, headers ...string) socket {
+	r.t.Helper()
 	h := http.Header{}
 	for i := 0; i < len(headers); i += 2 {
 		h.Set(headers[i], headers[i+1])
@@ -111,7 +119,6 @@ func (r *rig) dial(path string, headers ...string) socket {
 	c, resp, err := websocket.DefaultDialer.DialContext(r.t.Context(), "ws"+strings.TrimPrefix(r.url, "http")+path, h)
 	require.NoError(r.t, err)
 	_ = resp.Body.Close()
-	r.t.Cleanup(func() { _ = c.Close() })
 	require.NoError(r.t, c.SetReadDeadline(time.Now().Add(patience)))
 	return socket{r.t, c}
 }

@@ -11,7 +11,11 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 )
 
-// middleware wraps the router, outermost last: spans, recovery, cross-origin protection, tokens.
+// maxHeader bounds what a request's line and headers hold, in bytes. The HTTP server bounds them too, but answers in plain text:
+// let its bound be larger.
+const maxHeader = 64 << 10
+
+// middleware wraps the router, outermost first: spans, recovery, size of headers, cross-origin protection, tokens.
 func (s *Server) middleware(next http.Handler) (http.Handler, error) {
 	origins := http.NewCrossOriginProtection()
 	for _, o := range s.o.AllowedOrigins {
@@ -22,7 +26,7 @@ func (s *Server) middleware(next http.Handler) (http.Handler, error) {
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeDetail(w, http.StatusForbidden, "Cross-origin request refused")
 	}))
-	h := origins.Handler(s.authenticate(next))
+	h := smallHeaders(origins.Handler(s.authenticate(next)))
 	return otelhttp.NewHandler(s.recover(h), "envserver",
 		otelhttp.WithTracerProvider(s.o.TracerProvider),
 		otelhttp.WithPropagators(propagation.TraceContext{}),
@@ -45,6 +49,23 @@ func (s *Server) recover(next http.Handler) http.Handler {
 				panic(v)
 			}
 		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// smallHeaders refuses requests whose headers are too large.
+func smallHeaders(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		size := len(r.RequestURI)
+		for name, values := range r.Header {
+			for _, v := range values {
+				size += len(name) + len(v)
+			}
+		}
+		if size > maxHeader {
+			writeDetail(w, http.StatusRequestHeaderFieldsTooLarge, "Request headers too large")
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
 }

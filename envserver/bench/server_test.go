@@ -2,17 +2,19 @@ package bench_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
@@ -20,12 +22,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// serveVariable makes a process of this test the server that is measured, at the address it holds.
-const serveVariable = "ROLLOUTD_BENCH_SERVE"
+// A process of this test is one of the servers where serveVariable says which, at the address of addressVariable.
+const (
+	serveVariable   = "ROLLOUTD_BENCH_SERVE"
+	addressVariable = "ROLLOUTD_BENCH_ADDRESS"
+	serveEdge       = "edge"
+	serveDropped    = "dropped" // the edge with pings, so that it finds half-open connections
+	serveEcho       = "echo"
+	insidesPath     = "/insides"
+)
 
 func TestMain(m *testing.M) {
-	if address := os.Getenv(serveVariable); address != "" {
-		if err := serve(address); err != nil {
+	if what := os.Getenv(serveVariable); what != "" {
+		if err := serve(what, os.Getenv(addressVariable)); err != nil {
 			slog.Error("serve", "error", err)
 			os.Exit(1)
 		}
@@ -34,13 +43,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func serve(address string) error {
-	registry := prometheus.NewRegistry()
-	edge, err := envserver.New(envserver.Options{
-		Registerer: registry,
-		Rollouts:   none{}, MaxSessions: 20_000, PingInterval: time.Hour,
-		Resolve: catalog.New(os.Getenv).Resolve, Seal: func(s string) string { return s },
-	})
+func serve(what, address string) error {
+	mux := http.NewServeMux()
+	var err error
+	switch what {
+	case serveEcho:
+		mux.HandleFunc("/ws", echo)
+	case serveDropped:
+		err = edge(mux, 2*time.Second)
+	default:
+		err = edge(mux, time.Hour)
+	}
 	if err != nil {
 		return err
 	}
@@ -48,11 +61,55 @@ func serve(address string) error {
 	if err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.Handle("/", edge)
 	// It ends with the process, which the test ends.
 	return (&http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}).Serve(l)
+}
+
+// echo is the least that a WebSocket server can do.
+func echo(w http.ResponseWriter, r *http.Request) {
+	c, err := (&websocket.Upgrader{}).Upgrade(w, r, nil)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	for {
+		kind, frame, err := c.ReadMessage()
+		if err != nil || c.WriteMessage(kind, frame) != nil {
+			return
+		}
+	}
+}
+
+func edge(mux *http.ServeMux, pings time.Duration) error {
+	registry := prometheus.NewRegistry()
+	srv, err := envserver.New(envserver.Options{
+		Registerer: registry,
+		Rollouts:   none{}, MaxSessions: 20_000, PingInterval: pings,
+		Resolve: catalog.New(os.Getenv).Resolve, Seal: func(s string) string { return s },
+	})
+	if err != nil {
+		return err
+	}
+	mux.Handle("/", srv)
+	mux.HandleFunc(insidesPath, func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(look(registry))
+	})
+	return nil
+}
+
+func look(registry *prometheus.Registry) insides {
+	in := insides{Sessions: -1, Goroutines: runtime.NumGoroutine()}
+	families, _ := registry.Gather() // what it could not gather stays at -1
+	for _, f := range families {
+		if f.GetName() == "rolloutd_envserver_sessions" {
+			in.Sessions = int(f.GetMetric()[0].GetGauge().GetValue())
+		}
+	}
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	in.Heap, in.Stacks = int64(m.HeapAlloc), int64(m.StackInuse)
+	return in
 }
 
 // none is an engine without rollouts: what is measured is the edge.

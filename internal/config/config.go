@@ -32,17 +32,29 @@ type Config struct {
 
 // Serve is the OpenEnv edge.
 type Serve struct {
-	Listen      string        `yaml:"listen"`
-	Mode        string        `yaml:"mode"`         // "simulation" or "production"
-	Web         bool          `yaml:"web"`          // the page at /web/
-	Readme      string        `yaml:"readme"`       // a file that /metadata and the page show
-	MaxSessions int           `yaml:"max_sessions"` // OpenEnv sessions at once
-	StepTimeout time.Duration `yaml:"step_timeout"` // longest answer to a step over /ws or a call over /mcp
-	Tokens      []string      `yaml:"tokens"`       // bearer tokens; needed for a listener beyond loopback
+	Listen      string `yaml:"listen"`
+	Mode        string `yaml:"mode"`         // "simulation" or "production"
+	Web         bool   `yaml:"web"`          // the page at /web/
+	Readme      string `yaml:"readme"`       // a file that /metadata and the page show
+	MaxSessions int    `yaml:"max_sessions"` // OpenEnv sessions at once
+	// MaxConnections bounds the open connections of all kinds; default twice MaxSessions, at least 1024.
+	MaxConnections int           `yaml:"max_connections"`
+	StepTimeout    time.Duration `yaml:"step_timeout"` // longest answer to a step over /ws or a call over /mcp
+	Tokens         []string      `yaml:"tokens"`       // bearer tokens; needed for a listener beyond loopback
 	// TokensFile lists more tokens: a YAML list of name, sha256 (of the token, in hex) and scope (client or operator).
 	TokensFile string `yaml:"tokens_file"`
 	// CodecOrigins are the web origins (of a Temporal UI) that may have payloads decrypted.
 	CodecOrigins []string `yaml:"codec_origins"`
+	// KeepSessions is how long a session that nobody used is kept in the store.
+	KeepSessions time.Duration `yaml:"keep_sessions"`
+}
+
+// Connections is MaxConnections, or its default.
+func (s Serve) Connections() int {
+	if s.MaxConnections > 0 {
+		return s.MaxConnections
+	}
+	return max(2*s.MaxSessions, 1024)
 }
 
 // Temporal is the cluster that runs the workflows.

@@ -91,6 +91,8 @@ func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
 		"worker.opencode_mode":    func(c *config.Config) { c.Worker.OpencodeMode = "tui" },
 		"serve.max_sessions":      func(c *config.Config) { c.Serve.MaxSessions = 0 },
 		"serve.step_timeout":      func(c *config.Config) { c.Serve.StepTimeout = -1 },
+		"serve.max_connections":   func(c *config.Config) { c.Serve.MaxConnections = -1 },
+		"serve.keep_sessions":     func(c *config.Config) { c.Serve.KeepSessions = time.Hour },
 		"serve.tokens":            func(c *config.Config) { c.Serve.Listen = "0.0.0.0:8000" },
 		"serve.tokens[1]":         func(c *config.Config) { c.Serve.Tokens = []string{"aaaaaaaaaaaaaaaa", "short"} },
 		"serve.codec_origins[0]":  func(c *config.Config) { c.Serve.CodecOrigins = []string{"*"} },

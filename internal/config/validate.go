@@ -40,7 +40,10 @@ func (s Serve) validate(p *problems) {
 	p.address("serve.listen", s.Listen)
 	p.check(s.Mode == "simulation" || s.Mode == "production", "serve.mode", "want simulation or production, got %q", s.Mode)
 	p.check(s.MaxSessions > 0, "serve.max_sessions", "want at least 1, got %d", s.MaxSessions)
+	p.check(s.MaxConnections >= 0, "serve.max_connections", "want at least 1, or 0 for the default, got %d", s.MaxConnections)
 	p.positive("serve.step_timeout", s.StepTimeout)
+	// What is in use is written anew every hour, if not more often.
+	p.check(s.KeepSessions >= 2*time.Hour, "serve.keep_sessions", "want at least 2h, got %v", s.KeepSessions)
 	p.check(len(s.Tokens) > 0 || s.TokensFile != "" || Loopback(s.Listen), "serve.tokens",
 		"%s can be reached from other machines: set at least one bearer token (ROLLOUTD_TOKENS, ROLLOUTD_TOKENS_FILE), or listen on 127.0.0.1", s.Listen)
 	for i, t := range s.Tokens {

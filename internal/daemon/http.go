@@ -3,23 +3,28 @@ package daemon
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
 // errStopping is the cause with which requests are cancelled when the process stops: their clients did not go away.
 var errStopping = errors.New("the server is stopping")
 
 // serveHTTP serves h on l until stopped. Requests that are being answered get half of the stop's budget, and are then
-// cancelled; a WebSocket, which the standard library does not count among them, is cancelled by its context.
+// cancelled; a WebSocket, which the standard library does not count among them, is cancelled by its context. Where l bounds its
+// connections, a request on one over the bound is answered with 503, and that is all.
 func serveHTTP(l net.Listener, h http.Handler) Running {
 	ctx, cancel := context.WithCancelCause(context.Background()) // the lifetime of the listener; ended by stop
 	srv := &http.Server{
-		Handler:           h,
+		Handler:           refuseOver(h),
+		ConnContext:       listen.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
+		MaxHeaderBytes:    256 << 10, // the edge refuses less, in its own words
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 	done := make(chan error, 1)
@@ -37,6 +42,19 @@ func serveHTTP(l net.Listener, h http.Handler) Running {
 		}
 		return nil
 	}}
+}
+
+func refuseOver(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !listen.Over(r.Context()) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Connection", "close")
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, `{"detail":"Too many connections"}`) // a client that is gone cannot be told
+	})
 }
 
 // remaining is how long ctx still has.

@@ -43,10 +43,13 @@ func (d *Daemon) serveTier() Tier {
 			return Running{}, err
 		}
 		d.at.Serve = l.Addr().String()
-		r := serveHTTP(l, d.withCodec(edge, tokens))
+		expire := background(d.expireSessions)
+		r := serveHTTP(listen.Limit(l, d.cfg.Serve.Connections()), d.withCodec(edge, tokens))
 		closeHTTP := r.Stop
 		// The edge first: it knows that its clients have not left, and ends their WebSockets.
-		r.Stop = func(ctx context.Context) error { return errors.Join(edge.Shutdown(ctx), closeHTTP(ctx)) }
+		r.Stop = func(ctx context.Context) error {
+			return errors.Join(edge.Shutdown(ctx), closeHTTP(ctx), expire.Stop(ctx))
+		}
 		return r, nil
 	}}
 }
@@ -84,6 +87,25 @@ func (d *Daemon) readme() (string, error) {
 		return "", fmt.Errorf("serve.readme (ENV_README_PATH): %w", err)
 	}
 	return string(text), nil
+}
+
+// expireSessions deletes kept sessions that nobody used for long, now and then, until ctx ends. Replicas may do so side by side.
+func (d *Daemon) expireSessions(ctx context.Context) error {
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for {
+		n, err := store.Sessions{Store: d.store}.Expire(ctx, time.Now().Add(-d.cfg.Serve.KeepSessions))
+		if err != nil && ctx.Err() == nil {
+			d.log.Warn("old sessions not deleted", "error", err)
+		} else if n > 0 {
+			d.log.Info("deleted sessions that nobody used", "records", n, "for", d.cfg.Serve.KeepSessions)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
 }
 
 // modelLookup finds the catalogue's variables; asked at each rollout, after all ports are known.

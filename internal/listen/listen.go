@@ -2,11 +2,19 @@
 package listen
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// stalled is how long a client may take nothing of what is written to it, before its connection is broken. Without it, one that
+// answers the kernel but reads nothing would hold a goroutine for ever.
+const stalled = time.Minute
 
 // Error: something cannot listen where it was told to.
 type Error struct {
@@ -27,10 +35,20 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // TCP listens on address, or returns an Error.
-func TCP(what, address, setting string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
+func TCP(what, address, setting string) (*net.TCPListener, error) {
+	c := net.ListenConfig{Control: breakStalled}
+	l, err := c.Listen(context.Background(), "tcp", address) // an address of this host is there or is not: nothing to wait for
 	if err != nil {
 		return nil, &Error{What: what, Address: address, Setting: setting, Err: err}
 	}
-	return l, nil
+	return l.(*net.TCPListener), nil // as the network's name promises
+}
+
+// breakStalled has the kernel end connections that are stalled; those that a socket accepts inherit it.
+func breakStalled(_, _ string, raw syscall.RawConn) error {
+	var failed error
+	err := raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(stalled.Milliseconds()))
+	})
+	return errors.Join(err, failed)
 }

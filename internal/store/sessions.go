@@ -2,8 +2,16 @@ package store
 
 import (
 	"context"
+	"errors"
+	"io"
 	"path"
+	"time"
+
+	"gocloud.dev/blob"
 )
+
+// sessions is where they lie.
+const sessions = "sessions"
 
 // maxSession bounds a kept session, in bytes.
 const maxSession = 1 << 20
@@ -27,4 +35,25 @@ func (s Sessions) Delete(ctx context.Context, key string) error {
 	return s.Store.Delete(ctx, sessionKey(key))
 }
 
-func sessionKey(key string) string { return path.Join("sessions", key+".json") }
+// Expire deletes the records that were last written before a time, and tells how many there were.
+func (s Sessions) Expire(ctx context.Context, before time.Time) (removed int, err error) {
+	all := s.Store.bucket.List(&blob.ListOptions{Prefix: sessions + "/"})
+	for {
+		o, err := all.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return removed, nil
+		}
+		if err != nil {
+			return removed, classify(err, "list", sessions)
+		}
+		if o.IsDir || !o.ModTime.Before(before) {
+			continue
+		}
+		if err := s.Store.Delete(ctx, o.Key); err != nil {
+			return removed, err
+		}
+		removed++
+	}
+}
+
+func sessionKey(key string) string { return path.Join(sessions, key+".json") }

@@ -2,6 +2,7 @@
 
 import resource
 import sys
+import warnings
 
 import uvicorn
 from fastmcp import FastMCP
@@ -36,6 +37,7 @@ class Echo(MCPEnvironment):
         return self._state
 
 
+warnings.simplefilter("ignore")  # of a library about its own, for each connection
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 app = create_fastapi_app(Echo, CallToolAction, CallToolObservation, max_concurrent_envs=20000)

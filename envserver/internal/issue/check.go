@@ -1,7 +1,6 @@
 package issue
 
 import (
-	"maps"
 	"slices"
 	"unicode/utf8"
 
@@ -27,10 +26,15 @@ func (c *Checker) Found(closed bool) List {
 	if !closed {
 		return c.found
 	}
-	for _, k := range slices.Sorted(maps.Keys(c.obj)) {
+	var extra []string
+	for k := range c.obj {
 		if !c.known[k] {
-			c.add(k, "extra_forbidden", "Extra inputs are not permitted", nil)
+			extra = append(extra, k)
 		}
+	}
+	slices.Sort(extra)
+	for _, k := range extra {
+		c.add(k, "extra_forbidden", "Extra inputs are not permitted", nil)
 	}
 	return c.found
 }

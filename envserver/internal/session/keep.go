@@ -22,6 +22,10 @@ type Keeper interface {
 	Delete(ctx context.Context, key string) error
 }
 
+// nameAgain is how long an episode's record stays as it is while its session goes on changing: records that are not written for
+// long are taken for forgotten ones, and deleted.
+const nameAgain = time.Hour
+
 // keepTimeout bounds one access to the Keeper: a session is worth less than the step that waits for it.
 const keepTimeout = 10 * time.Second
 
@@ -71,7 +75,8 @@ func (s *Session) Keep(ctx context.Context) error {
 	s.keeping.Lock() // one at a time, so that an older state never overwrites a newer one
 	defer s.keeping.Unlock()
 	s.mu.Lock()
-	dirty, episode, known := s.dirty, s.state.EpisodeID, s.keptEpisode
+	dirty, episode := s.dirty, s.state.EpisodeID
+	name := episode != s.keptEpisode || time.Since(s.named) > nameAgain
 	if dirty {
 		s.version++
 	}
@@ -81,18 +86,20 @@ func (s *Session) Keep(ctx context.Context) error {
 	if !dirty {
 		return nil
 	}
-	err := s.save(ctx, r, episode != known)
+	err := s.save(ctx, r, name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
 		s.dirty = true
 		return err
 	}
-	s.keptEpisode = episode
+	if name {
+		s.keptEpisode, s.named = episode, time.Now()
+	}
 	return nil
 }
 
-func (s *Session) save(ctx context.Context, r record, newEpisode bool) error {
+func (s *Session) save(ctx context.Context, r record, name bool) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "write session %s", s.ID)
@@ -100,7 +107,7 @@ func (s *Session) save(ctx context.Context, r record, newEpisode bool) error {
 	// The caller's context may have ended with its client; what happened is kept all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
-	if err := s.keeper.Save(ctx, sessionKey(s.Owner, s.ID), data); err != nil || !newEpisode {
+	if err := s.keeper.Save(ctx, sessionKey(s.Owner, s.ID), data); err != nil || !name {
 		return err
 	}
 	return s.keeper.Save(ctx, episodeKey(s.Owner, r.State.EpisodeID), []byte(s.ID))
@@ -136,5 +143,17 @@ func (t *Set) load(ctx context.Context, owner, id string) (record, error) {
 	case err != nil:
 		return r, fault.Wrap(fault.KindOf(err), err, "look for session %s", id)
 	}
-	return r, fault.Wrap(fault.Internal, json.Unmarshal(data, &r), "read session %s", id)
+	return read(data, id)
+}
+
+// read decodes what is kept of a session. What else may lie in its place is an error, lest a client go on in a session that
+// nobody was in.
+func read(data []byte, id string) (r record, err error) {
+	if err := json.Unmarshal(data, &r); err != nil {
+		return record{}, fault.Wrap(fault.Internal, err, "read session %s", id)
+	}
+	if r.ID != id || r.State.EpisodeID == "" || r.Version < 0 || r.State.StepCount < 0 || r.State.RolloutsCompleted < 0 {
+		return record{}, fault.New(fault.Internal, "read session %s: what is kept is none", id)
+	}
+	return r, nil
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -60,6 +61,7 @@ type Session struct {
 	version     int        // of what was kept last
 	dirty       bool       // changed since
 	keptEpisode string     // the episode that was kept last
+	named       time.Time  // when it was
 }
 
 // Transient makes a session that belongs to no Set: it takes no slot and lives until Close.

@@ -1,0 +1,113 @@
+package session_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// shelf keeps records in memory and tells which were written.
+type shelf struct {
+	m      map[string][]byte
+	writes []string
+}
+
+func (k *shelf) Load(_ context.Context, key string) ([]byte, error) {
+	if data, ok := k.m[key]; ok {
+		return data, nil
+	}
+	return nil, fault.New(fault.NotFound, "nothing under %s", key)
+}
+
+func (k *shelf) Save(_ context.Context, key string, data []byte) error {
+	k.m[key] = bytes.Clone(data)
+	kind, _, _ := strings.Cut(key, "-")
+	k.writes = append(k.writes, kind)
+	return nil
+}
+
+func (k *shelf) Delete(_ context.Context, key string) error {
+	delete(k.m, key)
+	return nil
+}
+
+// An episode's record is not written with every change of its session, but often enough for it not to be taken for a forgotten
+// one while the session is in use.
+func TestTheEpisodeIsNamedAgainWhileItIsInUse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &shelf{m: map[string][]byte{}}
+		set, _ := newSet(session.Options{Max: 1, Keeper: k})
+		s, err := set.Open("", false)
+		require.NoError(t, err)
+		step := func(after time.Duration) []string {
+			time.Sleep(after)
+			k.writes = nil
+			s.Stepped()
+			require.NoError(t, s.Keep(t.Context()))
+			return k.writes
+		}
+		require.Equal(t, []string{"session", "episode"}, step(0))
+		require.Equal(t, []string{"session"}, step(50*time.Minute))
+		require.Equal(t, []string{"session", "episode"}, step(20*time.Minute))
+		require.Equal(t, []string{"session"}, step(time.Minute))
+	})
+}
+
+// FuzzRecord: whatever lies in the store in the place of a session, it is refused or it is a session, one that a client can read
+// and that is found again as it is.
+func FuzzRecord(f *testing.F) {
+	for _, s := range []string{
+		`{"id":"s","version":3,"state":{"episode_id":"e","step_count":2,"rollouts_completed":1,"last_reward":0.5,"rollouts":["a"]},"counted":["a"],"watched":["b"]}`,
+		`{"id":"s","state":{"episode_id":"e","last_reward":NaN}}`, `{"id":"s","state":{"episode_id":"e","step_count":1e999}}`,
+		`{"id":"s","version":9223372036854775807,"state":{"episode_id":"e","step_count":-1}}`, `{"id":"other","state":{"episode_id":"e"}}`,
+		`{"id":"s","state":{"episode_id":"\ud800"},"counted":[""]}`, strings.Repeat(`{"state":`, 20_000), `null`, `[]`, ``, "\x00\xff",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		k := &one{data: data}
+		s, err := k.attach(t)
+		if err != nil {
+			require.Equal(t, fault.Internal, fault.KindOf(err))
+			return
+		}
+		require.NotEmpty(t, s.State().EpisodeID)
+		require.GreaterOrEqual(t, s.State().StepCount, 0)
+		require.GreaterOrEqual(t, s.State().RolloutsCompleted, 0)
+		s.Unwatch("") // a change, so that it is kept
+		require.NoError(t, s.Keep(t.Context()))
+		again, err := k.attach(t)
+		require.NoError(t, err)
+		require.Equal(t, s.State(), again.State())
+	})
+}
+
+// one is a store with one session in it.
+type one struct{ data []byte }
+
+func (o *one) Load(context.Context, string) ([]byte, error) { return o.data, nil }
+
+func (o *one) Save(_ context.Context, key string, data []byte) error {
+	if strings.HasPrefix(key, "session-") {
+		o.data = data
+	}
+	return nil
+}
+
+func (o *one) Delete(context.Context, string) error { return nil }
+
+// attach makes a session of what is kept, as a replica does that has just started.
+func (o *one) attach(t *testing.T) (*session.Session, error) {
+	t.Helper()
+	set, _ := newSet(session.Options{Max: 1, Keeper: o})
+	return set.Attach(t.Context(), "", "s")
+}

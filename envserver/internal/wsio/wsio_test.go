@@ -1,0 +1,169 @@
+package wsio_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/wsio"
+)
+
+// patience bounds what only a bug makes wait.
+const patience = 30 * time.Second
+
+var errGone = errors.New("gone")
+
+// serve runs h for a client, which is returned with a channel that closes when Run has returned.
+func serve(t *testing.T, o wsio.Options, h wsio.Handler) (*websocket.Conn, <-chan struct{}) {
+	t.Helper()
+	o.Gone, o.MaxMessage = errGone, 1<<20
+	if o.PingEvery == 0 {
+		o.PingEvery = patience
+	}
+	over := make(chan struct{})
+	var up websocket.Upgrader
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(over)
+		if ws, err := up.Upgrade(w, r, nil); err == nil {
+			wsio.Run(t.Context(), ws, o, h)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	c, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(srv.URL, "http"), nil)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
+	return c, over
+}
+
+func send(t *testing.T, c *websocket.Conn, frame string) {
+	t.Helper()
+	require.NoError(t, c.WriteMessage(websocket.TextMessage, []byte(frame)))
+}
+
+func read(t *testing.T, c *websocket.Conn) string {
+	t.Helper()
+	_, raw, err := c.ReadMessage()
+	require.NoError(t, err)
+	return string(raw)
+}
+
+func closed(t *testing.T, over <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-over:
+	case <-time.After(patience):
+		require.Fail(t, "the connection does not end")
+	}
+}
+
+// mixed answers "slow…" when it is let, and all else at once.
+func mixed(let <-chan struct{}) wsio.Handler {
+	return func(frame []byte) wsio.Answer {
+		if !strings.HasPrefix(string(frame), "slow") {
+			return wsio.Answer{Reply: frame}
+		}
+		return wsio.Answer{Later: func(ctx context.Context) []byte {
+			select {
+			case <-let:
+			case <-ctx.Done():
+			}
+			return frame
+		}}
+	}
+}
+
+// Whatever is quick and whatever is slow, and more of it than is queued: replies come in the order of their requests.
+func TestRepliesKeepTheOrder(t *testing.T) {
+	t.Parallel()
+	const frames = 300
+	let := make(chan struct{}, frames)
+	c, _ := serve(t, wsio.Options{}, mixed(let))
+	name := func(i int) string {
+		if i%3 == 0 {
+			return fmt.Sprint("slow ", i)
+		}
+		return fmt.Sprint("quick ", i)
+	}
+	go func() {
+		for i := range frames {
+			_ = c.WriteMessage(websocket.TextMessage, []byte(name(i))) // what fails shows at the reading
+			if i%2 == 0 {
+				let <- struct{}{}
+			}
+		}
+	}()
+	for i := range frames {
+		require.Equal(t, name(i), read(t, c))
+	}
+}
+
+// A frame whose answer ends the connection ends it in its turn, and what comes after it is not answered.
+func TestCloseInItsTurn(t *testing.T) {
+	t.Parallel()
+	let := make(chan struct{})
+	quick := mixed(let)
+	c, over := serve(t, wsio.Options{}, func(frame []byte) wsio.Answer {
+		if string(frame) == "bye" {
+			return wsio.Answer{Close: true}
+		}
+		return quick(frame)
+	})
+	for _, frame := range []string{"slow", "before", "bye", "after"} {
+		send(t, c, frame)
+	}
+	close(let)
+	require.Equal(t, "slow", read(t, c))
+	require.Equal(t, "before", read(t, c))
+	_, _, err := c.ReadMessage()
+	require.True(t, websocket.IsCloseError(err, wsio.CloseNormal), "%v", err)
+	closed(t, over)
+}
+
+// The client's end is the end of what is done for it.
+func TestLeavingEndsWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	begun, cause := make(chan struct{}), make(chan error, 1)
+	c, over := serve(t, wsio.Options{}, func([]byte) wsio.Answer {
+		return wsio.Answer{Later: func(ctx context.Context) []byte {
+			close(begun)
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+			return nil
+		}}
+	})
+	send(t, c, "work")
+	<-begun
+	require.NoError(t, c.NetConn().Close())
+	require.ErrorIs(t, <-cause, errGone)
+	closed(t, over)
+}
+
+// A client that sends requests and takes no replies is half-open to a server, whose kernel goes on taking its part: it is cut off,
+// on whichever goroutine the reply is stuck.
+func TestAClientThatReadsNothingIsCutOff(t *testing.T) {
+	t.Parallel()
+	large := make([]byte, 16<<20) // more than the kernel holds
+	for name, h := range map[string]wsio.Handler{
+		"a quick reply": func([]byte) wsio.Answer { return wsio.Answer{Reply: large} },
+		"a slow one": func([]byte) wsio.Answer {
+			return wsio.Answer{Later: func(context.Context) []byte { return large }}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, over := serve(t, wsio.Options{PingEvery: 50 * time.Millisecond}, h)
+			send(t, c, "give")
+			closed(t, over)
+		})
+	}
+}

@@ -1,0 +1,94 @@
+package daemon_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/listen"
+)
+
+// bounded serves an endless supply of "here" to at most limit connections.
+func bounded(t *testing.T, limit int) (address string) {
+	t.Helper()
+	l, err := listen.TCP("test", "127.0.0.1:0", "--port")
+	require.NoError(t, err)
+	r := daemon.ServeHTTP(listen.Limit(l, limit), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "here")
+	}))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		require.NoError(t, r.Stop(ctx))
+	})
+	return l.Addr().String()
+}
+
+// ask sends a request over a connection of its own, which stays open, and returns status and body.
+func ask(t *testing.T, address string) (net.Conn, int, string) {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return c, resp.StatusCode, string(body)
+}
+
+// One connection more than there may be gets an answer that says so, in JSON, and is closed; the others are served on, and their
+// places come free.
+func TestOneConnectionTooMany(t *testing.T) {
+	t.Parallel()
+	address := bounded(t, 2)
+	first, status, _ := ask(t, address)
+	require.Equal(t, http.StatusOK, status)
+	_, status, _ = ask(t, address)
+	require.Equal(t, http.StatusOK, status)
+
+	third, status, body := ask(t, address)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	var refusal map[string]string
+	require.NoError(t, json.Unmarshal([]byte(body), &refusal))
+	require.Equal(t, "Too many connections", refusal["detail"])
+	_, err := third.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+
+	_, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws://"+address+"/ws", nil)
+	require.ErrorIs(t, err, websocket.ErrBadHandshake)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+
+	require.NoError(t, first.Close())
+	require.Eventually(t, func() bool { _, status, _ := ask(t, address); return status == http.StatusOK }, time.Minute, 10*time.Millisecond)
+}
+
+// Clients that begin a request and never end it lose their connections, and so the places go to others. It takes the ten seconds
+// that a header may take.
+func TestSlowHeadersHoldNoPlaceForLong(t *testing.T) {
+	t.Parallel()
+	address := bounded(t, 1)
+	slow, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	defer slow.Close()
+	_, err = io.WriteString(slow, "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+	require.NoError(t, err)
+	require.NoError(t, slow.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = io.Copy(io.Discard, slow)
+	require.NoError(t, err, "the server hangs up")
+	require.Eventually(t, func() bool { _, status, _ := ask(t, address); return status == http.StatusOK }, time.Minute, 10*time.Millisecond)
+}

@@ -1,0 +1,91 @@
+package listen_test
+
+import (
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/listen"
+)
+
+func limited(t *testing.T, limit int) *listen.Limited {
+	t.Helper()
+	l, err := listen.TCP("test", "127.0.0.1:0", "--port")
+	require.NoError(t, err)
+	out := listen.Limit(l, limit)
+	t.Cleanup(func() { _ = out.Close() })
+	return out
+}
+
+// accepted dials the listener and accepts that.
+func accepted(t *testing.T, l net.Listener) net.Conn {
+	t.Helper()
+	client, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	c, err := l.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func over(t *testing.T, c net.Conn) bool { return listen.Over(listen.ConnContext(t.Context(), c)) }
+
+func TestConnectionsOverTheLimitAreMarked(t *testing.T) {
+	t.Parallel()
+	l := limited(t, 2)
+	first := accepted(t, l)
+	require.False(t, over(t, first))
+	require.False(t, over(t, accepted(t, l)))
+	third := accepted(t, l)
+	require.True(t, over(t, third))
+	require.NoError(t, third.Close())
+	_ = third.Close() // twice frees one place
+	require.True(t, over(t, accepted(t, l)), "the first two are still there")
+	require.NoError(t, first.Close())
+	require.NoError(t, accepted(t, l).Close())
+}
+
+// However many come, no more are accepted than the limit and those that are being told of it; and the listener can be closed
+// while it waits for one of them to go.
+func TestWhatIsOverTheLimitIsBounded(t *testing.T) {
+	t.Parallel()
+	l := limited(t, 1)
+	first := accepted(t, l)
+	for range 64 {
+		require.True(t, over(t, accepted(t, l)))
+	}
+	client, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer client.Close()
+	next := make(chan error, 1)
+	accept := func() {
+		c, err := l.Accept()
+		if err == nil {
+			t.Cleanup(func() { _ = c.Close() })
+		}
+		next <- err
+	}
+	go accept()
+	require.Empty(t, next)
+	require.NoError(t, first.Close())
+	require.NoError(t, <-next)
+	go accept()
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, <-next, net.ErrClosed)
+}
+
+// A client that takes nothing is the kernel's to cut off; that it does is its own promise (tcp(7)).
+func TestStalledConnectionsAreBroken(t *testing.T) {
+	t.Parallel()
+	raw, err := accepted(t, limited(t, 1)).(syscall.Conn).SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		ms, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
+		require.NoError(t, err)
+		require.Equal(t, 60_000, ms)
+	}))
+}
