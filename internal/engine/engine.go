@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -30,8 +31,9 @@ type Temporal interface {
 
 // Engine is the Temporal-backed set of rollouts.
 type Engine struct {
-	temporal Temporal
-	store    *store.Store
+	temporal     Temporal
+	store        *store.Store
+	looks, polls singleflight.Group // of Wait, by rollout
 }
 
 // New makes an Engine.
@@ -58,7 +60,7 @@ func (e *Engine) Start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 	var already *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
 	case errors.As(err, &already):
-		return e.State(ctx, spec.ID)
+		return e.found(ctx, spec.ID)
 	case err != nil:
 		return rollout.State{}, classify(err, "start rollout %q", spec.ID)
 	}

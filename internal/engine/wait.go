@@ -8,6 +8,8 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -26,7 +28,9 @@ const (
 // result; its rollout is told as infra_failed.
 func (e *Engine) Wait(ctx context.Context, id string) (rollout.Result, error) {
 	for {
-		d, err := e.temporal.DescribeWorkflow(ctx, rollout.WorkflowID(id), "")
+		d, err := shared(ctx, &e.looks, id, func(ctx context.Context) (*client.WorkflowExecutionDescription, error) {
+			return e.temporal.DescribeWorkflow(ctx, rollout.WorkflowID(id), "")
+		})
 		var notFound *serviceerror.NotFound
 		switch {
 		case ctx.Err() != nil:
@@ -40,14 +44,33 @@ func (e *Engine) Wait(ctx context.Context, id string) (rollout.Result, error) {
 		case d.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 			return e.unfinished(ctx, id, d.Status), nil
 		}
-		e.pollOnce(ctx, id)
+		_, _ = shared(ctx, &e.polls, id, func(ctx context.Context) (struct{}, error) {
+			e.pollOnce(ctx, id)
+			return struct{}{}, nil
+		})
 	}
 }
 
-// pollOnce waits for the workflow's end, or a while. How it ended is asked afterwards.
+// shared asks Temporal once for all who ask the same of one rollout at the same time: hundreds that wait for it would queue for
+// its lock in the server. None of them can end that for the others; it ends by itself, within pollSlice.
+func shared[T any](ctx context.Context, group *singleflight.Group, id string, ask func(context.Context) (T, error)) (T, error) {
+	asked := group.DoChan(id, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pollSlice)
+		defer cancel()
+		return ask(ctx)
+	})
+	select {
+	case r := <-asked:
+		v, _ := r.Val.(T)
+		return v, r.Err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// pollOnce waits for the workflow's end, or until ctx ends. How it ended is asked afterwards.
 func (e *Engine) pollOnce(ctx context.Context, id string) {
-	ctx, cancel := context.WithTimeout(ctx, pollSlice)
-	defer cancel()
 	begun := time.Now()
 	err := e.temporal.GetWorkflow(ctx, rollout.WorkflowID(id), "").Get(ctx, nil)
 	if err == nil || ctx.Err() != nil {
