@@ -52,28 +52,37 @@ func outcome(err error) string {
 
 // toolError is the form of a failed call in an observation; clients refuse further fields.
 type toolError struct {
-	Type    string `json:"error_type"`
-	Message string `json:"message"`
+	Type    toolErrorType `json:"error_type" required:"true"`
+	Message string        `json:"message" required:"true" description:"what went wrong, for people"`
+
+	_ struct{} `title:"ToolError" additionalProperties:"false"`
+}
+
+type toolErrorType string
+
+// Enum is how the document's library asks for the values; clients know no others.
+func (toolErrorType) Enum() []any {
+	return []any{"execution_error", "invalid_args", "transport_error", "tool_not_found", "timeout"}
 }
 
 func asToolError(err error) *toolError {
 	var unknown *tools.UnknownError
 	if errors.As(err, &unknown) {
-		return &toolError{"tool_not_found", err.Error()}
+		return &toolError{Type: "tool_not_found", Message: err.Error()}
 	}
-	return &toolError{fault.EdgeOf(fault.KindOf(err)).ToolError, err.Error()}
+	return &toolError{Type: toolErrorType(fault.EdgeOf(fault.KindOf(err)).ToolError), Message: err.Error()}
 }
 
 // textBlock and callResult are a tool's result as the reference writes it.
 type textBlock struct {
-	Type        string `json:"type"`
+	Type        string `json:"type" const:"text"`
 	Text        string `json:"text"`
 	Annotations any    `json:"annotations"`
 	Meta        any    `json:"meta"`
 }
 
 type callResult struct {
-	Content    []textBlock       `json:"content"`
+	Content    []textBlock       `json:"content" nullable:"false"`
 	Structured map[string]string `json:"structured_content"`
 	Meta       any               `json:"meta"`
 	Data       string            `json:"data"`

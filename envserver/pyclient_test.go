@@ -41,6 +41,7 @@ func TestPythonClients(t *testing.T) {
 				t.Run("validate.py "+string(mode), func(t *testing.T) {
 					r := start(t, func(o *envserver.Options) { o.Mode = mode })
 					runPython(t, "validate.py", r.url, string(mode))
+					runPython(t, "openapi.py", r.url)
 				})
 			}
 		})

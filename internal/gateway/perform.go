@@ -43,14 +43,15 @@ func (r *route) complete(ctx context.Context, c *call) *result {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errBudget)
 	defer cancel()
-	return r.upstream.complete(ctx, target{url: r.Model.BaseURL + "/chat/completions", key: r.key}, c.ask)
+	return r.upstream.complete(ctx, target{url: r.Model.BaseURL + "/" + string(c.ask.api), key: r.key}, c.ask)
 }
 
 // record is what is kept of the call.
 func (r *route) record(c *call, res *result) *trace.Record {
 	rec := &trace.Record{
 		Head: trace.Head{
-			Turn: c.turn, CallID: c.id, Kind: c.ask.kind, Lineage: c.ask.lineage,
+			Turn: c.turn, CallID: c.id, API: c.ask.api, Kind: c.ask.kind, Lineage: c.ask.lineage,
+			Rewritten:    c.ask.changes.JSON(),
 			FinishReason: res.reply.FinishReason, Usage: res.reply.Usage,
 			Began: c.began, Latency: time.Since(c.began), Status: res.status, Tries: res.tries, ModelVersion: res.reply.ModelVersion,
 		},

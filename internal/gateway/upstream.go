@@ -12,6 +12,7 @@ type upstream struct {
 	client  *http.Client
 	backoff time.Duration
 	report  *reporter
+	manners manners
 }
 
 const (
