@@ -91,9 +91,30 @@ func TestErrorsOfTemporal(t *testing.T) {
 		require.Equal(t, c.want, fault.KindOf(err))
 		_, err = e.Abort(t.Context(), "r1", "")
 		require.Equal(t, c.want, fault.KindOf(err))
-		_, err = e.Wait(t.Context(), "r1")
-		require.Equal(t, c.want, fault.KindOf(err))
+		synctest.Test(t, func(t *testing.T) { // it is patient
+			e, f, _ := newEngine(t)
+			f.down = c.err
+			_, err := e.Wait(t.Context(), "r1")
+			require.Equal(t, c.want, fault.KindOf(err))
+		})
 	}
+}
+
+// Who waits does not see that Temporal is started again.
+func TestWaitOutlivesTemporal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, f, st := newEngine(t)
+		_, err := e.Start(t.Context(), spec("r1"))
+		require.NoError(t, err)
+		want := finish(t, st, "r1")
+		f.end("r1", completed, nil)
+		f.setDown(serviceerror.NewUnavailable("starting"))
+		time.AfterFunc(time.Minute, func() { f.setDown(nil) })
+		got, err := e.Wait(t.Context(), "r1")
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	})
 }
 
 func TestUnknownRollout(t *testing.T) {

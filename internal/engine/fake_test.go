@@ -68,6 +68,12 @@ func (f *temporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOpti
 	return nil, nil
 }
 
+func (f *temporal) setDown(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.down = err
+}
+
 func (f *temporal) find(id string) (*workflow, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,7 +9,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -20,6 +19,8 @@ const (
 	// pollSlice bounds one long poll for a workflow's end. A busy server can lose the event that ends the poll, and would then
 	// let it sleep for 20 s; asking anew costs one request.
 	pollSlice = 10 * time.Second
+	// outage is how long Temporal may be away before who waits is told.
+	outage = 2 * time.Minute
 	// maxResult bounds a result that is read whole.
 	maxResult = 1 << 30
 )
@@ -28,9 +29,7 @@ const (
 // result; its rollout is told as infra_failed.
 func (e *Engine) Wait(ctx context.Context, id string) (rollout.Result, error) {
 	for {
-		d, err := shared(ctx, &e.looks, id, func(ctx context.Context) (*client.WorkflowExecutionDescription, error) {
-			return e.temporal.DescribeWorkflow(ctx, rollout.WorkflowID(id), "")
-		})
+		d, err := e.look(ctx, id)
 		var notFound *serviceerror.NotFound
 		switch {
 		case ctx.Err() != nil:
@@ -44,29 +43,30 @@ func (e *Engine) Wait(ctx context.Context, id string) (rollout.Result, error) {
 		case d.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 			return e.unfinished(ctx, id, d.Status), nil
 		}
-		_, _ = shared(ctx, &e.polls, id, func(ctx context.Context) (struct{}, error) {
+		_, _ = shared(ctx, &e.polls, id, pollSlice, func(ctx context.Context) (struct{}, error) {
 			e.pollOnce(ctx, id)
 			return struct{}{}, nil
 		})
 	}
 }
 
-// shared asks Temporal once for all who ask the same of one rollout at the same time: hundreds that wait for it would queue for
-// its lock in the server. None of them can end that for the others; it ends by itself, within pollSlice.
-func shared[T any](ctx context.Context, group *singleflight.Group, id string, ask func(context.Context) (T, error)) (T, error) {
-	asked := group.DoChan(id, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pollSlice)
-		defer cancel()
-		return ask(ctx)
-	})
-	select {
-	case r := <-asked:
-		v, _ := r.Val.(T)
-		return v, r.Err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
+// look asks how the workflow stands. A Temporal that is busy, or being started again, is waited for a while: its rollouts go on.
+func (e *Engine) look(ctx context.Context, id string) (*client.WorkflowExecutionDescription, error) {
+	for begun := time.Now(); ; pause(ctx, time.Second) {
+		d, err := shared(ctx, &e.looks, id, pollSlice, func(ctx context.Context) (*client.WorkflowExecutionDescription, error) {
+			return e.temporal.DescribeWorkflow(ctx, rollout.WorkflowID(id), "")
+		})
+		if err == nil || ctx.Err() != nil || !passing(err) || time.Since(begun) > outage {
+			return d, err
+		}
 	}
+}
+
+// passing says whether an error of Temporal's is one of its state rather than of what was asked.
+func passing(err error) bool {
+	var down *serviceerror.Unavailable
+	var late *serviceerror.DeadlineExceeded
+	return errors.As(err, &down) || errors.As(err, &late) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // pollOnce waits for the workflow's end, or until ctx ends. How it ended is asked afterwards.
@@ -77,12 +77,7 @@ func (e *Engine) pollOnce(ctx context.Context, id string) {
 		return
 	}
 	// The workflow did not complete, or Temporal is not there. Only the latter comes back here, and not in a rush.
-	pause := time.NewTimer(max(time.Second-time.Since(begun), 0))
-	defer pause.Stop()
-	select {
-	case <-ctx.Done():
-	case <-pause.C:
-	}
+	pause(ctx, time.Second-time.Since(begun))
 }
 
 // past is the result of a rollout that Temporal has forgotten, or never knew.
