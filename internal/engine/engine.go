@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -28,10 +29,14 @@ type Temporal interface {
 	ListWorkflow(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
 }
 
+// startBound bounds the start of a workflow.
+const startBound = time.Minute
+
 // Engine is the Temporal-backed set of rollouts.
 type Engine struct {
-	temporal Temporal
-	store    *store.Store
+	temporal             Temporal
+	store                *store.Store
+	starts, looks, polls singleflight.Group // by rollout
 }
 
 // New makes an Engine.
@@ -44,6 +49,12 @@ func (e *Engine) Start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 	if err := spec.Validate(); err != nil {
 		return rollout.State{}, err
 	}
+	return shared(ctx, &e.starts, spec.ID, startBound, func(ctx context.Context) (rollout.State, error) {
+		return e.start(ctx, spec)
+	})
+}
+
+func (e *Engine) start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
 	if s, err := e.archived(ctx, spec.ID); err == nil || !fault.Is(err, fault.NotFound) {
 		return s, err // Temporal may have forgotten it: its retention ends, the store's does not
 	}
@@ -58,7 +69,7 @@ func (e *Engine) Start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 	var already *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
 	case errors.As(err, &already):
-		return e.State(ctx, spec.ID)
+		return e.found(ctx, spec.ID)
 	case err != nil:
 		return rollout.State{}, classify(err, "start rollout %q", spec.ID)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -46,9 +47,12 @@ func TestStartIsIdempotent(t *testing.T) {
 	other := spec("r1")
 	other.Task.Instruction = "something else"
 
+	f.queryErr = serviceerror.NewUnavailable("its worker is busy")
 	s, err := e.Start(t.Context(), other)
 	require.NoError(t, err)
 	require.Equal(t, rollout.PhaseAgent, s.Phase, "the state of the one that runs")
+	require.Equal(t, "t", s.TaskID)
+	f.queryErr = nil
 
 	finish(t, st, "r1")
 	f.end("r1", completed, nil)
@@ -87,9 +91,30 @@ func TestErrorsOfTemporal(t *testing.T) {
 		require.Equal(t, c.want, fault.KindOf(err))
 		_, err = e.Abort(t.Context(), "r1", "")
 		require.Equal(t, c.want, fault.KindOf(err))
-		_, err = e.Wait(t.Context(), "r1")
-		require.Equal(t, c.want, fault.KindOf(err))
+		synctest.Test(t, func(t *testing.T) { // it is patient
+			e, f, _ := newEngine(t)
+			f.down = c.err
+			_, err := e.Wait(t.Context(), "r1")
+			require.Equal(t, c.want, fault.KindOf(err))
+		})
 	}
+}
+
+// Who waits does not see that Temporal is started again.
+func TestWaitOutlivesTemporal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, f, st := newEngine(t)
+		_, err := e.Start(t.Context(), spec("r1"))
+		require.NoError(t, err)
+		want := finish(t, st, "r1")
+		f.end("r1", completed, nil)
+		f.setDown(serviceerror.NewUnavailable("starting"))
+		time.AfterFunc(time.Minute, func() { f.setDown(nil) })
+		got, err := e.Wait(t.Context(), "r1")
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	})
 }
 
 func TestUnknownRollout(t *testing.T) {
@@ -123,17 +148,18 @@ func TestStateOfAnEndedRollout(t *testing.T) {
 	require.Equal(t, time.Unix(40, 0).UTC(), *s.FinishedAt)
 }
 
-// A rollout for which no worker is there yet is a queued one, not an error.
+// A rollout for which no worker is there yet, or in time, is a queued one, not an error.
 func TestStateWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	e, f, _ := newEngine(t)
 	_, err := e.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
-	f.queryErr = serviceerror.NewWorkflowNotReady("no workflow task yet")
-	s, err := e.State(t.Context(), "r1")
-	require.NoError(t, err)
-	require.Equal(t, rollout.PhaseQueued, s.Phase)
-	require.Equal(t, time.Unix(1, 0), s.StartedAt)
+	for _, f.queryErr = range []error{serviceerror.NewWorkflowNotReady("no workflow task yet"), serviceerror.NewDeadlineExceeded("no answer")} {
+		s, err := e.State(t.Context(), "r1")
+		require.NoError(t, err)
+		require.Equal(t, rollout.PhaseQueued, s.Phase)
+		require.Equal(t, time.Unix(1, 0), s.StartedAt)
+	}
 }
 
 func TestAbort(t *testing.T) {
@@ -237,6 +263,34 @@ func TestWaitWhereThePollIsDeaf(t *testing.T) {
 	})
 }
 
+// Many who wait for one rollout are one to Temporal, and all get its result; one that gives up is no matter to the others.
+func TestManyWaitAsOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, f, st := newEngine(t)
+		_, err := e.Start(t.Context(), spec("r1"))
+		require.NoError(t, err)
+		want := finish(t, st, "r1")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go func() { _, _ = e.Wait(ctx, "r1") }()
+		synctest.Wait()
+		results := make(chan rollout.Result, 100)
+		for range cap(results) {
+			go func() {
+				got, err := e.Wait(t.Context(), "r1")
+				assert.NoError(t, err)
+				results <- got
+			}()
+		}
+		time.AfterFunc(5*time.Second, func() { f.end("r1", completed, nil) })
+		for range cap(results) {
+			require.Equal(t, want, <-results)
+		}
+		require.Equal(t, 1, f.polls)
+	})
+}
+
 func TestWaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -247,5 +301,6 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		_, err = e.Wait(ctx, "r1")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(10 * time.Second) // the poll that it left ends by itself
 	})
 }

@@ -14,10 +14,12 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	sdktemporal "go.temporal.io/sdk/temporal"
 
 	"github.com/rolloutd/rolloutd/internal/engine"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
 // workflow is one of the fake's.
@@ -37,6 +39,7 @@ type temporal struct {
 	aborts    []rollout.Abort
 	queryErr  error
 	down      error
+	polls     int
 	lossy     bool // long polls never see a workflow's end
 	listed    []*workflowservice.ListWorkflowExecutionsRequest
 	list      *workflowservice.ListWorkflowExecutionsResponse
@@ -65,6 +68,12 @@ func (f *temporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOpti
 	return nil, nil
 }
 
+func (f *temporal) setDown(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.down = err
+}
+
 func (f *temporal) find(id string) (*workflow, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,6 +95,8 @@ func (f *temporal) DescribeWorkflow(_ context.Context, id, _ string) (*client.Wo
 	defer f.mu.Unlock()
 	d := &client.WorkflowExecutionDescription{}
 	d.Status, d.WorkflowStartTime = w.status, time.Unix(1, 0)
+	keys := searchattr.Typed()
+	d.TypedSearchAttributes = sdktemporal.NewSearchAttributes(keys.Task.ValueSet(w.spec.Task.ID), keys.Phase.ValueSet(string(w.state.Phase)))
 	return d, nil
 }
 
@@ -147,6 +158,7 @@ func (p *poll) Get(ctx context.Context, _ any) error {
 		return p.err
 	}
 	p.fake.mu.Lock()
+	p.fake.polls++
 	closed := p.workflow.closed
 	if p.fake.lossy && p.workflow.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		closed = nil

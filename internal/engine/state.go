@@ -10,6 +10,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
 // queryTimeout bounds the wait for a worker to answer. A rollout that waits for its first worker cannot tell its state
@@ -36,6 +37,26 @@ func (e *Engine) State(ctx context.Context, id string) (rollout.State, error) {
 	return s, nil
 }
 
+// found is how a rollout stands that was to be started and is there already, by what Temporal itself knows. Hundreds of clients
+// may come again at once, and the one worker that could answer a query has better things to do.
+func (e *Engine) found(ctx context.Context, id string) (rollout.State, error) {
+	d, err := e.temporal.DescribeWorkflow(ctx, rollout.WorkflowID(id), "")
+	if err != nil {
+		return rollout.State{}, classify(err, "look at rollout %q", id)
+	}
+	if d.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return e.State(ctx, id)
+	}
+	keys := searchattr.Typed()
+	s := rollout.State{ID: id, Phase: rollout.PhaseQueued, StartedAt: d.WorkflowStartTime}
+	s.TaskID, _ = d.TypedSearchAttributes.GetKeyword(keys.Task)
+	s.GroupID, _ = d.TypedSearchAttributes.GetKeyword(keys.Group)
+	if phase, ok := d.TypedSearchAttributes.GetKeyword(keys.Phase); ok {
+		s.Phase = rollout.Phase(phase)
+	}
+	return s, nil
+}
+
 // ask queries the running workflow.
 func (e *Engine) ask(ctx context.Context, id string, started time.Time) (rollout.State, error) {
 	asking, cancel := context.WithTimeout(ctx, queryTimeout)
@@ -57,7 +78,8 @@ func (e *Engine) ask(ctx context.Context, id string, started time.Time) (rollout
 // unanswered says that no worker was there to answer the query.
 func unanswered(asking context.Context, err error) bool {
 	var notReady *serviceerror.WorkflowNotReady
-	return asking.Err() != nil || errors.As(err, &notReady)
+	var late *serviceerror.DeadlineExceeded // the server's clock may strike before ours
+	return asking.Err() != nil || errors.As(err, &notReady) || errors.As(err, &late)
 }
 
 // archived is the state of a rollout that has ended, out of its result.

@@ -8,6 +8,7 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -18,6 +19,8 @@ const (
 	// pollSlice bounds one long poll for a workflow's end. A busy server can lose the event that ends the poll, and would then
 	// let it sleep for 20 s; asking anew costs one request.
 	pollSlice = 10 * time.Second
+	// outage is how long Temporal may be away before who waits is told.
+	outage = 2 * time.Minute
 	// maxResult bounds a result that is read whole.
 	maxResult = 1 << 30
 )
@@ -26,7 +29,7 @@ const (
 // result; its rollout is told as infra_failed.
 func (e *Engine) Wait(ctx context.Context, id string) (rollout.Result, error) {
 	for {
-		d, err := e.temporal.DescribeWorkflow(ctx, rollout.WorkflowID(id), "")
+		d, err := e.look(ctx, id)
 		var notFound *serviceerror.NotFound
 		switch {
 		case ctx.Err() != nil:
@@ -40,26 +43,41 @@ func (e *Engine) Wait(ctx context.Context, id string) (rollout.Result, error) {
 		case d.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 			return e.unfinished(ctx, id, d.Status), nil
 		}
-		e.pollOnce(ctx, id)
+		_, _ = shared(ctx, &e.polls, id, pollSlice, func(ctx context.Context) (struct{}, error) {
+			e.pollOnce(ctx, id)
+			return struct{}{}, nil
+		})
 	}
 }
 
-// pollOnce waits for the workflow's end, or a while. How it ended is asked afterwards.
+// look asks how the workflow stands. A Temporal that is busy, or being started again, is waited for a while: its rollouts go on.
+func (e *Engine) look(ctx context.Context, id string) (*client.WorkflowExecutionDescription, error) {
+	for begun := time.Now(); ; pause(ctx, time.Second) {
+		d, err := shared(ctx, &e.looks, id, pollSlice, func(ctx context.Context) (*client.WorkflowExecutionDescription, error) {
+			return e.temporal.DescribeWorkflow(ctx, rollout.WorkflowID(id), "")
+		})
+		if err == nil || ctx.Err() != nil || !passing(err) || time.Since(begun) > outage {
+			return d, err
+		}
+	}
+}
+
+// passing says whether an error of Temporal's is one of its state rather than of what was asked.
+func passing(err error) bool {
+	var down *serviceerror.Unavailable
+	var late *serviceerror.DeadlineExceeded
+	return errors.As(err, &down) || errors.As(err, &late) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// pollOnce waits for the workflow's end, or until ctx ends. How it ended is asked afterwards.
 func (e *Engine) pollOnce(ctx context.Context, id string) {
-	ctx, cancel := context.WithTimeout(ctx, pollSlice)
-	defer cancel()
 	begun := time.Now()
 	err := e.temporal.GetWorkflow(ctx, rollout.WorkflowID(id), "").Get(ctx, nil)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
 	// The workflow did not complete, or Temporal is not there. Only the latter comes back here, and not in a rush.
-	pause := time.NewTimer(max(time.Second-time.Since(begun), 0))
-	defer pause.Stop()
-	select {
-	case <-ctx.Done():
-	case <-pause.C:
-	}
+	pause(ctx, time.Second-time.Since(begun))
 }
 
 // past is the result of a rollout that Temporal has forgotten, or never knew.

@@ -20,6 +20,7 @@ type devOptions struct {
 type dev struct {
 	*process
 	url      string // OpenEnv server
+	metrics  string // what Prometheus scrapes
 	temporal string // gRPC address
 	data     string
 	o        devOptions
@@ -30,7 +31,7 @@ type dev struct {
 func startDev(t testing.TB, o devOptions) *dev {
 	t.Helper()
 	ports := freePorts(t, 6)
-	d := &dev{url: "http://" + ports[0], temporal: ports[1], data: dataFolder(t), o: o}
+	d := &dev{url: "http://" + ports[0], metrics: "http://" + ports[4] + "/metrics", temporal: ports[1], data: dataFolder(t), o: o}
 	d.env = append([]string{
 		"ROLLOUTD_LISTEN=" + ports[0],
 		"ROLLOUTD_GATEWAY_LISTEN=" + ports[2],

@@ -1,0 +1,31 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// In black_box mode the agent's calls take the same way to the model, and no turn is kept of them: the rollout is graded as
+// any other, and its result says which mode it was.
+func TestBlackBox(t *testing.T) {
+	t.Parallel()
+	model := startModel(t, `
+- match: work unseen
+  turns:
+    - tool_calls: [{name: bash, arguments: {command: "echo one > log.txt", description: "One"}}]
+    - text: Done.
+`)
+	srv := startDev(t, devOptions{modelURL: model.url})
+	for mode, turns := range map[rollout.Mode]int{rollout.TransparentProxy: 2, rollout.BlackBox: 0} {
+		result := runRollout(t, srv.url, args{
+			"instruction": "work unseen", "endpoint": "scripted", "mode": string(mode), "verify": []string{"test -s log.txt"},
+		})
+		require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+		require.InDelta(t, 1.0, *result.Reward, 0)
+		require.Equal(t, mode, result.Mode)
+		require.Len(t, result.ProxyTurns, turns)
+	}
+}

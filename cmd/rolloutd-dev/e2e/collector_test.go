@@ -1,0 +1,77 @@
+package e2e
+
+import (
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// collector takes spans by OTLP over HTTP, as the real ones do.
+type collector struct {
+	url   string
+	mu    sync.Mutex
+	spans map[string]*tracepb.Span
+}
+
+func startCollector(t *testing.T) *collector {
+	t.Helper()
+	c := &collector{spans: map[string]*tracepb.Span{}}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var got collectorpb.ExportTraceServiceRequest
+		if err != nil || proto.Unmarshal(body, &got) != nil {
+			http.Error(w, "no spans", http.StatusBadRequest)
+			return
+		}
+		c.take(&got)
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	t.Cleanup(srv.Close)
+	c.url = srv.URL
+	return c
+}
+
+func (c *collector) take(got *collectorpb.ExportTraceServiceRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range got.GetResourceSpans() {
+		for _, s := range r.GetScopeSpans() {
+			for _, span := range s.GetSpans() {
+				c.spans[hex.EncodeToString(span.GetSpanId())] = span
+			}
+		}
+	}
+}
+
+// env has a process send its spans here, and soon.
+func (c *collector) env() []string {
+	return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.url, "OTEL_BSP_SCHEDULE_DELAY=200"}
+}
+
+// way is the names from a span of the trace called name up to the span that the client said it was in; nil while some are missing.
+func (c *collector) way(trace, name, client string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, span := range c.spans {
+		if span.GetName() != name || hex.EncodeToString(span.GetTraceId()) != trace {
+			continue
+		}
+		var names []string
+		for span != nil {
+			names = append(names, span.GetName())
+			parent := hex.EncodeToString(span.GetParentSpanId())
+			if parent == client {
+				return names
+			}
+			span = c.spans[parent]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/scripted"
+)
+
+// Hundreds of clients wait for one rollout of the real agent, and the socket of each is cut at another byte: of what it
+// sends (questions, a pong) or of what it gets (answers, a timeout's, pings, the result). Each comes again, and all get the one
+// result of one workflow, one sandbox and one agent.
+func TestSocketCutAtAnyByte(t *testing.T) {
+	t.Parallel()
+	const turns, span = 2, 10 * time.Second
+	gate := startGate(t, agesScript(turns))
+	srv := startDev(t, devOptions{modelURL: gate.url, env: []string{"MAX_CONCURRENT_ENVS=4000"}})
+	id := start(t, srv.url, args{
+		"instruction": "take ages", "endpoint": "scripted", "rollout_id": "cut",
+		"verify": []string{"test $(wc -l < log.txt) -eq " + fmt.Sprint(turns)},
+	})
+	cuts := cutPlan(t, joiner{srv.url, "ep-0000", id})
+
+	var early, all sync.WaitGroup
+	results := make([]string, len(cuts))
+	errs := make([]error, len(cuts))
+	for i, c := range cuts {
+		if c.early {
+			early.Add(1)
+		}
+		all.Go(func() {
+			// The first ones are those that wait longest; the others are spread over the rollout.
+			time.Sleep(span * time.Duration(i) / time.Duration(len(cuts)))
+			j := joiner{srv.url, fmt.Sprintf("ep-%04d", i+1), id}
+			errs[i] = j.untilCut(t.Context(), c.send, c.receive)
+			if c.early {
+				early.Done()
+			}
+			if errs[i] != nil {
+				return
+			}
+			question := j.run(patienceS)
+			if i%2 == 1 {
+				question = j.finalize()
+			}
+			results[i], errs[i] = j.again(t.Context(), question)
+		})
+	}
+	early.Wait() // cut while the rollout ran, as was planned
+	gate.open()
+	all.Wait()
+
+	for i, err := range errs {
+		require.NoError(t, err, "cut %+v", cuts[i])
+		require.Equal(t, results[0], results[i], "cut %+v", cuts[i])
+	}
+	result := decode[rollout.Result](t, results[0])
+	t.Logf("%d connections were cut under a rollout of %.0f s", len(cuts), result.WallS)
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.InDelta(t, 1.0, *result.Reward, 0)
+	require.Len(t, result.Attempts, 1)
+	require.Equal(t, turns+1, len(result.ProxyTurns))
+	require.Equal(t, []string{rollout.WorkflowID(id)}, srv.workflows(t))
+	require.Equal(t, 1, count(srv.activityNames(t, id), "CreateSandbox"))
+	require.Equal(t, 1, srv.agentStarts(t, result))
+	require.Empty(t, srv.sandboxes(t))
+}
+
+// cut is where a connection ends: after so many bytes of one direction.
+type cut struct {
+	send, receive int
+	early         bool // while the rollout runs
+}
+
+// cutPlan walks the bytes of a connection that resets, asks, is told of a timeout, asks again, is pinged, and gets the result.
+// One client that is not cut shows how many there are. Those that come last in a connection come first in the plan.
+func cutPlan(t *testing.T, j joiner) []cut {
+	t.Helper()
+	const ping, pong = 2, 6
+	c, err := j.dial(t.Context(), unbounded, unbounded)
+	require.NoError(t, err)
+	shakeSent, shakeReceived := c.bytes.counts()
+	var sent, received int
+	done := make(chan struct{})
+	go func() { // ends with the connection
+		defer close(done)
+		_, _ = j.askTwice(c, func() { sent, received = c.bytes.counts(); _ = c.NetConn().Close() })
+	}()
+	<-done
+	require.Greater(t, received, shakeReceived+200, "no answers came")
+
+	var plan []cut
+	for n := 1 << 16; n > 64; n /= 2 {
+		plan = append(plan, cut{send: unbounded, receive: received + n})
+	}
+	for n := 64; n > ping; n-- {
+		plan = append(plan, cut{send: unbounded, receive: received + n})
+	}
+	walk := func(from, to, by int, at func(int) cut) {
+		for n := from; n < to; n += by {
+			plan = append(plan, at(n))
+		}
+	}
+	sending := func(n int) cut { return cut{send: n, receive: unbounded, early: true} }
+	receiving := func(n int) cut { return cut{send: unbounded, receive: n, early: true} }
+	walk(received+1, received+ping+1, 1, receiving)
+	walk(sent+1, sent+pong+1, 1, sending)
+	walk(shakeReceived, received+1, 1, receiving)
+	walk(shakeSent, sent+1, 1, sending)
+	walk(0, shakeReceived, 16, receiving) // of HTTP's own part a sample
+	walk(0, shakeSent, 16, sending)
+	return plan
+}
+
+// gate is a scripted model that keeps its last reply back until it is opened.
+type gate struct {
+	url  string
+	open func()
+}
+
+func startGate(t *testing.T, script string) gate {
+	t.Helper()
+	scripts, err := scripted.Load(strings.NewReader(script))
+	require.NoError(t, err)
+	play := scripted.New(scripted.Options{Scripts: scripts})
+	opened := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		if bytes.Contains(body, []byte("the-gate-is-near")) {
+			select {
+			case <-opened:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		play.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	return gate{srv.URL + "/v1", sync.OnceFunc(func() { close(opened) })}
+}
+
+// agesScript is an agent's work of so many commands, the last of which comes to the gate.
+func agesScript(commands int) string {
+	text := "- match: take ages\n  pace: {delay: 1s}\n  turns:\n"
+	for i := range commands {
+		say := fmt.Sprintf("step-%d", i)
+		if i == commands-1 {
+			say = "the-gate-is-near"
+		}
+		text += fmt.Sprintf("    - tool_calls: [{name: bash, arguments: {command: \"echo %s >> log.txt\", description: \"Go on\"}}]\n", say)
+	}
+	return text + "    - text: Done.\n"
+}
+
+func count(names []string, name string) int {
+	return len(slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n != name }))
+}

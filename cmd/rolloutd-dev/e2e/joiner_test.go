@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// joiner is a client of one rollout over /ws, whose connections can be cut.
+type joiner struct {
+	url, episode, rollout string
+}
+
+// joined is one connection of a joiner's.
+type joined struct {
+	*websocket.Conn
+	bytes *cutConn
+}
+
+// dial connects; the connection is cut after so many bytes sent or received, the handshake's among them.
+func (j joiner) dial(ctx context.Context, send, receive int) (*joined, error) {
+	cut := &cutConn{send: send, receive: receive}
+	d := websocket.Dialer{NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		var err error
+		cut.Conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		return cut, err
+	}}
+	c, resp, err := d.DialContext(ctx, "ws"+strings.TrimPrefix(j.url, "http")+"/ws", nil)
+	if err != nil {
+		return nil, err
+	}
+	_ = resp.Body.Close()
+	return &joined{c, cut}, nil
+}
+
+// untilCut asks for the rollout's result as a client does whose first call times out, on a connection that does not last.
+func (j joiner) untilCut(ctx context.Context, send, receive int) error {
+	c, err := j.dial(ctx, send, receive)
+	if err != nil {
+		return nil // cut in the handshake
+	}
+	defer c.Close()
+	text, err := j.askTwice(c, func() {})
+	if err == nil {
+		return fmt.Errorf("not cut, but answered with %d bytes: %.300s", len(text), text)
+	}
+	return nil
+}
+
+// askTwice resets, asks with a second's patience and then with more, and returns the result. asked is called when the
+// second question is sent.
+func (j joiner) askTwice(c *joined, asked func()) (string, error) {
+	if _, err := c.ask(j.reset(false)); err != nil {
+		return "", err
+	}
+	if text, err := c.ask(j.run(1)); err != nil || !strings.Contains(text, `"error_type":"timeout"`) {
+		return text, err
+	}
+	if err := c.WriteJSON(j.run(patienceS)); err != nil {
+		return "", err
+	}
+	asked()
+	return c.read()
+}
+
+// again comes back after a cut, to its episode where the server knows it already, and returns the tool's text.
+func (j joiner) again(ctx context.Context, question any) (string, error) {
+	c, err := j.dial(ctx, unbounded, unbounded)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	reply, err := c.ask(j.reset(true))
+	if err == nil && strings.Contains(reply, "Unknown episode_id") {
+		_, err = c.ask(j.reset(false))
+	}
+	if err != nil {
+		return "", err
+	}
+	if reply, err = c.ask(question); err != nil {
+		return "", err
+	}
+	text, err := resultOf(reply)
+	if err != nil {
+		return "", err
+	}
+	counted, err := c.ask(args{"type": "state"})
+	if err == nil && !strings.Contains(counted, `"rollouts_completed":1`) {
+		err = fmt.Errorf("counted otherwise than once: %s", counted)
+	}
+	return text, err
+}
+
+// patienceS is a timeout_s that no rollout of these tests outlasts.
+const patienceS = 900
+
+func (j joiner) reset(attach bool) args {
+	data := args{"episode_id": j.episode}
+	if attach {
+		data["attach"] = true
+	}
+	return args{"type": "reset", "data": data}
+}
+
+func (j joiner) run(seconds int) args {
+	return step("run_rollout", args{"instruction": "take ages", "endpoint": "scripted", "rollout_id": j.rollout}, seconds)
+}
+
+func (j joiner) finalize() args {
+	return step("finalize_rollout", args{"rollout_id": j.rollout, "wait_s": patienceS}, patienceS)
+}
+
+func step(tool string, a args, seconds int) args {
+	return args{"type": "step", "data": args{"tool_name": tool, "metadata": args{"timeout_s": seconds}, "arguments": a}}
+}
+
+func (c *joined) ask(frame any) (string, error) {
+	if err := c.WriteJSON(frame); err != nil {
+		return "", err
+	}
+	return c.read()
+}
+
+func (c *joined) read() (string, error) {
+	_ = c.SetReadDeadline(time.Now().Add(patienceS * time.Second))
+	_, text, err := c.ReadMessage()
+	return string(text), err
+}
+
+// resultOf is the text of a tool's result over /ws.
+func resultOf(reply string) (string, error) {
+	var frame struct {
+		Data struct {
+			Observation struct {
+				Result *struct {
+					Data string `json:"data"`
+				} `json:"result"`
+			} `json:"observation"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(reply), &frame); err != nil {
+		return "", err
+	}
+	if frame.Data.Observation.Result == nil {
+		return "", errors.New(reply)
+	}
+	return frame.Data.Observation.Result.Data, nil
+}

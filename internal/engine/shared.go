@@ -1,0 +1,36 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// shared asks Temporal once for all who ask the same of one rollout at the same time: hundreds that come again for one would
+// queue for its lock in the server. None of them can end that for the others; it ends by itself, within bound.
+func shared[T any](ctx context.Context, group *singleflight.Group, id string, bound time.Duration, ask func(context.Context) (T, error)) (T, error) {
+	asked := group.DoChan(id, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
+		defer cancel()
+		return ask(ctx)
+	})
+	select {
+	case r := <-asked:
+		v, _ := r.Val.(T)
+		return v, r.Err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
