@@ -15,7 +15,7 @@ import (
 // What could not be recorded is not handed on.
 func TestNothingUnrecordedIsHandedOn(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, func(o *gateway.Options) { o.Sync = func(*os.File) error { return errors.New("disk is gone") } })
+	h := newHost(t, func(o *gateway.Options) { o.Trace.Sync = func(*os.File) error { return errors.New("disk is gone") } })
 	e := newEngine(t, says(goodReply))
 	got := send(t.Context(), h.open(t, h.route(e.URL)), "", streamed)
 	require.Equal(t, http.StatusBadRequest, got.status)
@@ -30,7 +30,7 @@ func TestRecordIsDurableBeforeDelivery(t *testing.T) {
 	t.Parallel()
 	syncing, release := make(chan struct{}), make(chan struct{})
 	h := newHost(t, func(o *gateway.Options) {
-		o.Sync = func(*os.File) error {
+		o.Trace.Sync = func(*os.File) error {
 			syncing <- struct{}{}
 			<-release
 			return nil

@@ -13,6 +13,7 @@ import (
 // journal is what is kept of a route besides its trace. The model's key is in it sealed.
 type journal struct {
 	Route       Route    `json:"route"`
+	Trace       string   `json:"trace"` // key of its records; another for each life of a route of that ID
 	Ended       string   `json:"ended,omitempty"`
 	BudgetSpent string   `json:"budget_spent,omitempty"`
 	Failure     *Failure `json:"failure,omitempty"`

@@ -5,14 +5,14 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/trace"
+	oteltrace "go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/rolloutd/rolloutd/internal/seal"
+	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
 // Dialer reaches a sandbox's model channel and serves it with h until ctx ends (nil) or the connection breaks (an error).
@@ -23,13 +23,13 @@ type Dialer interface {
 
 // Options of a Server. Dir, Key and Dialer are required.
 type Options struct {
-	Dir    string // journal and traces, a folder for each route
+	Dir    string // a journal for each route, and the records of all
 	Key    seal.Key
 	Dialer Dialer
 
-	Logger         *slog.Logger          // nil: silent
-	Registerer     prometheus.Registerer // nil: measured for nobody
-	TracerProvider trace.TracerProvider  // nil: no spans
+	Logger         *slog.Logger             // nil: silent
+	Registerer     prometheus.Registerer    // nil: measured for nobody
+	TracerProvider oteltrace.TracerProvider // nil: no spans
 
 	// Proxy as in http.Transport, for upstream requests; nil: none.
 	Proxy func(*http.Request) (*url.URL, error)
@@ -37,8 +37,8 @@ type Options struct {
 	Backoff time.Duration
 	// Hold is how long a call outlives a broken model channel, for the sandbox to come back and ask again. 0: 30 s.
 	Hold time.Duration
-	// Sync as in trace.Options.
-	Sync func(*os.File) error
+	// Trace is how records are written; the zero value is what production uses.
+	Trace trace.Options
 }
 
 const (

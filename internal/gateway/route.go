@@ -96,11 +96,12 @@ func (r *route) stop(ctx context.Context) error {
 	}
 }
 
-func (r *route) closeFiles() error {
+// forget drops the route's records.
+func (r *route) forget() error {
 	if r.trace == nil {
 		return nil
 	}
-	return r.trace.Close()
+	return r.trace.Drop()
 }
 
 // save writes the journal. r.mu is held, or nobody else has the route yet.

@@ -8,16 +8,16 @@ import (
 	"reflect"
 	"regexp"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
 const (
 	journalFile = "route.json"
-	traceFile   = "trace.log"
+	traceFolder = ".trace" // no route's: an ID does not begin with a dot
 )
 
 // validID keeps IDs that are no path of their own: each is the name of a folder.
@@ -43,12 +43,12 @@ func (s *Server) open(def Route) error {
 	if err := os.MkdirAll(s.folder(def.ID), 0o700); err != nil {
 		return fault.Wrap(fault.Internal, err, "route folder")
 	}
-	r, err := s.newRoute(journal{Route: def})
+	r, err := s.newRoute(journal{Route: def, Trace: uuid.NewString()})
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(s.folder(def.ID)))
 	}
 	if err := r.save(); err != nil {
-		return errors.Join(err, r.closeFiles(), os.RemoveAll(r.folder))
+		return errors.Join(err, r.forget(), os.RemoveAll(r.folder))
 	}
 	s.add(r)
 	return nil
@@ -97,22 +97,15 @@ func (s *Server) newRoute(j journal) (*route, error) {
 		tracer: s.options.TracerProvider.Tracer("github.com/rolloutd/rolloutd/internal/gateway"),
 		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, room: semaphore.NewWeighted(maxRequests), hold: s.options.Hold,
 	}
-	if !r.Capture {
-		return r, nil
+	if r.Capture {
+		r.trace = s.traces.Log(j.Trace)
+		r.recall()
 	}
-	r.trace, err = trace.Open(filepath.Join(r.folder, traceFile), trace.Options{Sync: s.options.Sync})
-	if err != nil {
-		return nil, err
-	}
-	r.recall()
 	return r, nil
 }
 
 // recall counts what the trace holds.
 func (r *route) recall() {
-	if n := r.trace.Damaged(); n > 0 {
-		r.log.Error("trace has damaged records", "count", n)
-	}
 	for _, e := range r.trace.Entries() {
 		r.begun = max(r.begun, e.Turn)
 		r.see(e.Began, e.Ended)
@@ -122,8 +115,8 @@ func (r *route) recall() {
 	}
 }
 
-// close ends the route and removes its files; of what is gone it is a no-op. The journal goes first: without it, what is
-// left after a crash is swept at the next start.
+// close ends the route and removes its files and records; of what is gone it is a no-op. The journal goes first: without it,
+// what is left after a crash is swept at the next start.
 func (s *Server) close(ctx context.Context, id string) error {
 	defer s.alone(id)()
 	r, err := s.route(id)
@@ -137,7 +130,7 @@ func (s *Server) close(ctx context.Context, id string) error {
 	delete(s.routes, id)
 	s.report.routes.Set(float64(len(s.routes)))
 	s.mu.Unlock()
-	err = errors.Join(r.closeFiles(), os.Remove(filepath.Join(r.folder, journalFile)), os.RemoveAll(r.folder))
+	err = errors.Join(os.Remove(filepath.Join(r.folder, journalFile)), os.RemoveAll(r.folder), r.forget())
 	return fault.Wrap(fault.Internal, err, "close route %q", id)
 }
 

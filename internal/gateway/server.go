@@ -7,10 +7,12 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/seal"
+	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
 // Server keeps the routes of one host.
@@ -23,6 +25,7 @@ type Server struct {
 	report   *reporter
 	upstream *upstream
 	options  Options
+	traces   *trace.Store
 
 	// opening serialises Open and Close of one route (by hash of its ID): both do slow things to its files.
 	opening [64]sync.Mutex
@@ -47,36 +50,14 @@ func New(o Options) (*Server, error) {
 		dir: o.Dir, box: o.Key.Box("model key"), token: o.Key.Token(tokenPurpose), dialer: o.Dialer, log: o.Logger,
 		report: report, upstream: newUpstream(o, report), options: o, seed: maphash.MakeSeed(), routes: map[string]*route{}, valves: map[string]*valve{},
 	}
+	var err error
+	if s.traces, err = trace.Open(filepath.Join(o.Dir, traceFolder), o.Trace); err != nil {
+		return nil, err
+	}
 	if err := s.load(); err != nil {
-		return nil, errors.Join(err, s.closeFiles())
+		return nil, errors.Join(err, s.traces.Close())
 	}
 	return s, nil
-}
-
-// load opens every journalled route. A folder without a journal is what a crash left of a route being opened or closed. A
-// route that cannot be opened is left alone, and out: the others must not suffer.
-func (s *Server) load() error {
-	entries, err := os.ReadDir(s.dir)
-	if err != nil {
-		return fmt.Errorf("gateway folder: %w", err)
-	}
-	for _, e := range entries {
-		if !e.IsDir() || !validID(e.Name()) {
-			continue
-		}
-		r, err := s.reopen(e.Name())
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			err = os.RemoveAll(s.folder(e.Name()))
-		case err == nil:
-			s.routes[r.ID] = r
-		}
-		if err != nil {
-			s.log.Error("route not loaded", "route", e.Name(), "error", err)
-		}
-	}
-	s.report.routes.Set(float64(len(s.routes)))
-	return nil
 }
 
 // Run serves the routes' model channels and makes their calls until ctx ends; then it cancels the calls, and returns when
@@ -99,7 +80,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.mu.Unlock()
 	s.working.Wait()
 	s.upstream.close()
-	return s.closeFiles()
+	return s.traces.Close()
 }
 
 // serve starts the route's loop. s.mu is held.
@@ -109,16 +90,6 @@ func (s *Server) serve(r *route) {
 		defer r.rest()
 		r.attach(ctx, s.dialer)
 	})
-}
-
-func (s *Server) closeFiles() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var errs []error
-	for _, r := range s.routes {
-		errs = append(errs, r.closeFiles())
-	}
-	return errors.Join(errs...)
 }
 
 func (s *Server) route(id string) (*route, error) {

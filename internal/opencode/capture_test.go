@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -168,10 +169,15 @@ func (c *captured) turns(t *testing.T) []rollout.Turn {
 // records are the trace as it lies on disk; the gateway must be dead.
 func (c *captured) records(t *testing.T) []*trace.Record {
 	t.Helper()
-	log, err := trace.Open(filepath.Join(c.dir, "gateway", c.ID(), "trace.log"), trace.Options{})
+	var journal struct{ Trace string }
+	raw, err := os.ReadFile(filepath.Join(c.dir, "gateway", c.ID(), "route.json"))
 	require.NoError(t, err)
-	defer func() { require.NoError(t, log.Close()) }()
-	require.Zero(t, log.Damaged())
+	require.NoError(t, json.Unmarshal(raw, &journal))
+	store, err := trace.Open(filepath.Join(c.dir, "gateway", ".trace"), trace.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, store.Close()) }()
+	require.Zero(t, store.Damaged())
+	log := store.Log(journal.Trace)
 	var all []*trace.Record
 	for _, e := range log.Entries() {
 		r, err := log.Read(e)

@@ -63,3 +63,11 @@ func (c *committer) lead() {
 	c.running = nil
 	close(running)
 }
+
+// fail has every later wait fail, because of a sync that was made elsewhere.
+func (c *committer) fail(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = fault.Wrap(fault.Internal, err, "sync trace")
+	return c.failed
+}

@@ -6,11 +6,13 @@ import (
 	"hash/crc32"
 )
 
-// A frame is: length of the body, uint32; CRC-32C of the body, uint32; body. A body is: its type, one byte; length of the
-// head, uint32; head; sections. All little endian.
+// A frame is: mark, uint32; length of the body, uint32; CRC-32C of the body, uint32; body. A body is: its type, one byte;
+// length of the head, uint32; head; sections. All little endian.
 const (
-	frameHead = 8
+	frameHead = 12
 	bodyHead  = 5
+	// frameMark lets a reader find the next frame behind one whose length cannot be trusted.
+	frameMark = "\xf5rd\x01"
 	// maxBody refuses lengths that only a damaged file has: a request and a reply are bounded well below.
 	maxBody = 1 << 30
 )
@@ -30,6 +32,7 @@ type frame [][]byte
 
 func newFrame(kind byte, head []byte, sections ...[]byte) frame {
 	b := make([]byte, frameHead, frameHead+bodyHead+len(head))
+	copy(b, frameMark)
 	b = append(b, kind)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(head)))
 	f := append(frame{append(b, head...)}, sections...)
@@ -52,21 +55,28 @@ func (f frame) seal() {
 	for _, part := range f[1:] {
 		sum = crc32.Update(sum, castagnoli(), part)
 	}
-	binary.LittleEndian.PutUint32(f[0], uint32(f.size()-frameHead))
-	binary.LittleEndian.PutUint32(f[0][4:], sum)
+	binary.LittleEndian.PutUint32(f[0][4:], uint32(f.size()-frameHead))
+	binary.LittleEndian.PutUint32(f[0][8:], sum)
 }
 
-// bodyLength reads a frame's head; the body must lie within what is left of the file.
-func bodyLength(head []byte, left int64) (n int64, sum uint32, ok bool) {
-	n = int64(binary.LittleEndian.Uint32(head))
-	return n, binary.LittleEndian.Uint32(head[4:]), n >= bodyHead && n <= maxBody && n <= left
+// openFrame returns the body of the frame that b begins with.
+func openFrame(b []byte) (body []byte, err error) {
+	if len(b) < frameHead || string(b[:4]) != frameMark {
+		return nil, errDamaged
+	}
+	n, sum := int64(binary.LittleEndian.Uint32(b[4:])), binary.LittleEndian.Uint32(b[8:])
+	if n < bodyHead || n > maxBody || n > int64(len(b)-frameHead) {
+		return nil, errDamaged
+	}
+	body = b[frameHead : frameHead+n : frameHead+n]
+	if crc32.Checksum(body, castagnoli()) != sum {
+		return nil, errDamaged
+	}
+	return body, nil
 }
 
 // split takes a checked body apart.
 func split(body []byte) (kind byte, head, sections []byte, err error) {
-	if len(body) < bodyHead {
-		return 0, nil, nil, errDamaged
-	}
 	n := int64(binary.LittleEndian.Uint32(body[1:]))
 	if n > int64(len(body)-bodyHead) {
 		return 0, nil, nil, errDamaged

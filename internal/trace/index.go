@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Entry is a record as the log remembers it: small, for there is one for each call of every live route.
+// Entry is a record as its log remembers it: small, for there is one for each call of every live route.
 type Entry struct {
 	Turn      int
 	CallID    string
@@ -19,17 +19,18 @@ type Entry struct {
 	Began     time.Time
 	Ended     time.Time
 
-	at, size int64 // of the body in the file
+	place           place
+	request, prompt int // bytes of these sections when they are whole
 }
 
-// index is what a log remembers. The log's lock guards it.
+// index is what a log remembers.
 type index struct {
 	entries []Entry        // in the order of the file
 	whole   map[string]int // call id → its latest whole entry
 	turns   map[int]int    // turn → its entry
 }
 
-func (ix *index) put(h *Head, at, size int64) {
+func (ix *index) put(h *storedHead, at place) {
 	if ix.whole == nil {
 		ix.whole, ix.turns = map[string]int{}, map[int]int{}
 	}
@@ -37,10 +38,27 @@ func (ix *index) put(h *Head, at, size int64) {
 	if h.Whole() {
 		ix.whole[h.CallID] = len(ix.entries)
 	}
+	request, prompt := h.wholeSizes()
 	ix.entries = append(ix.entries, Entry{
 		Turn: h.Turn, CallID: h.CallID, Kind: h.Kind, Whole: h.Whole(), Usage: h.Usage,
-		Began: h.Began, Ended: h.Began.Add(h.Latency), at: at + frameHead, size: size,
+		Began: h.Began, Ended: h.Began.Add(h.Latency), place: at, request: request, prompt: prompt,
 	})
+}
+
+// at returns the entry whose frame stands there. It is looked for from the end: it is a recent one.
+func (ix *index) at(p place) (Entry, bool) {
+	for _, e := range slices.Backward(ix.entries) {
+		if e.place.Segment == p.Segment && e.place.At == p.At {
+			return e, true
+		}
+	}
+	return Entry{}, false
+}
+
+// restores says whether the record that a frame was written as the difference to is there and has what they share.
+func (ix *index) restores(h *storedHead, at place) bool {
+	from, ok := ix.at(h.Base.place)
+	return ok && from.place.before(at) && h.Base.Request.fits(from.request) && h.Base.Prompt.fits(from.prompt)
 }
 
 func (ix *index) deliver(turn int) {

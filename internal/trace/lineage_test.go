@@ -1,7 +1,6 @@
 package trace_test
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,7 +44,7 @@ func TestTrains(t *testing.T) {
 // A prompt that does not begin with all that came before it in its lineage says so, and where.
 func TestPrefixBreaks(t *testing.T) {
 	t.Parallel()
-	l := open(t, filepath.Join(t.TempDir(), "trace.log"))
+	l := open(t)
 	add := func(kind rollout.TurnKind, lineage, broken string, prompt, completion []int32) {
 		r := record(len(l.Entries())+1, "")
 		r.Kind, r.Lineage, r.Broken = kind, lineage, broken

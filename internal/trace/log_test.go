@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,25 +35,35 @@ func record(turn int, id string) *trace.Record {
 	}
 }
 
-func open(t *testing.T, path string) *trace.Log {
+func openStore(t *testing.T, dir string, o trace.Options) *trace.Store {
 	t.Helper()
-	l, err := trace.Open(path, trace.Options{})
+	s, err := trace.Open(dir, o)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close()) })
-	return l
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
 }
+
+// open is a log of a store of its own.
+func open(t *testing.T) *trace.Log {
+	t.Helper()
+	return openStore(t, t.TempDir(), trace.Options{}).Log("k")
+}
+
+func unsynced() trace.Options { return trace.Options{Sync: func(*os.File) error { return nil }} }
 
 func TestWhatIsAppendedIsReadAfterReopening(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "trace.log")
-	l := open(t, path)
+	dir := t.TempDir()
+	store := openStore(t, dir, trace.Options{})
+	l := store.Log("k")
 	second, first := record(2, "b"), record(1, "a")
 	require.NoError(t, l.Append(second))
 	require.NoError(t, l.Append(first))
 	require.NoError(t, l.Delivered(2))
-	require.NoError(t, l.Close())
+	require.NoError(t, store.Close())
 
-	l = open(t, path)
+	store = openStore(t, dir, trace.Options{})
+	l = store.Log("k")
 	entries := l.Entries()
 	require.Len(t, entries, 2)
 	require.Equal(t, 1, entries[0].Turn)
@@ -63,7 +73,7 @@ func TestWhatIsAppendedIsReadAfterReopening(t *testing.T) {
 	got, err := l.Read(entries[1])
 	require.NoError(t, err)
 	require.Equal(t, second, got)
-	require.Zero(t, l.Damaged())
+	require.Zero(t, store.Damaged())
 }
 
 // The prompt's ids are kept once, and stand in the reply again when it is read.
@@ -76,7 +86,7 @@ func TestReplyIsKeptToTheByte(t *testing.T) {
 		require.NoError(t, s.Advance(len(raw)))
 		r := record(1, "a")
 		r.Reply, r.PromptTokenIDs, r.PromptAt = s.Raw(), append([]int32{}, s.PromptTokenIDs...), s.PromptAt
-		l := open(t, filepath.Join(t.TempDir(), "trace.log"))
+		l := open(t)
 		require.NoError(t, l.Append(r))
 		got, err := l.Read(l.Entries()[0])
 		require.NoError(t, err)
@@ -87,7 +97,7 @@ func TestReplyIsKeptToTheByte(t *testing.T) {
 
 func TestFindKnowsWholeCallsOnly(t *testing.T) {
 	t.Parallel()
-	l := open(t, filepath.Join(t.TempDir(), "trace.log"))
+	l := open(t)
 	broken := record(1, "a")
 	broken.Broken = "aborted"
 	require.NoError(t, l.Append(broken))
@@ -99,97 +109,25 @@ func TestFindKnowsWholeCallsOnly(t *testing.T) {
 	require.Equal(t, 2, e.Turn)
 }
 
-// Wherever a crash cuts the file, what was whole before the cut is there, what was not is gone, and appending goes on.
-func TestCutAtEveryByte(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "whole.log")
-	l := open(t, path)
-	var ends []int64
-	for i := range 2 {
-		r := record(i+1, "call")
-		r.Request, r.Reply = []byte("{}"), []byte("data: {}\n\n") // every byte more is a round more
-		require.NoError(t, l.Append(r))
-		ends = append(ends, size(t, path))
-		require.NoError(t, l.Delivered(i+1))
-	}
-	raw, err := os.ReadFile(path)
-	require.NoError(t, err)
-	for cut := range len(raw) {
-		torn := filepath.Join(dir, "torn.log")
-		require.NoError(t, os.WriteFile(torn, raw[:cut], 0o600))
-		l, err := trace.Open(torn, trace.Options{Sync: func(*os.File) error { return nil }})
-		require.NoError(t, err)
-		want := 0
-		for _, end := range ends {
-			if int64(cut) >= end {
-				want++
-			}
-		}
-		entries := l.Entries()
-		require.Lenf(t, entries, want, "cut at %d", cut)
-		require.NoError(t, l.Append(record(9, "next")))
-		for _, e := range l.Entries() {
-			_, err := l.Read(e)
-			require.NoError(t, err)
-		}
-		require.NoError(t, l.Close())
-		again, err := trace.Open(torn, trace.Options{})
-		require.NoError(t, err)
-		require.Lenf(t, again.Entries(), want+1, "cut at %d, after an append", cut)
-		require.NoError(t, again.Close())
-	}
-}
-
-func size(t *testing.T, path string) int64 {
-	t.Helper()
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	return info.Size()
-}
-
-// A bad byte in the middle costs its own record, not those behind it.
-func TestDamageInTheMiddleIsSteppedOver(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "trace.log")
-	l := open(t, path)
-	require.NoError(t, l.Append(record(1, "a")))
-	first := size(t, path)
-	require.NoError(t, l.Append(record(2, "b")))
-	require.NoError(t, l.Append(record(3, "c")))
-	require.NoError(t, l.Close())
-	raw, err := os.ReadFile(path)
-	require.NoError(t, err)
-	raw[first+100] ^= 1
-	require.NoError(t, os.WriteFile(path, raw, 0o600))
-
-	l = open(t, path)
-	require.Equal(t, 1, l.Damaged())
-	require.Len(t, l.Entries(), 2)
-	require.Equal(t, int64(len(raw)), size(t, path))
-}
-
-// Appends that wait for the disk together share a sync.
+// Appends that wait for the disk together share a sync, whatever their routes.
 func TestConcurrentAppendsShareASync(t *testing.T) {
 	t.Parallel()
 	const n = 20
 	var syncs atomic.Int64
 	begun, release := make(chan struct{}), make(chan struct{})
-	l, err := trace.Open(filepath.Join(t.TempDir(), "trace.log"), trace.Options{Sync: func(*os.File) error {
+	store := openStore(t, t.TempDir(), trace.Options{Sync: func(*os.File) error {
 		if syncs.Add(1) == 1 {
 			close(begun)
 			<-release
 		}
 		return nil
 	}})
-	require.NoError(t, err)
-	defer l.Close()
 
 	var wg sync.WaitGroup
 	var failed atomic.Int64
 	add := func(turn int) {
 		wg.Go(func() {
-			if l.Append(record(turn, "x")) != nil {
+			if store.Log(fmt.Sprint(turn%3)).Append(record(turn, "x")) != nil {
 				failed.Add(1)
 			}
 		})
@@ -199,7 +137,9 @@ func TestConcurrentAppendsShareASync(t *testing.T) {
 	for i := range n - 1 {
 		add(i + 2)
 	}
-	require.Eventually(t, func() bool { return len(l.Entries()) == n }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return len(store.Log("0").Entries())+len(store.Log("1").Entries())+len(store.Log("2").Entries()) == n
+	}, 10*time.Second, time.Millisecond)
 	close(release)
 	wg.Wait()
 	require.Zero(t, failed.Load())
@@ -210,17 +150,15 @@ func TestConcurrentAppendsShareASync(t *testing.T) {
 func TestFailedSyncIsFinal(t *testing.T) {
 	t.Parallel()
 	broken := true
-	l, err := trace.Open(filepath.Join(t.TempDir(), "trace.log"), trace.Options{Sync: func(*os.File) error {
+	store := openStore(t, t.TempDir(), trace.Options{Sync: func(*os.File) error {
 		if broken {
 			return errors.New("disk is gone")
 		}
 		return nil
 	}})
-	require.NoError(t, err)
-	defer l.Close()
-	require.ErrorContains(t, l.Append(record(1, "a")), "disk is gone")
+	require.ErrorContains(t, store.Log("a").Append(record(1, "a")), "disk is gone")
 	broken = false
-	require.ErrorContains(t, l.Append(record(2, "b")), "disk is gone")
+	require.ErrorContains(t, store.Log("b").Append(record(2, "b")), "disk is gone")
 }
 
 func TestMisalignedTokensAreRefused(t *testing.T) {
@@ -243,7 +181,7 @@ func TestMisalignedTokensAreRefused(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			l := open(t, filepath.Join(t.TempDir(), "trace.log"))
+			l := open(t)
 			r := record(1, "a")
 			r.TokenIDs, r.Logprobs = tc.ids, tc.logprobs
 			require.NoError(t, l.Append(r))
@@ -278,9 +216,10 @@ func export(t *testing.T, l *trace.Log) []rollout.Turn {
 
 func TestFailedWriteIsTold(t *testing.T) {
 	t.Parallel()
-	l := open(t, filepath.Join(t.TempDir(), "trace.log"))
+	store := openStore(t, t.TempDir(), trace.Options{})
+	l := store.Log("k")
 	require.NoError(t, l.Append(record(1, "a")))
-	require.NoError(t, l.Close())
+	require.NoError(t, store.Close())
 	require.Error(t, l.Append(record(2, "b")))
 	require.Error(t, l.Delivered(1))
 	require.Error(t, l.Export(io.Discard))

@@ -1,46 +1,74 @@
 package trace
 
 import (
-	"hash/crc32"
-
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // Entries are the calls so far, in the order they began.
 func (l *Log) Entries() []Entry {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
 	return l.index.byTurn()
 }
 
 // Find returns the whole record of a call id.
 func (l *Log) Find(callID string) (Entry, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
 	return l.index.find(callID)
-}
-
-// Damaged counts frames that could not be read though what follows them could: a failing disk, not a crash.
-func (l *Log) Damaged() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.damaged
 }
 
 // Read reads an entry's record.
 func (l *Log) Read(e Entry) (*Record, error) {
-	body := make([]byte, frameHead+e.size)
-	if _, err := l.file.ReadAt(body, e.at-frameHead); err != nil {
-		return nil, fault.Wrap(fault.Internal, err, "read trace")
+	l.store.files.RLock()
+	defer l.store.files.RUnlock()
+	w, err := l.whole(e)
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "read trace: turn %d", e.Turn)
 	}
-	_, sum, ok := bodyLength(body, e.size)
-	body = body[frameHead:]
-	if !ok || crc32.Checksum(body, castagnoli()) != sum {
-		return nil, fault.Wrap(fault.Internal, errDamaged, "read trace: turn %d", e.Turn)
+	return w.record(), nil
+}
+
+// whole reads an entry and what it was written as the difference to. The files are held.
+func (l *Log) whole(e Entry) (*written, error) {
+	w, err := l.store.read(e.place)
+	if err != nil || w.head.Base == nil {
+		return w, err
+	}
+	l.store.mu.Lock()
+	from, ok := l.index.at(w.head.Base.place)
+	l.store.mu.Unlock()
+	if !ok {
+		return nil, errDamaged
+	}
+	base, err := l.whole(from)
+	if err != nil {
+		return nil, err
+	}
+	w.request = w.head.Base.Request.restore(base.request, w.request)
+	w.prompt = w.head.Base.Prompt.restore(base.prompt, w.prompt)
+	return w, nil
+}
+
+// read reads one frame.
+func (s *Store) read(p place) (*written, error) {
+	s.mu.Lock()
+	seg := s.segments[p.Segment]
+	s.mu.Unlock()
+	if seg == nil {
+		return nil, errDamaged
+	}
+	raw := make([]byte, p.size)
+	if _, err := seg.file.ReadAt(raw, p.At); err != nil {
+		return nil, err
+	}
+	body, err := openFrame(raw)
+	if err != nil {
+		return nil, err
 	}
 	_, head, sections, err := split(body)
 	if err != nil {
-		return nil, fault.Wrap(fault.Internal, err, "read trace")
+		return nil, err
 	}
 	return decode(head, sections)
 }

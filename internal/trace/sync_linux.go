@@ -18,7 +18,7 @@ func syncData(f *os.File) error {
 
 // writeAt writes the parts one after the other, in one call where the system takes them all at once: a prompt of many
 // thousand tokens is not copied once more.
-func writeAt(f *os.File, parts frame, at int64) error {
+func writeAt(f *os.File, parts [][]byte, at int64) error {
 	left := make([][]byte, len(parts)) // writing uses it up
 	copy(left, parts)
 	for left = skipBytes(left, 0); len(left) > 0; {

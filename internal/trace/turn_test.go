@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"testing"
 	"unicode/utf8"
 
@@ -17,7 +16,7 @@ import (
 // The trace is a wire format: trainers read it.
 func TestExportGolden(t *testing.T) {
 	t.Parallel()
-	l := open(t, filepath.Join(t.TempDir(), "trace.log"))
+	l := open(t)
 	require.NoError(t, l.Append(record(1, "a")))
 	require.NoError(t, l.Delivered(1))
 	broken := record(2, "b")
@@ -51,7 +50,7 @@ func golden(t *testing.T, path string, got []byte) {
 // What is not JSON or not UTF-8 on the wire must not spoil the lines of the trace.
 func TestExportIsAlwaysReadable(t *testing.T) {
 	t.Parallel()
-	l := open(t, filepath.Join(t.TempDir(), "trace.log"))
+	l := open(t)
 	odd := record(1, "a")
 	odd.Request = []byte("{\"model\":NaN,\"x\":\"\xff\"}")
 	odd.Reply = []byte("data: {\"choices\":[{\"delta\":{\"content\":\"\xff\"},\"logprobs\":{\"content\":[{\"token\":\"\xff\",\"logprob\":NaN}]},\"finish_reason\":\"stop\"}]}\n\n")

@@ -1,0 +1,194 @@
+package trace_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/trace"
+)
+
+const firstSegment = "00000001.trace"
+
+func segments(t testing.TB, dir string) []string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(dir, "*.trace"))
+	require.NoError(t, err)
+	return list
+}
+
+func size(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	return info.Size()
+}
+
+// Wherever a crash cuts the file, what was whole before the cut is there for its own route, what was not is gone, and appending
+// goes on.
+func TestCutAtEveryByte(t *testing.T) {
+	t.Parallel()
+	cutEverywhere(t, 1, func(i int) *trace.Record {
+		r := record(i+1, fmt.Sprint("call-", i))
+		r.Request, r.Reply = []byte("{}"), []byte("data: {}\n\n") // every byte more is a round more
+		return r
+	})
+}
+
+// So it is with records that are differences, at some of their many bytes.
+func TestCutAmongDifferences(t *testing.T) {
+	t.Parallel()
+	cutEverywhere(t, 997, func(i int) *trace.Record { return longRecord(i+1, i/2) })
+}
+
+// cutEverywhere cuts a file of records of two routes by turns, at every so many bytes.
+func cutEverywhere(t *testing.T, step int, newRecord func(i int) *trace.Record) {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, firstSegment)
+	store := openStore(t, dir, unsynced())
+	var all []*trace.Record
+	var ends []int64
+	for i := range 4 {
+		all = append(all, newRecord(i))
+		require.NoError(t, store.Log(routeOf(i)).Append(all[i]))
+		ends = append(ends, size(t, path))
+		require.NoError(t, store.Log(routeOf(i)).Delivered(i+1))
+	}
+	require.NoError(t, store.Close())
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for cut := 0; cut < len(raw); cut += step {
+		require.NoError(t, os.WriteFile(path, raw[:cut], 0o600))
+		want := map[string][]*trace.Record{}
+		for i, r := range all {
+			if int64(cut) >= ends[i] {
+				want[routeOf(i)] = append(want[routeOf(i)], r)
+			}
+		}
+		checkReopened(t, dir, want, cut)
+	}
+}
+
+func routeOf(i int) string { return fmt.Sprint("route-", i%2) }
+
+// checkReopened finds these records and no others, twice: as they were left, and after one more.
+func checkReopened(t *testing.T, dir string, want map[string][]*trace.Record, cut int) {
+	t.Helper()
+	next := record(9, "next")
+	for range 2 {
+		s, err := trace.Open(dir, unsynced())
+		require.NoError(t, err)
+		for i := range 2 {
+			require.Equalf(t, want[routeOf(i)], records(t, s.Log(routeOf(i))), "cut at %d", cut)
+		}
+		require.Zerof(t, s.Damaged(), "cut at %d", cut)
+		require.NoError(t, s.Log(routeOf(1)).Append(next))
+		want[routeOf(1)] = append(want[routeOf(1)], next)
+		require.NoError(t, s.Close())
+	}
+}
+
+func records(t *testing.T, l *trace.Log) []*trace.Record {
+	t.Helper()
+	var all []*trace.Record
+	for _, e := range l.Entries() {
+		r, err := l.Read(e)
+		require.NoError(t, err)
+		all = append(all, r)
+	}
+	return all
+}
+
+// A bad byte in the middle costs its own record and those that were written as the difference to it, not those of others behind
+// it; even where it hides how long the record is.
+func TestDamageInTheMiddleIsSteppedOver(t *testing.T) {
+	t.Parallel()
+	for _, at := range []int64{0, 4, 7, 8, 11, 12, 100, 5000} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, firstSegment)
+		store := openStore(t, dir, trace.Options{})
+		require.NoError(t, store.Log("a").Append(longRecord(1, 1)))
+		first := size(t, path)
+		require.NoError(t, store.Log("b").Append(longRecord(1, 1)))
+		require.NoError(t, store.Log("a").Append(longRecord(2, 2)))
+		require.NoError(t, store.Log("b").Append(longRecord(2, 2)))
+		require.NoError(t, store.Close())
+		raw, err := os.ReadFile(path)
+		require.NoError(t, err)
+		raw[first+at] ^= 0x81
+		require.NoError(t, os.WriteFile(path, raw, 0o600))
+
+		store = openStore(t, dir, trace.Options{})
+		require.Equal(t, 2, store.Damaged())
+		require.Equal(t, []*trace.Record{longRecord(1, 1), longRecord(2, 2)}, records(t, store.Log("a")))
+		require.Empty(t, store.Log("b").Entries())
+		require.Equal(t, int64(len(raw)), size(t, path), "nothing is cut")
+	}
+}
+
+// A segment goes with the last log that has a record in it, and a log's records go with it, for good.
+func TestSegmentsGoWithTheirLogs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	small := trace.Options{SegmentSize: 1}
+	store := openStore(t, dir, small)
+	a, b := store.Log("a"), store.Log("b")
+	require.NoError(t, a.Append(longRecord(1, 1)))
+	require.NoError(t, b.Append(longRecord(1, 1)))
+	require.NoError(t, a.Append(longRecord(2, 2)))
+	require.NoError(t, b.Append(longRecord(2, 2)))
+	require.Len(t, segments(t, dir), 4)
+	require.NoError(t, a.Drop())
+	require.Len(t, segments(t, dir), 2)
+	require.Error(t, a.Append(longRecord(3, 3)))
+	require.Empty(t, store.Log("a").Entries())
+	require.Equal(t, []*trace.Record{longRecord(1, 1), longRecord(2, 2)}, records(t, b))
+	require.NoError(t, store.Close())
+
+	store = openStore(t, dir, small)
+	require.Empty(t, store.Log("a").Entries())
+	require.Equal(t, []*trace.Record{longRecord(1, 1), longRecord(2, 2)}, records(t, store.Log("b")))
+	require.NoError(t, store.Retain(func(string) bool { return false }))
+	require.Len(t, segments(t, dir), 1, "the one that is written to")
+	require.Empty(t, store.Log("b").Entries())
+}
+
+// What a request and its prompt have in common with the turn before is not written again, and is there when it is read.
+func TestTurnsAreWrittenAsDifferences(t *testing.T) {
+	t.Parallel()
+	const turns = 40 // more than a chain has
+	dir := t.TempDir()
+	store := openStore(t, dir, unsynced())
+	var want []*trace.Record
+	bytesOf := 0
+	for n := range turns {
+		r := longRecord(n+1, n)
+		bytesOf += len(r.Request) + 4*len(r.PromptTokenIDs)
+		want = append(want, r)
+		require.NoError(t, store.Log("k").Append(r))
+	}
+	require.Equal(t, want, records(t, store.Log("k")))
+	require.Less(t, size(t, filepath.Join(dir, firstSegment)), int64(bytesOf/3))
+	require.NoError(t, store.Close())
+	require.Equal(t, want, records(t, openStore(t, dir, unsynced()).Log("k")))
+}
+
+// longRecord is a turn of a conversation that grows: its request ends in tools that stay the same.
+func longRecord(turn, past int) *trace.Record {
+	r := record(turn, fmt.Sprint("call-", turn))
+	var messages bytes.Buffer
+	for i := range past + 2 {
+		fmt.Fprintf(&messages, `{"role":"user","content":"%d %s"},`, i, bytes.Repeat([]byte{byte('a' + i%26)}, 1500))
+	}
+	r.Request = fmt.Appendf(nil, `{"messages":[%s{}],"tools":[%q]}`, messages.Bytes(), bytes.Repeat([]byte("tool"), 1200))
+	r.PromptTokenIDs = make([]int32, 700*(past+1))
+	for i := range r.PromptTokenIDs {
+		r.PromptTokenIDs[i] = int32(i * i)
+	}
+	return r
+}
