@@ -33,6 +33,8 @@ type Options struct {
 
 	// Proxy as in http.Transport, for upstream requests; nil: none.
 	Proxy func(*http.Request) (*url.URL, error)
+	// Bounds are those of an upstream by its name; nil: none.
+	Bounds func(upstream string) Bounds
 	// Backoff is the first pause between tries of an upstream call; it doubles with each. 0: 500 ms.
 	Backoff time.Duration
 	// Hold is how long a call outlives a broken model channel, for the sandbox to come back and ask again. 0: 30 s.
@@ -52,6 +54,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.TracerProvider == nil {
 		o.TracerProvider = noop.NewTracerProvider()
+	}
+	if o.Bounds == nil {
+		o.Bounds = func(string) Bounds { return Bounds{} }
 	}
 	if o.Backoff <= 0 {
 		o.Backoff = defaultBackoff

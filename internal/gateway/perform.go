@@ -31,19 +31,16 @@ func (r *route) perform(ctx context.Context, c *call) {
 	r.settle(c, res, ans)
 }
 
-// complete makes the call. The time it is held back by a pause is not its own.
+// complete makes the call.
 func (r *route) complete(ctx context.Context, c *call) *result {
-	if r.valve.enter(ctx) != nil {
-		return (&result{problem: &problem{}}).giveUp(ctx)
+	budget := r.Limits.Call
+	if budget <= 0 {
+		budget = defaultCall
 	}
-	defer r.valve.leave()
-	limit := r.Limits.Call
-	if limit <= 0 {
-		limit = defaultCall
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errBudget)
-	defer cancel()
-	return r.upstream.complete(ctx, target{url: r.Model.BaseURL + "/chat/completions", key: r.key}, c.ask)
+	return r.upstream.complete(ctx, errand{
+		ask: c.ask, target: target{url: r.Model.BaseURL + "/chat/completions", key: r.key},
+		admission: r.admission, route: r.ID, budget: budget,
+	})
 }
 
 // record is what is kept of the call.
@@ -52,7 +49,7 @@ func (r *route) record(c *call, res *result) *trace.Record {
 		Head: trace.Head{
 			Turn: c.turn, CallID: c.id, Kind: c.ask.kind, Lineage: c.ask.lineage,
 			FinishReason: res.reply.FinishReason, Usage: res.reply.Usage,
-			Began: c.began, Latency: time.Since(c.began), Status: res.status, Tries: res.tries, ModelVersion: res.reply.ModelVersion,
+			Began: c.began, Queued: res.queued, Latency: time.Since(c.began), Status: res.status, Tries: res.tries, ModelVersion: res.reply.ModelVersion,
 		},
 		Request: c.ask.body, Reply: res.raw, PromptAt: res.reply.PromptAt,
 		PromptTokenIDs: res.reply.PromptTokenIDs, TokenIDs: res.reply.TokenIDs, Logprobs: res.reply.Logprobs,

@@ -28,9 +28,9 @@ type Server struct {
 	opening [64]sync.Mutex
 	seed    maphash.Seed
 
-	mu     sync.Mutex
-	routes map[string]*route
-	valves map[string]*valve // by upstream
+	mu         sync.Mutex
+	routes     map[string]*route
+	admissions map[string]*admission // by upstream
 	// serving is Run's context, the lifetime of everything that works for a route; nil outside Run.
 	serving context.Context
 	working sync.WaitGroup
@@ -45,7 +45,8 @@ func New(o Options) (*Server, error) {
 	report := newReporter(o.Registerer)
 	s := &Server{
 		dir: o.Dir, box: o.Key.Box("model key"), token: o.Key.Token(tokenPurpose), dialer: o.Dialer, log: o.Logger,
-		report: report, upstream: newUpstream(o, report), options: o, seed: maphash.MakeSeed(), routes: map[string]*route{}, valves: map[string]*valve{},
+		report: report, upstream: newUpstream(o, report), options: o, seed: maphash.MakeSeed(),
+		routes: map[string]*route{}, admissions: map[string]*admission{},
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.closeFiles())

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"time"
@@ -45,27 +44,6 @@ func newUpstream(o Options, report *reporter) *upstream {
 			// A redirect would take the key elsewhere.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-	}
-}
-
-// complete makes the call until its reply is whole, or until it is clear that none will come before ctx ends.
-func (u *upstream) complete(ctx context.Context, t target, a *ask) *result {
-	for try := 1; ; try++ {
-		res := u.try(ctx, t, a)
-		res.tries = try
-		u.report.tries.Inc()
-		if res.problem == nil || res.problem.class != again {
-			return res
-		}
-		pause := max(jitter(min(u.backoff<<min(try-1, 16), maxBackoff)), res.problem.after)
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= pause && ctx.Err() == nil {
-			res.problem.class = failed
-			return res
-		}
-		sleep(ctx, pause)
-		if ctx.Err() != nil {
-			return res.giveUp(ctx)
-		}
 	}
 }
 

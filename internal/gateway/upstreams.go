@@ -12,9 +12,12 @@ import (
 
 // UpstreamStatus is how an upstream stands.
 type UpstreamStatus struct {
-	Paused   bool      `json:"paused"`
-	Until    time.Time `json:"until,omitzero"` // when the pause ends by itself
-	InFlight int       `json:"in_flight"`      // calls that have begun
+	Paused    bool      `json:"paused"`
+	Until     time.Time `json:"until,omitzero"`      // when the pause ends by itself
+	HeldUntil time.Time `json:"held_until,omitzero"` // it asked to be left alone until then
+	InFlight  int       `json:"in_flight"`           // requests under way
+	Queued    int       `json:"queued"`              // requests that wait
+	Busy      string    `json:"busy,omitempty"`      // why new rollouts wait; absent: they need not
 }
 
 // pauseRequest is the body of POST /upstreams/{name}/pause and drain.
@@ -52,52 +55,52 @@ func (c *Client) upstream(ctx context.Context, method, name, what string, in any
 	return s, err
 }
 
-// valve finds the valve of an upstream, or makes it: an upstream may be paused before its first call.
-func (s *Server) valve(name string) *valve {
+// admission finds the admission to an upstream, or makes it: an upstream may be paused before its first call.
+func (s *Server) admission(name string) *admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v, ok := s.valves[name]
+	a, ok := s.admissions[name]
 	if !ok {
-		v = &valve{}
-		s.valves[name] = v
+		a = newAdmission(s.options.Bounds(name), s.report)
+		s.admissions[name] = a
 	}
-	return v
+	return a
 }
 
 func (s *Server) getUpstream(w http.ResponseWriter, req *http.Request) error {
-	return upstreamStatus(w, s.valve(req.PathValue("name")))
+	return upstreamStatus(w, s.admission(req.PathValue("name")))
 }
 
 func (s *Server) resumeUpstream(w http.ResponseWriter, req *http.Request) error {
-	v := s.valve(req.PathValue("name"))
-	v.resume()
-	return upstreamStatus(w, v)
+	a := s.admission(req.PathValue("name"))
+	a.resume()
+	return upstreamStatus(w, a)
 }
 
 func (s *Server) pauseUpstream(w http.ResponseWriter, req *http.Request) error {
-	v, _, err := s.hold(w, req)
+	a, _, err := s.hold(w, req)
 	if err != nil {
 		return err
 	}
-	return upstreamStatus(w, v)
+	return upstreamStatus(w, a)
 }
 
 // drainUpstream pauses, and waits for the calls under way. When they take longer the pause stays.
 func (s *Server) drainUpstream(w http.ResponseWriter, req *http.Request) error {
-	v, in, err := s.hold(w, req)
+	a, in, err := s.hold(w, req)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(req.Context(), seconds(in.WaitS))
 	defer cancel()
-	if err := v.drained(ctx); err != nil {
+	if err := a.drained(ctx); err != nil {
 		return err
 	}
-	return upstreamStatus(w, v)
+	return upstreamStatus(w, a)
 }
 
 // hold begins the pause that is asked for.
-func (s *Server) hold(w http.ResponseWriter, req *http.Request) (*valve, pauseRequest, error) {
+func (s *Server) hold(w http.ResponseWriter, req *http.Request) (*admission, pauseRequest, error) {
 	var in pauseRequest
 	if err := readAdmin(w, req, &in); err != nil {
 		return nil, in, err
@@ -108,15 +111,15 @@ func (s *Server) hold(w http.ResponseWriter, req *http.Request) (*valve, pauseRe
 	if !(in.WaitS >= 0 && in.WaitS <= maxPause) {
 		return nil, in, fault.Field("wait_s", "want seconds, at most %d", maxPause)
 	}
-	v := s.valve(req.PathValue("name"))
-	v.pause(seconds(in.ForS))
-	return v, in, nil
+	a := s.admission(req.PathValue("name"))
+	a.pause(seconds(in.ForS))
+	return a, in, nil
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-func upstreamStatus(w http.ResponseWriter, v *valve) error {
-	body, err := json.Marshal(v.status())
+func upstreamStatus(w http.ResponseWriter, a *admission) error {
+	body, err := json.Marshal(a.status())
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "status")
 	}

@@ -111,6 +111,7 @@ type Turn struct {
 	CompletionTokenIDs []int32         `json:"completion_token_ids"`
 	PerTokenLogps      []float64       `json:"per_token_logps"`
 	Usage              Usage           `json:"usage"`
+	QueuedS            float64         `json:"queued_s"` // of latency_s: until the endpoint might be asked
 	LatencyS           float64         `json:"latency_s"`
 	FirstByteS         float64         `json:"first_byte_s"`
 	Timestamp          float64         `json:"timestamp"` // unix seconds at the call's begin
