@@ -51,12 +51,6 @@ type Temporal struct {
 	Env map[string]string `yaml:"-"`
 }
 
-// Gateway is the model gateway of a host.
-type Gateway struct {
-	Listen string `yaml:"listen"` // admin API
-	URL    string `yaml:"url"`    // where this host's worker finds it; empty: http:// and Listen
-}
-
 // Worker runs the workflows' steps.
 type Worker struct {
 	Capacity int           `yaml:"capacity"` // sandboxes with an agent at once; 0: as many as memory allows

@@ -58,9 +58,12 @@ func TestLoadTellsWhatItCannotRead(t *testing.T) {
 	require.ErrorContains(t, err, "line 2: field lisen not found")
 
 	_, err = config.Load(nil, env(map[string]string{
+		"ROLLOUTD_GATEWAY_CALLS": "64", "ROLLOUTD_GATEWAY_RATE": "a=1,a=2",
 		"MAX_CONCURRENT_ENVS": "many", "ROLLOUTD_STEP_TIMEOUT": "55", "ROLLOUTD_ALLOW_WEAK_SANDBOX": "perhaps",
 	}))
 	require.ErrorContains(t, err, `MAX_CONCURRENT_ENVS="many": want a whole number`)
+	require.ErrorContains(t, err, `ROLLOUTD_GATEWAY_CALLS="64": want numbers by name`)
+	require.ErrorContains(t, err, `ROLLOUTD_GATEWAY_RATE="a=1,a=2": a is there twice`)
 	require.ErrorContains(t, err, `ROLLOUTD_STEP_TIMEOUT="55": want a duration`)
 	require.ErrorContains(t, err, `ROLLOUTD_ALLOW_WEAK_SANDBOX="perhaps": want true or false`)
 }
@@ -96,6 +99,9 @@ func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
 		"temporal.address":        func(c *config.Config) { c.Temporal.Address = "somewhere" },
 		"gateway.listen":          func(c *config.Config) { c.Gateway.Listen = "127.0.0.1:99999" },
 		"gateway.url":             func(c *config.Config) { c.Gateway.URL = "127.0.0.1:7070" },
+		"gateway.queue":           func(c *config.Config) { c.Gateway.Queue = -1 },
+		"gateway.calls.vllm":      func(c *config.Config) { c.Gateway.Calls = map[string]float64{"vllm": 1.5} },
+		"gateway.rate.default":    func(c *config.Config) { c.Gateway.Rate = map[string]float64{"default": -1} },
 		"worker.capacity":         func(c *config.Config) { c.Worker.Capacity = -1 },
 		"worker.lease":            func(c *config.Config) { c.Worker.Lease = time.Second },
 		"worker.janitor":          func(c *config.Config) { c.Worker.Janitor = 0 },
@@ -130,6 +136,16 @@ func TestOtherMachinesNeedATokenOnly(t *testing.T) {
 		c.Serve.Listen = local
 		require.NoError(t, c.Validate(), local)
 	}
+}
+
+// An endpoint has its own bound, or the one that all others share.
+func TestBoundsOfAnEndpoint(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(strings.NewReader("gateway: {rate: {openai: 2.5}}\n"), env(map[string]string{"ROLLOUTD_GATEWAY_CALLS": "vllm=64, default=8"}))
+	require.NoError(t, err)
+	require.NoError(t, c.Validate())
+	g := c.Gateway
+	require.Equal(t, []float64{64, 8, 2.5, 0}, []float64{g.Of(g.Calls, "vllm"), g.Of(g.Calls, "openai"), g.Of(g.Rate, "openai"), g.Of(g.Rate, "vllm")})
 }
 
 func TestLimitsOverlay(t *testing.T) {

@@ -59,13 +59,6 @@ func (t Temporal) validate(p *problems) {
 	}
 }
 
-func (g Gateway) validate(p *problems) {
-	p.address("gateway.listen", g.Listen)
-	if g.URL != "" {
-		p.httpURL("gateway.url", g.URL)
-	}
-}
-
 func (w Worker) validate(p *problems) {
 	p.check(w.OpencodeMode == "serve" || w.OpencodeMode == "run", "worker.opencode_mode", "want serve or run, got %q", w.OpencodeMode)
 	p.check(w.Capacity >= 0, "worker.capacity", "want 0 (as many as memory allows) or more, got %d", w.Capacity)

@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 
+	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/listen"
@@ -27,7 +28,7 @@ func (d *Daemon) gatewayTier() Tier {
 		}
 		g, err := gateway.New(gateway.Options{
 			Dir: d.cfg.GatewayDir(), Key: d.key, Dialer: d.sandboxes, Logger: d.log,
-			Registerer: d.tel.Registry(), TracerProvider: otel.GetTracerProvider(),
+			Registerer: d.tel.Registry(), TracerProvider: otel.GetTracerProvider(), Bounds: boundsOf(d.cfg.Gateway),
 		})
 		if err != nil {
 			return Running{}, errors.Join(err, lock.Release())
@@ -40,6 +41,15 @@ func (d *Daemon) gatewayTier() Tier {
 		r.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), lock.Release()) }
 		return r, nil
 	}}
+}
+
+// boundsOf are the bounds of each endpoint, as configured.
+func boundsOf(c config.Gateway) func(string) gateway.Bounds {
+	return func(name string) gateway.Bounds {
+		return gateway.Bounds{
+			Calls: int(c.Of(c.Calls, name)), Rate: c.Of(c.Rate, name), Burst: int(c.Of(c.Burst, name)), Queue: c.Queue,
+		}
+	}
 }
 
 // relaxGC lets garbage grow to four times of what lives before it is collected. A gateway keeps little and throws large

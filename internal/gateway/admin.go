@@ -24,6 +24,7 @@ const maxAdmin = 1 << 20
 //	POST   /routes/{id}/end    {"reason": …}    → 204, when cancelled calls are recorded
 //	GET    /routes/{id}/trace                   → JSON lines of rollout.Turn
 //	DELETE /routes/{id}                         → 204
+//	GET    /ready/{name}                        → 204; a fault.Exhausted while new rollouts should wait for that upstream
 //	GET    /upstreams/{name}                    → UpstreamStatus
 //	POST   /upstreams/{name}/pause   {"for_s": …}               → UpstreamStatus; no call begins
 //	POST   /upstreams/{name}/drain   {"for_s": …, "wait_s": …}  → UpstreamStatus, when none is under way
@@ -36,6 +37,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST "+endPath, s.admin(s.endRoute))
 	mux.HandleFunc("GET "+tracePath, s.admin(s.getTrace))
 	mux.HandleFunc("DELETE "+routePath, s.admin(s.deleteRoute))
+	mux.HandleFunc("GET "+readyPath, s.admin(s.getReady))
 	mux.HandleFunc("GET "+upstreamPath, s.admin(s.getUpstream))
 	mux.HandleFunc("POST "+upstreamPath+"/pause", s.admin(s.pauseUpstream))
 	mux.HandleFunc("POST "+upstreamPath+"/drain", s.admin(s.drainUpstream))

@@ -2,13 +2,10 @@ package gateway
 
 import (
 	"context"
-	"net/url"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
-
-	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // admission lets the requests to one upstream begin: so many at once, so many a second, routes taking turns, and none while
@@ -27,18 +24,6 @@ type admission struct {
 	failing int           // tries in a row that came to nothing
 	failed  time.Time     // when the last of them did
 	wake    *time.Timer   // looks again when time alone lets a request begin
-}
-
-// upstreamName is the name by which an upstream is known: its endpoint's, or host and port where it has none.
-func upstreamName(m rollout.Model) string {
-	if m.Endpoint != "" {
-		return m.Endpoint
-	}
-	u, err := url.Parse(m.BaseURL)
-	if err != nil {
-		return m.BaseURL
-	}
-	return u.Host
 }
 
 func newAdmission(b Bounds, report *reporter) *admission {

@@ -49,13 +49,14 @@ type Failure struct {
 	Message string     `json:"message"`
 }
 
-// Admin API paths; {id} is a Route's ID, {name} an upstream's: see upstreamName.
+// Admin API paths; {id} is a Route's ID, {name} an upstream's: see rollout.Model.Upstream.
 const (
 	routesPath = "/routes"
 	routePath  = routesPath + "/{id}"
 	endPath    = routePath + "/end"
 	tracePath  = routePath + "/trace"
 
+	readyPath    = "/ready/{name}"
 	upstreamPath = "/upstreams/{name}"
 )
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -55,6 +56,11 @@ func (c *Client) Status(ctx context.Context, id string) (RouteStatus, error) {
 // End cancels the route's upstream calls at once; later calls get an empty completion. The first reason stays.
 func (c *Client) End(ctx context.Context, id, reason string) error {
 	return c.doRoute(ctx, http.MethodPost, id, "/end", endRequest{Reason: reason}, nil)
+}
+
+// Ready says whether an upstream can bear another rollout: fault.Exhausted while it cannot.
+func (c *Client) Ready(ctx context.Context, upstream string) error {
+	return c.do(ctx, http.MethodGet, "/ready/"+url.PathEscape(upstream), nil, nil)
 }
 
 // Trace reads the route's turns as JSON lines of rollout.Turn, in the order the calls began.

@@ -67,6 +67,16 @@ func (s *Server) admission(name string) *admission {
 	return a
 }
 
+// getReady has new rollouts wait rather than running ones: an agent that has begun holds a sandbox, and its time runs.
+func (s *Server) getReady(w http.ResponseWriter, req *http.Request) error {
+	name := req.PathValue("name")
+	if why := s.admission(name).status().Busy; why != "" {
+		return fault.New(fault.Exhausted, "model endpoint %q has no room for another rollout: %s", name, why)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
 func (s *Server) getUpstream(w http.ResponseWriter, req *http.Request) error {
 	return upstreamStatus(w, s.admission(req.PathValue("name")))
 }

@@ -2,7 +2,10 @@
 // of it (Result, Turn, Outcome). It imports nothing of ours but error kinds, and does nothing.
 package rollout
 
-import "time"
+import (
+	"net/url"
+	"time"
+)
 
 // Places inside every sandbox; both generations of rollout clients rely on them.
 const (
@@ -73,6 +76,19 @@ type Model struct {
 	TokenIDs     bool   `json:"token_ids"` // the endpoint accepts vLLM's return_token_ids
 	// Thinking: nil leaves the model's own default; otherwise chat_template_kwargs.enable_thinking is sent.
 	Thinking *bool `json:"thinking,omitempty"`
+}
+
+// Upstream is the name by which the model's endpoint is known to bounds and pauses: the catalogue's, or host and port of one
+// given by its URL alone.
+func (m Model) Upstream() string {
+	if m.Endpoint != "" {
+		return m.Endpoint
+	}
+	u, err := url.Parse(m.BaseURL)
+	if err != nil {
+		return m.BaseURL
+	}
+	return u.Host
 }
 
 // Limits bounds a rollout. Durations nest: Call < Agent, and Setup+Agent+Verifier+Collect ≤ Rollout.
