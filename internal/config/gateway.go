@@ -15,6 +15,10 @@ type Gateway struct {
 	Listen string `yaml:"listen"` // admin API
 	URL    string `yaml:"url"`    // where this host's worker finds it; empty: http:// and Listen
 
+	TrainerListen string   `yaml:"trainer_listen"` // trainer API
+	TrainerURL    string   `yaml:"trainer_url"`    // where "rolloutd upstream" finds it; empty: http:// and TrainerListen
+	TrainerTokens []string `yaml:"trainer_tokens"` // for trainers that have not the deployment's key
+
 	// What a model endpoint is asked at most, by its name, or host:port of one without; DefaultUpstream stands for all others. 0: no
 	// bound.
 	Calls map[string]float64 `yaml:"calls"` // requests at once
@@ -39,6 +43,13 @@ func (g Gateway) validate(p *problems) {
 	p.address("gateway.listen", g.Listen)
 	if g.URL != "" {
 		p.httpURL("gateway.url", g.URL)
+	}
+	p.address("gateway.trainer_listen", g.TrainerListen)
+	if g.TrainerURL != "" {
+		p.httpURL("gateway.trainer_url", g.TrainerURL)
+	}
+	for i, t := range g.TrainerTokens {
+		p.check(len(t) >= minToken, fmt.Sprintf("gateway.trainer_tokens[%d]", i), "want at least %d characters", minToken)
 	}
 	p.check(g.Queue >= 0, "gateway.queue", "want 0 (no bound) or more, got %d", g.Queue)
 	for _, m := range []struct {

@@ -33,7 +33,7 @@ func (g gated) serve(w http.ResponseWriter, r *http.Request) {
 func (h *host) queued(t *testing.T, name string, n int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		now, err := h.client.Upstream(t.Context(), name)
+		now, err := h.trainer.Upstream(t.Context(), name)
 		return err == nil && now.Queued == n
 	}, patience, time.Millisecond)
 }
@@ -107,7 +107,7 @@ func TestWhoLeavesTheLineIsForgotten(t *testing.T) {
 	close(hang.release)
 	require.Equal(t, goodReply, await(t, first).body)
 	require.Len(t, e.requests(), 1)
-	now, err := h.client.Upstream(t.Context(), "vllm")
+	now, err := h.trainer.Upstream(t.Context(), "vllm")
 	require.NoError(t, err)
 	require.Zero(t, now.InFlight)
 }
@@ -137,7 +137,7 @@ func TestRetryAfterHoldsTheWholeUpstreamBack(t *testing.T) {
 	first := later(t, url, "", streamed)
 	name := strings.TrimPrefix(e.URL, "http://")
 	require.Eventually(t, func() bool {
-		now, err := h.client.Upstream(t.Context(), name)
+		now, err := h.trainer.Upstream(t.Context(), name)
 		return err == nil && !now.HeldUntil.IsZero()
 	}, patience, time.Millisecond)
 	second := later(t, otherURL, "", streamed)

@@ -55,13 +55,17 @@ const (
 	routePath  = routesPath + "/{id}"
 	endPath    = routePath + "/end"
 	tracePath  = routePath + "/trace"
-
-	readyPath    = "/ready/{name}"
-	upstreamPath = "/upstreams/{name}"
+	readyPath  = "/ready/{name}"
 )
 
-// tokenPurpose names the shared secret of the admin API; see seal.Key.Token.
-const tokenPurpose = "gateway admin"
+// upstreamPath is of the trainer API; it has tracePath, too.
+const upstreamPath = "/upstreams/{name}"
+
+// Purposes name the shared secrets of the two APIs; see seal.Key.Token.
+const (
+	adminPurpose   = "gateway admin"
+	trainerPurpose = "gateway trainer"
+)
 
 // routeList is the answer to GET /routes.
 type routeList struct {
@@ -73,7 +77,7 @@ type endRequest struct {
 	Reason string `json:"reason"`
 }
 
-// failureBody is the body of every failure of the admin API.
+// failureBody is the body of every failure of both APIs.
 type failureBody struct {
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`

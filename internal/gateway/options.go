@@ -35,6 +35,8 @@ type Options struct {
 	Proxy func(*http.Request) (*url.URL, error)
 	// Bounds are those of an upstream by its name; nil: none.
 	Bounds func(upstream string) Bounds
+	// TrainerTokens admit to the trainer API, beside the deployment's own.
+	TrainerTokens []string
 	// Backoff is the first pause between tries of an upstream call; it doubles with each. 0: 500 ms.
 	Backoff time.Duration
 	// Hold is how long a call outlives a broken model channel, for the sandbox to come back and ask again. 0: 30 s.

@@ -46,8 +46,10 @@ func (a *admission) clear() {
 	}
 }
 
-// drained returns when no request is under way.
-func (a *admission) drained(ctx context.Context) error {
+// drained returns when no request is under way, or wait is over.
+func (a *admission) drained(ctx context.Context, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
 	a.mu.Lock()
 	if len(a.running) == 0 {
 		a.mu.Unlock()

@@ -26,10 +26,10 @@ func TestNewRolloutsWaitForABusyUpstream(t *testing.T) {
 		require.NoError(t, h.client.Ready(t.Context(), "openai"))
 	}
 	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
-	_, err := h.client.Pause(t.Context(), "vllm", time.Hour)
+	_, err := h.trainer.Pause(t.Context(), "vllm", time.Hour)
 	require.NoError(t, err)
 	busy("it is paused")
-	_, err = h.client.Resume(t.Context(), "vllm")
+	_, err = h.trainer.Resume(t.Context(), "vllm")
 	require.NoError(t, err)
 
 	replies := []<-chan reply{later(t, url, "", streamed)}

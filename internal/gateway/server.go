@@ -17,7 +17,6 @@ import (
 type Server struct {
 	dir      string
 	box      seal.Box // of model keys
-	token    string
 	dialer   Dialer
 	log      *slog.Logger
 	report   *reporter
@@ -44,7 +43,7 @@ func New(o Options) (*Server, error) {
 	}
 	report := newReporter(o.Registerer)
 	s := &Server{
-		dir: o.Dir, box: o.Key.Box("model key"), token: o.Key.Token(tokenPurpose), dialer: o.Dialer, log: o.Logger,
+		dir: o.Dir, box: o.Key.Box("model key"), dialer: o.Dialer, log: o.Logger,
 		report: report, upstream: newUpstream(o, report), options: o, seed: maphash.MakeSeed(),
 		routes: map[string]*route{}, admissions: map[string]*admission{},
 	}

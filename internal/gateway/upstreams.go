@@ -1,10 +1,8 @@
 package gateway
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -22,38 +20,17 @@ type UpstreamStatus struct {
 
 // pauseRequest is the body of POST /upstreams/{name}/pause and drain.
 type pauseRequest struct {
-	ForS  float64 `json:"for_s"`  // seconds until the pause ends by itself
-	WaitS float64 `json:"wait_s"` // drain: seconds to wait for the calls under way
+	ForS  float64 `json:"for_s"`           // seconds until the pause ends by itself
+	WaitS float64 `json:"wait_s"`          // drain: seconds to wait for the calls under way
+	Abort bool    `json:"abort,omitempty"` // drain: end those that take longer, to be made again after the pause
 }
 
-// maxPause bounds a pause, in seconds.
-const maxPause = 24 * 3600
-
-// Upstream tells how an upstream stands: an endpoint by its name, one without by host and port.
-func (c *Client) Upstream(ctx context.Context, name string) (UpstreamStatus, error) {
-	return c.upstream(ctx, http.MethodGet, name, "", nil)
-}
-
-// Pause lets no call to the upstream begin for so long, or until Resume. Calls under way go on.
-func (c *Client) Pause(ctx context.Context, name string, hold time.Duration) (UpstreamStatus, error) {
-	return c.upstream(ctx, http.MethodPost, name, "/pause", pauseRequest{ForS: hold.Seconds()})
-}
-
-// Drain is Pause, and waits for the calls under way; fault.Timeout when they take longer than wait. The pause then stays.
-func (c *Client) Drain(ctx context.Context, name string, hold, wait time.Duration) (UpstreamStatus, error) {
-	return c.upstream(ctx, http.MethodPost, name, "/drain", pauseRequest{hold.Seconds(), wait.Seconds()})
-}
-
-// Resume ends a pause; without one it is a no-op.
-func (c *Client) Resume(ctx context.Context, name string) (UpstreamStatus, error) {
-	return c.upstream(ctx, http.MethodPost, name, "/resume", nil)
-}
-
-func (c *Client) upstream(ctx context.Context, method, name, what string, in any) (UpstreamStatus, error) {
-	var s UpstreamStatus
-	err := c.do(ctx, method, "/upstreams/"+url.PathEscape(name)+what, in, &s)
-	return s, err
-}
+const (
+	// maxPause bounds a pause, in seconds.
+	maxPause = 24 * 3600
+	// clearTime is what requests that were ended may take to be over.
+	clearTime = 10 * time.Second
+)
 
 // admission finds the admission to an upstream, or makes it: an upstream may be paused before its first call.
 func (s *Server) admission(name string) *admission {
@@ -65,16 +42,6 @@ func (s *Server) admission(name string) *admission {
 		s.admissions[name] = a
 	}
 	return a
-}
-
-// getReady has new rollouts wait rather than running ones: an agent that has begun holds a sandbox, and its time runs.
-func (s *Server) getReady(w http.ResponseWriter, req *http.Request) error {
-	name := req.PathValue("name")
-	if why := s.admission(name).status().Busy; why != "" {
-		return fault.New(fault.Exhausted, "model endpoint %q has no room for another rollout: %s", name, why)
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
 }
 
 func (s *Server) getUpstream(w http.ResponseWriter, req *http.Request) error {
@@ -95,15 +62,18 @@ func (s *Server) pauseUpstream(w http.ResponseWriter, req *http.Request) error {
 	return upstreamStatus(w, a)
 }
 
-// drainUpstream pauses, and waits for the calls under way. When they take longer the pause stays.
+// drainUpstream pauses, and waits for the calls under way. When they take longer they are ended, or else the pause stays.
 func (s *Server) drainUpstream(w http.ResponseWriter, req *http.Request) error {
 	a, in, err := s.hold(w, req)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(req.Context(), seconds(in.WaitS))
-	defer cancel()
-	if err := a.drained(ctx); err != nil {
+	err = a.drained(req.Context(), seconds(in.WaitS))
+	if err != nil && in.Abort && req.Context().Err() == nil {
+		a.clear()
+		err = a.drained(req.Context(), clearTime)
+	}
+	if err != nil {
 		return err
 	}
 	return upstreamStatus(w, a)
@@ -112,7 +82,7 @@ func (s *Server) drainUpstream(w http.ResponseWriter, req *http.Request) error {
 // hold begins the pause that is asked for.
 func (s *Server) hold(w http.ResponseWriter, req *http.Request) (*admission, pauseRequest, error) {
 	var in pauseRequest
-	if err := readAdmin(w, req, &in); err != nil {
+	if err := readRequest(w, req, &in); err != nil {
 		return nil, in, err
 	}
 	if !(in.ForS > 0 && in.ForS <= maxPause) {
