@@ -7,14 +7,17 @@ import (
 	"strings"
 )
 
-// authenticate admits requests with a known token. /health stays open: whoever probes a container has no token.
+// open says whether a path needs no token: whoever probes a container has none.
+func open(path string) bool { return path == "/health" }
+
+// authenticate admits requests with a known token.
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	if len(s.o.Tokens) == 0 {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, known := FindToken(s.o.Tokens, token(r))
-		if !known && r.URL.Path != "/health" {
+		if !known && !open(r.URL.Path) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="rolloutd"`)
 			writeDetail(w, http.StatusUnauthorized, "Not authenticated")
 			return

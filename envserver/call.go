@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -51,28 +52,37 @@ func outcome(err error) string {
 
 // toolError is the form of a failed call in an observation; clients refuse further fields.
 type toolError struct {
-	Type    string `json:"error_type"`
-	Message string `json:"message"`
+	Type    toolErrorType `json:"error_type" required:"true"`
+	Message string        `json:"message" required:"true" description:"what went wrong, for people"`
+
+	_ struct{} `title:"ToolError" additionalProperties:"false"`
+}
+
+type toolErrorType string
+
+// Enum is how the document's library asks for the values; clients know no others.
+func (toolErrorType) Enum() []any {
+	return []any{"execution_error", "invalid_args", "transport_error", "tool_not_found", "timeout"}
 }
 
 func asToolError(err error) *toolError {
 	var unknown *tools.UnknownError
 	if errors.As(err, &unknown) {
-		return &toolError{"tool_not_found", err.Error()}
+		return &toolError{Type: "tool_not_found", Message: err.Error()}
 	}
-	return &toolError{fault.EdgeOf(fault.KindOf(err)).ToolError, err.Error()}
+	return &toolError{Type: toolErrorType(fault.EdgeOf(fault.KindOf(err)).ToolError), Message: err.Error()}
 }
 
 // textBlock and callResult are a tool's result as the reference writes it.
 type textBlock struct {
-	Type        string `json:"type"`
+	Type        string `json:"type" const:"text"`
 	Text        string `json:"text"`
 	Annotations any    `json:"annotations"`
 	Meta        any    `json:"meta"`
 }
 
 type callResult struct {
-	Content    []textBlock       `json:"content"`
+	Content    []textBlock       `json:"content" nullable:"false"`
 	Structured map[string]string `json:"structured_content"`
 	Meta       any               `json:"meta"`
 	Data       string            `json:"data"`
@@ -87,6 +97,20 @@ func asResult(text string) *callResult {
 		Structured: map[string]string{"result": text},
 		Data:       text,
 	}
+}
+
+// limit bounds the answer to a JSON-RPC call: by timeout_s in its _meta, where the protocol has what is not the tool's, else by
+// the server's own limit.
+func (s *Server) limit(meta map[string]any) (time.Duration, error) {
+	c := issue.Check(meta)
+	asked, ok := c.Positive("timeout_s")
+	switch wrong := c.Found(false); {
+	case len(wrong) > 0:
+		return 0, fault.Field("_meta.timeout_s", "%s", wrong[0].Msg)
+	case ok:
+		return secondsLimit(asked), nil
+	}
+	return max(s.o.StepTimeout, 0), nil
 }
 
 // secondsLimit turns a client's timeout into a limit; absurdly long ones are as good as none.

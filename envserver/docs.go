@@ -11,7 +11,10 @@ import (
 //go:embed docs.html
 var docsPage string
 
-type docsTool struct{ Name, Description, Schema string }
+type (
+	docsTool  struct{ Name, Description, Schema string }
+	docsRoute struct{ Method, Path, Summary string }
+)
 
 // docs is a page for people: the routes and the tools, made from the same tables that serve them.
 func (s *Server) docs(w http.ResponseWriter, _ *http.Request) {
@@ -38,13 +41,13 @@ func (s *Server) renderDocs() ([]byte, error) {
 		}
 		list = append(list, docsTool{tool.Name, tool.Description, string(schema)})
 	}
-	var routes []doc
+	var routes []docsRoute
 	for _, rt := range s.routes() {
-		if rt.id != "" {
-			routes = append(routes, doc{"Method": rt.method, "Path": rt.path, "Summary": rt.summary})
+		if rt.says != nil {
+			routes = append(routes, docsRoute{rt.method, rt.path, rt.says.summary})
 		}
 	}
 	var b bytes.Buffer
-	err = t.Execute(&b, doc{"Name": s.o.Name, "Version": s.o.Version, "Description": s.o.Description, "Routes": routes, "Tools": list})
+	err = t.Execute(&b, map[string]any{"Name": s.o.Name, "Version": s.o.Version, "Description": s.o.Description, "Routes": routes, "Tools": list})
 	return b.Bytes(), err
 }

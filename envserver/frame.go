@@ -30,7 +30,7 @@ type encoded []byte
 // listFrame is the reply to list_tools over /ws, made once: the schemas in it are most of what there is to encode, and never
 // change.
 func (s *Server) listFrame() (encoded, error) {
-	return pyjson.Encode(frame{"observation", reply{Observation: s.listTools()}})
+	return pyjson.Encode(frame{"observation", stepResponse{Observation: s.listTools()}})
 }
 
 func errorFrame(code, message string, extra map[string]any) frame {
@@ -44,6 +44,8 @@ func errorFrame(code, message string, extra map[string]any) frame {
 func invalidFrame(found issue.List) frame {
 	return errorFrame(codeValidation, "Invalid message", map[string]any{"errors": found})
 }
+
+func failedFrame(message string) any { return errorFrame(codeExecution, message, nil) }
 
 // refusal says why a connection gets no session.
 func refusal(err error) any {

@@ -27,6 +27,7 @@ type rig struct {
 	fake    *fake
 	srv     *envserver.Server
 	url     string
+	says    *contract
 	resolve func(catalog.Request) (rollout.Model, string, error)
 }
 
@@ -52,10 +53,10 @@ func start(t *testing.T, change ...func(*envserver.Options)) *rig {
 		require.NoError(t, srv.Shutdown(ctx))
 		ts.Close()
 	})
-	return &rig{t: t, fake: f, srv: srv, url: ts.URL, resolve: o.Resolve}
+	return &rig{t: t, fake: f, srv: srv, url: ts.URL, resolve: o.Resolve, says: newContract(t, srv)}
 }
 
-// do sends a request and returns status, headers and body.
+// do sends a request and returns status, headers and body; what it gets is held to the OpenAPI document.
 func (r *rig) do(method, path, body string, headers ...string) (int, http.Header, string) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
@@ -72,6 +73,7 @@ func (r *rig) do(method, path, body string, headers ...string) (int, http.Header
 	defer resp.Body.Close()
 	out, err := io.ReadAll(resp.Body)
 	require.NoError(r.t, err)
+	r.says.note(req, resp, out)
 	return resp.StatusCode, resp.Header, string(out)
 }
 

@@ -16,14 +16,23 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	if err != nil {
 		status, body = http.StatusInternalServerError, []byte(`{"detail":"Internal Server Error"}`)
 	}
+	writeBytes(w, status, body)
+}
+
+func writeBytes(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // a client that is gone cannot be told
 }
 
 // writeDetail writes an error body of the reference's form.
-func writeDetail(w http.ResponseWriter, status int, detail any) {
-	writeJSON(w, status, map[string]any{"detail": detail})
+func writeDetail(w http.ResponseWriter, status int, detail string) {
+	writeJSON(w, status, problem{Detail: detail})
+}
+
+// writeInvalid says what is wrong with a request's body.
+func writeInvalid(w http.ResponseWriter, found issue.List) {
+	writeJSON(w, http.StatusUnprocessableEntity, validationProblem{found})
 }
 
 // body reads a request's body, within the limits of size and time. It has answered the client when ok is false.

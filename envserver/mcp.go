@@ -3,7 +3,6 @@ package envserver
 import (
 	"context"
 	"net/http"
-	"runtime/debug"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
@@ -40,21 +39,17 @@ func (s *Server) mcpSocket(w http.ResponseWriter, r *http.Request) {
 			e.Code = jsonrpc.ServerError
 			return jsonrpc.Response{Error: e}
 		},
+		failed: func(message string) any {
+			return jsonrpc.Response{Error: &jsonrpc.Error{Code: jsonrpc.InternalError, Message: message}}
+		},
 		handle: s.mcpFrame,
 	})
 }
 
-func (s *Server) mcpFrame(ctx context.Context, sess *session.Session, raw []byte) (out any, more bool) {
-	var req jsonrpc.Request
-	defer func() {
-		if v := recover(); v != nil {
-			out, more = jsonrpc.Response{ID: req.ID, Error: &jsonrpc.Error{Code: jsonrpc.InternalError,
-				Message: "internal error (id " + s.logPanic(v, debug.Stack()) + ")"}}, true
-		}
-	}()
+func (s *Server) mcpFrame(sess *session.Session, raw []byte) any {
 	req, bad := jsonrpc.Parse(raw)
 	if bad != nil {
-		return jsonrpc.Response{Error: bad}, true
+		return jsonrpc.Response{Error: bad}
 	}
-	return s.rpc(ctx, req, sess), true
+	return later(func(ctx context.Context) any { return s.rpc(ctx, req, sess) })
 }

@@ -3,7 +3,6 @@ package envserver
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
@@ -12,47 +11,42 @@ import (
 )
 
 // message answers one frame of /ws. Whatever is wrong with it, the session stays.
-func (s *Server) message(ctx context.Context, sess *session.Session, raw []byte) (out any, more bool) {
-	defer func() {
-		if v := recover(); v != nil {
-			out, more = errorFrame(codeExecution, "internal error (id "+s.logPanic(v, debug.Stack())+")", nil), true
-		}
-	}()
+func (s *Server) message(sess *session.Session, raw []byte) any {
 	v, err := pyjson.Decode(raw)
 	if err != nil {
-		return errorFrame(codeInvalidJSON, "Invalid JSON: "+err.Error(), nil), true
+		return errorFrame(codeInvalidJSON, "Invalid JSON: "+err.Error(), nil)
 	}
 	obj, ok := v.(map[string]any)
 	if !ok {
 		found := issue.List{{Type: "dict_type", Loc: []any{}, Msg: "Input should be a valid dictionary", Input: pyjson.Plain(v)}}
-		return invalidFrame(found.WithURLs()), true
+		return invalidFrame(found.WithURLs())
 	}
-	return s.dispatch(ctx, sess, obj)
+	return s.dispatch(sess, obj)
 }
 
-func (s *Server) dispatch(ctx context.Context, sess *session.Session, obj map[string]any) (out any, more bool) {
+func (s *Server) dispatch(sess *session.Session, obj map[string]any) any {
 	kind, _ := obj["type"].(string)
 	c := issue.Check(obj)
 	c.Literal("type", kind, true)
 	switch kind {
 	case "reset":
-		return s.wsReset(ctx, sess, c.Dict("data", false), c.Found(true)), true
+		return s.wsReset(sess, c.Dict("data", false), c.Found(true))
 	case "step":
-		return s.wsStep(ctx, sess, c.Dict("data", true), c.Found(true)), true
+		return s.wsStep(sess, c.Dict("data", true), c.Found(true))
 	case "state":
 		if found := c.Found(true); len(found) > 0 {
-			return invalidFrame(found.WithURLs()), true
+			return invalidFrame(found.WithURLs())
 		}
-		return frame{"state", sess.State()}, true
+		return frame{"state", sess.State()}
 	case "close":
 		if found := c.Found(true); len(found) > 0 {
-			return invalidFrame(found.WithURLs()), true
+			return invalidFrame(found.WithURLs())
 		}
-		return nil, false
+		return goodbye{}
 	case "mcp":
-		return s.wsMCP(ctx, sess, c.Dict("data", true), c.Found(true)), true
+		return s.wsMCP(sess, c.Dict("data", true), c.Found(true))
 	}
-	return errorFrame(codeUnknownType, "Unknown message type: "+kindName(obj["type"]), nil), true
+	return errorFrame(codeUnknownType, "Unknown message type: "+kindName(obj["type"]), nil)
 }
 
 func kindName(kind any) string {
@@ -63,20 +57,22 @@ func kindName(kind any) string {
 }
 
 // wsReset takes any parameters: over a WebSocket the reference bounds none of them.
-func (s *Server) wsReset(ctx context.Context, sess *session.Session, data map[string]any, found issue.List) any {
+func (s *Server) wsReset(sess *session.Session, data map[string]any, found issue.List) any {
 	if len(found) > 0 {
 		return invalidFrame(found.WithURLs())
 	}
 	id, _ := data["episode_id"].(string)
 	attach, _ := data["attach"].(bool)
-	out, err := s.reset(ctx, sess, id, attach)
-	if err != nil {
-		return errorFrame(codeSession, err.Error(), nil)
-	}
-	return frame{"observation", out}
+	return later(func(ctx context.Context) any {
+		out, err := s.reset(ctx, sess, id, attach)
+		if err != nil {
+			return errorFrame(codeSession, err.Error(), nil)
+		}
+		return frame{"observation", out}
+	})
 }
 
-func (s *Server) wsStep(ctx context.Context, sess *session.Session, data map[string]any, found issue.List) any {
+func (s *Server) wsStep(sess *session.Session, data map[string]any, found issue.List) any {
 	if len(found) > 0 {
 		return invalidFrame(found.WithURLs())
 	}
@@ -88,10 +84,12 @@ func (s *Server) wsStep(ctx context.Context, sess *session.Session, data map[str
 		sess.Stepped()
 		return s.listed
 	}
-	return frame{"observation", s.step(ctx, sess, a, max(s.o.StepTimeout, 0))}
+	return later(func(ctx context.Context) any {
+		return frame{"observation", s.step(ctx, sess, a, max(s.o.StepTimeout, 0))}
+	})
 }
 
-func (s *Server) wsMCP(ctx context.Context, sess *session.Session, data map[string]any, found issue.List) any {
+func (s *Server) wsMCP(sess *session.Session, data map[string]any, found issue.List) any {
 	if len(found) > 0 {
 		return invalidFrame(found.WithURLs())
 	}
@@ -99,7 +97,7 @@ func (s *Server) wsMCP(ctx context.Context, sess *session.Session, data map[stri
 	if bad != nil {
 		return frame{"mcp", jsonrpc.Response{Error: bad}}
 	}
-	return frame{"mcp", s.rpc(ctx, req, sess)}
+	return later(func(ctx context.Context) any { return frame{"mcp", s.rpc(ctx, req, sess)} })
 }
 
 // isClose says whether a frame asks for the end of the connection.

@@ -38,8 +38,8 @@ func (s *Server) recover(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if v := recover(); v != nil && v != http.ErrAbortHandler {
-				writeJSON(w, http.StatusInternalServerError, map[string]string{
-					"detail": "Internal Server Error", "error_id": s.logPanic(v, debug.Stack()),
+				writeJSON(w, http.StatusInternalServerError, problem{
+					Detail: "Internal Server Error", ErrorID: s.logPanic(v, debug.Stack()),
 				})
 			} else if v != nil {
 				panic(v)

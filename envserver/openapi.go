@@ -1,94 +1,112 @@
 package envserver
 
-import "net/http"
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
 
-// openAPI describes the HTTP routes; WebSockets have no place in it.
+	schema "github.com/google/jsonschema-go/jsonschema"
+	"github.com/swaggest/jsonschema-go"
+	"github.com/swaggest/openapi-go"
+	"github.com/swaggest/openapi-go/openapi31"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+)
+
+// Names of the two ways to carry a token, in the document.
+const bearer, basic = "bearer", "basic"
+
+// openAPI answers with the description of the HTTP routes; WebSockets have no place in it.
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
-	paths := map[string]doc{}
+	writeBytes(w, http.StatusOK, s.described)
+}
+
+// describe makes the document from the table of routes and the Go types in it.
+func (s *Server) describe() (encoded, error) {
+	r := openapi31.NewReflector()
+	r.DefaultOptions = append(r.DefaultOptions, jsonschema.InterceptDefName(componentName), jsonschema.InterceptProp(always), jsonschema.InterceptProp(orNull), envelop)
+	r.AddTypeMapping(new(observation), jsonschema.AnyOf(toolsObservation{}, callObservation{}))
+	r.AddTypeMapping(jsonrpc.Response{}, jsonschema.AnyOf(jsonrpc.Success{}, jsonrpc.Failure{}))
+	r.AddTypeMapping(tools.RolloutArgs{}, rolloutArguments{s.tools.Start().InputSchema})
+	r.AddTypeMapping(schema.Schema{}, map[string]any{})
+	r.AddTypeMapping(invalid{}, jsonschema.AnyOf(validationProblem{}, problem{}))
+	r.Spec.Info.WithTitle("OpenEnv Environment HTTP API").WithVersion("1.0.0").WithDescription(s.o.Description)
+	r.Spec.SetHTTPBearerTokenSecurity(bearer, "", "one of the server's tokens")
+	r.Spec.SetHTTPBasicSecurity(basic, "the token as the password, for clients that can send no header of their own")
 	for _, rt := range s.routes() {
-		if rt.id == "" {
+		if rt.says == nil {
 			continue
 		}
-		if paths[rt.path] == nil {
-			paths[rt.path] = doc{}
-		}
-		paths[rt.path][methodKey(rt.method)] = operation(rt)
-	}
-	components := shared()
-	if s.o.Mode == Simulation {
-		for name, schema := range simulated() {
-			components[name] = schema
+		if err := s.add(r, rt); err != nil {
+			return nil, fmt.Errorf("describe %s %s: %w", rt.method, rt.path, err)
 		}
 	}
-	writeJSON(w, http.StatusOK, doc{
-		"openapi":    "3.1.0",
-		"info":       doc{"title": "OpenEnv Environment HTTP API", "version": "1.0.0", "description": s.o.Description},
-		"paths":      paths,
-		"components": doc{"schemas": components},
-	})
+	return pyjson.Encode(r.Spec)
 }
 
-func methodKey(method string) string {
-	if method == http.MethodPost {
-		return "post"
+func (s *Server) add(r *openapi31.Reflector, rt route) error {
+	oc, err := r.NewOperationContext(rt.method, rt.path)
+	if err != nil {
+		return err
 	}
-	return "get"
+	rt.says.describe(oc, len(s.o.Tokens) > 0 && !open(rt.path))
+	if err := r.AddOperation(oc); err != nil {
+		return err
+	}
+	item := r.Spec.Paths.MapOfPathItemValues[rt.path]
+	op, err := item.Operation(rt.method)
+	if err != nil {
+		return err
+	}
+	op.MapOfAnything = nil // extensions of the library's own, which other tools do not know
+	if rt.says.needsBody {
+		op.RequestBody.RequestBody.WithRequired(true)
+	}
+	return nil
 }
 
-func operation(rt route) doc {
-	ok := doc{"description": "Successful Response", "content": content(responseOf(rt.path))}
-	if media := mediaOf(rt.path); media != "" {
-		ok["content"] = doc{media: doc{"schema": doc{"type": "string"}}}
-	}
-	responses := doc{"200": ok}
-	op := doc{"operationId": rt.id, "tags": []string{rt.tag}, "summary": rt.summary, "responses": responses}
-	if request := requestOf(rt.path); request != "" {
-		op["requestBody"] = doc{"content": content(request), "required": rt.path == "/step"}
-		responses["422"] = doc{"description": "Validation Error", "content": content("HTTPValidationError")}
-	}
-	if params := parametersOf(rt); len(params) > 0 {
-		op["parameters"] = params
-	}
-	return op
-}
-
-func requestOf(path string) string {
-	switch path {
-	case "/reset":
-		return "ResetRequest"
-	case "/step":
-		return "StepRequest"
-	default:
-		return ""
-	}
-}
-
-// responseOf names the schema of a route's answer; "" is any object.
-func responseOf(path string) string {
-	switch path {
-	case "/health":
-		return "HealthResponse"
-	case "/metadata":
-		return "EnvironmentMetadata"
-	case "/schema":
-		return "SchemaResponse"
-	case "/reset":
-		return "ResetResponse"
-	case "/step":
-		return "StepResponse"
-	case "/state":
+// componentName is a Go type's name in the document: the reference's, where that has one.
+func componentName(t reflect.Type, fallback string) string {
+	switch t {
+	case reflect.TypeFor[session.State]():
 		return "State"
-	default:
-		return ""
+	case reflect.TypeFor[issue.Issue]():
+		return "ValidationError"
+	case reflect.TypeFor[validationProblem]():
+		return "HTTPValidationError"
+	case reflect.TypeFor[problem]():
+		return "Error"
+	case reflect.TypeFor[tools.Started]():
+		return "RolloutStarted"
 	}
+	return strings.TrimPrefix(fallback, "Envserver")
 }
 
-func content(name string) doc {
-	schema := doc{"type": "object", "additionalProperties": true}
-	if name != "" {
-		schema = ref(name)
+// envelop writes members that may be null as one of two schemas: beside a reference the library would lose the null.
+func envelop(rc *jsonschema.ReflectContext) { rc.EnvelopNullability = true }
+
+// orNull takes away the type that the library leaves beside the two schemas of such a member, and which forbids the null.
+func orNull(p jsonschema.InterceptPropParams) error {
+	if p.Processed && len(p.PropertySchema.AnyOf) > 0 {
+		p.PropertySchema.Type = nil
 	}
-	return doc{"application/json": doc{"schema": schema}}
+	return nil
 }
 
-func ref(name string) doc { return doc{"$ref": "#/components/schemas/" + name} }
+// always marks the members of an answer that are never left out as required.
+func always(p jsonschema.InterceptPropParams) error {
+	oc, ok := openapi.OperationCtx(p.Context)
+	if !ok || !oc.IsProcessingResponse() || !p.Processed {
+		return nil
+	}
+	if !strings.Contains(p.Field.Tag.Get("json"), ",omitempty") && !slices.Contains(p.ParentSchema.Required, p.Name) {
+		p.ParentSchema.Required = append(p.ParentSchema.Required, p.Name)
+	}
+	return nil
+}

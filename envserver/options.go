@@ -68,11 +68,10 @@ type Options struct {
 	MaxSessions int // sessions at once, over all transports; default 64
 	// SessionIdle ends sessions made over POST /mcp that nobody used for so long; default 1 h, negative never.
 	SessionIdle time.Duration
-	// StepTimeout bounds the answer to a step over /ws whose client names no timeout_s; default 55 s, below the 60 s after
-	// which the Python client gives up and, in its older versions, mistakes the late answer for the next one. Negative: none.
+	// StepTimeout bounds the answer to a step over /ws, and to a tools/call over /mcp, whose client names no timeout_s; default
+	// 55 s, below the 60 s after which the Python clients give up and, over /ws in older versions, mistake the late answer for
+	// the next one. Negative: none.
 	StepTimeout time.Duration
-	// MCPTimeout bounds the answer to a tools/call by JSON-RPC; default none, as in the reference.
-	MCPTimeout time.Duration
 	// MaxMessage is the largest request body or frame taken, in bytes; default 16 MiB.
 	MaxMessage int64
 	// BodyTimeout bounds the sending of a request's body, so that a client which sends byte by byte holds nothing for long;

@@ -30,7 +30,7 @@ func TestPythonClients(t *testing.T) {
 				runPython(t, "capacity.py", r.url)
 			})
 			t.Run("step_limit.py", func(t *testing.T) {
-				r := start(t, func(o *envserver.Options) { o.StepTimeout, o.MCPTimeout = time.Second, time.Second })
+				r := start(t, func(o *envserver.Options) { o.StepTimeout = time.Second })
 				runPython(t, "step_limit.py", r.url)
 			})
 			t.Run("tokens.py", func(t *testing.T) {
@@ -41,6 +41,7 @@ func TestPythonClients(t *testing.T) {
 				t.Run("validate.py "+string(mode), func(t *testing.T) {
 					r := start(t, func(o *envserver.Options) { o.Mode = mode })
 					runPython(t, "validate.py", r.url, string(mode))
+					runPython(t, "openapi.py", r.url)
 				})
 			}
 		})

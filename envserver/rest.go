@@ -1,7 +1,6 @@
 package envserver
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -22,23 +21,42 @@ const (
 
 // restRoutes are rollouts as plain resources, for people and scripts, beside what OpenEnv has.
 func (s *Server) restRoutes() []route {
-	get, post := http.MethodGet, http.MethodPost
 	return []route{
-		{post, "/rollouts", s.postRollout, "start_rollout", restTag, "Start a rollout; the body is the arguments of the tool start_rollout"},
-		{get, "/rollouts", s.listRollouts, "list_rollouts", restTag, "List rollouts, newest first (operators only)"},
-		{get, "/rollouts/{id}", s.getRollout, "get_rollout", restTag, "Where a rollout stands"},
-		{get, "/rollouts/{id}/result", s.getResult, "get_result", restTag, "The result of a rollout that is done; 409 before"},
-		{get, "/rollouts/{id}/trace", s.blob("trace", "application/x-ndjson"), "get_trace", restTag, "Every model call of a rollout that is done, as JSON lines; 409 before"},
-		{get, "/rollouts/{id}/messages", s.getMessages, "get_messages", restTag, "The agent's latest transcript"},
-		{get, "/rollouts/{id}/events", s.events, "get_events", restTag, "The phases of a rollout as they begin, and its end, as server-sent events; Last-Event-ID resumes"},
-		{get, "/rollouts/{id}/logs/agent", s.blob("agent", textPlain, "agent"), "get_agent_log", restTag, "What the agent's processes wrote; 409 before the rollout is done"},
-		{get, "/rollouts/{id}/logs/proxy", s.proxyLog, "get_proxy_log", restTag, "The end of the gateway's log; 409 before the rollout is done"},
-		{get, "/rollouts/{id}/logs/verifier", s.blob("verifier", textPlain, "verifier.stdout", "verifier.stderr"), "get_verifier_log", restTag, "The verifier's output, then its errors; 409 before the rollout is done"},
-		{post, "/rollouts/{id}/abort", s.abortRollout, "abort_rollout", restTag, "End a rollout early"},
+		{post, "/rollouts", s.postRollout, &operation{id: "start_rollout", tag: restTag, summary: "Start a rollout; the body is the arguments of the tool start_rollout",
+			reads: tools.RolloutArgs{}, needsBody: true, answers: tools.Started{}, status: http.StatusAccepted, refuses: unread(unserved(http.StatusUnprocessableEntity)...)}},
+		{get, "/rollouts", s.listRollouts, &operation{id: "list_rollouts", tag: restTag, summary: "List rollouts, newest first (operators only)",
+			reads: listRequest{}, answers: rollout.Page{}, refuses: unserved(http.StatusForbidden, http.StatusUnprocessableEntity)}},
+		about("", s.getRollout, "get_rollout", "Where a rollout stands", rollout.State{}),
+		about("/messages", s.getMessages, "get_messages", "The agent's latest transcript", rollout.Transcript{}),
+		{get, "/rollouts/{id}/events", s.events, &operation{id: "get_events", tag: restTag, summary: "The phases of a rollout as they begin, and its end, as server-sent events; Last-Event-ID resumes",
+			reads: eventsRequest{}, answers: media("text/event-stream"), refuses: unserved(http.StatusNotFound)}},
+		left("/result", s.getResult, "get_result", "The result of a rollout that is done; 409 before", rollout.Result{}),
+		left("/trace", s.blob("trace", jsonLines), "get_trace", "Every model call of a rollout that is done, as JSON lines; 409 before", jsonLines),
+		left("/logs/agent", s.blob("agent", textPlain, "agent"), "get_agent_log", "What the agent's processes wrote; 409 before the rollout is done", textPlain),
+		left("/logs/proxy", s.proxyLog, "get_proxy_log", "The end of the gateway's log; 409 before the rollout is done", textPlain),
+		left("/logs/verifier", s.blob("verifier", textPlain, "verifier.stdout", "verifier.stderr"), "get_verifier_log", "The verifier's output, then its errors; 409 before the rollout is done", textPlain),
+		{post, "/rollouts/{id}/abort", s.abortRollout, &operation{id: "abort_rollout", tag: restTag, summary: "End a rollout early",
+			reads: abortRequest{}, answers: abortAnswer{}, refuses: unread(unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)}},
 	}
 }
 
-const textPlain = "text/plain; charset=utf-8"
+// about is a route that tells of one rollout.
+func about(path string, handle http.HandlerFunc, id, summary string, answers any) route {
+	return route{get, "/rollouts/{id}" + path, handle, &operation{id: id, tag: restTag, summary: summary,
+		reads: rolloutRequest{}, answers: answers, refuses: unserved(http.StatusNotFound)}}
+}
+
+// left is a route to what a rollout leaves, which is not there until it is done.
+func left(path string, handle http.HandlerFunc, id, summary string, answers any) route {
+	rt := about(path, handle, id, summary, answers)
+	rt.says.refuses = append(rt.says.refuses, http.StatusConflict)
+	return rt
+}
+
+const (
+	textPlain media = "text/plain; charset=utf-8"
+	jsonLines media = "application/x-ndjson"
+)
 
 func (s *Server) postRollout(w http.ResponseWriter, r *http.Request) {
 	data, ok := s.body(w, r)
@@ -47,7 +65,7 @@ func (s *Server) postRollout(w http.ResponseWriter, r *http.Request) {
 	}
 	args, found := object(data)
 	if len(found) > 0 {
-		writeDetail(w, http.StatusUnprocessableEntity, found)
+		writeInvalid(w, found)
 		return
 	}
 	text, err := s.call(r.Context(), tools.Call{Tool: "start_rollout", Args: args})
@@ -124,13 +142,13 @@ func (s *Server) proxyLog(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, err)
 		return
 	}
-	w.Header().Set("Content-Type", textPlain)
+	w.Header().Set("Content-Type", string(textPlain))
 	_, _ = io.WriteString(w, res.ProxyLogTail) // a client that is gone cannot be told
 }
 
 // blob writes what a finished rollout left under the names, one after another; without names, under what itself. Names that it left
 // nothing under are passed over, unless all are.
-func (s *Server) blob(what, media string, names ...string) http.HandlerFunc {
+func (s *Server) blob(what string, kind media, names ...string) http.HandlerFunc {
 	if len(names) == 0 {
 		names = []string{what}
 	}
@@ -156,7 +174,7 @@ func (s *Server) blob(what, media string, names ...string) http.HandlerFunc {
 			writeRefusal(w, err)
 			return
 		}
-		w.Header().Set("Content-Type", media)
+		w.Header().Set("Content-Type", string(kind))
 		if _, err := io.Copy(w, io.MultiReader(parts...)); err != nil {
 			panic(http.ErrAbortHandler) // the answer has begun: the client must see that it is cut
 		}
@@ -170,43 +188,11 @@ func (s *Server) abortRollout(w http.ResponseWriter, r *http.Request) {
 	}
 	obj, found := object(data)
 	if len(found) > 0 {
-		writeDetail(w, http.StatusUnprocessableEntity, found)
+		writeInvalid(w, found)
 		return
 	}
 	reason, _ := obj["reason"].(string)
 	id := chi.URLParam(r, "id")
 	aborted, err := s.o.Rollouts.Abort(r.Context(), id, or(strings.TrimSpace(reason), "asked over REST"))
-	answerWith(w, map[string]any{"rollout_id": id, "aborted": aborted}, err)
-}
-
-// mediaOf is the media type of an answer that is not JSON.
-func mediaOf(path string) string {
-	switch {
-	case strings.HasSuffix(path, "/events"):
-		return "text/event-stream"
-	case strings.HasSuffix(path, "/trace"):
-		return "application/x-ndjson"
-	case strings.Contains(path, "/logs/"):
-		return "text/plain"
-	default:
-		return ""
-	}
-}
-
-// parametersOf are the parameters of a REST route.
-func parametersOf(rt route) []doc {
-	text := doc{"type": "string"}
-	var out []doc
-	if strings.Contains(rt.path, "{id}") {
-		out = append(out, doc{"name": "id", "in": "path", "required": true, "schema": text, "description": "id of the rollout"})
-	}
-	if rt.id == "list_rollouts" {
-		for _, p := range []struct{ name, says string }{
-			{"status", "running or done"}, {"task_id", ""}, {"group_id", ""}, {"outcome", ""},
-			{"limit", fmt.Sprintf("rollouts of a page, at most %d", maxPage)}, {"cursor", "next of the page before"},
-		} {
-			out = append(out, doc{"name": p.name, "in": "query", "required": false, "schema": text, "description": p.says})
-		}
-	}
-	return out
+	answerWith(w, abortAnswer{id, aborted}, err)
 }

@@ -7,38 +7,39 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/gorilla/websocket"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
 )
 
-// route is one HTTP route. The table is what the router, the Allow header, the OpenAPI page and /docs are made from.
+// route is one HTTP route. The table is what the router, the Allow header, the OpenAPI document and /docs are made from.
 type route struct {
 	method, path string
 	handle       http.HandlerFunc
-	// openAPI is the operation's id, tag and summary; a route without an id is not part of the interface.
-	id, tag, summary string
+	// says describes the route; one without it is not part of the interface.
+	says *operation
 }
+
+const get, post = http.MethodGet, http.MethodPost
 
 func (s *Server) routes() []route {
 	all := []route{
-		{http.MethodGet, "/health", s.health, "endpoint_health_get", "Health", "Whether the server answers"},
-		{http.MethodGet, "/metadata", s.metadata, "endpoint_metadata_get", "Environment Info", "What this environment is"},
-		{http.MethodGet, "/schema", s.schema, "get_schemas_schema_get", "Schema", "Schemas of action, observation and state"},
-		{http.MethodPost, "/mcp", s.mcpPost, "mcp_endpoint_mcp_post", "MCP", "JSON-RPC: list and call tools, open and close sessions"},
-		{http.MethodGet, "/openapi.json", s.openAPI, "", "", ""},
-		{http.MethodGet, "/docs", s.docs, "", "", ""},
-		{http.MethodGet, "/redoc", s.docs, "", "", ""},
+		{get, "/health", s.health, &operation{id: "endpoint_health_get", tag: "Health", summary: "Whether the server answers", answers: healthResponse{}}},
+		{get, "/metadata", s.metadata, &operation{id: "endpoint_metadata_get", tag: "Environment Info", summary: "What this environment is", answers: environmentMetadata{}}},
+		{get, "/schema", s.schema, &operation{id: "get_schemas_schema_get", tag: "Schema", summary: "Schemas of action, observation and state", answers: schemaResponse{}}},
+		{post, "/mcp", s.mcpPost, &operation{id: "mcp_endpoint_mcp_post", tag: "MCP", summary: "JSON-RPC: list and call tools, open and close sessions",
+			reads: jsonrpc.Request{}, needsBody: true, answers: jsonrpc.Response{}, refuses: unread()}},
+		{get, "/openapi.json", s.openAPI, nil},
+		{get, "/docs", s.docs, nil},
+		{get, "/redoc", s.docs, nil},
 	}
 	all = append(all, s.restRoutes()...)
 	if s.o.Mode == Simulation {
-		all = append(all,
-			route{http.MethodPost, "/reset", s.resetPost, "reset_reset_post", "Environment Control", "Begin an episode in an environment of its own"},
-			route{http.MethodPost, "/step", s.stepPost, "step_step_post", "Environment Control", "Carry out one action in an environment of its own"},
-			route{http.MethodGet, "/state", s.stateGet, "endpoint_state_get", "State Management", "State of a fresh environment"},
-		)
+		all = append(all, s.simulationRoutes()...)
 	}
 	return all
 }
 
-func (s *Server) router() http.Handler {
+func (s *Server) router() chi.Router {
 	r := chi.NewRouter()
 	allowed := map[string]string{}
 	for _, rt := range s.routes() {

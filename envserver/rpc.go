@@ -74,6 +74,11 @@ func (s *Server) rpcCall(ctx context.Context, r jsonrpc.Request, own *session.Se
 	if !ok && r.Params["arguments"] != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "'arguments' must be an object"}
 	}
+	meta, _ := r.Params["_meta"].(map[string]any)
+	limit, err := s.limit(meta)
+	if err != nil {
+		return nil, err
+	}
 	sess, done, err := s.rpcSession(ctx, r, own)
 	if err != nil {
 		return nil, err
@@ -82,7 +87,7 @@ func (s *Server) rpcCall(ctx context.Context, r jsonrpc.Request, own *session.Se
 	ctx, unbind := sess.Bind(ctx)
 	defer unbind()
 	defer s.keep(ctx, sess)
-	text, err := s.call(ctx, tools.Call{Tool: name, Args: args, Session: asCaller(sess), Limit: max(s.o.MCPTimeout, 0)})
+	text, err := s.call(ctx, tools.Call{Tool: name, Args: args, Session: asCaller(sess), Limit: limit})
 	if err != nil {
 		return nil, err
 	}

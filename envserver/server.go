@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/gorilla/websocket"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
@@ -15,14 +16,17 @@ import (
 // Server is the edge, an http.Handler. Shutdown must be called before the http.Server that carries it is closed:
 // WebSockets are none of that one's business any more.
 type Server struct {
-	o        Options
-	tools    *tools.Table
-	sessions *session.Set
-	metrics  *metrics
-	tracer   trace.Tracer
-	standard http.Handler
-	listed   encoded
-	handler  http.Handler
+	o         Options
+	tools     *tools.Table
+	sessions  *session.Set
+	metrics   *metrics
+	tracer    trace.Tracer
+	standard  http.Handler
+	upgrader  websocket.Upgrader
+	listed    encoded // the answer to list_tools
+	schemas   schemaResponse
+	described encoded // the OpenAPI document
+	handler   http.Handler
 
 	stop    context.Context
 	stopped context.CancelCauseFunc
@@ -48,7 +52,15 @@ func New(o Options) (*Server, error) {
 	if s.listed, err = s.listFrame(); err != nil {
 		return nil, fmt.Errorf("envserver: tools: %w", err)
 	}
+	if s.schemas, err = schemas(); err != nil {
+		return nil, fmt.Errorf("envserver: schemas: %w", err)
+	}
+	if s.described, err = s.describe(); err != nil {
+		return nil, fmt.Errorf("envserver: OpenAPI: %w", err)
+	}
 	s.standard = s.standardMCP()
+	// Small and shared buffers: most connections are at rest, and a large frame goes past them.
+	s.upgrader = websocket.Upgrader{CheckOrigin: s.sameOrigin, ReadBufferSize: 256, WriteBufferSize: 1024, WriteBufferPool: &sync.Pool{}}
 	s.stop, s.stopped = context.WithCancelCause(context.Background())
 	if s.handler, err = s.middleware(s.router()); err != nil {
 		return nil, fmt.Errorf("envserver: %w", err)

@@ -4,10 +4,23 @@ import (
 	"net/http"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
 )
 
 // maxID is the longest episode_id or request_id taken over HTTP, in characters.
 const maxID = 255
+
+func (s *Server) simulationRoutes() []route {
+	refuses := unserved(http.StatusNotFound, http.StatusConflict)
+	return []route{
+		{post, "/reset", s.resetPost, &operation{id: "reset_reset_post", tag: "Environment Control", summary: "Begin an episode in an environment of its own",
+			reads: resetRequest{}, answers: resetResponse{}, refuses: unread(append(refuses, http.StatusUnprocessableEntity)...)}},
+		{post, "/step", s.stepPost, &operation{id: "step_step_post", tag: "Environment Control", summary: "Carry out one action in an environment of its own",
+			reads: stepRequest{}, needsBody: true, answers: stepResponse{}, refuses: unread(append(refuses, http.StatusUnprocessableEntity)...)}},
+		{get, "/state", s.stateGet, &operation{id: "endpoint_state_get", tag: "State Management", summary: "State of the session that is named, else of a fresh environment",
+			reads: sessionRequest{}, answers: session.State{}, refuses: refuses}},
+	}
+}
 
 // The three HTTP routes of the simulation mode are stateless, as in the reference: each has an environment of its own that
 // ends with the request and takes no slot. A request that names a session is carried out in that one.
@@ -17,24 +30,18 @@ func (s *Server) resetPost(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	obj, found := object(data)
-	c := issue.Check(obj, "body")
-	c.NaturalInt("seed")
-	id, _ := c.OptionalString("episode_id", maxID)
-	asked, _ := c.OptionalString("session_id", maxID)
-	attach, _ := c.Any("attach").(bool)
-	if found = append(found, c.Found(false)...); len(found) > 0 {
-		writeDetail(w, http.StatusUnprocessableEntity, found)
+	in, found := readReset(data)
+	if len(found) > 0 {
+		writeInvalid(w, found)
 		return
 	}
-	where := or(sessionOf(r), asked)
-	sess, done, err := s.begun(r.Context(), where, attach)
+	sess, done, err := s.begun(r.Context(), or(sessionOf(r), in.SessionID), in.Attach)
 	if err != nil {
 		writeRefusal(w, err)
 		return
 	}
 	defer done()
-	out, err := s.reset(r.Context(), sess, id, attach)
+	out, err := s.reset(r.Context(), sess, in.EpisodeID, in.Attach)
 	if err != nil {
 		writeRefusal(w, err)
 		return
@@ -42,19 +49,31 @@ func (s *Server) resetPost(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, out)
 }
 
+// readReset reads a reset request, whose members are all optional.
+func readReset(data []byte) (resetBody, issue.List) {
+	obj, found := object(data)
+	c := issue.Check(obj, "body")
+	var in resetBody
+	c.NaturalInt("seed")
+	in.EpisodeID, _ = c.OptionalString("episode_id", maxID)
+	in.SessionID, _ = c.OptionalString("session_id", maxID)
+	in.Attach, _ = c.Any("attach").(bool)
+	return in, append(found, c.Found(false)...)
+}
+
 func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
 	data, ok := s.body(w, r)
 	if !ok {
 		return
 	}
-	a, asked, found := readStep(data)
+	in, a, found := readStep(data)
 	if len(found) > 0 {
-		writeDetail(w, http.StatusUnprocessableEntity, found)
+		writeInvalid(w, found)
 		return
 	}
 	ctx, cancel := s.callContext(r)
 	defer cancel()
-	sess, done, err := s.sessionFor(ctx, or(sessionOf(r), asked))
+	sess, done, err := s.sessionFor(ctx, or(sessionOf(r), in.SessionID))
 	if err != nil {
 		writeRefusal(w, err)
 		return
@@ -66,27 +85,27 @@ func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
 }
 
 // readStep reads a step request; timeout_s beside the action wins over the one in its metadata.
-func readStep(data []byte) (a action, sessionID string, found issue.List) {
+func readStep(data []byte) (in stepBody, a action, found issue.List) {
 	obj, found := object(data)
 	if found != nil {
-		return action{}, "", found
+		return in, a, found
 	}
 	if obj == nil {
-		return action{}, "", issue.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
+		return in, a, issue.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
 	}
 	c := issue.Check(obj, "body")
-	raw := c.Dict("action", true)
+	in.Action = c.Dict("action", true)
 	timeout, timed := c.Positive("timeout_s")
-	c.OptionalString("request_id", maxID)
-	sessionID, _ = c.OptionalString("session_id", maxID)
+	in.RequestID, _ = c.OptionalString("request_id", maxID)
+	in.SessionID, _ = c.OptionalString("session_id", maxID)
 	if found := c.Found(false); len(found) > 0 {
-		return action{}, "", found
+		return in, a, found
 	}
-	a, found = readAction(raw)
+	a, found = readAction(in.Action)
 	if timed {
-		a.limit = secondsLimit(timeout)
+		in.TimeoutS, a.limit = timeout, secondsLimit(timeout)
 	}
-	return a, sessionID, found
+	return in, a, found
 }
 
 // stateGet answers with the state of the session that is named, else of a fresh environment: there is none to ask.

@@ -39,7 +39,11 @@ func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp
 	if err != nil {
 		return nil, err
 	}
-	text, err := s.call(ctx, tools.Call{Tool: r.Params.Name, Args: args, Limit: max(s.o.MCPTimeout, 0)})
+	limit, err := s.limit(r.Params.Meta)
+	if err != nil {
+		return nil, err
+	}
+	text, err := s.call(ctx, tools.Call{Tool: r.Params.Name, Args: args, Limit: limit})
 	if err != nil {
 		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
 	}

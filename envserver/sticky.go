@@ -50,11 +50,11 @@ func writeRefusal(w http.ResponseWriter, err error) {
 	)
 	switch {
 	case errors.As(err, &full):
-		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"detail": err.Error(), "active_sessions": full.Active, "max_sessions": full.Max})
+		writeJSON(w, http.StatusServiceUnavailable, problem{Detail: err.Error(), occupancy: &occupancy{full.Active, full.Max}})
 	case errors.As(err, &unknown), errors.As(err, &episode):
 		writeDetail(w, http.StatusNotFound, err.Error())
 	default:
 		kind := fault.KindOf(err)
-		writeJSON(w, fault.EdgeOf(kind).HTTPStatus, map[string]any{"detail": err.Error(), "kind": kind})
+		writeJSON(w, fault.EdgeOf(kind).HTTPStatus, problem{Detail: err.Error(), Kind: kind})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -21,25 +22,31 @@ const attachWait = 2 * time.Second
 
 // protocol is what the two WebSocket routes differ in.
 type protocol struct {
-	// refuse makes the frame that says why there is no session.
+	// refuse makes the frame that says why there is no session, failed the one that says that a request met a bug of ours.
 	refuse func(error) any
-	// handle answers one frame in a session; more is false when it asked for the end.
-	handle func(ctx context.Context, sess *session.Session, frame []byte) (reply any, more bool)
+	failed func(message string) any
+	// handle answers one frame in a session: with what is to be encoded, an encoded, a later or a goodbye.
+	handle func(sess *session.Session, frame []byte) any
 }
+
+// later is a reply that needs the engine or the store. It is made while the connection is read on.
+type later func(context.Context) any
+
+// goodbye ends the connection.
+type goodbye struct{}
 
 func (s *Server) ws(w http.ResponseWriter, r *http.Request) {
-	s.socket(w, r, protocol{refuse: refusal, handle: s.message})
+	s.socket(w, r, protocol{refuse: refusal, failed: failedFrame, handle: s.message})
 }
 
-// socket runs one connection: one session from its beginning to its end.
+// socket begins one connection: one session from its beginning to its end.
 func (s *Server) socket(w http.ResponseWriter, r *http.Request, p protocol) {
 	if !s.enter() {
 		writeDetail(w, http.StatusServiceUnavailable, tools.ErrStopping.Error())
 		return
 	}
 	defer s.sockets.Done()
-	up := websocket.Upgrader{CheckOrigin: s.sameOrigin, ReadBufferSize: 2048, WriteBufferSize: 2048}
-	ws, err := up.Upgrade(w, r, nil)
+	ws, err := s.upgrader.Upgrade(w, r, nil)
 	if err != nil {
 		return // the upgrader has answered
 	}
@@ -49,14 +56,30 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, p protocol) {
 		s.linger(ws, p, err)
 		return
 	}
+	ctx := s.traced(r)
+	// The request, its buffers and the stack on which it was read are more than all that a session at rest needs: they are let go.
+	s.sockets.Go(func() { s.converse(ctx, ws, p, sess) })
+}
+
+// traced is the context of a connection. A client can say once, when it connects, which trace its calls belong to.
+func (s *Server) traced(r *http.Request) context.Context {
+	parent := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(r.Header)))
+	if !parent.IsValid() {
+		return s.stop
+	}
+	return trace.ContextWithRemoteSpanContext(s.stop, parent)
+}
+
+// converse runs a connection to its end.
+func (s *Server) converse(ctx context.Context, ws *websocket.Conn, p protocol, sess *session.Session) {
+	defer func() { // here is no HTTP server to outlive a bug
+		if v := recover(); v != nil {
+			s.logPanic(v, debug.Stack())
+		}
+	}()
 	defer s.sessions.Release(sess, session.ErrClosed)
 	defer s.keep(s.stop, sess) // before it is let go, so that whoever comes next finds it whole
-	// A client can say once, when it connects, which trace its calls belong to.
-	ctx := trace.ContextWithRemoteSpanContext(s.stop, trace.SpanContextFromContext(
-		propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(r.Header))))
-	wsio.Run(ctx, ws, s.wsOptions(), func(ctx context.Context, frame []byte) ([]byte, bool) {
-		return s.answer(ctx, p, sess, frame)
-	})
+	wsio.Run(ctx, ws, s.wsOptions(), func(frame []byte) wsio.Answer { return s.answer(p, sess, frame) })
 }
 
 func (s *Server) wsOptions() wsio.Options {
@@ -82,23 +105,40 @@ func (s *Server) countRefused(err error) {
 	}
 }
 
-// answer encodes what the protocol says to a frame. A panic is an error of this frame only.
-func (s *Server) answer(ctx context.Context, p protocol, sess *session.Session, frame []byte) (out []byte, more bool) {
-	reply, more := p.handle(ctx, sess, frame)
-	if !more {
-		s.keep(ctx, sess) // before the goodbye, which the client may answer by coming again
+// answer encodes what the protocol says to a frame.
+func (s *Server) answer(p protocol, sess *session.Session, frame []byte) wsio.Answer {
+	switch reply := s.guard(p, func() any { return p.handle(sess, frame) }).(type) {
+	case goodbye:
+		s.keep(s.stop, sess) // before it is said, for the client may answer by coming again
+		return wsio.Answer{Close: true}
+	case later:
+		return wsio.Answer{Later: func(ctx context.Context) []byte {
+			return p.encode(s.guard(p, func() any { return reply(ctx) }))
+		}}
+	default:
+		return wsio.Answer{Reply: p.encode(reply)}
 	}
-	switch ready := reply.(type) {
-	case nil:
-		return nil, more
-	case encoded:
-		return ready, more
+}
+
+// guard makes a panic the error of one frame, with an id that is in the log.
+func (s *Server) guard(p protocol, work func() any) (reply any) {
+	defer func() {
+		if v := recover(); v != nil {
+			reply = p.failed("internal error (id " + s.logPanic(v, debug.Stack()) + ")")
+		}
+	}()
+	return work()
+}
+
+func (p protocol) encode(reply any) []byte {
+	if ready, ok := reply.(encoded); ok {
+		return ready
 	}
 	out, err := pyjson.Encode(reply)
 	if err != nil { // every reply is made of plain values
 		out, _ = pyjson.Encode(p.refuse(err))
 	}
-	return out, more
+	return out
 }
 
 // linger tells a client why it gets no session, and keeps the connection for a while: the Python client sends its first
@@ -115,14 +155,14 @@ func (s *Server) linger(ws *websocket.Conn, p protocol, why error) {
 	first := true
 	o := s.wsOptions()
 	o.CloseCode = wsio.CloseNormal
-	wsio.Run(patience, ws, o, func(_ context.Context, frame []byte) ([]byte, bool) {
+	wsio.Run(patience, ws, o, func(frame []byte) wsio.Answer {
 		if isClose(frame) {
-			return nil, false
+			return wsio.Answer{Close: true}
 		}
 		if first { // its answer is the frame above
 			first = false
-			return nil, true
+			return wsio.Answer{}
 		}
-		return refuse, true
+		return wsio.Answer{Reply: refuse}
 	})
 }

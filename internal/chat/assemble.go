@@ -7,31 +7,18 @@ import (
 
 var errUnreadable = errors.New("assemble reply: unreadable event")
 
-// Assemble makes the chat.completion of a reply, whole or not: raw is a stream of events, or such an object already. Only
-// the first choice is kept. The result shares raw's memory.
-func Assemble(raw []byte) (Completion, error) {
+// read takes in a reply.
+func (c *Completion) read(raw []byte) error {
 	raw = Finite(raw)
-	var c Completion
 	if IsObject(raw) {
-		return c, c.add(raw)
+		return c.add(raw)
 	}
-	s := splitter{raw: raw}
-	for {
-		data, ok := s.next()
-		if !ok {
-			break
-		}
+	for data := range events(raw) {
 		if err := c.add(data); err != nil {
-			return Completion{}, err
+			return err
 		}
 	}
-	if data, ok := s.rest(); ok {
-		half := c
-		if half.add(data) == nil { // an event cut off in the middle adds nothing
-			c = half
-		}
-	}
-	return c, nil
+	return nil
 }
 
 // IsObject says whether a reply is one JSON object, and no stream of events.
@@ -57,6 +44,8 @@ func (c *Completion) add(data []byte) error {
 			latest(&c.usage, in.skip())
 		case "choices":
 			c.addChoices(&in)
+		case "prompt_token_ids":
+			latest(&c.promptIDs, in.skipIDs())
 		default:
 			in.skip()
 		}
@@ -99,6 +88,13 @@ func (c *Completion) addChoice(in *cursor) {
 		switch string(key) {
 		case "delta", "message":
 			c.addDelta(in)
+		case "text":
+			c.spoke = in.peek() == '"' || c.spoke
+			c.content = append(c.content, in.inner()...)
+		case "token_ids":
+			c.ids = joined(c.ids, in.skip())
+		case "prompt_token_ids":
+			latest(&c.promptIDs, in.skipIDs())
 		case "finish_reason":
 			latest(&c.finish, in.skip())
 		case "stop_reason":
@@ -117,16 +113,45 @@ func (c *Completion) addLogprobs(in *cursor) {
 		return
 	}
 	for key := range in.fields {
-		if string(key) != "content" || in.peek() != '[' {
+		switch string(key) {
+		case "content":
+			c.addEntries(in)
+		case "tokens":
+			c.columns.tokens = joined(c.columns.tokens, in.skip())
+		case "token_logprobs":
+			c.columns.logprobs = joined(c.columns.logprobs, in.skip())
+		case "top_logprobs":
+			c.columns.top = joined(c.columns.top, in.skip())
+		case "text_offset":
+			c.columns.offsets = joined(c.columns.offsets, in.skip())
+		default:
 			in.skip()
-			continue
-		}
-		for range in.elements {
-			if c.tokens > 0 {
-				c.logprobs = append(c.logprobs, ',')
-			}
-			c.logprobs = append(c.logprobs, in.skip()...)
-			c.tokens++
 		}
 	}
+}
+
+func (c *Completion) addEntries(in *cursor) {
+	if in.peek() != '[' {
+		in.skip()
+		return
+	}
+	for range in.elements {
+		if c.tokens > 0 {
+			c.logprobs = append(c.logprobs, ',')
+		}
+		c.logprobs = append(c.logprobs, in.skip()...)
+		c.tokens++
+	}
+}
+
+// joined appends the elements of a list, as they stand, to those of another; what is no list adds nothing.
+func joined(dst, list []byte) []byte {
+	if len(list) < 2 || list[0] != '[' {
+		return dst
+	}
+	inner := bytes.TrimSpace(list[1 : len(list)-1])
+	if len(inner) > 0 && len(dst) > 0 {
+		dst = append(dst, ',')
+	}
+	return append(dst, inner...)
 }

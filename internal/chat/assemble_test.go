@@ -47,7 +47,7 @@ data: {"choices":[{"delta":{"content":"\ude00","tool_calls":[{"id":"a","function
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := chat.Assemble([]byte(tc.raw))
+			got, err := chat.Chat.Assemble(chat.View{Logprobs: true, Top: -1, Usage: true}.Of([]byte(tc.raw)))
 			require.NoError(t, err)
 			require.JSONEq(t, tc.want, string(got.JSON()))
 		})
@@ -56,11 +56,11 @@ data: {"choices":[{"delta":{"content":"\ude00","tool_calls":[{"id":"a","function
 
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	c, err := chat.Assemble([]byte(vllmStream))
+	c, err := chat.Chat.Assemble([]byte(vllmStream))
 	require.NoError(t, err)
 	require.Equal(t, []string{"He", "y", " 😀"}, c.Tokens())
-	require.Nil(t, (&chat.Completion{}).Tokens())
-	c, err = chat.Assemble([]byte(`data: {"choices":[{"logprobs":{"content":[{"logprob":-1},{"token":"\ud83d\ude00"},7]}}]}` + "\n\n"))
+	require.Nil(t, chat.Chat.Empty("m").Tokens())
+	c, err = chat.Chat.Assemble([]byte(`data: {"choices":[{"logprobs":{"content":[{"logprob":-1},{"token":"\ud83d\ude00"},7]}}]}` + "\n\n"))
 	require.NoError(t, err)
 	require.Equal(t, []string{"", "😀", ""}, c.Tokens())
 }
@@ -72,10 +72,10 @@ func TestEventsAndBack(t *testing.T) {
 		vllmStream,
 		`{"id":"u","created":1,"model":"m","choices":[{"message":{"role":"assistant","content":null,"reasoning_content":"r","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"a\":\"<&>\"}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":1}}`,
 	} {
-		want, err := chat.Assemble([]byte(raw))
+		want, err := chat.Chat.Assemble([]byte(raw))
 		require.NoError(t, err)
 		stream := want.Events()
-		got, err := chat.Assemble(stream)
+		got, err := chat.Chat.Assemble(stream)
 		require.NoError(t, err)
 		require.JSONEq(t, string(want.JSON()), string(got.JSON()))
 		s := read(t, string(stream), 5)
@@ -86,7 +86,7 @@ func TestEventsAndBack(t *testing.T) {
 
 func TestEmptyEndsASession(t *testing.T) {
 	t.Parallel()
-	empty := chat.Empty("x", "m")
+	empty := chat.Chat.Empty("m")
 	s := read(t, string(empty.Events()), 100)
 	require.Equal(t, "stop", s.FinishReason)
 	require.True(t, s.Done())

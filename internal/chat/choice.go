@@ -35,6 +35,8 @@ func (r *Reply) choice(c *cursor) {
 			if !c.null() {
 				r.TokenIDs, _ = c.ids(r.TokenIDs)
 			}
+		case "meta_info":
+			r.metaInfo(c)
 		case "prompt_token_ids": // where some engines put them
 			r.prompt(c)
 		default:
@@ -55,12 +57,23 @@ func (r *Reply) logprobs(c *cursor) {
 		return
 	}
 	for key := range c.fields {
-		if string(key) != "content" || c.peek() != '[' {
+		switch {
+		case c.peek() != '[':
 			c.skip()
-			continue
-		}
-		for range c.elements {
-			r.entry(c)
+		case string(key) == "content":
+			for range c.elements {
+				r.entry(c)
+			}
+		case string(key) == "token_logprobs": // as Completions has them: in columns
+			for range c.elements {
+				r.Logprobs = append(r.Logprobs, c.float())
+			}
+		case string(key) == "tokens":
+			for range c.elements {
+				r.name(c.inner())
+			}
+		default:
+			c.skip()
 		}
 	}
 }
@@ -74,11 +87,7 @@ func (r *Reply) entry(c *cursor) {
 		case "logprob":
 			logprob = c.float()
 		case "token":
-			if c.peek() == '"' {
-				r.name(c.str())
-			} else {
-				c.skip()
-			}
+			r.name(c.inner())
 		default:
 			c.skip()
 		}

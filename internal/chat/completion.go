@@ -2,9 +2,11 @@ package chat
 
 import "encoding/json"
 
-// Completion is a chat.completion object put together from a reply. Its parts are kept as they came, as raw JSON or as
+// Completion is a chat.completion or a text_completion object put together from a reply. Its parts are kept as they came, as raw JSON or as
 // what stood between a string's quotes: texts are joined and written again without ever being decoded.
 type Completion struct {
+	legacy bool // of Completions: text, and logprobs in columns
+
 	id, created, model, fingerprint, usage []byte // raw JSON; nil: not said
 	finish, stop                           []byte // raw JSON; nil: the reply is not whole
 
@@ -14,7 +16,12 @@ type Completion struct {
 	calls                       []toolCall
 	logprobs                    []byte // entries, with commas between
 	tokens                      int    // entries
+	columns                     columns
+	ids, promptIDs              []byte // elements with commas between; a raw list: only who asked for them sees them
 }
+
+// columns are the logprobs of Completions: elements with commas between.
+type columns struct{ tokens, logprobs, top, offsets []byte }
 
 // toolCall is one call of a tool; all of it is between quotes.
 type toolCall struct {
@@ -22,10 +29,9 @@ type toolCall struct {
 	id, kind, name, argsRaw []byte
 }
 
-// Empty is the answer that ends an agent's session without an error: nothing said, finish reason "stop".
-func Empty(id, model string) Completion {
+func emptyCompletion(model string) Completion {
 	return Completion{
-		id: quote(id), created: []byte("0"), model: quote(model), finish: []byte(`"stop"`),
+		id: quote("cmpl-ended"), created: []byte("0"), model: quote(model), finish: []byte(`"stop"`),
 		usage:    []byte(`{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}`),
 		answered: true, spoke: true,
 	}
@@ -39,6 +45,9 @@ func quote(s string) []byte {
 // Tokens are the tokens' strings, as the engine wrote them. An entry without one has an empty one: the others must not
 // shift.
 func (c *Completion) Tokens() []string {
+	if len(c.columns.tokens) > 0 {
+		return c.columns.strings()
+	}
 	if c.tokens == 0 {
 		return nil
 	}

@@ -7,6 +7,7 @@ import "bytes"
 type cursor struct {
 	b   []byte
 	i   int
+	key int // where the latest key of an object begins
 	bad bool
 }
 
@@ -46,6 +47,8 @@ func (c *cursor) fields(yield func(key []byte) bool) {
 		return
 	}
 	for {
+		c.peek()
+		c.key = c.i
 		key := c.str()
 		c.take(':')
 		if c.bad || !yield(key) || c.bad {

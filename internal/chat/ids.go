@@ -95,6 +95,16 @@ func (s Span) plain(n, digits, spaced int) Span {
 	}
 }
 
+// id reads one token id.
+func (c *cursor) id() int32 {
+	n := c.integer()
+	if n < 0 || n > math.MaxInt32 {
+		c.bad = true
+		return 0
+	}
+	return int32(n)
+}
+
 // parseID reads digits, ten at most, and returns where they end.
 func parseID(b []byte, at int) (id uint64, end int) {
 	if len(b) > at+10 {

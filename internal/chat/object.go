@@ -7,9 +7,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Object is a JSON object whose members can be set one by one. All other bytes stay as they are, in their order.
+// Object is a JSON object whose members can be set and removed one by one. All other bytes stay as they are, in their order.
 type Object struct {
 	src     []byte
+	first   int // where what is inside the brace begins
 	last    int // where the last member ends
 	members []member
 	added   []member
@@ -17,8 +18,10 @@ type Object struct {
 
 type member struct {
 	key        string
+	from       int    // where the key begins
 	start, end int    // of the value
 	value      []byte // replaces it when not nil
+	gone       bool
 }
 
 // ParseObject reads the top level of src and keeps it; src must not change afterwards. What is below the top level is not
@@ -29,10 +32,11 @@ func ParseObject(src []byte) (*Object, error) {
 	if c.peek() != '{' {
 		return nil, fault.New(fault.Invalid, "not a JSON object")
 	}
-	o.last = c.i + 1
+	o.first, o.last = c.i+1, c.i+1
 	for key := range c.fields {
+		from := c.key
 		c.peek()
-		m := member{key: decodeKey(key), start: c.i}
+		m := member{key: decodeKey(key), from: from, start: c.i}
 		c.skip()
 		m.end, o.last = c.i, c.i
 		o.members = append(o.members, m)
@@ -59,20 +63,21 @@ func decodeKey(raw []byte) string {
 
 // Get returns the value of a member. Of several with one key the last counts, as it does for the parsers of model servers.
 func (o *Object) Get(key string) ([]byte, bool) {
-	for _, m := range slices.Backward(o.added) {
-		if m.key == key {
-			return m.value, true
-		}
-	}
-	for _, m := range slices.Backward(o.members) {
-		if m.key == key && m.value != nil {
-			return m.value, true
-		}
-		if m.key == key {
-			return o.src[m.start:m.end], true
+	for _, list := range [][]member{o.added, o.members} {
+		for i := range slices.Backward(list) {
+			if m := &list[i]; m.key == key && !m.gone {
+				return o.value(m), true
+			}
 		}
 	}
 	return nil, false
+}
+
+func (o *Object) value(m *member) []byte {
+	if m.value != nil {
+		return m.value
+	}
+	return o.src[m.start:m.end]
 }
 
 // Set gives every member of that key the value, which must be JSON, or adds one at the end.
@@ -80,7 +85,7 @@ func (o *Object) Set(key string, value []byte) {
 	found := false
 	for _, list := range [][]member{o.members, o.added} {
 		for i := range list {
-			if list[i].key == key {
+			if list[i].key == key && !list[i].gone {
 				list[i].value, found = value, true
 			}
 		}
@@ -90,18 +95,32 @@ func (o *Object) Set(key string, value []byte) {
 	}
 }
 
+// Remove takes every member of that key out.
+func (o *Object) Remove(key string) {
+	for i := range o.members {
+		o.members[i].gone = o.members[i].gone || o.members[i].key == key
+	}
+	o.added = slices.DeleteFunc(o.added, func(m member) bool { return m.key == key })
+}
+
 // Bytes is the object as it stands now.
 func (o *Object) Bytes() []byte {
-	out, at := make([]byte, 0, o.size()), 0
-	for _, m := range o.members {
-		if m.value != nil {
-			out = append(append(out, o.src[at:m.start]...), m.value...)
-			at = m.end
+	out := append(make([]byte, 0, o.size()), o.src[:o.first]...)
+	bare := len(out)
+	for i := range o.members {
+		m := &o.members[i]
+		switch {
+		case m.gone:
+			continue
+		case len(out) > bare:
+			out = append(out, o.src[o.members[i-1].end:m.from]...) // the comma
+		default:
+			out = append(out, o.src[o.first:o.members[0].from]...)
 		}
+		out = append(append(out, o.src[m.from:m.start]...), o.value(m)...)
 	}
-	out = append(out, o.src[at:o.last]...)
-	for i, m := range o.added {
-		if i > 0 || len(o.members) > 0 {
+	for _, m := range o.added {
+		if len(out) > bare {
 			out = append(out, ',')
 		}
 		name, _ := json.Marshal(m.key) // a string always encodes

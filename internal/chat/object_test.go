@@ -80,7 +80,7 @@ func TestOpening(t *testing.T) {
 			t.Parallel()
 			o, err := chat.ParseObject([]byte(tc.in))
 			require.NoError(t, err)
-			got := o.Opening()
+			got := chat.Chat.Opening(o)
 			require.Equal(t, tc.system, string(got.System))
 			require.Equal(t, tc.tools, got.Tools)
 		})

@@ -9,6 +9,10 @@ import (
 
 // Reply is what a proxy has to know of a reply: whether it is whole, and the engine's own tokens.
 type Reply struct {
+	API API
+
+	// FinishReason is in the API's own words: finish_reason, stop_reason, or of Responses the status ("completed") and, when
+	// that is "incomplete", the reason. It is empty until the reply is whole.
 	FinishReason string
 	Usage        rollout.Usage // Turns unused; zero when the engine said nothing
 	Error        []byte        // an error object in place of, or in the middle of, a reply
@@ -24,31 +28,24 @@ type Reply struct {
 
 	prompts int     // lists of the prompt's ids
 	named   []int32 // ids read from tokens of the form "token_id:<n>"
+	meta    []token // SGLang's meta_info
 	version string
+	over    bool   // the API's own end mark came
+	stop    string // of Messages: the stop reason, until the end mark makes it count
+	input   input
 }
 
-// Event reads one chunk of a stream, or a whole chat.completion: both have what counts in the same places. Only the first
-// choice is read.
+// Event reads one event of a stream, or a whole object. Only the first choice is read.
 func (r *Reply) Event(data []byte) error {
 	r.Odd = r.Odd || odd(data)
 	c := cursor{b: data}
-	for key := range c.fields {
-		switch string(key) {
-		case "choices":
-			r.choices(&c)
-		case "usage":
-			r.usage(&c)
-		case "prompt_token_ids":
-			r.prompt(&c)
-		case "error":
-			if !c.null() {
-				r.Error = bytes.Clone(c.skip())
-			}
-		case "model_version", "weight_version":
-			r.sawVersion(bytes.Trim(c.skip(), `"`))
-		default:
-			c.skip()
-		}
+	switch r.API {
+	case Responses:
+		r.responseEvent(&c)
+	case Messages:
+		r.messageEvent(&c)
+	default:
+		r.chunk(&c)
 	}
 	if !c.end() {
 		return fmt.Errorf("unreadable near byte %d of an event of %d", c.i, len(data))
@@ -56,11 +53,36 @@ func (r *Reply) Event(data []byte) error {
 	return nil
 }
 
+// chunk reads a piece of a completion or all of it: both have what counts in the same places.
+func (r *Reply) chunk(c *cursor) {
+	for key := range c.fields {
+		switch string(key) {
+		case "choices":
+			r.choices(c)
+		case "usage":
+			r.usage(c)
+		case "prompt_token_ids":
+			r.prompt(c)
+		case "error":
+			if !c.null() {
+				r.Error = bytes.Clone(c.skip())
+			}
+		case "model_version", "weight_version":
+			r.sawVersion(c.skip())
+		case "metadata":
+			r.versions(c)
+		default:
+			c.skip()
+		}
+	}
+}
+
 // Finish settles what only the whole reply tells.
 func (r *Reply) Finish() {
 	if len(r.TokenIDs) == 0 && len(r.named) == len(r.Logprobs) {
 		r.TokenIDs = r.named
 	}
+	r.settleMeta()
 	if r.Usage.PromptTokens == 0 && r.Usage.CompletionTokens == 0 {
 		r.Usage.PromptTokens, r.Usage.CompletionTokens = int64(len(r.PromptTokenIDs)), int64(len(r.TokenIDs))
 	}
@@ -90,9 +112,12 @@ func (c *cursor) count() int64 {
 	return max(c.integer(), 0)
 }
 
+// Began notes the version that the response's headers named.
+func (r *Reply) Began(version string) { r.sawVersion([]byte(version)) }
+
 // sawVersion keeps the first and the last version: weights may be swapped while a reply is being made.
 func (r *Reply) sawVersion(raw []byte) {
-	v := string(raw)
+	v := string(bytes.Trim(raw, `"`))
 	switch {
 	case v == "" || v == "null" || v == r.version:
 	case r.version == "":

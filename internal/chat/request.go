@@ -2,22 +2,30 @@ package chat
 
 import "bytes"
 
-// Opening is what comes first in a request's messages, as far as it tells calls of different purpose apart.
+// Opening is what comes first in a request, as far as it tells calls of different purpose apart.
 type Opening struct {
 	System []byte // the text of a leading system message, escapes as they stand; nil when there is none
 	Tools  bool   // the request offers tools
 }
 
-// Opening reads the first message and whether there are tools.
-func (o *Object) Opening() Opening {
+// Opening reads how a request begins, and whether there are tools.
+func (a API) Opening(o *Object) Opening {
 	var first Opening
-	if raw, ok := o.Get("messages"); ok {
-		first.System = firstSystem(raw)
+	switch a {
+	case Completions: // has neither
+	case Messages:
+		c := cursor{b: o.or("system", "null")}
+		first.System = c.text()
+	case Responses:
+		c := cursor{b: o.or("instructions", "null")}
+		if first.System = c.text(); first.System == nil {
+			first.System = firstSystem(o.or("input", "null"))
+		}
+	default:
+		first.System = firstSystem(o.or("messages", "null"))
 	}
-	if raw, ok := o.Get("tools"); ok {
-		c := cursor{b: raw}
-		first.Tools = c.take('[') && c.peek() != ']'
-	}
+	c := cursor{b: o.or("tools", "null")}
+	first.Tools = c.take('[') && c.peek() != ']'
 	return first
 }
 
@@ -26,21 +34,38 @@ func firstSystem(messages []byte) []byte {
 	if !c.take('[') || c.peek() != '{' {
 		return nil
 	}
-	var role, text []byte
+	var role, said []byte
 	for key := range c.fields {
 		switch {
 		case string(key) == "role" && c.peek() == '"':
 			role = c.str()
 		case string(key) == "content":
-			text = c.text()
+			said = c.text()
 		default:
 			c.skip()
 		}
 	}
-	if c.bad || !bytes.Equal(role, []byte("system")) {
+	if c.bad || !bytes.Equal(role, []byte("system")) && !bytes.Equal(role, []byte("developer")) {
 		return nil
 	}
-	return text
+	return said
+}
+
+// Several says whether a prompt of Completions is more than one: a list of texts, or of lists of token ids. A list of ids is
+// one prompt.
+func Several(prompt []byte) bool {
+	c := cursor{b: prompt}
+	if c.peek() != '[' {
+		return false
+	}
+	several := false
+	for n := range c.elements {
+		several = n > 0 && (c.peek() == '"' || c.peek() == '[')
+		if c.skip(); several {
+			return true
+		}
+	}
+	return false
 }
 
 // text reads a message's content: a string, or the first text part of a list.
@@ -49,13 +74,13 @@ func (c *cursor) text() []byte {
 	case '"':
 		return c.str()
 	case '[':
-		var text []byte
+		var first []byte
 		for range c.elements {
-			if part := c.part(); text == nil {
-				text = part
+			if part := c.part(); first == nil {
+				first = part
 			}
 		}
-		return text
+		return first
 	default:
 		c.skip()
 		return nil
@@ -67,13 +92,13 @@ func (c *cursor) part() []byte {
 		c.skip()
 		return nil
 	}
-	var text []byte
+	var said []byte
 	for key := range c.fields {
 		if string(key) == "text" && c.peek() == '"' {
-			text = c.str()
+			said = c.str()
 		} else {
 			c.skip()
 		}
 	}
-	return text
+	return said
 }

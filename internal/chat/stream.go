@@ -61,7 +61,7 @@ func (s *Stream) event(data []byte) error {
 }
 
 // Done says that the stream's own end mark came.
-func (s *Stream) Done() bool { return s.split.done }
+func (s *Stream) Done() bool { return s.split.done || s.over }
 
 // Raw is all that came so far, as it came.
 func (s *Stream) Raw() []byte { return s.split.raw }

@@ -198,6 +198,6 @@ func FuzzStream(f *testing.F) {
 		require.Equal(t, whole.Done(), pieces.Done())
 		require.Equal(t, whole.PromptAt, pieces.PromptAt)
 		requireSpan(t, whole)
-		_, _ = chat.Assemble(raw)
+		_, _ = chat.Chat.Assemble(raw)
 	})
 }

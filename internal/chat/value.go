@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"unsafe"
@@ -22,6 +23,18 @@ func (c *cursor) skip() []byte {
 		return nil
 	}
 	return c.b[start:c.i]
+}
+
+// skipIDs steps over a list of numbers that was read before: of a long prompt it is most of a reply.
+func (c *cursor) skipIDs() []byte {
+	if c.peek() == '[' {
+		start := c.i
+		if end := bytes.IndexByte(c.b[c.i:], ']'); end > 0 {
+			c.i += end + 1
+			return c.b[start:c.i]
+		}
+	}
+	return c.skip()
 }
 
 // skipNested steps over an object or array by its brackets and strings alone: what is inside is somebody else's to judge.

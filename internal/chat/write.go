@@ -4,38 +4,74 @@ import "strconv"
 
 // JSON is the object as the endpoint would have written it.
 func (c *Completion) JSON() []byte {
-	b := make([]byte, 0, 512+len(c.content)+len(c.reasoning)+len(c.logprobs))
-	b = c.appendHead(b, "chat.completion")
+	b := make([]byte, 0, 512+len(c.content)+len(c.reasoning)+len(c.logprobs)+len(c.ids)+len(c.promptIDs))
+	b = c.appendHead(b, c.object(""))
 	b = append(b, `,"choices":[`...)
 	if c.answered {
-		b = append(b, `{"index":0,"message":`...)
-		b = c.appendMessage(b, false)
-		b = c.appendLogprobs(b)
-		b = appendRaw(append(b, `,"finish_reason":`...), c.finish)
+		b = appendRaw(append(c.appendChoice(b, `"message":`, false), `,"finish_reason":`...), c.finish)
 		if c.stop != nil {
 			b = append(append(b, `,"stop_reason":`...), c.stop...)
 		}
 		b = append(b, '}')
 	}
 	b = appendRaw(append(b, `],"usage":`...), c.usage)
-	return append(b, '}')
+	return append(c.appendPrompt(b), '}')
 }
 
 // Events is the completion as a stream: what is said, the finish reason, the usage, the end mark.
 func (c *Completion) Events() []byte {
-	const chunk, end = "chat.completion.chunk", "}\n\n"
+	const end = "}\n\n"
 	var b []byte
 	if c.answered {
-		b = c.appendHead(append(b, "data: "...), chunk)
-		b = c.appendMessage(append(b, `,"choices":[{"index":0,"delta":`...), true)
-		b = append(append(c.appendLogprobs(b), `,"finish_reason":null}]`...), end...)
-		b = c.appendHead(append(b, "data: "...), chunk)
-		b = appendRaw(append(b, `,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":`...), c.finish)
+		b = c.appendHead(append(b, "data: "...), c.object(".chunk"))
+		b = c.appendChoice(append(b, `,"choices":[`...), `"delta":`, true)
+		b = append(c.appendPrompt(append(b, `,"finish_reason":null}]`...)), end...)
+		b = c.appendHead(append(b, "data: "...), c.object(".chunk"))
+		last := Completion{legacy: c.legacy}
+		b = last.appendChoice(append(b, `,"choices":[`...), `"delta":`, true)
+		b = appendRaw(append(b, `,"finish_reason":`...), c.finish)
 		b = append(append(b, `}]`...), end...)
 	}
-	b = c.appendHead(append(b, "data: "...), chunk)
+	b = c.appendHead(append(b, "data: "...), c.object(".chunk"))
 	b = appendRaw(append(b, `,"choices":[],"usage":`...), c.usage)
 	return append(append(b, end...), "data: [DONE]\n\n"...)
+}
+
+// object names what is written; a text_completion's pieces have the name of the whole.
+func (c *Completion) object(piece string) string {
+	if c.legacy {
+		return "text_completion"
+	}
+	return "chat.completion" + piece
+}
+
+// appendChoice writes the choice up to its finish reason.
+func (c *Completion) appendChoice(b []byte, message string, numbered bool) []byte {
+	if c.legacy {
+		return c.appendText(b)
+	}
+	b = append(append(b, `{"index":0,`...), message...)
+	if numbered && !c.answered { // the end of a stream has nothing to add
+		b = append(b, "{}"...)
+	} else {
+		b = c.appendMessage(b, numbered)
+	}
+	return c.appendIDs(c.appendLogprobs(b))
+}
+
+func (c *Completion) appendIDs(b []byte) []byte {
+	if len(c.ids) == 0 {
+		return b
+	}
+	return appendList(append(b, `,"token_ids":`...), c.ids)
+}
+
+// appendPrompt writes the prompt's ids where vLLM has them.
+func (c *Completion) appendPrompt(b []byte) []byte {
+	if c.legacy || c.promptIDs == nil {
+		return b
+	}
+	return append(append(b, `,"prompt_token_ids":`...), c.promptIDs...)
 }
 
 func (c *Completion) appendHead(b []byte, object string) []byte {

@@ -35,7 +35,7 @@ type Serve struct {
 	Listen      string        `yaml:"listen"`
 	Mode        string        `yaml:"mode"`         // "simulation" or "production"
 	MaxSessions int           `yaml:"max_sessions"` // OpenEnv sessions at once
-	StepTimeout time.Duration `yaml:"step_timeout"` // longest answer to a step over a WebSocket
+	StepTimeout time.Duration `yaml:"step_timeout"` // longest answer to a step over /ws or a call over /mcp
 	Tokens      []string      `yaml:"tokens"`       // bearer tokens; needed for a listener beyond loopback
 	// TokensFile lists more tokens: a YAML list of name, sha256 (of the token, in hex) and scope (client or operator).
 	TokensFile string `yaml:"tokens_file"`

@@ -10,7 +10,7 @@ func Defaults() Config {
 			Listen:      "127.0.0.1:8000",
 			Mode:        "simulation",
 			MaxSessions: 64,
-			// Under the 60 s after which OpenEnv clients give a WebSocket up and lose step with it.
+			// Under the 60 s after which OpenEnv clients give up and, over a WebSocket, lose step with it.
 			StepTimeout:  55 * time.Second,
 			CodecOrigins: []string{"http://127.0.0.1:8233", "http://localhost:8233"},
 		},

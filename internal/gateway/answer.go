@@ -49,13 +49,13 @@ func (r *route) replayed(ans answer) answer {
 // deliver writes the answer, and notes that the agent got a whole one.
 func (r *route) deliver(w http.ResponseWriter, req *http.Request, a *ask, ans answer) {
 	if ans.kind == told {
-		refuse(w, ans.status, ans.text, ans.code)
+		a.refuse(w, ans.status, ans.text, ans.code)
 		return
 	}
 	body, err := r.body(a, ans)
 	if err != nil {
 		r.log.Error("reply not delivered", "turn", ans.turn, "error", err)
-		refuse(w, http.StatusBadRequest, "The endpoint's reply cannot be read.", "")
+		a.refuse(w, http.StatusBadRequest, "The endpoint's reply cannot be read.", "")
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -74,23 +74,25 @@ func (r *route) deliver(w http.ResponseWriter, req *http.Request, a *ask, ans an
 	}
 }
 
-// body is the reply in the form the agent asked for: its own bytes where they have that form.
+// body is the reply in the form the agent asked for, without what only the gateway asked for: the upstream's own bytes where
+// they are that already.
 func (r *route) body(a *ask, ans answer) ([]byte, error) {
-	if ans.kind == whole && a.stream && !chat.IsObject(ans.raw) {
-		if ans.odd {
-			return chat.Finite(ans.raw), nil
-		}
-		return ans.raw, nil
-	}
-	completion := chat.Empty("chatcmpl-ended", r.Model.Name)
+	said := a.api.Empty(r.Model.Name)
 	if ans.kind == whole {
+		raw := a.view.Of(ans.raw)
+		if chat.IsObject(raw) != a.stream {
+			if ans.odd {
+				raw = chat.Finite(raw)
+			}
+			return raw, nil
+		}
 		var err error
-		if completion, err = chat.Assemble(ans.raw); err != nil {
+		if said, err = a.api.Assemble(raw); err != nil {
 			return nil, err
 		}
 	}
 	if a.stream {
-		return completion.Events(), nil
+		return said.Events(), nil
 	}
-	return completion.JSON(), nil
+	return said.JSON(), nil
 }

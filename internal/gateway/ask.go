@@ -4,36 +4,53 @@ import (
 	"net/http"
 
 	"github.com/rolloutd/rolloutd/internal/chat"
-	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // ask is one call of the agent, ready to go upstream.
 type ask struct {
-	body    []byte // as sent upstream
-	stream  bool   // the agent wants events, not one object
-	kind    rollout.TurnKind
-	lineage string
-	session http.Header // what upstream routers use to keep a session on one engine
+	*dialect
+	body     []byte // as sent upstream
+	model    string // as sent upstream, raw
+	changes  changes
+	view     chat.View // what the agent asked for of what is asked upstream
+	demanded bool      // the tokens' ids: a reply without them is of no use
+	stream   bool      // the agent wants events, not one object
+	kind     rollout.TurnKind
+	lineage  string
+	session  http.Header // of the agent's headers those that go upstream
 }
 
 // readAsk reads the agent's request and rewrites it for the model. The error is the agent's own: a fault.Invalid.
-func readAsk(h http.Header, body []byte, m rollout.Model, capture bool) (*ask, error) {
+func readAsk(d *dialect, h http.Header, body []byte, m rollout.Model, capture bool) (*ask, error) {
 	o, err := chat.ParseObject(body)
 	if err != nil {
 		return nil, err
 	}
-	if n, ok := o.Get("n"); ok && string(n) != "1" && string(n) != "null" {
-		return nil, fault.Field("n", "must be 1: one choice is captured for each call")
+	if d.check != nil {
+		if err := d.check(o); err != nil {
+			return nil, err
+		}
 	}
 	stream, _ := o.Get("stream")
-	a := &ask{stream: string(stream) == "true", session: sessionHeaders(h)}
-	a.kind, a.lineage = classify(h, o.Opening())
-	if err := rewrite(o, m, capture); err != nil {
+	a := &ask{
+		dialect: d, stream: string(stream) == "true", session: d.forwarded(h),
+		demanded: capture && m.TokenIDs && d.capture != nil,
+	}
+	a.kind, a.lineage = classify(h, d.api.Opening(o))
+	sent := &draft{Object: o}
+	if err := d.rewrite(sent, m, capture); err != nil {
 		return nil, err
 	}
-	a.body = o.Bytes()
+	a.view = sent.changes.view(a.stream)
+	a.take(sent)
 	return a, nil
+}
+
+// take makes a draft what goes upstream.
+func (a *ask) take(d *draft) {
+	model, _ := d.Get("model")
+	a.model, a.changes, a.body = string(model), d.changes, d.Bytes()
 }
 
 // Headers by which the agent tells its sessions.
@@ -43,11 +60,14 @@ const (
 	affinityHeader = "X-Session-Affinity"
 )
 
-func sessionHeaders(h http.Header) http.Header {
+// forwarded are the headers that go upstream: those that routers use to keep a session on one engine, and the API's own.
+func (d *dialect) forwarded(h http.Header) http.Header {
 	out := http.Header{}
-	for _, name := range []string{sessionHeader, parentHeader, affinityHeader} {
-		if v := h.Get(name); v != "" {
-			out.Set(name, v)
+	for _, names := range [][]string{{sessionHeader, parentHeader, affinityHeader}, d.headers} {
+		for _, name := range names {
+			if v := h.Values(name); len(v) > 0 && v[0] != "" {
+				out[name] = v
+			}
 		}
 	}
 	return out

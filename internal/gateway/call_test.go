@@ -56,7 +56,7 @@ func TestStreamedCallIsHandedOnAndRecorded(t *testing.T) {
 func TestUnaryCallGetsOneObject(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
-	got := send(t.Context(), h.open(t, h.route(e.URL)), "", unary)
+	got := send(t.Context(), h.open(t, h.route(e.URL)), "", `{"model":"m","messages":[{"role":"user","content":"hi"}],"logprobs":true}`)
 	require.Equal(t, http.StatusOK, got.status)
 	require.Equal(t, "application/json", got.header.Get("Content-Type"))
 	var c struct {
@@ -162,7 +162,7 @@ func TestOtherPathsOfTheAgent(t *testing.T) {
 	require.NoError(t, json.NewDecoder(res.Body).Decode(&models))
 	require.NoError(t, res.Body.Close())
 	require.Equal(t, "m", models.Data[0].ID, "a neutral name, not the model's own")
-	for _, path := range []string{"/v1/completions", "/routes/r1.1", "/", "/v1/chat/completions"} {
+	for _, path := range []string{"/v1/embeddings", "/routes/r1.1", "/", "/v1/chat/completions"} {
 		res, err := http.Get(url + path)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusNotFound, res.StatusCode, path)

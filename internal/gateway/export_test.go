@@ -8,7 +8,7 @@ import (
 
 // Rewritten is the body that goes upstream; the fuzz test needs it without the network between.
 func Rewritten(body []byte, m rollout.Model) ([]byte, error) {
-	a, err := readAsk(http.Header{}, body, m, true)
+	a, err := readAsk(dialects()[0], http.Header{}, body, m, true)
 	if err != nil {
 		return nil, err
 	}

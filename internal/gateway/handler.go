@@ -21,18 +21,29 @@ const modelList = `{"object":"list","data":[{"id":"m","object":"model","created"
 // agentHandler is what the agent of a sandbox sees as its model endpoint.
 func agentHandler(r *route) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/chat/completions", r.serveCall)
+	served := "GET /v1/models"
+	for _, d := range dialects() {
+		path := "POST /v1/" + string(d.api)
+		mux.HandleFunc(path, func(w http.ResponseWriter, req *http.Request) { r.serveCall(w, req, d) })
+		served = path + ", " + served
+	}
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, []byte(modelList))
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
-		refuse(w, http.StatusNotFound, "no "+req.Method+" "+req.URL.Path+" here: POST /v1/chat/completions and GET /v1/models are served", "")
+		notFound(w, "no "+req.Method+" "+req.URL.Path+" here: served are "+served)
 	})
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodConnect || req.URL.Host != "" {
+			notFound(w, "this is a model endpoint and no proxy: it leads nowhere else")
+			return
+		}
+		mux.ServeHTTP(w, req)
+	})
 }
 
 // serveCall takes one call of the agent: read it, have it answered, hand the answer over.
-func (r *route) serveCall(w http.ResponseWriter, req *http.Request) {
+func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect) {
 	size := weight(req)
 	if r.room.Acquire(req.Context(), size) != nil {
 		panic(http.ErrAbortHandler) // who asked is gone
@@ -44,12 +55,12 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request) {
 		if fault.Is(err, fault.Exhausted) {
 			status = http.StatusRequestEntityTooLarge
 		}
-		refuse(w, status, err.Error(), "")
+		d.refuse(w, status, err.Error(), "")
 		return
 	}
-	a, err := readAsk(req.Header, body, r.Model, r.Capture)
+	a, err := readAsk(d, req.Header, body, r.Model, r.Capture)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "request body: "+err.Error(), "")
+		d.refuse(w, http.StatusBadRequest, "request body: "+err.Error(), "")
 		return
 	}
 	ans, ok := r.answer(req.Context(), callID(req), a)

@@ -214,7 +214,9 @@ func later(t *testing.T, url, callID, body string, headers ...string) <-chan rep
 	return out
 }
 
-const streamed = `{"model":"m","stream":true,"messages":[{"role":"system","content":"You are an agent."},{"role":"user","content":"hi"}],"tools":[{"type":"function"}],"max_tokens":32000}`
+// streamed asks for all that the gateway asks for too, so that nothing is taken out of the reply.
+const streamed = `{"model":"m","stream":true,"messages":[{"role":"system","content":"You are an agent."},{"role":"user","content":"hi"}],"tools":[{"type":"function"}],"max_tokens":32000,` +
+	`"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":5,"return_token_ids":true}`
 
 const unary = `{"model":"m","messages":[{"role":"user","content":"hi"}]}`
 

@@ -38,7 +38,7 @@ func (r *route) complete(ctx context.Context, c *call) *result {
 		budget = defaultCall
 	}
 	return r.upstream.complete(ctx, errand{
-		ask: c.ask, target: target{url: r.Model.BaseURL + "/chat/completions", key: r.key},
+		ask: c.ask, target: target{url: r.Model.BaseURL + "/" + string(c.ask.api), key: r.key},
 		admission: r.admission, route: r.ID, budget: budget,
 	})
 }
@@ -47,7 +47,8 @@ func (r *route) complete(ctx context.Context, c *call) *result {
 func (r *route) record(c *call, res *result) *trace.Record {
 	rec := &trace.Record{
 		Head: trace.Head{
-			Turn: c.turn, CallID: c.id, Kind: c.ask.kind, Lineage: c.ask.lineage,
+			Turn: c.turn, CallID: c.id, API: c.ask.api, Kind: c.ask.kind, Lineage: c.ask.lineage,
+			Rewritten:    c.ask.changes.JSON(),
 			FinishReason: res.reply.FinishReason, Usage: res.reply.Usage,
 			Began: c.began, Queued: res.queued, Latency: time.Since(c.began), Status: res.status, Tries: res.tries, ModelVersion: res.reply.ModelVersion,
 		},

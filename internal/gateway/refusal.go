@@ -42,17 +42,24 @@ func classOf(status int) class {
 	}
 }
 
-// midstream judges an error that came inside a stream that had begun with status 200.
+// midstream judges an error that came inside a stream that had begun with status 200. It has a status for a code, or it says
+// in a code or a type that the request is wrong; all else may pass.
 func midstream(raw []byte) *problem {
 	p := &problem{class: again, body: object(raw), text: "the endpoint broke off: " + message(raw)}
 	var e struct {
 		Code json.RawMessage `json:"code"`
+		Type string          `json:"type"`
 	}
 	if json.Unmarshal(raw, &e) != nil {
 		return p
 	}
-	if code, err := strconv.Atoi(strings.Trim(string(e.Code), `"`)); err == nil && code >= 400 && code < 500 {
+	name := strings.Trim(string(e.Code), `"`)
+	code, err := strconv.Atoi(name)
+	switch {
+	case err == nil && code >= 400 && code < 500:
 		p.class = classOf(code)
+	case strings.HasPrefix(name, "invalid_"), strings.HasPrefix(e.Type, "invalid_"), name == overflowCode:
+		p.class = rejected
 	}
 	return p
 }

@@ -7,20 +7,36 @@ import (
 	"strings"
 )
 
-// refuse answers with an error in OpenAI's shape, in words that have no agent try again: the gateway has tried already.
-func refuse(w http.ResponseWriter, status int, text, code string) {
-	body, _ := json.Marshal(errorBody{errorDetail{Message: soften(text), Type: "invalid_request", Code: code}}) // always encodes
-	writeJSON(w, status, body)
+// refuse answers with an error in the API's shape, in words that have no agent try again: the gateway has tried already.
+func (d *dialect) refuse(w http.ResponseWriter, status int, text, code string) {
+	writeJSON(w, status, d.refusal(soften(text), code))
 }
 
-type errorBody struct {
-	Error errorDetail `json:"error"`
+func notFound(w http.ResponseWriter, text string) {
+	writeJSON(w, http.StatusNotFound, openAIRefusal(soften(text), ""))
 }
 
 type errorDetail struct {
 	Message string `json:"message"`
 	Type    string `json:"type"`
 	Code    string `json:"code,omitempty"`
+}
+
+func openAIRefusal(text, code string) []byte {
+	body, _ := json.Marshal(map[string]errorDetail{"error": {Message: text, Type: "invalid_request", Code: code}}) // always encodes
+	return body
+}
+
+// anthropicRefusal has no place for a code: its agents know a prompt that is too long by the words "prompt is too long".
+func anthropicRefusal(text, code string) []byte {
+	if code == overflowCode {
+		text = "prompt is too long: " + text
+	}
+	body, _ := json.Marshal(struct {
+		Type  string      `json:"type"`
+		Error errorDetail `json:"error"`
+	}{"error", errorDetail{Message: text, Type: "invalid_request_error"}}) // always encodes
+	return body
 }
 
 // overflowCode is how OpenAI names a prompt that is too long. Agents look for it, and shorten the conversation.
@@ -32,8 +48,10 @@ func rejection(status int, text string) answer {
 	if status == http.StatusRequestEntityTooLarge {
 		a.status = status
 	}
-	if strings.Contains(strings.ToLower(text), "maximum context length") || strings.Contains(text, overflowCode) {
-		a.code = overflowCode
+	for _, words := range []string{"maximum context length", "prompt is too long", overflowCode} {
+		if strings.Contains(strings.ToLower(text), words) {
+			a.code = overflowCode
+		}
 	}
 	return a
 }

@@ -9,59 +9,56 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
+// Members that more than one rule knows.
+const (
+	maxTokens           = "max_tokens"
+	maxCompletionTokens = "max_completion_tokens"
+	streamOptions       = "stream_options"
+)
+
 // rewrite sets what must be different upstream, and nothing else. A reply is always asked for as a stream: closing the
 // connection then stops the engine at once.
-func rewrite(o *chat.Object, m rollout.Model, capture bool) error {
+func (d *dialect) rewrite(o *draft, m rollout.Model, capture bool) error {
 	if m.Name != "" {
 		name, _ := json.Marshal(m.Name) // a string always encodes
-		o.Set("model", name)
+		o.set("model", name)
 	}
 	if m.MaxTokensCap > 0 {
-		clamp(o, m.MaxTokensCap)
+		d.clamp(o, m.MaxTokensCap)
 	}
-	o.Set("stream", []byte("true"))
-	if err := setWithin(o, "stream_options", "include_usage", true); err != nil {
-		return err
+	o.set("stream", []byte("true"))
+	if d.counts {
+		if err := setWithin(o, streamOptions, "include_usage", true); err != nil {
+			return err
+		}
 	}
-	if m.Thinking != nil {
+	if m.Thinking != nil && d.template {
 		if err := setWithin(o, "chat_template_kwargs", "enable_thinking", *m.Thinking); err != nil {
 			return err
 		}
 	}
-	if capture {
-		askForTokens(o, m)
+	if capture && d.capture != nil {
+		d.capture(o, m)
 	}
 	return nil
 }
 
-func askForTokens(o *chat.Object, m rollout.Model) {
-	if m.Logprobs {
-		o.Set("logprobs", []byte("true"))
-		if want := max(m.TopLogprobs, number(o, "top_logprobs")); want > 0 {
-			o.Set("top_logprobs", strconv.AppendInt(nil, int64(want), 10))
-		}
-	}
-	if m.TokenIDs {
-		o.Set("return_token_ids", []byte("true"))
-	}
-}
-
-// clamp bounds what the call may generate under either name. A call that names no bound gets one.
-func clamp(o *chat.Object, limit int) {
+// clamp bounds what the call may generate. A call that names no bound gets one.
+func (d *dialect) clamp(o *draft, limit int) {
 	bound := strconv.AppendInt(nil, int64(limit), 10)
 	named := false
-	for _, key := range []string{"max_tokens", "max_completion_tokens"} {
+	for _, key := range d.bounds {
 		raw, ok := o.Get(key)
 		if !ok || string(raw) == "null" {
 			continue
 		}
 		named = true
 		if n, err := strconv.ParseFloat(string(raw), 64); err == nil && n > float64(limit) {
-			o.Set(key, bound)
+			o.set(key, bound)
 		}
 	}
 	if !named {
-		o.Set("max_tokens", bound)
+		o.set(d.bounds[0], bound)
 	}
 }
 
@@ -75,7 +72,7 @@ func number(o *chat.Object, key string) int {
 }
 
 // setWithin sets one member of an object that is itself a member, and keeps its others.
-func setWithin(o *chat.Object, outer, key string, on bool) error {
+func setWithin(o *draft, outer, key string, on bool) error {
 	raw, ok := o.Get(outer)
 	if !ok || string(raw) == "null" {
 		raw = []byte("{}")
@@ -85,6 +82,19 @@ func setWithin(o *chat.Object, outer, key string, on bool) error {
 		return fault.Field(outer, "must be an object")
 	}
 	in.Set(key, strconv.AppendBool(nil, on))
-	o.Set(outer, in.Bytes())
+	o.set(outer, in.Bytes())
 	return nil
+}
+
+// view is what the agent asked for itself of what is asked upstream in any case.
+func (c changes) view(stream bool) chat.View {
+	v := chat.All()
+	_, ids := c.of("return_token_ids")
+	_, logprobs := c.of("logprobs")
+	_, counts := c.of(streamOptions)
+	v.IDs, v.Logprobs, v.Usage = !ids, !logprobs, !counts || !stream
+	if top, ok := c.of("top_logprobs"); ok && v.Logprobs {
+		v.Top, _ = strconv.Atoi(string(top.from)) // none: the engine's default is none
+	}
+	return v
 }

@@ -27,8 +27,24 @@ const (
 	drainTime = 200 * time.Millisecond
 )
 
-// try makes the call once.
+// try makes the call once, in the way that the endpoint is known to take; what is learned of that way on this occasion costs
+// one more request, and no try.
 func (u *upstream) try(ctx context.Context, t target, a *ask) *result {
+	place := t.url + " " + a.model
+	for {
+		for _, q := range u.manners.of(place) {
+			q.apply(a)
+		}
+		res := u.once(ctx, t, a)
+		q, ok := lesson(res, a)
+		if !ok || !q.apply(a) {
+			return res
+		}
+		u.manners.learn(place, q)
+	}
+}
+
+func (u *upstream) once(ctx context.Context, t target, a *ask) *result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	req, err := newRequest(ctx, t, a)
@@ -43,7 +59,7 @@ func (u *upstream) try(ctx context.Context, t target, a *ask) *result {
 	if res.StatusCode != http.StatusOK {
 		return refusal(res, t.key)
 	}
-	out := read(ctx, res, cancel)
+	out := read(ctx, res, cancel, a.api)
 	if said := cleanBytes(out.raw, t.key); len(said) != len(out.raw) {
 		out.raw, out.reply.PromptAt = said, chat.Span{}
 	}
@@ -62,7 +78,7 @@ func newRequest(ctx context.Context, t target, a *ask) (*http.Request, error) {
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Set("User-Agent", "rolloutd")
 	if t.key != "" {
-		req.Header.Set("Authorization", "Bearer "+t.key)
+		a.authorize(req.Header, t.key)
 	}
 	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(req.Header))
 	return req, nil
@@ -79,8 +95,9 @@ func noAnswer(err error, key string) *problem {
 }
 
 // read takes in a reply. cancel ends the request, whose context is ctx.
-func read(ctx context.Context, res *http.Response, cancel func()) *result {
-	out, s := &result{status: res.StatusCode}, &chat.Stream{}
+func read(ctx context.Context, res *http.Response, cancel func(), api chat.API) *result {
+	out, s := &result{status: res.StatusCode}, &chat.Stream{Reply: chat.Reply{API: api}}
+	s.Began(versionOf(res.Header))
 	var drain *time.Timer
 	for reads := 1; ; reads++ {
 		n, err := res.Body.Read(s.Room(readBuffer / 2))

@@ -11,6 +11,7 @@ type upstream struct {
 	client  *http.Client
 	backoff time.Duration
 	report  *reporter
+	manners manners
 }
 
 const (

@@ -94,12 +94,24 @@ const (
 	KindSubagent TurnKind = "subagent"
 )
 
+// Branch says where in the tree of a rollout's conversations a model call stands.
+type Branch string
+
+const (
+	BranchRoot      Branch = "root"      // the agent's own conversation, from its beginning
+	BranchCompacted Branch = "compacted" // the agent's own, begun anew from a summary of what was before
+	BranchSubagent  Branch = "subagent"
+	BranchAuxiliary Branch = "auxiliary" // a title or a summary: a conversation of one call
+)
+
 // Turn is one model call, whole: a line of the trace.
 type Turn struct {
 	Turn               int             `json:"turn"` // from 1, in the order calls began
 	CallID             string          `json:"call_id"`
+	API                string          `json:"api"` // the path below /v1 that the agent called
 	Kind               TurnKind        `json:"kind"`
 	Lineage            string          `json:"lineage"` // the agent's session id; "parent/child" for a subagent
+	Branch             Branch          `json:"branch"`
 	Delivered          bool            `json:"delivered"`
 	Train              bool            `json:"train"` // a trainer learns from it unless it knows better; see trace.Trains
 	PrefixBreak        *PrefixBreak    `json:"prefix_break,omitempty"`
@@ -119,8 +131,11 @@ type Turn struct {
 	UpstreamError      json.RawMessage `json:"upstream_error"` // object or null
 	UpstreamTries      int             `json:"upstream_tries"`
 	ModelVersion       string          `json:"model_version,omitempty"`
-	Request            json.RawMessage `json:"request"`  // as sent upstream
-	Response           json.RawMessage `json:"response"` // an OpenAI chat.completion object, or null
+	Request            json.RawMessage `json:"request"` // as sent upstream
+	// Rewritten has the members that the agent had given otherwise: {"max_tokens":{"from":32000,"to":4096}}; without "from" it
+	// had not given them, without "to" they were left out.
+	Rewritten json.RawMessage `json:"rewritten,omitempty"`
+	Response  json.RawMessage `json:"response"` // the API's own object, such as a chat.completion, or null
 }
 
 // PrefixBreak says that a turn's prompt does not begin with the prompt and completion, token for token, of the turn before it
@@ -136,6 +151,7 @@ type CompactTurn struct {
 	Turn               int             `json:"turn"`
 	Kind               TurnKind        `json:"kind"`
 	Lineage            string          `json:"lineage"`
+	Branch             Branch          `json:"branch"`
 	Delivered          bool            `json:"delivered"`
 	Train              bool            `json:"train"`
 	PrefixBreak        *PrefixBreak    `json:"prefix_break,omitempty"`

@@ -1,4 +1,5 @@
-// Package toolclient calls the rollout tools of a running server, as any OpenEnv client could: JSON-RPC over POST /mcp.
+// Package toolclient asks a running server: its rollout tools as any OpenEnv client could, by JSON-RPC over POST /mcp, and its
+// list of rollouts over REST.
 package toolclient
 
 import (
@@ -42,7 +43,7 @@ func (c *Client) Call(ctx context.Context, tool string, args map[string]any, out
 	if err != nil {
 		return fault.Wrap(fault.Invalid, err, "arguments of %s", tool)
 	}
-	reply, err := c.post(ctx, body)
+	reply, err := c.do(ctx, http.MethodPost, "/mcp", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -56,8 +57,8 @@ func (c *Client) Call(ctx context.Context, tool string, args map[string]any, out
 	return nil
 }
 
-func (c *Client) post(ctx context.Context, body []byte) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+"/mcp", bytes.NewReader(body))
+func (c *Client) do(ctx context.Context, method, path string, body io.Reader) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "server address")
 	}

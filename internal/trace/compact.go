@@ -11,7 +11,7 @@ import (
 // the response how it ended.
 func Compact(t rollout.Turn) rollout.CompactTurn {
 	return rollout.CompactTurn{
-		Turn: t.Turn, Kind: t.Kind, Lineage: t.Lineage,
+		Turn: t.Turn, Kind: t.Kind, Lineage: t.Lineage, Branch: t.Branch,
 		Delivered: t.Delivered, Train: t.Train, PrefixBreak: t.PrefixBreak, Broken: t.Broken, Flaws: t.Flaws, FinishReason: t.FinishReason,
 		PromptTokenIDs:     list(t.PromptTokenIDs),
 		CompletionTokens:   list(t.CompletionTokens),
@@ -30,6 +30,7 @@ func Compact(t rollout.Turn) rollout.CompactTurn {
 func requestKeys() []string {
 	return []string{
 		"model", "messages", "temperature", "top_p", "max_tokens", "max_completion_tokens", "logprobs", "top_logprobs", "stream",
+		"prompt", "system", "instructions", "input", "max_output_tokens", // of the other APIs
 	}
 }
 

@@ -9,14 +9,14 @@ import (
 // Export writes all turns as JSON lines of rollout.Turn, in the order the calls began. One record is in memory at a time,
 // and the ids of each lineage's latest.
 func (l *Log) Export(w io.Writer) error {
-	lineages := chain{}
+	lineages, summarised := chain{}, summarised{}
 	for _, e := range l.Entries() {
 		r, err := l.Read(e)
 		if err != nil {
 			return err
 		}
 		turn := TurnOf(r, e.Delivered)
-		turn.PrefixBreak = lineages.follow(&turn)
+		turn.PrefixBreak, turn.Branch = lineages.follow(&turn), summarised.branch(&turn)
 		line, err := marshal(turn)
 		if err != nil {
 			return err

@@ -26,6 +26,8 @@ type Record struct {
 type Head struct {
 	Turn          int              `json:"turn"` // from 1, in the order calls began
 	CallID        string           `json:"call_id"`
+	API           chat.API         `json:"api,omitempty"`
+	Rewritten     json.RawMessage  `json:"rewritten,omitempty"` // as in rollout.Turn
 	Kind          rollout.TurnKind `json:"kind"`
 	Lineage       string           `json:"lineage,omitempty"`
 	Broken        string           `json:"broken,omitempty"` // why there is no whole reply; empty: there is

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 // they are needed at delivery, and not on the way of the call.
 func TurnOf(r *Record, delivered bool) rollout.Turn {
 	t := rollout.Turn{
-		Turn: r.Turn, CallID: r.CallID, Kind: r.Kind, Lineage: r.Lineage,
+		Turn: r.Turn, CallID: r.CallID, API: string(cmp.Or(r.API, chat.Chat)), Kind: r.Kind, Lineage: r.Lineage,
 		Delivered: delivered, Broken: r.Broken, Flaws: r.Flaws, FinishReason: r.FinishReason,
 		PromptTokenIDs:     list(r.PromptTokenIDs),
 		CompletionTokens:   []string{},
@@ -31,26 +32,30 @@ func TurnOf(r *Record, delivered bool) rollout.Turn {
 		UpstreamTries:      r.Tries,
 		ModelVersion:       r.ModelVersion,
 		Request:            readable(r.Request),
+		Rewritten:          r.Rewritten,
 	}
 	if len(r.Reply) > 0 {
-		respond(&t, r.Reply)
+		respond(&t, r.API, r.Reply)
 	}
 	t.Train = Trains(&t)
 	return t
 }
 
-// respond puts the whole reply in; one that cannot be put together is a flaw of the turn, not of the whole trace.
-func respond(t *rollout.Turn, reply []byte) {
-	whole, err := chat.Assemble(reply)
-	object := whole.JSON()
-	if err == nil && !json.Valid(object) {
+// respond puts the whole reply in, without the ids, which the turn has already; one that cannot be put together is a flaw of
+// the turn, not of the whole trace.
+func respond(t *rollout.Turn, api chat.API, reply []byte) {
+	if api == "" || api == chat.Chat || api == chat.Completions {
+		reply = chat.View{Logprobs: true, Top: -1, Usage: true}.Of(reply)
+	}
+	whole, err := api.Assemble(reply)
+	if err == nil && !json.Valid(whole.JSON()) {
 		err = errors.New("a string in it is no JSON")
 	}
 	if err != nil {
 		t.Flaws = append(t.Flaws, fmt.Sprintf("reply unreadable: %v", err))
 		return
 	}
-	t.CompletionTokens, t.Response = list(whole.Tokens()), object
+	t.CompletionTokens, t.Response = list(whole.Tokens()), whole.JSON()
 }
 
 func list[T any](s []T) []T {

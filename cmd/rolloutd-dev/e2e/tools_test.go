@@ -22,7 +22,7 @@ type args map[string]any
 func call(ctx context.Context, url, tool string, a args) (string, error) {
 	body, err := json.Marshal(map[string]any{
 		"jsonrpc": "2.0", "id": 1, "method": "tools/call",
-		"params": map[string]any{"name": tool, "arguments": a},
+		"params": map[string]any{"name": tool, "arguments": a, "_meta": args{"timeout_s": 240}},
 	})
 	if err != nil {
 		return "", err

@@ -3,6 +3,8 @@ package jsonrpc
 
 import "github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 
+const version = "2.0"
+
 // Codes of the protocol and of the server.
 const (
 	ParseError     = -32700
@@ -32,15 +34,21 @@ type Response struct {
 // MarshalJSON writes exactly one of result and error; id is null where the request's is not known.
 func (r Response) MarshalJSON() ([]byte, error) {
 	if r.Error != nil {
-		return pyjson.Encode(struct {
-			Version string `json:"jsonrpc"`
-			ID      any    `json:"id"`
-			Error   *Error `json:"error"`
-		}{"2.0", r.ID, r.Error})
+		return pyjson.Encode(Failure{Version: version, ID: r.ID, Error: r.Error})
 	}
-	return pyjson.Encode(struct {
-		Version string `json:"jsonrpc"`
-		ID      any    `json:"id"`
-		Result  any    `json:"result"`
-	}{"2.0", r.ID, r.Result})
+	return pyjson.Encode(Success{Version: version, ID: r.ID, Result: r.Result})
+}
+
+// Success is a Response with a result, as it is written.
+type Success struct {
+	Version string `json:"jsonrpc" const:"2.0"`
+	ID      any    `json:"id"`
+	Result  any    `json:"result"`
+}
+
+// Failure is a Response with an error, as it is written.
+type Failure struct {
+	Version string `json:"jsonrpc" const:"2.0"`
+	ID      any    `json:"id"`
+	Error   *Error `json:"error" nullable:"false"`
 }

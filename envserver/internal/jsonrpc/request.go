@@ -10,9 +10,12 @@ import (
 
 // Request is one call. ID is a string, a json.Number or nil; a request without one is answered like any other, with null.
 type Request struct {
-	Method string
-	Params map[string]any
-	ID     any
+	Version string         `json:"jsonrpc" const:"2.0" required:"true"`
+	Method  string         `json:"method" required:"true"`
+	Params  map[string]any `json:"params" nullable:"false"`
+	ID      any            `json:"id" description:"a string, a whole number or null"`
+
+	_ struct{} `additionalProperties:"false"`
 }
 
 // Parse reads a request from the text of a message. Texts that are not one JSON object are a parse error, objects of
@@ -32,8 +35,8 @@ func Parse(data []byte) (Request, *Error) {
 // FromObject reads a request from a decoded object.
 func FromObject(obj map[string]any) (Request, *Error) {
 	c := issue.Check(obj)
-	c.Literal("jsonrpc", "2.0", true)
-	r := Request{Method: c.String("method"), Params: c.Dict("params", false)}
+	c.Literal("jsonrpc", version, true)
+	r := Request{Version: version, Method: c.String("method"), Params: c.Dict("params", false)}
 	raw := c.Any("id")
 	found := c.Found(true)
 	if id, ok := identifier(raw); ok {

@@ -19,14 +19,16 @@ var ErrClosed = errors.New("the session was closed")
 
 // State is what a client sees of its session.
 type State struct {
-	EpisodeID         string   `json:"episode_id"`
-	StepCount         int      `json:"step_count"`
-	RolloutsCompleted int      `json:"rollouts_completed"`
-	LastReward        *float64 `json:"last_reward"`
-	LastTaskID        *string  `json:"last_task_id"`
-	LastSandboxID     *string  `json:"last_sandbox_id"`
+	EpisodeID         string   `json:"episode_id" nullable:"true" description:"the episode since the last reset"`
+	StepCount         int      `json:"step_count" minimum:"0" default:"0" description:"steps since the last reset"`
+	RolloutsCompleted int      `json:"rollouts_completed" minimum:"0" default:"0" description:"results delivered since the last reset"`
+	LastReward        *float64 `json:"last_reward" description:"reward of the last result"`
+	LastTaskID        *string  `json:"last_task_id" description:"task of the last result"`
+	LastSandboxID     *string  `json:"last_sandbox_id" description:"sandbox of the last result"`
 	// Rollouts are those started in the episode, the latest maxRollouts of them, oldest first.
-	Rollouts []string `json:"rollouts,omitempty"`
+	Rollouts []string `json:"rollouts,omitempty" description:"ids of the rollouts started since the last reset, the oldest first; absent where there are none"`
+
+	_ struct{} `title:"State" additionalProperties:"true"`
 }
 
 // maxRollouts bounds what a session remembers of a client that never resets.

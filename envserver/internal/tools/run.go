@@ -73,12 +73,15 @@ func (t *Table) start(ctx context.Context, c Call) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return text(struct {
-		RolloutID string  `json:"rollout_id"`
-		TaskID    string  `json:"task_id"`
-		Status    string  `json:"status"`
-		StartedAt float64 `json:"started_at"`
-	}{b.id, b.state.TaskID, "starting", unix(b.state.StartedAt)})
+	return text(Started{b.id, b.state.TaskID, "starting", unix(b.state.StartedAt)})
+}
+
+// Started is what start_rollout answers.
+type Started struct {
+	RolloutID string  `json:"rollout_id"`
+	TaskID    string  `json:"task_id"`
+	Status    string  `json:"status" const:"starting"`
+	StartedAt float64 `json:"started_at" description:"unix seconds"`
 }
 
 // deliver hands a result to the session and the client.

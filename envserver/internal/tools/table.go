@@ -78,6 +78,12 @@ func New(o Options) (*Table, error) {
 	return t, nil
 }
 
+// Start is the tool that begins a rollout and does not wait for it.
+func (t *Table) Start() Tool {
+	tool, _ := t.Find(startRollout)
+	return tool
+}
+
 // List returns the tools in the order they are published.
 func (t *Table) List() []Tool { return t.tools }
 

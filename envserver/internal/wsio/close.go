@@ -1,41 +1,28 @@
 package wsio
 
 import (
-	"context"
 	"time"
 
 	"github.com/gorilla/websocket"
 )
 
-func (c *conn) close(code int, reason string) {
-	_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(closeWait))
+// closeWait bounds the closing handshake, and each of its writes.
+const closeWait = 2 * time.Second
+
+// farewell is what a client hears when Run's context ends.
+func (c *conn) farewell() {
+	if c.o.CloseCode != 0 {
+		c.end(c.o.CloseCode, "")
+		return
+	}
+	c.end(closeRestart, "server shutting down")
 }
 
-// farewell says goodbye and gives the client a moment to answer.
-func (c *conn) farewell(ctx context.Context, read <-chan struct{}) {
-	select {
-	case <-read: // the client has left already
+// end says goodbye and gives the client a moment to answer, or to take what is being written. The reader ends the connection.
+func (c *conn) end(code int, reason string) {
+	if c.ending.Swap(true) {
 		return
-	default:
 	}
-	switch {
-	case ctx.Err() == nil:
-		c.close(CloseNormal, "")
-	case c.o.CloseCode != 0:
-		c.close(c.o.CloseCode, "")
-	default:
-		c.close(closeRestart, "server shutting down")
-	}
-	t := time.NewTimer(closeWait)
-	defer t.Stop()
-	for {
-		select {
-		case <-read:
-			return
-		case <-t.C:
-			return
-		case frame := <-c.frames: // make room, so that the reader comes to the client's close frame
-			c.ahead.Release(weight(frame))
-		}
-	}
+	_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(closeWait))
+	_ = c.ws.NetConn().SetDeadline(time.Now().Add(closeWait))
 }

@@ -7,15 +7,13 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// extend puts off the moment at which a silent client is cut off.
-func (c *conn) extend() { _ = c.ws.SetReadDeadline(time.Now().Add(2 * c.o.PingEvery)) }
-
-// keepAlive pings the client by a timer rather than by a goroutine, so that an idle connection costs little. The returned
-// function stops it and waits for a ping under way.
+// keepAlive pings the client, and cuts it off when nothing was heard since the ping before: whether it is gone without a word
+// or takes no reply, as then it gets no ping either. It works by a timer rather than by a goroutine or a deadline that moves with
+// every frame, so that an idle connection and a quick step cost little. The returned function stops it and waits for a ping
+// under way.
 func (c *conn) keepAlive() (stop func()) {
-	c.ws.SetReadLimit(c.o.MaxMessage)
-	c.extend()
-	c.ws.SetPongHandler(func(string) error { c.extend(); return nil })
+	c.heard.Store(true)
+	c.ws.SetPongHandler(func(string) error { c.heard.Store(true); return nil })
 	var (
 		mu      sync.Mutex
 		stopped bool
@@ -27,6 +25,10 @@ func (c *conn) keepAlive() (stop func()) {
 		mu.Lock()
 		defer mu.Unlock()
 		if stopped {
+			return
+		}
+		if !c.heard.Swap(false) {
+			c.end(closeInternal, "keepalive ping timeout")
 			return
 		}
 		// An error here shows at the reader, which is what ends the connection.

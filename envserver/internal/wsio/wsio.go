@@ -1,15 +1,14 @@
 // Package wsio runs one WebSocket connection: frames are read at all times, so that pings are answered and a client that
-// leaves is noticed, while they are handled strictly one after another.
+// leaves is noticed, while they are answered strictly one after another. A connection at rest is one goroutine.
 package wsio
 
 import (
 	"context"
-	"errors"
-	"net"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
-	"golang.org/x/sync/semaphore"
 )
 
 // Close codes of RFC 6455 that we send.
@@ -19,106 +18,125 @@ const (
 	closeInternal = websocket.CloseInternalServerErr
 )
 
-const (
-	// queued is how many frames a client may send ahead, and queuedBytes how much of them is kept.
-	queued      = 64
-	queuedBytes = 32 << 20
-	// closeWait bounds the closing handshake.
-	closeWait = 2 * time.Second
-)
-
 // Options of a connection.
 type Options struct {
-	// PingEvery is the time between pings; a client that answers none for twice as long is cut off.
+	// PingEvery is the time between pings, and how long a client has to answer one before it is cut off.
 	PingEvery time.Duration
-	// MaxMessage is the largest frame taken, in bytes; at most queuedBytes counts against what is sent ahead.
+	// MaxMessage is the largest frame taken, in bytes.
 	MaxMessage int64
 	// CloseCode is sent when Run's context ends; default 1012 (the service restarts).
 	CloseCode int
-	// Gone is the cause with which a handler's context ends when the client leaves.
+	// Gone is the cause with which the context of an Answer's Later ends when the client leaves.
 	Gone error
 }
 
-// Handler answers one frame. No reply is nil; more is false to close the connection normally.
-type Handler func(ctx context.Context, frame []byte) (reply []byte, more bool)
+// Handler answers one frame. It must be quick: nothing is read meanwhile.
+type Handler func(frame []byte) Answer
+
+// Answer is what becomes of a frame.
+type Answer struct {
+	// Reply is sent; nil for none.
+	Reply []byte
+	// Later, where set, makes the reply instead and may take its time. Its context ends with the connection.
+	Later func(context.Context) []byte
+	// Close ends the connection normally (close code 1000), without a reply.
+	Close bool
+}
 
 type conn struct {
 	ws     *websocket.Conn
 	o      Options
-	frames chan []byte
-	ahead  *semaphore.Weighted
+	handle Handler
+	life   context.Context // Run's; what Later is called with is made from it
+
+	heard  atomic.Bool // since the last ping
+	ending atomic.Bool // a close frame was sent, or tried
+
+	backlog backlog
+	worker  sync.WaitGroup
+	cancel  context.CancelCauseFunc // ends the worker's context; nil before the first. The reader's own
 }
 
-// Run handles frames until the client leaves, the handler ends the connection (close code 1000), or ctx ends. It closes ws.
+// Run answers frames until the client leaves, an answer ends the connection, or ctx ends. It closes ws.
 func Run(ctx context.Context, ws *websocket.Conn, o Options, h Handler) {
-	c := &conn{ws: ws, o: o, frames: make(chan []byte, queued), ahead: semaphore.NewWeighted(queuedBytes)}
-	live, cancel := context.WithCancelCause(ctx)
-	read := make(chan struct{})
+	c := &conn{ws: ws, o: o, handle: h, life: ctx}
 	stopPings := c.keepAlive()
-	go func() {
-		defer close(read)
-		cancel(c.read(live))
-	}()
-	c.serve(live, h)
-	c.farewell(ctx, read)
-	cancel(nil)
+	stopWatch := context.AfterFunc(ctx, c.farewell)
+	c.read()
+	stopWatch()
+	if c.cancel != nil {
+		c.cancel(o.Gone)
+	}
+	_ = ws.Close() // ends a write that nobody takes, too
+	c.worker.Wait()
 	stopPings()
-	_ = ws.Close() // ends the reader, if the handshake has not
-	<-read
 }
 
-// serve handles queued frames one by one.
-func (c *conn) serve(ctx context.Context, h Handler) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case frame := <-c.frames:
-			reply, more := h(ctx, frame)
-			c.ahead.Release(weight(frame))
-			if ctx.Err() != nil || !c.write(reply) || !more {
-				return
-			}
-		}
-	}
-}
-
-func (c *conn) write(reply []byte) bool {
-	if reply == nil {
-		return true
-	}
-	err := c.ws.WriteMessage(websocket.TextMessage, reply)
-	c.extend() // a long write is a sign of life, too
-	return err == nil
-}
-
-// read queues frames until the connection ends, and returns the cause.
-func (c *conn) read(ctx context.Context) error {
+// read answers frames, or has them wait their turn, until the connection ends. The library has answered what ends it by
+// the client's doing (a close frame, a message too large).
+func (c *conn) read() {
+	c.ws.SetReadLimit(c.o.MaxMessage)
 	for {
 		_, frame, err := c.ws.ReadMessage()
 		if err != nil {
-			c.tell(err)
-			return c.o.Gone
+			return
 		}
-		c.extend()
-		if c.ahead.Acquire(ctx, weight(frame)) != nil {
-			return c.o.Gone
-		}
-		select {
-		case c.frames <- frame:
-		case <-ctx.Done():
-			return c.o.Gone
+		c.heard.Store(true)
+		if !c.backlog.put(frame) {
+			c.take(frame)
 		}
 	}
 }
 
-// tell lets a client that answered no ping know why it is cut off; other read errors are the client's own doing, or have
-// been answered by the library (1009 for a message too large).
-func (c *conn) tell(err error) {
-	var slow net.Error
-	if errors.As(err, &slow) && slow.Timeout() {
-		c.close(closeInternal, "keepalive ping timeout")
+// take answers a frame on the reader's own goroutine, which saves a session at rest a second one and a quick answer the way
+// to it. An answer that takes long gets a goroutine, which then answers what comes meanwhile.
+func (c *conn) take(frame []byte) {
+	if c.ending.Load() { // what comes after the goodbye is only read to get at the client's own
+		return
+	}
+	a := c.handle(frame)
+	if a.Later == nil {
+		c.say(a)
+		return
+	}
+	ctx, cancel := context.WithCancelCause(c.life)
+	c.cancel = cancel
+	c.backlog.open()
+	c.worker.Go(func() {
+		defer cancel(nil)
+		c.work(ctx, a)
+	})
+}
+
+// work gives an answer, and answers what was queued meanwhile until nothing is.
+func (c *conn) work(ctx context.Context, a Answer) {
+	for {
+		if a.Later != nil {
+			a.Reply = a.Later(ctx)
+		}
+		if ctx.Err() == nil {
+			c.say(a)
+		}
+		frame, more := c.backlog.next()
+		if !more {
+			return
+		}
+		if a = (Answer{}); !c.ending.Load() && ctx.Err() == nil {
+			a = c.handle(frame)
+		}
 	}
 }
 
-func weight(frame []byte) int64 { return min(int64(len(frame)), queuedBytes) }
+// say sends a reply, or the goodbye.
+func (c *conn) say(a Answer) {
+	switch {
+	case a.Close:
+		c.end(CloseNormal, "")
+	case a.Reply != nil:
+		if c.ws.WriteMessage(websocket.TextMessage, a.Reply) != nil {
+			_ = c.ws.Close() // ends the reader
+			return
+		}
+		c.heard.Store(true) // a long write is a sign of life, too
+	}
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+func lsCommand(s std) *cobra.Command {
+	var f rollout.Filter
+	var outcome string
+	asJSON := false
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List rollouts, newest first", Args: cobra.NoArgs, GroupID: groupRollouts,
+		Long: "Ls lists the rollouts that Temporal still knows. Where the server wants tokens, it needs an operator's.",
+	}
+	cmd.Flags().StringVar(&f.Status, "status", "", "running or done; empty: both")
+	cmd.Flags().StringVar(&f.TaskID, "task", "", "of this task")
+	cmd.Flags().StringVar(&f.GroupID, "group", "", "of this group")
+	cmd.Flags().StringVar(&outcome, "outcome", "", "that ended so, for instance infra_failed")
+	cmd.Flags().IntVar(&f.Limit, "limit", 20, "at most this many")
+	cmd.Flags().StringVar(&f.Cursor, "cursor", "", "go on where the list before ended")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the page as JSON")
+	client := serverFlag(cmd, s)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		f.Outcome = rollout.Outcome(outcome)
+		c := client()
+		page, err := c.List(cmd.Context(), f)
+		if err != nil {
+			return hint(err, c)
+		}
+		if asJSON {
+			return json.NewEncoder(s.out).Encode(page)
+		}
+		console.List(s.out, page.Rollouts, time.Now())
+		if page.Next != "" {
+			fmt.Fprintf(s.err, "more:  rolloutd ls --cursor %s\n", page.Next)
+		}
+		return nil
+	}
+	return cmd
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestLsListsWhatTheServerHas(t *testing.T) {
+	t.Parallel()
+	asked := make(chan *http.Request, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r
+		_, _ = w.Write([]byte(`{"rollouts":[{"rollout_id":"r1","task_id":"t","phase":"done","outcome":"completed","reward":0.5}],"next":"abc"}`))
+	}))
+	t.Cleanup(srv.Close)
+	code, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_TOKEN": "secret"},
+		"ls", "--server", srv.URL, "--status", "done", "--task", "t", "--outcome", "completed")
+	require.Zero(t, code, errText)
+	r := <-asked
+	require.Equal(t, "/rollouts?limit=20&outcome=completed&status=done&task_id=t", r.URL.String())
+	require.Equal(t, "Bearer secret", r.Header.Get("Authorization"))
+	require.Equal(t, []string{"r1", "t", "completed", "0.5"}, strings.Fields(strings.Split(out, "\n")[1])[:4])
+	require.Contains(t, errText, "rolloutd ls --cursor abc")
+
+	code, _, errText = rolloutd(t.Context(), nil, "ls", "--server", "http://127.0.0.1:1")
+	require.NotZero(t, code)
+	require.Contains(t, errText, "rolloutd-dev")
+}

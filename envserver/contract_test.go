@@ -1,0 +1,119 @@
+package envserver_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver"
+)
+
+// contract is a server's OpenAPI document, as far as answers can be held to it.
+type contract struct {
+	Paths      map[string]map[string]described
+	Components struct {
+		Schemas map[string]json.RawMessage
+	}
+
+	mu       sync.Mutex
+	seen     []exchange
+	resolved map[string]*jsonschema.Resolved
+}
+
+// exchange is an answer that was got.
+type exchange struct {
+	method, path, media string
+	status              int
+	body                string
+}
+
+// described is one operation.
+type described struct {
+	OperationID string
+	Security    []any
+	RequestBody struct{ Content map[string]content }
+	Responses   map[string]struct{ Content map[string]content }
+}
+
+type content struct{ Schema json.RawMessage }
+
+// newContract reads the document; what is noted until the test ends is held to it then, so that the checking costs a test no
+// time that it counts on.
+func newContract(t *testing.T, srv *envserver.Server) *contract {
+	t.Helper()
+	// The validator finds definitions under $defs only.
+	text := bytes.ReplaceAll(srv.Described(), []byte("#/components/schemas/"), []byte("#/$defs/"))
+	c := &contract{resolved: map[string]*jsonschema.Resolved{}}
+	require.NoError(t, json.Unmarshal(text, c))
+	t.Cleanup(func() {
+		for _, x := range c.seen {
+			c.check(t, x)
+		}
+	})
+	return c
+}
+
+// note remembers an answer of a route of the document.
+func (c *contract) note(req *http.Request, resp *http.Response, body []byte) {
+	if req.Header.Get("Sec-Fetch-Site") != "" || strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
+		return // turned away before it came to a route, or of another protocol
+	}
+	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = append(c.seen, exchange{req.Method, req.URL.Path, media, resp.StatusCode, string(body)})
+}
+
+var parameter = regexp.MustCompile(`\\\{[a-z]+\\\}`)
+
+// find is the operation that a request is for.
+func (c *contract) find(method, path string) (described, bool) {
+	for template, operations := range c.Paths {
+		pattern := "^" + parameter.ReplaceAllString(regexp.QuoteMeta(template), "[^/]+") + "$"
+		if op, ok := operations[strings.ToLower(method)]; ok && regexp.MustCompile(pattern).MatchString(path) {
+			return op, true
+		}
+	}
+	return described{}, false
+}
+
+// accepts says whether a JSON text is what a schema of the document asks for.
+func (c *contract) accepts(t *testing.T, schema json.RawMessage, text string) error {
+	t.Helper()
+	resolved := c.resolved[string(schema)]
+	if resolved == nil {
+		root, err := json.Marshal(map[string]any{"$defs": c.Components.Schemas, "allOf": []json.RawMessage{schema}})
+		require.NoError(t, err)
+		var s jsonschema.Schema
+		require.NoError(t, json.Unmarshal(root, &s))
+		resolved, err = s.Resolve(nil)
+		require.NoError(t, err)
+		c.resolved[string(schema)] = resolved
+	}
+	var v any
+	require.NoError(t, json.Unmarshal([]byte(text), &v), text)
+	return resolved.Validate(v)
+}
+
+// check holds an answer to the document: its status and its media type are there, and its body is as described.
+func (c *contract) check(t *testing.T, x exchange) {
+	t.Helper()
+	op, ok := c.find(x.method, x.path)
+	if !ok {
+		return
+	}
+	answer, ok := op.Responses[strconv.Itoa(x.status)]
+	require.Truef(t, ok, "not in the document: %+v", x)
+	require.Containsf(t, answer.Content, x.media, "%+v", x)
+	if x.media == "application/json" {
+		require.NoErrorf(t, c.accepts(t, answer.Content[x.media].Schema, x.body), "%+v", x)
+	}
+}

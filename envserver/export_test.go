@@ -1,0 +1,9 @@
+package envserver
+
+import "github.com/go-chi/chi/v5"
+
+// Router is the routes as they are served: that they are the ones of the document cannot be seen from outside.
+func (s *Server) Router() chi.Routes { return s.router() }
+
+// Described is the OpenAPI document, without the token that fetching it may need.
+func (s *Server) Described() []byte { return s.described }

@@ -1,0 +1,60 @@
+package wsio
+
+import "sync"
+
+// Bounds of what a client may send ahead while an answer is under way. Beyond them nothing more is read.
+const (
+	queued      = 64
+	queuedBytes = 32 << 20
+)
+
+// backlog is the frames that wait for the worker. While there is no worker it is shut and takes none.
+type backlog struct {
+	mu     sync.Mutex
+	room   *sync.Cond // made with the first worker: most connections are at rest
+	isOpen bool
+	frames [][]byte
+	bytes  int
+}
+
+func (b *backlog) open() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.isOpen = true
+	if b.room == nil {
+		b.room = sync.NewCond(&b.mu)
+	}
+}
+
+// put queues a frame, as soon as there is room. False: there is no worker, and nothing is before this frame.
+func (b *backlog) put(frame []byte) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.isOpen && b.full(len(frame)) {
+		b.room.Wait()
+	}
+	if !b.isOpen {
+		return false
+	}
+	b.frames = append(b.frames, frame)
+	b.bytes += len(frame)
+	return true
+}
+
+func (b *backlog) full(more int) bool {
+	return len(b.frames) >= queued || len(b.frames) > 0 && b.bytes+more > queuedBytes
+}
+
+// next takes the frame that has waited longest. With none it shuts the backlog, and its caller is the worker no more.
+func (b *backlog) next() (frame []byte, more bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.room.Signal() // there is one who waits: the reader
+	if len(b.frames) == 0 {
+		b.isOpen, b.frames = false, nil
+		return nil, false
+	}
+	frame, b.frames = b.frames[0], b.frames[1:]
+	b.bytes -= len(frame)
+	return frame, true
+}

@@ -1,0 +1,105 @@
+package envserver_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/catalog"
+)
+
+// Without any setting a long call over POST /mcp is answered before the Python clients give up, at 60 s, with the way to its
+// result.
+func TestLongCallsAreAnsweredInTimeByDefault(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv, err := envserver.New(envserver.Options{
+			Rollouts: newFake(), Seal: strings.ToUpper,
+			Resolve: catalog.New(func(string) string { return "http://vllm.test" }).Resolve,
+		})
+		require.NoError(t, err)
+		begun := time.Now()
+		w := httptest.NewRecorder()
+		srv.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(rpcRun(t, nil))))
+		require.Equal(t, 55*time.Second, time.Since(begun))
+		requireTimeout(t, object(t, w.Body.String()), "55.0")
+	})
+}
+
+// The limit holds on every way to call a tool by JSON-RPC, and a client that names its own has that one.
+func TestACallsOwnTimeoutWinsOverMCP(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	own := map[string]any{"timeout_s": 0.03}
+
+	_, _, body := r.do("POST", "/mcp", rpcRun(t, own))
+	requireTimeout(t, object(t, body), "0.03")
+	requireTimeout(t, object(t, r.dial("/mcp").ask(rpcRun(t, own))), "0.03")
+	inFrame := r.dial("/ws").ask(`{"type":"mcp","data":` + rpcRun(t, own) + `}`)
+	requireTimeout(t, dig(t, object(t, inFrame), "data").(map[string]any), "0.03")
+
+	s, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).
+		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: r.url + "/mcp"}, nil)
+	require.NoError(t, err)
+	defer s.Close()
+	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Meta: mcp.Meta(own), Name: "run_rollout", Arguments: task("r", waits)})
+	require.NoError(t, err)
+	require.True(t, res.IsError)
+	require.Contains(t, res.Content[0].(*mcp.TextContent).Text, "timed out after 0.03 seconds; rollout r goes on")
+
+	require.False(t, r.fake.aborted("r"))
+	require.Equal(t, 1, r.fake.count())
+}
+
+func TestAnImpossibleTimeoutIsRefused(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	for _, wrong := range []any{0, -1, "soon", []any{}} {
+		_, _, body := r.do("POST", "/mcp", rpcRun(t, map[string]any{"timeout_s": wrong}))
+		require.EqualValues(t, -32602, dig(t, object(t, body), "error", "code"))
+		require.Contains(t, dig(t, object(t, body), "error", "message"), "_meta.timeout_s")
+	}
+	require.Zero(t, r.fake.count())
+}
+
+// Over HTTP timeout_s stands beside the action, as in the reference.
+func TestTimeoutOfAStepOverHTTP(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	action := map[string]any{"type": "call_tool", "tool_name": "run_rollout", "arguments": task("r", waits)}
+	body, err := json.Marshal(map[string]any{"timeout_s": 0.03, "action": action})
+	require.NoError(t, err)
+	status, _, out := r.do("POST", "/step", string(body))
+	require.Equal(t, http.StatusOK, status)
+	failed := dig(t, object(t, out), "observation", "error")
+	require.Equal(t, "timeout", dig(t, failed, "error_type"))
+	require.Contains(t, dig(t, failed, "message"), "timed out after 0.03 seconds; rollout r goes on")
+}
+
+// rpcRun is the request that runs a rollout which does not end by itself.
+func rpcRun(t *testing.T, meta map[string]any) string {
+	t.Helper()
+	params := map[string]any{"name": "run_rollout", "arguments": task("r", waits)}
+	if meta != nil {
+		params["_meta"] = meta
+	}
+	raw, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
+	require.NoError(t, err)
+	return string(raw)
+}
+
+func requireTimeout(t *testing.T, reply map[string]any, seconds string) {
+	t.Helper()
+	failed := dig(t, reply, "error")
+	require.Equal(t, "Timeout", dig(t, failed, "data", "kind"))
+	require.Contains(t, dig(t, failed, "message"),
+		"timed out after "+seconds+` seconds; rollout r goes on: call finalize_rollout with rollout_id "r" for its result`)
+}

@@ -1,0 +1,82 @@
+package envserver
+
+import (
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// What the routes read. The tags describe the members in the OpenAPI document and in /schema; the functions that fill these
+// types check what the tags say.
+
+type resetBody struct {
+	Seed      int64  `json:"seed" nullable:"true" minimum:"0" description:"taken and not used"`
+	EpisodeID string `json:"episode_id" nullable:"true" maxLength:"255" description:"your name for the episode"`
+	SessionID string `json:"session_id" nullable:"true" maxLength:"255" description:"the session that is reset, made if need be; none: an environment for this request alone"`
+	Attach    bool   `json:"attach" default:"false" description:"go on with the episode of this id rather than begin it anew"`
+
+	_ struct{} `title:"ResetRequest" additionalProperties:"true"`
+}
+
+type stepBody struct {
+	Action    map[string]any `json:"action" required:"true" nullable:"false" description:"the action; see /schema"`
+	TimeoutS  float64        `json:"timeout_s" nullable:"true" exclusiveMinimum:"0" description:"bound of the answer, in seconds"`
+	RequestID string         `json:"request_id" nullable:"true" maxLength:"255" description:"your name for the request"`
+	SessionID string         `json:"session_id" nullable:"true" maxLength:"255" description:"the session that the step belongs to; none: an environment for this request alone"`
+
+	_ struct{} `title:"StepRequest" additionalProperties:"true"`
+}
+
+// callAction is the action that calls a tool; list_tools is understood, too, but the reference does not describe it.
+type callAction struct {
+	Metadata  map[string]any `json:"metadata" nullable:"false" description:"anything; timeout_s in it bounds the answer, in seconds"`
+	Type      string         `json:"type" const:"call_tool" default:"call_tool"`
+	ToolName  string         `json:"tool_name" required:"true" description:"which tool to call"`
+	Arguments map[string]any `json:"arguments" nullable:"false" description:"the tool's arguments"`
+
+	_ struct{} `title:"CallToolAction" additionalProperties:"false"`
+}
+
+// sessionRequest names a session beside what a request's body says.
+type sessionRequest struct {
+	Header string `header:"X-Session-Id" description:"the session that the request belongs to"`
+	Query  string `query:"session_id" description:"the same"`
+}
+
+type resetRequest struct {
+	sessionRequest
+	resetBody
+}
+
+type stepRequest struct {
+	sessionRequest
+	stepBody
+}
+
+// rolloutArguments stands for tools.RolloutArgs in the document, which describes them by the schema that the tools publish.
+type rolloutArguments struct{ schema *jsonschema.Schema }
+
+// JSONSchemaBytes is how the document's library asks a value for its schema.
+func (a rolloutArguments) JSONSchemaBytes() ([]byte, error) { return a.schema.MarshalJSON() }
+
+type rolloutRequest struct {
+	ID string `path:"id" description:"id of the rollout"`
+}
+
+type eventsRequest struct {
+	rolloutRequest
+	After int `header:"Last-Event-ID" minimum:"0" description:"the last event that was seen"`
+}
+
+type abortRequest struct {
+	rolloutRequest
+	Reason string `json:"reason" description:"shown to people"`
+}
+
+// listRequest selects rollouts; what is left out selects all.
+type listRequest struct {
+	Status  string `query:"status" enum:"running,done"`
+	TaskID  string `query:"task_id"`
+	GroupID string `query:"group_id"`
+	Outcome string `query:"outcome"`
+	Limit   int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"rollouts of a page"`
+	Cursor  string `query:"cursor" description:"next of the page before"`
+}

@@ -1,0 +1,162 @@
+package chat
+
+import "bytes"
+
+// View says what of a reply its reader asked for. An engine that was asked for more gave more; the rest of a reply is every
+// reader's.
+type View struct {
+	IDs      bool // the engine's token ids
+	Logprobs bool
+	Top      int  // of the alternatives to each token the first so many; negative: all
+	Usage    bool // a stream's event that has the counts and nothing else
+}
+
+// All is the view of one who asked for everything.
+func All() View { return View{IDs: true, Logprobs: true, Top: -1, Usage: true} }
+
+// Of takes out of a chat.completion, a text_completion, or a stream of their pieces what the reader did not ask for. All other
+// bytes are as they were; without anything to take out it is raw itself.
+func (v View) Of(raw []byte) []byte {
+	if v == All() {
+		return raw
+	}
+	if IsObject(raw) {
+		out, _ := v.strip(nil, raw)
+		return out
+	}
+	s, done := splitter{raw: raw}, 0
+	out := make([]byte, 0, len(raw))
+	for {
+		data, ok := s.next()
+		if !ok {
+			data, ok = s.rest()
+		}
+		if !ok {
+			return append(out, raw[done:]...)
+		}
+		if s.at < 0 {
+			continue // of several lines, as no engine writes
+		}
+		begin, keep := bytes.LastIndexByte(raw[:s.at], '\n')+1, false
+		before := len(out) + begin - done
+		if out, keep = v.strip(append(out, raw[done:s.at]...), data); keep {
+			done = s.at + len(data)
+		} else {
+			out, done = out[:before], s.line
+		}
+	}
+}
+
+// strip appends an event as the reader sees it, and says whether there is anything in it for him. One that cannot be read is
+// left alone.
+func (v View) strip(dst, data []byte) (_ []byte, keep bool) {
+	s := stripper{cursor: cursor{b: data}, View: v, out: dst}
+	s.object()
+	if !s.end() {
+		return append(dst, data...), true
+	}
+	return append(s.out, data[s.done:]...), v.Usage || !s.counts || s.choices
+}
+
+// stripper walks an event and copies what is kept.
+type stripper struct {
+	cursor
+	View
+	out     []byte
+	done    int  // how far b was copied, or passed over
+	counts  bool // there is a usage
+	choices bool // there is a choice
+}
+
+func (s *stripper) object() {
+	for key := range s.fields {
+		switch {
+		case !s.IDs && string(key) == "prompt_token_ids":
+			s.drop()
+		case string(key) == "choices" && s.peek() == '[':
+			for range s.elements {
+				s.choices = true
+				s.choice()
+			}
+		default:
+			s.counts = s.counts || string(key) == "usage" && s.peek() == '{'
+			s.skip()
+		}
+	}
+}
+
+func (s *stripper) choice() {
+	for key := range s.fields {
+		switch string(key) {
+		case "token_ids", "prompt_token_ids":
+			if s.IDs {
+				s.skip()
+			} else {
+				s.drop()
+			}
+		case "logprobs":
+			s.logprobs()
+		default:
+			s.skip()
+		}
+	}
+}
+
+// drop leaves out the member whose value comes next, and the comma that would be one too many.
+func (s *stripper) drop() {
+	s.out = append(s.out, s.b[s.done:s.key]...)
+	s.skipIDs()
+	if s.peek() == ',' {
+		s.done = s.i + 1
+		return
+	}
+	s.done = s.i
+	s.out = bytes.TrimSuffix(bytes.TrimRight(s.out, " \t\r\n"), []byte(","))
+}
+
+// put writes what stands in place of the rest of the value that began at start.
+func (s *stripper) put(start int, value string) {
+	s.out = append(append(s.out, s.b[s.done:start]...), value...)
+	s.done = s.i
+}
+
+func (s *stripper) logprobs() {
+	if s.peek() != '{' {
+		s.skip()
+		return
+	}
+	if start := s.i; !s.Logprobs {
+		s.skip()
+		s.put(start, "null")
+		return
+	}
+	for key := range s.fields {
+		if string(key) != "content" || s.peek() != '[' || s.Top < 0 {
+			s.skip()
+			continue
+		}
+		for range s.elements {
+			s.entry()
+		}
+	}
+}
+
+// entry leaves the alternatives out that the reader did not ask for.
+func (s *stripper) entry() {
+	for key := range s.fields {
+		if string(key) != "top_logprobs" || s.peek() != '[' {
+			s.skip()
+			continue
+		}
+		end, count := s.i+1, 0
+		for n := range s.elements {
+			s.skip()
+			if count++; n < s.Top {
+				end = s.i
+			}
+		}
+		if !s.bad && count > s.Top {
+			s.put(end, "]")
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package console_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	over, zero := began.Add(95*time.Second), 0.0
+	var b strings.Builder
+	console.List(&b, []rollout.State{
+		{ID: "r2", TaskID: "fizz\x1b[2Jbuzz", Phase: rollout.PhaseAgent, StartedAt: began},
+		{ID: "r1", Phase: rollout.PhaseDone, Outcome: rollout.Completed, Reward: &zero, StartedAt: began, FinishedAt: &over},
+	}, began.Add(30*time.Second))
+	lines := strings.Split(b.String(), "\n")
+	require.Equal(t, []string{"ROLLOUT", "TASK", "STATE", "REWARD", "TOOK", "STARTED"}, strings.Fields(lines[0]))
+	require.NotContains(t, lines[1], "\x1b", "a task's name must not command the terminal")
+	require.Equal(t, []string{string(rollout.PhaseAgent), "-", "30s", "2026-03-01", "12:00:00"}, strings.Fields(lines[1])[2:], "no reward is no 0")
+	require.Equal(t, []string{"r1", "-", "completed", "0", "1m35s", "2026-03-01", "12:00:00"}, strings.Fields(lines[2]))
+}

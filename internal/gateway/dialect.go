@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/chat"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// dialect is what one API has to itself on the way of a call. The rest of the way is the same for all.
+type dialect struct {
+	api chat.API
+	// bounds are the members that bound what is generated; a call without any gets the first.
+	bounds []string
+	// counts: the counts come at the end of a stream only when stream_options asks for them.
+	counts bool
+	// template: the engine makes the prompt, by a template that chat_template_kwargs may switch.
+	template bool
+	// check refuses what could not be captured; nil: nothing.
+	check func(o *chat.Object) error
+	// capture asks for token ids and logprobs; nil: the API has none to give.
+	capture func(d *draft, m rollout.Model)
+	// headers of the agent go upstream beside those of every call.
+	headers []string
+	// authorize puts the key in.
+	authorize func(h http.Header, key string)
+	// refusal is an error's body.
+	refusal func(text, code string) []byte
+}
+
+func dialects() []*dialect {
+	return []*dialect{
+		{
+			api: chat.Chat, bounds: []string{maxTokens, maxCompletionTokens}, counts: true, template: true,
+			check: oneChoice, capture: captureChat, authorize: bearer, refusal: openAIRefusal,
+		},
+		{
+			api: chat.Completions, bounds: []string{maxTokens}, counts: true,
+			check: onePrompt, capture: captureText, authorize: bearer, refusal: openAIRefusal,
+		},
+		{
+			api: chat.Responses, bounds: []string{"max_output_tokens"}, template: true,
+			check: inForeground, authorize: bearer, refusal: openAIRefusal,
+		},
+		{
+			api: chat.Messages, bounds: []string{maxTokens}, template: true,
+			headers: []string{"Anthropic-Version", "Anthropic-Beta"}, authorize: anthropicKey, refusal: anthropicRefusal,
+		},
+	}
+}
+
+func oneChoice(o *chat.Object) error {
+	if n, ok := o.Get("n"); ok && string(n) != "1" && string(n) != "null" {
+		return fault.Field("n", "must be 1: one choice is captured for each call")
+	}
+	return nil
+}
+
+// onePrompt refuses what gives several choices, and what puts the prompt in front of the completion, whose tokens could not be
+// told apart.
+func onePrompt(o *chat.Object) error {
+	if echo, _ := o.Get("echo"); string(echo) == "true" {
+		return fault.Field("echo", "must be false: the prompt's tokens would count as sampled ones")
+	}
+	if best, ok := o.Get("best_of"); ok && string(best) != "1" && string(best) != "null" {
+		return fault.Field("best_of", "must be 1: one choice is captured for each call")
+	}
+	if prompt, _ := o.Get("prompt"); chat.Several(prompt) {
+		return fault.Field("prompt", "must be one: one choice is captured for each call")
+	}
+	return oneChoice(o)
+}
+
+func inForeground(o *chat.Object) error {
+	if b, _ := o.Get("background"); string(b) == "true" {
+		return fault.Field("background", "must be false: a reply is captured while it is being made")
+	}
+	return nil
+}
+
+func captureChat(d *draft, m rollout.Model) {
+	if m.Logprobs {
+		d.set("logprobs", []byte("true"))
+		if want := max(m.TopLogprobs, number(d.Object, "top_logprobs")); want > 0 {
+			d.set("top_logprobs", strconv.AppendInt(nil, int64(want), 10))
+		}
+	}
+	if m.TokenIDs {
+		d.set("return_token_ids", []byte("true"))
+	}
+}
+
+// captureText leaves a number of alternatives that the agent wants as it is: their lists have no order to be cut by.
+func captureText(d *draft, m rollout.Model) {
+	if own, ok := d.Get("logprobs"); m.Logprobs && (!ok || string(own) == "null") {
+		d.set("logprobs", strconv.AppendInt(nil, int64(m.TopLogprobs), 10))
+	}
+	if m.TokenIDs {
+		d.set("return_token_ids", []byte("true"))
+	}
+}
+
+func bearer(h http.Header, key string) { h.Set("Authorization", "Bearer "+key) }
+
+// anthropicKey sends the key as Anthropic has it, and also the other way: vLLM knows no x-api-key on this API. Anthropic's own
+// keys go the first way alone, for there the other is a login's, and wins.
+func anthropicKey(h http.Header, key string) {
+	h.Set("X-Api-Key", key)
+	if !strings.HasPrefix(key, "sk-ant-") {
+		bearer(h, key)
+	}
+}

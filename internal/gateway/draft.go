@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/rolloutd/rolloutd/internal/chat"
+)
+
+// draft is a request that is being rewritten; it keeps account of what the agent had given.
+type draft struct {
+	*chat.Object
+	changes changes
+}
+
+// change is a member as the agent gave it and as it goes upstream; nil where there is none.
+type change struct {
+	key      string
+	from, to []byte
+}
+
+type changes []change
+
+func (d *draft) set(key string, value []byte) {
+	from, _ := d.Get(key)
+	d.note(key, bytes.Clone(from), value)
+	d.Object.Set(key, value)
+}
+
+func (d *draft) remove(key string) {
+	if from, ok := d.Get(key); ok {
+		d.note(key, bytes.Clone(from), nil)
+		d.Object.Remove(key)
+	}
+}
+
+// note keeps the agent's own value over later changes.
+func (d *draft) note(key string, from, to []byte) {
+	for i := range d.changes {
+		if d.changes[i].key == key {
+			d.changes[i].to = to
+			return
+		}
+	}
+	if !bytes.Equal(from, to) {
+		d.changes = append(d.changes, change{key, from, to})
+	}
+}
+
+// of says whether a member is not as the agent gave it.
+func (c changes) of(key string) (change, bool) {
+	for _, one := range c {
+		if one.key == key && !bytes.Equal(one.from, one.to) {
+			return one, true
+		}
+	}
+	return change{}, false
+}
+
+// JSON is the account as the record has it: {"max_tokens":{"from":32000,"to":4096}}; nil when nothing was changed.
+func (c changes) JSON() json.RawMessage {
+	var b []byte
+	for _, one := range c {
+		if bytes.Equal(one.from, one.to) {
+			continue
+		}
+		b = append(append(append(b, ',', '"'), one.key...), `":{`...)
+		if one.from != nil {
+			b = append(append(b, `"from":`...), readable(one.from)...)
+		}
+		if one.from != nil && one.to != nil {
+			b = append(b, ',')
+		}
+		if one.to != nil {
+			b = append(append(b, `"to":`...), readable(one.to)...)
+		}
+		b = append(b, '}')
+	}
+	if b == nil {
+		return nil
+	}
+	b[0] = '{'
+	return append(b, '}')
+}
+
+// readable is a value that may stand in a record: what an agent gave need not be JSON below the top.
+func readable(raw []byte) []byte {
+	if json.Valid(raw) {
+		return raw
+	}
+	text, _ := json.Marshal(string(raw)) // a string always encodes
+	return text
+}

@@ -1,0 +1,118 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/rolloutd/rolloutd/internal/chat"
+)
+
+// quirk is a way in which an endpoint wants its requests other than they are written at first.
+type quirk string
+
+const (
+	newBound   quirk = "max_completion_tokens in place of max_tokens" // OpenAI's reasoning models
+	noCounts   quirk = "no stream_options"
+	noLogprobs quirk = "no logprobs"
+	noStream   quirk = "token ids without a stream" // SGLang's chat/completions
+)
+
+// manners are the quirks that endpoints were found to have, by address and model, for as long as the gateway runs.
+type manners struct {
+	mu    sync.Mutex
+	known map[string][]quirk
+}
+
+func (m *manners) of(place string) []quirk {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.known[place])
+}
+
+func (m *manners) learn(place string, q quirk) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.known == nil {
+		m.known = map[string][]quirk{}
+	}
+	if !slices.Contains(m.known[place], q) {
+		m.known[place] = append(m.known[place], q)
+	}
+}
+
+// apply rewrites the call once more, and says whether that changed anything.
+func (q quirk) apply(a *ask) bool {
+	o, err := chat.ParseObject(a.body)
+	if err != nil {
+		return false // only what is an object is ever sent
+	}
+	d := &draft{Object: o, changes: a.changes}
+	before := len(a.body)
+	switch q {
+	case newBound:
+		bound, ok := d.Get(maxTokens)
+		if _, both := d.Get(maxCompletionTokens); ok && !both {
+			d.set(maxCompletionTokens, slices.Clone(bound))
+		}
+		d.remove(maxTokens)
+	case noCounts:
+		d.remove(streamOptions)
+	case noLogprobs:
+		d.remove("logprobs")
+		d.remove("top_logprobs")
+	case noStream:
+		d.remove("stream")
+		d.remove(streamOptions)
+	}
+	a.take(d)
+	return len(a.body) != before
+}
+
+// lesson is what a refusal teaches: it names a member that is there because of the gateway, and a way is known to do without.
+// Where the ids of tokens are what the call is for there is no way to do without them, and the endpoint refuses us for good.
+func lesson(res *result, a *ask) (quirk, bool) {
+	if !slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity}, res.status) {
+		return "", false
+	}
+	wrong := func(member string) bool {
+		_, ours := a.changes.of(member)
+		return ours && names(res.problem.body, member)
+	}
+	switch {
+	case wrong("return_token_ids") && strings.Contains(string(res.problem.body), "stream=false"):
+		return noStream, true
+	case refusesBound(res.problem.body):
+		return newBound, true
+	case wrong(streamOptions):
+		return noCounts, true
+	case !a.demanded && (wrong("logprobs") || wrong("top_logprobs")):
+		return noLogprobs, true
+	}
+	for _, member := range []string{"return_token_ids", "logprobs", "top_logprobs"} {
+		if wrong(member) {
+			res.problem.class = refused
+			res.problem.text = "the endpoint does not take " + member + ", without which no tokens can be captured: " + res.problem.text
+		}
+	}
+	return "", false
+}
+
+// refusesBound says whether a refusal is the one that OpenAI's reasoning models give to max_tokens.
+func refusesBound(body []byte) bool {
+	var e struct {
+		Error struct{ Param, Code string }
+	}
+	return json.Unmarshal(body, &e) == nil && e.Error.Param == maxTokens && e.Error.Code == "unsupported_parameter"
+}
+
+// names says whether a refusal is of that member: it has the name, and a word that says that there should be no such thing.
+func names(body []byte, member string) bool {
+	if !regexp.MustCompile(`(?i)not (?:supported|allowed|permitted|available)|unsupported|unknown|unrecognized|unexpected|extra_forbidden`).Match(body) {
+		return false
+	}
+	return regexp.MustCompile(`\b` + regexp.QuoteMeta(member) + `\b`).Match(body)
+}
