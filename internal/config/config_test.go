@@ -105,6 +105,7 @@ func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
 		"gateway.calls.vllm":        func(c *config.Config) { c.Gateway.Calls = map[string]float64{"vllm": 1.5} },
 		"gateway.rate.default":      func(c *config.Config) { c.Gateway.Rate = map[string]float64{"default": -1} },
 		"gateway.trainer_tokens[0]": func(c *config.Config) { c.Gateway.TrainerTokens = []string{"short"} },
+		"prices.m":                  func(c *config.Config) { c.Prices = map[string]rollout.Price{"m": {Prompt: -1}} },
 		"worker.capacity":           func(c *config.Config) { c.Worker.Capacity = -1 },
 		"worker.lease":              func(c *config.Config) { c.Worker.Lease = time.Second },
 		"worker.janitor":            func(c *config.Config) { c.Worker.Janitor = 0 },
@@ -149,6 +150,18 @@ func TestBoundsOfAnEndpoint(t *testing.T) {
 	require.NoError(t, c.Validate())
 	g := c.Gateway
 	require.Equal(t, []float64{64, 8, 2.5, 0}, []float64{g.Of(g.Calls, "vllm"), g.Of(g.Calls, "openai"), g.Of(g.Rate, "openai"), g.Of(g.Rate, "vllm")})
+}
+
+func TestPrices(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(nil, env(map[string]string{"ROLLOUTD_PRICES": "gpt-4o-mini=0.15/0.6, org/model:fast=1/2"}))
+	require.NoError(t, err)
+	require.NoError(t, c.Validate())
+	require.Equal(t, map[string]rollout.Price{"gpt-4o-mini": {Prompt: 0.15, Completion: 0.6}, "org/model:fast": {Prompt: 1, Completion: 2}}, c.Prices)
+	for _, bad := range []string{"m", "m=1", "=1/2", "m=1/x", "m=1/2,"} {
+		_, err := config.Load(nil, env(map[string]string{"ROLLOUTD_PRICES": bad}))
+		require.ErrorContains(t, err, "ROLLOUTD_PRICES", bad)
+	}
 }
 
 func TestLimitsOverlay(t *testing.T) {

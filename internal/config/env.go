@@ -48,6 +48,7 @@ func Variables() []Variable {
 		{"ROLLOUTD_STORE_URL", "store.url", text(func(c *Config) *string { return &c.Store.URL })},
 		{"ROLLOUTD_MODEL_LISTEN", "model.listen", text(func(c *Config) *string { return &c.Model.Listen })},
 		{"ROLLOUTD_MODEL_SCRIPT", "model.script", text(func(c *Config) *string { return &c.Model.Script })},
+		{"ROLLOUTD_PRICES", "prices", prices},
 		{"ROLLOUTD_METRICS_LISTEN", "telemetry.listen", text(func(c *Config) *string { return &c.Telemetry.Listen })},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "telemetry.otlp_endpoint", text(func(c *Config) *string { return &c.Telemetry.OTLPEndpoint })},
 		{"OTEL_SERVICE_NAME", "telemetry.service", text(func(c *Config) *string { return &c.Telemetry.Service })},

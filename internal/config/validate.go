@@ -25,6 +25,7 @@ func (c Config) Validate() error {
 	c.Worker.validate(&p)
 	c.Sandbox.validate(&p)
 	c.Limits.validate(&p)
+	c.validatePrices(&p)
 	p.address("model.listen", c.Model.Listen)
 	if c.Telemetry.Listen != "" {
 		p.address("telemetry.listen", c.Telemetry.Listen)

@@ -15,7 +15,7 @@ type Route struct {
 	SandboxID string         `json:"sandbox_id"`
 	Capture   bool           `json:"capture"` // false: calls are forwarded and not recorded
 	Model     rollout.Model  `json:"model"`
-	Limits    rollout.Limits `json:"limits"` // Call, Turns, PromptTokens and CompletionTokens count here
+	Limits    rollout.Limits `json:"limits"` // Call, Turns, PromptTokens, CompletionTokens and Cost count here
 	// TraceParent is the W3C trace context that the route's model calls belong to; Client.Open sets it.
 	TraceParent string `json:"traceparent,omitempty"`
 }
@@ -39,6 +39,7 @@ const (
 	BudgetTurns            = "turns"
 	BudgetPromptTokens     = "prompt_tokens"
 	BudgetCompletionTokens = "completion_tokens"
+	BudgetCost             = "cost"
 )
 
 // Failure is a call's final failure that is not the agent's own doing.

@@ -18,6 +18,7 @@ const defaultCall = 30 * time.Minute
 func (r *route) perform(ctx context.Context, c *call) {
 	ctx, span := r.startSpan(ctx, c)
 	res := r.complete(ctx, c)
+	res.reply.Usage.CostUSD = r.Model.Price.Of(res.reply.Usage)
 	rec := r.record(c, res)
 	var err error
 	if r.trace != nil {

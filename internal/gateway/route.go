@@ -124,6 +124,7 @@ func (r *route) count(k rollout.TurnKind, u rollout.Usage) {
 	}
 	r.usage.PromptTokens += u.PromptTokens
 	r.usage.CompletionTokens += u.CompletionTokens
+	r.usage.CostUSD += u.CostUSD
 }
 
 func (r *route) status() RouteStatus {

@@ -79,9 +79,10 @@ type Attempt struct {
 
 // Usage sums what the model calls used.
 type Usage struct {
-	Turns            int   `json:"turns"`
-	PromptTokens     int64 `json:"prompt_tokens"`
-	CompletionTokens int64 `json:"completion_tokens"`
+	Turns            int     `json:"turns"`
+	PromptTokens     int64   `json:"prompt_tokens"`
+	CompletionTokens int64   `json:"completion_tokens"`
+	CostUSD          float64 `json:"cost_usd,omitempty"` // where the model's price is known
 }
 
 // TurnKind says what a model call was for.

@@ -75,7 +75,8 @@ type Model struct {
 	TopLogprobs  int    `json:"top_logprobs"`
 	TokenIDs     bool   `json:"token_ids"` // the endpoint accepts vLLM's return_token_ids
 	// Thinking: nil leaves the model's own default; otherwise chat_template_kwargs.enable_thinking is sent.
-	Thinking *bool `json:"thinking,omitempty"`
+	Thinking *bool  `json:"thinking,omitempty"`
+	Price    *Price `json:"price,omitempty"` // nil: not known
 }
 
 // Upstream is the name by which the model's endpoint is known to bounds and pauses: the catalogue's, or host and port of one
@@ -104,10 +105,11 @@ type Limits struct {
 	FirstCall time.Duration `json:"first_call"` // no model call within this after the agent's start: relaunch
 	Quiet     time.Duration `json:"quiet"`      // no sign of life within this: end
 
-	Attempts         int   `json:"attempts"`                    // tries when infrastructure fails
-	Turns            int   `json:"turns,omitempty"`             // model calls of the agent; 0: no bound
-	PromptTokens     int64 `json:"prompt_tokens,omitempty"`     // summed over calls; 0: no bound
-	CompletionTokens int64 `json:"completion_tokens,omitempty"` // summed over calls; 0: no bound
+	Attempts         int     `json:"attempts"`                    // tries when infrastructure fails
+	Turns            int     `json:"turns,omitempty"`             // model calls of the agent; 0: no bound
+	PromptTokens     int64   `json:"prompt_tokens,omitempty"`     // summed over calls; 0: no bound
+	CompletionTokens int64   `json:"completion_tokens,omitempty"` // summed over calls; 0: no bound
+	Cost             float64 `json:"cost,omitempty"`              // US dollars, summed over calls; 0: no bound; needs Model.Price
 }
 
 // Sandbox is what the task asks of the place it runs in; zero values take the backend's defaults.
