@@ -192,6 +192,7 @@ func TestResolveKeepsTheServersKeyAtHome(t *testing.T) {
 	}{
 		{"another host", catalog.Request{Endpoint: "openai", BaseURL: "https://evil.example/v1"}, "api_key"},
 		{"a host that only begins alike", catalog.Request{Endpoint: "openai", BaseURL: "https://api.openai.com.evil.example/v1"}, "api_key"},
+		{"an engine more", catalog.Request{Endpoint: "openai", BaseURL: "https://api.openai.com/v1,https://evil.example/v1"}, "api_key"},
 		{"another port", catalog.Request{Endpoint: "openai", BaseURL: "https://api.openai.com:8443/v1"}, "api_key"},
 		{"no encryption", catalog.Request{BaseURL: "http://api.openai.com/v1"}, "api_key"},
 		{"the default, where the environment names another", catalog.Request{Endpoint: "hf_router", BaseURL: "https://router.huggingface.co/v1"}, "api_key"},

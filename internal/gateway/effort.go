@@ -9,7 +9,9 @@ import (
 // errand is a call on its way upstream.
 type errand struct {
 	ask       *ask
-	target    target
+	engines   []string // base URLs, the one to be asked first in front
+	path      string   // below them
+	key       string
 	admission *admission // of the upstream
 	route     string
 	budget    time.Duration // for all tries and the pauses between them; waiting for admission is not counted
@@ -69,7 +71,8 @@ func (u *upstream) attempt(ctx context.Context, f *effort) (*result, error) {
 	defer f.admission.leave(p)
 	bounded, cancel := context.WithTimeout(p.ctx, f.left)
 	defer cancel()
-	res := u.try(bounded, f.target, f.ask)
+	engine := u.engines.pick(f.engines)
+	res := u.try(bounded, target{url: engine + "/" + f.path, key: f.key}, f.ask)
 	f.tries++
 	u.report.tries.Inc()
 	if res.problem != nil && ctx.Err() == nil && errors.Is(context.Cause(p.ctx), errCleared) {
@@ -79,6 +82,7 @@ func (u *upstream) attempt(ctx context.Context, f *effort) (*result, error) {
 	f.left -= time.Since(began)
 	if ctx.Err() == nil {
 		f.admission.saw(res.problem)
+		u.engines.saw(engine, res)
 	}
 	return res, nil
 }

@@ -39,7 +39,7 @@ func (r *route) complete(ctx context.Context, c *call) *result {
 		budget = defaultCall
 	}
 	return r.upstream.complete(ctx, errand{
-		ask: c.ask, target: target{url: r.Model.BaseURL + "/" + string(c.ask.api), key: r.key},
+		ask: c.ask, engines: r.engines, path: string(c.ask.api), key: r.key,
 		admission: r.admission, route: r.ID, budget: budget,
 	})
 }

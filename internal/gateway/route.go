@@ -32,6 +32,7 @@ var (
 // route is a Route at work.
 type route struct {
 	Route
+	engines   []string // in the order of this rollout
 	folder    string
 	key       string // the model's, plain: in memory alone
 	upstream  *upstream

@@ -10,6 +10,7 @@ import (
 type upstream struct {
 	client  *http.Client
 	backoff time.Duration
+	engines *health
 	report  *reporter
 	manners manners
 }
@@ -38,8 +39,8 @@ func newUpstream(o Options, report *reporter) *upstream {
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
 	return &upstream{
-		backoff: o.Backoff,
-		report:  report,
+		backoff: o.Backoff, engines: &health{lost: map[string]time.Time{}},
+		report: report,
 		client: &http.Client{
 			Transport: transport,
 			// A redirect would take the key elsewhere.

@@ -66,7 +66,7 @@ const (
 // Model is a resolved model endpoint.
 type Model struct {
 	Endpoint string `json:"endpoint,omitempty"` // the catalogue's name, for people
-	BaseURL  string `json:"base_url"`           // OpenAI-compatible, ends in /v1
+	BaseURL  string `json:"base_url"`           // OpenAI-compatible, ends in /v1; several with commas are engines of one endpoint
 	Name     string `json:"name"`               // the upstream's name of the model
 	// SealedKey is the API key under the deployment's encryption key (see internal/seal); only the gateway opens it.
 	SealedKey    string `json:"sealed_key,omitempty"`
