@@ -101,6 +101,8 @@ func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
 		"gateway.url":               func(c *config.Config) { c.Gateway.URL = "127.0.0.1:7070" },
 		"gateway.trainer_listen":    func(c *config.Config) { c.Gateway.TrainerListen = "7071" },
 		"gateway.trainer_url":       func(c *config.Config) { c.Gateway.TrainerURL = "127.0.0.1:7071" },
+		"gateway.reply":             func(c *config.Config) { c.Gateway.Reply = "fast" },
+		"gateway.keep_alive":        func(c *config.Config) { c.Gateway.KeepAlive = -1 },
 		"gateway.queue":             func(c *config.Config) { c.Gateway.Queue = -1 },
 		"gateway.calls.vllm":        func(c *config.Config) { c.Gateway.Calls = map[string]float64{"vllm": 1.5} },
 		"gateway.rate.default":      func(c *config.Config) { c.Gateway.Rate = map[string]float64{"default": -1} },

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Gateway is the model gateway of a host.
@@ -19,6 +20,11 @@ type Gateway struct {
 	TrainerURL    string   `yaml:"trainer_url"`    // where "rolloutd upstream" finds it; empty: http:// and TrainerListen
 	TrainerTokens []string `yaml:"trainer_tokens"` // for trainers that have not the deployment's key
 
+	// Reply is how a stream is handed on: ReplyComplete, once it is whole and on record, or ReplyPassThrough, as it comes.
+	Reply string `yaml:"reply"`
+	// KeepAlive is how often an agent that waits for a stream gets a comment; 0: never.
+	KeepAlive time.Duration `yaml:"keep_alive"`
+
 	// What a model endpoint is asked at most, by its name, or host:port of one without; DefaultUpstream stands for all others. 0: no
 	// bound.
 	Calls map[string]float64 `yaml:"calls"` // requests at once
@@ -27,6 +33,12 @@ type Gateway struct {
 	// Queue: new rollouts wait while more calls than this wait for their endpoint. 0: they never do for that.
 	Queue int `yaml:"queue"`
 }
+
+// Values of Gateway.Reply.
+const (
+	ReplyComplete    = "complete"
+	ReplyPassThrough = "pass_through"
+)
 
 // DefaultUpstream stands in Gateway's maps for every endpoint that is not named there.
 const DefaultUpstream = "default"
@@ -51,6 +63,8 @@ func (g Gateway) validate(p *problems) {
 	for i, t := range g.TrainerTokens {
 		p.check(len(t) >= minToken, fmt.Sprintf("gateway.trainer_tokens[%d]", i), "want at least %d characters", minToken)
 	}
+	p.check(g.Reply == ReplyComplete || g.Reply == ReplyPassThrough, "gateway.reply", "want %s or %s, got %q", ReplyComplete, ReplyPassThrough, g.Reply)
+	p.check(g.KeepAlive >= 0, "gateway.keep_alive", "want 0 (never) or more, got %s", g.KeepAlive)
 	p.check(g.Queue >= 0, "gateway.queue", "want 0 (no bound) or more, got %d", g.Queue)
 	for _, m := range []struct {
 		path  string

@@ -30,6 +30,7 @@ func (d *Daemon) gatewayTier() Tier {
 			Dir: d.cfg.GatewayDir(), Key: d.key, Dialer: d.sandboxes, Logger: d.log,
 			Registerer: d.tel.Registry(), TracerProvider: otel.GetTracerProvider(),
 			Bounds: boundsOf(d.cfg.Gateway), TrainerTokens: d.cfg.Gateway.TrainerTokens,
+			PassThrough: d.cfg.Gateway.Reply == config.ReplyPassThrough, KeepAlive: d.cfg.Gateway.KeepAlive,
 		})
 		if err != nil {
 			return Running{}, errors.Join(err, lock.Release())

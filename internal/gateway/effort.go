@@ -46,6 +46,9 @@ func (u *upstream) persist(ctx context.Context, f *effort) *result {
 			return res.giveUp(ctx)
 		case res.problem == nil || res.problem.class != again:
 			return res
+		case f.ask.live.begun(): // what the agent has seen cannot be taken back
+			res.problem.class = failed
+			return res
 		case errors.Is(res.problem.cause, errCleared):
 			continue
 		}

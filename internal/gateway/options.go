@@ -37,6 +37,12 @@ type Options struct {
 	Bounds func(upstream string) Bounds
 	// TrainerTokens admit to the trainer API, beside the deployment's own.
 	TrainerTokens []string
+	// PassThrough hands a stream on as it comes, but for its end, which waits for the record. What the agent has seen of a reply
+	// cannot be made good: a break in the middle is told to it. Otherwise replies are completed first.
+	PassThrough bool
+	// KeepAlive is how often an agent that waits for a stream gets a comment, so that it does not give up. After the first one a
+	// failure can only be told inside the stream, and a call does not outlive the gateway. 0: never.
+	KeepAlive time.Duration
 	// Backoff is the first pause between tries of an upstream call; it doubles with each. 0: 500 ms.
 	Backoff time.Duration
 	// Hold is how long a call outlives a broken model channel, for the sandbox to come back and ask again. 0: 30 s.

@@ -100,6 +100,9 @@ func (r *route) answerOf(c *call, res *result) answer {
 	case refused:
 		return answer{kind: told, status: 400, text: "The model endpoint refuses this rollout's calls for good; the rollout's trace has its reasons."}
 	case failed:
+		if c.ask.live.begun() {
+			return answer{kind: told, status: 400, text: "The model endpoint broke its reply off; the rollout's trace has what came of it."}
+		}
 		return answer{kind: told, status: 400, text: fmt.Sprintf(
 			"The model endpoint gave no usable answer in the time of one call, in %d tries; the rollout's trace has its last words.", res.tries)}
 	}

@@ -42,7 +42,9 @@ type route struct {
 	log       *slog.Logger
 	trace     *trace.Log          // nil without capture
 	room      *semaphore.Weighted // of bytes, for requests
-	hold      time.Duration       // as in Options
+	// As in Options.
+	hold, keepAlive time.Duration
+	passThrough     bool
 
 	mu       sync.Mutex
 	journal  journal
