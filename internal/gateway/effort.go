@@ -78,14 +78,14 @@ func (u *upstream) attempt(ctx context.Context, f *effort) (*result, error) {
 	res := u.try(bounded, target{url: engine + "/" + f.path, key: f.key}, f.ask)
 	f.tries++
 	u.report.tries.Inc()
-	if res.problem != nil && ctx.Err() == nil && errors.Is(context.Cause(p.ctx), errCleared) {
-		res.problem.class, res.problem.cause = again, errCleared
+	if res.problem != nil && res.problem.class == again && ctx.Err() == nil && errors.Is(context.Cause(p.ctx), errCleared) {
+		res.problem.cause = errCleared
 		return res, nil // nobody's fault, and nobody's time
 	}
 	f.left -= time.Since(began)
 	if ctx.Err() == nil {
 		f.admission.saw(res.problem)
-		u.engines.saw(engine, res)
+		u.engines.saw(engine, res.status == 0 && res.problem.class == again && bounded.Err() == nil)
 	}
 	return res, nil
 }

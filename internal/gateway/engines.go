@@ -44,11 +44,11 @@ func (h *health) pick(engines []string) string {
 	return engines[0]
 }
 
-// saw learns from what came of a request to an engine.
-func (h *health) saw(engine string, res *result) {
+// saw notes whether an engine gave no answer at all.
+func (h *health) saw(engine string, none bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if res.status == 0 && res.problem != nil && res.problem.class == again {
+	if none {
 		h.lost[engine] = time.Now()
 		return
 	}
