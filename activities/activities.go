@@ -23,6 +23,7 @@ const defaultLease = 5 * time.Minute
 
 // Gateway is the model gateway of this host; *gateway.Client is one.
 type Gateway interface {
+	Ready(ctx context.Context, upstream string) error
 	Open(ctx context.Context, r gateway.Route) error
 	Status(ctx context.Context, id string) (gateway.RouteStatus, error)
 	End(ctx context.Context, id, reason string) error

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"math/rand/v2"
 	"path"
 	"strconv"
 	"strings"
@@ -22,16 +23,46 @@ const (
 	purposeVerifier = "verifier"
 )
 
-// CreateSandbox makes the attempt's sandbox on this host, or finds the one it made before.
+const (
+	// createTimeout bounds the making of a sandbox, of which waiting for the model endpoint is no part.
+	createTimeout = 2 * time.Minute
+	// readyPause is between two looks at an overburdened model endpoint; up to as much again is added, so that those who wait
+	// do not all come at once.
+	readyPause = time.Second
+)
+
+// CreateSandbox makes the attempt's sandbox on this host, or finds the one it made before. First it waits until the model
+// endpoint can bear another rollout: an agent that runs would lose its time to the wait, and hold a sandbox for it.
 func (a *Activities) CreateSandbox(ctx context.Context, in CreateSandboxInput) (Place, error) {
-	started := time.Now()
 	if b := in.Sandbox.Backend; b != "" && b != a.o.BackendName {
 		return Place{}, fault.Field("sandbox.backend", "this deployment has %q, not %q", a.o.BackendName, b)
 	}
+	if err := a.ready(ctx, in.Upstream); err != nil {
+		return Place{}, err
+	}
+	started := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
 	if _, err := a.create(ctx, in.SandboxID(), in.Sandbox, in.labels(purposeAgent)); err != nil {
 		return Place{}, err
 	}
 	return Place{SandboxID: in.SandboxID(), Host: a.o.Host, Queue: a.o.Queue, StartedAt: started}, nil
+}
+
+// ready waits until the upstream can bear another rollout.
+func (a *Activities) ready(ctx context.Context, upstream string) error {
+	if upstream == "" {
+		return nil
+	}
+	for {
+		err := a.o.Gateway.Ready(ctx, upstream)
+		if !fault.Is(err, fault.Exhausted) {
+			return err
+		}
+		if err := sleep(ctx, readyPause+rand.N(readyPause)); err != nil {
+			return err
+		}
+	}
 }
 
 func (t Target) labels(purpose string) map[string]string {

@@ -22,6 +22,18 @@ type gate struct {
 	traces error
 	polls  int
 	onPoll func(n int, s *gateway.RouteStatus) // before each answer of Status
+	ready  []error                             // of Ready, one for each look; none left: nil
+}
+
+func (g *gate) Ready(context.Context, string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.ready) == 0 {
+		return nil
+	}
+	err := g.ready[0]
+	g.ready = g.ready[1:]
+	return err
 }
 
 func (g *gate) Open(_ context.Context, r gateway.Route) error {

@@ -13,6 +13,8 @@ import (
 type CreateSandboxInput struct {
 	Target
 	Sandbox rollout.Sandbox `json:"sandbox"`
+	// Upstream is what the model's endpoint is called; a new rollout waits while it is overburdened. "": it does not.
+	Upstream string `json:"upstream,omitempty"`
 }
 
 // Place is where an attempt runs.

@@ -2,6 +2,7 @@ package activities_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -37,6 +38,31 @@ func TestCreateSandboxRefusesAnotherBackend(t *testing.T) {
 	h := newHost(t)
 	_, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target(), Sandbox: rollout.Sandbox{Backend: "nomad"}})
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	require.Empty(t, h.provider.made)
+}
+
+// No sandbox is made for a rollout whose model endpoint is overburdened, until it no longer is.
+func TestCreateSandboxWaitsForTheModelEndpoint(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t)
+		full := fault.New(fault.Exhausted, "40 calls wait for it")
+		h.gate.ready = []error{full, full, full}
+		began := time.Now()
+		place, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target(), Upstream: "vllm"})
+		require.NoError(t, err)
+		require.Empty(t, h.gate.ready)
+		require.GreaterOrEqual(t, place.StartedAt.Sub(began), 3*time.Second)
+	})
+}
+
+// A gateway that does not answer is told to Temporal: another host's may.
+func TestCreateSandboxNeedsTheGatewaysWord(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.gate.ready = []error{fault.New(fault.Unavailable, "connection refused")}
+	_, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target(), Upstream: "vllm"})
+	require.Equal(t, fault.Unavailable, fault.KindOf(err))
 	require.Empty(t, h.provider.made)
 }
 

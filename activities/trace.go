@@ -59,6 +59,7 @@ func count(u *rollout.Usage, t rollout.Turn) {
 	}
 	u.PromptTokens += t.Usage.PromptTokens
 	u.CompletionTokens += t.Usage.CompletionTokens
+	u.CostUSD += t.Usage.CostUSD
 }
 
 func lineOf(t rollout.Turn) string {

@@ -19,7 +19,6 @@ const (
 	// heartbeat is after how long without a sign a worker is taken for dead, and its step given out again.
 	heartbeat = 20 * time.Second
 
-	createTimeout  = 2 * time.Minute // one try to make a sandbox
 	createTries    = 10 * time.Minute
 	installTimeout = 10 * time.Minute // the first one of a host downloads the agent
 	proxyTimeout   = time.Minute
@@ -56,20 +55,19 @@ func (r *run) do(a *attempt, phase rollout.Phase, s step, activity, in, out any)
 	return a.failed(phase, workflow.ExecuteActivity(r.onHost(ctx, s), activity, in).Get(ctx, out))
 }
 
-// create waits for a host with room and has it make the sandbox.
+// create waits for a host with room, and for a model endpoint that can bear another rollout, and has the sandbox made.
 func (r *run) create(a *attempt) error {
 	l := r.spec.Limits
 	ctx := workflow.WithActivityOptions(r.begin(rollout.PhaseQueued), workflow.ActivityOptions{
 		TaskQueue:              rollout.TaskQueue,
 		ScheduleToStartTimeout: l.Queue,
 		ScheduleToCloseTimeout: l.Queue + createTries,
-		StartToCloseTimeout:    createTimeout,
 		HeartbeatTimeout:       heartbeat,
 		RetryPolicy:            retryPolicy(),
 		WaitForCancellation:    true, // a sandbox made all the same must be known, so that it is closed
 		Summary:                fmt.Sprintf("attempt %d", a.target.Attempt),
 	})
-	in := activities.CreateSandboxInput{Target: a.target, Sandbox: r.spec.Sandbox}
+	in := activities.CreateSandboxInput{Target: a.target, Sandbox: r.spec.Sandbox, Upstream: r.spec.Model.Upstream()}
 	err := workflow.ExecuteActivity(ctx, r.acts.CreateSandbox, in).Get(ctx, &a.place)
 	if leftLying(err) {
 		a.phase = rollout.PhaseQueued

@@ -66,6 +66,7 @@ func ports(cfg config.Config) []doctor.Port {
 	return []doctor.Port{
 		{What: "port OpenEnv", Address: cfg.Serve.Listen, Setting: "ROLLOUTD_LISTEN"},
 		{What: "port gateway", Address: cfg.Gateway.Listen, Setting: "ROLLOUTD_GATEWAY_LISTEN"},
+		{What: "port trainer API", Address: cfg.Gateway.TrainerListen, Setting: "ROLLOUTD_TRAINER_LISTEN"},
 		{What: "port scripted model", Address: cfg.Model.Listen, Setting: "ROLLOUTD_MODEL_LISTEN"},
 		{What: "port metrics", Address: cfg.Telemetry.Listen, Setting: "ROLLOUTD_METRICS_LISTEN"},
 		{What: "port Temporal UI", Address: "127.0.0.1:8233", Setting: "rolloutd-dev --ui-port"},

@@ -20,23 +20,25 @@ func upstreamCommand(s std) *cobra.Command {
 			"scripted), or host:port of one that is given by its URL alone. A pause ends by itself.",
 	}
 	var hold, wait time.Duration
-	show := upstreamAction(s, "show", "Print how the endpoint stands", (*gateway.Client).Upstream)
-	resume := upstreamAction(s, "resume", "End a pause", (*gateway.Client).Resume)
-	pause := upstreamAction(s, "pause", "Let no call begin; those under way go on", func(c *gateway.Client, ctx context.Context, name string) (gateway.UpstreamStatus, error) {
+	var abort bool
+	show := upstreamAction(s, "show", "Print how the endpoint stands", (*gateway.Trainer).Upstream)
+	resume := upstreamAction(s, "resume", "End a pause", (*gateway.Trainer).Resume)
+	pause := upstreamAction(s, "pause", "Let no call begin; those under way go on", func(c *gateway.Trainer, ctx context.Context, name string) (gateway.UpstreamStatus, error) {
 		return c.Pause(ctx, name, hold)
 	})
-	drain := upstreamAction(s, "drain", "Let no call begin, and wait until none is under way", func(c *gateway.Client, ctx context.Context, name string) (gateway.UpstreamStatus, error) {
-		return c.Drain(ctx, name, hold, wait)
+	drain := upstreamAction(s, "drain", "Let no call begin, and wait until none is under way", func(c *gateway.Trainer, ctx context.Context, name string) (gateway.UpstreamStatus, error) {
+		return c.Drain(ctx, name, hold, wait, abort)
 	})
 	for _, c := range []*cobra.Command{pause, drain} {
 		c.Flags().DurationVar(&hold, "for", 10*time.Minute, "when the pause ends by itself")
 	}
 	drain.Flags().DurationVar(&wait, "wait", 5*time.Minute, "how long to wait; the pause stays when calls take longer")
+	drain.Flags().BoolVar(&abort, "abort", false, "end the calls that take longer; they are made again after the pause")
 	cmd.AddCommand(show, pause, drain, resume)
 	return cmd
 }
 
-func upstreamAction(s std, name, short string, do func(*gateway.Client, context.Context, string) (gateway.UpstreamStatus, error)) *cobra.Command {
+func upstreamAction(s std, name, short string, do func(*gateway.Trainer, context.Context, string) (gateway.UpstreamStatus, error)) *cobra.Command {
 	f := settings{s: s}
 	cmd := &cobra.Command{Use: name + " NAME", Short: short, Args: cobra.ExactArgs(1)}
 	f.register(cmd)
@@ -45,7 +47,7 @@ func upstreamAction(s std, name, short string, do func(*gateway.Client, context.
 		if err != nil {
 			return err
 		}
-		c, err := daemon.GatewayClient(cfg)
+		c, err := daemon.Trainer(cfg)
 		if err != nil {
 			return err
 		}
@@ -57,7 +59,7 @@ func upstreamAction(s std, name, short string, do func(*gateway.Client, context.
 		if st.Paused {
 			state = "paused until " + st.Until.Local().Format(time.DateTime)
 		}
-		fmt.Fprintf(s.out, "%s: %s, %d calls under way\n", args[0], state, st.InFlight)
+		fmt.Fprintf(s.out, "%s: %s, %d calls under way, %d waiting\n", args[0], state, st.InFlight, st.Queued)
 		return nil
 	}
 	return cmd

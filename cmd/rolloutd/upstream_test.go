@@ -18,16 +18,16 @@ func TestUpstream(t *testing.T) {
 	require.NoError(t, err)
 	g, err := gateway.New(gateway.Options{Dir: filepath.Join(data, "gateway"), Key: key})
 	require.NoError(t, err)
-	srv := httptest.NewServer(g.Handler())
+	srv := httptest.NewServer(g.TrainerHandler())
 	t.Cleanup(srv.Close)
-	vars := map[string]string{"ROLLOUTD_GATEWAY_URL": srv.URL, "ROLLOUTD_DATA": data}
+	vars := map[string]string{"ROLLOUTD_TRAINER_URL": srv.URL, "ROLLOUTD_DATA": data}
 	for _, tc := range []struct {
 		args []string
 		code int
 		says string
 	}{
-		{[]string{"show", "vllm"}, 0, "vllm: open, 0 calls under way\n"},
-		{[]string{"drain", "vllm", "--for", "1h", "--wait", "1s"}, 0, "vllm: paused until 2"},
+		{[]string{"show", "vllm"}, 0, "vllm: open, 0 calls under way, 0 waiting\n"},
+		{[]string{"drain", "vllm", "--for", "1h", "--wait", "1s", "--abort"}, 0, "vllm: paused until 2"},
 		{[]string{"show", "vllm"}, 0, "vllm: paused until 2"},
 		{[]string{"resume", "vllm"}, 0, "vllm: open"},
 		{[]string{"pause", "10.0.0.1:8000", "--for", "1h"}, 0, "10.0.0.1:8000: paused until 2"},

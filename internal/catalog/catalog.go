@@ -63,7 +63,7 @@ func (c *Catalog) model(a asked) (rollout.Model, error) {
 	if err != nil {
 		return rollout.Model{}, err
 	}
-	url, err := normalize(raw)
+	url, err := normalizeAll(raw)
 	if err != nil {
 		return rollout.Model{}, err
 	}

@@ -36,6 +36,18 @@ func TestResolve(t *testing.T) {
 			key:  "k",
 		},
 		{
+			name: "several engines", env: env("VLLM_URL", "http://gpu1:8000, http://gpu2:8000/v1", "VLLM_MODEL", "policy", "VLLM_API_KEY", "k"),
+			ask:  catalog.Request{Endpoint: "vllm"},
+			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu1:8000/v1,http://gpu2:8000/v1", Name: "policy", Logprobs: true, TokenIDs: true, Thinking: flag(false)},
+			key:  "k",
+		},
+		{
+			name: "one engine of several", env: env("VLLM_URL", "http://gpu1:8000,http://gpu2:8000", "VLLM_MODEL", "policy", "VLLM_API_KEY", "k"),
+			ask:  catalog.Request{Endpoint: "vllm", BaseURL: "http://gpu2:8000"},
+			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu2:8000/v1", Name: "policy", Logprobs: true, TokenIDs: true, Thinking: flag(false)},
+			key:  "k",
+		},
+		{
 			name: "vllm defaults", env: env("VLLM_URL", "http://gpu:8000/v1/"), ask: catalog.Request{Endpoint: "vllm"},
 			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8000/v1", Name: "Qwen/Qwen3.5-4B", Logprobs: true, TokenIDs: true, Thinking: flag(false)},
 			key:  "intercepted",
@@ -192,6 +204,7 @@ func TestResolveKeepsTheServersKeyAtHome(t *testing.T) {
 	}{
 		{"another host", catalog.Request{Endpoint: "openai", BaseURL: "https://evil.example/v1"}, "api_key"},
 		{"a host that only begins alike", catalog.Request{Endpoint: "openai", BaseURL: "https://api.openai.com.evil.example/v1"}, "api_key"},
+		{"an engine more", catalog.Request{Endpoint: "openai", BaseURL: "https://api.openai.com/v1,https://evil.example/v1"}, "api_key"},
 		{"another port", catalog.Request{Endpoint: "openai", BaseURL: "https://api.openai.com:8443/v1"}, "api_key"},
 		{"no encryption", catalog.Request{BaseURL: "http://api.openai.com/v1"}, "api_key"},
 		{"the default, where the environment names another", catalog.Request{Endpoint: "hf_router", BaseURL: "https://router.huggingface.co/v1"}, "api_key"},

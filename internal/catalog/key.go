@@ -2,11 +2,11 @@ package catalog
 
 import "github.com/rolloutd/rolloutd/internal/fault"
 
-// key is the API key for a model at url. A key of the server's environment goes to the server's own URL of that endpoint
+// key is the API key for a model at urls. A key of the server's environment goes to the server's own URLs of that endpoint
 // and nowhere else: a client could otherwise have it sent to any host it names.
-func (c *Catalog) key(a asked, url string) (string, error) {
+func (c *Catalog) key(a asked, urls string) (string, error) {
 	home := first(c.getenv(a.ep.baseURL.env), a.ep.baseURL.fallback)
-	if sameOrigin(url, home) {
+	if atHome(urls, home) {
 		return c.field("api_key", a, a.apiKey, a.ep.apiKey)
 	}
 	if key := first(a.apiKey.value, a.ep.apiKey.fallback); key != "" {

@@ -2,10 +2,23 @@ package catalog
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
+
+// normalizeAll is normalize of each URL in a list with commas: the engines of one endpoint.
+func normalizeAll(raw string) (string, error) {
+	urls := strings.Split(raw, ",")
+	for i := range urls {
+		var err error
+		if urls[i], err = normalize(urls[i]); err != nil {
+			return "", err
+		}
+	}
+	return strings.Join(urls, ","), nil
+}
 
 // normalize checks a base URL and gives it the /v1 that OpenAI-compatible servers have. Credentials in a URL are refused:
 // the URL is not a secret and is shown to people.
@@ -22,6 +35,16 @@ func normalize(raw string) (string, error) {
 		s += "/v1"
 	}
 	return s, nil
+}
+
+// atHome says whether each URL of a list has the scheme, host and port of one in the list home.
+func atHome(urls, home string) bool {
+	for u := range strings.SplitSeq(urls, ",") {
+		if !slices.ContainsFunc(strings.Split(home, ","), func(h string) bool { return sameOrigin(u, h) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // sameOrigin says whether two URLs have the same scheme, host and port.

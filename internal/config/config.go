@@ -23,6 +23,8 @@ type Config struct {
 	Limits    Limits    `yaml:"limits"`
 	Telemetry Telemetry `yaml:"telemetry"`
 
+	// Prices are what models cost, by the name that their endpoint has for them, for rollouts whose caller does not say.
+	Prices map[string]rollout.Price `yaml:"prices"`
 	// ModelEnv are the model catalogue's variables (VLLM_URL, OPENAI_API_KEY …), as in the environment.
 	ModelEnv map[string]string `yaml:"model_env"`
 	// EncryptionKey is the deployment's key; empty: a file in Data, made at first start. Only from the environment, so that
@@ -63,12 +65,6 @@ type Temporal struct {
 	Namespace string `yaml:"namespace"` // empty: what Env says, else default
 	// Env are the TEMPORAL_* variables that Temporal's own tools read too (TLS files, API key, profile).
 	Env map[string]string `yaml:"-"`
-}
-
-// Gateway is the model gateway of a host.
-type Gateway struct {
-	Listen string `yaml:"listen"` // admin API
-	URL    string `yaml:"url"`    // where this host's worker finds it; empty: http:// and Listen
 }
 
 // Worker runs the workflows' steps.

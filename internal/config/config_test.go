@@ -59,9 +59,12 @@ func TestLoadTellsWhatItCannotRead(t *testing.T) {
 	require.ErrorContains(t, err, "line 2: field lisen not found")
 
 	_, err = config.Load(nil, env(map[string]string{
+		"ROLLOUTD_GATEWAY_CALLS": "64", "ROLLOUTD_GATEWAY_RATE": "a=1,a=2",
 		"MAX_CONCURRENT_ENVS": "many", "ROLLOUTD_STEP_TIMEOUT": "55", "ROLLOUTD_ALLOW_WEAK_SANDBOX": "perhaps",
 	}))
 	require.ErrorContains(t, err, `MAX_CONCURRENT_ENVS="many": want a whole number`)
+	require.ErrorContains(t, err, `ROLLOUTD_GATEWAY_CALLS="64": want numbers by name`)
+	require.ErrorContains(t, err, `ROLLOUTD_GATEWAY_RATE="a=1,a=2": a is there twice`)
 	require.ErrorContains(t, err, `ROLLOUTD_STEP_TIMEOUT="55": want a duration`)
 	require.ErrorContains(t, err, `ROLLOUTD_ALLOW_WEAK_SANDBOX="perhaps": want true or false`)
 }
@@ -85,32 +88,41 @@ func TestLoadFileNamesTheFile(t *testing.T) {
 func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
 	t.Parallel()
 	for path, breakIt := range map[string]func(*config.Config){
-		"data":                    func(c *config.Config) { c.Data = "" },
-		"serve.listen":            func(c *config.Config) { c.Serve.Listen = "8000" },
-		"serve.mode":              func(c *config.Config) { c.Serve.Mode = "fast" },
-		"worker.opencode_mode":    func(c *config.Config) { c.Worker.OpencodeMode = "tui" },
-		"serve.max_sessions":      func(c *config.Config) { c.Serve.MaxSessions = 0 },
-		"serve.step_timeout":      func(c *config.Config) { c.Serve.StepTimeout = -1 },
-		"serve.max_connections":   func(c *config.Config) { c.Serve.MaxConnections = -1 },
-		"serve.keep_sessions":     func(c *config.Config) { c.Serve.KeepSessions = time.Hour },
-		"serve.tokens":            func(c *config.Config) { c.Serve.Listen = "0.0.0.0:8000" },
-		"serve.tokens[1]":         func(c *config.Config) { c.Serve.Tokens = []string{"aaaaaaaaaaaaaaaa", "short"} },
-		"serve.codec_origins[0]":  func(c *config.Config) { c.Serve.CodecOrigins = []string{"*"} },
-		"temporal.address":        func(c *config.Config) { c.Temporal.Address = "somewhere" },
-		"gateway.listen":          func(c *config.Config) { c.Gateway.Listen = "127.0.0.1:99999" },
-		"gateway.url":             func(c *config.Config) { c.Gateway.URL = "127.0.0.1:7070" },
-		"worker.capacity":         func(c *config.Config) { c.Worker.Capacity = -1 },
-		"worker.lease":            func(c *config.Config) { c.Worker.Lease = time.Second },
-		"worker.janitor":          func(c *config.Config) { c.Worker.Janitor = 0 },
-		"worker.grace":            func(c *config.Config) { c.Worker.Grace = 0 },
-		"sandbox.cpu":             func(c *config.Config) { c.Sandbox.CPU = -1 },
-		"sandbox.memory_mib":      func(c *config.Config) { c.Sandbox.MemoryMiB = -1 },
-		"model.listen":            func(c *config.Config) { c.Model.Listen = "" },
-		"limits.call":             func(c *config.Config) { c.Limits.Call = -1 },
-		"limits.attempts":         func(c *config.Config) { c.Limits.Attempts = -1 },
-		"telemetry.listen":        func(c *config.Config) { c.Telemetry.Listen = "x" },
-		"telemetry.otlp_endpoint": func(c *config.Config) { c.Telemetry.OTLPEndpoint = "collector:4318" },
-		"ROLLOUTD_ENCRYPTION_KEY": func(c *config.Config) { c.EncryptionKey = "short" },
+		"data":                      func(c *config.Config) { c.Data = "" },
+		"serve.listen":              func(c *config.Config) { c.Serve.Listen = "8000" },
+		"serve.mode":                func(c *config.Config) { c.Serve.Mode = "fast" },
+		"worker.opencode_mode":      func(c *config.Config) { c.Worker.OpencodeMode = "tui" },
+		"serve.max_sessions":        func(c *config.Config) { c.Serve.MaxSessions = 0 },
+		"serve.step_timeout":        func(c *config.Config) { c.Serve.StepTimeout = -1 },
+		"serve.tokens":              func(c *config.Config) { c.Serve.Listen = "0.0.0.0:8000" },
+		"serve.tokens[1]":           func(c *config.Config) { c.Serve.Tokens = []string{"aaaaaaaaaaaaaaaa", "short"} },
+		"serve.codec_origins[0]":    func(c *config.Config) { c.Serve.CodecOrigins = []string{"*"} },
+		"temporal.address":          func(c *config.Config) { c.Temporal.Address = "somewhere" },
+		"gateway.listen":            func(c *config.Config) { c.Gateway.Listen = "127.0.0.1:99999" },
+		"gateway.url":               func(c *config.Config) { c.Gateway.URL = "127.0.0.1:7070" },
+		"gateway.trainer_listen":    func(c *config.Config) { c.Gateway.TrainerListen = "7071" },
+		"gateway.trainer_url":       func(c *config.Config) { c.Gateway.TrainerURL = "127.0.0.1:7071" },
+		"gateway.reply":             func(c *config.Config) { c.Gateway.Reply = "fast" },
+		"gateway.keep_alive":        func(c *config.Config) { c.Gateway.KeepAlive = -1 },
+		"gateway.queue":             func(c *config.Config) { c.Gateway.Queue = -1 },
+		"gateway.calls.vllm":        func(c *config.Config) { c.Gateway.Calls = map[string]float64{"vllm": 1.5} },
+		"gateway.rate.default":      func(c *config.Config) { c.Gateway.Rate = map[string]float64{"default": -1} },
+		"gateway.trainer_tokens[0]": func(c *config.Config) { c.Gateway.TrainerTokens = []string{"short"} },
+		"prices.m":                  func(c *config.Config) { c.Prices = map[string]rollout.Price{"m": {Prompt: -1}} },
+		"worker.capacity":           func(c *config.Config) { c.Worker.Capacity = -1 },
+		"worker.lease":              func(c *config.Config) { c.Worker.Lease = time.Second },
+		"worker.janitor":            func(c *config.Config) { c.Worker.Janitor = 0 },
+		"worker.grace":              func(c *config.Config) { c.Worker.Grace = 0 },
+		"sandbox.cpu":               func(c *config.Config) { c.Sandbox.CPU = -1 },
+		"sandbox.memory_mib":        func(c *config.Config) { c.Sandbox.MemoryMiB = -1 },
+		"model.listen":              func(c *config.Config) { c.Model.Listen = "" },
+		"limits.call":               func(c *config.Config) { c.Limits.Call = -1 },
+		"limits.attempts":           func(c *config.Config) { c.Limits.Attempts = -1 },
+		"telemetry.listen":          func(c *config.Config) { c.Telemetry.Listen = "x" },
+		"telemetry.otlp_endpoint":   func(c *config.Config) { c.Telemetry.OTLPEndpoint = "collector:4318" },
+		"ROLLOUTD_ENCRYPTION_KEY":   func(c *config.Config) { c.EncryptionKey = "short" },
+		"serve.max_connections":     func(c *config.Config) { c.Serve.MaxConnections = -1 },
+		"serve.keep_sessions":       func(c *config.Config) { c.Serve.KeepSessions = time.Hour },
 	} {
 		c := config.Defaults()
 		breakIt(&c)
@@ -132,6 +144,28 @@ func TestOtherMachinesNeedATokenOnly(t *testing.T) {
 		c = config.Defaults()
 		c.Serve.Listen = local
 		require.NoError(t, c.Validate(), local)
+	}
+}
+
+// An endpoint has its own bound, or the one that all others share.
+func TestBoundsOfAnEndpoint(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(strings.NewReader("gateway: {rate: {openai: 2.5}}\n"), env(map[string]string{"ROLLOUTD_GATEWAY_CALLS": "vllm=64, default=8"}))
+	require.NoError(t, err)
+	require.NoError(t, c.Validate())
+	g := c.Gateway
+	require.Equal(t, []float64{64, 8, 2.5, 0}, []float64{g.Of(g.Calls, "vllm"), g.Of(g.Calls, "openai"), g.Of(g.Rate, "openai"), g.Of(g.Rate, "vllm")})
+}
+
+func TestPrices(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(nil, env(map[string]string{"ROLLOUTD_PRICES": "gpt-4o-mini=0.15/0.6, org/model:fast=1/2"}))
+	require.NoError(t, err)
+	require.NoError(t, c.Validate())
+	require.Equal(t, map[string]rollout.Price{"gpt-4o-mini": {Prompt: 0.15, Completion: 0.6}, "org/model:fast": {Prompt: 1, Completion: 2}}, c.Prices)
+	for _, bad := range []string{"m", "m=1", "=1/2", "m=1/x", "m=1/2,"} {
+		_, err := config.Load(nil, env(map[string]string{"ROLLOUTD_PRICES": bad}))
+		require.ErrorContains(t, err, "ROLLOUTD_PRICES", bad)
 	}
 }
 

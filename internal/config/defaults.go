@@ -15,7 +15,7 @@ func Defaults() Config {
 			KeepSessions: 7 * 24 * time.Hour,
 			CodecOrigins: []string{"http://127.0.0.1:8233", "http://localhost:8233"},
 		},
-		Gateway: Gateway{Listen: "127.0.0.1:7070"},
+		Gateway: Gateway{Listen: "127.0.0.1:7070", TrainerListen: "127.0.0.1:7071", Reply: ReplyComplete, Queue: 32},
 		Worker:  Worker{Lease: 5 * time.Minute, Janitor: time.Minute, Grace: 2 * time.Minute, OpencodeMode: "serve"},
 		// Memory is what decides how many sandboxes fit on a host, so it is never left to chance.
 		Sandbox:   Sandbox{MemoryMiB: 2048},

@@ -37,6 +37,14 @@ func (c Config) GatewayURL() string {
 	return "http://" + c.Gateway.Listen
 }
 
+// TrainerURL is where the gateway's trainer API is found.
+func (c Config) TrainerURL() string {
+	if c.Gateway.TrainerURL != "" {
+		return c.Gateway.TrainerURL
+	}
+	return "http://" + c.Gateway.TrainerListen
+}
+
 // TemporalAddress is where Temporal is looked for; empty where a configuration file of Temporal's own says it.
 func (c Config) TemporalAddress() string {
 	if c.Temporal.Address != "" || c.Temporal.Env["TEMPORAL_CONFIG_FILE"] != "" {

@@ -12,6 +12,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
+// minToken is the length below which a token is too easily guessed.
+const minToken = 16
+
 // Validate reports everything that is wrong, each with the path of its setting.
 func (c Config) Validate() error {
 	var p problems
@@ -22,6 +25,7 @@ func (c Config) Validate() error {
 	c.Worker.validate(&p)
 	c.Sandbox.validate(&p)
 	c.Limits.validate(&p)
+	c.validatePrices(&p)
 	p.address("model.listen", c.Model.Listen)
 	if c.Telemetry.Listen != "" {
 		p.address("telemetry.listen", c.Telemetry.Listen)
@@ -47,7 +51,7 @@ func (s Serve) validate(p *problems) {
 	p.check(len(s.Tokens) > 0 || s.TokensFile != "" || Loopback(s.Listen), "serve.tokens",
 		"%s can be reached from other machines: set at least one bearer token (ROLLOUTD_TOKENS, ROLLOUTD_TOKENS_FILE), or listen on 127.0.0.1", s.Listen)
 	for i, t := range s.Tokens {
-		p.check(len(t) >= 16, fmt.Sprintf("serve.tokens[%d]", i), "want at least 16 characters")
+		p.check(len(t) >= minToken, fmt.Sprintf("serve.tokens[%d]", i), "want at least %d characters", minToken)
 	}
 	for i, o := range s.CodecOrigins {
 		u, err := url.Parse(o)
@@ -59,13 +63,6 @@ func (s Serve) validate(p *problems) {
 func (t Temporal) validate(p *problems) {
 	if t.Address != "" {
 		p.address("temporal.address", t.Address)
-	}
-}
-
-func (g Gateway) validate(p *problems) {
-	p.address("gateway.listen", g.Listen)
-	if g.URL != "" {
-		p.httpURL("gateway.url", g.URL)
 	}
 }
 

@@ -44,7 +44,7 @@ type Daemon struct {
 }
 
 // Addresses are where the parts answer; empty where a process has not the part.
-type Addresses struct{ Serve, Gateway, Model, Metrics, Temporal string }
+type Addresses struct{ Serve, Gateway, Trainer, Model, Metrics, Temporal string }
 
 // New prepares a process; nothing runs yet.
 func New(o Options) *Daemon {
@@ -80,7 +80,7 @@ func (d *Daemon) Ready() {
 	d.health.set("ready")
 	var at []any
 	for _, a := range []struct{ part, address string }{
-		{"serve", d.at.Serve}, {"gateway", d.at.Gateway}, {"model", d.at.Model}, {"metrics", d.at.Metrics}, {"temporal", d.at.Temporal},
+		{"serve", d.at.Serve}, {"gateway", d.at.Gateway}, {"trainer", d.at.Trainer}, {"model", d.at.Model}, {"metrics", d.at.Metrics}, {"temporal", d.at.Temporal},
 	} {
 		if a.address != "" {
 			at = append(at, slog.String(a.part, a.address))

@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 
+	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/listen"
@@ -28,6 +29,8 @@ func (d *Daemon) gatewayTier() Tier {
 		g, err := gateway.New(gateway.Options{
 			Dir: d.cfg.GatewayDir(), Key: d.key, Dialer: d.sandboxes, Logger: d.log,
 			Registerer: d.tel.Registry(), TracerProvider: otel.GetTracerProvider(),
+			Bounds: boundsOf(d.cfg.Gateway), TrainerTokens: d.cfg.Gateway.TrainerTokens,
+			PassThrough: d.cfg.Gateway.Reply == config.ReplyPassThrough, KeepAlive: d.cfg.Gateway.KeepAlive,
 		})
 		if err != nil {
 			return Running{}, errors.Join(err, lock.Release())
@@ -40,6 +43,15 @@ func (d *Daemon) gatewayTier() Tier {
 		r.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), lock.Release()) }
 		return r, nil
 	}}
+}
+
+// boundsOf are the bounds of each endpoint, as configured.
+func boundsOf(c config.Gateway) func(string) gateway.Bounds {
+	return func(name string) gateway.Bounds {
+		return gateway.Bounds{
+			Calls: int(c.Of(c.Calls, name)), Rate: c.Of(c.Rate, name), Burst: int(c.Of(c.Burst, name)), Queue: c.Queue,
+		}
+	}
 }
 
 // relaxGC lets garbage grow to four times of what lives before it is collected. A gateway keeps little and throws large
@@ -63,17 +75,21 @@ func (d *Daemon) lockGateway() (*filelock.Lock, error) {
 	return lock, nil
 }
 
-// runGateway runs the routes and their admin API; either of them ending ends the tier.
+// runGateway runs the routes, their admin API and the trainer API; any of them ending ends the tier.
 func (d *Daemon) runGateway(g *gateway.Server) (Running, error) {
 	l, err := listen.TCP("the gateway", d.cfg.Gateway.Listen, "gateway.listen (ROLLOUTD_GATEWAY_LISTEN)")
 	if err != nil {
 		return Running{}, err
 	}
-	d.at.Gateway = l.Addr().String()
+	forTrainers, err := listen.TCP("the trainer API", d.cfg.Gateway.TrainerListen, "gateway.trainer_listen (ROLLOUTD_TRAINER_LISTEN)")
+	if err != nil {
+		return Running{}, errors.Join(err, l.Close())
+	}
+	d.at.Gateway, d.at.Trainer = l.Addr().String(), forTrainers.Addr().String()
 	d.cfg.Gateway.Listen = d.at.Gateway // the port may have been any
 	routes := background(g.Run)
-	admin := serveHTTP(l, g.Handler())
-	return Running{Done: either(routes.Done, admin.Done), Stop: func(ctx context.Context) error {
-		return errors.Join(admin.Stop(ctx), routes.Stop(ctx))
+	admin, trainer := serveHTTP(l, g.Handler()), serveHTTP(forTrainers, g.TrainerHandler())
+	return Running{Done: either(routes.Done, either(admin.Done, trainer.Done)), Stop: func(ctx context.Context) error {
+		return errors.Join(trainer.Stop(ctx), admin.Stop(ctx), routes.Stop(ctx))
 	}}, nil
 }

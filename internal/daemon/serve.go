@@ -62,7 +62,7 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 	box := d.key.Box("model key")
 	return envserver.New(envserver.Options{
 		Rollouts:    engine.New(d.temporal, d.store),
-		Resolve:     catalog.New(d.modelLookup).Resolve,
+		Resolve:     d.resolve(catalog.New(d.modelLookup)),
 		Seal:        box.SealString,
 		Limits:      d.cfg.Limits.Over(rollout.DefaultLimits()),
 		Version:     Version,
@@ -105,6 +105,17 @@ func (d *Daemon) expireSessions(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
+	}
+}
+
+// resolve is the catalogue's, with the configured price of the model.
+func (d *Daemon) resolve(c *catalog.Catalog) func(catalog.Request) (rollout.Model, string, error) {
+	return func(r catalog.Request) (rollout.Model, string, error) {
+		m, key, err := c.Resolve(r)
+		if price, ok := d.cfg.Prices[m.Name]; ok {
+			m.Price = &price
+		}
+		return m, key, err
 	}
 }
 

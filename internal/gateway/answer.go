@@ -47,28 +47,23 @@ func (r *route) replayed(ans answer) answer {
 }
 
 // deliver writes the answer, and notes that the agent got a whole one.
-func (r *route) deliver(w http.ResponseWriter, req *http.Request, a *ask, ans answer) {
+func (r *route) deliver(req *http.Request, out *delivery, ans answer) {
 	if ans.kind == told {
-		a.refuse(w, ans.status, ans.text, ans.code)
+		out.refuse(ans.status, ans.text, ans.code)
 		return
 	}
-	body, err := r.body(a, ans)
+	body, err := r.body(out.ask, ans)
+	if err == nil && ans.kind == whole {
+		body, err = out.rest(body)
+	}
 	if err != nil {
 		r.log.Error("reply not delivered", "turn", ans.turn, "error", err)
-		a.refuse(w, http.StatusBadRequest, "The endpoint's reply cannot be read.", "")
+		out.refuse(http.StatusBadRequest, "The endpoint's reply cannot be read.", "")
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	if a.stream {
-		w.Header().Set("Content-Type", "text/event-stream")
-		w.Header().Set("Cache-Control", "no-cache")
-	}
 	gone := req.Context().Err() != nil
-	if _, err = w.Write(body); err == nil {
-		err = http.NewResponseController(w).Flush()
-	}
 	// Who hangs up once he has read the end mark has got it all, so that later word of it does not count.
-	if err != nil || gone || ans.kind != whole || r.trace == nil {
+	if err := out.write(body); err != nil || gone || ans.kind != whole || r.trace == nil {
 		return
 	}
 	if err := r.trace.Delivered(ans.turn); err != nil {

@@ -15,7 +15,7 @@ type Route struct {
 	SandboxID string         `json:"sandbox_id"`
 	Capture   bool           `json:"capture"` // false: calls are forwarded and not recorded
 	Model     rollout.Model  `json:"model"`
-	Limits    rollout.Limits `json:"limits"` // Call, Turns, PromptTokens and CompletionTokens count here
+	Limits    rollout.Limits `json:"limits"` // Call, Turns, PromptTokens, CompletionTokens and Cost count here
 	// TraceParent is the W3C trace context that the route's model calls belong to; Client.Open sets it.
 	TraceParent string `json:"traceparent,omitempty"`
 }
@@ -39,6 +39,7 @@ const (
 	BudgetTurns            = "turns"
 	BudgetPromptTokens     = "prompt_tokens"
 	BudgetCompletionTokens = "completion_tokens"
+	BudgetCost             = "cost"
 )
 
 // Failure is a call's final failure that is not the agent's own doing.
@@ -49,18 +50,23 @@ type Failure struct {
 	Message string     `json:"message"`
 }
 
-// Admin API paths; {id} is a Route's ID, {name} an upstream's: see upstreamName.
+// Admin API paths; {id} is a Route's ID, {name} an upstream's: see rollout.Model.Upstream.
 const (
 	routesPath = "/routes"
 	routePath  = routesPath + "/{id}"
 	endPath    = routePath + "/end"
 	tracePath  = routePath + "/trace"
-
-	upstreamPath = "/upstreams/{name}"
+	readyPath  = "/ready/{name}"
 )
 
-// tokenPurpose names the shared secret of the admin API; see seal.Key.Token.
-const tokenPurpose = "gateway admin"
+// upstreamPath is of the trainer API; it has tracePath, too.
+const upstreamPath = "/upstreams/{name}"
+
+// Purposes name the shared secrets of the two APIs; see seal.Key.Token.
+const (
+	adminPurpose   = "gateway admin"
+	trainerPurpose = "gateway trainer"
+)
 
 // routeList is the answer to GET /routes.
 type routeList struct {
@@ -72,7 +78,7 @@ type endRequest struct {
 	Reason string `json:"reason"`
 }
 
-// failureBody is the body of every failure of the admin API.
+// failureBody is the body of every failure of both APIs.
 type failureBody struct {
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`

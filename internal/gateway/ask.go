@@ -18,6 +18,7 @@ type ask struct {
 	stream   bool      // the agent wants events, not one object
 	kind     rollout.TurnKind
 	lineage  string
+	live     *live       // of a reply that is handed on as it comes; else nil
 	session  http.Header // of the agent's headers those that go upstream
 }
 

@@ -34,6 +34,8 @@ func (r *route) spent(k rollout.TurnKind) string {
 		return BudgetPromptTokens
 	case l.CompletionTokens > 0 && r.usage.CompletionTokens >= l.CompletionTokens:
 		return BudgetCompletionTokens
+	case l.Cost > 0 && r.usage.CostUSD >= l.Cost:
+		return BudgetCost
 	default:
 		return ""
 	}

@@ -19,12 +19,14 @@ func TestBudgets(t *testing.T) {
 		{gateway.BudgetTurns, rollout.Limits{Turns: 2}, 2},
 		{gateway.BudgetPromptTokens, rollout.Limits{PromptTokens: 7}, 3},
 		{gateway.BudgetCompletionTokens, rollout.Limits{CompletionTokens: 2}, 1},
+		{gateway.BudgetCost, rollout.Limits{Cost: 0.03}, 3}, // of 0.011 dollars each
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			h, e := newHost(t), newEngine(t, says(goodReply))
 			r := h.route(e.URL)
 			r.Limits = tc.limits
+			r.Model.Price = &rollout.Price{Prompt: 1000, Completion: 4000}
 			url := h.open(t, r)
 			for range tc.calls {
 				require.Equal(t, goodReply, send(t.Context(), url, "", streamed).body)
@@ -38,10 +40,12 @@ func TestBudgets(t *testing.T) {
 			require.Equal(t, tc.name, h.status(t, r.ID).BudgetSpent)
 			require.Len(t, e.requests(), tc.calls)
 			require.Len(t, h.turns(t, r.ID), tc.calls)
+			require.InDelta(t, 0.011, h.turns(t, r.ID)[0].Usage.CostUSD, 1e-9)
 			h.stop()
 			h.start(t)
 			require.Equal(t, tc.name, h.status(t, r.ID).BudgetSpent, "kept over a restart")
 			require.Equal(t, tc.calls, h.status(t, r.ID).Turns)
+			require.InDelta(t, 0.011*float64(tc.calls), h.status(t, r.ID).Usage.CostUSD, 1e-9)
 		})
 	}
 }

@@ -26,20 +26,18 @@ const leaveGrace = 50 * time.Millisecond
 
 // answer has the call answered: by its record, by the twin under way, or upstream. It is false when the one who asked is
 // gone, or when the gateway is about to be.
-func (r *route) answer(ctx context.Context, id string, a *ask) (answer, bool) {
+func (r *route) answer(ctx context.Context, id string, d *delivery) (answer, bool) {
 	for {
-		c, ans := r.join(id, a)
+		c, ans := r.join(id, d.ask)
 		if c == nil {
 			ans = r.replayed(ans)
 			return ans, ans.kind != interrupted
 		}
-		select {
-		case <-c.done:
-		case <-ctx.Done():
+		if d.await(ctx, c) != nil {
 			r.leave(c)
 			return answer{}, false
 		}
-		if c.result.kind != interrupted || !r.alive() {
+		if c.result.kind != interrupted || d.sent > 0 || !r.alive() {
 			return c.result, c.result.kind != interrupted
 		}
 		// The call was being given up, as nobody waited for it, when this one joined: it is made anew.
@@ -80,6 +78,9 @@ func (r *route) join(id string, a *ask) (*call, answer) {
 // begin starts work on a call. r.mu is held.
 func (r *route) begin(id string, a *ask) *call {
 	ctx, cancel := context.WithCancelCause(r.working)
+	if r.passThrough && a.stream {
+		a.live = newLive(a.view, r.key)
+	}
 	r.begun++
 	c := &call{
 		id: id, ask: a, turn: r.begun, began: time.Now(), cancel: cancel, done: make(chan struct{}), waiters: 1, epoch: r.epoch,

@@ -1,12 +1,10 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
-	"strings"
+	"net/url"
 
 	"go.opentelemetry.io/otel/propagation"
 
@@ -16,15 +14,11 @@ import (
 
 // Client speaks to a gateway's admin API. Its errors are faults: Unavailable when the gateway does not answer, else the
 // kind that the gateway gave.
-type Client struct {
-	base  string
-	token string
-	http  *http.Client
-}
+type Client struct{ caller }
 
 // NewClient makes a client of the gateway at baseURL (no path), which has the same deployment key.
 func NewClient(baseURL string, key seal.Key) *Client {
-	return &Client{base: strings.TrimRight(baseURL, "/"), token: key.Token(tokenPurpose), http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	return &Client{newCaller(baseURL, key.Token(adminPurpose))}
 }
 
 // traceParent is the header of the W3C trace context.
@@ -57,17 +51,18 @@ func (c *Client) End(ctx context.Context, id, reason string) error {
 	return c.doRoute(ctx, http.MethodPost, id, "/end", endRequest{Reason: reason}, nil)
 }
 
+// Ready says whether an upstream can bear another rollout: fault.Exhausted while it cannot.
+func (c *Client) Ready(ctx context.Context, upstream string) error {
+	return c.do(ctx, http.MethodGet, "/ready/"+url.PathEscape(upstream), nil, nil)
+}
+
 // Trace reads the route's turns as JSON lines of rollout.Turn, in the order the calls began.
 func (c *Client) Trace(ctx context.Context, id string) (io.ReadCloser, error) {
 	path, err := pathOf(id, "/trace")
 	if err != nil {
 		return nil, err
 	}
-	res, err := c.send(ctx, http.MethodGet, path, nil)
-	if err != nil {
-		return nil, err
-	}
-	return res.Body, nil
+	return c.stream(ctx, path)
 }
 
 // Close ends the route and forgets it and its files; of what is gone it is a no-op.
@@ -88,53 +83,4 @@ func (c *Client) doRoute(ctx context.Context, method, id, what string, in, out a
 		return err
 	}
 	return c.do(ctx, method, path, in, out)
-}
-
-func (c *Client) do(ctx context.Context, method, path string, in, out any) error {
-	res, err := c.send(ctx, method, path, in)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if out == nil {
-		_, err = io.Copy(io.Discard, res.Body)
-	} else {
-		err = json.NewDecoder(res.Body).Decode(out)
-	}
-	return fault.Wrap(fault.Unavailable, err, "gateway: %s %s", method, path)
-}
-
-func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
-	var body io.Reader = http.NoBody
-	if in != nil {
-		b, err := json.Marshal(in)
-		if err != nil {
-			return nil, fault.Wrap(fault.Internal, err, "gateway: %s %s", method, path)
-		}
-		body = bytes.NewReader(b)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
-	if err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "gateway address")
-	}
-	req.Header.Set("Authorization", "Bearer "+c.token)
-	req.Header.Set("Content-Type", "application/json")
-	res, err := c.http.Do(req)
-	if err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "gateway")
-	}
-	if res.StatusCode >= http.StatusBadRequest {
-		defer res.Body.Close()
-		return nil, failureOf(res)
-	}
-	return res, nil
-}
-
-// failureOf reads a failure's body; something that is no gateway of ours answers otherwise.
-func failureOf(res *http.Response) error {
-	var f failureBody
-	if err := json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&f); err != nil || f.Kind == "" {
-		return fault.New(fault.Unavailable, "gateway: answered %s", res.Status)
-	}
-	return fault.New(f.Kind, "gateway: %s", f.Message)
 }

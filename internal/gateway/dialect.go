@@ -27,6 +27,8 @@ type dialect struct {
 	headers []string
 	// authorize puts the key in.
 	authorize func(h http.Header, key string)
+	// errorEvent is the name of an event that tells an error; "": it bears none.
+	errorEvent string
 	// refusal is an error's body.
 	refusal func(text, code string) []byte
 }
@@ -47,7 +49,7 @@ func dialects() []*dialect {
 		},
 		{
 			api: chat.Messages, bounds: []string{maxTokens}, template: true,
-			headers: []string{"Anthropic-Version", "Anthropic-Beta"}, authorize: anthropicKey, refusal: anthropicRefusal,
+			headers: []string{"Anthropic-Version", "Anthropic-Beta"}, authorize: anthropicKey, errorEvent: "error", refusal: anthropicRefusal,
 		},
 	}
 }

@@ -63,12 +63,13 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect) 
 		d.refuse(w, http.StatusBadRequest, "request body: "+err.Error(), "")
 		return
 	}
-	ans, ok := r.answer(req.Context(), callID(req), a)
+	out := &delivery{w: w, ask: a, beat: r.keepAlive}
+	ans, ok := r.answer(req.Context(), callID(req), out)
 	if !ok {
 		// Nobody is there to be answered, or it is not for us to say: an aborted stream has the sandbox ask again.
 		panic(http.ErrAbortHandler)
 	}
-	r.deliver(w, req, a, ans)
+	r.deliver(req, out, ans)
 }
 
 // weight is what a request may take; one that does not say takes the most.

@@ -92,6 +92,7 @@ type host struct {
 	channels *channels
 	server   *gateway.Server
 	client   *gateway.Client
+	trainer  *gateway.Trainer
 	stop     func()
 }
 
@@ -122,10 +123,13 @@ func (h *host) start(t *testing.T) {
 	go func() { over <- srv.Run(ctx) }()
 	admin := httptest.NewServer(srv.Handler())
 	h.client = gateway.NewClient(admin.URL, h.key)
+	trainer := httptest.NewServer(srv.TrainerHandler())
+	h.trainer = gateway.NewTrainer(trainer.URL, gateway.TrainerToken(h.key))
 	h.stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-over)
 		admin.Close()
+		trainer.Close()
 	})
 	t.Cleanup(h.stop)
 }

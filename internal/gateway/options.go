@@ -33,6 +33,16 @@ type Options struct {
 
 	// Proxy as in http.Transport, for upstream requests; nil: none.
 	Proxy func(*http.Request) (*url.URL, error)
+	// Bounds are those of an upstream by its name; nil: none.
+	Bounds func(upstream string) Bounds
+	// TrainerTokens admit to the trainer API, beside the deployment's own.
+	TrainerTokens []string
+	// PassThrough hands a stream on as it comes, but for its end, which waits for the record. What the agent has seen of a reply
+	// cannot be made good: a break in the middle is told to it. Otherwise replies are completed first.
+	PassThrough bool
+	// KeepAlive is how often an agent that waits for a stream gets a comment, so that it does not give up. After the first one a
+	// failure can only be told inside the stream, and a call does not outlive the gateway. 0: never.
+	KeepAlive time.Duration
 	// Backoff is the first pause between tries of an upstream call; it doubles with each. 0: 500 ms.
 	Backoff time.Duration
 	// Hold is how long a call outlives a broken model channel, for the sandbox to come back and ask again. 0: 30 s.
@@ -52,6 +62,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.TracerProvider == nil {
 		o.TracerProvider = noop.NewTracerProvider()
+	}
+	if o.Bounds == nil {
+		o.Bounds = func(string) Bounds { return Bounds{} }
 	}
 	if o.Backoff <= 0 {
 		o.Backoff = defaultBackoff

@@ -18,6 +18,7 @@ const defaultCall = 30 * time.Minute
 func (r *route) perform(ctx context.Context, c *call) {
 	ctx, span := r.startSpan(ctx, c)
 	res := r.complete(ctx, c)
+	res.reply.Usage.CostUSD = r.Model.Price.Of(res.reply.Usage)
 	rec := r.record(c, res)
 	var err error
 	if r.trace != nil {
@@ -31,19 +32,16 @@ func (r *route) perform(ctx context.Context, c *call) {
 	r.settle(c, res, ans)
 }
 
-// complete makes the call. The time it is held back by a pause is not its own.
+// complete makes the call.
 func (r *route) complete(ctx context.Context, c *call) *result {
-	if r.valve.enter(ctx) != nil {
-		return (&result{problem: &problem{}}).giveUp(ctx)
+	budget := r.Limits.Call
+	if budget <= 0 {
+		budget = defaultCall
 	}
-	defer r.valve.leave()
-	limit := r.Limits.Call
-	if limit <= 0 {
-		limit = defaultCall
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errBudget)
-	defer cancel()
-	return r.upstream.complete(ctx, target{url: r.Model.BaseURL + "/" + string(c.ask.api), key: r.key}, c.ask)
+	return r.upstream.complete(ctx, errand{
+		ask: c.ask, engines: r.engines, path: string(c.ask.api), key: r.key,
+		admission: r.admission, route: r.ID, budget: budget,
+	})
 }
 
 // record is what is kept of the call.
@@ -53,7 +51,7 @@ func (r *route) record(c *call, res *result) *trace.Record {
 			Turn: c.turn, CallID: c.id, API: c.ask.api, Kind: c.ask.kind, Lineage: c.ask.lineage,
 			Rewritten:    c.ask.changes.JSON(),
 			FinishReason: res.reply.FinishReason, Usage: res.reply.Usage,
-			Began: c.began, Latency: time.Since(c.began), Status: res.status, Tries: res.tries, ModelVersion: res.reply.ModelVersion,
+			Began: c.began, Queued: res.queued, Latency: time.Since(c.began), Status: res.status, Tries: res.tries, ModelVersion: res.reply.ModelVersion,
 		},
 		Request: c.ask.body, Reply: res.raw, PromptAt: res.reply.PromptAt,
 		PromptTokenIDs: res.reply.PromptTokenIDs, TokenIDs: res.reply.TokenIDs, Logprobs: res.reply.Logprobs,
@@ -102,6 +100,9 @@ func (r *route) answerOf(c *call, res *result) answer {
 	case refused:
 		return answer{kind: told, status: 400, text: "The model endpoint refuses this rollout's calls for good; the rollout's trace has its reasons."}
 	case failed:
+		if c.ask.live.begun() {
+			return answer{kind: told, status: 400, text: "The model endpoint broke its reply off; the rollout's trace has what came of it."}
+		}
 		return answer{kind: told, status: 400, text: fmt.Sprintf(
 			"The model endpoint gave no usable answer in the time of one call, in %d tries; the rollout's trace has its last words.", res.tries)}
 	}

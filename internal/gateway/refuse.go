@@ -12,6 +12,15 @@ func (d *dialect) refuse(w http.ResponseWriter, status int, text, code string) {
 	writeJSON(w, status, d.refusal(soften(text), code))
 }
 
+// broken is the error as the last event of a stream that has begun.
+func (d *dialect) broken(text, code string) []byte {
+	event := append([]byte("data: "), d.refusal(soften(text), code)...)
+	if d.errorEvent != "" {
+		event = append([]byte("event: "+d.errorEvent+"\n"), event...)
+	}
+	return append(event, "\n\n"...)
+}
+
 func notFound(w http.ResponseWriter, text string) {
 	writeJSON(w, http.StatusNotFound, openAIRefusal(soften(text), ""))
 }

@@ -26,6 +26,8 @@ type reporter struct {
 	tokens   *prometheus.CounterVec
 	tries    prometheus.Counter
 	inFlight prometheus.Gauge
+	queued   prometheus.Gauge
+	waited   prometheus.Histogram
 	routes   prometheus.Gauge
 }
 
@@ -47,6 +49,13 @@ func newReporter(reg prometheus.Registerer) *reporter {
 		}),
 		inFlight: f.NewGauge(prometheus.GaugeOpts{
 			Name: "rolloutd_gateway_calls_in_flight", Help: "Model calls being worked on.",
+		}),
+		queued: f.NewGauge(prometheus.GaugeOpts{
+			Name: "rolloutd_gateway_calls_queued", Help: "Requests that wait until their model endpoint may be asked.",
+		}),
+		waited: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "rolloutd_gateway_queued_seconds", Help: "Time a call waited until its model endpoint might be asked, all tries together.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 3, 10),
 		}),
 		routes: f.NewGauge(prometheus.GaugeOpts{
 			Name: "rolloutd_gateway_routes", Help: "Routes kept.",

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/chat"
@@ -16,8 +15,9 @@ type result struct {
 	reply     chat.Reply
 	status    int // HTTP status of the last try; 0: no answer
 	tries     int
-	firstByte time.Time // of the last try's reply; zero: none
-	problem   *problem  // nil: the reply is whole
+	queued    time.Duration // waiting for admission, all tries together
+	firstByte time.Time     // of the last try's reply; zero: none
+	problem   *problem      // nil: the reply is whole
 }
 
 // class says what follows from a problem.
@@ -36,7 +36,7 @@ type problem struct {
 	text  string          // for people; never holds the key
 	body  json.RawMessage // the upstream's own error, an object; nil: there was none
 	after time.Duration   // the upstream asks to wait that long
-	cause error           // of cancelled
+	cause error           // of cancelled; errCleared of a try that is to be made again
 }
 
 // object is the problem as the record has it.
@@ -55,9 +55,6 @@ func (p *problem) object() json.RawMessage {
 func (r *result) giveUp(ctx context.Context) *result {
 	p := *r.problem
 	p.class, p.cause = cancelled, context.Cause(ctx)
-	if errors.Is(p.cause, errBudget) {
-		p.class = failed
-	}
 	r.problem = &p
 	return r
 }

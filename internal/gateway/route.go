@@ -27,22 +27,24 @@ var (
 	errClosed  = errors.New("route closed")
 	errEnded   = errors.New("rollout ended")
 	errLeft    = errors.New("agent hung up")
-	errBudget  = errors.New("call's time is up")
 )
 
 // route is a Route at work.
 type route struct {
 	Route
-	folder   string
-	key      string // the model's, plain: in memory alone
-	upstream *upstream
-	valve    *valve // of that upstream
-	report   *reporter
-	tracer   oteltrace.Tracer
-	log      *slog.Logger
-	trace    *trace.Log          // nil without capture
-	room     *semaphore.Weighted // of bytes, for requests
-	hold     time.Duration       // as in Options
+	engines   []string // in the order of this rollout
+	folder    string
+	key       string // the model's, plain: in memory alone
+	upstream  *upstream
+	admission *admission // of that upstream
+	report    *reporter
+	tracer    oteltrace.Tracer
+	log       *slog.Logger
+	trace     *trace.Log          // nil without capture
+	room      *semaphore.Weighted // of bytes, for requests
+	// As in Options.
+	hold, keepAlive time.Duration
+	passThrough     bool
 
 	mu       sync.Mutex
 	journal  journal
@@ -126,6 +128,7 @@ func (r *route) count(k rollout.TurnKind, u rollout.Usage) {
 	}
 	r.usage.PromptTokens += u.PromptTokens
 	r.usage.CompletionTokens += u.CompletionTokens
+	r.usage.CostUSD += u.CostUSD
 }
 
 func (r *route) status() RouteStatus {

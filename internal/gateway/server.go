@@ -19,7 +19,6 @@ import (
 type Server struct {
 	dir      string
 	box      seal.Box // of model keys
-	token    string
 	dialer   Dialer
 	log      *slog.Logger
 	report   *reporter
@@ -31,9 +30,9 @@ type Server struct {
 	opening [64]sync.Mutex
 	seed    maphash.Seed
 
-	mu     sync.Mutex
-	routes map[string]*route
-	valves map[string]*valve // by upstream
+	mu         sync.Mutex
+	routes     map[string]*route
+	admissions map[string]*admission // by upstream
 	// serving is Run's context, the lifetime of everything that works for a route; nil outside Run.
 	serving context.Context
 	working sync.WaitGroup
@@ -47,8 +46,9 @@ func New(o Options) (*Server, error) {
 	}
 	report := newReporter(o.Registerer)
 	s := &Server{
-		dir: o.Dir, box: o.Key.Box("model key"), token: o.Key.Token(tokenPurpose), dialer: o.Dialer, log: o.Logger,
-		report: report, upstream: newUpstream(o, report), options: o, seed: maphash.MakeSeed(), routes: map[string]*route{}, valves: map[string]*valve{},
+		dir: o.Dir, box: o.Key.Box("model key"), dialer: o.Dialer, log: o.Logger,
+		report: report, upstream: newUpstream(o, report), options: o, seed: maphash.MakeSeed(),
+		routes: map[string]*route{}, admissions: map[string]*admission{},
 	}
 	var err error
 	if s.traces, err = trace.Open(filepath.Join(o.Dir, traceFolder), o.Trace); err != nil {

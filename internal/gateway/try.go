@@ -59,7 +59,7 @@ func (u *upstream) once(ctx context.Context, t target, a *ask) *result {
 	if res.StatusCode != http.StatusOK {
 		return refusal(res, t.key)
 	}
-	out := read(ctx, res, cancel, a.api)
+	out := read(ctx, res, cancel, a)
 	if said := cleanBytes(out.raw, t.key); len(said) != len(out.raw) {
 		out.raw, out.reply.PromptAt = said, chat.Span{}
 	}
@@ -95,8 +95,8 @@ func noAnswer(err error, key string) *problem {
 }
 
 // read takes in a reply. cancel ends the request, whose context is ctx.
-func read(ctx context.Context, res *http.Response, cancel func(), api chat.API) *result {
-	out, s := &result{status: res.StatusCode}, &chat.Stream{Reply: chat.Reply{API: api}}
+func read(ctx context.Context, res *http.Response, cancel func(), a *ask) *result {
+	out, s := &result{status: res.StatusCode}, &chat.Stream{Reply: chat.Reply{API: a.api}}
 	s.Began(versionOf(res.Header))
 	var drain *time.Timer
 	for reads := 1; ; reads++ {
@@ -105,6 +105,9 @@ func read(ctx context.Context, res *http.Response, cancel func(), api chat.API) 
 			out.firstByte = time.Now()
 		}
 		broken := s.Advance(n)
+		if broken == nil {
+			a.live.follow(s)
+		}
 		if s.Done() && drain == nil {
 			drain = time.AfterFunc(drainTime, cancel)
 			defer drain.Stop()
@@ -118,7 +121,7 @@ func read(ctx context.Context, res *http.Response, cancel func(), api chat.API) 
 			out.reply = s.Reply
 			return out
 		}
-		if !s.Done() {
+		if !s.Done() && a.live == nil {
 			gulp(ctx, out.firstByte, reads, n)
 		}
 	}

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"time"
@@ -11,6 +10,7 @@ import (
 type upstream struct {
 	client  *http.Client
 	backoff time.Duration
+	engines *health
 	report  *reporter
 	manners manners
 }
@@ -39,34 +39,13 @@ func newUpstream(o Options, report *reporter) *upstream {
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
 	return &upstream{
-		backoff: o.Backoff,
-		report:  report,
+		backoff: o.Backoff, engines: &health{lost: map[string]time.Time{}},
+		report: report,
 		client: &http.Client{
 			Transport: transport,
 			// A redirect would take the key elsewhere.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-	}
-}
-
-// complete makes the call until its reply is whole, or until it is clear that none will come before ctx ends.
-func (u *upstream) complete(ctx context.Context, t target, a *ask) *result {
-	for try := 1; ; try++ {
-		res := u.try(ctx, t, a)
-		res.tries = try
-		u.report.tries.Inc()
-		if res.problem == nil || res.problem.class != again {
-			return res
-		}
-		pause := max(jitter(min(u.backoff<<min(try-1, 16), maxBackoff)), res.problem.after)
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= pause && ctx.Err() == nil {
-			res.problem.class = failed
-			return res
-		}
-		sleep(ctx, pause)
-		if ctx.Err() != nil {
-			return res.giveUp(ctx)
-		}
 	}
 }
 

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -75,6 +76,9 @@ func (l Limits) negative() []string {
 		if c.value < 0 {
 			problems = append(problems, fmt.Sprintf("%s: must not be negative, got %d", c.name, c.value))
 		}
+	}
+	if !(l.Cost >= 0 && !math.IsInf(l.Cost, 0)) {
+		problems = append(problems, fmt.Sprintf("limits.cost: want US dollars, 0 (no bound) or more, got %g", l.Cost))
 	}
 	return problems
 }

@@ -79,9 +79,10 @@ type Attempt struct {
 
 // Usage sums what the model calls used.
 type Usage struct {
-	Turns            int   `json:"turns"`
-	PromptTokens     int64 `json:"prompt_tokens"`
-	CompletionTokens int64 `json:"completion_tokens"`
+	Turns            int     `json:"turns"`
+	PromptTokens     int64   `json:"prompt_tokens"`
+	CompletionTokens int64   `json:"completion_tokens"`
+	CostUSD          float64 `json:"cost_usd,omitempty"` // where the model's price is known
 }
 
 // TurnKind says what a model call was for.
@@ -123,6 +124,7 @@ type Turn struct {
 	CompletionTokenIDs []int32         `json:"completion_token_ids"`
 	PerTokenLogps      []float64       `json:"per_token_logps"`
 	Usage              Usage           `json:"usage"`
+	QueuedS            float64         `json:"queued_s"` // of latency_s: until the endpoint might be asked
 	LatencyS           float64         `json:"latency_s"`
 	FirstByteS         float64         `json:"first_byte_s"`
 	Timestamp          float64         `json:"timestamp"` // unix seconds at the call's begin

@@ -2,7 +2,10 @@
 // of it (Result, Turn, Outcome). It imports nothing of ours but error kinds, and does nothing.
 package rollout
 
-import "time"
+import (
+	"net/url"
+	"time"
+)
 
 // Places inside every sandbox; both generations of rollout clients rely on them.
 const (
@@ -63,7 +66,7 @@ const (
 // Model is a resolved model endpoint.
 type Model struct {
 	Endpoint string `json:"endpoint,omitempty"` // the catalogue's name, for people
-	BaseURL  string `json:"base_url"`           // OpenAI-compatible, ends in /v1
+	BaseURL  string `json:"base_url"`           // OpenAI-compatible, ends in /v1; several with commas are engines of one endpoint
 	Name     string `json:"name"`               // the upstream's name of the model
 	// SealedKey is the API key under the deployment's encryption key (see internal/seal); only the gateway opens it.
 	SealedKey    string `json:"sealed_key,omitempty"`
@@ -72,7 +75,21 @@ type Model struct {
 	TopLogprobs  int    `json:"top_logprobs"`
 	TokenIDs     bool   `json:"token_ids"` // the endpoint accepts vLLM's return_token_ids
 	// Thinking: nil leaves the model's own default; otherwise chat_template_kwargs.enable_thinking is sent.
-	Thinking *bool `json:"thinking,omitempty"`
+	Thinking *bool  `json:"thinking,omitempty"`
+	Price    *Price `json:"price,omitempty"` // nil: not known
+}
+
+// Upstream is the name by which the model's endpoint is known to bounds and pauses: the catalogue's, or host and port of one
+// given by its URL alone.
+func (m Model) Upstream() string {
+	if m.Endpoint != "" {
+		return m.Endpoint
+	}
+	u, err := url.Parse(m.BaseURL)
+	if err != nil {
+		return m.BaseURL
+	}
+	return u.Host
 }
 
 // Limits bounds a rollout. Durations nest: Call < Agent, and Setup+Agent+Verifier+Collect ≤ Rollout.
@@ -88,10 +105,11 @@ type Limits struct {
 	FirstCall time.Duration `json:"first_call"` // no model call within this after the agent's start: relaunch
 	Quiet     time.Duration `json:"quiet"`      // no sign of life within this: end
 
-	Attempts         int   `json:"attempts"`                    // tries when infrastructure fails
-	Turns            int   `json:"turns,omitempty"`             // model calls of the agent; 0: no bound
-	PromptTokens     int64 `json:"prompt_tokens,omitempty"`     // summed over calls; 0: no bound
-	CompletionTokens int64 `json:"completion_tokens,omitempty"` // summed over calls; 0: no bound
+	Attempts         int     `json:"attempts"`                    // tries when infrastructure fails
+	Turns            int     `json:"turns,omitempty"`             // model calls of the agent; 0: no bound
+	PromptTokens     int64   `json:"prompt_tokens,omitempty"`     // summed over calls; 0: no bound
+	CompletionTokens int64   `json:"completion_tokens,omitempty"` // summed over calls; 0: no bound
+	Cost             float64 `json:"cost,omitempty"`              // US dollars, summed over calls; 0: no bound; needs Model.Price
 }
 
 // Sandbox is what the task asks of the place it runs in; zero values take the backend's defaults.

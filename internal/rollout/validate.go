@@ -23,7 +23,7 @@ var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 // Validate reports everything that is wrong with the spec, by the names of the tool's arguments. The error's kind is Invalid.
 func (s Spec) Validate() error {
 	var errs []error
-	for _, err := range []error{s.validID(), s.Task.validate(), s.validAgent(), s.Model.validate(), s.Limits.Validate(), s.Sandbox.validate()} {
+	for _, err := range []error{s.validID(), s.Task.validate(), s.validAgent(), s.Model.validate(), s.Limits.Validate(), s.validCost(), s.Sandbox.validate()} {
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -49,6 +49,17 @@ func (s Spec) validAgent() error {
 		return fault.Field("agent", "unknown agent %q, want %q", s.Agent, AgentOpencode)
 	case s.Mode != TransparentProxy && s.Mode != BlackBox:
 		return fault.Field("mode", "unknown mode %q, want %q or %q", s.Mode, TransparentProxy, BlackBox)
+	}
+	return nil
+}
+
+// validCost refuses a bound that nothing could be held against.
+func (s Spec) validCost() error {
+	if s.Limits.Cost > 0 && s.Model.Price == nil {
+		return fault.Field("limits.cost", "the price of model %q is not known: give the argument price, or have it configured (prices)", s.Model.Name)
+	}
+	if p := s.Model.Price; p != nil && !(p.Prompt >= 0 && p.Completion >= 0) {
+		return fault.Field("price", "must not be negative")
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package trace_test
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +11,7 @@ import (
 // Where each call of a session with a title, a subagent and a summary stands.
 func TestBranches(t *testing.T) {
 	t.Parallel()
-	l := open(t, filepath.Join(t.TempDir(), "trace.log"))
+	l := open(t)
 	steps := []struct {
 		kind    rollout.TurnKind
 		lineage string

@@ -35,9 +35,10 @@ type Head struct {
 	FinishReason  string           `json:"finish_reason,omitempty"`
 	Usage         rollout.Usage    `json:"usage"`
 	Began         time.Time        `json:"began"`
-	Latency       time.Duration    `json:"latency"`    // to the end of the reply, retries included
-	FirstByte     time.Duration    `json:"first_byte"` // to the first byte of the reply; 0: there was none
-	Status        int              `json:"status"`     // HTTP status of the last try; 0: no answer
+	Queued        time.Duration    `json:"queued,omitempty"` // until the endpoint might be asked, all tries together
+	Latency       time.Duration    `json:"latency"`          // to the end of the reply, retries included
+	FirstByte     time.Duration    `json:"first_byte"`       // to the first byte of the reply; 0: there was none
+	Status        int              `json:"status"`           // HTTP status of the last try; 0: no answer
 	Tries         int              `json:"tries"`
 	UpstreamError json.RawMessage  `json:"upstream_error,omitempty"`
 	ModelVersion  string           `json:"model_version,omitempty"`

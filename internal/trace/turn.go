@@ -23,6 +23,7 @@ func TurnOf(r *Record, delivered bool) rollout.Turn {
 		CompletionTokenIDs: list(r.TokenIDs),
 		PerTokenLogps:      list(r.Logprobs),
 		Usage:              r.Usage,
+		QueuedS:            r.Queued.Seconds(),
 		LatencyS:           r.Latency.Seconds(),
 		FirstByteS:         r.FirstByte.Seconds(),
 		Timestamp:          unixSeconds(r.Began),

@@ -33,7 +33,7 @@ func startApart(t testing.TB, modelURL string) *apart {
 			args: []string{"temporal", "--data", data, "--verbose", "--temporal-port", portOf(t, p[1]), "--ui-port", portOf(t, p[2])},
 		},
 		"gateway": {
-			binary: "rolloutd", health: "http://" + p[4] + "/healthz", env: env(p[4]),
+			binary: "rolloutd", health: "http://" + p[4] + "/healthz", env: append(env(p[4]), "ROLLOUTD_TRAINER_LISTEN=127.0.0.1:0"),
 			args: []string{"gateway", "--data", data, "--listen", p[3]},
 		},
 		"worker": {

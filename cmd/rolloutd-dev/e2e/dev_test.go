@@ -35,6 +35,7 @@ func startDev(t testing.TB, o devOptions) *dev {
 	d.env = append([]string{
 		"ROLLOUTD_LISTEN=" + ports[0],
 		"ROLLOUTD_GATEWAY_LISTEN=" + ports[2],
+		"ROLLOUTD_TRAINER_LISTEN=127.0.0.1:0",
 		"ROLLOUTD_MODEL_LISTEN=" + ports[3],
 		"ROLLOUTD_METRICS_LISTEN=" + ports[4],
 	}, o.env...)

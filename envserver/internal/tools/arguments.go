@@ -22,6 +22,7 @@ type RolloutArgs struct {
 	Mode            string            `json:"mode,omitempty" jsonschema:"transparent_proxy captures every model call, black_box none"`
 	MaxTokensCap    int               `json:"max_tokens_cap,omitempty" jsonschema:"upper bound of each call's max_tokens; 0 or less sets none"`
 	TopLogprobs     int               `json:"top_logprobs,omitempty" jsonschema:"alternatives per token asked of the model endpoint"`
+	Price           *PriceArgs        `json:"price,omitempty" jsonschema:"what the model costs; wins over the server's configuration"`
 	AgentTimeoutS   float64           `json:"agent_timeout_s,omitempty" jsonschema:"wall time of the agent, in seconds"`
 	Template        string            `json:"template,omitempty" jsonschema:"sandbox template or image"`
 	RolloutID       string            `json:"rollout_id,omitempty" jsonschema:"your id for the rollout; the same id returns the same rollout"`
@@ -37,6 +38,7 @@ type LimitArgs struct {
 	Turns            *int     `json:"turns,omitempty" jsonschema:"model calls of the agent"`
 	PromptTokens     *int64   `json:"prompt_tokens,omitempty" jsonschema:"prompt tokens, summed over all calls"`
 	CompletionTokens *int64   `json:"completion_tokens,omitempty" jsonschema:"completion tokens, summed over all calls"`
+	Cost             *float64 `json:"cost,omitempty" jsonschema:"US dollars, summed over all calls; the model's price must be known"`
 	Attempts         *int     `json:"attempts,omitempty" jsonschema:"tries when the infrastructure fails"`
 	CallS            *float64 `json:"call_s,omitempty" jsonschema:"seconds for one model call, retries included"`
 	SetupS           *float64 `json:"setup_s,omitempty" jsonschema:"seconds for all setup together"`
@@ -46,6 +48,12 @@ type LimitArgs struct {
 	QueueS           *float64 `json:"queue_s,omitempty" jsonschema:"seconds to wait for a host with room"`
 	FirstCallS       *float64 `json:"first_call_s,omitempty" jsonschema:"seconds within which the agent must make its first model call"`
 	QuietS           *float64 `json:"quiet_s,omitempty" jsonschema:"seconds without any sign of life after which the agent is ended"`
+}
+
+// PriceArgs are what a model costs.
+type PriceArgs struct {
+	Prompt     float64 `json:"prompt" jsonschema:"US dollars for a million prompt tokens"`
+	Completion float64 `json:"completion" jsonschema:"US dollars for a million completion tokens"`
 }
 
 // SandboxArgs ask for a kind of sandbox; zero values take the backend's defaults.

@@ -35,6 +35,7 @@ func apply(l *rollout.Limits, ask LimitArgs) {
 	set(&l.Turns, ask.Turns)
 	set(&l.PromptTokens, ask.PromptTokens)
 	set(&l.CompletionTokens, ask.CompletionTokens)
+	set(&l.Cost, ask.Cost)
 }
 
 func set[T any](to *T, v *T) {

@@ -59,6 +59,9 @@ func rolloutSchema(agents []string) (*jsonschema.Schema, error) {
 		s.Properties["agent"].Enum = append(s.Properties["agent"].Enum, a)
 	}
 	s.Properties["agent_timeout_s"].Maximum = &longest
+	for _, p := range s.Properties["price"].Properties {
+		p.Minimum = &zero
+	}
 	for name, p := range s.Properties["limits"].Properties {
 		p.Minimum = &zero
 		if strings.HasSuffix(name, "_s") {

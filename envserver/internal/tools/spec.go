@@ -41,6 +41,9 @@ func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
 		return rollout.Model{}, err
 	}
 	m.SealedKey = t.o.Seal(key)
+	if a.Price != nil {
+		m.Price = &rollout.Price{Prompt: a.Price.Prompt, Completion: a.Price.Completion}
+	}
 	return m, nil
 }
 

@@ -102,8 +102,8 @@ func TestSecondGeneration(t *testing.T) {
 
 func TestLimitsAndSandbox(t *testing.T) {
 	t.Parallel()
-	s, err := begin(t, `{"instruction":"i","endpoint":"vllm","agent_timeout_s":100,"setup_shell":"first","setup":["second"],
-		"limits":{"turns":3,"prompt_tokens":9000000000,"completion_tokens":5,"attempts":1,"call_s":50,"rollout_s":1000,"quiet_s":null},
+	s, err := begin(t, `{"instruction":"i","endpoint":"vllm","price":{"prompt":0.5,"completion":2},"agent_timeout_s":100,"setup_shell":"first","setup":["second"],
+		"limits":{"turns":3,"prompt_tokens":9000000000,"completion_tokens":5,"cost":0.25,"attempts":1,"call_s":50,"rollout_s":1000,"quiet_s":null},
 		"sandbox":{"backend":"local","image":"img","cpu":1.5,"memory_mib":512,"disk_mib":64}}`)
 	require.NoError(t, err)
 	require.Equal(t, []string{"first", "second"}, s.Task.Setup)
@@ -111,6 +111,8 @@ func TestLimitsAndSandbox(t *testing.T) {
 	require.Equal(t, 3, s.Limits.Turns)
 	require.Equal(t, int64(9_000_000_000), s.Limits.PromptTokens)
 	require.Equal(t, int64(5), s.Limits.CompletionTokens)
+	require.InDelta(t, 0.25, s.Limits.Cost, 0)
+	require.Equal(t, &rollout.Price{Prompt: 0.5, Completion: 2}, s.Model.Price)
 	require.Equal(t, 1, s.Limits.Attempts)
 	require.Equal(t, 50*time.Second, s.Limits.Call)
 	require.Equal(t, 1000*time.Second, s.Limits.Rollout)
@@ -165,7 +167,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		`{"instruction":"i","max_tokens_cap":1.5}`:      `max_tokens_cap: want a whole number, got 1.5`,
 		`{"instruction":"i","thinking":"maybe"}`:        `thinking: want true or false, got "maybe"`,
 		`{"instruction":"i","limits":{"turns":-1}}`:     `limits.turns: want a whole number from 0, got -1`,
-		`{"instruction":"i","limits":{"cost":1}}`:       `limits.cost: unknown argument: limits takes turns, prompt_tokens,`,
+		`{"instruction":"i","limits":{"calls":1}}`:      `limits.calls: unknown argument: limits takes turns, prompt_tokens,`,
 		`{"instruction":"i","sandbox":{"network":"x"}}`: `sandbox.network: unknown argument: sandbox takes backend, image, cpu,`,
 		`{"instruction":"i","sandbox":[]}`:              `sandbox: want an object, got []`,
 		`{"mode":"x","colour":1}`:                       `3 invalid arguments: instruction: missing: want a non-empty string; mode: want "transparent_proxy" or "black_box", got "x"; colour: unknown argument`,

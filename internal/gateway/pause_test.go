@@ -21,9 +21,9 @@ func TestDrainAndResume(t *testing.T) {
 	first := later(t, url, "", streamed)
 	await(t, hang.begun)
 
-	_, err := h.client.Drain(t.Context(), "vllm", 10*time.Minute, 10*time.Millisecond)
+	_, err := h.trainer.Drain(t.Context(), "vllm", 10*time.Minute, 10*time.Millisecond, false)
 	require.True(t, fault.Is(err, fault.Timeout), "a call is under way: %v", err)
-	now, err := h.client.Upstream(t.Context(), "vllm")
+	now, err := h.trainer.Upstream(t.Context(), "vllm")
 	require.NoError(t, err)
 	require.True(t, now.Paused, "and stays paused")
 	require.Equal(t, 1, now.InFlight)
@@ -32,13 +32,13 @@ func TestDrainAndResume(t *testing.T) {
 	require.Eventually(t, func() bool { return h.status(t, r.ID).InFlight == 2 }, patience, time.Millisecond)
 	close(hang.release)
 	require.Equal(t, goodReply, await(t, first).body)
-	now, err = h.client.Drain(t.Context(), "vllm", 10*time.Minute, patience)
+	now, err = h.trainer.Drain(t.Context(), "vllm", 10*time.Minute, patience, false)
 	require.NoError(t, err)
 	require.Zero(t, now.InFlight)
 	require.WithinDuration(t, time.Now().Add(10*time.Minute), now.Until, time.Minute)
 	require.Len(t, e.requests(), 1, "the second is held back")
 
-	now, err = h.client.Resume(t.Context(), "vllm")
+	now, err = h.trainer.Resume(t.Context(), "vllm")
 	require.NoError(t, err)
 	require.Equal(t, gateway.UpstreamStatus{InFlight: now.InFlight}, now)
 	require.Equal(t, goodReply, await(t, second).body)
@@ -54,10 +54,10 @@ func TestPause(t *testing.T) {
 	other.ID, other.SandboxID = "r2.1", "r2.1" // known by host and port
 	url, otherURL := h.open(t, r), h.open(t, other)
 
-	_, err := h.client.Pause(t.Context(), "vllm", 200*time.Millisecond)
+	_, err := h.trainer.Pause(t.Context(), "vllm", 200*time.Millisecond)
 	require.NoError(t, err)
 	require.Equal(t, goodReply, send(t.Context(), url, "", streamed).body, "once the pause is over")
-	_, err = h.client.Pause(t.Context(), "vllm", 10*time.Minute)
+	_, err = h.trainer.Pause(t.Context(), "vllm", 10*time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, goodReply, send(t.Context(), otherURL, "", streamed).body)
 
@@ -69,14 +69,40 @@ func TestPause(t *testing.T) {
 	require.Len(t, e.requests(), 2)
 }
 
+// A drain that may not wait for long ends the calls under way; they are made again after the pause, and nobody is told.
+func TestDrainThatEndsCalls(t *testing.T) {
+	t.Parallel()
+	hang := newHanging(half(), "")
+	h, e := newHost(t), newEngine(t, hang.serve, says(goodReply))
+	r := h.route(e.URL)
+	r.Model.Endpoint = "vllm"
+	got := later(t, h.open(t, r), "", streamed)
+	await(t, hang.begun)
+	now, err := h.trainer.Drain(t.Context(), "vllm", time.Hour, time.Millisecond, true)
+	require.NoError(t, err)
+	require.Zero(t, now.InFlight)
+	require.True(t, now.Paused)
+	await(t, hang.gone)
+	h.queued(t, "vllm", 1)
+	require.Len(t, e.requests(), 1)
+	_, err = h.trainer.Resume(t.Context(), "vllm")
+	require.NoError(t, err)
+	require.Equal(t, goodReply, await(t, got).body)
+	turns := h.turns(t, r.ID)
+	require.Len(t, turns, 1)
+	require.Equal(t, 2, turns[0].UpstreamTries)
+	require.Empty(t, turns[0].Broken)
+	require.Equal(t, []int32{10, 11}, turns[0].CompletionTokenIDs)
+}
+
 func TestPauseRefusesNonsense(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	for _, d := range [][2]time.Duration{{0, 0}, {-1, 0}, {25 * time.Hour, 0}, {time.Second, -time.Second}} {
-		_, err := h.client.Drain(t.Context(), "vllm", d[0], d[1])
+		_, err := h.trainer.Drain(t.Context(), "vllm", d[0], d[1], false)
 		require.True(t, fault.Is(err, fault.Invalid), "%v: %v", d, err)
 	}
-	now, err := h.client.Upstream(t.Context(), "vllm")
+	now, err := h.trainer.Upstream(t.Context(), "vllm")
 	require.NoError(t, err)
 	require.False(t, now.Paused)
 }

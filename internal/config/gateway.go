@@ -1,0 +1,102 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Gateway is the model gateway of a host.
+type Gateway struct {
+	Listen string `yaml:"listen"` // admin API
+	URL    string `yaml:"url"`    // where this host's worker finds it; empty: http:// and Listen
+
+	TrainerListen string   `yaml:"trainer_listen"` // trainer API
+	TrainerURL    string   `yaml:"trainer_url"`    // where "rolloutd upstream" finds it; empty: http:// and TrainerListen
+	TrainerTokens []string `yaml:"trainer_tokens"` // for trainers that have not the deployment's key
+
+	// Reply is how a stream is handed on: ReplyComplete, once it is whole and on record, or ReplyPassThrough, as it comes.
+	Reply string `yaml:"reply"`
+	// KeepAlive is how often an agent that waits for a stream gets a comment; 0: never.
+	KeepAlive time.Duration `yaml:"keep_alive"`
+
+	// What a model endpoint is asked at most, by its name, or host:port of one without; DefaultUpstream stands for all others. 0: no
+	// bound.
+	Calls map[string]float64 `yaml:"calls"` // requests at once
+	Rate  map[string]float64 `yaml:"rate"`  // requests a second
+	Burst map[string]float64 `yaml:"burst"` // requests at once after a quiet time, under a rate; 0: one second's
+	// Queue: new rollouts wait while more calls than this wait for their endpoint. 0: they never do for that.
+	Queue int `yaml:"queue"`
+}
+
+// Values of Gateway.Reply.
+const (
+	ReplyComplete    = "complete"
+	ReplyPassThrough = "pass_through"
+)
+
+// DefaultUpstream stands in Gateway's maps for every endpoint that is not named there.
+const DefaultUpstream = "default"
+
+// Of is what a map says of an endpoint.
+func (g Gateway) Of(m map[string]float64, name string) float64 {
+	if v, ok := m[name]; ok {
+		return v
+	}
+	return m[DefaultUpstream]
+}
+
+func (g Gateway) validate(p *problems) {
+	p.address("gateway.listen", g.Listen)
+	if g.URL != "" {
+		p.httpURL("gateway.url", g.URL)
+	}
+	p.address("gateway.trainer_listen", g.TrainerListen)
+	if g.TrainerURL != "" {
+		p.httpURL("gateway.trainer_url", g.TrainerURL)
+	}
+	for i, t := range g.TrainerTokens {
+		p.check(len(t) >= minToken, fmt.Sprintf("gateway.trainer_tokens[%d]", i), "want at least %d characters", minToken)
+	}
+	p.check(g.Reply == ReplyComplete || g.Reply == ReplyPassThrough, "gateway.reply", "want %s or %s, got %q", ReplyComplete, ReplyPassThrough, g.Reply)
+	p.check(g.KeepAlive >= 0, "gateway.keep_alive", "want 0 (never) or more, got %s", g.KeepAlive)
+	p.check(g.Queue >= 0, "gateway.queue", "want 0 (no bound) or more, got %d", g.Queue)
+	for _, m := range []struct {
+		path  string
+		of    map[string]float64
+		whole bool
+	}{
+		{"gateway.calls", g.Calls, true}, {"gateway.rate", g.Rate, false}, {"gateway.burst", g.Burst, true},
+	} {
+		for _, name := range slices.Sorted(maps.Keys(m.of)) {
+			v := m.of[name]
+			p.check(v >= 0 && !math.IsInf(v, 0), m.path+"."+name, "want 0 (no bound) or more, got %g", v)
+			p.check(!m.whole || v == math.Trunc(v), m.path+"."+name, "want a whole number, got %g", v)
+		}
+	}
+}
+
+// named reads "vllm=64,default=8".
+func named(at func(*Config) *map[string]float64) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		out := map[string]float64{}
+		for item := range strings.SplitSeq(v, ",") {
+			name, text, ok := strings.Cut(strings.TrimSpace(item), "=")
+			n, err := strconv.ParseFloat(text, 64)
+			if !ok || name == "" || err != nil {
+				return errors.New(`want numbers by name, such as "vllm=64,default=8"`)
+			}
+			if _, twice := out[name]; twice {
+				return fmt.Errorf("%s is there twice", name)
+			}
+			out[name] = n
+		}
+		*at(c) = out
+		return nil
+	}
+}

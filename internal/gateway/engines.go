@@ -1,0 +1,56 @@
+package gateway
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// engineRest is for how long an engine that gave no answer is passed over, where there is another.
+const engineRest = 15 * time.Second
+
+// enginesOf are the engines behind a list of base URLs, in a rollout's own order: it stays with the first, which has its prompts
+// in its cache, and when that is lost all its calls move on to the same next one. The order is by a hash (rendezvous), so
+// that rollouts spread evenly, a restart changes nothing, and an engine more or less moves only the rollouts it must.
+func enginesOf(baseURLs, rolloutID string) []string {
+	urls := strings.Split(baseURLs, ",")
+	slices.SortStableFunc(urls, func(a, b string) int { return bytes.Compare(weightOf(a, rolloutID), weightOf(b, rolloutID)) })
+	return urls
+}
+
+func weightOf(url, rolloutID string) []byte {
+	sum := sha256.Sum256([]byte(rolloutID + " " + url))
+	return sum[:]
+}
+
+// health knows which engines do not answer.
+type health struct {
+	mu   sync.Mutex
+	lost map[string]time.Time // by URL: when it last gave no answer
+}
+
+// pick is the first of the engines that is not known to be lost; when all are, the first.
+func (h *health) pick(engines []string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range engines {
+		if at, ok := h.lost[e]; !ok || time.Since(at) > engineRest {
+			return e
+		}
+	}
+	return engines[0]
+}
+
+// saw notes whether an engine gave no answer at all.
+func (h *health) saw(engine string, none bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if none {
+		h.lost[engine] = time.Now()
+		return
+	}
+	delete(h.lost, engine)
+}

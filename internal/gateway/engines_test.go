@@ -1,0 +1,79 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Each rollout stays with one of several engines, over a restart too, and rollouts spread over them.
+func TestARolloutStaysWithItsEngine(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	engines := []*engine{newEngine(t, says(goodReply)), newEngine(t, says(goodReply)), newEngine(t, says(goodReply))}
+	var ids []string
+	for i := range 24 {
+		r := h.route(engines[0].URL)
+		r.ID, r.RolloutID, r.SandboxID = fmt.Sprintf("r%d.1", i), fmt.Sprintf("r%d", i), fmt.Sprintf("r%d.1", i)
+		r.Model.BaseURL = fmt.Sprintf("%s/v1,%s/v1,%s/v1", engines[0].URL, engines[i%2+1].URL, engines[2-i%2].URL) // in any order
+		h.open(t, r)
+		ids = append(ids, r.SandboxID)
+	}
+	served := func(id string) int {
+		before := counts(engines)
+		require.Equal(t, http.StatusOK, send(t.Context(), h.channels.url(t, id), "", streamed).status)
+		for i, n := range counts(engines) {
+			if n > before[i] {
+				return i
+			}
+		}
+		require.FailNow(t, "no engine was asked")
+		return -1
+	}
+	first := map[string]int{}
+	for _, id := range ids {
+		first[id] = served(id)
+		require.Equal(t, first[id], served(id))
+	}
+	for _, n := range counts(engines) {
+		require.NotZero(t, n)
+	}
+	h.stop()
+	h.start(t)
+	for _, id := range ids[:4] {
+		require.Equal(t, first[id], served(id))
+	}
+}
+
+func counts(engines []*engine) []int {
+	n := make([]int, len(engines))
+	for i, e := range engines {
+		n[i] = len(e.requests())
+	}
+	return n
+}
+
+// When its engine is lost a rollout moves on to another, and the agent does not notice.
+func TestALostEngineIsPassedOver(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	engines := []*engine{newEngine(t, says(goodReply)), newEngine(t, says(goodReply))}
+	r := h.route(engines[0].URL)
+	r.Model.BaseURL = engines[0].URL + "/v1," + engines[1].URL + "/v1"
+	url := h.open(t, r)
+	require.Equal(t, goodReply, send(t.Context(), url, "", streamed).body)
+	own, other := engines[0], engines[1]
+	if len(own.requests()) == 0 {
+		own, other = other, own
+	}
+	own.CloseClientConnections()
+	own.Close()
+	for range 2 {
+		require.Equal(t, goodReply, send(t.Context(), url, "", streamed).body)
+	}
+	require.Len(t, other.requests(), 2)
+	turns := h.turns(t, r.ID)
+	require.Equal(t, []int{1, 2, 1}, []int{turns[0].UpstreamTries, turns[1].UpstreamTries, turns[2].UpstreamTries}, "the lost one is asked once")
+}

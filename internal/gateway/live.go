@@ -1,0 +1,73 @@
+package gateway
+
+import (
+	"bytes"
+	"sync"
+
+	"github.com/rolloutd/rolloutd/internal/chat"
+)
+
+// live is what of a reply may be handed on while the rest is still coming. A nil one takes nothing in and holds nothing.
+type live struct {
+	view chat.View
+	key  string // taken out, as from the whole reply
+
+	mu    sync.Mutex
+	bytes []byte        // as the agent sees them; grows only
+	grown chan struct{} // closed when they do, and replaced
+
+	read int // how much of the reply they come from; the reader's alone
+}
+
+func newLive(view chat.View, key string) *live {
+	return &live{view: view, key: key, grown: make(chan struct{})}
+}
+
+// follow takes in the whole events that have come, up to where the reply ends: the end is kept back until it is on record, and
+// an agent does not take a reply without one for whole.
+func (l *live) follow(s *chat.Stream) {
+	if l == nil || s.FinishReason != "" || s.Error != nil || s.Done() || chat.IsObject(s.Raw()) {
+		return
+	}
+	events := wholeEvents(s.Raw()[l.read:])
+	if len(events) == 0 {
+		return
+	}
+	l.read += len(events)
+	piece := l.view.Of(cleanBytes(events, l.key))
+	if s.Odd {
+		piece = chat.Finite(piece)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bytes = append(l.bytes, piece...)
+	close(l.grown)
+	l.grown = make(chan struct{})
+}
+
+// wholeEvents are the events at the beginning of raw that an empty line ends.
+func wholeEvents(raw []byte) []byte {
+	end := 0
+	for _, line := range []string{"\n\n", "\n\r\n"} {
+		if at := bytes.LastIndex(raw, []byte(line)); at >= 0 {
+			end = max(end, at+len(line))
+		}
+	}
+	return raw[:end]
+}
+
+// from is what there is beyond the first n bytes, and a channel that is closed when there is more.
+func (l *live) from(n int) ([]byte, <-chan struct{}) {
+	if l == nil {
+		return nil, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes[n:len(l.bytes):len(l.bytes)], l.grown
+}
+
+// begun says whether the agent may have seen something of the reply.
+func (l *live) begun() bool {
+	seen, _ := l.from(0)
+	return len(seen) > 0
+}

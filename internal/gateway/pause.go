@@ -1,0 +1,114 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// errCleared ends a request whose upstream is wanted empty. Its call is made again after the pause.
+var errCleared = errors.New("upstream was cleared")
+
+const (
+	// maxHeld bounds for how long one answer has all calls to an upstream held back: the header may be wrong, or meant for
+	// one client's quota. The call that got the answer waits as long as it was told.
+	maxHeld = time.Minute
+	// ailing tries in a row that come to nothing make an upstream unfit for new rollouts, until one succeeds or this long has
+	// passed without one.
+	ailing  = 3
+	healing = 30 * time.Second
+)
+
+// pause holds requests back for so long from now. The latest pause counts.
+func (a *admission) pause(d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.paused = time.Now().Add(d)
+	a.admit() // who waits may have to wait for another moment now
+}
+
+func (a *admission) resume() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.paused = time.Time{}
+	a.admit()
+}
+
+// clear ends what is under way.
+func (a *admission) clear() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for p := range a.running {
+		p.end(errCleared)
+	}
+}
+
+// drained returns when no request is under way, or wait is over.
+func (a *admission) drained(ctx context.Context, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	a.mu.Lock()
+	if len(a.running) == 0 {
+		a.mu.Unlock()
+		return nil
+	}
+	if a.idle == nil {
+		a.idle = make(chan struct{})
+	}
+	idle := a.idle
+	a.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fault.New(fault.Timeout, "calls are still under way; no new ones begin until the pause ends")
+	}
+}
+
+// saw learns from what came of a request.
+func (a *admission) saw(p *problem) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p == nil || p.class != again {
+		a.failing = 0
+		return
+	}
+	now := time.Now()
+	a.failing++
+	a.failed = now
+	if until := now.Add(min(p.after, maxHeld)); p.after > 0 && until.After(a.held) {
+		a.held = until
+	}
+}
+
+func (a *admission) status() UpstreamStatus {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := UpstreamStatus{InFlight: len(a.running), Queued: a.line.n, Busy: a.busy()}
+	now := time.Now()
+	if s.Paused = now.Before(a.paused); s.Paused {
+		s.Until = a.paused
+	}
+	if now.Before(a.held) {
+		s.HeldUntil = a.held
+	}
+	return s
+}
+
+// busy says why new rollouts should wait; "": they need not. a.mu is held.
+func (a *admission) busy() string {
+	now := time.Now()
+	switch {
+	case now.Before(a.paused):
+		return "it is paused"
+	case a.failing >= ailing && now.Sub(a.failed) < healing:
+		return fmt.Sprintf("its last %d answers were no use", a.failing)
+	case a.bounds.Queue > 0 && a.line.n > a.bounds.Queue:
+		return fmt.Sprintf("%d calls wait for it", a.line.n)
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,70 @@
+package gateway_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+)
+
+// New rollouts wait while an upstream is paused, has too many calls waiting, or answers nothing of use; running ones are let on.
+func TestNewRolloutsWaitForABusyUpstream(t *testing.T) {
+	t.Parallel()
+	hang := newHanging(half(), goodReply[len(half()):])
+	h, e := newHost(t, bounded(gateway.Bounds{Calls: 1, Queue: 1})), newEngine(t, hang.serve, says(goodReply))
+	r := h.route(e.URL)
+	r.Model.Endpoint = "vllm"
+	url := h.open(t, r)
+	busy := func(says string) {
+		err := h.client.Ready(t.Context(), "vllm")
+		require.True(t, fault.Is(err, fault.Exhausted), "%v", err)
+		require.ErrorContains(t, err, says)
+		require.NoError(t, h.client.Ready(t.Context(), "openai"))
+	}
+	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
+	_, err := h.trainer.Pause(t.Context(), "vllm", time.Hour)
+	require.NoError(t, err)
+	busy("it is paused")
+	_, err = h.trainer.Resume(t.Context(), "vllm")
+	require.NoError(t, err)
+
+	replies := []<-chan reply{later(t, url, "", streamed)}
+	await(t, hang.begun)
+	for n := range 2 {
+		require.NoError(t, h.client.Ready(t.Context(), "vllm"))
+		replies = append(replies, later(t, url, "", streamed))
+		h.queued(t, "vllm", n+1)
+	}
+	busy("2 calls wait for it")
+	close(hang.release)
+	for _, reply := range replies {
+		require.Equal(t, goodReply, await(t, reply).body)
+	}
+	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
+}
+
+func TestNewRolloutsWaitForAFailingUpstream(t *testing.T) {
+	t.Parallel()
+	up := make(chan struct{})
+	h := newHost(t)
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-up:
+			says(goodReply)(w, r)
+		default:
+			answers(503, "")(w, r)
+		}
+	})
+	r := h.route(e.URL)
+	r.Model.Endpoint = "vllm"
+	got := later(t, h.open(t, r), "", streamed)
+	require.Eventually(t, func() bool { return fault.Is(h.client.Ready(t.Context(), "vllm"), fault.Exhausted) }, patience, time.Millisecond)
+	require.GreaterOrEqual(t, len(e.requests()), 3)
+	close(up)
+	require.Equal(t, goodReply, await(t, got).body)
+	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
+}

@@ -1,0 +1,103 @@
+package opencode_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/opencode"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+	"github.com/rolloutd/rolloutd/internal/scripted"
+	"github.com/rolloutd/rolloutd/internal/seal"
+)
+
+// The real OpenCode takes comments for no more than they are, uses a reply that is passed through, and ends at once, without
+// asking again, at the error that tells it of a break in the middle of one.
+func TestOpencodeEndsAtABreakInTheMiddle(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs the real OpenCode, a download of 60 MB")
+	}
+	three := 3
+	model := newRecorder(scripted.Scripts{{Name: "main", Turns: []scripted.Turn{
+		{Text: "I look.", ToolCalls: []scripted.ToolCall{{Name: "bash", Arguments: map[string]any{"command": "echo seen > seen.txt", "description": "Looks"}}}},
+		{Text: "This will be broken off in the middle of what is said", Faults: []scripted.Fault{{Times: 9, CutAfter: &three}}},
+	}}})
+	upstream := httptest.NewServer(model)
+	t.Cleanup(upstream.Close)
+	box, gate := passedThrough(t, upstream.URL)
+	st, err := box.Wait(t.Context(), "agent-1", 2*time.Minute)
+	require.NoError(t, err)
+	require.False(t, st.Running)
+	out, err := box.Tail(t.Context(), "agent-1", "stdout", 1<<20)
+	require.NoError(t, err)
+	require.Equal(t, 1, st.ExitCode, "%s", out)
+	require.Contains(t, string(out), "broke its reply off")
+	require.Contains(t, string(out), `"reason":"tool-calls"`, "the first reply was used")
+	require.Len(t, model.exchanges(), 2, "it did not ask again")
+	status, err := gate.Status(t.Context(), box.ID())
+	require.NoError(t, err)
+	require.Equal(t, 1, status.Turns)
+	require.NotNil(t, status.Failure)
+}
+
+// passedThrough is an OpenCode at work behind a gateway that passes replies through and sends signs of life.
+func passedThrough(t *testing.T, upstream string) (*sandbox.Sandbox, *gateway.Client) {
+	t.Helper()
+	dir, agents, id := t.TempDir(), agentsDir(t), t.Name()+".1"
+	kit := opencode.New(opencode.Options{AgentsDir: agents})
+	_, err := kit.Fetch(t.Context())
+	require.NoError(t, err)
+	d, err := local.New(local.Options{Dir: filepath.Join(dir, "sandboxes"), AgentsDir: agents, SandboxdPath: sandboxdPath})
+	require.NoError(t, err)
+	backend := sandbox.New(d, sandbox.Options{})
+	box, err := backend.Create(t.Context(), id, rollout.Sandbox{}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, backend.Destroy(context.WithoutCancel(t.Context()), id)) })
+	client := passingGateway(t, dir, backend)
+	require.NoError(t, client.Open(t.Context(), gateway.Route{
+		ID: id, RolloutID: t.Name(), Attempt: 1, SandboxID: id, Capture: true,
+		Model:  rollout.Model{BaseURL: upstream + "/v1", Name: "scripted", Logprobs: true, TokenIDs: true},
+		Limits: rollout.Limits{Call: time.Minute},
+	}))
+	job := agent.Job{MaxOutput: 1000}
+	_, err = kit.Install(t.Context(), box)
+	require.NoError(t, err)
+	at, err := kit.Located(t.Context(), box)
+	require.NoError(t, err)
+	_, err = box.Start(t.Context(), "agent-1", wire.Process{
+		Argv: []string{at + "/opencode", "run", "--format", "json", "--auto"}, Env: opencode.Environment(at, job), Dir: rollout.Workdir,
+		Stdin: []byte("look at it"),
+	})
+	require.NoError(t, err)
+	return box, client
+}
+
+func passingGateway(t *testing.T, dir string, backend *sandbox.Backend) *gateway.Client {
+	t.Helper()
+	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
+	require.NoError(t, err)
+	srv, err := gateway.New(gateway.Options{
+		Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: backend, PassThrough: true, KeepAlive: 10 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	over := make(chan error, 1)
+	go func() { over <- srv.Run(ctx) }()
+	admin := httptest.NewServer(srv.Handler())
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-over)
+		admin.Close()
+	})
+	return gateway.NewClient(admin.URL, key)
+}
