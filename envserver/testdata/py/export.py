@@ -52,6 +52,7 @@ for name, offsets, dtype in (
     ("per_token_logps", "logps_offsets", np.float64),
 ):
     assert arrays[offsets].dtype == np.int64 and len(arrays[offsets]) == len(lines) + 1
+    assert arrays[offsets][0] == 0 and arrays[offsets][-1] == len(arrays[name])
     parts = np.split(arrays[name], arrays[offsets][1:-1])
     for part, line in zip(parts, lines, strict=True):
         same(part, dtype, line[name])
