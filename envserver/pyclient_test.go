@@ -20,7 +20,7 @@ func TestPythonClients(t *testing.T) {
 			runPython := func(t *testing.T, script string, args ...string) {
 				python.Run(t, filepath.Join("testdata", "py", script), args...)
 			}
-			for _, script := range []string{"tool_client.py", "generic_client.py", "production_client.py", "sync_client.py", "session_sharing.py"} {
+			for _, script := range []string{"tool_client.py", "generic_client.py", "production_client.py", "sync_client.py", "standard_client.py", "session_sharing.py", "engine_away.py"} {
 				t.Run(script, func(t *testing.T) {
 					runPython(t, script, start(t).url)
 				})

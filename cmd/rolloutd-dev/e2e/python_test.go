@@ -7,15 +7,52 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 )
 
-// The real Python client, of each release, connects, lists the tools, runs a rollout of the demo task and gets its result.
-func TestPythonClientRunsARollout(t *testing.T) {
+// A server started by its binary and the real Python clients, of each release: the tool client in both modes, the generic
+// and the synchronous one, and the one of the Model Context Protocol itself, each with real rollouts; and the validator. The
+// scripts are those that the edge's own tests run against an engine in memory.
+func TestPythonClients(t *testing.T) {
 	t.Parallel()
-	srv := startDev(t, devOptions{})
+	model := startModel(t, clientScript)
+	env := []string{"VLLM_URL=" + model.url, "OPENAI_BASE_URL=" + model.url, "OPENAI_API_KEY=none"}
+	edge := filepath.Join("..", "..", "..", "envserver", "testdata", "py")
 	for _, release := range pyclient.Releases() {
 		t.Run(release.Name, func(t *testing.T) {
 			t.Parallel()
 			python := pyclient.Interpreter(t, release)
-			python.Run(t, filepath.Join("testdata", "run_rollout.py"), srv.url)
+			play := startDev(t, devOptions{env: env})
+			for script, arg := range map[string]string{
+				"tool_client.py": model.url, "generic_client.py": "", "production_client.py": "", "sync_client.py": "",
+				"standard_client.py": "", "validate.py": "simulation", "openapi.py": "",
+			} {
+				t.Run(script, func(t *testing.T) {
+					t.Parallel()
+					python.Run(t, filepath.Join(edge, script), play.url, arg)
+				})
+			}
+			t.Run("run_rollout.py", func(t *testing.T) {
+				t.Parallel()
+				python.Run(t, filepath.Join("testdata", "run_rollout.py"), play.url)
+			})
 		})
 	}
+	t.Run("production", func(t *testing.T) {
+		t.Parallel()
+		srv := startDev(t, devOptions{env: append([]string{"OPENENV_SERVER_MODE=production"}, env...)})
+		for _, release := range pyclient.Releases() {
+			python := pyclient.Interpreter(t, release)
+			for _, script := range []string{"production_client.py", "standard_client.py", "validate.py"} {
+				python.Run(t, filepath.Join(edge, script), srv.url, "production")
+			}
+		}
+	})
 }
+
+// clientScript does what the clients' scripts ask for.
+const clientScript = `
+- match: write a file
+  turns:
+    - tool_calls: [{name: bash, arguments: {command: "printf '<ok> & done' > größe.txt", description: "Write"}}]
+    - text: Written.
+- turns:
+    - text: Hello.
+`

@@ -1,12 +1,15 @@
-"""What `openenv validate --url` checks, and that it finds the mode."""
+"""What `openenv validate --url` says, and that it finds the mode."""
 
 import json
+import pathlib
+import subprocess
 import sys
 
-from openenv.cli._validation import validate_running_environment
-
-report = validate_running_environment(sys.argv[1], timeout_s=20)
-assert report["passed"] is True, json.dumps(report, indent=2)
+openenv = pathlib.Path(sys.executable).with_name("openenv")
+said = subprocess.run([openenv, "validate", "--url", sys.argv[1], "--json", "--timeout", "20"], capture_output=True, text=True)
+assert said.returncode == 0, said.stdout + said.stderr
+report = json.loads(said.stdout)
+assert report["passed"] is True, said.stdout
 assert report["mode"] == sys.argv[2], report["mode"]
 assert report["standard_profile"] == "openenv-http/1.x", report["standard_profile"]
 assert report["summary"]["passed_count"] == report["summary"]["total_count"] == 6, report["summary"]
