@@ -34,9 +34,9 @@ const startBound = time.Minute
 
 // Engine is the Temporal-backed set of rollouts.
 type Engine struct {
-	temporal             Temporal
-	store                *store.Store
-	starts, looks, polls singleflight.Group // by rollout
+	temporal                      Temporal
+	store                         *store.Store
+	starts, looks, polls, results singleflight.Group // by rollout
 }
 
 // New makes an Engine.

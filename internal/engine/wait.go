@@ -21,12 +21,14 @@ const (
 	pollSlice = 10 * time.Second
 	// outage is how long Temporal may be away before who waits is told.
 	outage = 2 * time.Minute
+	// resultBound bounds the reading of a result.
+	resultBound = 5 * time.Minute
 	// maxResult bounds a result that is read whole.
 	maxResult = 1 << 30
 )
 
-// Wait returns the rollout's result when it has ended, or ctx's error. A workflow that was terminated or failed leaves no
-// result; its rollout is told as infra_failed.
+// Wait returns the rollout's result when it has ended, or ctx's error; others may be given the same one, so that nothing in it may
+// be changed. A workflow that was terminated or failed leaves no result; its rollout is told as infra_failed.
 func (e *Engine) Wait(ctx context.Context, id string) (rollout.Result, error) {
 	for {
 		d, err := e.look(ctx, id)
@@ -89,10 +91,13 @@ func (e *Engine) past(ctx context.Context, id string) (rollout.Result, error) {
 	return res, err
 }
 
+// result reads the stored result, once for all who want it at the same time: decoded it is many times its size.
 func (e *Engine) result(ctx context.Context, id string) (rollout.Result, error) {
-	var res rollout.Result
-	err := e.readJSON(ctx, store.ResultKey(id), &res)
-	return res, err
+	return shared(ctx, &e.results, id, resultBound, func(ctx context.Context) (rollout.Result, error) {
+		var res rollout.Result
+		err := e.readJSON(ctx, store.ResultKey(id), &res)
+		return res, err
+	})
 }
 
 // unfinished stands for the result of a workflow that ended without one.
