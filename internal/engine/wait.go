@@ -91,13 +91,15 @@ func (e *Engine) past(ctx context.Context, id string) (rollout.Result, error) {
 	return res, err
 }
 
-// result reads the stored result, once for all who want it at the same time: decoded it is many times its size.
+// result fetches the result once for all who want it at the same time: decoded it is many times its size.
 func (e *Engine) result(ctx context.Context, id string) (rollout.Result, error) {
-	return shared(ctx, &e.results, id, resultBound, func(ctx context.Context) (rollout.Result, error) {
-		var res rollout.Result
-		err := e.readJSON(ctx, store.ResultKey(id), &res)
-		return res, err
-	})
+	return shared(ctx, &e.results, id, resultBound, func(ctx context.Context) (rollout.Result, error) { return e.fetch(ctx, id) })
+}
+
+func (e *Engine) fetch(ctx context.Context, id string) (rollout.Result, error) {
+	var res rollout.Result
+	err := e.readJSON(ctx, store.ResultKey(id), &res)
+	return res, err
 }
 
 // unfinished stands for the result of a workflow that ended without one.

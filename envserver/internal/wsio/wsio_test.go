@@ -107,6 +107,19 @@ func TestRepliesKeepTheOrder(t *testing.T) {
 	}
 }
 
+// What a reply is made of comes as one message, whatever the sizes of its pieces.
+func TestPiecesAreOneMessage(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("large", 10_000)
+	c, _ := serve(t, wsio.Options{}, func(frame []byte) wsio.Answer {
+		return wsio.Answer{Reply: [][]byte{[]byte("<"), frame, []byte(large), {}, []byte(">")}}
+	})
+	for _, frame := range []string{"a", large, ""} {
+		send(t, c, frame)
+		require.Equal(t, "<"+frame+large+">", read(t, c))
+	}
+}
+
 // A frame whose answer ends the connection ends it in its turn, and what comes after it is not answered.
 func TestCloseInItsTurn(t *testing.T) {
 	t.Parallel()
