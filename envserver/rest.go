@@ -3,6 +3,7 @@ package envserver
 import (
 	"io"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -70,9 +71,7 @@ func (s *Server) postRollout(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusAccepted)
-	_, _ = io.WriteString(w, text) // a client that is gone cannot be told
+	writeBytes(w, http.StatusAccepted, text.JSON)
 }
 
 func (s *Server) listRollouts(w http.ResponseWriter, r *http.Request) {
@@ -125,7 +124,16 @@ func (s *Server) result(r *http.Request) (rollout.Result, error) {
 
 func (s *Server) getResult(w http.ResponseWriter, r *http.Request) {
 	res, err := s.result(r)
-	answerWith(w, res, err)
+	var text *tools.Text
+	if err == nil {
+		text, err = s.tools.Result(res)
+	}
+	if err != nil {
+		writeRefusal(w, err)
+		return
+	}
+	writeBytes(w, http.StatusOK, text.JSON)
+	runtime.KeepAlive(text) // so that those who come while it is being taken share it
 }
 
 func (s *Server) getMessages(w http.ResponseWriter, r *http.Request) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -59,6 +60,17 @@ func (p *process) stop(t testing.TB) {
 func (p *process) kill() {
 	_ = p.cmd.Process.Signal(syscall.SIGKILL)
 	<-p.done
+}
+
+// peakMemory is the most that the process has held resident so far, as the kernel writes it.
+func (p *process) peakMemory(t testing.TB) string {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	require.NoError(t, err)
+	_, after, found := strings.Cut(string(status), "VmHWM:")
+	require.True(t, found)
+	peak, _, _ := strings.Cut(after, "\n")
+	return strings.TrimSpace(peak)
 }
 
 // ready waits until url answers 200, or the process has died.
