@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -18,7 +19,7 @@ import (
 const unknownTool = "unknown"
 
 // call runs a tool for any transport, with its span, its metrics and, for a bug of ours, its line in the log.
-func (s *Server) call(ctx context.Context, c tools.Call) (string, error) {
+func (s *Server) call(ctx context.Context, c tools.Call) (*tools.Text, error) {
 	name := c.Tool
 	if _, ok := s.tools.Find(name); !ok {
 		name = unknownTool
@@ -33,7 +34,7 @@ func (s *Server) call(ctx context.Context, c tools.Call) (string, error) {
 	}
 	var bug *tools.PanicError
 	if errors.As(err, &bug) {
-		return "", fault.New(fault.Internal, "internal error (id %s)", s.logPanic(bug.Value, bug.Stack))
+		return nil, fault.New(fault.Internal, "internal error (id %s)", s.logPanic(bug.Value, bug.Stack))
 	}
 	return text, err
 }
@@ -73,7 +74,7 @@ func asToolError(err error) *toolError {
 	return &toolError{Type: toolErrorType(fault.EdgeOf(fault.KindOf(err)).ToolError), Message: err.Error()}
 }
 
-// textBlock and callResult are a tool's result as the reference writes it.
+// textBlock and resultModel are a tool's result as the reference writes it: with its text three times over.
 type textBlock struct {
 	Type        string `json:"type" const:"text"`
 	Text        string `json:"text"`
@@ -81,7 +82,7 @@ type textBlock struct {
 	Meta        any    `json:"meta"`
 }
 
-type callResult struct {
+type resultModel struct {
 	Content    []textBlock       `json:"content" nullable:"false"`
 	Structured map[string]string `json:"structured_content"`
 	Meta       any               `json:"meta"`
@@ -91,13 +92,25 @@ type callResult struct {
 	IsErrorMCP bool `json:"isError"`
 }
 
-func asResult(text string) *callResult {
-	return &callResult{
+// resultForm is what makes a tools.Text's Form.
+func resultForm(raw []byte) ([]byte, error) {
+	text := string(raw)
+	return pyjson.Encode(resultModel{
 		Content:    []textBlock{{Type: "text", Text: text}},
 		Structured: map[string]string{"result": text},
 		Data:       text,
-	}
+	})
 }
+
+// callResult is a resultModel that is encoded already; the model's members are for the schema alone.
+type callResult struct {
+	resultModel
+	text *tools.Text
+}
+
+func (r *callResult) MarshalJSON() ([]byte, error) { return r.text.Form, nil }
+
+func asResult(text *tools.Text) *callResult { return &callResult{text: text} }
 
 // limit bounds the answer to a JSON-RPC call: by timeout_s in its _meta, where the protocol has what is not the tool's, else by
 // the server's own limit.

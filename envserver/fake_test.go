@@ -1,6 +1,7 @@
 package envserver_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -34,6 +35,7 @@ type fake struct {
 	traces   map[string]string
 	phases   []rollout.PhaseTiming // of every rollout; set before the first
 	turns    []rollout.CompactTurn // of every result; set before the first
+	left     string                // what every rollout left under every name; empty: what name and id tell
 }
 
 func newFake() *fake {
@@ -199,5 +201,5 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 }
 
 func (f *fake) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
-	return io.NopCloser(strings.NewReader(name + " of " + id + "\n")), nil
+	return io.NopCloser(strings.NewReader(cmp.Or(f.left, name+" of "+id+"\n"))), nil
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
@@ -12,17 +13,20 @@ import (
 )
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
-	body, err := pyjson.Encode(v)
+	body, err := encodeReply(v)
 	if err != nil {
-		status, body = http.StatusInternalServerError, []byte(`{"detail":"Internal Server Error"}`)
+		status, body.pieces = http.StatusInternalServerError, [][]byte{[]byte(`{"detail":"Internal Server Error"}`)}
 	}
-	writeBytes(w, status, body)
+	writeBytes(w, status, body.pieces...)
+	runtime.KeepAlive(body.text)
 }
 
-func writeBytes(w http.ResponseWriter, status int, body []byte) {
+func writeBytes(w http.ResponseWriter, status int, body ...[]byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that is gone cannot be told
+	for _, piece := range body {
+		_, _ = w.Write(piece) // a client that is gone cannot be told
+	}
 }
 
 // writeDetail writes an error body of the reference's form.

@@ -14,7 +14,7 @@ type operation struct {
 	reads any
 	// needsBody says that nothing can be made of a request without a body.
 	needsBody bool
-	// answers is the JSON answer, or the media type of an answer that is none.
+	// answers is the JSON answer, or the media types of an answer that is none.
 	answers any
 	// status is what it answers when all is well; default 200.
 	status int
@@ -42,10 +42,15 @@ func (o operation) describe(oc openapi.OperationContext, secured bool) {
 		oc.AddReqStructure(o.reads)
 	}
 	answer := []openapi.ContentOption{openapi.WithHTTPStatus(or(o.status, http.StatusOK)), described("Successful Response")}
-	if m, ok := o.answers.(media); ok {
-		oc.AddRespStructure("", append(answer, openapi.WithContentType(string(m)))...)
-	} else {
-		oc.AddRespStructure(o.answers, answer...)
+	switch a := o.answers.(type) {
+	case media:
+		oc.AddRespStructure("", append(answer, openapi.WithContentType(string(a)))...)
+	case []media:
+		for _, m := range a {
+			oc.AddRespStructure("", append(slices.Clone(answer), openapi.WithContentType(string(m)))...)
+		}
+	default:
+		oc.AddRespStructure(a, answer...)
 	}
 	refuses := append(slices.Clone(o.refuses), http.StatusInternalServerError)
 	if secured {

@@ -131,7 +131,7 @@ func (o Options) filled() (Options, error) {
 }
 
 func (o Options) table() (*tools.Table, error) {
-	return tools.New(tools.Options{Rollouts: o.Rollouts, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Limits: o.Limits, NewID: newID})
+	return tools.New(tools.Options{Rollouts: o.Rollouts, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Limits: o.Limits, Form: resultForm, NewID: newID})
 }
 
 // newID makes ids that sort by time, which keeps lists of rollouts in order.

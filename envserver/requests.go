@@ -77,6 +77,11 @@ type rolloutRequest struct {
 	ID string `path:"id" description:"id of the rollout"`
 }
 
+type traceRequest struct {
+	rolloutRequest
+	Format string `query:"format" enum:"jsonl,npz" default:"jsonl" description:"jsonl has all of each call; npz has numbers, ids and logprobs as arrays for numpy"`
+}
+
 type eventsRequest struct {
 	rolloutRequest
 	After int `header:"Last-Event-ID" minimum:"0" description:"the last event that was seen"`

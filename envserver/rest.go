@@ -3,6 +3,7 @@ package envserver
 import (
 	"io"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -31,10 +32,10 @@ func (s *Server) restRoutes() []route {
 		{get, "/rollouts/{id}/events", s.events, &operation{id: "get_events", tag: restTag, summary: "The phases of a rollout as they begin, and its end, as server-sent events; Last-Event-ID resumes",
 			reads: eventsRequest{}, answers: media("text/event-stream"), refuses: unserved(http.StatusNotFound)}},
 		left("/result", s.getResult, "get_result", "The result of a rollout that is done; 409 before", rollout.Result{}),
-		left("/trace", s.blob("trace", jsonLines), "get_trace", "Every model call of a rollout that is done, as JSON lines; 409 before", jsonLines),
-		left("/logs/agent", s.blob("agent", textPlain, "agent"), "get_agent_log", "What the agent's processes wrote; 409 before the rollout is done", textPlain),
+		s.traceRoute(),
+		left("/logs/agent", s.blob("agent log", "agent"), "get_agent_log", "What the agent's processes wrote; 409 before the rollout is done", textPlain),
 		left("/logs/proxy", s.proxyLog, "get_proxy_log", "The end of the gateway's log; 409 before the rollout is done", textPlain),
-		left("/logs/verifier", s.blob("verifier", textPlain, "verifier.stdout", "verifier.stderr"), "get_verifier_log", "The verifier's output, then its errors; 409 before the rollout is done", textPlain),
+		left("/logs/verifier", s.blob("verifier log", "verifier.stdout", "verifier.stderr"), "get_verifier_log", "The verifier's output, then its errors; 409 before the rollout is done", textPlain),
 		{post, "/rollouts/{id}/abort", s.abortRollout, &operation{id: "abort_rollout", tag: restTag, summary: "End a rollout early",
 			reads: abortRequest{}, answers: abortAnswer{}, refuses: unread(unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)}},
 	}
@@ -53,10 +54,7 @@ func left(path string, handle http.HandlerFunc, id, summary string, answers any)
 	return rt
 }
 
-const (
-	textPlain media = "text/plain; charset=utf-8"
-	jsonLines media = "application/x-ndjson"
-)
+const textPlain media = "text/plain; charset=utf-8"
 
 func (s *Server) postRollout(w http.ResponseWriter, r *http.Request) {
 	data, ok := s.body(w, r)
@@ -73,9 +71,7 @@ func (s *Server) postRollout(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusAccepted)
-	_, _ = io.WriteString(w, text) // a client that is gone cannot be told
+	writeBytes(w, http.StatusAccepted, text.JSON)
 }
 
 func (s *Server) listRollouts(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +124,16 @@ func (s *Server) result(r *http.Request) (rollout.Result, error) {
 
 func (s *Server) getResult(w http.ResponseWriter, r *http.Request) {
 	res, err := s.result(r)
-	answerWith(w, res, err)
+	var text *tools.Text
+	if err == nil {
+		text, err = s.tools.Result(res)
+	}
+	if err != nil {
+		writeRefusal(w, err)
+		return
+	}
+	writeBytes(w, http.StatusOK, text.JSON)
+	runtime.KeepAlive(text) // so that those who come while it is being taken share it
 }
 
 func (s *Server) getMessages(w http.ResponseWriter, r *http.Request) {
@@ -146,38 +151,28 @@ func (s *Server) proxyLog(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, res.ProxyLogTail) // a client that is gone cannot be told
 }
 
-// blob writes what a finished rollout left under the names, one after another; without names, under what itself. Names that it left
-// nothing under are passed over, unless all are.
-func (s *Server) blob(what string, kind media, names ...string) http.HandlerFunc {
-	if len(names) == 0 {
-		names = []string{what}
-	}
+// blob writes what a finished rollout left under the names, one after another. Names that it left nothing under are passed over,
+// unless all are.
+func (s *Server) blob(what string, names ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		state, err := s.done(r)
-		var parts []io.Reader
-		for _, name := range names {
-			if err != nil {
-				break
-			}
-			part, openErr := s.o.Rollouts.Open(r.Context(), state.ID, name)
-			if openErr == nil {
-				defer part.Close()
-				parts = append(parts, part)
-			} else if !fault.Is(openErr, fault.NotFound) {
-				err = openErr
-			}
-		}
-		if err == nil && len(parts) == 0 {
-			err = fault.New(fault.NotFound, "rollout %s left no %s", state.ID, what)
-		}
+		left, err := s.leftBy(r, what, names...)
 		if err != nil {
 			writeRefusal(w, err)
 			return
 		}
-		w.Header().Set("Content-Type", string(kind))
-		if _, err := io.Copy(w, io.MultiReader(parts...)); err != nil {
-			panic(http.ErrAbortHandler) // the answer has begun: the client must see that it is cut
-		}
+		defer left.Close()
+		pour(w, textPlain, func(w io.Writer) error {
+			_, err := io.Copy(w, left)
+			return err
+		})
+	}
+}
+
+// pour answers with what write writes.
+func pour(w http.ResponseWriter, kind media, write func(io.Writer) error) {
+	w.Header().Set("Content-Type", string(kind))
+	if err := write(w); err != nil {
+		panic(http.ErrAbortHandler) // the answer has begun: the client must see that it is cut
 	}
 }
 

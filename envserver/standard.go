@@ -47,7 +47,7 @@ func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp
 	if err != nil {
 		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
 	}
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text.JSON)}}}, nil
 }
 
 func standardArgs(raw []byte) (map[string]any, error) {

@@ -112,11 +112,11 @@ func (s *Server) answer(p protocol, sess *session.Session, frame []byte) wsio.An
 		s.keep(s.stop, sess) // before it is said, for the client may answer by coming again
 		return wsio.Answer{Close: true}
 	case later:
-		return wsio.Answer{Later: func(ctx context.Context) []byte {
+		return wsio.Answer{Later: func(ctx context.Context) wsio.Answer {
 			return p.encode(s.guard(p, func() any { return reply(ctx) }))
 		}}
 	default:
-		return wsio.Answer{Reply: p.encode(reply)}
+		return p.encode(reply)
 	}
 }
 
@@ -130,15 +130,15 @@ func (s *Server) guard(p protocol, work func() any) (reply any) {
 	return work()
 }
 
-func (p protocol) encode(reply any) []byte {
-	if ready, ok := reply.(encoded); ok {
-		return ready
+func (p protocol) encode(v any) wsio.Answer {
+	if ready, ok := v.(encoded); ok {
+		return wsio.Answer{Reply: [][]byte{ready}}
 	}
-	out, err := pyjson.Encode(reply)
+	out, err := encodeReply(v)
 	if err != nil { // every reply is made of plain values
-		out, _ = pyjson.Encode(p.refuse(err))
+		out, _ = encodeReply(p.refuse(err))
 	}
-	return out
+	return wsio.Answer{Reply: out.pieces, Holds: out.text}
 }
 
 // linger tells a client why it gets no session, and keeps the connection for a while: the Python client sends its first
@@ -163,6 +163,6 @@ func (s *Server) linger(ws *websocket.Conn, p protocol, why error) {
 			first = false
 			return wsio.Answer{}
 		}
-		return wsio.Answer{Reply: refuse}
+		return wsio.Answer{Reply: [][]byte{refuse}}
 	})
 }

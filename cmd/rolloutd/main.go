@@ -63,7 +63,7 @@ func command(s std) *cobra.Command {
 	}
 	root.AddGroup(&cobra.Group{ID: groupRoles, Title: "Roles:"}, &cobra.Group{ID: groupRollouts, Title: "Rollouts:"})
 	root.AddCommand(roles(s)...)
-	root.AddCommand(runCommand(s), lsCommand(s), showCommand(s), abortCommand(s), upstreamCommand(s), doctorCommand(s), versionCommand(s))
+	root.AddCommand(runCommand(s), lsCommand(s), showCommand(s), traceCommand(s), abortCommand(s), upstreamCommand(s), doctorCommand(s), versionCommand(s))
 	return root
 }
 

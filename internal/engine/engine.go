@@ -34,9 +34,9 @@ const startBound = time.Minute
 
 // Engine is the Temporal-backed set of rollouts.
 type Engine struct {
-	temporal             Temporal
-	store                *store.Store
-	starts, looks, polls singleflight.Group // by rollout
+	temporal                      Temporal
+	store                         *store.Store
+	starts, looks, polls, results singleflight.Group // by rollout
 }
 
 // New makes an Engine.
@@ -55,10 +55,16 @@ func (e *Engine) Start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 }
 
 func (e *Engine) start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
-	if s, err := e.archived(ctx, spec.ID); err == nil || !fault.Is(err, fault.NotFound) {
-		return s, err // Temporal may have forgotten it: its retention ends, the store's does not
+	// Temporal may have forgotten it: its retention ends, the store's does not. That there is no result yet is not shared with who
+	// waits for one that comes the while.
+	res, err := e.fetch(ctx, spec.ID)
+	if err == nil {
+		return stateOf(res), nil
 	}
-	_, err := e.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+	if !fault.Is(err, fault.NotFound) {
+		return rollout.State{}, err
+	}
+	_, err = e.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: rollout.WorkflowID(spec.ID), TaskQueue: rollout.TaskQueue,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		// Not USE_EXISTING: an error tells the new rollout, whose state is known, from the old one, which must be asked.

@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -289,6 +291,35 @@ func TestManyWaitAsOne(t *testing.T) {
 		}
 		require.Equal(t, 1, f.polls)
 	})
+}
+
+// A result is decoded a few times at most for the hundreds who wait for it: it may be large.
+func TestManyAreGivenOneResult(t *testing.T) {
+	t.Parallel()
+	e, f, st := newEngine(t)
+	_, err := e.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	large := rollout.NewResult("r1")
+	large.SetupResults = []rollout.CommandResult{{Cmd: "true", Stdout: strings.Repeat("x", 4<<20)}} // so that they come while it is being read
+	data, err := json.Marshal(large)
+	require.NoError(t, err)
+	_, err = st.PutBytes(t.Context(), store.ResultKey("r1"), data)
+	require.NoError(t, err)
+
+	results := make(chan *rollout.CommandResult, 50)
+	for range cap(results) {
+		go func() {
+			got, err := e.Wait(t.Context(), "r1")
+			assert.NoError(t, err)
+			results <- &got.SetupResults[0]
+		}()
+	}
+	f.end("r1", completed, nil)
+	distinct := map[*rollout.CommandResult]bool{}
+	for range cap(results) {
+		distinct[<-results] = true
+	}
+	require.Less(t, len(distinct), cap(results)/5)
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {

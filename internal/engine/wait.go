@@ -21,12 +21,14 @@ const (
 	pollSlice = 10 * time.Second
 	// outage is how long Temporal may be away before who waits is told.
 	outage = 2 * time.Minute
+	// resultBound bounds the reading of a result.
+	resultBound = 5 * time.Minute
 	// maxResult bounds a result that is read whole.
 	maxResult = 1 << 30
 )
 
-// Wait returns the rollout's result when it has ended, or ctx's error. A workflow that was terminated or failed leaves no
-// result; its rollout is told as infra_failed.
+// Wait returns the rollout's result when it has ended, or ctx's error; others may be given the same one, so that nothing in it may
+// be changed. A workflow that was terminated or failed leaves no result; its rollout is told as infra_failed.
 func (e *Engine) Wait(ctx context.Context, id string) (rollout.Result, error) {
 	for {
 		d, err := e.look(ctx, id)
@@ -89,7 +91,12 @@ func (e *Engine) past(ctx context.Context, id string) (rollout.Result, error) {
 	return res, err
 }
 
+// result fetches the result once for all who want it at the same time: decoded it is many times its size.
 func (e *Engine) result(ctx context.Context, id string) (rollout.Result, error) {
+	return shared(ctx, &e.results, id, resultBound, func(ctx context.Context) (rollout.Result, error) { return e.fetch(ctx, id) })
+}
+
+func (e *Engine) fetch(ctx context.Context, id string) (rollout.Result, error) {
 	var res rollout.Result
 	err := e.readJSON(ctx, store.ResultKey(id), &res)
 	return res, err

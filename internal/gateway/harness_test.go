@@ -52,6 +52,11 @@ func (d *channels) ServeModel(ctx context.Context, id string, h http.Handler) er
 	case <-ctx.Done():
 	case <-gone:
 	}
+	d.mu.Lock()
+	if d.open[id] == srv {
+		delete(d.open, id)
+	}
+	d.mu.Unlock()
 	srv.CloseClientConnections()
 	srv.Close()
 	if ctx.Err() != nil {

@@ -34,6 +34,9 @@ var release010 string
 //go:embed requirements-models.txt
 var modelClients string
 
+//go:embed requirements-trainer.txt
+var trainer string
+
 // Releases are those that the tests hold the server to: the one that the wire contract describes, and a later one whose tool
 // client takes another way.
 func Releases() []Requirements {
@@ -42,6 +45,9 @@ func Releases() []Requirements {
 
 // ModelClients are the OpenAI and Anthropic packages.
 func ModelClients() Requirements { return Requirements{"models", modelClients} }
+
+// Trainer is numpy and TRL's package, without the libraries that train, beside the later release.
+func Trainer() Requirements { return Requirements{"trainer", release010 + trainer} }
 
 // Python is an interpreter that has the client.
 type Python struct{ path string }
@@ -95,15 +101,17 @@ func locked(t *testing.T, path string) (unlock func()) {
 	return func() { require.NoError(t, lock.Release()) }
 }
 
-// install leaves out what openenv itself would pull in: its web interface brings 200 MB that no client touches.
+// install leaves out what openenv and trl themselves would pull in: the web interface of the one brings 200 MB that no client
+// touches, the other what it trains with.
 func install(t *testing.T, host, python, dir, list string) {
 	t.Helper()
 	run(t, host, "-m", "venv", dir)
 	pip := []string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check"}
-	var client, others string
+	var alone []string
+	var others string
 	for line := range strings.Lines(list) {
-		if strings.HasPrefix(line, "openenv==") {
-			client = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "openenv==") || strings.HasPrefix(line, "trl==") {
+			alone = append(alone, strings.TrimSpace(line))
 		} else {
 			others += line
 		}
@@ -111,8 +119,8 @@ func install(t *testing.T, host, python, dir, list string) {
 	rest := filepath.Join(t.TempDir(), "requirements.txt")
 	require.NoError(t, os.WriteFile(rest, []byte(others), 0o600))
 	run(t, python, append(pip, "-r", rest)...)
-	if client != "" {
-		run(t, python, append(pip, "--no-deps", client)...)
+	if len(alone) > 0 {
+		run(t, python, append(append(pip, "--no-deps"), alone...)...)
 	}
 }
 

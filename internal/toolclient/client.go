@@ -1,5 +1,5 @@
-// Package toolclient asks a running server: its rollout tools as any OpenEnv client could, by JSON-RPC over POST /mcp, and its
-// list of rollouts over REST.
+// Package toolclient asks a running server: its rollout tools as any OpenEnv client could, by JSON-RPC over POST /mcp, and their
+// list and traces over REST.
 package toolclient
 
 import (
@@ -16,6 +16,9 @@ import (
 
 // maxReply bounds one reply; a result carries files and compact turns, not the whole trace.
 const maxReply = 256 << 20
+
+// maxReason bounds what is read of a refusal; people are shown its begin.
+const maxReason = 64 << 10
 
 // Client calls one server.
 type Client struct {
@@ -58,6 +61,20 @@ func (c *Client) Call(ctx context.Context, tool string, args map[string]any, out
 }
 
 func (c *Client) do(ctx context.Context, method, path string, body io.Reader) ([]byte, error) {
+	resp, err := c.send(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	reply, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err != nil {
+		return nil, noAnswer(ctx, c.URL, err)
+	}
+	return reply, nil
+}
+
+// send returns an answer that is no refusal; the caller closes its body.
+func (c *Client) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "server address")
@@ -70,12 +87,15 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) ([
 	if err != nil {
 		return nil, noAnswer(ctx, c.URL, err)
 	}
+	if resp.StatusCode < 400 {
+		return resp, nil
+	}
 	defer resp.Body.Close()
-	reply, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	reason, err := io.ReadAll(io.LimitReader(resp.Body, maxReason))
 	if err != nil {
 		return nil, noAnswer(ctx, c.URL, err)
 	}
-	return reply, statusError(c.URL, resp, reply)
+	return nil, statusError(c.URL, resp, reason)
 }
 
 // noAnswer keeps the caller's own end of patience apart from a server that is not there.
@@ -88,8 +108,6 @@ func noAnswer(ctx context.Context, url string, err error) error {
 
 func statusError(url string, resp *http.Response, body []byte) error {
 	switch {
-	case resp.StatusCode < 400:
-		return nil
 	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
 		return fault.New(fault.Unauthorized, "%s wants a bearer token, or another one", url)
 	case resp.StatusCode >= 500:

@@ -49,17 +49,17 @@ type stateAnswer struct {
 	Phases []rollout.PhaseTiming `json:"phases,omitempty"`
 }
 
-func (t *Table) getState(ctx context.Context, c Call) (string, error) {
+func (t *Table) getState(ctx context.Context, c Call) (*Text, error) {
 	id, err := t.rolloutID(c)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	s, err := t.o.Rollouts.State(ctx, id)
 	if fault.Is(err, fault.NotFound) {
-		return text(map[string]string{"rollout_id": id, "status": "unknown"})
+		return t.text(map[string]string{"rollout_id": id, "status": "unknown"})
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	a := stateAnswer{
 		RolloutID: id, TaskID: s.TaskID, Status: status(s), SessionID: s.SessionID, Turns: s.Turns,
@@ -73,7 +73,7 @@ func (t *Table) getState(ctx context.Context, c Call) (string, error) {
 		at := unix(*s.FinishedAt)
 		a.FinishedAt = &at
 	}
-	return text(a)
+	return t.text(a)
 }
 
 type messagesAnswer struct {
@@ -85,19 +85,19 @@ type messagesAnswer struct {
 	Error     string            `json:"error,omitempty"`
 }
 
-func (t *Table) getMessages(ctx context.Context, c Call) (string, error) {
+func (t *Table) getMessages(ctx context.Context, c Call) (*Text, error) {
 	id, err := t.rolloutID(c)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	a := messagesAnswer{RolloutID: id, Messages: []json.RawMessage{}}
 	s, err := t.o.Rollouts.State(ctx, id)
 	if fault.Is(err, fault.NotFound) {
 		a.Status, a.Error = "unknown", "unknown rollout_id: "+id
-		return text(a)
+		return t.text(a)
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	a.Status, a.SessionID = status(s), s.SessionID
 	transcript, err := t.o.Rollouts.Messages(ctx, id)
@@ -105,9 +105,9 @@ func (t *Table) getMessages(ctx context.Context, c Call) (string, error) {
 	case fault.Is(err, fault.NotFound):
 		a.Note = "no transcript yet"
 	case err != nil:
-		return "", err
+		return nil, err
 	case transcript.Messages != nil:
 		a.Messages, a.SessionID = transcript.Messages, transcript.SessionID
 	}
-	return text(a)
+	return t.text(a)
 }

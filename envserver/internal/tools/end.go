@@ -18,44 +18,44 @@ type abortAnswer struct {
 	Reason    string `json:"reason,omitempty"`
 }
 
-func (t *Table) abortRollout(ctx context.Context, c Call) (string, error) {
+func (t *Table) abortRollout(ctx context.Context, c Call) (*Text, error) {
 	id, err := t.rolloutID(c)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	aborted, err := t.o.Rollouts.Abort(ctx, id, "abort_rollout was called")
 	switch {
 	case fault.Is(err, fault.NotFound):
-		return text(abortAnswer{id, false, "unknown"})
+		return t.text(abortAnswer{id, false, "unknown"})
 	case err != nil:
-		return "", err
+		return nil, err
 	case !aborted:
-		return text(abortAnswer{id, false, "already done"})
+		return t.text(abortAnswer{id, false, "already done"})
 	}
-	return text(abortAnswer{RolloutID: id, Aborted: true})
+	return t.text(abortAnswer{RolloutID: id, Aborted: true})
 }
 
-func (t *Table) finalizeRollout(ctx context.Context, c Call) (string, error) {
+func (t *Table) finalizeRollout(ctx context.Context, c Call) (*Text, error) {
 	a := finalizeArgs{WaitS: defaultWaitS}
 	tool, _ := t.Find(c.Tool)
 	if err := decode(c.Tool, tool.InputSchema, c.Args, &a); err != nil {
-		return "", err
+		return nil, err
 	}
 	wait, cancel := context.WithTimeoutCause(ctx, seconds(min(max(a.WaitS, 0), maxSeconds)), errLimit)
 	defer cancel()
 	res, err := t.o.Rollouts.Wait(wait, a.RolloutID)
 	switch {
 	case err == nil:
-		return deliver(c, res)
+		return t.deliver(c, res)
 	case fault.Is(err, fault.NotFound):
-		return text(unfinished(a.RolloutID, "unknown rollout_id: "+a.RolloutID))
+		return t.text(unfinished(a.RolloutID, "unknown rollout_id: "+a.RolloutID))
 	case wait.Err() == nil:
-		return "", err
+		return nil, err
 	case errors.Is(context.Cause(wait), errLimit):
 		// wait_s or the call's own limit, whichever came first: either way the tool may be called again.
-		return text(unfinished(a.RolloutID, fmt.Sprintf("timeout waiting for rollout_id=%s", a.RolloutID)))
+		return t.text(unfinished(a.RolloutID, fmt.Sprintf("timeout waiting for rollout_id=%s", a.RolloutID)))
 	}
-	return "", interrupted(ctx, c, a.RolloutID)
+	return nil, interrupted(ctx, c, a.RolloutID)
 }
 
 // unfinished is a result with nothing in it but why; its lists and maps are empty rather than null, for typed clients.

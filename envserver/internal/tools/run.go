@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -53,27 +52,27 @@ func (t *Table) begin(ctx context.Context, c Call) (begun, error) {
 	return b, err
 }
 
-func (t *Table) run(ctx context.Context, c Call) (string, error) {
+func (t *Table) run(ctx context.Context, c Call) (*Text, error) {
 	b, err := t.begin(ctx, c)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	res, err := t.o.Rollouts.Wait(ctx, b.id)
 	if err != nil {
 		if ctx.Err() != nil {
-			return "", t.left(ctx, c, b.id, b.abort)
+			return nil, t.left(ctx, c, b.id, b.abort)
 		}
-		return "", err
+		return nil, err
 	}
-	return deliver(c, res)
+	return t.deliver(c, res)
 }
 
-func (t *Table) start(ctx context.Context, c Call) (string, error) {
+func (t *Table) start(ctx context.Context, c Call) (*Text, error) {
 	b, err := t.begin(ctx, c)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return text(Started{b.id, b.state.TaskID, "starting", unix(b.state.StartedAt)})
+	return t.text(Started{b.id, b.state.TaskID, "starting", unix(b.state.StartedAt)})
 }
 
 // Started is what start_rollout answers.
@@ -85,22 +84,14 @@ type Started struct {
 }
 
 // deliver hands a result to the session and the client.
-func deliver(c Call, res rollout.Result) (string, error) {
-	out, err := text(res)
+func (t *Table) deliver(c Call, res rollout.Result) (*Text, error) {
+	out, err := t.Result(res)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if c.Session != nil {
 		c.Session.Unwatch(res.ID)
 		c.Session.Finished(res)
 	}
 	return out, nil
-}
-
-func text(v any) (string, error) {
-	b, err := pyjson.Encode(v)
-	if err != nil {
-		return "", fault.Wrap(fault.Internal, err, "write the answer")
-	}
-	return string(b), nil
 }

@@ -21,7 +21,7 @@ type Tool struct {
 }
 
 // handler answers one call with a JSON text.
-type handler func(ctx context.Context, c Call) (string, error)
+type handler func(ctx context.Context, c Call) (*Text, error)
 
 // Call is one call of a tool.
 type Call struct {
@@ -50,6 +50,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e
 type Table struct {
 	o     Options
 	tools []Tool
+	shelf shelf
 }
 
 // New makes the table.
@@ -98,10 +99,10 @@ func (t *Table) Find(name string) (Tool, bool) {
 }
 
 // Call runs a tool. Errors are *UnknownError, *PanicError, or carry a fault.Kind.
-func (t *Table) Call(ctx context.Context, c Call) (text string, err error) {
+func (t *Table) Call(ctx context.Context, c Call) (text *Text, err error) {
 	tool, ok := t.Find(c.Tool)
 	if !ok {
-		return "", &UnknownError{c.Tool}
+		return nil, &UnknownError{c.Tool}
 	}
 	if c.Limit > 0 {
 		var cancel context.CancelFunc
@@ -110,7 +111,7 @@ func (t *Table) Call(ctx context.Context, c Call) (text string, err error) {
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			text, err = "", &PanicError{Value: v, Stack: debug.Stack()}
+			text, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
 	text, err = tool.run(ctx, c)

@@ -34,7 +34,7 @@ func table(t testing.TB, r *recorder, change ...func(*tools.Options)) *tools.Tab
 	o := tools.Options{
 		Rollouts: r, Resolve: catalog.New(func(k string) string { return env[k] }).Resolve,
 		Seal: func(k string) string { return "sealed:" + k }, Agents: []string{"opencode"}, NewID: func() string { return "made-up" },
-		Limits: rollout.DefaultLimits(),
+		Limits: rollout.DefaultLimits(), Form: func(text []byte) ([]byte, error) { return text, nil },
 	}
 	for _, c := range change {
 		c(&o)
@@ -208,7 +208,7 @@ func TestStartAnswer(t *testing.T) {
 	out, err := table(t, &recorder{}).Call(t.Context(), tools.Call{Tool: "start_rollout",
 		Args: map[string]any{"instruction": "i", "endpoint": "vllm", "task_id": "t"}})
 	require.NoError(t, err)
-	require.JSONEq(t, `{"rollout_id":"made-up","task_id":"t","status":"starting","started_at":10.25}`, out)
+	require.JSONEq(t, `{"rollout_id":"made-up","task_id":"t","status":"starting","started_at":10.25}`, string(out.JSON))
 }
 
 func TestTablePublishesDefaults(t *testing.T) {

@@ -4,6 +4,7 @@ package wsio
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,10 +36,12 @@ type Handler func(frame []byte) Answer
 
 // Answer is what becomes of a frame.
 type Answer struct {
-	// Reply is sent; nil for none.
-	Reply []byte
-	// Later, where set, makes the reply instead and may take its time. Its context ends with the connection.
-	Later func(context.Context) []byte
+	// Reply is sent as one message, piece after piece; nil for none.
+	Reply [][]byte
+	// Holds is what must not be collected until Reply is written.
+	Holds any
+	// Later, where set, makes the answer instead and may take its time. Its context ends with the connection.
+	Later func(context.Context) Answer
 	// Close ends the connection normally (close code 1000), without a reply.
 	Close bool
 }
@@ -112,7 +115,7 @@ func (c *conn) take(frame []byte) {
 func (c *conn) work(ctx context.Context, a Answer) {
 	for {
 		if a.Later != nil {
-			a.Reply = a.Later(ctx)
+			a = a.Later(ctx)
 		}
 		if ctx.Err() == nil {
 			c.say(a)
@@ -133,10 +136,29 @@ func (c *conn) say(a Answer) {
 	case a.Close:
 		c.end(CloseNormal, "")
 	case a.Reply != nil:
-		if c.ws.WriteMessage(websocket.TextMessage, a.Reply) != nil {
+		err := c.write(a.Reply)
+		runtime.KeepAlive(a.Holds)
+		if err != nil {
 			_ = c.ws.Close() // ends the reader
 			return
 		}
 		c.heard.Store(true) // a long write is a sign of life, too
 	}
+}
+
+// write sends one message. One of several pieces, which are not copied together, becomes several frames.
+func (c *conn) write(pieces [][]byte) error {
+	if len(pieces) == 1 {
+		return c.ws.WriteMessage(websocket.TextMessage, pieces[0])
+	}
+	w, err := c.ws.NextWriter(websocket.TextMessage)
+	if err != nil {
+		return err
+	}
+	for _, piece := range pieces {
+		if _, err := w.Write(piece); err != nil {
+			return err
+		}
+	}
+	return w.Close()
 }

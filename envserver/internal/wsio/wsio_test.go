@@ -70,14 +70,14 @@ func closed(t *testing.T, over <-chan struct{}) {
 func mixed(let <-chan struct{}) wsio.Handler {
 	return func(frame []byte) wsio.Answer {
 		if !strings.HasPrefix(string(frame), "slow") {
-			return wsio.Answer{Reply: frame}
+			return wsio.Answer{Reply: [][]byte{frame}}
 		}
-		return wsio.Answer{Later: func(ctx context.Context) []byte {
+		return wsio.Answer{Later: func(ctx context.Context) wsio.Answer {
 			select {
 			case <-let:
 			case <-ctx.Done():
 			}
-			return frame
+			return wsio.Answer{Reply: [][]byte{frame}}
 		}}
 	}
 }
@@ -104,6 +104,19 @@ func TestRepliesKeepTheOrder(t *testing.T) {
 	}()
 	for i := range frames {
 		require.Equal(t, name(i), read(t, c))
+	}
+}
+
+// What a reply is made of comes as one message, whatever the sizes of its pieces.
+func TestPiecesAreOneMessage(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("large", 10_000)
+	c, _ := serve(t, wsio.Options{}, func(frame []byte) wsio.Answer {
+		return wsio.Answer{Reply: [][]byte{[]byte("<"), frame, []byte(large), {}, []byte(">")}}
+	})
+	for _, frame := range []string{"a", large, ""} {
+		send(t, c, frame)
+		require.Equal(t, "<"+frame+large+">", read(t, c))
 	}
 }
 
@@ -134,11 +147,11 @@ func TestLeavingEndsWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	begun, cause := make(chan struct{}), make(chan error, 1)
 	c, over := serve(t, wsio.Options{}, func([]byte) wsio.Answer {
-		return wsio.Answer{Later: func(ctx context.Context) []byte {
+		return wsio.Answer{Later: func(ctx context.Context) wsio.Answer {
 			close(begun)
 			<-ctx.Done()
 			cause <- context.Cause(ctx)
-			return nil
+			return wsio.Answer{}
 		}}
 	})
 	send(t, c, "work")
@@ -154,9 +167,9 @@ func TestAClientThatReadsNothingIsCutOff(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 16<<20) // more than the kernel holds
 	for name, h := range map[string]wsio.Handler{
-		"a quick reply": func([]byte) wsio.Answer { return wsio.Answer{Reply: large} },
+		"a quick reply": func([]byte) wsio.Answer { return wsio.Answer{Reply: [][]byte{large}} },
 		"a slow one": func([]byte) wsio.Answer {
-			return wsio.Answer{Later: func(context.Context) []byte { return large }}
+			return wsio.Answer{Later: func(context.Context) wsio.Answer { return wsio.Answer{Reply: [][]byte{large, large}} }}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,17 @@
+package e2e
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/rolloutd/rolloutd/internal/pyclient"
+)
+
+// The trace of a rollout of the real agent is what a trainer's own libraries read: numpy, openenv and TRL's worker.
+func TestTrainerReadsARealTrace(t *testing.T) {
+	t.Parallel()
+	srv := startDev(t, devOptions{})
+	result := runRollout(t, srv.url, args{"endpoint": "scripted", "instruction": "Write binary_search.py with a function binary_search(items, target)"})
+	script := filepath.Join("..", "..", "..", "envserver", "testdata", "py", "export.py")
+	pyclient.Interpreter(t, pyclient.Trainer()).Run(t, script, srv.url, result.ID, "2")
+}

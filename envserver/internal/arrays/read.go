@@ -1,0 +1,76 @@
+package arrays
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Turns are a trace's turns as columns.
+type Turns struct {
+	turn, status, promptTokens, completionTokens, breakAfter, breakAt []int64
+	train, delivered, broken                                          []bool
+	timestamp, queued, firstByte, latency                             []float64
+	callID, api, kind, lineage, branch, finish, version               []string
+
+	prompt, completion flat[int32]
+	logps              flat[float64]
+}
+
+// flat is one list of each turn, one after another.
+type flat[T any] struct {
+	values []T
+	ends   []int64
+}
+
+func (f *flat[T]) add(list []T) {
+	f.values = append(f.values, list...)
+	f.ends = append(f.ends, int64(len(f.values)))
+}
+
+// offsets say where the lists are: list i is values[offsets[i]:offsets[i+1]].
+func (f *flat[T]) offsets() []int64 { return append([]int64{0}, f.ends...) }
+
+// Read reads JSON lines of rollout.Turn to the end. One line is in memory at a time, and of those before it what becomes arrays.
+func Read(lines io.Reader) (*Turns, error) {
+	t := &Turns{}
+	dec := json.NewDecoder(bufio.NewReaderSize(lines, 1<<20))
+	for {
+		var turn rollout.Turn
+		err := dec.Decode(&turn)
+		if errors.Is(err, io.EOF) {
+			return t, nil
+		}
+		if err != nil {
+			return nil, fault.Wrap(fault.Internal, err, "trace after %d turns", len(t.turn))
+		}
+		t.add(&turn)
+	}
+}
+
+func (t *Turns) add(r *rollout.Turn) {
+	t.addNumbers(r)
+	t.callID, t.api = append(t.callID, r.CallID), append(t.api, r.API)
+	t.kind, t.lineage, t.branch = append(t.kind, string(r.Kind)), append(t.lineage, r.Lineage), append(t.branch, string(r.Branch))
+	t.finish, t.version = append(t.finish, r.FinishReason), append(t.version, r.ModelVersion)
+	t.prompt.add(r.PromptTokenIDs)
+	t.completion.add(r.CompletionTokenIDs)
+	t.logps.add(r.PerTokenLogps)
+}
+
+func (t *Turns) addNumbers(r *rollout.Turn) {
+	broke := rollout.PrefixBreak{At: -1} // an index may be 0, a turn may not
+	if r.PrefixBreak != nil {
+		broke = *r.PrefixBreak
+	}
+	t.turn, t.status = append(t.turn, int64(r.Turn)), append(t.status, int64(r.UpstreamStatus))
+	t.promptTokens, t.completionTokens = append(t.promptTokens, r.Usage.PromptTokens), append(t.completionTokens, r.Usage.CompletionTokens)
+	t.breakAfter, t.breakAt = append(t.breakAfter, int64(broke.AfterTurn)), append(t.breakAt, int64(broke.At))
+	t.train, t.delivered, t.broken = append(t.train, r.Train), append(t.delivered, r.Delivered), append(t.broken, r.Broken != "")
+	t.timestamp, t.queued = append(t.timestamp, r.Timestamp), append(t.queued, r.QueuedS)
+	t.firstByte, t.latency = append(t.firstByte, r.FirstByteS), append(t.latency, r.LatencyS)
+}

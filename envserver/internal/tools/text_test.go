@@ -1,0 +1,48 @@
+package tools_test
+
+import (
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// A rollout's result is encoded once for all who hold it, at whatever time they came, and anew when nobody has held it: what is
+// kept for nobody is memory lost.
+func TestResultIsSharedWhileItIsHeld(t *testing.T) {
+	t.Parallel()
+	made := make(chan string, 100)
+	tab := table(t, &recorder{}, func(o *tools.Options) {
+		o.Form = func(text []byte) ([]byte, error) { made <- string(text); return text, nil }
+	})
+	give := func(id string) *tools.Text {
+		text, err := tab.Result(rollout.Result{ID: id, AgentLogTail: strings.Repeat("x", 1000)})
+		require.NoError(t, err)
+		return text
+	}
+	first := give("r1")
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() { assert.Same(t, first, give("r1")) })
+	}
+	all.Wait()
+	runtime.GC()
+	require.Same(t, first, give("r1"))
+	require.NotSame(t, first, give("r2"))
+	require.Len(t, made, 2)
+
+	runtime.KeepAlive(first)
+	first = nil
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		_ = give("r1")
+		return len(made) > 2
+	}, 30*time.Second, 10*time.Millisecond)
+}

@@ -1,0 +1,80 @@
+package npz
+
+import (
+	"archive/zip"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+	"unicode/utf8"
+)
+
+// Element is what a number's array is made of.
+type Element interface {
+	bool | int32 | int64 | float64
+}
+
+// Writer writes one archive. It buffers one chunk of an array, whatever the array's size.
+type Writer struct {
+	zip *zip.Writer
+	buf []byte
+}
+
+// NewWriter starts an archive in w.
+func NewWriter(w io.Writer) *Writer { return &Writer{zip: zip.NewWriter(w)} }
+
+// Close ends the archive; without it none can be read. It does not close what is below.
+func (w *Writer) Close() error {
+	if err := w.zip.Close(); err != nil {
+		return fmt.Errorf("end archive: %w", err)
+	}
+	return nil
+}
+
+// Add writes a one-dimensional array under a name.
+func Add[T Element](w *Writer, name string, values []T) error {
+	var zero T
+	return add(w, name, dtype(zero), values, func(buf []byte, chunk []T) ([]byte, error) {
+		return binary.Append(buf, binary.LittleEndian, chunk)
+	})
+}
+
+// AddStrings writes a one-dimensional array of strings, each as wide as the longest. What is no UTF-8 becomes U+FFFD.
+func AddStrings(w *Writer, name string, values []string) error {
+	width := 1 // numpy has no use for a width of 0
+	for _, v := range values {
+		width = max(width, utf8.RuneCountInString(v))
+	}
+	return add(w, name, fmt.Sprintf("<U%d", width), values, func(buf []byte, chunk []string) ([]byte, error) {
+		for _, v := range chunk {
+			end := len(buf) + 4*width
+			for _, r := range v {
+				buf = binary.LittleEndian.AppendUint32(buf, uint32(r))
+			}
+			buf = append(buf, make([]byte, end-len(buf))...)
+		}
+		return buf, nil
+	})
+}
+
+// chunkSize is how many values are encoded at a time.
+const chunkSize = 16 << 10
+
+func add[T any](w *Writer, name, dtype string, values []T, encode func([]byte, []T) ([]byte, error)) error {
+	entry, err := w.zip.CreateHeader(&zip.FileHeader{Name: name + ".npy", Method: zip.Store})
+	if err != nil {
+		return fmt.Errorf("begin array %s: %w", name, err)
+	}
+	if _, err := entry.Write(header(dtype, len(values))); err != nil {
+		return fmt.Errorf("write array %s: %w", name, err)
+	}
+	for chunk := range slices.Chunk(values, chunkSize) {
+		if w.buf, err = encode(w.buf[:0], chunk); err == nil {
+			_, err = entry.Write(w.buf)
+		}
+		if err != nil {
+			return fmt.Errorf("write array %s: %w", name, err)
+		}
+	}
+	return nil
+}
