@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 type collector struct {
 	url   string
 	mu    sync.Mutex
+	raw   []byte // as it came
 	spans map[string]*tracepb.Span
 }
 
@@ -30,7 +32,7 @@ func startCollector(t *testing.T) *collector {
 			http.Error(w, "no spans", http.StatusBadRequest)
 			return
 		}
-		c.take(&got)
+		c.take(body, &got)
 		w.Header().Set("Content-Type", "application/x-protobuf")
 	}))
 	t.Cleanup(srv.Close)
@@ -38,9 +40,10 @@ func startCollector(t *testing.T) *collector {
 	return c
 }
 
-func (c *collector) take(got *collectorpb.ExportTraceServiceRequest) {
+func (c *collector) take(raw []byte, got *collectorpb.ExportTraceServiceRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.raw = append(c.raw, raw...)
 	for _, r := range got.GetResourceSpans() {
 		for _, s := range r.GetScopeSpans() {
 			for _, span := range s.GetSpans() {
@@ -53,6 +56,13 @@ func (c *collector) take(got *collectorpb.ExportTraceServiceRequest) {
 // env has a process send its spans here, and soon.
 func (c *collector) env() []string {
 	return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.url, "OTEL_BSP_SCHEDULE_DELAY=200"}
+}
+
+// all is everything that came, as it came.
+func (c *collector) all() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.raw)
 }
 
 // way is the names from a span of the trace called name up to the span that the client said it was in; nil while some are missing.

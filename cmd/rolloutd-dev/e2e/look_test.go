@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -9,11 +10,17 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/proxy"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/seal"
+	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
 
 // These look at what an operator would look at: Temporal, the data folder.
@@ -39,6 +46,48 @@ func (d *dev) activityNames(t testing.TB, id string) []string {
 		}
 	}
 	return names
+}
+
+// history is a rollout's history with what Temporal tells of its open activities, as stored, and all payloads of it decrypted.
+func (d *dev) history(t testing.TB, id string) (raw, plain []byte) {
+	t.Helper()
+	key, err := seal.LoadOrCreate(filepath.Join(d.data, "key"))
+	require.NoError(t, err)
+	take := func(m proto.Message) {
+		stored, err := proto.Marshal(m)
+		require.NoError(t, err)
+		raw = append(raw, stored...)
+		require.NoError(t, proxy.VisitPayloads(t.Context(), m, proxy.VisitPayloadsOptions{
+			Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+				opened, err := opened(temporalx.Codecs(key), payloads)
+				for _, p := range opened {
+					plain = append(append(plain, p.GetData()...), '\n')
+				}
+				return opened, err
+			},
+		}))
+	}
+	c := d.client(t)
+	about, err := c.DescribeWorkflowExecution(t.Context(), rollout.WorkflowID(id), "")
+	require.NoError(t, err)
+	take(about)
+	events := c.GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		require.NoError(t, err)
+		take(e)
+	}
+	return raw, plain
+}
+
+func opened(codecs []converter.PayloadCodec, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+	for _, c := range codecs {
+		var err error
+		if payloads, err = c.Decode(payloads); err != nil {
+			return nil, err
+		}
+	}
+	return payloads, nil
 }
 
 // workflows are the ids of all workflows there ever were.
@@ -76,6 +125,34 @@ func processesNaming(t testing.TB, folder string) []string {
 		}
 	}
 	return found
+}
+
+// sandboxProcesses is what the kernel tells of the processes that name the sandbox, and of all below them: command lines and
+// environments.
+func sandboxProcesses(t testing.TB, id string) []byte {
+	t.Helper()
+	command, parent := map[string][]byte{}, map[string]string{}
+	folders, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	for _, f := range folders {
+		stat, err := os.ReadFile(filepath.Join(f, "stat"))
+		if err != nil {
+			continue // gone meanwhile
+		}
+		command[f], _ = os.ReadFile(filepath.Join(f, "cmdline"))
+		parent[f] = "/proc/" + strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[1]
+	}
+	var told []byte
+	for f := range command {
+		for p := f; p != ""; p = parent[p] {
+			if bytes.Contains(command[p], []byte(id)) {
+				environ, _ := os.ReadFile(filepath.Join(f, "environ"))
+				told = append(append(told, command[f]...), environ...)
+				break
+			}
+		}
+	}
+	return told
 }
 
 // everyFile calls look for each regular file below dir.

@@ -1,13 +1,12 @@
 package e2e
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"sync/atomic"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,55 +20,85 @@ const (
 	serverCanary = "sk-canary-of-the-server-77c0be"
 )
 
-// A key opens the model endpoint and is found nowhere else: not in the data folder (history, journal, store, traces, logs), not
-// in the result, not in the sandbox's files, environments and /proc.
+// A key opens the model endpoint, which even repeats it in an error, and is found nowhere else: not in Temporal's history, not in
+// the data folder (database, journal, store, traces), not in logs, metrics and spans, not in what the API tells, not in the
+// sandbox's files and environments, as the agent sees them and as the host does.
 func TestKeysAreFoundNowhere(t *testing.T) {
 	t.Parallel()
-	scripts, err := scripted.Load(bytes.NewReader([]byte(searchScript)))
-	require.NoError(t, err)
-	play := scripted.New(scripted.Options{Scripts: scripts})
-	var withKey atomic.Int64
-	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.Header.Get("Authorization") {
-		case "Bearer " + clientCanary, "Bearer " + serverCanary:
-			withKey.Add(1)
-		}
-		play.ServeHTTP(w, r)
-	}))
-	t.Cleanup(model.Close)
-
-	srv := startDev(t, devOptions{env: []string{"VLLM_URL=" + model.URL, "VLLM_API_KEY=" + serverCanary}})
-	for _, a := range []args{
-		{"base_url": model.URL, "model": "m", "api_key": clientCanary},
-		{"endpoint": "vllm"},
+	model, spans := startKeyedModel(t), startCollector(t)
+	srv := startDev(t, devOptions{env: append(spans.env(), "VLLM_URL="+model.url, "VLLM_API_KEY="+serverCanary)})
+	for canary, a := range map[string]args{
+		clientCanary: {"base_url": model.url, "model": "m", "api_key": clientCanary},
+		serverCanary: {"endpoint": "vllm"},
 	} {
 		a["instruction"] = "look for keys"
 		a["verify"] = []string{"test -s found.txt && ! grep -q canary-of found.txt"}
-		before := withKey.Load()
-		result := runRollout(t, srv.url, a)
+		id := start(t, srv.url, a)
+		model.awaitCall(t, canary)
+		requireCleanAtWork(t, srv, id)
+		close(model.doors[canary].open)
+		result := finalize(t, srv.url, id)
 		require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
 		require.InDelta(t, 1.0, *result.Reward, 0, "found in the sandbox: %s", result.Files["/home/user/workdir/found.txt"])
-		require.Greater(t, withKey.Load(), before, "the endpoint never saw the key")
-		text, err := json.Marshal(result)
-		require.NoError(t, err)
-		requireNoCanary(t, "result", text)
+		requireCleanHistory(t, srv, id)
+		requireCleanAnswers(t, srv, id)
+		requireCleanFolder(t, srv, id)
+		requireCleanSigns(t, srv, spans, id)
 	}
-	// The search would find one: a marker that setup plants in a file.
+	// The agent's search would find one: a marker that setup plants in a file.
 	planted := runRollout(t, srv.url, args{
 		"instruction": "look for keys", "endpoint": "vllm", "setup": []string{"echo sk-canary-of-the-control > /tmp/planted"},
 		"verify": []string{"grep -q canary-of-the-control found.txt"},
 	})
 	require.InDelta(t, 1.0, *planted.Reward, 0, "the search is blind: %s", planted.Files["/home/user/workdir/found.txt"])
-	everyFile(t, srv.data, func(path string, text []byte) { requireNoCanary(t, path, text) })
-	log, err := os.ReadFile(srv.log)
-	require.NoError(t, err)
-	requireNoCanary(t, "log", log)
 }
 
-func requireNoCanary(t *testing.T, where string, text []byte) {
+// keyedModel is a scripted model that holds each key's calls until its door is opened.
+type keyedModel struct {
+	url   string
+	doors map[string]door
+}
+
+type door struct{ asked, open chan struct{} }
+
+func startKeyedModel(t *testing.T) keyedModel {
 	t.Helper()
+	scripts, err := scripted.Load(strings.NewReader(searchScript))
+	require.NoError(t, err)
+	play := scripted.New(scripted.Options{Scripts: scripts})
+	m := keyedModel{doors: map[string]door{}}
 	for _, canary := range []string{clientCanary, serverCanary} {
-		require.False(t, bytes.Contains(text, []byte(canary)), "%s holds %s", where, canary)
+		m.doors[canary] = door{make(chan struct{}, 1), make(chan struct{})}
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d, ok := m.doors[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]; ok {
+			d.pass(t.Context())
+		}
+		play.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	m.url = srv.URL
+	return m
+}
+
+func (d door) pass(ctx context.Context) {
+	select {
+	case d.asked <- struct{}{}:
+	default: // one is enough
+	}
+	select {
+	case <-d.open:
+	case <-ctx.Done():
+	}
+}
+
+// awaitCall waits until a call with the key is held.
+func (m keyedModel) awaitCall(t *testing.T, canary string) {
+	t.Helper()
+	select {
+	case <-m.doors[canary].asked:
+	case <-time.After(90 * time.Second):
+		t.Fatalf("the endpoint never saw the key %s", canary)
 	}
 }
 
@@ -78,7 +107,8 @@ func requireNoCanary(t *testing.T, where string, text []byte) {
 const searchScript = `
 - match: look for keys
   turns:
-    - tool_calls:
+    - faults: [{times: 1, status: 500, echo_key: true}]
+      tool_calls:
         - name: bash
           arguments:
             command: "p=sk-can; p=${p}ary; (grep -rhaoE \"$p-of[a-z0-9-]*\" /home/user /tmp /run /etc 2>/dev/null; for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do tr '\\0' '\\n' < $f 2>/dev/null; done; env; echo looked) > found.txt"
