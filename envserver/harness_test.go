@@ -61,6 +61,7 @@ func (r *rig) do(method, path, body string, headers ...string) (int, http.Header
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
 	require.NoError(r.t, err)
+	req.Close = true // the reference server may end a connection that is kept just as the next request comes
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -68,7 +68,7 @@ func anyPorts(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "ports.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(`
 serve: {listen: "127.0.0.1:0"}
-gateway: {listen: "127.0.0.1:0"}
+gateway: {listen: "127.0.0.1:0", trainer_listen: "127.0.0.1:0"}
 model: {listen: "127.0.0.1:0"}
 telemetry: {listen: "127.0.0.1:0"}
 `), 0o600))

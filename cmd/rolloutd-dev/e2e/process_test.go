@@ -3,12 +3,14 @@ package e2e
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -103,18 +105,31 @@ func tail(path string) string {
 	return string(text)
 }
 
+// lastPort is the port that freePorts gave last: two tests that run at once must not be given the same.
+var lastPort atomic.Int32
+
 // freePorts returns n addresses on loopback that nobody listens on. A process started again after a kill must come back at
-// the same address, so the kernel cannot choose.
+// the same address, so the kernel cannot choose: it would choose among the ports that it also gives to outgoing connections, and
+// one of those may have it by the time that the process is back.
 func freePorts(t testing.TB, n int) []string {
 	t.Helper()
-	addrs := make([]string, n)
-	for i := range addrs {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer l.Close() // all at the end, so that no two are the same
-		addrs[i] = l.Addr().String()
+	const lowest, highest = 15000, 32000 // Linux gives outgoing connections the ports from 32768 on
+	lastPort.CompareAndSwap(0, int32(lowest+rand.IntN(highest-lowest)))
+	var addrs []string
+	for range highest - lowest {
+		port := lastPort.Add(1)
+		lastPort.CompareAndSwap(highest, lowest)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		require.NoError(t, l.Close())
+		if addrs = append(addrs, l.Addr().String()); len(addrs) == n {
+			return addrs
+		}
 	}
-	return addrs
+	require.FailNow(t, "no free ports")
+	return nil
 }
 
 func portOf(t testing.TB, addr string) string {
