@@ -5,6 +5,7 @@ package wsio
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -146,7 +147,11 @@ func (c *conn) say(a Answer) {
 	}
 }
 
-// write sends one message. One of several pieces, which are not copied together, becomes several frames.
+// stretch is how much of a large reply is written at a time, in bytes.
+const stretch = 64 << 10
+
+// write sends one message. One of several pieces, which are not copied together, becomes several frames, and what the client
+// takes of them is a sign of life: it may be slow.
 func (c *conn) write(pieces [][]byte) error {
 	if len(pieces) == 1 {
 		return c.ws.WriteMessage(websocket.TextMessage, pieces[0])
@@ -156,8 +161,11 @@ func (c *conn) write(pieces [][]byte) error {
 		return err
 	}
 	for _, piece := range pieces {
-		if _, err := w.Write(piece); err != nil {
-			return err
+		for part := range slices.Chunk(piece, stretch) {
+			if _, err := w.Write(part); err != nil {
+				return err
+			}
+			c.heard.Store(true)
 		}
 	}
 	return w.Close()
