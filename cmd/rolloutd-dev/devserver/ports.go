@@ -2,6 +2,7 @@ package devserver
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net"
 
 	"github.com/rolloutd/rolloutd/internal/listen"
@@ -17,11 +18,11 @@ func choosePorts(front int) (ports [len(services)]int, err error) {
 		}
 	}()
 	for i := range ports {
-		port := 0
+		open := free
 		if i == 0 {
-			port = front
+			open = func() (net.Listener, error) { return listen.TCP("Temporal", address(front), "--temporal-port") }
 		}
-		l, err := listen.TCP("Temporal", address(port), "--temporal-port")
+		l, err := open()
 		if err != nil {
 			return ports, err
 		}
@@ -29,4 +30,16 @@ func choosePorts(front int) (ports [len(services)]int, err error) {
 		ports[i] = l.Addr().(*net.TCPAddr).Port
 	}
 	return ports, nil
+}
+
+// free listens on a port that nobody has, and that the kernel gives to no outgoing connection: one of those could have it by the
+// time that Temporal's part listens there itself.
+func free() (net.Listener, error) {
+	const lowest, count = 10000, 5000 // Linux gives outgoing connections the ports from 32768 on
+	for range 100 {
+		if l, err := net.Listen("tcp", address(lowest+rand.IntN(count))); err == nil {
+			return l, nil
+		}
+	}
+	return listen.TCP("Temporal", address(0), "--temporal-port")
 }
