@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -34,7 +35,7 @@ func untilEnd() string {
 	return goodReply[:strings.LastIndex(goodReply, `data: {"id":"c1","object":"chat.completion.chunk","created":7,"model":"real-model","choices":[{`)]
 }
 
-// A reply that is passed through is there before the engine has ended it; its end is there only when it is on record.
+// A reply that is passed through is there before the engine has ended it, and the rest of it once it is on record.
 func TestPassThrough(t *testing.T) {
 	t.Parallel()
 	recording, recorded := make(chan struct{}), make(chan struct{})
@@ -50,11 +51,24 @@ func TestPassThrough(t *testing.T) {
 	rest := make(chan string, 1)
 	go func() { b, _ := io.ReadAll(res.Body); rest <- string(b) }()
 	await(t, recording)
-	require.Empty(t, rest, "not on record yet")
 	close(recorded)
 	require.Equal(t, goodReply[len(untilEnd()):], await(t, rest))
 	require.Eventually(t, func() bool { return h.turns(t, "r1.1")[0].Delivered }, patience, time.Millisecond)
 	require.Equal(t, []int32{10, 11}, h.turns(t, "r1.1")[0].CompletionTokenIDs)
+}
+
+// An agent never gets the end of a reply that is not on record: without one it takes nothing for whole.
+func TestPassThroughOfWhatCannotBeRecorded(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, passThrough, func(o *gateway.Options) {
+		o.Trace.Sync = func(*os.File) error { return errors.New("disk is gone") }
+	})
+	// Between the event with the finish reason and the end mark stands more than one read takes in.
+	reply := strings.Replace(goodReply, "data: [DONE]", strings.Repeat(": still here\n\n", 100_000)+"data: [DONE]", 1)
+	got := send(t.Context(), h.open(t, h.route(newEngine(t, says(reply)).URL)), "", streamed)
+	require.NotContains(t, got.body, `"finish_reason":"stop"`)
+	require.NotContains(t, got.body, "[DONE]")
+	require.Contains(t, got.body, "could not record this call")
 }
 
 // What only the gateway asked for is not passed through, nor is the key.
