@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -179,4 +180,37 @@ func TestAClientThatReadsNothingIsCutOff(t *testing.T) {
 			closed(t, over)
 		})
 	}
+}
+
+// A reply of many megabytes is taken in stretches over several times the bound, and the pongs stand behind it, as those of a client
+// do that reads nothing but its reply: as long as some of it is taken, the client is alive, gets it whole, and the next one.
+func TestALargeReplyMayBeTakenSlowly(t *testing.T) {
+	t.Parallel()
+	const bounds = 3
+	s := slow{every: time.Second, stretch: 256 << 10}
+	c, _ := serve(t, wsio.Options{PingEvery: s.every}, s.answer)
+	s.narrow(t, c)
+	send(t, c, "give")
+	_, reply, err := c.NextReader()
+	require.NoError(t, err)
+	taken := s.take(t, reply, bounds)
+	rest, err := io.Copy(io.Discard, reply)
+	require.NoError(t, err)
+	require.Positive(t, rest, "it was taken before the bound had passed several times")
+	require.Equal(t, s.size(), taken+rest)
+	send(t, c, "small")
+	require.Equal(t, "small", read(t, c))
+}
+
+// One that took a reply for a while and then takes no more of it is gone all the same.
+func TestAClientThatStopsTakingAReplyIsCutOff(t *testing.T) {
+	t.Parallel()
+	s := slow{every: 100 * time.Millisecond, stretch: 256 << 10}
+	c, over := serve(t, wsio.Options{PingEvery: s.every}, s.answer)
+	s.narrow(t, c)
+	send(t, c, "give")
+	_, reply, err := c.NextReader()
+	require.NoError(t, err)
+	s.take(t, reply, 1)
+	closed(t, over)
 }
