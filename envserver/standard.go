@@ -28,7 +28,7 @@ func (s *Server) standardMCP() http.Handler {
 		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, Logger: s.o.Logger})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, s.o.MaxMessage)
-		h.ServeHTTP(w, r)
+		h.ServeHTTP(withSplicer(w, r))
 	})
 }
 
@@ -47,7 +47,7 @@ func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp
 	if err != nil {
 		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
 	}
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text.JSON)}}}, nil
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: marked(ctx, text)}}}, nil
 }
 
 func standardArgs(raw []byte) (map[string]any, error) {
