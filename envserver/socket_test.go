@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -177,12 +178,13 @@ func TestHandshakeRefusals(t *testing.T) {
 	for name, tc := range map[string]struct {
 		path, origin string
 		status       int
+		detail       string
 	}{
-		"unknown path":       {"/foo/ws", "", http.StatusForbidden},
-		"trailing slash":     {"/ws/", "", http.StatusForbidden},
-		"page of a stranger": {"/ws", "https://stranger.test", http.StatusForbidden},
-		"page of a friend":   {"/ws", "https://friend.test", http.StatusSwitchingProtocols},
-		"own page":           {"/ws", r.url, http.StatusSwitchingProtocols},
+		"unknown path":       {"/foo/ws", "", http.StatusForbidden, ""},
+		"trailing slash":     {"/ws/", "", http.StatusForbidden, ""},
+		"page of a stranger": {"/ws", "https://stranger.test", http.StatusForbidden, "origin not allowed"},
+		"page of a friend":   {"/ws", "https://friend.test", http.StatusSwitchingProtocols, ""},
+		"own page":           {"/ws", r.url, http.StatusSwitchingProtocols, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := http.Header{}
@@ -191,7 +193,11 @@ func TestHandshakeRefusals(t *testing.T) {
 			}
 			c, resp, err := websocket.DefaultDialer.DialContext(t.Context(), ws+tc.path, h)
 			require.Equal(t, tc.status, resp.StatusCode)
+			body, _ := io.ReadAll(resp.Body) // of a connection that is taken over there is none
 			require.NoError(t, resp.Body.Close())
+			if tc.detail != "" {
+				require.Contains(t, object(t, string(body))["detail"], tc.detail)
+			}
 			if tc.status != http.StatusSwitchingProtocols {
 				require.ErrorIs(t, err, websocket.ErrBadHandshake)
 				return
@@ -199,6 +205,16 @@ func TestHandshakeRefusals(t *testing.T) {
 			require.NoError(t, c.Close())
 		})
 	}
+}
+
+// A handshake that is none is refused with the reason, as every request is.
+func TestAnOddHandshakeIsToldWhy(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	status, headers, body := r.do("GET", "/ws", "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "12", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Equal(t, "13", headers.Get("Sec-WebSocket-Version"))
+	require.Contains(t, object(t, body)["detail"], "version")
 }
 
 func TestShutdownClosesSocketsAndLeavesRollouts(t *testing.T) {
