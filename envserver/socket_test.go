@@ -28,17 +28,23 @@ func (r *rig) started(id string) {
 	r.eventually(func() bool { _, there := r.fake.spec(id); return there }, id+" starts")
 }
 
-func TestPingsAreAnsweredDuringAStep(t *testing.T) {
+// While a step runs the server answers the client's pings, and pings the client.
+func TestPingsDuringAStep(t *testing.T) {
 	t.Parallel()
-	r := start(t)
+	r := start(t, func(o *envserver.Options) { o.PingInterval = time.Second })
 	c := r.dial("/ws")
-	pong := make(chan string, 1)
+	pong, ping := make(chan string, 1), make(chan string, 100)
 	c.SetPongHandler(func(data string) error { pong <- data; return nil })
+	answers := c.PingHandler()
+	c.SetPingHandler(func(data string) error { ping <- data; return answers(data) })
 	c.send(call("run_rollout", task("long", waits)))
 	r.started("long")
 	require.NoError(t, c.WriteControl(websocket.PingMessage, []byte("hi"), time.Now().Add(patience)))
-	go func() { // the reply may come only after the pong
+	go func() { // the reply may come only after the pong, and after pings whose answers kept the connection
 		if <-pong == "hi" {
+			<-ping
+			<-ping
+			<-ping
 			r.fake.finish("long")
 		}
 	}()
@@ -155,9 +161,15 @@ func TestBinaryFramesAreRead(t *testing.T) {
 
 func TestFrameTooLarge(t *testing.T) {
 	t.Parallel()
-	c := start(t, func(o *envserver.Options) { o.MaxMessage = 1000 }).dial("/ws")
-	c.send(`{"type":"reset","data":{"x":"` + strings.Repeat("y", 2000) + `"}}`)
-	require.Equal(t, websocket.CloseMessageTooBig, c.closed())
+	r := start(t, func(o *envserver.Options) { o.MaxMessage = 1000 })
+	for path, want := range map[string]string{
+		"/ws":  `{"type":"error","data":{"message":"message too large: at most 1000 bytes are taken","code":"SESSION_ERROR"}}`,
+		"/mcp": `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"message too large: at most 1000 bytes are taken","data":{"kind":"Invalid"}}}`,
+	} {
+		c := r.dial(path)
+		require.JSONEq(t, want, c.ask(strings.Repeat(" ", 10_000_000)), "it is told once it has sent all")
+		require.Equal(t, websocket.CloseMessageTooBig, c.closed())
+	}
 }
 
 func TestSilentClientIsCutOff(t *testing.T) {
