@@ -192,7 +192,8 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 	page := rollout.Page{Rollouts: []rollout.State{}}
 	for _, id := range slices.Sorted(maps.Keys(f.specs)) {
 		s := f.state(id)
-		if (q.TaskID == "" || s.TaskID == q.TaskID) && (q.Status == "" || (q.Status == "done") == s.Done()) && id > q.Cursor {
+		if (q.TaskID == "" || s.TaskID == q.TaskID) && (q.Status == "" || (q.Status == "done") == s.Done()) && id > q.Cursor &&
+			(q.GroupID == "" || f.specs[id].GroupID == q.GroupID) && (q.Outcome == "" || s.Outcome == q.Outcome) {
 			page.Rollouts = append(page.Rollouts, s)
 		}
 	}

@@ -104,8 +104,8 @@ func TestRESTList(t *testing.T) {
 	r := start(t, func(o *envserver.Options) {
 		o.Tokens = []envserver.Token{client, envserver.PlainToken("token-of-operator")}
 	})
-	for _, id := range []string{"a", "b", "c"} {
-		body, err := json.Marshal(task(id, "x", "task_id", "t"))
+	for id, group := range map[string]string{"a": "g", "b": "g", "c": "other"} {
+		body, err := json.Marshal(task(id, "x", "task_id", "t", "group_id", group))
 		require.NoError(t, err)
 		status, _, _ := r.do("POST", "/rollouts", string(body), "Authorization", "Bearer token-of-a-client")
 		require.Equal(t, http.StatusAccepted, status)
@@ -117,6 +117,12 @@ func TestRESTList(t *testing.T) {
 	_, _, out = r.do("GET", "/rollouts?limit=2&cursor="+object(t, out)["next"].(string), "", "Authorization", "Bearer token-of-operator")
 	require.Equal(t, "c", dig(t, object(t, out), "rollouts", 0, "rollout_id"))
 	require.NotContains(t, object(t, out), "next")
+	for query, want := range map[string]int{
+		"group_id=g": 2, "group_id=none": 0, "task_id=t": 3, "task_id=none": 0, "outcome=completed": 3, "outcome=aborted": 0, "status=running": 0,
+	} {
+		_, _, out = r.do("GET", "/rollouts?"+query, "", "Authorization", "Bearer token-of-operator")
+		require.Len(t, object(t, out)["rollouts"], want, query)
+	}
 }
 
 // A stream that was lost goes on after the last event that was seen, and ends with the rollout.
