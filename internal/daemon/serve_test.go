@@ -92,3 +92,19 @@ func TestOldSessionsAreLookedForEveryHour(t *testing.T) {
 		require.FileExists(t, filepath.Join(at, "session-new.json"))
 	})
 }
+
+// What is open to a network wants tokens, whatever the configuration's own check has let through.
+func TestNoOpenServerOnANetwork(t *testing.T) {
+	t.Parallel()
+	c, _ := kept(t)
+	c.Serve.Listen = "0.0.0.0:0"
+	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Serve: true}, Log: quiet()})
+	for _, tier := range d.Tiers() {
+		if tier.Name == "OpenEnv server" {
+			_, err := tier.Start(t.Context())
+			require.ErrorContains(t, err, "needed to listen on 0.0.0.0:0")
+			return
+		}
+	}
+	require.Fail(t, "there is no such tier")
+}
