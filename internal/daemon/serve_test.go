@@ -2,7 +2,6 @@ package daemon_test
 
 import (
 	"context"
-	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -39,30 +38,17 @@ func written(t *testing.T, at, key string, when time.Time) {
 	require.NoError(t, os.Chtimes(filepath.Join(at, key+".json"), when, when))
 }
 
-// A server that starts deletes the sessions that nobody used for long. Its tiers are those of a process, but for the connection to
-// Temporal, which it asks nothing.
+// A server that starts deletes the sessions that nobody used for long.
 func TestAServerDeletesOldSessions(t *testing.T) {
 	t.Parallel()
 	c, at := kept(t)
 	written(t, at, "session-old", time.Now().Add(-c.Serve.KeepSessions-time.Minute))
-	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Serve: true}, Log: quiet()})
-	var tiers []daemon.Tier
-	for _, tier := range d.Tiers() {
-		if tier.Name != "temporal client" {
-			tiers = append(tiers, tier)
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	require.NoError(t, daemon.Run(ctx, quiet(), tiers, func() {
-		defer cancel()
+	serving(t, c, func(string) {
 		require.Eventually(t, func() bool {
 			_, err := os.Stat(filepath.Join(at, "session-old.json"))
 			return os.IsNotExist(err)
 		}, time.Minute, 10*time.Millisecond)
-		resp, err := http.Get("http://" + d.Addresses().Serve + "/health") // answered at once
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-	}))
+	})
 	require.FileExists(t, filepath.Join(at, "session-new.json"))
 }
 
