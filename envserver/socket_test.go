@@ -183,6 +183,18 @@ func TestSilentClientIsCutOff(t *testing.T) {
 	require.Equal(t, "keepalive ping timeout", closed.Text)
 }
 
+// One that falls silent while a step runs is gone, too, and its step with it.
+func TestSilenceDuringAStepEndsIt(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *envserver.Options) { o.PingInterval = time.Second })
+	c := r.dial("/ws")
+	c.SetPingHandler(func(string) error { return nil })
+	c.send(call("run_rollout", task("r", waits, "on_disconnect", "abort")))
+	r.started("r")
+	require.Equal(t, websocket.CloseInternalServerErr, c.closed())
+	r.eventually(func() bool { return r.fake.aborted("r") }, "aborted")
+}
+
 func TestHandshakeRefusals(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.AllowedOrigins = []string{"https://friend.test"} })
