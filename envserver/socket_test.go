@@ -116,7 +116,7 @@ func TestADeliveredRolloutIsNotAborted(t *testing.T) {
 
 func TestClientOfAnHTTPCallThatLeaves(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"/mcp", "/step"} {
+	for _, path := range []string{"/mcp", "/mcp proper", "/step"} {
 		for _, fate := range []string{"abort", "continue"} {
 			t.Run(path+" "+fate, func(t *testing.T) {
 				t.Parallel()
@@ -128,8 +128,13 @@ func TestClientOfAnHTTPCallThatLeaves(t *testing.T) {
 					body = `{"action":{"tool_name":"run_rollout","arguments":` + string(args) + `}}`
 				}
 				ctx, leave := context.WithCancel(t.Context())
-				req, err := http.NewRequestWithContext(ctx, "POST", r.url+path, strings.NewReader(body))
+				route, _, proper := strings.Cut(path, " ")
+				req, err := http.NewRequestWithContext(ctx, "POST", r.url+route, strings.NewReader(body))
 				require.NoError(t, err)
+				if proper {
+					req.Header.Set("Content-Type", "application/json")
+					req.Header.Set("Accept", "application/json, text/event-stream")
+				}
 				gone := make(chan error, 1)
 				go func() {
 					resp, err := http.DefaultClient.Do(req)
@@ -254,6 +259,13 @@ func TestShutdownClosesSocketsAndLeavesRollouts(t *testing.T) {
 		waiting <- dig(r.t, out, "error", "message").(string)
 	}()
 	r.started("h")
+	proper := make(chan string, 1)
+	go func() {
+		_, _, out := r.do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_rollout","arguments":
+			{"endpoint":"vllm","instruction":"`+waits+`","rollout_id":"m","on_disconnect":"abort"}}}`, "Accept", "application/json, text/event-stream")
+		proper <- out
+	}()
+	r.started("m")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	closed := make(chan error, 1)
@@ -264,6 +276,8 @@ func TestShutdownClosesSocketsAndLeavesRollouts(t *testing.T) {
 	require.Contains(t, <-waiting, `finalize_rollout with rollout_id "h"`)
 	require.False(t, r.fake.aborted("r"))
 	require.False(t, r.fake.aborted("h"))
+	require.Contains(t, <-proper, `finalize_rollout with rollout_id \"m\"`)
+	require.False(t, r.fake.aborted("m"))
 	status, _, _ := r.do("GET", "/ws", "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
 	require.Equal(t, http.StatusServiceUnavailable, status)
 }
