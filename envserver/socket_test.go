@@ -276,7 +276,7 @@ func TestShutdownClosesSocketsAndLeavesRollouts(t *testing.T) {
 	require.Contains(t, <-waiting, `finalize_rollout with rollout_id "h"`)
 	require.False(t, r.fake.aborted("r"))
 	require.False(t, r.fake.aborted("h"))
-	require.Contains(t, <-proper, `finalize_rollout with rollout_id \"m\"`)
+	require.Contains(t, <-proper, `the server is shutting down; rollout m goes on: call finalize_rollout with rollout_id \"m\"`)
 	require.False(t, r.fake.aborted("m"))
 	status, _, _ := r.do("GET", "/ws", "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
 	require.Equal(t, http.StatusServiceUnavailable, status)
