@@ -76,6 +76,7 @@ func (u *upstream) attempt(ctx context.Context, f *effort) (*result, error) {
 	defer cancel()
 	engine := u.engines.pick(f.engines)
 	res := u.try(bounded, target{url: engine + "/" + f.path, key: f.key}, f.ask)
+	res.engine = engine
 	f.tries++
 	u.report.tries.Inc()
 	if res.problem != nil && res.problem.class == again && ctx.Err() == nil && errors.Is(context.Cause(p.ctx), errCleared) {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"crypto/sha256"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -21,9 +22,20 @@ func enginesOf(baseURLs, rolloutID string) []string {
 	return urls
 }
 
-func weightOf(url, rolloutID string) []byte {
-	sum := sha256.Sum256([]byte(rolloutID + " " + url))
+func weightOf(engine, rolloutID string) []byte {
+	sum := sha256.Sum256([]byte(rolloutID + " " + engine))
 	return sum[:]
+}
+
+// nameOf is an engine's base URL as a record has it: without what may be secret in it. The path stays, for a router may have
+// several engines under one host.
+func nameOf(engine string) string {
+	u, err := url.Parse(engine)
+	if err != nil {
+		return "" // it cannot be asked either
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
 }
 
 // health knows which engines do not answer.

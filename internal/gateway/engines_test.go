@@ -3,9 +3,12 @@ package gateway_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
 // Each rollout stays with one of several engines, over a restart too, and rollouts spread over them.
@@ -75,5 +78,24 @@ func TestALostEngineIsPassedOver(t *testing.T) {
 	}
 	require.Len(t, other.requests(), 2)
 	turns := h.turns(t, r.ID)
+	require.Equal(t, []string{own.URL + "/v1", other.URL + "/v1", other.URL + "/v1"}, []string{turns[0].Engine, turns[1].Engine, turns[2].Engine})
 	require.Equal(t, []int{1, 2, 1}, []int{turns[0].UpstreamTries, turns[1].UpstreamTries, turns[2].UpstreamTries}, "the lost one is asked once")
+}
+
+// A turn names the engine it is of, without what is secret in its address; of one engine alone there is nothing to tell.
+func TestATurnNamesItsEngine(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	bad := newEngine(t, answers(404, `{"error":{"message":"no such model"}}`))
+	secret := strings.Replace(bad.URL, "://", "://user:"+canary+"@", 1)
+	several, one := h.route(bad.URL), h.route(bad.URL)
+	several.Model.BaseURL = secret + "/a/v1," + secret + "/b/v1"
+	one.ID, one.SandboxID = "r2.1", "r2.1"
+	for _, r := range []gateway.Route{several, one} {
+		require.Equal(t, http.StatusBadRequest, send(t.Context(), h.open(t, r), "", unary).status)
+	}
+	turn := h.turns(t, several.ID)[0]
+	require.NotEmpty(t, turn.Broken)
+	require.Contains(t, []string{bad.URL + "/a/v1", bad.URL + "/b/v1"}, turn.Engine)
+	require.Empty(t, h.turns(t, one.ID)[0].Engine)
 }

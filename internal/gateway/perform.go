@@ -59,6 +59,9 @@ func (r *route) record(c *call, res *result) *trace.Record {
 	if counts(c.ask.kind) {
 		rec.Usage.Turns = 1
 	}
+	if len(r.engines) > 1 { // else there is nothing to tell apart
+		rec.Engine = nameOf(res.engine)
+	}
 	if !res.firstByte.IsZero() {
 		rec.FirstByte = res.firstByte.Sub(c.began)
 	}

@@ -132,7 +132,8 @@ type Turn struct {
 	UpstreamError      json.RawMessage `json:"upstream_error"` // object or null
 	UpstreamTries      int             `json:"upstream_tries"`
 	ModelVersion       string          `json:"model_version,omitempty"`
-	Request            json.RawMessage `json:"request"` // as sent upstream
+	Engine             string          `json:"engine,omitempty"` // base URL of the one that was asked last, where the endpoint has several
+	Request            json.RawMessage `json:"request"`          // as sent upstream
 	// Rewritten has the members that the agent had given otherwise: {"max_tokens":{"from":32000,"to":4096}}; without "from" it
 	// had not given them, without "to" they were left out.
 	Rewritten json.RawMessage `json:"rewritten,omitempty"`
@@ -168,6 +169,7 @@ type CompactTurn struct {
 	UpstreamStatus     int             `json:"upstream_status"`
 	UpstreamError      json.RawMessage `json:"upstream_error"`
 	ModelVersion       string          `json:"model_version,omitempty"`
+	Engine             string          `json:"engine,omitempty"`
 	Request            map[string]any  `json:"request"`
 	Response           map[string]any  `json:"response"`
 }

@@ -31,6 +31,7 @@ func TurnOf(r *Record, delivered bool) rollout.Turn {
 		UpstreamError:      r.UpstreamError,
 		UpstreamTries:      r.Tries,
 		ModelVersion:       r.ModelVersion,
+		Engine:             r.Engine,
 		Request:            readable(r.Request),
 		Rewritten:          r.Rewritten,
 	}
