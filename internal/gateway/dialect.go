@@ -31,6 +31,8 @@ type dialect struct {
 	errorEvent string
 	// refusal is an error's body.
 	refusal func(text, code string) []byte
+	// told is an error's event in a stream; nil: it has the body for data.
+	told func(text, code string) []byte
 }
 
 func dialects() []*dialect {
@@ -45,7 +47,7 @@ func dialects() []*dialect {
 		},
 		{
 			api: chat.Responses, bounds: []string{"max_output_tokens"}, template: true,
-			check: inForeground, authorize: bearer, refusal: openAIRefusal,
+			check: inForeground, authorize: bearer, errorEvent: "error", refusal: openAIRefusal, told: responsesError,
 		},
 		{
 			api: chat.Messages, bounds: []string{maxTokens}, template: true,
