@@ -34,16 +34,28 @@ func (v View) Of(raw []byte) []byte {
 		if !ok {
 			return append(out, raw[done:]...)
 		}
-		if s.at < 0 {
-			continue // of several lines, as no engine writes
+		out = v.event(append(out, raw[done:s.from]...), &s, data)
+		done = s.line
+	}
+}
+
+// event appends the event that came last as the reader sees it, if there is anything in it for him.
+func (v View) event(dst []byte, s *splitter, data []byte) []byte {
+	if s.at >= 0 {
+		out, keep := v.strip(append(dst, s.raw[s.from:s.at]...), data)
+		if !keep {
+			return dst
 		}
-		begin, keep := bytes.LastIndexByte(raw[:s.at], '\n')+1, false
-		before := len(out) + begin - done
-		if out, keep = v.strip(append(out, raw[done:s.at]...), data); keep {
-			done = s.at + len(data)
-		} else {
-			out, done = out[:before], s.line
-		}
+		return append(out, s.raw[s.at+len(data):s.line]...)
+	}
+	seen, keep := v.strip(nil, data)
+	switch {
+	case !keep:
+		return dst
+	case bytes.Equal(seen, data):
+		return append(dst, s.raw[s.from:s.line]...)
+	default:
+		return s.reframe(dst, seen)
 	}
 }
 
