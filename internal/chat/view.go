@@ -5,6 +5,7 @@ import "bytes"
 // View says what of a reply its reader asked for. An engine that was asked for more gave more; the rest of a reply is every
 // reader's.
 type View struct {
+	API      API
 	IDs      bool // the engine's token ids
 	Logprobs bool
 	Top      int  // of the alternatives to each token the first so many; negative: all
@@ -14,10 +15,10 @@ type View struct {
 // All is the view of one who asked for everything.
 func All() View { return View{IDs: true, Logprobs: true, Top: -1, Usage: true} }
 
-// Of takes out of a chat.completion, a text_completion, or a stream of their pieces what the reader did not ask for. All other
+// Of takes out of a chat.completion, a text_completion, a response, or a stream of their pieces what the reader did not ask for. All other
 // bytes are as they were; without anything to take out it is raw itself.
 func (v View) Of(raw []byte) []byte {
-	if v == All() {
+	if v.IDs && v.Logprobs && v.Top < 0 && v.Usage {
 		return raw
 	}
 	if IsObject(raw) {
@@ -63,7 +64,11 @@ func (v View) event(dst []byte, s *splitter, data []byte) []byte {
 // left alone.
 func (v View) strip(dst, data []byte) (_ []byte, keep bool) {
 	s := stripper{cursor: cursor{b: data}, View: v, out: dst}
-	s.object()
+	if v.API == Responses {
+		s.responseEvent()
+	} else {
+		s.object()
+	}
 	if !s.end() {
 		return append(dst, data...), true
 	}

@@ -3,8 +3,29 @@ package chat
 // response is a whole response object of the Responses API.
 type response struct{ object []byte }
 
-func (r *response) JSON() []byte     { return r.object }
-func (r *response) Tokens() []string { return nil }
+func (r *response) JSON() []byte { return r.object }
+
+// Tokens are those of all texts, one after the other.
+func (r *response) Tokens() []string {
+	var tokens []string
+	output := cursor{b: memberOf(r.object, "output")}
+	if output.peek() != '[' {
+		return nil
+	}
+	for range output.elements {
+		content := cursor{b: memberOf(output.skip(), "content")}
+		if content.peek() != '[' {
+			continue
+		}
+		for range content.elements {
+			list := cursor{b: memberOf(content.skip(), "logprobs")}
+			for range list.elements {
+				tokens = append(tokens, list.token())
+			}
+		}
+	}
+	return tokens
+}
 
 func emptyResponse(model string) *response {
 	return &response{[]byte(`{"id":"resp_ended","object":"response","created_at":0,"status":"completed","error":null,` +

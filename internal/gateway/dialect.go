@@ -1,7 +1,10 @@
 package gateway
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +24,8 @@ type dialect struct {
 	template bool
 	// check refuses what could not be captured; nil: nothing.
 	check func(o *chat.Object) error
+	// ids: an engine that gives the tokens' ids gives them here, and one that refuses to is of no use.
+	ids bool
 	// capture asks for token ids and logprobs; nil: the API has none to give.
 	capture func(d *draft, m rollout.Model)
 	// headers of the agent go upstream beside those of every call.
@@ -38,16 +43,16 @@ type dialect struct {
 func dialects() []*dialect {
 	return []*dialect{
 		{
-			api: chat.Chat, bounds: []string{maxTokens, maxCompletionTokens}, counts: true, template: true,
+			api: chat.Chat, bounds: []string{maxTokens, maxCompletionTokens}, counts: true, template: true, ids: true,
 			check: oneChoice, capture: captureChat, authorize: bearer, refusal: openAIRefusal,
 		},
 		{
-			api: chat.Completions, bounds: []string{maxTokens}, counts: true,
+			api: chat.Completions, bounds: []string{maxTokens}, counts: true, ids: true,
 			check: onePrompt, capture: captureText, authorize: bearer, refusal: openAIRefusal,
 		},
 		{
 			api: chat.Responses, bounds: []string{"max_output_tokens"}, template: true,
-			check: inForeground, authorize: bearer, errorEvent: "error", refusal: openAIRefusal, told: responsesError,
+			check: inForeground, capture: captureResponse, authorize: bearer, errorEvent: "error", refusal: openAIRefusal, told: responsesError,
 		},
 		{
 			api: chat.Messages, bounds: []string{maxTokens}, template: true,
@@ -93,7 +98,7 @@ func captureChat(d *draft, m rollout.Model) {
 		}
 	}
 	if m.TokenIDs {
-		d.set("return_token_ids", []byte("true"))
+		d.set(returnIDs, []byte("true"))
 	}
 }
 
@@ -103,8 +108,44 @@ func captureText(d *draft, m rollout.Model) {
 		d.set("logprobs", strconv.AppendInt(nil, int64(m.TopLogprobs), 10))
 	}
 	if m.TokenIDs {
-		d.set("return_token_ids", []byte("true"))
+		d.set(returnIDs, []byte("true"))
 	}
+}
+
+// captureResponse asks vLLM for the messages as its model has them, token by token, and for the logprobs of texts, which with it
+// are those of all that was sampled.
+func captureResponse(d *draft, m rollout.Model) {
+	if m.TokenIDs {
+		d.set(responseMessages, []byte("true"))
+	}
+	own, _ := d.Get(include)
+	wanted, ok := including(own, textLogprobs)
+	if !m.Logprobs || !ok {
+		return
+	}
+	d.set(include, wanted)
+	if want := max(m.TopLogprobs, number(d.Object, "top_logprobs")); want > 0 {
+		d.set("top_logprobs", strconv.AppendInt(nil, int64(want), 10))
+	}
+}
+
+// textLogprobs is what include has for logprobs.
+const textLogprobs = "message.output_text.logprobs"
+
+// including is a list of strings with one more in it, unless it has it; what is no list is the agent's own mistake.
+func including(list []byte, one string) ([]byte, bool) {
+	var has []json.RawMessage
+	if len(list) > 0 && json.Unmarshal(list, &has) != nil {
+		return nil, false
+	}
+	quoted := []byte(`"` + one + `"`)
+	if slices.ContainsFunc(has, func(raw json.RawMessage) bool { return bytes.Equal(raw, quoted) }) {
+		return list, true
+	}
+	if len(has) == 0 {
+		return slices.Concat([]byte("["), quoted, []byte("]")), true
+	}
+	return slices.Concat(list[:bytes.LastIndexByte(list, ']')], []byte(","), quoted, []byte("]")), true
 }
 
 func bearer(h http.Header, key string) { h.Set("Authorization", "Bearer "+key) }

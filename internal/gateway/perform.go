@@ -49,7 +49,7 @@ func (r *route) record(c *call, res *result) *trace.Record {
 	rec := &trace.Record{
 		Head: trace.Head{
 			Turn: c.turn, CallID: c.id, API: c.ask.api, Kind: c.ask.kind, Lineage: c.ask.lineage,
-			Rewritten:    c.ask.changes.JSON(),
+			Rewritten: c.ask.changes.JSON(), Flaws: res.reply.Flaws,
 			FinishReason: res.reply.FinishReason, Usage: res.reply.Usage,
 			Began: c.began, Queued: res.queued, Latency: time.Since(c.began), Status: res.status, Tries: res.tries, ModelVersion: res.reply.ModelVersion,
 		},
