@@ -35,22 +35,6 @@ func emptyResponse(model string) *response {
 		`"output_tokens_details":{"reasoning_tokens":0},"total_tokens":0}}`)}
 }
 
-// assembleResponse finds the response object of the last event that has one: it has all that came before in it. A stream that
-// was cut off has it as it was at the beginning.
-func assembleResponse(raw []byte) (*response, error) {
-	raw = tidy(raw)
-	if IsObject(raw) {
-		return &response{raw}, nil
-	}
-	out := &response{[]byte("{}")}
-	for data := range events(raw) {
-		if whole := memberOf(data, "response"); len(whole) > 0 && whole[0] == '{' {
-			out.object = whole
-		}
-	}
-	return out, nil
-}
-
 // Events is the response as a stream: each text and each call whole in one piece.
 func (r *response) Events() []byte {
 	o, err := ParseObject(r.object)

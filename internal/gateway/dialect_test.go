@@ -63,6 +63,22 @@ func TestEachAPIGoesTheWholeWay(t *testing.T) {
 	}
 }
 
+// Passed through, a reply of any API comes without what only the gateway asked for; one that breaks leaves a turn that is marked,
+// and holds what had come.
+func TestEachAPIPassedThrough(t *testing.T) {
+	t.Parallel()
+	for _, s := range apis() {
+		h, e := newHost(t, passThrough), newEngine(t, says(s.stream), breaksOff())
+		url := h.open(t, h.route(e.URL))
+		require.Equal(t, withoutTokens(s.stream), s.call(t.Context(), url, "", true).body, s.api)
+		require.Contains(t, s.call(t.Context(), url, "", true).body, `"error":{`, s.api)
+		broken := h.turns(t, "r1.1")[1]
+		require.Contains(t, broken.Broken, "cut off", s.api)
+		require.Contains(t, string(broken.Response), `"Hel`, s.api)
+		require.False(t, broken.Train)
+	}
+}
+
 // withoutTokens is a reply of apis() as an agent sees it that asked for no tokens; those are all spelt alike.
 func withoutTokens(stream string) string {
 	var out []string
