@@ -89,6 +89,8 @@ func (r *Reply) responseUsage(c *cursor) {
 			r.Usage.PromptTokens = c.count()
 		case "output_tokens":
 			r.Usage.CompletionTokens = c.count()
+		case "input_tokens_details":
+			r.cached(c)
 		default:
 			c.skip()
 		}

@@ -109,9 +109,7 @@ func (r *route) recall() {
 	for _, e := range r.trace.Entries() {
 		r.begun = max(r.begun, e.Turn)
 		r.see(e.Began, e.Ended)
-		if e.Whole {
-			r.count(e.Kind, e.Usage)
-		}
+		r.count(e.Kind, e.Usage, e.Whole)
 	}
 }
 

@@ -79,10 +79,11 @@ type Attempt struct {
 
 // Usage sums what the model calls used.
 type Usage struct {
-	Turns            int     `json:"turns"`
-	PromptTokens     int64   `json:"prompt_tokens"`
-	CompletionTokens int64   `json:"completion_tokens"`
-	CostUSD          float64 `json:"cost_usd,omitempty"` // where the model's price is known
+	Turns              int     `json:"turns"`
+	PromptTokens       int64   `json:"prompt_tokens"`
+	CachedPromptTokens int64   `json:"cached_prompt_tokens,omitempty"` // of PromptTokens: those that the endpoint says it had in its cache
+	CompletionTokens   int64   `json:"completion_tokens"`
+	CostUSD            float64 `json:"cost_usd,omitempty"` // where the model's price is known; broken tries included
 }
 
 // TurnKind says what a model call was for.
