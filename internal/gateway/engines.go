@@ -44,16 +44,22 @@ type health struct {
 	lost map[string]time.Time // by URL: when it last gave no answer
 }
 
-// pick is the first of the engines that is not known to be lost; when all are, the first.
+// pick is the first of the engines that is not known to be lost. When all are, it is the one that was lost first: a hiccup of the
+// second must not leave calls with a first that is gone.
 func (h *health) pick(engines []string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	oldest := engines[0]
 	for _, e := range engines {
-		if at, ok := h.lost[e]; !ok || time.Since(at) > engineRest {
+		at, ok := h.lost[e]
+		if !ok || time.Since(at) > engineRest {
 			return e
 		}
+		if at.Before(h.lost[oldest]) {
+			oldest = e
+		}
 	}
-	return engines[0]
+	return oldest
 }
 
 // saw notes whether an engine gave no answer at all.

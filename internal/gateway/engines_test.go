@@ -92,6 +92,24 @@ func TestALostEngineIsPassedOver(t *testing.T) {
 	require.Equal(t, []int{1, 2, 1}, []int{turns[0].UpstreamTries, turns[1].UpstreamTries, turns[2].UpstreamTries})
 }
 
+// When the next engine has a hiccup while the first is gone, calls take turns between them, and do not stay with the first.
+func TestAllEnginesAreLost(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	var asked atomic.Int32 // the fourth request is the first that is answered, whichever engine has it
+	step := func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) < 4 {
+			panic(http.ErrAbortHandler)
+		}
+		says(goodReply)(w, r)
+	}
+	engines := []*engine{newEngine(t, step), newEngine(t, step)}
+	r := h.route(engines[0].URL)
+	r.Model.BaseURL = engines[0].URL + "/v1," + engines[1].URL + "/v1"
+	require.Equal(t, goodReply, send(t.Context(), h.open(t, r), "", streamed).body)
+	require.Equal(t, []int{2, 2}, counts(engines))
+}
+
 // A turn names the engine it is of, without what is secret in its address; of one engine alone there is nothing to tell.
 func TestATurnNamesItsEngine(t *testing.T) {
 	t.Parallel()
