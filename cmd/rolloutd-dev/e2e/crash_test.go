@@ -87,7 +87,7 @@ func TestAbort(t *testing.T) {
 func TestFourProcessesApart(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, slowScript)
-	set := startApart(t, model.url)
+	set := startApart(t, apartOptions{modelURL: model.url})
 	for _, role := range []string{"worker", "gateway", "serve", "temporal"} {
 		t.Run(role, func(t *testing.T) {
 			id := start(t, set.url, args{
