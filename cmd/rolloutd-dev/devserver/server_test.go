@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -109,6 +110,36 @@ func TestPortInUseSaysWhichFlagMovesIt(t *testing.T) {
 	srv, err := devserver.Start(t.Context(), o)
 	require.NoError(t, err, "a refused start must give the lock back")
 	stop(t, srv)
+}
+
+// A port may be taken by another process between its choice and Temporal's listening there.
+func TestPortTakenMeanwhile(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	tries := 0
+	taken := func(upTo int) devserver.Options {
+		tries = 0
+		return devserver.ChoosingPorts(options(t.TempDir()), func(front int, free func(int) ([4]int, error)) ([4]int, error) {
+			ports, err := free(front)
+			if tries++; tries <= upTo {
+				ports[tries%len(ports)] = l.Addr().(*net.TCPAddr).Port // another part's each time
+			}
+			return ports, err
+		})
+	}
+	srv, err := devserver.Start(t.Context(), taken(4))
+	require.NoError(t, err)
+	require.Equal(t, 5, tries)
+	c, err := dial(srv)
+	require.NoError(t, err)
+	c.Close()
+	stop(t, srv)
+
+	_, err = devserver.Start(t.Context(), taken(1000))
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.Equal(t, 5, tries, "it gives up")
 }
 
 // serve starts a server with a worker; both end with the test.
