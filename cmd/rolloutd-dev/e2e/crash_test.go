@@ -39,6 +39,7 @@ func TestKillAtEachPhase(t *testing.T) {
 			require.Len(t, result.ProxyTurns, 4)
 			require.Equal(t, 1, srv.agentStarts(t, result))
 			require.Empty(t, srv.sandboxes(t))
+			require.Empty(t, processesNaming(t, id))
 		})
 	}
 }

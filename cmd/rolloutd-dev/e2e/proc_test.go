@@ -56,15 +56,16 @@ func pieceHolds(t testing.TB, piece io.Reader, key string) bool {
 	}
 }
 
-// processesNaming lists the running processes whose command line names the folder.
-func processesNaming(t testing.TB, folder string) []string {
+// processesNaming lists the running processes whose command line has the text: a data folder, or a rollout's id, which the first
+// process of each of its sandboxes names, and with which all others of the sandbox end.
+func processesNaming(t testing.TB, name string) []string {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
 	var found []string
 	for _, line := range lines {
 		text, err := os.ReadFile(line)
-		if err == nil && strings.Contains(string(text), folder) { // gone meanwhile: not running
+		if err == nil && strings.Contains(string(text), name) { // gone meanwhile: not running
 			found = append(found, strings.ReplaceAll(string(text), "\x00", " "))
 		}
 	}
