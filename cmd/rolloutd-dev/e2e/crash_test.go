@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -58,6 +59,7 @@ func TestKillDuringAModelCall(t *testing.T) {
 	require.Len(t, result.ProxyTurns, 4)
 	requireWholeTurns(t, result)
 	require.Equal(t, 1, srv.agentStarts(t, result))
+	require.Empty(t, srv.missedHeartbeats(t, id), "the next worker takes over at once")
 }
 
 // Abort stops the model's generation at once, keeps what was produced, and gives no reward.
@@ -105,8 +107,24 @@ func TestFourProcessesApart(t *testing.T) {
 			require.Len(t, result.Attempts, 1)
 			require.Len(t, result.ProxyTurns, 4)
 			requireWholeTurns(t, result)
+			require.Empty(t, set.missedHeartbeats(t, id), "the next worker takes over at once")
 		})
 	}
+}
+
+// Two workers of one host would each take the other's steps for a dead one's.
+func TestSecondWorkerOfAHostIsRefused(t *testing.T) {
+	t.Parallel()
+	set := startApart(t, apartOptions{})
+	worker := set.roles["worker"]
+	second := startProcess(t, append(worker.env, "ROLLOUTD_METRICS_LISTEN="+freePorts(t, 1)[0]), worker.binary, worker.args...)
+	select {
+	case <-second.done:
+	case <-time.After(90 * time.Second):
+		require.Fail(t, "it runs")
+	}
+	require.NotZero(t, second.cmd.ProcessState.ExitCode())
+	require.Contains(t, tail(second.log), "one worker to a data folder")
 }
 
 // phases in the order a rollout passes them.

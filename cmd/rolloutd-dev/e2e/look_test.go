@@ -53,6 +53,22 @@ func (d site) activityNames(t testing.TB, id string) []string {
 	return names
 }
 
+// missedHeartbeats are the activities of a rollout that were given out again because their worker was not heard of for too long.
+func (d site) missedHeartbeats(t testing.TB, id string) []int64 {
+	t.Helper()
+	var missed []int64
+	events := d.client(t).GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		require.NoError(t, err)
+		s := e.GetActivityTaskStartedEventAttributes()
+		if s.GetLastFailure().GetTimeoutFailureInfo().GetTimeoutType() == enumspb.TIMEOUT_TYPE_HEARTBEAT {
+			missed = append(missed, s.GetScheduledEventId())
+		}
+	}
+	return missed
+}
+
 // history is a rollout's history with what Temporal tells of its open activities, as stored, and all payloads of it decrypted.
 func (d site) history(t testing.TB, id string) (raw, plain []byte) {
 	t.Helper()
