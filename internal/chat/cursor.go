@@ -89,15 +89,40 @@ func (c *cursor) str() []byte {
 		return nil
 	}
 	start := c.i
-	for {
-		n := bytes.IndexByte(c.b[c.i:], '"')
-		if n < 0 {
-			c.bad = true
-			return nil
+	end := endOfString(c.b, start)
+	if end < 0 {
+		c.bad = true
+		return nil
+	}
+	c.i = end
+	return c.b[start : end-1]
+}
+
+// endOfString is where the string that began before b[at] is over, its quote included; -1: nowhere. Most strings of a reply
+// are a few bytes, for which a search that has to be called costs more than a look at each.
+func endOfString(b []byte, at int) int {
+	const short = 16
+	for near := min(at+short, len(b)); at < near; at++ {
+		switch b[at] {
+		case '"':
+			return at + 1
+		case '\\':
+			return farEnd(b, at)
 		}
-		c.i += n + 1
-		if !escaped(c.b[start : c.i-1]) {
-			return c.b[start : c.i-1]
+	}
+	return farEnd(b, at)
+}
+
+// farEnd is endOfString for a long string, or from its first backslash on.
+func farEnd(b []byte, at int) int {
+	start := at
+	for {
+		n := bytes.IndexByte(b[at:], '"')
+		if n < 0 {
+			return -1
+		}
+		if at += n + 1; !escaped(b[start : at-1]) {
+			return at
 		}
 	}
 }

@@ -7,6 +7,9 @@ type Stream struct {
 	split splitter
 }
 
+// Expect makes room for a reply of about so many bytes, which then need not be moved as they come.
+func (s *Stream) Expect(n int) { s.split.raw = make([]byte, 0, n) }
+
 // Room returns space for at least n more bytes, to be read into. It grows fourfold at first, then
 // twofold: replies are a few kilobytes, or many.
 func (s *Stream) Room(n int) []byte {

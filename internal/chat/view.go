@@ -25,7 +25,7 @@ func (v View) Of(raw []byte) []byte {
 		return out
 	}
 	s, done := splitter{raw: raw}, 0
-	out := make([]byte, 0, len(raw))
+	out := make([]byte, 0, len(raw)/4) // what is taken out may be most of it
 	for {
 		data, ok := s.next()
 		if !ok {

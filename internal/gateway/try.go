@@ -98,6 +98,9 @@ func noAnswer(err error, key string) *problem {
 func read(ctx context.Context, res *http.Response, cancel func(), a *ask) *result {
 	out, s := &result{status: res.StatusCode}, &chat.Stream{Reply: chat.Reply{API: a.api}}
 	s.Began(versionOf(res.Header))
+	if a.demanded {
+		s.Expect(readBuffer + len(a.body)/2*3) // a prompt's ids are about half as long again as the prompt
+	}
 	var drain *time.Timer
 	for reads := 1; ; reads++ {
 		n, err := res.Body.Read(s.Room(readBuffer / 2))

@@ -10,7 +10,7 @@ import (
 const (
 	// blockSize is the step in which sections are compared, in bytes; a multiple of an id's.
 	blockSize = 2 << 10
-	// tailBlocks bounds how far from the end sections are compared: behind the messages stand the tools, which stay the same.
+	// tailBlocks bounds how far from the end requests are compared: behind the messages stand the tools, which stay the same.
 	tailBlocks = 64
 	// maxDepth bounds how many records it takes to restore one.
 	maxDepth = 16
@@ -63,7 +63,10 @@ func (s share) restore(base, rest []byte) []byte {
 
 // nextBase prepares what will be remembered of a record, and finds what it is best written as the difference to.
 func (l *Log) nextBase(r *Record) *base {
-	next := &base{request: newPrint(l.store.seed, r.Request), prompt: newPrint(l.store.seed, idBytes(r.PromptTokenIDs))}
+	next := &base{
+		request: newPrint(l.store.seed, r.Request).withTail(l.store.seed, r.Request),
+		prompt:  newPrint(l.store.seed, idBytes(r.PromptTokenIDs)),
+	}
 	l.store.mu.Lock()
 	before := l.bases[conversation{r.Kind, r.Lineage}]
 	l.store.mu.Unlock()
@@ -89,8 +92,8 @@ func (l *Log) remember(r *Record, next *base, at place) {
 	l.bases[conversation{r.Kind, r.Lineage}] = next
 }
 
-// print is what is remembered of a section: its length, and a hash of each of its blocks, counted from the start and, for the
-// last ones, from the end.
+// print is what is remembered of a section: its length, and a hash of each of its blocks, counted from the start and, where it
+// may end as an earlier one does, from the end for the last ones.
 type print struct {
 	size       int
 	head, tail []uint64
@@ -101,6 +104,10 @@ func newPrint(seed maphash.Seed, b []byte) print {
 	for at := 0; at+blockSize <= len(b); at += blockSize {
 		p.head = append(p.head, maphash.Bytes(seed, b[at:at+blockSize]))
 	}
+	return p
+}
+
+func (p print) withTail(seed maphash.Seed, b []byte) print {
 	for end := len(b); end >= blockSize && len(p.tail) < tailBlocks; end -= blockSize {
 		p.tail = append(p.tail, maphash.Bytes(seed, b[end-blockSize:end]))
 	}
