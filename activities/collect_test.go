@@ -19,9 +19,9 @@ import (
 )
 
 // traceOf is a trace of one whole turn, one title call and one that broke.
-const traceOf = `{"turn":1,"kind":"agent","finish_reason":"stop","completion_token_ids":[1,2],"per_token_logps":[-0.1,-0.2],"usage":{"prompt_tokens":10,"completion_tokens":2},"upstream_status":200,"request":{"model":"m","tools":[]}}
+const traceOf = `{"turn":1,"kind":"agent","finish_reason":"stop","completion_token_ids":[1,2],"per_token_logps":[-0.1,-0.2],"usage":{"prompt_tokens":10,"cached_prompt_tokens":4,"completion_tokens":2,"cost_usd":0.25},"upstream_status":200,"request":{"model":"m","tools":[]}}
 {"turn":2,"kind":"title","usage":{"prompt_tokens":5,"completion_tokens":1},"upstream_status":200}
-{"turn":3,"kind":"agent","broken":"aborted","usage":{"prompt_tokens":99,"completion_tokens":9}}
+{"turn":3,"kind":"agent","broken":"aborted","usage":{"prompt_tokens":99,"completion_tokens":9,"cost_usd":0.5}}
 `
 
 func collectInput(change func(*activities.CollectInput)) activities.CollectInput {
@@ -77,7 +77,7 @@ func TestCollect(t *testing.T) {
 	out, err := h.CollectArtifacts(t.Context(), collectInput(nil))
 	require.NoError(t, err)
 	require.Equal(t, store.ResultKey("r"), out.Result.Key)
-	require.Equal(t, rollout.Usage{Turns: 1, PromptTokens: 15, CompletionTokens: 3}, out.Usage)
+	require.Equal(t, rollout.Usage{Turns: 1, PromptTokens: 15, CachedPromptTokens: 4, CompletionTokens: 3, CostUSD: 0.75}, out.Usage, "what broke cost something, too")
 
 	require.Equal(t, traceOf, h.stored(t, store.Trace))
 	require.Equal(t, "log of ses\n", h.stored(t, store.AgentEvents))

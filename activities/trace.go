@@ -45,21 +45,23 @@ func turnsOf(r io.Reader, res *rollout.Result) (string, error) {
 			return "", err
 		}
 		res.ProxyTurns = append(res.ProxyTurns, trace.Compact(t))
-		if t.Broken == "" {
-			count(&res.Usage, t)
-		}
+		count(&res.Usage, t)
 		log.WriteString(lineOf(t))
 	}
 }
 
-// count sums whole replies; as for the gateway's budgets, only the agent's own calls are turns.
+// count sums whole replies, and the cost of all; as for the gateway's budgets, only the agent's own calls are turns.
 func count(u *rollout.Usage, t rollout.Turn) {
+	u.CostUSD += t.Usage.CostUSD
+	if t.Broken != "" {
+		return
+	}
 	if t.Kind == rollout.KindAgent || t.Kind == rollout.KindSubagent {
 		u.Turns++
 	}
 	u.PromptTokens += t.Usage.PromptTokens
+	u.CachedPromptTokens += t.Usage.CachedPromptTokens
 	u.CompletionTokens += t.Usage.CompletionTokens
-	u.CostUSD += t.Usage.CostUSD
 }
 
 func lineOf(t rollout.Turn) string {

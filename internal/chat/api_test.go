@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/chat"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 func apis() []chat.API {
@@ -115,5 +116,27 @@ func checkView(t *testing.T, v chat.View, raw []byte) {
 	if json.Valid(raw) && chat.IsObject(raw) {
 		require.True(t, json.Valid(got), "%s", got)
 		require.Equal(t, string(got), string(v.Of(got)))
+	}
+}
+
+// What of a prompt was in the endpoint's cache counts as part of it, however the API counts.
+func TestCachedPrompts(t *testing.T) {
+	t.Parallel()
+	want := rollout.Usage{PromptTokens: 10, CachedPromptTokens: 6, CompletionTokens: 2}
+	for api, raw := range map[chat.API][]string{
+		chat.Chat: {
+			`{"choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":2,"prompt_tokens_details":{"audio_tokens":0,"cached_tokens":6}}}`,
+			`{"choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"prompt_tokens_details":{"cached_tokens":6},"completion_tokens":2,"completion_tokens_details":{"cached_tokens":1}}}`,
+		},
+		chat.Responses: {`{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":10,"input_tokens_details":{"cached_tokens":6},"output_tokens":2}}}`},
+		chat.Messages:  {`{"type":"message","stop_reason":"end_turn","usage":{"input_tokens":3,"cache_creation_input_tokens":1,"cache_read_input_tokens":6,"output_tokens":2}}`},
+	} {
+		for _, data := range raw {
+			require.Equal(t, want, readAs(t, api, "data: "+data+"\n\n", 9).Usage, api)
+		}
+	}
+	for _, details := range []string{"null", "7", `{"cached_tokens":null}`, "[]"} {
+		s := readAs(t, chat.Chat, `data: {"usage":{"prompt_tokens":10,"prompt_tokens_details":`+details+`,"completion_tokens":2}}`+"\n\n", 9)
+		require.Equal(t, rollout.Usage{PromptTokens: 10, CompletionTokens: 2}, s.Usage, details)
 	}
 }

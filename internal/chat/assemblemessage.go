@@ -49,12 +49,12 @@ func (d *draft) add(data []byte) error {
 	case "message_start":
 		d.head, err = ParseObject(o.or("message", "{}"))
 	case "content_block_start":
-		b := &block{index: indexOf(o), texts: make([][]byte, len(flowing()))}
+		b := &block{index: numberIn(o, "index"), texts: make([][]byte, len(flowing()))}
 		b.object, err = ParseObject(o.or("content_block", "{}"))
 		d.blocks = append(d.blocks, b)
 	case "content_block_delta":
 		for _, b := range d.blocks {
-			if b.index == indexOf(o) {
+			if b.index == numberIn(o, "index") {
 				err = b.add(o.or("delta", "{}"))
 			}
 		}
@@ -62,11 +62,6 @@ func (d *draft) add(data []byte) error {
 		err = d.end(o)
 	}
 	return err
-}
-
-func indexOf(o *Object) int64 {
-	c := cursor{b: o.or("index", "0")}
-	return c.integer()
 }
 
 func (b *block) add(delta []byte) error {

@@ -56,10 +56,11 @@ func flat(data []byte) []byte {
 	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
 		return data
 	}
-	return bytes.Map(func(r rune) rune {
-		if r == '\n' || r == '\r' {
-			return ' '
+	out := bytes.Clone(data)
+	for i, ch := range out {
+		if ch == '\n' || ch == '\r' {
+			out[i] = ' '
 		}
-		return r
-	}, data)
+	}
+	return out
 }

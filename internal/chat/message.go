@@ -70,6 +70,7 @@ func (r *Reply) messageUsage(raw []byte) bool {
 			c.skip()
 		}
 	}
+	r.Usage.CachedPromptTokens = r.input.cacheRead
 	r.Usage.PromptTokens = r.input.fresh + r.input.cacheWrite + r.input.cacheRead
 	return c.end()
 }

@@ -75,7 +75,7 @@ func TestStreamReadsMessages(t *testing.T) {
 		s := readAs(t, chat.Messages, messageStream, n)
 		require.True(t, s.Done())
 		require.Equal(t, "tool_use", s.FinishReason)
-		require.Equal(t, rollout.Usage{PromptTokens: 33, CompletionTokens: 42}, s.Usage)
+		require.Equal(t, rollout.Usage{PromptTokens: 33, CachedPromptTokens: 20, CompletionTokens: 42}, s.Usage)
 		require.Empty(t, s.TokenIDs)
 	}
 }
@@ -99,7 +99,7 @@ func TestWholeMessageIsRead(t *testing.T) {
 	r.API = chat.Messages
 	require.NoError(t, r.Event([]byte(wholeMessage)))
 	require.Equal(t, "tool_use", r.FinishReason)
-	require.Equal(t, rollout.Usage{PromptTokens: 33, CompletionTokens: 42}, r.Usage)
+	require.Equal(t, rollout.Usage{PromptTokens: 33, CachedPromptTokens: 20, CompletionTokens: 42}, r.Usage)
 }
 
 // From a stream to an object, back to a stream, and to an object again: the same all the way.

@@ -22,6 +22,7 @@ type Reply struct {
 	PromptAt       Span      // where they stand; after Event in its data, in a Stream in all of it
 	TokenIDs       []int32   // from token_ids, else from tokens of the form "token_id:<n>"
 	Logprobs       []float64 // one for each entry of logprobs.content; may hold NaN and infinities
+	Flaws          []string  // what is wrong with them
 
 	// Odd says that the reply may have NaN or Infinity in it, which few JSON readers take; see Finite.
 	Odd bool
@@ -79,6 +80,7 @@ func (r *Reply) chunk(c *cursor) {
 
 // Finish settles what only the whole reply tells.
 func (r *Reply) Finish() {
+	r.settleResponse()
 	if len(r.TokenIDs) == 0 && len(r.named) == len(r.Logprobs) {
 		r.TokenIDs = r.named
 	}
@@ -86,30 +88,6 @@ func (r *Reply) Finish() {
 	if r.Usage.PromptTokens == 0 && r.Usage.CompletionTokens == 0 {
 		r.Usage.PromptTokens, r.Usage.CompletionTokens = int64(len(r.PromptTokenIDs)), int64(len(r.TokenIDs))
 	}
-}
-
-func (r *Reply) usage(c *cursor) {
-	if c.null() {
-		return
-	}
-	for key := range c.fields {
-		switch string(key) {
-		case "prompt_tokens":
-			r.Usage.PromptTokens = c.count()
-		case "completion_tokens":
-			r.Usage.CompletionTokens = c.count()
-		default:
-			c.skip()
-		}
-	}
-}
-
-// count reads a number of things; null is none.
-func (c *cursor) count() int64 {
-	if c.null() {
-		return 0
-	}
-	return max(c.integer(), 0)
 }
 
 // Began notes the version that the response's headers named.

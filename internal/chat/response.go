@@ -5,14 +5,18 @@ import "bytes"
 // responseEvent reads an event of the Responses API, or a whole response. Only the last event counts: it has all of the
 // response in it.
 func (r *Reply) responseEvent(c *cursor) {
-	var kind, response []byte
+	var kind []byte
+	var response cursor
 	whole := *c
 	for key := range c.fields {
 		switch string(key) {
 		case "type":
 			kind = c.inner()
 		case "response":
-			response = c.skip()
+			c.peek()
+			response.i = c.i
+			c.skip()
+			response.b = c.b[:c.i] // so that what stands in it stands there in the event, too
 		default:
 			c.skip()
 		}
@@ -23,9 +27,8 @@ func (r *Reply) responseEvent(c *cursor) {
 	switch string(kind) {
 	case "response.completed", "response.incomplete", "response.failed":
 		r.over = true
-		in := cursor{b: response}
-		r.response(&in)
-		c.also(in.end())
+		r.response(&response)
+		c.also(response.end())
 	case "error":
 		r.over, r.Error = true, bytes.Clone(bytes.TrimSpace(whole.b))
 		if inner := memberOf(whole.b, "error"); len(inner) > 0 && inner[0] == '{' {
@@ -33,6 +36,7 @@ func (r *Reply) responseEvent(c *cursor) {
 		}
 	case "":
 		r.response(&whole)
+		c.also(whole.end())
 	}
 }
 
@@ -53,6 +57,10 @@ func (r *Reply) response(c *cursor) {
 			r.responseUsage(c)
 		case "output":
 			r.output(c)
+		case "input_messages":
+			r.responsePrompt(c)
+		case "output_messages":
+			r.TokenIDs, _ = c.messages(r.TokenIDs[:0])
 		case "metadata":
 			r.versions(c)
 		case "model_version", "weight_version":
@@ -81,13 +89,15 @@ func (r *Reply) responseUsage(c *cursor) {
 			r.Usage.PromptTokens = c.count()
 		case "output_tokens":
 			r.Usage.CompletionTokens = c.count()
+		case "input_tokens_details":
+			r.cached(c)
 		default:
 			c.skip()
 		}
 	}
 }
 
-// output reads the logprobs, which stand with each text. Only their caller can have asked for them.
+// output reads the logprobs, which stand with each text.
 func (r *Reply) output(c *cursor) {
 	if c.null() {
 		return

@@ -75,4 +75,55 @@ func TestAssembleResponse(t *testing.T) {
 	require.Equal(t, "{}", string(half.JSON()))
 }
 
+// Of a stream that broke there is what had come of its texts and calls.
+func TestAssembleBrokenResponse(t *testing.T) {
+	t.Parallel()
+	const begun = `{"type":"response.created","response":{"id":"r","status":"in_progress","output":[]}}`
+	for name, tc := range map[string]struct {
+		events []string
+		output string
+	}{
+		"only begun": {nil, `[]`},
+		"a text": {[]string{
+			`{"type":"response.output_item.added","output_index":0,"item":{"id":"m","type":"message","status":"in_progress","content":[]}}`,
+			`{"type":"response.content_part.added","output_index":0,"content_index":0,"part":{"type":"output_text","text":""}}`,
+			`{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"He\"","logprobs":[]}`,
+			`{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"y \ud83d"}`,
+			`{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"\ude00"}`,
+			`{"type":"response.refusal.delta","output_index":0,"content_index":1,"delta":"no"}`,
+		}, `[{"id":"m","type":"message","status":"in_progress","content":[{"type":"output_text","text":"He\"y \ud83d\ude00"},{"type":"refusal","refusal":"no"}]}]`},
+		"items side by side": {[]string{
+			`{"type":"response.output_item.added","output_index":0,"item":{"id":"t","type":"reasoning","summary":[]}}`,
+			`{"type":"response.reasoning_text.delta","output_index":0,"content_index":0,"delta":"hm"}`,
+			`{"type":"response.output_item.added","output_index":1,"item":{"id":"f","type":"function_call","name":"bash","arguments":""}}`,
+			`{"type":"response.function_call_arguments.delta","output_index":1,"delta":"{\"cmd\":"}`,
+			`{"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":0,"delta":"a"}`,
+			`{"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":1,"delta":"b"}`,
+			`{"type":"response.function_call_arguments.delta","output_index":1,"delta":"\"ls"}`,
+		}, `[{"id":"t","type":"reasoning","summary":[{"type":"summary_text","text":"a"},{"type":"summary_text","text":"b"}],"content":[{"type":"reasoning_text","text":"hm"}]},` +
+			`{"id":"f","type":"function_call","name":"bash","arguments":"{\"cmd\":\"ls"}]`},
+		"an item that is done": {[]string{
+			`{"type":"response.output_item.added","output_index":3,"item":{"type":"message","content":[]}}`,
+			`{"type":"response.output_text.delta","output_index":3,"content_index":0,"delta":"Hi"}`,
+			`{"type":"response.output_item.done","output_index":3,"item":{"type":"message","content":[{"text":"Hi!"}]}}`,
+		}, `[{"type":"message","content":[{"text":"Hi!"}]}]`},
+		"an item that nobody announced": {[]string{`{"type":"response.custom_tool_call_input.delta","output_index":3,"delta":"x"}`}, `[{"input":"x"}]`},
+		"an event that cannot be read": {[]string{
+			`{"type":"response.output_text.delta","delta":"Hi"}`, `{"type":}`, `{"type":"response.output_text.delta","delta":" lost"}`,
+		}, `[{"content":[{"type":"output_text","text":"Hi"}]}]`},
+		"failed": {[]string{
+			`{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Hi"}`,
+			`{"type":"response.failed","response":{"id":"r","status":"in_progress","output":[]}}`,
+		}, `[{"content":[{"type":"output_text","text":"Hi"}]}]`},
+	} {
+		raw := "data: " + begun + "\n\n"
+		for _, event := range tc.events {
+			raw += "data: " + event + "\n\n"
+		}
+		r, err := chat.Responses.Assemble([]byte(raw + `data: {"type":"response.outp`))
+		require.NoError(t, err, name)
+		require.JSONEq(t, `{"id":"r","status":"in_progress","output":`+tc.output+`}`, string(r.JSON()), name)
+	}
+}
+
 func FuzzResponses(f *testing.F) { fuzzAPI(f, chat.Responses, responseStream(), wholeResponse) }

@@ -5,21 +5,31 @@ import (
 	"slices"
 )
 
-// splitter cuts server-sent events out of raw, which may grow while it does.
+// splitter cuts server-sent events out of raw, which may grow while it does. Lines end as the first one does: in LF or CRLF, or
+// in CR alone.
 type splitter struct {
 	raw   []byte
+	eol   byte   // the last byte of each line's end; 0: no line has ended yet
 	line  int    // where the line that is not whole yet begins
 	seen  int    // how far a line end was looked for
+	began int    // where the event that is not whole yet begins
+	from  int    // where the event that came last begins; it ends where line is
 	data  []byte // of the event that is not whole yet
 	lines int    // of data
 	at    int    // where data begins in raw; -1 for an event of several lines, which are joined
 	done  bool   // the stream's own end mark came; what follows does not count
 }
 
+// bom may stand at the beginning of a stream, and says nothing.
+const bom = "\ufeff"
+
 // next returns the data of the next whole event.
 func (s *splitter) next() ([]byte, bool) {
+	if s.eol == 0 && !s.learn() {
+		return nil, false
+	}
 	for {
-		end := bytes.IndexByte(s.raw[s.seen:], '\n')
+		end := bytes.IndexByte(s.raw[s.seen:], s.eol)
 		if end < 0 {
 			s.seen = len(s.raw)
 			return nil, false
@@ -31,6 +41,27 @@ func (s *splitter) next() ([]byte, bool) {
 			return data, true
 		}
 	}
+}
+
+// learn finds how lines end, once the first one has: a CR needs the byte behind it.
+func (s *splitter) learn() bool {
+	end := bytes.IndexAny(s.raw[s.seen:], "\r\n")
+	if end < 0 {
+		s.seen = len(s.raw)
+		return false
+	}
+	s.seen += end
+	switch {
+	case s.raw[s.seen] == '\n':
+		s.eol = '\n'
+	case s.seen+1 == len(s.raw):
+		return false
+	case s.raw[s.seen+1] == '\n':
+		s.eol = '\n'
+	default:
+		s.eol = '\r'
+	}
+	return true
 }
 
 // rest returns the data of a last event that no empty line ends.
@@ -46,6 +77,10 @@ func (s *splitter) rest() ([]byte, bool) {
 // take reads the line that begins at an offset. An event ends at an empty line; its data lines are joined by line ends.
 func (s *splitter) take(line []byte, at int) ([]byte, bool) {
 	line = bytes.TrimSuffix(line, []byte("\r"))
+	end := at + len(line)
+	if at == 0 {
+		line = bytes.TrimPrefix(line, []byte(bom))
+	}
 	if len(line) == 0 {
 		return s.flush()
 	}
@@ -54,10 +89,13 @@ func (s *splitter) take(line []byte, at int) ([]byte, bool) {
 		return nil, false // a comment, or a field that carries no data
 	}
 	value = bytes.TrimPrefix(value, []byte(" "))
-	if s.lines++; s.lines > 1 {
-		s.data = append(append(slices.Clip(s.data), '\n'), value...)
-	} else {
-		s.data, s.at = value, at+len(line)-len(value)
+	switch s.lines++; s.lines {
+	case 1:
+		s.data, s.at = value, end-len(value)
+	case 2:
+		s.data = slices.Concat(s.data, []byte("\n"), value) // never into raw
+	default:
+		s.data = append(append(s.data, '\n'), value...)
 	}
 	return nil, false
 }
@@ -67,9 +105,30 @@ func (s *splitter) flush() ([]byte, bool) {
 	if s.lines > 1 {
 		s.at = -1
 	}
+	s.from, s.began = s.began, s.line
 	s.data, s.lines = nil, 0
 	if string(data) == "[DONE]" {
 		s.done = true
 	}
 	return data, len(data) > 0 && !s.done
+}
+
+// reframe appends the event that came last with other data, on one line; its lines that are not of data stay.
+func (s *splitter) reframe(dst, data []byte) []byte {
+	event := bytes.TrimPrefix(s.raw[s.from:s.line], []byte(bom))
+	for said := false; len(event) > 0; {
+		line := event
+		if end := bytes.IndexByte(event, s.eol); end >= 0 {
+			line = event[:end+1]
+		}
+		event = event[len(line):]
+		switch {
+		case !bytes.HasPrefix(line, []byte("data:")):
+			dst = append(dst, line...)
+		case !said:
+			dst = append(append(append(dst, "data: "...), flat(data)...), line[len(bytes.TrimRight(line, "\r\n")):]...)
+			said = true
+		}
+	}
+	return dst
 }

@@ -5,6 +5,7 @@ import "bytes"
 // View says what of a reply its reader asked for. An engine that was asked for more gave more; the rest of a reply is every
 // reader's.
 type View struct {
+	API      API
 	IDs      bool // the engine's token ids
 	Logprobs bool
 	Top      int  // of the alternatives to each token the first so many; negative: all
@@ -14,10 +15,10 @@ type View struct {
 // All is the view of one who asked for everything.
 func All() View { return View{IDs: true, Logprobs: true, Top: -1, Usage: true} }
 
-// Of takes out of a chat.completion, a text_completion, or a stream of their pieces what the reader did not ask for. All other
+// Of takes out of a chat.completion, a text_completion, a response, or a stream of their pieces what the reader did not ask for. All other
 // bytes are as they were; without anything to take out it is raw itself.
 func (v View) Of(raw []byte) []byte {
-	if v == All() {
+	if v.IDs && v.Logprobs && v.Top < 0 && v.Usage {
 		return raw
 	}
 	if IsObject(raw) {
@@ -34,16 +35,28 @@ func (v View) Of(raw []byte) []byte {
 		if !ok {
 			return append(out, raw[done:]...)
 		}
-		if s.at < 0 {
-			continue // of several lines, as no engine writes
+		out = v.event(append(out, raw[done:s.from]...), &s, data)
+		done = s.line
+	}
+}
+
+// event appends the event that came last as the reader sees it, if there is anything in it for him.
+func (v View) event(dst []byte, s *splitter, data []byte) []byte {
+	if s.at >= 0 {
+		out, keep := v.strip(append(dst, s.raw[s.from:s.at]...), data)
+		if !keep {
+			return dst
 		}
-		begin, keep := bytes.LastIndexByte(raw[:s.at], '\n')+1, false
-		before := len(out) + begin - done
-		if out, keep = v.strip(append(out, raw[done:s.at]...), data); keep {
-			done = s.at + len(data)
-		} else {
-			out, done = out[:before], s.line
-		}
+		return append(out, s.raw[s.at+len(data):s.line]...)
+	}
+	seen, keep := v.strip(nil, data)
+	switch {
+	case !keep:
+		return dst
+	case bytes.Equal(seen, data):
+		return append(dst, s.raw[s.from:s.line]...)
+	default:
+		return s.reframe(dst, seen)
 	}
 }
 
@@ -51,7 +64,11 @@ func (v View) Of(raw []byte) []byte {
 // left alone.
 func (v View) strip(dst, data []byte) (_ []byte, keep bool) {
 	s := stripper{cursor: cursor{b: data}, View: v, out: dst}
-	s.object()
+	if v.API == Responses {
+		s.responseEvent()
+	} else {
+		s.object()
+	}
 	if !s.end() {
 		return append(dst, data...), true
 	}

@@ -3,8 +3,29 @@ package chat
 // response is a whole response object of the Responses API.
 type response struct{ object []byte }
 
-func (r *response) JSON() []byte     { return r.object }
-func (r *response) Tokens() []string { return nil }
+func (r *response) JSON() []byte { return r.object }
+
+// Tokens are those of all texts, one after the other.
+func (r *response) Tokens() []string {
+	var tokens []string
+	output := cursor{b: memberOf(r.object, "output")}
+	if output.peek() != '[' {
+		return nil
+	}
+	for range output.elements {
+		content := cursor{b: memberOf(output.skip(), "content")}
+		if content.peek() != '[' {
+			continue
+		}
+		for range content.elements {
+			list := cursor{b: memberOf(content.skip(), "logprobs")}
+			for range list.elements {
+				tokens = append(tokens, list.token())
+			}
+		}
+	}
+	return tokens
+}
 
 func emptyResponse(model string) *response {
 	return &response{[]byte(`{"id":"resp_ended","object":"response","created_at":0,"status":"completed","error":null,` +
@@ -12,22 +33,6 @@ func emptyResponse(model string) *response {
 		`,"output":[],"parallel_tool_calls":true,"temperature":null,"tool_choice":"auto","tools":[],"top_p":null,` +
 		`"usage":{"input_tokens":0,"input_tokens_details":{"cached_tokens":0},"output_tokens":0,` +
 		`"output_tokens_details":{"reasoning_tokens":0},"total_tokens":0}}`)}
-}
-
-// assembleResponse finds the response object of the last event that has one: it has all that came before in it. A stream that
-// was cut off has it as it was at the beginning.
-func assembleResponse(raw []byte) (*response, error) {
-	raw = tidy(raw)
-	if IsObject(raw) {
-		return &response{raw}, nil
-	}
-	out := &response{[]byte("{}")}
-	for data := range events(raw) {
-		if whole := memberOf(data, "response"); len(whole) > 0 && whole[0] == '{' {
-			out.object = whole
-		}
-	}
-	return out, nil
 }
 
 // Events is the response as a stream: each text and each call whole in one piece.

@@ -159,11 +159,12 @@ func TestBoundsOfAnEndpoint(t *testing.T) {
 
 func TestPrices(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load(nil, env(map[string]string{"ROLLOUTD_PRICES": "gpt-4o-mini=0.15/0.6, org/model:fast=1/2"}))
+	c, err := config.Load(nil, env(map[string]string{"ROLLOUTD_PRICES": "gpt-4o-mini=0.15/0.6/0.075, org/model:fast=1/2"}))
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
-	require.Equal(t, map[string]rollout.Price{"gpt-4o-mini": {Prompt: 0.15, Completion: 0.6}, "org/model:fast": {Prompt: 1, Completion: 2}}, c.Prices)
-	for _, bad := range []string{"m", "m=1", "=1/2", "m=1/x", "m=1/2,"} {
+	cached := 0.075
+	require.Equal(t, map[string]rollout.Price{"gpt-4o-mini": {Prompt: 0.15, Completion: 0.6, CachedPrompt: &cached}, "org/model:fast": {Prompt: 1, Completion: 2}}, c.Prices)
+	for _, bad := range []string{"m", "m=1", "=1/2", "m=1/x", "m=1/2,", "m=1/2/", "m=1/2/3/4"} {
 		_, err := config.Load(nil, env(map[string]string{"ROLLOUTD_PRICES": bad}))
 		require.ErrorContains(t, err, "ROLLOUTD_PRICES", bad)
 	}

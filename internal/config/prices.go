@@ -10,26 +10,44 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// prices reads "gpt-4o-mini=0.15/0.6,…": dollars for a million prompt and completion tokens. A model's name may have "=" in it.
+// prices reads "gpt-4o-mini=0.15/0.6,…": dollars for a million prompt and completion tokens, and, where they cost less, for a million
+// cached prompt tokens. A model's name may have "=" in it.
 func prices(c *Config, v string) error {
 	c.Prices = map[string]rollout.Price{}
 	for item := range strings.SplitSeq(v, ",") {
 		item = strings.TrimSpace(item)
 		at := max(strings.LastIndex(item, "="), 0)
-		prompt, completion, _ := strings.Cut(item[min(at+1, len(item)):], "/")
-		in, errIn := strconv.ParseFloat(prompt, 64)
-		out, errOut := strconv.ParseFloat(completion, 64)
-		if at == 0 || errIn != nil || errOut != nil {
-			return errors.New(`want dollars for a million prompt and completion tokens by model, such as "gpt-4o-mini=0.15/0.6"`)
+		price, ok := priceOf(item[min(at+1, len(item)):])
+		if at == 0 || !ok {
+			return errors.New(`want dollars for a million prompt, completion and, if you like, cached prompt tokens by model, such as "gpt-4o-mini=0.15/0.6/0.075"`)
 		}
-		c.Prices[item[:at]] = rollout.Price{Prompt: in, Completion: out}
+		c.Prices[item[:at]] = price
 	}
 	return nil
+}
+
+func priceOf(v string) (rollout.Price, bool) {
+	parts := strings.Split(v, "/")
+	dollars := make([]float64, len(parts))
+	for i, part := range parts {
+		var err error
+		if dollars[i], err = strconv.ParseFloat(part, 64); err != nil {
+			return rollout.Price{}, false
+		}
+	}
+	switch len(dollars) {
+	case 2:
+		return rollout.Price{Prompt: dollars[0], Completion: dollars[1]}, true
+	case 3:
+		return rollout.Price{Prompt: dollars[0], Completion: dollars[1], CachedPrompt: &dollars[2]}, true
+	default:
+		return rollout.Price{}, false
+	}
 }
 
 func (c Config) validatePrices(p *problems) {
 	for _, name := range slices.Sorted(maps.Keys(c.Prices)) {
 		price := c.Prices[name]
-		p.check(price.Prompt >= 0 && price.Completion >= 0, "prices."+name, "want 0 or more, got %g and %g", price.Prompt, price.Completion)
+		p.check(price.Valid(), "prices."+name, "want 0 or more, got %g and %g", price.Prompt, price.Completion)
 	}
 }

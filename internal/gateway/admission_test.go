@@ -72,7 +72,7 @@ func TestRolloutsTakeTurns(t *testing.T) {
 // Who waits for admission does not use up the time of the call, and leaves no trace in the line when the agent hangs up.
 func TestWaitingIsNotTheCallsTime(t *testing.T) {
 	t.Parallel()
-	const budget = 2 * time.Second
+	const budget = time.Second / 2
 	hang := newHanging(half(), goodReply[len(half()):])
 	h, e := newHost(t, bounded(gateway.Bounds{Calls: 1})), newEngine(t, hang.serve, says(goodReply))
 	first, second := h.route(e.URL), h.route(e.URL)
@@ -86,8 +86,9 @@ func TestWaitingIsNotTheCallsTime(t *testing.T) {
 	require.Eventually(t, func() bool { return time.Since(since) > budget }, patience, 10*time.Millisecond)
 	require.NoError(t, h.client.End(t.Context(), first.ID, "by hand"))
 	require.Equal(t, http.StatusOK, await(t, slow).status)
-	require.Equal(t, goodReply, await(t, waiting).body)
+	await(t, waiting)
 	require.Greater(t, h.turns(t, second.ID)[0].QueuedS, budget.Seconds())
+	require.Len(t, e.requests(), 2, "it is made still, whatever is left to it on a busy machine")
 }
 
 func TestWhoLeavesTheLineIsForgotten(t *testing.T) {

@@ -26,7 +26,7 @@ type RouteStatus struct {
 	Attached    bool          `json:"attached"`  // the sandbox's model channel is being served
 	Turns       int           `json:"turns"`     // whole replies to the agent and its subagents
 	InFlight    int           `json:"in_flight"` // calls being worked on
-	Usage       rollout.Usage `json:"usage"`     // over whole replies of every kind; Turns as above
+	Usage       rollout.Usage `json:"usage"`     // over whole replies of every kind, cost over all calls; Turns as above
 	FirstCallAt time.Time     `json:"first_call_at,omitzero"`
 	LastCallAt  time.Time     `json:"last_call_at,omitzero"`
 	Ended       string        `json:"ended,omitempty"`        // the reason given to End; "" while open

@@ -19,6 +19,12 @@ type spoken struct {
 	refusal          string // of an error
 }
 
+// What vLLM has in a response for who asks.
+const (
+	responseLogprobs = `"logprobs":[{"token":"Hel","logprob":-0.5,"bytes":[72],"top_logprobs":[{"token":"Hel","logprob":-0.5,"bytes":[72]}]},{"token":"lo","logprob":-0.25,"bytes":[108],"top_logprobs":[]}]`
+	responseMessages = `"input_messages":[{"message":"<user>hi","tokens":[1,2,3],"type":"raw_message_tokens"}],"output_messages":[{"message":"Hel","tokens":[10],"type":"raw_message_tokens"},{"message":"lo","tokens":[11],"type":"raw_message_tokens"}]`
+)
+
 func apis() []spoken {
 	return []spoken{
 		{
@@ -43,7 +49,7 @@ data: [DONE]
 			api: "responses", ask: `{"model":"m","input":"hi"`, finish: "completed", said: `"text":"Hello"`,
 			usage: rollout.Usage{Turns: 1, PromptTokens: 3, CompletionTokens: 2}, refusal: `{"error":{"message":`,
 			stream: `event: response.created
-data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","status":"in_progress","output":[]}}
+data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","status":"in_progress","output":[],"input_messages":null,"output_messages":null}}
 
 event: response.output_item.added
 data: {"type":"response.output_item.added","sequence_number":1,"output_index":0,"item":{"id":"msg_1","type":"message","role":"assistant","status":"in_progress","content":[]}}
@@ -52,10 +58,10 @@ event: response.content_part.added
 data: {"type":"response.content_part.added","sequence_number":2,"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","annotations":[],"text":""}}
 
 event: response.output_text.delta
-data: {"type":"response.output_text.delta","sequence_number":3,"item_id":"msg_1","output_index":0,"content_index":0,"delta":"Hello","logprobs":[]}
+data: {"type":"response.output_text.delta","sequence_number":3,"item_id":"msg_1","output_index":0,"content_index":0,"delta":"Hello",` + responseLogprobs + `}
 
 event: response.completed
-data: {"type":"response.completed","sequence_number":4,"response":{"id":"resp_1","object":"response","created_at":7,"status":"completed","model":"real-model","output":[{"id":"msg_1","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","annotations":[],"text":"Hello"}]}],"usage":{"input_tokens":3,"output_tokens":2,"total_tokens":5}}}
+data: {"type":"response.completed","sequence_number":4,"response":{"id":"resp_1","object":"response","created_at":7,"status":"completed","model":"real-model","output":[{"id":"msg_1","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","annotations":[],"text":"Hello",` + responseLogprobs + `}]}],"top_logprobs":5,` + responseMessages + `,"usage":{"input_tokens":3,"output_tokens":2,"total_tokens":5}}}
 
 `,
 		},

@@ -36,14 +36,14 @@ func readAsk(d *dialect, h http.Header, body []byte, m rollout.Model, capture bo
 	stream, _ := o.Get("stream")
 	a := &ask{
 		dialect: d, stream: string(stream) == "true", session: d.forwarded(h),
-		demanded: capture && m.TokenIDs && d.capture != nil,
+		demanded: capture && m.TokenIDs && d.ids,
 	}
 	a.kind, a.lineage = classify(h, d.api.Opening(o))
 	sent := &draft{Object: o}
 	if err := d.rewrite(sent, m, capture); err != nil {
 		return nil, err
 	}
-	a.view = sent.changes.view(a.stream)
+	a.view = sent.changes.view(d.api, a.stream)
 	a.take(sent)
 	return a, nil
 }

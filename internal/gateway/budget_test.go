@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,4 +66,38 @@ func TestTurnsBudgetCountsCallsUnderWay(t *testing.T) {
 	close(hang.release)
 	require.Equal(t, goodReply, await(t, first).body)
 	require.Len(t, e.requests(), 2)
+}
+
+// A try that broke costs what the endpoint told of its use, be there a whole reply after it or none; what was in the cache costs less.
+func TestCostOfBrokenTriesAndCachedPrompts(t *testing.T) {
+	t.Parallel()
+	const counts = `"usage":{"prompt_tokens":3,"completion_tokens":2`
+	cached, price := 500.0, rollout.Price{Prompt: 1000, Completion: 4000}
+	price.CachedPrompt = &cached
+	broken := says(strings.Replace(goodReply, `"finish_reason":"stop"`, `"finish_reason":"abort"`, 1))
+	h := newHost(t)
+	r := h.route(newEngine(t, broken, says(strings.Replace(goodReply, counts, counts+`,"prompt_tokens_details":{"cached_tokens":2}`, 1)), broken).URL)
+	r.Model.Price, r.Limits.Cost = &price, 0.02
+	url := h.open(t, r)
+	require.Equal(t, 200, send(t.Context(), url, "", streamed).status)
+	used := rollout.Usage{Turns: 1, PromptTokens: 3, CachedPromptTokens: 2, CompletionTokens: 2}
+	requireUsed := func(u rollout.Usage, cost float64) {
+		t.Helper()
+		require.InDelta(t, cost, u.CostUSD, 1e-9)
+		u.CostUSD = 0
+		require.Equal(t, used, u)
+	}
+	requireUsed(h.turns(t, r.ID)[0].Usage, 0.011+0.010)
+	requireUsed(h.status(t, r.ID).Usage, 0.011+0.010)
+	require.Contains(t, send(t.Context(), url, "", streamed).body, `"content":""`)
+	require.Equal(t, gateway.BudgetCost, h.status(t, r.ID).BudgetSpent)
+
+	failing := h.route(newEngine(t, broken, answers(404, "{}")).URL)
+	failing.ID, failing.SandboxID, failing.Model.Price = "r2.1", "r2.1", &price
+	require.Equal(t, 400, send(t.Context(), h.open(t, failing), "", streamed).status)
+	h.stop()
+	h.start(t)
+	requireUsed(h.status(t, r.ID).Usage, 0.011+0.010)
+	used = rollout.Usage{}
+	requireUsed(h.status(t, failing.ID).Usage, 0.011)
 }

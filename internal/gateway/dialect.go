@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/chat"
@@ -21,6 +20,8 @@ type dialect struct {
 	template bool
 	// check refuses what could not be captured; nil: nothing.
 	check func(o *chat.Object) error
+	// ids: an engine that gives the tokens' ids gives them here, and one that refuses to is of no use.
+	ids bool
 	// capture asks for token ids and logprobs; nil: the API has none to give.
 	capture func(d *draft, m rollout.Model)
 	// headers of the agent go upstream beside those of every call.
@@ -31,21 +32,23 @@ type dialect struct {
 	errorEvent string
 	// refusal is an error's body.
 	refusal func(text, code string) []byte
+	// told is an error's event in a stream; nil: it has the body for data.
+	told func(text, code string) []byte
 }
 
 func dialects() []*dialect {
 	return []*dialect{
 		{
-			api: chat.Chat, bounds: []string{maxTokens, maxCompletionTokens}, counts: true, template: true,
+			api: chat.Chat, bounds: []string{maxTokens, maxCompletionTokens}, counts: true, template: true, ids: true,
 			check: oneChoice, capture: captureChat, authorize: bearer, refusal: openAIRefusal,
 		},
 		{
-			api: chat.Completions, bounds: []string{maxTokens}, counts: true,
+			api: chat.Completions, bounds: []string{maxTokens}, counts: true, ids: true,
 			check: onePrompt, capture: captureText, authorize: bearer, refusal: openAIRefusal,
 		},
 		{
 			api: chat.Responses, bounds: []string{"max_output_tokens"}, template: true,
-			check: inForeground, authorize: bearer, refusal: openAIRefusal,
+			check: inForeground, capture: captureResponse, authorize: bearer, errorEvent: "error", refusal: openAIRefusal, told: responsesError,
 		},
 		{
 			api: chat.Messages, bounds: []string{maxTokens}, template: true,
@@ -81,28 +84,6 @@ func inForeground(o *chat.Object) error {
 		return fault.Field("background", "must be false: a reply is captured while it is being made")
 	}
 	return nil
-}
-
-func captureChat(d *draft, m rollout.Model) {
-	if m.Logprobs {
-		d.set("logprobs", []byte("true"))
-		if want := max(m.TopLogprobs, number(d.Object, "top_logprobs")); want > 0 {
-			d.set("top_logprobs", strconv.AppendInt(nil, int64(want), 10))
-		}
-	}
-	if m.TokenIDs {
-		d.set("return_token_ids", []byte("true"))
-	}
-}
-
-// captureText leaves a number of alternatives that the agent wants as it is: their lists have no order to be cut by.
-func captureText(d *draft, m rollout.Model) {
-	if own, ok := d.Get("logprobs"); m.Logprobs && (!ok || string(own) == "null") {
-		d.set("logprobs", strconv.AppendInt(nil, int64(m.TopLogprobs), 10))
-	}
-	if m.TokenIDs {
-		d.set("return_token_ids", []byte("true"))
-	}
 }
 
 func bearer(h http.Header, key string) { h.Set("Authorization", "Bearer "+key) }

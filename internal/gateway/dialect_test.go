@@ -34,6 +34,8 @@ func TestEachAPIGoesTheWholeWay(t *testing.T) {
 			require.Equal(t, "application/json", whole.header.Get("Content-Type"))
 			require.Contains(t, whole.body, s.said)
 			require.NotContains(t, whole.body, "token_ids")
+			require.NotContains(t, whole.body, `"tokens"`)
+			require.NotContains(t, whole.body, `"logprob"`)
 			require.True(t, json.Valid([]byte(whole.body)))
 			require.Equal(t, whole.body, s.call(t.Context(), url, "u", false).body, "from its record")
 
@@ -53,7 +55,7 @@ func TestEachAPIGoesTheWholeWay(t *testing.T) {
 				require.Empty(t, turn.Flaws)
 				require.Contains(t, string(turn.Response), s.said)
 				require.JSONEq(t, e.requests()[3+i].body, string(turn.Request))
-				tokens := strings.Contains(s.api, "completions")
+				tokens := s.api != "messages"
 				require.Equal(t, tokens, turn.Train, "no tokens, nothing to train on")
 				require.Equal(t, tokens, len(turn.CompletionTokenIDs) == 2 && len(turn.PerTokenLogps) == 2 && len(turn.PromptTokenIDs) == 3)
 			}
@@ -61,9 +63,28 @@ func TestEachAPIGoesTheWholeWay(t *testing.T) {
 	}
 }
 
+// Passed through, a reply of any API comes without what only the gateway asked for; one that breaks leaves a turn that is marked,
+// and holds what had come.
+func TestEachAPIPassedThrough(t *testing.T) {
+	t.Parallel()
+	for _, s := range apis() {
+		h, e := newHost(t, passThrough), newEngine(t, says(s.stream), breaksOff())
+		url := h.open(t, h.route(e.URL))
+		require.Equal(t, withoutTokens(s.stream), s.call(t.Context(), url, "", true).body, s.api)
+		require.Contains(t, s.call(t.Context(), url, "", true).body, `"error":{`, s.api)
+		broken := h.turns(t, "r1.1")[1]
+		require.Contains(t, broken.Broken, "cut off", s.api)
+		require.Contains(t, string(broken.Response), `"Hel`, s.api)
+		require.False(t, broken.Train)
+	}
+}
+
 // withoutTokens is a reply of apis() as an agent sees it that asked for no tokens; those are all spelt alike.
 func withoutTokens(stream string) string {
 	var out []string
+	stream = strings.NewReplacer(
+		responseLogprobs, `"logprobs":[]`, responseMessages, `"input_messages":null,"output_messages":null`, `"top_logprobs":5`, `"top_logprobs":0`,
+	).Replace(stream)
 	for _, line := range strings.SplitAfter(stream, "\n") {
 		for _, member := range []string{`,"prompt_token_ids":[1,2,3]`, `,"prompt_token_ids":null`, `,"token_ids":[10]`, `,"token_ids":[11]`} {
 			line = strings.Replace(line, member, "", 1)
@@ -175,7 +196,10 @@ func TestOtherAPIsAreRewritten(t *testing.T) {
 	}{
 		{"completions", `{"prompt":[1,2],"max_tokens":60}`, `{"prompt":[1,2],"max_tokens":50,"model":"real","stream":true,"stream_options":{"include_usage":true},"logprobs":5,"return_token_ids":true}`, 1},
 		{"completions, logprobs of its own", `{"prompt":"a","logprobs":2,"max_tokens":6}`, `{"prompt":"a","logprobs":2,"max_tokens":6,"model":"real","stream":true,"stream_options":{"include_usage":true},"return_token_ids":true}`, 1},
-		{"responses", `{"input":"a"}`, `{"input":"a","model":"real","max_output_tokens":50,"stream":true,"chat_template_kwargs":{"enable_thinking":false}}`, 2},
+		{"responses", `{"input":"a"}`, `{"input":"a","model":"real","max_output_tokens":50,"stream":true,"chat_template_kwargs":{"enable_thinking":false},"enable_response_messages":true,"include":["message.output_text.logprobs"],"top_logprobs":5}`, 2},
+		{"responses, with more to include", `{"input":"a","include":[ "x" ],"top_logprobs":9,"max_output_tokens":5}`, `{"input":"a","include":[ "x" ,"message.output_text.logprobs"],"top_logprobs":9,"max_output_tokens":5,"model":"real","stream":true,"chat_template_kwargs":{"enable_thinking":false},"enable_response_messages":true}`, 2},
+		{"responses, logprobs of its own", `{"input":"a","include":["message.output_text.logprobs"],"enable_response_messages":true,"top_logprobs":1,"max_output_tokens":5}`, `{"input":"a","include":["message.output_text.logprobs"],"enable_response_messages":true,"top_logprobs":5,"max_output_tokens":5,"model":"real","stream":true,"chat_template_kwargs":{"enable_thinking":false}}`, 2},
+		{"responses, nothing to include in", `{"input":"a","include":"x","max_output_tokens":5}`, `{"input":"a","include":"x","max_output_tokens":5,"model":"real","stream":true,"chat_template_kwargs":{"enable_thinking":false},"enable_response_messages":true}`, 2},
 		{"messages", `{"messages":[],"max_tokens":60, "stream":false}`, `{"messages":[],"max_tokens":50, "stream":true,"model":"real","chat_template_kwargs":{"enable_thinking":false}}`, 3},
 	} {
 		s, h := apis()[tc.api], newHost(t)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/rolloutd/rolloutd/internal/chat"
 )
@@ -34,6 +35,17 @@ func (d *draft) remove(key string) {
 	}
 }
 
+// restore gives a member back what the agent had given.
+func (d *draft) restore(key string) {
+	switch one, ok := d.changes.of(key); {
+	case !ok:
+	case one.from == nil:
+		d.remove(key)
+	default:
+		d.set(key, one.from)
+	}
+}
+
 // note keeps the agent's own value over later changes.
 func (d *draft) note(key string, from, to []byte) {
 	for i := range d.changes {
@@ -55,6 +67,14 @@ func (c changes) of(key string) (change, bool) {
 		}
 	}
 	return change{}, false
+}
+
+// any says whether one of several members is not as the agent gave it.
+func (c changes) any(keys ...string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool {
+		_, ok := c.of(key)
+		return ok
+	})
 }
 
 // JSON is the account as the record has it: {"max_tokens":{"from":32000,"to":4096}}; nil when nothing was changed.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // errand is a call on its way upstream.
@@ -14,7 +16,8 @@ type errand struct {
 	key       string
 	admission *admission // of the upstream
 	route     string
-	budget    time.Duration // for all tries and the pauses between them; waiting for admission is not counted
+	price     *rollout.Price // nil: not known
+	budget    time.Duration  // for all tries and the pauses between them; waiting for admission is not counted
 }
 
 // effort is what an errand has cost so far.
@@ -22,6 +25,7 @@ type effort struct {
 	errand
 	left   time.Duration // of the budget
 	tries  int
+	cost   float64       // US dollars, of whatever a try told of its use
 	queued time.Duration // waiting for admission
 }
 
@@ -29,7 +33,7 @@ type effort struct {
 func (u *upstream) complete(ctx context.Context, e errand) *result {
 	f := &effort{errand: e, left: e.budget}
 	res := u.persist(ctx, f)
-	res.tries, res.queued = f.tries, f.queued
+	res.tries, res.queued, res.reply.Usage.CostUSD = f.tries, f.queued, f.cost
 	u.report.waited.Observe(f.queued.Seconds())
 	return res
 }
@@ -76,7 +80,9 @@ func (u *upstream) attempt(ctx context.Context, f *effort) (*result, error) {
 	defer cancel()
 	engine := u.engines.pick(f.engines)
 	res := u.try(bounded, target{url: engine + "/" + f.path, key: f.key}, f.ask)
+	res.engine = engine
 	f.tries++
+	f.cost += f.price.Of(res.reply.Usage)
 	u.report.tries.Inc()
 	if res.problem != nil && res.problem.class == again && ctx.Err() == nil && errors.Is(context.Cause(p.ctx), errCleared) {
 		res.problem.cause = errCleared

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"crypto/sha256"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -21,9 +22,20 @@ func enginesOf(baseURLs, rolloutID string) []string {
 	return urls
 }
 
-func weightOf(url, rolloutID string) []byte {
-	sum := sha256.Sum256([]byte(rolloutID + " " + url))
+func weightOf(engine, rolloutID string) []byte {
+	sum := sha256.Sum256([]byte(rolloutID + " " + engine))
 	return sum[:]
+}
+
+// nameOf is an engine's base URL as a record has it: without what may be secret in it. The path stays, for a router may have
+// several engines under one host.
+func nameOf(engine string) string {
+	u, err := url.Parse(engine)
+	if err != nil {
+		return "" // it cannot be asked either
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
 }
 
 // health knows which engines do not answer.
@@ -32,16 +44,22 @@ type health struct {
 	lost map[string]time.Time // by URL: when it last gave no answer
 }
 
-// pick is the first of the engines that is not known to be lost; when all are, the first.
+// pick is the first of the engines that is not known to be lost. When all are, it is the one that was lost first: a hiccup of the
+// second must not leave calls with a first that is gone.
 func (h *health) pick(engines []string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	oldest := engines[0]
 	for _, e := range engines {
-		if at, ok := h.lost[e]; !ok || time.Since(at) > engineRest {
+		at, ok := h.lost[e]
+		if !ok || time.Since(at) > engineRest {
 			return e
 		}
+		if at.Before(h.lost[oldest]) {
+			oldest = e
+		}
 	}
-	return engines[0]
+	return oldest
 }
 
 // saw notes whether an engine gave no answer at all.

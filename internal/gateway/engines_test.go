@@ -3,9 +3,13 @@ package gateway_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
 // Each rollout stays with one of several engines, over a restart too, and rollouts spread over them.
@@ -55,11 +59,21 @@ func counts(engines []*engine) []int {
 	return n
 }
 
-// When its engine is lost a rollout moves on to another, and the agent does not notice.
+// When its engine is lost a rollout moves on to another, and the agent does not notice. The lost one keeps its port: once free, it
+// might be given to whoever listens next.
 func TestALostEngineIsPassedOver(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	engines := []*engine{newEngine(t, says(goodReply)), newEngine(t, says(goodReply))}
+	var lost atomic.Pointer[engine]
+	engines := make([]*engine, 2)
+	for i := range engines {
+		engines[i] = newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+			if lost.Load() == engines[i] {
+				panic(http.ErrAbortHandler)
+			}
+			says(goodReply)(w, r)
+		})
+	}
 	r := h.route(engines[0].URL)
 	r.Model.BaseURL = engines[0].URL + "/v1," + engines[1].URL + "/v1"
 	url := h.open(t, r)
@@ -68,12 +82,48 @@ func TestALostEngineIsPassedOver(t *testing.T) {
 	if len(own.requests()) == 0 {
 		own, other = other, own
 	}
-	own.CloseClientConnections()
-	own.Close()
+	lost.Store(own)
 	for range 2 {
 		require.Equal(t, goodReply, send(t.Context(), url, "", streamed).body)
 	}
-	require.Len(t, other.requests(), 2)
+	require.Equal(t, []int{2, 2}, counts([]*engine{own, other}), "the lost one is asked once")
 	turns := h.turns(t, r.ID)
-	require.Equal(t, []int{1, 2, 1}, []int{turns[0].UpstreamTries, turns[1].UpstreamTries, turns[2].UpstreamTries}, "the lost one is asked once")
+	require.Equal(t, []string{own.URL + "/v1", other.URL + "/v1", other.URL + "/v1"}, []string{turns[0].Engine, turns[1].Engine, turns[2].Engine})
+	require.Equal(t, []int{1, 2, 1}, []int{turns[0].UpstreamTries, turns[1].UpstreamTries, turns[2].UpstreamTries})
+}
+
+// When the next engine has a hiccup while the first is gone, calls take turns between them, and do not stay with the first.
+func TestAllEnginesAreLost(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	var asked atomic.Int32 // the fourth request is the first that is answered, whichever engine has it
+	step := func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) < 4 {
+			panic(http.ErrAbortHandler)
+		}
+		says(goodReply)(w, r)
+	}
+	engines := []*engine{newEngine(t, step), newEngine(t, step)}
+	r := h.route(engines[0].URL)
+	r.Model.BaseURL = engines[0].URL + "/v1," + engines[1].URL + "/v1"
+	require.Equal(t, goodReply, send(t.Context(), h.open(t, r), "", streamed).body)
+	require.Equal(t, []int{2, 2}, counts(engines))
+}
+
+// A turn names the engine it is of, without what is secret in its address; of one engine alone there is nothing to tell.
+func TestATurnNamesItsEngine(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	bad := newEngine(t, answers(404, `{"error":{"message":"no such model"}}`))
+	secret := strings.Replace(bad.URL, "://", "://user:"+canary+"@", 1)
+	several, one := h.route(bad.URL), h.route(bad.URL)
+	several.Model.BaseURL = secret + "/a/v1," + secret + "/b/v1"
+	one.ID, one.SandboxID = "r2.1", "r2.1"
+	for _, r := range []gateway.Route{several, one} {
+		require.Equal(t, http.StatusBadRequest, send(t.Context(), h.open(t, r), "", unary).status)
+	}
+	turn := h.turns(t, several.ID)[0]
+	require.NotEmpty(t, turn.Broken)
+	require.Contains(t, []string{bad.URL + "/a/v1", bad.URL + "/b/v1"}, turn.Engine)
+	require.Empty(t, h.turns(t, one.ID)[0].Engine)
 }

@@ -14,14 +14,14 @@ import (
 // Whatever valid request comes, what goes upstream is valid, asks for a stream of the right model within the clamp, and has
 // every other member as it was.
 func FuzzRewrite(f *testing.F) {
-	for _, s := range []string{streamed, unary, `{}`, `{"max_tokens":1e99,"n":1}`, `{"chat_template_kwargs":{"a":[1]},"stream_options":null}`, `{"\u006dodel":"x","model":"y"}`} {
+	for _, s := range []string{streamed, unary, `{}`, `{"max_tokens":1e99,"n":1}`, `{"chat_template_kwargs":{"a":[1]},"stream_options":null}`, `{"\u006dodel":"x","model":"y"}`, `{"include":["a",["]"] ]}`, `{"include":[ ]}`, `{"include":{}}`} {
 		for api := range uint8(4) {
 			f.Add([]byte(s), api)
 		}
 	}
 	on := true
 	model := rollout.Model{Name: "real", MaxTokensCap: 100, Logprobs: true, TopLogprobs: 5, TokenIDs: true, Thinking: &on}
-	touched := []string{"model", "stream", "stream_options", "chat_template_kwargs", "max_tokens", "max_completion_tokens", "max_output_tokens", "logprobs", "top_logprobs", "return_token_ids"}
+	touched := []string{"model", "stream", "stream_options", "chat_template_kwargs", "max_tokens", "max_completion_tokens", "max_output_tokens", "logprobs", "top_logprobs", "return_token_ids", "enable_response_messages", "include"}
 	f.Fuzz(func(t *testing.T, in []byte, api uint8) {
 		out, changes, err := gateway.Rewritten(int(api), in, model)
 		require.True(t, changes == nil || json.Valid(changes), "%s", changes)
@@ -39,6 +39,11 @@ func FuzzRewrite(f *testing.F) {
 			if api%4 != 2 == (key == "max_tokens") && json.Unmarshal(after[key], &bound) == nil {
 				require.LessOrEqual(t, bound, 100.0)
 			}
+		}
+		var own, sent []json.RawMessage
+		if json.Unmarshal(before["include"], &own) == nil {
+			_ = json.Unmarshal(after["include"], &sent) // there is none where there was none
+			require.Equal(t, own, sent[:min(len(own), len(sent))])
 		}
 		for _, key := range touched {
 			delete(before, key)

@@ -18,7 +18,8 @@ const (
 	newBound   quirk = "max_completion_tokens in place of max_tokens" // OpenAI's reasoning models
 	noCounts   quirk = "no stream_options"
 	noLogprobs quirk = "no logprobs"
-	noStream   quirk = "token ids without a stream" // SGLang's chat/completions
+	noMessages quirk = "no enable_response_messages" // all but vLLM
+	noStream   quirk = "token ids without a stream"  // SGLang's chat/completions
 )
 
 // manners are the quirks that endpoints were found to have, by address and model, for as long as the gateway runs.
@@ -63,7 +64,14 @@ func (q quirk) apply(a *ask) bool {
 		d.remove(streamOptions)
 	case noLogprobs:
 		d.remove("logprobs")
-		d.remove("top_logprobs")
+		d.restore(include)
+		if a.api == chat.Responses {
+			d.restore("top_logprobs")
+		} else {
+			d.remove("top_logprobs")
+		}
+	case noMessages:
+		d.restore(responseMessages)
 	case noStream:
 		d.remove("stream")
 		d.remove(streamOptions)
@@ -78,21 +86,21 @@ func lesson(res *result, a *ask) (quirk, bool) {
 	if !slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity}, res.status) {
 		return "", false
 	}
-	wrong := func(member string) bool {
-		_, ours := a.changes.of(member)
-		return ours && names(res.problem.body, member)
-	}
+	body := res.problem.body
+	wrong := func(member string) bool { return a.changes.any(member) && names(body, member) }
 	switch {
-	case wrong("return_token_ids") && strings.Contains(string(res.problem.body), "stream=false"):
+	case wrong(returnIDs) && strings.Contains(string(body), "stream=false"):
 		return noStream, true
-	case refusesBound(res.problem.body):
+	case refusesBound(body):
 		return newBound, true
 	case wrong(streamOptions):
 		return noCounts, true
-	case !a.demanded && (wrong("logprobs") || wrong("top_logprobs")):
+	case wrong(responseMessages):
+		return noMessages, true
+	case !a.demanded && (wrong("logprobs") || wrong("top_logprobs") || wrong(include) || a.changes.any(include) && names(body, "logprobs")):
 		return noLogprobs, true
 	}
-	for _, member := range []string{"return_token_ids", "logprobs", "top_logprobs"} {
+	for _, member := range []string{returnIDs, "logprobs", "top_logprobs"} {
 		if wrong(member) {
 			res.problem.class = refused
 			res.problem.text = "the endpoint does not take " + member + ", without which no tokens can be captured: " + res.problem.text

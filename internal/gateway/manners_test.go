@@ -113,3 +113,62 @@ func TestRefusalsThatTeachNothing(t *testing.T) {
 		require.Nil(t, h.status(t, "r1.1").Failure)
 	}
 }
+
+// Tokens of responses are what few endpoints give: one that refuses any of what asks for them is asked without, and what the
+// agent asked for itself stays.
+func TestResponsesOfEndpointsWithoutTokens(t *testing.T) {
+	t.Parallel()
+	const (
+		gptOSS   = `{"error":{"message":"logprobs are not supported with gpt-oss models","type":"invalid_request_error","param":"logprobs","code":400}}`
+		messages = `{"error":{"message":"Unknown parameter: 'enable_response_messages'.","type":"invalid_request_error","param":"enable_response_messages","code":"unknown_parameter"}}`
+		include  = `{"error":{"message":"Unsupported parameter: 'include' is not supported with this model.","type":"invalid_request_error","param":"include","code":"unsupported_parameter"}}`
+	)
+	s := apis()[2]
+	for _, tc := range []struct {
+		name      string
+		refused   map[string]string // by a word in the request
+		ask, sent string
+		tries     int // requests for the first call
+	}{
+		{"vLLM with gpt-oss", map[string]string{"output_text.logprobs": gptOSS}, `{"input":"a","include":["x"],"top_logprobs":2}`,
+			`{"input":"a","include":["x"],"top_logprobs":2,"model":"real-model","stream":true,"enable_response_messages":true}`, 2},
+		{"OpenAI", map[string]string{"enable_response_messages": messages}, `{"input":"a"}`,
+			`{"input":"a","model":"real-model","stream":true,"include":["message.output_text.logprobs"],"top_logprobs":5}`, 2},
+		{"OpenAI's reasoning models", map[string]string{"enable_response_messages": messages, "output_text.logprobs": include}, `{"input":"a"}`,
+			`{"input":"a","model":"real-model","stream":true}`, 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+				body := new(strings.Builder)
+				_, _ = io.Copy(body, r.Body)
+				for word, refusal := range tc.refused {
+					if strings.Contains(body.String(), word) {
+						answers(400, refusal)(w, r)
+						return
+					}
+				}
+				says(s.stream)(w, r)
+			})
+			url := h.open(t, h.route(e.URL))
+			for n := range 2 {
+				require.Equal(t, http.StatusOK, sendTo(t.Context(), url+"/v1/responses", "", tc.ask).status)
+				require.Len(t, e.requests(), tc.tries+n)
+				require.Equal(t, tc.sent, e.requests()[tc.tries+n-1].body)
+				require.JSONEq(t, tc.sent, string(h.turns(t, "r1.1")[n].Request))
+			}
+			require.Nil(t, h.status(t, "r1.1").Failure)
+		})
+	}
+}
+
+// An agent's own wish that the endpoint refuses is its own mistake.
+func TestResponsesThatTeachNothing(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, answers(400, `{"error":{"message":"logprobs are not supported with gpt-oss models"}}`))
+	got := sendTo(t.Context(), h.open(t, h.route(e.URL))+"/v1/responses", "", `{"input":"a","include":["message.output_text.logprobs"],"top_logprobs":5,"enable_response_messages":true}`)
+	require.Equal(t, http.StatusBadRequest, got.status)
+	require.Len(t, e.requests(), 1)
+	require.Contains(t, h.turns(t, "r1.1")[0].Broken, "rejected: ")
+}

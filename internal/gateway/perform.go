@@ -18,7 +18,6 @@ const defaultCall = 30 * time.Minute
 func (r *route) perform(ctx context.Context, c *call) {
 	ctx, span := r.startSpan(ctx, c)
 	res := r.complete(ctx, c)
-	res.reply.Usage.CostUSD = r.Model.Price.Of(res.reply.Usage)
 	rec := r.record(c, res)
 	var err error
 	if r.trace != nil {
@@ -40,7 +39,7 @@ func (r *route) complete(ctx context.Context, c *call) *result {
 	}
 	return r.upstream.complete(ctx, errand{
 		ask: c.ask, engines: r.engines, path: string(c.ask.api), key: r.key,
-		admission: r.admission, route: r.ID, budget: budget,
+		admission: r.admission, route: r.ID, price: r.Model.Price, budget: budget,
 	})
 }
 
@@ -49,7 +48,7 @@ func (r *route) record(c *call, res *result) *trace.Record {
 	rec := &trace.Record{
 		Head: trace.Head{
 			Turn: c.turn, CallID: c.id, API: c.ask.api, Kind: c.ask.kind, Lineage: c.ask.lineage,
-			Rewritten:    c.ask.changes.JSON(),
+			Rewritten: c.ask.changes.JSON(), Flaws: res.reply.Flaws,
 			FinishReason: res.reply.FinishReason, Usage: res.reply.Usage,
 			Began: c.began, Queued: res.queued, Latency: time.Since(c.began), Status: res.status, Tries: res.tries, ModelVersion: res.reply.ModelVersion,
 		},
@@ -58,6 +57,9 @@ func (r *route) record(c *call, res *result) *trace.Record {
 	}
 	if counts(c.ask.kind) {
 		rec.Usage.Turns = 1
+	}
+	if len(r.engines) > 1 { // else there is nothing to tell apart
+		rec.Engine = nameOf(res.engine)
 	}
 	if !res.firstByte.IsZero() {
 		rec.FirstByte = res.firstByte.Sub(c.began)
@@ -131,9 +133,7 @@ func (r *route) settle(c *call, res *result, ans answer) {
 	defer r.mu.Unlock()
 	delete(r.inFlight, c.id)
 	r.see(time.Now())
-	if ans.kind == whole {
-		r.count(c.ask.kind, res.reply.Usage)
-	}
+	r.count(c.ask.kind, res.reply.Usage, ans.kind == whole)
 	if failure != nil {
 		r.journal.Failure = failure
 		if err := r.save(); err != nil {

@@ -14,7 +14,11 @@ func (d *dialect) refuse(w http.ResponseWriter, status int, text, code string) {
 
 // broken is the error as the last event of a stream that has begun.
 func (d *dialect) broken(text, code string) []byte {
-	event := append([]byte("data: "), d.refusal(soften(text), code)...)
+	told := d.refusal
+	if d.told != nil {
+		told = d.told
+	}
+	event := append([]byte("data: "), told(soften(text), code)...)
 	if d.errorEvent != "" {
 		event = append([]byte("event: "+d.errorEvent+"\n"), event...)
 	}
@@ -34,6 +38,27 @@ type errorDetail struct {
 func openAIRefusal(text, code string) []byte {
 	body, _ := json.Marshal(map[string]errorDetail{"error": {Message: text, Type: "invalid_request", Code: code}}) // always encodes
 	return body
+}
+
+// responsesError is an event in both of the forms in use, flat as documented and with the error within: readers look for one
+// or the other, and pass over an event that has no type, so that half a reply looks whole to them.
+func responsesError(text, code string) []byte {
+	body, _ := json.Marshal(struct {
+		Type     string      `json:"type"`
+		Sequence int         `json:"sequence_number"` // readers insist on one; none looks at it
+		Message  string      `json:"message"`
+		Code     *string     `json:"code"`
+		Param    *string     `json:"param"`
+		Error    errorDetail `json:"error"`
+	}{Type: "error", Message: text, Code: optional(code), Error: errorDetail{text, "invalid_request", code}}) // always encodes
+	return body
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
 }
 
 // anthropicRefusal has no place for a code: its agents know a prompt that is too long by the words "prompt is too long".

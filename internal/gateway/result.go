@@ -13,7 +13,8 @@ import (
 type result struct {
 	raw       []byte // the last try's reply, as far as it came
 	reply     chat.Reply
-	status    int // HTTP status of the last try; 0: no answer
+	status    int    // HTTP status of the last try; 0: no answer
+	engine    string // base URL of the engine that the last try asked
 	tries     int
 	queued    time.Duration // waiting for admission, all tries together
 	firstByte time.Time     // of the last try's reply; zero: none

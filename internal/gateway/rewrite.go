@@ -14,6 +14,9 @@ const (
 	maxTokens           = "max_tokens"
 	maxCompletionTokens = "max_completion_tokens"
 	streamOptions       = "stream_options"
+	returnIDs           = "return_token_ids"
+	responseMessages    = "enable_response_messages"
+	include             = "include"
 )
 
 // rewrite sets what must be different upstream, and nothing else. A reply is always asked for as a stream: closing the
@@ -87,13 +90,11 @@ func setWithin(o *draft, outer, key string, on bool) error {
 }
 
 // view is what the agent asked for itself of what is asked upstream in any case.
-func (c changes) view(stream bool) chat.View {
+func (c changes) view(api chat.API, stream bool) chat.View {
 	v := chat.All()
-	_, ids := c.of("return_token_ids")
-	_, logprobs := c.of("logprobs")
 	_, counts := c.of(streamOptions)
-	v.IDs, v.Logprobs, v.Usage = !ids, !logprobs, !counts || !stream
-	if top, ok := c.of("top_logprobs"); ok && v.Logprobs {
+	v.API, v.IDs, v.Logprobs, v.Usage = api, !c.any(returnIDs, responseMessages), !c.any("logprobs", include), !counts || !stream
+	if top, ok := c.of("top_logprobs"); ok {
 		v.Top, _ = strconv.Atoi(string(top.from)) // none: the engine's default is none
 	}
 	return v

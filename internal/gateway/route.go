@@ -121,14 +121,18 @@ func (r *route) see(times ...time.Time) {
 	}
 }
 
-// count takes in a whole reply. r.mu is held.
-func (r *route) count(k rollout.TurnKind, u rollout.Usage) {
+// count takes in what a call used; of one without a whole reply only what it cost. r.mu is held.
+func (r *route) count(k rollout.TurnKind, u rollout.Usage, whole bool) {
+	r.usage.CostUSD += u.CostUSD
+	if !whole {
+		return
+	}
 	if counts(k) {
 		r.usage.Turns++
 	}
 	r.usage.PromptTokens += u.PromptTokens
+	r.usage.CachedPromptTokens += u.CachedPromptTokens
 	r.usage.CompletionTokens += u.CompletionTokens
-	r.usage.CostUSD += u.CostUSD
 }
 
 func (r *route) status() RouteStatus {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
@@ -19,11 +18,6 @@ const (
 	journalFile = "route.json"
 	traceFolder = ".trace" // no route's: an ID does not begin with a dot
 )
-
-// validID keeps IDs that are no path of their own: each is the name of a folder.
-func validID(id string) bool {
-	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[A-Za-z0-9_-]{1,32}){0,2}$`).MatchString(id)
-}
 
 func (s *Server) folder(id string) string { return filepath.Join(s.dir, id) }
 
@@ -109,9 +103,7 @@ func (r *route) recall() {
 	for _, e := range r.trace.Entries() {
 		r.begun = max(r.begun, e.Turn)
 		r.see(e.Began, e.Ended)
-		if e.Whole {
-			r.count(e.Kind, e.Usage)
-		}
+		r.count(e.Kind, e.Usage, e.Whole)
 	}
 }
 

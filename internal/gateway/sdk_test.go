@@ -38,7 +38,7 @@ func eachAPI(t *testing.T, whole bool) http.HandlerFunc {
 		replies[s.api] = s.stream
 		if whole {
 			h, e := newHost(t), newEngine(t, says(s.stream))
-			replies[s.api] = sendTo(t.Context(), h.open(t, h.route(e.URL))+"/v1/"+s.api, "", s.ask+`,"logprobs":true,"return_token_ids":true}`).body
+			replies[s.api] = sendTo(t.Context(), h.open(t, h.route(e.URL))+"/v1/"+s.api, "", s.ask+`,"logprobs":true,"return_token_ids":true,"include":["message.output_text.logprobs"],"enable_response_messages":true}`).body
 		}
 	}
 	return func(w http.ResponseWriter, r *http.Request) {

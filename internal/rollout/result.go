@@ -79,10 +79,11 @@ type Attempt struct {
 
 // Usage sums what the model calls used.
 type Usage struct {
-	Turns            int     `json:"turns"`
-	PromptTokens     int64   `json:"prompt_tokens"`
-	CompletionTokens int64   `json:"completion_tokens"`
-	CostUSD          float64 `json:"cost_usd,omitempty"` // where the model's price is known
+	Turns              int     `json:"turns"`
+	PromptTokens       int64   `json:"prompt_tokens"`
+	CachedPromptTokens int64   `json:"cached_prompt_tokens,omitempty"` // of PromptTokens: those that the endpoint says it had in its cache
+	CompletionTokens   int64   `json:"completion_tokens"`
+	CostUSD            float64 `json:"cost_usd,omitempty"` // where the model's price is known; broken tries included
 }
 
 // TurnKind says what a model call was for.
@@ -132,7 +133,8 @@ type Turn struct {
 	UpstreamError      json.RawMessage `json:"upstream_error"` // object or null
 	UpstreamTries      int             `json:"upstream_tries"`
 	ModelVersion       string          `json:"model_version,omitempty"`
-	Request            json.RawMessage `json:"request"` // as sent upstream
+	Engine             string          `json:"engine,omitempty"` // base URL of the one that was asked last, where the endpoint has several
+	Request            json.RawMessage `json:"request"`          // as sent upstream
 	// Rewritten has the members that the agent had given otherwise: {"max_tokens":{"from":32000,"to":4096}}; without "from" it
 	// had not given them, without "to" they were left out.
 	Rewritten json.RawMessage `json:"rewritten,omitempty"`
@@ -168,6 +170,7 @@ type CompactTurn struct {
 	UpstreamStatus     int             `json:"upstream_status"`
 	UpstreamError      json.RawMessage `json:"upstream_error"`
 	ModelVersion       string          `json:"model_version,omitempty"`
+	Engine             string          `json:"engine,omitempty"`
 	Request            map[string]any  `json:"request"`
 	Response           map[string]any  `json:"response"`
 }

@@ -58,7 +58,7 @@ func (s Spec) validCost() error {
 	if s.Limits.Cost > 0 && s.Model.Price == nil {
 		return fault.Field("limits.cost", "the price of model %q is not known: give the argument price, or have it configured (prices)", s.Model.Name)
 	}
-	if p := s.Model.Price; p != nil && !(p.Prompt >= 0 && p.Completion >= 0) {
+	if p := s.Model.Price; p != nil && !p.Valid() {
 		return fault.Field("price", "must not be negative")
 	}
 	return nil

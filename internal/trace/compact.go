@@ -22,6 +22,7 @@ func Compact(t rollout.Turn) rollout.CompactTurn {
 		UpstreamStatus:     t.UpstreamStatus,
 		UpstreamError:      t.UpstreamError,
 		ModelVersion:       t.ModelVersion,
+		Engine:             t.Engine,
 		Request:            members(t.Request, requestKeys()...),
 		Response:           response(t),
 	}

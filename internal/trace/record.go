@@ -42,6 +42,7 @@ type Head struct {
 	Tries         int              `json:"tries"`
 	UpstreamError json.RawMessage  `json:"upstream_error,omitempty"`
 	ModelVersion  string           `json:"model_version,omitempty"`
+	Engine        string           `json:"engine,omitempty"` // as in rollout.Turn
 }
 
 // Whole says whether the call has a whole reply.

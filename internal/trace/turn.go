@@ -31,6 +31,7 @@ func TurnOf(r *Record, delivered bool) rollout.Turn {
 		UpstreamError:      r.UpstreamError,
 		UpstreamTries:      r.Tries,
 		ModelVersion:       r.ModelVersion,
+		Engine:             r.Engine,
 		Request:            readable(r.Request),
 		Rewritten:          r.Rewritten,
 	}
@@ -44,8 +45,8 @@ func TurnOf(r *Record, delivered bool) rollout.Turn {
 // respond puts the whole reply in, without the ids, which the turn has already; one that cannot be put together is a flaw of
 // the turn, not of the whole trace.
 func respond(t *rollout.Turn, api chat.API, reply []byte) {
-	if api == "" || api == chat.Chat || api == chat.Completions {
-		reply = chat.View{Logprobs: true, Top: -1, Usage: true}.Of(reply)
+	if api != chat.Messages {
+		reply = chat.View{API: api, Logprobs: true, Top: -1, Usage: true}.Of(reply)
 	}
 	whole, err := api.Assemble(reply)
 	if err == nil && !json.Valid(whole.JSON()) {

@@ -23,6 +23,7 @@ func TestExportGolden(t *testing.T) {
 	broken.Broken, broken.FinishReason, broken.Status = "failed: no answer", "", 503
 	broken.Reply, broken.PromptTokenIDs, broken.TokenIDs, broken.Logprobs = nil, nil, nil, nil
 	broken.UpstreamError = json.RawMessage(`{"message":"overloaded"}`)
+	broken.Engine = "http://second:8000/v1"
 	require.NoError(t, l.Append(broken))
 
 	var got bytes.Buffer

@@ -54,6 +54,8 @@ type LimitArgs struct {
 type PriceArgs struct {
 	Prompt     float64 `json:"prompt" jsonschema:"US dollars for a million prompt tokens"`
 	Completion float64 `json:"completion" jsonschema:"US dollars for a million completion tokens"`
+	// CachedPrompt is absent where cached tokens cost what others do.
+	CachedPrompt *float64 `json:"cached_prompt,omitempty" jsonschema:"US dollars for a million prompt tokens from the endpoint's cache; default: as prompt"`
 }
 
 // SandboxArgs ask for a kind of sandbox; zero values take the backend's defaults.

@@ -42,7 +42,7 @@ func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
 	}
 	m.SealedKey = t.o.Seal(key)
 	if a.Price != nil {
-		m.Price = &rollout.Price{Prompt: a.Price.Prompt, Completion: a.Price.Completion}
+		m.Price = &rollout.Price{Prompt: a.Price.Prompt, Completion: a.Price.Completion, CachedPrompt: a.Price.CachedPrompt}
 	}
 	return m, nil
 }

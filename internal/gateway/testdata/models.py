@@ -38,8 +38,16 @@ def responses():
     whole = ai.responses.create(model="m", input="hi")
     assert whole.output_text == "Hello", whole
     assert whole.status == "completed" and whole.usage.total_tokens == 5
+    assert not whole.output[0].content[0].logprobs and not whole.top_logprobs, whole
+    assert whole.model_extra["input_messages"] is None and whole.model_extra["output_messages"] is None, whole
+    asked = ai.responses.create(model="m", input="hi", include=["message.output_text.logprobs"], top_logprobs=1)
+    assert [t.logprob for t in asked.output[0].content[0].logprobs] == [-0.5, -0.25], asked
+    asked = ai.responses.create(model="m", input="hi", extra_body={"enable_response_messages": True})
+    assert asked.model_extra["input_messages"][0]["tokens"] == [1, 2, 3], asked
     with ai.responses.stream(model="m", input="hi") as stream:
-        assert "".join(e.delta for e in stream if e.type == "response.output_text.delta") == "Hello"
+        deltas = [e for e in stream if e.type == "response.output_text.delta"]
+        assert "".join(e.delta for e in deltas) == "Hello"
+        assert not any(e.logprobs for e in deltas), deltas
         assert stream.get_final_response().output_text == "Hello"
 
 
