@@ -1,6 +1,7 @@
 package envserver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -100,6 +101,13 @@ func resultForm(raw []byte) ([]byte, error) {
 		Structured: map[string]string{"result": text},
 		Data:       text,
 	})
+}
+
+// quoted is a tool's text within the quotes of a JSON string. It is the first thing in the Form.
+func quoted(text *tools.Text) []byte {
+	const before, behind = `{"content":[{"type":"text","text":"`, `","annotations":`
+	form := text.Form[len(before):]
+	return form[:bytes.Index(form, []byte(behind))] // no string has a bare quote in it
 }
 
 // callResult is a resultModel that is encoded already; the model's members are for the schema alone.

@@ -1,8 +1,13 @@
 package envserver_test
 
 import (
+	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"io"
+	"net"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,12 +19,20 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Hundreds who wait for one rollout with a result of 2 MB are given it at the same moment, and none has taken it yet: what the
+// asking asks for a rollout's result in the way of one transport; what it returns waits for the reply to begin.
+type asking func(r *rig) (begun func() (io.Reader, error))
+
+// Hundreds who wait for one rollout with a result of megabytes are given it at the same moment, and none has taken it yet: what the
 // server holds then is one result, not hundreds. All get the same. It is not parallel: the heap is the whole process's.
 func TestACrowdSharesOneResult(t *testing.T) {
-	const waiters, bound = 500, 100 << 20
-	r := start(t, func(o *envserver.Options) { o.MaxSessions, o.PingInterval = waiters, 10*patience })
-	r.fake.turns = []rollout.CompactTurn{{CompletionTokens: make([]string, 100_000), CompletionTokenIDs: make([]int32, 800_000)}}
+	t.Run("WS /ws", func(t *testing.T) { oneResult(t, 100_000, 500, overWS) })
+	t.Run("MCP proper", func(t *testing.T) { oneResult(t, 300_000, 200, overMCP()) })
+}
+
+func oneResult(t *testing.T, tokens, waiters int, ask asking) {
+	const bound = 100 << 20
+	r := start(t, func(o *envserver.Options) { o.MaxSessions, o.PingInterval, o.StepTimeout = waiters, 10*patience, -1 })
+	r.fake.turns = []rollout.CompactTurn{{CompletionTokens: make([]string, tokens), CompletionTokenIDs: make([]int32, 8*tokens)}}
 	before := heapInUse()
 
 	var given, taken sync.WaitGroup
@@ -27,11 +40,9 @@ func TestACrowdSharesOneResult(t *testing.T) {
 	take := make(chan struct{})
 	got := make([][sha256.Size]byte, waiters)
 	for i := range waiters {
-		c := r.dial("/ws")
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(10*patience)))
-		c.send(call("run_rollout", task("crowd", waits)))
+		begun := ask(r)
 		taken.Go(func() {
-			_, reply, err := c.NextReader()
+			reply, err := begun()
 			given.Done()
 			if !assert.NoError(t, err) {
 				return
@@ -40,7 +51,7 @@ func TestACrowdSharesOneResult(t *testing.T) {
 			sum := sha256.New()
 			size, err := io.Copy(sum, reply)
 			assert.NoError(t, err)
-			assert.Greater(t, size, int64(6<<20), "the text three times over")
+			assert.Greater(t, size, int64(6<<20), "more than the kernel holds of it")
 			sum.Sum(got[i][:0])
 		})
 	}
@@ -55,4 +66,45 @@ func TestACrowdSharesOneResult(t *testing.T) {
 	for _, sum := range got {
 		require.Equal(t, got[0], sum)
 	}
+}
+
+func overWS(r *rig) func() (io.Reader, error) {
+	c := r.dial("/ws")
+	require.NoError(r.t, c.SetReadDeadline(time.Now().Add(10*patience)))
+	c.send(call("run_rollout", task("crowd", waits)))
+	return func() (io.Reader, error) {
+		_, reply, err := c.NextReader()
+		return reply, err
+	}
+}
+
+// overMCP asks as a client of the MCP protocol proper does.
+func overMCP() asking {
+	client := &http.Client{Transport: &http.Transport{DialContext: narrow}}
+	return func(r *rig) func() (io.Reader, error) {
+		body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+			"params": map[string]any{"name": "run_rollout", "arguments": task("crowd", waits)}})
+		require.NoError(r.t, err)
+		req, err := http.NewRequestWithContext(r.t.Context(), "POST", r.url+"/mcp", strings.NewReader(string(body)))
+		require.NoError(r.t, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		return func() (io.Reader, error) {
+			resp, err := client.Do(req)
+			if err != nil {
+				return nil, err
+			}
+			r.t.Cleanup(func() { _ = resp.Body.Close() })
+			return resp.Body, nil
+		}
+	}
+}
+
+// narrow connects so that the kernel takes little of what is not read.
+func narrow(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if tcp, ok := c.(*net.TCPConn); ok {
+		err = tcp.SetReadBuffer(64 << 10)
+	}
+	return c, err
 }

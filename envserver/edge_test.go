@@ -61,8 +61,24 @@ func TestBodyTooLarge(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.MaxMessage = 100 })
 	for _, path := range []string{"/mcp", "/reset", "/step"} {
-		status, _, _ := r.do("POST", path, `{"x":"`+strings.Repeat("y", 200)+`"}`)
-		require.Equal(t, http.StatusRequestEntityTooLarge, status, path)
+		for _, accept := range []string{"*/*", "application/json, text/event-stream"} {
+			status, _, body := r.do("POST", path, `{"x":"`+strings.Repeat("y", 200)+`"}`, "Accept", accept)
+			require.Equal(t, http.StatusRequestEntityTooLarge, status, path)
+			require.JSONEq(t, `{"detail":"Request body too large"}`, body)
+		}
+	}
+}
+
+// Up to the bound a body is taken, by whatever protocol.
+func TestBodyUpToTheBound(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	large := strings.Repeat("y", 12<<20)
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_state","arguments":{"rollout_id":"` + large + `"}}}`
+	for _, accept := range []string{"*/*", "application/json, text/event-stream"} {
+		status, _, out := r.do("POST", "/mcp", body, "Accept", accept)
+		require.Equal(t, http.StatusOK, status)
+		require.Contains(t, out, "unknown")
 	}
 }
 
@@ -89,12 +105,16 @@ func TestHeadersTooLarge(t *testing.T) {
 func TestASlowBodyIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.BodyTimeout = 100 * time.Millisecond })
-	for _, path := range []string{"/reset", "/step", "/mcp", "/rollouts", "/rollouts/x/abort"} {
+	const proper = "/mcp HTTP/1.1\r\nAccept: application/json, text/event-stream"
+	for _, path := range []string{"/reset", "/step", "/mcp", proper, "/rollouts", "/rollouts/x/abort"} {
+		if path != proper {
+			path += " HTTP/1.1"
+		}
 		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 		require.NoError(t, err)
 		defer c.Close()
 		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
-		_, err = io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+		_, err = io.WriteString(c, "POST "+path+"\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
 		require.NoError(t, err)
 		raw, err := io.ReadAll(c)
 		require.NoError(t, err, "the server hangs up")

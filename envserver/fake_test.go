@@ -130,6 +130,9 @@ func (f *fake) result(id string) rollout.Result {
 	if r.Outcome.MayCarryReward() {
 		r.Reward = &reward
 	}
+	for i, cmd := range spec.Task.Verifier.Commands {
+		r.VerifyResults = append(r.VerifyResults, rollout.CommandResult{Cmd: cmd, ExitCode: i, Stdout: "out of " + cmd, Stderr: "err of " + cmd + "\n"})
+	}
 	return r
 }
 
@@ -189,7 +192,8 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 	page := rollout.Page{Rollouts: []rollout.State{}}
 	for _, id := range slices.Sorted(maps.Keys(f.specs)) {
 		s := f.state(id)
-		if (q.TaskID == "" || s.TaskID == q.TaskID) && (q.Status == "" || (q.Status == "done") == s.Done()) && id > q.Cursor {
+		if (q.TaskID == "" || s.TaskID == q.TaskID) && (q.Status == "" || (q.Status == "done") == s.Done()) && id > q.Cursor &&
+			(q.GroupID == "" || f.specs[id].GroupID == q.GroupID) && (q.Outcome == "" || s.Outcome == q.Outcome) {
 			page.Rollouts = append(page.Rollouts, s)
 		}
 	}
@@ -200,6 +204,10 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 	return page, nil
 }
 
+// Open finds no output of a verifier's script where there was none.
 func (f *fake) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
+	if spec, _ := f.spec(id); strings.HasPrefix(name, "verifier.") && spec.Task.Verifier.Script == "" {
+		return nil, fault.New(fault.NotFound, "no script")
+	}
 	return io.NopCloser(strings.NewReader(cmp.Or(f.left, name+" of "+id+"\n"))), nil
 }

@@ -10,14 +10,14 @@ import (
 
 // mcpPost is JSON-RPC over HTTP: the status is 200 whatever the answer.
 func (s *Server) mcpPost(w http.ResponseWriter, r *http.Request) {
+	data, ok := s.body(w, r)
+	if !ok {
+		return
+	}
 	ctx, cancel := s.callContext(r)
 	defer cancel()
 	if isStandardMCP(r) {
-		s.standard.ServeHTTP(w, r.WithContext(ctx))
-		return
-	}
-	data, ok := s.body(w, r)
-	if !ok {
+		s.serveStandard(ctx, w, r, data)
 		return
 	}
 	req, bad := jsonrpc.Parse(data)

@@ -49,17 +49,19 @@ func (s *Server) dispatch(sess *session.Session, obj map[string]any) any {
 	return errorFrame(codeUnknownType, "Unknown message type: "+kindName(obj), nil)
 }
 
-// kindName writes a message's type as Python does; one that is missing is empty.
+// kindName writes a message's type as Python does, or as JSON where it is no plain value; one that is missing is empty.
 func kindName(obj map[string]any) string {
-	switch kind, there := obj["type"]; {
-	case !there:
-		return ""
-	case kind == nil:
+	switch kind, there := obj["type"]; kind := kind.(type) {
+	case nil:
+		if !there {
+			return ""
+		}
 		return "None"
-	case kind == true:
-		return "True"
-	case kind == false:
-		return "False"
+	case bool:
+		return map[bool]string{true: "True", false: "False"}[kind]
+	case map[string]any, []any:
+		text, _ := pyjson.Encode(kind) // it was decoded from JSON
+		return string(text)
 	default:
 		return fmt.Sprint(kind)
 	}

@@ -2,6 +2,7 @@ package envserver_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,5 +30,33 @@ func TestAResultIsPutWhereItBelongs(t *testing.T) {
 			require.Equal(t, text, dig(t, got, "result", "content", 0, "text"), over)
 			require.Equal(t, text, dig(t, got, "result", "structured_content", "result"), over)
 		}
+	}
+}
+
+// The same over the MCP protocol proper, whose older versions have many calls in one request.
+func TestTextsArePutWhereTheyBelong(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	var batch []any
+	for _, id := range []string{"a", "b", "c"} {
+		batch = append(batch, map[string]any{"jsonrpc": "2.0", "id": id, "method": "tools/call",
+			"params": map[string]any{"name": "run_rollout", "arguments": task(id, "x", "task_id", `"öß\`)}})
+	}
+	batch = append(batch, map[string]any{"jsonrpc": "2.0", "id": "d", "method": "ping"})
+	request, err := json.Marshal(batch)
+	require.NoError(t, err)
+	status, _, body := r.do("POST", "/mcp", string(request), "Accept", "application/json, text/event-stream", "Mcp-Protocol-Version", "2025-03-26")
+	require.Equal(t, http.StatusOK, status, body)
+	var replies []any
+	require.NoError(t, json.Unmarshal([]byte(body), &replies), body)
+	require.Len(t, replies, len(batch))
+	for _, reply := range replies {
+		id := dig(t, reply, "id")
+		if id == "d" {
+			continue
+		}
+		text, _ := dig(t, reply, "result", "content", 0, "text").(string)
+		require.Equal(t, id, object(t, text)["rollout_id"])
+		require.Equal(t, `"öß\`, object(t, text)["task_id"])
 	}
 }

@@ -1,7 +1,6 @@
 package envserver
 
 import (
-	"io"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -33,9 +32,9 @@ func (s *Server) restRoutes() []route {
 			reads: eventsRequest{}, answers: media("text/event-stream"), refuses: unserved(http.StatusNotFound)}},
 		left("/result", s.getResult, "get_result", "The result of a rollout that is done; 409 before", rollout.Result{}),
 		s.traceRoute(),
-		left("/logs/agent", s.blob("agent log", "agent"), "get_agent_log", "What the agent's processes wrote; 409 before the rollout is done", textPlain),
+		left("/logs/agent", s.agentLog, "get_agent_log", "What the agent's processes wrote; 409 before the rollout is done", textPlain),
 		left("/logs/proxy", s.proxyLog, "get_proxy_log", "The end of the gateway's log; 409 before the rollout is done", textPlain),
-		left("/logs/verifier", s.blob("verifier log", "verifier.stdout", "verifier.stderr"), "get_verifier_log", "The verifier's output, then its errors; 409 before the rollout is done", textPlain),
+		left("/logs/verifier", s.verifierLog, "get_verifier_log", "The verifier's output, then its errors, then what each verify command said; 409 before the rollout is done", textPlain),
 		{post, "/rollouts/{id}/abort", s.abortRollout, &operation{id: "abort_rollout", tag: restTag, summary: "End a rollout early",
 			reads: abortRequest{}, answers: abortAnswer{}, refuses: unread(unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)}},
 	}
@@ -139,41 +138,6 @@ func (s *Server) getResult(w http.ResponseWriter, r *http.Request) {
 func (s *Server) getMessages(w http.ResponseWriter, r *http.Request) {
 	t, err := s.o.Rollouts.Messages(r.Context(), chi.URLParam(r, "id"))
 	answerWith(w, t, err)
-}
-
-func (s *Server) proxyLog(w http.ResponseWriter, r *http.Request) {
-	res, err := s.result(r)
-	if err != nil {
-		writeRefusal(w, err)
-		return
-	}
-	w.Header().Set("Content-Type", string(textPlain))
-	_, _ = io.WriteString(w, res.ProxyLogTail) // a client that is gone cannot be told
-}
-
-// blob writes what a finished rollout left under the names, one after another. Names that it left nothing under are passed over,
-// unless all are.
-func (s *Server) blob(what string, names ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		left, err := s.leftBy(r, what, names...)
-		if err != nil {
-			writeRefusal(w, err)
-			return
-		}
-		defer left.Close()
-		pour(w, textPlain, func(w io.Writer) error {
-			_, err := io.Copy(w, left)
-			return err
-		})
-	}
-}
-
-// pour answers with what write writes.
-func pour(w http.ResponseWriter, kind media, write func(io.Writer) error) {
-	w.Header().Set("Content-Type", string(kind))
-	if err := write(w); err != nil {
-		panic(http.ErrAbortHandler) // the answer has begun: the client must see that it is cut
-	}
 }
 
 func (s *Server) abortRollout(w http.ResponseWriter, r *http.Request) {

@@ -3,6 +3,7 @@ package envserver_test
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 func TestRESTStartsAndFollowsARollout(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	body, err := json.Marshal(task("r1", waits, "task_id", "t1"))
+	body, err := json.Marshal(task("r1", waits, "task_id", "t1", "test_script", "true"))
 	require.NoError(t, err)
 	status, _, out := r.do("POST", "/rollouts", string(body))
 	require.Equal(t, http.StatusAccepted, status, out)
@@ -48,6 +49,33 @@ func TestRESTStartsAndFollowsARollout(t *testing.T) {
 	}
 }
 
+// The verifier's log is what its script said, if it had one, and then what its commands did, if it had some.
+func TestTheVerifiersLog(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	const script, commands = "verifier.stdout of %s\nverifier.stderr of %s\n", "$ a\nout of a\nerr of a\nexit status 0\n$ b\nout of b\nerr of b\nexit status 1\n"
+	for id, c := range map[string]struct {
+		asks []any
+		want string
+	}{
+		"script":   {[]any{"test_script", "true"}, fmt.Sprintf(script, "script", "script")},
+		"commands": {[]any{"verify", []string{"a", "b"}}, commands},
+		"both":     {[]any{"verify", []string{"a", "b"}, "test_script", "true"}, fmt.Sprintf(script, "both", "both") + commands},
+	} {
+		body, err := json.Marshal(task(id, "x", c.asks...))
+		require.NoError(t, err)
+		r.do("POST", "/rollouts", string(body))
+		status, headers, out := r.do("GET", "/rollouts/"+id+"/logs/verifier", "")
+		require.Equal(t, http.StatusOK, status, out)
+		require.Equal(t, "text/plain; charset=utf-8", headers.Get("Content-Type"))
+		require.Equal(t, c.want, out)
+	}
+	r.begin("none")
+	status, _, out := r.do("GET", "/rollouts/none/logs/verifier", "")
+	require.Equal(t, http.StatusNotFound, status)
+	require.Contains(t, out, "rollout none left no verifier log")
+}
+
 func TestRESTRefusals(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -76,8 +104,8 @@ func TestRESTList(t *testing.T) {
 	r := start(t, func(o *envserver.Options) {
 		o.Tokens = []envserver.Token{client, envserver.PlainToken("token-of-operator")}
 	})
-	for _, id := range []string{"a", "b", "c"} {
-		body, err := json.Marshal(task(id, "x", "task_id", "t"))
+	for id, group := range map[string]string{"a": "g", "b": "g", "c": "other"} {
+		body, err := json.Marshal(task(id, "x", "task_id", "t", "group_id", group))
 		require.NoError(t, err)
 		status, _, _ := r.do("POST", "/rollouts", string(body), "Authorization", "Bearer token-of-a-client")
 		require.Equal(t, http.StatusAccepted, status)
@@ -89,6 +117,12 @@ func TestRESTList(t *testing.T) {
 	_, _, out = r.do("GET", "/rollouts?limit=2&cursor="+object(t, out)["next"].(string), "", "Authorization", "Bearer token-of-operator")
 	require.Equal(t, "c", dig(t, object(t, out), "rollouts", 0, "rollout_id"))
 	require.NotContains(t, object(t, out), "next")
+	for query, want := range map[string]int{
+		"group_id=g": 2, "group_id=none": 0, "task_id=t": 3, "task_id=none": 0, "outcome=completed": 3, "outcome=aborted": 0, "status=running": 0,
+	} {
+		_, _, out = r.do("GET", "/rollouts?"+query, "", "Authorization", "Bearer token-of-operator")
+		require.Len(t, object(t, out)["rollouts"], want, query)
+	}
 }
 
 // A stream that was lost goes on after the last event that was seen, and ends with the rollout.

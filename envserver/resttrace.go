@@ -1,7 +1,6 @@
 package envserver
 
 import (
-	"errors"
 	"io"
 	"net/http"
 
@@ -47,49 +46,4 @@ func (s *Server) getTrace(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	pour(w, npzFile, turns.Write)
-}
-
-// leftBy reads what the finished rollout that a request names left under the names, one after another.
-func (s *Server) leftBy(r *http.Request, what string, names ...string) (io.ReadCloser, error) {
-	state, err := s.done(r)
-	if err != nil {
-		return nil, err
-	}
-	var left parts
-	for _, name := range names {
-		part, err := s.o.Rollouts.Open(r.Context(), state.ID, name)
-		switch {
-		case err == nil:
-			left = append(left, part)
-		case !fault.Is(err, fault.NotFound):
-			return nil, errors.Join(err, left.Close())
-		}
-	}
-	if len(left) == 0 {
-		return nil, fault.New(fault.NotFound, "rollout %s left no %s", state.ID, what)
-	}
-	return left.joined(), nil
-}
-
-// parts are read one after another and closed together.
-type parts []io.ReadCloser
-
-func (p parts) joined() io.ReadCloser {
-	var all []io.Reader
-	for _, part := range p {
-		all = append(all, part)
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(all...), p}
-}
-
-// Close closes all parts.
-func (p parts) Close() error {
-	var errs []error
-	for _, part := range p {
-		errs = append(errs, part.Close())
-	}
-	return errors.Join(errs...)
 }

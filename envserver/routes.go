@@ -48,7 +48,7 @@ func (s *Server) router() chi.Router {
 	if s.o.Web {
 		sockets["/ws/ui"] = s.webUpdates
 	}
-	r.Use(upgrades(sockets))
+	r.Use(unescaped, upgrades(sockets))
 	allowed := map[string]string{}
 	for _, rt := range s.routes() {
 		allowed[rt.path] = strings.TrimPrefix(allowed[rt.path]+", "+rt.method, ", ")
@@ -65,6 +65,25 @@ func named(rt route) http.HandlerFunc {
 		trace.SpanFromContext(r.Context()).SetName(rt.method + " " + rt.path)
 		rt.handle(w, r)
 	}
+}
+
+// unescaped has a request routed by the path that it means, whatever of it the client has escaped.
+func unescaped(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawPath != "" { // which the router would go by
+			u := *r.URL
+			u.RawPath = ""
+			r = r.WithContext(r.Context())
+			r.URL = &u
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// noHandshake says why a WebSocket's handshake is refused.
+func noHandshake(w http.ResponseWriter, _ *http.Request, status int, why error) {
+	w.Header().Set("Sec-WebSocket-Version", "13")
+	writeDetail(w, status, why.Error())
 }
 
 // upgrades answers WebSocket handshakes, which are none of the router's: they are refused where there is no WebSocket, and a path

@@ -67,7 +67,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.standard = s.standardMCP()
 	// Small and shared buffers: most connections are at rest, and a large frame goes past them.
-	s.upgrader = websocket.Upgrader{CheckOrigin: s.sameOrigin, ReadBufferSize: 256, WriteBufferSize: 1024, WriteBufferPool: &sync.Pool{}}
+	s.upgrader = websocket.Upgrader{CheckOrigin: s.sameOrigin, Error: noHandshake, ReadBufferSize: 256, WriteBufferSize: 1024, WriteBufferPool: &sync.Pool{}}
 	s.stop, s.stopped = context.WithCancelCause(context.Background())
 	if s.handler, err = s.middleware(s.router()); err != nil {
 		return nil, fmt.Errorf("envserver: %w", err)

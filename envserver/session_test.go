@@ -1,12 +1,16 @@
 package envserver_test
 
 import (
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/catalog"
 )
 
 func TestCapacityIsToldOverEveryTransport(t *testing.T) {
@@ -77,20 +81,39 @@ func TestClosingASessionEndsItsCalls(t *testing.T) {
 	require.False(t, r.fake.aborted("free"))
 }
 
+// A session made over HTTP gives its slot back after an hour without use. A call under way is use, however long it takes.
 func TestIdleSessionEnds(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(o *envserver.Options) { o.MaxSessions, o.SessionIdle = 1, 30*time.Millisecond })
-	id := r.session()
-	// A call under way is use, however long it takes.
-	out := make(chan map[string]any, 1)
-	go func() {
-		out <- r.rpc("tools/call", map[string]any{"name": "run_rollout", "arguments": task("r", waits), "session_id": id})
-	}()
-	r.started("r")
-	require.Never(t, func() bool { return dig(t, r.rpc("openenv/session/create", nil), "result") != nil }, 150*time.Millisecond, 20*time.Millisecond)
-	r.fake.finish("r")
-	require.NotNil(t, dig(t, <-out, "result"))
-	r.eventually(func() bool { return r.rpc("openenv/session/create", nil)["result"] != nil }, "slot freed")
+	synctest.Test(t, func(t *testing.T) { // where there is no network, and an hour takes no time
+		engine := newFake()
+		resolve := catalog.New(func(string) string { return "http://vllm.test" }).Resolve
+		srv, err := envserver.New(envserver.Options{Rollouts: engine, Resolve: resolve, Seal: strings.ToLower, MaxSessions: 1})
+		require.NoError(t, err)
+		rpc := func(method, params string) map[string]any {
+			rec := httptest.NewRecorder()
+			srv.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "POST", "/mcp",
+				strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`)))
+			return object(t, rec.Body.String())
+		}
+		id, _ := dig(t, rpc("openenv/session/create", "{}"), "result", "session_id").(string)
+		time.Sleep(time.Hour - time.Second)
+		require.Contains(t, dig(t, rpc("openenv/session/create", "{}"), "error", "message"), "capacity")
+
+		out := make(chan map[string]any, 1)
+		go func() {
+			out <- rpc("tools/call", `{"name":"run_rollout","arguments":{"endpoint":"vllm","instruction":"`+waits+`","rollout_id":"r"},
+				"_meta":{"timeout_s":1e6},"session_id":"`+id+`"}`)
+		}()
+		time.Sleep(3 * time.Hour)
+		require.Contains(t, rpc("openenv/session/create", "{}"), "error")
+		engine.finish("r")
+		require.Contains(t, <-out, "result")
+		time.Sleep(time.Hour - time.Second)
+		require.Contains(t, rpc("openenv/session/create", "{}"), "error")
+		time.Sleep(2 * time.Second)
+		require.Contains(t, rpc("openenv/session/create", "{}"), "result")
+		require.NoError(t, srv.Shutdown(t.Context()))
+	})
 }
 
 func TestWebSocketAttachesToAnHTTPSession(t *testing.T) {

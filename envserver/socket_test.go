@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -27,17 +28,23 @@ func (r *rig) started(id string) {
 	r.eventually(func() bool { _, there := r.fake.spec(id); return there }, id+" starts")
 }
 
-func TestPingsAreAnsweredDuringAStep(t *testing.T) {
+// While a step runs the server answers the client's pings, and pings the client.
+func TestPingsDuringAStep(t *testing.T) {
 	t.Parallel()
-	r := start(t)
+	r := start(t, func(o *envserver.Options) { o.PingInterval = time.Second })
 	c := r.dial("/ws")
-	pong := make(chan string, 1)
+	pong, ping := make(chan string, 1), make(chan string, 100)
 	c.SetPongHandler(func(data string) error { pong <- data; return nil })
+	answers := c.PingHandler()
+	c.SetPingHandler(func(data string) error { ping <- data; return answers(data) })
 	c.send(call("run_rollout", task("long", waits)))
 	r.started("long")
 	require.NoError(t, c.WriteControl(websocket.PingMessage, []byte("hi"), time.Now().Add(patience)))
-	go func() { // the reply may come only after the pong
+	go func() { // the reply may come only after the pong, and after pings whose answers kept the connection
 		if <-pong == "hi" {
+			<-ping
+			<-ping
+			<-ping
 			r.fake.finish("long")
 		}
 	}()
@@ -109,7 +116,7 @@ func TestADeliveredRolloutIsNotAborted(t *testing.T) {
 
 func TestClientOfAnHTTPCallThatLeaves(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"/mcp", "/step"} {
+	for _, path := range []string{"/mcp", "/mcp proper", "/step"} {
 		for _, fate := range []string{"abort", "continue"} {
 			t.Run(path+" "+fate, func(t *testing.T) {
 				t.Parallel()
@@ -121,8 +128,13 @@ func TestClientOfAnHTTPCallThatLeaves(t *testing.T) {
 					body = `{"action":{"tool_name":"run_rollout","arguments":` + string(args) + `}}`
 				}
 				ctx, leave := context.WithCancel(t.Context())
-				req, err := http.NewRequestWithContext(ctx, "POST", r.url+path, strings.NewReader(body))
+				route, _, proper := strings.Cut(path, " ")
+				req, err := http.NewRequestWithContext(ctx, "POST", r.url+route, strings.NewReader(body))
 				require.NoError(t, err)
+				if proper {
+					req.Header.Set("Content-Type", "application/json")
+					req.Header.Set("Accept", "application/json, text/event-stream")
+				}
 				gone := make(chan error, 1)
 				go func() {
 					resp, err := http.DefaultClient.Do(req)
@@ -154,9 +166,15 @@ func TestBinaryFramesAreRead(t *testing.T) {
 
 func TestFrameTooLarge(t *testing.T) {
 	t.Parallel()
-	c := start(t, func(o *envserver.Options) { o.MaxMessage = 1000 }).dial("/ws")
-	c.send(`{"type":"reset","data":{"x":"` + strings.Repeat("y", 2000) + `"}}`)
-	require.Equal(t, websocket.CloseMessageTooBig, c.closed())
+	r := start(t, func(o *envserver.Options) { o.MaxMessage = 1000 })
+	for path, want := range map[string]string{
+		"/ws":  `{"type":"error","data":{"message":"message too large: at most 1000 bytes are taken","code":"SESSION_ERROR"}}`,
+		"/mcp": `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"message too large: at most 1000 bytes are taken","data":{"kind":"Invalid"}}}`,
+	} {
+		c := r.dial(path)
+		require.JSONEq(t, want, c.ask(strings.Repeat(" ", 10_000_000)), "it is told once it has sent all")
+		require.Equal(t, websocket.CloseMessageTooBig, c.closed())
+	}
 }
 
 func TestSilentClientIsCutOff(t *testing.T) {
@@ -170,6 +188,18 @@ func TestSilentClientIsCutOff(t *testing.T) {
 	require.Equal(t, "keepalive ping timeout", closed.Text)
 }
 
+// One that falls silent while a step runs is gone, too, and its step with it.
+func TestSilenceDuringAStepEndsIt(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *envserver.Options) { o.PingInterval = time.Second })
+	c := r.dial("/ws")
+	c.SetPingHandler(func(string) error { return nil })
+	c.send(call("run_rollout", task("r", waits, "on_disconnect", "abort")))
+	r.started("r")
+	require.Equal(t, websocket.CloseInternalServerErr, c.closed())
+	r.eventually(func() bool { return r.fake.aborted("r") }, "aborted")
+}
+
 func TestHandshakeRefusals(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.AllowedOrigins = []string{"https://friend.test"} })
@@ -177,12 +207,13 @@ func TestHandshakeRefusals(t *testing.T) {
 	for name, tc := range map[string]struct {
 		path, origin string
 		status       int
+		detail       string
 	}{
-		"unknown path":       {"/foo/ws", "", http.StatusForbidden},
-		"trailing slash":     {"/ws/", "", http.StatusForbidden},
-		"page of a stranger": {"/ws", "https://stranger.test", http.StatusForbidden},
-		"page of a friend":   {"/ws", "https://friend.test", http.StatusSwitchingProtocols},
-		"own page":           {"/ws", r.url, http.StatusSwitchingProtocols},
+		"unknown path":       {"/foo/ws", "", http.StatusForbidden, ""},
+		"trailing slash":     {"/ws/", "", http.StatusForbidden, ""},
+		"page of a stranger": {"/ws", "https://stranger.test", http.StatusForbidden, "origin not allowed"},
+		"page of a friend":   {"/ws", "https://friend.test", http.StatusSwitchingProtocols, ""},
+		"own page":           {"/ws", r.url, http.StatusSwitchingProtocols, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := http.Header{}
@@ -191,7 +222,11 @@ func TestHandshakeRefusals(t *testing.T) {
 			}
 			c, resp, err := websocket.DefaultDialer.DialContext(t.Context(), ws+tc.path, h)
 			require.Equal(t, tc.status, resp.StatusCode)
+			body, _ := io.ReadAll(resp.Body) // of a connection that is taken over there is none
 			require.NoError(t, resp.Body.Close())
+			if tc.detail != "" {
+				require.Contains(t, object(t, string(body))["detail"], tc.detail)
+			}
 			if tc.status != http.StatusSwitchingProtocols {
 				require.ErrorIs(t, err, websocket.ErrBadHandshake)
 				return
@@ -199,6 +234,16 @@ func TestHandshakeRefusals(t *testing.T) {
 			require.NoError(t, c.Close())
 		})
 	}
+}
+
+// A handshake that is none is refused with the reason, as every request is.
+func TestAnOddHandshakeIsToldWhy(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	status, headers, body := r.do("GET", "/ws", "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "12", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Equal(t, "13", headers.Get("Sec-WebSocket-Version"))
+	require.Contains(t, object(t, body)["detail"], "version")
 }
 
 func TestShutdownClosesSocketsAndLeavesRollouts(t *testing.T) {
@@ -214,6 +259,13 @@ func TestShutdownClosesSocketsAndLeavesRollouts(t *testing.T) {
 		waiting <- dig(r.t, out, "error", "message").(string)
 	}()
 	r.started("h")
+	proper := make(chan string, 1)
+	go func() {
+		_, _, out := r.do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_rollout","arguments":
+			{"endpoint":"vllm","instruction":"`+waits+`","rollout_id":"m","on_disconnect":"abort"}}}`, "Accept", "application/json, text/event-stream")
+		proper <- out
+	}()
+	r.started("m")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	closed := make(chan error, 1)
@@ -224,6 +276,8 @@ func TestShutdownClosesSocketsAndLeavesRollouts(t *testing.T) {
 	require.Contains(t, <-waiting, `finalize_rollout with rollout_id "h"`)
 	require.False(t, r.fake.aborted("r"))
 	require.False(t, r.fake.aborted("h"))
+	require.Contains(t, <-proper, `the server is shutting down; rollout m goes on: call finalize_rollout with rollout_id \"m\"`)
+	require.False(t, r.fake.aborted("m"))
 	status, _, _ := r.do("GET", "/ws", "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
 	require.Equal(t, http.StatusServiceUnavailable, status)
 }

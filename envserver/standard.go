@@ -1,7 +1,9 @@
 package envserver
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"strings"
 
@@ -24,12 +26,27 @@ func (s *Server) standardMCP() http.Handler {
 	for _, t := range s.tools.List() {
 		server.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema}, s.standardCall)
 	}
-	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
-		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, Logger: s.o.Logger})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, s.o.MaxMessage)
-		h.ServeHTTP(w, r)
-	})
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
+		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, Logger: s.o.Logger,
+			MaxRequestBodyBytes: -1}) // it is given what was read within our own bounds
+}
+
+// serveStandard answers a request of the protocol proper, whose body has been read. ctx is for its calls alone: the library gives
+// no answer once a request's own context has ended, and does not end a call with it.
+func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *http.Request, body []byte) {
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, ctx))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	s.standard.ServeHTTP(withSplicer(w, r))
+}
+
+type callKey struct{}
+
+// tied is the library's context of a call, ended with the one that serveStandard was given.
+func tied(ctx context.Context) (context.Context, context.CancelFunc) {
+	calls, _ := ctx.Value(callKey{}).(context.Context)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(calls, func() { cancel(context.Cause(calls)) })
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // standardCall runs a tool. What goes wrong in it is a result for the model to read, except that there is no such tool,
@@ -43,11 +60,13 @@ func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := tied(ctx)
+	defer cancel()
 	text, err := s.call(ctx, tools.Call{Tool: r.Params.Name, Args: args, Limit: limit})
 	if err != nil {
 		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
 	}
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text.JSON)}}}, nil
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: marked(ctx, text)}}}, nil
 }
 
 func standardArgs(raw []byte) (map[string]any, error) {

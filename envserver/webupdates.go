@@ -29,7 +29,7 @@ func (s *Server) webUpdates(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	done() // to look on is no use of a session: one that nobody works in ends
-	up := websocket.Upgrader{CheckOrigin: s.sameOrigin, Subprotocols: []string{uiProtocol}}
+	up := websocket.Upgrader{CheckOrigin: s.sameOrigin, Error: noHandshake, Subprotocols: []string{uiProtocol}}
 	ws, err := up.Upgrade(w, r, nil)
 	if err != nil {
 		return // the upgrader has answered

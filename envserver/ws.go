@@ -15,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/envserver/internal/wsio"
+	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // attachWait is how long a client that reconnects to its session waits for its old connection to be gone.
@@ -107,10 +108,15 @@ func (s *Server) countRefused(err error) {
 
 // answer encodes what the protocol says to a frame.
 func (s *Server) answer(p protocol, sess *session.Session, frame []byte) wsio.Answer {
+	if frame == nil {
+		a := p.encode(p.refuse(fault.New(fault.Invalid, "message too large: at most %d bytes are taken", s.o.MaxMessage)))
+		a.Close = wsio.CloseTooLarge
+		return a
+	}
 	switch reply := s.guard(p, func() any { return p.handle(sess, frame) }).(type) {
 	case goodbye:
 		s.keep(s.stop, sess) // before it is said, for the client may answer by coming again
-		return wsio.Answer{Close: true}
+		return wsio.Answer{Close: wsio.CloseNormal}
 	case later:
 		return wsio.Answer{Later: func(ctx context.Context) wsio.Answer {
 			return p.encode(s.guard(p, func() any { return reply(ctx) }))
@@ -157,7 +163,7 @@ func (s *Server) linger(ws *websocket.Conn, p protocol, why error) {
 	o.CloseCode = wsio.CloseNormal
 	wsio.Run(patience, ws, o, func(frame []byte) wsio.Answer {
 		if isClose(frame) {
-			return wsio.Answer{Close: true}
+			return wsio.Answer{Close: wsio.CloseNormal}
 		}
 		if first { // its answer is the frame above
 			first = false

@@ -14,6 +14,7 @@ type flags struct {
 	data         string
 	file         string
 	port         int
+	mode         string
 	temporalPort int
 	uiPort       int
 	noUI         bool
@@ -37,6 +38,7 @@ func (f *flags) registerCommon(cmd *cobra.Command) {
 
 func (f *flags) registerDaemon(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&f.port, "port", unset, "port of the OpenEnv server (default 8000)")
+	cmd.Flags().StringVar(&f.mode, "mode", "", "simulation (default) or production, which has no /reset, /step and /state over HTTP")
 	cmd.Flags().StringVar(&f.demo, "demo", "", "run this task file with the scripted model when all is up, and stay up")
 }
 
@@ -51,6 +53,9 @@ func (f *flags) load() (config.Config, error) {
 	}
 	if f.port != unset {
 		c.Serve.Listen = fmt.Sprintf("127.0.0.1:%d", f.port)
+	}
+	if f.mode != "" {
+		c.Serve.Mode = f.mode
 	}
 	if err := c.Validate(); err != nil {
 		return config.Config{}, fmt.Errorf("configuration:\n%w", err)

@@ -175,6 +175,18 @@ func TestRolesRefuseABadConfiguration(t *testing.T) {
 	}
 }
 
+// The mode is said by flag or environment, and the flag wins.
+func TestServesModeByFlag(t *testing.T) {
+	t.Parallel()
+	serve := func(env, flag string) string {
+		_, _, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_LISTEN": "0.0.0.0:8000", "OPENENV_SERVER_MODE": env}, "serve", "--mode", flag, "--data", t.TempDir())
+		require.Contains(t, errText, "serve.tokens", "without which it does not start")
+		return errText
+	}
+	require.Contains(t, serve("production", "x"), `serve.mode: want simulation or production, got "x"`)
+	require.NotContains(t, serve("x", "production"), "serve.mode")
+}
+
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	code, out, _ := rolloutd(t.Context(), nil, "version")

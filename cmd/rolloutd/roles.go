@@ -16,6 +16,7 @@ func roles(s std) []*cobra.Command {
 	model := role(s, "model", "Serve the scripted model, for demos and tests", "", daemon.Roles{Model: true})
 
 	listenFlag(serve, "OpenEnv server", func(c *config.Config) *string { return &c.Serve.Listen })
+	stringFlag(serve, "mode", "simulation (default) or production, which has no /reset, /step and /state over HTTP", func(c *config.Config) *string { return &c.Serve.Mode })
 	listenFlag(gateway, "admin API", func(c *config.Config) *string { return &c.Gateway.Listen })
 	listenFlag(model, "scripted model", func(c *config.Config) *string { return &c.Model.Listen })
 	stringFlag(model, "script", "YAML file of what the model says (default: the built-in demo scripts)", func(c *config.Config) *string { return &c.Model.Script })

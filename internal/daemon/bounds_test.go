@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,4 +92,31 @@ func TestSlowHeadersHoldNoPlaceForLong(t *testing.T) {
 	_, err = io.Copy(io.Discard, slow)
 	require.NoError(t, err, "the server hangs up")
 	require.Eventually(t, func() bool { _, status, _ := ask(t, address); return status == http.StatusOK }, time.Minute, 10*time.Millisecond)
+}
+
+// What is no HTTP, or more of it than is looked at, never gets to a handler: it is refused and its connection closed, and others
+// are served on.
+func TestWhatCannotBeReadIsRefused(t *testing.T) {
+	t.Parallel()
+	address := bounded(t, 10)
+	for request, want := range map[string]int{
+		"GET / HTTP/1.1\r\nHost: x\r\nno header\r\n\r\n": http.StatusBadRequest,
+		"\x16\x03\x01\r\n\r\n":                           http.StatusBadRequest,
+		"GET / HTTP/1.1\r\nHost: x\r\nX-Large: " + strings.Repeat("y", 300<<10) + "\r\n\r\n": http.StatusRequestHeaderFieldsTooLarge,
+	} {
+		c, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+		_, err = io.WriteString(c, request)
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		require.Equal(t, want, resp.StatusCode)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err, "the server hangs up")
+		require.NoError(t, resp.Body.Close())
+		require.NoError(t, c.Close())
+		_, status, _ := ask(t, address)
+		require.Equal(t, http.StatusOK, status)
+	}
 }

@@ -14,6 +14,8 @@ var (
 	ReadTokens  = readTokens
 	FindBinary  = findSandboxd
 	ErrStopping = errStopping
+
+	ExpireSessions = (*Daemon).expireSessions
 )
 
 // NewRestarts makes the interceptor that workers have.

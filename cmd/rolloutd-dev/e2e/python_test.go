@@ -37,7 +37,7 @@ func TestPythonClients(t *testing.T) {
 	}
 	t.Run("production", func(t *testing.T) {
 		t.Parallel()
-		srv := startDev(t, devOptions{env: append([]string{"OPENENV_SERVER_MODE=production"}, env...)})
+		srv := startDev(t, devOptions{env: append([]string{"OPENENV_SERVER_MODE=simulation"}, env...), flags: []string{"--mode", "production"}})
 		for _, release := range pyclient.Releases() {
 			python := pyclient.Interpreter(t, release)
 			for _, script := range []string{"production_client.py", "standard_client.py", "validate.py"} {

@@ -25,7 +25,8 @@ func TestRolloutsOverREST(t *testing.T) {
 	for query, want := range map[string][]string{
 		"task_id=" + url.QueryEscape(odd):         {result.ID},
 		"outcome=completed":                       {result.ID},
-		"group_id=g1&outcome=completed":           {result.ID},
+		"group_id=g1":                             {result.ID},
+		"group_id=g2":                             nil,
 		"outcome=infra_failed":                    nil,
 		"task_id=" + url.QueryEscape("it's gone"): nil,
 	} {

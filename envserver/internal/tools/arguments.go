@@ -63,8 +63,10 @@ type SandboxArgs struct {
 	Backend   string  `json:"backend,omitempty" jsonschema:"which sandbox backend"`
 	Image     string  `json:"image,omitempty" jsonschema:"image or template; the same as the template argument"`
 	CPU       float64 `json:"cpu,omitempty" jsonschema:"cores"`
-	MemoryMiB int     `json:"memory_mib,omitempty" jsonschema:"memory of the whole sandbox"`
+	Memory    string  `json:"memory,omitempty" jsonschema:"memory of the whole sandbox, as 2GiB or 512MiB; a plain number counts MiB"`
+	MemoryMiB int     `json:"memory_mib,omitempty" jsonschema:"the same as memory, in MiB"`
 	DiskMiB   int     `json:"disk_mib,omitempty" jsonschema:"size of the home directory"`
+	Network   string  `json:"network,omitempty" jsonschema:"none is all there is: a sandbox reaches the model, and that through the model channel"`
 }
 
 // idArgs are the arguments of the tools about one rollout.

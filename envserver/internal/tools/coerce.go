@@ -58,6 +58,9 @@ func (c *coercer) list(path string, items *jsonschema.Schema, list []any) any {
 func scalar(s *jsonschema.Schema, v any) (any, bool) {
 	switch typeOf(s) {
 	case "string":
+		if n, isNumber := v.(json.Number); isNumber && slices.Contains(s.Types, "integer") {
+			v = n.String()
+		}
 		str, ok := v.(string)
 		ok = ok && (len(s.Enum) == 0 || slices.Contains(s.Enum, v))
 		return str, ok && (s.MinLength == nil || strings.TrimSpace(str) != "")

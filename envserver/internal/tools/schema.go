@@ -69,5 +69,14 @@ func rolloutSchema(agents []string) (*jsonschema.Schema, error) {
 		}
 	}
 	s.Properties["limits"].Properties["attempts"].Maximum = &tries
+	sandboxSchema(s.Properties["sandbox"].Properties)
 	return s, nil
+}
+
+// sandboxSchema says what the Go types cannot. The one network is a const rather than an enum, so that it is the tool which
+// refuses others, and says why.
+func sandboxSchema(fields map[string]*jsonschema.Schema) {
+	memory, network := fields["memory"], fields["network"]
+	memory.Type, memory.Types = "", []string{"string", "integer"}
+	network.Const, network.Default = jsonschema.Ptr[any](noNetwork), json.RawMessage(`"none"`)
 }

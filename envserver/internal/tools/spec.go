@@ -2,7 +2,6 @@ package tools
 
 import (
 	"github.com/rolloutd/rolloutd/internal/catalog"
-	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -57,18 +56,4 @@ func task(a RolloutArgs) rollout.Task {
 		Setup:    append(setup, a.Setup...),
 		Verifier: rollout.Verifier{Script: a.TestScript, Commands: a.Verify},
 	}
-}
-
-func sandbox(a RolloutArgs) (rollout.Sandbox, error) {
-	if a.Sandbox == nil {
-		return rollout.Sandbox{Image: a.Template}, nil
-	}
-	s := rollout.Sandbox(*a.Sandbox)
-	switch {
-	case s.Image == "":
-		s.Image = a.Template
-	case a.Template != "" && a.Template != s.Image:
-		return s, fault.Field("template", "is %q but sandbox.image is %q: give one of them", a.Template, s.Image)
-	}
-	return s, nil
 }

@@ -118,6 +118,32 @@ func TestLimitsAndSandbox(t *testing.T) {
 	require.Equal(t, 1000*time.Second, s.Limits.Rollout)
 }
 
+// The memory of a sandbox can be said in the ways that people write it; a sandbox's network is none, said or not.
+func TestMemoryAndNetwork(t *testing.T) {
+	t.Parallel()
+	for asks, want := range map[string]int{
+		`"memory":"2GiB"`: 2048, `"memory":"2g"`: 2048, `"memory":"1.5 GiB"`: 1536, `"memory":"512MiB"`: 512, `"memory":512`: 512, `"memory":"512"`: 512,
+		`"memory":"1GiB","memory_mib":1024`: 1024, `"memory":null,"memory_mib":7`: 7, `"network":"none"`: 0, `"network":null`: 0, ``: 0,
+	} {
+		s, err := begin(t, `{"instruction":"i","endpoint":"vllm","sandbox":{`+asks+`}}`)
+		require.NoError(t, err, asks)
+		require.Equal(t, rollout.Sandbox{MemoryMiB: want}, s.Sandbox, asks)
+	}
+	for asks, want := range map[string]string{
+		`"memory":"much"`:                    `sandbox.memory: want a size like "2GiB", or a number of MiB; got "much"`,
+		`"memory":0`:                         `sandbox.memory: want a size`,
+		`"memory":"-1GiB"`:                   `sandbox.memory: want a size`,
+		`"memory":"512KiB"`:                  `sandbox.memory: want a size`,
+		`"memory":"2GiB","memory_mib":512`:   `sandbox.memory: is "2GiB" but sandbox.memory_mib is 512: give one of them`,
+		`"network":"bridge"`:                 `sandbox.network: want "none", got "bridge": no sandbox has a network;`,
+		`"network":"host","backend":"local"`: `in mode black_box too`,
+	} {
+		_, err := begin(t, `{"instruction":"i","endpoint":"vllm","mode":"black_box","sandbox":{`+asks+`}}`)
+		require.ErrorContains(t, err, want, asks)
+		require.True(t, fault.Is(err, fault.Invalid), asks)
+	}
+}
+
 func TestTheServersLimitsAreTheDefaults(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}
@@ -168,7 +194,8 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		`{"instruction":"i","thinking":"maybe"}`:        `thinking: want true or false, got "maybe"`,
 		`{"instruction":"i","limits":{"turns":-1}}`:     `limits.turns: want a whole number from 0, got -1`,
 		`{"instruction":"i","limits":{"calls":1}}`:      `limits.calls: unknown argument: limits takes turns, prompt_tokens,`,
-		`{"instruction":"i","sandbox":{"network":"x"}}`: `sandbox.network: unknown argument: sandbox takes backend, image, cpu,`,
+		`{"instruction":"i","sandbox":{"gpu":1}}`:       `sandbox.gpu: unknown argument: sandbox takes backend, image, cpu,`,
+		`{"instruction":"i","sandbox":{"memory":true}}`: `sandbox.memory: want a string, got true`,
 		`{"instruction":"i","sandbox":[]}`:              `sandbox: want an object, got []`,
 		`{"mode":"x","colour":1}`:                       `3 invalid arguments: instruction: missing: want a non-empty string; mode: want "transparent_proxy" or "black_box", got "x"; colour: unknown argument`,
 		// Told by the catalogue and the domain.
@@ -228,6 +255,7 @@ func FuzzArguments(f *testing.F) {
 	for _, s := range []string{
 		`{"instruction":"i","endpoint":"vllm"}`, `{"instruction":"i","endpoint":"vllm","limits":{"call_s":1e300,"attempts":3}}`,
 		`{"instruction":"i","endpoint":"vllm","agent_timeout_s":1e-12}`, `{"setup":[null],"upload_files":{"":""}}`, `{"max_tokens_cap":"0x10"}`,
+		`{"instruction":"i","endpoint":"vllm","sandbox":{"memory":"2GiB"}}`, `{"instruction":"i","endpoint":"vllm","sandbox":{"memory":1e300,"network":"none"}}`,
 	} {
 		f.Add([]byte(s))
 	}

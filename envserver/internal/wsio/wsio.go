@@ -4,6 +4,7 @@ package wsio
 
 import (
 	"context"
+	"io"
 	"runtime"
 	"slices"
 	"sync"
@@ -16,6 +17,7 @@ import (
 // Close codes of RFC 6455 that we send.
 const (
 	CloseNormal   = websocket.CloseNormalClosure
+	CloseTooLarge = websocket.CloseMessageTooBig
 	closeRestart  = websocket.CloseServiceRestart
 	closeInternal = websocket.CloseInternalServerErr
 )
@@ -24,7 +26,7 @@ const (
 type Options struct {
 	// PingEvery is the time between pings, and how long a client has to answer one before it is cut off.
 	PingEvery time.Duration
-	// MaxMessage is the largest frame taken, in bytes.
+	// MaxMessage is the largest frame taken, in bytes. One that is larger is read to its end and let go.
 	MaxMessage int64
 	// CloseCode is sent when Run's context ends; default 1012 (the service restarts).
 	CloseCode int
@@ -32,7 +34,7 @@ type Options struct {
 	Gone error
 }
 
-// Handler answers one frame. It must be quick: nothing is read meanwhile.
+// Handler answers one frame, which is nil where it was too large. It must be quick: nothing is read meanwhile.
 type Handler func(frame []byte) Answer
 
 // Answer is what becomes of a frame.
@@ -43,8 +45,8 @@ type Answer struct {
 	Holds any
 	// Later, where set, makes the answer instead and may take its time. Its context ends with the connection.
 	Later func(context.Context) Answer
-	// Close ends the connection normally (close code 1000), without a reply.
-	Close bool
+	// Close ends the connection with this code, after the reply; 0: it goes on.
+	Close int
 }
 
 type conn struct {
@@ -76,12 +78,10 @@ func Run(ctx context.Context, ws *websocket.Conn, o Options, h Handler) {
 	stopPings()
 }
 
-// read answers frames, or has them wait their turn, until the connection ends. The library has answered what ends it by
-// the client's doing (a close frame, a message too large).
+// read answers frames, or has them wait their turn, until the connection ends. The library has answered a close frame.
 func (c *conn) read() {
-	c.ws.SetReadLimit(c.o.MaxMessage)
 	for {
-		_, frame, err := c.ws.ReadMessage()
+		frame, err := c.frame()
 		if err != nil {
 			return
 		}
@@ -90,6 +90,21 @@ func (c *conn) read() {
 			c.take(frame)
 		}
 	}
+}
+
+// frame reads the next frame. Of one that is too large no more is kept than what shows that, and it is read to its end all the
+// same: a client that is still sending hears nothing.
+func (c *conn) frame() ([]byte, error) {
+	_, r, err := c.ws.NextReader()
+	if err != nil {
+		return nil, err
+	}
+	frame, err := io.ReadAll(io.LimitReader(r, c.o.MaxMessage+1))
+	if err == nil && int64(len(frame)) > c.o.MaxMessage {
+		frame = nil
+		_, err = io.Copy(io.Discard, r)
+	}
+	return frame, err
 }
 
 // take answers a frame on the reader's own goroutine, which saves a session at rest a second one and a quick answer the way
@@ -131,12 +146,9 @@ func (c *conn) work(ctx context.Context, a Answer) {
 	}
 }
 
-// say sends a reply, or the goodbye.
+// say sends a reply, and the goodbye.
 func (c *conn) say(a Answer) {
-	switch {
-	case a.Close:
-		c.end(CloseNormal, "")
-	case a.Reply != nil:
+	if a.Reply != nil {
 		err := c.write(a.Reply)
 		runtime.KeepAlive(a.Holds)
 		if err != nil {
@@ -144,6 +156,9 @@ func (c *conn) say(a Answer) {
 			return
 		}
 		c.heard.Store(true) // a long write is a sign of life, too
+	}
+	if a.Close != 0 {
+		c.end(a.Close, "")
 	}
 }
 

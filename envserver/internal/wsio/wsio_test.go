@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,12 +20,14 @@ import (
 // patience bounds what only a bug makes wait.
 const patience = 30 * time.Second
 
+const maxMessage = 1 << 20
+
 var errGone = errors.New("gone")
 
 // serve runs h for a client, which is returned with a channel that closes when Run has returned.
 func serve(t *testing.T, o wsio.Options, h wsio.Handler) (*websocket.Conn, <-chan struct{}) {
 	t.Helper()
-	o.Gone, o.MaxMessage = errGone, 1<<20
+	o.Gone, o.MaxMessage = errGone, maxMessage
 	if o.PingEvery == 0 {
 		o.PingEvery = patience
 	}
@@ -127,7 +130,7 @@ func TestCloseInItsTurn(t *testing.T) {
 	quick := mixed(let)
 	c, over := serve(t, wsio.Options{}, func(frame []byte) wsio.Answer {
 		if string(frame) == "bye" {
-			return wsio.Answer{Close: true}
+			return wsio.Answer{Reply: [][]byte{[]byte("farewell")}, Close: wsio.CloseNormal}
 		}
 		return quick(frame)
 	})
@@ -137,9 +140,31 @@ func TestCloseInItsTurn(t *testing.T) {
 	close(let)
 	require.Equal(t, "slow", read(t, c))
 	require.Equal(t, "before", read(t, c))
+	require.Equal(t, "farewell", read(t, c))
 	_, _, err := c.ReadMessage()
 	require.True(t, websocket.IsCloseError(err, wsio.CloseNormal), "%v", err)
 	closed(t, over)
+}
+
+// A frame that is too large is answered in its turn like others, once it is sent: as one that is nil. One that just fits is not.
+func TestAFrameTooLargeIsAnswered(t *testing.T) {
+	t.Parallel()
+	let := make(chan struct{})
+	others := mixed(let)
+	c, _ := serve(t, wsio.Options{}, func(frame []byte) wsio.Answer {
+		if frame == nil {
+			return wsio.Answer{Reply: [][]byte{[]byte("too large")}}
+		}
+		return others(frame)
+	})
+	fits := strings.Repeat("x", maxMessage)
+	for _, frame := range []string{"slow", fits + "x", strings.Repeat(fits, 20), fits, ""} {
+		send(t, c, frame)
+	}
+	close(let)
+	for _, want := range []string{"slow", "too large", "too large", fits, ""} {
+		require.Equal(t, want, read(t, c))
+	}
 }
 
 // The client's end is the end of what is done for it.
@@ -179,4 +204,37 @@ func TestAClientThatReadsNothingIsCutOff(t *testing.T) {
 			closed(t, over)
 		})
 	}
+}
+
+// A reply of many megabytes is taken in stretches over several times the bound, and the pongs stand behind it, as those of a client
+// do that reads nothing but its reply: as long as some of it is taken, the client is alive, gets it whole, and the next one.
+func TestALargeReplyMayBeTakenSlowly(t *testing.T) {
+	t.Parallel()
+	const bounds = 3
+	s := slow{every: time.Second, stretch: 256 << 10}
+	c, _ := serve(t, wsio.Options{PingEvery: s.every}, s.answer)
+	s.narrow(t, c)
+	send(t, c, "give")
+	_, reply, err := c.NextReader()
+	require.NoError(t, err)
+	taken := s.take(t, reply, bounds)
+	rest, err := io.Copy(io.Discard, reply)
+	require.NoError(t, err)
+	require.Positive(t, rest, "it was taken before the bound had passed several times")
+	require.Equal(t, s.size(), taken+rest)
+	send(t, c, "small")
+	require.Equal(t, "small", read(t, c))
+}
+
+// One that took a reply for a while and then takes no more of it is gone all the same.
+func TestAClientThatStopsTakingAReplyIsCutOff(t *testing.T) {
+	t.Parallel()
+	s := slow{every: 100 * time.Millisecond, stretch: 256 << 10}
+	c, over := serve(t, wsio.Options{PingEvery: s.every}, s.answer)
+	s.narrow(t, c)
+	send(t, c, "give")
+	_, reply, err := c.NextReader()
+	require.NoError(t, err)
+	s.take(t, reply, 1)
+	closed(t, over)
 }

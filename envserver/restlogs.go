@@ -1,0 +1,76 @@
+package envserver
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+func (s *Server) proxyLog(w http.ResponseWriter, r *http.Request) {
+	res, err := s.result(r)
+	if err != nil {
+		writeRefusal(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", string(textPlain))
+	_, _ = io.WriteString(w, res.ProxyLogTail) // a client that is gone cannot be told
+}
+
+func (s *Server) agentLog(w http.ResponseWriter, r *http.Request) {
+	left, err := s.leftBy(r, "agent log", "agent")
+	pourLog(w, left, err)
+}
+
+// verifierLog is what the script said, and what the commands did, of which there may be either, both or none.
+func (s *Server) verifierLog(w http.ResponseWriter, r *http.Request) {
+	res, err := s.result(r)
+	if err != nil {
+		writeRefusal(w, err)
+		return
+	}
+	left, err := s.leavings(r.Context(), res.ID, "verifier.stdout", "verifier.stderr")
+	for _, c := range res.VerifyResults {
+		left = append(left, io.NopCloser(strings.NewReader(transcript(c))))
+	}
+	if err == nil && len(left) == 0 {
+		err = leftNothing(res.ID, "verifier log")
+	}
+	pourLog(w, left.joined(), err)
+}
+
+// transcript is a command as a terminal shows it, then its errors and its exit status.
+func transcript(c rollout.CommandResult) string {
+	return fmt.Sprintf("$ %s\n%s%sexit status %d\n", c.Cmd, lines(c.Stdout), lines(c.Stderr), c.ExitCode)
+}
+
+// lines ends the last line of a text that has one.
+func lines(text string) string {
+	if text == "" || strings.HasSuffix(text, "\n") {
+		return text
+	}
+	return text + "\n"
+}
+
+// pourLog answers with a log, or with why there is none.
+func pourLog(w http.ResponseWriter, left io.ReadCloser, err error) {
+	if err != nil {
+		writeRefusal(w, err)
+		return
+	}
+	defer left.Close()
+	pour(w, textPlain, func(w io.Writer) error {
+		_, err := io.Copy(w, left)
+		return err
+	})
+}
+
+// pour answers with what write writes.
+func pour(w http.ResponseWriter, kind media, write func(io.Writer) error) {
+	w.Header().Set("Content-Type", string(kind))
+	if err := write(w); err != nil {
+		panic(http.ErrAbortHandler) // the answer has begun: the client must see that it is cut
+	}
+}

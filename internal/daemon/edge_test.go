@@ -1,0 +1,126 @@
+package daemon_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon"
+)
+
+// serving runs a process that serves the edge while use has its address. Its tiers are those of every such process, but for the
+// connection to Temporal, which is asked nothing.
+func serving(t *testing.T, c config.Config, use func(address string)) {
+	t.Helper()
+	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Serve: true}, Log: quiet()})
+	var tiers []daemon.Tier
+	for _, tier := range d.Tiers() {
+		if tier.Name != "temporal client" {
+			tiers = append(tiers, tier)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	require.NoError(t, daemon.Run(ctx, quiet(), tiers, func() {
+		defer cancel()
+		use(d.Addresses().Serve)
+	}))
+}
+
+const theToken = "0123456789abcdef"
+
+// fetch sends a request over a connection of its own.
+func fetch(t *testing.T, method, url, token string) (status int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	require.NoError(t, err)
+	req.Close = true
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(raw)
+}
+
+func dial(t *testing.T, address string) *websocket.Conn {
+	t.Helper()
+	c, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws://"+address+"/ws", http.Header{"Authorization": {"Bearer " + theToken}})
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+	return c
+}
+
+// What the configuration says of the edge is how it is: its mode, page, readme, tokens, sessions and connections.
+func TestTheEdgeIsAsConfigured(t *testing.T) {
+	t.Parallel()
+	const connections = 10
+	c, _ := kept(t)
+	c.Serve.Mode, c.Serve.Web, c.Serve.Tokens = "production", true, []string{theToken}
+	c.Serve.MaxSessions, c.Serve.MaxConnections = 1, connections
+	c.Serve.Readme = filepath.Join(t.TempDir(), "README.md")
+	require.NoError(t, os.WriteFile(c.Serve.Readme, []byte("read me"), 0o600))
+	serving(t, c, func(address string) {
+		for _, tc := range []struct {
+			method, path, token string
+			status              int
+			says                string
+		}{
+			{"GET", "/metadata", theToken, http.StatusOK, `"readme_content":"read me"`},
+			{"GET", "/metadata", "another", http.StatusUnauthorized, "Not authenticated"},
+			{"GET", "/web/", "", http.StatusOK, "<html"},
+			{"POST", "/reset", theToken, http.StatusNotFound, "Not Found"},
+		} {
+			status, body := fetch(t, tc.method, "http://"+address+tc.path, tc.token)
+			require.Equal(t, tc.status, status, tc.path)
+			require.Contains(t, body, tc.says)
+		}
+		dial(t, address)
+		_, refusal, err := dial(t, address).ReadMessage()
+		require.NoError(t, err)
+		require.Contains(t, string(refusal), "CAPACITY_REACHED")
+		for range connections {
+			idle, err := net.Dial("tcp", address)
+			require.NoError(t, err)
+			defer idle.Close()
+		}
+		status, body := fetch(t, "GET", "http://"+address+"/health", "")
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Contains(t, body, "Too many connections")
+	})
+}
+
+// A process that stops tells its clients so, and that they may come again.
+func TestClientsHearThatTheProcessStops(t *testing.T) {
+	t.Parallel()
+	c, _ := kept(t)
+	c.Serve.Tokens = []string{theToken}
+	closed := make(chan error, 1)
+	serving(t, c, func(address string) {
+		client := dial(t, address)
+		require.NoError(t, client.WriteMessage(websocket.TextMessage, []byte(`{"type":"state"}`)))
+		_, state, err := client.ReadMessage()
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(string(state), `{"type":"state"`), string(state))
+		go func() {
+			_, _, err := client.ReadMessage()
+			closed <- err
+		}()
+	})
+	var code *websocket.CloseError
+	require.ErrorAs(t, <-closed, &code)
+	require.Equal(t, websocket.CloseServiceRestart, code.Code)
+}
