@@ -59,6 +59,7 @@ func (s *Server) keep(ctx context.Context, sess *session.Session) {
 func (s *Server) step(ctx context.Context, sess *session.Session, a action, limit time.Duration) stepResponse {
 	sess.Stepped()
 	if a.list {
+		s.metrics.listed()
 		return stepResponse{Observation: s.listTools()}
 	}
 	ctx, done := sess.Bind(ctx)

@@ -196,23 +196,34 @@ func TestMetricsAndSpans(t *testing.T) {
 	c := r.dial("/ws")
 	c.ask(call("get_state", map[string]any{"rollout_id": "x"}))
 	c.ask(call("no-such-tool", nil))
+	c.ask(`{"type":"state"}`)
+	c.ask(`{"type":"reset"}`)
+	c.ask(`{"type":"step","data":{"type":"list_tools"}}`)
+	c.ask(`{"type":"an invention"}`)
 	r.do("GET", "/health", "")
 	r.do("GET", "/some/other/path", "")
 	r.rpc("openenv/session/create", nil) // refused
+	r.rpc("tools/list", nil)
+	r.do("POST", "/step", `{"action":{"type":"list_tools"}}`)
+	r.do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "Accept", "application/json, text/event-stream")
 	require.Equal(t, map[string]float64{
 		"sessions":                                1,
 		"sessions_refused_total":                  1,
 		"tool_calls_total ok get_state":           1,
+		"tool_calls_total ok list_tools":          4,
 		"tool_calls_total tool_not_found unknown": 1,
 		"tool_call_seconds get_state":             1,
 		"tool_call_seconds unknown":               1,
 	}, gather(t, registry))
 	var names []string
-	r.eventually(func() bool { return len(spans.Ended()) >= 5 }, "spans ended")
+	r.eventually(func() bool { return len(spans.Ended()) >= 13 }, "spans ended")
 	for _, s := range spans.Ended() {
 		names = append(names, s.Name())
 	}
-	require.ElementsMatch(t, []string{"tool get_state", "tool unknown", "GET /health", "GET", "POST /mcp"}, names)
+	require.ElementsMatch(t, []string{
+		"ws step", "tool get_state", "ws step", "tool unknown", "ws state", "ws reset", "ws step",
+		"GET /health", "GET", "POST /mcp", "POST /mcp", "POST /step", "POST /mcp",
+	}, names)
 }
 
 // A client's trace goes on in the tool that it calls, and from there with the context into the engine: by HTTP for each request,

@@ -46,10 +46,11 @@ func (s *Server) mcpSocket(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (s *Server) mcpFrame(sess *session.Session, raw []byte) any {
+func (s *Server) mcpFrame(ctx context.Context, sess *session.Session, raw []byte) any {
 	req, bad := jsonrpc.Parse(raw)
 	if bad != nil {
 		return jsonrpc.Response{Error: bad}
 	}
-	return later(func(ctx context.Context) any { return s.rpc(ctx, req, sess) })
+	_, span := s.tracer.Start(ctx, "ws mcp")
+	return spanned(span, later(func(ctx context.Context) any { return s.rpc(ctx, req, sess) }))
 }

@@ -3,6 +3,9 @@ package envserver
 import (
 	"context"
 	"fmt"
+	"slices"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
@@ -11,7 +14,7 @@ import (
 )
 
 // message answers one frame of /ws. Whatever is wrong with it, the session stays.
-func (s *Server) message(sess *session.Session, raw []byte) any {
+func (s *Server) message(ctx context.Context, sess *session.Session, raw []byte) any {
 	v, err := pyjson.Decode(raw)
 	if err != nil {
 		return errorFrame(codeInvalidJSON, "Invalid JSON: "+err.Error(), nil)
@@ -21,11 +24,28 @@ func (s *Server) message(sess *session.Session, raw []byte) any {
 		found := issue.List{{Type: "dict_type", Loc: []any{}, Msg: "Input should be a valid dictionary", Input: pyjson.Plain(v)}}
 		return invalidFrame(found.WithURLs())
 	}
-	return s.dispatch(sess, obj)
+	kind, _ := obj["type"].(string)
+	if !slices.Contains([]string{"reset", "step", "state", "close", "mcp"}, kind) {
+		return errorFrame(codeUnknownType, "Unknown message type: "+kindName(obj), nil)
+	}
+	_, span := s.tracer.Start(ctx, "ws "+kind)
+	return spanned(span, s.dispatch(sess, kind, obj))
 }
 
-func (s *Server) dispatch(sess *session.Session, obj map[string]any) any {
-	kind, _ := obj["type"].(string)
+// spanned ends a message's span with its reply.
+func spanned(span trace.Span, reply any) any {
+	work, ok := reply.(later)
+	if !ok {
+		span.End()
+		return reply
+	}
+	return later(func(ctx context.Context) any {
+		defer span.End()
+		return work(trace.ContextWithSpan(ctx, span))
+	})
+}
+
+func (s *Server) dispatch(sess *session.Session, kind string, obj map[string]any) any {
 	c := issue.Check(obj)
 	c.Literal("type", kind, true)
 	switch kind {
@@ -43,10 +63,9 @@ func (s *Server) dispatch(sess *session.Session, obj map[string]any) any {
 			return invalidFrame(found.WithURLs())
 		}
 		return goodbye{}
-	case "mcp":
+	default:
 		return s.wsMCP(sess, c.Dict("data", true), c.Found(true))
 	}
-	return errorFrame(codeUnknownType, "Unknown message type: "+kindName(obj), nil)
 }
 
 // kindName writes a message's type as Python does, or as JSON where it is no plain value; one that is missing is empty.
@@ -93,6 +112,7 @@ func (s *Server) wsStep(sess *session.Session, data map[string]any, found issue.
 	}
 	if a.list {
 		sess.Stepped()
+		s.metrics.listed()
 		return s.listed
 	}
 	return later(func(ctx context.Context) any {

@@ -16,7 +16,7 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer, sessions func() int) (*metrics, error) {
 	m := &metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rolloutd_envserver_tool_calls_total", Help: "Tool calls by tool and outcome (ok, or the kind of error).",
+			Name: "rolloutd_envserver_tool_calls_total", Help: "Tool calls by tool and outcome (ok, or the kind of error); as list_tools the lists of tools that were asked for.",
 		}, []string{"tool", "outcome"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rolloutd_envserver_tool_call_seconds", Help: "Time from a tool call to its answer.",
@@ -39,6 +39,8 @@ func newMetrics(r prometheus.Registerer, sessions func() int) (*metrics, error) 
 	}
 	return m, nil
 }
+
+func (m *metrics) listed() { m.calls.WithLabelValues("list_tools", "ok").Inc() }
 
 func (m *metrics) called(tool, outcome string, took time.Duration) {
 	m.calls.WithLabelValues(tool, outcome).Inc()

@@ -68,6 +68,7 @@ func (s *Server) rpcList(ctx context.Context, r jsonrpc.Request, own *session.Se
 		return nil, err
 	}
 	defer done()
+	s.metrics.listed()
 	var list []rpcTool
 	for _, t := range s.tools.List() {
 		list = append(list, rpcTool{t.Name, t.Description, t.InputSchema})

@@ -26,6 +26,14 @@ func (s *Server) standardMCP() http.Handler {
 	for _, t := range s.tools.List() {
 		server.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema}, s.standardCall)
 	}
+	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method == "tools/list" {
+				s.metrics.listed()
+			}
+			return next(ctx, method, req)
+		}
+	})
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
 		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, Logger: s.o.Logger,
 			MaxRequestBodyBytes: -1}) // it is given what was read within our own bounds

@@ -27,7 +27,7 @@ type protocol struct {
 	refuse func(error) any
 	failed func(message string) any
 	// handle answers one frame in a session: with what is to be encoded, an encoded, a later or a goodbye.
-	handle func(sess *session.Session, frame []byte) any
+	handle func(ctx context.Context, sess *session.Session, frame []byte) any
 }
 
 // later is a reply that needs the engine or the store. It is made while the connection is read on.
@@ -80,7 +80,7 @@ func (s *Server) converse(ctx context.Context, ws *websocket.Conn, p protocol, s
 	}()
 	defer s.sessions.Release(sess, session.ErrClosed)
 	defer s.keep(s.stop, sess) // before it is let go, so that whoever comes next finds it whole
-	wsio.Run(ctx, ws, s.wsOptions(), func(frame []byte) wsio.Answer { return s.answer(p, sess, frame) })
+	wsio.Run(ctx, ws, s.wsOptions(), func(frame []byte) wsio.Answer { return s.answer(ctx, p, sess, frame) })
 }
 
 func (s *Server) wsOptions() wsio.Options {
@@ -107,13 +107,13 @@ func (s *Server) countRefused(err error) {
 }
 
 // answer encodes what the protocol says to a frame.
-func (s *Server) answer(p protocol, sess *session.Session, frame []byte) wsio.Answer {
+func (s *Server) answer(ctx context.Context, p protocol, sess *session.Session, frame []byte) wsio.Answer {
 	if frame == nil {
 		a := p.encode(p.refuse(fault.New(fault.Invalid, "message too large: at most %d bytes are taken", s.o.MaxMessage)))
 		a.Close = wsio.CloseTooLarge
 		return a
 	}
-	switch reply := s.guard(p, func() any { return p.handle(sess, frame) }).(type) {
+	switch reply := s.guard(p, func() any { return p.handle(ctx, sess, frame) }).(type) {
 	case goodbye:
 		s.keep(s.stop, sess) // before it is said, for the client may answer by coming again
 		return wsio.Answer{Close: wsio.CloseNormal}

@@ -124,8 +124,12 @@ func (m Model) validate() error {
 }
 
 func (s Sandbox) validate() error {
-	if s.CPU < 0 || s.MemoryMiB < 0 || s.DiskMiB < 0 {
+	const mostCPU, mostMiB = 1 << 12, 1 << 24 // more than any host has, and no trouble to reckon with
+	switch {
+	case !(s.CPU >= 0 && s.MemoryMiB >= 0 && s.DiskMiB >= 0):
 		return fault.Field("sandbox", "cpu, memory_mib and disk_mib must not be negative")
+	case s.CPU > mostCPU || s.MemoryMiB > mostMiB || s.DiskMiB > mostMiB:
+		return fault.Field("sandbox", "no host has so much: cpu can be %d, memory_mib and disk_mib %d at most", mostCPU, mostMiB)
 	}
 	return nil
 }

@@ -42,6 +42,8 @@ func TestSpecValidate(t *testing.T) {
 		"negative price":       {func(s *rollout.Spec) { s.Model.Price = &rollout.Price{Prompt: -1} }, "price", "negative"},
 		"no model":             {func(s *rollout.Spec) { s.Model.Name = "" }, "model", "name"},
 		"negative memory":      {func(s *rollout.Spec) { s.Sandbox.MemoryMiB = -1 }, "sandbox", "negative"},
+		"absurd memory":        {func(s *rollout.Spec) { s.Sandbox.MemoryMiB = 1 << 44 }, "sandbox", "16777216"},
+		"absurd cpu":           {func(s *rollout.Spec) { s.Sandbox.CPU = 1e300 }, "sandbox", "4096"},
 		"negative timeout":     {func(s *rollout.Spec) { s.Limits.Agent = -time.Second }, "agent_timeout_s", "-1s"},
 		"negative turns":       {func(s *rollout.Spec) { s.Limits.Turns = -1 }, "limits.turns", "-1"},
 		"call beyond agent":    {func(s *rollout.Spec) { s.Limits.Call = time.Hour }, "limits.call_s", "10m0s"},
