@@ -29,18 +29,22 @@ func firstProcess(v rollout.Verifier) string {
 	return commandName(0)
 }
 
-// prepare restores the workspace where it is a fresh sandbox, clears the places that the agent must not have touched, and
-// stages the script. All of it may run again until the verifier's first process starts.
+// prepare restores the workspace where it is a fresh sandbox, clears the places that the agent must not have touched or puts
+// back what setup had there, and stages the script. All of it may run again until the verifier's first process starts.
 func (a *Activities) prepare(ctx context.Context, sb *sandbox.Sandbox, in VerifyInput) error {
-	if err := a.restore(ctx, sb, in); err != nil {
+	if err := a.restoreHome(ctx, sb, in); err != nil {
 		return err
 	}
 	// Unpacking a folder makes it take the place of a link or a file: an agent that put one there must not get away with a
 	// verifier that cannot run.
-	if err := sb.PutTar(ctx, rollout.Home, folders(rollout.Workdir, path.Dir(rollout.VerifierDir))); err != nil {
+	ways := folders(rollout.Workdir, path.Dir(rollout.VerifierDir), path.Dir(rollout.Packages))
+	if err := sb.PutTar(ctx, rollout.Home, ways); err != nil {
 		return err
 	}
-	if err := removeAll(ctx, sb, rollout.TestsDir, rollout.VerifierDir); err != nil {
+	if err := removeAll(ctx, sb, rollout.TestsDir, rollout.VerifierDir, rollout.Packages); err != nil {
+		return err
+	}
+	if err := a.restore(ctx, sb, in.Target, store.Packages, rollout.Packages); unless(fault.NotFound, err) != nil {
 		return err
 	}
 	if err := sb.PutTar(ctx, rollout.Home, folders(rollout.VerifierDir)); err != nil {
@@ -52,21 +56,26 @@ func (a *Activities) prepare(ctx context.Context, sb *sandbox.Sandbox, in Verify
 	return sb.WriteFile(ctx, rollout.TestScript, strings.NewReader(in.Verifier.Script), 0o755)
 }
 
-func (a *Activities) restore(ctx context.Context, sb *sandbox.Sandbox, in VerifyInput) error {
+func (a *Activities) restoreHome(ctx context.Context, sb *sandbox.Sandbox, in VerifyInput) error {
 	if in.Verifier.SameSandbox {
 		return sb.KillAll(ctx)
 	}
-	home, err := a.o.Store.Reader(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Home))
-	if err != nil {
-		return err
-	}
-	defer home.Close()
 	// The folders that every sandbox begins with make way: something else may stand there in the saved home.
 	if err := removeAll(ctx, sb, rollout.Workdir, path.Dir(rollout.VerifierDir)); err != nil {
 		return err
 	}
-	err = sb.PutTar(ctx, rollout.Home, home)
-	return fault.Wrap(fault.KindOf(err), err, "restore the workspace")
+	return a.restore(ctx, sb, in.Target, store.Home, rollout.Home)
+}
+
+// restore unpacks a blob of the attempt into the folder.
+func (a *Activities) restore(ctx context.Context, sb *sandbox.Sandbox, t Target, blob, folder string) error {
+	content, err := a.o.Store.Reader(ctx, store.AttemptKey(t.RolloutID, t.Attempt, blob))
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	err = sb.PutTar(ctx, folder, content)
+	return fault.Wrap(fault.KindOf(err), err, "restore %s", folder)
 }
 
 // removeAll removes whole trees; of a link that stands there the link, not what it leads to.

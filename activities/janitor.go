@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -133,9 +132,8 @@ func (j *Janitor) orphan(ctx context.Context, info driver.Info) (bool, error) {
 // claimed says whether the rollout's workflow is open and at the attempt of that sandbox.
 func (j *Janitor) claimed(ctx context.Context, rolloutID, sandboxID string) (bool, error) {
 	d, err := j.Workflows.DescribeWorkflow(ctx, rollout.WorkflowID(rolloutID), "")
-	var notFound *serviceerror.NotFound
 	switch {
-	case errors.As(err, &notFound):
+	case isNotFound(err):
 		return false, nil
 	case err != nil:
 		return false, err

@@ -32,7 +32,10 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 	if err := a.putJSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Setup), results); err != nil {
 		return err
 	}
-	return failed
+	if failed != nil {
+		return failed
+	}
+	return a.savePackages(ctx, sb, in.Target)
 }
 
 // stageFiles writes the files, unless a command has started already: it may have changed them.

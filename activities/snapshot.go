@@ -5,6 +5,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
@@ -23,13 +24,25 @@ func (a *Activities) snapshot(ctx context.Context, t Target) error {
 	if err := sb.KillAll(ctx); err != nil {
 		return err
 	}
-	home, err := sb.GetTar(ctx, rollout.Home)
-	if err != nil {
+	return a.save(ctx, sb, rollout.Home, key)
+}
+
+// savePackages puts what setup installed for the user into the store, once: a run of RunSetup that was given up may come late.
+func (a *Activities) savePackages(ctx context.Context, sb *sandbox.Sandbox, t Target) error {
+	key := store.AttemptKey(t.RolloutID, t.Attempt, store.Packages)
+	if done, err := a.o.Store.Exists(ctx, key); err != nil || done {
 		return err
 	}
-	defer home.Close()
-	if _, err := a.o.Store.Put(ctx, key, home); err != nil {
-		return fault.Wrap(fault.KindOf(err), err, "save the workspace")
+	return a.save(ctx, sb, rollout.Packages, key)
+}
+
+// save puts a folder of the sandbox into the store; nothing, where it is not there.
+func (a *Activities) save(ctx context.Context, sb *sandbox.Sandbox, folder, key string) error {
+	content, err := sb.GetTar(ctx, folder)
+	if err != nil {
+		return unless(fault.NotFound, err)
 	}
-	return nil
+	defer content.Close()
+	_, err = a.o.Store.Put(ctx, key, content)
+	return fault.Wrap(fault.KindOf(err), err, "save %s", folder)
 }

@@ -53,6 +53,42 @@ func TestVerifierGradesInAFreshSandbox(t *testing.T) {
 	require.Equal(t, "verifier", h.provider.specs["r.1.v"].Labels["purpose"])
 }
 
+// Packages that run in every Python are those of the setup, in whichever sandbox: the verifier's Python is not the agent's.
+func TestVerifierHasThePackagesOfTheSetup(t *testing.T) {
+	t.Parallel()
+	const own, site = rollout.Packages + "/python3/own.py", rollout.Packages + "/python3/usercustomize.py"
+	for name, c := range map[string]struct {
+		setup activities.SetupInput
+		want  map[string]string
+		same  bool
+	}{
+		"no setup":            {},
+		"the same sandbox":    {same: true},
+		"a setup without any": {setup: activities.SetupInput{Commands: []string{"true"}}},
+		"a setup with some":   {setup: activities.SetupInput{Files: map[string]string{own: "as set up"}}, want: map[string]string{own: "as set up"}},
+		"setup, same sandbox": {setup: activities.SetupInput{Files: map[string]string{own: "as set up"}}, want: map[string]string{own: "as set up"}, same: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			b := h.sandbox(t)
+			if c.setup.Target = target(); len(c.setup.Files)+len(c.setup.Commands) > 0 {
+				c.setup.Timeout = time.Minute
+				require.NoError(t, h.RunSetup(t.Context(), c.setup))
+			}
+			b.see(func() { b.files[own], b.files[site] = "by the agent", "by the agent" })
+			h.provider.exec = func(b *box, _ string, _ wire.Process) exec {
+				for _, file := range []string{own, site} {
+					require.Equal(t, c.want[file], b.files[file], file)
+				}
+				return rewards("1")
+			}
+			_, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Script: "x", SameSandbox: c.same}))
+			require.NoError(t, err)
+		})
+	}
+}
+
 // A verdict stands: neither a retry nor the death of every sandbox makes another one.
 func TestVerifierDoesNotGradeTwice(t *testing.T) {
 	t.Parallel()

@@ -39,7 +39,8 @@ type Daemon struct {
 	store     *store.Store
 	temporal  client.Client
 	sandboxes *sandbox.Backend
-	queue     string // this host's task queue
+	namespace string // of Temporal
+	host      string // this host's id
 	at        Addresses
 }
 

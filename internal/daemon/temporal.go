@@ -30,7 +30,8 @@ func (d *Daemon) temporalTier() Tier {
 			return Running{}, err
 		}
 		d.at.Temporal = cmp.Or(resolved.HostPort, client.DefaultHostPort)
-		d.temporal, err = d.dial(ctx, o, cmp.Or(resolved.Namespace, client.DefaultNamespace))
+		d.namespace = cmp.Or(resolved.Namespace, client.DefaultNamespace)
+		d.temporal, err = d.dial(ctx, o, d.namespace)
 		if err != nil {
 			return Running{}, err
 		}

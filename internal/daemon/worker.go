@@ -4,53 +4,64 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
-
-	"go.temporal.io/sdk/interceptor"
-	"go.temporal.io/sdk/worker"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/opencode"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/workflows"
-)
-
-const (
-	// workerStop is how long activities may take to report that their worker is stopping; see restarts.
-	workerStop = 5 * time.Second
-	// stepsPerSandbox is how many steps of one rollout may run at once on its host: the one under way, and an abort.
-	stepsPerSandbox = 4
 )
 
 // workerTier runs rollouts: one worker on the queue that all hosts share (workflows, and the step that finds a host with
 // room), one on this host's own queue (all steps in its sandboxes), and the janitor.
 func (d *Daemon) workerTier() Tier {
-	return Tier{Name: "worker", Budget: 2 * workerStop, Start: func(context.Context) (Running, error) {
-		routes := gateway.NewClient(d.cfg.GatewayURL(), d.key)
-		acts, err := d.activities(routes)
+	return Tier{Name: "worker", Budget: 2 * workerStop, Start: func(ctx context.Context) (Running, error) {
+		lock, err := filelock.Take(d.cfg.HostIDFile() + ".lock")
 		if err != nil {
-			return Running{}, err
+			return Running{}, fmt.Errorf("one worker to a data folder: %w", err)
 		}
-		room, err := d.room()
+		running, err := d.runWorkers(ctx)
 		if err != nil {
-			return Running{}, err
+			return Running{}, errors.Join(err, lock.Release())
 		}
-		failed := make(chan error, 1)
-		shared, err := d.sharedWorker(acts, room, failed)
-		if err != nil {
-			return Running{}, err
-		}
-		host := d.hostWorker(acts, room.MaxSlots(), failed)
-		if err := startWorkers(shared, host); err != nil {
-			return Running{}, err
-		}
-		janitor := background(d.janitor(routes))
-		return Running{Done: failed, Stop: func(ctx context.Context) error {
-			return errors.Join(janitor.Stop(ctx), stopWorkers(shared, host))
-		}}, nil
+		stop := running.Stop
+		running.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), lock.Release()) }
+		return running, nil
 	}}
+}
+
+func (d *Daemon) runWorkers(ctx context.Context) (Running, error) {
+	routes := gateway.NewClient(d.cfg.GatewayURL(), d.key)
+	acts, err := d.activities(routes)
+	if err != nil {
+		return Running{}, err
+	}
+	room, err := d.room()
+	if err != nil {
+		return Running{}, err
+	}
+	failed := make(chan error, 1)
+	shared, err := d.sharedWorker(acts, room, failed)
+	if err != nil {
+		return Running{}, err
+	}
+	host := d.hostWorker(acts, room.MaxSlots(), failed)
+	d.inherit(ctx)
+	if err := startWorkers(shared, host); err != nil {
+		return Running{}, err
+	}
+	janitor := background(d.janitor(routes))
+	return Running{Done: failed, Stop: func(ctx context.Context) error {
+		return errors.Join(janitor.Stop(ctx), stopWorkers(shared, host))
+	}}, nil
+}
+
+// inherit takes over from a worker that was killed. It is not worth failing for: heartbeats that are missed come to the same.
+func (d *Daemon) inherit(ctx context.Context) {
+	heir := &activities.Heir{Host: d.host, Namespace: d.namespace, Steps: d.temporal, Sandboxes: d.sandboxes, Logger: d.log}
+	if _, err := heir.Inherit(ctx); err != nil {
+		d.log.WarnContext(ctx, "steps of the last worker may wait for their heartbeat", "error", err)
+	}
 }
 
 // activities are the steps, on this host.
@@ -59,13 +70,13 @@ func (d *Daemon) activities(routes *gateway.Client) (*activities.Activities, err
 	if err != nil {
 		return nil, err
 	}
-	d.queue = "rolloutd-host-" + id
+	d.host = id
 	o, err := LocalOptions(d.cfg)
 	if err != nil {
 		return nil, err
 	}
 	return activities.New(activities.Options{
-		Host: id, Queue: d.queue, Backend: d.sandboxes, Gateway: routes, Store: d.store, Signals: d.temporal,
+		Host: id, Queue: d.queue(), Backend: d.sandboxes, Gateway: routes, Store: d.store, Signals: d.temporal,
 		Lease: d.cfg.Worker.Lease, Logger: d.log,
 		Agents: map[string]activities.Agent{
 			rollout.AgentOpencode: {Agent: opencode.New(opencode.Options{AgentsDir: o.AgentsDir, Mode: opencode.Mode(d.cfg.Worker.OpencodeMode), Logger: d.log}), Log: opencode.AgentLog},
@@ -81,60 +92,6 @@ func (d *Daemon) room() (*activities.Room, error) {
 	}
 	d.log.Info("room on this host", "sandboxes", n, "memory_mib_each", d.cfg.Sandbox.MemoryMiB)
 	return activities.NewRoom(n, d.sandboxes, d.log), nil
-}
-
-func (d *Daemon) sharedWorker(acts *activities.Activities, room *activities.Room, failed chan<- error) (worker.Worker, error) {
-	tuner, err := room.Tuner()
-	if err != nil {
-		return nil, fmt.Errorf("slots: %w", err)
-	}
-	o := workerOptions(failed)
-	o.Tuner = tuner
-	w := worker.New(d.temporal, rollout.TaskQueue, o)
-	workflows.Register(w)
-	acts.RegisterShared(w)
-	return w, nil
-}
-
-func (d *Daemon) hostWorker(acts *activities.Activities, sandboxes int, failed chan<- error) worker.Worker {
-	o := workerOptions(failed)
-	o.DisableWorkflowWorker = true
-	o.MaxConcurrentActivityExecutionSize = stepsPerSandbox * sandboxes
-	w := worker.New(d.temporal, d.queue, o)
-	acts.RegisterHost(w)
-	return w
-}
-
-func workerOptions(failed chan<- error) worker.Options {
-	return worker.Options{
-		Interceptors:      []interceptor.WorkerInterceptor{&restarts{}},
-		WorkerStopTimeout: workerStop,
-		OnFatalError: func(err error) {
-			select {
-			case failed <- err:
-			default: // the first cause is the one to tell
-			}
-		},
-	}
-}
-
-// startWorkers starts all of them or none.
-func startWorkers(all ...worker.Worker) error {
-	for i, w := range all {
-		if err := w.Start(); err != nil {
-			return errors.Join(err, stopWorkers(all[:i]...))
-		}
-	}
-	return nil
-}
-
-// stopWorkers stops them side by side; each is bounded by workerStop.
-func stopWorkers(all ...worker.Worker) error {
-	var g errgroup.Group
-	for _, w := range all {
-		g.Go(func() error { w.Stop(); return nil })
-	}
-	return g.Wait()
 }
 
 func (d *Daemon) janitor(routes *gateway.Client) func(context.Context) error {

@@ -16,7 +16,10 @@ const (
 	VerifierDir = Home + "/logs/verifier"
 	RewardFile  = VerifierDir + "/reward.txt"
 	AgentLog    = Home + "/logs/agent/opencode.jsonl"
-	ModelURL    = "http://127.0.0.1:7000/v1"
+	// Packages is where Python looks for the user's packages, and runs what it finds there (usercustomize.py, *.pth) whatever
+	// it is started for.
+	Packages = Home + "/.local/lib"
+	ModelURL = "http://127.0.0.1:7000/v1"
 )
 
 // Spec is one rollout as asked for, validated and resolved: everything a worker needs, on any host. It is the workflow's

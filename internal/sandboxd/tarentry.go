@@ -55,7 +55,7 @@ func (u *unpacker) finish() error {
 		if err != nil {
 			return err
 		}
-		err = errors.Join(d.chmod(uint32(h.Mode)), setTime(d, ".", h.ModTime))
+		err = errors.Join(setTime(d, ".", h.ModTime), d.chmod(uint32(h.Mode))) // in a closed one "." is not to be found
 		d.close()
 		if err != nil {
 			return err

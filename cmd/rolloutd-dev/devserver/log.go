@@ -52,8 +52,10 @@ func attrs(tags []tag.Tag) []any {
 // cause makes an error of a fatal line: its words, and the error among its tags.
 func cause(msg string, tags []tag.Tag) error {
 	for _, t := range tags {
-		if t.Key() == "error" {
-			return fmt.Errorf("%s: %v", msg, t.Value())
+		if field, ok := t.(tag.ZapTag); ok {
+			if err, ok := field.Field().Interface.(error); ok {
+				return fmt.Errorf("%s: %w", msg, err)
+			}
 		}
 	}
 	return errors.New(msg)

@@ -8,9 +8,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
-// choosePorts picks the ports of the server's parts: the front's own (0: any), and free ones for the parts that only it
-// talks to. All are held open until all are chosen, so that no two are the same.
-func choosePorts(front int) (ports [len(services)]int, err error) {
+// choosePorts picks the ports of the server's parts: the front's own (0: any), and others for the parts that only it talks to.
+type choosePorts func(front int) ([len(services)]int, error)
+
+// freePorts chooses ports that nobody has. All are held open until all are chosen, so that no two are the same.
+func freePorts(front int) (ports [len(services)]int, err error) {
 	var held []net.Listener
 	defer func() {
 		for _, l := range held {

@@ -11,9 +11,7 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/config"
-	"go.temporal.io/server/common/metrics"
 	schema "go.temporal.io/server/schema/sqlite"
 	"go.temporal.io/server/temporal"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -30,6 +28,8 @@ type Options struct {
 	// SearchAttributes are registered with a namespace that is made now; see temporalx for one that exists.
 	SearchAttributes map[string]enumspb.IndexedValueType
 	Log              *slog.Logger
+
+	choose choosePorts // nil: freePorts
 }
 
 // Server is a running Temporal server.
@@ -63,29 +63,6 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-func start(ctx context.Context, file string, o Options) (*Server, error) {
-	ports, err := choosePorts(o.Port)
-	if err != nil {
-		return nil, err
-	}
-	db := store(file)
-	if err := setupSchema(ctx, file); err != nil {
-		return nil, err
-	}
-	if err := createNamespace(db, o); err != nil {
-		return nil, fmt.Errorf("make namespace %q: %w", o.Namespace, err)
-	}
-	s := &Server{address: address(ports[0]), failed: make(chan error, 1)}
-	s.inner, err = newServer(serverConfig(db, ports), ports, logger{slog: o.Log, fatal: s.fail, stopping: &s.stopping})
-	if err != nil {
-		return nil, fmt.Errorf("temporal server: %w", err)
-	}
-	if err := s.inner.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("start temporal server: %w", err), s.inner.Stop())
-	}
-	return s, nil
-}
-
 // createNamespace makes the namespace in the database itself, before the server runs; one that exists is left alone.
 func createNamespace(db *config.SQL, o Options) error {
 	ns, err := schema.NewNamespaceConfig(clusterName, o.Namespace, false, o.SearchAttributes)
@@ -94,19 +71,6 @@ func createNamespace(db *config.SQL, o Options) error {
 	}
 	ns.Detail.Config.Retention = durationpb.New(o.Retention)
 	return schema.CreateNamespaces(db, ns)
-}
-
-func newServer(cfg *config.Config, ports [len(services)]int, log logger) (temporal.Server, error) {
-	return temporal.NewServer(
-		temporal.WithConfig(cfg),
-		temporal.ForServices(temporal.DefaultServices),
-		temporal.WithStaticHosts(staticHosts(ports)),
-		temporal.WithLogger(log),
-		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
-		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return authorization.NewNoopClaimMapper() }),
-		temporal.WithDynamicConfigClient(dynamicConfig()),
-		temporal.WithCustomMetricsHandler(metrics.NoopMetricsHandler),
-	)
 }
 
 // Address is where clients reach the server.

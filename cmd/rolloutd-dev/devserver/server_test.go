@@ -7,10 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -51,7 +53,7 @@ func TestKilledServerResumesWhereItWas(t *testing.T) {
 	require.NoError(t, err)
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "killed", TaskQueue: queue}, twoSteps, file)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return lines(file) == "first\n" }, time.Minute, 20*time.Millisecond)
+	awaitEvent(t, c, "killed", enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED)
 	require.NoError(t, child.Process.Kill())
 	_ = child.Wait() // it was killed
 	c.Close()
@@ -111,6 +113,36 @@ func TestPortInUseSaysWhichFlagMovesIt(t *testing.T) {
 	stop(t, srv)
 }
 
+// A port may be taken by another process between its choice and Temporal's listening there.
+func TestPortTakenMeanwhile(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	tries := 0
+	taken := func(upTo int) devserver.Options {
+		tries = 0
+		return devserver.ChoosingPorts(options(t.TempDir()), func(front int, free func(int) ([4]int, error)) ([4]int, error) {
+			ports, err := free(front)
+			if tries++; tries <= upTo {
+				ports[tries%len(ports)] = l.Addr().(*net.TCPAddr).Port // another part's each time
+			}
+			return ports, err
+		})
+	}
+	srv, err := devserver.Start(t.Context(), taken(4))
+	require.NoError(t, err)
+	require.Equal(t, 5, tries)
+	c, err := dial(srv)
+	require.NoError(t, err)
+	c.Close()
+	stop(t, srv)
+
+	_, err = devserver.Start(t.Context(), taken(1000))
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.Equal(t, 5, tries, "it gives up")
+}
+
 // serve starts a server with a worker; both end with the test.
 func serve(t *testing.T, dir string) (*devserver.Server, client.Client) {
 	t.Helper()
@@ -145,6 +177,21 @@ func startChild(t *testing.T, dir string) (*exec.Cmd, string) {
 	in := bufio.NewScanner(out)
 	require.True(t, in.Scan(), "the child says its address")
 	return cmd, in.Text()
+}
+
+// awaitEvent waits until the workflow's history has such an event: what an activity did is not yet what is known of it.
+func awaitEvent(t *testing.T, c client.Client, id string, want enumspb.EventType) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for events := c.GetWorkflowHistory(ctx, id, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
+		e, err := events.Next()
+		require.NoError(t, err)
+		if e.GetEventType() == want {
+			return
+		}
+	}
+	require.FailNow(t, "the workflow ended without the event", want)
 }
 
 func lines(file string) string {

@@ -6,9 +6,16 @@ import (
 
 // apart is rolloutd as four processes, on one host and one data folder.
 type apart struct {
+	site
 	t     testing.TB // whose end is theirs
-	url   string
 	roles map[string]*role
+}
+
+// apartOptions say how the four differ from what an operator starts.
+type apartOptions struct {
+	modelURL string   // of endpoint "scripted"
+	env      []string // more environment, of all
+	serveEnv []string // more environment, of serve alone
 }
 
 // role is how one of them is started, and where it tells that it is up.
@@ -18,31 +25,36 @@ type role struct {
 	args   []string
 	env    []string
 	health string
+	// metrics is what Prometheus scrapes; "": nothing.
+	metrics string
 }
 
-func startApart(t testing.TB, modelURL string) *apart {
+func startApart(t testing.TB, o apartOptions) *apart {
 	t.Helper()
 	p := freePorts(t, 7)
 	data := dataFolder(t)
 	env := func(metrics string) []string {
-		return []string{"TEMPORAL_ADDRESS=" + p[1], "SCRIPTED_URL=" + modelURL, "ROLLOUTD_METRICS_LISTEN=" + metrics}
+		return append([]string{"TEMPORAL_ADDRESS=" + p[1], "SCRIPTED_URL=" + o.modelURL, "ROLLOUTD_METRICS_LISTEN=" + metrics}, o.env...)
 	}
-	a := &apart{t: t, url: "http://" + p[0], roles: map[string]*role{
+	a := &apart{site: site{url: "http://" + p[0], temporal: p[1], data: data}, t: t, roles: map[string]*role{
 		"temporal": {
-			binary: "rolloutd-dev", health: "http://" + p[2] + "/healthz",
+			binary: "rolloutd-dev", health: "http://" + p[2] + "/healthz", env: o.env,
 			args: []string{"temporal", "--data", data, "--verbose", "--temporal-port", portOf(t, p[1]), "--ui-port", portOf(t, p[2])},
 		},
 		"gateway": {
-			binary: "rolloutd", health: "http://" + p[4] + "/healthz", env: append(env(p[4]), "ROLLOUTD_TRAINER_LISTEN=127.0.0.1:0"),
-			args: []string{"gateway", "--data", data, "--listen", p[3]},
+			binary: "rolloutd", health: "http://" + p[4] + "/healthz", metrics: "http://" + p[4] + "/metrics",
+			env:  append(env(p[4]), "ROLLOUTD_TRAINER_LISTEN=127.0.0.1:0"),
+			args: []string{"gateway", "--data", data, "--verbose", "--listen", p[3]},
 		},
 		"worker": {
-			binary: "rolloutd", health: "http://" + p[5] + "/healthz", env: env(p[5]),
-			args: []string{"worker", "--data", data, "--gateway", "http://" + p[3]},
+			binary: "rolloutd", health: "http://" + p[5] + "/healthz", metrics: "http://" + p[5] + "/metrics",
+			env:  env(p[5]),
+			args: []string{"worker", "--data", data, "--verbose", "--gateway", "http://" + p[3]},
 		},
 		"serve": {
-			binary: "rolloutd", health: "http://" + p[6] + "/healthz", env: env(p[6]),
-			args: []string{"serve", "--data", data, "--listen", p[0]},
+			binary: "rolloutd", health: "http://" + p[6] + "/healthz", metrics: "http://" + p[6] + "/metrics",
+			env:  append(env(p[6]), o.serveEnv...),
+			args: []string{"serve", "--data", data, "--verbose", "--listen", p[0]},
 		},
 	}}
 	for _, name := range []string{"temporal", "gateway", "worker", "serve"} {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -54,43 +55,56 @@ func TestSearchForKeysFinds(t *testing.T) {
 
 var sealedForm = regexp.MustCompile(`sealed\.v1\.[A-Za-z0-9+/_=-]+`)
 
-// requireCleanAtWork looks while a model call is held: at the sandbox's processes from outside, and at the gateway's folder,
-// whose journal has the key in the sealed form that the rollout brought.
-func requireCleanAtWork(t *testing.T, srv *dev, id string) {
+// requireCleanAtWork looks while a model call is held: at the processes of sandbox and host from outside, and at the gateway's
+// folder, whose journal has the key in the sealed form that the rollout brought.
+func (s searched) requireCleanAtWork(t *testing.T, id, canary string) {
 	t.Helper()
-	_, plain := srv.history(t, id)
+	_, plain := s.history(t, id)
 	sealed := sealedForm.Find(plain)
 	require.NotEmpty(t, sealed, "no sealed key in the history")
-	requireClean(t, "gateway folder", allFiles(t, filepath.Join(srv.data, "gateway")), string(sealed))
+	requireClean(t, "gateway folder", allFiles(t, filepath.Join(s.data, "gateway")), string(sealed))
 	told := sandboxProcesses(t, id+".1")
-	requireClean(t, "command lines and environments of the sandbox", told, "opencode")
-	requireClean(t, "command lines and environments of the sandbox", told, "HOME=/home/user")
+	for _, control := range []string{"opencode", "HOME=/home/user", "/opt/rolloutd/sandboxd"} {
+		requireClean(t, "command lines and environments of the sandbox", told, control)
+	}
+	for name, r := range s.roles {
+		r.requireClean(t, name, canary)
+	}
 }
 
-func requireCleanHistory(t *testing.T, srv *dev, id string) {
+func (s searched) requireCleanHistory(t *testing.T, id string) {
 	t.Helper()
-	raw, plain := srv.history(t, id)
+	raw, plain := s.history(t, id)
 	requireClean(t, "history", raw, id)
 	require.NotContains(t, string(raw), "look for keys", "payloads are encrypted")
 	requireClean(t, "history, decrypted", plain, "look for keys")
 }
 
-func requireCleanAnswers(t *testing.T, srv *dev, id string) {
+func (s searched) requireCleanAnswers(t *testing.T, id string) {
 	t.Helper()
 	for path, control := range map[string]string{
 		"": id, "/result": id, "/trace": "look for keys", "/messages": "look for keys", "/events": "event: done",
 		"/logs/agent": "bash", "/logs/proxy": "status 200",
 	} {
-		requireClean(t, path, []byte(get(t, srv.url+"/rollouts/"+id+path)), control)
+		requireClean(t, path, []byte(get(t, s.url+"/rollouts/"+id+path)), control)
 	}
 }
 
-// requireCleanFolder looks at every file of the data folder, those of its parts once more by themselves.
-func requireCleanFolder(t *testing.T, srv *dev, id string) {
+// requireCleanRefusal looks at what is said of arguments that no rollout can be made of.
+func (s searched) requireCleanRefusal(t *testing.T, a args) {
 	t.Helper()
-	requireClean(t, "store", allFiles(t, filepath.Join(srv.data, "store")), "look for keys")
+	a["instruction"] = "never begun"
+	_, err := call(t.Context(), s.url, "start_rollout", a)
+	require.Error(t, err)
+	requireClean(t, "refusal", []byte(err.Error()), "base_url")
+}
+
+// requireCleanFolder looks at every file of the data folder, those of its parts once more by themselves.
+func (s searched) requireCleanFolder(t *testing.T, id string) {
+	t.Helper()
+	requireClean(t, "store", allFiles(t, filepath.Join(s.data, "store")), "look for keys")
 	var database []byte
-	everyFile(t, srv.data, func(path string, text []byte) {
+	everyFile(t, s.data, func(path string, text []byte) {
 		requireNoCanary(t, path, text)
 		if strings.HasPrefix(filepath.Base(path), "temporal-") {
 			database = append(database, text...)
@@ -99,14 +113,29 @@ func requireCleanFolder(t *testing.T, srv *dev, id string) {
 	requireClean(t, "Temporal's database", database, id)
 }
 
-// requireCleanSigns looks at what an operator's tools collect. The log is that of all roles.
-func requireCleanSigns(t *testing.T, srv *dev, spans *collector, id string) {
+// requireCleanSigns looks at what an operator's tools collect of all processes.
+func (s searched) requireCleanSigns(t *testing.T, spans *collector) {
 	t.Helper()
-	log := allFiles(t, filepath.Dir(srv.log))
-	requireClean(t, "log", log, id)
-	requireClean(t, "metrics", []byte(get(t, srv.metrics)), `rolloutd_envserver_tool_calls_total{outcome="ok",tool="start_rollout"}`)
-	require.Eventually(t, func() bool { return bytes.Contains(spans.all(), []byte("RunActivity:CloseSandbox")) }, 30*time.Second, 50*time.Millisecond)
-	requireClean(t, "spans", spans.all(), "model call")
+	var logs, metrics []byte
+	for name, r := range s.roles {
+		log, err := os.ReadFile(r.log)
+		require.NoError(t, err)
+		requireClean(t, name+"'s log", log, "ready")
+		logs = append(logs, log...)
+		if r.metrics != "" {
+			metrics = append(metrics, get(t, r.metrics)...)
+		}
+	}
+	for _, control := range []string{"start-rollout.1", "rollout-start-rollout"} { // a sandbox, a workflow
+		requireClean(t, "logs", logs, control)
+	}
+	for _, control := range []string{`rolloutd_envserver_tool_calls_total{outcome="ok",tool="start_rollout"}`, "rolloutd_gateway_", "temporal_"} {
+		requireClean(t, "metrics", metrics, control)
+	}
+	for _, control := range []string{"tool run_rollout", "RunActivity:CloseSandbox", "model call"} { // of serve, worker, gateway
+		require.Eventually(t, func() bool { return bytes.Contains(spans.all(), []byte(control)) }, 30*time.Second, 50*time.Millisecond, control)
+	}
+	requireNoCanary(t, "spans", spans.all())
 }
 
 func allFiles(t *testing.T, dir string) []byte {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // What `make demo` runs: one command, the phases as they happen, the result, the addresses; it stays up until it is
@@ -20,7 +22,15 @@ func TestDemo(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	require.Eventually(t, func() bool { return strings.Contains(said(), "ready for more") }, 90*time.Second, 50*time.Millisecond, "%s", said())
+	awaitSaid := func(text string) {
+		require.Eventually(t, func() bool { return strings.Contains(said(), text) }, 90*time.Second, 50*time.Millisecond, "%s", text)
+	}
+	awaitSaid("agent at work")
+	workflows := srv.workflows(t)
+	require.Len(t, workflows, 1)
+	id := strings.TrimPrefix(workflows[0], rollout.WorkflowID(""))
+	require.NotEmpty(t, processesNaming(t, id), "the search for what is left is blind")
+	awaitSaid("ready for more")
 	for _, want := range []string{"OpenEnv server", "Temporal UI", "Metrics", "agent at work", "grading in a fresh sandbox", "reward    1", "outcome   completed", "binary_search.py"} {
 		require.Contains(t, said(), want)
 	}
@@ -28,4 +38,5 @@ func TestDemo(t *testing.T) {
 	require.Equal(t, 0, srv.cmd.ProcessState.ExitCode())
 	require.Empty(t, srv.sandboxes(t))
 	require.Empty(t, processesNaming(t, srv.data))
+	require.Empty(t, processesNaming(t, id))
 }

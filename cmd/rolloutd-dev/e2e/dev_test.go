@@ -19,19 +19,18 @@ type devOptions struct {
 // dev is a running rolloutd-dev with a data folder of its own.
 type dev struct {
 	*process
-	url      string // OpenEnv server
-	metrics  string // what Prometheus scrapes
-	temporal string // gRPC address
-	data     string
-	o        devOptions
-	env      []string
-	flags    []string
+	site
+	metrics string // what Prometheus scrapes
+	o       devOptions
+	env     []string
+	flags   []string
 }
 
 func startDev(t testing.TB, o devOptions) *dev {
 	t.Helper()
 	ports := freePorts(t, 6)
-	d := &dev{url: "http://" + ports[0], metrics: "http://" + ports[4] + "/metrics", temporal: ports[1], data: dataFolder(t), o: o}
+	at := site{url: "http://" + ports[0], temporal: ports[1], data: dataFolder(t)}
+	d := &dev{site: at, metrics: "http://" + ports[4] + "/metrics", o: o}
 	d.env = append([]string{
 		"ROLLOUTD_LISTEN=" + ports[0],
 		"ROLLOUTD_GATEWAY_LISTEN=" + ports[2],
@@ -58,10 +57,4 @@ func (d *dev) restart(t testing.TB) *dev {
 	again.process = startProcess(t, d.env, "rolloutd-dev", d.flags...)
 	again.ready(t, d.url+"/health")
 	return &again
-}
-
-// sandboxes lists what is left of sandboxes in the data folder.
-func (d *dev) sandboxes(t testing.TB) []string {
-	t.Helper()
-	return leftSandboxes(t, d.data)
 }

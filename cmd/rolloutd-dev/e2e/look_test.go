@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -23,9 +22,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
 
-// These look at what an operator would look at: Temporal, the data folder.
+// site is where one running rolloutd, of however many processes, can be looked at, as an operator would: its server, Temporal,
+// the data folder.
+type site struct {
+	url      string // OpenEnv server
+	temporal string // gRPC address
+	data     string
+}
 
-func (d *dev) client(t testing.TB) client.Client {
+func (d site) client(t testing.TB) client.Client {
 	t.Helper()
 	c, err := client.Dial(client.Options{HostPort: d.temporal})
 	require.NoError(t, err)
@@ -34,7 +39,7 @@ func (d *dev) client(t testing.TB) client.Client {
 }
 
 // activityNames are the activities of a rollout's history, in the order they were scheduled.
-func (d *dev) activityNames(t testing.TB, id string) []string {
+func (d site) activityNames(t testing.TB, id string) []string {
 	t.Helper()
 	var names []string
 	events := d.client(t).GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
@@ -48,8 +53,24 @@ func (d *dev) activityNames(t testing.TB, id string) []string {
 	return names
 }
 
+// missedHeartbeats are the activities of a rollout that were given out again because their worker was not heard of for too long.
+func (d site) missedHeartbeats(t testing.TB, id string) []int64 {
+	t.Helper()
+	var missed []int64
+	events := d.client(t).GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		require.NoError(t, err)
+		s := e.GetActivityTaskStartedEventAttributes()
+		if s.GetLastFailure().GetTimeoutFailureInfo().GetTimeoutType() == enumspb.TIMEOUT_TYPE_HEARTBEAT {
+			missed = append(missed, s.GetScheduledEventId())
+		}
+	}
+	return missed
+}
+
 // history is a rollout's history with what Temporal tells of its open activities, as stored, and all payloads of it decrypted.
-func (d *dev) history(t testing.TB, id string) (raw, plain []byte) {
+func (d site) history(t testing.TB, id string) (raw, plain []byte) {
 	t.Helper()
 	key, err := seal.LoadOrCreate(filepath.Join(d.data, "key"))
 	require.NoError(t, err)
@@ -91,7 +112,7 @@ func opened(codecs []converter.PayloadCodec, payloads []*commonpb.Payload) ([]*c
 }
 
 // workflows are the ids of all workflows there ever were.
-func (d *dev) workflows(t testing.TB) []string {
+func (d site) workflows(t testing.TB) []string {
 	t.Helper()
 	list, err := d.client(t).ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
 		Query: "WorkflowType = '" + rollout.WorkflowName + "'",
@@ -104,55 +125,12 @@ func (d *dev) workflows(t testing.TB) []string {
 	return ids
 }
 
-// leftSandboxes lists the state folders in a data folder's sandboxes.
-func leftSandboxes(t testing.TB, data string) []string {
+// sandboxes lists what is left of sandboxes in the data folder.
+func (d site) sandboxes(t testing.TB) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(data, "sandboxes", "*", "control.sock"))
+	files, err := filepath.Glob(filepath.Join(d.data, "sandboxes", "*", "control.sock"))
 	require.NoError(t, err)
 	return files
-}
-
-// processesNaming lists the running processes whose command line names the folder.
-func processesNaming(t testing.TB, folder string) []string {
-	t.Helper()
-	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	require.NoError(t, err)
-	var found []string
-	for _, line := range lines {
-		text, err := os.ReadFile(line)
-		if err == nil && strings.Contains(string(text), folder) { // gone meanwhile: not running
-			found = append(found, strings.ReplaceAll(string(text), "\x00", " "))
-		}
-	}
-	return found
-}
-
-// sandboxProcesses is what the kernel tells of the processes that name the sandbox, and of all below them: command lines and
-// environments.
-func sandboxProcesses(t testing.TB, id string) []byte {
-	t.Helper()
-	command, parent := map[string][]byte{}, map[string]string{}
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	require.NoError(t, err)
-	for _, f := range folders {
-		stat, err := os.ReadFile(filepath.Join(f, "stat"))
-		if err != nil {
-			continue // gone meanwhile
-		}
-		command[f], _ = os.ReadFile(filepath.Join(f, "cmdline"))
-		parent[f] = "/proc/" + strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[1]
-	}
-	var told []byte
-	for f := range command {
-		for p := f; p != ""; p = parent[p] {
-			if bytes.Contains(command[p], []byte(id)) {
-				environ, _ := os.ReadFile(filepath.Join(f, "environ"))
-				told = append(append(told, command[f]...), environ...)
-				break
-			}
-		}
-	}
-	return told
 }
 
 // everyFile calls look for each regular file below dir.
@@ -172,7 +150,7 @@ func everyFile(t testing.TB, dir string, look func(path string, text []byte)) {
 }
 
 // agentStarts counts how often an agent process came up, by its own log.
-func (d *dev) agentStarts(t testing.TB, result rollout.Result) int {
+func (d site) agentStarts(t testing.TB, result rollout.Result) int {
 	t.Helper()
 	log, err := os.ReadFile(filepath.Join(d.data, "store", result.Links["opencode"]))
 	require.NoError(t, err, "links: %v", result.Links)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -22,31 +23,56 @@ const (
 
 // A key opens the model endpoint, which even repeats it in an error, and is found nowhere else: not in Temporal's history, not in
 // the data folder (database, journal, store, traces), not in logs, metrics and spans, not in what the API tells, not in the
-// sandbox's files and environments, as the agent sees them and as the host does.
+// sandbox's files and environments, as the agent sees them and as the host does, nor in those of rolloutd's processes, nor in the
+// memory of those that have no business with it.
 func TestKeysAreFoundNowhere(t *testing.T) {
 	t.Parallel()
-	model, spans := startKeyedModel(t), startCollector(t)
-	srv := startDev(t, devOptions{env: append(spans.env(), "VLLM_URL="+model.url, "VLLM_API_KEY="+serverCanary)})
-	for canary, a := range map[string]args{
-		clientCanary: {"base_url": model.url, "model": "m", "api_key": clientCanary},
-		serverCanary: {"endpoint": "vllm"},
+	for name, start := range map[string]func(*testing.T, keyedModel, *collector) searched{
+		"one process": searchedDev, "four processes": searchedApart,
 	} {
-		a["instruction"] = "look for keys"
-		a["verify"] = []string{"test -s found.txt && ! grep -q canary-of found.txt"}
-		id := start(t, srv.url, a)
-		model.awaitCall(t, canary)
-		requireCleanAtWork(t, srv, id)
-		close(model.doors[canary].open)
-		result := finalize(t, srv.url, id)
-		require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
-		require.InDelta(t, 1.0, *result.Reward, 0, "found in the sandbox: %s", result.Files["/home/user/workdir/found.txt"])
-		requireCleanHistory(t, srv, id)
-		requireCleanAnswers(t, srv, id)
-		requireCleanFolder(t, srv, id)
-		requireCleanSigns(t, srv, spans, id)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			model, spans := startKeyedModel(t), startCollector(t)
+			s := start(t, model, spans)
+			s.requireCleanRefusal(t, args{"base_url": "no address", "model": "m", "api_key": clientCanary})
+			s.requireCleanRollout(t, model, "run_rollout", clientCanary, args{"base_url": model.url, "model": "m", "api_key": clientCanary})
+			s.requireCleanRollout(t, model, "start_rollout", serverCanary, args{"endpoint": "vllm"})
+			s.requireCleanSigns(t, spans)
+			requireAgentSees(t, s.site)
+		})
 	}
-	// The agent's search would find one: a marker that setup plants in a file.
-	planted := runRollout(t, srv.url, args{
+}
+
+// requireCleanRollout runs a rollout with the key, and searches while a model call with it is held, and at the end.
+func (s searched) requireCleanRollout(t *testing.T, model keyedModel, tool, canary string, a args) {
+	t.Helper()
+	id := strings.ReplaceAll(tool, "_", "-")
+	a["rollout_id"], a["instruction"] = id, "look for keys"
+	a["verify"] = []string{"test -s found.txt && ! grep -q canary-of found.txt"}
+	answered := make(chan error, 1)
+	go func() { // ends with its call, which ends with the test
+		text, err := call(t.Context(), s.url, tool, a)
+		if err == nil && holds([]byte(text), canary) {
+			err = errors.New("the answer holds the key")
+		}
+		answered <- err
+	}()
+	model.awaitCall(t, canary)
+	s.requireCleanAtWork(t, id, canary)
+	close(model.doors[canary].open)
+	require.NoError(t, <-answered)
+	result := finalize(t, s.url, id)
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.InDelta(t, 1.0, *result.Reward, 0, "found in the sandbox: %s", result.Files["/home/user/workdir/found.txt"])
+	s.requireCleanHistory(t, id)
+	s.requireCleanAnswers(t, id)
+	s.requireCleanFolder(t, id)
+}
+
+// requireAgentSees shows that the agent's search would find a key: a marker that setup plants in a file.
+func requireAgentSees(t *testing.T, s site) {
+	t.Helper()
+	planted := runRollout(t, s.url, args{
 		"instruction": "look for keys", "endpoint": "vllm", "setup": []string{"echo sk-canary-of-the-control > /tmp/planted"},
 		"verify": []string{"grep -q canary-of-the-control found.txt"},
 	})

@@ -35,6 +35,7 @@ func tarRoundTrip(t *testing.T, h Harness) {
 	p := h.place(t)
 	setup := p.Bash(`mkdir -p /home/user/src; cd /home/user/src; mkdir -p deep/er empty ro
 		head -c 100000 /dev/urandom > deep/er/data; echo '#!/bin/sh' > run; chmod 755 run; echo s > ro/secret; chmod 000 ro/secret; chmod 555 ro
+		mkdir -p closed/in; chmod 000 closed/in closed
 		ln -s run rel; ln -s /usr/bin/env abs; ln -s ../../nowhere dangling; ln deep/er/data second
 		: > $'odd\nname'; : > 'blank name'; : > "$(printf 'n%.0s' $(seq 200))"
 		touch -d '2001-02-03 04:05:06.789' run deep`)

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// restartDelay is how soon an activity that its worker's stop cut short may run again.
+// restartDelay is how soon an activity that its worker's end cut short may run again.
 const restartDelay = 200 * time.Millisecond
 
 // ToTemporal makes err what an activity should return: an application error whose type is err's kind, retryable as the kind's
@@ -37,10 +37,10 @@ func ToTemporal(err error) error {
 	return temporal.NewApplicationErrorWithOptions(err.Error(), string(kind), options)
 }
 
-// Restarting is what an activity returns when its worker stops: try again at once, on whoever takes it. It is benign: a
-// restart of a worker is no failure that anyone should be alarmed of.
+// Restarting is what an activity returns when its worker stops, or is said to have returned when its worker was killed: try
+// again at once, on whoever takes it. It is benign: a restart of a worker is no failure that anyone should be alarmed of.
 func Restarting() error {
-	return temporal.NewApplicationErrorWithOptions("the worker is stopping", string(fault.Unavailable), temporal.ApplicationErrorOptions{
+	return temporal.NewApplicationErrorWithOptions("the worker stopped", string(fault.Unavailable), temporal.ApplicationErrorOptions{
 		NextRetryDelay: restartDelay, Category: temporal.ApplicationErrorCategoryBenign,
 	})
 }

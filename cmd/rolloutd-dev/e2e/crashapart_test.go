@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// The four processes apart, and each of them killed with -9 while the agent works.
+func TestFourProcessesApart(t *testing.T) {
+	t.Parallel()
+	model := startModel(t, slowScript)
+	set := startApart(t, apartOptions{modelURL: model.url})
+	for _, role := range []string{"worker", "gateway", "serve", "temporal"} {
+		t.Run(role, func(t *testing.T) {
+			id := start(t, set.url, args{
+				"instruction": "take your time", "endpoint": "scripted", "rollout_id": "kill-" + role,
+				"verify": []string{"test \"$(cat log.txt)\" = \"$(printf 'one\\ntwo\\nthree')\""},
+			})
+			waitFor(t, set.url, id, "agent at work", func(s state) bool { return s.Phase == rollout.PhaseAgent && s.SessionID != "" })
+			set.roles[role].kill()
+			set.start(role)
+			result := finalize(t, set.url, id)
+			require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+			require.NotNil(t, result.Reward)
+			require.InDelta(t, 1.0, *result.Reward, 0)
+			require.Len(t, result.Attempts, 1)
+			require.Len(t, result.ProxyTurns, 4)
+			requireWholeTurns(t, result)
+			require.Empty(t, set.missedHeartbeats(t, id), "the next worker takes over at once")
+		})
+	}
+}
+
+// Two workers of one host would each take the other's steps for a dead one's.
+func TestSecondWorkerOfAHostIsRefused(t *testing.T) {
+	t.Parallel()
+	set := startApart(t, apartOptions{})
+	worker := set.roles["worker"]
+	second := startProcess(t, append(worker.env, "ROLLOUTD_METRICS_LISTEN="+freePorts(t, 1)[0]), worker.binary, worker.args...)
+	select {
+	case <-second.done:
+	case <-time.After(90 * time.Second):
+		require.Fail(t, "it runs")
+	}
+	require.NotZero(t, second.cmd.ProcessState.ExitCode())
+	require.Contains(t, tail(second.log), "one worker to a data folder")
+}

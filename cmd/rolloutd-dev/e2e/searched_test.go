@@ -1,0 +1,60 @@
+package e2e
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// searched is a rolloutd in which keys are looked for.
+type searched struct {
+	site
+	roles map[string]searchedRole
+}
+
+// searchedRole is one of its processes. Whoever takes a client's call has the key in memory, and whoever makes the model call.
+type searchedRole struct {
+	*process
+	metrics string // what Prometheus scrapes; "": nothing
+	given   bool   // it was started with the server's own key in its environment
+	calls   bool   // it makes the model calls
+	takes   bool   // it takes the clients' calls
+}
+
+func searchedDev(t *testing.T, model keyedModel, spans *collector) searched {
+	t.Helper()
+	srv := startDev(t, devOptions{env: append(spans.env(), "VLLM_URL="+model.url, "VLLM_API_KEY="+serverCanary)})
+	return searched{srv.site, map[string]searchedRole{
+		"rolloutd-dev": {process: srv.process, metrics: srv.metrics, given: true, calls: true, takes: true},
+	}}
+}
+
+func searchedApart(t *testing.T, model keyedModel, spans *collector) searched {
+	t.Helper()
+	set := startApart(t, apartOptions{env: spans.env(), serveEnv: []string{"VLLM_URL=" + model.url, "VLLM_API_KEY=" + serverCanary}})
+	s := searched{set.site, map[string]searchedRole{}}
+	for name, r := range set.roles {
+		s.roles[name] = searchedRole{process: r.process, metrics: r.metrics, given: name == "serve", calls: name == "gateway", takes: name == "serve"}
+	}
+	return s
+}
+
+// requireClean looks at the process as the kernel shows it, while it, or another one, makes a call with the key.
+func (r searchedRole) requireClean(t *testing.T, name, canary string) {
+	t.Helper()
+	environ := r.told(t, "environ")
+	if r.given {
+		require.True(t, holds(environ, serverCanary), "%s's environment: the search is blind", name)
+		environ = bytes.ReplaceAll(environ, []byte(serverCanary), nil)
+	}
+	requireClean(t, name+"'s environment", environ, "PATH=")
+	requireClean(t, name+"'s command line", r.told(t, "cmdline"), "--data")
+	switch {
+	case r.calls:
+		require.True(t, r.remembers(t, canary), "%s's memory: the search is blind", name)
+	case !r.takes:
+		require.False(t, r.remembers(t, clientCanary), "%s's memory holds the client's key", name)
+		require.False(t, r.remembers(t, serverCanary), "%s's memory holds the server's key", name)
+	}
+}
