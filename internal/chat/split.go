@@ -45,7 +45,7 @@ func (s *splitter) next() ([]byte, bool) {
 
 // learn finds how lines end, once the first one has: a CR needs the byte behind it.
 func (s *splitter) learn() bool {
-	end := bytes.IndexAny(s.raw[s.seen:], "\r\n")
+	end := lineEnd(s.raw[s.seen:])
 	if end < 0 {
 		s.seen = len(s.raw)
 		return false
@@ -62,6 +62,18 @@ func (s *splitter) learn() bool {
 		s.eol = '\r'
 	}
 	return true
+}
+
+// lineEnd is where the first CR or LF is; -1: nowhere. A first line may have all of a prompt's ids, for which bytes.IndexAny is slow.
+func lineEnd(b []byte) int {
+	lf := bytes.IndexByte(b, '\n')
+	if lf >= 0 {
+		b = b[:lf]
+	}
+	if cr := bytes.IndexByte(b, '\r'); cr >= 0 {
+		return cr
+	}
+	return lf
 }
 
 // rest returns the data of a last event that no empty line ends.
