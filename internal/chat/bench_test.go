@@ -1,18 +1,25 @@
 package chat_test
 
 import (
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rolloutd/rolloutd/internal/chat"
 )
 
-// A prompt of 30,000 tokens, as the engine lists them in front of each reply.
+// A prompt of 30,000 tokens of a vocabulary of 150,000, as the engine lists them in front of each reply.
 func BenchmarkPromptIDs(b *testing.B) {
-	event := []byte(`{"prompt_token_ids":[` + strings.Repeat("12345,", 29999) + `7]}`)
+	ids := make([]int32, 30000)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range ids {
+		ids[i] = random.Int32N(1 + random.Int32N(150000)) // the common ones are small
+	}
+	event := append(chat.AppendIDs([]byte(`{"prompt_token_ids":`), ids, false), '}')
 	for b.Loop() {
 		var r chat.Reply
-		if err := r.Event(event); err != nil {
+		if err := r.Event(event); err != nil || !slices.Equal(r.PromptTokenIDs, ids) {
 			b.Fatal(err)
 		}
 	}

@@ -2,7 +2,9 @@ package chat
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 )
@@ -66,19 +68,34 @@ func (c *cursor) ids(dst []int32) ([]int32, Span) {
 	}
 }
 
-// tight appends ids for as long as there is a comma and a digit right behind each: nearly all of most lists. It returns how
-// many digits they have.
+// tight appends ids for as long as there is a comma and a digit right behind each, and none has eight digits, as no vocabulary
+// needs: all of most lists. It returns how many digits they have.
 func (c *cursor) tight(dst []int32) (_ []int32, digits int) {
 	b, i := c.b, c.i
-	for {
-		id, end := parseID(b, i)
-		if end+1 >= len(b) || b[end] != ',' || b[end+1]-'0' > 9 || end == i || b[i] == '0' || id > math.MaxInt32 {
-			c.i = i
-			return dst, digits
+	for len(b)-i > 8 {
+		id, n := parse8(binary.LittleEndian.Uint64(b[i:]))
+		if n == 0 || n == 8 || b[i+n] != ',' || b[i+n+1]-'0' > 9 || n > 1 && b[i] == '0' {
+			break
 		}
-		dst, digits, i = append(dst, int32(id)), digits+end-i, end+1
+		dst, digits, i = append(dst, int32(id)), digits+n, i+n+1
 	}
+	c.i = i
+	return dst, digits
 }
+
+// parse8 reads the number that the first n of eight bytes spell, the first of them the lowest. It adds up neighbouring digits,
+// then pairs, then fours, without a look at each: after D. Lemire, "Quickly parsing eight digits" (2018).
+func parse8(b uint64) (id uint64, n int) {
+	b ^= '0' * ones
+	n = bits.TrailingZeros64((b+0x76*ones|b)&(0x80*ones)) / 8 // a byte above 9 has its highest bit there
+	b <<= 64 - 8*n                                            // leading zeros
+	b = b*10 + b>>8
+	low, high := b&0x000000ff000000ff, b>>16&0x000000ff000000ff
+	return (low*(100+1000000<<32) + high*(1+10000<<32)) >> 32, n
+}
+
+// ones has a 1 in each byte.
+const ones = 0x0101010101010101
 
 // plain keeps the span if n ids of so many digits, so many of them after a single space, are all that is in it. A leading
 // zero counts for no digit, so that it shows as a byte too many.

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -82,7 +84,7 @@ const (
 
 func newReply(w work) reply {
 	token := entry + `,"top_logprobs":[` + list(5, entry+"}") + `]}`
-	ids, usage := list(w.prompt, "12345"), fmt.Sprintf(`"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}`, w.prompt, w.tokens, w.prompt+w.tokens)
+	ids, usage := vocabulary(w.prompt), fmt.Sprintf(`"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}`, w.prompt, w.tokens, w.prompt+w.tokens)
 	head := `data: {"object":"chat.completion.chunk",` + about + `,"choices":[`
 	events := []string{head + `{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":[` + ids + "]}\n\n"}
 	for i := range w.tokens {
@@ -95,6 +97,16 @@ func newReply(w work) reply {
 		whole: fmt.Sprintf(`{"object":"chat.completion",%s,"choices":[{"index":0,"message":{"role":"assistant","content":"%s"},"logprobs":{"content":[%s]},"finish_reason":"stop","token_ids":[%s]}],"prompt_token_ids":[%s],%s}`,
 			about, strings.Repeat(" word", w.tokens), list(w.tokens, token), list(w.tokens, "1"), ids, usage),
 	}
+}
+
+// vocabulary is n ids as prompts have them: the common ones are small.
+func vocabulary(n int) string {
+	random := rand.New(rand.NewPCG(1, 2))
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = strconv.Itoa(random.IntN(1 + random.IntN(150000)))
+	}
+	return strings.Join(ids, ",")
 }
 
 // list is n times the item, with commas between.
