@@ -27,14 +27,8 @@ func (a API) Assemble(raw []byte) (Whole, error) {
 		return assembleResponse(raw)
 	case Messages:
 		return assembleMessage(raw)
-	case Completions:
-		c := Completion{legacy: true}
-		err := c.read(raw)
-		return &c, err
 	default:
-		var c Completion
-		err := c.read(raw)
-		return &c, err
+		return assembleCompletion(Completion{legacy: a == Completions}, raw)
 	}
 }
 

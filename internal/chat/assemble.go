@@ -7,6 +7,11 @@ import (
 
 var errUnreadable = errors.New("assemble reply: unreadable event")
 
+func assembleCompletion(c Completion, raw []byte) (Whole, error) {
+	err := c.read(raw)
+	return &c, err
+}
+
 // read takes in a reply.
 func (c *Completion) read(raw []byte) error {
 	raw = tidy(raw)
@@ -45,7 +50,7 @@ func (c *Completion) add(data []byte) error {
 		case "choices":
 			c.addChoices(&in)
 		case "prompt_token_ids":
-			latest(&c.promptIDs, in.skipIDs())
+			c.addPrompt(&in)
 		default:
 			in.skip()
 		}
@@ -92,9 +97,11 @@ func (c *Completion) addChoice(in *cursor) {
 			c.spoke = in.peek() == '"' || c.spoke
 			c.content = append(c.content, in.inner()...)
 		case "token_ids":
-			c.ids = joined(c.ids, in.skip())
+			if ids := in.skip(); !c.bare {
+				c.ids = joined(c.ids, ids)
+			}
 		case "prompt_token_ids":
-			latest(&c.promptIDs, in.skipIDs())
+			c.addPrompt(in)
 		case "finish_reason":
 			latest(&c.finish, in.skip())
 		case "stop_reason":
@@ -107,8 +114,18 @@ func (c *Completion) addChoice(in *cursor) {
 	}
 }
 
+func (c *Completion) addPrompt(in *cursor) {
+	if ids := in.skipIDs(); !c.bare {
+		latest(&c.promptIDs, ids)
+	}
+}
+
 // addLogprobs joins entries as they stand.
 func (c *Completion) addLogprobs(in *cursor) {
+	if c.bare {
+		in.skip()
+		return
+	}
 	if in.null() {
 		return
 	}

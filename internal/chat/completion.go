@@ -6,6 +6,7 @@ import "encoding/json"
 // what stood between a string's quotes: texts are joined and written again without ever being decoded.
 type Completion struct {
 	legacy bool // of Completions: text, and logprobs in columns
+	bare   bool // without the engine's tokens
 
 	id, created, model, fingerprint, usage []byte // raw JSON; nil: not said
 	finish, stop                           []byte // raw JSON; nil: the reply is not whole

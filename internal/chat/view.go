@@ -40,6 +40,14 @@ func (v View) Of(raw []byte) []byte {
 	}
 }
 
+// Assemble puts a reply together as its reader sees it. Of one who asked for no tokens at all they need not be taken out first.
+func (v View) Assemble(raw []byte) (Whole, error) {
+	if (v.API == Chat || v.API == Completions) && !v.IDs && !v.Logprobs {
+		return assembleCompletion(Completion{legacy: v.API == Completions, bare: true}, raw)
+	}
+	return v.API.Assemble(v.Of(raw))
+}
+
 // event appends the event that came last as the reader sees it, if there is anything in it for him.
 func (v View) event(dst []byte, s *splitter, data []byte) []byte {
 	if s.at >= 0 {

@@ -63,3 +63,22 @@ func TestViewOfAStream(t *testing.T) {
 	require.Equal(t, before+after, string(chat.View{Logprobs: true, Top: -1}.Of([]byte(vllmStream))))
 	require.NotContains(t, string(chat.View{}.Of([]byte(vllmStream))), "logprob\"")
 }
+
+// Put together for its reader, a reply has what the view of it has, and nothing of what was taken out.
+func TestAssembledForItsReader(t *testing.T) {
+	t.Parallel()
+	for _, api := range []chat.API{chat.Chat, chat.Completions, chat.Responses, chat.Messages} {
+		for _, view := range []chat.View{
+			{API: api, Usage: true}, {API: api, IDs: true, Usage: true}, {API: api, Logprobs: true, Top: 1, Usage: true},
+		} {
+			for _, raw := range []string{vllmStream, textStream, wholeText, responseStream(), wholeResponse, messageStream, wholeMessage} {
+				taken, err := api.Assemble(view.Of([]byte(raw)))
+				require.NoError(t, err)
+				seen, err := view.Assemble([]byte(raw))
+				require.NoError(t, err)
+				require.Equal(t, string(taken.JSON()), string(seen.JSON()), "%+v", view)
+				require.Equal(t, string(taken.Events()), string(seen.Events()), "%+v", view)
+			}
+		}
+	}
+}

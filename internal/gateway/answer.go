@@ -77,15 +77,15 @@ func (r *route) deliver(req *http.Request, out *delivery, ans answer) {
 func (r *route) body(a *ask, ans answer) ([]byte, error) {
 	said := a.api.Empty(r.Model.Name)
 	if ans.kind == whole {
-		raw := a.view.Of(ans.raw)
-		if chat.IsObject(raw) != a.stream {
+		if chat.IsObject(ans.raw) != a.stream {
+			raw := a.view.Of(ans.raw)
 			if ans.odd {
 				raw = chat.Finite(raw)
 			}
 			return raw, nil
 		}
 		var err error
-		if said, err = a.api.Assemble(raw); err != nil {
+		if said, err = a.view.Assemble(ans.raw); err != nil {
 			return nil, err
 		}
 	}
