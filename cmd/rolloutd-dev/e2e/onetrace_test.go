@@ -50,7 +50,7 @@ func TestOneTrace(t *testing.T) {
 			require.NoError(t, err)
 			_, err = resultOf(string(reply))
 			require.NoError(t, err)
-		}, nil},
+		}, []string{"ws step"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
