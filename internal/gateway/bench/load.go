@@ -24,8 +24,8 @@ type load struct {
 
 func loads() []load {
 	return []load{
-		{name: "small unary call", calls: 2000, at: 16, words: 10, work: work{tokens: 8, prompt: 20}},
-		{name: "call with a prompt of 30k tokens", calls: 400, at: 8, stream: true, words: 30000, work: work{tokens: 8, prompt: 30000}},
+		{name: "small unary call", calls: 10000, at: 16, words: 10, work: work{tokens: 8, prompt: 20}},
+		{name: "call with a prompt of 30k tokens", calls: 2000, at: 8, stream: true, words: 30000, work: work{tokens: 8, prompt: 30000}},
 		{name: "streamed token, as fast as it goes", calls: 40, at: 4, stream: true, words: 10, work: work{tokens: 2000, prompt: 100}, perToken: true},
 		{name: "streamed token, 1,000 streams", calls: 1000, at: 1000, stream: true, words: 10, work: work{tokens: 200, prompt: 100, pause: 100 * time.Millisecond}, perToken: true},
 	}
