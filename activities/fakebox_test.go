@@ -192,7 +192,13 @@ func (b *box) putTar(w http.ResponseWriter, r *http.Request) {
 }
 
 func (b *box) getTar(w http.ResponseWriter, r *http.Request) {
-	_, _ = w.Write(tarOf(b.files, r.FormValue("path")))
+	dir := r.FormValue("path")
+	there := func(name string) bool { return strings.HasPrefix(name, dir+"/") }
+	if dir != rollout.Home && !slices.ContainsFunc(slices.Collect(maps.Keys(b.files)), there) {
+		fail(w, fault.New(fault.NotFound, "no folder %s", dir))
+		return
+	}
+	_, _ = w.Write(tarOf(b.files, dir))
 }
 
 // tarOf packs the files below dir.

@@ -27,20 +27,25 @@ func (a *Activities) snapshot(ctx context.Context, t Target) error {
 	return a.save(ctx, sb, rollout.Home, key)
 }
 
-// savePackages puts what setup installed for the user into the store, once: a run of RunSetup that was given up may come late.
+// savePackages puts what setup installed for the user into the store, once, and an empty archive where that is nothing: a run
+// of RunSetup that was given up may come late, and must not take what the agent has put there since.
 func (a *Activities) savePackages(ctx context.Context, sb *sandbox.Sandbox, t Target) error {
 	key := store.AttemptKey(t.RolloutID, t.Attempt, store.Packages)
 	if done, err := a.o.Store.Exists(ctx, key); err != nil || done {
 		return err
 	}
-	return a.save(ctx, sb, rollout.Packages, key)
+	err := a.save(ctx, sb, rollout.Packages, key)
+	if fault.Is(err, fault.NotFound) {
+		_, err = a.o.Store.Put(ctx, key, folders())
+	}
+	return err
 }
 
-// save puts a folder of the sandbox into the store; nothing, where it is not there.
+// save puts a folder of the sandbox into the store.
 func (a *Activities) save(ctx context.Context, sb *sandbox.Sandbox, folder, key string) error {
 	content, err := sb.GetTar(ctx, folder)
 	if err != nil {
-		return unless(fault.NotFound, err)
+		return err
 	}
 	defer content.Close()
 	_, err = a.o.Store.Put(ctx, key, content)

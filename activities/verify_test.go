@@ -77,6 +77,9 @@ func TestVerifierHasThePackagesOfTheSetup(t *testing.T) {
 				require.NoError(t, h.RunSetup(t.Context(), c.setup))
 			}
 			b.see(func() { b.files[own], b.files[site] = "by the agent", "by the agent" })
+			if len(c.setup.Files)+len(c.setup.Commands) > 0 {
+				require.NoError(t, h.RunSetup(t.Context(), c.setup), "a run that was given up comes late")
+			}
 			h.provider.exec = func(b *box, _ string, _ wire.Process) exec {
 				for _, file := range []string{own, site} {
 					require.Equal(t, c.want[file], b.files[file], file)

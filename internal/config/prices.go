@@ -48,6 +48,6 @@ func priceOf(v string) (rollout.Price, bool) {
 func (c Config) validatePrices(p *problems) {
 	for _, name := range slices.Sorted(maps.Keys(c.Prices)) {
 		price := c.Prices[name]
-		p.check(price.Valid(), "prices."+name, "want 0 or more, got %g and %g", price.Prompt, price.Completion)
+		p.check(price.Valid(), "prices."+name, "want 0 or more for prompt, completion and cached_prompt")
 	}
 }

@@ -13,7 +13,7 @@ const (
 	AgentOutput    = "opencode.log"    // the tail of what the agent's processes wrote to stdout and stderr
 	Home           = "home.tar"        // the home directory as the agent left it
 	Setup          = "setup.json"      // []rollout.CommandResult
-	Packages       = "packages.tar"    // rollout.Packages as setup left them; none where there was nothing
+	Packages       = "packages.tar"    // rollout.Packages as setup left them; empty where there was nothing, none without a setup
 	Verdict        = "verify.json"
 	VerifierStdout = "verifier.stdout"
 	VerifierStderr = "verifier.stderr"
