@@ -23,6 +23,8 @@ type target struct {
 const (
 	// maxReply bounds a reply, in bytes.
 	maxReply = 256 << 20
+	// maxExpected bounds the room that is made for a reply before any of it has come, in bytes.
+	maxExpected = 1 << 20
 	// drainTime is how long the end of a stream may take after its end mark; a connection read to its end is used again.
 	drainTime = 200 * time.Millisecond
 )
@@ -99,7 +101,8 @@ func read(ctx context.Context, res *http.Response, cancel func(), a *ask) *resul
 	out, s := &result{status: res.StatusCode}, &chat.Stream{Reply: chat.Reply{API: a.api}}
 	s.Began(versionOf(res.Header))
 	if a.demanded {
-		s.Expect(readBuffer + len(a.body)/2*3) // a prompt's ids are about half as long again as the prompt
+		// A prompt's ids are about half as long again as the prompt. What an agent may send is no measure beyond reason.
+		s.Expect(readBuffer + min(len(a.body)/2*3, maxExpected))
 	}
 	var drain *time.Timer
 	for reads := 1; ; reads++ {
