@@ -30,11 +30,23 @@ func (g gated) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// queued waits until so many requests wait.
 func (h *host) queued(t *testing.T, name string, n int) {
+	t.Helper()
+	h.upstream(t, name, func(now gateway.UpstreamStatus) bool { return now.Queued == n })
+}
+
+// busy waits until so many requests are under way, and so many wait.
+func (h *host) busy(t *testing.T, name string, inFlight, queued int) {
+	t.Helper()
+	h.upstream(t, name, func(now gateway.UpstreamStatus) bool { return now.InFlight == inFlight && now.Queued == queued })
+}
+
+func (h *host) upstream(t *testing.T, name string, is func(gateway.UpstreamStatus) bool) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		now, err := h.trainer.Upstream(t.Context(), name)
-		return err == nil && now.Queued == n
+		return err == nil && is(now)
 	}, patience, time.Millisecond)
 }
 
@@ -52,7 +64,7 @@ func TestRolloutsTakeTurns(t *testing.T) {
 	var replies []<-chan reply
 	for i, call := range []string{"a0", "a1", "a2", "a3", "b1", "c1", "b2"} {
 		replies = append(replies, later(t, urls[call[:1]], call, fmt.Sprintf(`{"stream":true,"messages":[],"user":"%s"}`, call)))
-		h.queued(t, "vllm", i) // all but the first wait, in this order
+		h.busy(t, "vllm", 1, i) // all but the first wait, in this order
 	}
 	for _, want := range []string{"a0", "a1", "b1", "c1", "a2", "b2", "a3"} {
 		require.Contains(t, await(t, g.came), `"`+want+`"`)
