@@ -11,8 +11,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/chat"
@@ -144,6 +146,42 @@ func TestConcurrentAppendsShareASync(t *testing.T) {
 	wg.Wait()
 	require.Zero(t, failed.Load())
 	require.Equal(t, int64(2), syncs.Load(), "one for the first, one for all that came meanwhile")
+}
+
+// Syncs keep a distance, in which the records of many calls gather; who comes after a rest does not wait.
+func TestSyncsKeepADistance(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const agents, calls = 8, 5
+		var at []time.Time // only one sync runs at a time
+		store := openStore(t, t.TempDir(), trace.Options{Sync: func(*os.File) error {
+			at = append(at, time.Now())
+			return nil
+		}})
+		add := func(turn int) { assert.NoError(t, store.Log("k").Append(record(turn, fmt.Sprint(turn)))) }
+		began := time.Now()
+		add(0)
+		require.Zero(t, time.Since(began))
+
+		var wg sync.WaitGroup
+		for n := range agents {
+			wg.Go(func() {
+				for call := range calls {
+					add(1 + n*calls + call)
+				}
+			})
+		}
+		wg.Wait()
+		for i := range at[1:] {
+			require.GreaterOrEqual(t, at[i+1].Sub(at[i]), 2*time.Millisecond)
+		}
+		require.Less(t, len(at), 2*calls+2, "all agents' calls share a sync or two")
+
+		time.Sleep(time.Second)
+		began = time.Now()
+		add(agents*calls + 1)
+		require.Zero(t, time.Since(began))
+	})
 }
 
 // After a failed sync nobody knows what is on disk: no append may be taken for durable any more.
