@@ -62,7 +62,7 @@ func (r *route) deliver(req *http.Request, out *delivery, ans answer) {
 		return
 	}
 	gone := req.Context().Err() != nil
-	// The reply's length is not told: its end goes out when this returns, and who has seen that finds it noted as delivered.
+	// The reply's end goes out when this returns, and with it all of a short one: who has seen that finds it noted as delivered.
 	// Who hangs up once he has read the end mark has got it all, so that later word of it does not count.
 	if err := out.write(body); err != nil || gone || ans.kind != whole || r.trace == nil {
 		return

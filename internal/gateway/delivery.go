@@ -36,7 +36,7 @@ func (d *delivery) await(ctx context.Context, c *call) error {
 		piece, grown := d.live.from(d.sent)
 		if len(piece) > 0 {
 			d.sent += len(piece)
-			if err := d.write(piece); err != nil {
+			if err := d.send(piece); err != nil {
 				return err
 			}
 			continue
@@ -46,7 +46,7 @@ func (d *delivery) await(ctx context.Context, c *call) error {
 			return nil
 		case <-grown:
 		case <-beats:
-			if err := d.write([]byte(alive)); err != nil {
+			if err := d.send([]byte(alive)); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -65,7 +65,15 @@ func (d *delivery) rest(body []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// write sends at once.
+// send writes, and does not keep it back.
+func (d *delivery) send(p []byte) error {
+	if err := d.write(p); err != nil {
+		return err
+	}
+	return http.NewResponseController(d.w).Flush()
+}
+
+// write hands over the reply, or a piece of it. The last of it goes out with the reply's end.
 func (d *delivery) write(p []byte) error {
 	if !d.begun {
 		d.begun = true
@@ -75,10 +83,8 @@ func (d *delivery) write(p []byte) error {
 			d.w.Header().Set("Cache-Control", "no-cache")
 		}
 	}
-	if _, err := d.w.Write(p); err != nil {
-		return err
-	}
-	return http.NewResponseController(d.w).Flush()
+	_, err := d.w.Write(p)
+	return err
 }
 
 // refuse tells an error: in the stream where there is one already. OpenCode ends at such an event as at a status, and does not ask
