@@ -43,8 +43,10 @@ func (c *cursor) ids(dst []int32) ([]int32, Span) {
 		c.i++
 		return dst, Span{}
 	}
-	if end := bytes.IndexByte(c.b[c.i:], ']'); end > 0 {
-		dst = slices.Grow(dst, bytes.Count(c.b[c.i:c.i+end], []byte(","))+1)
+	if cap(dst) == 0 { // else they will fit, or nearly so
+		if end := bytes.IndexByte(c.b[c.i:], ']'); end > 0 {
+			dst = slices.Grow(dst, bytes.Count(c.b[c.i:c.i+end], []byte(","))+1)
+		}
 	}
 	before := len(dst)
 	dst, digits := c.tight(dst)

@@ -24,13 +24,13 @@ type changes []change
 
 func (d *draft) set(key string, value []byte) {
 	from, _ := d.Get(key)
-	d.note(key, bytes.Clone(from), value)
+	d.note(key, from, value)
 	d.Object.Set(key, value)
 }
 
 func (d *draft) remove(key string) {
 	if from, ok := d.Get(key); ok {
-		d.note(key, bytes.Clone(from), nil)
+		d.note(key, from, nil)
 		d.Object.Remove(key)
 	}
 }
@@ -46,8 +46,9 @@ func (d *draft) restore(key string) {
 	}
 }
 
-// note keeps the agent's own value over later changes.
+// note keeps the agent's own value over later changes, and nothing of the request's own memory.
 func (d *draft) note(key string, from, to []byte) {
+	to = bytes.Clone(to)
 	for i := range d.changes {
 		if d.changes[i].key == key {
 			d.changes[i].to = to
@@ -55,7 +56,7 @@ func (d *draft) note(key string, from, to []byte) {
 		}
 	}
 	if !bytes.Equal(from, to) {
-		d.changes = append(d.changes, change{key, from, to})
+		d.changes = append(d.changes, change{key, bytes.Clone(from), to})
 	}
 }
 

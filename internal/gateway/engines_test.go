@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"strings"
@@ -126,4 +127,24 @@ func TestATurnNamesItsEngine(t *testing.T) {
 	require.NotEmpty(t, turn.Broken)
 	require.Contains(t, []string{bad.URL + "/a/v1", bad.URL + "/b/v1"}, turn.Engine)
 	require.Empty(t, h.turns(t, one.ID)[0].Engine)
+}
+
+// A name and password in the endpoint's address are sent as HTTP has it, unless there is a key; and a redirect leads nowhere.
+func TestAddressWithAName(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	elsewhere := newEngine(t, says(goodReply))
+	for i, c := range []struct{ key, want string }{
+		{"", "Basic " + base64.StdEncoding.EncodeToString([]byte("user:pass"))},
+		{canary, "Bearer " + canary},
+	} {
+		e := newEngine(t, answers(http.StatusTemporaryRedirect, "", "Location", elsewhere.URL))
+		r := h.route(strings.Replace(e.URL, "://", "://user:pass@", 1))
+		r.ID = fmt.Sprintf("r%d.1", i)
+		r.SandboxID = r.ID
+		r.Model.SealedKey = h.key.Box("model key").SealString(c.key)
+		require.Equal(t, http.StatusBadRequest, send(t.Context(), h.open(t, r), "", unary).status)
+		require.Equal(t, c.want, e.requests()[0].header.Get("Authorization"))
+	}
+	require.Empty(t, elsewhere.requests())
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -49,7 +50,7 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect) 
 		panic(http.ErrAbortHandler) // who asked is gone
 	}
 	defer r.room.Release(size)
-	body, err := readBody(w, req)
+	body, err := readBody(w, req, r.bodies.take())
 	if err != nil {
 		status := http.StatusBadRequest
 		if fault.Is(err, fault.Exhausted) {
@@ -59,6 +60,7 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect) 
 		return
 	}
 	a, err := readAsk(d, req.Header, body, r.Model, r.Capture)
+	r.bodies.give(body) // nothing that was read from it has a part of it
 	if err != nil {
 		d.refuse(w, http.StatusBadRequest, "request body: "+err.Error(), "")
 		return
@@ -80,12 +82,13 @@ func weight(req *http.Request) int64 {
 	return min(max(req.ContentLength, minRequest), maxBody)
 }
 
-func readBody(w http.ResponseWriter, req *http.Request) ([]byte, error) {
+// readBody appends the request's body to an empty slice.
+func readBody(w http.ResponseWriter, req *http.Request, body []byte) ([]byte, error) {
 	if req.ContentLength > maxBody {
 		return nil, fault.New(fault.Exhausted, "request body is larger than %d MiB", maxBody>>20)
 	}
 	limited := http.MaxBytesReader(w, req.Body, maxBody)
-	body := make([]byte, 0, min(max(req.ContentLength, 0), minRequest)+512)
+	body = slices.Grow(body, int(min(max(req.ContentLength, 0), minRequest)+512))
 	for {
 		n, err := limited.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]

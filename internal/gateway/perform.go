@@ -29,6 +29,7 @@ func (r *route) perform(ctx context.Context, c *call) {
 	}
 	endSpan(span, rec, ans)
 	r.settle(c, res, ans)
+	r.upstream.prompts.give(res.reply.PromptTokenIDs) // they are on disk
 }
 
 // complete makes the call.

@@ -42,6 +42,7 @@ type route struct {
 	log       *slog.Logger
 	trace     *trace.Log          // nil without capture
 	room      *semaphore.Weighted // of bytes, for requests
+	bodies    *reused[byte]       // of requests, as the agent sends them
 	// As in Options.
 	hold, keepAlive time.Duration
 	passThrough     bool

@@ -25,6 +25,7 @@ type Server struct {
 	upstream *upstream
 	options  Options
 	traces   *trace.Store
+	bodies   reused[byte]
 
 	// opening serialises Open and Close of one route (by hash of its ID): both do slow things to its files.
 	opening [64]sync.Mutex
@@ -48,7 +49,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		dir: o.Dir, box: o.Key.Box("model key"), dialer: o.Dialer, log: o.Logger,
 		report: report, upstream: newUpstream(o, report), options: o, seed: maphash.MakeSeed(),
-		routes: map[string]*route{}, admissions: map[string]*admission{},
+		bodies: reused[byte]{least: 8 << 10, most: minRequest}, routes: map[string]*route{}, admissions: map[string]*admission{},
 	}
 	var err error
 	if s.traces, err = trace.Open(filepath.Join(o.Dir, traceFolder), o.Trace); err != nil {

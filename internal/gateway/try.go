@@ -53,7 +53,7 @@ func (u *upstream) once(ctx context.Context, t target, a *ask) *result {
 	if err != nil {
 		return &result{problem: &problem{class: refused, text: "the endpoint's address is wrong: " + clean(err.Error(), t.key)}}
 	}
-	res, err := u.client.Do(req)
+	res, err := u.transport.RoundTrip(req)
 	if err != nil {
 		return &result{problem: noAnswer(err, t.key)}
 	}
@@ -61,7 +61,7 @@ func (u *upstream) once(ctx context.Context, t target, a *ask) *result {
 	if res.StatusCode != http.StatusOK {
 		return refusal(res, t.key)
 	}
-	out := read(ctx, res, cancel, a)
+	out := u.read(ctx, res, cancel, a)
 	if said := cleanBytes(out.raw, t.key); len(said) != len(out.raw) {
 		out.raw, out.reply.PromptAt = said, chat.Span{}
 	}
@@ -79,6 +79,10 @@ func newRequest(ctx context.Context, t target, a *ask) (*http.Request, error) {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Set("User-Agent", "rolloutd")
+	if user := req.URL.User; user != nil {
+		password, _ := user.Password()
+		req.SetBasicAuth(user.Username(), password)
+	}
 	if t.key != "" {
 		a.authorize(req.Header, t.key)
 	}
@@ -97,8 +101,8 @@ func noAnswer(err error, key string) *problem {
 }
 
 // read takes in a reply. cancel ends the request, whose context is ctx.
-func read(ctx context.Context, res *http.Response, cancel func(), a *ask) *result {
-	out, s := &result{status: res.StatusCode}, &chat.Stream{Reply: chat.Reply{API: a.api}}
+func (u *upstream) read(ctx context.Context, res *http.Response, cancel func(), a *ask) *result {
+	out, s := &result{status: res.StatusCode}, &chat.Stream{Reply: chat.Reply{API: a.api, PromptTokenIDs: u.prompts.take()}}
 	s.Began(versionOf(res.Header))
 	if a.demanded {
 		// A prompt's ids are about half as long again as the prompt. What an agent may send is no measure beyond reason.

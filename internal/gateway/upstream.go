@@ -8,11 +8,13 @@ import (
 
 // upstream makes calls to model endpoints.
 type upstream struct {
-	client  *http.Client
-	backoff time.Duration
-	engines *health
-	report  *reporter
-	manners manners
+	// transport is asked directly: a client would follow redirects, which would take the key elsewhere.
+	transport *http.Transport
+	backoff   time.Duration
+	engines   *health
+	report    *reporter
+	manners   manners
+	prompts   reused[int32] // ids
 }
 
 const (
@@ -39,15 +41,10 @@ func newUpstream(o Options, report *reporter) *upstream {
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
 	return &upstream{
-		backoff: o.Backoff, engines: &health{lost: map[string]time.Time{}},
-		report: report,
-		client: &http.Client{
-			Transport: transport,
-			// A redirect would take the key elsewhere.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		transport: transport, backoff: o.Backoff, engines: &health{lost: map[string]time.Time{}}, report: report,
+		prompts: reused[int32]{least: 4 << 10, most: 256 << 10},
 	}
 }
 
 // close frees the connections that wait for another call.
-func (u *upstream) close() { u.client.CloseIdleConnections() }
+func (u *upstream) close() { u.transport.CloseIdleConnections() }
