@@ -22,8 +22,10 @@ const (
 // reporter owns the gateway's instruments. Labels are a closed set: nothing of a rollout is in them.
 type reporter struct {
 	calls    *prometheus.CounterVec
+	whole    prometheus.Counter // of calls
 	seconds  prometheus.Histogram
-	tokens   *prometheus.CounterVec
+	prompted prometheus.Counter // tokens
+	sampled  prometheus.Counter // tokens
 	tries    prometheus.Counter
 	inFlight prometheus.Gauge
 	queued   prometheus.Gauge
@@ -33,17 +35,19 @@ type reporter struct {
 
 func newReporter(reg prometheus.Registerer) *reporter {
 	f := promauto.With(reg)
+	calls := f.NewCounterVec(prometheus.CounterOpts{
+		Name: "rolloutd_gateway_calls_total", Help: "Model calls of agents by outcome.",
+	}, []string{"outcome"})
+	tokens := f.NewCounterVec(prometheus.CounterOpts{
+		Name: "rolloutd_gateway_tokens_total", Help: "Tokens of whole replies as the endpoint counts them.",
+	}, []string{"side"})
 	return &reporter{
-		calls: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "rolloutd_gateway_calls_total", Help: "Model calls of agents by outcome.",
-		}, []string{"outcome"}),
+		calls: calls, whole: calls.WithLabelValues(outcomeWhole),
+		prompted: tokens.WithLabelValues("prompt"), sampled: tokens.WithLabelValues("completion"),
 		seconds: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "rolloutd_gateway_call_seconds", Help: "Time to a whole reply, upstream retries included.",
 			Buckets: prometheus.ExponentialBuckets(0.05, 2, 14),
 		}),
-		tokens: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "rolloutd_gateway_tokens_total", Help: "Tokens of whole replies as the endpoint counts them.",
-		}, []string{"side"}),
 		tries: f.NewCounter(prometheus.CounterOpts{
 			Name: "rolloutd_gateway_upstream_tries_total", Help: "Requests made to model endpoints.",
 		}),
@@ -65,19 +69,18 @@ func newReporter(reg prometheus.Registerer) *reporter {
 
 func (r *reporter) settled(c *call, res *result, ans answer) {
 	r.inFlight.Dec()
-	r.calls.WithLabelValues(outcomeOf(res, ans)).Inc()
 	if ans.kind != whole {
+		r.calls.WithLabelValues(outcomeOf(res, ans)).Inc()
 		return
 	}
+	r.whole.Inc()
 	r.seconds.Observe(time.Since(c.began).Seconds())
-	r.tokens.WithLabelValues("prompt").Add(float64(res.reply.Usage.PromptTokens))
-	r.tokens.WithLabelValues("completion").Add(float64(res.reply.Usage.CompletionTokens))
+	r.prompted.Add(float64(res.reply.Usage.PromptTokens))
+	r.sampled.Add(float64(res.reply.Usage.CompletionTokens))
 }
 
 func outcomeOf(res *result, ans answer) string {
 	switch {
-	case ans.kind == whole:
-		return outcomeWhole
 	case ans.failure != nil:
 		return outcomeLost
 	case res.problem.class == rejected:

@@ -14,16 +14,24 @@ import (
 func (r *route) startSpan(ctx context.Context, c *call) (context.Context, oteltrace.Span) {
 	// The agent says nothing of traces: the call belongs to that of the activity which opened the route.
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceParent: r.TraceParent})
-	return r.tracer.Start(ctx, "model call", oteltrace.WithSpanKind(oteltrace.SpanKindClient), oteltrace.WithAttributes(
-		attribute.String("rollout.id", r.RolloutID),
-		attribute.Int("rollout.attempt", r.Attempt),
-		attribute.Int("turn", c.turn),
-		attribute.String("turn.kind", string(c.ask.kind)),
-		attribute.String("gen_ai.request.model", r.Model.Name),
-	))
+	ctx, span := r.tracer.Start(ctx, "model call", oteltrace.WithSpanKind(oteltrace.SpanKindClient))
+	if span.IsRecording() {
+		span.SetAttributes(
+			attribute.String("rollout.id", r.RolloutID),
+			attribute.Int("rollout.attempt", r.Attempt),
+			attribute.Int("turn", c.turn),
+			attribute.String("turn.kind", string(c.ask.kind)),
+			attribute.String("gen_ai.request.model", r.Model.Name),
+		)
+	}
+	return ctx, span
 }
 
 func endSpan(span oteltrace.Span, rec *trace.Record, ans answer) {
+	defer span.End()
+	if !span.IsRecording() {
+		return
+	}
 	span.SetAttributes(
 		attribute.Int("http.response.status_code", rec.Status),
 		attribute.Int("upstream.tries", rec.Tries),
@@ -34,5 +42,4 @@ func endSpan(span oteltrace.Span, rec *trace.Record, ans answer) {
 	if rec.Broken != "" || ans.failure != nil {
 		span.SetStatus(codes.Error, rec.Broken)
 	}
-	span.End()
 }
