@@ -1,9 +1,9 @@
 // Command bench measures what the gateway costs, beside a small Python proxy (FastAPI and httpx) that captures the same and
-// syncs it likewise. Both forward to one mock engine, in one run, by turns; what counts is the CPU time of each proxy's own
-// process, and the ratio of the two.
+// syncs it likewise, and beside the standard library's proxy, which keeps nothing and shows what forwarding alone costs. All forward
+// to one mock engine, in one run, by turns; what counts is the CPU time of each proxy's own process, and the ratios.
 //
 //	go run ./internal/gateway/bench -python venv/bin/python   # with fastapi, httpx and uvicorn[standard] installed
-//	go run ./internal/gateway/bench                           # the gateway alone
+//	go run ./internal/gateway/bench                           # without the Python one
 //	go run ./internal/gateway/bench -soak 10m                 # its memory under steady load
 package main
 
@@ -20,7 +20,11 @@ func main() {
 		exit(gatewayProcess(dir))
 		return
 	}
-	python := flag.String("python", "", "a Python that has fastapi, httpx and uvicorn; empty: no comparison")
+	if engine := os.Getenv(bareUpstream); engine != "" {
+		exit(bareProcess(engine))
+		return
+	}
+	python := flag.String("python", "", "a Python that has fastapi, httpx and uvicorn; empty: no comparison with that")
 	soak := flag.Duration("soak", 0, "instead: watch the gateway's memory for so long")
 	flag.Parse()
 	exit(run(*python, *soak))
@@ -49,7 +53,12 @@ func run(python string, soakFor time.Duration) error {
 	if soakFor > 0 {
 		return soak(g, soakFor)
 	}
-	subjects := []*subject{g}
+	bare, err := startBare(engine.URL)
+	if err != nil {
+		return err
+	}
+	defer bare.stop()
+	subjects := []*subject{g, bare}
 	if python != "" {
 		p, err := startPython(python, dir, engine.URL)
 		if err != nil {
