@@ -106,7 +106,7 @@ func (c changes) JSON() json.RawMessage {
 
 // readable is a value that may stand in a record: what an agent gave need not be JSON below the top.
 func readable(raw []byte) []byte {
-	if json.Valid(raw) {
+	if json.Valid(raw) && chat.Nestable(raw) {
 		return raw
 	}
 	text, _ := json.Marshal(string(raw)) // a string always encodes

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/chat"
 )
 
 // maxError bounds what is kept of an upstream's error, in bytes.
@@ -66,7 +68,7 @@ func midstream(raw []byte) *problem {
 
 // object is an upstream's error as the record has it: the JSON object it is, or an object with its text.
 func object(body []byte) json.RawMessage {
-	if o := bytes.TrimSpace(body); len(o) > 0 && o[0] == '{' && json.Valid(o) {
+	if o := bytes.TrimSpace(body); len(o) > 0 && o[0] == '{' && json.Valid(o) && chat.Nestable(o) {
 		return o
 	}
 	b, _ := json.Marshal(map[string]string{"message": message(body)}) // strings always encode
