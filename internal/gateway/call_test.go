@@ -229,13 +229,40 @@ func TestNumbersThatAreNone(t *testing.T) {
 	require.Equal(t, gateway.RouteStatus{}.Failure, h.status(t, "r1.1").Failure)
 }
 
-func TestUnequalLengthsAreMarked(t *testing.T) {
+// Tokens that are not one choice's, all of it and one logprob each, are nothing to learn from, though all else of the reply is fine.
+func TestMisalignedTokensAreMarked(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, old, new, flaw string }{
+		{"ids and logprobs", `"completion_tokens":2`, `"completion_tokens":0`, "3 token ids but 2 logprobs"},
+		{"ids and the count", `"completion_tokens":2`, `"completion_tokens":4`, "3 token ids where the count is 4"},
+		{"a second choice", `[],"usage":`, `[{"index":0,"delta":{}},{"index":1,"delta":{"content":"x"}}],"usage":`, "more than one choice"},
+		{"another choice's event", `{"index":0,"delta":{"content":"Hel"`, `{"index":1,"delta":{"content":"Hel"`, "more than one choice"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			e := newEngine(t, says(strings.NewReplacer(`"token_ids":[11]`, `"token_ids":[11,12]`, tc.old, tc.new).Replace(goodReply)))
+			require.Equal(t, 200, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).status)
+			turn := h.turns(t, "r1.1")[0]
+			require.True(t, turn.Delivered)
+			require.False(t, turn.Train)
+			require.Empty(t, turn.PerTokenLogps)
+			require.Empty(t, turn.CompletionTokenIDs)
+			require.Len(t, turn.Flaws, 1)
+			require.Contains(t, turn.Flaws[0], tc.flaw)
+		})
+	}
+}
+
+// An engine whose parser keeps tokens back may leave them out of its stream with their logprobs: only its count shows that.
+func TestTokensThatAnEngineLeftOut(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	e := newEngine(t, says(strings.Replace(goodReply, `"token_ids":[11]`, `"token_ids":[11,12]`, 1)))
-	require.Equal(t, 200, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).status)
-	turn := h.turns(t, "r1.1")[0]
-	require.Empty(t, turn.PerTokenLogps)
-	require.Empty(t, turn.CompletionTokenIDs)
-	require.Contains(t, turn.Flaws[0], "3 token ids but 2 logprobs")
+	e := newEngine(t, says(strings.Replace(goodReply, `"completion_tokens":2`, `"completion_tokens":3`, 1)), says(goodReply))
+	url := h.open(t, h.route(e.URL))
+	require.Equal(t, 200, send(t.Context(), url, "", streamed).status)
+	require.Equal(t, 200, send(t.Context(), url, "", streamed).status)
+	turns := h.turns(t, "r1.1")
+	require.Equal(t, []bool{false, true}, []bool{turns[0].Train, turns[1].Train})
+	require.Contains(t, turns[0].Flaws[0], "2 token ids where the count is 3")
 }
