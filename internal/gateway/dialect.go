@@ -32,8 +32,8 @@ type dialect struct {
 	errorEvent string
 	// refusal is an error's body.
 	refusal func(text, code string) []byte
-	// told is an error's event in a stream; nil: it has the body for data.
-	told func(text, code string) []byte
+	// told is an error's event in a stream of which so much was seen; nil: it has the body for data.
+	told func(text, code string, seen []byte) []byte
 }
 
 func dialects() []*dialect {
