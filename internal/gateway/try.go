@@ -27,6 +27,8 @@ const (
 	maxExpected = 1 << 20
 	// drainTime is how long the end of a stream may take after its end mark; a connection read to its end is used again.
 	drainTime = 200 * time.Millisecond
+	// errorTime is how long the body of an error may take; its status has said enough, and a call has better use for its time.
+	errorTime = time.Second
 )
 
 // try makes the call once, in the way that the endpoint is known to take; what is learned of that way on this occasion costs
@@ -59,6 +61,7 @@ func (u *upstream) once(ctx context.Context, t target, a *ask) *result {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
+		defer time.AfterFunc(errorTime, cancel).Stop()
 		return refusal(res, t.key)
 	}
 	out := u.read(ctx, res, cancel, a)
@@ -79,6 +82,9 @@ func newRequest(ctx context.Context, t target, a *ask) (*http.Request, error) {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Set("User-Agent", "rolloutd")
+	// Not sent: with it the transport makes the request again when a connection that was at rest turns out to be closed, as engines
+	// close theirs after some seconds. That is no try that came to nothing.
+	req.Header["Idempotency-Key"] = nil
 	if user := req.URL.User; user != nil {
 		password, _ := user.Password()
 		req.SetBasicAuth(user.Username(), password)
