@@ -110,6 +110,7 @@ func noAnswer(err error, key string) *problem {
 func (u *upstream) read(ctx context.Context, res *http.Response, cancel func(), a *ask) *result {
 	out, s := &result{status: res.StatusCode}, &chat.Stream{Reply: chat.Reply{API: a.api, PromptTokenIDs: u.prompts.take()}}
 	s.Began(versionOf(res.Header))
+	a.live.again()
 	if a.demanded {
 		// A prompt's ids are about half as long again as the prompt. What an agent may send is no measure beyond reason.
 		s.Expect(readBuffer + min(len(a.body)/2*3, maxExpected))
