@@ -32,19 +32,24 @@ const (
 )
 
 // try makes the call once, in the way that the endpoint is known to take; what is learned of that way on this occasion costs
-// one more request, and no try.
+// one more request, and no try. Nothing is learned unless the endpoint then answers: what it refused was the agent's own otherwise.
 func (u *upstream) try(ctx context.Context, t target, a *ask) *result {
 	place := t.url + " " + a.model
+	var tried []quirk
 	for {
 		for _, q := range u.manners.of(place) {
 			q.apply(a)
 		}
 		res := u.once(ctx, t, a)
 		q, ok := lesson(res, a)
-		if !ok || !q.apply(a) {
-			return res
+		if ok && q.apply(a) {
+			tried = append(tried, q)
+			continue
 		}
-		u.manners.learn(place, q)
+		if res.status == http.StatusOK {
+			u.manners.learn(place, tried)
+		}
+		return res
 	}
 }
 
