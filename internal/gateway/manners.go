@@ -90,12 +90,14 @@ func lesson(res *result, a *ask) (quirk, bool) {
 	}
 	body := res.problem.body
 	wrong := func(member string) bool { return a.changes.any(member) && names(body, member) }
+	// The agent's own options would go with ours, and its words in them, so that the endpoint answered after all.
+	lost := func(member string) bool { return a.changes.given(streamOptions) && says(a.body, member) }
 	switch {
-	case wrong(returnIDs) && strings.Contains(string(body), "stream=false"):
+	case wrong(returnIDs) && strings.Contains(string(body), "stream=false") && !lost(returnIDs):
 		return noStream, true
 	case refusesBound(body):
 		return newBound, true
-	case wrong(streamOptions) && !a.changes.given(streamOptions):
+	case wrong(streamOptions) && !lost(streamOptions):
 		return noCounts, true
 	case wrong(responseMessages):
 		return noMessages, true

@@ -139,13 +139,16 @@ func TestAnAgentTeachesNothing(t *testing.T) {
 			})
 			url := h.open(t, h.route(e.URL)) + "/v1/" + tc.api
 			require.Equal(t, http.StatusOK, sendTo(t.Context(), url, "", unary).status)
-			own := `{"messages":[],"temperature":"` + tc.words + `","stream_options":{"x":"` + tc.words + `"}}`
-			require.Equal(t, http.StatusBadRequest, sendTo(t.Context(), url, "", own).status)
+			for _, own := range []string{`"temperature":"` + tc.words + `"`, `"stream_options":{"x":"` + tc.words + `"}`} {
+				got := sendTo(t.Context(), url, "", `{"messages":[],`+own+`}`)
+				require.Equal(t, http.StatusBadRequest, got.status, own)
+			}
 			require.Equal(t, http.StatusOK, sendTo(t.Context(), url, "", unary).status)
 			require.Nil(t, h.status(t, "r1.1").Failure)
 			turns := h.turns(t, "r1.1")
 			require.Contains(t, turns[1].Broken, "rejected: ")
-			require.JSONEq(t, string(turns[0].Request), string(turns[2].Request), "as before")
+			require.Contains(t, turns[2].Broken, "rejected: ")
+			require.JSONEq(t, string(turns[0].Request), string(turns[3].Request), "as before")
 		})
 	}
 }
