@@ -69,7 +69,7 @@ func (u *upstream) once(ctx context.Context, t target, a *ask) *result {
 		defer time.AfterFunc(errorTime, cancel).Stop()
 		return refusal(res, t.key)
 	}
-	out := u.read(ctx, res, cancel, a)
+	out := u.read(ctx, res, cancel, t.key, a)
 	if said := cleanBytes(out.raw, t.key); len(said) != len(out.raw) {
 		out.raw, out.reply.PromptAt = said, chat.Span{}
 	}
@@ -111,8 +111,8 @@ func noAnswer(err error, key string) *problem {
 	return p
 }
 
-// read takes in a reply. cancel ends the request, whose context is ctx.
-func (u *upstream) read(ctx context.Context, res *http.Response, cancel func(), a *ask) *result {
+// read takes in a reply, and takes the key out of what it says of errors. cancel ends the request, whose context is ctx.
+func (u *upstream) read(ctx context.Context, res *http.Response, cancel func(), key string, a *ask) *result {
 	out, s := &result{status: res.StatusCode}, &chat.Stream{Reply: chat.Reply{API: a.api, PromptTokenIDs: u.prompts.take()}}
 	s.Began(versionOf(res.Header))
 	a.live.again()
@@ -139,6 +139,7 @@ func (u *upstream) read(ctx context.Context, res *http.Response, cancel func(), 
 		}
 		if broken != nil || err != nil {
 			out.raw = s.Raw()
+			s.Error = cleanBytes(s.Error, key)
 			out.problem = judge(s, broken, err)
 			out.reply = s.Reply
 			return out
