@@ -80,7 +80,16 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	}
 }
 
-// A pause that the upstream asks for and that the call has no time for ends it at once.
+// When to try again is told by the endpoint's clock, which may be wrong.
+func TestRetryAfterByAnotherClock(t *testing.T) {
+	t.Parallel()
+	then := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
+	h := newHost(t)
+	e := newEngine(t, answers(http.StatusServiceUnavailable, "", "Date", then, "Retry-After", then), says(goodReply))
+	require.Equal(t, goodReply, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).body)
+	require.Len(t, e.requests(), 2)
+}
+
 // An error whose body does not come to its end costs a call a moment, and not all of its time.
 func TestErrorThatNeverEnds(t *testing.T) {
 	t.Parallel()
@@ -115,6 +124,7 @@ func TestConnectionThatWentStale(t *testing.T) {
 	}
 }
 
+// A pause that the upstream asks for and that the call has no time for ends it at once.
 func TestRetryAfterBeyondTheBudget(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(429, `{"error":{"message":"quota"}}`, "Retry-After", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)))
