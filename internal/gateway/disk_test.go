@@ -18,6 +18,7 @@ func TestNothingUnrecordedIsHandedOn(t *testing.T) {
 	h := newHost(t, func(o *gateway.Options) { o.Trace.Sync = func(*os.File) error { return errors.New("disk is gone") } })
 	e := newEngine(t, says(goodReply))
 	url := h.open(t, h.route(e.URL))
+	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
 	for range 2 { // the same call, asked again
 		got := send(t.Context(), url, "a", streamed)
 		require.Equal(t, http.StatusBadRequest, got.status)
@@ -26,6 +27,8 @@ func TestNothingUnrecordedIsHandedOn(t *testing.T) {
 	}
 	require.Equal(t, fault.Internal, h.status(t, "r1.1").Failure.Kind)
 	require.Zero(t, h.status(t, "r1.1").Turns)
+	err := h.client.Ready(t.Context(), "vllm")
+	require.True(t, fault.Is(err, fault.Exhausted), "a new rollout would fare no better: %v", err)
 }
 
 // The reply is synced before the agent sees any of it.
