@@ -68,6 +68,34 @@ func TestAbortInEachPhase(t *testing.T) {
 	}
 }
 
+// Whatever a person sends as an abort is one, and a signal that cannot be read does not keep the next from being heard.
+func TestAbortByHand(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		send   func(*world)
+		reason string
+	}{
+		"text":    {func(w *world) { w.env.SignalWorkflow(rollout.SignalAbort, "please stop") }, "aborted"},
+		"nothing": {func(w *world) { w.env.SignalWorkflow(rollout.SignalAbort, nil) }, "aborted"},
+		"behind a progress that is none": {func(w *world) {
+			w.env.SignalWorkflow(rollout.SignalTurns, "half done")
+			w.abortNow()
+		}, "enough"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.verify = func(context.Context, activities.VerifyInput) (activities.Grade, error) {
+				c.send(w)
+				return activities.Grade{Reward: 1}, nil
+			}
+			sum := w.run(t, spec())
+			require.Equal(t, rollout.Aborted, sum.Outcome)
+			require.Equal(t, c.reason, sum.Error)
+		})
+	}
+}
+
 // A rollout that is aborted before it has a place still has a result.
 func TestAbortBeforeAnything(t *testing.T) {
 	t.Parallel()
