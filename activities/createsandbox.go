@@ -34,6 +34,11 @@ const (
 // CreateSandbox makes the attempt's sandbox on this host, or finds the one it made before. First it waits until the model
 // endpoint can bear another rollout: an agent that runs would lose its time to the wait, and hold a sandbox for it.
 func (a *Activities) CreateSandbox(ctx context.Context, in CreateSandboxInput) (Place, error) {
+	ctx, over, err := a.alone(ctx, in.Target)
+	if err != nil {
+		return Place{}, err
+	}
+	defer over()
 	if b := in.Sandbox.Backend; b != "" && b != a.o.BackendName {
 		return Place{}, fault.Field("sandbox.backend", "this deployment has %q, not %q", a.o.BackendName, b)
 	}

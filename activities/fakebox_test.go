@@ -25,6 +25,7 @@ type exec struct {
 	stdout, stderr string
 	exit           int
 	hang           bool
+	busy           bool         // until the test ends it, whatever its time
 	effect         func(b *box) // on the files; the box is locked
 }
 
@@ -100,7 +101,7 @@ func (b *box) start(w http.ResponseWriter, r *http.Request) {
 		e.effect(b)
 	}
 	b.specs[name], b.logs[name] = p, e
-	st := &wire.Status{Name: name, Running: e.hang, PID: 1, ExitCode: e.exit, StartedAt: time.Now(),
+	st := &wire.Status{Name: name, Running: e.hang || e.busy, PID: 1, ExitCode: e.exit, StartedAt: time.Now(),
 		StdoutSize: int64(len(e.stdout)), StderrSize: int64(len(e.stderr))}
 	if e.hang && p.TimeoutMillis > 0 { // its time is up at once
 		st.Running, st.TimedOut, st.ExitCode = false, true, 137

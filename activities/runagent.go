@@ -26,6 +26,11 @@ const (
 // RunAgent launches the agent on its task, or goes on watching the one that is at work, until it is done or one of its bounds
 // ends it. The agent's time counts from its first launch, however often the activity runs.
 func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, error) {
+	ctx, over, err := a.alone(ctx, in.Target)
+	if err != nil {
+		return AgentResult{}, err
+	}
+	defer over()
 	kit, err := a.agentOf(in.Agent)
 	if err != nil {
 		return AgentResult{}, err
