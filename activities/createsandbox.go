@@ -48,10 +48,29 @@ func (a *Activities) CreateSandbox(ctx context.Context, in CreateSandboxInput) (
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	if _, err := a.create(ctx, in.SandboxID(), in.Sandbox, in.labels(purposeAgent)); err != nil {
+	sb, err := a.create(ctx, in.SandboxID(), in.Sandbox, in.labels(purposeAgent))
+	if err == nil {
+		err = a.forgetEarlier(ctx, sb, in.Target)
+	}
+	if err != nil {
 		return Place{}, err
 	}
 	return Place{SandboxID: in.SandboxID(), Host: a.o.Host, Queue: a.o.Queue, StartedAt: started}, nil
+}
+
+// forgetEarlier deletes what the store holds of this attempt from before its sandbox began: of a workflow that was reset since, or
+// that was terminated and forgotten before the same id was asked for again. Its verdict would be given to the work of this one.
+// A sandbox that was found, and not made, began before all that belongs to it.
+func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t Target) error {
+	info, err := sb.Info(ctx)
+	if err != nil {
+		return err
+	}
+	n, err := a.o.Store.DeleteEarlier(ctx, t.RolloutID, t.Attempt, info.StartedAt)
+	if n > 0 {
+		a.loggerOf("CreateSandbox", t).WarnContext(ctx, "forgot what an earlier life of the attempt had left", "blobs", n)
+	}
+	return err
 }
 
 // ready waits until the upstream can bear another rollout.

@@ -31,9 +31,10 @@ type exec struct {
 
 // box speaks sandboxd's protocol with nothing but memory behind it.
 type box struct {
-	id  string
-	srv *httptest.Server
-	run func(b *box, name string, p wire.Process) exec
+	id    string
+	srv   *httptest.Server
+	began time.Time
+	run   func(b *box, name string, p wire.Process) exec
 
 	mu       sync.Mutex
 	files    map[string]string // regular files by absolute path
@@ -48,9 +49,9 @@ type box struct {
 }
 
 func newBox(id string, run func(b *box, name string, p wire.Process) exec) *box {
-	b := &box{id: id, run: run, files: map[string]string{}, procs: map[string]*wire.Status{}, specs: map[string]wire.Process{}, logs: map[string]exec{}}
+	b := &box{id: id, began: time.Now(), run: run, files: map[string]string{}, procs: map[string]*wire.Status{}, specs: map[string]wire.Process{}, logs: map[string]exec{}}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/info", func(w http.ResponseWriter, _ *http.Request) { reply(w, wire.Info{SandboxID: id}) })
+	mux.HandleFunc("GET /v1/info", func(w http.ResponseWriter, _ *http.Request) { reply(w, wire.Info{SandboxID: id, StartedAt: b.began}) })
 	mux.HandleFunc("POST /v1/lease", func(http.ResponseWriter, *http.Request) { b.renewals++ })
 	mux.HandleFunc("PUT /v1/processes/{name}", b.start)
 	mux.HandleFunc("GET /v1/processes/{name}", b.status)

@@ -2,12 +2,8 @@ package store
 
 import (
 	"context"
-	"errors"
-	"io"
 	"path"
 	"time"
-
-	"gocloud.dev/blob"
 )
 
 // sessions is where they lie.
@@ -37,23 +33,7 @@ func (s Sessions) Delete(ctx context.Context, key string) error {
 
 // Expire deletes the records that were last written before a time, and tells how many there were.
 func (s Sessions) Expire(ctx context.Context, before time.Time) (removed int, err error) {
-	all := s.Store.bucket.List(&blob.ListOptions{Prefix: sessions + "/"})
-	for {
-		o, err := all.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return removed, nil
-		}
-		if err != nil {
-			return removed, classify(err, "list", sessions)
-		}
-		if o.IsDir || !o.ModTime.Before(before) {
-			continue
-		}
-		if err := s.Store.Delete(ctx, o.Key); err != nil {
-			return removed, err
-		}
-		removed++
-	}
+	return s.Store.expire(ctx, sessions+"/", before)
 }
 
 func sessionKey(key string) string { return path.Join(sessions, key+".json") }
