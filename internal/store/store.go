@@ -106,6 +106,21 @@ func (s *Store) Bytes(ctx context.Context, key string, limit int64) ([]byte, err
 	return data, nil
 }
 
+// Tail reads the last n bytes of a blob, or what there is of them: of one that is as large as an agent cared to make it.
+func (s *Store) Tail(ctx context.Context, key string, n int64) ([]byte, error) {
+	about, err := s.bucket.Attributes(ctx, key)
+	if err != nil || about.Size == 0 { // of which some stores refuse to read any range
+		return nil, classify(err, "look for", key)
+	}
+	r, err := s.bucket.NewRangeReader(ctx, key, max(about.Size-n, 0), n, nil)
+	if err != nil {
+		return nil, classify(err, "read", key)
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	return data, classify(err, "read", key)
+}
+
 // Exists says whether key holds a blob.
 func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
 	ok, err := s.bucket.Exists(ctx, key)
