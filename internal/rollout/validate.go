@@ -17,6 +17,9 @@ const AgentOpencode = "opencode"
 // MaxTaskBytes bounds the text of a task: it travels inside one workflow payload, of which Temporal takes at most 2 MiB.
 const MaxTaskBytes = 3 << 19
 
+// maxCommands bounds a task's setup and verifier commands: each is a named process of a sandbox, of which those are counted.
+const maxCommands = 1000
+
 // idPattern leaves dots out: sandbox ids join a rollout id and an attempt number with one.
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
@@ -73,6 +76,9 @@ func (t Task) validate() error {
 	}
 	if n := t.size(); n > MaxTaskBytes {
 		return fault.Field("upload_files", "instruction, files, setup and verifier are %d bytes in all, at most %d are taken", n, MaxTaskBytes)
+	}
+	if n := len(t.Setup) + len(t.Verifier.Commands); n > maxCommands {
+		return fault.Field("setup", "setup and verify are %d commands in all, at most %d are run", n, maxCommands)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Files)) {
 		if _, err := FilePath(name); err != nil {
