@@ -1,7 +1,9 @@
 package store
 
 import (
+	"bytes"
 	"context"
+	"os"
 	"path"
 	"time"
 )
@@ -20,9 +22,9 @@ func (s Sessions) Load(ctx context.Context, key string) ([]byte, error) {
 	return s.Store.Bytes(ctx, sessionKey(key), maxSession)
 }
 
-// Save writes a record over the one before.
+// Save writes a record over the one before. A power cut may lose it: they are many, and short-lived.
 func (s Sessions) Save(ctx context.Context, key string, data []byte) error {
-	_, err := s.Store.PutBytes(ctx, sessionKey(key), data)
+	_, err := s.Store.put(ctx, sessionKey(key), bytes.NewReader(data), func(*os.File) error { return nil })
 	return err
 }
 
