@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,6 +78,9 @@ func TestAbortByHand(t *testing.T) {
 	}{
 		"text":    {func(w *world) { w.env.SignalWorkflow(rollout.SignalAbort, "please stop") }, "aborted"},
 		"nothing": {func(w *world) { w.env.SignalWorkflow(rollout.SignalAbort, nil) }, "aborted"},
+		"a book": {func(w *world) {
+			w.env.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: strings.Repeat("é", 500_000)})
+		}, strings.Repeat("é", 2000)},
 		"behind a progress that is none": {func(w *world) {
 			w.env.SignalWorkflow(rollout.SignalTurns, "half done")
 			w.abortNow()

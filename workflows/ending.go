@@ -50,11 +50,14 @@ func (r *run) listen(ctx workflow.Context, cancelled workflow.Channel) {
 	}
 }
 
+// reasonBytes bounds the reason of an abort: it is told to several steps, and a payload too large would fail the workflow.
+const reasonBytes = 4000
+
 func reasonOf(a rollout.Abort) string {
 	if a.Reason == "" {
 		return "aborted"
 	}
-	return a.Reason
+	return cut(a.Reason, reasonBytes)
 }
 
 // progress takes what RunAgent tells; what a lost attempt's agent still says counts no more.
