@@ -6,6 +6,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,28 @@ func TestRealClientsOfAStreamThatIsRefused(t *testing.T) {
 		answers(404, `{"error":{"message":"no such model, try again 500"}}`)(w, r)
 	})
 	requireRaised(t, h, e, relay(t, h.open(t, h.route(e.URL)), begun), "0")
+}
+
+// A call that has the gateway break down fails alone: the others go on.
+func TestBreakdownIsOfOneCall(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	h := newHost(t, func(o *gateway.Options) {
+		o.Proxy = func(*http.Request) (*url.URL, error) {
+			if asked.Add(1) == 2 {
+				panic("a fault of ours")
+			}
+			return nil, nil
+		}
+	})
+	url := h.open(t, h.route(newEngine(t, says(goodReply)).URL))
+	for _, status := range []int{http.StatusOK, http.StatusBadRequest, http.StatusOK} {
+		require.Equal(t, status, send(t.Context(), url, "", streamed).status)
+	}
+	turns := h.turns(t, "r1.1")
+	require.Len(t, turns, 3)
+	require.Contains(t, turns[1].Broken, "broke down")
+	require.True(t, turns[2].Train)
 }
 
 func requireRaised(t *testing.T, h *host, e *engine, url, pieces string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -32,8 +33,15 @@ func (r *route) perform(ctx context.Context, c *call) {
 	r.upstream.prompts.give(res.reply.PromptTokenIDs) // they are on disk
 }
 
-// complete makes the call.
-func (r *route) complete(ctx context.Context, c *call) *result {
+// complete makes the call. A reply that its reader breaks down over fails this call alone: it would come again with every restart, and
+// take the calls of all rollouts with it.
+func (r *route) complete(ctx context.Context, c *call) (res *result) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error("a call broke down", "turn", c.turn, "panic", p, "stack", string(debug.Stack()))
+			res = &result{tries: 1, problem: &problem{class: failed, text: "the gateway broke down over this call; its log says where"}}
+		}
+	}()
 	budget := r.Limits.Call
 	if budget <= 0 {
 		budget = defaultCall
