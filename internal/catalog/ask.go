@@ -99,7 +99,7 @@ func missing(what string, a asked, arg, env string) error {
 		where = "endpoint " + a.ep.name
 	}
 	if env == "" {
-		return fault.Field(arg, "%s needs a %s: give the argument %s", where, what, arg)
+		return fault.Field(arg, "%s has no %s: give the argument %s", where, what, arg)
 	}
-	return fault.Field(arg, "%s needs a %s: give the argument %s, or set %s in the server's environment", where, what, arg, env)
+	return fault.Field(arg, "%s has no %s: give the argument %s, or set %s in the server's environment", where, what, arg, env)
 }

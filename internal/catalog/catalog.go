@@ -54,6 +54,9 @@ func (c *Catalog) Resolve(r Request) (rollout.Model, string, error) {
 	if err != nil {
 		return rollout.Model{}, "", err
 	}
+	if !sendable(key) {
+		return rollout.Model{}, "", unsendable(ask)
+	}
 	m.MaxTokensCap, m.TopLogprobs = max(r.MaxTokensCap, 0), r.TopLogprobs
 	return m, key, nil
 }
