@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
@@ -76,7 +77,7 @@ func (w Worker) validate(p *problems) {
 
 func (s Sandbox) validate(p *problems) {
 	p.check(s.CPU >= 0, "sandbox.cpu", "want 0 (the default) or more cores, got %g", s.CPU)
-	p.check(s.MemoryMiB >= 256, "sandbox.memory_mib", "want at least 256: an agent alone needs more; got %d", s.MemoryMiB)
+	p.check(s.MemoryMiB >= rollout.LeastMemoryMiB, "sandbox.memory_mib", "want at least %d: an agent alone needs more; got %d", rollout.LeastMemoryMiB, s.MemoryMiB)
 	for _, n := range []struct {
 		path  string
 		value int

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"path"
 	"regexp"
@@ -16,6 +17,9 @@ const AgentOpencode = "opencode"
 
 // MaxTaskBytes bounds the text of a task: it travels inside one workflow payload, of which Temporal takes at most 2 MiB.
 const MaxTaskBytes = 3 << 19
+
+// LeastMemoryMiB is the least memory of a sandbox: one with less may not even start.
+const LeastMemoryMiB = 256
 
 // idPattern leaves dots out: sandbox ids join a rollout id and an attempt number with one.
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
@@ -74,9 +78,25 @@ func (t Task) validate() error {
 	if n := t.size(); n > MaxTaskBytes {
 		return fault.Field("upload_files", "instruction, files, setup and verifier are %d bytes in all, at most %d are taken", n, MaxTaskBytes)
 	}
+	if err := noneBlank("setup", t.Setup); err != nil {
+		return err
+	}
+	if err := noneBlank("verify", t.Verifier.Commands); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(t.Files)) {
 		if _, err := FilePath(name); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// noneBlank refuses commands that say nothing: bash succeeds at them, and where they verify that would be a reward for nothing.
+func noneBlank(field string, commands []string) error {
+	for i, cmd := range commands {
+		if strings.TrimSpace(cmd) == "" {
+			return fault.Field(fmt.Sprintf("%s[%d]", field, i), "is empty; want a bash command")
 		}
 	}
 	return nil
@@ -124,12 +144,19 @@ func (m Model) validate() error {
 }
 
 func (s Sandbox) validate() error {
-	const mostCPU, mostMiB = 1 << 12, 1 << 24 // more than any host has, and no trouble to reckon with
+	const (
+		mostCPU, mostMiB = 1 << 12, 1 << 24 // more than any host has, and no trouble to reckon with
+		leastCPU         = 0.01             // the least quota that a cgroup takes
+	)
 	switch {
 	case !(s.CPU >= 0 && s.MemoryMiB >= 0 && s.DiskMiB >= 0):
 		return fault.Field("sandbox", "cpu, memory_mib and disk_mib must not be negative")
 	case s.CPU > mostCPU || s.MemoryMiB > mostMiB || s.DiskMiB > mostMiB:
 		return fault.Field("sandbox", "no host has so much: cpu can be %d, memory_mib and disk_mib %d at most", mostCPU, mostMiB)
+	case s.CPU > 0 && s.CPU < leastCPU:
+		return fault.Field("sandbox.cpu", "want at least %g cores, got %g", leastCPU, s.CPU)
+	case s.MemoryMiB > 0 && s.MemoryMiB < LeastMemoryMiB:
+		return fault.Field("sandbox.memory", "want at least %d MiB: an agent alone needs more; got %d", LeastMemoryMiB, s.MemoryMiB)
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func TestMemoryAndNetwork(t *testing.T) {
 	t.Parallel()
 	for asks, want := range map[string]int{
 		`"memory":"2GiB"`: 2048, `"memory":"2g"`: 2048, `"memory":"1.5 GiB"`: 1536, `"memory":"512MiB"`: 512, `"memory":512`: 512, `"memory":"512"`: 512,
-		`"memory":"1GiB","memory_mib":1024`: 1024, `"memory":null,"memory_mib":7`: 7, `"network":"none"`: 0, `"network":null`: 0, ``: 0,
+		`"memory":"1GiB","memory_mib":1024`: 1024, `"memory":null,"memory_mib":700`: 700, `"network":"none"`: 0, `"network":null`: 0, ``: 0,
 	} {
 		s, err := begin(t, `{"instruction":"i","endpoint":"vllm","sandbox":{`+asks+`}}`)
 		require.NoError(t, err, asks)
