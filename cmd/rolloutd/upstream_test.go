@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -16,7 +17,7 @@ func TestUpstream(t *testing.T) {
 	data := t.TempDir()
 	key, err := seal.LoadOrCreate(filepath.Join(data, "key"))
 	require.NoError(t, err)
-	g, err := gateway.New(gateway.Options{Dir: filepath.Join(data, "gateway"), Key: key})
+	g, err := gateway.New(gateway.Options{Dir: filepath.Join(data, "gateway"), Key: key, Endpoints: catalog.Names()})
 	require.NoError(t, err)
 	srv := httptest.NewServer(g.TrainerHandler())
 	t.Cleanup(srv.Close)
@@ -32,6 +33,7 @@ func TestUpstream(t *testing.T) {
 		{[]string{"resume", "vllm"}, 0, "vllm: open"},
 		{[]string{"pause", "10.0.0.1:8000", "--for", "1h"}, 0, "10.0.0.1:8000: paused until 2"},
 		{[]string{"pause", "vllm", "--for", "-1s"}, 1, "for_s"},
+		{[]string{"drain", "vlmm"}, 1, `no model endpoint "vlmm"`},
 	} {
 		code, out, said := rolloutd(t.Context(), vars, append([]string{"upstream"}, tc.args...)...)
 		require.Equal(t, tc.code, code, said)

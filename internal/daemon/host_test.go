@@ -31,6 +31,7 @@ func TestHostIDIsKept(t *testing.T) {
 	require.ErrorContains(t, err, "holds no id")
 	_, err = daemon.HostID(filepath.Join(t.TempDir(), "missing", "host_id"))
 	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "ROLLOUTD_SANDBOXD", "the file that is missing is one that somebody has named")
 }
 
 func TestCapacityFollowsMemory(t *testing.T) {
@@ -64,4 +65,5 @@ func TestSandboxdIsFound(t *testing.T) {
 	c.Sandbox.Sandboxd = filepath.Join(c.Data, "elsewhere")
 	_, err = daemon.FindBinary(c)
 	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "ROLLOUTD_SANDBOXD", "the file that is missing is one that somebody has named")
 }
