@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
@@ -52,6 +53,9 @@ func upstreamAction(s std, name, short string, do func(*gateway.Trainer, context
 			return err
 		}
 		st, err := do(c, cmd.Context(), args[0])
+		if fault.Is(err, fault.Unauthorized) {
+			return fmt.Errorf("%w: that gateway has another key than %s: name its data folder with --data, or set ROLLOUTD_ENCRYPTION_KEY", err, cfg.Data)
+		}
 		if err != nil {
 			return err
 		}

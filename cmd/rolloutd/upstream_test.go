@@ -3,6 +3,7 @@ package main
 import (
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,4 +40,26 @@ func TestUpstream(t *testing.T) {
 		require.Equal(t, tc.code, code, said)
 		require.Contains(t, out+said, tc.says)
 	}
+}
+
+// The key says whose gateway it is. A command given in the wrong folder says so, and leaves nothing there.
+func TestUpstreamWithoutTheKeySaysSo(t *testing.T) {
+	t.Parallel()
+	key, err := seal.LoadOrCreate(filepath.Join(t.TempDir(), "key"))
+	require.NoError(t, err)
+	g, err := gateway.New(gateway.Options{Dir: t.TempDir(), Key: key})
+	require.NoError(t, err)
+	srv := httptest.NewServer(g.TrainerHandler())
+	t.Cleanup(srv.Close)
+	elsewhere := filepath.Join(t.TempDir(), "data")
+	vars := map[string]string{"ROLLOUTD_TRAINER_URL": srv.URL, "ROLLOUTD_DATA": elsewhere}
+	code, _, said := rolloutd(t.Context(), vars, "upstream", "show", "vllm")
+	require.Equal(t, 1, code)
+	require.Contains(t, said, "there is no key in "+elsewhere)
+	require.NoDirExists(t, elsewhere)
+
+	vars["ROLLOUTD_ENCRYPTION_KEY"] = strings.Repeat("0", 64)
+	code, _, said = rolloutd(t.Context(), vars, "upstream", "show", "vllm")
+	require.Equal(t, 1, code)
+	require.Contains(t, said, "another key")
 }
