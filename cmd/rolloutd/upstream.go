@@ -64,6 +64,9 @@ func upstreamAction(s std, name, short string, do func(*gateway.Trainer, context
 			state = "paused until " + st.Until.Local().Format(time.DateTime)
 		}
 		fmt.Fprintf(s.out, "%s: %s, %d calls under way, %d waiting\n", args[0], state, st.InFlight, st.Queued)
+		if st.Busy != "" && !st.Paused {
+			fmt.Fprintf(s.out, "new rollouts wait: %s\n", st.Busy)
+		}
 		return nil
 	}
 	return cmd

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
@@ -62,4 +63,17 @@ func TestUpstreamWithoutTheKeySaysSo(t *testing.T) {
 	code, _, said = rolloutd(t.Context(), vars, "upstream", "show", "vllm")
 	require.Equal(t, 1, code)
 	require.Contains(t, said, "another key")
+}
+
+// What holds new rollouts back is what somebody looks for who waits.
+func TestUpstreamSaysWhyRolloutsWait(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"paused":false,"in_flight":1,"queued":0,"busy":"its last 7 answers were no use"}`))
+	}))
+	t.Cleanup(srv.Close)
+	vars := map[string]string{"ROLLOUTD_TRAINER_URL": srv.URL, "ROLLOUTD_ENCRYPTION_KEY": strings.Repeat("0", 64)}
+	code, out, said := rolloutd(t.Context(), vars, "upstream", "show", "vllm")
+	require.Zero(t, code, said)
+	require.Equal(t, "vllm: open, 1 calls under way, 0 waiting\nnew rollouts wait: its last 7 answers were no use\n", out)
 }
