@@ -40,7 +40,7 @@ func (s *Server) admission(name string) *admission {
 	defer s.mu.Unlock()
 	a, ok := s.admissions[name]
 	if !ok {
-		a = newAdmission(s.options.Bounds(name), s.report)
+		a = newAdmission(s.options.Bounds(name), s.report, s.log.With("endpoint", name))
 		s.admissions[name] = a
 	}
 	return a
