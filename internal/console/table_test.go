@@ -21,12 +21,12 @@ func TestTable(t *testing.T) {
 	one := 1.0
 	got := table(rollout.Result{
 		ID: "r1", Outcome: rollout.Completed, Reward: &one, WallS: 8.25,
-		Usage:         rollout.Usage{Turns: 5, PromptTokens: 100, CompletionTokens: 20},
+		Usage: rollout.Usage{Turns: 5, PromptTokens: 100, CompletionTokens: 20},
 		VerifyResults: []rollout.CommandResult{
 			{Cmd: "true", Stderr: "a warning"}, {ExitCode: 2, Cmd: "python3 a.py\nls", Stderr: "Traceback:\n  no \x1b[2J such file\n\n"}, {ExitCode: 1, Cmd: "false"},
 		},
-		Files:         map[string]string{"/home/user/workdir/b.py": "", "/home/user/workdir/a.py": ""},
-		FilesExtra:    []string{"big.bin"},
+		Files:      map[string]string{"/home/user/workdir/b.py": "", "/home/user/workdir/a.py": ""},
+		FilesExtra: []string{"big.bin"},
 	})
 	require.Equal(t, `  rollout   r1
   outcome   completed
