@@ -58,8 +58,9 @@ type Options struct {
 
 // Activities are the steps of a rollout. Workflows name their methods on a nil pointer.
 type Activities struct {
-	o   Options
-	log *slog.Logger
+	o      Options
+	log    *slog.Logger
+	floors floors
 }
 
 // New makes the activities of a host.
@@ -73,7 +74,7 @@ func New(o Options) *Activities {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Activities{o: o, log: o.Logger}
+	return &Activities{o: o, log: o.Logger, floors: floors{bySandbox: map[string]*floor{}}}
 }
 
 // RegisterShared makes w, a worker of the shared queue, take what any host can do.

@@ -86,6 +86,26 @@ func TestAgentIsAttachedTo(t *testing.T) {
 	require.Equal(t, []string{"agent-1"}, b.order)
 }
 
+// The host's clock may be set while the agent works: its time goes on as before.
+func TestAgentOutlivesAStepOfTheClock(t *testing.T) {
+	t.Parallel()
+	h := working(t, 3)
+	b := h.sandbox(t)
+	status := h.coder.status
+	h.coder.status = func(launch, wait int) (agent.Status, error) {
+		if wait > 1 {
+			return status(launch, wait)
+		}
+		b.see(func() { b.procs["agent-1"].StartedAt = time.Now().Add(-24 * time.Hour) })
+		return agent.Status{}, fault.New(fault.Unavailable, "the worker died")
+	}
+	_, err := h.RunAgent(t.Context(), agentInput())
+	require.Error(t, err)
+	out, err := h.RunAgent(t.Context(), agentInput())
+	require.NoError(t, err)
+	require.Equal(t, rollout.Completed, out.Outcome)
+}
+
 // Its time counts from the agent's first start, so a run that comes late does not give it more.
 func TestAgentTimeoutCountsFromTheFirstStart(t *testing.T) {
 	t.Parallel()
@@ -94,7 +114,7 @@ func TestAgentTimeoutCountsFromTheFirstStart(t *testing.T) {
 	in := agentInput()
 	h.coder.status = func(_, wait int) (agent.Status, error) {
 		if wait == 2 { // the first launch was long ago
-			b.see(func() { b.procs["agent-1"].StartedAt = time.Now().Add(-in.Limits.Agent) })
+			b.see(func() { b.procs["agent-1"].Age = in.Limits.Agent })
 			return agent.Status{}, fault.New(fault.Unavailable, "the worker died")
 		}
 		return agent.Status{SessionID: "ses"}, nil

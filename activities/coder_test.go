@@ -19,6 +19,7 @@ type coder struct {
 	waits      int
 	started    func(launch int) (agent.Status, error) // instead of taking the instruction
 	status     func(launch, wait int) (agent.Status, error)
+	onWait     func(context.Context) // before it tells its status
 	transcript rollout.Transcript
 }
 
@@ -37,7 +38,13 @@ func (c *coder) Start(ctx context.Context, sb *sandbox.Sandbox, job agent.Job) (
 	return agent.Status{SessionID: "ses"}, nil
 }
 
-func (c *coder) Wait(_ context.Context, _ *sandbox.Sandbox, job agent.Job, _ time.Duration) (agent.Status, error) {
+func (c *coder) Wait(ctx context.Context, _ *sandbox.Sandbox, job agent.Job, _ time.Duration) (agent.Status, error) {
+	if c.onWait != nil {
+		c.onWait(ctx)
+	}
+	if err := ctx.Err(); err != nil {
+		return agent.Status{}, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waits++

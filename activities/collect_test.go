@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -226,4 +227,21 @@ func TestLogTails(t *testing.T) {
 	_, err = h.ComposeResult(t.Context(), collectInput(nil))
 	require.NoError(t, err)
 	require.Equal(t, 20, strings.Count(h.result(t).AgentLogTail, "short"))
+}
+
+// A log of any size has an end: an agent cannot keep its rollout from ending by what it says.
+func TestEventsOfAnySize(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	key := store.AttemptKey("r", 1, store.AgentEvents)
+	_, err := h.store.PutBytes(t.Context(), key, nil)
+	require.NoError(t, err)
+	f, err := os.OpenFile(filepath.Join(h.dir, key), os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	_, err = f.WriteAt([]byte("\nthe last one\n"), 1<<30)
+	require.NoError(t, err)
+	_, err = h.ComposeResult(t.Context(), collectInput(nil))
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(h.result(t).AgentLogTail, "the last one"))
 }

@@ -16,6 +16,11 @@ const agentOutput = 64 << 10
 // CollectArtifacts saves the attempt's evidence and, when the rollout ends with it, composes the Result. A reward needs its
 // trace; everything else is collected as far as it can be had.
 func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (CollectResult, error) {
+	ctx, over, err := a.alone(ctx, in.Target)
+	if err != nil {
+		return CollectResult{}, err
+	}
+	defer over()
 	if err := a.collectTrace(ctx, in); err != nil {
 		return CollectResult{}, err
 	}

@@ -39,7 +39,7 @@ func shell(ctx context.Context, sb *sandbox.Sandbox, name string, argv []string,
 		st, err = sb.Wait(ctx, name, waitStep)
 	}
 	if err == nil {
-		d.spent += st.EndedAt.Sub(st.StartedAt)
+		d.spent += st.Ran
 	}
 	return st, err
 }
@@ -49,7 +49,7 @@ func bash(args ...string) []string { return append([]string{"bash", "--noprofile
 
 // resultOf tells a command's end with the ends of its output.
 func resultOf(ctx context.Context, sb *sandbox.Sandbox, cmd string, st wire.Status) (rollout.CommandResult, error) {
-	res := rollout.CommandResult{Cmd: cmd, ExitCode: st.ExitCode, DurationS: st.EndedAt.Sub(st.StartedAt).Seconds()}
+	res := rollout.CommandResult{Cmd: cmd, ExitCode: st.ExitCode, DurationS: st.Ran.Seconds()}
 	if st.StartedAt.IsZero() {
 		return res, nil // there was no time left to start it
 	}

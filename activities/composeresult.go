@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -53,7 +54,7 @@ func skeleton(in CollectInput) rollout.Result {
 }
 
 func (a *Activities) addEvents(ctx context.Context, in CollectInput, res *rollout.Result) error {
-	data, err := a.o.Store.Bytes(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.AgentEvents), maxRecord)
+	data, err := a.o.Store.Tail(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.AgentEvents), utf8.UTFMax*logTail)
 	if err != nil {
 		return unless(fault.NotFound, err)
 	}

@@ -34,6 +34,11 @@ const (
 // CreateSandbox makes the attempt's sandbox on this host, or finds the one it made before. First it waits until the model
 // endpoint can bear another rollout: an agent that runs would lose its time to the wait, and hold a sandbox for it.
 func (a *Activities) CreateSandbox(ctx context.Context, in CreateSandboxInput) (Place, error) {
+	ctx, over, err := a.alone(ctx, in.Target)
+	if err != nil {
+		return Place{}, err
+	}
+	defer over()
 	if b := in.Sandbox.Backend; b != "" && b != a.o.BackendName {
 		return Place{}, fault.Field("sandbox.backend", "this deployment has %q, not %q", a.o.BackendName, b)
 	}
@@ -43,10 +48,29 @@ func (a *Activities) CreateSandbox(ctx context.Context, in CreateSandboxInput) (
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	if _, err := a.create(ctx, in.SandboxID(), in.Sandbox, in.labels(purposeAgent)); err != nil {
+	sb, err := a.create(ctx, in.SandboxID(), in.Sandbox, in.labels(purposeAgent))
+	if err == nil {
+		err = a.forgetEarlier(ctx, sb, in.Target)
+	}
+	if err != nil {
 		return Place{}, err
 	}
 	return Place{SandboxID: in.SandboxID(), Host: a.o.Host, Queue: a.o.Queue, StartedAt: started}, nil
+}
+
+// forgetEarlier deletes what the store holds of this attempt from before its sandbox began: of a workflow that was reset since, or
+// that was terminated and forgotten before the same id was asked for again. Its verdict would be given to the work of this one.
+// A sandbox that was found, and not made, began before all that belongs to it.
+func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t Target) error {
+	info, err := sb.Info(ctx)
+	if err != nil {
+		return err
+	}
+	n, err := a.o.Store.DeleteEarlier(ctx, t.RolloutID, t.Attempt, info.StartedAt)
+	if n > 0 {
+		a.loggerOf("CreateSandbox", t).WarnContext(ctx, "forgot what an earlier life of the attempt had left", "blobs", n)
+	}
+	return err
 }
 
 // ready waits until the upstream can bear another rollout. Why it waits is nowhere else to be seen, so it is logged, once.

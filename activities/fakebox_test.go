@@ -25,14 +25,16 @@ type exec struct {
 	stdout, stderr string
 	exit           int
 	hang           bool
+	busy           bool         // until the test ends it, whatever its time
 	effect         func(b *box) // on the files; the box is locked
 }
 
 // box speaks sandboxd's protocol with nothing but memory behind it.
 type box struct {
-	id  string
-	srv *httptest.Server
-	run func(b *box, name string, p wire.Process) exec
+	id    string
+	srv   *httptest.Server
+	began time.Time
+	run   func(b *box, name string, p wire.Process) exec
 
 	mu       sync.Mutex
 	files    map[string]string // regular files by absolute path
@@ -47,9 +49,9 @@ type box struct {
 }
 
 func newBox(id string, run func(b *box, name string, p wire.Process) exec) *box {
-	b := &box{id: id, run: run, files: map[string]string{}, procs: map[string]*wire.Status{}, specs: map[string]wire.Process{}, logs: map[string]exec{}}
+	b := &box{id: id, began: time.Now(), run: run, files: map[string]string{}, procs: map[string]*wire.Status{}, specs: map[string]wire.Process{}, logs: map[string]exec{}}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/info", func(w http.ResponseWriter, _ *http.Request) { reply(w, wire.Info{SandboxID: id}) })
+	mux.HandleFunc("GET /v1/info", func(w http.ResponseWriter, _ *http.Request) { reply(w, wire.Info{SandboxID: id, StartedAt: b.began}) })
 	mux.HandleFunc("POST /v1/lease", func(http.ResponseWriter, *http.Request) { b.renewals++ })
 	mux.HandleFunc("PUT /v1/processes/{name}", b.start)
 	mux.HandleFunc("GET /v1/processes/{name}", b.status)
@@ -100,7 +102,7 @@ func (b *box) start(w http.ResponseWriter, r *http.Request) {
 		e.effect(b)
 	}
 	b.specs[name], b.logs[name] = p, e
-	st := &wire.Status{Name: name, Running: e.hang, PID: 1, ExitCode: e.exit, StartedAt: time.Now(),
+	st := &wire.Status{Name: name, Running: e.hang || e.busy, PID: 1, ExitCode: e.exit, StartedAt: time.Now(),
 		StdoutSize: int64(len(e.stdout)), StderrSize: int64(len(e.stderr))}
 	if e.hang && p.TimeoutMillis > 0 { // its time is up at once
 		st.Running, st.TimedOut, st.ExitCode = false, true, 137

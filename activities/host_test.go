@@ -45,12 +45,14 @@ type host struct {
 	signals  *signals
 	store    *store.Store
 	log      *bytes.Buffer // read it when no step runs
+	dir      string        // of the store
 }
 
 // newHost is a host on which the agent's process runs on and everything else ends at once with exit code 0.
 func newHost(t *testing.T) *host {
 	t.Helper()
-	st, err := store.Open(t.Context(), t.TempDir())
+	dir := t.TempDir()
+	st, err := store.Open(t.Context(), dir)
 	require.NoError(t, err)
 	h := &host{
 		provider: &provider{boxes: map[string]*box{}, specs: map[string]driver.Spec{}},
@@ -59,6 +61,7 @@ func newHost(t *testing.T) *host {
 		signals:  &signals{},
 		store:    st,
 		log:      &bytes.Buffer{},
+		dir:      dir,
 	}
 	h.provider.exec = func(_ *box, name string, _ wire.Process) exec { return exec{hang: strings.HasPrefix(name, "agent-")} }
 	h.Activities = activities.New(activities.Options{

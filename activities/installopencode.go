@@ -11,6 +11,11 @@ const maxInstallLog = 2000
 
 // InstallOpencode makes the rollout's agent available in the sandbox, whichever agent that is; its name is what operators know.
 func (a *Activities) InstallOpencode(ctx context.Context, in InstallInput) (InstallResult, error) {
+	ctx, over, err := a.alone(ctx, in.Target)
+	if err != nil {
+		return InstallResult{}, err
+	}
+	defer over()
 	kit, err := a.agentOf(in.Agent)
 	if err != nil {
 		return InstallResult{}, err

@@ -26,6 +26,11 @@ const (
 // RunAgent launches the agent on its task, or goes on watching the one that is at work, until it is done or one of its bounds
 // ends it. The agent's time counts from its first launch, however often the activity runs.
 func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, error) {
+	ctx, over, err := a.alone(ctx, in.Target)
+	if err != nil {
+		return AgentResult{}, err
+	}
+	defer over()
 	kit, err := a.agentOf(in.Agent)
 	if err != nil {
 		return AgentResult{}, err
@@ -186,9 +191,10 @@ func lastLaunch(ctx context.Context, sb *sandbox.Sandbox) (int, error) {
 	return maxLaunches, nil
 }
 
+// startOf is when a launch of the agent began, by this process's own clock, on which a step of the host's does not tell.
 func startOf(ctx context.Context, sb *sandbox.Sandbox, launch int) (time.Time, error) {
 	st, err := sb.Status(ctx, agent.ProcessName(launch))
-	return st.StartedAt, fault.Wrap(fault.KindOf(err), err, "launch %d of the agent", launch)
+	return time.Now().Add(-st.Age), fault.Wrap(fault.KindOf(err), err, "launch %d of the agent", launch)
 }
 
 var _ Gateway = (*gateway.Client)(nil)

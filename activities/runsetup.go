@@ -17,6 +17,11 @@ import (
 // RunSetup stages the task's files, then runs its setup commands one by one. The first that fails, or outlasts the time for
 // all of them, is a fault.SetupFailed.
 func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
+	ctx, over, err := a.alone(ctx, in.Target)
+	if err != nil {
+		return err
+	}
+	defer over()
 	sb, release, err := a.attach(ctx, in.SandboxID())
 	if err != nil {
 		return err

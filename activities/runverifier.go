@@ -23,6 +23,11 @@ type verdictRecord struct {
 // restored (unless the task wants the same one), with test files that the agent never saw. A verdict once given stands. A
 // verifier that gives none is a fault.VerifierFailed.
 func (a *Activities) RunVerifier(ctx context.Context, in VerifyInput) (Grade, error) {
+	ctx, over, err := a.alone(ctx, in.Target)
+	if err != nil {
+		return Grade{}, err
+	}
+	defer over()
 	record, err := a.verdict(ctx, in)
 	if err != nil {
 		return Grade{}, err

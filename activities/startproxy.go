@@ -11,6 +11,11 @@ import (
 
 // StartProxy opens the gateway's route to the sandbox and returns when the model channel is being served.
 func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
+	ctx, over, err := a.alone(ctx, in.Target)
+	if err != nil {
+		return err
+	}
+	defer over()
 	_, release, err := a.attach(ctx, in.SandboxID())
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ const (
 // budgetGrace is what an agent whose budget is spent gets to end by itself: it is being answered with empty completions.
 const budgetGrace = 15 * time.Second
 
-// view is what RunAgent knows. Times are this host's, but for first and launched, which come from the sandbox.
+// view is what RunAgent knows. Times are by this process's own clock.
 type view struct {
 	limits rollout.Limits
 	launch int

@@ -2,6 +2,7 @@ package activities_test
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,31 @@ func TestVerifierHasThePackagesOfTheSetup(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+}
+
+// A workflow that is reset begins its attempt again under the same keys: neither the workspace nor the verdict of the first life
+// is that of the second.
+func TestAnAttemptBegunAgainIsGradedAnew(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.provider.exec = func(b *box, _ string, _ wire.Process) exec { return rewards(b.files[solution]) }
+	in := verifyInput(rollout.Verifier{Script: "x"})
+	for _, reward := range []string{"1", "0.25"} {
+		b := h.sandbox(t)
+		b.see(func() { b.files[solution] = reward })
+		grade, err := h.RunVerifier(t.Context(), in)
+		require.NoError(t, err)
+		require.Equal(t, reward, strconv.FormatFloat(grade.Reward, 'g', -1, 64))
+		_, err = h.store.PutBytes(t.Context(), store.ResultKey("r"), []byte("{}"))
+		require.NoError(t, err)
+		b.see(func() { b.began = b.began.Add(-time.Minute) }) // a file system's clock is coarse
+		h.sandbox(t)                                          // found, not made: what belongs to it stays
+		require.Contains(t, h.stored(t, store.Verdict), reward)
+		require.NoError(t, h.CloseSandbox(t.Context(), activities.CloseInput{Target: target()}))
+	}
+	h.sandbox(t)
+	_, err := h.store.Bytes(t.Context(), store.ResultKey("r"), 10)
+	require.Equal(t, fault.NotFound, fault.KindOf(err), "the rollout goes on: it has no result")
 }
 
 // A verdict stands: neither a retry nor the death of every sandbox makes another one.
@@ -282,9 +308,8 @@ func TestVerifierTimeIsItsCommandsOwn(t *testing.T) {
 	v, _ := h.provider.box("r.1.v")
 	v.see(func() {
 		dies = false
-		first := v.procs["verify-1"] // it took 30 s, an hour ago
-		first.StartedAt = time.Now().Add(-time.Hour)
-		first.EndedAt = first.StartedAt.Add(30 * time.Second)
+		first := v.procs["verify-1"] // it took 30 s, while the clock was set by an hour
+		first.StartedAt, first.Ran = first.EndedAt.Add(-time.Hour), 30*time.Second
 	})
 	grade, err := h.RunVerifier(t.Context(), in)
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,37 @@ func TestAbortInEachPhase(t *testing.T) {
 			require.Equal(t, "enough", sum.Error)
 			require.Nil(t, sum.Reward)
 			require.Equal(t, append(append([]string{}, c.want...), "CollectArtifacts", "CloseSandbox"), w.calls)
+		})
+	}
+}
+
+// Whatever a person sends as an abort is one, and a signal that cannot be read does not keep the next from being heard.
+func TestAbortByHand(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		send   func(*world)
+		reason string
+	}{
+		"text":    {func(w *world) { w.env.SignalWorkflow(rollout.SignalAbort, "please stop") }, "aborted"},
+		"nothing": {func(w *world) { w.env.SignalWorkflow(rollout.SignalAbort, nil) }, "aborted"},
+		"a book": {func(w *world) {
+			w.env.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: strings.Repeat("é", 500_000)})
+		}, strings.Repeat("é", 2000)},
+		"behind a progress that is none": {func(w *world) {
+			w.env.SignalWorkflow(rollout.SignalTurns, "half done")
+			w.abortNow()
+		}, "enough"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.verify = func(context.Context, activities.VerifyInput) (activities.Grade, error) {
+				c.send(w)
+				return activities.Grade{Reward: 1}, nil
+			}
+			sum := w.run(t, spec())
+			require.Equal(t, rollout.Aborted, sum.Outcome)
+			require.Equal(t, c.reason, sum.Error)
 		})
 	}
 }

@@ -24,20 +24,22 @@ type cause struct {
 
 func (c *cause) set() bool { return c.aborted || c.overdue }
 
-// listen takes signals until the workflow ends. A cancelled workflow is one that somebody wants aborted.
+// listen takes signals until the workflow ends. A cancelled workflow is one that somebody wants aborted. Signals come from people
+// too: one that is no JSON of ours must not be waited behind, and an abort that cannot be read is an abort.
 func (r *run) listen(ctx workflow.Context, cancelled workflow.Channel) {
 	aborts := workflow.GetSignalChannel(ctx, rollout.SignalAbort)
 	progress := workflow.GetSignalChannel(ctx, rollout.SignalTurns)
 	selector := workflow.NewSelector(ctx)
 	selector.AddReceive(aborts, func(c workflow.ReceiveChannel, _ bool) {
 		var abort rollout.Abort
-		c.Receive(ctx, &abort)
+		_ = c.ReceiveAsync(&abort) // false: it cannot be read
 		r.end(ctx, cause{aborted: true, reason: reasonOf(abort)})
 	})
 	selector.AddReceive(progress, func(c workflow.ReceiveChannel, _ bool) {
 		var p rollout.Progress
-		c.Receive(ctx, &p)
-		r.progress(p)
+		if c.ReceiveAsync(&p) {
+			r.progress(p)
+		}
 	})
 	workflow.Go(ctx, func(ctx workflow.Context) { // not in the selector: a closed channel would be ready for ever
 		cancelled.Receive(ctx, nil)
@@ -48,11 +50,14 @@ func (r *run) listen(ctx workflow.Context, cancelled workflow.Channel) {
 	}
 }
 
+// reasonBytes bounds the reason of an abort: it is told to several steps, and a payload too large would fail the workflow.
+const reasonBytes = 4000
+
 func reasonOf(a rollout.Abort) string {
 	if a.Reason == "" {
 		return "aborted"
 	}
-	return a.Reason
+	return cut(a.Reason, reasonBytes)
 }
 
 // progress takes what RunAgent tells; what a lost attempt's agent still says counts no more.

@@ -102,10 +102,13 @@ func (r *run) details() string {
 	}
 }
 
-// keyword cuts s to what a keyword attribute holds, between characters.
-func keyword(s string) string {
-	if len(s) <= keywordBytes {
+// keyword cuts s to what a keyword attribute holds.
+func keyword(s string) string { return cut(s, keywordBytes) }
+
+// cut is the beginning of s, of at most n bytes, between characters.
+func cut(s string, n int) string {
+	if len(s) <= n {
 		return s
 	}
-	return strings.ToValidUTF8(s[:keywordBytes], "")
+	return strings.ToValidUTF8(s[:n], "")
 }

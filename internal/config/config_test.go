@@ -133,6 +133,17 @@ func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
 	}
 }
 
+func TestLease(t *testing.T) {
+	t.Parallel()
+	for lease, good := range map[time.Duration]bool{
+		30*time.Second - 1: false, 30 * time.Second: true, 168 * time.Hour: true, 168*time.Hour + 1: false,
+	} {
+		c := config.Defaults()
+		c.Worker.Lease = lease
+		require.Equal(t, good, c.Validate() == nil, lease)
+	}
+}
+
 func TestOtherMachinesNeedATokenOnly(t *testing.T) {
 	t.Parallel()
 	c := config.Defaults()

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
@@ -70,14 +69,15 @@ func (t Temporal) validate(p *problems) {
 func (w Worker) validate(p *problems) {
 	p.check(w.OpencodeMode == "serve" || w.OpencodeMode == "run", "worker.opencode_mode", "want serve or run, got %q", w.OpencodeMode)
 	p.check(w.Capacity >= 0, "worker.capacity", "want 0 (as many as memory allows) or more, got %d", w.Capacity)
-	p.check(w.Lease >= 30*time.Second, "worker.lease", "want at least 30s, so that a busy host can renew in time; got %s", w.Lease)
+	p.check(w.Lease >= 30*time.Second && w.Lease <= 7*24*time.Hour, "worker.lease",
+		"want at least 30s, so that a busy host can renew in time, and at most 168h, which is all that a sandbox grants; got %s", w.Lease)
 	p.positive("worker.janitor", w.Janitor)
 	p.positive("worker.grace", w.Grace)
 }
 
 func (s Sandbox) validate(p *problems) {
 	p.check(s.CPU >= 0, "sandbox.cpu", "want 0 (the default) or more cores, got %g", s.CPU)
-	p.check(s.MemoryMiB >= rollout.LeastMemoryMiB, "sandbox.memory_mib", "want at least %d: an agent alone needs more; got %d", rollout.LeastMemoryMiB, s.MemoryMiB)
+	p.check(s.MemoryMiB >= 256, "sandbox.memory_mib", "want at least 256: an agent alone needs more; got %d", s.MemoryMiB)
 	for _, n := range []struct {
 		path  string
 		value int

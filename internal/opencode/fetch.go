@@ -69,7 +69,8 @@ func (a *Agent) fill(ctx context.Context, rel release) error {
 	if _, err := os.Stat(filepath.Join(a.dir(), binaryFile)); err == nil {
 		return verify(a.dir(), rel)
 	}
-	tmp, err := os.MkdirTemp(filepath.Dir(a.dir()), ".fetch-*")
+	a.dropUnfinished(ctx)
+	tmp, err := os.MkdirTemp(filepath.Dir(a.dir()), unfinished)
 	if err != nil {
 		return fmt.Errorf("fetch opencode: %w", err)
 	}
@@ -88,6 +89,21 @@ func (a *Agent) fill(ctx context.Context, rel release) error {
 		return fmt.Errorf("fetch opencode: %w", err)
 	}
 	return os.Rename(tmp, a.dir())
+}
+
+// unfinished names folders that are being filled.
+const unfinished = ".fetch-*"
+
+// dropUnfinished removes what processes left that were killed while they fetched, some 250 MB each. The lock is held: nobody is
+// at work on them.
+func (a *Agent) dropUnfinished(ctx context.Context) {
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(a.dir()), unfinished))
+	for _, dir := range left {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	if err != nil { // an npm that outlived its parent may still write there; the next fetch comes to it
+		a.log.WarnContext(ctx, "unfinished downloads of opencode not removed", "error", err)
+	}
 }
 
 // makeReadable makes a folder that every user may enter, whatever the umask: sandboxes run as other users.

@@ -90,6 +90,19 @@ func TestFetchDownloadsOnce(t *testing.T) {
 	}
 }
 
+// What a process left that was killed while it fetched does not pile up.
+func TestFetchRemovesUnfinishedDownloads(t *testing.T) {
+	t.Parallel()
+	npm, _ := fakeNPM(t, "package/bin/opencode", fakeBinary)
+	dir := t.TempDir()
+	left := filepath.Join(dir, "opencode", ".fetch-123")
+	require.NoError(t, os.MkdirAll(left, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(left, "opencode"), []byte("half"), 0o600))
+	_, err := fetcher(dir, npm, sumOf(fakeBinary)).Fetch(t.Context())
+	require.NoError(t, err)
+	require.NoDirExists(t, left)
+}
+
 func TestFetchTakesABinaryThatWasPutThere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -47,7 +47,7 @@ func (l Limits) Filled() Limits {
 
 // Validate reports every bound that cannot hold, by the names of the tool's arguments. Zero bounds are derived and always fit.
 func (l Limits) Validate() error {
-	problems := l.negative()
+	problems := l.absurd()
 	if len(problems) == 0 {
 		problems = l.Filled().misnested()
 	}
@@ -58,13 +58,26 @@ func (l Limits) Validate() error {
 	return &fault.Error{Kind: fault.Invalid, Field: field, Msg: strings.Join(problems, "; ")}
 }
 
-// negative lists the bounds below zero, which no default can stand in for.
-func (l Limits) negative() []string {
+const (
+	// longest is what a bound may be, but for the rollout's own, which sums up the others of all attempts and does not overflow.
+	longest = 100 * 24 * time.Hour
+	// mostAttempts keeps a workflow's history, which an attempt makes some hundred events longer, below what Temporal takes.
+	mostAttempts = 100
+)
+
+// absurd lists the bounds below zero, which no default can stand in for, and those beyond all reckoning.
+func (l Limits) absurd() []string {
 	var problems []string
 	for _, b := range l.durations() {
-		if b.value < 0 {
+		switch {
+		case b.value < 0:
 			problems = append(problems, fmt.Sprintf("%s: must not be negative, got %gs", b.name, b.value.Seconds()))
+		case b.value > longest && b.name != "limits.rollout_s":
+			problems = append(problems, fmt.Sprintf("%s: can be %gs at most, got %gs", b.name, longest.Seconds(), b.value.Seconds()))
 		}
+	}
+	if l.Attempts > mostAttempts {
+		problems = append(problems, fmt.Sprintf("limits.attempts: can be %d at most, got %d", mostAttempts, l.Attempts))
 	}
 	for _, c := range []struct {
 		name  string

@@ -18,8 +18,8 @@ const AgentOpencode = "opencode"
 // MaxTaskBytes bounds the text of a task: it travels inside one workflow payload, of which Temporal takes at most 2 MiB.
 const MaxTaskBytes = 3 << 19
 
-// LeastMemoryMiB is the least memory of a sandbox: one with less may not even start.
-const LeastMemoryMiB = 256
+// maxCommands bounds a task's setup and verifier commands: each is a named process of a sandbox, of which those are counted.
+const maxCommands = 1000
 
 // idPattern leaves dots out: sandbox ids join a rollout id and an attempt number with one.
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
@@ -77,6 +77,9 @@ func (t Task) validate() error {
 	}
 	if n := t.size(); n > MaxTaskBytes {
 		return fault.Field("upload_files", "instruction, files, setup and verifier are %d bytes in all, at most %d are taken", n, MaxTaskBytes)
+	}
+	if n := len(t.Setup) + len(t.Verifier.Commands); n > maxCommands {
+		return fault.Field("setup", "setup and verify are %d commands in all, at most %d are run", n, maxCommands)
 	}
 	if err := noneBlank("setup", t.Setup); err != nil {
 		return err
@@ -144,19 +147,15 @@ func (m Model) validate() error {
 }
 
 func (s Sandbox) validate() error {
-	const (
-		mostCPU, mostMiB = 1 << 12, 1 << 24 // more than any host has, and no trouble to reckon with
-		leastCPU         = 0.01             // the least quota that a cgroup takes
-	)
+	const mostCPU, mostMiB = 1 << 12, 1 << 24 // more than any host has, and no trouble to reckon with
+	const leastCPU, leastMiB = 0.01, 64       // of which the kernel makes a share, and a supervisor starts
 	switch {
 	case !(s.CPU >= 0 && s.MemoryMiB >= 0 && s.DiskMiB >= 0):
 		return fault.Field("sandbox", "cpu, memory_mib and disk_mib must not be negative")
+	case s.CPU != 0 && s.CPU < leastCPU, s.MemoryMiB != 0 && s.MemoryMiB < leastMiB:
+		return fault.Field("sandbox", "nothing runs in so little: cpu must be %g, memory_mib %d at least", leastCPU, leastMiB)
 	case s.CPU > mostCPU || s.MemoryMiB > mostMiB || s.DiskMiB > mostMiB:
 		return fault.Field("sandbox", "no host has so much: cpu can be %d, memory_mib and disk_mib %d at most", mostCPU, mostMiB)
-	case s.CPU > 0 && s.CPU < leastCPU:
-		return fault.Field("sandbox.cpu", "want at least %g cores, got %g", leastCPU, s.CPU)
-	case s.MemoryMiB > 0 && s.MemoryMiB < LeastMemoryMiB:
-		return fault.Field("sandbox.memory", "want at least %d MiB: an agent alone needs more; got %d", LeastMemoryMiB, s.MemoryMiB)
 	}
 	return nil
 }

@@ -1,7 +1,9 @@
 package rollout_test
 
 import (
+	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,13 +44,18 @@ func TestSpecValidate(t *testing.T) {
 		"negative price":       {func(s *rollout.Spec) { s.Model.Price = &rollout.Price{Prompt: -1} }, "price", "negative"},
 		"no model":             {func(s *rollout.Spec) { s.Model.Name = "" }, "model", "name"},
 		"negative memory":      {func(s *rollout.Spec) { s.Sandbox.MemoryMiB = -1 }, "sandbox", "negative"},
+		"no cpu to speak of":   {func(s *rollout.Spec) { s.Sandbox.CPU = 0.001 }, "sandbox", "0.01"},
+		"not a number of cpus": {func(s *rollout.Spec) { s.Sandbox.CPU = math.NaN() }, "sandbox", "negative"},
+		"hardly any memory":    {func(s *rollout.Spec) { s.Sandbox.MemoryMiB = 1 }, "sandbox", "64"},
 		"absurd memory":        {func(s *rollout.Spec) { s.Sandbox.MemoryMiB = 1 << 44 }, "sandbox", "16777216"},
-		"too little memory":    {func(s *rollout.Spec) { s.Sandbox.MemoryMiB = 255 }, "sandbox.memory", "at least 256"},
-		"too little cpu":       {func(s *rollout.Spec) { s.Sandbox.CPU = 0.009 }, "sandbox.cpu", "at least 0.01"},
 		"blank verify command": {func(s *rollout.Spec) { s.Task.Verifier.Commands = []string{"true", " \n"} }, "verify[1]", "bash command"},
 		"blank setup command":  {func(s *rollout.Spec) { s.Task.Setup = []string{""} }, "setup[0]", "bash command"},
 		"absurd cpu":           {func(s *rollout.Spec) { s.Sandbox.CPU = 1e300 }, "sandbox", "4096"},
 		"negative timeout":     {func(s *rollout.Spec) { s.Limits.Agent = -time.Second }, "agent_timeout_s", "-1s"},
+		"endless timeout":      {func(s *rollout.Spec) { s.Limits.Agent = math.MaxInt64 }, "agent_timeout_s", "8.64e+06"},
+		"endless queue":        {func(s *rollout.Spec) { s.Limits.Queue = math.MaxInt64 }, "limits.queue_s", "8.64e+06"},
+		"endless attempts":     {func(s *rollout.Spec) { s.Limits.Attempts = math.MaxInt }, "limits.attempts", "100 at most"},
+		"too many commands":    {commands(600, 600), "setup", "1000"},
 		"negative turns":       {func(s *rollout.Spec) { s.Limits.Turns = -1 }, "limits.turns", "-1"},
 		"call beyond agent":    {func(s *rollout.Spec) { s.Limits.Call = time.Hour }, "limits.call_s", "10m0s"},
 		"quiet beyond agent":   {func(s *rollout.Spec) { s.Limits.Quiet = time.Hour }, "limits.quiet_s", "10m0s"},
@@ -82,6 +89,23 @@ func TestSpecValidate(t *testing.T) {
 
 func file(name string) func(*rollout.Spec) {
 	return func(s *rollout.Spec) { s.Task.Files = map[string]string{name: "x"} }
+}
+
+func commands(setup, verify int) func(*rollout.Spec) {
+	return func(s *rollout.Spec) {
+		s.Task.Setup = slices.Repeat([]string{"true"}, setup)
+		s.Task.Verifier.Commands = slices.Repeat([]string{"true"}, verify)
+	}
+}
+
+// Bounds as long as they can be still nest: no sum of them overflows.
+func TestLongestLimits(t *testing.T) {
+	t.Parallel()
+	const long = 100 * 24 * time.Hour
+	l := rollout.Limits{Setup: long, Agent: long, Verifier: long, Collect: long, Queue: long, Attempts: 100}
+	require.NoError(t, l.Validate())
+	require.Greater(t, l.Filled().Rollout, 400*long)
+	require.NoError(t, l.Filled().Validate())
 }
 
 // Everything that is wrong is told at once, so that a caller mends it in one go.

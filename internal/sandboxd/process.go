@@ -83,7 +83,7 @@ func (p *process) running() bool {
 func (p *process) status() wire.Status {
 	s := wire.Status{
 		Name: p.name, PID: p.pid, Running: p.running(), StartedAt: p.started,
-		StdoutSize: p.stdout.length(), StderrSize: p.stderr.length(),
+		StdoutSize: p.stdout.length(), StderrSize: p.stderr.length(), Age: time.Since(p.started),
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +91,7 @@ func (p *process) status() wire.Status {
 	if s.Running {
 		return s
 	}
-	s.EndedAt = p.ended
+	s.EndedAt, s.Ran = p.ended, p.ended.Sub(p.started)
 	s.ExitCode = p.exit.ExitStatus()
 	if p.exit.Signaled() {
 		s.ExitCode = 128 + int(p.exit.Signal())

@@ -1,13 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
-	"errors"
-	"io"
+	"os"
 	"path"
 	"time"
-
-	"gocloud.dev/blob"
 )
 
 // sessions is where they lie.
@@ -24,9 +22,9 @@ func (s Sessions) Load(ctx context.Context, key string) ([]byte, error) {
 	return s.Store.Bytes(ctx, sessionKey(key), maxSession)
 }
 
-// Save writes a record over the one before.
+// Save writes a record over the one before. A power cut may lose it: they are many, and short-lived.
 func (s Sessions) Save(ctx context.Context, key string, data []byte) error {
-	_, err := s.Store.PutBytes(ctx, sessionKey(key), data)
+	_, err := s.Store.put(ctx, sessionKey(key), bytes.NewReader(data), func(*os.File) error { return nil })
 	return err
 }
 
@@ -37,23 +35,7 @@ func (s Sessions) Delete(ctx context.Context, key string) error {
 
 // Expire deletes the records that were last written before a time, and tells how many there were.
 func (s Sessions) Expire(ctx context.Context, before time.Time) (removed int, err error) {
-	all := s.Store.bucket.List(&blob.ListOptions{Prefix: sessions + "/"})
-	for {
-		o, err := all.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return removed, nil
-		}
-		if err != nil {
-			return removed, classify(err, "list", sessions)
-		}
-		if o.IsDir || !o.ModTime.Before(before) {
-			continue
-		}
-		if err := s.Store.Delete(ctx, o.Key); err != nil {
-			return removed, err
-		}
-		removed++
-	}
+	return s.Store.expire(ctx, sessions+"/", before)
 }
 
 func sessionKey(key string) string { return path.Join(sessions, key+".json") }

@@ -1,12 +1,9 @@
 package store
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"gocloud.dev/blob"
@@ -14,13 +11,13 @@ import (
 	"gocloud.dev/gcerrors"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Store is a set of blobs by key. It is safe for concurrent use.
 type Store struct {
 	bucket *blob.Bucket
-	folder string // empty: it is no plain folder
+	folder string               // empty: it is no plain folder
+	sync   func(*os.File) error // makes a file, or the names in a folder, outlast a power cut
 }
 
 // Open opens the store at url: a plain path is a folder, made when missing and readable by its owner only; anything with a
@@ -30,7 +27,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "open store %q", url)
 	}
-	s := &Store{bucket: bucket}
+	s := &Store{bucket: bucket, sync: (*os.File).Sync}
 	if !remote(url) {
 		s.folder = url
 	}
@@ -53,32 +50,6 @@ func open(ctx context.Context, url string) (*blob.Bucket, error) {
 
 // Close releases the store.
 func (s *Store) Close() error { return s.bucket.Close() }
-
-// Put stores all of r under key and tells its size and digest. When r fails nothing is stored.
-func (s *Store) Put(ctx context.Context, key string, r io.Reader) (rollout.Ref, error) {
-	ctx, cancel := context.WithCancel(ctx) // ending the context before Close is how a blob write is given up
-	defer cancel()
-	w, err := s.bucket.NewWriter(ctx, key, &blob.WriterOptions{ContentType: "application/octet-stream"})
-	if err != nil {
-		return rollout.Ref{}, classify(err, "store", key)
-	}
-	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(w, sum), r)
-	if err != nil {
-		cancel()
-		_ = w.Close() // reports the cancellation just made
-		return rollout.Ref{}, fmt.Errorf("store %q: %w", key, err)
-	}
-	if err := w.Close(); err != nil {
-		return rollout.Ref{}, classify(err, "store", key)
-	}
-	return rollout.Ref{Key: key, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: n}, nil
-}
-
-// PutBytes stores data under key.
-func (s *Store) PutBytes(ctx context.Context, key string, data []byte) (rollout.Ref, error) {
-	return s.Put(ctx, key, bytes.NewReader(data))
-}
 
 // Reader reads the blob from its beginning; a key that holds nothing is a fault.NotFound.
 func (s *Store) Reader(ctx context.Context, key string) (io.ReadCloser, error) {
@@ -104,6 +75,21 @@ func (s *Store) Bytes(ctx context.Context, key string, limit int64) ([]byte, err
 		return nil, fault.New(fault.Invalid, "read %q: larger than %d bytes", key, limit)
 	}
 	return data, nil
+}
+
+// Tail reads the last n bytes of a blob, or what there is of them: of one that is as large as an agent cared to make it.
+func (s *Store) Tail(ctx context.Context, key string, n int64) ([]byte, error) {
+	about, err := s.bucket.Attributes(ctx, key)
+	if err != nil || about.Size == 0 { // of which some stores refuse to read any range
+		return nil, classify(err, "look for", key)
+	}
+	r, err := s.bucket.NewRangeReader(ctx, key, max(about.Size-n, 0), n, nil)
+	if err != nil {
+		return nil, classify(err, "read", key)
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	return data, classify(err, "read", key)
 }
 
 // Exists says whether key holds a blob.

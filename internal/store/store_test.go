@@ -113,3 +113,19 @@ func files(t *testing.T, dir string) []string {
 	}))
 	return names
 }
+
+func TestTail(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{t.TempDir(), "mem://"} {
+		s := open(t, url)
+		_, err := s.PutBytes(t.Context(), "k", []byte("0123456789"))
+		require.NoError(t, err)
+		for n, want := range map[int64]string{3: "789", 10: "0123456789", 99: "0123456789"} {
+			data, err := s.Tail(t.Context(), "k", n)
+			require.NoError(t, err)
+			require.Equal(t, want, string(data))
+		}
+		_, err = s.Tail(t.Context(), "none", 3)
+		require.Equal(t, fault.NotFound, fault.KindOf(err))
+	}
+}

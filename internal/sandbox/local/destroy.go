@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -44,11 +45,15 @@ func (d *Driver) clear(ctx context.Context, dir string) error {
 	return empty(dir)
 }
 
-// end kills the sandbox and removes its cgroups. It returns when no process of it is left.
+// end kills the sandbox and removes its cgroups. It returns when no process of it is left. A copy of a sandbox's folder has
+// nothing to end.
 func (d *Driver) end(ctx context.Context, dir string, s state) error {
+	if living, err := alive(ctx, dir); err != nil || !living && s.copied(dir) {
+		return err
+	}
 	if d.cgroups != nil {
-		// By its rule for names even where no state was written.
-		if err := d.cgroups.remove(ctx, d.cgroupName(s.ID)); err != nil {
+		// By its rule for names where no state was written; by the state where the folder has another path since.
+		if err := d.cgroups.remove(ctx, cmp.Or(s.Cgroup, d.cgroupName(s.ID))); err != nil {
 			return err
 		}
 	}

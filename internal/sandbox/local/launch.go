@@ -38,14 +38,17 @@ func (d *Driver) launch(dir string, spec driver.Spec) (*launch, error) {
 }
 
 func (d *Driver) fill(l *launch, dir string, spec driver.Spec) error {
-	s := state{ID: filepath.Base(dir), Labels: spec.Labels, CreatedAt: time.Now()}
+	here, err := inode(dir)
+	if err != nil {
+		return err
+	}
+	s := state{ID: filepath.Base(dir), Labels: spec.Labels, CreatedAt: time.Now(), Folder: here}
 	if d.cgroups != nil {
 		s.Cgroup = d.cgroupName(s.ID)
 	}
 	if err := s.write(dir); err != nil {
 		return err
 	}
-	var err error
 	if l.log, err = os.OpenFile(filepath.Join(dir, logFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
 		return err
 	}

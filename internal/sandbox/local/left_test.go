@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
@@ -112,4 +114,27 @@ func TestDestroyLeavesNothing(t *testing.T) {
 	require.NoError(t, d.Destroy(t.Context(), p.ID()))
 	requireNothingLeft(t, dir)
 	requireFolders(t, dir, 0)
+}
+
+// A dead sandbox that cannot be swept, as on a full disk, does not hide those that live.
+func TestListWithOneThatCannotBeSwept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	d := open(t, local.Options{Dir: dir})
+	living, dead := sandboxtest.New(t, d, driver.Spec{}), sandboxtest.New(t, d, driver.Spec{Lease: 300 * time.Millisecond})
+	stuck := filepath.Join(dir, dead.ID(), "state.json.new", "in the way")
+	require.NoError(t, os.MkdirAll(stuck, 0o700))
+	living.Eventually(func() bool {
+		_, err := d.Dial(t.Context(), dead.ID())
+		return fault.Is(err, fault.SandboxLost)
+	}, "its lease runs out")
+	infos, err := d.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, infos, 1)
+	require.Equal(t, living.ID(), infos[0].ID)
+	require.NoError(t, os.RemoveAll(filepath.Dir(stuck)))
+	_, err = d.List(t.Context())
+	require.NoError(t, err)
+	_, err = d.Inspect(t.Context(), dead.ID())
+	require.NoError(t, err, "it is swept the next time")
 }

@@ -10,10 +10,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
+// sweepTime bounds the sweep of one dead sandbox: who lists has more to look at.
+const sweepTime = time.Second
+
 // evidenceTime is how long the usage of a sandbox that died by itself can be asked for.
 const evidenceTime = time.Hour
 
-// List implements driver.Driver. On the way it sweeps what dead sandboxes left behind.
+// List implements driver.Driver. On the way it sweeps what dead sandboxes left behind. One that cannot be swept (the disk is full, a
+// process hangs in the kernel) is left to the next time: a host must not stand still for it.
 func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -42,7 +46,10 @@ func (d *Driver) look(ctx context.Context, dir string) (driver.Info, bool, error
 		return driver.Info{}, false, err
 	}
 	if !living {
-		return driver.Info{}, false, d.sweep(ctx, dir)
+		if err := d.sweep(ctx, dir); err != nil {
+			d.log.Warn("a dead sandbox is not swept", "folder", dir, "error", err)
+		}
+		return driver.Info{}, false, nil
 	}
 	s, err := readState(dir)
 	return driver.Info{ID: s.ID, Labels: s.Labels, CreatedAt: s.CreatedAt}, err == nil, err
@@ -50,6 +57,8 @@ func (d *Driver) look(ctx context.Context, dir string) (driver.Info, bool, error
 
 // sweep frees what a dead sandbox holds and keeps its usage for a while. One that somebody works on is left to them.
 func (d *Driver) sweep(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
 	f, err := tryLockFolder(dir, false)
 	if errors.Is(err, errBusy) || errors.Is(err, os.ErrNotExist) {
 		return nil

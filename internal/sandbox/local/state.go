@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -27,6 +28,7 @@ type state struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	CreatedAt time.Time         `json:"created_at"`
 	Cgroup    string            `json:"cgroup,omitempty"` // its name in every hierarchy; "": none
+	Folder    uint64            `json:"folder,omitempty"` // inode of the folder it was made in
 	// DiedAt and Usage are set when the sandbox was found dead and its cgroups were removed.
 	DiedAt time.Time     `json:"died_at,omitzero"`
 	Usage  *driver.Usage `json:"usage,omitempty"`
@@ -46,6 +48,21 @@ func readState(dir string) (state, error) {
 		return s, fmt.Errorf("%s: %w", stateFile, err)
 	}
 	return s, nil
+}
+
+// inode tells a folder from a copy of it.
+func inode(dir string) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return 0, &fs.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	return st.Ino, nil
+}
+
+// copied says that dir is a copy of the folder in which the sandbox was made: what the state names may live, and be another's.
+func (s state) copied(dir string) bool {
+	here, err := inode(dir)
+	return err == nil && s.Folder != 0 && s.Folder != here
 }
 
 func (s state) write(dir string) error {

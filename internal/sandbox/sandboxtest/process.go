@@ -57,6 +57,8 @@ func exitStatus(t *testing.T, h Harness) {
 		require.Equal(t, want.StderrSize, got.StderrSize, script)
 		require.False(t, got.TimedOut)
 		require.False(t, got.EndedAt.Before(got.StartedAt))
+		require.Positive(t, got.Ran)
+		require.GreaterOrEqual(t, got.Age, got.Ran)
 	}
 }
 

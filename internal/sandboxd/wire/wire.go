@@ -66,16 +66,20 @@ type Process struct {
 
 // Status is how a named process stands.
 type Status struct {
-	Name       string    `json:"name"`
-	Running    bool      `json:"running"`
-	PID        int       `json:"pid"`
-	ExitCode   int       `json:"exit_code"` // 128+signal when killed by one; meaningless while Running
-	Signal     string    `json:"signal,omitempty"`
-	TimedOut   bool      `json:"timed_out,omitempty"`
-	StartedAt  time.Time `json:"started_at"`
-	EndedAt    time.Time `json:"ended_at,omitzero"`
-	StdoutSize int64     `json:"stdout_size"` // bytes written so far
-	StderrSize int64     `json:"stderr_size"`
+	Name      string    `json:"name"`
+	Running   bool      `json:"running"`
+	PID       int       `json:"pid"`
+	ExitCode  int       `json:"exit_code"` // 128+signal when killed by one; meaningless while Running
+	Signal    string    `json:"signal,omitempty"`
+	TimedOut  bool      `json:"timed_out,omitempty"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
+	// Age is the time since the start, and Ran that from the start to the end, zero while Running. Unlike the two points in time
+	// they hold when a clock is set.
+	Age        time.Duration `json:"age_ns"`
+	Ran        time.Duration `json:"ran_ns,omitempty"`
+	StdoutSize int64         `json:"stdout_size"` // bytes written so far
+	StderrSize int64         `json:"stderr_size"`
 }
 
 // Error is the body of every failure.

@@ -1,0 +1,67 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"gocloud.dev/blob"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Put stores all of r under key and tells its size and digest. When r fails nothing is stored. What is stored outlasts a power
+// cut: a step that finds a blob takes it for whole, and would have an empty home graded.
+func (s *Store) Put(ctx context.Context, key string, r io.Reader) (rollout.Ref, error) {
+	return s.put(ctx, key, r, s.sync)
+}
+
+func (s *Store) put(ctx context.Context, key string, r io.Reader, sync func(*os.File) error) (rollout.Ref, error) {
+	ctx, cancel := context.WithCancel(ctx) // ending the context before Close is how a blob write is given up
+	defer cancel()
+	var file *os.File // that is renamed when it is whole; nil where the store is no folder
+	w, err := s.bucket.NewWriter(ctx, key, &blob.WriterOptions{
+		ContentType: "application/octet-stream", BeforeWrite: func(as func(any) bool) error { as(&file); return nil },
+	})
+	if err != nil {
+		return rollout.Ref{}, classify(err, "store", key)
+	}
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(w, sum), r)
+	if err == nil && file != nil {
+		err = classify(sync(file), "sync", key)
+	}
+	if err != nil {
+		cancel()
+		_ = w.Close() // reports the cancellation just made
+		return rollout.Ref{}, fmt.Errorf("store %q: %w", key, err)
+	}
+	if err := w.Close(); err != nil {
+		return rollout.Ref{}, classify(err, "store", key)
+	}
+	ref := rollout.Ref{Key: key, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: n}
+	return ref, classify(syncFolder(file, sync), "sync", key)
+}
+
+// syncFolder makes the name of a file durable that was just renamed in its folder.
+func syncFolder(of *os.File, sync func(*os.File) error) error {
+	if of == nil {
+		return nil
+	}
+	folder, err := os.Open(filepath.Dir(of.Name()))
+	if err != nil {
+		return err
+	}
+	return errors.Join(sync(folder), folder.Close())
+}
+
+// PutBytes stores data under key.
+func (s *Store) PutBytes(ctx context.Context, key string, data []byte) (rollout.Ref, error) {
+	return s.Put(ctx, key, bytes.NewReader(data))
+}
