@@ -88,7 +88,7 @@ func session() []*trace.Record {
 	broken := said(rollout.KindAgent, []int32{1, 2, 3, 10, 4, 11, 5}, "x", 12)
 	broken.Broken, broken.Reply, broken.TokenIDs, broken.Logprobs, broken.Status = "failed: no answer", nil, nil, nil, http.StatusBadGateway
 	rewritten := said(rollout.KindAgent, []int32{1, 2, 99, 4, 11, 5}, "half a character \xf0", 13)
-	rewritten.ModelVersion = "7..8"
+	rewritten.ModelVersion, rewritten.Engine = "7..8", "http://10.0.0.2:8000/v1"
 	without := said(rollout.KindAgent, nil, "x", 14)
 	without.TokenIDs = nil
 	last := said(rollout.KindAgent, []int32{1, 2, 99, 4, 11, 5, 13, 6}, "token_id:14", 14)

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"strconv"
 )
@@ -17,6 +18,7 @@ func (r *Reply) choices(c *cursor) {
 		if n == 0 {
 			r.choice(c)
 		} else {
+			r.several = true
 			c.skip()
 		}
 	}
@@ -25,6 +27,9 @@ func (r *Reply) choices(c *cursor) {
 func (r *Reply) choice(c *cursor) {
 	for key := range c.fields {
 		switch string(key) {
+		case "index":
+			index := c.skip()
+			r.several = r.several || string(index) != "0" && string(index) != "null"
 		case "finish_reason":
 			if !c.null() {
 				r.FinishReason = string(c.str())
@@ -103,4 +108,21 @@ func (r *Reply) name(token []byte) {
 	if id, err := strconv.ParseInt(string(digits), 10, 32); err == nil && id >= 0 {
 		r.named = append(r.named, int32(id))
 	}
+}
+
+// settleChoice lets no tokens through that are not those of one choice, all of them. Some engines leave out of a stream what their
+// parsers keep back, ids and logprobs alike, so that only the count shows it.
+func (r *Reply) settleChoice() {
+	ids, counted := int64(len(r.TokenIDs)), r.Usage.CompletionTokens
+	switch {
+	case ids == 0:
+		return
+	case r.several:
+		r.Flaws = append(r.Flaws, "more than one choice: ids and logprobs left out")
+	case counted > 0 && ids != counted:
+		r.Flaws = append(r.Flaws, fmt.Sprintf("%d token ids where the count is %d: ids and logprobs left out", ids, counted))
+	default:
+		return
+	}
+	r.TokenIDs, r.Logprobs = nil, nil
 }

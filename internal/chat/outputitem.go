@@ -66,6 +66,19 @@ func (i *outputItem) bytes() []byte {
 	return i.object.Bytes()
 }
 
+// NextNumber is the sequence number of the event that would come next in a stream of Responses.
+func NextNumber(stream []byte) int64 {
+	next := int64(0)
+	for data := range events(stream) {
+		c := cursor{b: memberOf(data, "sequence_number")}
+		if n := c.integer(); c.end() {
+			next = n
+		}
+		next++
+	}
+	return next
+}
+
 // numberIn is a number among an object's members; 0 where there is none.
 func numberIn(o *Object, key string) int64 {
 	c := cursor{b: o.or(key, "0")}

@@ -28,6 +28,7 @@ type Reply struct {
 	Odd bool
 
 	prompts int     // lists of the prompt's ids
+	several bool    // there was a choice beside the first
 	named   []int32 // ids read from tokens of the form "token_id:<n>"
 	meta    []token // SGLang's meta_info
 	version string
@@ -85,6 +86,7 @@ func (r *Reply) Finish() {
 		r.TokenIDs = r.named
 	}
 	r.settleMeta()
+	r.settleChoice()
 	if r.Usage.PromptTokens == 0 && r.Usage.CompletionTokens == 0 {
 		r.Usage.PromptTokens, r.Usage.CompletionTokens = int64(len(r.PromptTokenIDs)), int64(len(r.TokenIDs))
 	}

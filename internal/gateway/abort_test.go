@@ -2,6 +2,8 @@ package gateway_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,6 +53,23 @@ func TestEndCancelsWhatIsUnderWay(t *testing.T) {
 	h.start(t)
 	require.Contains(t, send(t.Context(), h.channels.url(t, "r1.1"), "", unary).body, `"finish_reason":"stop"`)
 	require.Len(t, e.requests(), 2, "nor after a restart")
+}
+
+// An end that could not be journalled is when it is asked for again, with the first reason: else a restart would undo it.
+func TestEndThatIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, says(goodReply))
+	h.open(t, h.route(e.URL))
+	folder := filepath.Join(h.dir, "r1.1")
+	require.NoError(t, os.Rename(folder, folder+"~")) // nothing can be written there
+	require.Error(t, h.client.End(t.Context(), "r1.1", "first"))
+	require.NoError(t, os.Rename(folder+"~", folder))
+	require.NoError(t, h.client.End(t.Context(), "r1.1", "second"))
+	h.stop()
+	h.start(t)
+	require.Equal(t, "first", h.status(t, "r1.1").Ended)
+	require.Contains(t, send(t.Context(), h.channels.url(t, "r1.1"), "", unary).body, `"finish_reason":"stop"`)
+	require.Empty(t, e.requests())
 }
 
 func TestAgentHangsUp(t *testing.T) {

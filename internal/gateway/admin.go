@@ -30,9 +30,13 @@ func (s *Server) Handler() http.Handler {
 	return authorized(mux, s.options.Key.Token(adminPurpose))
 }
 
-// getReady has new rollouts wait rather than running ones: an agent that has begun holds a sandbox, and its time runs.
+// getReady has new rollouts wait rather than running ones: an agent that has begun holds a sandbox, and its time runs. A gateway that
+// can record nothing would fail each of them.
 func (s *Server) getReady(w http.ResponseWriter, req *http.Request) error {
 	name := req.PathValue("name")
+	if err := s.traces.Broken(); err != nil {
+		return fault.Wrap(fault.Exhausted, err, "the gateway can record no calls until it is started again")
+	}
 	if why := s.admission(name).status().Busy; why != "" {
 		return fault.New(fault.Exhausted, "model endpoint %q has no room for another rollout: %s", name, why)
 	}

@@ -80,7 +80,7 @@ func TestErrorEvents(t *testing.T) {
 	for i, want := range []string{
 		`^data: {"error":{"message":"[^"]+","type":"invalid_request"}}$`,
 		`^data: {"error":{"message":"[^"]+","type":"invalid_request"}}$`,
-		`^event: error\ndata: {"type":"error","sequence_number":0,"message":"[^"]+","code":null,"param":null,"error":{"message":"[^"]+","type":"invalid_request"}}$`,
+		`^event: error\ndata: {"type":"error","sequence_number":4,"message":"[^"]+","code":null,"param":null,"error":{"message":"[^"]+","type":"invalid_request"}}$`,
 		`^event: error\ndata: {"type":"error","error":{"message":"[^"]+","type":"invalid_request_error"}}$`,
 	} {
 		s, h := apis()[i], newHost(t, passThrough)

@@ -108,23 +108,25 @@ func (r *route) leave(c *call) {
 // sandbox will ask again.
 func (r *route) abandon(c *call) {
 	r.mu.Lock()
-	broke := c.epoch != r.epoch
+	left := c.epoch
 	alone := c.waiters == 0
+	broke := left != r.epoch
 	r.mu.Unlock()
 	switch {
 	case !alone:
 	case !broke:
 		c.cancel(errLeft)
 	default:
-		time.AfterFunc(r.hold, func() { r.drop(c) })
+		time.AfterFunc(r.hold, func() { r.drop(c, left) })
 	}
 }
 
-// drop cancels the call unless somebody came back for it.
-func (r *route) drop(c *call) {
+// drop cancels the call unless somebody came back for it, by a connection after that of an epoch. When that one broke as well the
+// time begins anew.
+func (r *route) drop(c *call, left int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.waiters == 0 {
+	if c.waiters == 0 && c.epoch == left {
 		c.cancel(errLeft)
 	}
 }

@@ -106,6 +106,7 @@ func TestUpstreamRequestIsRewritten(t *testing.T) {
 		{"model and stream alone", `{"model":"m", "top_p" : 0.50,"messages":[ ]}`, `{"model":"real", "top_p" : 0.50,"messages":[ ],"stream":true,"stream_options":{"include_usage":true}}`, plain, false},
 		{"stream options kept", `{"model":"m","stream":false,"stream_options":{"x":1}}`, `{"model":"real","stream":true,"stream_options":{"x":1,"include_usage":true}}`, plain, false},
 		{"clamped", `{"model":"m","max_tokens":32000,"max_completion_tokens":1e5}`, `{"model":"real","max_tokens":4096,"max_completion_tokens":4096,"stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{Name: "real", MaxTokensCap: 4096}, false},
+		{"clamped, though no number", `{"model":"m","max_tokens":"32000","max_completion_tokens":-1}`, `{"model":"real","max_tokens":4096,"max_completion_tokens":4096,"stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{Name: "real", MaxTokensCap: 4096}, false},
 		{"below the clamp", `{"model":"m","max_tokens":10}`, `{"model":"real","max_tokens":10,"stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{Name: "real", MaxTokensCap: 4096}, false},
 		{"no bound gets one", `{"model":"m","max_completion_tokens":null}`, `{"model":"real","max_completion_tokens":null,"max_tokens":4096,"stream":true,"stream_options":{"include_usage":true}}`, rollout.Model{Name: "real", MaxTokensCap: 4096}, false},
 		{"tokens asked for", `{"model":"m","logprobs":false,"top_logprobs":2}`, `{"model":"real","logprobs":true,"top_logprobs":5,"stream":true,"stream_options":{"include_usage":true},"return_token_ids":true}`, rollout.Model{Name: "real", Logprobs: true, TopLogprobs: 5, TokenIDs: true}, false},
@@ -229,13 +230,40 @@ func TestNumbersThatAreNone(t *testing.T) {
 	require.Equal(t, gateway.RouteStatus{}.Failure, h.status(t, "r1.1").Failure)
 }
 
-func TestUnequalLengthsAreMarked(t *testing.T) {
+// Tokens that are not one choice's, all of it and one logprob each, are nothing to learn from, though all else of the reply is fine.
+func TestMisalignedTokensAreMarked(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, old, new, flaw string }{
+		{"ids and logprobs", `"completion_tokens":2`, `"completion_tokens":0`, "3 token ids but 2 logprobs"},
+		{"ids and the count", `"completion_tokens":2`, `"completion_tokens":4`, "3 token ids where the count is 4"},
+		{"a second choice", `[],"usage":`, `[{"index":0,"delta":{}},{"index":1,"delta":{"content":"x"}}],"usage":`, "more than one choice"},
+		{"another choice's event", `{"index":0,"delta":{"content":"Hel"`, `{"index":1,"delta":{"content":"Hel"`, "more than one choice"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			e := newEngine(t, says(strings.NewReplacer(`"token_ids":[11]`, `"token_ids":[11,12]`, tc.old, tc.new).Replace(goodReply)))
+			require.Equal(t, 200, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).status)
+			turn := h.turns(t, "r1.1")[0]
+			require.True(t, turn.Delivered)
+			require.False(t, turn.Train)
+			require.Empty(t, turn.PerTokenLogps)
+			require.Empty(t, turn.CompletionTokenIDs)
+			require.Len(t, turn.Flaws, 1)
+			require.Contains(t, turn.Flaws[0], tc.flaw)
+		})
+	}
+}
+
+// An engine whose parser keeps tokens back may leave them out of its stream with their logprobs: only its count shows that.
+func TestTokensThatAnEngineLeftOut(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	e := newEngine(t, says(strings.Replace(goodReply, `"token_ids":[11]`, `"token_ids":[11,12]`, 1)))
-	require.Equal(t, 200, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).status)
-	turn := h.turns(t, "r1.1")[0]
-	require.Empty(t, turn.PerTokenLogps)
-	require.Empty(t, turn.CompletionTokenIDs)
-	require.Contains(t, turn.Flaws[0], "3 token ids but 2 logprobs")
+	e := newEngine(t, says(strings.Replace(goodReply, `"completion_tokens":2`, `"completion_tokens":3`, 1)), says(goodReply))
+	url := h.open(t, h.route(e.URL))
+	require.Equal(t, 200, send(t.Context(), url, "", streamed).status)
+	require.Equal(t, 200, send(t.Context(), url, "", streamed).status)
+	turns := h.turns(t, "r1.1")
+	require.Equal(t, []bool{false, true}, []bool{turns[0].Train, turns[1].Train})
+	require.Contains(t, turns[0].Flaws[0], "2 token ids where the count is 3")
 }

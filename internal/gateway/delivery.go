@@ -94,5 +94,6 @@ func (d *delivery) refuse(status int, text, code string) {
 		d.ask.refuse(d.w, status, text, code)
 		return
 	}
-	_ = d.write(d.ask.broken(text, code)) // who hung up needs no answer
+	seen, _ := d.live.from(0)
+	_ = d.write(d.ask.broken(text, code, seen[:d.sent])) // who hung up needs no answer
 }

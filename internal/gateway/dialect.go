@@ -32,8 +32,8 @@ type dialect struct {
 	errorEvent string
 	// refusal is an error's body.
 	refusal func(text, code string) []byte
-	// told is an error's event in a stream; nil: it has the body for data.
-	told func(text, code string) []byte
+	// told is an error's event in a stream of which so much was seen; nil: it has the body for data.
+	told func(text, code string, seen []byte) []byte
 }
 
 func dialects() []*dialect {
@@ -67,7 +67,7 @@ func oneChoice(o *chat.Object) error {
 // onePrompt refuses what gives several choices, and what puts the prompt in front of the completion, whose tokens could not be
 // told apart.
 func onePrompt(o *chat.Object) error {
-	if echo, _ := o.Get("echo"); string(echo) == "true" {
+	if on(o, "echo") {
 		return fault.Field("echo", "must be false: the prompt's tokens would count as sampled ones")
 	}
 	if best, ok := o.Get("best_of"); ok && string(best) != "1" && string(best) != "null" {
@@ -80,10 +80,16 @@ func onePrompt(o *chat.Object) error {
 }
 
 func inForeground(o *chat.Object) error {
-	if b, _ := o.Get("background"); string(b) == "true" {
+	if on(o, "background") {
 		return fault.Field("background", "must be false: a reply is captured while it is being made")
 	}
 	return nil
+}
+
+// on says whether a switch may be on: model servers take 1 and "yes" for true.
+func on(o *chat.Object, key string) bool {
+	raw, ok := o.Get(key)
+	return ok && string(raw) != "false" && string(raw) != "null"
 }
 
 func bearer(h http.Header, key string) { h.Set("Authorization", "Bearer "+key) }

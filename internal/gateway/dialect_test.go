@@ -220,9 +220,12 @@ func TestWhatCannotBeCaptured(t *testing.T) {
 		{"completions", `{"prompt":["a","b"]}`, "prompt: must be one"},
 		{"completions", `{"prompt":[[1],[2]]}`, "prompt: must be one"},
 		{"completions", `{"prompt":"a","echo":true}`, "echo: must be false"},
+		{"completions", `{"prompt":"a","echo":1}`, "echo: must be false"},
+		{"completions", `{"prompt":"a","echo":"yes"}`, "echo: must be false"},
 		{"completions", `{"prompt":"a","best_of":3}`, "best_of: must be 1"},
 		{"completions", `{"prompt":"a","n":2}`, "n: must be 1"},
 		{"responses", `{"input":"a","background":true}`, "background: must be false"},
+		{"responses", `{"input":"a","background":1}`, "background: must be false"},
 	} {
 		got := sendTo(t.Context(), url+"/v1/"+tc.api, "", tc.body)
 		require.Equal(t, http.StatusBadRequest, got.status, tc.body)

@@ -17,12 +17,18 @@ func TestNothingUnrecordedIsHandedOn(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *gateway.Options) { o.Trace.Sync = func(*os.File) error { return errors.New("disk is gone") } })
 	e := newEngine(t, says(goodReply))
-	got := send(t.Context(), h.open(t, h.route(e.URL)), "", streamed)
-	require.Equal(t, http.StatusBadRequest, got.status)
-	require.NotContains(t, got.body, "Hel")
-	requireNoRetryWords(t, got.body)
+	url := h.open(t, h.route(e.URL))
+	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
+	for range 2 { // the same call, asked again
+		got := send(t.Context(), url, "a", streamed)
+		require.Equal(t, http.StatusBadRequest, got.status)
+		require.NotContains(t, got.body, "Hel")
+		requireNoRetryWords(t, got.body)
+	}
 	require.Equal(t, fault.Internal, h.status(t, "r1.1").Failure.Kind)
 	require.Zero(t, h.status(t, "r1.1").Turns)
+	err := h.client.Ready(t.Context(), "vllm")
+	require.True(t, fault.Is(err, fault.Exhausted), "a new rollout would fare no better: %v", err)
 }
 
 // The reply is synced before the agent sees any of it.

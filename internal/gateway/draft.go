@@ -70,6 +70,12 @@ func (c changes) of(key string) (change, bool) {
 	return change{}, false
 }
 
+// given says whether the agent had given a member that is not as it gave it.
+func (c changes) given(key string) bool {
+	one, ok := c.of(key)
+	return ok && one.from != nil
+}
+
 // any says whether one of several members is not as the agent gave it.
 func (c changes) any(keys ...string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool {
@@ -106,7 +112,7 @@ func (c changes) JSON() json.RawMessage {
 
 // readable is a value that may stand in a record: what an agent gave need not be JSON below the top.
 func readable(raw []byte) []byte {
-	if json.Valid(raw) {
+	if json.Valid(raw) && chat.Nestable(raw) {
 		return raw
 	}
 	text, _ := json.Marshal(string(raw)) // a string always encodes

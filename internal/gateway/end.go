@@ -25,8 +25,7 @@ func (r *route) end(ctx context.Context, reason string) error {
 func (r *route) endCalls(reason string) ([]*call, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	first := r.journal.Ended == ""
-	if first {
+	if r.journal.Ended == "" {
 		r.journal.Ended = reason
 	}
 	calls := make([]*call, 0, len(r.inFlight))
@@ -34,8 +33,5 @@ func (r *route) endCalls(reason string) ([]*call, error) {
 		c.cancel(errEnded)
 		calls = append(calls, c)
 	}
-	if !first {
-		return calls, nil
-	}
-	return calls, r.save()
+	return calls, r.save() // each time: the first one's may have failed
 }

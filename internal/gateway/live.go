@@ -23,6 +23,13 @@ func newLive(view chat.View, key string) *live {
 	return &live{view: view, key: key, grown: make(chan struct{})}
 }
 
+// again begins with another try's reply; there is one only when the agent has seen nothing of the one before.
+func (l *live) again() {
+	if l != nil {
+		l.read = 0
+	}
+}
+
 // follow takes in the whole events that have come, up to where the reply ends: the end is kept back until it is on record, and
 // an agent does not take a reply without one for whole.
 func (l *live) follow(s *chat.Stream) {

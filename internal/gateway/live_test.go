@@ -108,6 +108,28 @@ func TestPassThroughOfABrokenReply(t *testing.T) {
 	requireFailure(t, h, fault.UpstreamFailed, "cut off")
 }
 
+// A try that broke when all of it so far was for the gateway alone has the next one begin from the beginning.
+func TestPassThroughAfterATryThatToldNothing(t *testing.T) {
+	t.Parallel()
+	counts := `data: {"id":"c0","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":0}}` + "\n\n"
+	const ask = `{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}`
+	completed := newHost(t)
+	want := send(t.Context(), completed.open(t, completed.route(newEngine(t, says(goodReply)).URL)), "", ask).body
+
+	hang := newHanging(untilEnd(), goodReply[len(untilEnd()):])
+	h := newHost(t, passThrough)
+	e := newEngine(t, cutOff(strings.Repeat(counts, 20)), hang.serve)
+	res := begin(t, h.open(t, h.route(e.URL)), ask)
+	got := make([]byte, len("data: {"))
+	_, err := io.ReadFull(res.Body, got)
+	require.NoError(t, err)
+	close(hang.release)
+	rest, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.Equal(t, want, string(got)+string(rest))
+	require.Len(t, e.requests(), 2)
+}
+
 // An agent that waits for a stream hears that it is still being worked on; what comes after is the reply, or an event that says
 // why there is none. One that asked for no stream hears nothing before its answer.
 func TestKeepAlive(t *testing.T) {

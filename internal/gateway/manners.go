@@ -34,14 +34,16 @@ func (m *manners) of(place string) []quirk {
 	return slices.Clone(m.known[place])
 }
 
-func (m *manners) learn(place string, q quirk) {
+func (m *manners) learn(place string, quirks []quirk) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.known == nil {
 		m.known = map[string][]quirk{}
 	}
-	if !slices.Contains(m.known[place], q) {
-		m.known[place] = append(m.known[place], q)
+	for _, q := range quirks {
+		if !slices.Contains(m.known[place], q) {
+			m.known[place] = append(m.known[place], q)
+		}
 	}
 }
 
@@ -88,12 +90,14 @@ func lesson(res *result, a *ask) (quirk, bool) {
 	}
 	body := res.problem.body
 	wrong := func(member string) bool { return a.changes.any(member) && names(body, member) }
+	// The agent's own options would go with ours, and its words in them, so that the endpoint answered after all.
+	lost := func(member string) bool { return a.changes.given(streamOptions) && says(a.body, member) }
 	switch {
-	case wrong(returnIDs) && strings.Contains(string(body), "stream=false"):
+	case wrong(returnIDs) && strings.Contains(string(body), "stream=false") && !lost(returnIDs):
 		return noStream, true
 	case refusesBound(body):
 		return newBound, true
-	case wrong(streamOptions):
+	case wrong(streamOptions) && !lost(streamOptions):
 		return noCounts, true
 	case wrong(responseMessages):
 		return noMessages, true
@@ -101,12 +105,19 @@ func lesson(res *result, a *ask) (quirk, bool) {
 		return noLogprobs, true
 	}
 	for _, member := range []string{returnIDs, "logprobs", "top_logprobs"} {
-		if wrong(member) {
+		if wrong(member) && !says(a.body, member) {
 			res.problem.class = refused
 			res.problem.text = "the endpoint does not take " + member + ", without which no tokens can be captured: " + res.problem.text
 		}
 	}
 	return "", false
+}
+
+// says tells whether an agent has the name of a member anywhere in its request, beside the member itself; what an endpoint says
+// of that name may then be the agent's own words. Letters that are spelt as escapes count for any name: no encoder does that.
+func says(request []byte, member string) bool {
+	name := regexp.MustCompile(`\b` + regexp.QuoteMeta(member) + `\b|(?i)\\u00(?:5f|6[1-9a-f]|7[0-9a])`)
+	return len(name.FindAllIndex(request, 2)) > 1
 }
 
 // refusesBound says whether a refusal is the one that OpenAI's reasoning models give to max_tokens.

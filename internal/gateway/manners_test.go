@@ -114,6 +114,45 @@ func TestRefusalsThatTeachNothing(t *testing.T) {
 	}
 }
 
+// An engine that repeats what is wrong with a request repeats the agent's words: they teach nothing about it that the next rollout
+// would suffer from, and make it no endpoint that refuses for good.
+func TestAnAgentTeachesNothing(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ api, words, reply string }{
+		{"chat/completions", `return_token_\u0069\u0064s: not supported`, goodReply},
+		{"chat/completions", "return_token_ids: not supported, set stream=false", goodReply},
+		{"chat/completions", "stream_options: unknown", goodReply},
+		{"chat/completions", "unexpected logprobs", goodReply},
+		{"chat/completions", "unexpected top_logprobs", goodReply},
+		{"responses", "enable_response_messages: unknown", apis()[2].stream},
+		{"responses", "unsupported include", apis()[2].stream},
+	} {
+		t.Run(tc.words, func(t *testing.T) {
+			t.Parallel()
+			h, e := newHost(t), newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				if strings.Contains(string(body), tc.words) {
+					answers(http.StatusBadRequest, `{"detail":[{"loc":["body","temperature"],"msg":"not a number","input":"`+strings.NewReplacer(`\u0069`, "i", `\u0064`, "d").Replace(tc.words)+`"}]}`)(w, r)
+					return
+				}
+				says(tc.reply)(w, r)
+			})
+			url := h.open(t, h.route(e.URL)) + "/v1/" + tc.api
+			require.Equal(t, http.StatusOK, sendTo(t.Context(), url, "", unary).status)
+			for _, own := range []string{`"temperature":"` + tc.words + `"`, `"stream_options":{"x":"` + tc.words + `"}`} {
+				got := sendTo(t.Context(), url, "", `{"messages":[],`+own+`}`)
+				require.Equal(t, http.StatusBadRequest, got.status, own)
+			}
+			require.Equal(t, http.StatusOK, sendTo(t.Context(), url, "", unary).status)
+			require.Nil(t, h.status(t, "r1.1").Failure)
+			turns := h.turns(t, "r1.1")
+			require.Contains(t, turns[1].Broken, "rejected: ")
+			require.Contains(t, turns[2].Broken, "rejected: ")
+			require.JSONEq(t, string(turns[0].Request), string(turns[3].Request), "as before")
+		})
+	}
+}
+
 // Tokens of responses are what few endpoints give: one that refuses any of what asks for them is asked without, and what the
 // agent asked for itself stays.
 func TestResponsesOfEndpointsWithoutTokens(t *testing.T) {

@@ -95,6 +95,27 @@ func TestDrainThatEndsCalls(t *testing.T) {
 	require.Equal(t, []int32{10, 11}, turns[0].CompletionTokenIDs)
 }
 
+// Who drains is told when the pause did not last until the last call was over: others have begun meanwhile.
+func TestDrainThatOutlastsItsPause(t *testing.T) {
+	t.Parallel()
+	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])
+	r := h.route(newEngine(t, hang.serve).URL)
+	r.Model.Endpoint = "vllm"
+	got := later(t, h.open(t, r), "", streamed)
+	await(t, hang.begun)
+	drained := make(chan error, 1)
+	go func() {
+		_, err := h.trainer.Drain(t.Context(), "vllm", 100*time.Millisecond, patience, false)
+		drained <- err
+	}()
+	h.upstream(t, "vllm", func(now gateway.UpstreamStatus) bool { return now.Paused })
+	h.upstream(t, "vllm", func(now gateway.UpstreamStatus) bool { return !now.Paused })
+	close(hang.release)
+	require.Equal(t, goodReply, await(t, got).body)
+	err := await(t, drained)
+	require.True(t, fault.Is(err, fault.Timeout), "%v", err)
+}
+
 func TestPauseRefusesNonsense(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

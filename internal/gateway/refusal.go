@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/chat"
 )
 
 // maxError bounds what is kept of an upstream's error, in bytes.
@@ -66,7 +68,7 @@ func midstream(raw []byte) *problem {
 
 // object is an upstream's error as the record has it: the JSON object it is, or an object with its text.
 func object(body []byte) json.RawMessage {
-	if o := bytes.TrimSpace(body); len(o) > 0 && o[0] == '{' && json.Valid(o) {
+	if o := bytes.TrimSpace(body); len(o) > 0 && o[0] == '{' && json.Valid(o) && chat.Nestable(o) {
 		return o
 	}
 	b, _ := json.Marshal(map[string]string{"message": message(body)}) // strings always encode
@@ -109,16 +111,20 @@ func short(s string) string {
 	return s
 }
 
-// retryAfter reads how long the upstream asks to be left alone, in each of the forms that are in use.
+// retryAfter reads how long the upstream asks to be left alone, in each of the forms that are in use. A time is by the upstream's own
+// clock, where it tells that: its clock and ours need not agree.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
-		return time.Duration(ms * float64(time.Millisecond))
+		return time.Duration(min(ms, 1e12) * float64(time.Millisecond))
 	}
 	v := h.Get("Retry-After")
 	if s, err := strconv.ParseFloat(v, 64); err == nil && s > 0 {
 		return time.Duration(min(s, 1e9) * float64(time.Second))
 	}
 	if at, err := http.ParseTime(v); err == nil {
+		if date, err := http.ParseTime(h.Get("Date")); err == nil {
+			now = date
+		}
 		return max(at.Sub(now), 0)
 	}
 	return 0

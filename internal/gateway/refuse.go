@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/chat"
 )
 
 // refuse answers with an error in the API's shape, in words that have no agent try again: the gateway has tried already.
@@ -12,13 +14,13 @@ func (d *dialect) refuse(w http.ResponseWriter, status int, text, code string) {
 	writeJSON(w, status, d.refusal(soften(text), code))
 }
 
-// broken is the error as the last event of a stream that has begun.
-func (d *dialect) broken(text, code string) []byte {
-	told := d.refusal
+// broken is the error as the last event of a stream that has begun, and of which the agent has seen so much.
+func (d *dialect) broken(text, code string, seen []byte) []byte {
+	told := d.refusal(soften(text), code)
 	if d.told != nil {
-		told = d.told
+		told = d.told(soften(text), code, seen)
 	}
-	event := append([]byte("data: "), told(soften(text), code)...)
+	event := append([]byte("data: "), told...)
 	if d.errorEvent != "" {
 		event = append([]byte("event: "+d.errorEvent+"\n"), event...)
 	}
@@ -42,15 +44,15 @@ func openAIRefusal(text, code string) []byte {
 
 // responsesError is an event in both of the forms in use, flat as documented and with the error within: readers look for one
 // or the other, and pass over an event that has no type, so that half a reply looks whole to them.
-func responsesError(text, code string) []byte {
+func responsesError(text, code string, seen []byte) []byte {
 	body, _ := json.Marshal(struct {
 		Type     string      `json:"type"`
-		Sequence int         `json:"sequence_number"` // readers insist on one; none looks at it
+		Sequence int64       `json:"sequence_number"`
 		Message  string      `json:"message"`
 		Code     *string     `json:"code"`
 		Param    *string     `json:"param"`
 		Error    errorDetail `json:"error"`
-	}{Type: "error", Message: text, Code: optional(code), Error: errorDetail{text, "invalid_request", code}}) // always encodes
+	}{Type: "error", Sequence: chat.NextNumber(seen), Message: text, Code: optional(code), Error: errorDetail{text, "invalid_request", code}}) // always encodes
 	return body
 }
 

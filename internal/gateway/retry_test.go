@@ -80,6 +80,50 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	}
 }
 
+// When to try again is told by the endpoint's clock, which may be wrong.
+func TestRetryAfterByAnotherClock(t *testing.T) {
+	t.Parallel()
+	then := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
+	h := newHost(t)
+	e := newEngine(t, answers(http.StatusServiceUnavailable, "", "Date", then, "Retry-After", then), says(goodReply))
+	require.Equal(t, goodReply, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).body)
+	require.Len(t, e.requests(), 2)
+}
+
+// An error whose body does not come to its end costs a call a moment, and not all of its time.
+func TestErrorThatNeverEnds(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		answers(http.StatusServiceUnavailable, `{"error":`)(w, r)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}, says(goodReply))
+	require.Equal(t, goodReply, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).body)
+	require.Len(t, e.requests(), 2)
+}
+
+// A connection that the engine closed while it was at rest is no try, and no reason to leave that engine.
+func TestConnectionThatWentStale(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	e := newEngine(t, says(goodReply), func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			_ = conn.Close()
+		}
+	}, says(goodReply))
+	url := h.open(t, h.route(e.URL))
+	for i := range 2 {
+		require.Equal(t, goodReply, send(t.Context(), url, "", streamed).body)
+		require.Equal(t, 1, h.turns(t, "r1.1")[i].UpstreamTries)
+	}
+	require.Len(t, e.requests(), 3)
+	for _, seen := range e.requests() {
+		require.NotContains(t, seen.header, "Idempotency-Key")
+	}
+}
+
 // A pause that the upstream asks for and that the call has no time for ends it at once.
 func TestRetryAfterBeyondTheBudget(t *testing.T) {
 	t.Parallel()

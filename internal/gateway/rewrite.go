@@ -46,7 +46,8 @@ func (d *dialect) rewrite(o *draft, m rollout.Model, capture bool) error {
 	return nil
 }
 
-// clamp bounds what the call may generate. A call that names no bound gets one.
+// clamp bounds what the call may generate. A call that names no bound gets one, and so does one that names no number within it: model
+// servers read numbers out of strings, and take one below 0 for no bound.
 func (d *dialect) clamp(o *draft, limit int) {
 	bound := strconv.AppendInt(nil, int64(limit), 10)
 	named := false
@@ -56,7 +57,7 @@ func (d *dialect) clamp(o *draft, limit int) {
 			continue
 		}
 		named = true
-		if n, err := strconv.ParseFloat(string(raw), 64); err == nil && n > float64(limit) {
+		if n, err := strconv.ParseFloat(string(raw), 64); err != nil || !(n >= 0 && n <= float64(limit)) {
 			o.set(key, bound)
 		}
 	}

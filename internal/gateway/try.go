@@ -27,22 +27,29 @@ const (
 	maxExpected = 1 << 20
 	// drainTime is how long the end of a stream may take after its end mark; a connection read to its end is used again.
 	drainTime = 200 * time.Millisecond
+	// errorTime is how long the body of an error may take; its status has said enough, and a call has better use for its time.
+	errorTime = time.Second
 )
 
 // try makes the call once, in the way that the endpoint is known to take; what is learned of that way on this occasion costs
-// one more request, and no try.
+// one more request, and no try. Nothing is learned unless the endpoint then answers: what it refused was the agent's own otherwise.
 func (u *upstream) try(ctx context.Context, t target, a *ask) *result {
 	place := t.url + " " + a.model
+	var tried []quirk
 	for {
 		for _, q := range u.manners.of(place) {
 			q.apply(a)
 		}
 		res := u.once(ctx, t, a)
 		q, ok := lesson(res, a)
-		if !ok || !q.apply(a) {
-			return res
+		if ok && q.apply(a) {
+			tried = append(tried, q)
+			continue
 		}
-		u.manners.learn(place, q)
+		if res.status == http.StatusOK {
+			u.manners.learn(place, tried)
+		}
+		return res
 	}
 }
 
@@ -59,9 +66,10 @@ func (u *upstream) once(ctx context.Context, t target, a *ask) *result {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
+		defer time.AfterFunc(errorTime, cancel).Stop()
 		return refusal(res, t.key)
 	}
-	out := u.read(ctx, res, cancel, a)
+	out := u.read(ctx, res, cancel, t.key, a)
 	if said := cleanBytes(out.raw, t.key); len(said) != len(out.raw) {
 		out.raw, out.reply.PromptAt = said, chat.Span{}
 	}
@@ -79,6 +87,9 @@ func newRequest(ctx context.Context, t target, a *ask) (*http.Request, error) {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Set("User-Agent", "rolloutd")
+	// Not sent: with it the transport makes the request again when a connection that was at rest turns out to be closed, as engines
+	// close theirs after some seconds. That is no try that came to nothing.
+	req.Header["Idempotency-Key"] = nil
 	if user := req.URL.User; user != nil {
 		password, _ := user.Password()
 		req.SetBasicAuth(user.Username(), password)
@@ -100,10 +111,11 @@ func noAnswer(err error, key string) *problem {
 	return p
 }
 
-// read takes in a reply. cancel ends the request, whose context is ctx.
-func (u *upstream) read(ctx context.Context, res *http.Response, cancel func(), a *ask) *result {
+// read takes in a reply, and takes the key out of what it says of errors. cancel ends the request, whose context is ctx.
+func (u *upstream) read(ctx context.Context, res *http.Response, cancel func(), key string, a *ask) *result {
 	out, s := &result{status: res.StatusCode}, &chat.Stream{Reply: chat.Reply{API: a.api, PromptTokenIDs: u.prompts.take()}}
 	s.Began(versionOf(res.Header))
+	a.live.again()
 	if a.demanded {
 		// A prompt's ids are about half as long again as the prompt. What an agent may send is no measure beyond reason.
 		s.Expect(readBuffer + min(len(a.body)/2*3, maxExpected))
@@ -127,6 +139,7 @@ func (u *upstream) read(ctx context.Context, res *http.Response, cancel func(), 
 		}
 		if broken != nil || err != nil {
 			out.raw = s.Raw()
+			s.Error = cleanBytes(s.Error, key)
 			out.problem = judge(s, broken, err)
 			out.reply = s.Reply
 			return out

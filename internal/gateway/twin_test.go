@@ -68,6 +68,32 @@ func TestCallOutlivesItsChannel(t *testing.T) {
 	require.True(t, turns[0].Delivered)
 }
 
+// Each time that the channel breaks anew, a call is kept as long as the first time.
+func TestCallOutlivesItsChannelAgain(t *testing.T) {
+	t.Parallel()
+	const hold = 4 * time.Second
+	h := newHost(t, func(o *gateway.Options) { o.Hold = hold })
+	hang := newHanging(half(), goodReply[len(half()):])
+	e := newEngine(t, hang.serve)
+	url := h.open(t, h.route(e.URL))
+	for range 2 { // one and a half times hold in all
+		broken := later(t, url, "same", streamed)
+		require.Eventually(t, func() bool { return h.status(t, "r1.1").InFlight == 1 }, patience, time.Millisecond)
+		h.channels.breakOff("r1.1")
+		require.Error(t, await(t, broken).err)
+		url = h.channels.url(t, "r1.1")
+		select {
+		case <-hang.gone:
+			require.Fail(t, "the call was cancelled")
+		case <-time.After(hold * 3 / 4):
+		}
+	}
+	last := later(t, url, "same", streamed)
+	close(hang.release)
+	require.Equal(t, goodReply, await(t, last).body)
+	require.Len(t, e.requests(), 1)
+}
+
 // A gateway that stops leaves the call unanswered, and keeps what had come; the one who asks again gets a whole reply.
 func TestStopAndStartUnderACall(t *testing.T) {
 	t.Parallel()

@@ -99,6 +99,9 @@ func (s *Server) drainUpstream(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if !a.status().Paused {
+		return fault.New(fault.Timeout, "the pause ended before the last call did: calls begin again")
+	}
 	return upstreamStatus(w, a)
 }
 

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -72,6 +73,32 @@ func TestWhatWasRewrittenIsRecorded(t *testing.T) {
 		if json.Valid([]byte(tc.body)) {
 			require.JSONEq(t, e.requests()[0].body, string(turn.Request))
 		}
+	}
+}
+
+// Readers of JSON give up on what is nested deep: a request, a rewritten member or an engine's error that is must cost neither the
+// record nor the lines of the trace.
+func TestDeepNestingSpoilsNoTrace(t *testing.T) {
+	t.Parallel()
+	deep := func(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
+	for _, levels := range []int{300, 9_998, 9_999} {
+		h := newHost(t)
+		e := newEngine(t, says(goodReply), says(goodReply), answers(http.StatusBadRequest, `{"message":"no","x":`+deep(levels)+`}`))
+		url := h.open(t, h.route(e.URL))
+		require.Equal(t, http.StatusOK, send(t.Context(), url, "", `{"model":`+deep(levels)+`,"messages":[]}`).status)
+		require.Equal(t, http.StatusOK, send(t.Context(), url, "", `{"messages":[],"x":`+deep(levels)+`}`).status)
+		require.Equal(t, http.StatusBadRequest, send(t.Context(), url, "", unary).status)
+		h.stop()
+		h.start(t)
+		turns := h.turns(t, "r1.1")
+		require.Len(t, turns, 3)
+		var model struct{ Model struct{ From string } }
+		require.NoError(t, json.Unmarshal(turns[0].Rewritten, &model))
+		require.Equal(t, deep(levels), model.Model.From)
+		var request string
+		require.NoError(t, json.Unmarshal(turns[1].Request, &request))
+		require.Equal(t, e.requests()[1].body, request)
+		require.JSONEq(t, `{"message":"no"}`, string(turns[2].UpstreamError))
 	}
 }
 

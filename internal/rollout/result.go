@@ -142,10 +142,10 @@ type Turn struct {
 }
 
 // PrefixBreak says that a turn's prompt does not begin with the prompt and completion, token for token, of the turn before it
-// in its lineage: the conversation was summarised or changed, or the chat template writes the past otherwise than it was
-// sampled. Turns on the two sides of a break are no one training sequence.
+// in its lineage that the agent got: the conversation was summarised or changed, or the chat template writes the past otherwise
+// than it was sampled. Turns on the two sides of a break are no one training sequence.
 type PrefixBreak struct {
-	AfterTurn int `json:"after_turn"` // the turn before
+	AfterTurn int `json:"after_turn"` // that turn
 	At        int `json:"at"`         // index of the first of the prompt's ids that differs
 }
 

@@ -75,6 +75,13 @@ func (c *committer) lead() {
 	close(running)
 }
 
+// broken is why every wait fails; nil: it does not.
+func (c *committer) broken() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed
+}
+
 // fail has every later wait fail, because of a sync that was made elsewhere.
 func (c *committer) fail(err error) error {
 	c.mu.Lock()

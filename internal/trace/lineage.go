@@ -11,7 +11,7 @@ func Trains(t *rollout.Turn) bool {
 		len(t.PromptTokenIDs) > 0 && n > 0 && len(t.PerTokenLogps) == n
 }
 
-// chain follows each lineage's turns: normally every prompt begins with all that came before it.
+// chain follows each lineage's turns: normally every prompt begins with all that the agent got before it.
 type chain map[string]link
 
 // link is the latest turn of a lineage, with all its ids.
@@ -21,14 +21,16 @@ type link struct {
 }
 
 // follow compares the turn with the one before it, and takes its place. Titles and summaries are conversations of their own,
-// each of one call; a turn without ids tells nothing.
+// each of one call; a turn without ids tells nothing, and nothing goes on from one that the agent never got.
 func (c chain) follow(t *rollout.Turn) *rollout.PrefixBreak {
 	conversation := t.Kind == rollout.KindAgent || t.Kind == rollout.KindSubagent
 	if !conversation || t.Broken != "" || len(t.PromptTokenIDs) == 0 {
 		return nil
 	}
 	before, ok := c[t.Lineage]
-	c[t.Lineage] = link{t.Turn, append(append(before.ids[:0:0], t.PromptTokenIDs...), t.CompletionTokenIDs...)}
+	if t.Delivered {
+		c[t.Lineage] = link{t.Turn, append(append(before.ids[:0:0], t.PromptTokenIDs...), t.CompletionTokenIDs...)}
+	}
 	if at := common(before.ids, t.PromptTokenIDs); ok && at < len(before.ids) {
 		return &rollout.PrefixBreak{AfterTurn: before.turn, At: at}
 	}

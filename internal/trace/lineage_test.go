@@ -44,12 +44,18 @@ func TestTrains(t *testing.T) {
 // A prompt that does not begin with all that came before it in its lineage says so, and where.
 func TestPrefixBreaks(t *testing.T) {
 	t.Parallel()
+	const hungUp = "whole, but the agent was gone"
 	l := open(t)
 	add := func(kind rollout.TurnKind, lineage, broken string, prompt, completion []int32) {
 		r := record(len(l.Entries())+1, "")
-		r.Kind, r.Lineage, r.Broken = kind, lineage, broken
+		if r.Kind, r.Lineage = kind, lineage; broken != hungUp {
+			r.Broken = broken
+		}
 		r.Reply, r.PromptTokenIDs, r.TokenIDs, r.Logprobs = nil, prompt, completion, make([]float64, len(completion))
 		require.NoError(t, l.Append(r))
+		if broken != hungUp {
+			require.NoError(t, l.Delivered(r.Turn))
+		}
 	}
 	add(rollout.KindAgent, "a", "", []int32{1, 2}, []int32{3})
 	add(rollout.KindTitle, "a", "", []int32{90}, []int32{91})
@@ -61,11 +67,13 @@ func TestPrefixBreaks(t *testing.T) {
 	add(rollout.KindAgent, "a", "", []int32{1, 2, 3}, []int32{4}) // shorter
 	add(rollout.KindAgent, "a", "", nil, nil)                     // an engine that told no ids
 	add(rollout.KindAgent, "a", "", []int32{1, 2, 3, 4}, nil)
+	add(rollout.KindAgent, "a", hungUp, []int32{1, 2, 3, 4, 5}, []int32{6})
+	add(rollout.KindAgent, "a", "", []int32{1, 2, 3, 4, 5}, []int32{7}) // asked again
 	var got []*rollout.PrefixBreak
 	for _, turn := range export(t, l) {
 		got = append(got, turn.PrefixBreak)
 	}
 	require.Equal(t, []*rollout.PrefixBreak{
-		nil, nil, nil, nil, nil, {AfterTurn: 3, At: 4}, nil, {AfterTurn: 6, At: 3}, nil, nil,
+		nil, nil, nil, nil, nil, {AfterTurn: 3, At: 4}, nil, {AfterTurn: 6, At: 3}, nil, nil, nil, nil,
 	}, got)
 }

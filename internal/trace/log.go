@@ -31,7 +31,18 @@ func (l *Log) Append(r *Record) error {
 	if err != nil {
 		return err
 	}
-	return l.store.commit.wait(n)
+	if err := l.store.commit.wait(n); err != nil {
+		l.disown(r.CallID)
+		return err
+	}
+	return nil
+}
+
+// disown has nobody find a record of which nobody knows whether it is on disk.
+func (l *Log) disown(callID string) {
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	delete(l.index.whole, callID)
 }
 
 // Delivered notes that the agent got the reply of a turn. It does not wait for the disk: a note lost with the machine's

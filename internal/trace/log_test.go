@@ -195,6 +195,8 @@ func TestFailedSyncIsFinal(t *testing.T) {
 		return nil
 	}})
 	require.ErrorContains(t, store.Log("a").Append(record(1, "a")), "disk is gone")
+	_, found := store.Log("a").Find("a")
+	require.False(t, found, "a call must not be answered by it")
 	broken = false
 	require.ErrorContains(t, store.Log("b").Append(record(2, "b")), "disk is gone")
 }

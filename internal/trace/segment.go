@@ -35,8 +35,10 @@ func (p place) before(q place) bool {
 	return p.Segment < q.Segment || p.Segment == q.Segment && p.At < q.At
 }
 
+func segmentName(number int) string { return fmt.Sprintf("%08d%s", number, segmentSuffix) }
+
 func openSegment(dir string, number int) (*segment, error) {
-	path := filepath.Join(dir, fmt.Sprintf("%08d%s", number, segmentSuffix))
+	path := filepath.Join(dir, segmentName(number))
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open trace: %w", err)
@@ -52,7 +54,8 @@ func (s *segment) retire() error {
 	return nil
 }
 
-// segmentNumbers lists the segments of a folder in the order they were written.
+// segmentNumbers lists the segments of a folder in the order they were written. What is named otherwise is not the store's: a copy
+// beside a segment must not be taken for that segment once more.
 func segmentNumbers(dir string) ([]int, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -60,8 +63,8 @@ func segmentNumbers(dir string) ([]int, error) {
 	}
 	var list []int
 	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), segmentSuffix)
-		if n, err := strconv.Atoi(name); ok && err == nil && n > 0 {
+		name, _ := strings.CutSuffix(e.Name(), segmentSuffix)
+		if n, err := strconv.Atoi(name); err == nil && n > 0 && e.Name() == segmentName(n) {
 			list = append(list, n)
 		}
 	}

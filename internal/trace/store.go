@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -123,6 +124,14 @@ func (s *Store) Damaged() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.damaged
+}
+
+// Broken says why no record can be kept any more, until the store is opened anew; nil: they can.
+func (s *Store) Broken() error {
+	s.mu.Lock()
+	broken := s.broken
+	s.mu.Unlock()
+	return cmp.Or(broken, s.commit.broken())
 }
 
 // Close closes the files. Closing twice is harmless.

@@ -131,6 +131,26 @@ func TestDamageInTheMiddleIsSteppedOver(t *testing.T) {
 	}
 }
 
+// A file that is not the store's own is no segment, whatever number stands in its name.
+func TestOtherFilesAreNoSegments(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store := openStore(t, dir, unsynced())
+	require.NoError(t, store.Log("k").Append(record(1, "a")))
+	require.NoError(t, store.Close())
+	raw, err := os.ReadFile(segments(t, dir)[0])
+	require.NoError(t, err)
+	for _, name := range []string{"1.trace", "+1.trace", "0000000001.trace", "00000001", "00000000.trace", "2", "notes.trace"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), raw, 0o600))
+	}
+	store = openStore(t, dir, unsynced())
+	require.Len(t, store.Log("k").Entries(), 1)
+	require.NoError(t, store.Log("k").Append(record(2, "b")))
+	require.Len(t, store.Log("k").Entries(), 2)
+	require.NoError(t, store.Close())
+	require.Len(t, openStore(t, dir, unsynced()).Log("k").Entries(), 2)
+}
+
 // A segment goes with the last log that has a record in it, and a log's records go with it, for good.
 func TestSegmentsGoWithTheirLogs(t *testing.T) {
 	t.Parallel()

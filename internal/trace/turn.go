@@ -49,8 +49,12 @@ func respond(t *rollout.Turn, api chat.API, reply []byte) {
 		reply = chat.View{API: api, Logprobs: true, Top: -1, Usage: true}.Of(reply)
 	}
 	whole, err := api.Assemble(reply)
-	if err == nil && !json.Valid(whole.JSON()) {
+	switch {
+	case err != nil:
+	case !json.Valid(whole.JSON()):
 		err = errors.New("a string in it is no JSON")
+	case !chat.Nestable(whole.JSON()):
+		err = errors.New("it is nested too deep")
 	}
 	if err != nil {
 		t.Flaws = append(t.Flaws, fmt.Sprintf("reply unreadable: %v", err))
@@ -68,10 +72,10 @@ func list[T any](s []T) []T {
 
 func unixSeconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
-// readable makes a body fit to stand inside JSON: one that is none becomes a string.
+// readable makes a body fit to stand inside JSON: one that is none, or that readers would give up on, becomes a string.
 func readable(body []byte) json.RawMessage {
 	body = chat.Finite(body)
-	if json.Valid(body) {
+	if json.Valid(body) && chat.Nestable(body) {
 		return body
 	}
 	text, _ := marshal(string(body)) // a string always encodes

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/chat"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
@@ -59,14 +61,19 @@ func TestExportIsAlwaysReadable(t *testing.T) {
 	none := record(2, "b")
 	none.Request, none.Reply = []byte("no json\n"), []byte("data: nonsense\n\ndata: x\n\n")
 	require.NoError(t, l.Append(none))
+	deep := record(3, "c") // a tool's input is what the model has sampled, as deep as it likes
+	deep.API, deep.Reply = chat.Messages, []byte(`{"type":"message","content":[{"input":`+strings.Repeat("[", 9_990)+strings.Repeat("]", 9_990)+`}]}`)
+	require.NoError(t, l.Append(deep))
 
 	var out bytes.Buffer
 	require.NoError(t, l.Export(&out))
 	require.True(t, utf8.Valid(out.Bytes()))
-	require.Equal(t, 2, bytes.Count(out.Bytes(), []byte("\n")))
+	require.Equal(t, 3, bytes.Count(out.Bytes(), []byte("\n")))
 	turns := export(t, l)
 	require.Equal(t, []string{"\uFFFD"}, turns[0].CompletionTokens)
 	require.JSONEq(t, "\"no json\\n\"", string(turns[1].Request))
 	require.Equal(t, "null", string(turns[1].Response))
 	require.Contains(t, turns[1].Flaws[0], "reply unreadable")
+	require.Equal(t, "null", string(turns[2].Response))
+	require.Equal(t, []string{"reply unreadable: it is nested too deep"}, turns[2].Flaws)
 }

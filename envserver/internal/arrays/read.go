@@ -15,7 +15,7 @@ type Turns struct {
 	turn, status, promptTokens, completionTokens, breakAfter, breakAt []int64
 	train, delivered, broken                                          []bool
 	timestamp, queued, firstByte, latency                             []float64
-	callID, api, kind, lineage, branch, finish, version               []string
+	callID, api, kind, lineage, branch, finish, version, engine       []string
 
 	prompt, completion flat[int32]
 	logps              flat[float64]
@@ -57,6 +57,7 @@ func (t *Turns) add(r *rollout.Turn) {
 	t.callID, t.api = append(t.callID, r.CallID), append(t.api, r.API)
 	t.kind, t.lineage, t.branch = append(t.kind, string(r.Kind)), append(t.lineage, r.Lineage), append(t.branch, string(r.Branch))
 	t.finish, t.version = append(t.finish, r.FinishReason), append(t.version, r.ModelVersion)
+	t.engine = append(t.engine, r.Engine)
 	t.prompt.add(r.PromptTokenIDs)
 	t.completion.add(r.CompletionTokenIDs)
 	t.logps.add(r.PerTokenLogps)

@@ -41,6 +41,7 @@ func (t *Turns) words(w *npz.Writer) error {
 		npz.AddStrings(w, "branch", t.branch),
 		npz.AddStrings(w, "finish_reason", t.finish),
 		npz.AddStrings(w, "model_version", t.version),
+		npz.AddStrings(w, "engine", t.engine),
 	)
 }
 

@@ -40,7 +40,7 @@ for name in ("train", "delivered"):
 same(arrays["broken"], np.bool_, ["broken" in line for line in lines])
 for name in ("timestamp", "queued_s", "first_byte_s", "latency_s"):
     same(arrays[name], np.float64, [line[name] for line in lines])
-for name in ("call_id", "api", "kind", "lineage", "branch", "finish_reason", "model_version"):
+for name in ("call_id", "api", "kind", "lineage", "branch", "finish_reason", "model_version", "engine"):
     assert arrays[name].dtype.kind == "U", name
     assert arrays[name].tolist() == [line.get(name, "") for line in lines], name
 breaks = [line.get("prefix_break", {"after_turn": 0, "at": -1}) for line in lines]
