@@ -42,7 +42,7 @@ func (a *Activities) CreateSandbox(ctx context.Context, in CreateSandboxInput) (
 	if b := in.Sandbox.Backend; b != "" && b != a.o.BackendName {
 		return Place{}, fault.Field("sandbox.backend", "this deployment has %q, not %q", a.o.BackendName, b)
 	}
-	if err := a.ready(ctx, in.Upstream); err != nil {
+	if err := a.ready(ctx, in); err != nil {
 		return Place{}, err
 	}
 	started := time.Now()
@@ -73,15 +73,18 @@ func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t T
 	return err
 }
 
-// ready waits until the upstream can bear another rollout.
-func (a *Activities) ready(ctx context.Context, upstream string) error {
-	if upstream == "" {
+// ready waits until the upstream can bear another rollout. Why it waits is nowhere else to be seen, so it is logged, once.
+func (a *Activities) ready(ctx context.Context, in CreateSandboxInput) error {
+	if in.Upstream == "" {
 		return nil
 	}
-	for {
-		err := a.o.Gateway.Ready(ctx, upstream)
+	for told := false; ; told = true {
+		err := a.o.Gateway.Ready(ctx, in.Upstream)
 		if !fault.Is(err, fault.Exhausted) {
 			return err
+		}
+		if !told {
+			a.loggerOf("CreateSandbox", in.Target).Warn("waiting for the model endpoint", "why", err)
 		}
 		if err := sleep(ctx, readyPause+rand.N(readyPause)); err != nil {
 			return err

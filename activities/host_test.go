@@ -1,7 +1,9 @@
 package activities_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -42,7 +44,8 @@ type host struct {
 	coder    *coder
 	signals  *signals
 	store    *store.Store
-	dir      string // of the store
+	log      *bytes.Buffer // read it when no step runs
+	dir      string        // of the store
 }
 
 // newHost is a host on which the agent's process runs on and everything else ends at once with exit code 0.
@@ -57,11 +60,12 @@ func newHost(t *testing.T) *host {
 		coder:    &coder{transcript: rollout.Transcript{SessionID: "ses"}},
 		signals:  &signals{},
 		store:    st,
+		log:      &bytes.Buffer{},
 		dir:      dir,
 	}
 	h.provider.exec = func(_ *box, name string, _ wire.Process) exec { return exec{hang: strings.HasPrefix(name, "agent-")} }
 	h.Activities = activities.New(activities.Options{
-		Host: "h1", Queue: "q1", Backend: sandbox.New(h.provider, sandbox.Options{}), Gateway: h.gate, Store: st, Signals: h.signals,
+		Host: "h1", Queue: "q1", Backend: sandbox.New(h.provider, sandbox.Options{}), Gateway: h.gate, Store: st, Signals: h.signals, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
 		Agents: map[string]activities.Agent{"opencode": {Agent: h.coder, Log: func(t rollout.Transcript) []byte { return []byte("log of " + t.SessionID + "\n") }}},
 	})
 	t.Cleanup(func() {

@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,6 +54,7 @@ func TestCreateSandboxWaitsForTheModelEndpoint(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, h.gate.ready)
 		require.GreaterOrEqual(t, place.StartedAt.Sub(began), 3*time.Second)
+		require.Equal(t, 1, strings.Count(h.log.String(), "40 calls wait for it"), "who wonders why it waits finds it in the log, once")
 	})
 }
 

@@ -14,8 +14,11 @@ import (
 type place struct{ name, address, note string }
 
 // places are the addresses of a process with all roles.
-func places(at daemon.Addresses, ui *devserver.UI) []place {
+func places(at daemon.Addresses, web bool, ui *devserver.UI) []place {
 	all := []place{{"OpenEnv server", "http://" + at.Serve, ""}}
+	if web {
+		all = append(all, place{"Web page", "http://" + at.Serve + "/web/", ""})
+	}
 	all = append(all, uiPlace(ui)...)
 	if at.Metrics != "" {
 		all = append(all, place{"Metrics", "http://" + at.Metrics + "/metrics", ""})

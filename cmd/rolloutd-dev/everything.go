@@ -42,7 +42,7 @@ func everything(ctx context.Context, f *flags) error {
 	tiers = append(tiers, show.tier())
 	err = daemon.Run(ctx, log.own, tiers, func() {
 		d.Ready()
-		banner(f.s.out, places(d.Addresses(), e.ui), cfg.Data, log.where, time.Since(begin))
+		banner(f.s.out, places(d.Addresses(), cfg.Serve.Web, e.ui), cfg.Data, log.where, time.Since(begin))
 		show.begin()
 	})
 	return explain(err, log.where)

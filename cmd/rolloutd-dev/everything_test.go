@@ -67,7 +67,7 @@ func anyPorts(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ports.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(`
-serve: {listen: "127.0.0.1:0"}
+serve: {listen: "127.0.0.1:0", web: true}
 gateway: {listen: "127.0.0.1:0", trainer_listen: "127.0.0.1:0"}
 model: {listen: "127.0.0.1:0"}
 telemetry: {listen: "127.0.0.1:0"}
@@ -116,6 +116,7 @@ func TestEverythingIsUpWhenItSaysSoAndStopsCleanly(t *testing.T) {
 	require.Contains(t, get(t, metrics), "temporal_")
 	require.Contains(t, get(t, strings.TrimSuffix(metrics, "/metrics")+"/healthz"), "ready")
 	require.Contains(t, get(t, p.address(t, "Scripted model")+"/models"), "scripted")
+	require.Contains(t, get(t, p.address(t, "Web page")), "<title>rolloutd</title>")
 	require.Contains(t, get(t, p.address(t, "Temporal UI")+"/api/v1/settings"), `"Endpoint":"`+server+`/codec"`)
 	require.FileExists(t, p.address(t, "Log"))
 

@@ -37,7 +37,8 @@ func (f *flags) registerCommon(cmd *cobra.Command) {
 }
 
 func (f *flags) registerDaemon(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&f.port, "port", unset, "port of the OpenEnv server (default 8000)")
+	cmd.Flags().IntVar(&f.port, "port", unset, "port of the OpenEnv server")
+	cmd.Flags().Lookup("port").DefValue = "8000" // what --help shows; the configuration may say otherwise
 	cmd.Flags().StringVar(&f.mode, "mode", "", "simulation (default) or production, which has no /reset, /step and /state over HTTP")
 	cmd.Flags().StringVar(&f.demo, "demo", "", "run this task file with the scripted model when all is up, and stay up")
 }

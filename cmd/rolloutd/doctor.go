@@ -32,6 +32,7 @@ func doctorCommand(s std) *cobra.Command {
 		findings := doctor.Run(cmd.Context(),
 			doctor.Sandboxes(cfg.Sandbox.AllowWeak, func() (driver.Checker, func(), error) { return checker(cfg) }),
 			doctor.Agent(cfg.AgentsDir()),
+			doctor.Data(cfg.Data),
 			doctor.Ports(cfg.Telemetry.Listen, ports(cfg)),
 			doctor.Temporal(cfg.TemporalAddress(), func(ctx context.Context) error { return reachTemporal(ctx, cfg) }),
 		)

@@ -163,6 +163,10 @@ func TestAbort(t *testing.T) {
 	code, _, errText := rolloutd(t.Context(), nil, "abort", "r1", "--server", ts.url)
 	require.Equal(t, 1, code)
 	require.Contains(t, errText, "not aborted: already done")
+	ts = serveTools(t, map[string]string{"abort_rollout": `{"rollout_id":"r1","aborted":false,"reason":"unknown"}`})
+	code, _, errText = rolloutd(t.Context(), nil, "abort", "r1", "--server", ts.url)
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, `knows no rollout "r1"`)
 }
 
 func TestRolesRefuseABadConfiguration(t *testing.T) {

@@ -70,6 +70,8 @@ func abortCommand(s std) *cobra.Command {
 		switch {
 		case err != nil:
 			return hint(err, c)
+		case a.Unknown():
+			return fault.New(fault.NotFound, "%s knows no rollout %q", c.URL, args[0])
 		case !a.Aborted:
 			return errors.New("not aborted: " + a.Reason)
 		}

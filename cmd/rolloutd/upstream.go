@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
@@ -52,6 +53,9 @@ func upstreamAction(s std, name, short string, do func(*gateway.Trainer, context
 			return err
 		}
 		st, err := do(c, cmd.Context(), args[0])
+		if fault.Is(err, fault.Unauthorized) {
+			return fmt.Errorf("%w: that gateway has another key than %s: name its data folder with --data, or set ROLLOUTD_ENCRYPTION_KEY", err, cfg.Data)
+		}
 		if err != nil {
 			return err
 		}
@@ -60,6 +64,9 @@ func upstreamAction(s std, name, short string, do func(*gateway.Trainer, context
 			state = "paused until " + st.Until.Local().Format(time.DateTime)
 		}
 		fmt.Fprintf(s.out, "%s: %s, %d calls under way, %d waiting\n", args[0], state, st.InFlight, st.Queued)
+		if st.Busy != "" && !st.Paused {
+			fmt.Fprintf(s.out, "new rollouts wait: %s\n", st.Busy)
+		}
 		return nil
 	}
 	return cmd

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -16,7 +19,7 @@ func TestUpstream(t *testing.T) {
 	data := t.TempDir()
 	key, err := seal.LoadOrCreate(filepath.Join(data, "key"))
 	require.NoError(t, err)
-	g, err := gateway.New(gateway.Options{Dir: filepath.Join(data, "gateway"), Key: key})
+	g, err := gateway.New(gateway.Options{Dir: filepath.Join(data, "gateway"), Key: key, Endpoints: catalog.Names()})
 	require.NoError(t, err)
 	srv := httptest.NewServer(g.TrainerHandler())
 	t.Cleanup(srv.Close)
@@ -32,9 +35,45 @@ func TestUpstream(t *testing.T) {
 		{[]string{"resume", "vllm"}, 0, "vllm: open"},
 		{[]string{"pause", "10.0.0.1:8000", "--for", "1h"}, 0, "10.0.0.1:8000: paused until 2"},
 		{[]string{"pause", "vllm", "--for", "-1s"}, 1, "for_s"},
+		{[]string{"drain", "vlmm"}, 1, `no model endpoint "vlmm"`},
 	} {
 		code, out, said := rolloutd(t.Context(), vars, append([]string{"upstream"}, tc.args...)...)
 		require.Equal(t, tc.code, code, said)
 		require.Contains(t, out+said, tc.says)
 	}
+}
+
+// The key says whose gateway it is. A command given in the wrong folder says so, and leaves nothing there.
+func TestUpstreamWithoutTheKeySaysSo(t *testing.T) {
+	t.Parallel()
+	key, err := seal.LoadOrCreate(filepath.Join(t.TempDir(), "key"))
+	require.NoError(t, err)
+	g, err := gateway.New(gateway.Options{Dir: t.TempDir(), Key: key})
+	require.NoError(t, err)
+	srv := httptest.NewServer(g.TrainerHandler())
+	t.Cleanup(srv.Close)
+	elsewhere := filepath.Join(t.TempDir(), "data")
+	vars := map[string]string{"ROLLOUTD_TRAINER_URL": srv.URL, "ROLLOUTD_DATA": elsewhere}
+	code, _, said := rolloutd(t.Context(), vars, "upstream", "show", "vllm")
+	require.Equal(t, 1, code)
+	require.Contains(t, said, "there is no key in "+elsewhere)
+	require.NoDirExists(t, elsewhere)
+
+	vars["ROLLOUTD_ENCRYPTION_KEY"] = strings.Repeat("0", 64)
+	code, _, said = rolloutd(t.Context(), vars, "upstream", "show", "vllm")
+	require.Equal(t, 1, code)
+	require.Contains(t, said, "another key")
+}
+
+// What holds new rollouts back is what somebody looks for who waits.
+func TestUpstreamSaysWhyRolloutsWait(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"paused":false,"in_flight":1,"queued":0,"busy":"its last 7 answers were no use"}`))
+	}))
+	t.Cleanup(srv.Close)
+	vars := map[string]string{"ROLLOUTD_TRAINER_URL": srv.URL, "ROLLOUTD_ENCRYPTION_KEY": strings.Repeat("0", 64)}
+	code, out, said := rolloutd(t.Context(), vars, "upstream", "show", "vllm")
+	require.Zero(t, code, said)
+	require.Equal(t, "vllm: open, 1 calls under way, 0 waiting\nnew rollouts wait: its last 7 answers were no use\n", out)
 }

@@ -24,7 +24,7 @@ func (c *Catalog) read(r Request) (asked, error) {
 	case r.ModelKey != "":
 		return c.readKey(r)
 	case r.Endpoint == "" && r.BaseURL == "":
-		return asked{}, fault.Field("endpoint", "say which model: endpoint (one of %s), base_url, or model_key", c.names())
+		return asked{}, fault.Field("endpoint", "say which model: endpoint (one of %s), base_url, or model_key", names())
 	}
 	a := asked{
 		baseURL: argument{"base_url", r.BaseURL},
@@ -42,7 +42,7 @@ func (c *Catalog) read(r Request) (asked, error) {
 		a.ep, ok = direct(), true
 	}
 	if !ok {
-		return asked{}, fault.Field("endpoint", "unknown endpoint %q: want one of %s", r.Endpoint, c.names())
+		return asked{}, fault.Field("endpoint", "unknown endpoint %q: want one of %s", r.Endpoint, names())
 	}
 	return a, nil
 }
@@ -84,13 +84,7 @@ func first(values ...string) string {
 	return ""
 }
 
-func (c *Catalog) names() string {
-	names := make([]string, len(c.endpoints))
-	for i, e := range c.endpoints {
-		names[i] = e.name
-	}
-	return strings.Join(names, ", ")
-}
+func names() string { return strings.Join(Names(), ", ") }
 
 // missing says what would supply the field: the argument, and the variable where there is one.
 func missing(what string, a asked, arg, env string) error {
@@ -99,7 +93,7 @@ func missing(what string, a asked, arg, env string) error {
 		where = "endpoint " + a.ep.name
 	}
 	if env == "" {
-		return fault.Field(arg, "%s needs a %s: give the argument %s", where, what, arg)
+		return fault.Field(arg, "%s has no %s: give the argument %s", where, what, arg)
 	}
-	return fault.Field(arg, "%s needs a %s: give the argument %s, or set %s in the server's environment", where, what, arg, env)
+	return fault.Field(arg, "%s has no %s: give the argument %s, or set %s in the server's environment", where, what, arg, env)
 }

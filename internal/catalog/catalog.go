@@ -36,6 +36,16 @@ func New(getenv func(string) string) *Catalog {
 	return &Catalog{getenv: getenv, endpoints: known()}
 }
 
+// Names are those of the endpoints.
+func Names() []string {
+	all := known()
+	names := make([]string, len(all))
+	for i, e := range all {
+		names[i] = e.name
+	}
+	return names
+}
+
 // Resolve returns the model and, apart from it, the plain API key: the caller seals it before it goes anywhere. The error
 // is a fault.Invalid that names the argument and the variable which would supply what is missing.
 func (c *Catalog) Resolve(r Request) (rollout.Model, string, error) {
@@ -53,6 +63,9 @@ func (c *Catalog) Resolve(r Request) (rollout.Model, string, error) {
 	key, err := c.key(ask, m.BaseURL)
 	if err != nil {
 		return rollout.Model{}, "", err
+	}
+	if !sendable(key) {
+		return rollout.Model{}, "", unsendable(ask)
 	}
 	m.MaxTokensCap, m.TopLogprobs = max(r.MaxTokensCap, 0), r.TopLogprobs
 	return m, key, nil

@@ -193,6 +193,29 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
+// A file's last line break is easily read with the key. Who gave the key learns of it, and not the key from the message.
+func TestResolveRefusesAKeyThatNoHeaderCarries(t *testing.T) {
+	t.Parallel()
+	ours := env("VLLM_URL", "http://gpu:8000", "VLLM_API_KEY", "sk-ours\n")
+	for _, tc := range []struct {
+		ask         catalog.Request
+		field, says string
+	}{
+		{catalog.Request{Endpoint: "scripted", APIKey: "sk-1\n"}, "api_key", "line break"},
+		{catalog.Request{Endpoint: "vllm", BaseURL: "http://other", APIKey: "sk-1\x00"}, "api_key", "line break"},
+		{catalog.Request{ModelKey: "hf-router://a/b:p", HFToken: "sk-1\r\n"}, "hf_token", "line break"},
+		{catalog.Request{Endpoint: "vllm"}, "api_key", "VLLM_API_KEY in the server's environment"},
+	} {
+		_, _, err := catalog.New(ours).Resolve(tc.ask)
+		var f *fault.Error
+		require.ErrorAs(t, err, &f)
+		require.Equal(t, fault.Invalid, f.Kind)
+		require.Equal(t, tc.field, f.Field)
+		require.ErrorContains(t, err, tc.says)
+		require.NotContains(t, err.Error(), "sk-")
+	}
+}
+
 // A key of the server's environment never goes to a URL that the client chose.
 func TestResolveKeepsTheServersKeyAtHome(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,10 @@
 package catalog
 
-import "github.com/rolloutd/rolloutd/internal/fault"
+import (
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
 
 // key is the API key for a model at urls. A key of the server's environment goes to the server's own URLs of that endpoint
 // and nowhere else: a client could otherwise have it sent to any host it names.
@@ -14,4 +18,15 @@ func (c *Catalog) key(a asked, urls string) (string, error) {
 	}
 	return "", fault.Field(a.apiKey.name, "endpoint %s at a base_url of its own needs an api_key: give the argument %s (%s goes to the server's own URL alone)",
 		a.ep.name, a.apiKey.name, a.ep.apiKey.env)
+}
+
+// sendable is false for a key that no header can carry, such as one read from a file with the line break at its end. Its calls
+// would all fail, and that of every rollout on the endpoint would wait for them to get better.
+func sendable(key string) bool { return httpguts.ValidHeaderFieldValue(key) }
+
+func unsendable(a asked) error {
+	if a.apiKey.value != "" || a.ep.apiKey.env == "" {
+		return fault.Field(a.apiKey.name, "has a line break or another character in it that no HTTP header can carry")
+	}
+	return fault.Field(a.apiKey.name, "%s in the server's environment has a line break or another character in it that no HTTP header can carry", a.ep.apiKey.env)
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -14,10 +15,21 @@ func List(w io.Writer, rollouts []rollout.State, now time.Time) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ROLLOUT\tTASK\tSTATE\tREWARD\tTOOK\tSTARTED")
 	for _, s := range rollouts {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", plain(s.ID), orDash(plain(s.TaskID)), standing(s), points(s.Reward),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", plain(s.ID), orDash(short(plain(s.TaskID), widest)), standing(s), points(s.Reward),
 			took(s, now), s.StartedAt.Local().Format(time.DateTime))
 	}
 	_ = t.Flush() // a terminal that is gone cannot be told
+}
+
+// widest is how much of a name the table shows: one long name would push the other columns of every line off the screen.
+const widest = 40
+
+// short is text of at most n characters.
+func short(text string, n int) string {
+	if utf8.RuneCountInString(text) <= n {
+		return text
+	}
+	return string([]rune(text)[:n-1]) + "…"
 }
 
 // standing is a rollout's outcome, or its phase while it has none.

@@ -59,7 +59,7 @@ func verdict(r rollout.Result) string {
 				passed++
 			}
 		}
-		return fmt.Sprintf("%d of %s passed", passed, count(len(r.VerifyResults), "command"))
+		return fmt.Sprintf("%d of %s passed", passed, count(len(r.VerifyResults), "command")) + failed(r.VerifyResults)
 	case r.TestExitCode != nil:
 		return fmt.Sprintf("the test script ended with exit status %d", *r.TestExitCode)
 	default:

@@ -21,19 +21,33 @@ func TestTable(t *testing.T) {
 	one := 1.0
 	got := table(rollout.Result{
 		ID: "r1", Outcome: rollout.Completed, Reward: &one, WallS: 8.25,
-		Usage:         rollout.Usage{Turns: 5, PromptTokens: 100, CompletionTokens: 20},
-		VerifyResults: []rollout.CommandResult{{}, {ExitCode: 1}},
-		Files:         map[string]string{"/home/user/workdir/b.py": "", "/home/user/workdir/a.py": ""},
-		FilesExtra:    []string{"big.bin"},
+		Usage: rollout.Usage{Turns: 5, PromptTokens: 100, CompletionTokens: 20},
+		VerifyResults: []rollout.CommandResult{
+			{Cmd: "true", Stderr: "a warning"}, {ExitCode: 2, Cmd: "python3 a.py\nls", Stderr: "Traceback:\n  no \x1b[2J such file\n\n"}, {ExitCode: 1, Cmd: "false"},
+		},
+		Files:      map[string]string{"/home/user/workdir/b.py": "", "/home/user/workdir/a.py": ""},
+		FilesExtra: []string{"big.bin"},
 	})
 	require.Equal(t, `  rollout   r1
   outcome   completed
   reward    1
   turns     5 (100 prompt + 20 completion tokens)
-  verifier  1 of 2 commands passed
+  verifier  1 of 3 commands passed
+            exit 2: python3 a.py
+                no \x1b[2J such file
+            exit 1: false
   files     a.py, b.py, and 1 more
   wall      8.2 s
 `, got)
+}
+
+// The table stays one: a long command or outcry is cut, and of many the first are told.
+func TestTableTellsTheFirstFailures(t *testing.T) {
+	t.Parallel()
+	bad := rollout.CommandResult{ExitCode: 1, Cmd: strings.Repeat("x", 300), Stdout: strings.Repeat("y", 300)}
+	got := table(rollout.Result{VerifyResults: []rollout.CommandResult{bad, bad, bad, bad}})
+	require.Equal(t, 3, strings.Count(got, "exit 1: "+strings.Repeat("x", 99)+"…\n"))
+	require.Equal(t, 3, strings.Count(got, "    "+strings.Repeat("y", 99)+"…\n"))
 }
 
 // A missing reward is never shown as 0, and always with its reason.

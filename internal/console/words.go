@@ -10,7 +10,7 @@ import (
 func phaseName(p rollout.Phase) string {
 	switch p {
 	case rollout.PhaseQueued:
-		return "waiting for a host with room"
+		return "waiting for room on a host and at the model endpoint"
 	case rollout.PhaseCreating:
 		return "creating the sandbox"
 	case rollout.PhaseInstalling:

@@ -69,7 +69,9 @@ func TestRoleRefusesAScriptThatIsNone(t *testing.T) {
 	c := modelConfig(t)
 	c.Model.Script = c.Data + "/none.yaml"
 	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Model: true}, Log: quiet()})
-	require.ErrorIs(t, daemon.Run(t.Context(), quiet(), d.Tiers(), func() { t.Error("ready") }), os.ErrNotExist)
+	err := daemon.Run(t.Context(), quiet(), d.Tiers(), func() { t.Error("ready") })
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "ROLLOUTD_MODEL_SCRIPT", "an operator may have set it long ago")
 
 	require.NoError(t, os.WriteFile(c.Model.Script, []byte("turns: 5"), 0o600))
 	d = daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Model: true}, Log: quiet()})

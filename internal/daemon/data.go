@@ -21,7 +21,7 @@ func (d *Daemon) dataTier() Tier {
 			return Running{}, err
 		}
 		if d.store, err = store.Open(ctx, d.cfg.StoreURL()); err != nil {
-			return Running{}, fmt.Errorf("open store %s: %w", d.cfg.StoreURL(), err)
+			return Running{}, fmt.Errorf("store.url (ROLLOUTD_STORE_URL): %w", err)
 		}
 		return Running{Stop: func(context.Context) error { return d.store.Close() }}, nil
 	}}

@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 
+	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/gateway"
@@ -29,7 +30,7 @@ func (d *Daemon) gatewayTier() Tier {
 		g, err := gateway.New(gateway.Options{
 			Dir: d.cfg.GatewayDir(), Key: d.key, Dialer: d.sandboxes, Logger: d.log,
 			Registerer: d.tel.Registry(), TracerProvider: otel.GetTracerProvider(),
-			Bounds: boundsOf(d.cfg.Gateway), TrainerTokens: d.cfg.Gateway.TrainerTokens,
+			Bounds: boundsOf(d.cfg.Gateway), Endpoints: catalog.Names(), TrainerTokens: d.cfg.Gateway.TrainerTokens,
 			PassThrough: d.cfg.Gateway.Reply == config.ReplyPassThrough, KeepAlive: d.cfg.Gateway.KeepAlive,
 		})
 		if err != nil {

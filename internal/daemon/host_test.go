@@ -64,4 +64,5 @@ func TestSandboxdIsFound(t *testing.T) {
 	c.Sandbox.Sandboxd = filepath.Join(c.Data, "elsewhere")
 	_, err = daemon.FindBinary(c)
 	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "ROLLOUTD_SANDBOXD", "the file that is missing is one that somebody has named")
 }

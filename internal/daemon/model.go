@@ -33,7 +33,7 @@ func loadScripts(path string) (scripted.Scripts, error) {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("model.script (ROLLOUTD_MODEL_SCRIPT): %w", err)
 	}
 	defer f.Close()
 	s, err := scripted.Load(f)

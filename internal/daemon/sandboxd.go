@@ -12,7 +12,10 @@ import (
 // findSandboxd returns the supervisor's binary: where it is configured, beside this program, in the data folder, or in PATH.
 func findSandboxd(c config.Config) (string, error) {
 	if c.Sandbox.Sandboxd != "" {
-		return c.Sandbox.Sandboxd, isFile(c.Sandbox.Sandboxd)
+		if err := isFile(c.Sandbox.Sandboxd); err != nil {
+			return "", fmt.Errorf("sandbox.sandboxd (ROLLOUTD_SANDBOXD): %w", err)
+		}
+		return c.Sandbox.Sandboxd, nil
 	}
 	dirs := []string{c.BinDir()}
 	if self, err := os.Executable(); err == nil {

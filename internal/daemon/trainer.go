@@ -1,15 +1,31 @@
 package daemon
 
 import (
+	"errors"
+	"os"
+
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// Trainer speaks to the trainer API of the configuration's gateway, with the key of its data folder.
+// Trainer speaks to the trainer API of the configuration's gateway, with the key of its data folder. It makes no key: one of its
+// own would open nothing, and lie about in whatever folder the command was given in.
 func Trainer(c config.Config) (*gateway.Trainer, error) {
-	key, err := loadKey(c)
+	key, err := deploymentKey(c)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fault.New(fault.NotFound, "there is no key in %s: name the gateway's data folder with --data, or set ROLLOUTD_ENCRYPTION_KEY", c.Data)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return gateway.NewTrainer(c.TrainerURL(), gateway.TrainerToken(key)), nil
+}
+
+func deploymentKey(c config.Config) (seal.Key, error) {
+	if c.EncryptionKey != "" {
+		return seal.ParseKey(c.EncryptionKey)
+	}
+	return seal.Load(c.KeyFile())
 }

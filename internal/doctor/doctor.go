@@ -24,7 +24,10 @@ func Run(ctx context.Context, checks ...Check) []driver.Finding {
 
 // Print writes the findings for people and says whether rolloutd can run here: with no failure among them.
 func Print(w io.Writer, all []driver.Finding) bool {
-	fails, warns := 0, 0
+	fails, warns, width := 0, 0, 0
+	for _, f := range all {
+		width = max(width, len(f.Name))
+	}
 	for _, f := range all {
 		switch f.Level {
 		case driver.Fail:
@@ -32,9 +35,9 @@ func Print(w io.Writer, all []driver.Finding) bool {
 		case driver.Warn:
 			warns++
 		}
-		fmt.Fprintf(w, "%-5s %-22s %s\n", word(f.Level), f.Name, f.Detail)
+		fmt.Fprintf(w, "%-5s %-*s %s\n", word(f.Level), width, f.Name, f.Detail)
 		if f.Mend != "" && f.Level != driver.OK {
-			fmt.Fprintf(w, "%-5s %-22s mend: %s\n", "", "", f.Mend)
+			fmt.Fprintf(w, "%-5s %-*s mend: %s\n", "", width, "", f.Mend)
 		}
 	}
 	fmt.Fprintf(w, "\n%s\n", verdict(fails, warns))

@@ -81,6 +81,21 @@ type checker []driver.Finding
 
 func (c checker) Check(context.Context) []driver.Finding { return c }
 
+func TestDataFolderMustBeWritable(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for path, level := range map[string]driver.Level{
+		dir: driver.OK, filepath.Join(dir, "not", "yet"): driver.OK,
+		file: driver.Fail, filepath.Join(file, "below"): driver.Fail,
+	} {
+		found := doctor.Data(path)(t.Context())
+		require.Equal(t, level, found[0].Level, "%s: %s", path, found[0].Detail)
+	}
+	require.NoDirExists(t, filepath.Join(dir, "not"), "a doctor changes nothing")
+}
+
 func TestWeakSandboxesAreNeverSilent(t *testing.T) {
 	t.Parallel()
 	works := func() (driver.Checker, func(), error) { return checker{{Name: "self-test"}}, func() {}, nil }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 type admission struct {
 	bounds Bounds
 	report *reporter
+	log    *slog.Logger
 
 	mu      sync.Mutex
 	line    line
@@ -23,11 +25,12 @@ type admission struct {
 	held    time.Time     // until then the upstream wants to be left alone
 	failing int           // tries in a row that came to nothing
 	failed  time.Time     // when the last of them did
+	why     string        // what came of the last of them, for people
 	wake    *time.Timer   // looks again when time alone lets a request begin
 }
 
-func newAdmission(b Bounds, report *reporter) *admission {
-	a := &admission{bounds: b, report: report, line: line{of: map[string][]*pass{}}, running: map[*pass]struct{}{}}
+func newAdmission(b Bounds, report *reporter, log *slog.Logger) *admission {
+	a := &admission{bounds: b, report: report, log: log, line: line{of: map[string][]*pass{}}, running: map[*pass]struct{}{}}
 	if b.Rate > 0 {
 		a.rate = rate.NewLimiter(rate.Limit(b.Rate), b.burst())
 	}

@@ -35,6 +35,8 @@ type Options struct {
 	Proxy func(*http.Request) (*url.URL, error)
 	// Bounds are those of an upstream by its name; nil: none.
 	Bounds func(upstream string) Bounds
+	// Endpoints are the names of upstreams that a trainer may ask about before their first call, beside host:port; none: any name.
+	Endpoints []string
 	// TrainerTokens admit to the trainer API, beside the deployment's own.
 	TrainerTokens []string
 	// PassThrough hands a stream on as it comes, but for its end, which waits for the record. What the agent has seen of a reply

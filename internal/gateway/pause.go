@@ -68,17 +68,24 @@ func (a *admission) drained(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// saw learns from what came of a request.
+// saw learns from what came of a request. Agents wait for minutes while it is tried again, so a run of failures is logged when it
+// begins and when it is over.
 func (a *admission) saw(p *problem) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p == nil || p.class != again {
+		if a.failing >= ailing {
+			a.log.Info("model endpoint answers again", "failed", a.failing)
+		}
 		a.failing = 0
 		return
 	}
 	now := time.Now()
 	a.failing++
-	a.failed = now
+	a.failed, a.why = now, p.text
+	if a.failing == ailing {
+		a.log.Warn("model endpoint fails; it is tried on, and new rollouts wait", "tries", a.failing, "error", p.text)
+	}
 	if until := now.Add(min(p.after, maxHeld)); p.after > 0 && until.After(a.held) {
 		a.held = until
 	}
@@ -105,7 +112,7 @@ func (a *admission) busy() string {
 	case now.Before(a.paused):
 		return "it is paused"
 	case a.failing >= ailing && now.Sub(a.failed) < healing:
-		return fmt.Sprintf("its last %d answers were no use", a.failing)
+		return fmt.Sprintf("its last %d answers were no use: %s", a.failing, a.why)
 	case a.bounds.Queue > 0 && a.line.n > a.bounds.Queue:
 		return fmt.Sprintf("%d calls wait for it", a.line.n)
 	default:

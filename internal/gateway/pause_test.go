@@ -127,3 +127,23 @@ func TestPauseRefusesNonsense(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, now.Paused)
 }
+
+// A trainer that misspells the endpoint must not take it for one at rest.
+func TestPauseRefusesAnEndpointThatIsNone(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(o *gateway.Options) { o.Endpoints = []string{"vllm", "openai"} })
+	for _, name := range []string{"vllm", "10.0.0.1:8000", "gpu.lan"} {
+		_, err := h.trainer.Pause(t.Context(), name, time.Hour)
+		require.NoError(t, err, name)
+	}
+	misspelt := func() error {
+		_, err := h.trainer.Upstream(t.Context(), "vlmm")
+		_, errPause := h.trainer.Pause(t.Context(), "vlmm", time.Hour)
+		_, errResume := h.trainer.Resume(t.Context(), "vlmm")
+		require.Equal(t, err == nil, errPause == nil && errResume == nil)
+		return err
+	}
+	require.ErrorContains(t, misspelt(), "want vllm, openai, or host:port")
+	require.NoError(t, h.client.Ready(t.Context(), "vlmm"))
+	require.NoError(t, misspelt(), "rollouts ask for it, so there is a host of that name")
+}

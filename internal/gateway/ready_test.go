@@ -1,7 +1,11 @@
 package gateway_test
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,10 +51,29 @@ func TestNewRolloutsWaitForABusyUpstream(t *testing.T) {
 	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
 }
 
+// logged is a log that is read while it is written.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 func TestNewRolloutsWaitForAFailingUpstream(t *testing.T) {
 	t.Parallel()
 	up := make(chan struct{})
-	h := newHost(t)
+	var log logged
+	h := newHost(t, func(o *gateway.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-up:
@@ -64,7 +87,10 @@ func TestNewRolloutsWaitForAFailingUpstream(t *testing.T) {
 	got := later(t, h.open(t, r), "", streamed)
 	require.Eventually(t, func() bool { return fault.Is(h.client.Ready(t.Context(), "vllm"), fault.Exhausted) }, patience, time.Millisecond)
 	require.GreaterOrEqual(t, len(e.requests()), 3)
+	require.ErrorContains(t, h.client.Ready(t.Context(), "vllm"), "the endpoint answered 503")
+	require.Equal(t, 1, strings.Count(log.String(), "model endpoint fails"), "an operator must not have to guess")
 	close(up)
 	require.Equal(t, goodReply, await(t, got).body)
 	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
+	require.Contains(t, log.String(), "model endpoint answers again")
 }

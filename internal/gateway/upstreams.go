@@ -3,6 +3,8 @@ package gateway
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -38,18 +40,39 @@ func (s *Server) admission(name string) *admission {
 	defer s.mu.Unlock()
 	a, ok := s.admissions[name]
 	if !ok {
-		a = newAdmission(s.options.Bounds(name), s.report)
+		a = newAdmission(s.options.Bounds(name), s.report, s.log.With("endpoint", name))
 		s.admissions[name] = a
 	}
 	return a
 }
 
+// meant finds the admission that a trainer names. A misspelt name must not pass for an upstream at rest: the trainer would
+// replace the weights under calls that go on.
+func (s *Server) meant(req *http.Request) (*admission, error) {
+	name, names := req.PathValue("name"), s.options.Endpoints
+	s.mu.Lock()
+	_, called := s.admissions[name]
+	s.mu.Unlock()
+	if called || len(names) == 0 || slices.Contains(names, name) || strings.ContainsAny(name, ".:") {
+		return s.admission(name), nil
+	}
+	return nil, fault.New(fault.NotFound, "no model endpoint %q: want %s, or host:port of one that is given by its URL alone",
+		name, strings.Join(names, ", "))
+}
+
 func (s *Server) getUpstream(w http.ResponseWriter, req *http.Request) error {
-	return upstreamStatus(w, s.admission(req.PathValue("name")))
+	a, err := s.meant(req)
+	if err != nil {
+		return err
+	}
+	return upstreamStatus(w, a)
 }
 
 func (s *Server) resumeUpstream(w http.ResponseWriter, req *http.Request) error {
-	a := s.admission(req.PathValue("name"))
+	a, err := s.meant(req)
+	if err != nil {
+		return err
+	}
 	a.resume()
 	return upstreamStatus(w, a)
 }
@@ -94,7 +117,10 @@ func (s *Server) hold(w http.ResponseWriter, req *http.Request) (*admission, pau
 	if !(in.WaitS >= 0 && in.WaitS <= maxPause) {
 		return nil, in, fault.Field("wait_s", "want seconds, at most %d", maxPause)
 	}
-	a := s.admission(req.PathValue("name"))
+	a, err := s.meant(req)
+	if err != nil {
+		return nil, in, err
+	}
 	a.pause(seconds(in.ForS))
 	return a, in, nil
 }

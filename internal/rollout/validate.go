@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"path"
 	"regexp"
@@ -80,9 +81,25 @@ func (t Task) validate() error {
 	if n := len(t.Setup) + len(t.Verifier.Commands); n > maxCommands {
 		return fault.Field("setup", "setup and verify are %d commands in all, at most %d are run", n, maxCommands)
 	}
+	if err := noneBlank("setup", t.Setup); err != nil {
+		return err
+	}
+	if err := noneBlank("verify", t.Verifier.Commands); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(t.Files)) {
 		if _, err := FilePath(name); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// noneBlank refuses commands that say nothing: bash succeeds at them, and where they verify that would be a reward for nothing.
+func noneBlank(field string, commands []string) error {
+	for i, cmd := range commands {
+		if strings.TrimSpace(cmd) == "" {
+			return fault.Field(fmt.Sprintf("%s[%d]", field, i), "is empty; want a bash command")
 		}
 	}
 	return nil

@@ -48,6 +48,8 @@ func TestSpecValidate(t *testing.T) {
 		"not a number of cpus": {func(s *rollout.Spec) { s.Sandbox.CPU = math.NaN() }, "sandbox", "negative"},
 		"hardly any memory":    {func(s *rollout.Spec) { s.Sandbox.MemoryMiB = 1 }, "sandbox", "64"},
 		"absurd memory":        {func(s *rollout.Spec) { s.Sandbox.MemoryMiB = 1 << 44 }, "sandbox", "16777216"},
+		"blank verify command": {func(s *rollout.Spec) { s.Task.Verifier.Commands = []string{"true", " \n"} }, "verify[1]", "bash command"},
+		"blank setup command":  {func(s *rollout.Spec) { s.Task.Setup = []string{""} }, "setup[0]", "bash command"},
 		"absurd cpu":           {func(s *rollout.Spec) { s.Sandbox.CPU = 1e300 }, "sandbox", "4096"},
 		"negative timeout":     {func(s *rollout.Spec) { s.Limits.Agent = -time.Second }, "agent_timeout_s", "-1s"},
 		"endless timeout":      {func(s *rollout.Spec) { s.Limits.Agent = math.MaxInt64 }, "agent_timeout_s", "8.64e+06"},

@@ -46,20 +46,26 @@ func ParseKey(s string) (Key, error) {
 	return k, nil
 }
 
-// LoadOrCreate reads the key file, making it (mode 0600) at first start.
-func LoadOrCreate(path string) (Key, error) {
+// Load reads the key file; os.ErrNotExist when there is none.
+func Load(path string) (Key, error) {
 	raw, err := os.ReadFile(path)
-	if err == nil {
-		k, err := ParseKey(string(raw))
-		if err != nil {
-			return Key{}, fmt.Errorf("%s: %w", path, err)
-		}
-		return k, nil
-	}
-	if !errors.Is(err, os.ErrNotExist) {
+	if err != nil {
 		return Key{}, fmt.Errorf("read key file: %w", err)
 	}
-	return create(path)
+	k, err := ParseKey(string(raw))
+	if err != nil {
+		return Key{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return k, nil
+}
+
+// LoadOrCreate is Load, and makes the file (mode 0600) at first start.
+func LoadOrCreate(path string) (Key, error) {
+	k, err := Load(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return create(path)
+	}
+	return k, err
 }
 
 // create writes a fresh key to a temporary file and links it into place, so that of two roles starting at once one wins

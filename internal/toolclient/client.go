@@ -75,6 +75,9 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) ([
 
 // send returns an answer that is no refusal; the caller closes its body.
 func (c *Client) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	if !strings.HasPrefix(c.URL, "http://") && !strings.HasPrefix(c.URL, "https://") {
+		return nil, fault.New(fault.Invalid, "server address: want http://HOST:PORT or https://HOST:PORT, got %q", c.URL)
+	}
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "server address")
@@ -106,6 +109,15 @@ func noAnswer(ctx context.Context, url string, err error) error {
 	return fault.Wrap(fault.Unavailable, err, "no answer from %s", url)
 }
 
+// refusal is what the server says against a request, without the JSON around it.
+func refusal(url string, resp *http.Response, body []byte) error {
+	var said struct{ Detail string }
+	if json.Unmarshal(body, &said) == nil && said.Detail != "" {
+		return fault.New(fault.Invalid, "%.300s", said.Detail)
+	}
+	return fault.New(fault.Invalid, "%s answered %s: %.300s", url, resp.Status, body)
+}
+
 func statusError(url string, resp *http.Response, body []byte) error {
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
@@ -113,6 +125,6 @@ func statusError(url string, resp *http.Response, body []byte) error {
 	case resp.StatusCode >= 500:
 		return fault.New(fault.Unavailable, "%s answered %s: %.300s", url, resp.Status, body)
 	default:
-		return fault.New(fault.Invalid, "%s answered %s: %.300s", url, resp.Status, body)
+		return refusal(url, resp, body)
 	}
 }

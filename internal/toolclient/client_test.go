@@ -58,12 +58,23 @@ func TestFailuresHaveKinds(t *testing.T) {
 		{200, `{"result":{"content":[{"type":"text","text":"plain"}]}}`, fault.Internal, "not what was expected"},
 		{401, `{}`, fault.Unauthorized, "bearer token"},
 		{404, `nope`, fault.Invalid, "404"},
+		{422, `{"detail":"status: want running or done","kind":"Invalid"}`, fault.Invalid, "status: want running or done"},
 		{503, `later`, fault.Unavailable, "later"},
 	} {
 		_, err := serve(t, c.status, c.body, nil).State(t.Context(), "r")
 		require.ErrorContains(t, err, c.text)
 		require.Equal(t, c.kind, fault.KindOf(err), c.body)
 	}
+}
+
+// People read what a server says against their request, not the JSON around it, and what is wrong with its address.
+func TestRefusalsAreReadable(t *testing.T) {
+	t.Parallel()
+	err := serve(t, 404, `{"detail":"no rollout \"x\"","kind":"NotFound"}`, nil).Trace(t.Context(), "x", "jsonl", io.Discard)
+	require.EqualError(t, err, `no rollout "x"`)
+	_, err = (&toolclient.Client{URL: "127.0.0.1:8000", HTTP: http.DefaultClient}).State(t.Context(), "r")
+	require.ErrorContains(t, err, `want http://HOST:PORT or https://HOST:PORT, got "127.0.0.1:8000"`)
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
 }
 
 func TestServerThatIsNotThereIsUnavailable(t *testing.T) {

@@ -44,6 +44,9 @@ type Aborted struct {
 	Reason  string `json:"reason"`
 }
 
+// Unknown says whether the server knows no such rollout.
+func (a Aborted) Unknown() bool { return !a.Aborted && a.Reason == "unknown" }
+
 // Start asks for a rollout and returns at once.
 func (c *Client) Start(ctx context.Context, args map[string]any) (Started, error) {
 	var s Started

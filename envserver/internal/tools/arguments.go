@@ -8,7 +8,7 @@ type RolloutArgs struct {
 	VLLMURL         string            `json:"vllm_url,omitempty" jsonschema:"OpenAI-compatible base URL; goes with a vllm:// key"`
 	HFToken         string            `json:"hf_token,omitempty" jsonschema:"token for the router; goes with an hf-router:// key"`
 	Thinking        bool              `json:"thinking,omitempty" jsonschema:"let the model think, where it can"`
-	Endpoint        string            `json:"endpoint,omitempty" jsonschema:"model endpoint by name (vllm, openai, hf_router), completed from the server's environment"`
+	Endpoint        string            `json:"endpoint,omitempty" jsonschema:"model endpoint by name (vllm, openai, hf_router, scripted), completed from the server's environment"`
 	BaseURL         string            `json:"base_url,omitempty" jsonschema:"OpenAI-compatible base URL; wins over the endpoint's"`
 	APIKey          string            `json:"api_key,omitempty" jsonschema:"API key of the model endpoint; wins over the endpoint's"`
 	Model           string            `json:"model,omitempty" jsonschema:"name of the model; wins over the endpoint's"`
