@@ -87,6 +87,7 @@ func (c *Catalog) model(a asked) (rollout.Model, error) {
 	return rollout.Model{
 		Endpoint: a.ep.name,
 		BaseURL:  url,
+		Own:      a.ep.name != "" && !atHome(url, c.home(a)),
 		Name:     name,
 		Logprobs: a.ep.logprobs,
 		TokenIDs: a.ep.tokenIDs,

@@ -55,7 +55,7 @@ func TestResolve(t *testing.T) {
 		{
 			name: "arguments win over the environment", env: env("VLLM_URL", "http://gpu:8000", "VLLM_MODEL", "policy", "VLLM_API_KEY", "k"),
 			ask:  catalog.Request{Endpoint: "vllm", BaseURL: "https://other/prefix", Model: "m2", APIKey: "k2", MaxTokensCap: -1},
-			want: rollout.Model{Endpoint: "vllm", BaseURL: "https://other/prefix/v1", Name: "m2", Logprobs: true, TokenIDs: true, Thinking: flag(false)},
+			want: rollout.Model{Endpoint: "vllm", BaseURL: "https://other/prefix/v1", Own: true, Name: "m2", Logprobs: true, TokenIDs: true, Thinking: flag(false)},
 			key:  "k2",
 		},
 		{
@@ -92,13 +92,13 @@ func TestResolve(t *testing.T) {
 		{
 			name: "vllm elsewhere gets no key of the server's", env: env("VLLM_URL", "http://gpu:8000", "VLLM_API_KEY", "k"),
 			ask:  catalog.Request{Endpoint: "vllm", BaseURL: "http://gpu:8001"},
-			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8001/v1", Name: "Qwen/Qwen3.5-4B", Logprobs: true, TokenIDs: true, Thinking: flag(false)},
+			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8001/v1", Own: true, Name: "Qwen/Qwen3.5-4B", Logprobs: true, TokenIDs: true, Thinking: flag(false)},
 			key:  "intercepted",
 		},
 		{
 			name: "generation 1 vllm_url elsewhere gets no key of the server's", env: env("VLLM_API_KEY", "k"),
 			ask:  catalog.Request{ModelKey: "vllm://m", VLLMURL: "http://gpu:8001"},
-			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8001/v1", Name: "m", Logprobs: true, TokenIDs: true, Thinking: flag(false)},
+			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8001/v1", Own: true, Name: "m", Logprobs: true, TokenIDs: true, Thinking: flag(false)},
 			key:  "intercepted",
 		},
 		{
@@ -110,23 +110,23 @@ func TestResolve(t *testing.T) {
 		{
 			name: "openai elsewhere with the client's own key", env: env("OPENAI_API_KEY", "sk"),
 			ask:  catalog.Request{Endpoint: "openai", BaseURL: "https://proxy.lan/v1", APIKey: "mine"},
-			want: rollout.Model{Endpoint: "openai", BaseURL: "https://proxy.lan/v1", Name: "gpt-4o-mini", Logprobs: true},
+			want: rollout.Model{Endpoint: "openai", BaseURL: "https://proxy.lan/v1", Own: true, Name: "gpt-4o-mini", Logprobs: true},
 			key:  "mine",
 		},
 		{
 			name: "generation 1 vllm, not thinking", env: env(), ask: catalog.Request{ModelKey: "vllm://Qwen/Qwen3.5-4B", VLLMURL: "http://gpu:8000"},
-			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8000/v1", Name: "Qwen/Qwen3.5-4B", Logprobs: true, TokenIDs: true, Thinking: flag(false)},
+			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8000/v1", Own: true, Name: "Qwen/Qwen3.5-4B", Logprobs: true, TokenIDs: true, Thinking: flag(false)},
 			key:  "intercepted",
 		},
 		{
 			name: "generation 1 vllm, thinking", env: env(), ask: catalog.Request{ModelKey: "vllm://Qwen/Qwen3.5-4B", VLLMURL: "http://gpu:8000", Thinking: true},
-			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8000/v1", Name: "Qwen/Qwen3.5-4B", Logprobs: true, TokenIDs: true, Thinking: flag(true)},
+			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8000/v1", Own: true, Name: "Qwen/Qwen3.5-4B", Logprobs: true, TokenIDs: true, Thinking: flag(true)},
 			key:  "intercepted",
 		},
 		{
 			name: "generation 1 thinking is ignored for a model that has none", env: env(),
 			ask:  catalog.Request{ModelKey: "vllm://meta/Llama-3", VLLMURL: "http://gpu:8000", Thinking: true},
-			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8000/v1", Name: "meta/Llama-3", Logprobs: true, TokenIDs: true},
+			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8000/v1", Own: true, Name: "meta/Llama-3", Logprobs: true, TokenIDs: true},
 			key:  "intercepted",
 		},
 		{

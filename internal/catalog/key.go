@@ -9,8 +9,7 @@ import (
 // key is the API key for a model at urls. A key of the server's environment goes to the server's own URLs of that endpoint
 // and nowhere else: a client could otherwise have it sent to any host it names.
 func (c *Catalog) key(a asked, urls string) (string, error) {
-	home := first(c.getenv(a.ep.baseURL.env), a.ep.baseURL.fallback)
-	if atHome(urls, home) {
+	if atHome(urls, c.home(a)) {
 		return c.field("api_key", a, a.apiKey, a.ep.apiKey)
 	}
 	if key := first(a.apiKey.value, a.ep.apiKey.fallback); key != "" {
@@ -18,6 +17,11 @@ func (c *Catalog) key(a asked, urls string) (string, error) {
 	}
 	return "", fault.Field(a.apiKey.name, "endpoint %s at a base_url of its own needs an api_key: give the argument %s (%s goes to the server's own URL alone)",
 		a.ep.name, a.apiKey.name, a.ep.apiKey.env)
+}
+
+// home is where the server itself has the endpoint; "": nowhere.
+func (c *Catalog) home(a asked) string {
+	return first(c.getenv(a.ep.baseURL.env), a.ep.baseURL.fallback)
 }
 
 // sendable is false for a key that no header can carry, such as one read from a file with the line break at its end. Its calls

@@ -46,10 +46,8 @@ func (a *admission) clear() {
 	}
 }
 
-// drained returns when no request is under way, or wait is over.
-func (a *admission) drained(ctx context.Context, wait time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
+// drained returns when no request is under way, or ctx ends.
+func (a *admission) drained(ctx context.Context) error {
 	a.mu.Lock()
 	if len(a.running) == 0 {
 		a.mu.Unlock()

@@ -69,6 +69,55 @@ func TestPause(t *testing.T) {
 	require.Len(t, e.requests(), 2)
 }
 
+// A server that a rollout gave under a name is paused and drained with the name, also one that comes later; what it does is held
+// against it alone.
+func TestServersUnderOneName(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	routes, engines, hangs := map[string]string{}, map[string]*engine{}, map[string]*hanging{}
+	open := func(id string, own bool) string {
+		hangs[id] = newHanging(half(), goodReply[len(half()):])
+		engines[id] = newEngine(t, hangs[id].serve, says(goodReply))
+		r := h.route(engines[id].URL)
+		r.ID, r.SandboxID, r.Model.Endpoint, r.Model.Own = id+".1", id+".1", "vllm", own
+		routes[id] = h.open(t, r)
+		return r.Model.Upstream()
+	}
+	require.Equal(t, "vllm", open("a", false))
+	own := open("b", true)
+	require.Equal(t, "vllm@"+engines["b"].Listener.Addr().String(), own)
+	replies := []<-chan reply{later(t, routes["a"], "", streamed), later(t, routes["b"], "", streamed)}
+	await(t, hangs["a"].begun)
+	await(t, hangs["b"].begun)
+
+	close(hangs["a"].release)
+	require.Equal(t, goodReply, await(t, replies[0]).body)
+	_, err := h.trainer.Drain(t.Context(), "vllm", time.Hour, 10*time.Millisecond, false)
+	require.True(t, fault.Is(err, fault.Timeout), "a call is under way at the server of its own: %v", err)
+	close(hangs["b"].release)
+	require.Equal(t, goodReply, await(t, replies[1]).body)
+	now, err := h.trainer.Drain(t.Context(), "vllm", time.Hour, patience, false)
+	require.NoError(t, err)
+	require.True(t, now.Paused)
+
+	late := open("c", true)
+	require.ErrorContains(t, h.client.Ready(t.Context(), late), "it is paused")
+	held := later(t, routes["c"], "", streamed)
+	h.busy(t, "vllm", 0, 1)
+	close(hangs["c"].release)
+	_, err = h.trainer.Resume(t.Context(), "vllm")
+	require.NoError(t, err)
+	require.Equal(t, goodReply, await(t, held).body)
+
+	_, err = h.trainer.Pause(t.Context(), own, time.Hour)
+	require.NoError(t, err)
+	require.Error(t, h.client.Ready(t.Context(), own))
+	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
+	now, err = h.trainer.Upstream(t.Context(), "vllm")
+	require.NoError(t, err)
+	require.False(t, now.Paused, "not all of it is")
+}
+
 // A drain that may not wait for long ends the calls under way; they are made again after the pause, and nobody is told.
 func TestDrainThatEndsCalls(t *testing.T) {
 	t.Parallel()

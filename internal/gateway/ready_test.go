@@ -84,9 +84,12 @@ func TestNewRolloutsWaitForAFailingUpstream(t *testing.T) {
 	})
 	r := h.route(e.URL)
 	r.Model.Endpoint = "vllm"
+	own := r.Model
+	own.Own = true
 	got := later(t, h.open(t, r), "", streamed)
 	require.Eventually(t, func() bool { return fault.Is(h.client.Ready(t.Context(), "vllm"), fault.Exhausted) }, patience, time.Millisecond)
 	require.GreaterOrEqual(t, len(e.requests()), 3)
+	require.NoError(t, h.client.Ready(t.Context(), own.Upstream()), "a server of one's own under that name is another")
 	require.ErrorContains(t, h.client.Ready(t.Context(), "vllm"), "the endpoint answered 503")
 	require.Equal(t, 1, strings.Count(log.String(), "model endpoint fails"), "an operator must not have to guess")
 	close(up)

@@ -3,8 +3,6 @@ package gateway
 import (
 	"encoding/json"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -34,79 +32,52 @@ const (
 	clearTime = 10 * time.Second
 )
 
-// admission finds the admission to an upstream, or makes it: an upstream may be paused before its first call.
-func (s *Server) admission(name string) *admission {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a, ok := s.admissions[name]
-	if !ok {
-		a = newAdmission(s.options.Bounds(name), s.report, s.log.With("endpoint", name))
-		s.admissions[name] = a
-	}
-	return a
-}
-
-// meant finds the admission that a trainer names. A misspelt name must not pass for an upstream at rest: the trainer would
-// replace the weights under calls that go on.
-func (s *Server) meant(req *http.Request) (*admission, error) {
-	name, names := req.PathValue("name"), s.options.Endpoints
-	s.mu.Lock()
-	_, called := s.admissions[name]
-	s.mu.Unlock()
-	if called || len(names) == 0 || slices.Contains(names, name) || strings.ContainsAny(name, ".:") {
-		return s.admission(name), nil
-	}
-	return nil, fault.New(fault.NotFound, "no model endpoint %q: want %s, or host:port of one that is given by its URL alone",
-		name, strings.Join(names, ", "))
-}
-
 func (s *Server) getUpstream(w http.ResponseWriter, req *http.Request) error {
-	a, err := s.meant(req)
+	g, err := s.meant(req, func(*admission) {})
 	if err != nil {
 		return err
 	}
-	return upstreamStatus(w, a)
+	return upstreamStatus(w, g)
 }
 
 func (s *Server) resumeUpstream(w http.ResponseWriter, req *http.Request) error {
-	a, err := s.meant(req)
+	g, err := s.meant(req, (*admission).resume)
 	if err != nil {
 		return err
 	}
-	a.resume()
-	return upstreamStatus(w, a)
+	return upstreamStatus(w, g)
 }
 
 func (s *Server) pauseUpstream(w http.ResponseWriter, req *http.Request) error {
-	a, _, err := s.hold(w, req)
+	g, _, err := s.hold(w, req)
 	if err != nil {
 		return err
 	}
-	return upstreamStatus(w, a)
+	return upstreamStatus(w, g)
 }
 
 // drainUpstream pauses, and waits for the calls under way. When they take longer they are ended, or else the pause stays.
 func (s *Server) drainUpstream(w http.ResponseWriter, req *http.Request) error {
-	a, in, err := s.hold(w, req)
+	g, in, err := s.hold(w, req)
 	if err != nil {
 		return err
 	}
-	err = a.drained(req.Context(), seconds(in.WaitS))
+	err = g.drained(req.Context(), seconds(in.WaitS))
 	if err != nil && in.Abort && req.Context().Err() == nil {
-		a.clear()
-		err = a.drained(req.Context(), clearTime)
+		g.clear()
+		err = g.drained(req.Context(), clearTime)
 	}
 	if err != nil {
 		return err
 	}
-	if !a.status().Paused {
+	if !g.status().Paused {
 		return fault.New(fault.Timeout, "the pause ended before the last call did: calls begin again")
 	}
-	return upstreamStatus(w, a)
+	return upstreamStatus(w, g)
 }
 
 // hold begins the pause that is asked for.
-func (s *Server) hold(w http.ResponseWriter, req *http.Request) (*admission, pauseRequest, error) {
+func (s *Server) hold(w http.ResponseWriter, req *http.Request) (group, pauseRequest, error) {
 	var in pauseRequest
 	if err := readRequest(w, req, &in); err != nil {
 		return nil, in, err
@@ -117,18 +88,14 @@ func (s *Server) hold(w http.ResponseWriter, req *http.Request) (*admission, pau
 	if !(in.WaitS >= 0 && in.WaitS <= maxPause) {
 		return nil, in, fault.Field("wait_s", "want seconds, at most %d", maxPause)
 	}
-	a, err := s.meant(req)
-	if err != nil {
-		return nil, in, err
-	}
-	a.pause(seconds(in.ForS))
-	return a, in, nil
+	g, err := s.meant(req, func(a *admission) { a.pause(seconds(in.ForS)) })
+	return g, in, err
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-func upstreamStatus(w http.ResponseWriter, a *admission) error {
-	body, err := json.Marshal(a.status())
+func upstreamStatus(w http.ResponseWriter, g group) error {
+	body, err := json.Marshal(g.status())
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "status")
 	}

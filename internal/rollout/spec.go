@@ -70,6 +70,7 @@ const (
 type Model struct {
 	Endpoint string `json:"endpoint,omitempty"` // the catalogue's name, for people
 	BaseURL  string `json:"base_url"`           // OpenAI-compatible, ends in /v1; several with commas are engines of one endpoint
+	Own      bool   `json:"own,omitempty"`      // BaseURL is the caller's own, not what the server has for that endpoint
 	Name     string `json:"name"`               // the upstream's name of the model
 	// SealedKey is the API key under the deployment's encryption key (see internal/seal); only the gateway opens it.
 	SealedKey    string `json:"sealed_key,omitempty"`
@@ -82,12 +83,21 @@ type Model struct {
 	Price    *Price `json:"price,omitempty"` // nil: not known
 }
 
-// Upstream is the name by which the model's endpoint is known to bounds and pauses: the catalogue's, or host and port of one
-// given by its URL alone.
+// Upstream is the name by which the model's endpoint is known to bounds and pauses: the catalogue's, host and port of one given by its
+// URL alone, or name@host:port of one given by both. The last is a server of its own: what it does tells nothing of others.
 func (m Model) Upstream() string {
-	if m.Endpoint != "" {
+	switch {
+	case m.Endpoint == "":
+		return m.host()
+	case m.Own:
+		return m.Endpoint + "@" + m.host()
+	default:
 		return m.Endpoint
 	}
+}
+
+// host is host and port of the base URL, which may be one that cannot be read.
+func (m Model) host() string {
 	u, err := url.Parse(m.BaseURL)
 	if err != nil {
 		return m.BaseURL
