@@ -22,7 +22,9 @@ import (
 // the folder is locked.
 func (d *Daemon) gatewayTier() Tier {
 	return Tier{Name: "gateway", Budget: 10 * time.Second, Start: func(context.Context) (Running, error) {
-		relaxGC()
+		if d.roles == (Roles{Gateway: true}) {
+			relaxGC()
+		}
 		lock, err := d.lockGateway()
 		if err != nil {
 			return Running{}, err
@@ -56,8 +58,8 @@ func boundsOf(c config.Gateway) func(string) gateway.Bounds {
 }
 
 // relaxGC lets garbage grow to four times of what lives before it is collected. A gateway keeps little and throws large
-// requests and replies away with every call: at the default a seventh of its time would go into looking for them. GOGC, where
-// the operator sets it, counts.
+// requests and replies away with every call: at the default a seventh of its time would go into looking for them. A process with
+// other roles keeps more, which is not to be multiplied. GOGC, where the operator sets it, counts.
 func relaxGC() {
 	const percent = 400
 	if os.Getenv("GOGC") == "" {
