@@ -13,7 +13,8 @@ import (
 // ownMark stands between an endpoint's name and the address of a server that a rollout gave under it; see rollout.Model.Upstream.
 const ownMark = "@"
 
-// group is what a name stands for: the admission to the endpoint itself, and those to the servers that rollouts gave under its name.
+// group is what a name stands for: the admission to the endpoint itself, and those to the servers that rollouts gave under its name;
+// of host:port, to that server under whatever name.
 type group []*admission
 
 // admission finds the admission to an upstream, or makes it: an upstream may be paused before its first call.
@@ -23,15 +24,15 @@ func (s *Server) admission(name string) *admission {
 	return s.admit(name)
 }
 
-// admit is admission; s.mu is held. One under a name has that name's bounds, and its pause.
+// admit is admission; s.mu is held. One under a name has that name's bounds, and the pause of its name or its address.
 func (s *Server) admit(name string) *admission {
 	if a, ok := s.admissions[name]; ok {
 		return a
 	}
-	of, _, own := strings.Cut(name, ownMark)
+	of, address, own := strings.Cut(name, ownMark)
 	a := newAdmission(s.options.Bounds(of), s.report, s.log.With("endpoint", name))
 	if own {
-		a.paused = s.admit(of).status().Until
+		a.paused = latest(s.admit(of).status().Until, s.admit(address).status().Until)
 	}
 	s.admissions[name] = a
 	return a
@@ -49,7 +50,7 @@ func (s *Server) meant(req *http.Request, do func(*admission)) (group, error) {
 	}
 	g := group{s.admit(name)}
 	for other, a := range s.admissions {
-		if strings.HasPrefix(other, name+ownMark) {
+		if strings.HasPrefix(other, name+ownMark) || strings.HasSuffix(other, ownMark+name) {
 			g = append(g, a)
 		}
 	}
@@ -91,9 +92,7 @@ func (g group) status() UpstreamStatus {
 		one := a.status()
 		sum.InFlight += one.InFlight
 		sum.Queued += one.Queued
-		if one.HeldUntil.After(sum.HeldUntil) {
-			sum.HeldUntil = one.HeldUntil
-		}
+		sum.HeldUntil = latest(sum.HeldUntil, one.HeldUntil)
 		if sum.Busy == "" {
 			sum.Busy = one.Busy
 		}
@@ -102,4 +101,11 @@ func (g group) status() UpstreamStatus {
 		}
 	}
 	return sum
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

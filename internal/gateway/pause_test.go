@@ -116,6 +116,13 @@ func TestServersUnderOneName(t *testing.T) {
 	now, err = h.trainer.Upstream(t.Context(), "vllm")
 	require.NoError(t, err)
 	require.False(t, now.Paused, "not all of it is")
+
+	address := engines["c"].Listener.Addr().String()
+	_, err = h.trainer.Pause(t.Context(), address, time.Hour)
+	require.NoError(t, err)
+	require.Error(t, h.client.Ready(t.Context(), late), "its address is another name of it")
+	require.Error(t, h.client.Ready(t.Context(), "openai@"+address), "of one that comes later, too")
+	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
 }
 
 // A drain that may not wait for long ends the calls under way; they are made again after the pause, and nobody is told.
