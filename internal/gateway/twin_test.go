@@ -1,12 +1,16 @@
 package gateway_test
 
 import (
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // The same call asked twice at a time is made once.
@@ -71,27 +75,41 @@ func TestCallOutlivesItsChannel(t *testing.T) {
 // Each time that the channel breaks anew, a call is kept as long as the first time.
 func TestCallOutlivesItsChannelAgain(t *testing.T) {
 	t.Parallel()
-	const hold = 4 * time.Second
-	h := newHost(t, func(o *gateway.Options) { o.Hold = hold })
+	const hold = 5 * time.Second
+	h := newHost(t, func(o *gateway.Options) { o.Hold, o.KeepAlive = hold, time.Millisecond })
 	hang := newHanging(half(), goodReply[len(half()):])
 	e := newEngine(t, hang.serve)
 	url := h.open(t, h.route(e.URL))
-	for range 2 { // one and a half times hold in all
-		broken := later(t, url, "same", streamed)
-		require.Eventually(t, func() bool { return h.status(t, "r1.1").InFlight == 1 }, patience, time.Millisecond)
+	for range 2 { // 1.2 times hold in all
+		broken := heldCall(t, url, "same", streamed)
 		h.channels.breakOff("r1.1")
-		require.Error(t, await(t, broken).err)
+		_, err := io.ReadAll(broken)
+		require.Error(t, err)
 		url = h.channels.url(t, "r1.1")
 		select {
 		case <-hang.gone:
 			require.Fail(t, "the call was cancelled")
-		case <-time.After(hold * 3 / 4):
+		case <-time.After(hold * 3 / 5):
 		}
 	}
-	last := later(t, url, "same", streamed)
+	last := heldCall(t, url, "same", streamed)
 	close(hang.release)
-	require.Equal(t, goodReply, await(t, last).body)
+	got, err := io.ReadAll(last)
+	require.NoError(t, err)
+	require.Equal(t, goodReply, strings.ReplaceAll(string(got), ": keep-alive\n\n", ""))
 	require.Len(t, e.requests(), 1)
+}
+
+// heldCall makes a call, and returns as soon as the gateway is seen to hold it: with the first comment that keeps it alive.
+func heldCall(t *testing.T, url, callID, body string) io.Reader {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set(wire.CallIDHeader, callID)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	t.Cleanup(func() { res.Body.Close() })
+	return res.Body
 }
 
 // A gateway that stops leaves the call unanswered, and keeps what had come; the one who asks again gets a whole reply.
