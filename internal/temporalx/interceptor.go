@@ -2,17 +2,19 @@ package temporalx
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
 
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
 // Interceptor stands around every activity. While one that has a heartbeat timeout runs, it heartbeats, so that a dead worker
-// is noticed and a cancellation reaches the activity, and no activity has to think of it; heartbeats carry no details, for
-// every handle of ours is derived from the rollout's id. And it gives errors their Temporal type, by their kind.
+// is noticed and a cancellation reaches the activity, and no activity has to think of it; its heartbeats repeat what the activity
+// told with one of its own, on this try or the one before. And it gives errors their Temporal type, by their kind.
 type Interceptor struct{ interceptor.InterceptorBase }
 
 // InterceptActivity puts the interceptor in front of next.
@@ -24,6 +26,13 @@ func (*Interceptor) InterceptActivity(_ context.Context, next interceptor.Activi
 
 type activityInbound struct {
 	interceptor.ActivityInboundInterceptorBase
+}
+
+// Init puts the activity's own heartbeats, and ours, through a memory of what they tell.
+func (a *activityInbound) Init(outbound interceptor.ActivityOutboundInterceptor) error {
+	out := &activityOutbound{}
+	out.Next = outbound
+	return a.Next.Init(out)
 }
 
 // ExecuteActivity runs the activity under a heartbeat that ends with it.
@@ -72,4 +81,27 @@ func keepHeartbeat(ctx context.Context) (stop func()) {
 			<-done
 		}
 	}
+}
+
+// activityOutbound repeats what the activity told last: to Temporal a heartbeat without details would take it back.
+type activityOutbound struct {
+	interceptor.ActivityOutboundInterceptorBase
+	mu   sync.Mutex
+	told []any
+}
+
+// RecordHeartbeat heartbeats with the details, or where there are none with the latest ones.
+func (o *activityOutbound) RecordHeartbeat(ctx context.Context, details ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case len(details) > 0:
+		o.told = details
+	case o.told == nil && o.HasHeartbeatDetails(ctx):
+		var before converter.RawValue
+		if o.GetHeartbeatDetails(ctx, &before) == nil {
+			o.told = []any{before}
+		}
+	}
+	o.Next.RecordHeartbeat(ctx, o.told...)
 }

@@ -71,3 +71,42 @@ func TestActivityErrorsKeepTheirKind(t *testing.T) {
 	require.ErrorAs(t, err, &app)
 	require.True(t, app.NonRetryable())
 }
+
+// What an activity tells with a heartbeat is told by all that follow, on the next try too: a beat without it would take it back.
+func TestHeartbeatsRepeatWhatWasTold(t *testing.T) {
+	t.Parallel()
+	beats := make(chan string, 100)
+	env := (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()
+	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&temporalx.Interceptor{}}})
+	env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
+		var said string
+		if details.HasValues() {
+			_ = details.Get(&said)
+		}
+		beats <- said
+	})
+	// await returns when something was told, or not, by a beat.
+	await := func(ctx context.Context) (said string) {
+		select {
+		case said = <-beats:
+		case <-ctx.Done():
+		}
+		return said
+	}
+	env.RegisterActivityWithOptions(func(ctx context.Context) error {
+		if activity.GetInfo(ctx).Attempt == 1 {
+			activity.RecordHeartbeat(ctx, "where I am")
+			require.Equal(t, "where I am", await(ctx))
+		}
+		require.Equal(t, "where I am", await(ctx))
+		if activity.GetInfo(ctx).Attempt < 3 {
+			return fault.New(fault.Unavailable, "again")
+		}
+		return nil
+	}, activity.RegisterOptions{Name: "Step"})
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Hour, HeartbeatTimeout: 3 * time.Second})
+		return workflow.ExecuteActivity(ctx, "Step").Get(ctx, nil)
+	})
+	require.NoError(t, env.GetWorkflowError())
+}

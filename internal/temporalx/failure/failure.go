@@ -17,7 +17,12 @@ const restartDelay = 200 * time.Millisecond
 
 // ToTemporal makes err what an activity should return: an application error whose type is err's kind, retryable as the kind's
 // edge says. Temporal's own errors and cancellation pass unchanged.
-func ToTemporal(err error) error {
+func ToTemporal(err error) error { return toTemporal(err, false) }
+
+// Final is ToTemporal of an error after which the activity must not run again, whatever its kind.
+func Final(err error) error { return toTemporal(err, true) }
+
+func toTemporal(err error, final bool) error {
 	var app *temporal.ApplicationError
 	var cancelled *temporal.CanceledError
 	var timeout *temporal.TimeoutError
@@ -29,7 +34,7 @@ func ToTemporal(err error) error {
 		return context.Canceled
 	}
 	kind := fault.KindOf(err)
-	options := temporal.ApplicationErrorOptions{NonRetryable: !fault.EdgeOf(kind).Retryable}
+	options := temporal.ApplicationErrorOptions{NonRetryable: final || !fault.EdgeOf(kind).Retryable}
 	var f *fault.Error
 	if errors.As(err, &f) && f.Field != "" {
 		options.Details = []any{f.Field}
@@ -37,12 +42,18 @@ func ToTemporal(err error) error {
 	return temporal.NewApplicationErrorWithOptions(err.Error(), string(kind), options)
 }
 
-// Restarting is what an activity returns when its worker stops, or is said to have returned when its worker was killed: try
-// again at once, on whoever takes it. It is benign: a restart of a worker is no failure that anyone should be alarmed of.
-func Restarting() error {
-	return temporal.NewApplicationErrorWithOptions("the worker stopped", string(fault.Unavailable), temporal.ApplicationErrorOptions{
-		NextRetryDelay: restartDelay, Category: temporal.ApplicationErrorCategoryBenign,
+// Later is what an activity returns that has not failed but is to run again after the delay, on whoever takes it; err is why. It is
+// benign: nothing that anyone should be alarmed of.
+func Later(err error, delay time.Duration) error {
+	return temporal.NewApplicationErrorWithOptions(err.Error(), string(fault.KindOf(err)), temporal.ApplicationErrorOptions{
+		NextRetryDelay: delay, Category: temporal.ApplicationErrorCategoryBenign,
 	})
+}
+
+// Restarting is what an activity returns when its worker stops, or is said to have returned when its worker was killed: try
+// again at once.
+func Restarting() error {
+	return Later(fault.New(fault.Unavailable, "the worker stopped"), restartDelay)
 }
 
 // FromTemporal makes a fault of what a workflow or a client got from Temporal. The innermost application error decides: a
