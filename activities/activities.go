@@ -42,7 +42,7 @@ type Agent struct {
 	Log func(rollout.Transcript) []byte
 }
 
-// Options are what activities work with. All but Lease, BackendName and Logger are needed.
+// Options are what activities work with. All but Slots, Lease, BackendName and Logger are needed.
 type Options struct {
 	Host        string // this host's stable id
 	Queue       string // the task queue of this host's own activities
@@ -52,15 +52,17 @@ type Options struct {
 	Store       *store.Store
 	Agents      map[string]Agent // by the name a Spec uses
 	Signals     Signaller
+	Slots       int           // of this host's Room; half of them, but at least one, may wait for a model endpoint
 	Lease       time.Duration // 0: 5 minutes
 	Logger      *slog.Logger  // nil: silent
 }
 
 // Activities are the steps of a rollout. Workflows name their methods on a nil pointer.
 type Activities struct {
-	o      Options
-	log    *slog.Logger
-	floors floors
+	o       Options
+	log     *slog.Logger
+	floors  floors
+	waiting chan struct{} // holds an element for each slot in which a rollout waits for its model endpoint
 }
 
 // New makes the activities of a host.
@@ -74,7 +76,9 @@ func New(o Options) *Activities {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Activities{o: o, log: o.Logger, floors: floors{bySandbox: map[string]*floor{}}}
+	return &Activities{
+		o: o, log: o.Logger, floors: floors{bySandbox: map[string]*floor{}}, waiting: make(chan struct{}, max(1, o.Slots/2)),
+	}
 }
 
 // RegisterShared makes w, a worker of the shared queue, take what any host can do.

@@ -5,16 +5,18 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"math/rand/v2"
 	"path"
 	"strconv"
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
 // Values of driver.LabelPurpose.
@@ -23,17 +25,33 @@ const (
 	purposeVerifier = "verifier"
 )
 
-const (
-	// createTimeout bounds the making of a sandbox, of which waiting for the model endpoint is no part.
-	createTimeout = 2 * time.Minute
-	// readyPause is between two looks at an overburdened model endpoint; up to as much again is added, so that those who wait
-	// do not all come at once.
-	readyPause = time.Second
-)
+// createTimeout bounds the making of a sandbox, of which waiting for the model endpoint is no part.
+const createTimeout = 2 * time.Minute
 
 // CreateSandbox makes the attempt's sandbox on this host, or finds the one it made before. First it waits until the model
 // endpoint can bear another rollout: an agent that runs would lose its time to the wait, and hold a sandbox for it.
 func (a *Activities) CreateSandbox(ctx context.Context, in CreateSandboxInput) (Place, error) {
+	if in.Tries == 0 {
+		return a.place(ctx, in)
+	}
+	failed := failures(ctx)
+	if failed >= in.Tries {
+		return Place{}, failure.Final(fault.New(fault.Unavailable, "the worker went away in the last of %d tries", failed))
+	}
+	place, err := a.place(ctx, in)
+	if failed+1 == in.Tries {
+		err = failure.Final(err)
+	}
+	return place, err
+}
+
+// failures is how many tries of the step came to nothing. Temporal counts those that only came back to wait as well, so this is not
+// for its retry policy to bound.
+func failures(ctx context.Context) int {
+	return int(activity.GetInfo(ctx).Attempt) - 1 - waited(ctx).Returns
+}
+
+func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, error) {
 	ctx, over, err := a.alone(ctx, in.Target)
 	if err != nil {
 		return Place{}, err
@@ -71,25 +89,6 @@ func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t T
 		a.loggerOf("CreateSandbox", t).WarnContext(ctx, "forgot what an earlier life of the attempt had left", "blobs", n)
 	}
 	return err
-}
-
-// ready waits until the upstream can bear another rollout. Why it waits is nowhere else to be seen, so it is logged, once.
-func (a *Activities) ready(ctx context.Context, in CreateSandboxInput) error {
-	if in.Upstream == "" {
-		return nil
-	}
-	for told := false; ; told = true {
-		err := a.o.Gateway.Ready(ctx, in.Upstream)
-		if !fault.Is(err, fault.Exhausted) {
-			return err
-		}
-		if !told {
-			a.loggerOf("CreateSandbox", in.Target).Warn("waiting for the model endpoint", "why", err)
-		}
-		if err := sleep(ctx, readyPause+rand.N(readyPause)); err != nil {
-			return err
-		}
-	}
 }
 
 func (t Target) labels(purpose string) map[string]string {

@@ -65,7 +65,7 @@ func newHost(t *testing.T) *host {
 	}
 	h.provider.exec = func(_ *box, name string, _ wire.Process) exec { return exec{hang: strings.HasPrefix(name, "agent-")} }
 	h.Activities = activities.New(activities.Options{
-		Host: "h1", Queue: "q1", Backend: sandbox.New(h.provider, sandbox.Options{}), Gateway: h.gate, Store: st, Signals: h.signals, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
+		Host: "h1", Queue: "q1", Slots: 4, Backend: sandbox.New(h.provider, sandbox.Options{}), Gateway: h.gate, Store: st, Signals: h.signals, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
 		Agents: map[string]activities.Agent{"opencode": {Agent: h.coder, Log: func(t rollout.Transcript) []byte { return []byte("log of " + t.SessionID + "\n") }}},
 	})
 	t.Cleanup(func() {

@@ -15,6 +15,9 @@ type CreateSandboxInput struct {
 	Sandbox rollout.Sandbox `json:"sandbox"`
 	// Upstream is what the model's endpoint is called; a new rollout waits while it is overburdened. "": it does not.
 	Upstream string `json:"upstream,omitempty"`
+	// Tries is how often the step may fail; coming back to wait for the endpoint is no failure. 0: the workflow is of a build whose
+	// retry policy counts both, so the step waits where it is.
+	Tries int `json:"tries,omitempty"`
 }
 
 // Place is where an attempt runs.

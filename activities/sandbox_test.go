@@ -50,7 +50,7 @@ func TestCreateSandboxWaitsForTheModelEndpoint(t *testing.T) {
 		full := fault.New(fault.Exhausted, "40 calls wait for it")
 		h.gate.ready = []error{full, full, full}
 		began := time.Now()
-		place, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target(), Upstream: "vllm"})
+		place, err := h.try(t, activities.CreateSandboxInput{Target: target(), Upstream: "vllm"}, nil)
 		require.NoError(t, err)
 		require.Empty(t, h.gate.ready)
 		require.GreaterOrEqual(t, place.StartedAt.Sub(began), 3*time.Second)

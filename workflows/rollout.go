@@ -108,7 +108,17 @@ func (r *run) settle(a *attempt) (rollout.Summary, error) {
 	}, nil
 }
 
-// retryPolicy is that of every activity: as often as its deadline allows, but not for ever on a bug of ours.
+// tries is how often an activity may fail within its deadline: not for ever, for it may be a bug of ours.
+const tries = 20
+
+// retryPolicy is that of every activity but CreateSandbox.
 func retryPolicy() *temporal.RetryPolicy {
-	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second, MaximumAttempts: 20}
+	p := uncounted()
+	p.MaximumAttempts = tries
+	return p
+}
+
+// uncounted leaves it to the activity to count its tries.
+func uncounted() *temporal.RetryPolicy {
+	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second}
 }

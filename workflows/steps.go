@@ -63,11 +63,11 @@ func (r *run) create(a *attempt) error {
 		ScheduleToStartTimeout: l.Queue,
 		ScheduleToCloseTimeout: l.Queue + createTries,
 		HeartbeatTimeout:       heartbeat,
-		RetryPolicy:            retryPolicy(),
-		WaitForCancellation:    true, // a sandbox made all the same must be known, so that it is closed
+		RetryPolicy:            uncounted(), // it comes back often while the model endpoint is paused
+		WaitForCancellation:    true,        // a sandbox made all the same must be known, so that it is closed
 		Summary:                fmt.Sprintf("attempt %d", a.target.Attempt),
 	})
-	in := activities.CreateSandboxInput{Target: a.target, Sandbox: r.spec.Sandbox, Upstream: r.spec.Model.Upstream()}
+	in := activities.CreateSandboxInput{Target: a.target, Sandbox: r.spec.Sandbox, Upstream: r.spec.Model.Upstream(), Tries: tries}
 	err := workflow.ExecuteActivity(ctx, r.acts.CreateSandbox, in).Get(ctx, &a.place)
 	if leftLying(err) {
 		a.phase = rollout.PhaseQueued

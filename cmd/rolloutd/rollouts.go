@@ -55,7 +55,7 @@ func printState(s std, st toolclient.State, asJSON bool) error {
 		enc.SetIndent("", "  ")
 		return enc.Encode(st)
 	}
-	fmt.Fprintf(s.out, "rollout %s is %s: %s, attempt %d, %d model calls so far\n", st.ID, st.Status, st.Phase, st.Attempt, st.Turns)
+	console.State(s.out, st)
 	return nil
 }
 

@@ -25,6 +25,7 @@ type Follower struct {
 	shown   int  // phases that were told
 	turns   int  // model calls that were told
 	attempt int  // the attempt told last
+	waits   bool // why that one waits was told
 	silent  bool // the server does not answer, which was told
 }
 
@@ -79,9 +80,13 @@ func (f *Follower) tell(s toolclient.State) {
 			fmt.Fprintf(f.Out, "          attempt %d\n", p.Attempt)
 		}
 		if p.Attempt != f.attempt {
-			f.attempt, f.turns = p.Attempt, 0
+			f.attempt, f.turns, f.waits = p.Attempt, 0, false
 		}
 		f.line(sinceStart(s, p.Start), phaseName(p.Phase))
+	}
+	if s.Waiting != "" && !f.waits {
+		f.waits = true
+		f.line(sinceStart(s, time.Now()), "  "+plain(s.Waiting))
 	}
 	if s.Turns > f.turns && s.Phase == rollout.PhaseAgent {
 		f.turns = s.Turns

@@ -49,8 +49,11 @@ func TestFollowTellsEveryPhaseOnce(t *testing.T) {
 	creating, proxy, agent, done := phase(rollout.PhaseCreating, 1), phase(rollout.PhaseProxy, 1), phase(rollout.PhaseAgent, 1), phase(rollout.PhaseDone, 2)
 	again := phase(rollout.PhaseCreating, 2)
 	away := func() (toolclient.State, error) { return toolclient.State{}, fault.New(fault.Unavailable, "no answer") }
+	waits := func() (toolclient.State, error) {
+		return toolclient.State{Status: "running", Waiting: "it is\x1b paused"}, nil
+	}
 	server := answers{
-		state("running", 0, creating), state("running", 0, creating), away, away,
+		waits, waits, state("running", 0, creating), state("running", 0, creating), away, away,
 		state("running", 2, creating, proxy, agent), state("done", 2, creating, proxy, agent, again, done),
 	}
 	var out strings.Builder
@@ -61,7 +64,7 @@ func TestFollowTellsEveryPhaseOnce(t *testing.T) {
 	got := out.String()
 	for _, line := range []string{
 		"    0.0 s  creating the sandbox\n", "    1.0 s  opening the model channel\n", "    2.0 s  agent at work\n",
-		"2 model calls\n", "attempt 2\n", "    3.0 s  creating the sandbox\n", "    4.0 s  done\n", "the server does not answer",
+		"  it is\\x1b paused\n", "2 model calls\n", "attempt 2\n", "    3.0 s  creating the sandbox\n", "    4.0 s  done\n", "the server does not answer",
 	} {
 		require.Equal(t, 1, strings.Count(got, line), "%q in\n%s", line, got)
 	}

@@ -61,7 +61,7 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 	}
 	box := d.key.Box("model key")
 	return envserver.New(envserver.Options{
-		Rollouts:    engine.New(d.temporal, d.store),
+		Rollouts:    engine.New(d.temporal, d.store, temporalx.DataConverter(d.key)),
 		Resolve:     d.resolve(catalog.New(d.modelLookup)),
 		Seal:        box.SealString,
 		Limits:      d.cfg.Limits.Over(rollout.DefaultLimits()),

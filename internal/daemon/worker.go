@@ -32,11 +32,11 @@ func (d *Daemon) workerTier() Tier {
 
 func (d *Daemon) runWorkers(ctx context.Context) (Running, error) {
 	routes := gateway.NewClient(d.cfg.GatewayURL(), d.key)
-	acts, err := d.activities(routes)
+	room, err := d.room()
 	if err != nil {
 		return Running{}, err
 	}
-	room, err := d.room()
+	acts, err := d.activities(routes, room.MaxSlots())
 	if err != nil {
 		return Running{}, err
 	}
@@ -65,7 +65,7 @@ func (d *Daemon) inherit(ctx context.Context) {
 }
 
 // activities are the steps, on this host.
-func (d *Daemon) activities(routes *gateway.Client) (*activities.Activities, error) {
+func (d *Daemon) activities(routes *gateway.Client, slots int) (*activities.Activities, error) {
 	id, err := hostID(d.cfg.HostIDFile())
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (d *Daemon) activities(routes *gateway.Client) (*activities.Activities, err
 	}
 	return activities.New(activities.Options{
 		Host: id, Queue: d.queue(), Backend: d.sandboxes, Gateway: routes, Store: d.store, Signals: d.temporal,
-		Lease: d.cfg.Worker.Lease, Logger: d.log,
+		Slots: slots, Lease: d.cfg.Worker.Lease, Logger: d.log,
 		Agents: map[string]activities.Agent{
 			rollout.AgentOpencode: {Agent: opencode.New(opencode.Options{AgentsDir: o.AgentsDir, Mode: opencode.Mode(d.cfg.Worker.OpencodeMode), Logger: d.log}), Log: opencode.AgentLog},
 		},

@@ -26,6 +26,7 @@ type Temporal interface {
 	QueryWorkflow(ctx context.Context, workflowID, runID, queryType string, args ...any) (converter.EncodedValue, error)
 	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
 	DescribeWorkflow(ctx context.Context, workflowID, runID string) (*client.WorkflowExecutionDescription, error)
+	DescribeWorkflowExecution(ctx context.Context, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
 	ListWorkflow(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
 }
 
@@ -36,11 +37,14 @@ const startBound = time.Minute
 type Engine struct {
 	temporal                      Temporal
 	store                         *store.Store
+	payloads                      converter.DataConverter
 	starts, looks, polls, results singleflight.Group // by rollout
 }
 
-// New makes an Engine.
-func New(t Temporal, st *store.Store) *Engine { return &Engine{temporal: t, store: st} }
+// New makes an Engine. The converter is the one that workers' payloads went through.
+func New(t Temporal, st *store.Store, payloads converter.DataConverter) *Engine {
+	return &Engine{temporal: t, store: st, payloads: payloads}
+}
 
 // Start starts the rollout, or finds the one of that id, running or ended: an id names the same rollout for ever, whatever
 // else a later spec asks.

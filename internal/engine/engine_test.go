@@ -10,9 +10,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
 	sdktemporal "go.temporal.io/sdk/temporal"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -161,6 +165,39 @@ func TestStateWithoutAWorker(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, rollout.PhaseQueued, s.Phase)
 		require.Equal(t, time.Unix(1, 0), s.StartedAt)
+	}
+}
+
+// A queued rollout says why it waits for its model endpoint, whether it holds a slot meanwhile or comes back for one; when it waits
+// for a host, or is over with it, it does not.
+func TestStateOfARolloutThatWaitsForItsEndpoint(t *testing.T) {
+	t.Parallel()
+	e, f, _ := newEngine(t)
+	_, err := e.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	told := func(w rollout.Waiting) *commonpb.Payloads {
+		p, err := converter.GetDefaultDataConverter().ToPayloads(w)
+		require.NoError(t, err)
+		return p
+	}
+	paused := told(rollout.Waiting{Why: "it is paused", Returns: 2})
+	const started, scheduled = enumspb.PENDING_ACTIVITY_STATE_STARTED, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
+	for name, c := range map[string]struct {
+		step  *workflowpb.PendingActivityInfo
+		phase rollout.Phase
+		want  string
+	}{
+		"holds a slot":     {&workflowpb.PendingActivityInfo{State: started, HeartbeatDetails: paused}, rollout.PhaseQueued, "it is paused"},
+		"comes back later": {&workflowpb.PendingActivityInfo{State: scheduled, HeartbeatDetails: paused, NextAttemptScheduleTime: timestamppb.Now()}, rollout.PhaseQueued, "it is paused"},
+		"wants a host":     {&workflowpb.PendingActivityInfo{State: scheduled, HeartbeatDetails: paused}, rollout.PhaseQueued, ""},
+		"waits no longer":  {&workflowpb.PendingActivityInfo{State: started, HeartbeatDetails: told(rollout.Waiting{Returns: 2})}, rollout.PhaseQueued, ""},
+		"never waited":     {&workflowpb.PendingActivityInfo{State: started}, rollout.PhaseQueued, ""},
+		"is long past it":  {&workflowpb.PendingActivityInfo{State: started, HeartbeatDetails: paused}, rollout.PhaseAgent, ""},
+	} {
+		f.pending, f.workflows[rollout.WorkflowID("r1")].state.Phase = []*workflowpb.PendingActivityInfo{c.step}, c.phase
+		s, err := e.State(t.Context(), "r1")
+		require.NoError(t, err)
+		require.Equal(t, c.want, s.Waiting, name)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -41,6 +42,7 @@ type temporal struct {
 	down      error
 	polls     int
 	lossy     bool // long polls never see a workflow's end
+	pending   []*workflowpb.PendingActivityInfo
 	listed    []*workflowservice.ListWorkflowExecutionsRequest
 	list      *workflowservice.ListWorkflowExecutionsResponse
 }
@@ -98,6 +100,11 @@ func (f *temporal) DescribeWorkflow(_ context.Context, id, _ string) (*client.Wo
 	keys := searchattr.Typed()
 	d.TypedSearchAttributes = sdktemporal.NewSearchAttributes(keys.Task.ValueSet(w.spec.Task.ID), keys.Phase.ValueSet(string(w.state.Phase)))
 	return d, nil
+}
+
+func (f *temporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	_, err := f.find(id)
+	return &workflowservice.DescribeWorkflowExecutionResponse{PendingActivities: f.pending}, err
 }
 
 func (f *temporal) QueryWorkflow(ctx context.Context, id, _, query string, _ ...any) (converter.EncodedValue, error) {
@@ -190,7 +197,7 @@ func newEngine(t *testing.T) (*engine.Engine, *temporal, *store.Store) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = st.Close() })
 	f := &temporal{workflows: map[string]*workflow{}}
-	return engine.New(f, st), f, st
+	return engine.New(f, st, converter.GetDefaultDataConverter()), f, st
 }
 
 func spec(id string) rollout.Spec {

@@ -67,12 +67,35 @@ func (e *Engine) ask(ctx context.Context, id string, started time.Time) (rollout
 		err = value.Get(&s)
 	}
 	switch {
+	case err == nil && s.Phase == rollout.PhaseQueued:
+		s.Waiting = e.waiting(asking, id)
+		return s, nil
 	case err == nil:
 		return s, nil
 	case ctx.Err() == nil && unanswered(asking, err):
 		return rollout.State{ID: id, Phase: rollout.PhaseQueued, StartedAt: started}, nil
 	}
 	return s, classify(err, "ask rollout %q", id)
+}
+
+// waiting is why a queued rollout waits for its model endpoint; "" when it does not, or Temporal does not say.
+func (e *Engine) waiting(ctx context.Context, id string) string {
+	about, err := e.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
+	if err != nil {
+		return "" // all else of the state is known
+	}
+	for _, step := range about.GetPendingActivities() {
+		// One that is scheduled, and not for later, waits for a host: what it told of the endpoint is over.
+		scheduled := step.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
+		if scheduled && step.GetNextAttemptScheduleTime() == nil {
+			continue
+		}
+		var told rollout.Waiting
+		if e.payloads.FromPayloads(step.GetHeartbeatDetails(), &told) == nil && told.Why != "" {
+			return told.Why
+		}
+	}
+	return ""
 }
 
 // unanswered says that no worker was there to answer the query.

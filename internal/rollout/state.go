@@ -28,6 +28,7 @@ type State struct {
 	Turns      int           `json:"turns"` // model calls so far, of this attempt
 	SandboxID  string        `json:"sandbox_id,omitempty"`
 	SessionID  string        `json:"serve_session_id,omitempty"` // the agent's own session
+	Waiting    string        `json:"waiting,omitempty"`          // while queued: why the model endpoint takes no further rollout
 	Outcome    Outcome       `json:"outcome,omitempty"`
 	Reward     *float64      `json:"reward"`
 	Error      string        `json:"error,omitempty"`
@@ -38,6 +39,13 @@ type State struct {
 
 // Done says whether the rollout has ended.
 func (s State) Done() bool { return s.Phase == PhaseDone }
+
+// Waiting is what the heartbeats of CreateSandbox tell Temporal once it waited for the model endpoint.
+type Waiting struct {
+	Why string `json:"why,omitempty"` // of the latest look; empty: it waits no longer
+	// Returns is how often it gave its place on a host back and came again. Temporal counts each as a try of the activity.
+	Returns int `json:"returns"`
+}
 
 // PhaseTiming is how long one phase took; an open phase has no End.
 type PhaseTiming struct {

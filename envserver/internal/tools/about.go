@@ -45,6 +45,7 @@ type stateAnswer struct {
 	Outcome    rollout.Outcome `json:"outcome"`
 	Reward     *float64        `json:"reward"`
 	SandboxID  string          `json:"sandbox_id,omitempty"`
+	Waiting    string          `json:"waiting,omitempty"`
 	// Phases are all phases so far, so that who looks now and then misses none.
 	Phases []rollout.PhaseTiming `json:"phases,omitempty"`
 }
@@ -64,7 +65,7 @@ func (t *Table) getState(ctx context.Context, c Call) (*Text, error) {
 	a := stateAnswer{
 		RolloutID: id, TaskID: s.TaskID, Status: status(s), SessionID: s.SessionID, Turns: s.Turns,
 		StartedAt: unix(s.StartedAt), Phase: s.Phase, Attempt: s.Attempt, Outcome: s.Outcome, Reward: s.Reward,
-		SandboxID: s.SandboxID, Phases: s.Phases,
+		SandboxID: s.SandboxID, Waiting: s.Waiting, Phases: s.Phases,
 	}
 	if s.Error != "" {
 		a.Error = &s.Error

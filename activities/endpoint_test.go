@@ -1,0 +1,277 @@
+package activities_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+)
+
+// paused is what the gateway says of an endpoint.
+var paused = fault.New(fault.Exhausted, "it is paused")
+
+func suite() *testsuite.WorkflowTestSuite {
+	var s testsuite.WorkflowTestSuite
+	s.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	return &s
+}
+
+func workerOptions() worker.Options {
+	return worker.Options{Interceptors: []interceptor.WorkerInterceptor{&temporalx.Interceptor{}}}
+}
+
+// try is one try of CreateSandbox as a worker makes it. told, where it is not nil, is what the tries before told of their waiting, and
+// becomes what this one tells.
+func (h *host) try(t *testing.T, in activities.CreateSandboxInput, told *rollout.Waiting) (activities.Place, error) {
+	t.Helper()
+	env := suite().NewTestActivityEnvironment()
+	if told != nil && *told != (rollout.Waiting{}) {
+		env.SetHeartbeatDetails(*told)
+	}
+	return h.run(t, env, in, func(w rollout.Waiting) {
+		if told != nil {
+			*told = w
+		}
+	})
+}
+
+func (h *host) run(t *testing.T, env *testsuite.TestActivityEnvironment, in activities.CreateSandboxInput, tell func(rollout.Waiting)) (activities.Place, error) {
+	t.Helper()
+	env.SetWorkerOptions(workerOptions())
+	env.RegisterActivity(h.CreateSandbox)
+	env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
+		var w rollout.Waiting
+		if details.HasValues() {
+			_ = details.Get(&w)
+		}
+		tell(w)
+	})
+	var place activities.Place
+	value, err := env.ExecuteActivity(h.CreateSandbox, in)
+	if err == nil {
+		err = value.Get(&place)
+	}
+	return place, err
+}
+
+func waiter(i int, upstream string) activities.CreateSandboxInput {
+	id := activities.Target{RolloutID: fmt.Sprintf("r%d", i), Attempt: 1}
+	return activities.CreateSandboxInput{Target: id, Upstream: upstream, Tries: 20}
+}
+
+// returned says after what delay the step is to be given out again, of an error that says so.
+func returned(t *testing.T, err error) time.Duration {
+	t.Helper()
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.False(t, app.NonRetryable())
+	require.Equal(t, temporal.ApplicationErrorCategoryBenign, app.Category(), "the SDK logs it as an error otherwise")
+	require.Equal(t, "it is paused", app.Message(), "Temporal shows it as the last failure")
+	return app.NextRetryDelay()
+}
+
+// Half of the slots are held by those who wait for a paused endpoint, and the others go to whoever can begin.
+func TestHalfOfTheSlotsWaitForAnEndpoint(t *testing.T) {
+	t.Parallel()
+	h := newHost(t) // of 4 slots
+	var resumed atomic.Bool
+	h.gate.look = func(upstream string) error {
+		if upstream == "slow" && !resumed.Load() {
+			return paused
+		}
+		return nil
+	}
+	const all, stay = 10, 2
+	back := make(chan error, all)
+	var waits sync.WaitGroup
+	told := make([]rollout.Waiting, all)
+	for i := range all {
+		waits.Go(func() {
+			_, err := h.try(t, waiter(i, "slow"), &told[i])
+			back <- err
+		})
+	}
+	for range all - stay {
+		require.Positive(t, returned(t, <-back))
+	}
+	_, err := h.try(t, waiter(all, "well"), nil)
+	require.NoError(t, err)
+	require.Empty(t, back, "these hold the other half")
+
+	resumed.Store(true)
+	for range stay {
+		require.NoError(t, <-back)
+	}
+	waits.Wait()
+	for i, w := range told {
+		if w.Returns == 1 {
+			_, err := h.try(t, waiter(i, "slow"), &told[i])
+			require.NoError(t, err)
+		}
+	}
+	require.Len(t, h.provider.made, all+1)
+	require.Equal(t, all, strings.Count(h.log.String(), "waiting for the model endpoint"), "once for each")
+}
+
+// occupy has rollouts wait in the half of the slots where they may, until the test ends. All other endpoints are as look says.
+func (h *host) occupy(t *testing.T, look func(upstream string) error) {
+	t.Helper()
+	leave := make(chan struct{})
+	h.gate.look = func(upstream string) error {
+		if upstream != "occupied" {
+			return look(upstream)
+		}
+		select {
+		case <-leave:
+			return nil
+		default:
+			return paused
+		}
+	}
+	var both sync.WaitGroup
+	t.Cleanup(func() { close(leave); both.Wait() })
+	for i := range 2 {
+		inside := make(chan struct{}, 1)
+		both.Go(func() {
+			_, _ = h.run(t, suite().NewTestActivityEnvironment(), waiter(100+i, "occupied"), func(rollout.Waiting) {
+				select {
+				case inside <- struct{}{}:
+				default: // it goes on waiting
+				}
+			})
+		})
+		<-inside
+	}
+}
+
+// Who gives his slot back comes again later and later, and not all at once.
+func TestReturnsGrowRare(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.occupy(t, func(string) error { return paused })
+	for returns, least := range map[int]time.Duration{
+		0: 2 * time.Second, 1: 4 * time.Second, 2: 8 * time.Second, 3: 10 * time.Second, 4: 10 * time.Second, 1 << 20: 10 * time.Second,
+	} {
+		told := rollout.Waiting{Returns: returns}
+		_, err := h.try(t, waiter(1, "slow"), &told)
+		pause := returned(t, err)
+		require.GreaterOrEqual(t, pause, least)
+		require.Less(t, pause, 2*least)
+		require.Equal(t, rollout.Waiting{Why: "it is paused", Returns: returns + 1}, told)
+	}
+	require.Equal(t, 3, strings.Count(h.log.String(), "waiting for the model endpoint"), "of each only when it begins to wait")
+}
+
+// The workflow of an earlier build has Temporal count its returns as failures, so there are none.
+func TestStepOfAnEarlierBuildWaitsInItsSlot(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	looks := 0
+	h.occupy(t, func(string) error {
+		if looks++; looks < 3 {
+			return paused
+		}
+		return nil
+	})
+	in := waiter(1, "slow")
+	in.Tries = 0
+	_, err := h.try(t, in, nil)
+	require.NoError(t, err)
+}
+
+// retried runs the step until Temporal gives up on it, by a policy as the workflow's.
+func (h *host) retried(t *testing.T, in activities.CreateSandboxInput, bound time.Duration) error {
+	t.Helper()
+	env := suite().NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute) // real time; the machine may be busy
+	env.SetWorkerOptions(workerOptions())
+	env.RegisterActivity(h.CreateSandbox)
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+			ScheduleToCloseTimeout: bound, HeartbeatTimeout: time.Minute,
+			RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1000}, // the environment takes none for 10
+		})
+		return workflow.ExecuteActivity(ctx, h.CreateSandbox, in).Get(ctx, nil)
+	})
+	require.True(t, env.IsWorkflowCompleted())
+	return env.GetWorkflowError()
+}
+
+// However often a rollout came back to wait, it may fail as often as any other, and no oftener.
+func TestReturnsAreNoTries(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		failures int
+		returns  int // before each failure
+		ok       bool
+	}{
+		"fails at once":     {failures: 20},
+		"waits, then fails": {failures: 20, returns: 2},
+		"waits, then works": {failures: 19, returns: 2, ok: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			failed, returns := 0, 0
+			h.occupy(t, func(string) error {
+				switch {
+				case returns < c.returns:
+					returns++
+					return paused
+				case failed < 99 && (failed < c.failures || !c.ok):
+					failed, returns = failed+1, 0
+					return fault.New(fault.Unavailable, "connection refused")
+				}
+				return nil
+			})
+			err := h.retried(t, waiter(1, "slow"), 24*time.Hour)
+			require.Equal(t, c.failures, failed)
+			if c.ok {
+				require.NoError(t, err)
+				return
+			}
+			require.Equal(t, fault.Unavailable, fault.KindOf(failure.FromTemporal(err)))
+			require.ErrorContains(t, err, "connection refused")
+		})
+	}
+}
+
+// A worker that dies at it has failed, too; the step does not go round for ever.
+func TestKilledWorkersAreTries(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	in := waiter(1, "")
+	in.Tries = 1
+	_, err := h.try(t, in, &rollout.Waiting{Returns: -1}) // one try more than the environment makes
+	require.ErrorContains(t, err, "the worker went away")
+	require.Empty(t, h.provider.made)
+}
+
+// Nobody waits on when too little time is left to make a sandbox in; that is told as no failure of the endpoint's.
+func TestWaitingEndsWithTheStepsTime(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.gate.look = func(string) error { return paused }
+	err := h.retried(t, waiter(1, "slow"), time.Minute)
+	require.Equal(t, fault.Exhausted, fault.KindOf(failure.FromTemporal(err)))
+	require.ErrorContains(t, err, "it is paused")
+}
