@@ -90,6 +90,7 @@ type state struct {
 	Turns     int             `json:"proxy_turns_so_far"`
 	SessionID string          `json:"serve_session_id"`
 	Attempt   int             `json:"attempt"`
+	Waiting   string          `json:"waiting"`
 }
 
 func getState(ctx context.Context, url, id string) (state, error) {
