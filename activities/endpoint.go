@@ -49,16 +49,17 @@ func (a *Activities) ready(ctx context.Context, in CreateSandboxInput) error {
 
 // stay waits in the slot, as long as there is time left to make a sandbox in.
 func (a *Activities) stay(ctx context.Context, in CreateSandboxInput, told rollout.Waiting, why error) error {
-	for fault.Is(why, fault.Exhausted) {
+	for ; fault.Is(why, fault.Exhausted); why = a.o.Gateway.Ready(ctx, in.Upstream) {
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < createTimeout {
 			return failure.Final(why)
 		}
-		told.Why = why.Error()
-		activity.RecordHeartbeat(ctx, told)
+		if told.Why != why.Error() {
+			told.Why = why.Error()
+			activity.RecordHeartbeat(ctx, told)
+		}
 		if err := sleep(ctx, readyPause+rand.N(readyPause)); err != nil {
 			return err
 		}
-		why = a.o.Gateway.Ready(ctx, in.Upstream)
 	}
 	told.Why = ""
 	activity.RecordHeartbeat(ctx, told)

@@ -18,6 +18,8 @@ const (
 	goneReturn = 10 * time.Second
 	// heartbeat is after how long without a sign a worker is taken for dead, and its step given out again.
 	heartbeat = 20 * time.Second
+	// createHeartbeat is the same for CreateSandbox, which no worker that comes back takes over before it has made its sandbox.
+	createHeartbeat = 10 * time.Second
 
 	createTries    = 10 * time.Minute
 	installTimeout = 10 * time.Minute // the first one of a host downloads the agent
@@ -62,7 +64,7 @@ func (r *run) create(a *attempt) error {
 		TaskQueue:              rollout.TaskQueue,
 		ScheduleToStartTimeout: l.Queue,
 		ScheduleToCloseTimeout: l.Queue + createTries,
-		HeartbeatTimeout:       heartbeat,
+		HeartbeatTimeout:       createHeartbeat,
 		RetryPolicy:            uncounted(), // it comes back often while the model endpoint is paused
 		WaitForCancellation:    true,        // a sandbox made all the same must be known, so that it is closed
 		Summary:                fmt.Sprintf("attempt %d", a.target.Attempt),

@@ -19,6 +19,9 @@ const (
 	workerStop = 5 * time.Second
 	// stepsPerSandbox is how many steps of one rollout may run at once on its host: the one under way, and an abort.
 	stepsPerSandbox = 4
+	// createBeat is how often CreateSandbox may tell Temporal that it is at work, and so hear of an abort while it waits for the
+	// model endpoint. The SDK's own measure, four fifths of the heartbeat's bound, would leave a busy machine little time to spare.
+	createBeat = 3 * time.Second
 )
 
 // queue is this host's own task queue.
@@ -31,6 +34,7 @@ func (d *Daemon) sharedWorker(acts *activities.Activities, room *activities.Room
 	}
 	o := d.workerOptions(failed)
 	o.Tuner = tuner
+	o.MaxHeartbeatThrottleInterval = createBeat
 	w := worker.New(d.temporal, rollout.TaskQueue, o)
 	workflows.Register(w)
 	acts.RegisterShared(w)

@@ -1,10 +1,10 @@
 package e2e
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,118 +18,158 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
 
-// Ten rollouts wait for a paused endpoint on a host with room for four. One for another endpoint runs meanwhile; one of the ten that is
-// aborted ends; the others run when the pause is over, each in its first attempt.
+// A dozen rollouts wait for a paused endpoint on a host with room for four. One for another endpoint runs meanwhile; two of the
+// dozen that are aborted end, wherever they wait; the others run when the pause is over, each in its first attempt.
 func TestPausedEndpoint(t *testing.T) {
 	t.Parallel()
-	trainer := "ROLLOUTD_TRAINER_LISTEN=" + freePorts(t, 1)[0]
-	srv := startDev(t, devOptions{env: []string{trainer, "ROLLOUTD_WORKER_CAPACITY=4"}})
-	upstream := func(do ...string) {
-		cmd := exec.Command(filepath.Join(bin, "rolloutd"), append(append([]string{"upstream"}, do...), "--data", srv.data)...)
-		cmd.Env = append(os.Environ(), trainer)
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-	}
-	upstream("pause", "scripted", "--for", "1h")
-	var ids []string
-	for range 10 {
-		ids = append(ids, start(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "verify": []string{"true"}}))
-	}
-	for _, id := range ids {
-		s := waitFor(t, srv.url, id, "says why it waits", func(s state) bool { return s.Waiting != "" })
-		require.Contains(t, s.Waiting, `"scripted"`)
-		require.Contains(t, s.Waiting, "it is paused")
-	}
-
+	srv, upstream := startPaused(t)
+	ids := srv.startWaiting(t, 12)
 	other := startModel(t, "")
 	healthy := runRollout(t, srv.url, args{
 		"instruction": "say hello", "endpoint": "vllm", "base_url": other.url, "model": "m", "verify": []string{"true"},
 	})
 	require.Equal(t, rollout.Completed, healthy.Outcome, deref(healthy.Error))
 
-	gone := srv.waitsInTemporal(t, ids)
-	_, err := call(t.Context(), srv.url, "abort_rollout", args{"rollout_id": gone})
-	require.NoError(t, err)
-	require.Equal(t, rollout.Aborted, finalize(t, srv.url, gone).Outcome)
-	require.True(t, srv.endedAsItWaited(t, gone), "it was given out once more")
-	for _, id := range ids {
-		if id != gone {
-			s, err := getState(t.Context(), srv.url, id)
-			require.NoError(t, err)
-			require.Equal(t, rollout.PhaseQueued, s.Phase, "the pause holds")
-		}
+	inASlot, inTemporal := srv.waitsInASlot(t, ids), srv.waitsInTemporal(t, ids)
+	for _, id := range []string{inTemporal, inASlot} {
+		_, err := call(t.Context(), srv.url, "abort_rollout", args{"rollout_id": id})
+		require.NoError(t, err)
+		require.Equal(t, rollout.Aborted, finalize(t, srv.url, id).Outcome)
+		ids = slices.DeleteFunc(ids, func(other string) bool { return other == id })
 	}
-
-	upstream("resume", "scripted")
+	require.False(t, srv.cancelledOnAWorker(t, inTemporal), "its end waited for its next try")
 	for _, id := range ids {
-		if id == gone {
-			continue
-		}
-		result := finalize(t, srv.url, id)
+		s, err := getState(t.Context(), srv.url, id)
+		require.NoError(t, err)
+		require.Equal(t, rollout.PhaseQueued, s.Phase, "the pause holds")
+	}
+	upstream("resume", "scripted")
+	srv.requireAllComplete(t, ids)
+	srv.requireToldOnce(t, ids)
+}
+
+// Those that wait when everything is killed go on at the next start, which knows of no pause.
+func TestKillWhileTheEndpointIsPaused(t *testing.T) {
+	t.Parallel()
+	srv, _ := startPaused(t)
+	ids := srv.startWaiting(t, 6)
+	srv.kill()
+	srv.restart(t).requireAllComplete(t, ids)
+}
+
+// startPaused is a host with room for four sandboxes, whose endpoint "scripted" is paused, and `rolloutd upstream` for it.
+func startPaused(t *testing.T) (srv *dev, upstream func(...string)) {
+	t.Helper()
+	trainer := "ROLLOUTD_TRAINER_LISTEN=" + freePorts(t, 1)[0]
+	srv = startDev(t, devOptions{env: []string{trainer, "ROLLOUTD_WORKER_CAPACITY=4"}})
+	upstream = func(do ...string) {
+		t.Helper()
+		cmd := exec.Command(filepath.Join(bin, "rolloutd"), append([]string{"upstream", "--data", srv.data}, do...)...)
+		cmd.Env = append(os.Environ(), trainer)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	upstream("pause", "scripted", "--for", "1h")
+	return srv, upstream
+}
+
+// startWaiting starts n rollouts for the paused endpoint; each says that it waits, and why.
+func (d *dev) startWaiting(t *testing.T, n int) (ids []string) {
+	t.Helper()
+	for range n {
+		ids = append(ids, start(t, d.url, args{"instruction": "say hello", "endpoint": "scripted", "verify": []string{"true"}}))
+	}
+	for _, id := range ids {
+		s := waitFor(t, d.url, id, "says why it waits", func(s state) bool { return s.Waiting != "" })
+		require.Contains(t, s.Waiting, `"scripted"`)
+		require.Contains(t, s.Waiting, "it is paused")
+	}
+	return ids
+}
+
+// requireAllComplete waits for the results: nothing of the wait counts as a loss.
+func (d *dev) requireAllComplete(t *testing.T, ids []string) {
+	t.Helper()
+	for _, id := range ids {
+		result := finalize(t, d.url, id)
 		require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
 		require.InDelta(t, 1.0, *result.Reward, 0)
-		require.Len(t, result.Attempts, 1, "to wait is no loss")
+		require.Len(t, result.Attempts, 1)
 	}
-	srv.requireQuietWait(t, ids)
 }
 
-// waitsInTemporal finds a rollout whose next try Temporal keeps for several seconds yet, and checks that its pages tell why.
-func (d *dev) waitsInTemporal(t *testing.T, ids []string) (found string) {
+// waitsInASlot finds a rollout that waits on the host.
+func (d *dev) waitsInASlot(t *testing.T, ids []string) string {
 	t.Helper()
+	id, _ := d.pending(t, ids, func(step *workflowpb.PendingActivityInfo) bool {
+		since := time.Since(step.GetLastStartedTime().AsTime())
+		return step.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && since > 3*time.Second // it is not about to return
+	})
+	return id
+}
+
+// waitsInTemporal finds a rollout whose next try Temporal keeps for several seconds yet, which Temporal's page of it explains.
+func (d *dev) waitsInTemporal(t *testing.T, ids []string) string {
+	t.Helper()
+	id, step := d.pending(t, ids, func(step *workflowpb.PendingActivityInfo) bool {
+		next := step.GetNextAttemptScheduleTime()
+		return next != nil && time.Until(next.AsTime()) > 5*time.Second
+	})
 	key, err := seal.LoadOrCreate(filepath.Join(d.data, "key"))
 	require.NoError(t, err)
-	c := d.client(t)
-	var step *workflowpb.PendingActivityInfo
-	require.Eventually(t, func() bool {
-		for _, id := range ids {
-			about, err := c.DescribeWorkflowExecution(t.Context(), rollout.WorkflowID(id), "")
-			require.NoError(t, err)
-			require.Len(t, about.GetPendingActivities(), 1)
-			step = about.GetPendingActivities()[0]
-			next := step.GetNextAttemptScheduleTime()
-			if next != nil && time.Until(next.AsTime()) > 5*time.Second {
-				found = id
-				return true
-			}
-		}
-		return false
-	}, time.Minute, 50*time.Millisecond, "none gave its slot back")
-	told := temporalx.FailureConverter(key).FailureToError(step.GetLastFailure())
-	require.ErrorContains(t, told, "it is paused")
-	return found
+	require.ErrorContains(t, temporalx.FailureConverter(key).FailureToError(step.GetLastFailure()), "it is paused")
+	return id
 }
 
-// endedAsItWaited says whether the rollout's first step was cancelled before it was given to a worker again.
-func (d *dev) endedAsItWaited(t *testing.T, id string) bool {
+// cancelledOnAWorker says whether a worker was at the rollout's first step when that was cancelled.
+func (d *dev) cancelledOnAWorker(t *testing.T, id string) bool {
 	t.Helper()
 	events := d.client(t).GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for events.HasNext() {
 		e, err := events.Next()
 		require.NoError(t, err)
-		if e.GetEventType() == enumspb.EVENT_TYPE_ACTIVITY_TASK_STARTED {
-			return false
-		}
-		if e.GetEventType() == enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCELED {
-			return true
+		if end := e.GetActivityTaskCanceledEventAttributes(); end != nil {
+			return end.GetStartedEventId() != 0
 		}
 	}
-	return false
+	require.FailNow(t, "nothing was cancelled")
+	return true
 }
 
-// requireQuietWait checks that the log tells once of each rollout that it waits, and of none that anything failed.
-func (d *dev) requireQuietWait(t *testing.T, ids []string) {
+// pending finds a rollout whose open step is as wanted.
+func (d *dev) pending(t *testing.T, ids []string, want func(*workflowpb.PendingActivityInfo) bool) (found string, step *workflowpb.PendingActivityInfo) {
+	t.Helper()
+	c := d.client(t)
+	require.Eventually(t, func() bool {
+		for _, id := range ids {
+			about, err := c.DescribeWorkflowExecution(t.Context(), rollout.WorkflowID(id), "")
+			if err == nil && len(about.GetPendingActivities()) == 1 && want(about.GetPendingActivities()[0]) {
+				found, step = id, about.GetPendingActivities()[0]
+				return true
+			}
+		}
+		return false
+	}, time.Minute, 50*time.Millisecond)
+	return found, step
+}
+
+// requireToldOnce checks what an operator's log holds of the wait: one line for each rollout.
+func (d *dev) requireToldOnce(t *testing.T, ids []string) {
 	t.Helper()
 	log, err := os.ReadFile(d.log)
 	require.NoError(t, err)
-	for _, id := range ids {
-		waits := 0
-		for line := range bytes.Lines(log) {
-			if !bytes.Contains(line, []byte(id)) || bytes.Contains(line, []byte("level=DEBUG")) || !bytes.Contains(line, []byte("it is paused")) {
-				continue
+	told := map[string][]string{}
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, "it is paused") && !strings.Contains(line, "level=DEBUG") {
+			for _, id := range ids {
+				if strings.Contains(line, id) {
+					told[id] = append(told[id], line)
+				}
 			}
-			waits++
-			require.Contains(t, string(line), "waiting for the model endpoint")
 		}
-		require.Equal(t, 1, waits, "%s:\n%s", id, strings.ToValidUTF8(tail(d.log), ""))
+	}
+	for _, id := range ids {
+		require.Len(t, told[id], 1, "%v", told[id])
+		require.Contains(t, told[id][0], "waiting for the model endpoint")
 	}
 }
