@@ -110,6 +110,8 @@ func TestHalfOfTheSlotsWaitForAnEndpoint(t *testing.T) {
 			back <- err
 		})
 	}
+	t.Cleanup(func() { resumed.Store(true); waits.Wait() })
+	require.Eventually(t, func() bool { return len(back) == all-stay }, 20*time.Second, time.Millisecond)
 	for range all - stay {
 		require.Positive(t, returned(t, <-back))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
 // A lost attempt is kept as evidence and another one follows, up to the bound.
@@ -156,6 +157,32 @@ func TestNoRoomForTooLong(t *testing.T) {
 	sum := w.run(t, spec())
 	require.Equal(t, rollout.InfraFailed, sum.Outcome)
 	require.Contains(t, sum.Error, "no host had room within 24h0m0s")
+	require.Equal(t, []string{"CreateSandbox", "ComposeResult"}, w.calls)
+}
+
+// CreateSandbox is told how often it may fail, for it comes back without having failed, too.
+func TestCreateSandboxCountsItsTries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	create, tries := w.create, 0
+	w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
+		tries = in.Tries
+		return create(ctx, in)
+	}
+	w.run(t, spec())
+	require.Equal(t, 20, tries)
+}
+
+// A wait for the model endpoint that took all of the queue's time ends the rollout, and not only its first attempt.
+func TestEndpointPausedForTooLong(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create = func(context.Context, activities.CreateSandboxInput) (activities.Place, error) {
+		return activities.Place{}, failure.Final(fault.New(fault.Exhausted, "it is paused"))
+	}
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.InfraFailed, sum.Outcome)
+	require.Contains(t, sum.Error, "it is paused")
 	require.Equal(t, []string{"CreateSandbox", "ComposeResult"}, w.calls)
 }
 

@@ -115,6 +115,7 @@ func (d *dev) waitsInTemporal(t *testing.T, ids []string) string {
 		next := step.GetNextAttemptScheduleTime()
 		return next != nil && time.Until(next.AsTime()) > 5*time.Second
 	})
+	require.Zero(t, step.GetMaximumAttempts(), "Temporal would count what is no failure")
 	key, err := seal.LoadOrCreate(filepath.Join(d.data, "key"))
 	require.NoError(t, err)
 	require.ErrorContains(t, temporalx.FailureConverter(key).FailureToError(step.GetLastFailure()), "it is paused")
