@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -36,6 +37,24 @@ func TestRoundTrip(t *testing.T) {
 		require.ErrorAs(t, back, &out)
 		require.Equal(t, in.Field, out.Field)
 	}
+}
+
+// The last of several tries is told as what it was, but not retried; what is to run later is, whatever its kind says.
+func TestFinalAndLater(t *testing.T) {
+	t.Parallel()
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, failure.Final(fault.New(fault.Unavailable, "connection refused")), &app)
+	require.True(t, app.NonRetryable())
+	require.Equal(t, string(fault.Unavailable), app.Type())
+	require.NoError(t, failure.Final(nil))
+	require.Equal(t, context.Canceled, failure.Final(context.Canceled), "it was no try")
+
+	later := failure.Later(fault.New(fault.Timeout, "not yet"), time.Minute)
+	require.ErrorAs(t, later, &app)
+	require.False(t, app.NonRetryable())
+	require.Equal(t, time.Minute, app.NextRetryDelay())
+	require.Equal(t, temporal.ApplicationErrorCategoryBenign, app.Category())
+	require.Equal(t, later, failure.Final(later), "it was no try")
 }
 
 func TestFromTemporal(t *testing.T) {
