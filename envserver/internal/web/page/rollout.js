@@ -34,7 +34,7 @@ export async function rollout(id) {
 
 function standing(state) {
   const facts = [
-    ["Phase", state.phase.replaceAll("_", " ")], ["Outcome", outcome(state)], ["Reward", state.reward ?? "none"], ["Task", state.task_id], ["Group", state.group_id],
+    ["Phase", state.phase.replaceAll("_", " ")], ["Waiting", state.waiting], ["Outcome", outcome(state)], ["Reward", state.reward ?? "none"], ["Task", state.task_id], ["Group", state.group_id],
     ["Attempt", state.attempt], ["Model calls", state.turns], ["Sandbox", state.sandbox_id], ["Error", state.error],
   ].filter(([, value]) => value !== undefined && value !== "");
   const list = facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value.nodeType ? value : String(value))]);
