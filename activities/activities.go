@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
+	"golang.org/x/time/rate"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -63,6 +64,7 @@ type Activities struct {
 	log     *slog.Logger
 	floors  floors
 	waiting chan struct{} // holds an element for each slot in which a rollout waits for its model endpoint
+	returns pace
 }
 
 // New makes the activities of a host.
@@ -78,6 +80,7 @@ func New(o Options) *Activities {
 	}
 	return &Activities{
 		o: o, log: o.Logger, floors: floors{bySandbox: map[string]*floor{}}, waiting: make(chan struct{}, max(1, o.Slots/2)),
+		returns: pace{of: map[string]*rate.Limiter{}},
 	}
 }
 

@@ -41,7 +41,7 @@ func (a *Activities) ready(ctx context.Context, in CreateSandboxInput) error {
 		defer func() { <-a.waiting }()
 	default:
 		if in.Tries > 0 {
-			return giveBack(ctx, told, why)
+			return a.giveBack(ctx, in.Upstream, told, why)
 		}
 	}
 	return a.stay(ctx, in, told, why)
@@ -67,10 +67,10 @@ func (a *Activities) stay(ctx context.Context, in CreateSandboxInput, told rollo
 }
 
 // giveBack ends the step for now. That this was no failure is told to the try that follows.
-func giveBack(ctx context.Context, told rollout.Waiting, why error) error {
+func (a *Activities) giveBack(ctx context.Context, upstream string, told rollout.Waiting, why error) error {
 	pause := min(leastReturn<<min(told.Returns, 8), mostReturn)
 	activity.RecordHeartbeat(ctx, rollout.Waiting{Why: why.Error(), Returns: told.Returns + 1})
-	return failure.Later(why, pause+rand.N(pause))
+	return failure.Later(why, max(pause+rand.N(pause), a.returns.next(upstream)))
 }
 
 // waited is what the tries before told of their waiting.

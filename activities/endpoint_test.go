@@ -154,7 +154,7 @@ func (h *host) occupy(t *testing.T, look func(upstream string) error) {
 	for i := range 2 {
 		inside := make(chan struct{}, 1)
 		both.Go(func() {
-			_, _ = h.run(t, suite().NewTestActivityEnvironment(), waiter(100+i, "occupied"), func(rollout.Waiting) {
+			_, _ = h.run(t, suite().NewTestActivityEnvironment(), waiter(1000+i, "occupied"), func(rollout.Waiting) {
 				select {
 				case inside <- struct{}{}:
 				default: // it goes on waiting
@@ -181,6 +181,21 @@ func TestReturnsGrowRare(t *testing.T) {
 		require.Equal(t, rollout.Waiting{Why: "it is paused", Returns: returns + 1}, told)
 	}
 	require.Equal(t, 3, strings.Count(h.log.String(), "waiting for the model endpoint"), "of each only when it begins to wait")
+}
+
+// Where very many wait for an endpoint each comes again more rarely, but no others do.
+func TestManyReturnsAreSpread(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.occupy(t, func(string) error { return paused })
+	var pause time.Duration
+	for i := range 200 {
+		_, err := h.try(t, waiter(i, "slow"), &rollout.Waiting{})
+		pause = max(pause, returned(t, err))
+	}
+	require.Greater(t, pause, 20*time.Second)
+	_, err := h.try(t, waiter(1, "quick"), &rollout.Waiting{})
+	require.Less(t, returned(t, err), 4*time.Second)
 }
 
 // The workflow of an earlier build has Temporal count its returns as failures, so there are none.
