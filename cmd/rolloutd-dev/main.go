@@ -22,7 +22,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "\nstopping … (once more to force)")
 		stop() // the second signal ends the process at once
 	})
-	root := command(std{os.Stdout, os.Stderr, os.LookupEnv})
+	root := command(std{os.Stdout, os.Stderr, config.EnvironOf(os.Environ())})
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "rolloutd-dev:", err)
 		os.Exit(1)
@@ -32,7 +32,7 @@ func main() {
 // std is the process's surroundings.
 type std struct {
 	out, err io.Writer
-	env      config.Lookup
+	env      config.Environ
 }
 
 func command(s std) *cobra.Command {

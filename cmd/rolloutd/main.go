@@ -21,13 +21,13 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], std{os.Stdout, os.Stderr, os.LookupEnv}))
+	os.Exit(run(ctx, os.Args[1:], std{os.Stdout, os.Stderr, config.EnvironOf(os.Environ())}))
 }
 
 // std is the process's surroundings.
 type std struct {
 	out, err io.Writer
-	env      config.Lookup
+	env      config.Environ
 }
 
 // exitError ends the process with a code of its own; what there was to say has been said.

@@ -73,7 +73,7 @@ func (f *runFlags) over(args map[string]any, s std) (map[string]any, error) {
 		}
 	}
 	if f.keyEnv != "" {
-		key, _ := s.env(f.keyEnv)
+		key := s.env[f.keyEnv]
 		if key == "" {
 			return nil, fmt.Errorf("--api-key-env: %s is not set", f.keyEnv)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/toolclient"
 )
@@ -13,16 +14,17 @@ import (
 // defaultServer is where rolloutd-dev and rolloutd serve listen unless told otherwise.
 const defaultServer = "http://127.0.0.1:8000"
 
-// serverFlag adds --server to a command that asks a server, and returns how to make a client of it.
+// serverFlag adds --server to a command that asks a server, and returns how to make a client of it. The command refuses variables that
+// it would not see.
 func serverFlag(cmd *cobra.Command, s std) func() *toolclient.Client {
 	fallback := defaultServer
-	if url, ok := s.env("ROLLOUTD_SERVER"); ok && url != "" {
+	if url := s.env[config.ServerVariable]; url != "" {
 		fallback = url
 	}
 	url := cmd.Flags().String("server", fallback, "server to ask (or ROLLOUTD_SERVER; a bearer token goes into ROLLOUTD_TOKEN)")
+	cmd.PreRunE = func(*cobra.Command, []string) error { return s.env.Check() }
 	return func() *toolclient.Client {
-		token, _ := s.env("ROLLOUTD_TOKEN")
-		return &toolclient.Client{URL: *url, Token: token, HTTP: &http.Client{}}
+		return &toolclient.Client{URL: *url, Token: s.env[config.TokenVariable], HTTP: &http.Client{}}
 	}
 }
 
