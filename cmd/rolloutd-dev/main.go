@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/console"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 )
 
@@ -40,12 +41,13 @@ func command(s std) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "rolloutd-dev",
 		Short:         "rolloutd in one process, with an embedded Temporal server",
-		Args:          cobra.NoArgs,
+		Args:          console.Subcommands,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       daemon.Version,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return everything(cmd.Context(), &f) },
 	}
+	console.Strict(root)
 	f.registerCommon(root)
 	f.registerDaemon(root)
 	root.AddCommand(temporalCommand(s))
@@ -53,11 +55,11 @@ func command(s std) *cobra.Command {
 }
 
 func temporalCommand(s std) *cobra.Command {
-	f := flags{s: s, port: unset}
+	f := flags{s: s}
 	cmd := &cobra.Command{
 		Use:   "temporal",
 		Short: "Run the embedded Temporal server alone, for rolloutd serve | worker | gateway",
-		Args:  cobra.NoArgs,
+		Args:  console.Arguments(),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return temporalAlone(cmd.Context(), &f) },
 	}
 	f.registerCommon(cmd)

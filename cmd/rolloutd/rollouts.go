@@ -20,7 +20,7 @@ func showCommand(s std) *cobra.Command {
 		Aliases: []string{"state"},
 		Short:   "Show where a rollout stands, or its result",
 		Long:    "Show prints the result of a rollout that is done, and the phase of one that runs.\n\n" + console.ExitCodes,
-		Args:    cobra.ExactArgs(1),
+		Args:    console.Arguments("ID"),
 		GroupID: groupRollouts,
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow a rollout that runs to its end")
@@ -61,7 +61,7 @@ func printState(s std, st toolclient.State, asJSON bool) error {
 
 func abortCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "abort ID", Short: "End a rollout; what it has produced is kept", Args: cobra.ExactArgs(1), GroupID: groupRollouts,
+		Use: "abort ID", Short: "End a rollout; what it has produced is kept", Args: console.Arguments("ID"), GroupID: groupRollouts,
 	}
 	client := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -21,16 +22,20 @@ func serverFlag(cmd *cobra.Command, s std) func() *toolclient.Client {
 	if url := s.env[config.ServerVariable]; url != "" {
 		fallback = url
 	}
-	url := cmd.Flags().String("server", fallback, "server to ask (or ROLLOUTD_SERVER; a bearer token goes into ROLLOUTD_TOKEN)")
+	url := cmd.Flags().String("server", fallback, "server to ask (or "+config.ServerVariable+"; a bearer token goes into "+config.TokenVariable+")")
 	cmd.PreRunE = func(*cobra.Command, []string) error { return s.env.Check() }
 	return func() *toolclient.Client {
 		return &toolclient.Client{URL: *url, Token: s.env[config.TokenVariable], HTTP: &http.Client{}}
 	}
 }
 
-// hint says how to get a server where there is none.
+// hint says how to get a server where there is none, and where a token goes.
 func hint(err error, c *toolclient.Client) error {
-	if !fault.Is(err, fault.Unavailable) {
+	var none *toolclient.NoServerError
+	switch {
+	case fault.Is(err, fault.Unauthorized):
+		return fmt.Errorf("%w\n  a token goes into the variable %s", err, config.TokenVariable)
+	case !errors.As(err, &none):
 		return err
 	}
 	return fmt.Errorf("%w\n  start one with:  rolloutd-dev          (everything in one process)\n"+

@@ -74,4 +74,7 @@ func TestBoundsOfMisspeltEndpoints(t *testing.T) {
 		}
 		require.EqualError(t, c.Validate(), "gateway.calls."+name+": there is no such endpoint; "+want)
 	}
+	c := config.Defaults()
+	c.Gateway.Rate = map[string]float64{"http://10.0.0.1:8000/v1": 1}
+	require.ErrorContains(t, c.Validate(), "gateway.rate.http://10.0.0.1:8000/v1: want an endpoint's name, or host:port")
 }

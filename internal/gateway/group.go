@@ -60,11 +60,11 @@ func (s *Server) meant(req *http.Request, do func(*admission)) (group, error) {
 	return g, nil
 }
 
-// known says whether a name may be meant; s.mu is held.
+// known says whether a name may be meant; a URL may not, for which nothing is asked. s.mu is held.
 func (s *Server) known(name string) bool {
 	_, called := s.admissions[name]
 	names := s.options.Endpoints
-	return called || len(names) == 0 || slices.Contains(names, name) || strings.ContainsAny(name, ".:")
+	return called || len(names) == 0 || slices.Contains(names, name) || strings.ContainsAny(name, ".:") && !strings.Contains(name, "/")
 }
 
 func (g group) clear() {
