@@ -31,6 +31,6 @@ func TestNonsenseOnTheCommandLine(t *testing.T) {
 		require.ErrorContains(t, cmd.ExecuteContext(t.Context()), tc.want)
 	}
 	cmd := command(std{io.Discard, io.Discard, config.Environ{"ROLLOUTD_LISTN": "127.0.0.1:0"}})
-	cmd.SetArgs(nil)
+	cmd.SetArgs([]string{})
 	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), "ROLLOUTD_LISTN: there is no such variable; did you mean ROLLOUTD_LISTEN?")
 }
