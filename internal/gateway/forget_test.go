@@ -67,7 +67,7 @@ func TestAddressesThatAreGoneAreForgotten(t *testing.T) {
 		host := fmt.Sprintf("10.%d.%d.1:8000", i/256, i%256)
 		require.Equal(t, http.StatusNoContent, request(t, admin, key.Token("gateway admin"), "GET", "/ready/vllm@"+host, nil))
 		require.Equal(t, http.StatusOK, request(t, trainer, key.Token("gateway trainer"), "GET", "/upstreams/"+host, nil))
-		if i%20 > 0 {
+		if i%20 < 19 {
 			continue // a route is a folder on the disk, and most that asks does not come to one
 		}
 		route := routeTo(fmt.Sprintf("r%d", i), []string{"", "vllm"}[i/20%2], "http://"+host+"/v1")
