@@ -61,16 +61,12 @@ func command(s std) *cobra.Command {
 		SilenceErrors: true,
 		Version:       daemon.Version,
 	}
-	root.Args, root.RunE = console.Subcommands, help
 	console.Strict(root)
 	root.AddGroup(&cobra.Group{ID: groupRoles, Title: "Roles:"}, &cobra.Group{ID: groupRollouts, Title: "Rollouts:"})
 	root.AddCommand(roles(s)...)
 	root.AddCommand(runCommand(s), lsCommand(s), showCommand(s), traceCommand(s), abortCommand(s), upstreamCommand(s), doctorCommand(s), versionCommand(s))
 	return root
 }
-
-// help is what a command says that does nothing itself.
-func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
 const (
 	groupRoles    = "roles"

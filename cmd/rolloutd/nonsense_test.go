@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,14 +17,15 @@ func TestNonsenseOnTheCommandLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"srve"}, `there is no command "srve" of rolloutd; did you mean serve?`},
-		{[]string{"frobnicate"}, `there is no command "frobnicate" of rolloutd; see rolloutd --help`},
+		{[]string{"srve"}, "unknown command \"srve\" for \"rolloutd\"\n\nDid you mean this?\n\tserve\n"},
 		{[]string{"run"}, "rolloutd run: want TASK.yaml, got none"},
 		{[]string{"run", "a", "b"}, `rolloutd run: want TASK.yaml, got ["a" "b"]`},
 		{[]string{"run", ""}, "rolloutd run: TASK.yaml is empty"},
 		{[]string{"show"}, "rolloutd show: want ID, got none"},
 		{[]string{"show", " "}, "rolloutd show: ID is empty"},
 		{[]string{"abort", ""}, "rolloutd abort: ID is empty"},
+		{[]string{"abort", "r1."}, "rollout_id: want 1 to 64 letters, digits, '_' or '-'"},
+		{[]string{"trace", "../.."}, `rollout_id: want 1 to 64 letters, digits, '_' or '-', beginning with a letter or digit, got "../.."`},
 		{[]string{"trace", ""}, "rolloutd trace: ID is empty"},
 		{[]string{"upstream", "show", ""}, "rolloutd upstream show: NAME is empty"},
 		{[]string{"ls", "r1"}, `rolloutd ls: want no argument, got ["r1"]`},
@@ -74,6 +76,15 @@ func TestTokensThatAreRefused(t *testing.T) {
 	_, _, errText = rolloutd(t.Context(), nil, "ls", "--server", srv.URL)
 	require.Contains(t, errText, "503 Service Unavailable: list rollouts: Temporal is away")
 	require.NotContains(t, errText, "start one with", "there is one")
+}
+
+// Who asks where no gateway is learns where he asked, and how to ask another.
+func TestUpstreamWithoutAGateway(t *testing.T) {
+	t.Parallel()
+	vars := map[string]string{"ROLLOUTD_TRAINER_URL": "http://127.0.0.1:1", "ROLLOUTD_ENCRYPTION_KEY": strings.Repeat("0", 64)}
+	code, _, errText := rolloutd(t.Context(), vars, "upstream", "show", "vllm")
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, "connection refused\n  asked: http://127.0.0.1:1; ROLLOUTD_TRAINER_URL names another")
 }
 
 // What is asked of the list goes to the server as it stands, for that is who knows.

@@ -6,14 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rolloutd/rolloutd/internal/console"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 func traceCommand(s std) *cobra.Command {
 	var format, path string
 	cmd := &cobra.Command{
-		Use: "trace ID", Short: "Write every model call of a rollout that is done", Args: console.Arguments("ID"), GroupID: groupRollouts,
+		Use: "trace ID", Short: "Write every model call of a rollout that is done", Args: rolloutID, GroupID: groupRollouts,
 		Long: "Trace writes every model call of a rollout that is done: as JSON lines, which have all of each call, or as arrays for numpy.",
 	}
 	cmd.Flags().StringVar(&format, "format", "jsonl", "jsonl or npz")
