@@ -50,6 +50,8 @@ func TestLoadTellsWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load(strings.NewReader("serve:\n  lisen: x\n"), nil)
 	require.ErrorContains(t, err, "line 2: field lisen not found")
+	_, err = config.Load(strings.NewReader("data: x\n---\ndata: y\n"), nil)
+	require.ErrorContains(t, err, "second document")
 
 	_, err = config.Load(nil, config.Environ{
 		"ROLLOUTD_GATEWAY_CALLS": "64", "ROLLOUTD_GATEWAY_RATE": "a=1,a=2",
@@ -99,6 +101,7 @@ func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
 		"gateway.keep_alive":        func(c *config.Config) { c.Gateway.KeepAlive = -1 },
 		"gateway.queue":             func(c *config.Config) { c.Gateway.Queue = -1 },
 		"gateway.calls.vllm":        func(c *config.Config) { c.Gateway.Calls = map[string]float64{"vllm": 1.5} },
+		"model_env.VLLM_URL":        func(c *config.Config) { c.ModelEnv = map[string]string{"VLLM_URL": "http://a:1, gpu2:8000"} },
 		"gateway.burst.vlmm":        func(c *config.Config) { c.Gateway.Burst = map[string]float64{"vlmm": 1} },
 		"model_env.VLLM_ULR":        func(c *config.Config) { c.ModelEnv = map[string]string{"VLLM_ULR": "http://a"} },
 		"gateway.rate.default":      func(c *config.Config) { c.Gateway.Rate = map[string]float64{"default": -1} },

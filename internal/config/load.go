@@ -41,8 +41,13 @@ func Load(file io.Reader, env Environ) (Config, error) {
 func (c *Config) fromFile(r io.Reader) error {
 	dec := yaml.NewDecoder(r)
 	dec.KnownFields(true)
-	if err := dec.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+	switch err := dec.Decode(c); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
 		return fmt.Errorf("configuration: %w", err)
+	case !errors.Is(dec.Decode(new(yaml.Node)), io.EOF):
+		return errors.New("configuration: there is a second document after ---, which would not be read")
 	}
 	return nil
 }

@@ -30,6 +30,11 @@ func (c Config) Validate() error {
 	c.validatePrices(&p)
 	for _, name := range slices.Sorted(maps.Keys(c.ModelEnv)) {
 		p.check(slices.Contains(modelVariables(), name), "model_env."+name, "want %s", strings.Join(modelVariables(), ", "))
+		if strings.HasSuffix(name, "_URL") {
+			for u := range strings.SplitSeq(c.ModelEnv[name], ",") { // the engines of one endpoint
+				p.httpURL("model_env."+name, strings.TrimSpace(u))
+			}
+		}
 	}
 	p.address("model.listen", c.Model.Listen)
 	if c.Telemetry.Listen != "" {
