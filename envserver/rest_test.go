@@ -142,6 +142,11 @@ func TestRESTListRefuses(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, status, query)
 		require.Contains(t, object(t, out)["detail"], want)
 	}
+	for query, want := range map[string]string{"fromat=npz": "fromat: there is no such parameter: want format", "format=csv": "format: want jsonl or npz"} {
+		status, _, out := r.do("GET", "/rollouts/r/trace?"+query, "")
+		require.Equal(t, http.StatusUnprocessableEntity, status, query)
+		require.Contains(t, object(t, out)["detail"], want)
+	}
 }
 
 // A stream that was lost goes on after the last event that was seen, and ends with the rollout.

@@ -31,13 +31,10 @@ func (s *Server) listRollouts(w http.ResponseWriter, r *http.Request) {
 	answerWith(w, page, err)
 }
 
-// filterOf reads a list's parameters. One that is misspelt would select nothing, and the answer would be of all rollouts.
+// filterOf reads a list's parameters.
 func filterOf(q url.Values) (rollout.Filter, error) {
-	known := []string{"status", "task_id", "group_id", "outcome", "limit", "cursor"}
-	for _, name := range slices.Sorted(maps.Keys(q)) {
-		if !slices.Contains(known, name) {
-			return rollout.Filter{}, fault.Field(name, "there is no such parameter: want %s", strings.Join(known, ", "))
-		}
+	if err := noneBut(q, "status", "task_id", "group_id", "outcome", "limit", "cursor"); err != nil {
+		return rollout.Filter{}, err
 	}
 	limit, err := strconv.Atoi(or(q.Get("limit"), strconv.Itoa(pageSize)))
 	if err != nil || limit < 1 || limit > maxPage {
@@ -47,4 +44,14 @@ func filterOf(q url.Values) (rollout.Filter, error) {
 		Status: q.Get("status"), TaskID: q.Get("task_id"), GroupID: q.Get("group_id"),
 		Outcome: rollout.Outcome(q.Get("outcome")), Limit: limit, Cursor: q.Get("cursor"),
 	}, nil
+}
+
+// noneBut refuses parameters that are not known: a misspelt one would do nothing, and the answer would be another than was asked for.
+func noneBut(q url.Values, known ...string) error {
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		if !slices.Contains(known, name) {
+			return fault.Field(name, "there is no such parameter: want %s", strings.Join(known, ", "))
+		}
+	}
+	return nil
 }
