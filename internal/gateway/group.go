@@ -27,7 +27,8 @@ func (s *Server) statusOf(name string) UpstreamStatus {
 	return status
 }
 
-// admit finds the admission to an upstream, or makes it: an upstream may be paused before its first call. s.mu is held. One under a name has that name's bounds, and the pause of its name or its address.
+// admit finds the admission to an upstream, or makes it: an upstream may be paused before its first call. One under a name has that
+// name's bounds, and the pause of its name or its address. s.mu is held.
 func (s *Server) admit(name string) *admission {
 	if a, ok := s.admissions[name]; ok {
 		return a
