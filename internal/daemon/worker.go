@@ -40,6 +40,9 @@ func (d *Daemon) runWorkers(ctx context.Context) (Running, error) {
 	if err != nil {
 		return Running{}, err
 	}
+	if err := meet(ctx, d.cfg.GatewayURL(), d.key, d.log); err != nil {
+		return Running{}, err
+	}
 	failed := make(chan error, 1)
 	shared, err := d.sharedWorker(acts, room, failed)
 	if err != nil {

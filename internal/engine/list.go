@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/base64"
 	"strings"
 
 	"go.temporal.io/api/common/v1"
@@ -11,7 +10,6 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
-	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
@@ -19,37 +17,33 @@ import (
 // List tells of the rollouts that Temporal still knows. What it tells of each is what visibility holds: it may be a moment
 // behind, and has neither turns nor phases.
 func (e *Engine) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
-	query, err := queryOf(f)
+	if err := f.Validate(); err != nil {
+		return rollout.Page{}, err
+	}
+	token, err := tokenOf(f.Cursor)
 	if err != nil {
 		return rollout.Page{}, err
 	}
-	cursor, err := base64.RawURLEncoding.DecodeString(f.Cursor)
-	if err != nil {
-		return rollout.Page{}, fault.Field("cursor", "is none that a list has given")
-	}
 	got, err := e.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		PageSize: int32(f.Limit), NextPageToken: cursor, Query: query,
+		PageSize: int32(f.Limit), NextPageToken: token, Query: queryOf(f),
 	})
 	if err != nil {
 		return rollout.Page{}, classify(err, "list rollouts")
 	}
-	page := rollout.Page{Rollouts: []rollout.State{}, Next: base64.RawURLEncoding.EncodeToString(got.GetNextPageToken())}
+	page := rollout.Page{Rollouts: []rollout.State{}, Next: cursorOf(got.GetNextPageToken())}
 	for _, w := range got.GetExecutions() {
 		page.Rollouts = append(page.Rollouts, listed(w))
 	}
 	return page, nil
 }
 
-func queryOf(f rollout.Filter) (string, error) {
+func queryOf(f rollout.Filter) string {
 	terms := []string{"WorkflowType = '" + rollout.WorkflowName + "'"}
 	switch f.Status {
-	case "":
-	case "running":
+	case rollout.StatusRunning:
 		terms = append(terms, "ExecutionStatus = 'Running'")
-	case "done":
+	case rollout.StatusDone:
 		terms = append(terms, "ExecutionStatus != 'Running'")
-	default:
-		return "", fault.Field("status", "want running or done, got %q", f.Status)
 	}
 	for _, t := range []struct{ name, value string }{
 		{searchattr.NameTask, f.TaskID}, {searchattr.NameGroup, f.GroupID}, {searchattr.NameOutcome, string(f.Outcome)},
@@ -58,7 +52,7 @@ func queryOf(f rollout.Filter) (string, error) {
 			terms = append(terms, t.name+" = '"+quote(t.value)+"'")
 		}
 	}
-	return strings.Join(terms, " AND "), nil
+	return strings.Join(terms, " AND ")
 }
 
 // quote makes text harmless inside single quotes of a visibility query. Temporal's SQLite visibility (server v1.32.1) parses
