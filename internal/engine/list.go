@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"encoding/base64"
+	"slices"
 	"strings"
 
 	"go.temporal.io/api/common/v1"
@@ -11,60 +11,42 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
-	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
 // List tells of the rollouts that Temporal still knows. What it tells of each is what visibility holds: it may be a moment
-// behind, and has neither turns nor phases.
+// behind, and has neither turns nor phases. A page may hold fewer than were asked for; the last one is the one without a next.
 func (e *Engine) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
-	query, err := queryOf(f)
+	labels := labelsOf(f)
+	query, err := queryOf(f.Status, labels)
 	if err != nil {
 		return rollout.Page{}, err
 	}
-	cursor, err := base64.RawURLEncoding.DecodeString(f.Cursor)
+	token, err := tokenOf(f.Cursor)
 	if err != nil {
-		return rollout.Page{}, fault.Field("cursor", "is none that a list has given")
+		return rollout.Page{}, err
 	}
 	got, err := e.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		PageSize: int32(f.Limit), NextPageToken: cursor, Query: query,
+		PageSize: int32(f.Limit), NextPageToken: token, Query: query,
 	})
 	if err != nil {
 		return rollout.Page{}, classify(err, "list rollouts")
 	}
-	page := rollout.Page{Rollouts: []rollout.State{}, Next: base64.RawURLEncoding.EncodeToString(got.GetNextPageToken())}
+	page := rollout.Page{Rollouts: []rollout.State{}, Next: cursorOf(got.GetNextPageToken())}
 	for _, w := range got.GetExecutions() {
-		page.Rollouts = append(page.Rollouts, listed(w))
+		if carries(w, labels) {
+			page.Rollouts = append(page.Rollouts, listed(w))
+		}
 	}
 	return page, nil
 }
 
-func queryOf(f rollout.Filter) (string, error) {
-	terms := []string{"WorkflowType = '" + rollout.WorkflowName + "'"}
-	switch f.Status {
-	case "":
-	case "running":
-		terms = append(terms, "ExecutionStatus = 'Running'")
-	case "done":
-		terms = append(terms, "ExecutionStatus != 'Running'")
-	default:
-		return "", fault.Field("status", "want running or done, got %q", f.Status)
-	}
-	for _, t := range []struct{ name, value string }{
-		{searchattr.NameTask, f.TaskID}, {searchattr.NameGroup, f.GroupID}, {searchattr.NameOutcome, string(f.Outcome)},
-	} {
-		if t.value != "" {
-			terms = append(terms, t.name+" = '"+quote(t.value)+"'")
-		}
-	}
-	return strings.Join(terms, " AND "), nil
-}
-
-// quote makes text harmless inside single quotes of a visibility query. Temporal's SQLite visibility (server v1.32.1) parses
-// an escaped `"` or `\` and then compares it escaped, so text that holds one is found on other databases only.
-func quote(text string) string {
-	return strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text)
+// carries says whether the rollout has just these labels; the query may have asked for less.
+func carries(w *workflowpb.WorkflowExecutionInfo, labels []label) bool {
+	return !slices.ContainsFunc(labels, func(l label) bool {
+		return keyword(w.GetSearchAttributes().GetIndexedFields()[l.name]) != l.want
+	})
 }
 
 func listed(w *workflowpb.WorkflowExecutionInfo) rollout.State {
