@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -28,7 +29,8 @@ func serverFlag(cmd *cobra.Command, s std) func() *toolclient.Client {
 
 // hint says how to get a server where there is none.
 func hint(err error, c *toolclient.Client) error {
-	if !fault.Is(err, fault.Unavailable) {
+	var told *toolclient.Told
+	if !fault.Is(err, fault.Unavailable) || errors.As(err, &told) {
 		return err
 	}
 	return fmt.Errorf("%w\n  start one with:  rolloutd-dev          (everything in one process)\n"+

@@ -109,22 +109,23 @@ func noAnswer(ctx context.Context, url string, err error) error {
 	return fault.Wrap(fault.Unavailable, err, "no answer from %s", url)
 }
 
-// refusal is what the server says against a request, without the JSON around it.
-func refusal(url string, resp *http.Response, body []byte) error {
-	var said struct{ Detail string }
-	if json.Unmarshal(body, &said) == nil && said.Detail != "" {
-		return fault.New(fault.Invalid, "%.300s", said.Detail)
-	}
-	return fault.New(fault.Invalid, "%s answered %s: %.300s", url, resp.Status, body)
-}
-
+// statusError is what the server says against a request, without the JSON around it.
 func statusError(url string, resp *http.Response, body []byte) error {
+	var said struct {
+		Detail string
+		Kind   fault.Kind
+	}
+	plain := json.Unmarshal(body, &said) == nil && said.Detail != ""
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
 		return fault.New(fault.Unauthorized, "%s wants a bearer token, or another one", url)
+	case plain && said.Kind.Known():
+		return &Told{fault.New(said.Kind, "%.300s", said.Detail)}
 	case resp.StatusCode >= 500:
 		return fault.New(fault.Unavailable, "%s answered %s: %.300s", url, resp.Status, body)
+	case plain:
+		return fault.New(fault.Invalid, "%.300s", said.Detail)
 	default:
-		return refusal(url, resp, body)
+		return fault.New(fault.Invalid, "%s answered %s: %.300s", url, resp.Status, body)
 	}
 }

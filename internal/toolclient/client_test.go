@@ -52,6 +52,9 @@ func TestFailuresHaveKinds(t *testing.T) {
 		{200, `{"error":{"code":-32000,"message":"full"}}`, fault.Exhausted, "full"},
 		{200, `{"error":{"code":-32001,"message":"no"}}`, fault.Unauthorized, "no"},
 		{200, `{"error":{"code":-32603,"message":"bug"}}`, fault.Internal, "bug"},
+		{200, `{"error":{"code":-32603,"message":"Temporal is away","data":{"kind":"Unavailable"}}}`, fault.Unavailable, "Temporal is away"},
+		{200, `{"error":{"code":-32000,"message":"full","data":{"active_sessions":3,"kind":"new"}}}`, fault.Exhausted, "full"},
+		{200, `{"error":{"code":-32602,"message":"no","data":["a"]}}`, fault.Invalid, "no"},
 		{200, `{"result":{"content":[{"type":"text","text":"broke"}],"is_error":true}}`, fault.Internal, "broke"},
 		{200, `{"result":{"content":[]}}`, fault.Unavailable, "no rolloutd server"},
 		{200, `<html>`, fault.Unavailable, "no rolloutd server"},
@@ -59,6 +62,9 @@ func TestFailuresHaveKinds(t *testing.T) {
 		{401, `{}`, fault.Unauthorized, "bearer token"},
 		{404, `nope`, fault.Invalid, "404"},
 		{422, `{"detail":"status: want running or done","kind":"Invalid"}`, fault.Invalid, "status: want running or done"},
+		{404, `{"detail":"no rollout","kind":"NotFound"}`, fault.NotFound, "no rollout"},
+		{503, `{"detail":"Temporal is away","kind":"Unavailable"}`, fault.Unavailable, "Temporal is away"},
+		{503, `{"detail":"Server is full"}`, fault.Unavailable, "Server is full"},
 		{503, `later`, fault.Unavailable, "later"},
 	} {
 		_, err := serve(t, c.status, c.body, nil).State(t.Context(), "r")
