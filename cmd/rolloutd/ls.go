@@ -17,7 +17,7 @@ func lsCommand(s std) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List rollouts, newest first", Args: cobra.NoArgs, GroupID: groupRollouts,
-		Long: "Ls lists the rollouts that Temporal still knows. Where the server wants tokens, it needs an operator's.",
+		Long: "Ls lists the rollouts that Temporal still knows: those that run first, then by their end, latest first. Where the server wants tokens, it needs an operator's.",
 	}
 	cmd.Flags().StringVar(&f.Status, "status", "", "running or done; empty: both")
 	cmd.Flags().StringVar(&f.TaskID, "task", "", "of this task")
