@@ -187,6 +187,9 @@ func (f *fake) count() int {
 }
 
 func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
+	if err := q.Validate(); err != nil {
+		return rollout.Page{}, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	page := rollout.Page{Rollouts: []rollout.State{}}

@@ -58,6 +58,8 @@ type Options struct {
 	Version     string   // of the environment, in /metadata; default "1.0.0"
 	Readme      string   // text of its README, in /metadata; default none
 	Agents      []string // on offer, the first is the default; default "opencode"
+	Backends    []string // of sandboxes, that a rollout may name; default "local"
+	Images      []string // of sandboxes, that a rollout may name instead of the workers' own; default none
 
 	// Web adds the web interface: the page at /web/ and the routes that it uses.
 	Web bool
@@ -121,6 +123,9 @@ func (o Options) filled() (Options, error) {
 	if len(o.Agents) == 0 {
 		o.Agents = []string{rollout.AgentOpencode}
 	}
+	if len(o.Backends) == 0 {
+		o.Backends = []string{"local"}
+	}
 	if o.Limits == (rollout.Limits{}) {
 		o.Limits = rollout.DefaultLimits()
 	}
@@ -131,7 +136,7 @@ func (o Options) filled() (Options, error) {
 }
 
 func (o Options) table() (*tools.Table, error) {
-	return tools.New(tools.Options{Rollouts: o.Rollouts, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Limits: o.Limits, Form: resultForm, NewID: newID})
+	return tools.New(tools.Options{Rollouts: o.Rollouts, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, Images: o.Images, Limits: o.Limits, Form: resultForm, NewID: newID})
 }
 
 // newID makes ids that sort by time, which keeps lists of rollouts in order.

@@ -97,7 +97,7 @@ type listRequest struct {
 	Status  string `query:"status" enum:"running,done"`
 	TaskID  string `query:"task_id"`
 	GroupID string `query:"group_id"`
-	Outcome string `query:"outcome"`
+	Outcome string `query:"outcome" enum:"completed,agent_failed,agent_timeout,budget_exhausted,aborted,setup_failed,verifier_failed,infra_failed"`
 	Limit   int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"rollouts of a page"`
 	Cursor  string `query:"cursor" description:"next of the page before"`
 }

@@ -3,7 +3,6 @@ package envserver
 import (
 	"net/http"
 	"runtime"
-	"strconv"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -13,11 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-const (
-	restTag  = "Rollouts"
-	pageSize = 50
-	maxPage  = 1000
-)
+const restTag = "Rollouts"
 
 // restRoutes are rollouts as plain resources, for people and scripts, beside what OpenEnv has.
 func (s *Server) restRoutes() []route {
@@ -71,24 +66,6 @@ func (s *Server) postRollout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeBytes(w, http.StatusAccepted, text.JSON)
-}
-
-func (s *Server) listRollouts(w http.ResponseWriter, r *http.Request) {
-	if callerOf(r.Context()).Scope != ScopeOperator {
-		writeDetail(w, http.StatusForbidden, "the token of an operator is needed to list rollouts")
-		return
-	}
-	q := r.URL.Query()
-	limit, err := strconv.Atoi(or(q.Get("limit"), strconv.Itoa(pageSize)))
-	if err != nil || limit < 1 || limit > maxPage {
-		writeRefusal(w, fault.Field("limit", "want a whole number from 1 to %d, got %q", maxPage, q.Get("limit")))
-		return
-	}
-	page, err := s.o.Rollouts.List(r.Context(), rollout.Filter{
-		Status: q.Get("status"), TaskID: q.Get("task_id"), GroupID: q.Get("group_id"),
-		Outcome: rollout.Outcome(q.Get("outcome")), Limit: limit, Cursor: q.Get("cursor"),
-	})
-	answerWith(w, page, err)
 }
 
 func answerWith(w http.ResponseWriter, v any, err error) {

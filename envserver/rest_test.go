@@ -125,6 +125,30 @@ func TestRESTList(t *testing.T) {
 	}
 }
 
+// A selection that cannot be meant is refused with what can: an empty list, or one of everything, would be taken for the answer.
+func TestRESTListRefuses(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	for query, want := range map[string]string{
+		"outcome=foo": "outcome: want one of completed, agent_failed, agent_timeout, budget_exhausted, aborted, setup_failed, verifier_failed, infra_failed, got \"foo\"",
+		"status=foo":  "status: want running or done, got \"foo\"",
+		"limit=-1":    "limit: want a whole number from 1 to 1000, got \"-1\"",
+		"limit=1001":  "limit: want a whole number",
+		"limit=1e2":   "limit: want a whole number",
+		"task=t":      "task: there is no such parameter: want status, task_id, group_id, outcome, limit, cursor",
+		"Status=done": "Status: there is no such parameter",
+	} {
+		status, _, out := r.do("GET", "/rollouts?"+query, "")
+		require.Equal(t, http.StatusUnprocessableEntity, status, query)
+		require.Contains(t, object(t, out)["detail"], want)
+	}
+	for query, want := range map[string]string{"fromat=npz": "fromat: there is no such parameter: want format", "format=csv": "format: want jsonl or npz"} {
+		status, _, out := r.do("GET", "/rollouts/r/trace?"+query, "")
+		require.Equal(t, http.StatusUnprocessableEntity, status, query)
+		require.Contains(t, object(t, out)["detail"], want)
+	}
+}
+
 // A stream that was lost goes on after the last event that was seen, and ends with the rollout.
 func TestRESTEvents(t *testing.T) {
 	t.Parallel()

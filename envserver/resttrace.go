@@ -21,6 +21,10 @@ func (s *Server) traceRoute() route {
 }
 
 func (s *Server) getTrace(w http.ResponseWriter, r *http.Request) {
+	if err := noneBut(r.URL.Query(), "format"); err != nil {
+		writeRefusal(w, err)
+		return
+	}
 	format := or(r.URL.Query().Get("format"), "jsonl")
 	if format != "jsonl" && format != "npz" {
 		writeRefusal(w, fault.Field("format", "want jsonl or npz, got %q", format))

@@ -27,7 +27,7 @@ func (e *embedded) serverTier(f *flags, data string, log *slog.Logger, up func(a
 	return daemon.Tier{Name: "Temporal server", Budget: 20 * time.Second, Start: func(ctx context.Context) (daemon.Running, error) {
 		var err error
 		e.server, err = devserver.Start(ctx, devserver.Options{
-			Dir: data, Port: f.temporalPort, Namespace: namespace, Retention: retention,
+			Dir: data, Port: int(f.temporalPort), Namespace: namespace, Retention: retention,
 			SearchAttributes: searchattr.Types(), Log: log,
 		})
 		if err != nil {
@@ -43,7 +43,7 @@ func (e *embedded) uiTier(f *flags, codec func() string) daemon.Tier {
 	return daemon.Tier{Name: "Temporal UI", Start: func(ctx context.Context) (daemon.Running, error) {
 		var err error
 		e.ui, err = devserver.StartUI(ctx, devserver.UIOptions{
-			Port: f.uiPort, Temporal: e.server.Address(), Namespace: namespace, Codec: codec(),
+			Port: int(f.uiPort), Temporal: e.server.Address(), Namespace: namespace, Codec: codec(),
 		})
 		if err != nil {
 			return daemon.Running{}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/rolloutd/rolloutd/cmd/rolloutd-dev/devserver"
@@ -50,6 +51,9 @@ func everything(ctx context.Context, f *flags) error {
 
 // temporalAlone runs the embedded server and its UI until ctx ends.
 func temporalAlone(ctx context.Context, f *flags) error {
+	if u, err := url.Parse(f.codec); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("--codec-endpoint: want http://HOST:PORT/codec, or https, got %q", f.codec)
+	}
 	cfg, err := f.load()
 	if err != nil {
 		return err

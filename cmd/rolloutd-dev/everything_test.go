@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/config"
 )
 
 // screen is a terminal that a test can read while it is written.
@@ -48,19 +50,16 @@ func launch(t *testing.T, data string, args ...string) *process {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	p := &process{out: &screen{}, data: data, stop: cancel, done: make(chan error, 1)}
-	cmd := command(std{p.out, p.out, lookup})
+	cmd := command(std{p.out, p.out, environ()})
 	cmd.SetArgs(append(args, "--config", anyPorts(t), "--data", data, "--temporal-port", "0", "--ui-port", "0"))
 	go func() { p.done <- cmd.ExecuteContext(ctx) }()
 	t.Cleanup(func() { cancel() })
 	return p
 }
 
-// lookup is an environment with nothing of the tester's in it.
-func lookup(name string) (string, bool) {
-	if name == sandboxdEnv {
-		return os.LookupEnv(name)
-	}
-	return "", false
+// environ has nothing of the tester's in it.
+func environ() config.Environ {
+	return config.Environ{sandboxdEnv: os.Getenv(sandboxdEnv)}
 }
 
 func anyPorts(t *testing.T) string {

@@ -13,32 +13,30 @@ import (
 type flags struct {
 	data         string
 	file         string
-	port         int
+	port         uint16
 	mode         string
-	temporalPort int
-	uiPort       int
+	temporalPort uint16
+	uiPort       uint16
 	noUI         bool
 	verbose      bool
 	demo         string
 	codec        string
 	s            std
+	given        func(name string) bool // says whether a flag was
 }
 
-// unset is the value of a port flag that was not given: the configuration decides.
-const unset = -1
-
 func (f *flags) registerCommon(cmd *cobra.Command) {
+	f.given = cmd.Flags().Changed
 	cmd.Flags().StringVar(&f.data, "data", "", "data folder (default ./.rolloutd, or ROLLOUTD_DATA)")
 	cmd.Flags().StringVar(&f.file, "config", "", "configuration file (YAML); the environment wins over it")
-	cmd.Flags().IntVar(&f.temporalPort, "temporal-port", 7233, "port of the Temporal server")
-	cmd.Flags().IntVar(&f.uiPort, "ui-port", 8233, "port of the Temporal UI")
+	cmd.Flags().Uint16Var(&f.temporalPort, "temporal-port", 7233, "port of the Temporal server")
+	cmd.Flags().Uint16Var(&f.uiPort, "ui-port", 8233, "port of the Temporal UI")
 	cmd.Flags().BoolVar(&f.noUI, "no-ui", false, "leave the Temporal UI out")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log to stderr instead of DATA/rolloutd-dev.log, and more")
 }
 
 func (f *flags) registerDaemon(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&f.port, "port", unset, "port of the OpenEnv server")
-	cmd.Flags().Lookup("port").DefValue = "8000" // what --help shows; the configuration may say otherwise
+	cmd.Flags().Uint16Var(&f.port, "port", 8000, "port of the OpenEnv server") // without it the configuration decides
 	cmd.Flags().StringVar(&f.mode, "mode", "", "simulation (default) or production, which has no /reset, /step and /state over HTTP")
 	cmd.Flags().StringVar(&f.demo, "demo", "", "run this task file with the scripted model when all is up, and stay up")
 }
@@ -52,7 +50,7 @@ func (f *flags) load() (config.Config, error) {
 	if f.data != "" {
 		c.Data = f.data
 	}
-	if f.port != unset {
+	if f.given("port") {
 		c.Serve.Listen = fmt.Sprintf("127.0.0.1:%d", f.port)
 	}
 	if f.mode != "" {

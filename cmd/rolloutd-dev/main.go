@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/console"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 )
 
@@ -22,7 +23,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "\nstopping … (once more to force)")
 		stop() // the second signal ends the process at once
 	})
-	root := command(std{os.Stdout, os.Stderr, os.LookupEnv})
+	root := command(std{os.Stdout, os.Stderr, config.EnvironOf(os.Environ())})
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "rolloutd-dev:", err)
 		os.Exit(1)
@@ -32,7 +33,7 @@ func main() {
 // std is the process's surroundings.
 type std struct {
 	out, err io.Writer
-	env      config.Lookup
+	env      config.Environ
 }
 
 func command(s std) *cobra.Command {
@@ -40,12 +41,13 @@ func command(s std) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "rolloutd-dev",
 		Short:         "rolloutd in one process, with an embedded Temporal server",
-		Args:          cobra.NoArgs,
+		Args:          console.Subcommands,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       daemon.Version,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return everything(cmd.Context(), &f) },
 	}
+	console.Strict(root)
 	f.registerCommon(root)
 	f.registerDaemon(root)
 	root.AddCommand(temporalCommand(s))
@@ -53,11 +55,11 @@ func command(s std) *cobra.Command {
 }
 
 func temporalCommand(s std) *cobra.Command {
-	f := flags{s: s, port: unset}
+	f := flags{s: s}
 	cmd := &cobra.Command{
 		Use:   "temporal",
 		Short: "Run the embedded Temporal server alone, for rolloutd serve | worker | gateway",
-		Args:  cobra.NoArgs,
+		Args:  console.Arguments(),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return temporalAlone(cmd.Context(), &f) },
 	}
 	f.registerCommon(cmd)

@@ -21,7 +21,7 @@ func doctorCommand(s std) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check whether rollouts can run on this machine, and say how to mend what cannot",
 		Long:  "Doctor looks and changes nothing. It exits with 1 when something keeps rollouts from running.",
-		Args:  cobra.NoArgs,
+		Args:  console.Arguments(),
 	}
 	f.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -16,14 +16,14 @@ func lsCommand(s std) *cobra.Command {
 	var outcome string
 	asJSON := false
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List rollouts, newest first", Args: cobra.NoArgs, GroupID: groupRollouts,
+		Use: "ls", Short: "List rollouts, newest first", Args: console.Arguments(), GroupID: groupRollouts,
 		Long: "Ls lists the rollouts that Temporal still knows: those that run first, then by their end, latest first. Where the server wants tokens, it needs an operator's.",
 	}
-	cmd.Flags().StringVar(&f.Status, "status", "", "running or done; empty: both")
+	cmd.Flags().StringVar(&f.Status, "status", "", "running or done (default: both)")
 	cmd.Flags().StringVar(&f.TaskID, "task", "", "of this task")
 	cmd.Flags().StringVar(&f.GroupID, "group", "", "of this group")
-	cmd.Flags().StringVar(&outcome, "outcome", "", "that ended so, for instance infra_failed")
-	cmd.Flags().IntVar(&f.Limit, "limit", 20, "at most this many")
+	cmd.Flags().StringVar(&outcome, "outcome", "", "that ended so: "+rollout.OutcomeNames())
+	cmd.Flags().IntVar(&f.Limit, "limit", 20, "at most this many, 1000 or fewer")
 	cmd.Flags().StringVar(&f.Cursor, "cursor", "", "go on where the list before ended")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the page as JSON")
 	client := serverFlag(cmd, s)

@@ -21,13 +21,13 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], std{os.Stdout, os.Stderr, os.LookupEnv}))
+	os.Exit(run(ctx, os.Args[1:], std{os.Stdout, os.Stderr, config.EnvironOf(os.Environ())}))
 }
 
 // std is the process's surroundings.
 type std struct {
 	out, err io.Writer
-	env      config.Lookup
+	env      config.Environ
 }
 
 // exitError ends the process with a code of its own; what there was to say has been said.
@@ -61,6 +61,7 @@ func command(s std) *cobra.Command {
 		SilenceErrors: true,
 		Version:       daemon.Version,
 	}
+	console.Strict(root)
 	root.AddGroup(&cobra.Group{ID: groupRoles, Title: "Roles:"}, &cobra.Group{ID: groupRollouts, Title: "Rollouts:"})
 	root.AddCommand(roles(s)...)
 	root.AddCommand(runCommand(s), lsCommand(s), showCommand(s), traceCommand(s), abortCommand(s), upstreamCommand(s), doctorCommand(s), versionCommand(s))
@@ -73,7 +74,7 @@ const (
 )
 
 func versionCommand(s std) *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: console.Arguments(), RunE: func(*cobra.Command, []string) error {
 		fmt.Fprintln(s.out, daemon.Version)
 		return nil
 	}}

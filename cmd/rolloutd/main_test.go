@@ -46,7 +46,7 @@ func serveTools(t *testing.T, texts map[string]string) *tools {
 // rolloutd runs the command in an empty environment but for vars.
 func rolloutd(ctx context.Context, vars map[string]string, args ...string) (code int, stdout, stderr string) {
 	var out, err strings.Builder
-	code = run(ctx, args, std{&out, &err, func(name string) (string, bool) { v, ok := vars[name]; return v, ok }})
+	code = run(ctx, args, std{&out, &err, vars})
 	return code, out.String(), err.String()
 }
 
@@ -114,16 +114,11 @@ func TestWithoutAServerItSaysHowToStartOne(t *testing.T) {
 // A server that is there, and says what it lacks, needs no other beside it.
 func TestWithAServerThatLacksTemporalItSaysThat(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/mcp" {
-			_, _ = io.WriteString(w, `{"error":{"code":-32603,"message":"Temporal: late","data":{"kind":"Unavailable"}}}`)
-			return
-		}
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, `{"detail":"Temporal: late","kind":"Unavailable"}`)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"error":{"code":-32603,"message":"Temporal: late","data":{"kind":"Unavailable"}}}`)
 	}))
 	t.Cleanup(srv.Close)
-	for _, args := range [][]string{{"run", taskFile(t, "instruction: x\n")}, {"ls"}, {"abort", "r1"}, {"trace", "r1"}} {
+	for _, args := range [][]string{{"run", taskFile(t, "instruction: x\n")}, {"show", "r1"}, {"abort", "r1"}} {
 		code, _, errText := rolloutd(t.Context(), nil, append(args, "--server", srv.URL)...)
 		require.Equal(t, 1, code)
 		require.Equal(t, "rolloutd: Temporal: late\n", errText, args[0])
@@ -197,6 +192,24 @@ func TestRolesRefuseABadConfiguration(t *testing.T) {
 		require.Contains(t, errText, "serve.mode", role)
 		require.Contains(t, errText, "serve.tokens", role)
 	}
+}
+
+// A misspelt variable would change nothing, and nobody would see it.
+func TestMisspeltVariablesAreRefused(t *testing.T) {
+	t.Parallel()
+	vars := map[string]string{"ROLLOUTD_DTAA": "/nowhere", "ROLLOUTD_SERVR": "http://127.0.0.1:1"}
+	for _, args := range [][]string{
+		{"serve"}, {"worker"}, {"gateway"}, {"model"}, {"doctor"}, {"upstream", "show", "vllm"},
+		{"run", taskFile(t, "instruction: x\n")}, {"ls"}, {"show", "r1"}, {"trace", "r1"}, {"abort", "r1"},
+	} {
+		code, out, errText := rolloutd(t.Context(), vars, args...)
+		require.Equal(t, 1, code, args)
+		require.Empty(t, out)
+		require.Contains(t, errText, "ROLLOUTD_DTAA: there is no such variable; did you mean ROLLOUTD_DATA?", args)
+		require.Contains(t, errText, "ROLLOUTD_SERVR: there is no such variable; did you mean ROLLOUTD_SERVER?", args)
+	}
+	code, _, _ := rolloutd(t.Context(), vars, "version")
+	require.Zero(t, code, "it reads none")
 }
 
 // The mode is said by flag or environment, and the flag wins.

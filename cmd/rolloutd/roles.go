@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/console"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 )
 
@@ -32,7 +33,7 @@ type roleCommand struct {
 
 func role(s std, name, short, metrics string, roles daemon.Roles) *roleCommand {
 	f := settings{s: s}
-	r := &roleCommand{cmd: &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs, GroupID: groupRoles}}
+	r := &roleCommand{cmd: &cobra.Command{Use: name, Short: short, Args: console.Arguments(), GroupID: groupRoles}}
 	f.register(r.cmd)
 	r.cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := f.load(func(c *config.Config) {

@@ -9,8 +9,17 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/console"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/toolclient"
 )
+
+// rolloutID wants one argument, which can be an id.
+func rolloutID(cmd *cobra.Command, args []string) error {
+	if err := console.Arguments("ID")(cmd, args); err != nil {
+		return err
+	}
+	return rollout.CheckID(args[0])
+}
 
 func showCommand(s std) *cobra.Command {
 	f := runFlags{}
@@ -20,7 +29,7 @@ func showCommand(s std) *cobra.Command {
 		Aliases: []string{"state"},
 		Short:   "Show where a rollout stands, or its result",
 		Long:    "Show prints the result of a rollout that is done, and the phase of one that runs.\n\n" + console.ExitCodes,
-		Args:    cobra.ExactArgs(1),
+		Args:    rolloutID,
 		GroupID: groupRollouts,
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow a rollout that runs to its end")
@@ -61,7 +70,7 @@ func printState(s std, st toolclient.State, asJSON bool) error {
 
 func abortCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "abort ID", Short: "End a rollout; what it has produced is kept", Args: cobra.ExactArgs(1), GroupID: groupRollouts,
+		Use: "abort ID", Short: "End a rollout; what it has produced is kept", Args: rolloutID, GroupID: groupRollouts,
 	}
 	client := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

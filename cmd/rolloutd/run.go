@@ -31,7 +31,7 @@ func runCommand(s std) *cobra.Command {
 		Short:   "Run a rollout of a task and show it as it goes",
 		Long:    "Run submits the task to a server and follows the rollout to its result. The rollout is the server's: Ctrl-C\nleaves it running.\n\n" + console.ExitCodes,
 		Example: "  rolloutd run examples/binary_search.yaml --endpoint scripted\n  rolloutd run task.yaml --base-url http://gpu:8000/v1 --model Qwen/Qwen3.5-4B",
-		Args:    cobra.ExactArgs(1),
+		Args:    console.Arguments("TASK.yaml"),
 		GroupID: groupRollouts,
 	}
 	f.register(cmd)
@@ -73,7 +73,7 @@ func (f *runFlags) over(args map[string]any, s std) (map[string]any, error) {
 		}
 	}
 	if f.keyEnv != "" {
-		key, _ := s.env(f.keyEnv)
+		key := s.env[f.keyEnv]
 		if key == "" {
 			return nil, fmt.Errorf("--api-key-env: %s is not set", f.keyEnv)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/toolclient"
 )
@@ -14,23 +15,27 @@ import (
 // defaultServer is where rolloutd-dev and rolloutd serve listen unless told otherwise.
 const defaultServer = "http://127.0.0.1:8000"
 
-// serverFlag adds --server to a command that asks a server, and returns how to make a client of it.
+// serverFlag adds --server to a command that asks a server, and returns how to make a client of it. The command refuses variables that
+// it would not see.
 func serverFlag(cmd *cobra.Command, s std) func() *toolclient.Client {
 	fallback := defaultServer
-	if url, ok := s.env("ROLLOUTD_SERVER"); ok && url != "" {
+	if url := s.env[config.ServerVariable]; url != "" {
 		fallback = url
 	}
-	url := cmd.Flags().String("server", fallback, "server to ask (or ROLLOUTD_SERVER; a bearer token goes into ROLLOUTD_TOKEN)")
+	url := cmd.Flags().String("server", fallback, "server to ask (or "+config.ServerVariable+"; a bearer token goes into "+config.TokenVariable+")")
+	cmd.PreRunE = func(*cobra.Command, []string) error { return s.env.Check() }
 	return func() *toolclient.Client {
-		token, _ := s.env("ROLLOUTD_TOKEN")
-		return &toolclient.Client{URL: *url, Token: token, HTTP: &http.Client{}}
+		return &toolclient.Client{URL: *url, Token: s.env[config.TokenVariable], HTTP: &http.Client{}}
 	}
 }
 
-// hint says how to get a server where there is none.
+// hint says how to get a server where there is none, and where a token goes.
 func hint(err error, c *toolclient.Client) error {
-	var told *toolclient.Told
-	if !fault.Is(err, fault.Unavailable) || errors.As(err, &told) {
+	var none *toolclient.NoServerError
+	switch {
+	case fault.Is(err, fault.Unauthorized):
+		return fmt.Errorf("%w\n  a token goes into the variable %s", err, config.TokenVariable)
+	case !errors.As(err, &none):
 		return err
 	}
 	return fmt.Errorf("%w\n  start one with:  rolloutd-dev          (everything in one process)\n"+

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rolloutd/rolloutd/internal/console"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
@@ -16,6 +17,8 @@ import (
 func upstreamCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upstream",
+		Args:  console.Subcommands,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Short: "Pause, drain and resume the calls to a model endpoint",
 		Long: "While an endpoint is paused no call to it begins; agents wait. NAME is the endpoint's (vllm, openai, hf_router,\n" +
 			"scripted), or host:port of one that is given by its URL alone. A pause ends by itself.",
@@ -41,7 +44,7 @@ func upstreamCommand(s std) *cobra.Command {
 
 func upstreamAction(s std, name, short string, do func(*gateway.Trainer, context.Context, string) (gateway.UpstreamStatus, error)) *cobra.Command {
 	f := settings{s: s}
-	cmd := &cobra.Command{Use: name + " NAME", Short: short, Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: name + " NAME", Short: short, Args: console.Arguments("NAME")}
 	f.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, err := f.load(nil)
@@ -53,10 +56,12 @@ func upstreamAction(s std, name, short string, do func(*gateway.Trainer, context
 			return err
 		}
 		st, err := do(c, cmd.Context(), args[0])
-		if fault.Is(err, fault.Unauthorized) {
+		switch {
+		case fault.Is(err, fault.Unauthorized):
 			return fmt.Errorf("%w: that gateway has another key than %s: name its data folder with --data, or set ROLLOUTD_ENCRYPTION_KEY", err, cfg.Data)
-		}
-		if err != nil {
+		case fault.Is(err, fault.Unavailable):
+			return fmt.Errorf("%w\n  asked: %s; ROLLOUTD_TRAINER_URL names another", err, cfg.TrainerURL())
+		case err != nil:
 			return err
 		}
 		state := "open"

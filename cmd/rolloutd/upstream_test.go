@@ -34,7 +34,10 @@ func TestUpstream(t *testing.T) {
 		{[]string{"show", "vllm"}, 0, "vllm: paused until 2"},
 		{[]string{"resume", "vllm"}, 0, "vllm: open"},
 		{[]string{"pause", "10.0.0.1:8000", "--for", "1h"}, 0, "10.0.0.1:8000: paused until 2"},
-		{[]string{"pause", "vllm", "--for", "-1s"}, 1, "for_s"},
+		{[]string{"pause", "vllm", "--for", "0s"}, 1, "for_s"},
+		{[]string{"pause", "http://10.0.0.1:8000/v1"}, 1, "or host:port of one that is given by its URL alone"},
+		{[]string{"pasue", "vllm"}, 1, `there is no command "pasue" of rolloutd upstream; did you mean pause?`},
+		{[]string{"vllm"}, 1, `there is no command "vllm" of rolloutd upstream; see rolloutd upstream --help`},
 		{[]string{"drain", "vlmm"}, 1, `no model endpoint "vlmm"`},
 	} {
 		code, out, said := rolloutd(t.Context(), vars, append([]string{"upstream"}, tc.args...)...)

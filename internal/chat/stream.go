@@ -66,5 +66,8 @@ func (s *Stream) event(data []byte) error {
 // Done says that the stream's own end mark came.
 func (s *Stream) Done() bool { return s.split.done || s.over }
 
+// Whole is how much of Raw is whole events: each is ended by an empty line, however the lines of the stream end.
+func (s *Stream) Whole() int { return s.split.began }
+
 // Raw is all that came so far, as it came.
 func (s *Stream) Raw() []byte { return s.split.raw }

@@ -13,16 +13,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-func env(vars map[string]string) config.Lookup {
-	return func(name string) (string, bool) {
-		v, ok := vars[name]
-		return v, ok
-	}
-}
-
 func TestDefaultsAreValid(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load(nil, env(nil))
+	c, err := config.Load(nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, config.Defaults().Serve, c.Serve)
 	require.NoError(t, c.Validate())
@@ -35,10 +28,10 @@ func TestDefaultsAreValid(t *testing.T) {
 func TestEnvironmentWinsOverTheFile(t *testing.T) {
 	t.Parallel()
 	file := strings.NewReader("serve: {max_sessions: 5, step_timeout: 20s}\nmodel_env: {VLLM_URL: http://a, VLLM_MODEL: m}\n")
-	c, err := config.Load(file, env(map[string]string{
+	c, err := config.Load(file, config.Environ{
 		"MAX_CONCURRENT_ENVS": "7", "OPENENV_SERVER_MODE": "production", "ENABLE_WEB_INTERFACE": "Yes", "ROLLOUTD_TOKENS": "aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb",
 		"VLLM_URL": "http://b", "TEMPORAL_API_KEY": "k", "ROLLOUTD_ALLOW_WEAK_SANDBOX": "true", "ROLLOUTD_DATA": "",
-	}))
+	})
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 	require.Equal(t, 7, c.Serve.MaxSessions)
@@ -55,13 +48,15 @@ func TestEnvironmentWinsOverTheFile(t *testing.T) {
 
 func TestLoadTellsWhatItCannotRead(t *testing.T) {
 	t.Parallel()
-	_, err := config.Load(strings.NewReader("serve:\n  lisen: x\n"), env(nil))
+	_, err := config.Load(strings.NewReader("serve:\n  lisen: x\n"), nil)
 	require.ErrorContains(t, err, "line 2: field lisen not found")
+	_, err = config.Load(strings.NewReader("data: x\n---\ndata: y\n"), nil)
+	require.ErrorContains(t, err, "second document")
 
-	_, err = config.Load(nil, env(map[string]string{
+	_, err = config.Load(nil, config.Environ{
 		"ROLLOUTD_GATEWAY_CALLS": "64", "ROLLOUTD_GATEWAY_RATE": "a=1,a=2",
 		"MAX_CONCURRENT_ENVS": "many", "ROLLOUTD_STEP_TIMEOUT": "55", "ROLLOUTD_ALLOW_WEAK_SANDBOX": "perhaps",
-	}))
+	})
 	require.ErrorContains(t, err, `MAX_CONCURRENT_ENVS="many": want a whole number`)
 	require.ErrorContains(t, err, `ROLLOUTD_GATEWAY_CALLS="64": want numbers by name`)
 	require.ErrorContains(t, err, `ROLLOUTD_GATEWAY_RATE="a=1,a=2": a is there twice`)
@@ -72,16 +67,16 @@ func TestLoadTellsWhatItCannotRead(t *testing.T) {
 func TestLoadFileNamesTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "rolloutd.yaml")
-	_, err := config.LoadFile(path, env(nil))
+	_, err := config.LoadFile(path, nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.WriteFile(path, []byte("data: [1"), 0o600))
-	_, err = config.LoadFile(path, env(nil))
+	_, err = config.LoadFile(path, nil)
 	require.ErrorContains(t, err, path)
 	require.NoError(t, os.WriteFile(path, []byte("data: /var/lib/rolloutd"), 0o600))
-	c, err := config.LoadFile(path, env(nil))
+	c, err := config.LoadFile(path, nil)
 	require.NoError(t, err)
 	require.Equal(t, "/var/lib/rolloutd/key", c.KeyFile())
-	_, err = config.LoadFile("", env(nil))
+	_, err = config.LoadFile("", nil)
 	require.NoError(t, err)
 }
 
@@ -106,6 +101,9 @@ func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
 		"gateway.keep_alive":        func(c *config.Config) { c.Gateway.KeepAlive = -1 },
 		"gateway.queue":             func(c *config.Config) { c.Gateway.Queue = -1 },
 		"gateway.calls.vllm":        func(c *config.Config) { c.Gateway.Calls = map[string]float64{"vllm": 1.5} },
+		"model_env.VLLM_URL":        func(c *config.Config) { c.ModelEnv = map[string]string{"VLLM_URL": "http://a:1, gpu2:8000"} },
+		"gateway.burst.vlmm":        func(c *config.Config) { c.Gateway.Burst = map[string]float64{"vlmm": 1} },
+		"model_env.VLLM_ULR":        func(c *config.Config) { c.ModelEnv = map[string]string{"VLLM_ULR": "http://a"} },
 		"gateway.rate.default":      func(c *config.Config) { c.Gateway.Rate = map[string]float64{"default": -1} },
 		"gateway.trainer_tokens[0]": func(c *config.Config) { c.Gateway.TrainerTokens = []string{"short"} },
 		"prices.m":                  func(c *config.Config) { c.Prices = map[string]rollout.Price{"m": {Prompt: -1}} },
@@ -161,7 +159,7 @@ func TestOtherMachinesNeedATokenOnly(t *testing.T) {
 // An endpoint has its own bound, or the one that all others share.
 func TestBoundsOfAnEndpoint(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load(strings.NewReader("gateway: {rate: {openai: 2.5}}\n"), env(map[string]string{"ROLLOUTD_GATEWAY_CALLS": "vllm=64, default=8"}))
+	c, err := config.Load(strings.NewReader("gateway: {rate: {openai: 2.5}}\n"), config.Environ{"ROLLOUTD_GATEWAY_CALLS": "vllm=64, default=8"})
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 	g := c.Gateway
@@ -170,13 +168,13 @@ func TestBoundsOfAnEndpoint(t *testing.T) {
 
 func TestPrices(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load(nil, env(map[string]string{"ROLLOUTD_PRICES": "gpt-4o-mini=0.15/0.6/0.075, org/model:fast=1/2"}))
+	c, err := config.Load(nil, config.Environ{"ROLLOUTD_PRICES": "gpt-4o-mini=0.15/0.6/0.075, org/model:fast=1/2"})
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 	cached := 0.075
 	require.Equal(t, map[string]rollout.Price{"gpt-4o-mini": {Prompt: 0.15, Completion: 0.6, CachedPrompt: &cached}, "org/model:fast": {Prompt: 1, Completion: 2}}, c.Prices)
 	for _, bad := range []string{"m", "m=1", "=1/2", "m=1/x", "m=1/2,", "m=1/2/", "m=1/2/3/4"} {
-		_, err := config.Load(nil, env(map[string]string{"ROLLOUTD_PRICES": bad}))
+		_, err := config.Load(nil, config.Environ{"ROLLOUTD_PRICES": bad})
 		require.ErrorContains(t, err, "ROLLOUTD_PRICES", bad)
 	}
 }
@@ -202,7 +200,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add("serve: {listen: 127.0.0.1:1}\n")
 	f.Add("a: &a [*a]\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := config.Load(strings.NewReader(text), env(nil))
+		c, err := config.Load(strings.NewReader(text), nil)
 		if err == nil {
 			_ = c.Validate() // must not panic
 		}

@@ -3,8 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -14,6 +12,12 @@ type Variable struct {
 	Path string // the setting it sets, as in the file; empty where only the environment can
 	set  func(*Config, string) error
 }
+
+// What the commands that ask a server read. They are no settings of a role.
+const (
+	ServerVariable = "ROLLOUTD_SERVER"
+	TokenVariable  = "ROLLOUTD_TOKEN"
+)
 
 // Variables lists what the environment can set, beside the model catalogue's and Temporal's own.
 func Variables() []Variable {
@@ -58,14 +62,16 @@ func Variables() []Variable {
 		{"ROLLOUTD_METRICS_LISTEN", "telemetry.listen", text(func(c *Config) *string { return &c.Telemetry.Listen })},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "telemetry.otlp_endpoint", text(func(c *Config) *string { return &c.Telemetry.OTLPEndpoint })},
 		{"OTEL_SERVICE_NAME", "telemetry.service", text(func(c *Config) *string { return &c.Telemetry.Service })},
+		{ServerVariable, "", unset},
+		{TokenVariable, "", unset},
 	}
 }
 
-// fromEnv takes every variable that is set and not empty; all that cannot be read are told together.
-func (c *Config) fromEnv(env Lookup) error {
-	var errs []error
+// fromEnv takes every variable that is set and not empty; all that are not known or cannot be read are told together.
+func (c *Config) fromEnv(env Environ) error {
+	errs := []error{env.Check()}
 	for _, v := range Variables() {
-		value, _ := env(v.Name)
+		value := env[v.Name]
 		if value == "" {
 			continue
 		}
@@ -75,17 +81,20 @@ func (c *Config) fromEnv(env Lookup) error {
 	}
 	c.ModelEnv = overlay(c.ModelEnv, env, modelVariables())
 	c.Temporal.Env = overlay(nil, env, temporalVariables())
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("environment:\n%w", err)
+	}
+	return nil
 }
 
 // overlay lays the named variables that are set over base.
-func overlay(base map[string]string, env Lookup, names []string) map[string]string {
+func overlay(base map[string]string, env Environ, names []string) map[string]string {
 	out := map[string]string{}
 	for k, v := range base {
 		out[k] = v
 	}
 	for _, name := range names {
-		if v, ok := env(name); ok && v != "" {
+		if v := env[name]; v != "" {
 			out[name] = v
 		}
 	}
@@ -109,54 +118,5 @@ func temporalVariables() []string {
 		"TEMPORAL_TLS_CLIENT_CERT_DATA", "TEMPORAL_TLS_CLIENT_KEY_PATH", "TEMPORAL_TLS_CLIENT_KEY_DATA",
 		"TEMPORAL_TLS_SERVER_CA_CERT_PATH", "TEMPORAL_TLS_SERVER_CA_CERT_DATA", "TEMPORAL_TLS_SERVER_NAME",
 		"TEMPORAL_TLS_DISABLE_HOST_VERIFICATION",
-	}
-}
-
-func text(at func(*Config) *string) func(*Config, string) error {
-	return func(c *Config, v string) error { *at(c) = v; return nil }
-}
-
-func number(at func(*Config) *int) func(*Config, string) error {
-	return func(c *Config, v string) (err error) {
-		if *at(c), err = strconv.Atoi(v); err != nil {
-			return errors.New("want a whole number")
-		}
-		return nil
-	}
-}
-
-func span(at func(*Config) *time.Duration) func(*Config, string) error {
-	return func(c *Config, v string) (err error) {
-		if *at(c), err = time.ParseDuration(v); err != nil {
-			return errors.New(`want a duration such as "55s" or "5m"`)
-		}
-		return nil
-	}
-}
-
-func yes(at func(*Config) *bool) func(*Config, string) error {
-	return func(c *Config, v string) (err error) {
-		switch strings.ToLower(v) {
-		case "yes":
-			v = "true"
-		case "no":
-			v = "false"
-		}
-		if *at(c), err = strconv.ParseBool(strings.ToLower(v)); err != nil {
-			return errors.New("want true or false")
-		}
-		return nil
-	}
-}
-
-func list(at func(*Config) *[]string) func(*Config, string) error {
-	return func(c *Config, v string) error {
-		*at(c) = nil
-		for item := range strings.SplitSeq(v, ",") {
-			if item = strings.TrimSpace(item); item != "" {
-				*at(c) = append(*at(c), item)
-			}
-		}
-		return nil
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/catalog"
 )
 
 // Gateway is the model gateway of a host.
@@ -77,8 +79,17 @@ func (g Gateway) validate(p *problems) {
 			v := m.of[name]
 			p.check(v >= 0 && !math.IsInf(v, 0), m.path+"."+name, "want 0 (no bound) or more, got %g", v)
 			p.check(!m.whole || v == math.Trunc(v), m.path+"."+name, "want a whole number, got %g", v)
+			p.endpoint(m.path, name)
 		}
 	}
+}
+
+// endpoint refuses a name that is almost an endpoint's. One that is like none, or has a dot, a port or a number, may be the host of a URL.
+func (p *problems) endpoint(path, name string) {
+	p.check(!strings.Contains(name, "/"), path+"."+name, "want an endpoint's name, or host:port of one that is given by its URL alone")
+	names := append(catalog.Names(), DefaultUpstream)
+	near := nearest(name, "", names)
+	p.check(near == "" || slices.Contains(names, name) || strings.ContainsAny(name, ".:0123456789"), path+"."+name, "there is no such endpoint; did you mean %s?", near)
 }
 
 // named reads "vllm=64,default=8".

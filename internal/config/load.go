@@ -9,11 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Lookup finds a variable of the environment, as os.LookupEnv does.
-type Lookup func(name string) (string, bool)
-
 // LoadFile is Load of the file at path; an empty path means none.
-func LoadFile(path string, env Lookup) (Config, error) {
+func LoadFile(path string, env Environ) (Config, error) {
 	if path == "" {
 		return Load(nil, env)
 	}
@@ -22,26 +19,35 @@ func LoadFile(path string, env Lookup) (Config, error) {
 		return Config{}, fmt.Errorf("configuration: %w", err)
 	}
 	defer f.Close()
-	c, err := Load(f, env)
-	if err != nil {
+	c := Defaults()
+	if err := c.fromFile(f); err != nil {
 		return Config{}, fmt.Errorf("%s: %w", path, err)
 	}
-	return c, nil
+	return c, c.fromEnv(env)
 }
 
 // Load reads the defaults, then the YAML of file (nil: none), then the environment, each over the one before. It does not
 // validate: flags may still follow.
-func Load(file io.Reader, env Lookup) (Config, error) {
+func Load(file io.Reader, env Environ) (Config, error) {
 	c := Defaults()
 	if file != nil {
-		dec := yaml.NewDecoder(file)
-		dec.KnownFields(true)
-		if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-			return Config{}, fmt.Errorf("configuration: %w", err)
+		if err := c.fromFile(file); err != nil {
+			return Config{}, err
 		}
 	}
-	if err := c.fromEnv(env); err != nil {
-		return Config{}, fmt.Errorf("environment: %w", err)
+	return c, c.fromEnv(env)
+}
+
+func (c *Config) fromFile(r io.Reader) error {
+	dec := yaml.NewDecoder(r)
+	dec.KnownFields(true)
+	switch err := dec.Decode(c); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return fmt.Errorf("configuration: %w", err)
+	case !errors.Is(dec.Decode(new(yaml.Node)), io.EOF):
+		return errors.New("configuration: there is a second document after ---, which would not be read")
 	}
-	return c, nil
+	return nil
 }

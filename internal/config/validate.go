@@ -3,8 +3,10 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +28,14 @@ func (c Config) Validate() error {
 	c.Sandbox.validate(&p)
 	c.Limits.validate(&p)
 	c.validatePrices(&p)
+	for _, name := range slices.Sorted(maps.Keys(c.ModelEnv)) {
+		p.check(slices.Contains(modelVariables(), name), "model_env."+name, "want %s", strings.Join(modelVariables(), ", "))
+		if strings.HasSuffix(name, "_URL") {
+			for u := range strings.SplitSeq(c.ModelEnv[name], ",") { // the engines of one endpoint
+				p.httpURL("model_env."+name, strings.TrimSpace(u))
+			}
+		}
+	}
 	p.address("model.listen", c.Model.Listen)
 	if c.Telemetry.Listen != "" {
 		p.address("telemetry.listen", c.Telemetry.Listen)

@@ -40,7 +40,7 @@ func Attend(ctx context.Context, c *toolclient.Client, id string, progress io.Wr
 	}
 	r, raw, err := c.Result(ctx, id)
 	if err == nil && r.Outcome == "" && r.Error != nil {
-		err = &toolclient.Told{Err: fault.New(fault.Unavailable, "%s", *r.Error)} // a result that only says why there is none yet
+		err = fault.New(fault.Unavailable, "%s", *r.Error) // a result that only says why there is none yet
 	}
 	return r, raw, err
 }

@@ -11,6 +11,7 @@ var (
 	ServeHTTP   = serveHTTP
 	Background  = background
 	Admit       = admit
+	Meet        = meet
 	ReadTokens  = readTokens
 	FindBinary  = findSandboxd
 	ErrStopping = errStopping

@@ -36,6 +36,9 @@ func (d *Daemon) runWorkers(ctx context.Context) (Running, error) {
 	if err != nil {
 		return Running{}, err
 	}
+	if err := meet(ctx, d.cfg.GatewayURL(), d.key, d.log); err != nil {
+		return Running{}, err
+	}
 	room, err := d.room()
 	if err != nil {
 		return Running{}, err

@@ -18,17 +18,16 @@ import (
 // List tells of the rollouts that Temporal still knows. What it tells of each is what visibility holds: it may be a moment
 // behind, and has neither turns nor phases. A page may hold fewer than were asked for; the last one is the one without a next.
 func (e *Engine) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
-	labels := labelsOf(f)
-	query, err := queryOf(f.Status, labels)
-	if err != nil {
+	if err := f.Validate(); err != nil {
 		return rollout.Page{}, err
 	}
 	token, err := tokenOf(f.Cursor)
 	if err != nil {
 		return rollout.Page{}, err
 	}
+	labels := labelsOf(f)
 	got, err := e.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		PageSize: int32(f.Limit), NextPageToken: token, Query: query,
+		PageSize: int32(f.Limit), NextPageToken: token, Query: queryOf(f.Status, labels),
 	})
 	if err != nil {
 		return rollout.Page{}, classify(err, "list rollouts")

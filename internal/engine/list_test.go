@@ -55,11 +55,36 @@ func TestList(t *testing.T) {
 	_, err = e.List(t.Context(), rollout.Filter{Cursor: page.Next, Limit: 2})
 	require.NoError(t, err)
 	require.Equal(t, []byte{0, 255}, f.listed[1].GetNextPageToken())
-	for _, wrong := range []rollout.Filter{{Status: "odd"}, {Cursor: "%"}, {Cursor: "AAAA"}, {Cursor: page.Next[1:]}, {Cursor: "A" + page.Next[1:4] + page.Next}} {
-		_, err = e.List(t.Context(), wrong)
-		require.Equal(t, fault.Invalid, fault.KindOf(err), wrong)
+}
+
+// What no list can have is refused before Temporal is asked, with what would be right.
+func TestListRefuses(t *testing.T) {
+	t.Parallel()
+	e, f, _ := newEngine(t)
+	f.list = &workflowservice.ListWorkflowExecutionsResponse{NextPageToken: []byte(`{"CloseTime":"x"}`)}
+	page, err := e.List(t.Context(), rollout.Filter{Limit: 2})
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		filter rollout.Filter
+		want   string
+	}{
+		{rollout.Filter{Status: "odd"}, `status: want running or done, got "odd"`},
+		{rollout.Filter{Outcome: "failed"}, `outcome: want one of completed, agent_failed, agent_timeout, budget_exhausted, aborted, setup_failed, verifier_failed, infra_failed, got "failed"`},
+		{rollout.Filter{Outcome: "Completed"}, "outcome: want one of completed"},
+		{rollout.Filter{Cursor: "%"}, "cursor: is none"},
+		{rollout.Filter{Cursor: "abc"}, "cursor: is none"},
+		{rollout.Filter{Cursor: "eyJDbG9zZVRpbWUiOiJ4In0"}, "cursor: is none"},
+		{rollout.Filter{Cursor: page.Next[:len(page.Next)-4]}, "cursor: is none"},
+		{rollout.Filter{Cursor: page.Next + page.Next}, "cursor: is none"},
+	} {
+		_, err := e.List(t.Context(), tc.filter)
+		require.Equal(t, fault.Invalid, fault.KindOf(err), tc.filter)
+		require.ErrorContains(t, err, tc.want)
 	}
-	require.Len(t, f.listed, 2, "none of them went to Temporal")
+	require.Len(t, f.listed, 1)
+	for _, o := range rollout.Outcomes() {
+		require.NoError(t, rollout.Filter{Outcome: o}.Validate())
+	}
 }
 
 // What a query cannot say to every store of Temporal's is asked for by its beginning, and told apart afterwards.

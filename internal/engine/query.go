@@ -3,7 +3,6 @@ package engine
 import (
 	"strings"
 
-	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
@@ -23,21 +22,18 @@ func labelsOf(f rollout.Filter) []label {
 	return labels
 }
 
-func queryOf(status string, labels []label) (string, error) {
+func queryOf(status string, labels []label) string {
 	terms := []string{"WorkflowType = '" + rollout.WorkflowName + "'"}
 	switch status {
-	case "":
-	case "running":
+	case rollout.StatusRunning:
 		terms = append(terms, "ExecutionStatus = 'Running'")
-	case "done":
+	case rollout.StatusDone:
 		terms = append(terms, "ExecutionStatus != 'Running'")
-	default:
-		return "", fault.Field("status", "want running or done, got %q", status)
 	}
 	for _, l := range labels {
 		terms = append(terms, l.term())
 	}
-	return strings.Join(terms, " AND "), nil
+	return strings.Join(terms, " AND ")
 }
 
 // term asks for the label, or for what begins like it where a query cannot say it: Temporal's SQL stores (server v1.32.1)

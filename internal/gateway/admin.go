@@ -37,7 +37,7 @@ func (s *Server) getReady(w http.ResponseWriter, req *http.Request) error {
 	if err := s.traces.Broken(); err != nil {
 		return fault.Wrap(fault.Exhausted, err, "the gateway can record no calls until it is started again")
 	}
-	if why := s.admission(name).status().Busy; why != "" {
+	if why := s.statusOf(name).Busy; why != "" {
 		return fault.New(fault.Exhausted, "model endpoint %q has no room for another rollout: %s", name, why)
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -15,6 +15,7 @@ type admission struct {
 	bounds Bounds
 	report *reporter
 	log    *slog.Logger
+	routes int // that have it; the server's lock guards it
 
 	mu      sync.Mutex
 	line    line

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"crypto/sha256"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func nameOf(engine string) string {
 // health knows which engines do not answer.
 type health struct {
 	mu   sync.Mutex
-	lost map[string]time.Time // by URL: when it last gave no answer
+	lost map[string]time.Time // by URL: when it last gave no answer; what is long ago may be gone
 }
 
 // pick is the first of the engines that is not known to be lost. When all are, it is the one that was lost first: a hiccup of the
@@ -67,6 +68,7 @@ func (h *health) saw(engine string, none bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if none {
+		maps.DeleteFunc(h.lost, func(_ string, at time.Time) bool { return time.Since(at) > engineRest })
 		h.lost[engine] = time.Now()
 		return
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,14 +18,17 @@ const ownMark = "@"
 // of host:port, to that server under whatever name.
 type group []*admission
 
-// admission finds the admission to an upstream, or makes it: an upstream may be paused before its first call.
-func (s *Server) admission(name string) *admission {
+// statusOf tells how an upstream stands, for a rollout that has no route yet.
+func (s *Server) statusOf(name string) UpstreamStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.admit(name)
+	status := s.admit(name).status()
+	s.tidy()
+	return status
 }
 
-// admit is admission; s.mu is held. One under a name has that name's bounds, and the pause of its name or its address.
+// admit finds the admission to an upstream, or makes it: an upstream may be paused before its first call. One under a name has that
+// name's bounds, and the pause of its name or its address. s.mu is held.
 func (s *Server) admit(name string) *admission {
 	if a, ok := s.admissions[name]; ok {
 		return a
@@ -57,14 +61,28 @@ func (s *Server) meant(req *http.Request, do func(*admission)) (group, error) {
 	for _, a := range g {
 		do(a) // under the lock: one that comes meanwhile is not passed over
 	}
+	s.tidy()
 	return g, nil
+}
+
+// tidy forgets the admissions that no route has and that are at rest: every rollout may be given another address. One that a trainer
+// would not be believed to mean, were it not for its calls, is kept. s.mu is held.
+func (s *Server) tidy() {
+	maps.DeleteFunc(s.admissions, func(name string, a *admission) bool {
+		return a.routes == 0 && a.atRest() && (s.named(name) || strings.Contains(name, ownMark))
+	})
 }
 
 // known says whether a name may be meant; s.mu is held.
 func (s *Server) known(name string) bool {
 	_, called := s.admissions[name]
+	return called || s.named(name)
+}
+
+// named says whether a name is an endpoint's, or may be host:port. A URL is none: no calls are made under it.
+func (s *Server) named(name string) bool {
 	names := s.options.Endpoints
-	return called || len(names) == 0 || slices.Contains(names, name) || strings.ContainsAny(name, ".:")
+	return len(names) == 0 || slices.Contains(names, name) || strings.ContainsAny(name, ".:") && !strings.Contains(name, "/")
 }
 
 func (g group) clear() {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"sync"
 
 	"github.com/rolloutd/rolloutd/internal/chat"
@@ -36,7 +35,7 @@ func (l *live) follow(s *chat.Stream) {
 	if l == nil || s.FinishReason != "" || s.Error != nil || s.Done() || chat.IsObject(s.Raw()) {
 		return
 	}
-	events := wholeEvents(s.Raw()[l.read:])
+	events := s.Raw()[l.read:s.Whole()]
 	if len(events) == 0 {
 		return
 	}
@@ -50,17 +49,6 @@ func (l *live) follow(s *chat.Stream) {
 	l.bytes = append(l.bytes, piece...)
 	close(l.grown)
 	l.grown = make(chan struct{})
-}
-
-// wholeEvents are the events at the beginning of raw that an empty line ends.
-func wholeEvents(raw []byte) []byte {
-	end := 0
-	for _, line := range []string{"\n\n", "\n\r\n"} {
-		if at := bytes.LastIndex(raw, []byte(line)); at >= 0 {
-			end = max(end, at+len(line))
-		}
-	}
-	return raw[:end]
 }
 
 // from is what there is beyond the first n bytes, and a channel that is closed when there is more.

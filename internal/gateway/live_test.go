@@ -57,6 +57,29 @@ func TestPassThrough(t *testing.T) {
 	require.Equal(t, []int32{10, 11}, h.turns(t, "r1.1")[0].CompletionTokenIDs)
 }
 
+// However an engine ends its lines, each event is handed on when it is whole, and the bytes are the engine's own.
+func TestPassThroughOfEveryLineEnd(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]string{"LF": "\n", "CRLF": "\r\n", "CR": "\r"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reply, first := strings.ReplaceAll(goodReply, "\n", end), strings.ReplaceAll(": hello\n\n"+untilEnd(), "\n", end)
+			hang := newHanging(first, reply[len(first)-len(": hello"+end+end):])
+			h := newHost(t, passThrough)
+			res := begin(t, h.open(t, h.route(newEngine(t, hang.serve).URL)), streamed)
+			got := make([]byte, len(first))
+			_, err := io.ReadFull(res.Body, got)
+			require.NoError(t, err, "while the engine still has the rest")
+			require.Equal(t, first, string(got))
+			close(hang.release)
+			rest, err := io.ReadAll(res.Body)
+			require.NoError(t, err)
+			require.Equal(t, ": hello"+end+end+reply, first+string(rest))
+			require.Equal(t, []int32{10, 11}, h.turns(t, "r1.1")[0].CompletionTokenIDs)
+		})
+	}
+}
+
 // An agent never gets the end of a reply that is not on record: without one it takes nothing for whole.
 func TestPassThroughOfWhatCannotBeRecorded(t *testing.T) {
 	t.Parallel()

@@ -27,8 +27,8 @@ func (s *Server) load() error {
 	return s.traces.Retain(func(key string) bool { return kept[key] })
 }
 
-// loadRoutes opens the routes. A folder without a journal is what a crash left of a route being opened or closed. A route that
-// cannot be opened is left alone, and out: the others must not suffer.
+// loadRoutes opens the routes; nobody else has the server yet. A folder without a journal is what a crash left of a route being
+// opened or closed. A route that cannot be opened is left alone, and out: the others must not suffer.
 func (s *Server) loadRoutes() (all bool, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Server) loadRoutes() (all bool, err error) {
 		case errors.Is(err, os.ErrNotExist):
 			err = os.RemoveAll(s.folder(e.Name()))
 		case err == nil:
-			s.routes[r.ID] = r
+			s.enlist(r)
 		default:
 			all = false
 		}

@@ -22,7 +22,10 @@ const (
 	noStream   quirk = "token ids without a stream"  // SGLang's chat/completions
 )
 
-// manners are the quirks that endpoints were found to have, by address and model, for as long as the gateway runs.
+// maxManners bounds the endpoints whose manners are kept. Those of one that is forgotten cost a request to learn again.
+const maxManners = 1 << 10
+
+// manners are the quirks that endpoints were found to have, by address and model.
 type manners struct {
 	mu    sync.Mutex
 	known map[string][]quirk
@@ -35,15 +38,31 @@ func (m *manners) of(place string) []quirk {
 }
 
 func (m *manners) learn(place string, quirks []quirk) {
+	if len(quirks) == 0 {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.known == nil {
 		m.known = map[string][]quirk{}
 	}
+	if _, ok := m.known[place]; !ok {
+		m.makeRoom()
+	}
 	for _, q := range quirks {
 		if !slices.Contains(m.known[place], q) {
 			m.known[place] = append(m.known[place], q)
 		}
+	}
+}
+
+// makeRoom forgets any other endpoint where there are too many. m.mu is held.
+func (m *manners) makeRoom() {
+	for place := range m.known {
+		if len(m.known) < maxManners {
+			return
+		}
+		delete(m.known, place)
 	}
 }
 

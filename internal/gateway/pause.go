@@ -103,6 +103,21 @@ func (a *admission) status() UpstreamStatus {
 	return s
 }
 
+// atRest says whether nothing would be lost with it.
+func (a *admission) atRest() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	switch {
+	case len(a.running) > 0, !a.line.empty(), now.Before(a.paused), now.Before(a.held):
+		return false
+	case a.failing > 0 && now.Sub(a.failed) < healing:
+		return false
+	default:
+		return a.rate == nil || a.rate.TokensAt(now) >= float64(a.rate.Burst())
+	}
+}
+
 // busy says why new rollouts should wait; "": they need not. a.mu is held.
 func (a *admission) busy() string {
 	now := time.Now()

@@ -3,6 +3,8 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/chat"
@@ -38,6 +40,16 @@ type problem struct {
 	body  json.RawMessage // the upstream's own error, an object; nil: there was none
 	after time.Duration   // the upstream asks to wait that long
 	cause error           // of cancelled; errCleared of a try that is to be made again
+}
+
+// under adds the status that a broken reply came under, where it says more than 200, and when to try again, if it was told.
+func (p *problem) under(res *http.Response) *problem {
+	if p == nil || res.StatusCode == http.StatusOK {
+		return p
+	}
+	p.text = fmt.Sprintf("the endpoint answered %d: %s", res.StatusCode, p.text)
+	p.after = retryAfter(res.Header, time.Now())
+	return p
 }
 
 // object is the problem as the record has it.

@@ -29,6 +29,9 @@ func TestPassingTroubleIsRetried(t *testing.T) {
 		"an error with status 200":    answers(200, `{"error":{"message":"busy"}}`),
 		"no JSON":                     says("data: <html>\n\n"),
 		"a web page":                  answers(200, "<html>busy</html>"),
+		"no content":                  answers(204, ""),
+		"accepted, and put off":       answers(202, `{"status":"pending"}`, "Retry-After", "0"),
+		"a reply that began before":   answers(206, half),
 		"given up by the engine":      says(strings.Replace(goodReply, `"finish_reason":"stop"`, `"finish_reason":"abort"`, 1)),
 	}
 	for _, status := range []int{408, 409, 425, 429, 500, 502, 503, 504, 529} {
@@ -53,6 +56,29 @@ func TestPassingTroubleIsRetried(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Some servers say 201 of whatever was posted, and proxies 203 of what they have touched: a reply is a reply.
+func TestAReplyUnderAnyStatusOfSuccess(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{200, 201, 202, 203, 206} {
+		h, e := newHost(t), newEngine(t, answers(status, goodReply, "Content-Type", "text/event-stream"))
+		require.Equal(t, goodReply, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).body)
+		require.Len(t, e.requests(), 1)
+	}
+}
+
+// An endpoint that never has a reply behind its success fails the call in the end, which says what it answered.
+func TestASuccessWithoutAReply(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	r := h.route(newEngine(t, answers(204, "", "Retry-After", "60")).URL)
+	r.Limits.Call = 5 * time.Second
+	got := send(t.Context(), h.open(t, r), "", streamed)
+	require.Equal(t, http.StatusBadRequest, got.status)
+	requireNoRetryWords(t, got.body)
+	requireFailure(t, h, fault.UpstreamFailed, "the endpoint answered 204: the reply has no finish reason")
+	require.Equal(t, 1, h.turns(t, "r1.1")[0].UpstreamTries, "it is told to wait longer than the call may take")
 }
 
 func TestEngineThatComesBackUp(t *testing.T) {

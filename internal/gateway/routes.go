@@ -52,11 +52,18 @@ func (s *Server) open(def Route) error {
 func (s *Server) add(r *route) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.routes[r.ID] = r
+	s.enlist(r)
 	s.report.routes.Set(float64(len(s.routes)))
 	if s.serving != nil {
 		s.serve(r)
 	}
+}
+
+// enlist has the route found, and its upstream's admission kept; s.mu is held.
+func (s *Server) enlist(r *route) {
+	r.admission = s.admit(r.Model.Upstream())
+	r.admission.routes++
+	s.routes[r.ID] = r
 }
 
 func check(r Route) error {
@@ -87,7 +94,7 @@ func (s *Server) newRoute(j journal) (*route, error) {
 		return nil, fault.Wrap(fault.Invalid, err, "model key of route %q", j.Route.ID)
 	}
 	r := &route{
-		Route: j.Route, journal: j, engines: enginesOf(j.Route.Model.BaseURL, j.Route.RolloutID), folder: s.folder(j.Route.ID), key: key, upstream: s.upstream, admission: s.admission(j.Route.Model.Upstream()), report: s.report,
+		Route: j.Route, journal: j, engines: enginesOf(j.Route.Model.BaseURL, j.Route.RolloutID), folder: s.folder(j.Route.ID), key: key, upstream: s.upstream, report: s.report,
 		tracer: s.options.TracerProvider.Tracer("github.com/rolloutd/rolloutd/internal/gateway"),
 		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, room: semaphore.NewWeighted(maxRequests), bodies: &s.bodies, hold: s.options.Hold, passThrough: s.options.PassThrough, keepAlive: s.options.KeepAlive,
 	}
@@ -120,6 +127,8 @@ func (s *Server) close(ctx context.Context, id string) error {
 	}
 	s.mu.Lock()
 	delete(s.routes, id)
+	r.admission.routes--
+	s.tidy()
 	s.report.routes.Set(float64(len(s.routes)))
 	s.mu.Unlock()
 	err = errors.Join(os.Remove(filepath.Join(r.folder, journalFile)), os.RemoveAll(r.folder), r.forget())

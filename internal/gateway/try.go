@@ -46,7 +46,7 @@ func (u *upstream) try(ctx context.Context, t target, a *ask) *result {
 			tried = append(tried, q)
 			continue
 		}
-		if res.status == http.StatusOK {
+		if answered(res.status) {
 			u.manners.learn(place, tried)
 		}
 		return res
@@ -65,7 +65,7 @@ func (u *upstream) once(ctx context.Context, t target, a *ask) *result {
 		return &result{problem: noAnswer(err, t.key)}
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
+	if !answered(res.StatusCode) {
 		defer time.AfterFunc(errorTime, cancel).Stop()
 		return refusal(res, t.key)
 	}
@@ -75,6 +75,10 @@ func (u *upstream) once(ctx context.Context, t target, a *ask) *result {
 	}
 	return out
 }
+
+// answered says whether a status promises a reply, as those of 2xx do to every client; some servers say 201 of whatever was posted. One
+// without a reply behind it, such as 202 while the model is being loaded or 204, is a broken reply, and may pass.
+func answered(status int) bool { return status/100 == 2 }
 
 func newRequest(ctx context.Context, t target, a *ask) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(a.body))
@@ -140,7 +144,7 @@ func (u *upstream) read(ctx context.Context, res *http.Response, cancel func(), 
 		if broken != nil || err != nil {
 			out.raw = s.Raw()
 			s.Error = cleanBytes(s.Error, key)
-			out.problem = judge(s, broken, err)
+			out.problem = judge(s, broken, err).under(res)
 			out.reply = s.Reply
 			return out
 		}

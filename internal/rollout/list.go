@@ -1,13 +1,46 @@
 package rollout
 
+import (
+	"slices"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// What a filter's status may be; none is both.
+const (
+	StatusRunning = "running"
+	StatusDone    = "done"
+)
+
 // Filter selects rollouts; empty fields select all.
 type Filter struct {
-	Status  string // "running" or "done"
+	Status  string // StatusRunning or StatusDone
 	TaskID  string
 	GroupID string
 	Outcome Outcome
 	Limit   int    // of one page
 	Cursor  string // Page.Next of the page before
+}
+
+// Validate refuses what no rollout can have: a misspelt outcome would list nothing, as if there were none of it.
+func (f Filter) Validate() error {
+	switch {
+	case f.Status != "" && f.Status != StatusRunning && f.Status != StatusDone:
+		return fault.Field("status", "want %s or %s, got %q", StatusRunning, StatusDone, f.Status)
+	case f.Outcome != "" && !slices.Contains(Outcomes(), f.Outcome):
+		return fault.Field("outcome", "want one of %s, got %q", OutcomeNames(), f.Outcome)
+	}
+	return nil
+}
+
+// OutcomeNames lists the outcomes for people.
+func OutcomeNames() string {
+	names := make([]string, len(Outcomes()))
+	for i, o := range Outcomes() {
+		names[i] = string(o)
+	}
+	return strings.Join(names, ", ")
 }
 
 // Page is a part of a list, newest first. Next is empty on the last one.

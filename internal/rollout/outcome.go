@@ -14,6 +14,11 @@ const (
 	InfraFailed     Outcome = "infra_failed"
 )
 
+// Outcomes are all there are.
+func Outcomes() []Outcome {
+	return []Outcome{Completed, AgentFailed, AgentTimeout, BudgetExhausted, Aborted, SetupFailed, VerifierFailed, InfraFailed}
+}
+
 // MayCarryReward says whether the outcome is of the policy's own doing. Any other outcome has reward null, never 0: a zero
 // for a broken machine would train the model on noise.
 func (o Outcome) MayCarryReward() bool {

@@ -27,7 +27,7 @@ var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 // Validate reports everything that is wrong with the spec, by the names of the tool's arguments. The error's kind is Invalid.
 func (s Spec) Validate() error {
 	var errs []error
-	for _, err := range []error{s.validID(), s.Task.validate(), s.validAgent(), s.Model.validate(), s.Limits.Validate(), s.validCost(), s.Sandbox.validate()} {
+	for _, err := range []error{CheckID(s.ID), s.Task.validate(), s.validAgent(), s.Model.validate(), s.Limits.Validate(), s.validCost(), s.Sandbox.validate()} {
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -40,9 +40,10 @@ func (s Spec) Validate() error {
 	return &fault.Error{Kind: fault.Invalid, Field: first.Field, Msg: joined(errs)}
 }
 
-func (s Spec) validID() error {
-	if !idPattern.MatchString(s.ID) {
-		return fault.Field("rollout_id", "want 1 to 64 letters, digits, '_' or '-', beginning with a letter or digit, got %q", s.ID)
+// CheckID refuses what can be no rollout's id.
+func CheckID(id string) error {
+	if !idPattern.MatchString(id) {
+		return fault.Field("rollout_id", "want 1 to 64 letters, digits, '_' or '-', beginning with a letter or digit, got %q", id)
 	}
 	return nil
 }

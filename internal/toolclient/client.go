@@ -9,16 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // maxReply bounds one reply; a result carries files and compact turns, not the whole trace.
 const maxReply = 256 << 20
-
-// maxReason bounds what is read of a refusal; people are shown its begin.
-const maxReason = 64 << 10
 
 // Client calls one server.
 type Client struct {
@@ -40,7 +36,7 @@ type params struct {
 }
 
 // Call calls a tool and decodes its result, the JSON text that all rollout tools return, into out. Errors have kinds:
-// Unavailable when nobody answers, Unauthorized, Invalid for refused arguments.
+// Unavailable when nobody answers (a *NoServerError) or the server cannot, Unauthorized, Invalid for refused arguments.
 func (c *Client) Call(ctx context.Context, tool string, args map[string]any, out any) error {
 	body, err := json.Marshal(request{"2.0", 1, "tools/call", params{tool, args}})
 	if err != nil {
@@ -50,7 +46,7 @@ func (c *Client) Call(ctx context.Context, tool string, args map[string]any, out
 	if err != nil {
 		return err
 	}
-	text, err := resultText(reply)
+	text, err := resultText(c.URL, reply)
 	if err != nil {
 		return err
 	}
@@ -71,61 +67,4 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) ([
 		return nil, noAnswer(ctx, c.URL, err)
 	}
 	return reply, nil
-}
-
-// send returns an answer that is no refusal; the caller closes its body.
-func (c *Client) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
-	if !strings.HasPrefix(c.URL, "http://") && !strings.HasPrefix(c.URL, "https://") {
-		return nil, fault.New(fault.Invalid, "server address: want http://HOST:PORT or https://HOST:PORT, got %q", c.URL)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
-	if err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "server address")
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if c.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.Token)
-	}
-	resp, err := c.HTTP.Do(req)
-	if err != nil {
-		return nil, noAnswer(ctx, c.URL, err)
-	}
-	if resp.StatusCode < 400 {
-		return resp, nil
-	}
-	defer resp.Body.Close()
-	reason, err := io.ReadAll(io.LimitReader(resp.Body, maxReason))
-	if err != nil {
-		return nil, noAnswer(ctx, c.URL, err)
-	}
-	return nil, statusError(c.URL, resp, reason)
-}
-
-// noAnswer keeps the caller's own end of patience apart from a server that is not there.
-func noAnswer(ctx context.Context, url string, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return fault.Wrap(fault.Unavailable, err, "no answer from %s", url)
-}
-
-// statusError is what the server says against a request, without the JSON around it.
-func statusError(url string, resp *http.Response, body []byte) error {
-	var said struct {
-		Detail string
-		Kind   fault.Kind
-	}
-	plain := json.Unmarshal(body, &said) == nil && said.Detail != ""
-	switch {
-	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
-		return fault.New(fault.Unauthorized, "%s wants a bearer token, or another one", url)
-	case plain && said.Kind.Known():
-		return &Told{fault.New(said.Kind, "%.300s", said.Detail)}
-	case resp.StatusCode >= 500:
-		return fault.New(fault.Unavailable, "%s answered %s: %.300s", url, resp.Status, body)
-	case plain:
-		return fault.New(fault.Invalid, "%.300s", said.Detail)
-	default:
-		return fault.New(fault.Invalid, "%s answered %s: %.300s", url, resp.Status, body)
-	}
 }

@@ -1,6 +1,7 @@
 package toolclient_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -60,11 +61,12 @@ func TestFailuresHaveKinds(t *testing.T) {
 		{200, `<html>`, fault.Unavailable, "no rolloutd server"},
 		{200, `{"result":{"content":[{"type":"text","text":"plain"}]}}`, fault.Internal, "not what was expected"},
 		{401, `{}`, fault.Unauthorized, "bearer token"},
-		{404, `nope`, fault.Invalid, "404"},
+		{403, `{"detail":"an operator's token is needed"}`, fault.Unauthorized, "an operator's token is needed"},
+		{404, `nope`, fault.Unavailable, "it answered 404 Not Found to POST /mcp"},
+		{404, `{"detail":"Not Found"}`, fault.Unavailable, "no rolloutd server at http://127.0.0.1"},
+		{413, `too much`, fault.Invalid, "413 Request Entity Too Large: too much"},
+		{503, `{"detail":"Temporal is away","kind":"Unavailable"}`, fault.Unavailable, "503 Service Unavailable: Temporal is away"},
 		{422, `{"detail":"status: want running or done","kind":"Invalid"}`, fault.Invalid, "status: want running or done"},
-		{404, `{"detail":"no rollout","kind":"NotFound"}`, fault.NotFound, "no rollout"},
-		{503, `{"detail":"Temporal is away","kind":"Unavailable"}`, fault.Unavailable, "Temporal is away"},
-		{503, `{"detail":"Server is full"}`, fault.Unavailable, "Server is full"},
 		{503, `later`, fault.Unavailable, "later"},
 	} {
 		_, err := serve(t, c.status, c.body, nil).State(t.Context(), "r")
@@ -78,9 +80,11 @@ func TestRefusalsAreReadable(t *testing.T) {
 	t.Parallel()
 	err := serve(t, 404, `{"detail":"no rollout \"x\"","kind":"NotFound"}`, nil).Trace(t.Context(), "x", "jsonl", io.Discard)
 	require.EqualError(t, err, `no rollout "x"`)
-	_, err = (&toolclient.Client{URL: "127.0.0.1:8000", HTTP: http.DefaultClient}).State(t.Context(), "r")
-	require.ErrorContains(t, err, `want http://HOST:PORT or https://HOST:PORT, got "127.0.0.1:8000"`)
-	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	for _, url := range []string{"127.0.0.1:8000", "", "http://", "http:///rollouts", "ftp://a", "http://a b"} {
+		_, err = (&toolclient.Client{URL: url, HTTP: http.DefaultClient}).State(t.Context(), "r")
+		require.ErrorContains(t, err, fmt.Sprintf("want http://HOST:PORT or https://HOST:PORT, got %q", url))
+		require.Equal(t, fault.Invalid, fault.KindOf(err))
+	}
 }
 
 func TestServerThatIsNotThereIsUnavailable(t *testing.T) {
@@ -88,5 +92,5 @@ func TestServerThatIsNotThereIsUnavailable(t *testing.T) {
 	c := &toolclient.Client{URL: "http://127.0.0.1:1", HTTP: http.DefaultClient}
 	_, err := c.State(t.Context(), "r")
 	require.True(t, fault.Is(err, fault.Unavailable))
-	require.ErrorContains(t, err, "no answer from http://127.0.0.1:1")
+	require.ErrorContains(t, err, "no rolloutd server at http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused")
 }

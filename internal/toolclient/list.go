@@ -3,16 +3,15 @@ package toolclient
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 
-	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// List asks for a page of rollouts, newest first; a Limit of 0 leaves the page's size to the server. It needs an operator's
-// token where the server wants tokens.
+// List asks for a page of at most f.Limit rollouts, newest first. It needs an operator's token where the server wants tokens.
 func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
 	reply, err := c.do(ctx, http.MethodGet, "/rollouts?"+queryOf(f).Encode(), http.NoBody)
 	if err != nil {
@@ -20,22 +19,19 @@ func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, erro
 	}
 	var page rollout.Page
 	if err := json.Unmarshal(reply, &page); err != nil {
-		return rollout.Page{}, fault.Wrap(fault.Unavailable, err, "this is no rolloutd server")
+		return rollout.Page{}, noServer(c.URL, fmt.Errorf("its answer is no list: %w", err))
 	}
 	return page, nil
 }
 
 func queryOf(f rollout.Filter) url.Values {
-	q := url.Values{}
+	q := url.Values{"limit": {strconv.Itoa(f.Limit)}}
 	for name, value := range map[string]string{
 		"status": f.Status, "task_id": f.TaskID, "group_id": f.GroupID, "outcome": string(f.Outcome), "cursor": f.Cursor,
 	} {
 		if value != "" {
 			q.Set(name, value)
 		}
-	}
-	if f.Limit > 0 {
-		q.Set("limit", strconv.Itoa(f.Limit))
 	}
 	return q
 }

@@ -2,6 +2,8 @@ package toolclient
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -34,16 +36,16 @@ type toolResult struct {
 }
 
 // resultText is the text of a tool's result, or its error.
-func resultText(body []byte) (string, error) {
+func resultText(url string, body []byte) (string, error) {
 	var r reply
 	if err := json.Unmarshal(body, &r); err != nil {
-		return "", fault.Wrap(fault.Unavailable, err, "this is no rolloutd server: its answer is no JSON")
+		return "", noServer(url, fmt.Errorf("its answer is no JSON: %w", err))
 	}
 	switch {
 	case r.Error != nil:
-		return "", &Told{fault.New(r.Error.kind(), "%s", r.Error.Message)}
+		return "", fault.New(r.Error.kind(), "%s", r.Error.Message)
 	case r.Result == nil || len(r.Result.Content) == 0:
-		return "", fault.New(fault.Unavailable, "this is no rolloutd server: the answer has no content")
+		return "", noServer(url, errors.New("its answer has no content"))
 	case r.Result.IsError:
 		return "", fault.New(fault.Internal, "%s", r.Result.Content[0].Text)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -31,7 +32,7 @@ func startProcess(t testing.TB, env []string, name string, arg ...string) *proce
 	require.NoError(t, err)
 	defer log.Close()
 	p := &process{cmd: exec.Command(filepath.Join(bin, name), arg...), done: make(chan struct{}), log: log.Name()}
-	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Env = append(environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	require.NoError(t, p.cmd.Start())
 	go func() { _ = p.cmd.Wait(); close(p.done) }() // ends with the process, which stop ends
@@ -42,6 +43,11 @@ func startProcess(t testing.TB, env []string, name string, arg ...string) *proce
 		}
 	})
 	return p
+}
+
+// environ is the tester's environment without what is meant for a rolloutd of his, or for the tests.
+func environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "ROLLOUTD_") })
 }
 
 // stop asks the process to end, as Ctrl-C does, and does so less kindly when it will not.

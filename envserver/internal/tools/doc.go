@@ -52,6 +52,8 @@ type Options struct {
 	Seal func(string) string
 	// Agents are the agents on offer; the first is the default.
 	Agents []string
+	// Backends and Images are what sandbox.backend and sandbox.image, or template, may name; without a name it is the deployment's own.
+	Backends, Images []string
 	// Limits are the bounds of a rollout where its caller does not say; what they leave open is derived. agent_timeout_s has
 	// its own published default.
 	Limits rollout.Limits

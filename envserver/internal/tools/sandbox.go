@@ -1,7 +1,9 @@
 package tools
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/docker/go-units"
 
@@ -12,8 +14,9 @@ import (
 // noNetwork is the one value of sandbox.network.
 const noNetwork = "none"
 
-// sandbox is what the arguments ask of the place the rollout runs in.
-func sandbox(a RolloutArgs) (rollout.Sandbox, error) {
+// sandbox is what the arguments ask of the place the rollout runs in. What no host of this deployment has is refused here, and not when
+// a host is free to say so.
+func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 	ask := SandboxArgs{}
 	if a.Sandbox != nil {
 		ask = *a.Sandbox
@@ -23,8 +26,11 @@ func sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 		return s, fault.Field("sandbox.network", `want %q, got %q: no sandbox has a network; the agent reaches the model endpoint `+
 			`through the model channel, in mode black_box too`, noNetwork, ask.Network)
 	}
+	if s.Backend != "" && !slices.Contains(t.o.Backends, s.Backend) {
+		return s, fault.Field("sandbox.backend", "want %s, got %q", strings.Join(t.o.Backends, " or "), s.Backend)
+	}
 	var err error
-	if s.Image, err = image(a.Template, ask.Image); err != nil {
+	if s.Image, err = t.image(a.Template, ask.Image); err != nil {
 		return s, err
 	}
 	s.MemoryMiB, err = memory(ask)
@@ -32,14 +38,18 @@ func sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 }
 
 // image may be said in two places, but not twice.
-func image(template, image string) (string, error) {
+func (t *Table) image(template, image string) (string, error) {
+	field, name := "sandbox.image", image
 	switch {
 	case image == "":
-		return template, nil
+		field, name = "template", template
 	case template != "" && template != image:
 		return "", fault.Field("template", "is %q but sandbox.image is %q: give one of them", template, image)
 	}
-	return image, nil
+	if name != "" && !slices.Contains(t.o.Images, name) {
+		return "", fault.Field(field, "there is no image %q here: leave it out for the deployment's own", name)
+	}
+	return name, nil
 }
 
 // memory is in MiB; 0: not said.

@@ -11,7 +11,7 @@ func (t *Table) spec(a RolloutArgs) (rollout.Spec, error) {
 	if err != nil {
 		return rollout.Spec{}, err
 	}
-	box, err := sandbox(a)
+	box, err := t.sandbox(a)
 	if err != nil {
 		return rollout.Spec{}, err
 	}

@@ -33,7 +33,7 @@ func table(t testing.TB, r *recorder, change ...func(*tools.Options)) *tools.Tab
 	env := map[string]string{"VLLM_URL": "http://vllm.test:8000"}
 	o := tools.Options{
 		Rollouts: r, Resolve: catalog.New(func(k string) string { return env[k] }).Resolve,
-		Seal: func(k string) string { return "sealed:" + k }, Agents: []string{"opencode"}, NewID: func() string { return "made-up" },
+		Seal: func(k string) string { return "sealed:" + k }, Agents: []string{"opencode"}, Backends: []string{"local"}, Images: []string{"img", "b"}, NewID: func() string { return "made-up" },
 		Limits: rollout.DefaultLimits(), Form: func(text []byte) ([]byte, error) { return text, nil },
 	}
 	for _, c := range change {
@@ -206,6 +206,9 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		`{"instruction":"i","endpoint":"vllm","upload_files":{"../../../x":""}}`:       `upload_files:`,
 		`{"instruction":"i","endpoint":"vllm","limits":{"call_s":900}}`:                `limits.call_s:`,
 		`{"instruction":"i","endpoint":"vllm","template":"a","sandbox":{"image":"b"}}`: `template: is "a" but sandbox.image is "b"`,
+		`{"instruction":"i","endpoint":"vllm","sandbox":{"backend":"dokcer"}}`:         `sandbox.backend: want local, got "dokcer"`,
+		`{"instruction":"i","endpoint":"vllm","sandbox":{"image":"imgg"}}`:             `sandbox.image: there is no image "imgg" here: leave it out for the deployment's own`,
+		`{"instruction":"i","endpoint":"vllm","template":"a"}`:                         `template: there is no image "a" here: leave it out for the deployment's own`,
 		`{"instruction":"i","endpoint":"vllm","on_disconnect":"abort"}`:                `on_disconnect: "abort" needs a session`,
 	} {
 		_, err := begin(t, args)

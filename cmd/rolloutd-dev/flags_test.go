@@ -1,0 +1,36 @@
+package main
+
+import (
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+)
+
+// Nonsense is refused before anything starts, with what would be right.
+func TestNonsenseOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"tempral"}, `there is no command "tempral" of rolloutd-dev; did you mean temporal?`},
+		{[]string{"temporal", "x"}, `rolloutd-dev temporal: want no argument, got ["x"]`},
+		{[]string{"--port", "-1"}, `--port: want a number from 0 to 65535, got "-1"`},
+		{[]string{"--ui-port", "65536"}, `--ui-port: want a number from 0 to 65535, got "65536"`},
+		{[]string{"--temporal-port", "x"}, `--temporal-port: want a number from 0 to 65535, got "x"`},
+		{[]string{"--demo", ""}, "--demo: is given, and empty"},
+		{[]string{"--mode", "fast"}, `serve.mode: want simulation or production, got "fast"`},
+		{[]string{"temporal", "--port", "8000"}, "unknown flag: --port; see rolloutd-dev temporal --help"},
+		{[]string{"temporal", "--codec-endpoint", "127.0.0.1:8000/codec"}, `--codec-endpoint: want http://HOST:PORT/codec, or https, got "127.0.0.1:8000/codec"`},
+	} {
+		cmd := command(std{io.Discard, io.Discard, config.Environ{}})
+		cmd.SetArgs(tc.args)
+		require.ErrorContains(t, cmd.ExecuteContext(t.Context()), tc.want)
+	}
+	cmd := command(std{io.Discard, io.Discard, config.Environ{"ROLLOUTD_LISTN": "127.0.0.1:0"}})
+	cmd.SetArgs([]string{})
+	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), "ROLLOUTD_LISTN: there is no such variable; did you mean ROLLOUTD_LISTEN?")
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Nonsense is refused with what is wrong and what would be right, before a server is asked.
+func TestNonsenseOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	task := taskFile(t, "instruction: x\n")
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"srve"}, "unknown command \"srve\" for \"rolloutd\"\n\nDid you mean this?\n\tserve\n"},
+		{[]string{"run"}, "rolloutd run: want TASK.yaml, got none"},
+		{[]string{"run", "a", "b"}, `rolloutd run: want TASK.yaml, got ["a" "b"]`},
+		{[]string{"run", ""}, "rolloutd run: TASK.yaml is empty"},
+		{[]string{"show"}, "rolloutd show: want ID, got none"},
+		{[]string{"show", " "}, "rolloutd show: ID is empty"},
+		{[]string{"abort", ""}, "rolloutd abort: ID is empty"},
+		{[]string{"abort", "r1."}, "rollout_id: want 1 to 64 letters, digits, '_' or '-'"},
+		{[]string{"trace", "../.."}, `rollout_id: want 1 to 64 letters, digits, '_' or '-', beginning with a letter or digit, got "../.."`},
+		{[]string{"trace", ""}, "rolloutd trace: ID is empty"},
+		{[]string{"upstream", "show", ""}, "rolloutd upstream show: NAME is empty"},
+		{[]string{"ls", "r1"}, `rolloutd ls: want no argument, got ["r1"]`},
+		{[]string{"serve", "x"}, `rolloutd serve: want no argument, got ["x"]`},
+		{[]string{"doctor", "x"}, "rolloutd doctor: want no argument"},
+		{[]string{"version", "x"}, "rolloutd version: want no argument"},
+		{[]string{"ls", "--limit", "x"}, `--limit: want a whole number, got "x"`},
+		{[]string{"ls", "--json=perhaps"}, `--json: want true or false, got "perhaps"`},
+		{[]string{"ls", "--statu", "done"}, "unknown flag: --statu; see rolloutd ls --help"},
+		{[]string{"ls", "--task", ""}, "--task: is given, and empty"},
+		{[]string{"ls", "--server", "http://"}, `server address: want http://HOST:PORT or https://HOST:PORT, got "http://"`},
+		{[]string{"run", task, "--timeout", "5"}, `--timeout: want a duration such as "55s" or "5m", got "5"`},
+		{[]string{"run", task, "--timeout", "-5s"}, "--timeout: want no less than 0, got -5s"},
+		{[]string{"run", task, "--model", ""}, "--model: is given, and empty"},
+		{[]string{"run", task, "--api-key-env", "", "--rollout-id", " "}, "--api-key-env: is given, and empty\n--rollout-id: is given, and empty"},
+		{[]string{"serve", "--listen", ""}, "--listen: is given, and empty"},
+		{[]string{"gateway", "--data", ""}, "--data: is given, and empty"},
+		{[]string{"show", "r1", "--wait", "--timeout", "-1s"}, "--timeout: want no less than 0"},
+		{[]string{"trace", "r1", "-o", t.TempDir()}, "is a folder: want a file"},
+	} {
+		code, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_SERVER": "http://127.0.0.1:1"}, tc.args...)
+		require.Equal(t, 1, code, tc.args)
+		require.Empty(t, out, tc.args)
+		require.Contains(t, errText, tc.want)
+		require.NotContains(t, errText, "start one with", tc.args)
+	}
+}
+
+// A token that is missing, wrong or a client's is told apart from a server that is not there, with where a token goes.
+func TestTokensThatAreRefused(t *testing.T) {
+	t.Parallel()
+	status, body := http.StatusUnauthorized, `{"detail":"Not authenticated"}`
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}))
+	t.Cleanup(srv.Close)
+	for _, args := range [][]string{{"ls"}, {"show", "r1"}, {"abort", "r1"}, {"trace", "r1"}, {"run", taskFile(t, "instruction: x\n")}} {
+		code, _, errText := rolloutd(t.Context(), nil, append(args, "--server", srv.URL)...)
+		require.Equal(t, 1, code)
+		require.Contains(t, errText, "wants a bearer token, or another one\n  a token goes into the variable ROLLOUTD_TOKEN", args)
+		require.NotContains(t, errText, "start one with")
+	}
+	status, body = http.StatusForbidden, `{"detail":"the token of an operator is needed to list rollouts"}`
+	_, _, errText := rolloutd(t.Context(), nil, "ls", "--server", srv.URL)
+	require.Contains(t, errText, "the token of an operator is needed to list rollouts\n  a token goes")
+	status, body = http.StatusServiceUnavailable, `{"detail":"list rollouts: Temporal is away","kind":"Unavailable"}`
+	_, _, errText = rolloutd(t.Context(), nil, "ls", "--server", srv.URL)
+	require.Contains(t, errText, "503 Service Unavailable: list rollouts: Temporal is away")
+	require.NotContains(t, errText, "start one with", "there is one")
+}
+
+// Who asks where no gateway is learns where he asked, and how to ask another.
+func TestUpstreamWithoutAGateway(t *testing.T) {
+	t.Parallel()
+	vars := map[string]string{"ROLLOUTD_TRAINER_URL": "http://127.0.0.1:1", "ROLLOUTD_ENCRYPTION_KEY": strings.Repeat("0", 64)}
+	code, _, errText := rolloutd(t.Context(), vars, "upstream", "show", "vllm")
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, "connection refused\n  asked: http://127.0.0.1:1; ROLLOUTD_TRAINER_URL names another")
+}
+
+// What is asked of the list goes to the server as it stands, for that is who knows.
+func TestLsSendsEveryLimit(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Query().Get("limit")
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = w.Write([]byte(`{"detail":"limit: want more","kind":"Invalid"}`))
+	}))
+	t.Cleanup(srv.Close)
+	for _, limit := range []string{"-1", "0", "5000"} {
+		code, _, errText := rolloutd(t.Context(), nil, "ls", "--server", srv.URL, "--limit", limit)
+		require.Equal(t, 1, code)
+		require.Equal(t, limit, <-asked)
+		require.Equal(t, "rolloutd: limit: want more\n", errText)
+	}
+}

@@ -1,0 +1,39 @@
+package daemon_test
+
+import (
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/seal"
+)
+
+// A worker whose gateway has another key says so at once, and one whose gateway is not there yet says that it waits.
+func TestAWorkerMeetsItsGateway(t *testing.T) {
+	t.Parallel()
+	own, err := seal.ParseKey(strings.Repeat("ab", 32))
+	require.NoError(t, err)
+	other, err := seal.ParseKey(strings.Repeat("cd", 32))
+	require.NoError(t, err)
+	g, err := gateway.New(gateway.Options{Dir: t.TempDir(), Key: own})
+	require.NoError(t, err)
+	srv := httptest.NewServer(g.Handler())
+	var said strings.Builder
+	log := slog.New(slog.NewTextHandler(&said, nil))
+	require.NoError(t, daemon.Meet(t.Context(), srv.URL, own, log))
+	require.Empty(t, said.String())
+
+	err = daemon.Meet(t.Context(), srv.URL, other, log)
+	require.ErrorContains(t, err, srv.URL+" has another key than this worker: give both the same data folder, or ROLLOUTD_ENCRYPTION_KEY")
+	require.True(t, fault.Is(err, fault.Unauthorized))
+
+	srv.Close()
+	require.NoError(t, daemon.Meet(t.Context(), srv.URL, other, log))
+	require.Contains(t, said.String(), "the gateway does not answer yet")
+}

@@ -1,0 +1,100 @@
+package toolclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// maxReason bounds what is read of a refusal; people are shown its begin.
+const maxReason = 64 << 10
+
+// NoServerError says that nobody answered, or somebody who is no rolloutd server.
+type NoServerError struct {
+	URL string // of the server that was asked
+	Err error
+}
+
+func (e *NoServerError) Error() string {
+	return fmt.Sprintf("no rolloutd server at %s: %v", e.URL, e.Err)
+}
+
+func (e *NoServerError) Unwrap() error { return e.Err }
+
+// noServer makes one, of the kind Unavailable.
+func noServer(url string, err error) error {
+	return fault.Wrap(fault.Unavailable, &NoServerError{url, err}, "")
+}
+
+// send returns an answer that is no refusal; the caller closes its body.
+func (c *Client) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	if u, err := url.Parse(c.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fault.New(fault.Invalid, "server address: want http://HOST:PORT or https://HOST:PORT, got %q", c.URL)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "server address")
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if c.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		return nil, noAnswer(ctx, c.URL, err)
+	}
+	if resp.StatusCode < 400 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	reason, err := io.ReadAll(io.LimitReader(resp.Body, maxReason))
+	if err != nil {
+		return nil, noAnswer(ctx, c.URL, err)
+	}
+	return nil, statusError(c.URL, resp, reason)
+}
+
+// noAnswer keeps the caller's own end of patience apart from a server that is not there.
+func noAnswer(ctx context.Context, server string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var asked *url.Error
+	if errors.As(err, &asked) {
+		err = asked.Err // the rest of it repeats the address
+	}
+	return noServer(server, err)
+}
+
+// statusError is what the server says against a request, without the JSON around it.
+func statusError(url string, resp *http.Response, body []byte) error {
+	var said struct {
+		Detail string
+		Kind   fault.Kind
+	}
+	ours := json.Unmarshal(body, &said) == nil && said.Detail != ""
+	if !ours {
+		said.Detail = strings.TrimSpace(string(body))
+	}
+	switch status := resp.StatusCode; {
+	case status == http.StatusUnauthorized:
+		return fault.New(fault.Unauthorized, "%s wants a bearer token, or another one", url)
+	case status == http.StatusForbidden:
+		return fault.New(fault.Unauthorized, "%s: %.300s", url, said.Detail)
+	case status == http.StatusNotFound && said.Kind == "", status == http.StatusMethodNotAllowed:
+		return noServer(url, fmt.Errorf("it answered %s to %s %s", resp.Status, resp.Request.Method, resp.Request.URL.Path))
+	case status >= 500:
+		return fault.New(fault.Unavailable, "%s answered %s: %.300s", url, resp.Status, said.Detail)
+	case ours:
+		return fault.New(fault.Invalid, "%.300s", said.Detail)
+	default:
+		return fault.New(fault.Invalid, "%s answered %s: %.300s", url, resp.Status, said.Detail)
+	}
+}
