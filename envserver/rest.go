@@ -19,7 +19,7 @@ func (s *Server) restRoutes() []route {
 	return []route{
 		{post, "/rollouts", s.postRollout, &operation{id: "start_rollout", tag: restTag, summary: "Start a rollout; the body is the arguments of the tool start_rollout",
 			reads: tools.RolloutArgs{}, needsBody: true, answers: tools.Started{}, status: http.StatusAccepted, refuses: unread(unserved(http.StatusUnprocessableEntity)...)}},
-		{get, "/rollouts", s.listRollouts, &operation{id: "list_rollouts", tag: restTag, summary: "List rollouts, newest first (operators only)",
+		{get, "/rollouts", s.listRollouts, &operation{id: "list_rollouts", tag: restTag, summary: "List rollouts, those that run first (operators only)",
 			reads: listRequest{}, answers: rollout.Page{}, refuses: unserved(http.StatusForbidden, http.StatusUnprocessableEntity)}},
 		about("", s.getRollout, "get_rollout", "Where a rollout stands", rollout.State{}),
 		about("/messages", s.getMessages, "get_messages", "The agent's latest transcript", rollout.Transcript{}),

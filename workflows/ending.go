@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -58,6 +59,14 @@ func reasonOf(a rollout.Abort) string {
 		return "aborted"
 	}
 	return cut(a.Reason, reasonBytes)
+}
+
+// cut is the beginning of s, of at most n bytes, between characters.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "")
 }
 
 // progress takes what RunAgent tells; what a lost attempt's agent still says counts no more.

@@ -10,10 +10,8 @@ import (
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
-
-// keywordBytes bounds a search attribute: the SQL stores of Temporal keep 255 characters of a keyword.
-const keywordBytes = 200
 
 // begin enters a phase of work and gives it a context that end cancels.
 func (r *run) begin(p rollout.Phase) workflow.Context {
@@ -31,7 +29,7 @@ func (r *run) enter(p rollout.Phase) {
 	if p == rollout.PhaseDone {
 		updates = append(updates, r.verdictLabels()...)
 	} else if r.state.SandboxID != "" {
-		updates = append(updates, r.keys.Sandbox.ValueSet(keyword(r.state.SandboxID)))
+		updates = append(updates, r.keys.Sandbox.ValueSet(searchattr.Keyword(r.state.SandboxID)))
 	}
 	r.upsert(updates...)
 	workflow.SetCurrentDetails(r.ctx, r.details())
@@ -62,13 +60,13 @@ func (r *run) placed(p activities.Place) {
 // label sets the attributes that stay.
 func (r *run) label() {
 	updates := []temporal.SearchAttributeUpdate{
-		r.keys.Phase.ValueSet(string(r.state.Phase)), r.keys.Model.ValueSet(keyword(r.spec.Model.Name)),
+		r.keys.Phase.ValueSet(string(r.state.Phase)), r.keys.Model.ValueSet(searchattr.Keyword(r.spec.Model.Name)),
 	}
 	if id := r.spec.Task.ID; id != "" {
-		updates = append(updates, r.keys.Task.ValueSet(keyword(id)))
+		updates = append(updates, r.keys.Task.ValueSet(searchattr.Keyword(id)))
 	}
 	if id := r.spec.GroupID; id != "" {
-		updates = append(updates, r.keys.Group.ValueSet(keyword(id)))
+		updates = append(updates, r.keys.Group.ValueSet(searchattr.Keyword(id)))
 	}
 	r.upsert(updates...)
 }
@@ -100,15 +98,4 @@ func (r *run) details() string {
 	default:
 		return fmt.Sprintf("%s, no reward", s.Outcome)
 	}
-}
-
-// keyword cuts s to what a keyword attribute holds.
-func keyword(s string) string { return cut(s, keywordBytes) }
-
-// cut is the beginning of s, of at most n bytes, between characters.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "")
 }

@@ -66,7 +66,9 @@ func TestSearchAttributes(t *testing.T) {
 			seen[key.GetName()] = value
 		}
 	}).Return(nil)
-	w.run(t, spec())
+	s := spec()
+	s.Task.ID += "\x00" // which PostgreSQL cannot hold
+	w.run(t, s)
 	require.Equal(t, map[string]any{
 		keys.Task.GetName(): "task-1", keys.Group.GetName(): "g1", keys.Model.GetName(): "m",
 		keys.Phase.GetName(): "done", keys.Outcome.GetName(): "completed", keys.Reward.GetName(): 1.0, keys.Sandbox.GetName(): "r1.1",

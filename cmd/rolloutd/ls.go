@@ -16,8 +16,8 @@ func lsCommand(s std) *cobra.Command {
 	var outcome string
 	asJSON := false
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List rollouts, newest first", Args: console.Arguments(), GroupID: groupRollouts,
-		Long: "Ls lists the rollouts that Temporal still knows. Where the server wants tokens, it needs an operator's.",
+		Use: "ls", Short: "List rollouts, those that run first", Args: console.Arguments(), GroupID: groupRollouts,
+		Long: "Ls lists the rollouts that Temporal still knows: those that run, then the others by their end, latest first.\nWhere the server wants tokens, it needs an operator's.",
 	}
 	cmd.Flags().StringVar(&f.Status, "status", "", "running or done (default: both)")
 	cmd.Flags().StringVar(&f.TaskID, "task", "", "of this task")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -107,6 +108,20 @@ func TestWithoutAServerItSaysHowToStartOne(t *testing.T) {
 		code, _, errText := rolloutd(t.Context(), nil, append(args, "--server", "http://127.0.0.1:1")...)
 		require.Equal(t, 1, code)
 		require.Contains(t, errText, "start one with:  rolloutd-dev", args[0])
+	}
+}
+
+// A server that is there, and says what it lacks, needs no other beside it.
+func TestWithAServerThatLacksTemporalItSaysThat(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"error":{"code":-32603,"message":"Temporal: late","data":{"kind":"Unavailable"}}}`)
+	}))
+	t.Cleanup(srv.Close)
+	for _, args := range [][]string{{"run", taskFile(t, "instruction: x\n")}, {"show", "r1"}, {"abort", "r1"}} {
+		code, _, errText := rolloutd(t.Context(), nil, append(args, "--server", srv.URL)...)
+		require.Equal(t, 1, code)
+		require.Equal(t, "rolloutd: Temporal: late\n", errText, args[0])
 	}
 }
 

@@ -148,6 +148,8 @@ func classify(err error, format string, args ...any) error {
 		kind = fault.Exhausted
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		kind = fault.Timeout
+	default:
+		err = fmt.Errorf("Temporal: %w", err) // whose own words, like "context deadline exceeded", do not say who is away
 	}
 	return fault.Wrap(kind, err, format, args...)
 }

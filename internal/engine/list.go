@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"go.temporal.io/api/common/v1"
@@ -15,7 +16,7 @@ import (
 )
 
 // List tells of the rollouts that Temporal still knows. What it tells of each is what visibility holds: it may be a moment
-// behind, and has neither turns nor phases.
+// behind, and has neither turns nor phases. A page may hold fewer than were asked for; the last one is the one without a next.
 func (e *Engine) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
 	if err := f.Validate(); err != nil {
 		return rollout.Page{}, err
@@ -24,41 +25,27 @@ func (e *Engine) List(ctx context.Context, f rollout.Filter) (rollout.Page, erro
 	if err != nil {
 		return rollout.Page{}, err
 	}
+	labels := labelsOf(f)
 	got, err := e.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		PageSize: int32(f.Limit), NextPageToken: token, Query: queryOf(f),
+		PageSize: int32(f.Limit), NextPageToken: token, Query: queryOf(f.Status, labels),
 	})
 	if err != nil {
 		return rollout.Page{}, classify(err, "list rollouts")
 	}
 	page := rollout.Page{Rollouts: []rollout.State{}, Next: cursorOf(got.GetNextPageToken())}
 	for _, w := range got.GetExecutions() {
-		page.Rollouts = append(page.Rollouts, listed(w))
+		if carries(w, labels) {
+			page.Rollouts = append(page.Rollouts, listed(w))
+		}
 	}
 	return page, nil
 }
 
-func queryOf(f rollout.Filter) string {
-	terms := []string{"WorkflowType = '" + rollout.WorkflowName + "'"}
-	switch f.Status {
-	case rollout.StatusRunning:
-		terms = append(terms, "ExecutionStatus = 'Running'")
-	case rollout.StatusDone:
-		terms = append(terms, "ExecutionStatus != 'Running'")
-	}
-	for _, t := range []struct{ name, value string }{
-		{searchattr.NameTask, f.TaskID}, {searchattr.NameGroup, f.GroupID}, {searchattr.NameOutcome, string(f.Outcome)},
-	} {
-		if t.value != "" {
-			terms = append(terms, t.name+" = '"+quote(t.value)+"'")
-		}
-	}
-	return strings.Join(terms, " AND ")
-}
-
-// quote makes text harmless inside single quotes of a visibility query. Temporal's SQLite visibility (server v1.32.1) parses
-// an escaped `"` or `\` and then compares it escaped, so text that holds one is found on other databases only.
-func quote(text string) string {
-	return strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text)
+// carries says whether the rollout has just these labels; the query may have asked for less.
+func carries(w *workflowpb.WorkflowExecutionInfo, labels []label) bool {
+	return !slices.ContainsFunc(labels, func(l label) bool {
+		return keyword(w.GetSearchAttributes().GetIndexedFields()[l.name]) != l.want
+	})
 }
 
 func listed(w *workflowpb.WorkflowExecutionInfo) rollout.State {

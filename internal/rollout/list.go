@@ -43,7 +43,7 @@ func OutcomeNames() string {
 	return strings.Join(names, ", ")
 }
 
-// Page is a part of a list, newest first. Next is empty on the last one.
+// Page is a part of a list: those that run first, then by their end, latest first. Next is empty on the last one.
 type Page struct {
 	Rollouts []State `json:"rollouts"`
 	Next     string  `json:"next,omitempty"`

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// List asks for a page of at most f.Limit rollouts, newest first. It needs an operator's token where the server wants tokens.
+// List asks for a page of at most f.Limit rollouts, those that run first. It needs an operator's token where the server wants tokens.
 func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
 	reply, err := c.do(ctx, http.MethodGet, "/rollouts?"+queryOf(f).Encode(), http.NoBody)
 	if err != nil {

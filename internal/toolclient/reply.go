@@ -21,8 +21,9 @@ type reply struct {
 }
 
 type rpcError struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data"` // of an error with a kind, that kind
 }
 
 // toolResult is the part of a CallToolResult that carries text.
@@ -42,7 +43,7 @@ func resultText(url string, body []byte) (string, error) {
 	}
 	switch {
 	case r.Error != nil:
-		return "", fault.New(kindOf(r.Error.Code), "%s", r.Error.Message)
+		return "", fault.New(r.Error.kind(), "%s", r.Error.Message)
 	case r.Result == nil || len(r.Result.Content) == 0:
 		return "", noServer(url, errors.New("its answer has no content"))
 	case r.Result.IsError:
@@ -51,8 +52,13 @@ func resultText(url string, body []byte) (string, error) {
 	return r.Result.Content[0].Text, nil
 }
 
-func kindOf(code int) fault.Kind {
-	switch code {
+// kind is the error's own, or else what its code says.
+func (e *rpcError) kind() fault.Kind {
+	var data struct{ Kind fault.Kind }
+	if json.Unmarshal(e.Data, &data) == nil && data.Kind.Known() {
+		return data.Kind
+	}
+	switch e.Code {
 	case codeInvalidParams:
 		return fault.Invalid
 	case codeExhausted:

@@ -18,7 +18,7 @@ import (
 func TestRolloutsOverREST(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
-	odd := "it's an odd task"
+	odd := `it's an "odd" task\?`
 	result := runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "task_id": odd, "group_id": "g1", "verify": []string{"true"}})
 	runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "task_id": "other", "setup": []string{"false"}})
 

@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
+)
+
+// label is an attribute that a rollout must have to be in a list.
+type label struct{ name, want string }
+
+func labelsOf(f rollout.Filter) []label {
+	var labels []label
+	for _, l := range []label{
+		{searchattr.NameTask, f.TaskID}, {searchattr.NameGroup, f.GroupID}, {searchattr.NameOutcome, string(f.Outcome)},
+	} {
+		if l.want != "" {
+			labels = append(labels, label{l.name, searchattr.Keyword(l.want)})
+		}
+	}
+	return labels
+}
+
+func queryOf(status string, labels []label) string {
+	terms := []string{"WorkflowType = '" + rollout.WorkflowName + "'"}
+	switch status {
+	case rollout.StatusRunning:
+		terms = append(terms, "ExecutionStatus = 'Running'")
+	case rollout.StatusDone:
+		terms = append(terms, "ExecutionStatus != 'Running'")
+	}
+	for _, l := range labels {
+		terms = append(terms, l.term())
+	}
+	return strings.Join(terms, " AND ")
+}
+
+// term asks for the label, or for what begins like it where a query cannot say it: Temporal's SQL stores (server v1.32.1)
+// compare quotes, backslashes and control characters escaped, as only MySQL reads them, and PostgreSQL's takes a ? for a
+// parameter.
+func (l label) term() string {
+	plain := l.want
+	if i := strings.IndexFunc(plain, unsayable); i >= 0 {
+		plain = plain[:i]
+	}
+	switch plain {
+	case l.want:
+		return l.name + " = '" + plain + "'"
+	case "":
+		return l.name + " IS NOT NULL"
+	default:
+		return l.name + " STARTS_WITH '" + plain + "'"
+	}
+}
+
+func unsayable(r rune) bool { return r < ' ' || strings.ContainsRune(`'"\?`, r) }
