@@ -36,6 +36,7 @@ type box struct {
 	began time.Time
 	run   func(b *box, name string, p wire.Process) exec
 
+	turn     sync.Mutex // held by a request that changes the box, before mu
 	mu       sync.Mutex
 	files    map[string]string // regular files by absolute path
 	procs    map[string]*wire.Status
@@ -64,6 +65,10 @@ func newBox(id string, run func(b *box, name string, p wire.Process) exec) *box 
 	mux.HandleFunc("PUT /v1/tar", b.putTar)
 	mux.HandleFunc("GET /v1/tar", b.getTar)
 	b.srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if changes(r) {
+			b.turn.Lock()
+			defer b.turn.Unlock()
+		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.refuse != nil {
@@ -75,6 +80,11 @@ func newBox(id string, run func(b *box, name string, p wire.Process) exec) *box 
 		mux.ServeHTTP(w, r)
 	}))
 	return b
+}
+
+// changes says whether sandboxd makes others wait for the request's end.
+func changes(r *http.Request) bool {
+	return r.Method == http.MethodPut || r.Method == http.MethodDelete || r.URL.Path == "/v1/kill-all"
 }
 
 func reply(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }

@@ -36,6 +36,7 @@ type Server struct {
 	processes *processes
 	model     *model
 	places    places
+	turn      turn
 	treeLimit int64
 	ports     http.Handler
 	log       *slog.Logger
@@ -56,6 +57,7 @@ func New(o Options) *Server {
 		processes: newProcesses(o.Logger),
 		model:     newModel(o.Logger),
 		places:    o.Writable,
+		turn:      newTurn(),
 		treeLimit: cmp.Or(o.TreeLimit, 4<<30),
 		ports:     newPorts(),
 		log:       o.Logger,
@@ -114,15 +116,15 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/info", s.getInfo)
 	mux.HandleFunc("POST /v1/lease", s.postLease)
-	mux.HandleFunc("PUT /v1/processes/{name}", s.putProcess)
+	mux.HandleFunc("PUT /v1/processes/{name}", s.turn.take(s.putProcess))
 	mux.HandleFunc("GET /v1/processes/{name}", s.getProcess)
 	mux.HandleFunc("GET /v1/processes/{name}/log", s.getLog)
 	mux.HandleFunc("POST /v1/processes/{name}/kill", s.postKill)
-	mux.HandleFunc("POST /v1/kill-all", s.postKillAll)
-	mux.HandleFunc("PUT /v1/files", s.putFile)
+	mux.HandleFunc("POST /v1/kill-all", s.turn.take(s.postKillAll))
+	mux.HandleFunc("PUT /v1/files", s.turn.take(s.putFile))
 	mux.HandleFunc("GET /v1/files", s.getFile)
-	mux.HandleFunc("DELETE /v1/files", s.deleteFile)
-	mux.HandleFunc("PUT /v1/tar", s.putTar)
+	mux.HandleFunc("DELETE /v1/files", s.turn.take(s.deleteFile))
+	mux.HandleFunc("PUT /v1/tar", s.turn.take(s.putTar))
 	mux.HandleFunc("GET /v1/tar", s.getTar)
 	mux.HandleFunc("POST /v1/model", s.postModel)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
