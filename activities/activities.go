@@ -53,7 +53,7 @@ type Options struct {
 	Store       *store.Store
 	Agents      map[string]Agent // by the name a Spec uses
 	Signals     Signaller
-	Slots       int           // of this host's Room; half of them, but at least one, may wait for a model endpoint
+	Slots       int           // of this host's Room; half of them at most may wait for a model endpoint
 	Lease       time.Duration // 0: 5 minutes
 	Logger      *slog.Logger  // nil: silent
 }
@@ -79,7 +79,7 @@ func New(o Options) *Activities {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Activities{
-		o: o, log: o.Logger, floors: floors{bySandbox: map[string]*floor{}}, waiting: make(chan struct{}, max(1, o.Slots/2)),
+		o: o, log: o.Logger, floors: floors{bySandbox: map[string]*floor{}}, waiting: make(chan struct{}, o.Slots/2),
 		returns: pace{of: map[string]*rate.Limiter{}},
 	}
 }

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -16,6 +17,8 @@ const (
 	// readyPause is between two looks at an overburdened model endpoint; up to as much again is added, so that those who wait
 	// do not all come at once.
 	readyPause = time.Second
+	// longestStay is how long a rollout waits on one host, whose gateway may have reasons that others have not.
+	longestStay = time.Minute
 	// leastReturn, doubled each time up to mostReturn, is the same for who gives his slot back. It is longer, for to come again
 	// costs Temporal more than a look costs the gateway.
 	leastReturn = 2 * time.Second
@@ -28,11 +31,11 @@ func (a *Activities) ready(ctx context.Context, in CreateSandboxInput) error {
 	if in.Upstream == "" {
 		return nil
 	}
-	why := a.o.Gateway.Ready(ctx, in.Upstream)
+	why, told := a.o.Gateway.Ready(ctx, in.Upstream), waited(ctx)
 	if !fault.Is(why, fault.Exhausted) {
+		waitOver(ctx, told)
 		return why
 	}
-	told := waited(ctx)
 	if told == (rollout.Waiting{}) { // once for the attempt: Temporal shows how it goes on
 		a.loggerOf("CreateSandbox", in.Target).WarnContext(ctx, "waiting for the model endpoint", "why", why)
 	}
@@ -47,30 +50,52 @@ func (a *Activities) ready(ctx context.Context, in CreateSandboxInput) error {
 	return a.stay(ctx, in, told, why)
 }
 
-// stay waits in the slot, as long as there is time left to make a sandbox in.
+// stay waits in the slot, for a while. What ends the step meanwhile is no failure of its: it would only come back to wait.
 func (a *Activities) stay(ctx context.Context, in CreateSandboxInput, told rollout.Waiting, why error) error {
+	begun, now := time.Now(), rollout.Waiting{Returns: told.Returns + 1}
 	for ; fault.Is(why, fault.Exhausted); why = a.o.Gateway.Ready(ctx, in.Upstream) {
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < createTimeout {
+		switch {
+		case patience(ctx) <= 0:
 			return failure.Final(why)
-		}
-		if told.Why != why.Error() {
-			told.Why = why.Error()
-			activity.RecordHeartbeat(ctx, told)
+		case in.Tries > 0 && time.Since(begun) > longestStay:
+			return a.giveBack(ctx, in.Upstream, told, why)
+		case now.Why != why.Error():
+			now.Why = why.Error()
+			activity.RecordHeartbeat(ctx, now)
 		}
 		if err := sleep(ctx, readyPause+rand.N(readyPause)); err != nil {
 			return err
 		}
 	}
-	told.Why = ""
-	activity.RecordHeartbeat(ctx, told)
+	waitOver(ctx, rollout.Waiting{Why: now.Why, Returns: told.Returns})
 	return why
 }
 
 // giveBack ends the step for now. That this was no failure is told to the try that follows.
 func (a *Activities) giveBack(ctx context.Context, upstream string, told rollout.Waiting, why error) error {
+	left := patience(ctx)
+	if left <= 0 {
+		return failure.Final(why)
+	}
 	pause := min(leastReturn<<min(told.Returns, 8), mostReturn)
 	activity.RecordHeartbeat(ctx, rollout.Waiting{Why: why.Error(), Returns: told.Returns + 1})
-	return failure.Later(why, max(pause+rand.N(pause), a.returns.next(upstream)))
+	return failure.Later(why, min(left, max(pause+rand.N(pause), a.returns.next(upstream))))
+}
+
+// waitOver tells that the wait, where there was one, is over: what the step fails of from here on is no wait.
+func waitOver(ctx context.Context, told rollout.Waiting) {
+	if told.Why != "" {
+		activity.RecordHeartbeat(ctx, rollout.Waiting{Returns: told.Returns})
+	}
+}
+
+// patience is how long there is to wait, with time left to make a sandbox in.
+func patience(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return math.MaxInt64
+	}
+	return time.Until(deadline) - createTimeout
 }
 
 // waited is what the tries before told of their waiting.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -198,6 +199,80 @@ func TestManyReturnsAreSpread(t *testing.T) {
 	require.Less(t, returned(t, err), 4*time.Second)
 }
 
+// What ends a try that waits in its slot, such as its worker's end or an outage of Temporal, is no failure. What comes after the
+// wait is, and is not told as waiting.
+func TestWhatEndsAWaitIsNoFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t)
+		looks, then := 0, func() error { panic("killed") }
+		h.gate.look = func(string) error {
+			if looks++; looks == 1 {
+				return paused
+			}
+			return then()
+		}
+		var told rollout.Waiting
+		_, err := h.try(t, waiter(1, "slow"), &told)
+		require.ErrorContains(t, err, "killed")
+		require.Equal(t, rollout.Waiting{Why: "it is paused", Returns: 1}, told)
+
+		looks, then = 0, func() error { return fault.New(fault.Unavailable, "connection refused") }
+		_, err = h.try(t, waiter(1, "slow"), &told)
+		require.ErrorContains(t, err, "connection refused")
+		require.Equal(t, rollout.Waiting{Returns: 1}, told)
+	})
+}
+
+// Who comes back from waiting and may begin says so at once: how it fares in that is not the endpoint's doing.
+func TestWaitIsOver(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	told := rollout.Waiting{Why: "it is paused", Returns: 3}
+	_, err := h.try(t, waiter(1, "slow"), &told)
+	require.NoError(t, err)
+	require.Equal(t, rollout.Waiting{Returns: 3}, told)
+}
+
+// Why a rollout waits may be its host's own affair, such as a gateway that can record nothing; it does not wait there for ever.
+func TestNobodyStaysLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t)
+		h.gate.look = func(string) error { return paused }
+		var told rollout.Waiting
+		_, err := h.try(t, waiter(1, "slow"), &told)
+		require.Less(t, returned(t, err), 4*time.Second)
+		require.Equal(t, rollout.Waiting{Why: "it is paused", Returns: 1}, told, "one return")
+	})
+}
+
+// The one slot of a host is no place to wait in: nothing would be left for other endpoints.
+func TestNobodyWaitsInTheOnlySlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHostOf(t, 1)
+		h.gate.look = func(string) error { return paused }
+		began := time.Now()
+		_, err := h.try(t, waiter(1, "slow"), nil)
+		require.Positive(t, returned(t, err))
+		require.Zero(t, time.Since(began))
+	})
+}
+
+// However many wait, each comes again before its own time is up.
+func TestReturnsAreInTime(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.occupy(t, func(string) error { return paused })
+	for i := range 100 {
+		_, err := h.try(t, waiter(i, "slow"), nil)
+		require.Positive(t, returned(t, err))
+	}
+	err := h.within(t, waiter(100, "slow"), 2*time.Minute+5*time.Second, 1)
+	require.LessOrEqual(t, returned(t, err), 5*time.Second)
+}
+
 // The workflow of an earlier build has Temporal count its returns as failures, so there are none.
 func TestStepOfAnEarlierBuildWaitsInItsSlot(t *testing.T) {
 	t.Parallel()
@@ -218,6 +293,12 @@ func TestStepOfAnEarlierBuildWaitsInItsSlot(t *testing.T) {
 // retried runs the step until Temporal gives up on it, by a policy as the workflow's.
 func (h *host) retried(t *testing.T, in activities.CreateSandboxInput, bound time.Duration) error {
 	t.Helper()
+	return h.within(t, in, bound, 1000) // the environment takes none for 10
+}
+
+// within runs the step so many times at most, and for no longer than the bound.
+func (h *host) within(t *testing.T, in activities.CreateSandboxInput, bound time.Duration, times int32) error {
+	t.Helper()
 	env := suite().NewTestWorkflowEnvironment()
 	env.SetTestTimeout(time.Minute) // real time; the machine may be busy
 	env.SetWorkerOptions(workerOptions())
@@ -225,7 +306,7 @@ func (h *host) retried(t *testing.T, in activities.CreateSandboxInput, bound tim
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
 		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 			ScheduleToCloseTimeout: bound, HeartbeatTimeout: time.Minute,
-			RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1000}, // the environment takes none for 10
+			RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: times},
 		})
 		return workflow.ExecuteActivity(ctx, h.CreateSandbox, in).Get(ctx, nil)
 	})

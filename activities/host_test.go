@@ -49,7 +49,10 @@ type host struct {
 }
 
 // newHost is a host on which the agent's process runs on and everything else ends at once with exit code 0.
-func newHost(t *testing.T) *host {
+func newHost(t *testing.T) *host { t.Helper(); return newHostOf(t, 4) }
+
+// newHostOf is one with that many slots.
+func newHostOf(t *testing.T, slots int) *host {
 	t.Helper()
 	dir := t.TempDir()
 	st, err := store.Open(t.Context(), dir)
@@ -65,7 +68,7 @@ func newHost(t *testing.T) *host {
 	}
 	h.provider.exec = func(_ *box, name string, _ wire.Process) exec { return exec{hang: strings.HasPrefix(name, "agent-")} }
 	h.Activities = activities.New(activities.Options{
-		Host: "h1", Queue: "q1", Slots: 4, Backend: sandbox.New(h.provider, sandbox.Options{}), Gateway: h.gate, Store: st, Signals: h.signals, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
+		Host: "h1", Queue: "q1", Slots: slots, Backend: sandbox.New(h.provider, sandbox.Options{}), Gateway: h.gate, Store: st, Signals: h.signals, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
 		Agents: map[string]activities.Agent{"opencode": {Agent: h.coder, Log: func(t rollout.Transcript) []byte { return []byte("log of " + t.SessionID + "\n") }}},
 	})
 	t.Cleanup(func() {

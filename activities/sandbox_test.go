@@ -14,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
 func TestCreateSandboxIsIdempotent(t *testing.T) {
@@ -63,8 +64,8 @@ func TestCreateSandboxNeedsTheGatewaysWord(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.gate.ready = []error{fault.New(fault.Unavailable, "connection refused")}
-	_, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target(), Upstream: "vllm"})
-	require.Equal(t, fault.Unavailable, fault.KindOf(err))
+	_, err := h.try(t, activities.CreateSandboxInput{Target: target(), Upstream: "vllm"}, nil)
+	require.Equal(t, fault.Unavailable, fault.KindOf(failure.FromTemporal(err)))
 	require.Empty(t, h.provider.made)
 }
 

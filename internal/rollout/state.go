@@ -43,7 +43,7 @@ func (s State) Done() bool { return s.Phase == PhaseDone }
 // Waiting is what the heartbeats of CreateSandbox tell Temporal once it waited for the model endpoint.
 type Waiting struct {
 	Why string `json:"why,omitempty"` // of the latest look; empty: it waits no longer
-	// Returns is how often it gave its place on a host back and came again. Temporal counts each as a try of the activity.
+	// Returns is how many tries of the activity, by Temporal's count, came to nothing but to wait.
 	Returns int `json:"returns"`
 }
 
