@@ -164,7 +164,7 @@ func TestStateWithoutAWorker(t *testing.T) {
 		s, err := e.State(t.Context(), "r1")
 		require.NoError(t, err)
 		require.Equal(t, rollout.PhaseQueued, s.Phase)
-		require.Equal(t, time.Unix(1, 0), s.StartedAt)
+		require.Equal(t, time.Unix(1, 0).UTC(), s.StartedAt)
 	}
 }
 
@@ -194,10 +194,11 @@ func TestStateOfARolloutThatWaitsForItsEndpoint(t *testing.T) {
 		"never waited":     {&workflowpb.PendingActivityInfo{State: started}, rollout.PhaseQueued, ""},
 		"is long past it":  {&workflowpb.PendingActivityInfo{State: started, HeartbeatDetails: paused}, rollout.PhaseAgent, ""},
 	} {
-		f.pending, f.workflows[rollout.WorkflowID("r1")].state.Phase = []*workflowpb.PendingActivityInfo{c.step}, c.phase
+		f.pending, f.workflows[rollout.WorkflowID("r1")].state.Phase, f.looks = []*workflowpb.PendingActivityInfo{c.step}, c.phase, 0
 		s, err := e.State(t.Context(), "r1")
 		require.NoError(t, err)
 		require.Equal(t, c.want, s.Waiting, name)
+		require.Equal(t, 1, f.looks, "a thousand clients may ask every second")
 	}
 }
 

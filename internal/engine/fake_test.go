@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	sdktemporal "go.temporal.io/sdk/temporal"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/rolloutd/rolloutd/internal/engine"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -41,6 +42,7 @@ type temporal struct {
 	queryErr  error
 	down      error
 	polls     int
+	looks     int  // at one workflow
 	lossy     bool // long polls never see a workflow's end
 	pending   []*workflowpb.PendingActivityInfo
 	listed    []*workflowservice.ListWorkflowExecutionsRequest
@@ -95,6 +97,7 @@ func (f *temporal) DescribeWorkflow(_ context.Context, id, _ string) (*client.Wo
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.looks++
 	d := &client.WorkflowExecutionDescription{}
 	d.Status, d.WorkflowStartTime = w.status, time.Unix(1, 0)
 	keys := searchattr.Typed()
@@ -103,8 +106,17 @@ func (f *temporal) DescribeWorkflow(_ context.Context, id, _ string) (*client.Wo
 }
 
 func (f *temporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-	_, err := f.find(id)
-	return &workflowservice.DescribeWorkflowExecutionResponse{PendingActivities: f.pending}, err
+	w, err := f.find(id)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looks++
+	return &workflowservice.DescribeWorkflowExecutionResponse{
+		WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: w.status, StartTime: timestamppb.New(time.Unix(1, 0))},
+		PendingActivities:     f.pending,
+	}, nil
 }
 
 func (f *temporal) QueryWorkflow(ctx context.Context, id, _, query string, _ ...any) (converter.EncodedValue, error) {

@@ -7,6 +7,8 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -19,21 +21,22 @@ const queryTimeout = 10 * time.Second
 
 // State tells how the rollout stands; fault.NotFound when there is none of that id.
 func (e *Engine) State(ctx context.Context, id string) (rollout.State, error) {
-	d, err := e.temporal.DescribeWorkflow(ctx, rollout.WorkflowID(id), "")
+	d, err := e.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
 	var notFound *serviceerror.NotFound
-	switch {
+	info := d.GetWorkflowExecutionInfo()
+	switch status := info.GetStatus(); {
 	case errors.As(err, &notFound):
 		return e.archived(ctx, id)
 	case err != nil:
 		return rollout.State{}, classify(err, "look at rollout %q", id)
-	case d.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return e.ask(ctx, id, d.WorkflowStartTime)
-	case d.Status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+	case status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return e.ask(ctx, id, d)
+	case status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		return e.archived(ctx, id)
 	}
-	res := e.unfinished(ctx, id, d.Status)
-	s := stateOf(res)
-	s.StartedAt, s.FinishedAt = d.WorkflowStartTime, d.WorkflowCloseTime
+	res := e.unfinished(ctx, id, info.GetStatus())
+	s, closed := stateOf(res), info.GetCloseTime().AsTime()
+	s.StartedAt, s.FinishedAt = info.GetStartTime().AsTime(), &closed
 	return s, nil
 }
 
@@ -57,8 +60,8 @@ func (e *Engine) found(ctx context.Context, id string) (rollout.State, error) {
 	return s, nil
 }
 
-// ask queries the running workflow.
-func (e *Engine) ask(ctx context.Context, id string, started time.Time) (rollout.State, error) {
+// ask queries the running workflow, of which d is what Temporal itself knows.
+func (e *Engine) ask(ctx context.Context, id string, d *workflowservice.DescribeWorkflowExecutionResponse) (rollout.State, error) {
 	asking, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	var s rollout.State
@@ -68,23 +71,19 @@ func (e *Engine) ask(ctx context.Context, id string, started time.Time) (rollout
 	}
 	switch {
 	case err == nil && s.Phase == rollout.PhaseQueued:
-		s.Waiting = e.waiting(asking, id)
+		s.Waiting = e.waiting(d.GetPendingActivities())
 		return s, nil
 	case err == nil:
 		return s, nil
 	case ctx.Err() == nil && unanswered(asking, err):
-		return rollout.State{ID: id, Phase: rollout.PhaseQueued, StartedAt: started}, nil
+		return rollout.State{ID: id, Phase: rollout.PhaseQueued, StartedAt: d.GetWorkflowExecutionInfo().GetStartTime().AsTime()}, nil
 	}
 	return s, classify(err, "ask rollout %q", id)
 }
 
 // waiting is why a queued rollout waits for its model endpoint; "" when it does not, or Temporal does not say.
-func (e *Engine) waiting(ctx context.Context, id string) string {
-	about, err := e.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
-	if err != nil {
-		return "" // all else of the state is known
-	}
-	for _, step := range about.GetPendingActivities() {
+func (e *Engine) waiting(steps []*workflowpb.PendingActivityInfo) string {
+	for _, step := range steps {
 		// One that is scheduled, and not for later, waits for a host: what it told of the endpoint is over.
 		scheduled := step.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
 		if scheduled && step.GetNextAttemptScheduleTime() == nil {
