@@ -44,7 +44,7 @@ func (a *Activities) ready(ctx context.Context, in CreateSandboxInput) error {
 		defer func() { <-a.waiting }()
 	default:
 		if in.Tries > 0 {
-			return a.giveBack(ctx, in.Upstream, told, why)
+			return a.giveBack(ctx, in.Upstream, min(leastReturn<<min(told.Returns, 8), mostReturn), told, why)
 		}
 	}
 	return a.stay(ctx, in, told, why)
@@ -58,7 +58,7 @@ func (a *Activities) stay(ctx context.Context, in CreateSandboxInput, told rollo
 		case patience(ctx) <= 0:
 			return failure.Final(why)
 		case in.Tries > 0 && time.Since(begun) > longestStay:
-			return a.giveBack(ctx, in.Upstream, told, why)
+			return a.giveBack(ctx, in.Upstream, leastReturn, told, why)
 		case now.Why != why.Error():
 			now.Why = why.Error()
 			activity.RecordHeartbeat(ctx, now)
@@ -71,13 +71,12 @@ func (a *Activities) stay(ctx context.Context, in CreateSandboxInput, told rollo
 	return why
 }
 
-// giveBack ends the step for now. That this was no failure is told to the try that follows.
-func (a *Activities) giveBack(ctx context.Context, upstream string, told rollout.Waiting, why error) error {
+// giveBack ends the step for the pause at least. That this was no failure is told to the try that follows.
+func (a *Activities) giveBack(ctx context.Context, upstream string, pause time.Duration, told rollout.Waiting, why error) error {
 	left := patience(ctx)
 	if left <= 0 {
 		return failure.Final(why)
 	}
-	pause := min(leastReturn<<min(told.Returns, 8), mostReturn)
 	activity.RecordHeartbeat(ctx, rollout.Waiting{Why: why.Error(), Returns: told.Returns + 1})
 	return failure.Later(why, min(left, max(pause+rand.N(pause), a.returns.next(upstream))))
 }

@@ -240,10 +240,10 @@ func TestNobodyStaysLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)
 		h.gate.look = func(string) error { return paused }
-		var told rollout.Waiting
+		told := rollout.Waiting{Returns: 9}
 		_, err := h.try(t, waiter(1, "slow"), &told)
-		require.Less(t, returned(t, err), 4*time.Second)
-		require.Equal(t, rollout.Waiting{Why: "it is paused", Returns: 1}, told, "one return")
+		require.Less(t, returned(t, err), 4*time.Second, "it did not come too soon")
+		require.Equal(t, rollout.Waiting{Why: "it is paused", Returns: 10}, told, "one return")
 	})
 }
 
