@@ -50,8 +50,13 @@ func TestLoadTellsWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load(strings.NewReader("serve:\n  lisen: x\n"), nil)
 	require.ErrorContains(t, err, "line 2: field lisen not found")
-	_, err = config.Load(strings.NewReader("data: x\n---\ndata: y\n"), nil)
-	require.ErrorContains(t, err, "second document")
+	for _, second := range []string{"data: y\n", "---\ndata: y\n", "a: [\n"} {
+		_, err = config.Load(strings.NewReader("data: x\n---\n"+second), nil)
+		require.ErrorContains(t, err, "second document")
+	}
+	c, err := config.Load(strings.NewReader("---\ndata: x\n--- # the end\n---\n"), nil)
+	require.NoError(t, err)
+	require.Equal(t, "x", c.Data)
 
 	_, err = config.Load(nil, config.Environ{
 		"ROLLOUTD_GATEWAY_CALLS": "64", "ROLLOUTD_GATEWAY_RATE": "a=1,a=2",

@@ -50,10 +50,21 @@ func (c *Config) fromFile(r io.Reader) error {
 		return fmt.Errorf("configuration: %w", withoutValues(odd))
 	case err != nil:
 		return fmt.Errorf("configuration: %w", err)
-	case !errors.Is(dec.Decode(new(yaml.Node)), io.EOF):
-		return errors.New("configuration: there is a second document after ---, which would not be read")
 	}
-	return nil
+	return alone(dec)
+}
+
+// alone refuses what follows the first document; a --- that nothing follows is let pass.
+func alone(dec *yaml.Decoder) error {
+	for {
+		var more any
+		switch err := dec.Decode(&more); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil || more != nil:
+			return errors.New("configuration: there is a second document after ---, which would not be read")
+		}
+	}
 }
 
 // withoutValues takes out the values that are told of, each between backticks: one may be a token. Its line says enough.
