@@ -22,7 +22,7 @@ func (s *Server) listRollouts(w http.ResponseWriter, r *http.Request) {
 		writeDetail(w, http.StatusForbidden, "the token of an operator is needed to list rollouts")
 		return
 	}
-	filter, err := filterOf(r.URL.Query())
+	filter, err := filterOf(r)
 	if err != nil {
 		writeRefusal(w, err)
 		return
@@ -32,8 +32,9 @@ func (s *Server) listRollouts(w http.ResponseWriter, r *http.Request) {
 }
 
 // filterOf reads a list's parameters.
-func filterOf(q url.Values) (rollout.Filter, error) {
-	if err := noneBut(q, "status", "task_id", "group_id", "outcome", "limit", "cursor"); err != nil {
+func filterOf(r *http.Request) (rollout.Filter, error) {
+	q, err := parameters(r, "status", "task_id", "group_id", "outcome", "limit", "cursor")
+	if err != nil {
 		return rollout.Filter{}, err
 	}
 	limit, err := strconv.Atoi(or(q.Get("limit"), strconv.Itoa(pageSize)))
@@ -46,12 +47,20 @@ func filterOf(q url.Values) (rollout.Filter, error) {
 	}, nil
 }
 
-// noneBut refuses parameters that are not known: a misspelt one would do nothing, and the answer would be another than was asked for.
-func noneBut(q url.Values, known ...string) error {
+// parameters are those of a request. One that cannot be read, is not known or is given again would do nothing, and the answer would be
+// another than was asked for: all such are refused.
+func parameters(r *http.Request, known ...string) (url.Values, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery) // URL.Query leaves out what it cannot read
+	if err != nil {
+		return nil, fault.Field("query", "%v: want values escaped, as %%25 and %%3B", err)
+	}
 	for _, name := range slices.Sorted(maps.Keys(q)) {
-		if !slices.Contains(known, name) {
-			return fault.Field(name, "there is no such parameter: want %s", strings.Join(known, ", "))
+		switch n := len(q[name]); {
+		case !slices.Contains(known, name):
+			return nil, fault.Field(name, "there is no such parameter: want %s", strings.Join(known, ", "))
+		case n > 1:
+			return nil, fault.Field(name, "is given %d times, want one", n)
 		}
 	}
-	return nil
+	return q, nil
 }

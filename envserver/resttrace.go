@@ -21,11 +21,12 @@ func (s *Server) traceRoute() route {
 }
 
 func (s *Server) getTrace(w http.ResponseWriter, r *http.Request) {
-	if err := noneBut(r.URL.Query(), "format"); err != nil {
+	q, err := parameters(r, "format")
+	if err != nil {
 		writeRefusal(w, err)
 		return
 	}
-	format := or(r.URL.Query().Get("format"), "jsonl")
+	format := or(q.Get("format"), "jsonl")
 	if format != "jsonl" && format != "npz" {
 		writeRefusal(w, fault.Field("format", "want jsonl or npz, got %q", format))
 		return

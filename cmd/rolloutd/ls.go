@@ -39,7 +39,7 @@ func lsCommand(s std) *cobra.Command {
 		}
 		console.List(s.out, page.Rollouts, time.Now())
 		if page.Next != "" {
-			fmt.Fprintf(s.err, "more:  rolloutd ls --cursor %s\n", page.Next)
+			fmt.Fprintf(s.err, "more:  the same with --cursor %s\n", page.Next) // without the other flags it is another list
 		}
 		return nil
 	}

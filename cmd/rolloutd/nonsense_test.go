@@ -78,6 +78,26 @@ func TestTokensThatAreRefused(t *testing.T) {
 	require.NotContains(t, errText, "start one with", "there is one")
 }
 
+// A server's address may have a password in it, which is shown to nobody. A token often comes from a file, with its last line end.
+func TestSecretsInTheAddressAndTheToken(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"http://me:hunter2@127.0.0.1:1", "me:hunter2@127.0.0.1:1", "http://me:hunter2%@127.0.0.1:1", "http://me:hunter2@"} {
+		for _, args := range [][]string{{"ls"}, {"show", "r1"}, {"abort", "r1"}, {"trace", "r1"}, {"ls", "--help"}} {
+			_, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_SERVER": url}, args...)
+			require.NotContains(t, out+errText, "hunter2", "%s %s", url, args)
+		}
+	}
+	asked := make(chan *http.Request, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r
+		_, _ = w.Write([]byte(`{"rollouts":[]}`))
+	}))
+	t.Cleanup(srv.Close)
+	code, _, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_TOKEN": "secret\n"}, "ls", "--server", srv.URL)
+	require.Zero(t, code, errText)
+	require.Equal(t, "Bearer secret", (<-asked).Header.Get("Authorization"))
+}
+
 // Who asks where no gateway is learns where he asked, and how to ask another.
 func TestUpstreamWithoutAGateway(t *testing.T) {
 	t.Parallel()

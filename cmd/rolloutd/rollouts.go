@@ -47,7 +47,7 @@ func showCommand(s std) *cobra.Command {
 		}
 		switch {
 		case st.Unknown():
-			return fault.New(fault.NotFound, "%s knows no rollout %q", c.URL, args[0])
+			return fault.New(fault.NotFound, "%s knows no rollout %q", c.Address(), args[0])
 		case state || !st.Done() && !wait:
 			return printState(s, st, state)
 		}
@@ -80,7 +80,7 @@ func abortCommand(s std) *cobra.Command {
 		case err != nil:
 			return hint(err, c)
 		case a.Unknown():
-			return fault.New(fault.NotFound, "%s knows no rollout %q", c.URL, args[0])
+			return fault.New(fault.NotFound, "%s knows no rollout %q", c.Address(), args[0])
 		case !a.Aborted:
 			return errors.New("not aborted: " + a.Reason)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,14 +19,16 @@ const defaultServer = "http://127.0.0.1:8000"
 // serverFlag adds --server to a command that asks a server, and returns how to make a client of it. The command refuses variables that
 // it would not see.
 func serverFlag(cmd *cobra.Command, s std) func() *toolclient.Client {
-	fallback := defaultServer
+	fallback := &toolclient.Client{URL: defaultServer}
 	if url := s.env[config.ServerVariable]; url != "" {
-		fallback = url
+		fallback.URL = url
 	}
-	url := cmd.Flags().String("server", fallback, "server to ask (or "+config.ServerVariable+"; a bearer token goes into "+config.TokenVariable+")")
+	url := cmd.Flags().String("server", fallback.URL, "server to ask (or "+config.ServerVariable+"; a bearer token goes into "+config.TokenVariable+")")
+	cmd.Flags().Lookup("server").DefValue = fallback.Address() // what --help shows
 	cmd.PreRunE = func(*cobra.Command, []string) error { return s.env.Check() }
 	return func() *toolclient.Client {
-		return &toolclient.Client{URL: *url, Token: s.env[config.TokenVariable], HTTP: &http.Client{}}
+		token := strings.TrimSpace(s.env[config.TokenVariable]) // of a file, it may end with a line
+		return &toolclient.Client{URL: *url, Token: token, HTTP: &http.Client{}}
 	}
 }
 
@@ -40,5 +43,5 @@ func hint(err error, c *toolclient.Client) error {
 	}
 	return fmt.Errorf("%w\n  start one with:  rolloutd-dev          (everything in one process)\n"+
 		"  or in parts:     rolloutd serve | worker | gateway, with a Temporal cluster\n"+
-		"  or name another: --server URL          (asked: %s)", err, c.URL)
+		"  or name another: --server URL          (asked: %s)", err, c.Address())
 }

@@ -50,8 +50,13 @@ func TestLoadTellsWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load(strings.NewReader("serve:\n  lisen: x\n"), nil)
 	require.ErrorContains(t, err, "line 2: field lisen not found")
-	_, err = config.Load(strings.NewReader("data: x\n---\ndata: y\n"), nil)
-	require.ErrorContains(t, err, "second document")
+	for _, second := range []string{"data: y\n", "---\ndata: y\n", "a: [\n"} {
+		_, err = config.Load(strings.NewReader("data: x\n---\n"+second), nil)
+		require.ErrorContains(t, err, "second document")
+	}
+	c, err := config.Load(strings.NewReader("---\ndata: x\n--- # the end\n---\n"), nil)
+	require.NoError(t, err)
+	require.Equal(t, "x", c.Data)
 
 	_, err = config.Load(nil, config.Environ{
 		"ROLLOUTD_GATEWAY_CALLS": "64", "ROLLOUTD_GATEWAY_RATE": "a=1,a=2",
@@ -62,6 +67,19 @@ func TestLoadTellsWhatItCannotRead(t *testing.T) {
 	require.ErrorContains(t, err, `ROLLOUTD_GATEWAY_RATE="a=1,a=2": a is there twice`)
 	require.ErrorContains(t, err, `ROLLOUTD_STEP_TIMEOUT="55": want a duration`)
 	require.ErrorContains(t, err, `ROLLOUTD_ALLOW_WEAK_SANDBOX="perhaps": want true or false`)
+}
+
+// What cannot be used may be a secret at the wrong place.
+func TestRefusalsKeepSecrets(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load(strings.NewReader("serve:\n  tokens: hunter2\n  lisen: x\nmodel_env: hunter2`hunter2hunter2\n"), nil)
+	require.ErrorContains(t, err, "line 2: cannot unmarshal !!str into []string\n  line 3: field lisen not found in type config.Serve\n  line 4: cannot unmarshal !!str into map[string]string")
+	require.NotContains(t, err.Error(), "hunter2")
+	for given, shown := range map[string]string{"me:hunter2@gpu:8000": "gpu:8000", "gpu/v1?key=hunter2@x": "gpu/v1", "gpu:8000/v1": "gpu:8000/v1", "hunter2@": ""} {
+		c := config.Defaults()
+		c.ModelEnv = map[string]string{"VLLM_URL": given}
+		require.EqualError(t, c.Validate(), `model_env.VLLM_URL: want an http:// or https:// URL, got "`+shown+`"`)
+	}
 }
 
 func TestLoadFileNamesTheFile(t *testing.T) {

@@ -63,7 +63,7 @@ func TestVariablesOfAService(t *testing.T) {
 func TestBoundsOfMisspeltEndpoints(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"vllm": "", "default": "", "hf_router": "", "gpu": "", "vllm2": "", "10.0.0.1:8000": "", "opena.i": "",
+		"vllm": "", "default": "", "hf_router": "", "gpu": "", "vllm2": "", "vllm-a": "", "10.0.0.1:8000": "", "opena.i": "",
 		"vlmm": "did you mean vllm?", "hf-router": "did you mean hf_router?", "opnai": "did you mean openai?", "defualt": "did you mean default?",
 	} {
 		c := config.Defaults()

@@ -84,12 +84,14 @@ func (g Gateway) validate(p *problems) {
 	}
 }
 
-// endpoint refuses a name that is almost an endpoint's. One that is like none, or has a dot, a port or a number, may be the host of a URL.
+// endpoint refuses a name that is almost an endpoint's. One that is like none, has a dot, a port or a number, or goes on after an
+// endpoint's with a hyphen, may be the host of a URL.
 func (p *problems) endpoint(path, name string) {
 	p.check(!strings.Contains(name, "/"), path+"."+name, "want an endpoint's name, or host:port of one that is given by its URL alone")
 	names := append(catalog.Names(), DefaultUpstream)
 	near := nearest(name, "", names)
-	p.check(near == "" || slices.Contains(names, name) || strings.ContainsAny(name, ".:0123456789"), path+"."+name, "there is no such endpoint; did you mean %s?", near)
+	host := strings.ContainsAny(name, ".:0123456789") || strings.HasPrefix(name, near+"-")
+	p.check(near == "" || slices.Contains(names, name) || host, path+"."+name, "there is no such endpoint; did you mean %s?", near)
 }
 
 // named reads "vllm=64,default=8".

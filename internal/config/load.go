@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -41,13 +42,37 @@ func Load(file io.Reader, env Environ) (Config, error) {
 func (c *Config) fromFile(r io.Reader) error {
 	dec := yaml.NewDecoder(r)
 	dec.KnownFields(true)
+	var odd *yaml.TypeError
 	switch err := dec.Decode(c); {
 	case errors.Is(err, io.EOF):
 		return nil
+	case errors.As(err, &odd):
+		return fmt.Errorf("configuration: %w", withoutValues(odd))
 	case err != nil:
 		return fmt.Errorf("configuration: %w", err)
-	case !errors.Is(dec.Decode(new(yaml.Node)), io.EOF):
-		return errors.New("configuration: there is a second document after ---, which would not be read")
 	}
-	return nil
+	return alone(dec)
+}
+
+// alone refuses what follows the first document; a --- that nothing follows is let pass.
+func alone(dec *yaml.Decoder) error {
+	for {
+		var more any
+		switch err := dec.Decode(&more); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil || more != nil:
+			return errors.New("configuration: there is a second document after ---, which would not be read")
+		}
+	}
+}
+
+// withoutValues takes out the values that are told of, each between backticks: one may be a token. Its line says enough.
+func withoutValues(e *yaml.TypeError) error {
+	out := &yaml.TypeError{}
+	for _, text := range e.Errors {
+		before, rest, _ := strings.Cut(text, " `")
+		out.Errors = append(out.Errors, before+rest[strings.LastIndex(rest, "`")+1:])
+	}
+	return out
 }

@@ -131,5 +131,7 @@ func (p *problems) address(path, addr string) {
 
 func (p *problems) httpURL(path, s string) {
 	u, err := url.Parse(s)
-	p.check(err == nil && strings.HasPrefix(u.Scheme, "http") && u.Host != "", path, "want an http:// or https:// URL, got %q", s)
+	shown, _, _ := strings.Cut(s, "?") // there may be a key behind it, and a password before an @
+	shown = shown[strings.LastIndex(shown, "@")+1:]
+	p.check(err == nil && strings.HasPrefix(u.Scheme, "http") && u.Host != "", path, "want an http:// or https:// URL, got %q", shown)
 }

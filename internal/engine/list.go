@@ -34,18 +34,17 @@ func (e *Engine) List(ctx context.Context, f rollout.Filter) (rollout.Page, erro
 	}
 	page := rollout.Page{Rollouts: []rollout.State{}, Next: cursorOf(got.GetNextPageToken())}
 	for _, w := range got.GetExecutions() {
-		if carries(w, labels) {
-			page.Rollouts = append(page.Rollouts, listed(w))
+		if s := listed(w); carries(s, labels) {
+			page.Rollouts = append(page.Rollouts, s)
 		}
 	}
 	return page, nil
 }
 
 // carries says whether the rollout has just these labels; the query may have asked for less.
-func carries(w *workflowpb.WorkflowExecutionInfo, labels []label) bool {
-	return !slices.ContainsFunc(labels, func(l label) bool {
-		return keyword(w.GetSearchAttributes().GetIndexedFields()[l.name]) != l.want
-	})
+func carries(s rollout.State, labels []label) bool {
+	has := map[string]string{searchattr.NameTask: s.TaskID, searchattr.NameGroup: s.GroupID, searchattr.NameOutcome: string(s.Outcome)}
+	return !slices.ContainsFunc(labels, func(l label) bool { return has[l.name] != l.want })
 }
 
 func listed(w *workflowpb.WorkflowExecutionInfo) rollout.State {

@@ -55,6 +55,12 @@ func TestList(t *testing.T) {
 	_, err = e.List(t.Context(), rollout.Filter{Cursor: page.Next, Limit: 2})
 	require.NoError(t, err)
 	require.Equal(t, []byte{0, 255}, f.listed[1].GetNextPageToken())
+
+	page, err = e.List(t.Context(), rollout.Filter{Outcome: rollout.InfraFailed, Limit: 2})
+	require.NoError(t, err)
+	require.Equal(t, `WorkflowType = 'RolloutWorkflow' AND (RolloutOutcome = 'infra_failed' OR (RolloutOutcome IS NULL AND ExecutionStatus != 'Running'))`, f.listed[2].GetQuery())
+	require.Len(t, page.Rollouts, 1, "it is found by what it is listed as")
+	require.Equal(t, "b", page.Rollouts[0].ID)
 }
 
 // What no list can have is refused before Temporal is asked, with what would be right.

@@ -40,6 +40,9 @@ func queryOf(status string, labels []label) string {
 // compare quotes, backslashes and control characters escaped, as only MySQL reads them, and PostgreSQL's takes a ? for a
 // parameter.
 func (l label) term() string {
+	if l.name == searchattr.NameOutcome && l.want == string(rollout.InfraFailed) {
+		return "(" + l.name + " = '" + l.want + "' OR (" + l.name + " IS NULL AND ExecutionStatus != 'Running'))" // as listed has it
+	}
 	plain := l.want
 	if i := strings.IndexFunc(plain, unsayable); i >= 0 {
 		plain = plain[:i]

@@ -3,6 +3,7 @@ package rollout
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -30,6 +31,10 @@ func (f Filter) Validate() error {
 		return fault.Field("status", "want %s or %s, got %q", StatusRunning, StatusDone, f.Status)
 	case f.Outcome != "" && !slices.Contains(Outcomes(), f.Outcome):
 		return fault.Field("outcome", "want one of %s, got %q", OutcomeNames(), f.Outcome)
+	case !utf8.ValidString(f.TaskID):
+		return fault.Field("task_id", "want UTF-8, got %q", f.TaskID)
+	case !utf8.ValidString(f.GroupID):
+		return fault.Field("group_id", "want UTF-8, got %q", f.GroupID)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (c *Client) Call(ctx context.Context, tool string, args map[string]any, out
 	if err != nil {
 		return err
 	}
-	text, err := resultText(c.URL, reply)
+	text, err := resultText(c.Address(), reply)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) ([
 	defer resp.Body.Close()
 	reply, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
 	if err != nil {
-		return nil, noAnswer(ctx, c.URL, err)
+		return nil, noAnswer(ctx, c.Address(), err)
 	}
 	return reply, nil
 }

@@ -19,7 +19,7 @@ func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, erro
 	}
 	var page rollout.Page
 	if err := json.Unmarshal(reply, &page); err != nil {
-		return rollout.Page{}, noServer(c.URL, fmt.Errorf("its answer is no list: %w", err))
+		return rollout.Page{}, noServer(c.Address(), fmt.Errorf("its answer is no list: %w", err))
 	}
 	return page, nil
 }

@@ -18,7 +18,7 @@ const maxReason = 64 << 10
 
 // NoServerError says that nobody answered, or somebody who is no rolloutd server.
 type NoServerError struct {
-	URL string // of the server that was asked
+	URL string // of the server that was asked, as people are shown it
 	Err error
 }
 
@@ -33,10 +33,23 @@ func noServer(url string, err error) error {
 	return fault.Wrap(fault.Unavailable, &NoServerError{url, err}, "")
 }
 
+// Address is the server's URL as people are shown it: without the password that may be in it.
+func (c *Client) Address() string {
+	u, err := url.Parse(c.URL)
+	switch {
+	case err != nil || u.Opaque != "": // it is none
+		return c.URL[strings.LastIndex(c.URL, "@")+1:]
+	case u.User != nil:
+		return u.Redacted()
+	default:
+		return c.URL
+	}
+}
+
 // send returns an answer that is no refusal; the caller closes its body.
 func (c *Client) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	if u, err := url.Parse(c.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fault.New(fault.Invalid, "server address: want http://HOST:PORT or https://HOST:PORT, got %q", c.URL)
+		return nil, fault.New(fault.Invalid, "server address: want http://HOST:PORT or https://HOST:PORT, got %q", c.Address())
 	}
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
 	if err != nil {
@@ -48,7 +61,7 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader) 
 	}
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
-		return nil, noAnswer(ctx, c.URL, err)
+		return nil, noAnswer(ctx, c.Address(), err)
 	}
 	if resp.StatusCode < 400 {
 		return resp, nil
@@ -56,9 +69,9 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader) 
 	defer resp.Body.Close()
 	reason, err := io.ReadAll(io.LimitReader(resp.Body, maxReason))
 	if err != nil {
-		return nil, noAnswer(ctx, c.URL, err)
+		return nil, noAnswer(ctx, c.Address(), err)
 	}
-	return nil, statusError(c.URL, resp, reason)
+	return nil, statusError(c.Address(), resp, reason)
 }
 
 // noAnswer keeps the caller's own end of patience apart from a server that is not there.

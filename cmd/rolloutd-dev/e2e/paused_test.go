@@ -65,7 +65,7 @@ func startPaused(t *testing.T) (srv *dev, upstream func(...string)) {
 	upstream = func(do ...string) {
 		t.Helper()
 		cmd := exec.Command(filepath.Join(bin, "rolloutd"), append([]string{"upstream", "--data", srv.data}, do...)...)
-		cmd.Env = append(os.Environ(), trainer)
+		cmd.Env = append(environ(), trainer)
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}

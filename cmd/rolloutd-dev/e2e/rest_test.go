@@ -22,17 +22,22 @@ func TestRolloutsOverREST(t *testing.T) {
 	result := runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "task_id": odd, "group_id": "g1", "verify": []string{"true"}})
 	runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "task_id": "other", "setup": []string{"false"}})
 
+	ended := start(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "task_id": "ended", "setup": []string{"sleep 600"}})
+	waitFor(t, srv.url, ended, "is at its setup", func(s state) bool { return s.Phase == rollout.PhaseSetup })
+	require.Empty(t, listed(t, srv.url, "outcome=infra_failed"), "it runs")
+	require.NoError(t, srv.client(t).TerminateWorkflow(t.Context(), rollout.WorkflowID(ended), "", "by an operator"))
+
 	for query, want := range map[string][]string{
 		"task_id=" + url.QueryEscape(odd):         {result.ID},
 		"outcome=completed":                       {result.ID},
 		"group_id=g1":                             {result.ID},
 		"group_id=g2":                             nil,
-		"outcome=infra_failed":                    nil,
+		"outcome=infra_failed":                    {ended},
 		"task_id=" + url.QueryEscape("it's gone"): nil,
 	} {
 		require.Eventually(t, func() bool { return equal(listed(t, srv.url, query), want) }, 10*time.Second, 50*time.Millisecond, query)
 	}
-	require.Len(t, listed(t, srv.url, "status=done"), 2)
+	require.Len(t, listed(t, srv.url, "status=done"), 3)
 
 	lines := strings.Split(strings.TrimSpace(get(t, srv.url+"/rollouts/"+result.ID+"/trace")), "\n")
 	require.Len(t, lines, len(result.ProxyTurns))
