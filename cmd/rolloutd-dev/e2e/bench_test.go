@@ -81,10 +81,11 @@ func BenchmarkRolloutOverBareAgent(b *testing.B) {
 func BenchmarkMemoryPerLiveRollout(b *testing.B) {
 	model := startModel(b, benchScript)
 	srv := startDev(b, devOptions{modelURL: model.url, env: []string{"ROLLOUTD_WORKER_CAPACITY=64"}})
-	live := func() string {
+	var alive []string
+	live := func() {
 		id := start(b, srv.url, args{"instruction": "wait", "endpoint": "scripted"})
+		alive = append(alive, id)
 		waitFor(b, srv.url, id, "agent at work", func(s state) bool { return s.SessionID != "" })
-		return id
 	}
 	live() // what comes with the first one is not a cost of each
 	before := memory(b, srv.cmd.Process.Pid, "Rss:")
@@ -96,6 +97,11 @@ func BenchmarkMemoryPerLiveRollout(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric((memory(b, srv.cmd.Process.Pid, "Rss:")-before)/n/1024, "rolloutd-MiB/rollout")
 	b.ReportMetric(memoryOfAll(b, "sandboxd")/(n+1)/1024, "sandboxd-MiB/rollout")
+	for _, id := range alive { // their sandboxes would outlive the server, and be counted next time
+		_, err := call(b.Context(), srv.url, "abort_rollout", args{"rollout_id": id})
+		require.NoError(b, err)
+		finalize(b, srv.url, id)
+	}
 }
 
 // bare runs OpenCode without rolloutd.
