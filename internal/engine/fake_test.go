@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
-	sdktemporal "go.temporal.io/sdk/temporal"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/rolloutd/rolloutd/internal/engine"
@@ -90,21 +90,6 @@ func (f *temporal) find(id string) (*workflow, error) {
 	return nil, serviceerror.NewNotFound("no such workflow")
 }
 
-func (f *temporal) DescribeWorkflow(_ context.Context, id, _ string) (*client.WorkflowExecutionDescription, error) {
-	w, err := f.find(id)
-	if err != nil {
-		return nil, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.looks++
-	d := &client.WorkflowExecutionDescription{}
-	d.Status, d.WorkflowStartTime = w.status, time.Unix(1, 0)
-	keys := searchattr.Typed()
-	d.TypedSearchAttributes = sdktemporal.NewSearchAttributes(keys.Task.ValueSet(w.spec.Task.ID), keys.Phase.ValueSet(string(w.state.Phase)))
-	return d, nil
-}
-
 func (f *temporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	w, err := f.find(id)
 	if err != nil {
@@ -114,9 +99,24 @@ func (f *temporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*
 	defer f.mu.Unlock()
 	f.looks++
 	return &workflowservice.DescribeWorkflowExecutionResponse{
-		WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: w.status, StartTime: timestamppb.New(time.Unix(1, 0))},
-		PendingActivities:     f.pending,
+		WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
+			Execution: &commonpb.WorkflowExecution{WorkflowId: id}, Status: w.status, StartTime: timestamppb.New(time.Unix(1, 0)),
+			SearchAttributes: attributes(map[string]any{searchattr.NameTask: w.spec.Task.ID, searchattr.NamePhase: string(w.state.Phase)}),
+		},
+		PendingActivities: f.pending,
 	}, nil
+}
+
+func attributes(all map[string]any) *commonpb.SearchAttributes {
+	out := map[string]*commonpb.Payload{}
+	for name, value := range all {
+		p, err := converter.GetDefaultDataConverter().ToPayload(value)
+		if err != nil {
+			panic(err) // text and numbers can be told
+		}
+		out[name] = p
+	}
+	return &commonpb.SearchAttributes{IndexedFields: out}
 }
 
 func (f *temporal) QueryWorkflow(ctx context.Context, id, _, query string, _ ...any) (converter.EncodedValue, error) {

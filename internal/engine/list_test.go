@@ -11,7 +11,6 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -19,17 +18,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
-
-func attributes(t *testing.T, all map[string]any) *commonpb.SearchAttributes {
-	t.Helper()
-	out := map[string]*commonpb.Payload{}
-	for name, value := range all {
-		p, err := converter.GetDefaultDataConverter().ToPayload(value)
-		require.NoError(t, err)
-		out[name] = p
-	}
-	return &commonpb.SearchAttributes{IndexedFields: out}
-}
 
 func TestList(t *testing.T) {
 	t.Parallel()
@@ -39,7 +27,7 @@ func TestList(t *testing.T) {
 		{
 			Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-a"}, Status: completed,
 			StartTime: timestamppb.New(at), CloseTime: timestamppb.New(at.Add(time.Minute)),
-			SearchAttributes: attributes(t, map[string]any{"RolloutTask": "t", "RolloutOutcome": "completed", "RolloutReward": 0.5, "RolloutPhase": "closing_sandbox"}),
+			SearchAttributes: attributes(map[string]any{"RolloutTask": "t", "RolloutOutcome": "completed", "RolloutReward": 0.5, "RolloutPhase": "closing_sandbox"}),
 		},
 		{Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-b"}, Status: terminated, StartTime: timestamppb.New(at), CloseTime: timestamppb.New(at)},
 	}}
@@ -114,7 +102,7 @@ func TestListByLabels(t *testing.T) {
 		for i, task := range []string{label + "?", label, "it", "a", ""} {
 			f.list.Executions = append(f.list.Executions, &workflowpb.WorkflowExecutionInfo{
 				Execution: &commonpb.WorkflowExecution{WorkflowId: rollout.WorkflowID(strconv.Itoa(i))}, Status: completed,
-				SearchAttributes: attributes(t, map[string]any{"RolloutTask": task, "RolloutGroup": "g", "RolloutOutcome": "completed"}),
+				SearchAttributes: attributes(map[string]any{"RolloutTask": task, "RolloutGroup": "g", "RolloutOutcome": "completed"}),
 			})
 		}
 		page, err := e.List(t.Context(), rollout.Filter{TaskID: id, GroupID: "g", Outcome: rollout.Completed, Limit: 9})

@@ -12,7 +12,6 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
 // queryTimeout bounds the wait for a worker to answer. A rollout that waits for its first worker cannot tell its state
@@ -43,21 +42,15 @@ func (e *Engine) State(ctx context.Context, id string) (rollout.State, error) {
 // found is how a rollout stands that was to be started and is there already, by what Temporal itself knows. Hundreds of clients
 // may come again at once, and the one worker that could answer a query has better things to do.
 func (e *Engine) found(ctx context.Context, id string) (rollout.State, error) {
-	d, err := e.temporal.DescribeWorkflow(ctx, rollout.WorkflowID(id), "")
+	d, err := e.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
 	if err != nil {
 		return rollout.State{}, classify(err, "look at rollout %q", id)
 	}
-	if d.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+	info := d.GetWorkflowExecutionInfo()
+	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return e.State(ctx, id)
 	}
-	keys := searchattr.Typed()
-	s := rollout.State{ID: id, Phase: rollout.PhaseQueued, StartedAt: d.WorkflowStartTime}
-	s.TaskID, _ = d.TypedSearchAttributes.GetKeyword(keys.Task)
-	s.GroupID, _ = d.TypedSearchAttributes.GetKeyword(keys.Group)
-	if phase, ok := d.TypedSearchAttributes.GetKeyword(keys.Phase); ok {
-		s.Phase = rollout.Phase(phase)
-	}
-	return s, nil
+	return listed(info), nil
 }
 
 // ask queries the running workflow, of which d is what Temporal itself knows.

@@ -8,7 +8,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -31,7 +30,7 @@ const (
 // be changed. A workflow that was terminated or failed leaves no result; its rollout is told as infra_failed.
 func (e *Engine) Wait(ctx context.Context, id string) (rollout.Result, error) {
 	for {
-		d, err := e.look(ctx, id)
+		status, err := e.look(ctx, id)
 		var notFound *serviceerror.NotFound
 		switch {
 		case ctx.Err() != nil:
@@ -40,10 +39,10 @@ func (e *Engine) Wait(ctx context.Context, id string) (rollout.Result, error) {
 			return e.past(ctx, id)
 		case err != nil:
 			return rollout.Result{}, classify(err, "wait for rollout %q", id)
-		case d.Status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		case status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 			return e.result(ctx, id)
-		case d.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-			return e.unfinished(ctx, id, d.Status), nil
+		case status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+			return e.unfinished(ctx, id, status), nil
 		}
 		_, _ = shared(ctx, &e.polls, id, pollSlice, func(ctx context.Context) (struct{}, error) {
 			e.pollOnce(ctx, id)
@@ -53,13 +52,14 @@ func (e *Engine) Wait(ctx context.Context, id string) (rollout.Result, error) {
 }
 
 // look asks how the workflow stands. A Temporal that is busy, or being started again, is waited for a while: its rollouts go on.
-func (e *Engine) look(ctx context.Context, id string) (*client.WorkflowExecutionDescription, error) {
+func (e *Engine) look(ctx context.Context, id string) (enumspb.WorkflowExecutionStatus, error) {
 	for begun := time.Now(); ; pause(ctx, time.Second) {
-		d, err := shared(ctx, &e.looks, id, pollSlice, func(ctx context.Context) (*client.WorkflowExecutionDescription, error) {
-			return e.temporal.DescribeWorkflow(ctx, rollout.WorkflowID(id), "")
+		status, err := shared(ctx, &e.looks, id, pollSlice, func(ctx context.Context) (enumspb.WorkflowExecutionStatus, error) {
+			d, err := e.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
+			return d.GetWorkflowExecutionInfo().GetStatus(), err
 		})
 		if err == nil || ctx.Err() != nil || !passing(err) || time.Since(begun) > outage {
-			return d, err
+			return status, err
 		}
 	}
 }
