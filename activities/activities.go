@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -62,6 +63,7 @@ type Options struct {
 type Activities struct {
 	o       Options
 	log     *slog.Logger
+	grader  *grading.Grader
 	floors  floors
 	waiting chan struct{} // holds an element for each slot in which a rollout waits for its model endpoint
 	returns pace
@@ -78,10 +80,12 @@ func New(o Options) *Activities {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Activities{
+	a := &Activities{
 		o: o, log: o.Logger, floors: floors{bySandbox: map[string]*floor{}}, waiting: make(chan struct{}, o.Slots/2),
 		returns: pace{of: map[string]*rate.Limiter{}},
 	}
+	a.grader = &grading.Grader{Store: o.Store, Sandboxes: leased{a}, Logger: o.Logger}
+	return a
 }
 
 // RegisterShared makes w, a worker of the shared queue, take what any host can do.

@@ -27,7 +27,7 @@ func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (Col
 	log := a.loggerOf("CollectArtifacts", in.Target)
 	for what, collect := range map[string]func(context.Context, CollectInput) error{
 		"agent output": a.collectOutput, "agent events": a.collectEvents,
-		"workspace": func(ctx context.Context, in CollectInput) error { return a.snapshot(ctx, in.Target) },
+		"workspace": func(ctx context.Context, in CollectInput) error { return a.grader.SaveHome(ctx, in.Target) },
 	} {
 		if err := collect(ctx, in); err != nil && !fault.Is(err, fault.NotFound) {
 			log.WarnContext(ctx, "not collected", "what", what, "kind", fault.KindOf(err), "error", err)
@@ -103,7 +103,7 @@ func (a *Activities) collectEvents(ctx context.Context, in CollectInput) error {
 		return err
 	}
 	var t rollout.Transcript
-	if err := a.readJSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Transcript), &t); err != nil {
+	if err := a.o.Store.JSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Transcript), &t); err != nil {
 		return err
 	}
 	_, err = a.o.Store.PutBytes(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.AgentEvents), kit.Log(t))

@@ -7,8 +7,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 const (
@@ -22,7 +24,7 @@ const (
 func (a *Activities) ComposeResult(ctx context.Context, in CollectInput) (CollectResult, error) {
 	res := skeleton(in)
 	for _, part := range []func(context.Context, CollectInput, *rollout.Result) error{
-		a.addTrace, a.addEvents, a.addSetup, a.addVerdict, a.addFiles, a.addLinks,
+		a.addTrace, a.addEvents, a.addSetup, a.addGrading, a.addFiles, a.addLinks,
 	} {
 		if err := part(ctx, in, &res); err != nil {
 			return CollectResult{}, err
@@ -43,7 +45,7 @@ func skeleton(in CollectInput) rollout.Result {
 	res.TaskID, res.GroupID, res.Mode, res.SessionID, res.Phases = h.TaskID, h.GroupID, h.Mode, h.SessionID, h.Phases
 	res.Outcome, res.Reward, res.ExitCode, res.AgentExitCode = h.Outcome, h.Reward, h.ExitCode, h.ExitCode
 	res.WallS = h.EndedAt.Sub(h.StartedAt).Seconds()
-	res.InstallLogTail = tail(h.InstallLog, installTail)
+	res.InstallLogTail = text.Tail(h.InstallLog, installTail)
 	if n := len(h.Attempts); n > 0 {
 		res.Attempts, res.SandboxID = h.Attempts, h.Attempts[n-1].SandboxID
 	}
@@ -58,16 +60,16 @@ func (a *Activities) addEvents(ctx context.Context, in CollectInput, res *rollou
 	if err != nil {
 		return unless(fault.NotFound, err)
 	}
-	res.AgentLogTail = tail(lastLines(string(data), eventsTail), logTail)
+	res.AgentLogTail = text.Tail(text.LastLines(string(data), eventsTail), logTail)
 	return nil
 }
 
 func (a *Activities) addSetup(ctx context.Context, in CollectInput, res *rollout.Result) error {
-	return unless(fault.NotFound, a.readJSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Setup), &res.SetupResults))
+	return unless(fault.NotFound, a.o.Store.JSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Setup), &res.SetupResults))
 }
 
-func (a *Activities) addVerdict(ctx context.Context, in CollectInput, res *rollout.Result) error {
-	record, err := a.readVerdict(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Verdict))
+func (a *Activities) addGrading(ctx context.Context, in CollectInput, res *rollout.Result) error {
+	record, err := grading.ReadRecord(ctx, a.o.Store, in.Target)
 	if err != nil {
 		return unless(fault.NotFound, err)
 	}

@@ -1,18 +1,15 @@
 package activities
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
-	"io"
 	"path"
 	"strconv"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/activity"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
@@ -66,7 +63,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	sb, err := a.create(ctx, in.SandboxID(), in.Sandbox, in.labels(purposeAgent))
+	sb, err := a.create(ctx, in.SandboxID(), in.Sandbox, labels(in.Target, purposeAgent))
 	if err == nil {
 		err = a.forgetEarlier(ctx, sb, in.Target)
 	}
@@ -91,7 +88,7 @@ func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t T
 	return err
 }
 
-func (t Target) labels(purpose string) map[string]string {
+func labels(t Target, purpose string) map[string]string {
 	return map[string]string{
 		driver.LabelRollout: t.RolloutID, driver.LabelAttempt: strconv.Itoa(t.Attempt), driver.LabelPurpose: purpose,
 	}
@@ -106,17 +103,5 @@ func (a *Activities) create(ctx context.Context, id string, s rollout.Sandbox, l
 	if err := sb.Renew(ctx, a.o.Lease); err != nil {
 		return nil, err
 	}
-	return sb, sb.PutTar(ctx, rollout.Home, folders(rollout.Workdir, path.Dir(rollout.AgentLog)))
-}
-
-// folders is a tar of nothing but these folders of the home.
-func folders(paths ...string) io.Reader {
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
-	for _, p := range paths {
-		name := strings.TrimPrefix(p, rollout.Home+"/") + "/"
-		_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755}) // a buffer does not fail
-	}
-	_ = w.Close()
-	return &buf
+	return sb, sb.PutTar(ctx, rollout.Home, grading.Folders(rollout.Workdir, path.Dir(rollout.AgentLog)))
 }

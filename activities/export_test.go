@@ -38,9 +38,6 @@ func Verdict(l Look) (do string, outcome rollout.Outcome, text string, err error
 // EndedPrefix is endedPrefix.
 const EndedPrefix = endedPrefix
 
-// ParseReward is parseReward, for fuzzing.
-func ParseReward(text string) (float64, string) { return parseReward(text) }
-
 // FilesOf is filesOf, for fuzzing.
 func FilesOf(r io.Reader) (texts map[string]string, extra []string, err error) {
 	texts = map[string]string{}

@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 const (
@@ -87,5 +88,5 @@ func textOf(r io.Reader) (string, bool) {
 	if !utf8.Valid(raw) {
 		return "", false
 	}
-	return head(string(raw), maxFileChars), true
+	return text.Head(string(raw), maxFileChars), true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 // maxInstallLog bounds what installing may say: it travels through the workflow's history.
@@ -29,5 +30,5 @@ func (a *Activities) InstallOpencode(ctx context.Context, in InstallInput) (Inst
 	if err != nil {
 		return InstallResult{}, fault.Wrap(fault.KindOf(err), err, "install %s", in.Agent)
 	}
-	return InstallResult{Log: tail(log, maxInstallLog)}, nil
+	return InstallResult{Log: text.Tail(log, maxInstallLog)}, nil
 }

@@ -60,7 +60,7 @@ func (n *news) save(ctx context.Context, w *watch) {
 	defer cancel()
 	t, err := w.kit.Transcript(ctx, w.sb, w.job())
 	if err == nil {
-		err = w.a.putJSON(ctx, store.AttemptKey(w.in.RolloutID, w.in.Attempt, store.Transcript), t)
+		err = w.a.o.Store.PutJSON(ctx, store.AttemptKey(w.in.RolloutID, w.in.Attempt, store.Transcript), t)
 	}
 	if err == nil {
 		err = w.sb.WriteFile(ctx, rollout.AgentLog, bytes.NewReader(w.kit.Log(t)), 0o644)

@@ -11,6 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/shell"
 )
 
 const (
@@ -183,7 +184,7 @@ func (w *watch) explain(ctx context.Context, text string) string {
 // lastLaunch is the number of the newest launch of the agent in the sandbox; 0: there was none.
 func lastLaunch(ctx context.Context, sb *sandbox.Sandbox) (int, error) {
 	for n := 1; n <= maxLaunches; n++ {
-		there, err := started(ctx, sb, agent.ProcessName(n))
+		there, err := shell.Started(ctx, sb, agent.ProcessName(n))
 		if err != nil || !there {
 			return n - 1, err
 		}

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -11,7 +12,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/shell"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 // RunSetup stages the task's files, then runs its setup commands one by one. The first that fails, or outlasts the time for
@@ -34,18 +37,18 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 	if failed != nil && !fault.Is(failed, fault.SetupFailed) {
 		return failed
 	}
-	if err := a.putJSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Setup), results); err != nil {
+	if err := a.o.Store.PutJSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Setup), results); err != nil {
 		return err
 	}
 	if failed != nil {
 		return failed
 	}
-	return a.savePackages(ctx, sb, in.Target)
+	return a.grader.SavePackages(ctx, sb, in.Target)
 }
 
 // stageFiles writes the files, unless a command has started already: it may have changed them.
 func stageFiles(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) error {
-	if begun, err := started(ctx, sb, setupName(0)); err != nil || begun {
+	if begun, err := shell.Started(ctx, sb, setupName(0)); err != nil || begun {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Files)) {
@@ -53,8 +56,8 @@ func stageFiles(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) error {
 		if err != nil {
 			return err
 		}
-		text := in.Files[name]
-		if err := sb.WriteFile(ctx, path, strings.NewReader(text), fileMode(text)); err != nil {
+		content := in.Files[name]
+		if err := sb.WriteFile(ctx, path, strings.NewReader(content), fileMode(content)); err != nil {
 			return fault.Wrap(fault.KindOf(err), err, "stage %s", path)
 		}
 	}
@@ -62,8 +65,8 @@ func stageFiles(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) error {
 }
 
 // fileMode makes scripts executable.
-func fileMode(text string) fs.FileMode {
-	if strings.HasPrefix(text, "#!") {
+func fileMode(content string) fs.FileMode {
+	if strings.HasPrefix(content, "#!") {
 		return 0o755
 	}
 	return 0o644
@@ -72,20 +75,20 @@ func fileMode(text string) fs.FileMode {
 // runSetup returns the results so far and why it stopped.
 func runSetup(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) ([]rollout.CommandResult, error) {
 	results := []rollout.CommandResult{}
-	d := &deadline{budget: in.Timeout}
+	budget := &shell.Budget{Total: in.Timeout}
 	for i, cmd := range in.Commands {
-		st, err := shell(ctx, sb, setupName(i), bash("-c", cmd), d)
+		st, err := shell.Run(ctx, sb, setupName(i), shell.Bash("-c", cmd), budget)
 		if err != nil {
 			return results, err
 		}
-		res, err := resultOf(ctx, sb, cmd, st)
+		res, err := shell.Result(ctx, sb, cmd, st)
 		if err != nil {
 			return results, err
 		}
 		results = append(results, res)
 		if st.TimedOut || st.ExitCode != 0 {
 			return results, fault.New(fault.SetupFailed, "setup command %d of %d (%s): %s%s",
-				i+1, len(in.Commands), head(cmd, 120), why(st, in.Timeout), said(res))
+				i+1, len(in.Commands), text.Head(cmd, 120), shell.Why(st, in.Timeout), said(res))
 		}
 	}
 	return results, nil
@@ -95,12 +98,9 @@ func setupName(i int) string { return fmt.Sprintf("setup-%d", i+1) }
 
 // said is the end of what a failed command wrote.
 func said(res rollout.CommandResult) string {
-	text := strings.TrimSpace(res.Stderr)
-	if text == "" {
-		text = strings.TrimSpace(res.Stdout)
-	}
-	if text == "" {
+	out := cmp.Or(strings.TrimSpace(res.Stderr), strings.TrimSpace(res.Stdout))
+	if out == "" {
 		return ""
 	}
-	return ": " + tail(text, 300)
+	return ": " + text.Tail(out, 300)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/text"
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
@@ -29,7 +30,7 @@ func (a *Activities) addTrace(ctx context.Context, in CollectInput, res *rollout
 		return fault.Wrap(fault.Internal, err, "trace of attempt %d", in.Attempt)
 	}
 	res.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
-	res.ProxyLogTail = tail(log, logTail)
+	res.ProxyLogTail = text.Tail(log, logTail)
 	return nil
 }
 

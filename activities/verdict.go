@@ -9,6 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 // What an agent says of itself travels through the workflow's history; it may say anything, and at any length.
@@ -37,7 +38,7 @@ type view struct {
 
 // saw takes a new look at agent and route.
 func (v *view) saw(now time.Time, st agent.Status, route gateway.RouteStatus) {
-	st.Error, st.SessionID = bounded(st.Error, maxSaid), bounded(st.SessionID, maxSession)
+	st.Error, st.SessionID = text.HeadUTF8(st.Error, maxSaid), text.HeadUTF8(st.SessionID, maxSession)
 	stirred := route.InFlight > 0 || route.Turns != v.route.Turns || !route.LastCallAt.Equal(v.route.LastCallAt) || st.LastSign.After(v.agent.LastSign)
 	if v.alive.IsZero() || stirred {
 		v.alive = now

@@ -27,6 +27,7 @@ var rules = []struct {
 	{"workflows", []string{"envserver", "internal/daemon", "internal/engine"}, "a workflow is below the edges"},
 	{"activities", []string{"envserver", "internal/daemon", "internal/engine", "workflows"}, "activities are called by workflows, by name"},
 	{"internal/gateway", []string{"go.temporal.io/", "envserver", "workflows", "activities"}, "the per-call path touches no Temporal"},
+	{"internal/grading", []string{"go.temporal.io/", "internal/gateway", "envserver", "workflows", "activities"}, "grading knows sandboxes and the store"},
 	{"internal/scripted", []string{"go.temporal.io/", "internal/gateway", "internal/opencode"}, "the scripted model is a model endpoint like any other"},
 	{"", []string{"go.temporal.io/server", "github.com/temporalio/ui-server"}, "only the nested module embeds the Temporal server"},
 }

@@ -1,4 +1,4 @@
-package activities
+package grading
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 // maxRewardFile is more than any number takes.
@@ -24,7 +25,7 @@ type evidence struct {
 // decide makes the verdict. The reward file wins where there is one, else the share of commands that passed counts. Anything
 // short of a finite number is no verdict: the original protocol then had reward null and left the outcome as it was; we say
 // verifier_failed, because "completed without a reward" would look like a task that has no verifier.
-func (r *verdictRecord) decide(e evidence) {
+func (r *Record) decide(e evidence) {
 	reward, problem := r.judge(e)
 	if problem != "" {
 		r.Error = problem
@@ -33,7 +34,7 @@ func (r *verdictRecord) decide(e evidence) {
 	r.Reward = &reward
 }
 
-func (r *verdictRecord) judge(e evidence) (reward float64, problem string) {
+func (r *Record) judge(e evidence) (reward float64, problem string) {
 	switch {
 	case e.timedOut != "":
 		return 0, fmt.Sprintf("%s did not end within the verifier's %s", e.timedOut, e.budget)
@@ -48,17 +49,17 @@ func (r *verdictRecord) judge(e evidence) (reward float64, problem string) {
 	}
 }
 
-func parseReward(text string) (float64, string) {
-	text = strings.TrimSpace(text)
-	reward, err := strconv.ParseFloat(text, 64)
+func parseReward(written string) (float64, string) {
+	written = strings.TrimSpace(written)
+	reward, err := strconv.ParseFloat(written, 64)
 	if err != nil || math.IsNaN(reward) || math.IsInf(reward, 0) {
-		return 0, fmt.Sprintf("the reward file holds %q, not a finite number", head(strings.ToValidUTF8(text, "?"), 80))
+		return 0, fmt.Sprintf("the reward file holds %q, not a finite number", text.Head(strings.ToValidUTF8(written, "?"), 80))
 	}
 	return reward, ""
 }
 
 // passed is the share of commands that ended with exit code 0.
-func (r *verdictRecord) passed() float64 {
+func (r *Record) passed() float64 {
 	n := 0
 	for _, c := range r.Commands {
 		if c.ExitCode == 0 {

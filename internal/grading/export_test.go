@@ -1,0 +1,4 @@
+package grading
+
+// ParseReward is parseReward, for fuzzing.
+func ParseReward(text string) (float64, string) { return parseReward(text) }

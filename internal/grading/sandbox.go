@@ -1,0 +1,106 @@
+package grading
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/shell"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// verifierSandbox returns the sandbox in which the attempt is graded, prepared: it holds the agent's files and the verifier's,
+// and no process of the agent. A sandbox in which the verifier was started already is returned as it is.
+func (g *Grader) verifierSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, func(), error) {
+	sb, release, err := g.openSandbox(ctx, job)
+	if err != nil {
+		return nil, nil, err
+	}
+	begun, err := shell.Started(ctx, sb, firstProcess(job.Verifier))
+	if err == nil && !begun {
+		err = g.prepare(ctx, sb, job)
+	}
+	if err != nil {
+		release()
+		return nil, nil, retryable(job, err)
+	}
+	return sb, release, nil
+}
+
+// openSandbox returns the agent's own sandbox, or a fresh one.
+func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, func(), error) {
+	if job.Verifier.SameSandbox {
+		return g.Sandboxes.Attach(ctx, job.SandboxID())
+	}
+	if err := g.SaveHome(ctx, job.Target); err != nil {
+		return nil, nil, err
+	}
+	sb, release, err := g.Sandboxes.CreateVerifier(ctx, job.Target, job.Sandbox)
+	if err != nil {
+		return nil, nil, retryable(job, err)
+	}
+	releaseAgents := g.keepAgentSandbox(ctx, job.Target)
+	return sb, func() { release(); releaseAgents() }, nil
+}
+
+// keepAgentSandbox renews the lease of the agent's sandbox while another one is graded, because its logs are collected
+// afterwards. Grading itself does not need it, so its loss is only logged.
+func (g *Grader) keepAgentSandbox(ctx context.Context, t rollout.Target) (release func()) {
+	_, release, err := g.Sandboxes.Attach(ctx, t.SandboxID())
+	if err != nil {
+		g.Logger.WarnContext(ctx, "the agent's sandbox is not kept", "step", "RunVerifier", "rollout", t.RolloutID,
+			"attempt", t.Attempt, "kind", fault.KindOf(err), "error", err)
+		return func() {}
+	}
+	return release
+}
+
+// prepare restores the agent's home in a fresh sandbox, empties the places of the verifier, restores the packages that setup
+// installed, and stages the script. It may run again until the verifier's first process starts.
+func (g *Grader) prepare(ctx context.Context, sb *sandbox.Sandbox, job Job) error {
+	if err := g.restoreHome(ctx, sb, job); err != nil {
+		return err
+	}
+	// Unpacking a folder replaces a link or a file of its name, so an agent cannot put one there to make the verifier fail.
+	parents := Folders(rollout.Workdir, path.Dir(rollout.VerifierDir), path.Dir(rollout.Packages))
+	if err := sb.PutTar(ctx, rollout.Home, parents); err != nil {
+		return err
+	}
+	if err := removeAll(ctx, sb, rollout.TestsDir, rollout.VerifierDir, rollout.Packages); err != nil {
+		return err
+	}
+	err := g.restore(ctx, sb, job.Target, store.Packages, rollout.Packages)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	if err := sb.PutTar(ctx, rollout.Home, Folders(rollout.VerifierDir)); err != nil {
+		return err
+	}
+	if job.Verifier.Script == "" {
+		return nil
+	}
+	return sb.WriteFile(ctx, rollout.TestScript, strings.NewReader(job.Verifier.Script), 0o755)
+}
+
+func (g *Grader) restoreHome(ctx context.Context, sb *sandbox.Sandbox, job Job) error {
+	if job.Verifier.SameSandbox {
+		return sb.KillAll(ctx)
+	}
+	// Remove the folders of a fresh sandbox: the saved home may hold something else under their names.
+	if err := removeAll(ctx, sb, rollout.Workdir, path.Dir(rollout.VerifierDir)); err != nil {
+		return err
+	}
+	return g.restore(ctx, sb, job.Target, store.Home, rollout.Home)
+}
+
+// retryable makes the loss of the verifier's own sandbox an error that Temporal retries: the workspace is in the store, so
+// grading can start again in another sandbox.
+func retryable(job Job, err error) error {
+	if job.Verifier.SameSandbox || !fault.Is(err, fault.SandboxLost) {
+		return err
+	}
+	return fault.Wrap(fault.Unavailable, err, "verifier's sandbox")
+}

@@ -1,0 +1,91 @@
+package grading
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// SaveHome puts the home of the agent's sandbox into the store, once. It kills every process of the sandbox first, so that the
+// archive shows one moment.
+func (g *Grader) SaveHome(ctx context.Context, t rollout.Target) error {
+	key := store.AttemptKey(t.RolloutID, t.Attempt, store.Home)
+	if done, err := g.Store.Exists(ctx, key); err != nil || done {
+		return err
+	}
+	sb, release, err := g.Sandboxes.Attach(ctx, t.SandboxID())
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := sb.KillAll(ctx); err != nil {
+		return err
+	}
+	return g.save(ctx, sb, rollout.Home, key)
+}
+
+// SavePackages puts the Python packages that setup installed for the user into the store, once; where there are none, an empty
+// archive. A run of RunSetup that was superseded may call it late: it must not replace the archive with what the agent has
+// installed since.
+func (g *Grader) SavePackages(ctx context.Context, sb *sandbox.Sandbox, t rollout.Target) error {
+	key := store.AttemptKey(t.RolloutID, t.Attempt, store.Packages)
+	if done, err := g.Store.Exists(ctx, key); err != nil || done {
+		return err
+	}
+	err := g.save(ctx, sb, rollout.Packages, key)
+	if fault.Is(err, fault.NotFound) {
+		_, err = g.Store.Put(ctx, key, Folders())
+	}
+	return err
+}
+
+// save puts a folder of the sandbox into the store.
+func (g *Grader) save(ctx context.Context, sb *sandbox.Sandbox, folder, key string) error {
+	content, err := sb.GetTar(ctx, folder)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	_, err = g.Store.Put(ctx, key, content)
+	return fault.Wrap(fault.KindOf(err), err, "save %s", folder)
+}
+
+// restore unpacks a blob of the attempt into the folder.
+func (g *Grader) restore(ctx context.Context, sb *sandbox.Sandbox, t rollout.Target, blob, folder string) error {
+	content, err := g.Store.Reader(ctx, store.AttemptKey(t.RolloutID, t.Attempt, blob))
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	err = sb.PutTar(ctx, folder, content)
+	return fault.Wrap(fault.KindOf(err), err, "restore %s", folder)
+}
+
+// removeAll removes whole trees. A link is removed itself, its target is not.
+func removeAll(ctx context.Context, sb *sandbox.Sandbox, paths ...string) error {
+	for _, p := range paths {
+		if err := sb.Remove(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Folders is a tar of nothing but these folders of the home.
+func Folders(paths ...string) io.Reader {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, p := range paths {
+		name := strings.TrimPrefix(p, rollout.Home+"/") + "/"
+		_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755}) // a buffer does not fail
+	}
+	_ = w.Close()
+	return &buf
+}

@@ -1,0 +1,97 @@
+// Package shell runs bash commands in a sandbox as named processes. A command that was started under a name is never started
+// again: a second call waits for the first process and returns its status, so an activity that is retried continues where it was.
+package shell
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+	"github.com/rolloutd/rolloutd/internal/text"
+)
+
+const (
+	outputTail = 2000             // characters of each stream in a CommandResult
+	waitStep   = 20 * time.Second // of one status request for a running command
+)
+
+// Budget bounds the running time of a sequence of commands. It counts the time for which they ran, as the sandbox reports it:
+// a retried activity gets no more of it, and time in which no worker was there to start the next command is not counted.
+type Budget struct {
+	Total time.Duration
+	spent time.Duration
+}
+
+// Run runs argv as the named process in the workdir, with the environment env, and returns its status once it has ended.
+// A process of that name which runs already, or has run, is waited for instead. A command for which no time is left is not
+// started: its status says TimedOut and has no StartedAt.
+func Run(ctx context.Context, sb *sandbox.Sandbox, name string, p wire.Process, b *Budget) (wire.Status, error) {
+	st, err := sb.Status(ctx, name)
+	if fault.Is(err, fault.NotFound) {
+		left := b.Total - b.spent
+		if left <= 0 {
+			return wire.Status{Name: name, TimedOut: true, ExitCode: -1}, nil
+		}
+		p.TimeoutMillis = max(left.Milliseconds(), 1)
+		st, err = sb.Start(ctx, name, p)
+	}
+	for err == nil && st.Running {
+		st, err = sb.Wait(ctx, name, waitStep)
+	}
+	if err == nil {
+		b.spent += st.Ran
+	}
+	return st, err
+}
+
+// Bash is a process of bash with these arguments in the workdir. It reads no profile files, which an agent could have written.
+func Bash(args ...string) wire.Process {
+	return wire.Process{
+		Argv: append([]string{"bash", "--noprofile", "--norc"}, args...),
+		Dir:  rollout.Workdir, Env: map[string]string{"LANG": "C.UTF-8"},
+	}
+}
+
+// Result describes a command that has ended, with the last characters of its output.
+func Result(ctx context.Context, sb *sandbox.Sandbox, cmd string, st wire.Status) (rollout.CommandResult, error) {
+	res := rollout.CommandResult{Cmd: cmd, ExitCode: st.ExitCode, DurationS: st.Ran.Seconds()}
+	if st.StartedAt.IsZero() {
+		return res, nil // there was no time left to start it
+	}
+	var err error
+	if res.Stdout, err = output(ctx, sb, st.Name, "stdout"); err != nil {
+		return res, err
+	}
+	res.Stderr, err = output(ctx, sb, st.Name, "stderr")
+	return res, err
+}
+
+func output(ctx context.Context, sb *sandbox.Sandbox, name, stream string) (string, error) {
+	raw, err := sb.Tail(ctx, name, stream, 4*outputTail) // a character has at most four bytes
+	return text.Tail(string(raw), outputTail), err
+}
+
+// Started reports whether the named process was ever started in the sandbox.
+func Started(ctx context.Context, sb *sandbox.Sandbox, name string) (bool, error) {
+	_, err := sb.Status(ctx, name)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Why says in words how a command failed.
+func Why(st wire.Status, budget time.Duration) string {
+	switch {
+	case st.TimedOut:
+		return fmt.Sprintf("it did not end within %s", budget)
+	case st.Signal != "":
+		return "it was killed by signal " + st.Signal
+	default:
+		return fmt.Sprintf("exit code %d", st.ExitCode)
+	}
+}
