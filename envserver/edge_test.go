@@ -57,6 +57,54 @@ func TestPagesOfStrangersCannotCall(t *testing.T) {
 	require.JSONEq(t, `{"detail":"Cross-origin request refused"}`, body)
 }
 
+// What a page's frames and images ask for with GET takes slots and reveals who is here; a link that a person follows does not.
+func TestGetsOfStrangersPagesAreRefused(t *testing.T) {
+	t.Parallel()
+	r := start(t, withWeb)
+	status, _, _ := r.do("GET", "/web/state?session_id=s", "", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image")
+	require.Equal(t, http.StatusForbidden, status)
+	status, _, _ = r.do("GET", "/web/state?session_id=s", "", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe")
+	require.Equal(t, http.StatusForbidden, status)
+	status, _, _ = r.do("GET", "/web/", "", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
+	require.Equal(t, http.StatusOK, status)
+	status, _, _ = r.do("GET", "/state", "", "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty")
+	require.Equal(t, http.StatusOK, status)
+}
+
+// A page of a stranger whose name resolves to a server without tokens can neither call it nor open a socket: to the browser both are
+// of one origin, but the Host header has the page's name.
+func TestRebindingPagesAreRefused(t *testing.T) {
+	t.Parallel()
+	ask := func(url, path, host string) int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
+		require.NoError(t, err)
+		req.Host = host
+		req.Header.Set("Origin", "http://"+host)
+		req.Header.Set("Sec-Fetch-Site", "same-origin")
+		if path == "/ws" {
+			for k, v := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "MTIzNDU2Nzg5MDEyMzQ1Ng=="} {
+				req.Header.Set(k, v)
+			}
+		}
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		return resp.StatusCode
+	}
+	open := start(t, withWeb, func(o *envserver.Options) { o.Hosts = []string{"gpu-1"} })
+	for host, wants := range map[string]int{"evil.test": http.StatusForbidden, "evil.test:8000": http.StatusForbidden, "localhost:8000": 200, "gpu-1:8000": 200} {
+		for _, path := range []string{"/rollouts", "/health", "/web/", "/ws"} {
+			want := wants
+			if path == "/ws" && want == http.StatusOK {
+				want = http.StatusSwitchingProtocols
+			}
+			require.Equal(t, want, ask(open.url, path, host), "%s of %s", path, host)
+		}
+	}
+	closed := start(t, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken("secret")} })
+	require.Equal(t, http.StatusUnauthorized, ask(closed.url, "/rollouts", "env.company.test"), "a token protects it under any name")
+}
+
 func TestBodyTooLarge(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.MaxMessage = 100 })

@@ -9,6 +9,8 @@ import (
 	"github.com/gorilla/websocket"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/rolloutd/rolloutd/internal/hostcheck"
 )
 
 // maxHeader bounds what a request's line and headers hold, in bytes. The HTTP server bounds them too, but answers in plain text:
@@ -23,10 +25,7 @@ func (s *Server) middleware(next http.Handler) (http.Handler, error) {
 			return nil, fmt.Errorf("allowed origin %q: %w", o, err)
 		}
 	}
-	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeDetail(w, http.StatusForbidden, "Cross-origin request refused")
-	}))
-	h := smallHeaders(origins.Handler(s.authenticate(next)))
+	h := smallHeaders(s.ownHost(ownPages(origins, s.authenticate(next))))
 	return otelhttp.NewHandler(s.recover(h), "envserver",
 		otelhttp.WithTracerProvider(s.o.TracerProvider),
 		otelhttp.WithPropagators(propagation.TraceContext{}),
@@ -35,6 +34,34 @@ func (s *Server) middleware(next http.Handler) (http.Handler, error) {
 		// A span as long as a connection says nothing; the steps in it have their own.
 		otelhttp.WithFilter(func(r *http.Request) bool { return !websocket.IsWebSocketUpgrade(r) }),
 	), nil
+}
+
+// ownHost refuses requests that address another server, where no token protects this one.
+func (s *Server) ownHost(next http.Handler) http.Handler {
+	if len(s.o.Tokens) > 0 {
+		return next
+	}
+	refuse := func(w http.ResponseWriter, why string) { writeDetail(w, http.StatusForbidden, why) }
+	return hostcheck.Handler(s.o.Hosts, refuse, next)
+}
+
+// ownPages refuses what scripts, frames and images of other origins' pages ask for, whatever the method: a GET takes a session slot,
+// too. A link that a person follows is let through. The upgrader checks the handshakes of WebSockets.
+func ownPages(origins *http.CrossOriginProtection, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		link := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+		asked := r
+		if (r.Method == http.MethodGet || r.Method == http.MethodHead) && !link && !websocket.IsWebSocketUpgrade(r) {
+			changed := *r
+			changed.Method = http.MethodPost // which the library does not take for safe
+			asked = &changed
+		}
+		if err := origins.Check(asked); err != nil {
+			writeDetail(w, http.StatusForbidden, "Cross-origin request refused")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // recover turns a panic into a 500 whose id is in the log.

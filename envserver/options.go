@@ -91,6 +91,9 @@ type Options struct {
 	// Tokens admit a request that carries one of them as bearer token or basic-auth password. Empty: no check, and every
 	// caller is an operator.
 	Tokens []Token
+	// Hosts are names, beside those of loopback and the address a connection came to, by which a request may address a server
+	// without Tokens in its Host header. A page of a stranger whose name resolves to this server is thus refused.
+	Hosts []string
 	// AllowedOrigins are pages of other hosts whose scripts may call this server, as scheme://host[:port].
 	AllowedOrigins []string
 

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
+	"strconv"
 	"time"
 
 	"github.com/rolloutd/rolloutd/cmd/rolloutd-dev/devserver"
@@ -19,7 +22,8 @@ const (
 // embedded is the Temporal server and UI of this process, once their tiers are up.
 type embedded struct {
 	server *devserver.Server
-	ui     *devserver.UI // nil: left out
+	front  *net.TCPListener // of the UI; nil: left out
+	ui     *devserver.UI    // nil: left out
 }
 
 // serverTier is the first of all: its lock says whose the data folder is.
@@ -38,12 +42,30 @@ func (e *embedded) serverTier(f *flags, data string, log *slog.Logger, up func(a
 	}}
 }
 
+// uiPortTier takes the UI's port before the server that decrypts for the UI starts: it must know the UI's origin.
+func (e *embedded) uiPortTier(f *flags, at func(origins ...string)) daemon.Tier {
+	return daemon.Tier{Name: "port of the Temporal UI", Start: func(context.Context) (daemon.Running, error) {
+		var err error
+		if e.front, err = devserver.ListenUI(int(f.uiPort)); err != nil {
+			return daemon.Running{}, err
+		}
+		port := strconv.Itoa(e.front.Addr().(*net.TCPAddr).Port)
+		at("http://127.0.0.1:"+port, "http://localhost:"+port)
+		return daemon.Running{Stop: func(context.Context) error {
+			if err := e.front.Close(); !errors.Is(err, net.ErrClosed) { // as the UI leaves it
+				return err
+			}
+			return nil
+		}}, nil
+	}}
+}
+
 // uiTier is up last, when it is known where payloads are decrypted.
-func (e *embedded) uiTier(f *flags, codec func() string) daemon.Tier {
+func (e *embedded) uiTier(codec func() string) daemon.Tier {
 	return daemon.Tier{Name: "Temporal UI", Start: func(ctx context.Context) (daemon.Running, error) {
 		var err error
 		e.ui, err = devserver.StartUI(ctx, devserver.UIOptions{
-			Port: int(f.uiPort), Temporal: e.server.Address(), Namespace: namespace, Codec: codec(),
+			Listener: e.front, Temporal: e.server.Address(), Namespace: namespace, Codec: codec(),
 		})
 		if err != nil {
 			return daemon.Running{}, err

@@ -36,9 +36,14 @@ func everything(ctx context.Context, f *flags) error {
 	var e embedded
 	show := newDemoTier(demo, d, f.s.out)
 	tiers := []daemon.Tier{e.serverTier(f, cfg.Data, log.temporal, func(address string) { d.UseTemporal(address, namespace) })}
+	if f.noUI {
+		d.UseUI()
+	} else {
+		tiers = append(tiers, e.uiPortTier(f, d.UseUI))
+	}
 	tiers = append(tiers, d.Tiers()...)
 	if !f.noUI {
-		tiers = append(tiers, e.uiTier(f, func() string { return "http://" + d.Addresses().Serve + "/codec" }))
+		tiers = append(tiers, e.uiTier(func() string { return "http://" + d.Addresses().Serve + "/codec" }))
 	}
 	tiers = append(tiers, show.tier())
 	err = daemon.Run(ctx, log.own, tiers, func() {
@@ -67,7 +72,7 @@ func temporalAlone(ctx context.Context, f *flags) error {
 	var e embedded
 	tiers := []daemon.Tier{e.serverTier(f, cfg.Data, log.temporal, func(string) {})}
 	if !f.noUI {
-		tiers = append(tiers, e.uiTier(f, func() string { return f.codec }))
+		tiers = append(tiers, e.uiPortTier(f, func(...string) {}), e.uiTier(func() string { return f.codec }))
 	}
 	err = daemon.Run(ctx, log.own, tiers, func() {
 		banner(f.s.out, append([]place{{"Temporal", e.server.Address(), ""}}, uiPlace(e.ui)...), cfg.Data, log.where, time.Since(begin))

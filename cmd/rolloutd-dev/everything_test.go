@@ -151,6 +151,9 @@ func TestUIDecodesWhatHistoriesEncrypt(t *testing.T) {
 	input := history.History.Events[0].WorkflowExecutionStartedEventAttributes.Input
 	require.NotContains(t, plain(t, input), "a secret plan")
 	require.Contains(t, plain(t, post(t, server+"/codec/decode", string(input))), "a secret plan")
+	// The browser lets the UI's page read the answer, wherever the UI's port is, and no other page.
+	require.Equal(t, http.StatusOK, decodeFor(t, ui, server, string(input)))
+	require.Equal(t, http.StatusForbidden, decodeFor(t, "http://127.0.0.1:8233", server, string(input)))
 	post(t, server+"/mcp", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"abort_rollout","arguments":{"rollout_id":"r1"}}}`)
 	post(t, server+"/mcp", `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"finalize_rollout","arguments":{"rollout_id":"r1"}}}`)
 	require.NoError(t, p.end(t))
@@ -185,6 +188,19 @@ func plain(t *testing.T, payloads []byte) string {
 		out.Write(p.Data)
 	}
 	return out.String()
+}
+
+// decodeFor has payloads decrypted for a page of an origin, and returns the status.
+func decodeFor(t *testing.T, origin, server, payloads string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/codec/decode", strings.NewReader(payloads))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Origin", origin)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return resp.StatusCode
 }
 
 func get(t *testing.T, url string) string {

@@ -43,6 +43,8 @@ type Serve struct {
 	MaxConnections int           `yaml:"max_connections"`
 	StepTimeout    time.Duration `yaml:"step_timeout"` // longest answer to a step over /ws or a call over /mcp
 	Tokens         []string      `yaml:"tokens"`       // bearer tokens; needed for a listener beyond loopback
+	// Hosts are names, beside localhost, by which clients reach a server without tokens; requests for other names are refused.
+	Hosts []string `yaml:"hosts"`
 	// TokensFile lists more tokens: a YAML list of name, sha256 (of the token, in hex) and scope (client or operator).
 	TokensFile string `yaml:"tokens_file"`
 	// CodecOrigins are the web origins (of a Temporal UI) that may have payloads decrypted.

@@ -34,6 +34,7 @@ func Variables() []Variable {
 		{"ROLLOUTD_STEP_TIMEOUT", "serve.step_timeout", span(func(c *Config) *time.Duration { return &c.Serve.StepTimeout })},
 		{"ROLLOUTD_TOKENS", "serve.tokens", list(func(c *Config) *[]string { return &c.Serve.Tokens })},
 		{"ROLLOUTD_TOKENS_FILE", "serve.tokens_file", text(func(c *Config) *string { return &c.Serve.TokensFile })},
+		{"ROLLOUTD_HOSTS", "serve.hosts", list(func(c *Config) *[]string { return &c.Serve.Hosts })},
 		{"ROLLOUTD_CODEC_ORIGINS", "serve.codec_origins", list(func(c *Config) *[]string { return &c.Serve.CodecOrigins })},
 		{"TEMPORAL_ADDRESS", "temporal.address", text(func(c *Config) *string { return &c.Temporal.Address })},
 		{"TEMPORAL_NAMESPACE", "temporal.namespace", text(func(c *Config) *string { return &c.Temporal.Namespace })},

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"go.temporal.io/sdk/client"
 
@@ -95,6 +96,15 @@ func (d *Daemon) Addresses() Addresses { return d.at }
 
 // Tokens are the bearer tokens of the OpenEnv server; none: it is open.
 func (d *Daemon) Tokens() []string { return d.cfg.Serve.Tokens }
+
+// UseUI makes the page of a Temporal UI at the given origins the one that may have payloads decrypted, unless the configuration names
+// others; those stay. It is called before the serve tier starts.
+func (d *Daemon) UseUI(origins ...string) {
+	if slices.Equal(d.cfg.Serve.CodecOrigins, config.Defaults().Serve.CodecOrigins) {
+		d.cfg.Serve.CodecOrigins = nil
+	}
+	d.cfg.Serve.CodecOrigins = append(slices.Clone(d.cfg.Serve.CodecOrigins), origins...)
+}
 
 // UseTemporal makes the daemon use the server at address, whatever the configuration says: one that is embedded in this
 // process. It is called before the temporal tier starts.

@@ -22,6 +22,11 @@ import (
 // connection to Temporal, which is asked nothing.
 func serving(t *testing.T, c config.Config, use func(address string)) {
 	t.Helper()
+	servingAll(t, c, func(at daemon.Addresses) { use(at.Serve) })
+}
+
+func servingAll(t *testing.T, c config.Config, use func(daemon.Addresses)) {
+	t.Helper()
 	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Serve: true}, Log: quiet()})
 	var tiers []daemon.Tier
 	for _, tier := range d.Tiers() {
@@ -33,7 +38,7 @@ func serving(t *testing.T, c config.Config, use func(address string)) {
 	defer cancel()
 	require.NoError(t, daemon.Run(ctx, quiet(), tiers, func() {
 		defer cancel()
-		use(d.Addresses().Serve)
+		use(d.Addresses())
 	}))
 }
 
@@ -100,6 +105,26 @@ func TestTheEdgeIsAsConfigured(t *testing.T) {
 		status, body := fetch(t, "GET", "http://"+address+"/health", "")
 		require.Equal(t, http.StatusServiceUnavailable, status)
 		require.Contains(t, body, "Too many connections")
+	})
+}
+
+// The codec decrypts and the metrics tell what runs here: without a token, they answer to the server's own names alone.
+func TestServersWithoutTokensAnswerToTheirOwnNames(t *testing.T) {
+	t.Parallel()
+	c, _ := kept(t)
+	c.Telemetry.Listen = "127.0.0.1:0"
+	servingAll(t, c, func(at daemon.Addresses) {
+		for _, url := range []string{"http://" + at.Serve + "/codec/decode", "http://" + at.Serve + "/health", "http://" + at.Metrics + "/metrics"} {
+			for host, refused := range map[string]bool{"evil.test": true, "localhost": false} {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+				require.NoError(t, err)
+				req.Host = host
+				resp, err := http.DefaultClient.Do(req)
+				require.NoError(t, err)
+				require.NoError(t, resp.Body.Close())
+				require.Equal(t, refused, resp.StatusCode == http.StatusForbidden, "%s of %s: %d", url, host, resp.StatusCode)
+			}
+		}
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/hostcheck"
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
@@ -42,6 +43,11 @@ func serveHTTP(l net.Listener, h http.Handler) Running {
 		}
 		return nil
 	}}
+}
+
+// ownHost refuses requests whose Host header is none of the names of a server without tokens.
+func ownHost(names []string, next http.Handler) http.Handler {
+	return hostcheck.Handler(names, func(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) }, next)
 }
 
 func refuseOver(next http.Handler) http.Handler {

@@ -72,6 +72,7 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 		MaxSessions: d.cfg.Serve.MaxSessions,
 		StepTimeout: d.cfg.Serve.StepTimeout,
 		Tokens:      tokens,
+		Hosts:       d.cfg.Serve.Hosts,
 		Sessions:    store.Sessions{Store: d.store},
 		Logger:      d.log,
 		Registerer:  d.tel.Registry(),
@@ -122,9 +123,13 @@ func (d *Daemon) resolve(c *catalog.Catalog) func(catalog.Request) (rollout.Mode
 // modelLookup finds the catalogue's variables; asked at each rollout, after all ports are known.
 func (d *Daemon) modelLookup(name string) string { return d.cfg.ModelLookup(name) }
 
-// withCodec adds the payload codec to the edge. It decrypts, so it is behind the same tokens.
+// withCodec adds the payload codec to the edge. It decrypts, so the rules of the edge hold: its tokens or, without any, its names.
 func (d *Daemon) withCodec(edge http.Handler, tokens []envserver.Token) http.Handler {
-	codec := http.StripPrefix(codecPath, admit(tokens, temporalx.CodecHandler(d.key, d.cfg.Serve.CodecOrigins)))
+	guarded := admit(tokens, temporalx.CodecHandler(d.key, d.cfg.Serve.CodecOrigins))
+	if len(tokens) == 0 {
+		guarded = ownHost(d.cfg.Serve.Hosts, guarded)
+	}
+	codec := http.StripPrefix(codecPath, guarded)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, codecPath+"/") {
 			codec.ServeHTTP(w, r)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/listen"
 	"github.com/rolloutd/rolloutd/internal/telemetry"
 )
@@ -33,7 +34,11 @@ func (d *Daemon) telemetryTier() Tier {
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", d.tel.Handler())
 		mux.Handle("GET /healthz", d.health)
-		r := serveHTTP(l, mux)
+		var page http.Handler = mux
+		if config.Loopback(t.Listen) { // beyond loopback a collector may know this host by any name
+			page = ownHost(d.cfg.Serve.Hosts, mux)
+		}
+		r := serveHTTP(l, page)
 		closeHTTP := r.Stop
 		r.Stop = func(ctx context.Context) error { return errors.Join(closeHTTP(ctx), d.tel.Shutdown(ctx)) }
 		return r, nil

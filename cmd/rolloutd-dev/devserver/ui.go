@@ -2,44 +2,60 @@ package devserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"time"
 
 	uiserver "github.com/temporalio/ui-server/v2/server"
 	uiconfig "github.com/temporalio/ui-server/v2/server/config"
 	uioptions "github.com/temporalio/ui-server/v2/server/server_options"
 
+	"github.com/rolloutd/rolloutd/internal/hostcheck"
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
 // UIOptions of the Temporal web UI.
 type UIOptions struct {
-	Port      int    // on loopback; 0: any
-	Temporal  string // address of the server
-	Namespace string // shown first
-	Codec     string // URL that decrypts payloads for the browser; empty: none
+	Listener  *net.TCPListener // of ListenUI; StartUI closes it
+	Temporal  string           // address of the server
+	Namespace string           // shown first
+	Codec     string           // URL that decrypts payloads for the browser; empty: none
 }
 
 // UI is a running web UI.
+//
+// Temporal's UI server checks neither token nor Host header, so a page whose name resolves to 127.0.0.1 could end workflows
+// through it. It therefore listens on a loopback address chosen at random, which such a page cannot find, and a proxy that checks the
+// Host header has the port that people use.
 type UI struct {
-	address string
 	inner   *uiserver.Server
 	done    chan struct{}
+	front   *http.Server
+	address string
+	ended   chan struct{}
+}
+
+// ListenUI takes the UI's port on loopback; 0: any.
+func ListenUI(port int) (*net.TCPListener, error) {
+	return listen.TCP("Temporal UI", address(port), "--ui-port (or leave it out with --no-ui)")
 }
 
 // StartUI starts the web UI and returns when it answers.
 func StartUI(ctx context.Context, o UIOptions) (*UI, error) {
-	port, err := probe(o.Port)
+	behind, err := hidden()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, o.Listener.Close())
 	}
-	u := &UI{address: address(port), done: make(chan struct{}), inner: uiserver.NewServer(
+	u := &UI{done: make(chan struct{}), ended: make(chan struct{}), address: o.Listener.Addr().String(), inner: uiserver.NewServer(
 		uioptions.WithConfigProvider(&uiconfig.Config{
 			TemporalGRPCAddress: o.Temporal,
-			Host:                host,
-			Port:                port,
+			Host:                behind.IP.String(),
+			Port:                behind.Port,
 			EnableUI:            true,
 			DefaultNamespace:    o.Namespace,
 			DisableNewsFetch:    true, // the UI must not call out
@@ -52,6 +68,11 @@ func StartUI(ctx context.Context, o UIOptions) (*UI, error) {
 		defer close(u.done)
 		_ = u.inner.Start() // never returns an error
 	}()
+	u.front = &http.Server{Handler: guarded(behind), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	go func() { // ends by Stop
+		defer close(u.ended)
+		_ = u.front.Serve(o.Listener) // ends with http.ErrServerClosed
+	}()
 	if err := u.ready(ctx); err != nil {
 		u.Stop()
 		return nil, err
@@ -59,14 +80,26 @@ func StartUI(ctx context.Context, o UIOptions) (*UI, error) {
 	return u, nil
 }
 
-// probe finds out whether the port is free before the UI does: the UI's own way to say that it is not is to end the process.
-func probe(port int) (int, error) {
-	l, err := listen.TCP("Temporal UI", address(port), "--ui-port (or leave it out with --no-ui)")
+// hidden is a free address out of 127.0.0.0/8, chosen at random. It is probed because the UI's own way to say that a port is not free is
+// to end the process.
+func hidden() (*net.TCPAddr, error) {
+	at := net.TCPAddr{IP: net.IPv4(127, byte(1+rand.IntN(254)), byte(rand.IntN(256)), byte(1+rand.IntN(254)))}
+	l, err := net.ListenTCP("tcp", &at)
 	if err != nil {
-		return 0, err
+		return nil, fmt.Errorf("temporal UI: %w", err)
 	}
 	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return l.Addr().(*net.TCPAddr), nil
+}
+
+// guarded passes on what is addressed to this machine by one of its loopback names.
+func guarded(behind *net.TCPAddr) http.Handler {
+	to := &url.URL{Scheme: "http", Host: behind.String()}
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host
+	}}
+	return hostcheck.Handler(nil, func(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) }, pass)
 }
 
 func (u *UI) ready(ctx context.Context) error {
@@ -104,6 +137,8 @@ func (u *UI) URL() string { return "http://" + u.address }
 
 // Stop ends the UI.
 func (u *UI) Stop() {
+	_ = u.front.Close() // closes the listener, which cannot fail in a way that matters now
 	u.inner.Stop()
+	<-u.ended
 	<-u.done
 }

@@ -17,8 +17,10 @@ import (
 func TestUIOffersTheCodecAndTheServer(t *testing.T) {
 	t.Parallel()
 	srv, _ := serve(t, t.TempDir())
+	l, err := devserver.ListenUI(0)
+	require.NoError(t, err)
 	ui, err := devserver.StartUI(t.Context(), devserver.UIOptions{
-		Temporal: srv.Address(), Namespace: namespace, Codec: "http://127.0.0.1:8000/codec",
+		Listener: l, Temporal: srv.Address(), Namespace: namespace, Codec: "http://127.0.0.1:8000/codec",
 	})
 	require.NoError(t, err)
 	defer ui.Stop()
@@ -35,6 +37,15 @@ func TestUIOffersTheCodecAndTheServer(t *testing.T) {
 
 	require.Contains(t, string(get(t, ui.URL()+"/api/v1/namespaces")), `"default"`)
 	require.Contains(t, string(get(t, ui.URL()+"/")), "<html")
+
+	// A page whose name resolves to this machine must not end workflows through the UI.
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, ui.URL()+"/api/v1/namespaces", nil)
+	require.NoError(t, err)
+	req.Host = "evil.test:8233"
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusForbidden, resp.StatusCode)
 }
 
 func TestUIPortInUseIsAnErrorAndNotTheEnd(t *testing.T) {
@@ -42,7 +53,7 @@ func TestUIPortInUseIsAnErrorAndNotTheEnd(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	_, err = devserver.StartUI(t.Context(), devserver.UIOptions{Port: l.Addr().(*net.TCPAddr).Port, Temporal: "127.0.0.1:1"})
+	_, err = devserver.ListenUI(l.Addr().(*net.TCPAddr).Port)
 	var port *listen.Error
 	require.ErrorAs(t, err, &port)
 	require.ErrorContains(t, err, "--no-ui")
