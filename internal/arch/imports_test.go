@@ -20,7 +20,7 @@ var rules = []struct {
 }{
 	{"internal/fault", []string{"internal/"}, "the ground everything stands on"},
 	{"internal/rollout", []string{"internal/agent", "internal/sandbox", "internal/gateway", "internal/store", "internal/seal", "internal/temporalx", "envserver", "workflows", "activities"}, "the domain imports error kinds and nothing else of ours"},
-	{"internal/sandboxd", []string{"go.temporal.io/", "go.opentelemetry.io/", "internal/gateway", "internal/opencode", "envserver", "workflows", "activities"}, "sandboxd is small and runs beside untrusted code"},
+	{"internal/sandboxd", []string{"go.temporal.io/", "go.opentelemetry.io/", "internal/gateway", "internal/agent/opencode", "envserver", "workflows", "activities"}, "sandboxd is small and runs beside untrusted code"},
 	{"cmd/sandboxd", []string{"go.temporal.io/", "go.opentelemetry.io/", "github.com/prometheus/"}, "sandboxd is small and runs beside untrusted code"},
 	{"internal/sandbox/driver", []string{"internal/sandbox/local", "internal/sandboxd"}, "drivers import the driver interface, never the reverse"},
 	{"envserver", []string{"workflows", "activities", "internal/sandbox", "internal/gateway", "go.temporal.io/sdk/client", "go.temporal.io/sdk/worker"}, "the edge knows rollouts, not how they are run"},
@@ -28,7 +28,7 @@ var rules = []struct {
 	{"activities", []string{"envserver", "internal/daemon", "internal/engine", "workflows"}, "activities are called by workflows, by name"},
 	{"internal/gateway", []string{"go.temporal.io/", "envserver", "workflows", "activities"}, "the per-call path touches no Temporal"},
 	{"internal/grading", []string{"go.temporal.io/", "internal/gateway", "envserver", "workflows", "activities"}, "grading knows sandboxes and the store"},
-	{"internal/scripted", []string{"go.temporal.io/", "internal/gateway", "internal/opencode"}, "the scripted model is a model endpoint like any other"},
+	{"internal/scripted", []string{"go.temporal.io/", "internal/gateway", "internal/agent/opencode"}, "the scripted model is a model endpoint like any other"},
 	{"", []string{"go.temporal.io/server", "github.com/temporalio/ui-server"}, "only the nested module embeds the Temporal server"},
 }
 

@@ -75,8 +75,6 @@ type Worker struct {
 	Lease    time.Duration `yaml:"lease"`    // a sandbox that nobody renews for this long ends itself
 	Janitor  time.Duration `yaml:"janitor"`  // between two looks for orphans
 	Grace    time.Duration `yaml:"grace"`    // a sandbox younger than this is no orphan
-	// OpencodeMode is how OpenCode is driven: "serve", or the simpler "run" to fall back on.
-	OpencodeMode string `yaml:"opencode_mode"`
 }
 
 // Sandbox is the local sandbox driver and what a sandbox gets where its task does not say; zero sizes are the sandbox

@@ -16,7 +16,7 @@ func Defaults() Config {
 			CodecOrigins: []string{"http://127.0.0.1:8233", "http://localhost:8233"},
 		},
 		Gateway: Gateway{Listen: "127.0.0.1:7070", TrainerListen: "127.0.0.1:7071", Reply: ReplyComplete, Queue: 32},
-		Worker:  Worker{Lease: 5 * time.Minute, Janitor: time.Minute, Grace: 2 * time.Minute, OpencodeMode: "serve"},
+		Worker:  Worker{Lease: 5 * time.Minute, Janitor: time.Minute, Grace: 2 * time.Minute},
 		// Memory is what decides how many sandboxes fit on a host, so it is never left to chance.
 		Sandbox:   Sandbox{MemoryMiB: 2048},
 		Model:     Model{Listen: "127.0.0.1:9099"},

@@ -51,7 +51,6 @@ func Variables() []Variable {
 		{"ROLLOUTD_GATEWAY_QUEUE", "gateway.queue", number(func(c *Config) *int { return &c.Gateway.Queue })},
 		{"ROLLOUTD_WORKER_CAPACITY", "worker.capacity", number(func(c *Config) *int { return &c.Worker.Capacity })},
 		{"ROLLOUTD_SANDBOX_LEASE", "worker.lease", span(func(c *Config) *time.Duration { return &c.Worker.Lease })},
-		{"ROLLOUTD_OPENCODE_MODE", "worker.opencode_mode", text(func(c *Config) *string { return &c.Worker.OpencodeMode })},
 		{"ROLLOUTD_SANDBOXD", "sandbox.sandboxd", text(func(c *Config) *string { return &c.Sandbox.Sandboxd })},
 		{"ROLLOUTD_SANDBOX_IMAGE", "sandbox.image", text(func(c *Config) *string { return &c.Sandbox.Image })},
 		{"ROLLOUTD_SANDBOX_MEMORY_MIB", "sandbox.memory_mib", number(func(c *Config) *int { return &c.Sandbox.MemoryMiB })},

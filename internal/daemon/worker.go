@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/gateway"
-	"github.com/rolloutd/rolloutd/internal/opencode"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -82,7 +82,7 @@ func (d *Daemon) activities(routes *gateway.Client, slots int) (*activities.Acti
 		Host: id, Queue: d.queue(), Backend: d.sandboxes, Gateway: routes, Store: d.store, Signals: d.temporal,
 		Slots: slots, Lease: d.cfg.Worker.Lease, Logger: d.log,
 		Agents: map[string]activities.Agent{
-			rollout.AgentOpencode: {Agent: opencode.New(opencode.Options{AgentsDir: o.AgentsDir, Mode: opencode.Mode(d.cfg.Worker.OpencodeMode), Logger: d.log}), Log: opencode.AgentLog},
+			rollout.AgentOpencode: {Agent: opencode.New(opencode.Options{AgentsDir: o.AgentsDir, Logger: d.log}), Log: opencode.AgentLog},
 		},
 	}), nil
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/doctor"
-	"github.com/rolloutd/rolloutd/internal/opencode"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
-	"github.com/rolloutd/rolloutd/internal/opencode"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
@@ -122,7 +122,7 @@ func newBare(b *testing.B, modelURL string) *bare {
 	require.NoError(b, err)
 	return &bare{
 		backend: sandbox.New(driver, sandbox.Options{}),
-		agent:   opencode.New(opencode.Options{AgentsDir: agents, Mode: opencode.Run}),
+		agent:   opencode.New(opencode.Options{AgentsDir: agents}),
 		model:   httputil.NewSingleHostReverseProxy(to),
 	}
 }
@@ -138,16 +138,15 @@ func (r *bare) run(b *testing.B) {
 	_, err = r.agent.Install(b.Context(), sb)
 	require.NoError(b, err)
 	job := agent.Job{Instruction: "bench", Launch: 1, MaxOutput: 4096}
-	_, err = r.agent.Start(b.Context(), sb, job)
+	p, err := r.agent.Process(b.Context(), sb, job, "run", "--format", "json", "--title", "rollout", "--auto")
 	require.NoError(b, err)
-	for {
-		st, err := r.agent.Wait(b.Context(), sb, job, time.Minute)
-		require.NoError(b, err)
-		if st.Done {
-			require.Zero(b, st.ExitCode, st.Error)
-			return
-		}
-	}
+	p.Stdin = []byte(job.Instruction)
+	_, err = sb.Start(b.Context(), "bare", p)
+	require.NoError(b, err)
+	st, err := sb.Wait(b.Context(), "bare", 5*time.Minute)
+	require.NoError(b, err)
+	require.False(b, st.Running)
+	require.Zero(b, st.ExitCode)
 }
 
 // sandboxesCPU tells the CPU seconds that all sandboxes of this machine have used, those that are gone included.

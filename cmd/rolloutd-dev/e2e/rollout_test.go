@@ -54,17 +54,6 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// The simpler way to drive the agent, to fall back on.
-func TestRolloutWithOpencodeRun(t *testing.T) {
-	t.Parallel()
-	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_OPENCODE_MODE=run"}})
-	result := runRollout(t, srv.url, exampleArgs(t, "binary_search"))
-	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
-	require.InDelta(t, 1.0, *result.Reward, 0)
-	requireWholeTurns(t, result)
-	require.NotEmpty(t, result.AgentLogTail)
-}
-
 // requireWholeTurns checks that every turn carries ids and log-probabilities of equal length.
 func requireWholeTurns(t *testing.T, result rollout.Result) {
 	t.Helper()

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
-	"github.com/rolloutd/rolloutd/internal/opencode"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -31,8 +31,7 @@ import (
 type world struct {
 	*sandbox.Sandbox
 	backend *sandbox.Backend
-	agents  string // this host's folder of agents
-	mode    opencode.Mode
+	agents  string       // this host's folder of agents
 	calls   atomic.Int32 // model calls that have begun
 	model   *httptest.Server
 
@@ -40,18 +39,18 @@ type world struct {
 	log bytes.Buffer
 }
 
-func newWorld(t *testing.T, mode opencode.Mode, script string) *world {
+func newWorld(t *testing.T, script string) *world {
 	t.Helper()
-	return newWorldSeeing(t, mode, script, true)
+	return newWorldSeeing(t, script, true)
 }
 
 // newWorldSeeing makes a sandbox that sees this host's folder of agents, or has to get its copy.
-func newWorldSeeing(t *testing.T, mode opencode.Mode, script string, mounted bool) *world {
+func newWorldSeeing(t *testing.T, script string, mounted bool) *world {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs the real OpenCode, a download of 60 MB")
 	}
-	w := &world{mode: mode, agents: agentsDir(t)}
+	w := &world{agents: agentsDir(t)}
 	_, err := w.agent().Fetch(t.Context())
 	require.NoError(t, err)
 	mount, how := w.agents, "mounted"
@@ -83,7 +82,7 @@ func agentsDir(t *testing.T) string {
 
 // agent is a new Agent each time: what one knows, the next has to find out.
 func (w *world) agent() *opencode.Agent {
-	return opencode.New(opencode.Options{AgentsDir: w.agents, Mode: w.mode})
+	return opencode.New(opencode.Options{AgentsDir: w.agents})
 }
 
 func (w *world) serveModel(t *testing.T, id, script string) {

@@ -9,62 +9,55 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
-	"github.com/rolloutd/rolloutd/internal/opencode"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 )
-
-func modes() []opencode.Mode { return []opencode.Mode{opencode.Serve, opencode.Run} }
 
 // A demo task from beginning to end: the agent does the work, every model call extends the one before, the session and
 // the log tell of it.
 func TestWholeTask(t *testing.T) {
 	t.Parallel()
-	for _, mode := range modes() {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			w, b := newWorld(t, mode, ""), newTask(t, "binary_search")
-			for path, text := range b.Files {
-				w.put(t, path, text)
-			}
-			job := agent.Job{Instruction: b.Instruction, MaxOutput: 4096, Launch: 1}
-			a := w.agent()
-			_, err := a.Start(t.Context(), w.Sandbox, job)
-			require.NoError(t, err)
-			st := w.finish(t, a, job)
-			require.Zero(t, st.ExitCode, st.Error)
-			require.WithinDuration(t, time.Now(), st.LastSign, time.Minute)
-			for i, command := range b.Verify {
-				out, status := w.bash(t, "verify-"+string(rune('0'+i)), command)
-				require.Zero(t, status, out)
-			}
-
-			sent := w.sent(t)
-			require.Len(t, sent, 6)
-			require.Equal(t, b.Instruction, lastUser(t, sent[0]))
-			for i := range sent {
-				require.True(t, sent[i].Complete)
-				require.Equal(t, st.SessionID, sent[i].Session)
-				if i > 0 {
-					before := append(sent[i-1].PromptTokenIDs, sent[i-1].CompletionTokenIDs...)
-					require.Equal(t, before, sent[i].PromptTokenIDs[:len(before)], "call %d", i)
-				}
-			}
-			told, err := a.Transcript(t.Context(), w.Sandbox, job)
-			require.NoError(t, err)
-			require.Equal(t, st.SessionID, told.SessionID)
-			require.Len(t, told.Messages, 7)
-			log := string(opencode.AgentLog(told))
-			for kind, n := range map[string]int{"step_start": 6, "step_finish": 6, "tool_use": 5, "text": 5, "error": 0} {
-				require.Equal(t, n, strings.Count(log, `{"type":"`+kind+`","timestamp"`), "%s in %s", kind, log)
-			}
-			require.Contains(t, log, "IndexError")
-		})
+	w, b := newWorld(t, ""), newTask(t, "binary_search")
+	for path, text := range b.Files {
+		w.put(t, path, text)
 	}
+	job := agent.Job{Instruction: b.Instruction, MaxOutput: 4096, Launch: 1}
+	a := w.agent()
+	_, err := a.Start(t.Context(), w.Sandbox, job)
+	require.NoError(t, err)
+	st := w.finish(t, a, job)
+	require.Zero(t, st.ExitCode, st.Error)
+	require.WithinDuration(t, time.Now(), st.LastSign, time.Minute)
+	for i, command := range b.Verify {
+		out, status := w.bash(t, "verify-"+string(rune('0'+i)), command)
+		require.Zero(t, status, out)
+	}
+
+	sent := w.sent(t)
+	require.Len(t, sent, 6)
+	require.Equal(t, b.Instruction, lastUser(t, sent[0]))
+	for i := range sent {
+		require.True(t, sent[i].Complete)
+		require.Equal(t, st.SessionID, sent[i].Session)
+		if i > 0 {
+			before := append(sent[i-1].PromptTokenIDs, sent[i-1].CompletionTokenIDs...)
+			require.Equal(t, before, sent[i].PromptTokenIDs[:len(before)], "call %d", i)
+		}
+	}
+	told, err := a.Transcript(t.Context(), w.Sandbox, job)
+	require.NoError(t, err)
+	require.Equal(t, st.SessionID, told.SessionID)
+	require.Len(t, told.Messages, 7)
+	log := string(opencode.AgentLog(told))
+	for kind, n := range map[string]int{"step_start": 6, "step_finish": 6, "tool_use": 5, "text": 5, "error": 0} {
+		require.Equal(t, n, strings.Count(log, `{"type":"`+kind+`","timestamp"`), "%s in %s", kind, log)
+	}
+	require.Contains(t, log, "IndexError")
 }
 
 // A worker that died after it had started the agent is followed by another one: nothing is begun twice.
 func TestAttachAfterACrash(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, opencode.Serve, `
+	w := newWorld(t, `
 pace: {delay: 300ms}
 turns:
   - tool_calls: [{name: bash, arguments: {command: "echo once >> proof; sleep 1", description: "Leaves a proof"}}]
@@ -104,7 +97,7 @@ turns:
 // Stop in the middle of an answer: generation ends at once, the process is dead, and what the agent had is still told.
 func TestStopInTheMiddle(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, opencode.Serve, `
+	w := newWorld(t, `
 - {match: second, turns: [{text: done}]}
 - {turns: [{text: half of an answer, faults: [{hang_after: 2}]}]}
 `)
@@ -145,64 +138,49 @@ func TestStopInTheMiddle(t *testing.T) {
 // A process that dies is an agent that is done, with the reason.
 func TestKilledAgentIsDone(t *testing.T) {
 	t.Parallel()
-	for _, mode := range modes() {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, mode, "turns: [{text: never, faults: [{hang: true}]}]")
-			job := agent.Job{Instruction: "go", Launch: 1}
-			a := w.agent()
-			_, err := a.Start(t.Context(), w.Sandbox, job)
-			require.NoError(t, err)
-			require.Eventually(t, func() bool { return w.calls.Load() > 0 }, time.Minute, 10*time.Millisecond)
-			done := waiting(t, func(ctx context.Context) (agent.Status, error) { return a.Wait(ctx, w.Sandbox, job, time.Minute) })
-			require.NoError(t, w.Kill(t.Context(), "agent-1"))
-			got := <-done
-			require.NoError(t, got.err)
-			require.True(t, got.st.Done)
-			require.Equal(t, 137, got.st.ExitCode)
-			require.Contains(t, got.st.Error, "opencode was killed")
-		})
-	}
+	w := newWorld(t, "turns: [{text: never, faults: [{hang: true}]}]")
+	job := agent.Job{Instruction: "go", Launch: 1}
+	a := w.agent()
+	_, err := a.Start(t.Context(), w.Sandbox, job)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return w.calls.Load() > 0 }, time.Minute, 10*time.Millisecond)
+	done := waiting(t, func(ctx context.Context) (agent.Status, error) { return a.Wait(ctx, w.Sandbox, job, time.Minute) })
+	require.NoError(t, w.Kill(t.Context(), "agent-1"))
+	got := <-done
+	require.NoError(t, got.err)
+	require.True(t, got.st.Done)
+	require.Equal(t, 137, got.st.ExitCode)
+	require.Contains(t, got.st.Error, "opencode was killed")
 }
 
 // A refusal that no retry can mend ends the agent with the model's own words, after one call.
 func TestRefusalEndsTheAgent(t *testing.T) {
 	t.Parallel()
-	for _, mode := range modes() {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, mode, "turns: [{text: x, faults: [{status: 401, message: no such key}]}]")
-			job := agent.Job{Instruction: "go", Launch: 1}
-			a := w.agent()
-			_, err := a.Start(t.Context(), w.Sandbox, job)
-			require.NoError(t, err)
-			st := w.finish(t, a, job)
-			require.Equal(t, 1, st.ExitCode)
-			require.Equal(t, "APIError: no such key", st.Error)
-			require.EqualValues(t, 1, w.calls.Load())
-			told, err := a.Transcript(t.Context(), w.Sandbox, job)
-			require.NoError(t, err)
-			require.Contains(t, string(opencode.AgentLog(told)), `{"type":"error"`)
-		})
-	}
+	w := newWorld(t, "turns: [{text: x, faults: [{status: 401, message: no such key}]}]")
+	job := agent.Job{Instruction: "go", Launch: 1}
+	a := w.agent()
+	_, err := a.Start(t.Context(), w.Sandbox, job)
+	require.NoError(t, err)
+	st := w.finish(t, a, job)
+	require.Equal(t, 1, st.ExitCode)
+	require.Equal(t, "APIError: no such key", st.Error)
+	require.EqualValues(t, 1, w.calls.Load())
+	told, err := a.Transcript(t.Context(), w.Sandbox, job)
+	require.NoError(t, err)
+	require.Contains(t, string(opencode.AgentLog(told)), `{"type":"error"`)
 }
 
 // Whatever an instruction holds, the model gets it byte for byte.
 func TestInstructionArrivesVerbatim(t *testing.T) {
 	t.Parallel()
 	const odd = "-x --help /init @README.md\r\n\t\"quoted\" 'and' `so` $(echo no) \\n \\ <b>&amp;</b>\n\n日本語 🙂 e\u0301 \u202ertl\u202c \u2028 \x01 {file:/etc/passwd} {env:HOME} !`id`\n \n"
-	for _, mode := range modes() {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, mode, "turns: [{text: done}]")
-			job := agent.Job{Instruction: odd, Launch: 1}
-			a := w.agent()
-			_, err := a.Start(t.Context(), w.Sandbox, job)
-			require.NoError(t, err)
-			require.Zero(t, w.finish(t, a, job).ExitCode)
-			require.Equal(t, odd, lastUser(t, w.sent(t)[0]))
-		})
-	}
+	w := newWorld(t, "turns: [{text: done}]")
+	job := agent.Job{Instruction: odd, Launch: 1}
+	a := w.agent()
+	_, err := a.Start(t.Context(), w.Sandbox, job)
+	require.NoError(t, err)
+	require.Zero(t, w.finish(t, a, job).ExitCode)
+	require.Equal(t, odd, lastUser(t, w.sent(t)[0]))
 }
 
 // A project's own configuration counts where the job says so, but can not make the agent wait for a person.
@@ -211,7 +189,7 @@ func TestProjectConfiguration(t *testing.T) {
 	for name, obey := range map[string]bool{"obeyed": true, "ignored": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, opencode.Serve, `
+			w := newWorld(t, `
 turns:
   - tool_calls: [{name: bash, arguments: {command: "echo ran > /tmp/proof; cat .env", description: "Runs"}}, {name: read, arguments: {filePath: /home/user/workdir/.env}}]
   - text: done
@@ -234,7 +212,7 @@ turns:
 // The tools that need a person, the internet or another agent are not offered; the rest is.
 func TestToolsOffered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, opencode.Serve, `
+	w := newWorld(t, `
 turns:
   - tool_calls: [{name: grep, arguments: {pattern: needle}}, {name: glob, arguments: {pattern: "*.txt"}}]
   - text: done
@@ -256,7 +234,7 @@ turns:
 // Where the host's folder cannot be mounted, the uploaded copy does the same.
 func TestUploadedBinary(t *testing.T) {
 	t.Parallel()
-	w := newWorldSeeing(t, opencode.Serve, "turns: [{text: done}]", false)
+	w := newWorldSeeing(t, "turns: [{text: done}]", false)
 	job := agent.Job{Instruction: "go", Launch: 1}
 	a := w.agent()
 	_, err := a.Start(t.Context(), w.Sandbox, job)

@@ -13,16 +13,11 @@ import (
 // servePort is where OpenCode listens inside the sandbox.
 const servePort = 4096
 
-// serveMode runs `opencode serve`.
-type serveMode struct{}
-
-func (serveMode) argv(binary string) []string {
-	return []string{binary, "serve", "--port", strconv.Itoa(servePort), "--hostname", "127.0.0.1", "--print-logs", "--log-level", "INFO"}
+func serveArgs() []string {
+	return []string{"serve", "--port", strconv.Itoa(servePort), "--hostname", "127.0.0.1", "--print-logs", "--log-level", "INFO"}
 }
 
-func (serveMode) stdin(agent.Job) []byte { return nil }
-
-func (m serveMode) begin(ctx context.Context, b box, job agent.Job) (agent.Status, error) {
+func begin(ctx context.Context, b box, job agent.Job) (agent.Status, error) {
 	dead, err := ready(ctx, b, job)
 	if err != nil || dead.Done {
 		return dead, err
@@ -32,7 +27,7 @@ func (m serveMode) begin(ctx context.Context, b box, job agent.Job) (agent.Statu
 		err = instruct(ctx, apiOf(b), id, job.Instruction)
 	}
 	if err != nil {
-		return m.excuse(ctx, b, job, err)
+		return excuse(ctx, b, job, err)
 	}
 	return agent.Status{SessionID: id, LastSign: time.Now()}, nil
 }
@@ -86,7 +81,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // excuse looks for the reason of a failed request: when the process has ended that is the news, not the error.
-func (serveMode) excuse(ctx context.Context, b box, job agent.Job, err error) (agent.Status, error) {
+func excuse(ctx context.Context, b box, job agent.Job, err error) (agent.Status, error) {
 	if !fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
 		return agent.Status{}, err
 	}

@@ -15,9 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/filelock"
-	"github.com/rolloutd/rolloutd/internal/opencode"
 )
 
 const fakeBinary = "#!/bin/sh\necho I am opencode\n"

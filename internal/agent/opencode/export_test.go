@@ -20,11 +20,11 @@ func (a *Agent) StartIn(ctx context.Context, b Box, job agent.Job) (agent.Status
 }
 
 func (a *Agent) WaitIn(ctx context.Context, b Box, job agent.Job, atMost time.Duration) (agent.Status, error) {
-	return a.mode.wait(ctx, b, job, atMost)
+	return waitFor(ctx, b, job, atMost)
 }
 
 func (a *Agent) TranscriptIn(ctx context.Context, b Box, job agent.Job) (rollout.Transcript, error) {
-	return a.mode.transcript(ctx, b, job)
+	return transcript(ctx, b, job)
 }
 
 func (a *Agent) StopIn(ctx context.Context, b Box, job agent.Job) error { return a.stop(ctx, b, job) }

@@ -26,14 +26,14 @@ func (a *Agent) stop(ctx context.Context, b box, job agent.Job) error {
 	}
 	polite, cancel := context.WithTimeout(ctx, interruptTimeout)
 	defer cancel()
-	if err := a.mode.interrupt(polite, b, job); err != nil {
+	if err := interrupt(polite, b, job); err != nil {
 		a.log.WarnContext(ctx, "opencode did not stop by itself; killing it", "process", name, "err", err)
 	}
 	return b.Kill(ctx, name)
 }
 
 // interrupt aborts the session, which closes the model call at once, and keeps the transcript: OpenCode holds it in memory.
-func (m serveMode) interrupt(ctx context.Context, b box, job agent.Job) error {
+func interrupt(ctx context.Context, b box, job agent.Job) error {
 	c := apiOf(b)
 	id, err := findSession(ctx, c)
 	if err != nil || id == "" {
@@ -58,7 +58,7 @@ func keptTranscript(job agent.Job) string {
 	return fmt.Sprintf("%s/logs/agent/transcript-%d.json", rollout.Home, job.Launch)
 }
 
-func (serveMode) transcript(ctx context.Context, b box, job agent.Job) (rollout.Transcript, error) {
+func transcript(ctx context.Context, b box, job agent.Job) (rollout.Transcript, error) {
 	st, err := b.Status(ctx, agent.ProcessName(job.Launch))
 	if err != nil {
 		return rollout.Transcript{}, err

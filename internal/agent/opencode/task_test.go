@@ -21,7 +21,7 @@ type task struct {
 
 func newTask(t *testing.T, id string) task {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "examples", id+".yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", id+".yaml"))
 	require.NoError(t, err)
 	var tk task
 	require.NoError(t, yaml.Unmarshal(text, &tk))

@@ -8,6 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -19,27 +20,35 @@ func (a *Agent) start(ctx context.Context, b box, job agent.Job) (agent.Status, 
 	if err != nil {
 		return agent.Status{}, err
 	}
-	return a.mode.begin(ctx, b, job)
+	return begin(ctx, b, job)
 }
 
 func (a *Agent) launch(ctx context.Context, b box, job agent.Job) error {
-	dir, err := a.locate(ctx, b)
+	p, err := a.process(ctx, b, job, serveArgs())
 	if err != nil {
 		return err
 	}
-	if dir == "" {
-		return fault.New(fault.NotFound, "opencode %s is not in the sandbox: Install comes before Start", a.opts.Version)
-	}
-	_, err = b.Start(ctx, agent.ProcessName(job.Launch), wire.Process{
-		Argv:  a.mode.argv(dir + "/" + binaryFile),
-		Env:   environment(dir, job),
-		Dir:   rollout.Workdir,
-		Stdin: a.mode.stdin(job),
-	})
+	_, err = b.Start(ctx, agent.ProcessName(job.Launch), p)
 	if fault.Is(err, fault.Invalid) {
 		return fmt.Errorf("start opencode (it needs an image with glibc 2.17 or later, not musl): %w", err)
 	}
 	return err
+}
+
+// Process is the installed OpenCode with arguments args, in the environment that it has when it works on the job.
+func (a *Agent) Process(ctx context.Context, sb *sandbox.Sandbox, job agent.Job, args ...string) (wire.Process, error) {
+	return a.process(ctx, sb, job, args)
+}
+
+func (a *Agent) process(ctx context.Context, b box, job agent.Job, args []string) (wire.Process, error) {
+	dir, err := a.locate(ctx, b)
+	if err != nil {
+		return wire.Process{}, err
+	}
+	if dir == "" {
+		return wire.Process{}, fault.New(fault.NotFound, "opencode %s is not in the sandbox: Install comes before Start", a.opts.Version)
+	}
+	return wire.Process{Argv: append([]string{dir + "/" + binaryFile}, args...), Env: environment(dir, job), Dir: rollout.Workdir}, nil
 }
 
 // died is the status of a launch whose process has ended and should not have.

@@ -11,7 +11,7 @@ import (
 const slowPoll = 5 * time.Second
 
 // wait follows the event stream and asks how things stand when an event says that it is worth it.
-func (m serveMode) wait(ctx context.Context, b box, job agent.Job, atMost time.Duration) (agent.Status, error) {
+func waitFor(ctx context.Context, b box, job agent.Job, atMost time.Duration) (agent.Status, error) {
 	f := subscribe(ctx, apiOf(b))
 	defer f.close()
 	deadline := time.NewTimer(atMost)
@@ -34,15 +34,15 @@ func (m serveMode) wait(ctx context.Context, b box, job agent.Job, atMost time.D
 		case <-ctx.Done():
 			return agent.Status{}, ctx.Err()
 		}
-		st, err := m.look(ctx, b, job)
+		st, err := look(ctx, b, job)
 		if err != nil || st.Done || over {
-			return m.signed(ctx, b, st, sign), err
+			return signed(ctx, b, st, sign), err
 		}
 	}
 }
 
 // signed puts the newest sign of life into st: an event seen, else the newest time in the session itself.
-func (serveMode) signed(ctx context.Context, b box, st agent.Status, seen time.Time) agent.Status {
+func signed(ctx context.Context, b box, st agent.Status, seen time.Time) agent.Status {
 	if seen.After(st.LastSign) {
 		st.LastSign = seen
 	}

@@ -20,6 +20,15 @@ func AgentLog(t rollout.Transcript) []byte {
 	return l.out
 }
 
+// logEvent is a line of `opencode run --format json`.
+type logEvent struct {
+	Type      string          `json:"type"`
+	Timestamp int64           `json:"timestamp"` // milliseconds
+	SessionID string          `json:"sessionID"`
+	Part      json.RawMessage `json:"part,omitempty"`
+	Error     json.RawMessage `json:"error,omitempty"`
+}
+
 type agentLog struct {
 	session string
 	now     int64 // milliseconds; times never go back from line to line
@@ -36,31 +45,31 @@ func (l *agentLog) message(m *message) {
 	}
 	if m.failed() {
 		l.at(m.Info.Time.Completed)
-		l.line(runEvent{Type: "error", Error: m.Info.Error})
+		l.line(logEvent{Type: "error", Error: m.Info.Error})
 	}
 }
 
 func (l *agentLog) part(m *message, p *part, raw json.RawMessage) {
 	switch p.Type {
 	case "step-start":
-		l.line(runEvent{Type: "step_start", Part: raw})
+		l.line(logEvent{Type: "step_start", Part: raw})
 	case "text", "reasoning":
 		l.at(p.Time.End)
-		l.line(runEvent{Type: p.Type, Part: raw})
+		l.line(logEvent{Type: p.Type, Part: raw})
 	case "tool":
 		if p.State.Status == "completed" || p.State.Status == "error" {
 			l.at(p.State.Time.End)
-			l.line(runEvent{Type: "tool_use", Part: raw})
+			l.line(logEvent{Type: "tool_use", Part: raw})
 		}
 	case "step-finish":
 		l.at(m.Info.Time.Completed)
-		l.line(runEvent{Type: "step_finish", Part: raw})
+		l.line(logEvent{Type: "step_finish", Part: raw})
 	}
 }
 
 func (l *agentLog) at(ms int64) { l.now = max(l.now, ms) }
 
-func (l *agentLog) line(e runEvent) {
+func (l *agentLog) line(e logEvent) {
 	e.Timestamp, e.SessionID = l.now, l.session
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)

@@ -19,14 +19,14 @@ func lastMessages(ctx context.Context, c api, id string, n int) ([]message, erro
 const lookTimeout = 3 * time.Second
 
 // look tells how the launch stands.
-func (m serveMode) look(ctx context.Context, b box, job agent.Job) (agent.Status, error) {
+func look(ctx context.Context, b box, job agent.Job) (agent.Status, error) {
 	bounded, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	st, err := m.ask(bounded, apiOf(b))
+	st, err := ask(bounded, apiOf(b))
 	if err == nil {
 		return st, nil
 	}
-	st, err = m.excuse(ctx, b, job, err)
+	st, err = excuse(ctx, b, job, err)
 	if fault.Is(err, fault.Unavailable) && ctx.Err() == nil {
 		// It runs but does not answer: too busy, or wedged. Whoever watches its signs of life will tell.
 		return agent.Status{}, nil
@@ -36,7 +36,7 @@ func (m serveMode) look(ctx context.Context, b box, job agent.Job) (agent.Status
 
 // ask asks a server that runs. The work is over when the session is idle and holds a settled answer. Idle alone is not enough:
 // a session is idle as well for up to a second after it got its prompt.
-func (serveMode) ask(ctx context.Context, c api) (agent.Status, error) {
+func ask(ctx context.Context, c api) (agent.Status, error) {
 	id, err := findSession(ctx, c)
 	if err != nil || id == "" {
 		return agent.Status{}, err

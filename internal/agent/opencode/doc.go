@@ -1,0 +1,9 @@
+// Package opencode drives OpenCode, one pinned version of it, in a sandbox.
+//
+// It runs `opencode serve` as the named process agent-<launch> and talks to its HTTP API through sandboxd. It keeps nothing on
+// the host: process name, session and prompt are derived from the job, so a new Agent on the same sandbox finds the running
+// session and does not start a second one.
+//
+// What OpenCode itself does not bound (turns, tokens, time, retries) the gateway and RunAgent bound; what would make it wait for
+// a person (permissions, questions) is configured away.
+package opencode
