@@ -8,20 +8,16 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
-	"golang.org/x/time/rate"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/grading"
+	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
-
-// defaultLease is how long a sandbox outlives the last sign of its worker. It must be longer than a worker's restart takes,
-// and is the price of an orphan.
-const defaultLease = 5 * time.Minute
 
 // Gateway is the model gateway of this host; *gateway.Client is one.
 type Gateway interface {
@@ -54,25 +50,25 @@ type Options struct {
 	Store       *store.Store
 	Agents      map[string]Agent // by the name a Spec uses
 	Signals     Signaller
-	Slots       int           // of this host's Room; half of them at most may wait for a model endpoint
+	Slots       int           // of this host's Capacity; half of them at most may wait for a model endpoint
 	Lease       time.Duration // 0: 5 minutes
 	Logger      *slog.Logger  // nil: silent
 }
 
 // Activities are the steps of a rollout. Workflows name their methods on a nil pointer.
 type Activities struct {
-	o       Options
-	log     *slog.Logger
-	grader  *grading.Grader
-	floors  floors
-	waiting chan struct{} // holds an element for each slot in which a rollout waits for its model endpoint
-	returns pace
+	o         Options
+	log       *slog.Logger
+	grader    *grading.Grader
+	attempts  host.Attempts
+	leases    host.Leases
+	admission *host.Admission
 }
 
 // New makes the activities of a host.
 func New(o Options) *Activities {
 	if o.Lease == 0 {
-		o.Lease = defaultLease
+		o.Lease = host.DefaultLease
 	}
 	if o.BackendName == "" {
 		o.BackendName = "local"
@@ -81,8 +77,8 @@ func New(o Options) *Activities {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	a := &Activities{
-		o: o, log: o.Logger, floors: floors{bySandbox: map[string]*floor{}}, waiting: make(chan struct{}, o.Slots/2),
-		returns: pace{of: map[string]*rate.Limiter{}},
+		o: o, log: o.Logger, leases: host.Leases{Length: o.Lease, Logger: o.Logger},
+		admission: host.NewAdmission(o.Gateway, o.Slots, createTimeout),
 	}
 	a.grader = &grading.Grader{Store: o.Store, Sandboxes: leased{a}, Logger: o.Logger}
 	return a
@@ -118,4 +114,20 @@ func (a *Activities) agentOf(name string) (Agent, error) {
 // loggerOf is the log of one attempt's step.
 func (a *Activities) loggerOf(step string, t Target) *slog.Logger {
 	return a.log.With("step", step, "rollout", t.RolloutID, "attempt", t.Attempt)
+}
+
+// alone cancels the activity of the attempt that is running, waits until it has returned, and returns a context that ends when a
+// later activity of the attempt begins. over must be called.
+func (a *Activities) alone(ctx context.Context, t Target) (_ context.Context, over func(), err error) {
+	return a.attempts.Acquire(ctx, t.SandboxID())
+}
+
+// attach finds the living sandbox and renews its lease until release is called; see host.Leases.
+func (a *Activities) attach(ctx context.Context, id string) (sb *sandbox.Sandbox, release func(), err error) {
+	return a.leases.Attach(ctx, a.o.Backend, id)
+}
+
+// keep renews the lease until release is called.
+func (a *Activities) keep(ctx context.Context, sb *sandbox.Sandbox) (release func()) {
+	return a.leases.Keep(ctx, sb)
 }

@@ -6,20 +6,13 @@ import (
 	"strconv"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/grading"
+	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
-)
-
-// Values of driver.LabelPurpose.
-const (
-	purposeAgent    = "agent"
-	purposeVerifier = "verifier"
 )
 
 // createTimeout bounds the making of a sandbox, of which waiting for the model endpoint is no part.
@@ -31,7 +24,7 @@ func (a *Activities) CreateSandbox(ctx context.Context, in CreateSandboxInput) (
 	if in.Tries == 0 {
 		return a.place(ctx, in)
 	}
-	failed := failures(ctx)
+	failed := host.Failures(ctx)
 	if failed >= in.Tries {
 		return Place{}, failure.Final(fault.New(fault.Unavailable, "the worker went away in the last of %d tries", failed))
 	}
@@ -40,12 +33,6 @@ func (a *Activities) CreateSandbox(ctx context.Context, in CreateSandboxInput) (
 		err = failure.Final(err)
 	}
 	return place, err
-}
-
-// failures is how many tries of the step came to nothing. Temporal counts those that only came back to wait as well, so this is not
-// for its retry policy to bound.
-func failures(ctx context.Context) int {
-	return int(activity.GetInfo(ctx).Attempt) - 1 - waited(ctx).Returns
 }
 
 func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, error) {
@@ -57,13 +44,14 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	if b := in.Sandbox.Backend; b != "" && b != a.o.BackendName {
 		return Place{}, fault.Field("sandbox.backend", "this deployment has %q, not %q", a.o.BackendName, b)
 	}
-	if err := a.ready(ctx, in); err != nil {
+	log := a.loggerOf("CreateSandbox", in.Target)
+	if err := a.admission.Wait(ctx, in.Upstream, in.Tries > 0, log); err != nil {
 		return Place{}, err
 	}
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	sb, err := a.create(ctx, in.SandboxID(), in.Sandbox, labels(in.Target, purposeAgent))
+	sb, err := a.create(ctx, in.SandboxID(), in.Sandbox, labels(in.Target, driver.PurposeAgent))
 	if err == nil {
 		err = a.forgetEarlier(ctx, sb, in.Target)
 	}

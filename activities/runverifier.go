@@ -7,6 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
 // RunVerifier grades what the agent left. A stored grade is returned as it is. A verifier that gives no usable reward is a
@@ -37,7 +38,7 @@ func (l leased) Attach(ctx context.Context, id string) (*sandbox.Sandbox, func()
 
 // CreateVerifier implements grading.Sandboxes.
 func (l leased) CreateVerifier(ctx context.Context, t rollout.Target, s rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
-	sb, err := l.a.create(ctx, t.VerifierID(), s, labels(t, purposeVerifier))
+	sb, err := l.a.create(ctx, t.VerifierID(), s, labels(t, driver.PurposeVerifier))
 	if err != nil {
 		return nil, nil, err
 	}

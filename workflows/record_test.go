@@ -14,12 +14,12 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/rolloutd/rolloutd/activities"
-	"github.com/rolloutd/rolloutd/internal/engine"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
+	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
 	"github.com/rolloutd/rolloutd/workflows"
 )
 
@@ -90,7 +90,7 @@ func recordOne(t *testing.T, c client.Client, key seal.Key, name string, sc scen
 
 	in := spec()
 	in.ID = name
-	_, err = engine.New(c, st, temporalx.DataConverter(key)).Start(t.Context(), in)
+	_, err = rollouts.New(c, st, temporalx.DataConverter(key)).Start(t.Context(), in)
 	require.NoError(t, err)
 	if sc.happens != nil {
 		<-s.reached

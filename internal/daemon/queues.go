@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/workflows"
 )
@@ -27,8 +28,8 @@ const (
 // queue is this host's own task queue.
 func (d *Daemon) queue() string { return "rolloutd-host-" + d.host }
 
-func (d *Daemon) sharedWorker(acts *activities.Activities, room *activities.Room, failed chan<- error) (worker.Worker, error) {
-	tuner, err := room.Tuner()
+func (d *Daemon) sharedWorker(acts *activities.Activities, slots *host.Capacity, failed chan<- error) (worker.Worker, error) {
+	tuner, err := slots.Tuner()
 	if err != nil {
 		return nil, fmt.Errorf("slots: %w", err)
 	}
@@ -52,7 +53,7 @@ func (d *Daemon) hostWorker(acts *activities.Activities, sandboxes int, failed c
 
 func (d *Daemon) workerOptions(failed chan<- error) worker.Options {
 	return worker.Options{
-		Identity:          activities.Identity(d.host),
+		Identity:          host.Identity(d.host),
 		Interceptors:      []interceptor.WorkerInterceptor{&restarts{}},
 		WorkerStopTimeout: workerStop,
 		OnFatalError: func(err error) {

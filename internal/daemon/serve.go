@@ -12,12 +12,12 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/config"
-	"github.com/rolloutd/rolloutd/internal/engine"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/listen"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
+	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
 )
 
 // codecPath is where a Temporal UI has payloads decrypted.
@@ -61,7 +61,7 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 	}
 	box := d.key.Box("model key")
 	return envserver.New(envserver.Options{
-		Rollouts:    engine.New(d.temporal, d.store, temporalx.DataConverter(d.key)),
+		Rollouts:    rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key)),
 		Resolve:     d.resolve(catalog.New(d.modelLookup)),
 		Seal:        box.SealString,
 		Limits:      d.cfg.Limits.Over(rollout.DefaultLimits()),

@@ -9,11 +9,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// workerTier runs rollouts: one worker on the queue that all hosts share (workflows, and the step that finds a host with
-// room), one on this host's own queue (all steps in its sandboxes), and the janitor.
+// workerTier runs rollouts: one worker on the queue that all hosts share (workflows and CreateSandbox), one on this host's own queue
+// (all other activities of its sandboxes), and the janitor.
 func (d *Daemon) workerTier() Tier {
 	return Tier{Name: "worker", Budget: 2 * workerStop, Start: func(ctx context.Context) (Running, error) {
 		lock, err := filelock.Take(d.cfg.HostIDFile() + ".lock")
@@ -32,11 +33,11 @@ func (d *Daemon) workerTier() Tier {
 
 func (d *Daemon) runWorkers(ctx context.Context) (Running, error) {
 	routes := gateway.NewClient(d.cfg.GatewayURL(), d.key)
-	room, err := d.room()
+	slots, err := d.capacity()
 	if err != nil {
 		return Running{}, err
 	}
-	acts, err := d.activities(routes, room.MaxSlots())
+	acts, err := d.activities(routes, slots.MaxSlots())
 	if err != nil {
 		return Running{}, err
 	}
@@ -44,30 +45,30 @@ func (d *Daemon) runWorkers(ctx context.Context) (Running, error) {
 		return Running{}, err
 	}
 	failed := make(chan error, 1)
-	shared, err := d.sharedWorker(acts, room, failed)
+	shared, err := d.sharedWorker(acts, slots, failed)
 	if err != nil {
 		return Running{}, err
 	}
-	host := d.hostWorker(acts, room.MaxSlots(), failed)
-	d.inherit(ctx)
-	if err := startWorkers(shared, host); err != nil {
+	own := d.hostWorker(acts, slots.MaxSlots(), failed)
+	d.takeOver(ctx)
+	if err := startWorkers(shared, own); err != nil {
 		return Running{}, err
 	}
 	janitor := background(d.janitor(routes))
 	return Running{Done: failed, Stop: func(ctx context.Context) error {
-		return errors.Join(janitor.Stop(ctx), stopWorkers(shared, host))
+		return errors.Join(janitor.Stop(ctx), stopWorkers(shared, own))
 	}}, nil
 }
 
-// inherit takes over from a worker that was killed. It is not worth failing for: heartbeats that are missed come to the same.
-func (d *Daemon) inherit(ctx context.Context) {
-	heir := &activities.Heir{Host: d.host, Namespace: d.namespace, Steps: d.temporal, Sandboxes: d.sandboxes, Logger: d.log}
-	if _, err := heir.Inherit(ctx); err != nil {
-		d.log.WarnContext(ctx, "steps of the last worker may wait for their heartbeat", "error", err)
+// takeOver reclaims the activities of a worker that was killed. Its failure is not fatal: their heartbeat timeout does the same later.
+func (d *Daemon) takeOver(ctx context.Context) {
+	t := &host.Takeover{Host: d.host, Namespace: d.namespace, Pending: d.temporal, Sandboxes: d.sandboxes, Logger: d.log}
+	if _, err := t.Reclaim(ctx); err != nil {
+		d.log.WarnContext(ctx, "activities of the previous worker may wait for their heartbeat timeout", "error", err)
 	}
 }
 
-// activities are the steps, on this host.
+// activities are those of this host.
 func (d *Daemon) activities(routes *gateway.Client, slots int) (*activities.Activities, error) {
 	id, err := hostID(d.cfg.HostIDFile())
 	if err != nil {
@@ -87,18 +88,18 @@ func (d *Daemon) activities(routes *gateway.Client, slots int) (*activities.Acti
 	}), nil
 }
 
-// room is how many sandboxes this host takes on.
-func (d *Daemon) room() (*activities.Room, error) {
+// capacity is how many sandboxes this host holds.
+func (d *Daemon) capacity() (*host.Capacity, error) {
 	n, err := capacity(d.cfg)
 	if err != nil {
 		return nil, err
 	}
-	d.log.Info("room on this host", "sandboxes", n, "memory_mib_each", d.cfg.Sandbox.MemoryMiB)
-	return activities.NewRoom(n, d.sandboxes, d.log), nil
+	d.log.Info("capacity of this host", "sandboxes", n, "memory_mib_each", d.cfg.Sandbox.MemoryMiB)
+	return host.NewCapacity(n, d.sandboxes, d.log), nil
 }
 
 func (d *Daemon) janitor(routes *gateway.Client) func(context.Context) error {
-	j := &activities.Janitor{
+	j := &host.Janitor{
 		Sandboxes: d.sandboxes, Workflows: d.temporal, Routes: routes,
 		Grace: d.cfg.Worker.Grace, Every: d.cfg.Worker.Janitor, Logger: d.log,
 	}

@@ -27,7 +27,13 @@ type Spec struct {
 const (
 	LabelRollout = "rollout"
 	LabelAttempt = "attempt"
-	LabelPurpose = "purpose" // "agent" or "verifier"
+	LabelPurpose = "purpose" // PurposeAgent or PurposeVerifier
+)
+
+// Values of LabelPurpose.
+const (
+	PurposeAgent    = "agent"
+	PurposeVerifier = "verifier"
 )
 
 // Info is one sandbox as List tells it.

@@ -1,4 +1,4 @@
-package engine
+package rollouts
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// Temporal is what the engine needs of a client; client.Client is one.
+// Temporal is the part of the Temporal client that is used; client.Client is one.
 type Temporal interface {
 	ExecuteWorkflow(ctx context.Context, options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
 	GetWorkflow(ctx context.Context, workflowID, runID string) client.WorkflowRun
@@ -32,42 +32,42 @@ type Temporal interface {
 // startBound bounds the start of a workflow.
 const startBound = time.Minute
 
-// Engine is the Temporal-backed set of rollouts.
-type Engine struct {
+// Client starts, queries, aborts and waits for rollouts. It is safe for concurrent use and keeps no state between calls.
+type Client struct {
 	temporal                      Temporal
 	store                         *store.Store
 	payloads                      converter.DataConverter
 	starts, looks, polls, results singleflight.Group // by rollout
 }
 
-// New makes an Engine. The converter is the one that workers' payloads went through.
-func New(t Temporal, st *store.Store, payloads converter.DataConverter) *Engine {
-	return &Engine{temporal: t, store: st, payloads: payloads}
+// New makes a Client. payloads must be the data converter that the workers use.
+func New(t Temporal, st *store.Store, payloads converter.DataConverter) *Client {
+	return &Client{temporal: t, store: st, payloads: payloads}
 }
 
 // Start starts the rollout, or finds the one of that id, running or ended: an id names the same rollout for ever, whatever
 // else a later spec asks.
-func (e *Engine) Start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
+func (c *Client) Start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
 	spec.Limits = spec.Limits.Filled() // so that the history shows what counted, whatever later defaults are
 	if err := spec.Validate(); err != nil {
 		return rollout.State{}, err
 	}
-	return shared(ctx, &e.starts, spec.ID, startBound, func(ctx context.Context) (rollout.State, error) {
-		return e.start(ctx, spec)
+	return shared(ctx, &c.starts, spec.ID, startBound, func(ctx context.Context) (rollout.State, error) {
+		return c.start(ctx, spec)
 	})
 }
 
-func (e *Engine) start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
+func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
 	// Temporal may have forgotten it: its retention ends, the store's does not. That there is no result yet is not shared with who
 	// waits for one that comes the while.
-	res, err := e.fetch(ctx, spec.ID)
+	res, err := c.fetch(ctx, spec.ID)
 	if err == nil {
 		return stateOf(res), nil
 	}
 	if !fault.Is(err, fault.NotFound) {
 		return rollout.State{}, err
 	}
-	_, err = e.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+	_, err = c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: rollout.WorkflowID(spec.ID), TaskQueue: rollout.TaskQueue,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		// Not USE_EXISTING: an error tells the new rollout, whose state is known, from the old one, which must be asked.
@@ -78,7 +78,7 @@ func (e *Engine) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 	var already *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
 	case errors.As(err, &already):
-		return e.found(ctx, spec.ID)
+		return c.found(ctx, spec.ID)
 	case err != nil:
 		return rollout.State{}, classify(err, "start rollout %q", spec.ID)
 	}
@@ -98,27 +98,27 @@ func summary(s rollout.Spec) string {
 }
 
 // Abort asks a rollout to end; false when it has ended already.
-func (e *Engine) Abort(ctx context.Context, id, reason string) (bool, error) {
-	err := e.temporal.SignalWorkflow(ctx, rollout.WorkflowID(id), "", rollout.SignalAbort, rollout.Abort{Reason: reason})
+func (c *Client) Abort(ctx context.Context, id, reason string) (bool, error) {
+	err := c.temporal.SignalWorkflow(ctx, rollout.WorkflowID(id), "", rollout.SignalAbort, rollout.Abort{Reason: reason})
 	if err == nil {
 		return true, nil
 	}
 	if err = classify(err, "abort rollout %q", id); !fault.Is(err, fault.NotFound) {
 		return false, err
 	}
-	_, err = e.State(ctx, id) // Temporal says the same of a closed workflow and of none
+	_, err = c.State(ctx, id) // Temporal says the same of a closed workflow and of none
 	return false, err
 }
 
 // Messages is the latest transcript that was saved, of the newest attempt that has one; a fault.NotFound when there is none yet.
-func (e *Engine) Messages(ctx context.Context, id string) (rollout.Transcript, error) {
-	s, err := e.State(ctx, id)
+func (c *Client) Messages(ctx context.Context, id string) (rollout.Transcript, error) {
+	s, err := c.State(ctx, id)
 	if err != nil {
 		return rollout.Transcript{}, err
 	}
 	for n := s.Attempt; n > 0; n-- {
 		var t rollout.Transcript
-		err := e.readJSON(ctx, store.AttemptKey(id, n, store.Transcript), &t)
+		err := c.readJSON(ctx, store.AttemptKey(id, n, store.Transcript), &t)
 		if err == nil || !fault.Is(err, fault.NotFound) {
 			return t, err
 		}

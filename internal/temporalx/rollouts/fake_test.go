@@ -1,4 +1,4 @@
-package engine_test
+package rollouts_test
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/rolloutd/rolloutd/internal/engine"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
@@ -33,7 +33,7 @@ type workflow struct {
 	closed chan struct{} // closed when the workflow is
 }
 
-// temporal is a server that knows only what the engine asks of one.
+// temporal is a server that answers only what Client asks.
 type temporal struct {
 	mu        sync.Mutex
 	workflows map[string]*workflow
@@ -203,13 +203,13 @@ func (f *temporal) end(id string, status enumspb.WorkflowExecutionStatus, failed
 	close(w.closed)
 }
 
-func newEngine(t *testing.T) (*engine.Engine, *temporal, *store.Store) {
+func newClient(t *testing.T) (*rollouts.Client, *temporal, *store.Store) {
 	t.Helper()
 	st, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = st.Close() })
 	f := &temporal{workflows: map[string]*workflow{}}
-	return engine.New(f, st, converter.GetDefaultDataConverter()), f, st
+	return rollouts.New(f, st, converter.GetDefaultDataConverter()), f, st
 }
 
 func spec(id string) rollout.Spec {

@@ -1,4 +1,4 @@
-package activities_test
+package host_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
@@ -78,8 +78,8 @@ func (y *yard) add(id, rollout, purpose string, age time.Duration) {
 	})
 }
 
-func (y *yard) janitor() *activities.Janitor {
-	return &activities.Janitor{
+func (y *yard) janitor() *host.Janitor {
+	return &host.Janitor{
 		Sandboxes: y, Workflows: y, Routes: y, Grace: 10 * time.Minute, Every: time.Minute, Logger: slog.New(slog.DiscardHandler),
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package rollouts
 
 import (
 	"context"
@@ -28,34 +28,34 @@ const (
 
 // Wait returns the rollout's result when it has ended, or ctx's error; others may be given the same one, so that nothing in it may
 // be changed. A workflow that was terminated or failed leaves no result; its rollout is told as infra_failed.
-func (e *Engine) Wait(ctx context.Context, id string) (rollout.Result, error) {
+func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
 	for {
-		status, err := e.look(ctx, id)
+		status, err := c.look(ctx, id)
 		var notFound *serviceerror.NotFound
 		switch {
 		case ctx.Err() != nil:
 			return rollout.Result{}, ctx.Err()
 		case errors.As(err, &notFound):
-			return e.past(ctx, id)
+			return c.past(ctx, id)
 		case err != nil:
 			return rollout.Result{}, classify(err, "wait for rollout %q", id)
 		case status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-			return e.result(ctx, id)
+			return c.result(ctx, id)
 		case status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-			return e.unfinished(ctx, id, status), nil
+			return c.unfinished(ctx, id, status), nil
 		}
-		_, _ = shared(ctx, &e.polls, id, pollSlice, func(ctx context.Context) (struct{}, error) {
-			e.pollOnce(ctx, id)
+		_, _ = shared(ctx, &c.polls, id, pollSlice, func(ctx context.Context) (struct{}, error) {
+			c.pollOnce(ctx, id)
 			return struct{}{}, nil
 		})
 	}
 }
 
 // look asks how the workflow stands. A Temporal that is busy, or being started again, is waited for a while: its rollouts go on.
-func (e *Engine) look(ctx context.Context, id string) (enumspb.WorkflowExecutionStatus, error) {
+func (c *Client) look(ctx context.Context, id string) (enumspb.WorkflowExecutionStatus, error) {
 	for begun := time.Now(); ; pause(ctx, time.Second) {
-		status, err := shared(ctx, &e.looks, id, pollSlice, func(ctx context.Context) (enumspb.WorkflowExecutionStatus, error) {
-			d, err := e.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
+		status, err := shared(ctx, &c.looks, id, pollSlice, func(ctx context.Context) (enumspb.WorkflowExecutionStatus, error) {
+			d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
 			return d.GetWorkflowExecutionInfo().GetStatus(), err
 		})
 		if err == nil || ctx.Err() != nil || !passing(err) || time.Since(begun) > outage {
@@ -72,9 +72,9 @@ func passing(err error) bool {
 }
 
 // pollOnce waits for the workflow's end, or until ctx ends. How it ended is asked afterwards.
-func (e *Engine) pollOnce(ctx context.Context, id string) {
+func (c *Client) pollOnce(ctx context.Context, id string) {
 	begun := time.Now()
-	err := e.temporal.GetWorkflow(ctx, rollout.WorkflowID(id), "").Get(ctx, nil)
+	err := c.temporal.GetWorkflow(ctx, rollout.WorkflowID(id), "").Get(ctx, nil)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
@@ -83,8 +83,8 @@ func (e *Engine) pollOnce(ctx context.Context, id string) {
 }
 
 // past is the result of a rollout that Temporal has forgotten, or never knew.
-func (e *Engine) past(ctx context.Context, id string) (rollout.Result, error) {
-	res, err := e.result(ctx, id)
+func (c *Client) past(ctx context.Context, id string) (rollout.Result, error) {
+	res, err := c.result(ctx, id)
 	if fault.Is(err, fault.NotFound) {
 		return res, fault.New(fault.NotFound, "no rollout %q", id)
 	}
@@ -92,20 +92,20 @@ func (e *Engine) past(ctx context.Context, id string) (rollout.Result, error) {
 }
 
 // result fetches the result once for all who want it at the same time: decoded it is many times its size.
-func (e *Engine) result(ctx context.Context, id string) (rollout.Result, error) {
-	return shared(ctx, &e.results, id, resultBound, func(ctx context.Context) (rollout.Result, error) { return e.fetch(ctx, id) })
+func (c *Client) result(ctx context.Context, id string) (rollout.Result, error) {
+	return shared(ctx, &c.results, id, resultBound, func(ctx context.Context) (rollout.Result, error) { return c.fetch(ctx, id) })
 }
 
-func (e *Engine) fetch(ctx context.Context, id string) (rollout.Result, error) {
+func (c *Client) fetch(ctx context.Context, id string) (rollout.Result, error) {
 	var res rollout.Result
-	err := e.readJSON(ctx, store.ResultKey(id), &res)
+	err := c.readJSON(ctx, store.ResultKey(id), &res)
 	return res, err
 }
 
 // unfinished stands for the result of a workflow that ended without one.
-func (e *Engine) unfinished(ctx context.Context, id string, status enumspb.WorkflowExecutionStatus) rollout.Result {
+func (c *Client) unfinished(ctx context.Context, id string, status enumspb.WorkflowExecutionStatus) rollout.Result {
 	text := "the workflow ended as " + status.String()
-	if err := e.temporal.GetWorkflow(ctx, rollout.WorkflowID(id), "").Get(ctx, nil); err != nil && ctx.Err() == nil {
+	if err := c.temporal.GetWorkflow(ctx, rollout.WorkflowID(id), "").Get(ctx, nil); err != nil && ctx.Err() == nil {
 		text += ": " + reasonOf(err)
 	}
 	res := rollout.NewResult(id)
@@ -113,8 +113,8 @@ func (e *Engine) unfinished(ctx context.Context, id string, status enumspb.Workf
 	return res
 }
 
-func (e *Engine) readJSON(ctx context.Context, key string, v any) error {
-	data, err := e.store.Bytes(ctx, key, maxResult)
+func (c *Client) readJSON(ctx context.Context, key string, v any) error {
+	data, err := c.store.Bytes(ctx, key, maxResult)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package engine_test
+package rollouts_test
 
 import (
 	"context"
@@ -31,8 +31,8 @@ const (
 
 func TestStart(t *testing.T) {
 	t.Parallel()
-	e, f, _ := newEngine(t)
-	s, err := e.Start(t.Context(), spec("r1"))
+	rc, f, _ := newClient(t)
+	s, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
 	require.Equal(t, rollout.PhaseQueued, s.Phase)
 	require.Equal(t, "t", s.TaskID)
@@ -47,14 +47,14 @@ func TestStart(t *testing.T) {
 // An id is the same rollout for ever: while it runs, when it has ended, and when Temporal has forgotten it.
 func TestStartIsIdempotent(t *testing.T) {
 	t.Parallel()
-	e, f, st := newEngine(t)
-	_, err := e.Start(t.Context(), spec("r1"))
+	rc, f, st := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
 	other := spec("r1")
 	other.Task.Instruction = "something else"
 
 	f.queryErr = serviceerror.NewUnavailable("its worker is busy")
-	s, err := e.Start(t.Context(), other)
+	s, err := rc.Start(t.Context(), other)
 	require.NoError(t, err)
 	require.Equal(t, rollout.PhaseAgent, s.Phase, "the state of the one that runs")
 	require.Equal(t, "t", s.TaskID)
@@ -63,7 +63,7 @@ func TestStartIsIdempotent(t *testing.T) {
 	finish(t, st, "r1")
 	f.end("r1", completed, nil)
 	delete(f.workflows, "rollout-r1") // its retention ended
-	s, err = e.Start(t.Context(), other)
+	s, err = rc.Start(t.Context(), other)
 	require.NoError(t, err)
 	require.Equal(t, rollout.Completed, s.Outcome)
 	require.Len(t, f.options, 1)
@@ -71,8 +71,8 @@ func TestStartIsIdempotent(t *testing.T) {
 
 func TestStartRefusesAnInvalidSpec(t *testing.T) {
 	t.Parallel()
-	e, f, _ := newEngine(t)
-	_, err := e.Start(t.Context(), rollout.Spec{ID: "r1"})
+	rc, f, _ := newClient(t)
+	_, err := rc.Start(t.Context(), rollout.Spec{ID: "r1"})
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 	require.Empty(t, f.options)
 }
@@ -89,18 +89,18 @@ func TestErrorsOfTemporal(t *testing.T) {
 		{serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "slow down"), fault.Exhausted},
 		{context.DeadlineExceeded, fault.Timeout},
 	} {
-		e, f, _ := newEngine(t)
+		rc, f, _ := newClient(t)
 		f.down = c.err
-		_, err := e.Start(t.Context(), spec("r1"))
+		_, err := rc.Start(t.Context(), spec("r1"))
 		require.Equal(t, c.want, fault.KindOf(err))
-		_, err = e.State(t.Context(), "r1")
+		_, err = rc.State(t.Context(), "r1")
 		require.Equal(t, c.want, fault.KindOf(err))
-		_, err = e.Abort(t.Context(), "r1", "")
+		_, err = rc.Abort(t.Context(), "r1", "")
 		require.Equal(t, c.want, fault.KindOf(err))
 		synctest.Test(t, func(t *testing.T) { // it is patient
-			e, f, _ := newEngine(t)
+			rc, f, _ := newClient(t)
 			f.down = c.err
-			_, err := e.Wait(t.Context(), "r1")
+			_, err := rc.Wait(t.Context(), "r1")
 			require.Equal(t, c.want, fault.KindOf(err))
 		})
 	}
@@ -110,14 +110,14 @@ func TestErrorsOfTemporal(t *testing.T) {
 func TestWaitOutlivesTemporal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e, f, st := newEngine(t)
-		_, err := e.Start(t.Context(), spec("r1"))
+		rc, f, st := newClient(t)
+		_, err := rc.Start(t.Context(), spec("r1"))
 		require.NoError(t, err)
 		want := finish(t, st, "r1")
 		f.end("r1", completed, nil)
 		f.setDown(serviceerror.NewUnavailable("starting"))
 		time.AfterFunc(time.Minute, func() { f.setDown(nil) })
-		got, err := e.Wait(t.Context(), "r1")
+		got, err := rc.Wait(t.Context(), "r1")
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	})
@@ -125,25 +125,25 @@ func TestWaitOutlivesTemporal(t *testing.T) {
 
 func TestUnknownRollout(t *testing.T) {
 	t.Parallel()
-	e, _, _ := newEngine(t)
-	_, err := e.State(t.Context(), "none")
+	rc, _, _ := newClient(t)
+	_, err := rc.State(t.Context(), "none")
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
-	_, err = e.Wait(t.Context(), "none")
+	_, err = rc.Wait(t.Context(), "none")
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
-	_, err = e.Messages(t.Context(), "none")
+	_, err = rc.Messages(t.Context(), "none")
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
-	_, err = e.Abort(t.Context(), "none", "")
+	_, err = rc.Abort(t.Context(), "none", "")
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
 }
 
 func TestStateOfAnEndedRollout(t *testing.T) {
 	t.Parallel()
-	e, f, st := newEngine(t)
-	_, err := e.Start(t.Context(), spec("r1"))
+	rc, f, st := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
 	finish(t, st, "r1")
 	f.end("r1", completed, nil)
-	s, err := e.State(t.Context(), "r1")
+	s, err := rc.State(t.Context(), "r1")
 	require.NoError(t, err)
 	require.True(t, s.Done())
 	require.Equal(t, 2, s.Attempt)
@@ -157,11 +157,11 @@ func TestStateOfAnEndedRollout(t *testing.T) {
 // A rollout for which no worker is there yet, or in time, is a queued one, not an error.
 func TestStateWithoutAWorker(t *testing.T) {
 	t.Parallel()
-	e, f, _ := newEngine(t)
-	_, err := e.Start(t.Context(), spec("r1"))
+	rc, f, _ := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
 	for _, f.queryErr = range []error{serviceerror.NewWorkflowNotReady("no workflow task yet"), serviceerror.NewDeadlineExceeded("no answer")} {
-		s, err := e.State(t.Context(), "r1")
+		s, err := rc.State(t.Context(), "r1")
 		require.NoError(t, err)
 		require.Equal(t, rollout.PhaseQueued, s.Phase)
 		require.Equal(t, time.Unix(1, 0).UTC(), s.StartedAt)
@@ -172,8 +172,8 @@ func TestStateWithoutAWorker(t *testing.T) {
 // for a host, or is over with it, it does not.
 func TestStateOfARolloutThatWaitsForItsEndpoint(t *testing.T) {
 	t.Parallel()
-	e, f, _ := newEngine(t)
-	_, err := e.Start(t.Context(), spec("r1"))
+	rc, f, _ := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
 	told := func(w rollout.Waiting) *commonpb.Payloads {
 		p, err := converter.GetDefaultDataConverter().ToPayloads(w)
@@ -195,7 +195,7 @@ func TestStateOfARolloutThatWaitsForItsEndpoint(t *testing.T) {
 		"is long past it":  {&workflowpb.PendingActivityInfo{State: started, HeartbeatDetails: paused}, rollout.PhaseAgent, ""},
 	} {
 		f.pending, f.workflows[rollout.WorkflowID("r1")].state.Phase, f.looks = []*workflowpb.PendingActivityInfo{c.step}, c.phase, 0
-		s, err := e.State(t.Context(), "r1")
+		s, err := rc.State(t.Context(), "r1")
 		require.NoError(t, err)
 		require.Equal(t, c.want, s.Waiting, name)
 		require.Equal(t, 1, f.looks, "a thousand clients may ask every second")
@@ -204,17 +204,17 @@ func TestStateOfARolloutThatWaitsForItsEndpoint(t *testing.T) {
 
 func TestAbort(t *testing.T) {
 	t.Parallel()
-	e, f, st := newEngine(t)
-	_, err := e.Start(t.Context(), spec("r1"))
+	rc, f, st := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
-	aborted, err := e.Abort(t.Context(), "r1", "enough")
+	aborted, err := rc.Abort(t.Context(), "r1", "enough")
 	require.NoError(t, err)
 	require.True(t, aborted)
 	require.Equal(t, []rollout.Abort{{Reason: "enough"}}, f.aborts)
 
 	finish(t, st, "r1")
 	f.end("r1", completed, nil)
-	aborted, err = e.Abort(t.Context(), "r1", "enough")
+	aborted, err = rc.Abort(t.Context(), "r1", "enough")
 	require.NoError(t, err)
 	require.False(t, aborted)
 }
@@ -222,10 +222,10 @@ func TestAbort(t *testing.T) {
 // The newest attempt may have no transcript yet: then the one before it tells the most.
 func TestMessages(t *testing.T) {
 	t.Parallel()
-	e, _, st := newEngine(t)
-	_, err := e.Start(t.Context(), spec("r1"))
+	rc, _, st := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
-	_, err = e.Messages(t.Context(), "r1")
+	_, err = rc.Messages(t.Context(), "r1")
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
 	for n, session := range []string{1: "first", 2: "second"} {
 		if n == 0 {
@@ -233,7 +233,7 @@ func TestMessages(t *testing.T) {
 		}
 		_, err = st.PutBytes(t.Context(), store.AttemptKey("r1", n, store.Transcript), []byte(`{"serve_session_id":"`+session+`","messages":[]}`))
 		require.NoError(t, err)
-		got, err := e.Messages(t.Context(), "r1")
+		got, err := rc.Messages(t.Context(), "r1")
 		require.NoError(t, err)
 		require.Equal(t, session, got.SessionID)
 	}
@@ -241,16 +241,16 @@ func TestMessages(t *testing.T) {
 
 func TestWait(t *testing.T) {
 	t.Parallel()
-	e, f, st := newEngine(t)
-	_, err := e.Start(t.Context(), spec("r1"))
+	rc, f, st := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
 	want := finish(t, st, "r1")
 	go f.end("r1", completed, nil)
-	got, err := e.Wait(t.Context(), "r1")
+	got, err := rc.Wait(t.Context(), "r1")
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 	delete(f.workflows, "rollout-r1")
-	got, err = e.Wait(t.Context(), "r1")
+	got, err = rc.Wait(t.Context(), "r1")
 	require.NoError(t, err, "after Temporal's retention")
 	require.Equal(t, want, got)
 }
@@ -268,16 +268,16 @@ func TestWaitForAWorkflowWithoutAResult(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e, f, _ := newEngine(t)
-			_, err := e.Start(t.Context(), spec("r1"))
+			rc, f, _ := newClient(t)
+			_, err := rc.Start(t.Context(), spec("r1"))
 			require.NoError(t, err)
 			f.end("r1", c.status, c.err)
-			res, err := e.Wait(t.Context(), "r1")
+			res, err := rc.Wait(t.Context(), "r1")
 			require.NoError(t, err)
 			require.Equal(t, rollout.InfraFailed, res.Outcome)
 			require.Nil(t, res.Reward)
 			require.Contains(t, *res.Error, c.says)
-			s, err := e.State(t.Context(), "r1")
+			s, err := rc.State(t.Context(), "r1")
 			require.NoError(t, err)
 			require.True(t, s.Done())
 			require.Contains(t, s.Error, c.says)
@@ -289,14 +289,14 @@ func TestWaitForAWorkflowWithoutAResult(t *testing.T) {
 func TestWaitWhereThePollIsDeaf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e, f, st := newEngine(t)
+		rc, f, st := newClient(t)
 		f.lossy = true
-		_, err := e.Start(t.Context(), spec("r1"))
+		_, err := rc.Start(t.Context(), spec("r1"))
 		require.NoError(t, err)
 		want := finish(t, st, "r1")
 		time.AfterFunc(time.Second, func() { f.end("r1", completed, nil) })
 		begun := time.Now()
-		got, err := e.Wait(t.Context(), "r1")
+		got, err := rc.Wait(t.Context(), "r1")
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 		require.Equal(t, 10*time.Second, time.Since(begun))
@@ -307,18 +307,18 @@ func TestWaitWhereThePollIsDeaf(t *testing.T) {
 func TestManyWaitAsOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e, f, st := newEngine(t)
-		_, err := e.Start(t.Context(), spec("r1"))
+		rc, f, st := newClient(t)
+		_, err := rc.Start(t.Context(), spec("r1"))
 		require.NoError(t, err)
 		want := finish(t, st, "r1")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		go func() { _, _ = e.Wait(ctx, "r1") }()
+		go func() { _, _ = rc.Wait(ctx, "r1") }()
 		synctest.Wait()
 		results := make(chan rollout.Result, 100)
 		for range cap(results) {
 			go func() {
-				got, err := e.Wait(t.Context(), "r1")
+				got, err := rc.Wait(t.Context(), "r1")
 				assert.NoError(t, err)
 				results <- got
 			}()
@@ -334,8 +334,8 @@ func TestManyWaitAsOne(t *testing.T) {
 // A result is decoded a few times at most for the hundreds who wait for it: it may be large.
 func TestManyAreGivenOneResult(t *testing.T) {
 	t.Parallel()
-	e, f, st := newEngine(t)
-	_, err := e.Start(t.Context(), spec("r1"))
+	rc, f, st := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
 	large := rollout.NewResult("r1")
 	large.SetupResults = []rollout.CommandResult{{Cmd: "true", Stdout: strings.Repeat("x", 4<<20)}} // so that they come while it is being read
@@ -347,7 +347,7 @@ func TestManyAreGivenOneResult(t *testing.T) {
 	results := make(chan *rollout.CommandResult, 50)
 	for range cap(results) {
 		go func() {
-			got, err := e.Wait(t.Context(), "r1")
+			got, err := rc.Wait(t.Context(), "r1")
 			assert.NoError(t, err)
 			results <- &got.SetupResults[0]
 		}()
@@ -363,12 +363,12 @@ func TestManyAreGivenOneResult(t *testing.T) {
 func TestWaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e, _, _ := newEngine(t)
-		_, err := e.Start(t.Context(), spec("r1"))
+		rc, _, _ := newClient(t)
+		_, err := rc.Start(t.Context(), spec("r1"))
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 		defer cancel()
-		_, err = e.Wait(ctx, "r1")
+		_, err = rc.Wait(ctx, "r1")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		time.Sleep(10 * time.Second) // the poll that it left ends by itself
 	})

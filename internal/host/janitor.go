@@ -1,4 +1,4 @@
-package activities
+package host
 
 import (
 	"context"
@@ -18,30 +18,30 @@ import (
 // sweepTimeout bounds one sweep.
 const sweepTimeout = 2 * time.Minute
 
-// Sandboxes is what the janitor tidies; *sandbox.Backend is one.
+// Sandboxes are what the janitor lists and destroys; *sandbox.Backend is one.
 type Sandboxes interface {
 	Lister
 	Destroy(ctx context.Context, id string) error
 }
 
-// Describer tells of a workflow; client.Client is one.
+// Describer describes a workflow; client.Client is one.
 type Describer interface {
 	DescribeWorkflow(ctx context.Context, workflowID, runID string) (*client.WorkflowExecutionDescription, error)
 }
 
-// Routes tells of a gateway's routes and forgets them; *gateway.Client is one.
+// Routes lists a gateway's routes and closes them; *gateway.Client is one.
 type Routes interface {
 	Routes(ctx context.Context) (ids []string, err error)
 	Close(ctx context.Context, id string) error
 }
 
-// Janitor destroys sandboxes that no open workflow claims, and forgets such gateway routes: what a terminated workflow, or one
-// whose cleanup failed, left behind. It is the last of three; the workflow's own cleanup and the sandbox's lease come before it.
+// Janitor destroys the sandboxes, and closes the gateway routes, that no running workflow uses: those of a terminated workflow, or of
+// one whose cleanup failed. The workflow's own cleanup and the sandbox's lease come before it.
 type Janitor struct {
 	Sandboxes Sandboxes
 	Workflows Describer
 	Routes    Routes // of the same host's gateway
-	// Grace is how old a sandbox must be: a young one's workflow may not have noted it yet.
+	// Grace is the least age of a sandbox that is destroyed: the workflow of a younger one may not have recorded it yet.
 	Grace  time.Duration
 	Every  time.Duration // between sweeps
 	Logger *slog.Logger
@@ -63,7 +63,8 @@ func (j *Janitor) Run(ctx context.Context) {
 	}
 }
 
-// Sweep looks at every sandbox and route once and tells which sandboxes it destroyed. What it is not sure about it leaves alone.
+// Sweep looks at every sandbox and route once and returns the ids of the sandboxes it destroyed. It leaves alone those whose workflow
+// cannot be described.
 func (j *Janitor) Sweep(ctx context.Context) (destroyed []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
@@ -92,8 +93,8 @@ func (j *Janitor) sweepSandboxes(ctx context.Context) (destroyed []string, err e
 	return destroyed, errors.Join(errs...)
 }
 
-// sweepRoutes forgets the routes of sandboxes that ended by themselves. It needs no grace: a workflow notes its sandbox before
-// it asks for the route.
+// sweepRoutes closes the routes of sandboxes that ended by themselves. It needs no grace period: a workflow records its sandbox
+// before it asks for the route.
 func (j *Janitor) sweepRoutes(ctx context.Context) error {
 	ids, err := j.Routes.Routes(ctx)
 	errs := []error{err}
@@ -101,7 +102,7 @@ func (j *Janitor) sweepRoutes(ctx context.Context) error {
 		rolloutID, _, _ := strings.Cut(id, ".")
 		claimed, err := j.claimed(ctx, rolloutID, id)
 		if err == nil && !claimed {
-			j.Logger.WarnContext(ctx, "forgetting an orphan", "route", id)
+			j.Logger.WarnContext(ctx, "closing an orphaned route", "route", id)
 			err = j.Routes.Close(ctx, id)
 		}
 		errs = append(errs, err)
@@ -110,8 +111,8 @@ func (j *Janitor) sweepRoutes(ctx context.Context) error {
 }
 
 func (j *Janitor) remove(ctx context.Context, info driver.Info) error {
-	j.Logger.WarnContext(ctx, "destroying an orphan", "sandbox", info.ID, "rollout", info.Labels[driver.LabelRollout])
-	if info.Labels[driver.LabelPurpose] == purposeAgent {
+	j.Logger.WarnContext(ctx, "destroying an orphaned sandbox", "sandbox", info.ID, "rollout", info.Labels[driver.LabelRollout])
+	if info.Labels[driver.LabelPurpose] == driver.PurposeAgent {
 		if err := j.Routes.Close(ctx, info.ID); err != nil {
 			return err
 		}
@@ -119,7 +120,7 @@ func (j *Janitor) remove(ctx context.Context, info driver.Info) error {
 	return j.Sandboxes.Destroy(ctx, info.ID)
 }
 
-// orphan says whether no open workflow claims the sandbox. One without our label is somebody else's.
+// orphan says whether no running workflow uses the sandbox. A sandbox without our label is not ours.
 func (j *Janitor) orphan(ctx context.Context, info driver.Info) (bool, error) {
 	id := info.Labels[driver.LabelRollout]
 	if id == "" || time.Since(info.CreatedAt) < j.Grace {
@@ -129,7 +130,7 @@ func (j *Janitor) orphan(ctx context.Context, info driver.Info) (bool, error) {
 	return err == nil && !claimed, err
 }
 
-// claimed says whether the rollout's workflow is open and at the attempt of that sandbox.
+// claimed says whether the rollout's workflow is running, and in the attempt of that sandbox.
 func (j *Janitor) claimed(ctx context.Context, rolloutID, sandboxID string) (bool, error) {
 	d, err := j.Workflows.DescribeWorkflow(ctx, rollout.WorkflowID(rolloutID), "")
 	switch {
@@ -142,7 +143,7 @@ func (j *Janitor) claimed(ctx context.Context, rolloutID, sandboxID string) (boo
 	}
 	current, ok := d.TypedSearchAttributes.GetKeyword(searchattr.Typed().Sandbox)
 	if !ok {
-		return true, nil // it is in its first attempt, or the cluster does not tell
+		return true, nil // it is in its first attempt, or the cluster has no search attributes
 	}
 	return sandboxID == current || strings.HasPrefix(sandboxID, current+"."), nil
 }

@@ -1,4 +1,4 @@
-package activities_test
+package host_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
-	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
@@ -74,10 +74,10 @@ func TestHeirGivesOutTheStepsOfTheDead(t *testing.T) {
 		},
 		gone: "6",
 	}
-	heir := &activities.Heir{Host: "h1", Namespace: "ns", Steps: e, Sandboxes: e, Logger: slog.New(slog.DiscardHandler)}
-	steps, err := heir.Inherit(t.Context())
+	takeover := &host.Takeover{Host: "h1", Namespace: "ns", Pending: e, Sandboxes: e, Logger: slog.New(slog.DiscardHandler)}
+	reclaimed, err := takeover.Reclaim(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 2, steps)
+	require.Equal(t, 2, reclaimed)
 	require.Equal(t, []string{"ns rollout-a run-of-rollout-a 1", "ns rollout-b run-of-rollout-b 5"}, e.ended)
-	require.Contains(t, activities.Identity("h1"), "h1/")
+	require.Contains(t, host.Identity("h1"), "h1/")
 }

@@ -1,4 +1,4 @@
-package engine_test
+package rollouts_test
 
 import (
 	"io"
@@ -21,7 +21,7 @@ import (
 
 func TestList(t *testing.T) {
 	t.Parallel()
-	e, f, _ := newEngine(t)
+	rc, f, _ := newClient(t)
 	at := time.Unix(100, 0).UTC()
 	f.list = &workflowservice.ListWorkflowExecutionsResponse{NextPageToken: []byte{0, 255}, Executions: []*workflowpb.WorkflowExecutionInfo{
 		{
@@ -31,7 +31,7 @@ func TestList(t *testing.T) {
 		},
 		{Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-b"}, Status: terminated, StartTime: timestamppb.New(at), CloseTime: timestamppb.New(at)},
 	}}
-	page, err := e.List(t.Context(), rollout.Filter{Status: "done", Limit: 2})
+	page, err := rc.List(t.Context(), rollout.Filter{Status: "done", Limit: 2})
 	require.NoError(t, err)
 	require.Equal(t, `WorkflowType = 'RolloutWorkflow' AND ExecutionStatus != 'Running'`, f.listed[0].GetQuery())
 	later, reward := at.Add(time.Minute), 0.5
@@ -40,11 +40,11 @@ func TestList(t *testing.T) {
 	}, page.Rollouts[0])
 	require.Equal(t, rollout.InfraFailed, page.Rollouts[1].Outcome, "it was terminated")
 
-	_, err = e.List(t.Context(), rollout.Filter{Cursor: page.Next, Limit: 2})
+	_, err = rc.List(t.Context(), rollout.Filter{Cursor: page.Next, Limit: 2})
 	require.NoError(t, err)
 	require.Equal(t, []byte{0, 255}, f.listed[1].GetNextPageToken())
 
-	page, err = e.List(t.Context(), rollout.Filter{Outcome: rollout.InfraFailed, Limit: 2})
+	page, err = rc.List(t.Context(), rollout.Filter{Outcome: rollout.InfraFailed, Limit: 2})
 	require.NoError(t, err)
 	require.Equal(t, `WorkflowType = 'RolloutWorkflow' AND (RolloutOutcome = 'infra_failed' OR (RolloutOutcome IS NULL AND ExecutionStatus != 'Running'))`, f.listed[2].GetQuery())
 	require.Len(t, page.Rollouts, 1, "it is found by what it is listed as")
@@ -54,9 +54,9 @@ func TestList(t *testing.T) {
 // What no list can have is refused before Temporal is asked, with what would be right.
 func TestListRefuses(t *testing.T) {
 	t.Parallel()
-	e, f, _ := newEngine(t)
+	rc, f, _ := newClient(t)
 	f.list = &workflowservice.ListWorkflowExecutionsResponse{NextPageToken: []byte(`{"CloseTime":"x"}`)}
-	page, err := e.List(t.Context(), rollout.Filter{Limit: 2})
+	page, err := rc.List(t.Context(), rollout.Filter{Limit: 2})
 	require.NoError(t, err)
 	for _, tc := range []struct {
 		filter rollout.Filter
@@ -71,7 +71,7 @@ func TestListRefuses(t *testing.T) {
 		{rollout.Filter{Cursor: page.Next[:len(page.Next)-4]}, "cursor: is none"},
 		{rollout.Filter{Cursor: page.Next + page.Next}, "cursor: is none"},
 	} {
-		_, err := e.List(t.Context(), tc.filter)
+		_, err := rc.List(t.Context(), tc.filter)
 		require.Equal(t, fault.Invalid, fault.KindOf(err), tc.filter)
 		require.ErrorContains(t, err, tc.want)
 	}
@@ -96,7 +96,7 @@ func TestListByLabels(t *testing.T) {
 		"' OR ''='":         `RolloutTask IS NOT NULL`,
 		long:                `RolloutTask = '` + long[:200] + `'`,
 	} {
-		e, f, _ := newEngine(t)
+		rc, f, _ := newClient(t)
 		f.list = &workflowservice.ListWorkflowExecutionsResponse{}
 		label := searchattr.Keyword(id)
 		for i, task := range []string{label + "?", label, "it", "a", ""} {
@@ -105,7 +105,7 @@ func TestListByLabels(t *testing.T) {
 				SearchAttributes: attributes(map[string]any{"RolloutTask": task, "RolloutGroup": "g", "RolloutOutcome": "completed"}),
 			})
 		}
-		page, err := e.List(t.Context(), rollout.Filter{TaskID: id, GroupID: "g", Outcome: rollout.Completed, Limit: 9})
+		page, err := rc.List(t.Context(), rollout.Filter{TaskID: id, GroupID: "g", Outcome: rollout.Completed, Limit: 9})
 		require.NoError(t, err)
 		require.Equal(t, `WorkflowType = 'RolloutWorkflow' AND `+term+` AND RolloutGroup = 'g' AND RolloutOutcome = 'completed'`, f.listed[0].GetQuery())
 		require.Len(t, page.Rollouts, 1, id)
@@ -116,21 +116,21 @@ func TestListByLabels(t *testing.T) {
 // The newest attempt may have left nothing: then the one before it tells the most.
 func TestOpen(t *testing.T) {
 	t.Parallel()
-	e, f, st := newEngine(t)
-	_, err := e.Start(t.Context(), spec("r1"))
+	rc, f, st := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
 	finish(t, st, "r1")
 	f.end("r1", completed, nil)
-	_, err = e.Open(t.Context(), "r1", "trace")
+	_, err = rc.Open(t.Context(), "r1", "trace")
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
 	_, err = st.PutBytes(t.Context(), store.AttemptKey("r1", 1, store.Trace), []byte("{}\n"))
 	require.NoError(t, err)
-	r, err := e.Open(t.Context(), "r1", "trace")
+	r, err := rc.Open(t.Context(), "r1", "trace")
 	require.NoError(t, err)
 	defer r.Close()
 	data, err := io.ReadAll(r)
 	require.NoError(t, err)
 	require.Equal(t, "{}\n", string(data))
-	_, err = e.Open(t.Context(), "r1", "../../key")
+	_, err = rc.Open(t.Context(), "r1", "../../key")
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
 }

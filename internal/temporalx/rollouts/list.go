@@ -1,4 +1,4 @@
-package engine
+package rollouts
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 // List tells of the rollouts that Temporal still knows. What it tells of each is what visibility holds: it may be a moment
 // behind, and has neither turns nor phases. A page may hold fewer than were asked for; the last one is the one without a next.
-func (e *Engine) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
+func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
 	if err := f.Validate(); err != nil {
 		return rollout.Page{}, err
 	}
@@ -26,7 +26,7 @@ func (e *Engine) List(ctx context.Context, f rollout.Filter) (rollout.Page, erro
 		return rollout.Page{}, err
 	}
 	labels := labelsOf(f)
-	got, err := e.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+	got, err := c.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		PageSize: int32(f.Limit), NextPageToken: token, Query: queryOf(f.Status, labels),
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-package activities_test
+package host_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/worker"
 
-	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
@@ -45,7 +45,7 @@ func (l *living) set(n int) {
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	l := &living{}
-	room := activities.NewRoom(3, l, nil)
+	room := host.NewCapacity(3, l, nil)
 	require.Equal(t, 3, room.MaxSlots())
 	l.set(1)
 	require.NotNil(t, room.TryReserveSlot(nil))
@@ -64,14 +64,14 @@ func TestRoom(t *testing.T) {
 // A worker that waits for room goes on when a sandbox ends or a slot comes back, and stops waiting when it is told to.
 func TestRoomIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	for name, makeRoom := range map[string]func(*living, *activities.Room){
-		"a sandbox ends":    func(l *living, _ *activities.Room) { l.set(0) },
-		"a slot comes back": func(_ *living, r *activities.Room) { r.ReleaseSlot(nil) },
+	for name, makeRoom := range map[string]func(*living, *host.Capacity){
+		"a sandbox ends":    func(l *living, _ *host.Capacity) { l.set(0) },
+		"a slot comes back": func(_ *living, r *host.Capacity) { r.ReleaseSlot(nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &living{}
-				room := activities.NewRoom(2, l, nil)
+				room := host.NewCapacity(2, l, nil)
 				l.set(1)
 				require.NotNil(t, room.TryReserveSlot(nil))
 				got := make(chan *worker.SlotPermit, 1)
@@ -91,7 +91,7 @@ func TestRoomIsWaitedFor(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			failed := make(chan error, 1)
 			go func() {
-				_, err := activities.NewRoom(0, &living{}, nil).ReserveSlot(ctx, nil)
+				_, err := host.NewCapacity(0, &living{}, nil).ReserveSlot(ctx, nil)
 				failed <- err
 			}()
 			synctest.Wait()
@@ -106,7 +106,7 @@ func TestRoomUnderContention(t *testing.T) {
 	t.Parallel()
 	l := &living{}
 	l.set(3)
-	room := activities.NewRoom(10, l, nil)
+	room := host.NewCapacity(10, l, nil)
 	var wg sync.WaitGroup
 	permits := make(chan struct{}, 100)
 	for range 100 {
@@ -122,7 +122,7 @@ func TestRoomUnderContention(t *testing.T) {
 
 func TestTuner(t *testing.T) {
 	t.Parallel()
-	room := activities.NewRoom(5, &living{}, nil)
+	room := host.NewCapacity(5, &living{}, nil)
 	tuner, err := room.Tuner()
 	require.NoError(t, err)
 	require.Same(t, room, tuner.GetActivityTaskSlotSupplier())

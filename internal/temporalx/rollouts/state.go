@@ -1,4 +1,4 @@
-package engine
+package rollouts
 
 import (
 	"context"
@@ -19,21 +19,21 @@ import (
 const queryTimeout = 10 * time.Second
 
 // State tells how the rollout stands; fault.NotFound when there is none of that id.
-func (e *Engine) State(ctx context.Context, id string) (rollout.State, error) {
-	d, err := e.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
+func (c *Client) State(ctx context.Context, id string) (rollout.State, error) {
+	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
 	var notFound *serviceerror.NotFound
 	info := d.GetWorkflowExecutionInfo()
 	switch status := info.GetStatus(); {
 	case errors.As(err, &notFound):
-		return e.archived(ctx, id)
+		return c.archived(ctx, id)
 	case err != nil:
 		return rollout.State{}, classify(err, "look at rollout %q", id)
 	case status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return e.ask(ctx, id, d)
+		return c.ask(ctx, id, d)
 	case status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return e.archived(ctx, id)
+		return c.archived(ctx, id)
 	}
-	res := e.unfinished(ctx, id, info.GetStatus())
+	res := c.unfinished(ctx, id, info.GetStatus())
 	s, closed := stateOf(res), info.GetCloseTime().AsTime()
 	s.StartedAt, s.FinishedAt = info.GetStartTime().AsTime(), &closed
 	return s, nil
@@ -41,30 +41,30 @@ func (e *Engine) State(ctx context.Context, id string) (rollout.State, error) {
 
 // found is how a rollout stands that was to be started and is there already, by what Temporal itself knows. Hundreds of clients
 // may come again at once, and the one worker that could answer a query has better things to do.
-func (e *Engine) found(ctx context.Context, id string) (rollout.State, error) {
-	d, err := e.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
+func (c *Client) found(ctx context.Context, id string) (rollout.State, error) {
+	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
 	if err != nil {
 		return rollout.State{}, classify(err, "look at rollout %q", id)
 	}
 	info := d.GetWorkflowExecutionInfo()
 	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		return e.State(ctx, id)
+		return c.State(ctx, id)
 	}
 	return listed(info), nil
 }
 
 // ask queries the running workflow, of which d is what Temporal itself knows.
-func (e *Engine) ask(ctx context.Context, id string, d *workflowservice.DescribeWorkflowExecutionResponse) (rollout.State, error) {
+func (c *Client) ask(ctx context.Context, id string, d *workflowservice.DescribeWorkflowExecutionResponse) (rollout.State, error) {
 	asking, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	var s rollout.State
-	value, err := e.temporal.QueryWorkflow(asking, rollout.WorkflowID(id), "", rollout.QueryState)
+	value, err := c.temporal.QueryWorkflow(asking, rollout.WorkflowID(id), "", rollout.QueryState)
 	if err == nil {
 		err = value.Get(&s)
 	}
 	switch {
 	case err == nil && s.Phase == rollout.PhaseQueued:
-		s.Waiting = e.waiting(d.GetPendingActivities())
+		s.Waiting = c.waiting(d.GetPendingActivities())
 		return s, nil
 	case err == nil:
 		return s, nil
@@ -75,7 +75,7 @@ func (e *Engine) ask(ctx context.Context, id string, d *workflowservice.Describe
 }
 
 // waiting is why a queued rollout waits for its model endpoint; "" when it does not, or Temporal does not say.
-func (e *Engine) waiting(steps []*workflowpb.PendingActivityInfo) string {
+func (c *Client) waiting(steps []*workflowpb.PendingActivityInfo) string {
 	for _, step := range steps {
 		// One that is scheduled, and not for later, waits for a host: what it told of the endpoint is over.
 		scheduled := step.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
@@ -83,7 +83,7 @@ func (e *Engine) waiting(steps []*workflowpb.PendingActivityInfo) string {
 			continue
 		}
 		var told rollout.Waiting
-		if e.payloads.FromPayloads(step.GetHeartbeatDetails(), &told) == nil && told.Why != "" {
+		if c.payloads.FromPayloads(step.GetHeartbeatDetails(), &told) == nil && told.Why != "" {
 			return told.Why
 		}
 	}
@@ -98,8 +98,8 @@ func unanswered(asking context.Context, err error) bool {
 }
 
 // archived is the state of a rollout that has ended, out of its result.
-func (e *Engine) archived(ctx context.Context, id string) (rollout.State, error) {
-	res, err := e.result(ctx, id)
+func (c *Client) archived(ctx context.Context, id string) (rollout.State, error) {
+	res, err := c.result(ctx, id)
 	if fault.Is(err, fault.NotFound) {
 		return rollout.State{}, fault.New(fault.NotFound, "no rollout %q", id)
 	}

@@ -1,4 +1,4 @@
-package engine
+package rollouts
 
 import (
 	"context"
@@ -14,17 +14,17 @@ var blobs = map[string]string{
 }
 
 // Open reads the trace or a log of the newest attempt that has one; fault.NotFound when there is none.
-func (e *Engine) Open(ctx context.Context, id, name string) (io.ReadCloser, error) {
+func (c *Client) Open(ctx context.Context, id, name string) (io.ReadCloser, error) {
 	key, ok := blobs[name]
 	if !ok {
 		return nil, fault.New(fault.NotFound, "a rollout has no %q", name)
 	}
-	s, err := e.State(ctx, id)
+	s, err := c.State(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	for n := s.Attempt; n > 0; n-- {
-		r, err := e.store.Reader(ctx, store.AttemptKey(id, n, key))
+		r, err := c.store.Reader(ctx, store.AttemptKey(id, n, key))
 		if err == nil || !fault.Is(err, fault.NotFound) {
 			return r, err
 		}

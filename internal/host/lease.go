@@ -1,0 +1,56 @@
+package host
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+)
+
+// DefaultLease is how long a sandbox outlives the last renewal of its lease. It must be longer than a worker's restart takes; an
+// orphaned sandbox holds its capacity for as long.
+const DefaultLease = 5 * time.Minute
+
+// Leases keeps sandboxes alive while activities work in them. It is safe for concurrent use.
+type Leases struct {
+	Length time.Duration
+	Logger *slog.Logger
+}
+
+// Attach finds the living sandbox and renews its lease until release is called; release waits for the renewing goroutine. A sandbox
+// that is gone is a fault.SandboxLost.
+func (l Leases) Attach(ctx context.Context, b *sandbox.Backend, id string) (sb *sandbox.Sandbox, release func(), err error) {
+	sb, err = b.Attach(ctx, id)
+	if err == nil {
+		err = sb.Renew(ctx, l.Length)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return sb, l.Keep(ctx, sb), nil
+}
+
+// Keep renews the lease in a goroutine until release is called or ctx ends.
+func (l Leases) Keep(ctx context.Context, sb *sandbox.Sandbox) (release func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(l.Length / 5)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			// The activity's own requests decide whether the sandbox is lost.
+			if err := sb.Renew(ctx, l.Length); err != nil && ctx.Err() == nil {
+				l.Logger.WarnContext(ctx, "lease not renewed", "sandbox", sb.ID(), "kind", fault.KindOf(err), "error", err)
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
