@@ -8,21 +8,20 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/daemon"
-	"github.com/rolloutd/rolloutd/internal/taskfile"
-	"github.com/rolloutd/rolloutd/internal/toolclient"
 )
 
 // demoTier runs one rollout when all is up. Its end is not the process's.
 type demoTier struct {
-	task  *taskfile.Task // nil: none
+	task  *cli.Task // nil: none
 	d     *daemon.Daemon
 	out   io.Writer
 	ready chan struct{}
 }
 
-func newDemoTier(task *taskfile.Task, d *daemon.Daemon, out io.Writer) *demoTier {
+func newDemoTier(task *cli.Task, d *daemon.Daemon, out io.Writer) *demoTier {
 	return &demoTier{task: task, d: d, out: out, ready: make(chan struct{})}
 }
 
@@ -41,7 +40,7 @@ func (t *demoTier) tier() daemon.Tier {
 			case <-ctx.Done():
 			}
 		}()
-		return daemon.Running{Stop: func(context.Context) error { cancel(console.ErrDetached); <-over; return nil }}, nil
+		return daemon.Running{Stop: func(context.Context) error { cancel(cli.ErrDetached); <-over; return nil }}, nil
 	}}
 }
 
@@ -51,11 +50,11 @@ func (t *demoTier) run(ctx context.Context) {
 	}
 	args := t.task.Arguments()
 	args["endpoint"] = "scripted"
-	c := &toolclient.Client{URL: "http://" + t.d.Addresses().Serve, HTTP: &http.Client{}}
+	c := &client.Client{URL: "http://" + t.d.Addresses().Serve, HTTP: &http.Client{}}
 	if tokens := t.d.Tokens(); len(tokens) > 0 {
 		c.Token = tokens[0]
 	}
-	r, _, err := console.Run(ctx, c, args, t.out)
+	r, _, err := cli.Run(ctx, c, args, t.out)
 	switch {
 	case ctx.Err() != nil:
 		return
@@ -63,7 +62,7 @@ func (t *demoTier) run(ctx context.Context) {
 		fmt.Fprintln(t.out, "the demo did not run:", err)
 	default:
 		fmt.Fprintln(t.out)
-		console.Table(t.out, r)
+		cli.Table(t.out, r)
 	}
 	fmt.Fprintf(t.out, "\nready for more, for instance\n  %s run examples/fizzbuzz.yaml --endpoint scripted --server %s\n",
 		filepath.Join(filepath.Dir(os.Args[0]), "rolloutd"), c.URL)

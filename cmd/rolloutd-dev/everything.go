@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/cmd/rolloutd-dev/devserver"
+	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/listen"
-	"github.com/rolloutd/rolloutd/internal/taskfile"
 )
 
 // everything runs all roles over the embedded server until ctx ends.
@@ -93,11 +93,11 @@ func explain(err error, log string) error {
 }
 
 // readDemo reads the task of --demo before anything starts.
-func readDemo(path string) (*taskfile.Task, error) {
+func readDemo(path string) (*cli.Task, error) {
 	if path == "" {
 		return nil, nil // no demo, no error
 	}
-	task, err := taskfile.Open(path)
+	task, err := cli.OpenTask(path)
 	if err != nil {
 		return nil, err
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/config"
-	"github.com/rolloutd/rolloutd/internal/console"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 )
 
@@ -41,13 +41,13 @@ func command(s std) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "rolloutd-dev",
 		Short:         "rolloutd in one process, with an embedded Temporal server",
-		Args:          console.Subcommands,
+		Args:          cli.Subcommands,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       daemon.Version,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return everything(cmd.Context(), &f) },
 	}
-	console.Strict(root)
+	cli.Strict(root)
 	f.registerCommon(root)
 	f.registerDaemon(root)
 	root.AddCommand(temporalCommand(s))
@@ -59,7 +59,7 @@ func temporalCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "temporal",
 		Short: "Run the embedded Temporal server alone, for rolloutd serve | worker | gateway",
-		Args:  console.Arguments(),
+		Args:  cli.Arguments(),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return temporalAlone(cmd.Context(), &f) },
 	}
 	f.registerCommon(cmd)

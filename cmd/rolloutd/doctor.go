@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/cli/doctor"
 	"github.com/rolloutd/rolloutd/internal/config"
-	"github.com/rolloutd/rolloutd/internal/console"
 	"github.com/rolloutd/rolloutd/internal/daemon"
-	"github.com/rolloutd/rolloutd/internal/doctor"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
@@ -21,7 +21,7 @@ func doctorCommand(s std) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check whether rollouts can run on this machine, and say how to mend what cannot",
 		Long:  "Doctor looks and changes nothing. It exits with 1 when something keeps rollouts from running.",
-		Args:  console.Arguments(),
+		Args:  cli.Arguments(),
 	}
 	f.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -37,7 +37,7 @@ func doctorCommand(s std) *cobra.Command {
 			doctor.Temporal(cfg.TemporalAddress(), func(ctx context.Context) error { return reachTemporal(ctx, cfg) }),
 		)
 		if !doctor.Print(s.out, findings) {
-			return exitError(console.ExitError)
+			return exitError(cli.ExitError)
 		}
 		return nil
 	}

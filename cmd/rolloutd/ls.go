@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -16,7 +16,7 @@ func lsCommand(s std) *cobra.Command {
 	var outcome string
 	asJSON := false
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List rollouts, those that run first", Args: console.Arguments(), GroupID: groupRollouts,
+		Use: "ls", Short: "List rollouts, those that run first", Args: cli.Arguments(), GroupID: groupRollouts,
 		Long: "Ls lists the rollouts that Temporal still knows: those that run, then the others by their end, latest first.\nWhere the server wants tokens, it needs an operator's.",
 	}
 	cmd.Flags().StringVar(&f.Status, "status", "", "running or done (default: both)")
@@ -37,7 +37,7 @@ func lsCommand(s std) *cobra.Command {
 		if asJSON {
 			return json.NewEncoder(s.out).Encode(page)
 		}
-		console.List(s.out, page.Rollouts, time.Now())
+		cli.List(s.out, page.Rollouts, time.Now())
 		if page.Next != "" {
 			fmt.Fprintf(s.err, "more:  the same with --cursor %s\n", page.Next) // without the other flags it is another list
 		}

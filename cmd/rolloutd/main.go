@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/config"
-	"github.com/rolloutd/rolloutd/internal/console"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 )
 
@@ -44,12 +44,12 @@ func run(ctx context.Context, args []string, s std) int {
 	var code exitError
 	switch {
 	case err == nil:
-		return console.ExitOK
+		return cli.ExitOK
 	case errors.As(err, &code):
 		return int(code)
 	default:
 		fmt.Fprintln(s.err, "rolloutd:", err)
-		return console.ExitError
+		return cli.ExitError
 	}
 }
 
@@ -61,7 +61,7 @@ func command(s std) *cobra.Command {
 		SilenceErrors: true,
 		Version:       daemon.Version,
 	}
-	console.Strict(root)
+	cli.Strict(root)
 	root.AddGroup(&cobra.Group{ID: groupRoles, Title: "Roles:"}, &cobra.Group{ID: groupRollouts, Title: "Rollouts:"})
 	root.AddCommand(roles(s)...)
 	root.AddCommand(runCommand(s), lsCommand(s), showCommand(s), traceCommand(s), abortCommand(s), upstreamCommand(s), doctorCommand(s), versionCommand(s))
@@ -74,7 +74,7 @@ const (
 )
 
 func versionCommand(s std) *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: console.Arguments(), RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: cli.Arguments(), RunE: func(*cobra.Command, []string) error {
 		fmt.Fprintln(s.out, daemon.Version)
 		return nil
 	}}

@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/config"
-	"github.com/rolloutd/rolloutd/internal/console"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 )
 
@@ -33,7 +33,7 @@ type roleCommand struct {
 
 func role(s std, name, short, metrics string, roles daemon.Roles) *roleCommand {
 	f := settings{s: s}
-	r := &roleCommand{cmd: &cobra.Command{Use: name, Short: short, Args: console.Arguments(), GroupID: groupRoles}}
+	r := &roleCommand{cmd: &cobra.Command{Use: name, Short: short, Args: cli.Arguments(), GroupID: groupRoles}}
 	f.register(r.cmd)
 	r.cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := f.load(func(c *config.Config) {

@@ -7,15 +7,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/toolclient"
 )
 
 // rolloutID wants one argument, which can be an id.
 func rolloutID(cmd *cobra.Command, args []string) error {
-	if err := console.Arguments("ID")(cmd, args); err != nil {
+	if err := cli.Arguments("ID")(cmd, args); err != nil {
 		return err
 	}
 	return rollout.CheckID(args[0])
@@ -28,7 +28,7 @@ func showCommand(s std) *cobra.Command {
 		Use:     "show ID",
 		Aliases: []string{"state"},
 		Short:   "Show where a rollout stands, or its result",
-		Long:    "Show prints the result of a rollout that is done, and the phase of one that runs.\n\n" + console.ExitCodes,
+		Long:    "Show prints the result of a rollout that is done, and the phase of one that runs.\n\n" + cli.ExitCodes,
 		Args:    rolloutID,
 		GroupID: groupRollouts,
 	}
@@ -51,20 +51,20 @@ func showCommand(s std) *cobra.Command {
 		case state || !st.Done() && !wait:
 			return printState(s, st, state)
 		}
-		r, raw, err := console.Attend(ctx, c, args[0], s.err)
+		r, raw, err := cli.Attend(ctx, c, args[0], s.err)
 		return f.finish(s.out, r, raw, hint(err, c))
 	}
 	return cmd
 }
 
 // printState writes a state for people, or as JSON.
-func printState(s std, st toolclient.State, asJSON bool) error {
+func printState(s std, st client.State, asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(s.out)
 		enc.SetIndent("", "  ")
 		return enc.Encode(st)
 	}
-	console.State(s.out, st)
+	cli.State(s.out, st)
 	return nil
 }
 

@@ -9,9 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/taskfile"
 )
 
 // errTimeout is the cause when --timeout ends the waiting.
@@ -29,15 +28,15 @@ func runCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "run TASK.yaml",
 		Short:   "Run a rollout of a task and show it as it goes",
-		Long:    "Run submits the task to a server and follows the rollout to its result. The rollout is the server's: Ctrl-C\nleaves it running.\n\n" + console.ExitCodes,
+		Long:    "Run submits the task to a server and follows the rollout to its result. The rollout is the server's: Ctrl-C\nleaves it running.\n\n" + cli.ExitCodes,
 		Example: "  rolloutd run examples/binary_search.yaml --endpoint scripted\n  rolloutd run task.yaml --base-url http://gpu:8000/v1 --model Qwen/Qwen3.5-4B",
-		Args:    console.Arguments("TASK.yaml"),
+		Args:    cli.Arguments("TASK.yaml"),
 		GroupID: groupRollouts,
 	}
 	f.register(cmd)
 	client := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		task, err := taskfile.Open(args[0])
+		task, err := cli.OpenTask(args[0])
 		if err != nil {
 			return err
 		}
@@ -48,7 +47,7 @@ func runCommand(s std) *cobra.Command {
 		ctx, cancel := f.patience(cmd.Context())
 		defer cancel()
 		c := client()
-		r, raw, err := console.Run(ctx, c, arguments, s.err)
+		r, raw, err := cli.Run(ctx, c, arguments, s.err)
 		return f.finish(s.out, r, raw, hint(err, c))
 	}
 	return cmd
@@ -85,7 +84,7 @@ func (f *runFlags) over(args map[string]any, s std) (map[string]any, error) {
 // patience ends when the user detaches or --timeout runs out.
 func (f *runFlags) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { cancel(console.ErrDetached) })
+	stop := context.AfterFunc(ctx, func() { cancel(cli.ErrDetached) })
 	if f.timeout <= 0 {
 		return detached, func() { stop(); cancel(nil) }
 	}
@@ -96,10 +95,10 @@ func (f *runFlags) patience(ctx context.Context) (context.Context, context.Cance
 // finish prints the result and picks the exit code.
 func (f *runFlags) finish(out io.Writer, r rollout.Result, raw []byte, err error) error {
 	switch {
-	case errors.Is(err, console.ErrDetached):
-		return exitError(console.ExitDetached)
+	case errors.Is(err, cli.ErrDetached):
+		return exitError(cli.ExitDetached)
 	case errors.Is(err, errTimeout):
-		return exitError(console.ExitTimeout)
+		return exitError(cli.ExitTimeout)
 	case err != nil:
 		return err
 	}
@@ -107,9 +106,9 @@ func (f *runFlags) finish(out io.Writer, r rollout.Result, raw []byte, err error
 		fmt.Fprintf(out, "%s\n", raw)
 	} else {
 		fmt.Fprintln(out)
-		console.Table(out, r)
+		cli.Table(out, r)
 	}
-	if code := console.ExitCode(r.Outcome); code != console.ExitOK {
+	if code := cli.ExitCode(r.Outcome); code != cli.ExitOK {
 		return exitError(code)
 	}
 	return nil

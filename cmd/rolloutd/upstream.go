@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
@@ -17,7 +17,7 @@ import (
 func upstreamCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upstream",
-		Args:  console.Subcommands,
+		Args:  cli.Subcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Short: "Pause, drain and resume the calls to a model endpoint",
 		Long: "While an endpoint is paused no call to it begins; agents wait. NAME is the endpoint's (vllm, openai, hf_router,\n" +
@@ -44,7 +44,7 @@ func upstreamCommand(s std) *cobra.Command {
 
 func upstreamAction(s std, name, short string, do func(*gateway.Trainer, context.Context, string) (gateway.UpstreamStatus, error)) *cobra.Command {
 	f := settings{s: s}
-	cmd := &cobra.Command{Use: name + " NAME", Short: short, Args: console.Arguments("NAME")}
+	cmd := &cobra.Command{Use: name + " NAME", Short: short, Args: cli.Arguments("NAME")}
 	f.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, err := f.load(nil)

@@ -1,6 +1,4 @@
-// Package taskfile reads the YAML files in which people write tasks down: what the agent is to do, what it finds, and how
-// its work is graded.
-package taskfile
+package cli
 
 import "maps"
 

@@ -1,4 +1,4 @@
-package console_test
+package cli_test
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/toolclient"
 )
 
 // serveTools answers tool calls with fixed texts.
-func serveTools(t *testing.T, texts map[string]string) *toolclient.Client {
+func serveTools(t *testing.T, texts map[string]string) *client.Client {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var req struct {
@@ -28,7 +28,7 @@ func serveTools(t *testing.T, texts map[string]string) *toolclient.Client {
 		}})
 	}))
 	t.Cleanup(srv.Close)
-	return &toolclient.Client{URL: srv.URL, HTTP: srv.Client()}
+	return &client.Client{URL: srv.URL, HTTP: srv.Client()}
 }
 
 func TestRunFollowsARolloutToItsResult(t *testing.T) {
@@ -39,7 +39,7 @@ func TestRunFollowsARolloutToItsResult(t *testing.T) {
 		"finalize_rollout": `{"rollout_id":"r1","outcome":"completed","reward":0.5,"of_the_future":1}`,
 	})
 	var out strings.Builder
-	r, raw, err := console.Run(t.Context(), c, map[string]any{"instruction": "x"}, &out)
+	r, raw, err := cli.Run(t.Context(), c, map[string]any{"instruction": "x"}, &out)
 	require.NoError(t, err)
 	require.Equal(t, rollout.Completed, r.Outcome)
 	require.InDelta(t, 0.5, *r.Reward, 0)
@@ -54,9 +54,9 @@ func TestDetachedRunSaysHowToComeBack(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	c := serveTools(t, map[string]string{"start_rollout": `{"rollout_id":"r1"}`, "get_state": `{"status":"running"}`})
 	var out detachAt
-	out.cancel = func() { cancel(console.ErrDetached) }
-	_, _, err := console.Run(ctx, c, nil, &out)
-	require.ErrorIs(t, err, console.ErrDetached)
+	out.cancel = func() { cancel(cli.ErrDetached) }
+	_, _, err := cli.Run(ctx, c, nil, &out)
+	require.ErrorIs(t, err, cli.ErrDetached)
 	require.Contains(t, out.String(), "rolloutd show r1")
 	require.Contains(t, out.String(), "rolloutd abort r1")
 }
@@ -78,6 +78,6 @@ func TestResultThatIsNoneIsAnError(t *testing.T) {
 	c := serveTools(t, map[string]string{
 		"get_state": `{"status":"done"}`, "finalize_rollout": `{"outcome":"","error":"timeout waiting for rollout_id=r1"}`,
 	})
-	_, _, err := console.Attend(t.Context(), c, "r1", &strings.Builder{})
+	_, _, err := cli.Attend(t.Context(), c, "r1", &strings.Builder{})
 	require.ErrorContains(t, err, "timeout waiting")
 }

@@ -1,4 +1,4 @@
-package console
+package cli
 
 import (
 	"context"
@@ -6,14 +6,14 @@ import (
 	"io"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/toolclient"
 )
 
-// Server is what a follower asks; *toolclient.Client is one.
+// Server is what a follower asks; *client.Client is one.
 type Server interface {
-	State(ctx context.Context, id string) (toolclient.State, error)
+	State(ctx context.Context, id string) (client.State, error)
 }
 
 // Follower tells a rollout's phases as they happen.
@@ -30,7 +30,7 @@ type Follower struct {
 }
 
 // Follow returns the last state of the rollout once it is done. A server that is away is waited for: the rollout does not need it.
-func (f *Follower) Follow(ctx context.Context, id string) (toolclient.State, error) {
+func (f *Follower) Follow(ctx context.Context, id string) (client.State, error) {
 	tick := time.NewTicker(f.Poll)
 	defer tick.Stop()
 	for {
@@ -46,14 +46,14 @@ func (f *Follower) Follow(ctx context.Context, id string) (toolclient.State, err
 	}
 }
 
-func (f *Follower) look(ctx context.Context, id string) (toolclient.State, error) {
+func (f *Follower) look(ctx context.Context, id string) (client.State, error) {
 	s, err := f.Server.State(ctx, id)
 	switch {
 	case ctx.Err() != nil:
 		return s, context.Cause(ctx)
 	case fault.Is(err, fault.Unavailable):
 		f.away()
-		return toolclient.State{}, nil
+		return client.State{}, nil
 	case err != nil:
 		return s, err
 	case s.Unknown():
@@ -73,7 +73,7 @@ func (f *Follower) away() {
 }
 
 // tell writes the lines for what is new in s. A phase that came and went between two looks is told too, with its own time.
-func (f *Follower) tell(s toolclient.State) {
+func (f *Follower) tell(s client.State) {
 	for _, p := range s.Phases[min(f.shown, len(s.Phases)):] {
 		f.shown++
 		if p.Attempt > 1 && p.Attempt != f.attempt {
@@ -98,6 +98,6 @@ func (f *Follower) line(at time.Duration, text string) {
 	fmt.Fprintf(f.Out, "%7.1f s  %s\n", at.Seconds(), text)
 }
 
-func sinceStart(s toolclient.State, t time.Time) time.Duration {
+func sinceStart(s client.State, t time.Time) time.Duration {
 	return max(0, t.Sub(time.UnixMicro(int64(s.StartedAt*1e6))))
 }

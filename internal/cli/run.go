@@ -1,4 +1,4 @@
-package console
+package cli
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 	"io"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/toolclient"
 )
 
 // ErrDetached is the cause to cancel a Run with when its user goes away; the rollout goes on.
@@ -19,7 +19,7 @@ var ErrDetached = errors.New("detached")
 const poll = 300 * time.Millisecond
 
 // Run submits a rollout and follows it to its end. It returns the result, as decoded and as the server wrote it.
-func Run(ctx context.Context, c *toolclient.Client, args map[string]any, progress io.Writer) (rollout.Result, []byte, error) {
+func Run(ctx context.Context, c *client.Client, args map[string]any, progress io.Writer) (rollout.Result, []byte, error) {
 	started, err := c.Start(ctx, args)
 	if err != nil {
 		return rollout.Result{}, nil, err
@@ -33,7 +33,7 @@ func Run(ctx context.Context, c *toolclient.Client, args map[string]any, progres
 }
 
 // Attend follows a rollout that exists and returns its result.
-func Attend(ctx context.Context, c *toolclient.Client, id string, progress io.Writer) (rollout.Result, []byte, error) {
+func Attend(ctx context.Context, c *client.Client, id string, progress io.Writer) (rollout.Result, []byte, error) {
 	f := &Follower{Server: c, Out: progress, Poll: poll}
 	if _, err := f.Follow(ctx, id); err != nil {
 		return rollout.Result{}, nil, err

@@ -1,4 +1,4 @@
-package taskfile_test
+package cli_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/taskfile"
+	"github.com/rolloutd/rolloutd/internal/cli"
 )
 
 func TestExamplesAreTasks(t *testing.T) {
@@ -18,7 +18,7 @@ func TestExamplesAreTasks(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {
-		task, err := taskfile.Open(file)
+		task, err := cli.OpenTask(file)
 		require.NoError(t, err)
 		require.True(t, len(task.Verify) > 0 || task.TestScript != "", "%s has no verifier", file)
 	}
@@ -27,16 +27,16 @@ func TestExamplesAreTasks(t *testing.T) {
 func TestOpenNamesTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "task.yaml")
-	_, err := taskfile.Open(path)
+	_, err := cli.OpenTask(path)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.WriteFile(path, []byte("id: x"), 0o600))
-	_, err = taskfile.Open(path)
+	_, err = cli.OpenTask(path)
 	require.ErrorContains(t, err, path+": instruction")
 }
 
 func TestArgumentsHoldWhatTheFileSaysAndNothingElse(t *testing.T) {
 	t.Parallel()
-	task, err := taskfile.Load(strings.NewReader(`
+	task, err := cli.LoadTask(strings.NewReader(`
 id: t1
 instruction: do it
 files: {a.txt: "hello\n"}
@@ -52,7 +52,7 @@ limits: {turns: 5}
 	require.JSONEq(t, `{"task_id":"t1","instruction":"do it","upload_files":{"a.txt":"hello\n"},"setup":["mkdir x"],
 		"verify":["test -d x","true"],"agent_timeout_s":30,"max_tokens_cap":0,"limits":{"turns":5}}`, string(got))
 
-	task, err = taskfile.Load(strings.NewReader("instruction: x"))
+	task, err = cli.LoadTask(strings.NewReader("instruction: x"))
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"instruction": "x"}, task.Arguments())
 }
@@ -71,7 +71,7 @@ func TestErrorsNameTheLine(t *testing.T) {
 		"instruction: x\n---\ninstruction: y":        "second document",
 		"instruction: " + strings.Repeat("x", 2<<20): "at most 2 MiB",
 	} {
-		_, err := taskfile.Load(strings.NewReader(text))
+		_, err := cli.LoadTask(strings.NewReader(text))
 		require.ErrorContains(t, err, want, "%.60q", text)
 	}
 }
@@ -80,7 +80,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add("instruction: x\nverify: [a]\n")
 	f.Add("a: &a [*a]\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		task, err := taskfile.Load(strings.NewReader(text))
+		task, err := cli.LoadTask(strings.NewReader(text))
 		if err != nil {
 			return
 		}

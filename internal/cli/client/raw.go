@@ -1,4 +1,4 @@
-package toolclient
+package client
 
 import (
 	"encoding/json"

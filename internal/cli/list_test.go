@@ -1,4 +1,4 @@
-package console_test
+package cli_test
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -16,7 +16,7 @@ func TestList(t *testing.T) {
 	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
 	over, zero := began.Add(95*time.Second), 0.0
 	var b strings.Builder
-	console.List(&b, []rollout.State{
+	cli.List(&b, []rollout.State{
 		{ID: "r2", TaskID: "fizz\x1b[2Jbuzz", Phase: rollout.PhaseAgent, StartedAt: began},
 		{ID: "r1", Phase: rollout.PhaseDone, Outcome: rollout.Completed, Reward: &zero, StartedAt: began, FinishedAt: &over},
 		{ID: "r0", TaskID: strings.Repeat("ä", 41), Phase: rollout.PhaseQueued, StartedAt: began},

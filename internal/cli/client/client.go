@@ -1,6 +1,6 @@
-// Package toolclient asks a running server: its rollout tools as any OpenEnv client could, by JSON-RPC over POST /mcp, and their
+// Package client asks a running server: its rollout tools as any OpenEnv client could, by JSON-RPC over POST /mcp, and their
 // list and traces over REST.
-package toolclient
+package client
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package console_test
+package cli_test
 
 import (
 	"context"
@@ -9,16 +9,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/toolclient"
 )
 
 // answers gives one answer after another, and the last one for ever.
-type answers []func() (toolclient.State, error)
+type answers []func() (client.State, error)
 
-func (a *answers) State(context.Context, string) (toolclient.State, error) {
+func (a *answers) State(context.Context, string) (client.State, error) {
 	next := (*a)[0]
 	if len(*a) > 1 {
 		*a = (*a)[1:]
@@ -29,14 +29,14 @@ func (a *answers) State(context.Context, string) (toolclient.State, error) {
 var begin = time.Unix(1_800_000_000, 0)
 
 // state has the given phases, a second apart.
-func state(status string, turns int, phases ...rollout.PhaseTiming) func() (toolclient.State, error) {
-	s := toolclient.State{Status: status, Turns: turns, StartedAt: float64(begin.Unix())}
+func state(status string, turns int, phases ...rollout.PhaseTiming) func() (client.State, error) {
+	s := client.State{Status: status, Turns: turns, StartedAt: float64(begin.Unix())}
 	for i, p := range phases {
 		p.Start = begin.Add(time.Duration(i) * time.Second)
 		s.Phases = append(s.Phases, p)
 		s.Phase = p.Phase
 	}
-	return func() (toolclient.State, error) { return s, nil }
+	return func() (client.State, error) { return s, nil }
 }
 
 func phase(p rollout.Phase, attempt int) rollout.PhaseTiming {
@@ -48,16 +48,16 @@ func TestFollowTellsEveryPhaseOnce(t *testing.T) {
 	t.Parallel()
 	creating, proxy, agent, done := phase(rollout.PhaseCreating, 1), phase(rollout.PhaseProxy, 1), phase(rollout.PhaseAgent, 1), phase(rollout.PhaseDone, 2)
 	again := phase(rollout.PhaseCreating, 2)
-	away := func() (toolclient.State, error) { return toolclient.State{}, fault.New(fault.Unavailable, "no answer") }
-	waits := func() (toolclient.State, error) {
-		return toolclient.State{Status: "running", Waiting: "it is\x1b paused"}, nil
+	away := func() (client.State, error) { return client.State{}, fault.New(fault.Unavailable, "no answer") }
+	waits := func() (client.State, error) {
+		return client.State{Status: "running", Waiting: "it is\x1b paused"}, nil
 	}
 	server := answers{
 		waits, waits, state("running", 0, creating), state("running", 0, creating), away, away,
 		state("running", 2, creating, proxy, agent), state("done", 2, creating, proxy, agent, again, done),
 	}
 	var out strings.Builder
-	f := console.Follower{Server: &server, Out: &out, Poll: time.Millisecond}
+	f := cli.Follower{Server: &server, Out: &out, Poll: time.Millisecond}
 	s, err := f.Follow(t.Context(), "r")
 	require.NoError(t, err)
 	require.True(t, s.Done())
@@ -74,12 +74,12 @@ func TestFollowEnds(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	follow := func(ctx context.Context, a answers) error {
-		f := console.Follower{Server: &a, Out: &out, Poll: time.Millisecond}
+		f := cli.Follower{Server: &a, Out: &out, Poll: time.Millisecond}
 		_, err := f.Follow(ctx, "r")
 		return err
 	}
 	require.True(t, fault.Is(follow(t.Context(), answers{state("unknown", 0)}), fault.NotFound))
-	refused := func() (toolclient.State, error) { return toolclient.State{}, fault.New(fault.Unauthorized, "token") }
+	refused := func() (client.State, error) { return client.State{}, fault.New(fault.Unauthorized, "token") }
 	require.True(t, fault.Is(follow(t.Context(), answers{refused}), fault.Unauthorized))
 
 	cause := errors.New("gone home")

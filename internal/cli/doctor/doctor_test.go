@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
-	"github.com/rolloutd/rolloutd/internal/doctor"
+	"github.com/rolloutd/rolloutd/internal/cli/doctor"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 

@@ -1,4 +1,4 @@
-package console_test
+package cli_test
 
 import (
 	"strings"
@@ -6,13 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/console"
+	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 func table(r rollout.Result) string {
 	var b strings.Builder
-	console.Table(&b, r)
+	cli.Table(&b, r)
 	return b.String()
 }
 
@@ -81,8 +81,8 @@ func TestExitCodesDifferByOutcome(t *testing.T) {
 		rollout.Aborted: 20, rollout.SetupFailed: 30, rollout.VerifierFailed: 31, rollout.InfraFailed: 32, "": 1,
 	}
 	for outcome, code := range want {
-		require.Equal(t, code, console.ExitCode(outcome), outcome)
-		require.Contains(t, console.ExitCodes, string(outcome))
+		require.Equal(t, code, cli.ExitCode(outcome), outcome)
+		require.Contains(t, cli.ExitCodes, string(outcome))
 	}
 }
 

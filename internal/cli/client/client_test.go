@@ -1,4 +1,4 @@
-package toolclient_test
+package client_test
 
 import (
 	"fmt"
@@ -9,14 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/toolclient"
 )
 
 // seen is what a server was asked.
 type seen struct{ path, auth, body string }
 
-func serve(t *testing.T, status int, body string, ask *seen) *toolclient.Client {
+func serve(t *testing.T, status int, body string, ask *seen) *client.Client {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ask != nil {
@@ -27,7 +27,7 @@ func serve(t *testing.T, status int, body string, ask *seen) *toolclient.Client 
 		_, _ = io.WriteString(w, body)
 	}))
 	t.Cleanup(srv.Close)
-	return &toolclient.Client{URL: srv.URL + "/", Token: "secret", HTTP: srv.Client()}
+	return &client.Client{URL: srv.URL + "/", Token: "secret", HTTP: srv.Client()}
 }
 
 func TestCallSpeaksJSONRPC(t *testing.T) {
@@ -81,7 +81,7 @@ func TestRefusalsAreReadable(t *testing.T) {
 	err := serve(t, 404, `{"detail":"no rollout \"x\"","kind":"NotFound"}`, nil).Trace(t.Context(), "x", "jsonl", io.Discard)
 	require.EqualError(t, err, `no rollout "x"`)
 	for _, url := range []string{"127.0.0.1:8000", "", "http://", "http:///rollouts", "ftp://a", "http://a b"} {
-		_, err = (&toolclient.Client{URL: url, HTTP: http.DefaultClient}).State(t.Context(), "r")
+		_, err = (&client.Client{URL: url, HTTP: http.DefaultClient}).State(t.Context(), "r")
 		require.ErrorContains(t, err, fmt.Sprintf("want http://HOST:PORT or https://HOST:PORT, got %q", url))
 		require.Equal(t, fault.Invalid, fault.KindOf(err))
 	}
@@ -89,7 +89,7 @@ func TestRefusalsAreReadable(t *testing.T) {
 
 func TestServerThatIsNotThereIsUnavailable(t *testing.T) {
 	t.Parallel()
-	c := &toolclient.Client{URL: "http://127.0.0.1:1", HTTP: http.DefaultClient}
+	c := &client.Client{URL: "http://127.0.0.1:1", HTTP: http.DefaultClient}
 	_, err := c.State(t.Context(), "r")
 	require.True(t, fault.Is(err, fault.Unavailable))
 	require.ErrorContains(t, err, "no rolloutd server at http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused")

@@ -1,4 +1,4 @@
-package taskfile
+package cli
 
 import (
 	"bytes"
@@ -14,22 +14,22 @@ import (
 // maxSize bounds a task file: files travel inside it, and a workflow's input is at most 2 MiB.
 const maxSize = 2 << 20
 
-// Open loads the task file at path; errors name it.
-func Open(path string) (Task, error) {
+// OpenTask loads the task file at path; errors name it.
+func OpenTask(path string) (Task, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return Task{}, err
 	}
 	defer f.Close()
-	t, err := Load(f)
+	t, err := LoadTask(f)
 	if err != nil {
 		return Task{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
 }
 
-// Load reads one task. Errors name the line.
-func Load(r io.Reader) (Task, error) {
+// LoadTask reads one task. Errors name the line.
+func LoadTask(r io.Reader) (Task, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
 		return Task{}, err
@@ -43,7 +43,7 @@ func Load(r io.Reader) (Task, error) {
 	if err := dec.Decode(&t); errors.Is(err, io.EOF) {
 		return Task{}, errors.New("the file is empty")
 	} else if err != nil {
-		return Task{}, plain(err)
+		return Task{}, rewordYAML(err)
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return Task{}, errors.New("one task to a file: there is a second document after ---")
@@ -51,11 +51,11 @@ func Load(r io.Reader) (Task, error) {
 	return t, t.check(lines(text))
 }
 
-// plain rewords the decoder's errors, which speak of Go types.
-func plain(err error) error {
+// rewordYAML rewords the decoder's errors, which speak of Go types.
+func rewordYAML(err error) error {
 	msg := strings.TrimPrefix(err.Error(), "yaml: ")
 	msg = strings.TrimPrefix(msg, "unmarshal errors:\n  ")
-	msg = strings.ReplaceAll(msg, " in type taskfile.Task", ": no such field of a task")
+	msg = strings.ReplaceAll(msg, " in type cli.Task", ": no such field of a task")
 	msg = strings.ReplaceAll(msg, " not found:", ":")
 	return errors.New(strings.ReplaceAll(msg, "\n  ", "; "))
 }
