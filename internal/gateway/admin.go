@@ -13,7 +13,7 @@ import (
 //
 //	GET    /routes                              → {"ids": […]}
 //	PUT    /routes/{id}        Route            → 204
-//	GET    /routes/{id}                         → RouteStatus
+//	GET    /routes/{id}?since=V&wait=30s        → RouteStatus; with since, once its version is not V, or after the wait
 //	POST   /routes/{id}/end    {"reason": …}    → 204, when cancelled calls are recorded
 //	GET    /routes/{id}/trace                   → JSON lines of rollout.Turn
 //	DELETE /routes/{id}                         → 204
@@ -76,7 +76,11 @@ func (s *Server) getRoute(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(r.status())
+	since, wait, err := statusWait(req)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(r.changed(req.Context(), since, wait))
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "status")
 	}

@@ -23,6 +23,7 @@ type Route struct {
 // RouteStatus is how a route stands.
 type RouteStatus struct {
 	ID          string        `json:"id"`
+	Version     int64         `json:"version"`   // differs from one change of the status to the next
 	Attached    bool          `json:"attached"`  // the sandbox's model channel is being served
 	Turns       int           `json:"turns"`     // whole replies to the agent and its subagents
 	InFlight    int           `json:"in_flight"` // calls being worked on

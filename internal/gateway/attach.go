@@ -44,6 +44,7 @@ func (r *route) setAttached(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.attached = on
+	r.version.note()
 	if !on {
 		r.epoch++
 	}

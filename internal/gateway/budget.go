@@ -13,6 +13,7 @@ func (r *route) overBudget(k rollout.TurnKind) bool {
 		return spent != ""
 	}
 	r.journal.BudgetSpent = spent
+	r.version.note()
 	if err := r.save(); err != nil {
 		r.log.Error("budget not journalled", "error", err)
 	}

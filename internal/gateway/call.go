@@ -87,6 +87,7 @@ func (r *route) begin(id string, a *ask) *call {
 	}
 	r.inFlight[id] = c
 	r.see(c.began)
+	r.version.note()
 	r.report.inFlight.Inc()
 	r.calls.Go(func() {
 		defer cancel(nil)

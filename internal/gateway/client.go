@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
+	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 
@@ -43,6 +45,15 @@ func (c *Client) Routes(ctx context.Context) ([]string, error) {
 func (c *Client) Status(ctx context.Context, id string) (RouteStatus, error) {
 	var s RouteStatus
 	err := c.doRoute(ctx, http.MethodGet, id, "", nil, &s)
+	return s, err
+}
+
+// Changed returns the route's status once its version differs from since, or after wait (a minute at most), or a little
+// earlier when the gateway stops. It costs nothing while it waits.
+func (c *Client) Changed(ctx context.Context, id string, since int64, wait time.Duration) (RouteStatus, error) {
+	query := url.Values{"since": {strconv.FormatInt(since, 10)}, "wait": {wait.String()}}
+	var s RouteStatus
+	err := c.doRoute(ctx, http.MethodGet, id, "?"+query.Encode(), nil, &s)
 	return s, err
 }
 

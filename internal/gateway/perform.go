@@ -150,6 +150,7 @@ func (r *route) settle(c *call, res *result, ans answer) {
 		}
 	}
 	r.report.settled(c, res, ans)
+	r.version.note()
 	c.result = ans
 	close(c.done)
 }

@@ -56,6 +56,7 @@ type route struct {
 	last     time.Time // the latest call's begin or end
 	attached bool
 	epoch    int // counts connections of the model channel
+	version  statusVersion
 	// working is the lifetime of the route's loop and calls, from Run's context; nil outside Run.
 	working context.Context
 	cancel  context.CancelCauseFunc
@@ -140,7 +141,7 @@ func (r *route) status() RouteStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return RouteStatus{
-		ID: r.ID, Attached: r.attached, Turns: r.usage.Turns, InFlight: len(r.inFlight), Usage: r.usage,
+		ID: r.ID, Version: r.version.current, Attached: r.attached, Turns: r.usage.Turns, InFlight: len(r.inFlight), Usage: r.usage,
 		FirstCallAt: r.first, LastCallAt: r.last,
 		Ended: r.journal.Ended, BudgetSpent: r.journal.BudgetSpent, Failure: r.journal.Failure,
 	}

@@ -96,7 +96,7 @@ func (s *Server) newRoute(j journal) (*route, error) {
 	r := &route{
 		Route: j.Route, journal: j, engines: enginesOf(j.Route.Model.BaseURL, j.Route.RolloutID), folder: s.folder(j.Route.ID), key: key, upstream: s.upstream, report: s.report,
 		tracer: s.options.TracerProvider.Tracer("github.com/rolloutd/rolloutd/internal/gateway"),
-		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, room: semaphore.NewWeighted(maxRequests), bodies: &s.bodies, hold: s.options.Hold, passThrough: s.options.PassThrough, keepAlive: s.options.KeepAlive,
+		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, version: newStatusVersion(), room: semaphore.NewWeighted(maxRequests), bodies: &s.bodies, hold: s.options.Hold, passThrough: s.options.PassThrough, keepAlive: s.options.KeepAlive,
 	}
 	if r.Capture {
 		r.trace = s.traces.Log(j.Trace)
