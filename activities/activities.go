@@ -40,7 +40,7 @@ type Agent struct {
 	Log func(rollout.Transcript) []byte
 }
 
-// Options are what activities work with. All but Slots, Lease, BackendName and Logger are needed.
+// Options are what activities work with. All but Slots, Starts, Lease, BackendName and Logger are needed.
 type Options struct {
 	Host        string // this host's stable id
 	Queue       string // the task queue of this host's own activities
@@ -51,6 +51,7 @@ type Options struct {
 	Agents      map[string]Agent // by the name a Spec uses
 	Signals     Signaller
 	Slots       int           // of this host's Capacity; half of them at most may wait for a model endpoint
+	Starts      *host.Starts  // of this host; an agent's launch acquires a slot. nil: no bound
 	Lease       time.Duration // 0: 5 minutes
 	Logger      *slog.Logger  // nil: silent
 }

@@ -27,6 +27,8 @@ const (
 	// slack is what a step may take over the bound that its task was given: launching, staging, saving.
 	slack        = 2 * time.Minute
 	closeTimeout = 2 * time.Minute
+	// startWait is how long an agent may wait until its host starts it, see host.Starts: some 600 starts of two seconds on one core.
+	startWait = 20 * time.Minute
 )
 
 // step says how an activity of a host is run.
@@ -115,7 +117,7 @@ func (r *run) runAgent(a *attempt) error {
 		Mode: s.Mode, Model: s.Model, Limits: s.Limits,
 	}
 	var out activities.AgentResult
-	err := r.do(a, rollout.PhaseAgent, step{timeout: s.Limits.Agent + slack, summary: "at most " + s.Limits.Agent.String()}, r.acts.RunAgent, in, &out)
+	err := r.do(a, rollout.PhaseAgent, step{timeout: startWait + s.Limits.Agent + slack, summary: "at most " + s.Limits.Agent.String()}, r.acts.RunAgent, in, &out)
 	if err != nil {
 		return err
 	}

@@ -72,6 +72,7 @@ type Temporal struct {
 // Worker runs the workflows' steps.
 type Worker struct {
 	Capacity int           `yaml:"capacity"` // sandboxes with an agent at once; 0: as many as memory allows
+	Starts   int           `yaml:"starts"`   // agents, warm sandboxes and images brought up at once; 0: one for each core
 	Lease    time.Duration `yaml:"lease"`    // a sandbox that nobody renews for this long ends itself
 	Janitor  time.Duration `yaml:"janitor"`  // between two looks for orphans
 	Grace    time.Duration `yaml:"grace"`    // a sandbox younger than this is no orphan

@@ -78,6 +78,7 @@ func (t Temporal) validate(p *problems) {
 
 func (w Worker) validate(p *problems) {
 	p.check(w.Capacity >= 0, "worker.capacity", "want 0 (as many as memory allows) or more, got %d", w.Capacity)
+	p.check(w.Starts >= 0, "worker.starts", "want 0 (one for each core) or more, got %d", w.Starts)
 	p.check(w.Lease >= 30*time.Second && w.Lease <= 7*24*time.Hour, "worker.lease",
 		"want at least 30s, so that a busy host can renew in time, and at most 168h, which is all that a sandbox grants; got %s", w.Lease)
 	p.positive("worker.janitor", w.Janitor)

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -40,8 +41,9 @@ type Daemon struct {
 	store     *store.Store
 	temporal  client.Client
 	sandboxes *sandbox.Backend
-	namespace string // of Temporal
-	host      string // this host's id
+	starts    *host.Starts // heavy starts of this host, whichever part begins them
+	namespace string       // of Temporal
+	host      string       // this host's id
 	at        Addresses
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
@@ -15,6 +16,7 @@ import (
 // sandboxTier prepares this host's sandboxes. They outlive the process on purpose: their leases guard them.
 func (d *Daemon) sandboxTier() Tier {
 	return Tier{Name: "sandboxes", Start: func(ctx context.Context) (Running, error) {
+		d.starts = host.NewStarts(d.cfg.Worker.Starts, d.tel.Registry())
 		o, err := LocalOptions(d.cfg)
 		if err != nil {
 			return Running{}, err

@@ -81,7 +81,7 @@ func (d *Daemon) activities(routes *gateway.Client, slots int) (*activities.Acti
 	}
 	return activities.New(activities.Options{
 		Host: id, Queue: d.queue(), Backend: d.sandboxes, Gateway: routes, Store: d.store, Signals: d.temporal,
-		Slots: slots, Lease: d.cfg.Worker.Lease, Logger: d.log,
+		Slots: slots, Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
 		Agents: map[string]activities.Agent{
 			rollout.AgentOpencode: {Agent: opencode.New(opencode.Options{AgentsDir: o.AgentsDir, Logger: d.log}), Log: opencode.AgentLog},
 		},

@@ -1,0 +1,93 @@
+package host
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// StartKind says what is being started. It is a label of the metrics.
+type StartKind string
+
+const (
+	StartAgent StartKind = "agent" // launching an agent, until it has taken its instruction
+	StartWarm  StartKind = "warm"  // bringing up a warm sandbox
+	StartImage StartKind = "image" // unpacking or mounting an image
+)
+
+// startBound is how long one start may hold its slot. A start that takes longer goes on without it, so that one that hangs does not
+// stop all others.
+const startBound = 30 * time.Second
+
+// Starts bounds how many heavy starts a host works on at once. An agent needs a core for about a second to come up; 40 of them at
+// once on two cores all miss their deadlines, and every relaunch adds to the load.
+//
+// Whoever begins a heavy start acquires a slot first, and measures deadlines from then on:
+//
+//	release, err := starts.Acquire(ctx, host.StartAgent)
+//	if err != nil {
+//		return err
+//	}
+//	defer release() // or earlier: as soon as the start is over
+//
+// Slots are given in the order of arrival, whatever the kind. An activity that attaches to what already runs needs none. A nil
+// *Starts admits everyone. It is safe for concurrent use.
+type Starts struct {
+	slots   *semaphore.Weighted
+	waiting *prometheus.GaugeVec
+	running *prometheus.GaugeVec
+	waited  *prometheus.HistogramVec
+}
+
+// NewStarts makes the slots of a host; n below 1 means one slot for each core that the process may use. reg may be nil.
+func NewStarts(n int, reg prometheus.Registerer) *Starts {
+	if n < 1 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	f := promauto.With(reg)
+	return &Starts{
+		slots: semaphore.NewWeighted(int64(n)),
+		waiting: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "rolloutd_starts_waiting", Help: "Heavy starts (agents, warm sandboxes, images) that wait for a slot of this host.",
+		}, []string{"kind"}),
+		running: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "rolloutd_starts_running", Help: "Heavy starts that hold a slot of this host.",
+		}, []string{"kind"}),
+		waited: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "rolloutd_start_wait_seconds", Help: "How long heavy starts waited for a slot.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 16),
+		}, []string{"kind"}),
+	}
+}
+
+// Acquire waits for a slot, in the order of arrival, until ctx ends (fault.Unavailable). release gives it back; it may be called more
+// than once. A slot that is not released within 30 s is given back all the same.
+func (s *Starts) Acquire(ctx context.Context, kind StartKind) (release func(), err error) {
+	if s == nil {
+		return func() {}, nil
+	}
+	begun, label := time.Now(), string(kind)
+	s.waiting.WithLabelValues(label).Inc()
+	err = s.slots.Acquire(ctx, 1)
+	s.waiting.WithLabelValues(label).Dec()
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "wait to start (%s)", kind)
+	}
+	s.waited.WithLabelValues(label).Observe(time.Since(begun).Seconds())
+	s.running.WithLabelValues(label).Inc()
+	var once sync.Once
+	free := func() {
+		once.Do(func() {
+			s.running.WithLabelValues(label).Dec()
+			s.slots.Release(1)
+		})
+	}
+	overdue := time.AfterFunc(startBound, free)
+	return func() { overdue.Stop(); free() }, nil
+}
