@@ -10,10 +10,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon"
 )
 
-// place is one address for people.
+// place is an address in the banner.
 type place struct{ name, address, note string }
 
-// places are the addresses of a process with all roles.
+// places returns the addresses of a process with all roles.
 func places(at daemon.Addresses, web bool, ui *devserver.UI) []place {
 	all := []place{{"OpenEnv server", "http://" + at.Serve, ""}}
 	if web {
@@ -33,7 +33,7 @@ func uiPlace(ui *devserver.UI) []place {
 	return []place{{"Temporal UI", ui.URL(), ""}}
 }
 
-// banner tells where everything is. It is written when all of it answers, and not before.
+// banner prints the addresses. The caller waits until all of them answer.
 func banner(w io.Writer, all []place, data, log string, took time.Duration) {
 	fmt.Fprintf(w, "rolloutd-dev %s is ready (%.1f s)\n\n", daemon.Version, took.Seconds())
 	for _, p := range all {
@@ -43,5 +43,5 @@ func banner(w io.Writer, all []place, data, log string, took time.Duration) {
 	if log != "" {
 		fmt.Fprintf(w, "  %-15s %s\n", "Log", log)
 	}
-	fmt.Fprintf(w, "\nCtrl-C ends it; rollouts that are running go on at the next start.\n\n")
+	fmt.Fprintf(w, "\nCtrl-C stops it; running rollouts continue at the next start.\n\n")
 }

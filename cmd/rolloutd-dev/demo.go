@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon"
 )
 
-// demoTier runs one rollout when all is up. Its end is not the process's.
+// demoTier runs one rollout after begin. The process keeps running after it.
 type demoTier struct {
 	task  *cli.Task // nil: none
 	d     *daemon.Daemon
@@ -25,12 +25,12 @@ func newDemoTier(task *cli.Task, d *daemon.Daemon, out io.Writer) *demoTier {
 	return &demoTier{task: task, d: d, out: out, ready: make(chan struct{})}
 }
 
-// begin lets the demo start.
+// begin starts the demo.
 func (t *demoTier) begin() { close(t.ready) }
 
 func (t *demoTier) tier() daemon.Tier {
 	return daemon.Tier{Name: "demo", Start: func(context.Context) (daemon.Running, error) {
-		ctx, cancel := context.WithCancelCause(context.Background()) // the demo's lifetime; ended by Stop
+		ctx, cancel := context.WithCancelCause(context.Background()) // canceled by Stop
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
@@ -59,11 +59,11 @@ func (t *demoTier) run(ctx context.Context) {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
-		fmt.Fprintln(t.out, "the demo did not run:", err)
+		fmt.Fprintln(t.out, "demo failed:", err)
 	default:
 		fmt.Fprintln(t.out)
 		cli.Table(t.out, r)
 	}
-	fmt.Fprintf(t.out, "\nready for more, for instance\n  %s run examples/fizzbuzz.yaml --endpoint scripted --server %s\n",
+	fmt.Fprintf(t.out, "\nrun another, for instance\n  %s run examples/fizzbuzz.yaml --endpoint scripted --server %s\n",
 		filepath.Join(filepath.Dir(os.Args[0]), "rolloutd"), c.URL)
 }

@@ -15,18 +15,18 @@ import (
 
 const (
 	namespace = "default"
-	// retention is how long rollouts that are done stay in Temporal's list; their results stay in the store.
+	// retention is how long Temporal lists rollouts that are done. Their results stay in the store.
 	retention = 30 * 24 * time.Hour
 )
 
-// embedded is the Temporal server and UI of this process, once their tiers are up.
+// embedded is the Temporal server and UI of this process, set when their tiers have started.
 type embedded struct {
 	server *devserver.Server
 	front  *net.TCPListener // of the UI; nil: left out
-	ui     *devserver.UI    // nil: left out
+	ui     *devserver.UI    // nil: disabled
 }
 
-// serverTier is the first of all: its lock says whose the data folder is.
+// serverTier starts first: its lock protects the data folder.
 func (e *embedded) serverTier(f *flags, data string, log *slog.Logger, up func(address string)) daemon.Tier {
 	return daemon.Tier{Name: "Temporal server", Budget: 20 * time.Second, Start: func(ctx context.Context) (daemon.Running, error) {
 		var err error
@@ -60,7 +60,7 @@ func (e *embedded) uiPortTier(f *flags, at func(origins ...string)) daemon.Tier 
 	}}
 }
 
-// uiTier is up last, when it is known where payloads are decrypted.
+// uiTier starts last, when the address of the codec endpoint is known.
 func (e *embedded) uiTier(codec func() string) daemon.Tier {
 	return daemon.Tier{Name: "Temporal UI", Start: func(ctx context.Context) (daemon.Running, error) {
 		var err error

@@ -57,7 +57,7 @@ func everything(ctx context.Context, f *flags) error {
 // temporalAlone runs the embedded server and its UI until ctx ends.
 func temporalAlone(ctx context.Context, f *flags) error {
 	if u, err := url.Parse(f.codec); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("--codec-endpoint: want http://HOST:PORT/codec, or https, got %q", f.codec)
+		return fmt.Errorf("--codec-endpoint: want http://HOST:PORT/codec or https://HOST:PORT/codec, got %q", f.codec)
 	}
 	cfg, err := f.load()
 	if err != nil {
@@ -80,7 +80,7 @@ func temporalAlone(ctx context.Context, f *flags) error {
 	return explain(err, log.where)
 }
 
-// explain adds where to read on, but not to errors that say what to do themselves.
+// explain adds the path of the log, except to errors that say what to do.
 func explain(err error, log string) error {
 	var inUse *devserver.InUseError
 	var schema *devserver.SchemaError
@@ -89,10 +89,10 @@ func explain(err error, log string) error {
 	if err == nil || log == "" || errors.As(err, &inUse) || errors.As(err, &schema) || errors.As(err, &held) || errors.As(err, &port) {
 		return err
 	}
-	return fmt.Errorf("%w\n  (more in %s)", err, log)
+	return fmt.Errorf("%w\n  (see %s)", err, log)
 }
 
-// readDemo reads the task of --demo before anything starts.
+// readDemo reads the task of --demo.
 func readDemo(path string) (*cli.Task, error) {
 	if path == "" {
 		return nil, nil // no demo, no error

@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 )
 
-// screen is a terminal that a test can read while it is written.
+// screen is an output that a test reads while it is written.
 type screen struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -45,7 +45,7 @@ type process struct {
 	done chan error
 }
 
-// launch runs the command with all ports free to choose; it ends with the test.
+// launch runs the command with free ports until the test ends.
 func launch(t *testing.T, data string, args ...string) *process {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -57,7 +57,7 @@ func launch(t *testing.T, data string, args ...string) *process {
 	return p
 }
 
-// environ has nothing of the tester's in it.
+// environ has no variable of the caller except the path of sandboxd.
 func environ() config.Environ {
 	return config.Environ{sandboxdEnv: os.Getenv(sandboxdEnv)}
 }
@@ -74,7 +74,7 @@ telemetry: {listen: "127.0.0.1:0"}
 	return path
 }
 
-// address waits until the start-up block is there and returns what it says of a name.
+// address waits for the banner and returns the address of a name.
 func (p *process) address(t *testing.T, name string) string {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^  ` + name + ` +(\S+)`)
@@ -87,12 +87,12 @@ func (p *process) address(t *testing.T, name string) string {
 		default:
 			return line.MatchString(p.out.String())
 		}
-	}, 2*time.Minute, 20*time.Millisecond, "no %s in the start-up block", name)
+	}, 2*time.Minute, 20*time.Millisecond, "no %s in the banner", name)
 	require.Regexp(t, line, p.out.String())
 	return line.FindStringSubmatch(p.out.String())[1]
 }
 
-// end stops the process as a signal does.
+// end stops the process as a signal would.
 func (p *process) end(t *testing.T) error {
 	t.Helper()
 	p.stop()
@@ -105,8 +105,8 @@ func (p *process) end(t *testing.T) error {
 	}
 }
 
-// All that the start-up block names answers, one data folder has one owner, and the end is clean.
-func TestEverythingIsUpWhenItSaysSoAndStopsCleanly(t *testing.T) {
+// Every address in the banner answers, a data folder has one owner, and the stop is clean.
+func TestEverythingAnswersAfterTheBannerAndStopsCleanly(t *testing.T) {
 	t.Parallel()
 	p := launch(t, filepath.Join(t.TempDir(), "data"))
 	server := p.address(t, "OpenEnv server")
@@ -131,7 +131,7 @@ func TestEverythingIsUpWhenItSaysSoAndStopsCleanly(t *testing.T) {
 	require.NoError(t, again.end(t), "the folder is free again")
 }
 
-// A rollout's instruction does not stand in Temporal's history, and the UI's codec endpoint shows it all the same.
+// A rollout's instruction is encrypted in Temporal's history, and the codec endpoint decrypts it.
 func TestUIDecodesWhatHistoriesEncrypt(t *testing.T) {
 	t.Parallel()
 	p := launch(t, t.TempDir())
@@ -159,7 +159,7 @@ func TestUIDecodesWhatHistoriesEncrypt(t *testing.T) {
 	require.NoError(t, p.end(t))
 }
 
-// The server alone is what rolloutd serve | worker | gateway need.
+// The embedded server runs without the roles.
 func TestTemporalAlone(t *testing.T) {
 	t.Parallel()
 	p := launch(t, t.TempDir(), "temporal", "--codec-endpoint", "http://127.0.0.1:1/codec")
@@ -177,7 +177,7 @@ func TestDemoFileIsReadBeforeAnythingStarts(t *testing.T) {
 	require.Empty(t, entries)
 }
 
-// plain is the data of all payloads, out of its base64.
+// plain returns the decoded data of all payloads.
 func plain(t *testing.T, payloads []byte) string {
 	t.Helper()
 	var all struct{ Payloads []struct{ Data []byte } }

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 )
 
-// flags are the command's flags; a port of 0 is any free one.
+// flags are the command's flags; port 0 means any free port.
 type flags struct {
 	data         string
 	file         string
@@ -22,26 +22,26 @@ type flags struct {
 	demo         string
 	codec        string
 	s            std
-	given        func(name string) bool // says whether a flag was
+	given        func(name string) bool // whether a flag is set
 }
 
 func (f *flags) registerCommon(cmd *cobra.Command) {
 	f.given = cmd.Flags().Changed
 	cmd.Flags().StringVar(&f.data, "data", "", "data folder (default ./.rolloutd, or ROLLOUTD_DATA)")
-	cmd.Flags().StringVar(&f.file, "config", "", "configuration file (YAML); the environment wins over it")
+	cmd.Flags().StringVar(&f.file, "config", "", "configuration file (YAML); the environment overrides it")
 	cmd.Flags().Uint16Var(&f.temporalPort, "temporal-port", 7233, "port of the Temporal server")
 	cmd.Flags().Uint16Var(&f.uiPort, "ui-port", 8233, "port of the Temporal UI")
-	cmd.Flags().BoolVar(&f.noUI, "no-ui", false, "leave the Temporal UI out")
-	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log to stderr instead of DATA/rolloutd-dev.log, and more")
+	cmd.Flags().BoolVar(&f.noUI, "no-ui", false, "do not start the Temporal UI")
+	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log to stderr instead of DATA/rolloutd-dev.log, at debug level")
 }
 
 func (f *flags) registerDaemon(cmd *cobra.Command) {
-	cmd.Flags().Uint16Var(&f.port, "port", 8000, "port of the OpenEnv server") // without it the configuration decides
+	cmd.Flags().Uint16Var(&f.port, "port", 8000, "port of the OpenEnv server") // default: the configuration
 	cmd.Flags().StringVar(&f.mode, "mode", "", "simulation (default) or production, which has no /reset, /step and /state over HTTP")
-	cmd.Flags().StringVar(&f.demo, "demo", "", "run this task file with the scripted model when all is up, and stay up")
+	cmd.Flags().StringVar(&f.demo, "demo", "", "run this task file with the scripted model after the start, and keep running")
 }
 
-// load reads the configuration, with the flags over it. It is validated.
+// load reads the configuration, applies the flags and validates it.
 func (f *flags) load() (config.Config, error) {
 	c, err := config.LoadFile(f.file, f.s.env)
 	if err != nil {

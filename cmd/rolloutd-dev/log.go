@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 )
 
-// logs are where a process logs to: its own log, and the quieter one of the embedded server.
+// logs are the loggers of the process and of the embedded server.
 type logs struct {
 	own, temporal *slog.Logger
-	where         string // for people; empty: stderr
+	where         string // path of the log file; empty: stderr
 	file          io.Closer
 }
 
-// openLogs logs to a file in the data folder, so that the terminal stays for people; with --verbose to stderr.
+// openLogs logs to a file in the data folder, or to stderr with --verbose.
 func openLogs(f *flags, data string) (*logs, error) {
 	if f.verbose {
 		return newLogs(f.s.err, slog.LevelDebug, nil, ""), nil

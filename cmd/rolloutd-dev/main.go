@@ -1,5 +1,4 @@
-// Command rolloutd-dev is all of rolloutd in one process, with an embedded Temporal server and its UI: the way to run it on
-// one machine.
+// Command rolloutd-dev runs all roles of rolloutd, an embedded Temporal server and its UI in one process.
 package main
 
 import (
@@ -20,7 +19,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() {
-		fmt.Fprintln(os.Stderr, "\nstopping … (once more to force)")
+		fmt.Fprintln(os.Stderr, "\nstopping … (press Ctrl-C again to force)")
 		stop() // the second signal ends the process at once
 	})
 	root := command(std{os.Stdout, os.Stderr, config.EnvironOf(os.Environ())})
@@ -30,7 +29,7 @@ func main() {
 	}
 }
 
-// std is the process's surroundings.
+// std is the input and output of the process.
 type std struct {
 	out, err io.Writer
 	env      config.Environ
@@ -63,6 +62,6 @@ func temporalCommand(s std) *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return temporalAlone(cmd.Context(), &f) },
 	}
 	f.registerCommon(cmd)
-	cmd.Flags().StringVar(&f.codec, "codec-endpoint", "http://127.0.0.1:8000/codec", "where the UI has payloads decrypted: /codec of rolloutd serve")
+	cmd.Flags().StringVar(&f.codec, "codec-endpoint", "http://127.0.0.1:8000/codec", "URL of the codec endpoint that decrypts payloads for the UI: /codec of rolloutd serve")
 	return cmd
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// sandboxdEnv tells the tests where the supervisor is.
+// sandboxdEnv names the variable with the path of sandboxd.
 const sandboxdEnv = "ROLLOUTD_SANDBOXD"
 
 // TestMain builds sandboxd once, for all tests that start the daemon.

@@ -19,8 +19,8 @@ func doctorCommand(s std) *cobra.Command {
 	f := settings{s: s}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check whether rollouts can run on this machine, and say how to mend what cannot",
-		Long:  "Doctor looks and changes nothing. It exits with 1 when something keeps rollouts from running.",
+		Short: "Check whether rollouts can run on this machine, and how to fix what prevents it",
+		Long:  "Doctor changes nothing. It exits with 1 if rollouts cannot run on this machine.",
 		Args:  cli.Arguments(),
 	}
 	f.register(cmd)
@@ -44,7 +44,7 @@ func doctorCommand(s std) *cobra.Command {
 	return cmd
 }
 
-// checker makes the driver in a folder of its own, so that looking leaves no trace in the data folder.
+// checker creates the driver in a temporary folder, so that the check leaves nothing in the data folder.
 func checker(cfg config.Config) (d driver.Checker, remove func(), err error) {
 	o, err := daemon.LocalOptions(cfg)
 	if err != nil {
@@ -54,7 +54,7 @@ func checker(cfg config.Config) (d driver.Checker, remove func(), err error) {
 		return nil, nil, err
 	}
 	o.AgentsDir = ""
-	remove = func() { _ = os.RemoveAll(o.Dir) } // what stays is an empty folder in /tmp
+	remove = func() { _ = os.RemoveAll(o.Dir) } // an error leaves an empty folder in /tmp
 	if d, err = local.New(o); err != nil {
 		remove()
 		return nil, nil, err

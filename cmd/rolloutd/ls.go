@@ -16,20 +16,20 @@ func lsCommand(s std) *cobra.Command {
 	var outcome string
 	asJSON := false
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List rollouts, those that run first", Args: cli.Arguments(), GroupID: groupRollouts,
-		Long: "Ls lists the rollouts that Temporal still knows: those that run, then the others by their end, latest first.\nWhere the server wants tokens, it needs an operator's.",
+		Use: "ls", Short: "List rollouts, running ones first", Args: cli.Arguments(), GroupID: groupRollouts,
+		Long: "Ls lists the rollouts in Temporal: running ones, then the others, latest end first. With tokens it shows those\nof the token's owner, and all rollouts to an operator.",
 	}
 	cmd.Flags().StringVar(&f.Status, "status", "", "running or done (default: both)")
-	cmd.Flags().StringVar(&f.TaskID, "task", "", "of this task")
-	cmd.Flags().StringVar(&f.GroupID, "group", "", "of this group")
-	cmd.Flags().StringVar(&outcome, "outcome", "", "that ended so: "+rollout.OutcomeNames())
-	cmd.Flags().IntVar(&f.Limit, "limit", 20, "at most this many, 1000 or fewer")
-	cmd.Flags().StringVar(&f.Cursor, "cursor", "", "go on where the list before ended")
+	cmd.Flags().StringVar(&f.TaskID, "task", "", "only rollouts of this task id")
+	cmd.Flags().StringVar(&f.GroupID, "group", "", "only rollouts of this group id")
+	cmd.Flags().StringVar(&outcome, "outcome", "", "only rollouts with this outcome: "+rollout.OutcomeNames())
+	cmd.Flags().IntVar(&f.Limit, "limit", 20, "size of the page, at most 1000")
+	cmd.Flags().StringVar(&f.Cursor, "cursor", "", "continue after the previous page")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the page as JSON")
-	client := serverFlag(cmd, s)
+	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f.Outcome = rollout.Outcome(outcome)
-		c := client()
+		c := connect()
 		page, err := c.List(cmd.Context(), f)
 		if err != nil {
 			return hint(err, c)
@@ -39,7 +39,7 @@ func lsCommand(s std) *cobra.Command {
 		}
 		cli.List(s.out, page.Rollouts, time.Now())
 		if page.Next != "" {
-			fmt.Fprintf(s.err, "more:  the same with --cursor %s\n", page.Next) // without the other flags it is another list
+			fmt.Fprintf(s.err, "more: repeat the command with --cursor %s\n", page.Next) // the cursor is valid with the same filters only
 		}
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestLsListsWhatTheServerHas(t *testing.T) {
+func TestLsListsRollouts(t *testing.T) {
 	t.Parallel()
 	asked := make(chan *http.Request, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -24,7 +24,7 @@ func TestLsListsWhatTheServerHas(t *testing.T) {
 	require.Equal(t, "/rollouts?limit=20&outcome=completed&status=done&task_id=t", r.URL.String())
 	require.Equal(t, "Bearer secret", r.Header.Get("Authorization"))
 	require.Equal(t, []string{"r1", "t", "completed", "0.5"}, strings.Fields(strings.Split(out, "\n")[1])[:4])
-	require.Contains(t, errText, "more:  the same with --cursor abc\n", "who leaves the filters out gets another list")
+	require.Contains(t, errText, "more: repeat the command with --cursor abc\n", "the cursor needs the same filters")
 
 	code, _, errText = rolloutd(t.Context(), nil, "ls", "--server", "http://127.0.0.1:1")
 	require.NotZero(t, code)

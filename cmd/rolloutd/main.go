@@ -1,5 +1,4 @@
-// Command rolloutd runs the roles of rolloutd and is the operator's tool: submit a task, look at a rollout, end one, check a
-// machine.
+// Command rolloutd runs the roles of rolloutd, and submits, shows and aborts rollouts.
 package main
 
 import (
@@ -24,13 +23,13 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], std{os.Stdout, os.Stderr, config.EnvironOf(os.Environ())}))
 }
 
-// std is the process's surroundings.
+// std is the input and output of the process.
 type std struct {
 	out, err io.Writer
 	env      config.Environ
 }
 
-// exitError ends the process with a code of its own; what there was to say has been said.
+// exitError ends the process with this exit code and prints nothing.
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }

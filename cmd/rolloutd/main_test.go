@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tools is a server whose tools answer with fixed texts; it keeps what it was asked.
+// tools is a server whose tools answer with fixed texts; it records their arguments.
 type tools struct {
 	url   string
 	texts map[string]string
@@ -43,7 +43,7 @@ func serveTools(t *testing.T, texts map[string]string) *tools {
 	return ts
 }
 
-// rolloutd runs the command in an empty environment but for vars.
+// rolloutd runs the command with vars as its whole environment.
 func rolloutd(ctx context.Context, vars map[string]string, args ...string) (code int, stdout, stderr string) {
 	var out, err strings.Builder
 	code = run(ctx, args, std{&out, &err, vars})
@@ -73,7 +73,7 @@ func TestRunExitsWithTheOutcome(t *testing.T) {
 		code, out, errText := rolloutd(t.Context(), nil, "run", task, "--server", ts.url)
 		require.Equal(t, want, code, errText)
 		require.Contains(t, out, "outcome   "+outcome)
-		require.Contains(t, out, "null:")
+		require.Contains(t, out, "reward    none (")
 		require.Contains(t, errText, "rollout r1")
 	}
 }
@@ -92,7 +92,7 @@ func TestRunSendsTheTaskAndTheFlags(t *testing.T) {
 	require.NotContains(t, errText, "sk-1")
 }
 
-func TestRunRefusesBeforeItAsks(t *testing.T) {
+func TestRunRefusesWithoutARequest(t *testing.T) {
 	t.Parallel()
 	code, _, errText := rolloutd(t.Context(), nil, "run", taskFile(t, "instruction: x\nverfy: [a]\n"), "--server", "http://127.0.0.1:1")
 	require.Equal(t, 1, code)
@@ -102,7 +102,7 @@ func TestRunRefusesBeforeItAsks(t *testing.T) {
 	require.Contains(t, errText, "NONE is not set")
 }
 
-func TestWithoutAServerItSaysHowToStartOne(t *testing.T) {
+func TestWithoutAServerTheErrorSaysHowToStartOne(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"run", taskFile(t, "instruction: x\n")}, {"show", "r1"}, {"abort", "r1"}} {
 		code, _, errText := rolloutd(t.Context(), nil, append(args, "--server", "http://127.0.0.1:1")...)
@@ -111,8 +111,8 @@ func TestWithoutAServerItSaysHowToStartOne(t *testing.T) {
 	}
 }
 
-// A server that is there, and says what it lacks, needs no other beside it.
-func TestWithAServerThatLacksTemporalItSaysThat(t *testing.T) {
+// An error of a running server comes without advice to start one.
+func TestErrorOfAServerWithoutTemporal(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"error":{"code":-32603,"message":"Temporal: late","data":{"kind":"Unavailable"}}}`)
@@ -125,7 +125,7 @@ func TestWithAServerThatLacksTemporalItSaysThat(t *testing.T) {
 	}
 }
 
-// Whoever stops waiting learns how to come back, and scripts can tell both ways from a failure.
+// A command that stops waiting says how to return, with exit codes of their own for scripts.
 func TestRunThatStopsWaitingLeavesTheRollout(t *testing.T) {
 	t.Parallel()
 	texts := map[string]string{"start_rollout": `{"rollout_id":"r1"}`, "get_state": `{"status":"running"}`}
@@ -147,6 +147,25 @@ func TestRunThatStopsWaitingLeavesTheRollout(t *testing.T) {
 	require.Contains(t, errText, "rolloutd abort r1")
 }
 
+// A detached run prints the id alone, for scripts, and makes no further request.
+func TestDetachedRun(t *testing.T) {
+	t.Parallel()
+	ts := serveTools(t, map[string]string{"start_rollout": `{"rollout_id":"r1","task_id":"t","status":"starting"}`})
+	task := taskFile(t, "instruction: x\n")
+	code, out, errText := rolloutd(t.Context(), nil, "run", task, "--detach", "--server", ts.url)
+	require.Zero(t, code, errText)
+	require.Equal(t, "r1\n", out)
+	require.Empty(t, errText)
+	code, out, _ = rolloutd(t.Context(), nil, "run", task, "--detach", "--json", "--server", ts.url)
+	require.Zero(t, code)
+	require.JSONEq(t, `{"rollout_id":"r1","task_id":"t","status":"starting"}`, out)
+	require.Len(t, ts.asked, 2)
+
+	code, _, errText = rolloutd(t.Context(), nil, "run", task, "--detach", "--timeout", "1s", "--server", ts.url)
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, "[detach timeout]")
+}
+
 func TestShow(t *testing.T) {
 	t.Parallel()
 	ts := serveTools(t, map[string]string{"get_state": `{"rollout_id":"r1","status":"running","phase":"running_agent","attempt":1,"proxy_turns_so_far":3}`})
@@ -156,6 +175,9 @@ func TestShow(t *testing.T) {
 	code, out, _ = rolloutd(t.Context(), nil, "state", "r1", "--state", "--server", ts.url)
 	require.Equal(t, 0, code)
 	require.Contains(t, out, `"phase": "running_agent"`)
+	code, out, _ = rolloutd(t.Context(), nil, "show", "r1", "--json", "--server", ts.url)
+	require.Equal(t, 0, code)
+	require.True(t, json.Valid([]byte(out)), "--json prints JSON for a running rollout too: %s", out)
 
 	ts = serveTools(t, done("completed", "1"))
 	code, out, _ = rolloutd(t.Context(), nil, "show", "r1", "--server", ts.url)
@@ -165,7 +187,7 @@ func TestShow(t *testing.T) {
 	ts = serveTools(t, map[string]string{"get_state": `{"rollout_id":"r1","status":"unknown"}`})
 	code, _, errText := rolloutd(t.Context(), nil, "show", "r1", "--server", ts.url)
 	require.Equal(t, 1, code)
-	require.Contains(t, errText, `knows no rollout "r1"`)
+	require.Contains(t, errText, `has no rollout "r1"`)
 }
 
 func TestAbort(t *testing.T) {
@@ -173,7 +195,7 @@ func TestAbort(t *testing.T) {
 	ts := serveTools(t, map[string]string{"abort_rollout": `{"rollout_id":"r1","aborted":true}`})
 	code, out, _ := rolloutd(t.Context(), nil, "abort", "r1", "--server", ts.url)
 	require.Equal(t, 0, code)
-	require.Contains(t, out, "being aborted")
+	require.Contains(t, out, "aborting rollout r1")
 	ts = serveTools(t, map[string]string{"abort_rollout": `{"rollout_id":"r1","aborted":false,"reason":"already done"}`})
 	code, _, errText := rolloutd(t.Context(), nil, "abort", "r1", "--server", ts.url)
 	require.Equal(t, 1, code)
@@ -181,7 +203,7 @@ func TestAbort(t *testing.T) {
 	ts = serveTools(t, map[string]string{"abort_rollout": `{"rollout_id":"r1","aborted":false,"reason":"unknown"}`})
 	code, _, errText = rolloutd(t.Context(), nil, "abort", "r1", "--server", ts.url)
 	require.Equal(t, 1, code)
-	require.Contains(t, errText, `knows no rollout "r1"`)
+	require.Contains(t, errText, `has no rollout "r1"`)
 }
 
 func TestRolesRefuseABadConfiguration(t *testing.T) {
@@ -194,7 +216,7 @@ func TestRolesRefuseABadConfiguration(t *testing.T) {
 	}
 }
 
-// A misspelt variable would change nothing, and nobody would see it.
+// A misspelt variable would be ignored silently.
 func TestMisspeltVariablesAreRefused(t *testing.T) {
 	t.Parallel()
 	vars := map[string]string{"ROLLOUTD_DTAA": "/nowhere", "ROLLOUTD_SERVR": "http://127.0.0.1:1"}
@@ -209,15 +231,15 @@ func TestMisspeltVariablesAreRefused(t *testing.T) {
 		require.Contains(t, errText, "ROLLOUTD_SERVR: there is no such variable; did you mean ROLLOUTD_SERVER?", args)
 	}
 	code, _, _ := rolloutd(t.Context(), vars, "version")
-	require.Zero(t, code, "it reads none")
+	require.Zero(t, code, "version reads no variable")
 }
 
-// The mode is said by flag or environment, and the flag wins.
-func TestServesModeByFlag(t *testing.T) {
+// The flag overrides the environment.
+func TestServeModeByFlag(t *testing.T) {
 	t.Parallel()
 	serve := func(env, flag string) string {
 		_, _, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_LISTEN": "0.0.0.0:8000", "OPENENV_SERVER_MODE": env}, "serve", "--mode", flag, "--data", t.TempDir())
-		require.Contains(t, errText, "serve.tokens", "without which it does not start")
+		require.Contains(t, errText, "serve.tokens", "serve does not start without tokens")
 		return errText
 	}
 	require.Contains(t, serve("production", "x"), `serve.mode: want simulation or production, got "x"`)

@@ -8,24 +8,24 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon"
 )
 
-// roles are the commands that run a part of the daemon until they are ended. Each has its own port for metrics, so that all
-// of them fit on one host.
+// roles returns the commands that run one role each until they are stopped. Each has its own port for metrics, so that all roles
+// run on one host.
 func roles(s std) []*cobra.Command {
 	serve := role(s, "serve", "Serve OpenEnv clients", "127.0.0.1:9464", daemon.Roles{Serve: true})
-	worker := role(s, "worker", "Run rollouts in this host's sandboxes (needs a gateway beside it)", "127.0.0.1:9465", daemon.Roles{Worker: true})
-	gateway := role(s, "gateway", "Carry and capture the model calls of this host's sandboxes", "127.0.0.1:9466", daemon.Roles{Gateway: true})
+	worker := role(s, "worker", "Run rollouts in this host's sandboxes (needs a gateway on the same host)", "127.0.0.1:9465", daemon.Roles{Worker: true})
+	gateway := role(s, "gateway", "Forward and record the model calls of this host's sandboxes", "127.0.0.1:9466", daemon.Roles{Gateway: true})
 	model := role(s, "model", "Serve the scripted model, for demos and tests", "", daemon.Roles{Model: true})
 
 	listenFlag(serve, "OpenEnv server", func(c *config.Config) *string { return &c.Serve.Listen })
 	stringFlag(serve, "mode", "simulation (default) or production, which has no /reset, /step and /state over HTTP", func(c *config.Config) *string { return &c.Serve.Mode })
 	listenFlag(gateway, "admin API", func(c *config.Config) *string { return &c.Gateway.Listen })
 	listenFlag(model, "scripted model", func(c *config.Config) *string { return &c.Model.Listen })
-	stringFlag(model, "script", "YAML file of what the model says (default: the built-in demo scripts)", func(c *config.Config) *string { return &c.Model.Script })
+	stringFlag(model, "script", "YAML file with the model's replies (default: the built-in demo scripts)", func(c *config.Config) *string { return &c.Model.Script })
 	stringFlag(worker, "gateway", "URL of this host's gateway (default http://127.0.0.1:7070)", func(c *config.Config) *string { return &c.Gateway.URL })
 	return []*cobra.Command{serve.cmd, worker.cmd, gateway.cmd, model.cmd}
 }
 
-// roleCommand is a command with the flags that lay themselves over the configuration.
+// roleCommand is a command whose flags override the configuration.
 type roleCommand struct {
 	cmd     *cobra.Command
 	changes []func(*config.Config)

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// rolloutID wants one argument, which can be an id.
+// rolloutID requires one argument, a valid rollout id.
 func rolloutID(cmd *cobra.Command, args []string) error {
 	if err := cli.Arguments("ID")(cmd, args); err != nil {
 		return err
@@ -27,37 +27,37 @@ func showCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show ID",
 		Aliases: []string{"state"},
-		Short:   "Show where a rollout stands, or its result",
-		Long:    "Show prints the result of a rollout that is done, and the phase of one that runs.\n\n" + cli.ExitCodes,
+		Short:   "Show a rollout's state, or its result once it is done",
+		Long:    "Show prints the result of a rollout that is done, and the state of a running one.\n\n" + cli.ExitCodes,
 		Args:    rolloutID,
 		GroupID: groupRollouts,
 	}
-	cmd.Flags().BoolVar(&wait, "wait", false, "follow a rollout that runs to its end")
-	cmd.Flags().BoolVar(&state, "state", false, "print the state alone, as JSON")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print the whole result as JSON")
+	cmd.Flags().BoolVar(&wait, "wait", false, "follow a running rollout to its end")
+	cmd.Flags().BoolVar(&state, "state", false, "print the state as JSON, also of a rollout that is done")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON: the result, or the state of a running rollout")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "with --wait: stop waiting after this long")
-	client := serverFlag(cmd, s)
+	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, cancel := f.patience(cmd.Context())
+		ctx, cancel := f.waitContext(cmd.Context())
 		defer cancel()
-		c := client()
+		c := connect()
 		st, err := c.State(ctx, args[0])
 		if err != nil {
 			return hint(err, c)
 		}
 		switch {
 		case st.Unknown():
-			return fault.New(fault.NotFound, "%s knows no rollout %q", c.Address(), args[0])
+			return fault.New(fault.NotFound, "%s has no rollout %q", c.Address(), args[0])
 		case state || !st.Done() && !wait:
-			return printState(s, st, state)
+			return printState(s, st, state || f.json)
 		}
-		r, raw, err := cli.Attend(ctx, c, args[0], s.err)
+		r, raw, err := cli.Follow(ctx, c, args[0], s.err)
 		return f.finish(s.out, r, raw, hint(err, c))
 	}
 	return cmd
 }
 
-// printState writes a state for people, or as JSON.
+// printState writes a state as text or as JSON.
 func printState(s std, st client.State, asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(s.out)
@@ -70,21 +70,21 @@ func printState(s std, st client.State, asJSON bool) error {
 
 func abortCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "abort ID", Short: "End a rollout; what it has produced is kept", Args: rolloutID, GroupID: groupRollouts,
+		Use: "abort ID", Short: "End a rollout; its results so far are kept", Args: rolloutID, GroupID: groupRollouts,
 	}
-	client := serverFlag(cmd, s)
+	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c := client()
+		c := connect()
 		a, err := c.Abort(cmd.Context(), args[0])
 		switch {
 		case err != nil:
 			return hint(err, c)
 		case a.Unknown():
-			return fault.New(fault.NotFound, "%s knows no rollout %q", c.Address(), args[0])
+			return fault.New(fault.NotFound, "%s has no rollout %q", c.Address(), args[0])
 		case !a.Aborted:
 			return errors.New("not aborted: " + a.Reason)
 		}
-		fmt.Fprintf(s.out, "rollout %s is being aborted; its result will be at:  rolloutd show %[1]s\n", args[0])
+		fmt.Fprintf(s.out, "aborting rollout %s; show its result:  rolloutd show %[1]s\n", args[0])
 		return nil
 	}
 	return cmd

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,16 +11,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// errTimeout is the cause when --timeout ends the waiting.
+// errTimeout is the cancellation cause when --timeout runs out.
 var errTimeout = errors.New("--timeout ran out")
 
-// runFlags are what run adds to its task.
+// runFlags are the flags of run; show uses some of them.
 type runFlags struct {
 	endpoint, baseURL, keyEnv, model, id string
-	json                                 bool
+	json, detach                         bool
 	timeout                              time.Duration
 }
 
@@ -27,26 +29,29 @@ func runCommand(s std) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use:     "run TASK.yaml",
-		Short:   "Run a rollout of a task and show it as it goes",
-		Long:    "Run submits the task to a server and follows the rollout to its result. The rollout is the server's: Ctrl-C\nleaves it running.\n\n" + cli.ExitCodes,
+		Short:   "Run a rollout of a task and show its progress",
+		Long:    "Run submits the task to a server and follows the rollout to its result. The rollout runs on the server: Ctrl-C\nand --detach leave it running.\n\n" + cli.ExitCodes,
 		Example: "  rolloutd run examples/binary_search.yaml --endpoint scripted\n  rolloutd run task.yaml --base-url http://gpu:8000/v1 --model Qwen/Qwen3.5-4B",
 		Args:    cli.Arguments("TASK.yaml"),
 		GroupID: groupRollouts,
 	}
 	f.register(cmd)
-	client := serverFlag(cmd, s)
+	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		task, err := cli.OpenTask(args[0])
 		if err != nil {
 			return err
 		}
-		arguments, err := f.over(task.Arguments(), s)
+		arguments, err := f.apply(task.Arguments(), s)
 		if err != nil {
 			return err
 		}
-		ctx, cancel := f.patience(cmd.Context())
+		c := connect()
+		if f.detach {
+			return hint(f.submit(cmd.Context(), s.out, c, arguments), c)
+		}
+		ctx, cancel := f.waitContext(cmd.Context())
 		defer cancel()
-		c := client()
 		r, raw, err := cli.Run(ctx, c, arguments, s.err)
 		return f.finish(s.out, r, raw, hint(err, c))
 	}
@@ -58,14 +63,16 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.endpoint, "endpoint", "", "model endpoint by name: vllm, openai, hf_router, scripted")
 	fl.StringVar(&f.baseURL, "base-url", "", "OpenAI-compatible base URL of the model")
 	fl.StringVar(&f.keyEnv, "api-key-env", "", "variable of this environment that holds the model's API key")
-	fl.StringVar(&f.model, "model", "", "name of the model")
-	fl.StringVar(&f.id, "rollout-id", "", "id of the rollout; a used one shows that rollout instead of starting another")
+	fl.StringVar(&f.model, "model", "", "name of the model at the endpoint")
+	fl.StringVar(&f.id, "rollout-id", "", "id of the rollout; an existing rollout with this id is shown, no other is started")
+	fl.BoolVar(&f.detach, "detach", false, "print the rollout's id and exit; the rollout runs on the server")
 	fl.BoolVar(&f.json, "json", false, "print the whole result as JSON on stdout")
-	fl.DurationVar(&f.timeout, "timeout", 0, "stop waiting after this long (the rollout goes on)")
+	fl.DurationVar(&f.timeout, "timeout", 0, "stop waiting after this long; the rollout continues")
+	cmd.MarkFlagsMutuallyExclusive("detach", "timeout")
 }
 
-// over lays the flags over the task's arguments.
-func (f *runFlags) over(args map[string]any, s std) (map[string]any, error) {
+// apply sets the flags in the task's arguments.
+func (f *runFlags) apply(args map[string]any, s std) (map[string]any, error) {
 	for name, v := range map[string]string{"endpoint": f.endpoint, "base_url": f.baseURL, "model": f.model, "rollout_id": f.id} {
 		if v != "" {
 			args[name] = v
@@ -81,8 +88,8 @@ func (f *runFlags) over(args map[string]any, s std) (map[string]any, error) {
 	return args, nil
 }
 
-// patience ends when the user detaches or --timeout runs out.
-func (f *runFlags) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+// waitContext returns a context that ends when the user interrupts or --timeout runs out.
+func (f *runFlags) waitContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(cli.ErrDetached) })
 	if f.timeout <= 0 {
@@ -92,7 +99,20 @@ func (f *runFlags) patience(ctx context.Context) (context.Context, context.Cance
 	return timed, func() { over(); stop(); cancel(nil) }
 }
 
-// finish prints the result and picks the exit code.
+// submit starts a rollout and prints its id, or the server's answer as JSON.
+func (f *runFlags) submit(ctx context.Context, out io.Writer, c *client.Client, args map[string]any) error {
+	started, err := c.Start(ctx, args)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return json.NewEncoder(out).Encode(started)
+	}
+	_, err = fmt.Fprintln(out, started.ID)
+	return err
+}
+
+// finish prints the result and returns the exit code as an error.
 func (f *runFlags) finish(out io.Writer, r rollout.Result, raw []byte, err error) error {
 	switch {
 	case errors.Is(err, cli.ErrDetached):

@@ -13,35 +13,35 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// defaultServer is where rolloutd-dev and rolloutd serve listen unless told otherwise.
+// defaultServer is the default address of rolloutd-dev and rolloutd serve.
 const defaultServer = "http://127.0.0.1:8000"
 
-// serverFlag adds --server to a command that asks a server, and returns how to make a client of it. The command refuses variables that
-// it would not see.
+// serverFlag adds --server to a command and returns a function that creates the client. The command refuses unknown ROLLOUTD_
+// variables.
 func serverFlag(cmd *cobra.Command, s std) func() *client.Client {
 	fallback := &client.Client{URL: defaultServer}
 	if url := s.env[config.ServerVariable]; url != "" {
 		fallback.URL = url
 	}
-	url := cmd.Flags().String("server", fallback.URL, "server to ask (or "+config.ServerVariable+"; a bearer token goes into "+config.TokenVariable+")")
-	cmd.Flags().Lookup("server").DefValue = fallback.Address() // what --help shows
+	url := cmd.Flags().String("server", fallback.URL, "URL of the server (or "+config.ServerVariable+"; set a bearer token in "+config.TokenVariable+")")
+	cmd.Flags().Lookup("server").DefValue = fallback.Address() // for --help
 	cmd.PreRunE = func(*cobra.Command, []string) error { return s.env.Check() }
 	return func() *client.Client {
-		token := strings.TrimSpace(s.env[config.TokenVariable]) // of a file, it may end with a line
+		token := strings.TrimSpace(s.env[config.TokenVariable]) // a token read from a file may end with a line break
 		return &client.Client{URL: *url, Token: token, HTTP: &http.Client{}}
 	}
 }
 
-// hint says how to get a server where there is none, and where a token goes.
+// hint adds to an error how to start a server or where to set a token.
 func hint(err error, c *client.Client) error {
 	var none *client.NoServerError
 	switch {
 	case fault.Is(err, fault.Unauthorized):
-		return fmt.Errorf("%w\n  a token goes into the variable %s", err, config.TokenVariable)
+		return fmt.Errorf("%w\n  set the token in %s", err, config.TokenVariable)
 	case !errors.As(err, &none):
 		return err
 	}
 	return fmt.Errorf("%w\n  start one with:  rolloutd-dev          (everything in one process)\n"+
-		"  or in parts:     rolloutd serve | worker | gateway, with a Temporal cluster\n"+
-		"  or name another: --server URL          (asked: %s)", err, c.Address())
+		"  or as roles:     rolloutd serve | worker | gateway, with a Temporal cluster\n"+
+		"  or use another:  --server URL          (tried: %s)", err, c.Address())
 }

@@ -18,12 +18,12 @@ type settings struct {
 }
 
 func (f *settings) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.file, "config", "", "configuration file (YAML); the environment wins over it")
+	cmd.Flags().StringVar(&f.file, "config", "", "configuration file (YAML); the environment overrides it")
 	cmd.Flags().StringVar(&f.data, "data", "", "data folder (default ./.rolloutd, or ROLLOUTD_DATA)")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log more")
 }
 
-// load reads the configuration; change lays flags over it. It is validated.
+// load reads the configuration, applies change to it, which sets flags, and validates it.
 func (f *settings) load(change func(*config.Config)) (config.Config, error) {
 	c, err := config.LoadFile(f.file, f.s.env)
 	if err != nil {

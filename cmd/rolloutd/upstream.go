@@ -13,31 +13,31 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
-// upstreamCommand holds a gateway's calls back while a trainer replaces the model's weights.
+// upstreamCommand pauses a gateway's calls while a trainer replaces the model's weights.
 func upstreamCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upstream",
 		Args:  cli.Subcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Short: "Pause, drain and resume the calls to a model endpoint",
-		Long: "While an endpoint is paused no call to it begins; agents wait. NAME is the endpoint's (vllm, openai, hf_router,\n" +
-			"scripted), or host:port of one that is given by its URL alone. A pause ends by itself.",
+		Long: "While an endpoint is paused, no call to it begins and agents wait. NAME is the name of an endpoint (vllm, openai,\n" +
+			"hf_router, scripted), or HOST:PORT of an endpoint without a name. A pause ends after --for.",
 	}
 	var hold, wait time.Duration
 	var abort bool
-	show := upstreamAction(s, "show", "Print how the endpoint stands", (*gateway.Trainer).Upstream)
+	show := upstreamAction(s, "show", "Print the endpoint's state", (*gateway.Trainer).Upstream)
 	resume := upstreamAction(s, "resume", "End a pause", (*gateway.Trainer).Resume)
-	pause := upstreamAction(s, "pause", "Let no call begin; those under way go on", func(c *gateway.Trainer, ctx context.Context, name string) (gateway.UpstreamStatus, error) {
+	pause := upstreamAction(s, "pause", "Let no call begin; calls in flight continue", func(c *gateway.Trainer, ctx context.Context, name string) (gateway.UpstreamStatus, error) {
 		return c.Pause(ctx, name, hold)
 	})
-	drain := upstreamAction(s, "drain", "Let no call begin, and wait until none is under way", func(c *gateway.Trainer, ctx context.Context, name string) (gateway.UpstreamStatus, error) {
+	drain := upstreamAction(s, "drain", "Let no call begin, and wait until no call is in flight", func(c *gateway.Trainer, ctx context.Context, name string) (gateway.UpstreamStatus, error) {
 		return c.Drain(ctx, name, hold, wait, abort)
 	})
 	for _, c := range []*cobra.Command{pause, drain} {
-		c.Flags().DurationVar(&hold, "for", 10*time.Minute, "when the pause ends by itself")
+		c.Flags().DurationVar(&hold, "for", 10*time.Minute, "how long the pause lasts")
 	}
-	drain.Flags().DurationVar(&wait, "wait", 5*time.Minute, "how long to wait; the pause stays when calls take longer")
-	drain.Flags().BoolVar(&abort, "abort", false, "end the calls that take longer; they are made again after the pause")
+	drain.Flags().DurationVar(&wait, "wait", 5*time.Minute, "how long to wait for calls in flight; the pause remains if they take longer")
+	drain.Flags().BoolVar(&abort, "abort", false, "cancel calls that take longer; they are repeated after the pause")
 	cmd.AddCommand(show, pause, drain, resume)
 	return cmd
 }
@@ -58,9 +58,9 @@ func upstreamAction(s std, name, short string, do func(*gateway.Trainer, context
 		st, err := do(c, cmd.Context(), args[0])
 		switch {
 		case fault.Is(err, fault.Unauthorized):
-			return fmt.Errorf("%w: that gateway has another key than %s: name its data folder with --data, or set ROLLOUTD_ENCRYPTION_KEY", err, cfg.Data)
+			return fmt.Errorf("%w: the gateway has another key than %s: set its data folder with --data, or its key with ROLLOUTD_ENCRYPTION_KEY", err, cfg.Data)
 		case fault.Is(err, fault.Unavailable):
-			return fmt.Errorf("%w\n  asked: %s; ROLLOUTD_TRAINER_URL names another", err, cfg.TrainerURL())
+			return fmt.Errorf("%w\n  tried: %s; set another with ROLLOUTD_TRAINER_URL", err, cfg.TrainerURL())
 		case err != nil:
 			return err
 		}
@@ -68,7 +68,7 @@ func upstreamAction(s std, name, short string, do func(*gateway.Trainer, context
 		if st.Paused {
 			state = "paused until " + st.Until.Local().Format(time.DateTime)
 		}
-		fmt.Fprintf(s.out, "%s: %s, %d calls under way, %d waiting\n", args[0], state, st.InFlight, st.Queued)
+		fmt.Fprintf(s.out, "%s: %s, %d calls in flight, %d waiting\n", args[0], state, st.InFlight, st.Queued)
 		if st.Busy != "" && !st.Paused {
 			fmt.Fprintf(s.out, "new rollouts wait: %s\n", st.Busy)
 		}

@@ -29,15 +29,15 @@ func TestUpstream(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"show", "vllm"}, 0, "vllm: open, 0 calls under way, 0 waiting\n"},
+		{[]string{"show", "vllm"}, 0, "vllm: open, 0 calls in flight, 0 waiting\n"},
 		{[]string{"drain", "vllm", "--for", "1h", "--wait", "1s", "--abort"}, 0, "vllm: paused until 2"},
 		{[]string{"show", "vllm"}, 0, "vllm: paused until 2"},
 		{[]string{"resume", "vllm"}, 0, "vllm: open"},
 		{[]string{"pause", "10.0.0.1:8000", "--for", "1h"}, 0, "10.0.0.1:8000: paused until 2"},
 		{[]string{"pause", "vllm", "--for", "0s"}, 1, "for_s"},
 		{[]string{"pause", "http://10.0.0.1:8000/v1"}, 1, "or host:port of one that is given by its URL alone"},
-		{[]string{"pasue", "vllm"}, 1, `there is no command "pasue" of rolloutd upstream; did you mean pause?`},
-		{[]string{"vllm"}, 1, `there is no command "vllm" of rolloutd upstream; see rolloutd upstream --help`},
+		{[]string{"pasue", "vllm"}, 1, `rolloutd upstream has no command "pasue"; did you mean pause?`},
+		{[]string{"vllm"}, 1, `rolloutd upstream has no command "vllm"; see rolloutd upstream --help`},
 		{[]string{"drain", "vlmm"}, 1, `no model endpoint "vlmm"`},
 	} {
 		code, out, said := rolloutd(t.Context(), vars, append([]string{"upstream"}, tc.args...)...)
@@ -46,7 +46,7 @@ func TestUpstream(t *testing.T) {
 	}
 }
 
-// The key says whose gateway it is. A command given in the wrong folder says so, and leaves nothing there.
+// A command with the data folder of another gateway fails with the reason and creates nothing.
 func TestUpstreamWithoutTheKeySaysSo(t *testing.T) {
 	t.Parallel()
 	key, err := seal.LoadOrCreate(filepath.Join(t.TempDir(), "key"))
@@ -68,7 +68,7 @@ func TestUpstreamWithoutTheKeySaysSo(t *testing.T) {
 	require.Contains(t, said, "another key")
 }
 
-// What holds new rollouts back is what somebody looks for who waits.
+// The reason for which new rollouts wait is shown.
 func TestUpstreamSaysWhyRolloutsWait(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -78,5 +78,5 @@ func TestUpstreamSaysWhyRolloutsWait(t *testing.T) {
 	vars := map[string]string{"ROLLOUTD_TRAINER_URL": srv.URL, "ROLLOUTD_ENCRYPTION_KEY": strings.Repeat("0", 64)}
 	code, out, said := rolloutd(t.Context(), vars, "upstream", "show", "vllm")
 	require.Zero(t, code, said)
-	require.Equal(t, "vllm: open, 1 calls under way, 0 waiting\nnew rollouts wait: its last 7 answers were no use\n", out)
+	require.Equal(t, "vllm: open, 1 calls in flight, 0 waiting\nnew rollouts wait: its last 7 answers were no use\n", out)
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// check finds what the server would refuse too, but here with its line.
+// check repeats checks of the server to name the line.
 func (t Task) check(line map[string]int) error {
 	var errs []error
 	bad := func(field, format string, args ...any) {
@@ -18,7 +18,7 @@ func (t Task) check(line map[string]int) error {
 		errs = append(errs, errors.New(msg))
 	}
 	if strings.TrimSpace(t.Instruction) == "" {
-		bad("instruction", "say what the agent is to do")
+		bad("instruction", "must not be empty")
 	}
 	if t.AgentTimeoutS < 0 || math.IsNaN(t.AgentTimeoutS) || math.IsInf(t.AgentTimeoutS, 0) {
 		bad("agent_timeout_s", "want seconds, got %g", t.AgentTimeoutS)

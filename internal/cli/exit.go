@@ -2,12 +2,12 @@ package cli
 
 import "github.com/rolloutd/rolloutd/internal/rollout"
 
-// Exit codes of commands that wait for a rollout. They are for scripts: kept, never renumbered.
+// Exit codes of commands that wait for a rollout. Scripts depend on them: they are never renumbered.
 const (
 	ExitOK       = 0
-	ExitError    = 1   // no rollout came of it: bad task, no server, refused
-	ExitTimeout  = 124 // --timeout ran out; the rollout goes on
-	ExitDetached = 130 // interrupted; the rollout goes on
+	ExitError    = 1   // no rollout: bad task, no server, refused
+	ExitTimeout  = 124 // --timeout ran out; the rollout continues
+	ExitDetached = 130 // interrupted; the rollout continues
 )
 
 // ExitCode is the exit code of an outcome.
@@ -34,7 +34,7 @@ func ExitCode(o rollout.Outcome) int {
 	}
 }
 
-// ExitCodes explains them, for help texts.
-const ExitCodes = `Exit codes: 0 completed; 10 agent_failed, 11 agent_timeout, 12 budget_exhausted (graded all the same);
-20 aborted, 30 setup_failed, 31 verifier_failed, 32 infra_failed (reward null); 1 no rollout came of it;
-124 --timeout ran out, 130 interrupted: in both the rollout goes on.`
+// ExitCodes describes the exit codes for help texts.
+const ExitCodes = `Exit codes: 0 completed; 10 agent_failed, 11 agent_timeout, 12 budget_exhausted (graded as well);
+20 aborted, 30 setup_failed, 31 verifier_failed, 32 infra_failed (reward null); 1 no rollout;
+124 --timeout ran out, 130 interrupted: in both cases the rollout continues.`

@@ -11,30 +11,31 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Server is what a follower asks; *client.Client is one.
+// Server is the server that a Follower polls. *client.Client implements it.
 type Server interface {
 	State(ctx context.Context, id string) (client.State, error)
 }
 
-// Follower tells a rollout's phases as they happen.
+// Follower prints a rollout's phases as they happen.
 type Follower struct {
 	Server Server
 	Out    io.Writer
-	Poll   time.Duration // between two looks
+	Poll   time.Duration // interval between two requests
 
-	shown   int  // phases that were told
-	turns   int  // model calls that were told
-	attempt int  // the attempt told last
-	waits   bool // why that one waits was told
-	silent  bool // the server does not answer, which was told
+	shown   int  // number of phases printed
+	turns   int  // model calls printed for this attempt
+	attempt int  // the attempt printed last
+	waiting bool // the reason for waiting was printed
+	away    bool // the loss of the server was printed
 }
 
-// Follow returns the last state of the rollout once it is done. A server that is away is waited for: the rollout does not need it.
+// Follow polls until the rollout is done and returns its last state. It waits while the server is unreachable, since the rollout does
+// not need the server.
 func (f *Follower) Follow(ctx context.Context, id string) (client.State, error) {
 	tick := time.NewTicker(f.Poll)
 	defer tick.Stop()
 	for {
-		s, err := f.look(ctx, id)
+		s, err := f.poll(ctx, id)
 		if err != nil || s.Done() {
 			return s, err
 		}
@@ -46,46 +47,46 @@ func (f *Follower) Follow(ctx context.Context, id string) (client.State, error) 
 	}
 }
 
-func (f *Follower) look(ctx context.Context, id string) (client.State, error) {
+func (f *Follower) poll(ctx context.Context, id string) (client.State, error) {
 	s, err := f.Server.State(ctx, id)
 	switch {
 	case ctx.Err() != nil:
 		return s, context.Cause(ctx)
 	case fault.Is(err, fault.Unavailable):
-		f.away()
+		f.reportAway()
 		return client.State{}, nil
 	case err != nil:
 		return s, err
 	case s.Unknown():
-		return s, fault.New(fault.NotFound, "the server knows no rollout %q", id)
+		return s, fault.New(fault.NotFound, "the server has no rollout %q", id)
 	}
-	f.silent = false
-	f.tell(s)
+	f.away = false
+	f.report(s)
 	return s, nil
 }
 
-// away is told once for each time the server goes away.
-func (f *Follower) away() {
-	if !f.silent {
-		f.silent = true
-		fmt.Fprintln(f.Out, "          (the server does not answer; the rollout does not need it, still waiting)")
+// reportAway prints one line for each outage of the server.
+func (f *Follower) reportAway() {
+	if !f.away {
+		f.away = true
+		fmt.Fprintln(f.Out, "          (the server does not answer; the rollout continues without it; still waiting)")
 	}
 }
 
-// tell writes the lines for what is new in s. A phase that came and went between two looks is told too, with its own time.
-func (f *Follower) tell(s client.State) {
+// report prints what is new in s. It includes phases that began and ended between two requests, with their own times.
+func (f *Follower) report(s client.State) {
 	for _, p := range s.Phases[min(f.shown, len(s.Phases)):] {
 		f.shown++
 		if p.Attempt > 1 && p.Attempt != f.attempt {
 			fmt.Fprintf(f.Out, "          attempt %d\n", p.Attempt)
 		}
 		if p.Attempt != f.attempt {
-			f.attempt, f.turns, f.waits = p.Attempt, 0, false
+			f.attempt, f.turns, f.waiting = p.Attempt, 0, false
 		}
 		f.line(sinceStart(s, p.Start), phaseName(p.Phase))
 	}
-	if s.Waiting != "" && !f.waits {
-		f.waits = true
+	if s.Waiting != "" && !f.waiting {
+		f.waiting = true
 		f.line(sinceStart(s, time.Now()), "  "+plain(s.Waiting))
 	}
 	if s.Turns > f.turns && s.Phase == rollout.PhaseAgent {

@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// answers gives one answer after another, and the last one for ever.
+// answers returns one answer after another, and then repeats the last.
 type answers []func() (client.State, error)
 
 func (a *answers) State(context.Context, string) (client.State, error) {
@@ -43,8 +43,8 @@ func phase(p rollout.Phase, attempt int) rollout.PhaseTiming {
 	return rollout.PhaseTiming{Phase: p, Attempt: attempt}
 }
 
-// Phases shorter than the time between two looks are told as well, each once, and an outage is told and outlived.
-func TestFollowTellsEveryPhaseOnce(t *testing.T) {
+// Each phase is printed once, even if it is shorter than the interval between requests. An outage is printed and survived.
+func TestFollowPrintsEveryPhaseOnce(t *testing.T) {
 	t.Parallel()
 	creating, proxy, agent, done := phase(rollout.PhaseCreating, 1), phase(rollout.PhaseProxy, 1), phase(rollout.PhaseAgent, 1), phase(rollout.PhaseDone, 2)
 	again := phase(rollout.PhaseCreating, 2)
@@ -63,7 +63,7 @@ func TestFollowTellsEveryPhaseOnce(t *testing.T) {
 	require.True(t, s.Done())
 	got := out.String()
 	for _, line := range []string{
-		"    0.0 s  creating the sandbox\n", "    1.0 s  opening the model channel\n", "    2.0 s  agent at work\n",
+		"    0.0 s  creating the sandbox\n", "    1.0 s  opening the model channel\n", "    2.0 s  running the agent\n",
 		"  it is\\x1b paused\n", "2 model calls\n", "attempt 2\n", "    3.0 s  creating the sandbox\n", "    4.0 s  done\n", "the server does not answer",
 	} {
 		require.Equal(t, 1, strings.Count(got, line), "%q in\n%s", line, got)
@@ -82,7 +82,7 @@ func TestFollowEnds(t *testing.T) {
 	refused := func() (client.State, error) { return client.State{}, fault.New(fault.Unauthorized, "token") }
 	require.True(t, fault.Is(follow(t.Context(), answers{refused}), fault.Unauthorized))
 
-	cause := errors.New("gone home")
+	cause := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
 	require.ErrorIs(t, follow(ctx, answers{state("running", 0)}), cause)

@@ -10,21 +10,21 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// List writes rollouts as a table, a line each. Ids and names are the clients' own words, so they are made plain.
+// List writes rollouts as a table, one line each. Clients choose ids and names, so control characters in them are escaped.
 func List(w io.Writer, rollouts []rollout.State, now time.Time) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ROLLOUT\tTASK\tSTATE\tREWARD\tTOOK\tSTARTED")
 	for _, s := range rollouts {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", plain(s.ID), orDash(short(plain(s.TaskID), widest)), standing(s), points(s.Reward),
-			took(s, now), s.StartedAt.Local().Format(time.DateTime))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", plain(s.ID), orDash(short(plain(s.TaskID), maxName)), outcomeOrPhase(s), formatReward(s.Reward),
+			duration(s, now), s.StartedAt.Local().Format(time.DateTime))
 	}
-	_ = t.Flush() // a terminal that is gone cannot be told
+	_ = t.Flush() // the output is gone, and so is the reader of an error
 }
 
-// widest is how much of a name the table shows: one long name would push the other columns of every line off the screen.
-const widest = 40
+// maxName bounds a name in the table, in characters: a long name widens its column in every line.
+const maxName = 40
 
-// short is text of at most n characters.
+// short cuts text to at most n characters.
 func short(text string, n int) string {
 	if utf8.RuneCountInString(text) <= n {
 		return text
@@ -32,23 +32,23 @@ func short(text string, n int) string {
 	return string([]rune(text)[:n-1]) + "…"
 }
 
-// standing is a rollout's outcome, or its phase while it has none.
-func standing(s rollout.State) string {
+// outcomeOrPhase returns a rollout's outcome, or its phase until it has one.
+func outcomeOrPhase(s rollout.State) string {
 	if s.Outcome != "" {
 		return string(s.Outcome)
 	}
 	return orDash(string(s.Phase))
 }
 
-func points(reward *float64) string {
+func formatReward(reward *float64) string {
 	if reward == nil {
 		return "-"
 	}
 	return fmt.Sprintf("%.4g", *reward)
 }
 
-// took is the time from the rollout's start to its end, or to now.
-func took(s rollout.State, now time.Time) string {
+// duration is the time from the rollout's start to its end, or to now.
+func duration(s rollout.State, now time.Time) string {
 	end := now
 	if s.FinishedAt != nil {
 		end = *s.FinishedAt

@@ -23,8 +23,8 @@ func TestList(t *testing.T) {
 	}, began.Add(30*time.Second))
 	lines := strings.Split(b.String(), "\n")
 	require.Equal(t, []string{"ROLLOUT", "TASK", "STATE", "REWARD", "TOOK", "STARTED"}, strings.Fields(lines[0]))
-	require.NotContains(t, lines[1], "\x1b", "a task's name must not command the terminal")
-	require.Equal(t, []string{string(rollout.PhaseAgent), "-", "30s", "2026-03-01", "12:00:00"}, strings.Fields(lines[1])[2:], "no reward is no 0")
+	require.NotContains(t, lines[1], "\x1b", "a task's name must not control the terminal")
+	require.Equal(t, []string{string(rollout.PhaseAgent), "-", "30s", "2026-03-01", "12:00:00"}, strings.Fields(lines[1])[2:], "a missing reward is not shown as 0")
 	require.Equal(t, []string{"r1", "-", "completed", "0", "1m35s", "2026-03-01", "12:00:00"}, strings.Fields(lines[2]))
-	require.Equal(t, strings.Repeat("ä", 39)+"…", strings.Fields(lines[3])[1], "one long name must not widen every line")
+	require.Equal(t, strings.Repeat("ä", 39)+"…", strings.Fields(lines[3])[1], "a long name is cut")
 }

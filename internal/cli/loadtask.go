@@ -11,10 +11,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxSize bounds a task file: files travel inside it, and a workflow's input is at most 2 MiB.
+// maxSize bounds a task file, in bytes.
 const maxSize = 2 << 20
 
-// OpenTask loads the task file at path; errors name it.
+// OpenTask reads the task file at path. Errors name the file and the line.
 func OpenTask(path string) (Task, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -28,7 +28,7 @@ func OpenTask(path string) (Task, error) {
 	return t, nil
 }
 
-// LoadTask reads one task. Errors name the line.
+// LoadTask reads one task in YAML. Errors name the line.
 func LoadTask(r io.Reader) (Task, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
@@ -46,12 +46,12 @@ func LoadTask(r io.Reader) (Task, error) {
 		return Task{}, rewordYAML(err)
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return Task{}, errors.New("one task to a file: there is a second document after ---")
+		return Task{}, errors.New("a task file holds one task: remove the second document after ---")
 	}
 	return t, t.check(lines(text))
 }
 
-// rewordYAML rewords the decoder's errors, which speak of Go types.
+// rewordYAML removes Go types from the decoder's errors.
 func rewordYAML(err error) error {
 	msg := strings.TrimPrefix(err.Error(), "yaml: ")
 	msg = strings.TrimPrefix(msg, "unmarshal errors:\n  ")
@@ -60,7 +60,7 @@ func rewordYAML(err error) error {
 	return errors.New(strings.ReplaceAll(msg, "\n  ", "; "))
 }
 
-// lines finds the line of each field at the top of the file.
+// lines returns the line of each top-level field.
 func lines(text []byte) map[string]int {
 	var doc yaml.Node
 	if yaml.Unmarshal(text, &doc) != nil || len(doc.Content) == 0 {

@@ -34,7 +34,7 @@ func TestOpenNamesTheFile(t *testing.T) {
 	require.ErrorContains(t, err, path+": instruction")
 }
 
-func TestArgumentsHoldWhatTheFileSaysAndNothingElse(t *testing.T) {
+func TestArgumentsHaveTheFieldsOfTheFile(t *testing.T) {
 	t.Parallel()
 	task, err := cli.LoadTask(strings.NewReader(`
 id: t1
@@ -64,7 +64,7 @@ func TestErrorsNameTheLine(t *testing.T) {
 		"instruction: x\nverfy: [a]\n":               "line 2: field verfy: no such field of a task",
 		"instruction: [x]\n":                         "line 1",
 		"id: a\ninstruction: ' '\n":                  "line 2: instruction",
-		"id: a\n":                                    "instruction: say what",
+		"id: a\n":                                    "instruction: must not be empty",
 		"instruction: x\nagent_timeout_s: -1":        "line 2: agent_timeout_s",
 		"instruction: x\nsetup: [a, '']\n":           "line 2: setup: command 2 is empty",
 		"instruction: x\n\tid: b\n":                  "line 2",

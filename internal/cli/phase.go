@@ -6,11 +6,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// phaseName is a phase for people.
+// phaseName describes a phase for a progress line.
 func phaseName(p rollout.Phase) string {
 	switch p {
 	case rollout.PhaseQueued:
-		return "waiting for room on a host and at the model endpoint"
+		return "waiting for a slot on a host and for the model endpoint"
 	case rollout.PhaseCreating:
 		return "creating the sandbox"
 	case rollout.PhaseInstalling:
@@ -20,7 +20,7 @@ func phaseName(p rollout.Phase) string {
 	case rollout.PhaseSetup:
 		return "running the task's setup"
 	case rollout.PhaseAgent:
-		return "agent at work"
+		return "running the agent"
 	case rollout.PhaseVerifying:
 		return "grading in a fresh sandbox"
 	case rollout.PhaseCollecting:

@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// plain is text without anything that a terminal would obey: names and messages quote what agents and tasks made up. A control
-// character is shown as Go writes it.
+// plain escapes control characters, as Go quotes them. Names and messages quote agents and tasks, which must not control the
+// terminal.
 func plain(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -20,7 +20,7 @@ func plain(text string) string {
 	return b.String()
 }
 
-// block is plain text of one or more lines, the later ones indented so that they stay in their column.
+// block escapes text of one or more lines and indents all lines but the first.
 func block(text, indent string) string {
 	lines := strings.Split(strings.ReplaceAll(strings.TrimRight(text, "\r\n"), "\r\n", "\n"), "\n")
 	for i, line := range lines {

@@ -12,35 +12,35 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// ErrDetached is the cause to cancel a Run with when its user goes away; the rollout goes on.
+// ErrDetached is the cancellation cause of a Run whose user stops watching. The rollout continues.
 var ErrDetached = errors.New("detached")
 
-// poll is how often a rollout is looked at: often enough to feel live, seldom enough to cost nothing.
+// poll is the interval between two requests for a rollout's state.
 const poll = 300 * time.Millisecond
 
-// Run submits a rollout and follows it to its end. It returns the result, as decoded and as the server wrote it.
+// Run submits a rollout and follows it to its end. It returns the decoded result and the server's JSON.
 func Run(ctx context.Context, c *client.Client, args map[string]any, progress io.Writer) (rollout.Result, []byte, error) {
 	started, err := c.Start(ctx, args)
 	if err != nil {
 		return rollout.Result{}, nil, err
 	}
 	fmt.Fprintf(progress, "rollout %s\n", started.ID)
-	r, raw, err := Attend(ctx, c, started.ID, progress)
+	r, raw, err := Follow(ctx, c, started.ID, progress)
 	if ctx.Err() != nil {
-		fmt.Fprintf(progress, "the rollout goes on. Come back with:  rolloutd show %[1]s   or end it:  rolloutd abort %[1]s\n", started.ID)
+		fmt.Fprintf(progress, "the rollout continues; show it:  rolloutd show %[1]s   abort it:  rolloutd abort %[1]s\n", started.ID)
 	}
 	return r, raw, err
 }
 
-// Attend follows a rollout that exists and returns its result.
-func Attend(ctx context.Context, c *client.Client, id string, progress io.Writer) (rollout.Result, []byte, error) {
+// Follow follows an existing rollout to its end and returns its result, as Run does.
+func Follow(ctx context.Context, c *client.Client, id string, progress io.Writer) (rollout.Result, []byte, error) {
 	f := &Follower{Server: c, Out: progress, Poll: poll}
 	if _, err := f.Follow(ctx, id); err != nil {
 		return rollout.Result{}, nil, err
 	}
 	r, raw, err := c.Result(ctx, id)
 	if err == nil && r.Outcome == "" && r.Error != nil {
-		err = fault.New(fault.Unavailable, "%s", *r.Error) // a result that only says why there is none yet
+		err = fault.New(fault.Unavailable, "%s", *r.Error) // the server had no result in time and says why
 	}
 	return r, raw, err
 }

@@ -48,8 +48,8 @@ func TestRunFollowsARolloutToItsResult(t *testing.T) {
 	require.Contains(t, out.String(), "done")
 }
 
-// Whoever stops watching is told how to come back.
-func TestDetachedRunSaysHowToComeBack(t *testing.T) {
+// A detached run says how to return to the rollout.
+func TestDetachedRunSaysHowToReturn(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	c := serveTools(t, map[string]string{"start_rollout": `{"rollout_id":"r1"}`, "get_state": `{"status":"running"}`})
@@ -61,7 +61,7 @@ func TestDetachedRunSaysHowToComeBack(t *testing.T) {
 	require.Contains(t, out.String(), "rolloutd abort r1")
 }
 
-// detachAt cancels once the rollout's id was told.
+// detachAt cancels at the first write, which has the rollout's id.
 type detachAt struct {
 	strings.Builder
 	cancel func()
@@ -72,12 +72,12 @@ func (d *detachAt) Write(p []byte) (int, error) {
 	return d.Builder.Write(p)
 }
 
-// A server that had not the result in time says so in a result's clothes.
-func TestResultThatIsNoneIsAnError(t *testing.T) {
+// A result without an outcome carries the error of a server that had no result in time.
+func TestResultWithoutOutcomeIsAnError(t *testing.T) {
 	t.Parallel()
 	c := serveTools(t, map[string]string{
 		"get_state": `{"status":"done"}`, "finalize_rollout": `{"outcome":"","error":"timeout waiting for rollout_id=r1"}`,
 	})
-	_, _, err := cli.Attend(t.Context(), c, "r1", &strings.Builder{})
+	_, _, err := cli.Follow(t.Context(), c, "r1", &strings.Builder{})
 	require.ErrorContains(t, err, "timeout waiting")
 }

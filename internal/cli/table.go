@@ -10,12 +10,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// maxFiles is how many of a result's files are named.
+// maxFiles bounds the file names in a table.
 const maxFiles = 8
 
-// Table writes a result as a small table.
+// Table writes a result as a small table for people.
 func Table(w io.Writer, r rollout.Result) {
-	const column = "            " // of the values: as wide as what stands before them
+	const column = "            " // indents the later lines of a value
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "  %-9s %s\n", name, block(fmt.Sprintf(format, args...), column))
 	}
@@ -23,14 +23,14 @@ func Table(w io.Writer, r rollout.Result) {
 	row("outcome", "%s", r.Outcome)
 	row("reward", "%s", reward(r))
 	row("turns", "%d (%d prompt + %d completion tokens)", r.Usage.Turns, r.Usage.PromptTokens, r.Usage.CompletionTokens)
-	if v := verdict(r); v != "" {
+	if v := verifier(r); v != "" {
 		row("verifier", "%s", v)
 	}
 	if f := files(r); f != "" {
 		row("files", "%s", f)
 	}
 	if n := len(r.Attempts); n > 1 {
-		row("attempts", "%d, the earlier ones ended as %s", n, earlier(r.Attempts[:n-1]))
+		row("attempts", "%d (earlier ones: %s)", n, earlier(r.Attempts[:n-1]))
 	}
 	row("wall", "%.1f s", r.WallS)
 	if r.Error != nil && *r.Error != "" {
@@ -38,19 +38,19 @@ func Table(w io.Writer, r rollout.Result) {
 	}
 }
 
-// reward says why there is none where there is none: null is not 0.
+// reward formats the reward, or the reason for which there is none.
 func reward(r rollout.Result) string {
 	switch {
 	case r.Reward != nil:
 		return fmt.Sprintf("%.4g", *r.Reward)
 	case r.Outcome.MayCarryReward():
-		return "null: the task has no verifier"
+		return "none (the task has no verifier)"
 	default:
-		return fmt.Sprintf("null: not graded, since %s is not the agent's doing", r.Outcome)
+		return fmt.Sprintf("none (%s rollouts are not graded)", r.Outcome)
 	}
 }
 
-func verdict(r rollout.Result) string {
+func verifier(r rollout.Result) string {
 	switch {
 	case len(r.VerifyResults) > 0:
 		passed := 0
@@ -61,13 +61,13 @@ func verdict(r rollout.Result) string {
 		}
 		return fmt.Sprintf("%d of %s passed", passed, count(len(r.VerifyResults), "command")) + failed(r.VerifyResults)
 	case r.TestExitCode != nil:
-		return fmt.Sprintf("the test script ended with exit status %d", *r.TestExitCode)
+		return fmt.Sprintf("test script exited with %d", *r.TestExitCode)
 	default:
 		return ""
 	}
 }
 
-// files names the first files, by path.
+// files lists the first files by path.
 func files(r rollout.Result) string {
 	all := r.Files
 	if len(all) == 0 {

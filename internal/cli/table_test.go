@@ -41,8 +41,8 @@ func TestTable(t *testing.T) {
 `, got)
 }
 
-// The table stays one: a long command or outcry is cut, and of many the first are told.
-func TestTableTellsTheFirstFailures(t *testing.T) {
+// Long commands and outputs are cut; only the first failures are shown.
+func TestTableShowsTheFirstFailures(t *testing.T) {
 	t.Parallel()
 	bad := rollout.CommandResult{ExitCode: 1, Cmd: strings.Repeat("x", 300), Stdout: strings.Repeat("y", 300)}
 	got := table(rollout.Result{VerifyResults: []rollout.CommandResult{bad, bad, bad, bad}})
@@ -51,17 +51,17 @@ func TestTableTellsTheFirstFailures(t *testing.T) {
 }
 
 // A missing reward is never shown as 0, and always with its reason.
-func TestTableTellsWhyThereIsNoReward(t *testing.T) {
+func TestTableSaysWhyThereIsNoReward(t *testing.T) {
 	t.Parallel()
 	why := "host gone"
 	got := table(rollout.Result{
 		Outcome: rollout.InfraFailed, Error: &why,
 		Attempts: []rollout.Attempt{{Outcome: rollout.InfraFailed}, {Outcome: rollout.InfraFailed}},
 	})
-	require.Contains(t, got, "reward    null: not graded, since infra_failed is not the agent's doing")
-	require.Contains(t, got, "attempts  2, the earlier ones ended as infra_failed")
+	require.Contains(t, got, "reward    none (infra_failed rollouts are not graded)")
+	require.Contains(t, got, "attempts  2 (earlier ones: infra_failed)")
 	require.Contains(t, got, "error     host gone")
-	require.Contains(t, table(rollout.Result{Outcome: rollout.Completed}), "reward    null: the task has no verifier")
+	require.Contains(t, table(rollout.Result{Outcome: rollout.Completed}), "reward    none (the task has no verifier)")
 }
 
 func TestTableNamesTheFirstFiles(t *testing.T) {

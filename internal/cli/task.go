@@ -2,14 +2,15 @@ package cli
 
 import "maps"
 
-// Task is one task file. What is left out is not sent, so that the server's defaults hold.
+// Task is a task file: what the agent does, the files it finds, and how its work is graded. Fields that are absent are not sent, so
+// that the server's defaults apply.
 type Task struct {
 	ID          string            `yaml:"id"`
 	Instruction string            `yaml:"instruction"`
-	Files       map[string]string `yaml:"files"`       // path (relative: in the workdir) → text, staged before the agent
-	Setup       []string          `yaml:"setup"`       // bash commands before the agent; the first that fails ends the rollout
-	Verify      []string          `yaml:"verify"`      // bash commands after it; each that passes counts
-	TestScript  string            `yaml:"test_script"` // a bash script, which writes the reward file
+	Files       map[string]string `yaml:"files"`       // path (relative to the workdir) → text, written before the agent starts
+	Setup       []string          `yaml:"setup"`       // bash commands before the agent starts; a failure ends the rollout
+	Verify      []string          `yaml:"verify"`      // bash commands that grade; the reward is the share that passes
+	TestScript  string            `yaml:"test_script"` // a bash script that writes the reward file
 
 	AgentTimeoutS float64        `yaml:"agent_timeout_s"`
 	MaxTokensCap  *int           `yaml:"max_tokens_cap"` // ≤ 0: none
@@ -22,7 +23,7 @@ type Task struct {
 	Sandbox       map[string]any `yaml:"sandbox"` // cpu, memory_mib, disk_mib …; the server checks them
 }
 
-// Arguments are the task as arguments of the tools run_rollout and start_rollout.
+// Arguments returns the task as arguments of the tools run_rollout and start_rollout.
 func (t Task) Arguments() map[string]any {
 	args := map[string]any{"instruction": t.Instruction}
 	set(args, "task_id", t.ID)

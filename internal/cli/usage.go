@@ -10,19 +10,19 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Strict has a command and those below it refuse arguments and flags in words for people, and flags that are given and say nothing.
+// Strict makes a command and its subcommands refuse flags with an empty value, and reword errors about flags for people.
 func Strict(root *cobra.Command) {
 	root.SetFlagErrorFunc(flagError)
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return sensible(cmd.Flags()) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return checkValues(cmd.Flags()) }
 }
 
-// flagError rewords what is said of flags that cannot be read: it tells of Go's own functions.
+// flagError rewords errors of flags that do not parse, which name Go functions.
 func flagError(cmd *cobra.Command, err error) error {
 	var value *pflag.InvalidValueError
 	var none *pflag.NotExistError
 	switch {
 	case errors.As(err, &value):
-		return fmt.Errorf("--%s: want %s, got %q", value.GetFlag().Name, wanted(value.GetFlag().Value.Type()), value.GetValue())
+		return fmt.Errorf("--%s: want %s, got %q", value.GetFlag().Name, describeType(value.GetFlag().Value.Type()), value.GetValue())
 	case errors.As(err, &none):
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	default:
@@ -30,7 +30,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 }
 
-func wanted(kind string) string {
+func describeType(kind string) string {
 	switch kind {
 	case "duration":
 		return `a duration such as "55s" or "5m"`
@@ -43,23 +43,23 @@ func wanted(kind string) string {
 	}
 }
 
-// sensible refuses a text that is empty, mostly a variable of a script that is not set, and a time that is negative. Both would pass for a
-// flag that was not given.
-func sensible(flags *pflag.FlagSet) error {
+// checkValues refuses empty texts, which mostly come from an unset variable of a script, and negative durations. Both would act like
+// an absent flag.
+func checkValues(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.Visit(func(f *pflag.Flag) {
 		d, err := time.ParseDuration(f.Value.String())
 		switch {
 		case f.Value.Type() == "string" && strings.TrimSpace(f.Value.String()) == "":
-			errs = append(errs, fmt.Errorf("--%s: is given, and empty", f.Name))
+			errs = append(errs, fmt.Errorf("--%s: must not be empty", f.Name))
 		case f.Value.Type() == "duration" && err == nil && d < 0:
-			errs = append(errs, fmt.Errorf("--%s: want no less than 0, got %s", f.Name, d))
+			errs = append(errs, fmt.Errorf("--%s: must not be negative, got %s", f.Name, d))
 		}
 	})
 	return errors.Join(errs...)
 }
 
-// Arguments are those that a command wants, by name; each must say something.
+// Arguments requires exactly the named arguments, none of them blank.
 func Arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != len(names) {
@@ -67,7 +67,7 @@ func Arguments(names ...string) cobra.PositionalArgs {
 			if len(names) > 0 {
 				want = strings.Join(names, " ")
 			}
-			return fmt.Errorf("%s: want %s, got %s", cmd.CommandPath(), want, given(args))
+			return fmt.Errorf("%s: want %s, got %s", cmd.CommandPath(), want, quoted(args))
 		}
 		for i, arg := range args {
 			if strings.TrimSpace(arg) == "" {
@@ -78,22 +78,22 @@ func Arguments(names ...string) cobra.PositionalArgs {
 	}
 }
 
-func given(args []string) string {
+func quoted(args []string) string {
 	if len(args) == 0 {
 		return "none"
 	}
 	return fmt.Sprintf("%q", args)
 }
 
-// Subcommands is for a command that does nothing itself: what follows it must be a command below.
+// Subcommands refuses arguments that are not a subcommand, for commands that only group others.
 func Subcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	cmd.SuggestionsMinimumDistance = 2 // as cobra has it for the first command of a line
+	cmd.SuggestionsMinimumDistance = 2 // cobra's own value for the root command
 	hint := "see " + cmd.CommandPath() + " --help"
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return fmt.Errorf("there is no command %q of %s; %s", args[0], cmd.CommandPath(), hint)
+	return fmt.Errorf("%[2]s has no command %[1]q; %[3]s", args[0], cmd.CommandPath(), hint)
 }

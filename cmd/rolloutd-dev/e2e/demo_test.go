@@ -25,13 +25,13 @@ func TestDemo(t *testing.T) {
 	awaitSaid := func(text string) {
 		require.Eventually(t, func() bool { return strings.Contains(said(), text) }, 90*time.Second, 50*time.Millisecond, "%s", text)
 	}
-	awaitSaid("agent at work")
+	awaitSaid("running the agent")
 	workflows := srv.workflows(t)
 	require.Len(t, workflows, 1)
 	id := strings.TrimPrefix(workflows[0], rollout.WorkflowID(""))
 	require.NotEmpty(t, processesNaming(t, id), "the search for what is left is blind")
-	awaitSaid("ready for more")
-	for _, want := range []string{"OpenEnv server", "Temporal UI", "Metrics", "agent at work", "grading in a fresh sandbox", "reward    1", "outcome   completed", "binary_search.py"} {
+	awaitSaid("run another")
+	for _, want := range []string{"OpenEnv server", "Temporal UI", "Metrics", "running the agent", "grading in a fresh sandbox", "reward    1", "outcome   completed", "binary_search.py"} {
 		require.Contains(t, said(), want)
 	}
 	srv.stop(t)

@@ -1,5 +1,4 @@
-// Package client asks a running server: its rollout tools as any OpenEnv client could, by JSON-RPC over POST /mcp, and their
-// list and traces over REST.
+// Package client calls a running server: the rollout tools by JSON-RPC over POST /mcp, lists and traces over REST.
 package client
 
 import (
@@ -13,10 +12,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// maxReply bounds one reply; a result carries files and compact turns, not the whole trace.
+// maxReply bounds one reply, in bytes. A result has files and turns; traces are streamed.
 const maxReply = 256 << 20
 
-// Client calls one server.
+// Client calls one server. It is safe for concurrent use.
 type Client struct {
 	URL   string // of the server, without /mcp
 	Token string // bearer token; empty: none
@@ -35,8 +34,8 @@ type params struct {
 	Arguments map[string]any `json:"arguments"`
 }
 
-// Call calls a tool and decodes its result, the JSON text that all rollout tools return, into out. Errors have kinds:
-// Unavailable when nobody answers (a *NoServerError) or the server cannot, Unauthorized, Invalid for refused arguments.
+// Call calls a tool and decodes the JSON text of its result into out. Kinds of its errors: Unavailable if no rolloutd server answers
+// (a *NoServerError) or the server cannot serve the call, Unauthorized, Invalid for refused arguments.
 func (c *Client) Call(ctx context.Context, tool string, args map[string]any, out any) error {
 	body, err := json.Marshal(request{"2.0", 1, "tools/call", params{tool, args}})
 	if err != nil {
@@ -51,7 +50,7 @@ func (c *Client) Call(ctx context.Context, tool string, args map[string]any, out
 		return err
 	}
 	if err := json.Unmarshal([]byte(text), out); err != nil {
-		return fmt.Errorf("result of %s is not what was expected: %w", tool, err)
+		return fmt.Errorf("decode result of %s: %w", tool, err)
 	}
 	return nil
 }
@@ -64,7 +63,7 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) ([
 	defer resp.Body.Close()
 	reply, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
 	if err != nil {
-		return nil, noAnswer(ctx, c.Address(), err)
+		return nil, transportError(ctx, c.Address(), err)
 	}
 	return reply, nil
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// seen is what a server was asked.
+// seen is the request that a server got.
 type seen struct{ path, auth, body string }
 
 func serve(t *testing.T, status int, body string, ask *seen) *client.Client {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ask != nil {
-			text, _ := io.ReadAll(r.Body) // a cut body fails the comparison below
+			text, _ := io.ReadAll(r.Body) // a partial body fails the comparison below
 			*ask = seen{r.URL.Path, r.Header.Get("Authorization"), string(text)}
 		}
 		w.WriteHeader(status)
@@ -59,7 +59,7 @@ func TestFailuresHaveKinds(t *testing.T) {
 		{200, `{"result":{"content":[{"type":"text","text":"broke"}],"is_error":true}}`, fault.Internal, "broke"},
 		{200, `{"result":{"content":[]}}`, fault.Unavailable, "no rolloutd server"},
 		{200, `<html>`, fault.Unavailable, "no rolloutd server"},
-		{200, `{"result":{"content":[{"type":"text","text":"plain"}]}}`, fault.Internal, "not what was expected"},
+		{200, `{"result":{"content":[{"type":"text","text":"plain"}]}}`, fault.Internal, "decode result of"},
 		{401, `{}`, fault.Unauthorized, "bearer token"},
 		{403, `{"detail":"an operator's token is needed"}`, fault.Unauthorized, "an operator's token is needed"},
 		{404, `nope`, fault.Unavailable, "it answered 404 Not Found to POST /mcp"},
@@ -75,7 +75,7 @@ func TestFailuresHaveKinds(t *testing.T) {
 	}
 }
 
-// People read what a server says against their request, not the JSON around it, and what is wrong with its address.
+// Errors have the server's words without the JSON around them, and say what is wrong with an address.
 func TestRefusalsAreReadable(t *testing.T) {
 	t.Parallel()
 	err := serve(t, 404, `{"detail":"no rollout \"x\"","kind":"NotFound"}`, nil).Trace(t.Context(), "x", "jsonl", io.Discard)

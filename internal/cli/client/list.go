@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// List asks for a page of at most f.Limit rollouts, those that run first. It needs an operator's token where the server wants tokens.
+// List returns a page of at most f.Limit rollouts, running ones first. Where the server requires tokens, it needs an operator's.
 func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
 	reply, err := c.do(ctx, http.MethodGet, "/rollouts?"+queryOf(f).Encode(), http.NoBody)
 	if err != nil {
@@ -19,7 +19,7 @@ func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, erro
 	}
 	var page rollout.Page
 	if err := json.Unmarshal(reply, &page); err != nil {
-		return rollout.Page{}, noServer(c.Address(), fmt.Errorf("its answer is no list: %w", err))
+		return rollout.Page{}, noServer(c.Address(), fmt.Errorf("decode the list: %w", err))
 	}
 	return page, nil
 }

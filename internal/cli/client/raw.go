@@ -7,7 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// rawResult keeps the text beside what was decoded of it, so that fields this build does not know are not lost.
+// rawResult keeps the server's JSON beside the decoded result, so that fields unknown to this build are not lost.
 type rawResult struct {
 	rollout.Result
 	text []byte

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Codes of JSON-RPC that name a kind.
+// JSON-RPC error codes that imply a kind.
 const (
 	codeInvalidParams = -32602
 	codeExhausted     = -32000
@@ -23,7 +23,7 @@ type reply struct {
 type rpcError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
-	Data    json.RawMessage `json:"data"` // of an error with a kind, that kind
+	Data    json.RawMessage `json:"data"` // has the kind of errors that carry one
 }
 
 // toolResult is the part of a CallToolResult that carries text.
@@ -35,24 +35,24 @@ type toolResult struct {
 	IsError bool `json:"is_error"`
 }
 
-// resultText is the text of a tool's result, or its error.
+// resultText returns the text of a tool's result, or the error in its place.
 func resultText(url string, body []byte) (string, error) {
 	var r reply
 	if err := json.Unmarshal(body, &r); err != nil {
-		return "", noServer(url, fmt.Errorf("its answer is no JSON: %w", err))
+		return "", noServer(url, fmt.Errorf("the reply is not JSON: %w", err))
 	}
 	switch {
 	case r.Error != nil:
 		return "", fault.New(r.Error.kind(), "%s", r.Error.Message)
 	case r.Result == nil || len(r.Result.Content) == 0:
-		return "", noServer(url, errors.New("its answer has no content"))
+		return "", noServer(url, errors.New("the reply has no content"))
 	case r.Result.IsError:
 		return "", fault.New(fault.Internal, "%s", r.Result.Content[0].Text)
 	}
 	return r.Result.Content[0].Text, nil
 }
 
-// kind is the error's own, or else what its code says.
+// kind is the kind that the error carries, or else the one that its code implies.
 func (e *rpcError) kind() fault.Kind {
 	var data struct{ Kind fault.Kind }
 	if json.Unmarshal(e.Data, &data) == nil && data.Kind.Known() {

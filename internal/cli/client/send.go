@@ -13,12 +13,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// maxReason bounds what is read of a refusal; people are shown its begin.
+// maxReason bounds what is read of an error's body, in bytes.
 const maxReason = 64 << 10
 
-// NoServerError says that nobody answered, or somebody who is no rolloutd server.
+// NoServerError means that no server answered, or one that is not rolloutd.
 type NoServerError struct {
-	URL string // of the server that was asked, as people are shown it
+	URL string // of the server, without a password
 	Err error
 }
 
@@ -28,16 +28,16 @@ func (e *NoServerError) Error() string {
 
 func (e *NoServerError) Unwrap() error { return e.Err }
 
-// noServer makes one, of the kind Unavailable.
+// noServer returns a NoServerError of the kind Unavailable.
 func noServer(url string, err error) error {
 	return fault.Wrap(fault.Unavailable, &NoServerError{url, err}, "")
 }
 
-// Address is the server's URL as people are shown it: without the password that may be in it.
+// Address is the server's URL without a password, for messages.
 func (c *Client) Address() string {
 	u, err := url.Parse(c.URL)
 	switch {
-	case err != nil || u.Opaque != "": // it is none
+	case err != nil || u.Opaque != "": // not a URL; a password may precede the @
 		return c.URL[strings.LastIndex(c.URL, "@")+1:]
 	case u.User != nil:
 		return u.Redacted()
@@ -46,7 +46,7 @@ func (c *Client) Address() string {
 	}
 }
 
-// send returns an answer that is no refusal; the caller closes its body.
+// send returns a response with a status below 400, whose body the caller closes; others become errors.
 func (c *Client) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	if u, err := url.Parse(c.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fault.New(fault.Invalid, "server address: want http://HOST:PORT or https://HOST:PORT, got %q", c.Address())
@@ -61,7 +61,7 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader) 
 	}
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
-		return nil, noAnswer(ctx, c.Address(), err)
+		return nil, transportError(ctx, c.Address(), err)
 	}
 	if resp.StatusCode < 400 {
 		return resp, nil
@@ -69,24 +69,24 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader) 
 	defer resp.Body.Close()
 	reason, err := io.ReadAll(io.LimitReader(resp.Body, maxReason))
 	if err != nil {
-		return nil, noAnswer(ctx, c.Address(), err)
+		return nil, transportError(ctx, c.Address(), err)
 	}
 	return nil, statusError(c.Address(), resp, reason)
 }
 
-// noAnswer keeps the caller's own end of patience apart from a server that is not there.
-func noAnswer(ctx context.Context, server string, err error) error {
+// transportError returns the caller's own cancellation as it is, and any other failure as a NoServerError.
+func transportError(ctx context.Context, server string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var asked *url.Error
-	if errors.As(err, &asked) {
-		err = asked.Err // the rest of it repeats the address
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		err = failed.Err // the message has the address already
 	}
 	return noServer(server, err)
 }
 
-// statusError is what the server says against a request, without the JSON around it.
+// statusError converts an error response into an error with a kind and the server's own words.
 func statusError(url string, resp *http.Response, body []byte) error {
 	var said struct {
 		Detail string
@@ -98,7 +98,7 @@ func statusError(url string, resp *http.Response, body []byte) error {
 	}
 	switch status := resp.StatusCode; {
 	case status == http.StatusUnauthorized:
-		return fault.New(fault.Unauthorized, "%s wants a bearer token, or another one", url)
+		return fault.New(fault.Unauthorized, "%s requires a valid bearer token", url)
 	case status == http.StatusForbidden:
 		return fault.New(fault.Unauthorized, "%s: %.300s", url, said.Detail)
 	case status == http.StatusNotFound && said.Kind == "", status == http.StatusMethodNotAllowed:

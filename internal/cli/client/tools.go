@@ -7,14 +7,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Started is the answer of start_rollout.
+// Started is the result of start_rollout.
 type Started struct {
 	ID     string `json:"rollout_id"`
 	TaskID string `json:"task_id"`
 	Status string `json:"status"`
 }
 
-// State is the answer of get_state.
+// State is the result of get_state.
 type State struct {
 	ID         string                `json:"rollout_id"`
 	TaskID     string                `json:"task_id"`
@@ -26,53 +26,53 @@ type State struct {
 	Reward     *float64              `json:"reward"`
 	Error      string                `json:"error"`
 	SandboxID  string                `json:"sandbox_id"`
-	Waiting    string                `json:"waiting"` // for the model endpoint: why
+	Waiting    string                `json:"waiting"` // why the rollout waits for the model endpoint
 	SessionID  string                `json:"serve_session_id"`
 	StartedAt  float64               `json:"started_at"` // unix seconds
 	FinishedAt *float64              `json:"finished_at"`
 	Phases     []rollout.PhaseTiming `json:"phases"`
 }
 
-// Done says whether the rollout has ended.
+// Done reports whether the rollout has ended.
 func (s State) Done() bool { return s.Status == "done" }
 
-// Unknown says whether the server knows no such rollout.
+// Unknown reports whether the server has no such rollout.
 func (s State) Unknown() bool { return s.Status == "unknown" }
 
-// Aborted is the answer of abort_rollout.
+// Aborted is the result of abort_rollout.
 type Aborted struct {
 	Aborted bool   `json:"aborted"`
 	Reason  string `json:"reason"`
 }
 
-// Unknown says whether the server knows no such rollout.
+// Unknown reports whether the server has no such rollout.
 func (a Aborted) Unknown() bool { return !a.Aborted && a.Reason == "unknown" }
 
-// Start asks for a rollout and returns at once.
+// Start submits a rollout and returns at once.
 func (c *Client) Start(ctx context.Context, args map[string]any) (Started, error) {
 	var s Started
 	err := c.Call(ctx, "start_rollout", args, &s)
 	return s, err
 }
 
-// State asks where a rollout stands.
+// State returns the state of a rollout.
 func (c *Client) State(ctx context.Context, id string) (State, error) {
 	var s State
 	err := c.Call(ctx, "get_state", map[string]any{"rollout_id": id}, &s)
 	return s, err
 }
 
-// Result fetches the result of a rollout that is done, as decoded and as the server wrote it.
+// Result returns the result of a rollout that is done, decoded and as the server's JSON.
 func (c *Client) Result(ctx context.Context, id string) (rollout.Result, []byte, error) {
 	var raw rawResult
 	err := c.Call(ctx, "finalize_rollout", map[string]any{"rollout_id": id, "wait_s": resultWait.Seconds()}, &raw)
 	return raw.Result, raw.text, err
 }
 
-// resultWait is for the moment between a rollout's last state and its result.
+// resultWait covers the time between a rollout's last state and its result.
 const resultWait = 30 * time.Second
 
-// Abort asks a rollout to end.
+// Abort requests the end of a rollout.
 func (c *Client) Abort(ctx context.Context, id string) (Aborted, error) {
 	var a Aborted
 	err := c.Call(ctx, "abort_rollout", map[string]any{"rollout_id": id}, &a)

@@ -17,7 +17,7 @@ func (c *Client) Trace(ctx context.Context, id, format string, w io.Writer) erro
 	}
 	defer resp.Body.Close()
 	if _, err := io.Copy(w, resp.Body); err != nil {
-		return fmt.Errorf("trace of %s was cut: %w", id, err)
+		return fmt.Errorf("read trace of %s: %w", id, err)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// Agent checks that OpenCode is there or can be fetched.
+// Agent checks that OpenCode is installed or can be installed.
 func Agent(agentsDir string) Check {
 	return func(context.Context) []driver.Finding {
 		binary := filepath.Join(agentsDir, "opencode", opencode.DefaultVersion, "opencode")
@@ -25,9 +25,9 @@ func agentFinding(binary string, have, npm bool) driver.Finding {
 	switch {
 	case have:
 	case npm:
-		f.Detail = "not fetched yet; the first rollout fetches it with npm and checks it"
+		f.Detail = "not installed yet; the first rollout installs it with npm and verifies it"
 	default:
-		f.Level, f.Detail = driver.Fail, "not at "+binary+", and no npm to fetch it with"
+		f.Level, f.Detail = driver.Fail, "not at "+binary+", and npm is missing"
 		f.Mend = "apt-get install npm"
 	}
 	return f
@@ -38,7 +38,7 @@ func npmFinding(path string, have, npm bool) driver.Finding {
 	if npm {
 		return f
 	}
-	f.Level, f.Detail, f.Mend = driver.Warn, "missing; it fetches the agent", "apt-get install npm"
+	f.Level, f.Detail, f.Mend = driver.Warn, "missing; it installs the agent", "apt-get install npm"
 	if !have {
 		f.Level = driver.Fail
 	}

@@ -12,19 +12,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// Data checks that the data folder can be written, or made where it is not there yet.
+// Data checks that the data folder is writable or can be created.
 func Data(dir string) Check {
 	return func(context.Context) []driver.Finding {
 		f := driver.Finding{Name: "data folder", Detail: dir}
 		if err := writable(dir); err != nil {
 			f.Level, f.Detail = driver.Fail, err.Error()
-			f.Mend = "let this user write there, or name another folder with --data or ROLLOUTD_DATA"
+			f.Mend = "make it writable for this user, or set another folder with --data or ROLLOUTD_DATA"
 		}
 		return []driver.Finding{f}
 	}
 }
 
-// writable looks at the nearest folder that exists: what is missing below it would be made.
+// writable checks the nearest existing folder; missing folders below it are created at start.
 func writable(dir string) error {
 	full, err := filepath.Abs(dir)
 	if err != nil {
@@ -39,10 +39,10 @@ func writable(dir string) error {
 	case err != nil:
 		return err
 	case !info.IsDir():
-		return fmt.Errorf("%s is no folder", full)
+		return fmt.Errorf("%s is not a folder", full)
 	}
 	if err := unix.Access(full, unix.W_OK|unix.X_OK); err != nil {
-		return fmt.Errorf("%s cannot be written: %w", full, err)
+		return fmt.Errorf("%s is not writable: %w", full, err)
 	}
 	return nil
 }

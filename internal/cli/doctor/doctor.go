@@ -1,5 +1,4 @@
-// Package doctor looks at a machine and says what of rolloutd will work on it, what will not, and how to mend it. It changes
-// nothing.
+// Package doctor checks whether rolloutd can run on a machine and how to fix what prevents it. It changes nothing.
 package doctor
 
 import (
@@ -10,10 +9,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// Check is one look at one thing.
+// Check examines one part of the machine.
 type Check func(ctx context.Context) []driver.Finding
 
-// Run makes all checks, in order.
+// Run runs all checks in order.
 func Run(ctx context.Context, checks ...Check) []driver.Finding {
 	var all []driver.Finding
 	for _, c := range checks {
@@ -22,7 +21,7 @@ func Run(ctx context.Context, checks ...Check) []driver.Finding {
 	return all
 }
 
-// Print writes the findings for people and says whether rolloutd can run here: with no failure among them.
+// Print writes the findings for people and reports whether rolloutd can run: whether none of them is a failure.
 func Print(w io.Writer, all []driver.Finding) bool {
 	fails, warns, width := 0, 0, 0
 	for _, f := range all {
@@ -37,10 +36,10 @@ func Print(w io.Writer, all []driver.Finding) bool {
 		}
 		fmt.Fprintf(w, "%-5s %-*s %s\n", word(f.Level), width, f.Name, f.Detail)
 		if f.Mend != "" && f.Level != driver.OK {
-			fmt.Fprintf(w, "%-5s %-*s mend: %s\n", "", width, "", f.Mend)
+			fmt.Fprintf(w, "%-5s %-*s fix: %s\n", "", width, "", f.Mend)
 		}
 	}
-	fmt.Fprintf(w, "\n%s\n", verdict(fails, warns))
+	fmt.Fprintf(w, "\n%s\n", summary(fails, warns))
 	return fails == 0
 }
 
@@ -55,13 +54,13 @@ func word(l driver.Level) string {
 	}
 }
 
-func verdict(fails, warns int) string {
+func summary(fails, warns int) string {
 	switch {
 	case fails > 0:
-		return fmt.Sprintf("rolloutd does not run rollouts here until what FAILs above is mended (%d).", fails)
+		return fmt.Sprintf("rolloutd cannot run rollouts on this machine: %d FAIL above", fails)
 	case warns > 0:
-		return fmt.Sprintf("rolloutd runs here, with the limits told above (%d).", warns)
+		return fmt.Sprintf("rolloutd can run on this machine, with the limits above: %d warn", warns)
 	default:
-		return "rolloutd runs here."
+		return "rolloutd can run on this machine"
 	}
 }

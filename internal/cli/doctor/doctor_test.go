@@ -28,9 +28,9 @@ func TestPrintSaysWhetherItRuns(t *testing.T) {
 		runs     bool
 		want     []string
 	}{
-		{[]driver.Finding{ok}, true, []string{"ok    a ", "rolloutd runs here."}},
-		{[]driver.Finding{ok, warn}, true, []string{"warn  b ", "mend: do b", "with the limits told above (1)"}},
-		{[]driver.Finding{fail, warn}, false, []string{"FAIL  c ", "mend: do c", "does not run rollouts here"}},
+		{[]driver.Finding{ok}, true, []string{"ok    a ", "rolloutd can run on this machine"}},
+		{[]driver.Finding{ok, warn}, true, []string{"warn  b ", "fix: do b", "with the limits above: 1 warn"}},
+		{[]driver.Finding{fail, warn}, false, []string{"FAIL  c ", "fix: do c", "cannot run rollouts on this machine: 1 FAIL"}},
 	} {
 		var out strings.Builder
 		require.Equal(t, c.runs, doctor.Print(&out, c.findings))
@@ -41,7 +41,7 @@ func TestPrintSaysWhetherItRuns(t *testing.T) {
 	}
 }
 
-func TestPortsTellsFreeTakenAndOurs(t *testing.T) {
+func TestPortsReportsFreeTakenAndOurs(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestPortsTellsFreeTakenAndOurs(t *testing.T) {
 	defer ours.Close()
 	got = doctor.Ports(strings.TrimPrefix(ours.URL, "http://"), []doctor.Port{taken})(t.Context())
 	require.Len(t, got, 1)
-	require.Contains(t, got[0].Detail, "runs here already")
+	require.Contains(t, got[0].Detail, "is already running")
 }
 
 // Without npm the agent must be there already. Not parallel: PATH belongs to the process.
@@ -93,7 +93,7 @@ func TestDataFolderMustBeWritable(t *testing.T) {
 		found := doctor.Data(path)(t.Context())
 		require.Equal(t, level, found[0].Level, "%s: %s", path, found[0].Detail)
 	}
-	require.NoDirExists(t, filepath.Join(dir, "not"), "a doctor changes nothing")
+	require.NoDirExists(t, filepath.Join(dir, "not"), "the check creates nothing")
 }
 
 func TestWeakSandboxesAreNeverSilent(t *testing.T) {
@@ -102,7 +102,7 @@ func TestWeakSandboxesAreNeverSilent(t *testing.T) {
 	require.Len(t, doctor.Sandboxes(false, works)(t.Context()), 1)
 	got := doctor.Sandboxes(true, works)(t.Context())
 	require.Equal(t, driver.Warn, got[0].Level)
-	require.Contains(t, got[0].Detail, "run none you do not trust")
+	require.Contains(t, got[0].Detail, "run trusted agents only")
 
 	broken := func() (driver.Checker, func(), error) { return nil, nil, errors.New("no sandboxd") }
 	got = doctor.Sandboxes(false, broken)(t.Context())

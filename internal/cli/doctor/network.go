@@ -10,22 +10,22 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// patience bounds one look over the network.
-const patience = 3 * time.Second
+// timeout bounds one check over the network.
+const timeout = 3 * time.Second
 
-// Port is one address that a part wants.
+// Port is an address that a role listens on.
 type Port struct {
 	What    string
 	Address string
-	Setting string // what moves it
+	Setting string // the setting that changes it
 }
 
-// Ports checks that the addresses are free. Where rolloutd runs already (its /healthz at metrics answers), they are in use
-// by it, and that is told instead.
+// Ports checks that the addresses are free. If rolloutd runs already (its /healthz at metrics answers), the finding says that
+// instead.
 func Ports(metrics string, ports []Port) Check {
 	return func(ctx context.Context) []driver.Finding {
 		if healthy(ctx, "http://"+metrics+"/healthz") {
-			return []driver.Finding{{Name: "running", Detail: "rolloutd runs here already: http://" + metrics + "/healthz"}}
+			return []driver.Finding{{Name: "running", Detail: "rolloutd is already running: http://" + metrics + "/healthz"}}
 		}
 		var all []driver.Finding
 		for _, p := range ports {
@@ -40,15 +40,15 @@ func (p Port) check() driver.Finding {
 	l, err := net.Listen("tcp", p.Address)
 	if err != nil {
 		f.Level, f.Detail = driver.Warn, fmt.Sprintf("%s: %v", p.Address, err)
-		f.Mend = "stop what listens there, or move it with " + p.Setting
+		f.Mend = "stop the program that listens there, or set another address with " + p.Setting
 		return f
 	}
-	_ = l.Close() // nothing was sent over it
+	_ = l.Close() // nothing was sent
 	return f
 }
 
 func healthy(ctx context.Context, url string) bool {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -62,16 +62,16 @@ func healthy(ctx context.Context, url string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// Temporal checks that a server answers; dial connects once and closes again. Without one only the separate roles are stuck.
+// Temporal checks that a Temporal server answers; dial connects once and closes the connection. Only the separate roles need one.
 func Temporal(address string, dial func(context.Context) error) Check {
 	return func(ctx context.Context) []driver.Finding {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		if err := dial(ctx); err != nil {
 			return []driver.Finding{{
 				Name: "Temporal", Level: driver.Warn,
-				Detail: "none at " + address + "; rolloutd-dev brings its own, the separate roles need one",
-				Mend:   "rolloutd-dev temporal, or docker compose up -d, or set TEMPORAL_ADDRESS",
+				Detail: "no server at " + address + "; the separate roles need one, rolloutd-dev has its own",
+				Mend:   "run rolloutd-dev temporal or docker compose up -d, or set TEMPORAL_ADDRESS",
 			}}
 		}
 		return []driver.Finding{{Name: "Temporal", Detail: "answers at " + address}}

@@ -6,14 +6,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// Sandboxes asks the driver what it can do here. open makes the driver, which alone may fail, and says how to clean up after it.
+// Sandboxes runs the driver's own checks. open creates the driver and returns a function that cleans up after it.
 func Sandboxes(allowWeak bool, open func() (d driver.Checker, done func(), err error)) Check {
 	return func(ctx context.Context) []driver.Finding {
 		var all []driver.Finding
 		if allowWeak {
 			all = append(all, driver.Finding{
 				Name: "weak sandboxes", Level: driver.Warn,
-				Detail: "allowed by configuration: where this machine cannot bound memory and CPU, agents run unbounded; run none you do not trust",
+				Detail: "allowed by configuration: agents run without limits of memory and CPU where this machine cannot set them; run trusted agents only",
 				Mend:   "unset sandbox.allow_weak (ROLLOUTD_ALLOW_WEAK_SANDBOX)",
 			})
 		}

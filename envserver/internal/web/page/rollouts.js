@@ -50,5 +50,11 @@ function row(r) {
 
 export function outcome(r) {
   if (!r.outcome) return "";
-  return el("span", { class: r.outcome === "completed" ? "good" : "bad" }, r.outcome.replaceAll("_", " "));
+  return el("span", { class: tone(r) }, r.outcome.replaceAll("_", " "));
+}
+
+// tone is green for a positive reward only, and neutral where the policy earned nothing or was never graded by choice.
+function tone(r) {
+  if (r.outcome === "completed") return r.reward > 0 ? "good" : "";
+  return r.outcome === "aborted" ? "" : "bad";
 }

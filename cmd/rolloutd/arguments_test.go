@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Nonsense is refused with what is wrong and what would be right, before a server is asked.
-func TestNonsenseOnTheCommandLine(t *testing.T) {
+// Wrong arguments are refused with the correct form before a request to a server.
+func TestWrongArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	task := taskFile(t, "instruction: x\n")
 	for _, tc := range []struct {
@@ -35,16 +35,16 @@ func TestNonsenseOnTheCommandLine(t *testing.T) {
 		{[]string{"ls", "--limit", "x"}, `--limit: want a whole number, got "x"`},
 		{[]string{"ls", "--json=perhaps"}, `--json: want true or false, got "perhaps"`},
 		{[]string{"ls", "--statu", "done"}, "unknown flag: --statu; see rolloutd ls --help"},
-		{[]string{"ls", "--task", ""}, "--task: is given, and empty"},
+		{[]string{"ls", "--task", ""}, "--task: must not be empty"},
 		{[]string{"ls", "--server", "http://"}, `server address: want http://HOST:PORT or https://HOST:PORT, got "http://"`},
 		{[]string{"run", task, "--timeout", "5"}, `--timeout: want a duration such as "55s" or "5m", got "5"`},
-		{[]string{"run", task, "--timeout", "-5s"}, "--timeout: want no less than 0, got -5s"},
-		{[]string{"run", task, "--model", ""}, "--model: is given, and empty"},
-		{[]string{"run", task, "--api-key-env", "", "--rollout-id", " "}, "--api-key-env: is given, and empty\n--rollout-id: is given, and empty"},
-		{[]string{"serve", "--listen", ""}, "--listen: is given, and empty"},
-		{[]string{"gateway", "--data", ""}, "--data: is given, and empty"},
-		{[]string{"show", "r1", "--wait", "--timeout", "-1s"}, "--timeout: want no less than 0"},
-		{[]string{"trace", "r1", "-o", t.TempDir()}, "is a folder: want a file"},
+		{[]string{"run", task, "--timeout", "-5s"}, "--timeout: must not be negative, got -5s"},
+		{[]string{"run", task, "--model", ""}, "--model: must not be empty"},
+		{[]string{"run", task, "--api-key-env", "", "--rollout-id", " "}, "--api-key-env: must not be empty\n--rollout-id: must not be empty"},
+		{[]string{"serve", "--listen", ""}, "--listen: must not be empty"},
+		{[]string{"gateway", "--data", ""}, "--data: must not be empty"},
+		{[]string{"show", "r1", "--wait", "--timeout", "-1s"}, "--timeout: must not be negative"},
+		{[]string{"trace", "r1", "-o", t.TempDir()}, "output: want a file"},
 	} {
 		code, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_SERVER": "http://127.0.0.1:1"}, tc.args...)
 		require.Equal(t, 1, code, tc.args)
@@ -54,8 +54,8 @@ func TestNonsenseOnTheCommandLine(t *testing.T) {
 	}
 }
 
-// A token that is missing, wrong or a client's is told apart from a server that is not there, with where a token goes.
-func TestTokensThatAreRefused(t *testing.T) {
+// A refused token is distinct from an absent server, and the message says where to set the token.
+func TestRefusedTokens(t *testing.T) {
 	t.Parallel()
 	status, body := http.StatusUnauthorized, `{"detail":"Not authenticated"}`
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -66,19 +66,19 @@ func TestTokensThatAreRefused(t *testing.T) {
 	for _, args := range [][]string{{"ls"}, {"show", "r1"}, {"abort", "r1"}, {"trace", "r1"}, {"run", taskFile(t, "instruction: x\n")}} {
 		code, _, errText := rolloutd(t.Context(), nil, append(args, "--server", srv.URL)...)
 		require.Equal(t, 1, code)
-		require.Contains(t, errText, "wants a bearer token, or another one\n  a token goes into the variable ROLLOUTD_TOKEN", args)
+		require.Contains(t, errText, "requires a valid bearer token\n  set the token in ROLLOUTD_TOKEN", args)
 		require.NotContains(t, errText, "start one with")
 	}
 	status, body = http.StatusForbidden, `{"detail":"the token of an operator is needed to list rollouts"}`
 	_, _, errText := rolloutd(t.Context(), nil, "ls", "--server", srv.URL)
-	require.Contains(t, errText, "the token of an operator is needed to list rollouts\n  a token goes")
+	require.Contains(t, errText, "the token of an operator is needed to list rollouts\n  set the token")
 	status, body = http.StatusServiceUnavailable, `{"detail":"list rollouts: Temporal is away","kind":"Unavailable"}`
 	_, _, errText = rolloutd(t.Context(), nil, "ls", "--server", srv.URL)
 	require.Contains(t, errText, "503 Service Unavailable: list rollouts: Temporal is away")
-	require.NotContains(t, errText, "start one with", "there is one")
+	require.NotContains(t, errText, "start one with", "a server answered")
 }
 
-// A server's address may have a password in it, which is shown to nobody. A token often comes from a file, with its last line end.
+// A password in the server's address is never shown. A token may end with a line break, as files do.
 func TestSecretsInTheAddressAndTheToken(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"http://me:hunter2@127.0.0.1:1", "me:hunter2@127.0.0.1:1", "http://me:hunter2%@127.0.0.1:1", "http://me:hunter2@"} {
@@ -98,16 +98,16 @@ func TestSecretsInTheAddressAndTheToken(t *testing.T) {
 	require.Equal(t, "Bearer secret", (<-asked).Header.Get("Authorization"))
 }
 
-// Who asks where no gateway is learns where he asked, and how to ask another.
+// Without a gateway the message has the address and the setting that changes it.
 func TestUpstreamWithoutAGateway(t *testing.T) {
 	t.Parallel()
 	vars := map[string]string{"ROLLOUTD_TRAINER_URL": "http://127.0.0.1:1", "ROLLOUTD_ENCRYPTION_KEY": strings.Repeat("0", 64)}
 	code, _, errText := rolloutd(t.Context(), vars, "upstream", "show", "vllm")
 	require.Equal(t, 1, code)
-	require.Contains(t, errText, "connection refused\n  asked: http://127.0.0.1:1; ROLLOUTD_TRAINER_URL names another")
+	require.Contains(t, errText, "connection refused\n  tried: http://127.0.0.1:1; set another with ROLLOUTD_TRAINER_URL")
 }
 
-// What is asked of the list goes to the server as it stands, for that is who knows.
+// The server checks the limit, so every value reaches it.
 func TestLsSendsEveryLimit(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 1)
