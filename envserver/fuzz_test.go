@@ -15,6 +15,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/egress"
 )
 
 // FuzzFrame: every frame has exactly one answer that is a JSON object with type and data, except one that closes. The state
@@ -29,7 +30,7 @@ func FuzzFrame(f *testing.F) {
 			f.Add(frame.Send)
 		}
 	}
-	srv, err := envserver.New(envserver.Options{Rollouts: newFake(), Resolve: catalog.New(func(string) string { return "" }).Resolve,
+	srv, err := envserver.New(envserver.Options{Rollouts: newFake(), Resolve: catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve,
 		Seal: strings.ToUpper, StepTimeout: 50 * time.Millisecond})
 	require.NoError(f, err)
 	ts := httptest.NewServer(srv)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/egress"
 )
 
 // FuzzBody: whatever is sent to a route that takes a body, the answer is a JSON object with a status that says whose fault it is, and
@@ -26,7 +27,7 @@ func FuzzBody(f *testing.F) {
 			f.Add(uint8(i), body)
 		}
 	}
-	srv, err := envserver.New(envserver.Options{Rollouts: newFake(), Resolve: catalog.New(func(string) string { return "" }).Resolve, Seal: strings.ToUpper})
+	srv, err := envserver.New(envserver.Options{Rollouts: newFake(), Resolve: catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve, Seal: strings.ToUpper})
 	require.NoError(f, err)
 	expected := []int{http.StatusOK, http.StatusAccepted, http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusServiceUnavailable}
 	f.Fuzz(func(t *testing.T, path uint8, body string) {

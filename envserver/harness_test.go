@@ -15,6 +15,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -37,7 +38,7 @@ func start(t *testing.T, change ...func(*envserver.Options)) *rig {
 	env := map[string]string{"VLLM_URL": "http://vllm.test:8000", "OPENAI_API_KEY": "sk-from-env"}
 	o := envserver.Options{
 		Rollouts: f,
-		Resolve:  catalog.New(func(k string) string { return env[k] }).Resolve,
+		Resolve:  catalog.New(func(k string) string { return env[k] }, egress.Policy{}).Resolve,
 		Seal:     func(key string) string { return "sealed(" + key + ")" },
 		Linger:   patience,
 	}

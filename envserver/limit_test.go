@@ -14,6 +14,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/egress"
 )
 
 // Without any setting a long call over POST /mcp is answered before the Python clients give up, at 60 s, with the way to its
@@ -23,7 +24,7 @@ func TestLongCallsAreAnsweredInTimeByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, err := envserver.New(envserver.Options{
 			Rollouts: newFake(), Seal: strings.ToUpper,
-			Resolve: catalog.New(func(string) string { return "http://vllm.test" }).Resolve,
+			Resolve: catalog.New(func(string) string { return "http://vllm.test" }, egress.Policy{}).Resolve,
 		})
 		require.NoError(t, err)
 		begun := time.Now()

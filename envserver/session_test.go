@@ -11,6 +11,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/egress"
 )
 
 func TestCapacityIsToldOverEveryTransport(t *testing.T) {
@@ -86,7 +87,7 @@ func TestIdleSessionEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // where there is no network, and an hour takes no time
 		engine := newFake()
-		resolve := catalog.New(func(string) string { return "http://vllm.test" }).Resolve
+		resolve := catalog.New(func(string) string { return "http://vllm.test" }, egress.Policy{}).Resolve
 		srv, err := envserver.New(envserver.Options{Rollouts: engine, Resolve: resolve, Seal: strings.ToLower, MaxSessions: 1})
 		require.NoError(t, err)
 		rpc := func(method, params string) map[string]any {

@@ -53,6 +53,7 @@ func (f *flags) load() (config.Config, error) {
 	if f.given("port") {
 		c.Serve.Listen = fmt.Sprintf("127.0.0.1:%d", f.port)
 	}
+	c.Gateway.AllowHosts = append(c.Gateway.AllowHosts, "127.0.0.0/8", "::1", "localhost") // the models of a laptop
 	if f.mode != "" {
 		c.Serve.Mode = f.mode
 	}

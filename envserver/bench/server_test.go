@@ -18,6 +18,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -85,7 +86,7 @@ func edge(mux *http.ServeMux, pings time.Duration) error {
 	srv, err := envserver.New(envserver.Options{
 		Registerer: registry,
 		Rollouts:   none{}, MaxSessions: 20_000, PingInterval: pings,
-		Resolve: catalog.New(os.Getenv).Resolve, Seal: func(s string) string { return s },
+		Resolve: catalog.New(os.Getenv, egress.Policy{}).Resolve, Seal: func(s string) string { return s },
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -28,12 +29,14 @@ type Request struct {
 // Catalog knows the endpoints by name.
 type Catalog struct {
 	getenv    func(string) string
+	egress    egress.Policy
 	endpoints []endpoint
 }
 
-// New makes a catalogue that reads the environment by getenv at each Resolve, so that a changed value counts at once.
-func New(getenv func(string) string) *Catalog {
-	return &Catalog{getenv: getenv, endpoints: known()}
+// New makes a catalogue that reads the environment by getenv at each Resolve, so that a changed value counts at once. URLs that clients
+// name must pass the policy; those of the environment are the operator's and need not.
+func New(getenv func(string) string, policy egress.Policy) *Catalog {
+	return &Catalog{getenv: getenv, egress: policy, endpoints: known()}
 }
 
 // Names are those of the endpoints.
@@ -80,6 +83,12 @@ func (c *Catalog) model(a asked) (rollout.Model, error) {
 	if err != nil {
 		return rollout.Model{}, err
 	}
+	home := atHome(url, c.home(a))
+	if !home {
+		if err := c.mayCall(a.baseURL.name, url); err != nil {
+			return rollout.Model{}, err
+		}
+	}
 	name, err := c.field("model", a, a.model, a.ep.model)
 	if err != nil {
 		return rollout.Model{}, err
@@ -87,7 +96,7 @@ func (c *Catalog) model(a asked) (rollout.Model, error) {
 	return rollout.Model{
 		Endpoint: a.ep.name,
 		BaseURL:  url,
-		Own:      a.ep.name != "" && !atHome(url, c.home(a)),
+		Own:      a.ep.name != "" && !home,
 		Name:     name,
 		Logprobs: a.ep.logprobs,
 		TokenIDs: a.ep.tokenIDs,

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -147,7 +148,7 @@ func TestResolve(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got, key, err := catalog.New(tc.env).Resolve(tc.ask)
+			got, key, err := catalog.New(tc.env, egress.Policy{}).Resolve(tc.ask)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, got)
 			require.Equal(t, tc.key, key)
@@ -177,11 +178,14 @@ func TestResolveRefuses(t *testing.T) {
 		{"two endpoints at once", catalog.Request{ModelKey: "vllm://a/b", VLLMURL: "http://x", Endpoint: "openai"}, "model_key", []string{"vllm", "openai"}},
 		{"no URL at all", catalog.Request{BaseURL: "gpu:8000", Model: "m"}, "base_url", []string{"http(s)://"}},
 		{"credentials in the URL", catalog.Request{BaseURL: "http://u:p@x", Model: "m"}, "base_url", []string{"api_key"}},
+		{"the server's own loopback", catalog.Request{BaseURL: "http://127.0.0.1:7233", Model: "m"}, "base_url", []string{"loopback", "ROLLOUTD_ALLOW_HOSTS"}},
+		{"a metadata service", catalog.Request{ModelKey: "vllm://m", VLLMURL: "http://169.254.169.254/latest"}, "vllm_url", []string{"link-local"}},
+		{"one of several engines", catalog.Request{BaseURL: "http://a.test/v1,http://10.0.0.1/v1", Model: "m"}, "base_url", []string{"10.0.0.1 is a private address"}},
 		{"negative top_logprobs", catalog.Request{Endpoint: "scripted", TopLogprobs: -1}, "top_logprobs", []string{"-1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := catalog.New(env()).Resolve(tc.ask)
+			_, _, err := catalog.New(env(), egress.Policy{}).Resolve(tc.ask)
 			var f *fault.Error
 			require.ErrorAs(t, err, &f)
 			require.Equal(t, fault.Invalid, f.Kind)
@@ -206,7 +210,7 @@ func TestResolveRefusesAKeyThatNoHeaderCarries(t *testing.T) {
 		{catalog.Request{ModelKey: "hf-router://a/b:p", HFToken: "sk-1\r\n"}, "hf_token", "line break"},
 		{catalog.Request{Endpoint: "vllm"}, "api_key", "VLLM_API_KEY in the server's environment"},
 	} {
-		_, _, err := catalog.New(ours).Resolve(tc.ask)
+		_, _, err := catalog.New(ours, egress.Policy{}).Resolve(tc.ask)
 		var f *fault.Error
 		require.ErrorAs(t, err, &f)
 		require.Equal(t, fault.Invalid, f.Kind)
@@ -219,7 +223,7 @@ func TestResolveRefusesAKeyThatNoHeaderCarries(t *testing.T) {
 // A key of the server's environment never goes to a URL that the client chose.
 func TestResolveKeepsTheServersKeyAtHome(t *testing.T) {
 	t.Parallel()
-	c := catalog.New(env("OPENAI_API_KEY", "sk", "HF_ROUTER_API_KEY", "hf", "HF_ROUTER_BASE_URL", "https://router.lan/v1"))
+	c := catalog.New(env("OPENAI_API_KEY", "sk", "HF_ROUTER_API_KEY", "hf", "HF_ROUTER_BASE_URL", "https://router.lan/v1"), egress.Policy{})
 	for _, tc := range []struct {
 		name  string
 		ask   catalog.Request

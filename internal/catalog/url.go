@@ -37,6 +37,20 @@ func normalize(raw string) (string, error) {
 	return s, nil
 }
 
+// mayCall refuses a list of a client's URLs when one of them is in a place that only the operator may have called.
+func (c *Catalog) mayCall(argument, urls string) error {
+	for raw := range strings.SplitSeq(urls, ",") {
+		u, err := url.Parse(raw)
+		if err == nil {
+			err = c.egress.CheckURL(u)
+		}
+		if err != nil {
+			return fault.Field(argument, "%v", err)
+		}
+	}
+	return nil
+}
+
 // atHome says whether each URL of a list has the scheme, host and port of one in the list home.
 func atHome(urls, home string) bool {
 	for u := range strings.SplitSeq(urls, ",") {

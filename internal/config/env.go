@@ -43,6 +43,7 @@ func Variables() []Variable {
 		{"ROLLOUTD_TRAINER_LISTEN", "gateway.trainer_listen", text(func(c *Config) *string { return &c.Gateway.TrainerListen })},
 		{"ROLLOUTD_TRAINER_URL", "gateway.trainer_url", text(func(c *Config) *string { return &c.Gateway.TrainerURL })},
 		{"ROLLOUTD_TRAINER_TOKENS", "gateway.trainer_tokens", list(func(c *Config) *[]string { return &c.Gateway.TrainerTokens })},
+		{"ROLLOUTD_ALLOW_HOSTS", "gateway.allow_hosts", list(func(c *Config) *[]string { return &c.Gateway.AllowHosts })},
 		{"ROLLOUTD_GATEWAY_REPLY", "gateway.reply", text(func(c *Config) *string { return &c.Gateway.Reply })},
 		{"ROLLOUTD_GATEWAY_KEEP_ALIVE", "gateway.keep_alive", span(func(c *Config) *time.Duration { return &c.Gateway.KeepAlive })},
 		{"ROLLOUTD_GATEWAY_CALLS", "gateway.calls", named(func(c *Config) *map[string]float64 { return &c.Gateway.Calls })},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/egress"
 )
 
 // Gateway is the model gateway of a host.
@@ -21,6 +22,10 @@ type Gateway struct {
 	TrainerListen string   `yaml:"trainer_listen"` // trainer API
 	TrainerURL    string   `yaml:"trainer_url"`    // where "rolloutd upstream" finds it; empty: http:// and TrainerListen
 	TrainerTokens []string `yaml:"trainer_tokens"` // for trainers that have not the deployment's key
+
+	// AllowHosts are the special hosts (loopback, private, link-local) that URLs of clients may name; see package egress for the
+	// patterns. The server checks them at submit, the gateway again when it dials.
+	AllowHosts []string `yaml:"allow_hosts"`
 
 	// Reply is how a stream is handed on: ReplyComplete, once it is whole and on record, or ReplyPassThrough, as it comes.
 	Reply string `yaml:"reply"`
@@ -64,6 +69,10 @@ func (g Gateway) validate(p *problems) {
 	}
 	for i, t := range g.TrainerTokens {
 		p.check(len(t) >= minToken, fmt.Sprintf("gateway.trainer_tokens[%d]", i), "want at least %d characters", minToken)
+	}
+	for i, host := range g.AllowHosts {
+		_, err := egress.Parse([]string{host})
+		p.check(err == nil, fmt.Sprintf("gateway.allow_hosts[%d]", i), "%v", err)
 	}
 	p.check(g.Reply == ReplyComplete || g.Reply == ReplyPassThrough, "gateway.reply", "want %s or %s, got %q", ReplyComplete, ReplyPassThrough, g.Reply)
 	p.check(g.KeepAlive >= 0, "gateway.keep_alive", "want 0 (never) or more, got %s", g.KeepAlive)

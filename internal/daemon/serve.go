@@ -12,6 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/listen"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -59,10 +60,14 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	policy, err := egress.Parse(d.cfg.Gateway.AllowHosts)
+	if err != nil {
+		return nil, fmt.Errorf("gateway.allow_hosts: %w", err)
+	}
 	box := d.key.Box("model key")
 	return envserver.New(envserver.Options{
 		Rollouts:    rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key)),
-		Resolve:     d.resolve(catalog.New(d.modelLookup)),
+		Resolve:     d.resolve(catalog.New(d.modelLookup, policy)),
 		Seal:        box.SealString,
 		Limits:      d.cfg.Limits.Over(rollout.DefaultLimits()),
 		Version:     Version,

@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -32,7 +33,7 @@ func table(t testing.TB, r *recorder, change ...func(*tools.Options)) *tools.Tab
 	t.Helper()
 	env := map[string]string{"VLLM_URL": "http://vllm.test:8000"}
 	o := tools.Options{
-		Rollouts: r, Resolve: catalog.New(func(k string) string { return env[k] }).Resolve,
+		Rollouts: r, Resolve: catalog.New(func(k string) string { return env[k] }, egress.Policy{}).Resolve,
 		Seal: func(k string) string { return "sealed:" + k }, Agents: []string{"opencode"}, Backends: []string{"local"}, Images: []string{"img", "b"}, NewID: func() string { return "made-up" },
 		Limits: rollout.DefaultLimits(), Form: func(text []byte) ([]byte, error) { return text, nil },
 	}

@@ -1,0 +1,142 @@
+// Package egress decides which hosts a client may have model calls sent to.
+//
+// A client names its model endpoint by URL, and the gateway, which calls it, stands inside the operator's network. Without a rule, a
+// client could have the gateway call cloud metadata services, databases and admin pages. A Policy therefore refuses loopback,
+// link-local, private and other special addresses unless the operator allows them. It is asked twice: at submit, by what the URL
+// says, so that the client sees the reason (CheckURL); and at dial, by the address that a name resolved to (CheckAddr).
+//
+// URLs that the operator configured (VLLM_URL and the like) are not the client's and need no check.
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Policy is which special hosts are allowed. The zero value allows none. It is safe for concurrent use.
+type Policy struct{ allowed []pattern }
+
+// Parse makes a Policy that allows what patterns name. A pattern is an address (10.0.0.5), a range (10.0.0.0/8), a host name (gpu-1) or
+// the names below one (*.gpu.lan), each with or without a port (gpu-1:8000, [::1]:8000); without one it allows all ports.
+func Parse(patterns []string) (Policy, error) {
+	var p Policy
+	for _, text := range patterns {
+		one, err := parse(text)
+		if err != nil {
+			return Policy{}, err
+		}
+		p.allowed = append(p.allowed, one)
+	}
+	return p, nil
+}
+
+// CheckURL refuses, with a fault.Invalid, a URL whose host is a special address or a name known to mean one. What other names resolve to
+// is for CheckAddr.
+func (p Policy) CheckURL(u *url.URL) error {
+	host, port := strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")), portOf(u)
+	addr, err := netip.ParseAddr(host)
+	switch {
+	case err == nil:
+		return p.CheckAddr(host, netip.AddrPortFrom(addr, port))
+	case slices.Contains(loopbackNames, host) || strings.HasSuffix(host, ".localhost"):
+		return p.CheckAddr(host, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port))
+	case slices.Contains(metadataNames, host) && !p.allows(host, netip.AddrPortFrom(netip.Addr{}, port)):
+		return refused(host, "a cloud metadata service")
+	case endsInNumber(host):
+		return fault.New(fault.Invalid, "%q is neither a host name nor an address: write addresses as 192.0.2.1 or [2001:db8::1]", host)
+	}
+	return nil
+}
+
+// CheckAddr refuses, with a fault.Invalid, a connection to a special address. The host is the name or address as the URL has it.
+func (p Policy) CheckAddr(host string, to netip.AddrPort) error {
+	kind := special(to.Addr())
+	if kind == "" || p.allows(strings.ToLower(strings.TrimSuffix(host, ".")), to) {
+		return nil
+	}
+	return refused(host, kind)
+}
+
+func refused(host, kind string) error {
+	return fault.New(fault.Invalid, "%s is %s, which clients may not have called: the operator allows it with gateway.allow_hosts (ROLLOUTD_ALLOW_HOSTS)", host, kind)
+}
+
+func (p Policy) allows(host string, to netip.AddrPort) bool {
+	return slices.ContainsFunc(p.allowed, func(one pattern) bool { return one.matches(host, to) })
+}
+
+// pattern is one allowed host: a range of addresses, or a name.
+type pattern struct {
+	prefix netip.Prefix // the zero value: by name
+	name   string       // in lower case; with below set, the suffix with its dot
+	below  bool
+	port   uint16 // 0: any
+}
+
+func (p pattern) matches(host string, to netip.AddrPort) bool {
+	switch {
+	case p.port != 0 && p.port != to.Port():
+		return false
+	case p.prefix.IsValid():
+		return p.prefix.Contains(to.Addr().Unmap().WithZone(""))
+	case p.below:
+		return strings.HasSuffix(host, p.name)
+	default:
+		return host == p.name
+	}
+}
+
+func parse(text string) (pattern, error) {
+	host, port, err := cutPort(strings.TrimSpace(text))
+	if err != nil {
+		return pattern{}, fmt.Errorf("%q: %w", text, err)
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return pattern{prefix: netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen()), port: port}, nil
+	}
+	if prefix, err := netip.ParsePrefix(host); err == nil {
+		return pattern{prefix: prefix.Masked(), port: port}, nil
+	}
+	name, below := strings.CutPrefix(strings.ToLower(host), "*")
+	if below && !strings.HasPrefix(name, ".") || strings.Trim(name, ".") == "" || strings.ContainsAny(name, "*/:[]@ ") {
+		return pattern{}, fmt.Errorf("%q: want an address, a range such as 10.0.0.0/8, a host name or *.domain, with or without :port", text)
+	}
+	return pattern{name: name, below: below, port: port}, nil
+}
+
+// cutPort splits off a port, where there is one: the colons of an IPv6 address outside of brackets begin none.
+func cutPort(text string) (host string, port uint16, err error) {
+	if _, err := netip.ParseAddr(text); err == nil {
+		return text, 0, nil
+	}
+	if _, err := netip.ParsePrefix(text); err == nil {
+		return text, 0, nil
+	}
+	host, digits, err := net.SplitHostPort(text)
+	if err != nil {
+		return strings.Trim(text, "[]"), 0, nil
+	}
+	n, err := strconv.ParseUint(digits, 10, 16)
+	if err != nil || n == 0 {
+		return "", 0, errors.New("want a port from 1 to 65535")
+	}
+	return host, uint16(n), nil
+}
+
+func portOf(u *url.URL) uint16 {
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
+		return uint16(n)
+	}
+	if u.Scheme == "https" {
+		return 443
+	}
+	return 80
+}
