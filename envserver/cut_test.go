@@ -28,7 +28,7 @@ func masked(text string) []byte {
 func TestRunRolloutCutAnywhere(t *testing.T) {
 	t.Parallel()
 	r, _, _ := replicas(t)
-	const hello = "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+	const hello = "GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 	script := func(id string) []byte {
 		return append(masked(`{"type":"reset","data":{"episode_id":"ep-`+id+`"}}`), masked(call("run_rollout", task(id, "x")))...)
 	}

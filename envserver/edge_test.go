@@ -162,7 +162,7 @@ func TestASlowBodyIsNotWaitedFor(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close()
 		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
-		_, err = io.WriteString(c, "POST "+path+"\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+		_, err = io.WriteString(c, "POST "+path+"\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
 		require.NoError(t, err)
 		raw, err := io.ReadAll(c)
 		require.NoError(t, err, "the server hangs up")
@@ -225,7 +225,7 @@ func TestAPanicInAHandlerIsA500WithAnID(t *testing.T) {
 	var log logs
 	r := start(t, func(o *envserver.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	rec := httptest.NewRecorder()
-	r.srv.ServeHTTP(&brokenWriter{ResponseWriter: rec}, httptest.NewRequestWithContext(t.Context(), "GET", "/health", nil))
+	r.srv.ServeHTTP(&brokenWriter{ResponseWriter: rec}, httptest.NewRequestWithContext(t.Context(), "GET", "http://localhost/health", nil))
 	require.Equal(t, http.StatusInternalServerError, rec.Code)
 	body := object(t, rec.Body.String())
 	require.Equal(t, "Internal Server Error", body["detail"])

@@ -32,7 +32,7 @@ func FuzzBody(f *testing.F) {
 	expected := []int{http.StatusOK, http.StatusAccepted, http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusServiceUnavailable}
 	f.Fuzz(func(t *testing.T, path uint8, body string) {
 		rec := httptest.NewRecorder()
-		srv.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "POST", paths[int(path)%len(paths)], strings.NewReader(body)))
+		srv.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost"+paths[int(path)%len(paths)], strings.NewReader(body)))
 		require.Contains(t, expected, rec.Code, rec.Body)
 		require.Equal(t, "application/json", rec.Header().Get("Content-Type"))
 		object(t, rec.Body.String())

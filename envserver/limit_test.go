@@ -29,7 +29,7 @@ func TestLongCallsAreAnsweredInTimeByDefault(t *testing.T) {
 		require.NoError(t, err)
 		begun := time.Now()
 		w := httptest.NewRecorder()
-		srv.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(rpcRun(t, nil))))
+		srv.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(rpcRun(t, nil))))
 		require.Equal(t, 55*time.Second, time.Since(begun))
 		requireTimeout(t, object(t, w.Body.String()), "55.0")
 	})

@@ -92,7 +92,7 @@ func TestIdleSessionEnds(t *testing.T) {
 		require.NoError(t, err)
 		rpc := func(method, params string) map[string]any {
 			rec := httptest.NewRecorder()
-			srv.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "POST", "/mcp",
+			srv.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/mcp",
 				strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`)))
 			return object(t, rec.Body.String())
 		}
