@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/text"
-	"github.com/rolloutd/rolloutd/internal/trace"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
 // addTrace puts the turns, compact, and what they sum up to into the result. One whole turn is in memory at a time.
@@ -45,7 +45,7 @@ func turnsOf(r io.Reader, res *rollout.Result) (string, error) {
 		} else if err != nil {
 			return "", err
 		}
-		res.ProxyTurns = append(res.ProxyTurns, trace.Compact(t))
+		res.ProxyTurns = append(res.ProxyTurns, trajectory.Compact(t))
 		count(&res.Usage, t)
 		log.WriteString(lineOf(t))
 	}

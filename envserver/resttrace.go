@@ -4,8 +4,8 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/arrays"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/trajectory/arrays"
 )
 
 const (

@@ -14,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trace"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
 // A trainer's own libraries read a trace in both formats: numpy the arrays, openenv and TRL's worker the turns.
@@ -75,7 +76,7 @@ func exported(t *testing.T, records []*trace.Record) string {
 		}
 	}
 	var out bytes.Buffer
-	require.NoError(t, log.Export(&out))
+	require.NoError(t, trajectory.Export(log, &out))
 	return out.String()
 }
 

@@ -29,6 +29,13 @@ var rules = []struct {
 	{"internal/host", []string{"activities", "workflows", "envserver", "internal/daemon"}, "activities and the daemon use the host's parts, never the reverse"},
 	{"internal/gateway", []string{"go.temporal.io/", "envserver", "workflows", "activities"}, "the per-call path touches no Temporal"},
 	{"internal/grading", []string{"go.temporal.io/", "internal/gateway", "envserver", "workflows", "activities"}, "grading knows sandboxes and the store"},
+	{"internal/rawjson", []string{"internal/gateway", "internal/rollout", "internal/trace", "internal/trajectory"}, "JSON by bytes knows no domain"},
+	{"internal/gateway/dialect", []string{"internal/gateway", "internal/gateway/upstream", "internal/gateway/proxy", "internal/trace", "internal/trajectory"}, "the model APIs know no routes, no network and no disk"},
+	{"internal/gateway/dialect/reply", []string{"internal/gateway/dialect/render"}, "reading a reply needs no writer of replies"},
+	{"internal/gateway/upstream", []string{"internal/gateway/proxy", "internal/trace", "internal/trajectory", "internal/sandboxd"}, "calling an endpoint knows no routes and no records"},
+	{"internal/trace", []string{"internal/gateway", "internal/trajectory"}, "the log on disk knows nothing of RL or of model APIs"},
+	{"internal/trajectory", []string{"internal/gateway/upstream", "internal/gateway/proxy", "internal/store"}, "training data is made of turns alone"},
+	{"activities", []string{"internal/gateway/upstream", "internal/gateway/proxy"}, "a worker reaches the gateway through its client"},
 	{"internal/scripted", []string{"go.temporal.io/", "internal/gateway", "internal/agent/opencode"}, "the scripted model is a model endpoint like any other"},
 	{"", []string{"go.temporal.io/server", "github.com/temporalio/ui-server"}, "only the nested module embeds the Temporal server"},
 }

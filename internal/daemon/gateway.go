@@ -14,7 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/filelock"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
@@ -29,7 +30,7 @@ func (d *Daemon) gatewayTier() Tier {
 		if err != nil {
 			return Running{}, err
 		}
-		g, err := gateway.New(gateway.Options{
+		g, err := proxy.New(proxy.Options{
 			Dir: d.cfg.GatewayDir(), Key: d.key, Dialer: d.sandboxes, Logger: d.log,
 			Registerer: d.tel.Registry(), TracerProvider: otel.GetTracerProvider(),
 			Bounds: boundsOf(d.cfg.Gateway), Endpoints: catalog.Names(), TrainerTokens: d.cfg.Gateway.TrainerTokens,
@@ -49,9 +50,9 @@ func (d *Daemon) gatewayTier() Tier {
 }
 
 // boundsOf are the bounds of each endpoint, as configured.
-func boundsOf(c config.Gateway) func(string) gateway.Bounds {
-	return func(name string) gateway.Bounds {
-		return gateway.Bounds{
+func boundsOf(c config.Gateway) func(string) upstream.Bounds {
+	return func(name string) upstream.Bounds {
+		return upstream.Bounds{
 			Calls: int(c.Of(c.Calls, name)), Rate: c.Of(c.Rate, name), Burst: int(c.Of(c.Burst, name)), Queue: c.Queue,
 		}
 	}
@@ -79,7 +80,7 @@ func (d *Daemon) lockGateway() (*filelock.Lock, error) {
 }
 
 // runGateway runs the routes, their admin API and the trainer API; any of them ending ends the tier.
-func (d *Daemon) runGateway(g *gateway.Server) (Running, error) {
+func (d *Daemon) runGateway(g *proxy.Server) (Running, error) {
 	l, err := listen.TCP("the gateway", d.cfg.Gateway.Listen, "gateway.listen (ROLLOUTD_GATEWAY_LISTEN)")
 	if err != nil {
 		return Running{}, err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
@@ -21,7 +21,7 @@ func TestAWorkerMeetsItsGateway(t *testing.T) {
 	require.NoError(t, err)
 	other, err := seal.ParseKey(strings.Repeat("cd", 32))
 	require.NoError(t, err)
-	g, err := gateway.New(gateway.Options{Dir: t.TempDir(), Key: own})
+	g, err := proxy.New(proxy.Options{Dir: t.TempDir(), Key: own})
 	require.NoError(t, err)
 	srv := httptest.NewServer(g.Handler())
 	var said strings.Builder

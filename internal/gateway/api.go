@@ -53,34 +53,51 @@ type Failure struct {
 
 // Admin API paths; {id} is a Route's ID, {name} an upstream's: see rollout.Model.Upstream.
 const (
-	routesPath = "/routes"
-	routePath  = routesPath + "/{id}"
-	endPath    = routePath + "/end"
-	tracePath  = routePath + "/trace"
-	readyPath  = "/ready/{name}"
+	RoutesPath = "/routes"
+	RoutePath  = RoutesPath + "/{id}"
+	EndPath    = RoutePath + "/end"
+	TracePath  = RoutePath + "/trace"
+	ReadyPath  = "/ready/{name}"
 )
 
 // upstreamPath is of the trainer API; it has tracePath, too.
-const upstreamPath = "/upstreams/{name}"
+const UpstreamPath = "/upstreams/{name}"
 
 // Purposes name the shared secrets of the two APIs; see seal.Key.Token.
 const (
-	adminPurpose   = "gateway admin"
+	AdminPurpose   = "gateway admin"
 	trainerPurpose = "gateway trainer"
 )
 
 // routeList is the answer to GET /routes.
-type routeList struct {
+type RouteList struct {
 	IDs []string `json:"ids"`
 }
 
 // endRequest is the body of POST /routes/{id}/end.
-type endRequest struct {
+type EndRequest struct {
 	Reason string `json:"reason"`
 }
 
 // failureBody is the body of every failure of both APIs.
-type failureBody struct {
+type FailureBody struct {
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`
+}
+
+// UpstreamStatus is how an upstream stands.
+type UpstreamStatus struct {
+	Paused    bool      `json:"paused"`
+	Until     time.Time `json:"until,omitzero"`      // when the pause ends by itself
+	HeldUntil time.Time `json:"held_until,omitzero"` // it asked to be left alone until then
+	InFlight  int       `json:"in_flight"`           // requests under way
+	Queued    int       `json:"queued"`              // requests that wait
+	Busy      string    `json:"busy,omitempty"`      // why new rollouts wait; absent: they need not
+}
+
+// pauseRequest is the body of POST /upstreams/{name}/pause and drain.
+type PauseRequest struct {
+	ForS  float64 `json:"for_s"`           // seconds until the pause ends by itself
+	WaitS float64 `json:"wait_s"`          // drain: seconds to wait for the calls under way
+	Abort bool    `json:"abort,omitempty"` // drain: end those that take longer, to be made again after the pause
 }

@@ -73,7 +73,7 @@ func (c *caller) send(ctx context.Context, method, path string, in any) (*http.R
 
 // failureOf reads a failure's body; something that is no gateway of ours answers otherwise.
 func failureOf(res *http.Response) error {
-	var f failureBody
+	var f FailureBody
 	if err := json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&f); err != nil || f.Kind == "" {
 		return fault.New(fault.Unavailable, "gateway: answered %s", res.Status)
 	}

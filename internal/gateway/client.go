@@ -20,7 +20,7 @@ type Client struct{ caller }
 
 // NewClient makes a client of the gateway at baseURL (no path), which has the same deployment key.
 func NewClient(baseURL string, key seal.Key) *Client {
-	return &Client{newCaller(baseURL, key.Token(adminPurpose))}
+	return &Client{newCaller(baseURL, key.Token(AdminPurpose))}
 }
 
 // traceParent is the header of the W3C trace context.
@@ -36,8 +36,8 @@ func (c *Client) Open(ctx context.Context, r Route) error {
 
 // Routes lists the IDs of all routes, ended ones too, until they are closed.
 func (c *Client) Routes(ctx context.Context) ([]string, error) {
-	var list routeList
-	err := c.do(ctx, http.MethodGet, routesPath, nil, &list)
+	var list RouteList
+	err := c.do(ctx, http.MethodGet, RoutesPath, nil, &list)
 	return list.IDs, err
 }
 
@@ -59,7 +59,7 @@ func (c *Client) Changed(ctx context.Context, id string, since int64, wait time.
 
 // End cancels the route's upstream calls at once; later calls get an empty completion. The first reason stays.
 func (c *Client) End(ctx context.Context, id, reason string) error {
-	return c.doRoute(ctx, http.MethodPost, id, "/end", endRequest{Reason: reason}, nil)
+	return c.doRoute(ctx, http.MethodPost, id, "/end", EndRequest{Reason: reason}, nil)
 }
 
 // Ready says whether an upstream can bear another rollout: fault.Exhausted while it cannot.
@@ -82,7 +82,7 @@ func (c *Client) Close(ctx context.Context, id string) error {
 }
 
 func pathOf(id, what string) (string, error) {
-	if !validID(id) {
+	if !ValidID(id) {
 		return "", fault.Field("id", "%q is no route id", id)
 	}
 	return "/routes/" + id + what, nil

@@ -11,7 +11,7 @@ const (
 
 // validID keeps IDs that are no path of their own: each is the name of a folder. It is letters, digits, "_" and "-", in parts with
 // dots between, and begins with a letter or digit.
-func validID(id string) bool {
+func ValidID(id string) bool {
 	head, tails, dotted := strings.Cut(id, ".")
 	if !validPart(head, maxIDHead) || head[0] == '_' || head[0] == '-' {
 		return false

@@ -10,24 +10,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// TrainerHandler serves the trainer API: what a trainer needs of a gateway and no more. Its tokens are the deployment's own for
-// trainers and those of Options.
-//
-//	GET    /routes/{id}/trace                   → JSON lines of rollout.Turn
-//	GET    /upstreams/{name}                    → UpstreamStatus
-//	POST   /upstreams/{name}/pause   {"for_s": …}                             → UpstreamStatus; no call begins
-//	POST   /upstreams/{name}/drain   {"for_s": …, "wait_s": …, "abort": …}    → UpstreamStatus, when none is under way
-//	POST   /upstreams/{name}/resume                                           → UpstreamStatus
-func (s *Server) TrainerHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+tracePath, answering(s.getTrace))
-	mux.HandleFunc("GET "+upstreamPath, answering(s.getUpstream))
-	mux.HandleFunc("POST "+upstreamPath+"/pause", answering(s.pauseUpstream))
-	mux.HandleFunc("POST "+upstreamPath+"/drain", answering(s.drainUpstream))
-	mux.HandleFunc("POST "+upstreamPath+"/resume", answering(s.resumeUpstream))
-	return authorized(mux, append([]string{TrainerToken(s.options.Key)}, s.options.TrainerTokens...)...)
-}
-
 // TrainerToken is a deployment's own token of the trainer API.
 func TrainerToken(key seal.Key) string { return key.Token(trainerPurpose) }
 
@@ -53,13 +35,13 @@ func (t *Trainer) Upstream(ctx context.Context, name string) (UpstreamStatus, er
 
 // Pause lets no call to the upstream begin for so long, or until Resume. Calls under way go on.
 func (t *Trainer) Pause(ctx context.Context, name string, hold time.Duration) (UpstreamStatus, error) {
-	return t.upstream(ctx, http.MethodPost, name, "/pause", pauseRequest{ForS: hold.Seconds()})
+	return t.upstream(ctx, http.MethodPost, name, "/pause", PauseRequest{ForS: hold.Seconds()})
 }
 
 // Drain is Pause, and waits for the calls under way. When they take longer than wait they are ended with abort, to be made again
 // after the pause; without it that is a fault.Timeout, and the pause stays.
 func (t *Trainer) Drain(ctx context.Context, name string, hold, wait time.Duration, abort bool) (UpstreamStatus, error) {
-	return t.upstream(ctx, http.MethodPost, name, "/drain", pauseRequest{hold.Seconds(), wait.Seconds(), abort})
+	return t.upstream(ctx, http.MethodPost, name, "/drain", PauseRequest{hold.Seconds(), wait.Seconds(), abort})
 }
 
 // Resume ends a pause; without one it is a no-op.

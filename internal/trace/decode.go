@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/rolloutd/rolloutd/internal/chat"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
 // written is a record as it was read: its sections alias the frame, or are restored.
@@ -66,8 +66,8 @@ func (r *Record) restore(c *cut) {
 		return
 	}
 	whole := make([]byte, 0, len(r.Reply)+11*len(r.PromptTokenIDs)+2)
-	whole = chat.AppendIDs(append(whole, r.Reply[:c.At]...), r.PromptTokenIDs, c.Spaced)
-	r.PromptAt = chat.Span{Start: c.At, End: len(whole), Spaced: c.Spaced}
+	whole = rawjson.AppendIDs(append(whole, r.Reply[:c.At]...), r.PromptTokenIDs, c.Spaced)
+	r.PromptAt = rawjson.Span{Start: c.At, End: len(whole), Spaced: c.Spaced}
 	r.Reply = append(whole, r.Reply[c.At:]...)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/trace"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
 // Whatever lies in a segment, opening it neither panics nor fails, what it then lists can be read, and a second opening finds
@@ -37,7 +38,7 @@ func FuzzOpen(f *testing.F) {
 		s, err := trace.Open(dir, unsynced())
 		require.NoError(t, err)
 		l := s.Log("k")
-		require.NoError(t, l.Export(io.Discard))
+		require.NoError(t, trajectory.Export(l, io.Discard))
 		entries := l.Entries()
 		require.NoError(t, l.Append(record(7, "z")))
 		require.NoError(t, s.Close())

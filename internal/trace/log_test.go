@@ -17,9 +17,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/chat"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trace"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
 func record(turn int, id string) *trace.Record {
@@ -83,7 +84,7 @@ func TestReplyIsKeptToTheByte(t *testing.T) {
 	t.Parallel()
 	for _, list := range []string{"[1,22,333]", "[1, 22, 333]", "[1 ,22,333 ]", "[]"} {
 		raw := "data: {\"id\":1,\"prompt_token_ids\":" + list + ",\"choices\":[]}\n\ndata: [DONE]\n\n"
-		var s chat.Stream
+		var s reply.Stream
 		copy(s.Room(len(raw)), raw)
 		require.NoError(t, s.Advance(len(raw)))
 		r := record(1, "a")
@@ -241,7 +242,7 @@ func TestMisalignedTokensAreRefused(t *testing.T) {
 func export(t *testing.T, l *trace.Log) []rollout.Turn {
 	t.Helper()
 	var out bytes.Buffer
-	require.NoError(t, l.Export(&out))
+	require.NoError(t, trajectory.Export(l, &out))
 	var turns []rollout.Turn
 	for d := json.NewDecoder(&out); ; {
 		var turn rollout.Turn
@@ -262,6 +263,6 @@ func TestFailedWriteIsTold(t *testing.T) {
 	require.NoError(t, store.Close())
 	require.Error(t, l.Append(record(2, "b")))
 	require.Error(t, l.Delivered(1))
-	require.Error(t, l.Export(io.Discard))
+	require.Error(t, trajectory.Export(l, io.Discard))
 	require.Len(t, l.Entries(), 1, "what was not written is not listed")
 }

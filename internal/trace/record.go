@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/chat"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -15,7 +15,7 @@ type Record struct {
 	Reply   []byte // the upstream's bytes: a stream of events or a JSON object; what had come when the call is broken
 
 	// PromptAt is where PromptTokenIDs stand in Reply, when they are spelt plainly; on disk they are then left out of it.
-	PromptAt chat.Span
+	PromptAt rawjson.Span
 
 	PromptTokenIDs []int32
 	TokenIDs       []int32   // of the completion
@@ -26,7 +26,7 @@ type Record struct {
 type Head struct {
 	Turn          int              `json:"turn"` // from 1, in the order calls began
 	CallID        string           `json:"call_id"`
-	API           chat.API         `json:"api,omitempty"`
+	API           string           `json:"api,omitempty"`
 	Rewritten     json.RawMessage  `json:"rewritten,omitempty"` // as in rollout.Turn
 	Kind          rollout.TurnKind `json:"kind"`
 	Lineage       string           `json:"lineage,omitempty"`

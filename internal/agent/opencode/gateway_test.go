@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/seal"
@@ -36,7 +37,7 @@ func gatewayProcess(dir string) error {
 	if err != nil {
 		return err
 	}
-	srv, err := gateway.New(gateway.Options{
+	srv, err := proxy.New(proxy.Options{
 		Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: sandbox.New(d, sandbox.Options{}), Backoff: 10 * time.Millisecond,
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
@@ -86,7 +87,7 @@ func passingGateway(t *testing.T, dir string, backend *sandbox.Backend) *gateway
 	t.Helper()
 	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
 	require.NoError(t, err)
-	srv, err := gateway.New(gateway.Options{
+	srv, err := proxy.New(proxy.Options{
 		Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: backend, PassThrough: true, KeepAlive: 10 * time.Millisecond,
 	})
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 
-	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
@@ -24,7 +24,7 @@ func gatewayProcess(dir string) error {
 	if err != nil {
 		return err
 	}
-	srv, err := gateway.New(gateway.Options{Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: listener{}})
+	srv, err := proxy.New(proxy.Options{Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: listener{}})
 	if err != nil {
 		return err
 	}

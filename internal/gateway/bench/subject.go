@@ -21,7 +21,7 @@ import (
 )
 
 //go:embed proxy.py
-var proxy []byte
+var proxyScript []byte
 
 // subject is a proxy at work in a process of its own.
 type subject struct {
@@ -114,7 +114,7 @@ func (s *subject) open(id string) (string, error) {
 
 func startPython(python, dir, engine string) (*subject, error) {
 	script := filepath.Join(dir, "proxy.py")
-	if err := os.WriteFile(script, proxy, 0o600); err != nil {
+	if err := os.WriteFile(script, proxyScript, 0o600); err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0") // to find a free port

@@ -1,0 +1,2 @@
+// Package buffer reuses the memory of long slices.
+package buffer

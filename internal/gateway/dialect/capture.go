@@ -1,0 +1,68 @@
+package dialect
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+func captureChat(d *Draft, m rollout.Model) {
+	if m.Logprobs {
+		d.Set("logprobs", []byte("true"))
+		if want := max(m.TopLogprobs, number(d.Object, "top_logprobs")); want > 0 {
+			d.Set("top_logprobs", strconv.AppendInt(nil, int64(want), 10))
+		}
+	}
+	if m.TokenIDs {
+		d.Set(ReturnIDs, []byte("true"))
+	}
+}
+
+// captureText leaves a number of alternatives that the agent wants as it is: their lists have no order to be cut by.
+func captureText(d *Draft, m rollout.Model) {
+	if own, ok := d.Get("logprobs"); m.Logprobs && (!ok || string(own) == "null") {
+		d.Set("logprobs", strconv.AppendInt(nil, int64(m.TopLogprobs), 10))
+	}
+	if m.TokenIDs {
+		d.Set(ReturnIDs, []byte("true"))
+	}
+}
+
+// captureResponse asks vLLM for the messages as its model has them, token by token, and for the logprobs of texts, which with it
+// are those of all that was sampled.
+func captureResponse(d *Draft, m rollout.Model) {
+	if m.TokenIDs {
+		d.Set(ResponseMessages, []byte("true"))
+	}
+	own, _ := d.Get(Include)
+	wanted, ok := including(own, textLogprobs)
+	if !m.Logprobs || !ok {
+		return
+	}
+	d.Set(Include, wanted)
+	if want := max(m.TopLogprobs, number(d.Object, "top_logprobs")); want > 0 {
+		d.Set("top_logprobs", strconv.AppendInt(nil, int64(want), 10))
+	}
+}
+
+// textLogprobs is what include has for logprobs.
+const textLogprobs = "message.output_text.logprobs"
+
+// including is a list of strings with one more in it, unless it has it; what is no list is the agent's own mistake.
+func including(list []byte, one string) ([]byte, bool) {
+	var has []json.RawMessage
+	if len(list) > 0 && json.Unmarshal(list, &has) != nil {
+		return nil, false
+	}
+	quoted := []byte(`"` + one + `"`)
+	if slices.ContainsFunc(has, func(raw json.RawMessage) bool { return bytes.Equal(raw, quoted) }) {
+		return list, true
+	}
+	if len(has) == 0 {
+		return slices.Concat([]byte("["), quoted, []byte("]")), true
+	}
+	return slices.Concat(list[:bytes.LastIndexByte(list, ']')], []byte(","), quoted, []byte("]")), true
+}

@@ -1,0 +1,180 @@
+package render
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/sse"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+var errUnreadable = errors.New("assemble reply: unreadable event")
+
+func assembleCompletion(c Completion, raw []byte) (Whole, error) {
+	err := c.read(raw)
+	return &c, err
+}
+
+// read takes in a reply.
+func (c *Completion) read(raw []byte) error {
+	raw = tidy(raw)
+	if rawjson.IsObject(raw) {
+		return c.add(raw)
+	}
+	for data := range sse.Events(raw) {
+		if err := c.add(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add takes in one chunk, or a whole object.
+func (c *Completion) add(data []byte) error {
+	in := rawjson.Cursor{Src: data}
+	for key := range in.Fields {
+		switch string(key) {
+		case "id":
+			keep(&c.id, in.Skip())
+		case "created":
+			keep(&c.created, in.Skip())
+		case "model":
+			keep(&c.model, in.Skip())
+		case "system_fingerprint":
+			latest(&c.fingerprint, in.Skip())
+		case "usage":
+			latest(&c.usage, in.Skip())
+		case "choices":
+			c.addChoices(&in)
+		case "prompt_token_ids":
+			c.addPrompt(&in)
+		default:
+			in.Skip()
+		}
+	}
+	if !in.End() {
+		return errUnreadable
+	}
+	return nil
+}
+
+// keep takes the first value, latest the last; null is none.
+func keep(dst *[]byte, raw []byte) {
+	if *dst == nil {
+		latest(dst, raw)
+	}
+}
+
+func latest(dst *[]byte, raw []byte) {
+	if len(raw) > 0 && !bytes.Equal(raw, []byte("null")) {
+		*dst = raw
+	}
+}
+
+func (c *Completion) addChoices(in *rawjson.Cursor) {
+	if in.Null() {
+		return
+	}
+	for n := range in.Elements {
+		if n > 0 {
+			in.Skip()
+			continue
+		}
+		c.answered = true
+		c.addChoice(in)
+	}
+}
+
+func (c *Completion) addChoice(in *rawjson.Cursor) {
+	for key := range in.Fields {
+		switch string(key) {
+		case "delta", "message":
+			c.addDelta(in)
+		case "text":
+			c.spoke = in.Peek() == '"' || c.spoke
+			c.content = append(c.content, in.Text()...)
+		case "token_ids":
+			if ids := in.Skip(); !c.bare {
+				c.ids = joined(c.ids, ids)
+			}
+		case "prompt_token_ids":
+			c.addPrompt(in)
+		case "finish_reason":
+			latest(&c.finish, in.Skip())
+		case "stop_reason":
+			latest(&c.stop, in.Skip())
+		case "logprobs":
+			c.addLogprobs(in)
+		default:
+			in.Skip()
+		}
+	}
+}
+
+func (c *Completion) addPrompt(in *rawjson.Cursor) {
+	if ids := in.SkipIDs(); !c.bare {
+		latest(&c.promptIDs, ids)
+	}
+}
+
+// addLogprobs joins entries as they stand.
+func (c *Completion) addLogprobs(in *rawjson.Cursor) {
+	if c.bare {
+		in.Skip()
+		return
+	}
+	if in.Null() {
+		return
+	}
+	for key := range in.Fields {
+		switch string(key) {
+		case "content":
+			c.addEntries(in)
+		case "tokens":
+			c.columns.tokens = joined(c.columns.tokens, in.Skip())
+		case "token_logprobs":
+			c.columns.logprobs = joined(c.columns.logprobs, in.Skip())
+		case "top_logprobs":
+			c.columns.top = joined(c.columns.top, in.Skip())
+		case "text_offset":
+			c.columns.offsets = joined(c.columns.offsets, in.Skip())
+		default:
+			in.Skip()
+		}
+	}
+}
+
+func (c *Completion) addEntries(in *rawjson.Cursor) {
+	if in.Peek() != '[' {
+		in.Skip()
+		return
+	}
+	for range in.Elements {
+		if c.tokens > 0 {
+			c.logprobs = append(c.logprobs, ',')
+		}
+		c.logprobs = append(c.logprobs, in.Skip()...)
+		c.tokens++
+	}
+}
+
+// joined appends the elements of a list, as they stand, to those of another; what is no list adds nothing.
+func joined(dst, list []byte) []byte {
+	if len(list) < 2 || list[0] != '[' {
+		return dst
+	}
+	inner := bytes.TrimSpace(list[1 : len(list)-1])
+	if len(inner) > 0 && len(dst) > 0 {
+		dst = append(dst, ',')
+	}
+	return append(dst, inner...)
+}
+
+// tidy makes a reply fit to be put together: finite, and one object on one line, for an event's data is one.
+func tidy(raw []byte) []byte {
+	raw = rawjson.Finite(raw)
+	if rawjson.IsObject(raw) {
+		raw = rawjson.Flat(raw)
+	}
+	return raw
+}

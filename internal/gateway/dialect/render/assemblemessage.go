@@ -1,0 +1,137 @@
+package render
+
+import (
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/sse"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// block is a content block on its way.
+type block struct {
+	index  int64
+	object *rawjson.Object
+	texts  [][]byte // by flow: what stood in the pieces' quotes
+	cites  []byte   // citations, with commas between
+}
+
+// draft is a message on its way.
+type draft struct {
+	head   *rawjson.Object
+	blocks []*block
+}
+
+// assembleMessage puts a message together from its events; before its first event there is none, and it is empty.
+func assembleMessage(raw []byte) (*message, error) {
+	raw = tidy(raw)
+	if rawjson.IsObject(raw) {
+		return &message{raw}, nil
+	}
+	var d draft
+	for data := range sse.Events(raw) {
+		if err := d.add(data); err != nil {
+			return nil, err
+		}
+	}
+	if d.head == nil {
+		return &message{[]byte("{}")}, nil
+	}
+	content := []byte{'['}
+	for i, b := range d.blocks {
+		if i > 0 {
+			content = append(content, ',')
+		}
+		content = append(content, b.bytes()...)
+	}
+	d.head.Set("content", append(content, ']'))
+	return &message{d.head.Bytes()}, nil
+}
+
+func (d *draft) add(data []byte) error {
+	o, err := rawjson.ParseObject(data)
+	if err != nil {
+		return err
+	}
+	switch rawjson.TextOf(o.Or("type", "")) {
+	case "message_start":
+		d.head, err = rawjson.ParseObject(o.Or("message", "{}"))
+	case "content_block_start":
+		b := &block{index: rawjson.NumberIn(o, "index"), texts: make([][]byte, len(flowing()))}
+		b.object, err = rawjson.ParseObject(o.Or("content_block", "{}"))
+		d.blocks = append(d.blocks, b)
+	case "content_block_delta":
+		for _, b := range d.blocks {
+			if b.index == rawjson.NumberIn(o, "index") {
+				err = b.add(o.Or("delta", "{}"))
+			}
+		}
+	case "message_delta":
+		err = d.end(o)
+	}
+	return err
+}
+
+func (b *block) add(delta []byte) error {
+	o, err := rawjson.ParseObject(delta)
+	if err != nil {
+		return err
+	}
+	kind := rawjson.TextOf(o.Or("type", ""))
+	for i, f := range flowing() {
+		if f.delta == kind && f.of == rawjson.TextOf(b.object.Or("type", "")) {
+			b.texts[i] = append(b.texts[i], rawjson.TextOf(o.Or(f.piece, ""))...)
+		}
+	}
+	if citation, ok := o.Get("citation"); ok && kind == "citations_delta" {
+		if b.cites != nil {
+			b.cites = append(b.cites, ',')
+		}
+		b.cites = append(b.cites, citation...)
+	}
+	return nil
+}
+
+// bytes is the block with all its pieces; what it began with comes first.
+func (b *block) bytes() []byte {
+	for i, f := range flowing() {
+		switch {
+		case len(b.texts[i]) == 0:
+		case f.json:
+			b.object.Set(f.member, inputOf(b.texts[i]))
+		default:
+			begun := rawjson.TextOf(b.object.Or(f.member, ""))
+			b.object.Set(f.member, rawjson.AppendString(nil, append([]byte(begun), b.texts[i]...)))
+		}
+	}
+	if b.cites != nil {
+		b.object.Set("citations", rawjson.AppendList(nil, b.cites))
+	}
+	return b.object.Bytes()
+}
+
+// end takes in why the message ended, and the counts that are known only then.
+func (d *draft) end(o *rawjson.Object) error {
+	if d.head == nil {
+		return errUnreadable
+	}
+	delta, err := rawjson.ParseObject(o.Or("delta", "{}"))
+	if err != nil {
+		return err
+	}
+	for _, key := range []string{"stop_reason", "stop_sequence"} {
+		if v, ok := delta.Get(key); ok {
+			d.head.Set(key, v)
+		}
+	}
+	said, err := rawjson.ParseObject(o.Or("usage", "{}"))
+	if err != nil {
+		return err
+	}
+	usage, err := rawjson.ParseObject(d.head.Or("usage", "{}"))
+	if err != nil {
+		return err
+	}
+	for key, value := range said.Members {
+		usage.Set(key, value)
+	}
+	d.head.Set("usage", usage.Bytes())
+	return nil
+}

@@ -1,0 +1,87 @@
+package render
+
+import (
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/sse"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// assembleResponse finds the response object of the event that ends a stream: it has all that came before in it. Of a stream
+// that broke it puts together what had come.
+func assembleResponse(raw []byte) (*response, error) {
+	raw = tidy(raw)
+	if rawjson.IsObject(raw) {
+		return &response{raw}, nil
+	}
+	d := responseDraft{head: []byte("{}")}
+	for data := range sse.Events(raw) {
+		whole := rawjson.MemberOf(data, "response")
+		if len(whole) == 0 || whole[0] != '{' {
+			continue
+		}
+		d.head = whole
+		switch rawjson.TextOf(rawjson.MemberOf(data, "type")) {
+		case "response.completed", "response.incomplete":
+			return &response{whole}, nil
+		}
+	}
+	for data := range sse.Events(raw) {
+		if d.add(data) != nil {
+			break // it broke here
+		}
+	}
+	return d.response()
+}
+
+// responseDraft is a response that was not finished.
+type responseDraft struct {
+	head  []byte // the response as it was last told
+	items []*outputItem
+}
+
+func (d *responseDraft) response() (*response, error) {
+	o, err := rawjson.ParseObject(d.head)
+	if err != nil || len(d.items) == 0 {
+		return &response{d.head}, err
+	}
+	var output []byte
+	for i, item := range d.items {
+		if i > 0 {
+			output = append(output, ',')
+		}
+		output = append(output, item.bytes()...)
+	}
+	o.Set("output", rawjson.AppendList(nil, output))
+	return &response{o.Bytes()}, nil
+}
+
+func (d *responseDraft) add(data []byte) error {
+	o, err := rawjson.ParseObject(data)
+	if err != nil {
+		return err
+	}
+	kind := rawjson.TextOf(o.Or("type", ""))
+	if kind == "response.output_item.added" || kind == "response.output_item.done" {
+		item := d.item(rawjson.NumberIn(o, "output_index"))
+		item.done = kind == "response.output_item.done"
+		item.object, err = rawjson.ParseObject(o.Or("item", "{}"))
+		return err
+	}
+	for _, f := range responseFlows() {
+		if f.event == kind {
+			d.item(rawjson.NumberIn(o, "output_index")).add(f, rawjson.NumberIn(o, f.number), rawjson.TextOf(o.Or("delta", "")))
+		}
+	}
+	return nil
+}
+
+// item finds the item of that index, or begins it.
+func (d *responseDraft) item(index int64) *outputItem {
+	for _, item := range d.items {
+		if item.index == index {
+			return item
+		}
+	}
+	item := &outputItem{index: index, object: rawjson.NewObject()}
+	d.items = append(d.items, item)
+	return item
+}

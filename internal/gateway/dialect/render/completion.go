@@ -1,0 +1,74 @@
+package render
+
+import (
+	"encoding/json"
+
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// Completion is a chat.completion or a text_completion object put together from a reply. Its parts are kept as they came, as raw JSON or as
+// what stood between a string's quotes: texts are joined and written again without ever being decoded.
+type Completion struct {
+	legacy bool // of Completions: text, and logprobs in columns
+	bare   bool // without the engine's tokens
+
+	id, created, model, fingerprint, usage []byte // raw JSON; nil: not said
+	finish, stop                           []byte // raw JSON; nil: the reply is not whole
+
+	content, reasoning, refusal []byte // between quotes
+	spoke                       bool   // content was a string at least once; else it is null
+	answered                    bool   // there was a choice
+	calls                       []toolCall
+	logprobs                    []byte // entries, with commas between
+	tokens                      int    // entries
+	columns                     columns
+	ids, promptIDs              []byte // elements with commas between; a raw list: only who asked for them sees them
+}
+
+// columns are the logprobs of Completions: elements with commas between.
+type columns struct{ tokens, logprobs, top, offsets []byte }
+
+// toolCall is one call of a tool; all of it is between quotes.
+type toolCall struct {
+	at                      int64
+	id, kind, name, argsRaw []byte
+}
+
+func emptyCompletion(model string) Completion {
+	return Completion{
+		id: rawjson.Quote("cmpl-ended"), created: []byte("0"), model: rawjson.Quote(model), finish: []byte(`"stop"`),
+		usage:    []byte(`{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}`),
+		answered: true, spoke: true,
+	}
+}
+
+// Tokens are the tokens' strings, as the engine wrote them. An entry without one has an empty one: the others must not
+// shift.
+func (c *Completion) Tokens() []string {
+	if len(c.columns.tokens) > 0 {
+		return c.columns.strings()
+	}
+	if c.tokens == 0 {
+		return nil
+	}
+	tokens := make([]string, 0, c.tokens)
+	list := rawjson.Cursor{Src: append(append([]byte{'['}, c.logprobs...), ']')}
+	for range list.Elements {
+		tokens = append(tokens, tokenOf(&list))
+	}
+	return tokens
+}
+
+func tokenOf(c *rawjson.Cursor) string {
+	if c.Peek() != '{' {
+		c.Skip()
+		return ""
+	}
+	var token string
+	for key := range c.Fields {
+		if raw := c.Skip(); string(key) == "token" {
+			_ = json.Unmarshal(raw, &token) // stays empty
+		}
+	}
+	return token
+}

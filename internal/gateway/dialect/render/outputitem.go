@@ -1,0 +1,85 @@
+package render
+
+import (
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/sse"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// outputItem is one item of a response's output on its way, such as a message or a call of a tool.
+type outputItem struct {
+	index  int64
+	object *rawjson.Object
+	texts  []*outputText
+	done   bool // object is all of it
+}
+
+// outputText is a text of an item, as far as it has come.
+type outputText struct {
+	responseFlow
+	index int64
+	said  []byte // what stood in the pieces' quotes
+}
+
+// responseFlow is a text that a stream gives in pieces: a member of the item, or of one of its parts.
+type responseFlow struct {
+	event        string // of a piece
+	list, number string // of a part: the list it stands in, and what has its index in the event
+	kind, member string // the part's type, and where the text is
+}
+
+func responseFlows() []responseFlow {
+	return []responseFlow{
+		{"response.output_text.delta", "content", "content_index", "output_text", "text"},
+		{"response.refusal.delta", "content", "content_index", "refusal", "refusal"},
+		{"response.reasoning_text.delta", "content", "content_index", "reasoning_text", "text"},
+		{"response.reasoning_summary_text.delta", "summary", "summary_index", "summary_text", "text"},
+		{event: "response.function_call_arguments.delta", member: "arguments"},
+		{event: "response.custom_tool_call_input.delta", member: "input"},
+	}
+}
+
+// add joins a piece to its text.
+func (i *outputItem) add(f responseFlow, index int64, piece string) {
+	for _, t := range i.texts {
+		if t.responseFlow == f && t.index == index {
+			t.said = append(t.said, piece...)
+			return
+		}
+	}
+	i.texts = append(i.texts, &outputText{f, index, []byte(piece)})
+}
+
+// bytes is the item with what had come of its texts.
+func (i *outputItem) bytes() []byte {
+	if i.done {
+		return i.object.Bytes()
+	}
+	lists := map[string][]byte{}
+	for _, t := range i.texts {
+		if t.list == "" {
+			i.object.Set(t.member, rawjson.AppendString(nil, t.said))
+			continue
+		}
+		part := append(rawjson.AppendString([]byte(`{"type":`), []byte(t.kind)), `,"`+t.member+`":`...)
+		part = append(rawjson.AppendString(part, t.said), '}')
+		if before := lists[t.list]; before != nil {
+			part = append(append(before, ','), part...)
+		}
+		lists[t.list] = part
+		i.object.Set(t.list, rawjson.AppendList(nil, part))
+	}
+	return i.object.Bytes()
+}
+
+// NextNumber is the sequence number of the event that would come next in a stream of Responses.
+func NextNumber(stream []byte) int64 {
+	next := int64(0)
+	for data := range sse.Events(stream) {
+		c := rawjson.Cursor{Src: rawjson.MemberOf(data, "sequence_number")}
+		if n := c.Integer(); c.End() {
+			next = n
+		}
+		next++
+	}
+	return next
+}

@@ -1,0 +1,193 @@
+package render
+
+import (
+	"bytes"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/sse"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// View says what of a reply its reader asked for. An engine that was asked for more gave more; the rest of a reply is every
+// reader's.
+type View struct {
+	API      reply.API
+	IDs      bool // the engine's token ids
+	Logprobs bool
+	Top      int  // of the alternatives to each token the first so many; negative: all
+	Usage    bool // a stream's event that has the counts and nothing else
+}
+
+// All is the view of one who asked for everything.
+func All() View { return View{IDs: true, Logprobs: true, Top: -1, Usage: true} }
+
+// Of takes out of a chat.completion, a text_completion, a response, or a stream of their pieces what the reader did not ask for. All other
+// bytes are as they were; without anything to take out it is raw itself.
+func (v View) Of(raw []byte) []byte {
+	if v.IDs && v.Logprobs && v.Top < 0 && v.Usage {
+		return raw
+	}
+	if rawjson.IsObject(raw) {
+		out, _ := v.strip(nil, raw)
+		return out
+	}
+	s, done := sse.Splitter{Raw: raw}, 0
+	out := make([]byte, 0, len(raw)/4) // what is taken out may be most of it
+	for {
+		data, ok := s.Next()
+		if !ok {
+			data, ok = s.Rest()
+		}
+		if !ok {
+			return append(out, raw[done:]...)
+		}
+		out = v.event(append(out, raw[done:s.From]...), &s, data)
+		done = s.Line
+	}
+}
+
+// Assemble puts a reply together as its reader sees it. Of one who asked for no tokens at all they need not be taken out first.
+func (v View) Assemble(raw []byte) (Whole, error) {
+	if (v.API == reply.Chat || v.API == reply.Completions) && !v.IDs && !v.Logprobs {
+		return assembleCompletion(Completion{legacy: v.API == reply.Completions, bare: true}, raw)
+	}
+	return Assemble(v.API, v.Of(raw))
+}
+
+// event appends the event that came last as the reader sees it, if there is anything in it for him.
+func (v View) event(dst []byte, s *sse.Splitter, data []byte) []byte {
+	if s.At >= 0 {
+		out, keep := v.strip(append(dst, s.Raw[s.From:s.At]...), data)
+		if !keep {
+			return dst
+		}
+		return append(out, s.Raw[s.At+len(data):s.Line]...)
+	}
+	seen, keep := v.strip(nil, data)
+	switch {
+	case !keep:
+		return dst
+	case bytes.Equal(seen, data):
+		return append(dst, s.Raw[s.From:s.Line]...)
+	default:
+		return s.Reframe(dst, seen)
+	}
+}
+
+// strip appends an event as the reader sees it, and says whether there is anything in it for him. One that cannot be read is
+// left alone.
+func (v View) strip(dst, data []byte) (_ []byte, keep bool) {
+	s := stripper{Cursor: rawjson.Cursor{Src: data}, View: v, out: dst}
+	if v.API == reply.Responses {
+		s.responseEvent()
+	} else {
+		s.object()
+	}
+	if !s.End() {
+		return append(dst, data...), true
+	}
+	return append(s.out, data[s.done:]...), v.Usage || !s.counts || s.choices
+}
+
+// stripper walks an event and copies what is kept.
+type stripper struct {
+	rawjson.Cursor
+	View
+	out     []byte
+	done    int  // how far b was copied, or passed over
+	counts  bool // there is a usage
+	choices bool // there is a choice
+}
+
+func (s *stripper) object() {
+	for key := range s.Fields {
+		switch {
+		case !s.View.IDs && string(key) == "prompt_token_ids":
+			s.drop()
+		case string(key) == "choices" && s.Peek() == '[':
+			for range s.Elements {
+				s.choices = true
+				s.choice()
+			}
+		default:
+			s.counts = s.counts || string(key) == "usage" && s.Peek() == '{'
+			s.Skip()
+		}
+	}
+}
+
+func (s *stripper) choice() {
+	for key := range s.Fields {
+		switch string(key) {
+		case "token_ids", "prompt_token_ids":
+			if s.View.IDs {
+				s.Skip()
+			} else {
+				s.drop()
+			}
+		case "logprobs":
+			s.logprobs()
+		default:
+			s.Skip()
+		}
+	}
+}
+
+// drop leaves out the member whose value comes next, and the comma that would be one too many.
+func (s *stripper) drop() {
+	s.out = append(s.out, s.Src[s.done:s.KeyAt]...)
+	s.SkipIDs()
+	if s.Peek() == ',' {
+		s.done = s.At + 1
+		return
+	}
+	s.done = s.At
+	s.out = bytes.TrimSuffix(bytes.TrimRight(s.out, " \t\r\n"), []byte(","))
+}
+
+// put writes what stands in place of the rest of the value that began at start.
+func (s *stripper) put(start int, value string) {
+	s.out = append(append(s.out, s.Src[s.done:start]...), value...)
+	s.done = s.At
+}
+
+func (s *stripper) logprobs() {
+	if s.Peek() != '{' {
+		s.Skip()
+		return
+	}
+	if start := s.At; !s.Logprobs {
+		s.Skip()
+		s.put(start, "null")
+		return
+	}
+	for key := range s.Fields {
+		if string(key) != "content" || s.Peek() != '[' || s.Top < 0 {
+			s.Skip()
+			continue
+		}
+		for range s.Elements {
+			s.entry()
+		}
+	}
+}
+
+// entry leaves the alternatives out that the reader did not ask for.
+func (s *stripper) entry() {
+	for key := range s.Fields {
+		if string(key) != "top_logprobs" || s.Peek() != '[' {
+			s.Skip()
+			continue
+		}
+		end, count := s.At+1, 0
+		for n := range s.Elements {
+			s.Skip()
+			if count++; n < s.Top {
+				end = s.At
+			}
+		}
+		if !s.Bad && count > s.Top {
+			s.put(end, "]")
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package render
+
+import (
+	"strconv"
+
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// JSON is the object as the endpoint would have written it.
+func (c *Completion) JSON() []byte {
+	b := make([]byte, 0, 512+len(c.content)+len(c.reasoning)+len(c.logprobs)+len(c.ids)+len(c.promptIDs))
+	b = c.appendHead(b, c.object(""))
+	b = append(b, `,"choices":[`...)
+	if c.answered {
+		b = rawjson.AppendRaw(append(c.appendChoice(b, `"message":`, false), `,"finish_reason":`...), c.finish)
+		if c.stop != nil {
+			b = append(append(b, `,"stop_reason":`...), c.stop...)
+		}
+		b = append(b, '}')
+	}
+	b = rawjson.AppendRaw(append(b, `],"usage":`...), c.usage)
+	return append(c.appendPrompt(b), '}')
+}
+
+// Events is the completion as a stream: what is said, the finish reason, the usage, the end mark.
+func (c *Completion) Events() []byte {
+	const end = "}\n\n"
+	var b []byte
+	if c.answered {
+		b = c.appendHead(append(b, "data: "...), c.object(".chunk"))
+		b = c.appendChoice(append(b, `,"choices":[`...), `"delta":`, true)
+		b = append(c.appendPrompt(append(b, `,"finish_reason":null}]`...)), end...)
+		b = c.appendHead(append(b, "data: "...), c.object(".chunk"))
+		last := Completion{legacy: c.legacy}
+		b = last.appendChoice(append(b, `,"choices":[`...), `"delta":`, true)
+		b = rawjson.AppendRaw(append(b, `,"finish_reason":`...), c.finish)
+		b = append(append(b, `}]`...), end...)
+	}
+	b = c.appendHead(append(b, "data: "...), c.object(".chunk"))
+	b = rawjson.AppendRaw(append(b, `,"choices":[],"usage":`...), c.usage)
+	return append(append(b, end...), "data: [DONE]\n\n"...)
+}
+
+// object names what is written; a text_completion's pieces have the name of the whole.
+func (c *Completion) object(piece string) string {
+	if c.legacy {
+		return "text_completion"
+	}
+	return "chat.completion" + piece
+}
+
+// appendChoice writes the choice up to its finish reason.
+func (c *Completion) appendChoice(b []byte, message string, numbered bool) []byte {
+	if c.legacy {
+		return c.appendText(b)
+	}
+	b = append(append(b, `{"index":0,`...), message...)
+	if numbered && !c.answered { // the end of a stream has nothing to add
+		b = append(b, "{}"...)
+	} else {
+		b = c.appendMessage(b, numbered)
+	}
+	return c.appendIDs(c.appendLogprobs(b))
+}
+
+func (c *Completion) appendIDs(b []byte) []byte {
+	if len(c.ids) == 0 {
+		return b
+	}
+	return rawjson.AppendList(append(b, `,"token_ids":`...), c.ids)
+}
+
+// appendPrompt writes the prompt's ids where vLLM has them.
+func (c *Completion) appendPrompt(b []byte) []byte {
+	if c.legacy || c.promptIDs == nil {
+		return b
+	}
+	return append(append(b, `,"prompt_token_ids":`...), c.promptIDs...)
+}
+
+func (c *Completion) appendHead(b []byte, object string) []byte {
+	b = rawjson.AppendRaw(append(b, `{"id":`...), c.id)
+	b = append(append(append(b, `,"object":"`...), object...), '"')
+	b = rawjson.AppendRaw(append(b, `,"created":`...), c.created)
+	b = rawjson.AppendRaw(append(b, `,"model":`...), c.model)
+	if c.fingerprint != nil {
+		b = append(append(b, `,"system_fingerprint":`...), c.fingerprint...)
+	}
+	return b
+}
+
+func (c *Completion) appendMessage(b []byte, numbered bool) []byte {
+	b = append(b, `{"role":"assistant","content":`...)
+	if c.spoke {
+		b = rawjson.AppendString(b, c.content)
+	} else {
+		b = append(b, "null"...)
+	}
+	if len(c.reasoning) > 0 {
+		b = rawjson.AppendString(append(b, `,"reasoning_content":`...), c.reasoning)
+	}
+	if len(c.refusal) > 0 {
+		b = rawjson.AppendString(append(b, `,"refusal":`...), c.refusal)
+	}
+	open := `,"tool_calls":[`
+	for i := range c.calls {
+		b = c.calls[i].append(append(b, open...), i, numbered)
+		open = ","
+	}
+	if len(c.calls) > 0 {
+		b = append(b, ']')
+	}
+	return append(b, '}')
+}
+
+func (t *toolCall) append(b []byte, i int, numbered bool) []byte {
+	b = append(b, '{')
+	if numbered { // as calls in streams are
+		b = append(strconv.AppendInt(append(b, `"index":`...), int64(i), 10), ',')
+	}
+	b = rawjson.AppendString(append(b, `"id":`...), t.id)
+	b = rawjson.AppendString(append(b, `,"type":`...), t.kind)
+	b = rawjson.AppendString(append(b, `,"function":{"name":`...), t.name)
+	b = rawjson.AppendString(append(b, `,"arguments":`...), t.argsRaw)
+	return append(b, "}}"...)
+}
+
+func (c *Completion) appendLogprobs(b []byte) []byte {
+	if c.tokens == 0 {
+		return append(b, `,"logprobs":null`...)
+	}
+	b = append(append(b, `,"logprobs":{"content":[`...), c.logprobs...)
+	return append(b, "]}"...)
+}

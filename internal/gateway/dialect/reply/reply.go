@@ -1,0 +1,110 @@
+package reply
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Reply is what a proxy has to know of a reply: whether it is whole, and the engine's own tokens.
+type Reply struct {
+	API API
+
+	// FinishReason is in the API's own words: finish_reason, stop_reason, or of Responses the status ("completed") and, when
+	// that is "incomplete", the reason. It is empty until the reply is whole.
+	FinishReason string
+	Usage        rollout.Usage // Turns unused; zero when the engine said nothing
+	Error        []byte        // an error object in place of, or in the middle of, a reply
+	ModelVersion string        // of the weights, where the engine tells; "a..b" when it changed during the reply
+
+	PromptTokenIDs []int32
+	PromptAt       rawjson.Span // where they stand; after Event in its data, in a Stream in all of it
+	TokenIDs       []int32      // from token_ids, else from tokens of the form "token_id:<n>"
+	Logprobs       []float64    // one for each entry of logprobs.content; may hold NaN and infinities
+	Flaws          []string     // what is wrong with them
+
+	// Odd says that the reply may have NaN or Infinity in it, which few JSON readers take; see Finite.
+	Odd bool
+
+	prompts int     // lists of the prompt's ids
+	several bool    // there was a choice beside the first
+	named   []int32 // ids read from tokens of the form "token_id:<n>"
+	meta    []token // SGLang's meta_info
+	version string
+	over    bool   // the API's own end mark came
+	stop    string // of Messages: the stop reason, until the end mark makes it count
+	input   input
+}
+
+// Event reads one event of a stream, or a whole object. Only the first choice is read.
+func (r *Reply) Event(data []byte) error {
+	r.Odd = r.Odd || rawjson.HasOdd(data)
+	c := rawjson.Cursor{Src: data}
+	switch r.API {
+	case Responses:
+		r.responseEvent(&c)
+	case Messages:
+		r.messageEvent(&c)
+	default:
+		r.chunk(&c)
+	}
+	if !c.End() {
+		return fmt.Errorf("unreadable near byte %d of an event of %d", c.At, len(data))
+	}
+	return nil
+}
+
+// chunk reads a piece of a completion or all of it: both have what counts in the same places.
+func (r *Reply) chunk(c *rawjson.Cursor) {
+	for key := range c.Fields {
+		switch string(key) {
+		case "choices":
+			r.choices(c)
+		case "usage":
+			r.usage(c)
+		case "prompt_token_ids":
+			r.prompt(c)
+		case "error":
+			if !c.Null() {
+				r.Error = bytes.Clone(c.Skip())
+			}
+		case "model_version", "weight_version":
+			r.sawVersion(c.Skip())
+		case "metadata":
+			r.versions(c)
+		default:
+			c.Skip()
+		}
+	}
+}
+
+// Finish settles what only the whole reply tells.
+func (r *Reply) Finish() {
+	r.settleResponse()
+	if len(r.TokenIDs) == 0 && len(r.named) == len(r.Logprobs) {
+		r.TokenIDs = r.named
+	}
+	r.settleMeta()
+	r.settleChoice()
+	if r.Usage.PromptTokens == 0 && r.Usage.CompletionTokens == 0 {
+		r.Usage.PromptTokens, r.Usage.CompletionTokens = int64(len(r.PromptTokenIDs)), int64(len(r.TokenIDs))
+	}
+}
+
+// Began notes the version that the response's headers named.
+func (r *Reply) Began(version string) { r.sawVersion([]byte(version)) }
+
+// sawVersion keeps the first and the last version: weights may be swapped while a reply is being made.
+func (r *Reply) sawVersion(raw []byte) {
+	v := string(bytes.Trim(raw, `"`))
+	switch {
+	case v == "" || v == "null" || v == r.version:
+	case r.version == "":
+		r.ModelVersion, r.version = v, v
+	default:
+		first, _, _ := bytes.Cut([]byte(r.ModelVersion), []byte(".."))
+		r.ModelVersion, r.version = string(first)+".."+v, v
+	}
+}

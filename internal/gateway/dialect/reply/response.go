@@ -1,0 +1,125 @@
+package reply
+
+import (
+	"bytes"
+
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// responseEvent reads an event of the Responses API, or a whole response. Only the last event counts: it has all of the
+// response in it.
+func (r *Reply) responseEvent(c *rawjson.Cursor) {
+	var kind []byte
+	var response rawjson.Cursor
+	whole := *c
+	for key := range c.Fields {
+		switch string(key) {
+		case "type":
+			kind = c.Text()
+		case "response":
+			c.Peek()
+			response.At = c.At
+			c.Skip()
+			response.Src = c.Src[:c.At] // so that what stands in it stands there in the event, too
+		default:
+			c.Skip()
+		}
+	}
+	if c.Bad {
+		return
+	}
+	switch string(kind) {
+	case "response.completed", "response.incomplete", "response.failed":
+		r.over = true
+		r.response(&response)
+		c.Require(response.End())
+	case "error":
+		r.over, r.Error = true, bytes.Clone(bytes.TrimSpace(whole.Src))
+		if inner := rawjson.MemberOf(whole.Src, "error"); len(inner) > 0 && inner[0] == '{' {
+			r.Error = bytes.Clone(inner)
+		}
+	case "":
+		r.response(&whole)
+		c.Require(whole.End())
+	}
+}
+
+// response reads a response object; of an unfinished one there is no finish reason.
+func (r *Reply) response(c *rawjson.Cursor) {
+	var status, details []byte
+	for key := range c.Fields {
+		switch string(key) {
+		case "status":
+			status = c.Text()
+		case "incomplete_details":
+			details = c.Skip()
+		case "error":
+			if !c.Null() {
+				r.Error = bytes.Clone(c.Skip())
+			}
+		case "usage":
+			r.responseUsage(c)
+		case "output":
+			r.output(c)
+		case "input_messages":
+			r.responsePrompt(c)
+		case "output_messages":
+			r.TokenIDs, _ = messages(c, r.TokenIDs[:0])
+		case "metadata":
+			r.versions(c)
+		case "model_version", "weight_version":
+			r.sawVersion(c.Skip())
+		default:
+			c.Skip()
+		}
+	}
+	switch string(status) {
+	case "completed":
+		r.FinishReason = "completed"
+	case "incomplete":
+		if r.FinishReason = rawjson.TextOf(rawjson.MemberOf(details, "reason")); r.FinishReason == "" {
+			r.FinishReason = "incomplete"
+		}
+	}
+}
+
+func (r *Reply) responseUsage(c *rawjson.Cursor) {
+	if c.Null() {
+		return
+	}
+	for key := range c.Fields {
+		switch string(key) {
+		case "input_tokens":
+			r.Usage.PromptTokens = c.Count()
+		case "output_tokens":
+			r.Usage.CompletionTokens = c.Count()
+		case "input_tokens_details":
+			r.cached(c)
+		default:
+			c.Skip()
+		}
+	}
+}
+
+// output reads the logprobs, which stand with each text.
+func (r *Reply) output(c *rawjson.Cursor) {
+	if c.Null() {
+		return
+	}
+	for range c.Elements {
+		content := rawjson.Cursor{Src: rawjson.MemberOf(c.Skip(), "content")}
+		if content.Peek() != '[' {
+			continue
+		}
+		for range content.Elements {
+			list := rawjson.Cursor{Src: rawjson.MemberOf(content.Skip(), "logprobs")}
+			if list.Peek() != '[' {
+				continue
+			}
+			for range list.Elements {
+				r.entry(&list)
+			}
+			c.Require(list.End())
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package reply
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// responsePrompt reads the input_messages that vLLM gives on enable_response_messages.
+func (r *Reply) responsePrompt(c *rawjson.Cursor) {
+	var spans []rawjson.Span
+	r.PromptTokenIDs, spans = messages(c, r.PromptTokenIDs[:0])
+	r.prompts++
+	if r.PromptAt = (rawjson.Span{}); len(spans) == 1 {
+		r.PromptAt = spans[0]
+	}
+}
+
+// messages appends the ids of a list of {"message": …, "tokens": [ids], …}, and tells where each message's stand. The messages of
+// models with the harmony format have none.
+func messages(c *rawjson.Cursor, ids []int32) ([]int32, []rawjson.Span) {
+	if c.Peek() != '[' {
+		c.Skip()
+		return ids, nil
+	}
+	var spans []rawjson.Span
+	for range c.Elements {
+		var at rawjson.Span
+		if c.Peek() == '"' { // some releases write the object into a string
+			ids = idsOf(ids, c.Skip())
+		} else {
+			ids, at = messageIDs(c, ids)
+		}
+		spans = append(spans, at)
+	}
+	return ids, spans
+}
+
+func messageIDs(c *rawjson.Cursor, ids []int32) (_ []int32, at rawjson.Span) {
+	if c.Peek() != '{' {
+		c.Skip()
+		return ids, rawjson.Span{}
+	}
+	for key := range c.Fields {
+		if string(key) == "tokens" && c.Peek() == '[' {
+			ids, at = c.IDs(ids)
+		} else {
+			c.Skip()
+		}
+	}
+	return ids, at
+}
+
+// idsOf appends the ids of a message in a string; one that cannot be read has none.
+func idsOf(ids []int32, text []byte) []int32 {
+	var object string
+	if json.Unmarshal(text, &object) != nil {
+		return ids
+	}
+	in := rawjson.Cursor{Src: []byte(object)}
+	more, _ := messageIDs(&in, ids)
+	if !in.End() {
+		return ids
+	}
+	return more
+}
+
+// settleResponse lets ids through that are all of what the engine counted, and no more: where it called tools itself there are
+// prompts among the output messages, and nothing says which.
+func (r *Reply) settleResponse() {
+	prompt, ids := int64(len(r.PromptTokenIDs)), int64(len(r.TokenIDs))
+	if r.API != Responses || prompt+ids == 0 || prompt == r.Usage.PromptTokens && ids == r.Usage.CompletionTokens {
+		return
+	}
+	r.Flaws = append(r.Flaws, fmt.Sprintf("%d ids of the prompt and %d of the completion where the counts are %d and %d: both left out",
+		prompt, ids, r.Usage.PromptTokens, r.Usage.CompletionTokens))
+	r.PromptTokenIDs, r.TokenIDs, r.PromptAt = nil, nil, rawjson.Span{}
+}

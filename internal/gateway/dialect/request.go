@@ -1,0 +1,75 @@
+package dialect
+
+import (
+	"net/http"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// ask is one call of the agent, ready to go upstream.
+type Request struct {
+	*Dialect
+	Body     []byte // as sent upstream
+	Model    string // as sent upstream, raw
+	Changes  changes
+	View     render.View // what the agent asked for of what is asked upstream
+	NeedsIDs bool        // the tokens' ids: a reply without them is of no use
+	Stream   bool        // the agent wants events, not one object
+	Kind     rollout.TurnKind
+	Lineage  string
+	Headers  http.Header // of the agent's headers those that go upstream
+}
+
+// readAsk reads the agent's request and rewrites it for the model. The error is the agent's own: a fault.Invalid.
+func Read(d *Dialect, h http.Header, body []byte, m rollout.Model, capture bool) (*Request, error) {
+	o, err := rawjson.ParseObject(body)
+	if err != nil {
+		return nil, err
+	}
+	if d.check != nil {
+		if err := d.check(o); err != nil {
+			return nil, err
+		}
+	}
+	stream, _ := o.Get("stream")
+	a := &Request{
+		Dialect: d, Stream: string(stream) == "true", Headers: d.forwarded(h),
+		NeedsIDs: capture && m.TokenIDs && d.ids,
+	}
+	a.Kind, a.Lineage = classify(h, OpeningOf(d.API, o))
+	sent := &Draft{Object: o}
+	if err := d.rewrite(sent, m, capture); err != nil {
+		return nil, err
+	}
+	a.View = sent.Changes.view(d.API, a.Stream)
+	a.Take(sent)
+	return a, nil
+}
+
+// take makes a draft what goes upstream.
+func (a *Request) Take(d *Draft) {
+	model, _ := d.Get("model")
+	a.Model, a.Changes, a.Body = string(model), d.Changes, d.Bytes()
+}
+
+// Headers by which the agent tells its sessions.
+const (
+	sessionHeader  = "X-Session-Id"
+	parentHeader   = "X-Parent-Session-Id"
+	affinityHeader = "X-Session-Affinity"
+)
+
+// forwarded are the headers that go upstream: those that routers use to keep a session on one engine, and the API's own.
+func (d *Dialect) forwarded(h http.Header) http.Header {
+	out := http.Header{}
+	for _, names := range [][]string{{sessionHeader, parentHeader, affinityHeader}, d.headers} {
+		for _, name := range names {
+			if v := h.Values(name); len(v) > 0 && v[0] != "" {
+				out[name] = v
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,104 @@
+package dialect
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Members that more than one rule knows.
+const (
+	MaxTokens           = "max_tokens"
+	MaxCompletionTokens = "max_completion_tokens"
+	StreamOptions       = "stream_options"
+	ReturnIDs           = "return_token_ids"
+	ResponseMessages    = "enable_response_messages"
+	Include             = "include"
+)
+
+// rewrite sets what must be different upstream, and nothing else. A reply is always asked for as a stream: closing the
+// connection then stops the engine at once.
+func (d *Dialect) rewrite(o *Draft, m rollout.Model, capture bool) error {
+	if m.Name != "" {
+		name, _ := json.Marshal(m.Name) // a string always encodes
+		o.Set("model", name)
+	}
+	if m.MaxTokensCap > 0 {
+		d.clamp(o, m.MaxTokensCap)
+	}
+	o.Set("stream", []byte("true"))
+	if d.counts {
+		if err := setWithin(o, StreamOptions, "include_usage", true); err != nil {
+			return err
+		}
+	}
+	if m.Thinking != nil && d.template {
+		if err := setWithin(o, "chat_template_kwargs", "enable_thinking", *m.Thinking); err != nil {
+			return err
+		}
+	}
+	if capture && d.capture != nil {
+		d.capture(o, m)
+	}
+	return nil
+}
+
+// clamp bounds what the call may generate. A call that names no bound gets one, and so does one that names no number within it: model
+// servers read numbers out of strings, and take one below 0 for no bound.
+func (d *Dialect) clamp(o *Draft, limit int) {
+	bound := strconv.AppendInt(nil, int64(limit), 10)
+	named := false
+	for _, key := range d.bounds {
+		raw, ok := o.Get(key)
+		if !ok || string(raw) == "null" {
+			continue
+		}
+		named = true
+		if n, err := strconv.ParseFloat(string(raw), 64); err != nil || !(n >= 0 && n <= float64(limit)) {
+			o.Set(key, bound)
+		}
+	}
+	if !named {
+		o.Set(d.bounds[0], bound)
+	}
+}
+
+func number(o *rawjson.Object, key string) int {
+	raw, _ := o.Get(key)
+	n, err := strconv.Atoi(string(raw))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// setWithin sets one member of an object that is itself a member, and keeps its others.
+func setWithin(o *Draft, outer, key string, on bool) error {
+	raw, ok := o.Get(outer)
+	if !ok || string(raw) == "null" {
+		raw = []byte("{}")
+	}
+	in, err := rawjson.ParseObject(raw)
+	if err != nil {
+		return fault.Field(outer, "must be an object")
+	}
+	in.Set(key, strconv.AppendBool(nil, on))
+	o.Set(outer, in.Bytes())
+	return nil
+}
+
+// view is what the agent asked for itself of what is asked upstream in any case.
+func (c changes) view(api reply.API, stream bool) render.View {
+	v := render.All()
+	_, counts := c.of(StreamOptions)
+	v.API, v.IDs, v.Logprobs, v.Usage = api, !c.Any(ReturnIDs, ResponseMessages), !c.Any("logprobs", Include), !counts || !stream
+	if top, ok := c.of("top_logprobs"); ok {
+		v.Top, _ = strconv.Atoi(string(top.from)) // none: the engine's default is none
+	}
+	return v
+}

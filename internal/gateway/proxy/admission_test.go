@@ -1,0 +1,165 @@
+package proxy_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+)
+
+func bounded(b upstream.Bounds) func(*proxy.Options) {
+	return func(o *proxy.Options) { o.Bounds = func(string) upstream.Bounds { return b } }
+}
+
+// gated is an engine that answers one request each time it is told to.
+type gated struct{ came, answer chan string }
+
+func (g gated) serve(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	g.came <- string(body)
+	select {
+	case <-g.answer:
+		says(goodReply)(w, r)
+	case <-r.Context().Done():
+	}
+}
+
+// queued waits until so many requests wait.
+func (h *host) queued(t *testing.T, name string, n int) {
+	t.Helper()
+	h.upstream(t, name, func(now gateway.UpstreamStatus) bool { return now.Queued == n })
+}
+
+// busy waits until so many requests are under way, and so many wait.
+func (h *host) busy(t *testing.T, name string, inFlight, queued int) {
+	t.Helper()
+	h.upstream(t, name, func(now gateway.UpstreamStatus) bool { return now.InFlight == inFlight && now.Queued == queued })
+}
+
+func (h *host) upstream(t *testing.T, name string, is func(gateway.UpstreamStatus) bool) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		now, err := h.trainer.Upstream(t.Context(), name)
+		return err == nil && is(now)
+	}, patience, time.Millisecond)
+}
+
+// With one call at a time, rollouts take turns, and each gets its own calls in order. Waiting is on record.
+func TestRolloutsTakeTurns(t *testing.T) {
+	t.Parallel()
+	g := gated{make(chan string, 8), make(chan string)}
+	h, e := newHost(t, bounded(upstream.Bounds{Calls: 1})), newEngine(t, g.serve)
+	urls := map[string]string{}
+	for _, id := range []string{"a", "b", "c"} {
+		r := h.route(e.URL)
+		r.ID, r.SandboxID, r.Model.Endpoint = id+".1", id+".1", "vllm"
+		urls[id] = h.open(t, r)
+	}
+	var replies []<-chan reply
+	for i, call := range []string{"a0", "a1", "a2", "a3", "b1", "c1", "b2"} {
+		replies = append(replies, later(t, urls[call[:1]], call, fmt.Sprintf(`{"stream":true,"messages":[],"user":"%s"}`, call)))
+		h.busy(t, "vllm", 1, i) // all but the first wait, in this order
+	}
+	for _, want := range []string{"a0", "a1", "b1", "c1", "a2", "b2", "a3"} {
+		require.Contains(t, await(t, g.came), `"`+want+`"`)
+		g.answer <- ""
+	}
+	for _, r := range replies {
+		require.Equal(t, http.StatusOK, await(t, r).status)
+	}
+	turns := h.turns(t, "a.1")
+	require.Len(t, turns, 4)
+	require.Less(t, turns[0].QueuedS, turns[3].QueuedS)
+	for _, turn := range turns {
+		require.LessOrEqual(t, turn.QueuedS, turn.LatencyS)
+	}
+}
+
+// Who waits for admission does not use up the time of the call, and leaves no trace in the line when the agent hangs up.
+func TestWaitingIsNotTheCallsTime(t *testing.T) {
+	t.Parallel()
+	const budget = time.Second / 2
+	hang := newHanging(half(), goodReply[len(half()):])
+	h, e := newHost(t, bounded(upstream.Bounds{Calls: 1})), newEngine(t, hang.serve, says(goodReply))
+	first, second := h.route(e.URL), h.route(e.URL)
+	first.Model.Endpoint, second.Model.Endpoint = "vllm", "vllm"
+	second.ID, second.SandboxID, second.Limits.Call = "r2.1", "r2.1", budget
+	slow, url := later(t, h.open(t, first), "", streamed), h.open(t, second)
+	await(t, hang.begun)
+	waiting := later(t, url, "", streamed)
+	h.queued(t, "vllm", 1)
+	since := time.Now()
+	require.Eventually(t, func() bool { return time.Since(since) > budget }, patience, 10*time.Millisecond)
+	require.NoError(t, h.client.End(t.Context(), first.ID, "by hand"))
+	require.Equal(t, http.StatusOK, await(t, slow).status)
+	await(t, waiting)
+	require.Greater(t, h.turns(t, second.ID)[0].QueuedS, budget.Seconds())
+	require.Len(t, e.requests(), 2, "it is made still, whatever is left to it on a busy machine")
+}
+
+func TestWhoLeavesTheLineIsForgotten(t *testing.T) {
+	t.Parallel()
+	hang := newHanging(half(), goodReply[len(half()):])
+	h, e := newHost(t, bounded(upstream.Bounds{Calls: 1})), newEngine(t, hang.serve, says(goodReply))
+	r, other := h.route(e.URL), h.route(e.URL)
+	r.Model.Endpoint, other.Model.Endpoint = "vllm", "vllm"
+	other.ID, other.SandboxID = "r2.1", "r2.1"
+	first, otherURL := later(t, h.open(t, r), "", streamed), h.open(t, other)
+	await(t, hang.begun)
+	gone := later(t, otherURL, "", streamed)
+	h.queued(t, "vllm", 1)
+	require.NoError(t, h.client.End(t.Context(), other.ID, "by hand"))
+	require.Contains(t, await(t, gone).body, `"finish_reason":"stop"`)
+	h.queued(t, "vllm", 0)
+	close(hang.release)
+	require.Equal(t, goodReply, await(t, first).body)
+	require.Len(t, e.requests(), 1)
+	now, err := h.trainer.Upstream(t.Context(), "vllm")
+	require.NoError(t, err)
+	require.Zero(t, now.InFlight)
+}
+
+// So many requests a second and no more, whoever makes them.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t, bounded(upstream.Bounds{Rate: 10, Burst: 1})), newEngine(t, says(goodReply))
+	url, began := h.open(t, h.route(e.URL)), time.Now()
+	var all []<-chan reply
+	for range 6 {
+		all = append(all, later(t, url, "", streamed))
+	}
+	for _, r := range all {
+		require.Equal(t, http.StatusOK, await(t, r).status)
+	}
+	require.GreaterOrEqual(t, time.Since(began), 480*time.Millisecond, "a lower bound: five waited a tenth of a second each")
+}
+
+// An upstream that asks to be left alone is left alone by all.
+func TestRetryAfterHoldsTheWholeUpstreamBack(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, answers(429, "", "Retry-After", "1"), says(goodReply))
+	r, other := h.route(e.URL), h.route(e.URL)
+	other.ID, other.SandboxID = "r2.1", "r2.1"
+	url, otherURL := h.open(t, r), h.open(t, other)
+	first := later(t, url, "", streamed)
+	name := strings.TrimPrefix(e.URL, "http://")
+	require.Eventually(t, func() bool {
+		now, err := h.trainer.Upstream(t.Context(), name)
+		return err == nil && !now.HeldUntil.IsZero()
+	}, patience, time.Millisecond)
+	second := later(t, otherURL, "", streamed)
+	h.queued(t, name, 1)
+	require.Len(t, e.requests(), 1)
+	require.Equal(t, goodReply, await(t, second).body)
+	require.Equal(t, goodReply, await(t, first).body)
+	require.Equal(t, 1, h.turns(t, other.ID)[0].UpstreamTries)
+	require.Positive(t, h.turns(t, other.ID)[0].QueuedS)
+}

@@ -1,0 +1,114 @@
+package proxy
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+	"github.com/rolloutd/rolloutd/internal/trace"
+)
+
+// answerKind says what the agent gets.
+type answerKind int
+
+const (
+	whole       answerKind = iota // the reply
+	empty                         // a completion that says nothing and ends the agent's session
+	refusedCall                   // an error
+	interrupted                   // nothing: it will ask again, or is gone
+	recorded                      // the reply, once it has been read from its record
+)
+
+type answer struct {
+	kind answerKind
+
+	raw  []byte // of whole: the upstream's bytes
+	odd  bool   // raw may hold numbers that are no JSON
+	turn int    // of whole: its record
+
+	entry trace.Entry // of recorded
+
+	status  int // of told
+	text    string
+	code    string
+	failure *gateway.Failure // that only the gateway itself can tell of
+}
+
+// replayed reads a recorded answer: the call was answered before, and that did not arrive, or was not known to have.
+func (r *route) replayed(ans answer) answer {
+	if ans.kind != recorded {
+		return ans
+	}
+	rec, err := r.trace.Read(ans.entry)
+	if err != nil {
+		return r.unrecorded(err, "The gateway could not read its record of this call.")
+	}
+	r.report.calls.WithLabelValues(outcomeReplayed).Inc()
+	return answer{kind: whole, raw: rec.Reply, odd: true, turn: rec.Turn}
+}
+
+// deliver writes the answer, and notes that the agent got a whole one.
+func (r *route) deliver(req *http.Request, out *delivery, ans answer) {
+	if ans.kind == refusedCall {
+		out.refuse(ans.status, ans.text, ans.code)
+		return
+	}
+	body, err := r.body(out.ask, ans)
+	if err == nil && ans.kind == whole {
+		body, err = out.rest(body)
+	}
+	if err != nil {
+		r.log.Error("reply not delivered", "turn", ans.turn, "error", err)
+		out.refuse(http.StatusBadRequest, "The endpoint's reply cannot be read.", "")
+		return
+	}
+	gone := req.Context().Err() != nil
+	// The reply's end goes out when this returns, and with it all of a short one: who has seen that finds it noted as delivered.
+	// Who hangs up once he has read the end mark has got it all, so that later word of it does not count.
+	if err := out.write(body); err != nil || gone || ans.kind != whole || r.trace == nil {
+		return
+	}
+	if err := r.trace.Delivered(ans.turn); err != nil {
+		r.log.Error("delivery not noted", "turn", ans.turn, "error", err)
+	}
+}
+
+// body is the reply in the form the agent asked for, without what only the gateway asked for: the upstream's own bytes where
+// they are that already.
+func (r *route) body(a *dialect.Request, ans answer) ([]byte, error) {
+	said := render.Empty(a.API, r.Model.Name)
+	if ans.kind == whole {
+		if rawjson.IsObject(ans.raw) != a.Stream {
+			raw := a.View.Of(ans.raw)
+			if ans.odd {
+				raw = rawjson.Finite(raw)
+			}
+			return raw, nil
+		}
+		var err error
+		if said, err = a.View.Assemble(ans.raw); err != nil {
+			return nil, err
+		}
+	}
+	if a.Stream {
+		return said.Events(), nil
+	}
+	return said.JSON(), nil
+}
+
+// rejection words an upstream's refusal of the agent's own request. A prompt that is too long stays recognisable.
+func rejection(status int, text string) answer {
+	a := answer{kind: refusedCall, status: http.StatusBadRequest, text: text}
+	if status == http.StatusRequestEntityTooLarge {
+		a.status = status
+	}
+	for _, words := range []string{"maximum context length", "prompt is too long", dialect.OverflowCode} {
+		if strings.Contains(strings.ToLower(text), words) {
+			a.code = dialect.OverflowCode
+		}
+	}
+	return a
+}

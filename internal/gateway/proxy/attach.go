@@ -1,0 +1,52 @@
+package proxy
+
+import (
+	"context"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+)
+
+const (
+	// settle is when a connection counts as made: ServeModel tells only of a failure, and a local one fails sooner.
+	settle = 20 * time.Millisecond
+
+	minRedial = 50 * time.Millisecond
+	maxRedial = 5 * time.Second
+)
+
+// attach keeps the sandbox's model channel served until ctx ends. It serves on after the rollout has ended: the agent's
+// last calls want their empty answers.
+func (r *route) attach(ctx context.Context, d Dialer) {
+	pause := minRedial
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := r.serveOnce(ctx, d)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > maxRedial {
+			pause = minRedial
+		}
+		r.log.Info("model channel broke", "error", err, "redial_in", pause)
+		upstream.Sleep(ctx, upstream.Jitter(pause))
+		pause = min(2*pause, maxRedial)
+	}
+}
+
+func (r *route) serveOnce(ctx context.Context, d Dialer) error {
+	settled := time.AfterFunc(settle, func() { r.setAttached(true) })
+	defer r.setAttached(false)
+	defer settled.Stop()
+	return d.ServeModel(ctx, r.SandboxID, agentHandler(r))
+}
+
+func (r *route) setAttached(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.attached = on
+	r.version.note()
+	if !on {
+		r.epoch++
+	}
+}

@@ -1,0 +1,115 @@
+package proxy_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/pyclient"
+)
+
+// brokenCalls is how many calls testdata/broken.py makes.
+const brokenCalls = 7
+
+// A reply that breaks off while it is passed through has the real clients of each API raise, and none of them tries again.
+func TestRealClientsOfAStreamThatBreaks(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t, passThrough), newEngine(t, breaksOff())
+	requireRaised(t, h, e, h.open(t, h.route(e.URL)), "1")
+}
+
+// So does a refusal that comes when only signs of life have been sent.
+func TestRealClientsOfAStreamThatIsRefused(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(o *proxy.Options) { o.KeepAlive = time.Millisecond })
+	begun := make(chan struct{}, brokenCalls)
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		<-begun
+		answers(404, `{"error":{"message":"no such model, try again 500"}}`)(w, r)
+	})
+	requireRaised(t, h, e, relay(t, h.open(t, h.route(e.URL)), begun), "0")
+}
+
+// A call that has the gateway break down fails alone: the others go on.
+func TestBreakdownIsOfOneCall(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	h := newHost(t, func(o *proxy.Options) {
+		o.Proxy = func(*http.Request) (*url.URL, error) {
+			if asked.Add(1) == 2 {
+				panic("a fault of ours")
+			}
+			return nil, nil
+		}
+	})
+	url := h.open(t, h.route(newEngine(t, says(goodReply)).URL))
+	for _, status := range []int{http.StatusOK, http.StatusBadRequest, http.StatusOK} {
+		require.Equal(t, status, send(t.Context(), url, "", streamed).status)
+	}
+	turns := h.turns(t, "r1.1")
+	require.Len(t, turns, 3)
+	require.Contains(t, turns[1].Broken, "broke down")
+	require.True(t, turns[2].Train)
+}
+
+func requireRaised(t *testing.T, h *host, e *engine, url, pieces string) {
+	t.Helper()
+	pyclient.Interpreter(t, pyclient.ModelClients()).Run(t, "testdata/broken.py", url, pieces)
+	require.Len(t, e.requests(), brokenCalls)
+	turns := h.turns(t, "r1.1")
+	require.Len(t, turns, brokenCalls)
+	for _, turn := range turns {
+		require.NotEmpty(t, turn.Broken)
+		require.False(t, turn.Delivered)
+	}
+}
+
+// breaksOff answers in each API with what comes up to its first text, and is gone then.
+func breaksOff() http.HandlerFunc {
+	halves := map[string]string{}
+	for _, s := range apis() {
+		text := strings.Index(s.stream, `"Hel`)
+		halves["/v1/"+s.api] = s.stream[:text+strings.Index(s.stream[text:], "\n\n")+2]
+	}
+	return func(w http.ResponseWriter, r *http.Request) { cutOff(halves[r.URL.Path])(w, r) }
+}
+
+// relay stands between an agent and its channel, and says when an answer has begun.
+func relay(t *testing.T, channel string, begun chan<- struct{}) string {
+	t.Helper()
+	to, err := url.Parse(channel)
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.ModifyResponse = func(*http.Response) error {
+		begun <- struct{}{}
+		return nil
+	}
+	srv := httptest.NewServer(proxy)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// In a stream an error is an event in its API's own form.
+func TestErrorEvents(t *testing.T) {
+	t.Parallel()
+	for i, want := range []string{
+		`^data: {"error":{"message":"[^"]+","type":"invalid_request"}}$`,
+		`^data: {"error":{"message":"[^"]+","type":"invalid_request"}}$`,
+		`^event: error\ndata: {"type":"error","sequence_number":4,"message":"[^"]+","code":null,"param":null,"error":{"message":"[^"]+","type":"invalid_request"}}$`,
+		`^event: error\ndata: {"type":"error","error":{"message":"[^"]+","type":"invalid_request_error"}}$`,
+	} {
+		s, h := apis()[i], newHost(t, passThrough)
+		got := s.call(t.Context(), h.open(t, h.route(newEngine(t, breaksOff()).URL)), "", true)
+		events := strings.Split(strings.TrimSuffix(got.body, "\n\n"), "\n\n")
+		require.Regexp(t, want, events[len(events)-1], s.api)
+		requireNoRetryWords(t, events[len(events)-1])
+	}
+}

@@ -1,0 +1,120 @@
+package proxy_test
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/trace"
+)
+
+// mortal writes so many bytes. At the last of them its process is as good as killed: whoever writes goes no further, and nothing
+// more is written. A kill loses nothing that was written, so that syncs do not matter.
+type mortal struct {
+	died chan struct{}
+
+	mu      sync.Mutex
+	left    int
+	written int
+}
+
+func newMortal(left int) *mortal { return &mortal{died: make(chan struct{}), left: left} }
+
+func (m *mortal) options() trace.Options {
+	return trace.Options{Write: m.write, Sync: func(*os.File) error { return nil }}
+}
+
+func (m *mortal) write(f *os.File, parts [][]byte, at int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []byte
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	if m.left == 0 {
+		runtime.Goexit()
+	}
+	n, err := f.WriteAt(all[:min(len(all), m.left)], at)
+	m.written += n
+	if m.left -= n; m.left == 0 {
+		close(m.died)
+		runtime.Goexit()
+	}
+	return err
+}
+
+// session is what the agent asks for, one after the other: the second is streamed, and its prompt goes on from the first.
+func session() []string {
+	const begin, first, second = `{"model":"m","return_token_ids":true,"messages":[`, `{"role":"user","content":"1"}`, `,{"role":"user","content":"2"}`
+	return []string{
+		begin + first + `]}`,
+		begin + first + second + `],"stream":true}`,
+	}
+}
+
+// numbered is the n-th reply, to that request of the session. No two are alike.
+func numbered(request string, n int64) string {
+	if strings.Contains(request, `"2"}]`) {
+		return fmt.Sprintf(`data: {"choices":[{"index":0,"delta":{"content":"%d"},"finish_reason":"stop","token_ids":[%d]}],"prompt_token_ids":[1,2]}`+"\n\ndata: [DONE]\n\n", n, n)
+	}
+	return fmt.Sprintf(`{"choices":[{"index":0,"message":{"content":"%d"},"finish_reason":"stop","token_ids":[%d]}],"prompt_token_ids":[1]}`, n, n)
+}
+
+// play has every call of the session answered, and then looks at what is on record after one more restart.
+func (d *doomed) play(t *testing.T) {
+	t.Helper()
+	var replies []string
+	for i, body := range session() {
+		replies = append(replies, d.ask(t, fmt.Sprint("call-", i), body))
+	}
+	d.restart(t)
+	admin := httptest.NewServer(d.server.Handler())
+	defer admin.Close()
+	h := &host{client: gateway.NewClient(admin.URL, d.options.Key)}
+	turns := h.turns(t, "r1.1")
+	require.Len(t, turns, len(replies))
+	for i, turn := range turns {
+		require.Equal(t, fmt.Sprint("call-", i), turn.CallID)
+		require.Equal(t, i+1, turn.Turn)
+		require.Empty(t, turn.Broken)
+		require.Len(t, turn.CompletionTokenIDs, 1)
+		require.Equal(t, numbered(session()[i], int64(turn.CompletionTokenIDs[0])), replies[i])
+	}
+	require.Equal(t, len(replies), h.status(t, "r1.1").Turns)
+}
+
+// A gateway that is killed at any byte it writes of its records has every call on record, once and whole, and the agent gets
+// those very replies.
+func TestKilledAtAnyByte(t *testing.T) {
+	t.Parallel()
+	var replies atomic.Int64
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) // the engine has it in memory
+		_, _ = io.WriteString(w, numbered(string(body), replies.Add(1)))
+	})
+	h := newHost(t)
+	r := h.route(e.URL)
+	r.Model.Name, r.Model.Logprobs, r.Model.TopLogprobs = "m", false, 0 // fewer bytes, fewer deaths
+	h.open(t, r)
+	h.stop()
+	lives := newDoomed(t, h, math.MaxInt)
+	disk := lives.disk
+	lives.play(t)
+	for n := range disk.written {
+		t.Run(fmt.Sprint(n+1), func(t *testing.T) {
+			t.Parallel()
+			newDoomed(t, h, n+1).play(t)
+		})
+	}
+}

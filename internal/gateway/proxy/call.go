@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"context"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+)
+
+// call is one call of the agent, worked on apart from the requests that wait for it: when the model channel breaks, the
+// sandbox asks again on the next one, and finds the same call.
+type call struct {
+	id     string
+	ask    *dialect.Request
+	live   *upstream.Live // of a reply that is handed on as it comes; else nil
+	turn   int
+	began  time.Time
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when result is there
+	result answer
+
+	waiters int // guarded by the route's lock, as is epoch
+	epoch   int // of the connection by which the last waiter came
+}
+
+// leaveGrace is how long an abandoned call is kept to see whether the agent hung up or the channel broke. The two look the
+// same for a moment.
+const leaveGrace = 50 * time.Millisecond
+
+// answer has the call answered: by its record, by the twin under way, or upstream. It is false when the one who asked is
+// gone, or when the gateway is about to be.
+func (r *route) answer(ctx context.Context, id string, d *delivery) (answer, bool) {
+	for {
+		c, ans := r.join(id, d.ask)
+		if c == nil {
+			ans = r.replayed(ans)
+			return ans, ans.kind != interrupted
+		}
+		if d.await(ctx, c) != nil {
+			r.leave(c)
+			return answer{}, false
+		}
+		if c.result.kind != interrupted || d.sent > 0 || !r.alive() {
+			return c.result, c.result.kind != interrupted
+		}
+		// The call was being given up, as nobody waited for it, when this one joined: it is made anew.
+	}
+}
+
+// alive says whether calls are still made.
+func (r *route) alive() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.working != nil && r.working.Err() == nil
+}
+
+// join finds the call of that id, under way or on record, or begins it. Without a call there is an answer.
+func (r *route) join(id string, a *dialect.Request) (*call, answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c, ok := r.inFlight[id]; ok {
+		c.waiters++
+		c.epoch = r.epoch
+		return c, answer{}
+	}
+	if r.trace != nil {
+		if e, ok := r.trace.Find(id); ok {
+			return nil, answer{kind: recorded, entry: e}
+		}
+	}
+	switch {
+	case r.working == nil || r.working.Err() != nil:
+		return nil, answer{kind: interrupted}
+	case r.journal.Ended != "" || r.overBudget(a.Kind):
+		r.report.calls.WithLabelValues(outcomeEmpty).Inc()
+		return nil, answer{kind: empty}
+	}
+	return r.begin(id, a), answer{}
+}
+
+// begin starts work on a call. r.mu is held.
+func (r *route) begin(id string, a *dialect.Request) *call {
+	ctx, cancel := context.WithCancelCause(r.working)
+	var shown *upstream.Live
+	if r.passThrough && a.Stream {
+		shown = upstream.NewLive(a.View, r.key)
+	}
+	r.begun++
+	c := &call{
+		id: id, ask: a, live: shown, turn: r.begun, began: time.Now(), cancel: cancel, done: make(chan struct{}), waiters: 1, epoch: r.epoch,
+	}
+	r.inFlight[id] = c
+	r.see(c.began)
+	r.version.note()
+	r.report.inFlight.Inc()
+	r.calls.Go(func() {
+		defer cancel(nil)
+		r.perform(ctx, c)
+	})
+	return c
+}
+
+// leave is called when one who waited for the call is gone.
+func (r *route) leave(c *call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.waiters--; c.waiters == 0 {
+		time.AfterFunc(leaveGrace, func() { r.abandon(c) })
+	}
+}
+
+// abandon cancels a call that nobody waits for: at once when the agent hung up, later when the channel broke, for then the
+// sandbox will ask again.
+func (r *route) abandon(c *call) {
+	r.mu.Lock()
+	left := c.epoch
+	alone := c.waiters == 0
+	broke := left != r.epoch
+	r.mu.Unlock()
+	switch {
+	case !alone:
+	case !broke:
+		c.cancel(errLeft)
+	default:
+		time.AfterFunc(r.hold, func() { r.drop(c, left) })
+	}
+}
+
+// drop cancels the call unless somebody came back for it, by a connection after that of an epoch. When that one broke as well the
+// time begins anew.
+func (r *route) drop(c *call, left int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.waiters == 0 && c.epoch == left {
+		c.cancel(errLeft)
+	}
+}

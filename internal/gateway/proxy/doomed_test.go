@@ -1,0 +1,115 @@
+package proxy_test
+
+import (
+	"context"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+)
+
+// socket is a Dialer whose one sandbox's model channel is a unix socket: thousands of ports would take their time.
+type socket struct {
+	path  string
+	ready chan struct{}
+}
+
+func (s socket) ServeModel(ctx context.Context, _ string, h http.Handler) error {
+	l, err := net.Listen("unix", s.path)
+	if err != nil {
+		return err
+	}
+	srv := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}
+	srv.Start()
+	close(s.ready)
+	<-ctx.Done()
+	srv.CloseClientConnections()
+	srv.Close()
+	return nil
+}
+
+// client is one that reaches the socket, whatever it asks.
+func (s socket) client() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", s.path)
+		},
+	}}
+}
+
+// doomed is a gateway whose disk may die, and the sandbox's side, which asks until it has every reply.
+type doomed struct {
+	options proxy.Options
+	disk    *mortal
+	channel socket
+	server  *proxy.Server
+	stop    func()
+}
+
+// newDoomed starts a gateway on a copy of a host's folder; its disk dies after so many bytes.
+func newDoomed(t *testing.T, of *host, bytes int) *doomed {
+	t.Helper()
+	d := &doomed{options: of.options}
+	d.options.Dir = filepath.Join(t.TempDir(), "gateway")
+	d.options.Hold = time.Millisecond
+	require.NoError(t, os.CopyFS(d.options.Dir, os.DirFS(of.dir)))
+	d.start(t, newMortal(bytes))
+	return d
+}
+
+func (d *doomed) start(t *testing.T, disk *mortal) {
+	t.Helper()
+	d.disk, d.channel = disk, socket{filepath.Join(d.options.Dir, "s"), make(chan struct{})}
+	d.options.Dialer, d.options.Trace = d.channel, disk.options()
+	var err error
+	d.server, err = proxy.New(d.options)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan error, 1)
+	go func() { over <- d.server.Run(ctx) }()
+	d.stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, <-over)
+	})
+	t.Cleanup(d.stop)
+	await(t, d.channel.ready)
+}
+
+// restart starts the gateway again, with a sound disk.
+func (d *doomed) restart(t *testing.T) {
+	t.Helper()
+	d.stop()
+	d.start(t, newMortal(math.MaxInt))
+}
+
+// ask is one call. Without an answer, for which there is no reason but the gateway's death, it is asked again.
+func (d *doomed) ask(t *testing.T, id, body string) string {
+	t.Helper()
+	got := make(chan reply, 1)
+	client := d.channel.client()
+	go func() { got <- sendBy(t.Context(), client, "http://sandbox", id, body) }()
+	var r reply
+	select {
+	case r = <-got:
+	case <-d.disk.died:
+		d.stop()
+		r = await(t, got)
+	}
+	if r.err != nil {
+		await(t, d.disk.died)
+		d.restart(t)
+		return d.ask(t, id, body)
+	}
+	require.Equal(t, http.StatusOK, r.status, r.body)
+	return r.body
+}

@@ -1,0 +1,137 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// maxBody bounds a request of the agent, in bytes.
+const maxBody = 64 << 20
+
+// maxCallID bounds a call id, in bytes.
+const maxCallID = 256
+
+// modelList is the answer to GET /v1/models. The name is an alias: agents change their prompts by what a model is called.
+const modelList = `{"object":"list","data":[{"id":"m","object":"model","created":0,"owned_by":"rolloutd"}]}`
+
+// agentHandler is what the agent of a sandbox sees as its model endpoint.
+func agentHandler(r *route) http.Handler {
+	mux := http.NewServeMux()
+	served := "GET /v1/models"
+	for _, d := range dialect.All() {
+		path := "POST /v1/" + string(d.API)
+		mux.HandleFunc(path, func(w http.ResponseWriter, req *http.Request) { r.serveCall(w, req, d) })
+		served = path + ", " + served
+	}
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, []byte(modelList))
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
+		notFound(w, "no "+req.Method+" "+req.URL.Path+" here: served are "+served)
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodConnect || req.URL.Host != "" {
+			notFound(w, "this is a model endpoint and no proxy: it leads nowhere else")
+			return
+		}
+		mux.ServeHTTP(w, req)
+	})
+}
+
+// serveCall takes one call of the agent: read it, have it answered, hand the answer over.
+func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.Dialect) {
+	size := weight(req)
+	if r.room.Acquire(req.Context(), size) != nil {
+		panic(http.ErrAbortHandler) // who asked is gone
+	}
+	defer r.room.Release(size)
+	body, err := readBody(w, req, r.bodies.Take())
+	if err != nil {
+		status := http.StatusBadRequest
+		if fault.Is(err, fault.Exhausted) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		refuse(w, d, status, err.Error(), "")
+		return
+	}
+	a, err := dialect.Read(d, req.Header, body, r.Model, r.Capture)
+	r.bodies.Give(body) // nothing that was read from it has a part of it
+	if err != nil {
+		refuse(w, d, http.StatusBadRequest, "request body: "+err.Error(), "")
+		return
+	}
+	out := &delivery{w: w, ask: a, beat: r.keepAlive}
+	ans, ok := r.answer(req.Context(), callID(req), out)
+	if !ok {
+		// Nobody is there to be answered, or it is not for us to say: an aborted stream has the sandbox ask again.
+		panic(http.ErrAbortHandler)
+	}
+	r.deliver(req, out, ans)
+}
+
+// weight is what a request may take; one that does not say takes the most.
+func weight(req *http.Request) int64 {
+	if req.ContentLength < 0 {
+		return maxBody
+	}
+	return min(max(req.ContentLength, minRequest), maxBody)
+}
+
+// readBody appends the request's body to an empty slice.
+func readBody(w http.ResponseWriter, req *http.Request, body []byte) ([]byte, error) {
+	if req.ContentLength > maxBody {
+		return nil, fault.New(fault.Exhausted, "request body is larger than %d MiB", maxBody>>20)
+	}
+	limited := http.MaxBytesReader(w, req.Body, maxBody)
+	body = slices.Grow(body, int(min(max(req.ContentLength, 0), minRequest)+512))
+	for {
+		n, err := limited.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if errors.Is(err, io.EOF) {
+			return body, nil
+		}
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return nil, fault.New(fault.Exhausted, "request body is larger than %d MiB", maxBody>>20)
+		}
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "request body did not arrive whole")
+		}
+		if len(body) == cap(body) {
+			body = append(body, 0)[:len(body)]
+		}
+	}
+}
+
+// callID is sandboxd's name of the call, the same when it asks again. A caller that gives none asks once.
+func callID(req *http.Request) string {
+	id := strings.ToValidUTF8(req.Header.Get(wire.CallIDHeader), "?")
+	if id == "" || len(id) > maxCallID {
+		return uuid.NewString()
+	}
+	return id
+}
+
+// refuse answers with an error in the API's shape.
+func refuse(w http.ResponseWriter, d *dialect.Dialect, status int, text, code string) {
+	writeJSON(w, status, d.ErrorBody(text, code))
+}
+
+func notFound(w http.ResponseWriter, text string) {
+	writeJSON(w, http.StatusNotFound, dialect.OpenAIError(text))
+}
+
+func writeJSON(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // who hung up needs no answer
+}

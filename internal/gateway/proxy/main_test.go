@@ -1,0 +1,51 @@
+package proxy_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"os"
+	"testing"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/seal"
+)
+
+// childFolder, in the environment, makes the test binary a gateway on that folder, to be killed.
+const childFolder = "ROLLOUTD_TEST_GATEWAY"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childFolder); dir != "" {
+		if err := child(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// child serves until it is killed, or until the test that started it is gone. It prints where its admin API is, and then
+// each model channel.
+func child(dir string) error {
+	key, err := seal.LoadOrCreate(dir + "/key")
+	if err != nil {
+		return err
+	}
+	srv, err := proxy.New(proxy.Options{Dir: dir + "/gateway", Key: key, Dialer: &channels{open: map[string]*httptest.Server{}, tell: tell}})
+	if err != nil {
+		return err
+	}
+	admin := httptest.NewServer(srv.Handler())
+	defer admin.Close()
+	tell("admin", admin.URL)
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		defer stop()
+		_, _ = io.Copy(io.Discard, os.Stdin) // stdin ends with its other side
+	}()
+	return srv.Run(ctx)
+}
+
+func tell(what, url string) { fmt.Println(what, url) }

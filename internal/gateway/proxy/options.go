@@ -1,0 +1,79 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	oteltrace "go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/seal"
+	"github.com/rolloutd/rolloutd/internal/trace"
+)
+
+// Dialer reaches a sandbox's model channel and serves it with h until ctx ends (nil) or the connection breaks (an error).
+// It returns when every handler has. *sandbox.Backend is one.
+type Dialer interface {
+	ServeModel(ctx context.Context, sandboxID string, h http.Handler) error
+}
+
+// Options of a Server. Dir, Key and Dialer are required.
+type Options struct {
+	Dir    string // a journal for each route, and the records of all
+	Key    seal.Key
+	Dialer Dialer
+
+	Logger         *slog.Logger             // nil: silent
+	Registerer     prometheus.Registerer    // nil: measured for nobody
+	TracerProvider oteltrace.TracerProvider // nil: no spans
+
+	// Proxy as in http.Transport, for upstream requests; nil: none.
+	Proxy func(*http.Request) (*url.URL, error)
+	// Bounds are those of an upstream by its name; nil: none.
+	Bounds func(upstream string) upstream.Bounds
+	// Endpoints are the names of upstreams that a trainer may ask about before their first call, beside host:port; none: any name.
+	Endpoints []string
+	// TrainerTokens admit to the trainer API, beside the deployment's own.
+	TrainerTokens []string
+	// PassThrough hands a stream on as it comes, but for its end, which waits for the record. What the agent has seen of a reply
+	// cannot be made good: a break in the middle is told to it. Otherwise replies are completed first.
+	PassThrough bool
+	// KeepAlive is how often an agent that waits for a stream gets a comment, so that it does not give up. After the first one a
+	// failure can only be told inside the stream, and a call does not outlive the gateway. 0: never.
+	KeepAlive time.Duration
+	// Backoff is the first pause between tries of an upstream call; it doubles with each. 0: 500 ms.
+	Backoff time.Duration
+	// Hold is how long a call outlives a broken model channel, for the sandbox to come back and ask again. 0: 30 s.
+	Hold time.Duration
+	// Trace is how records are written; the zero value is what production uses.
+	Trace trace.Options
+}
+
+const (
+	defaultBackoff = 500 * time.Millisecond
+	defaultHold    = 30 * time.Second
+)
+
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.TracerProvider == nil {
+		o.TracerProvider = noop.NewTracerProvider()
+	}
+	if o.Bounds == nil {
+		o.Bounds = func(string) upstream.Bounds { return upstream.Bounds{} }
+	}
+	if o.Backoff <= 0 {
+		o.Backoff = defaultBackoff
+	}
+	if o.Hold <= 0 {
+		o.Hold = defaultHold
+	}
+	return o
+}

@@ -1,0 +1,206 @@
+package proxy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+)
+
+// A drain lets the call under way end, holds the next one back, and resume lets it go.
+func TestDrainAndResume(t *testing.T) {
+	t.Parallel()
+	hang := newHanging(half(), goodReply[len(half()):])
+	h, e := newHost(t), newEngine(t, hang.serve, says(goodReply))
+	r := h.route(e.URL)
+	r.Model.Endpoint = "vllm"
+	url := h.open(t, r)
+	first := later(t, url, "", streamed)
+	await(t, hang.begun)
+
+	_, err := h.trainer.Drain(t.Context(), "vllm", 10*time.Minute, 10*time.Millisecond, false)
+	require.True(t, fault.Is(err, fault.Timeout), "a call is under way: %v", err)
+	now, err := h.trainer.Upstream(t.Context(), "vllm")
+	require.NoError(t, err)
+	require.True(t, now.Paused, "and stays paused")
+	require.Equal(t, 1, now.InFlight)
+
+	second := later(t, url, "", streamed)
+	require.Eventually(t, func() bool { return h.status(t, r.ID).InFlight == 2 }, patience, time.Millisecond)
+	close(hang.release)
+	require.Equal(t, goodReply, await(t, first).body)
+	now, err = h.trainer.Drain(t.Context(), "vllm", 10*time.Minute, patience, false)
+	require.NoError(t, err)
+	require.Zero(t, now.InFlight)
+	require.WithinDuration(t, time.Now().Add(10*time.Minute), now.Until, time.Minute)
+	require.Len(t, e.requests(), 1, "the second is held back")
+
+	now, err = h.trainer.Resume(t.Context(), "vllm")
+	require.NoError(t, err)
+	require.Equal(t, gateway.UpstreamStatus{InFlight: now.InFlight}, now)
+	require.Equal(t, goodReply, await(t, second).body)
+	require.Len(t, h.turns(t, r.ID), 2)
+}
+
+// A pause ends by itself, does not touch other upstreams, and does not hold an ended rollout's calls.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, says(goodReply))
+	r, other := h.route(e.URL), h.route(e.URL)
+	r.Model.Endpoint = "vllm"
+	other.ID, other.SandboxID = "r2.1", "r2.1" // known by host and port
+	url, otherURL := h.open(t, r), h.open(t, other)
+
+	_, err := h.trainer.Pause(t.Context(), "vllm", 200*time.Millisecond)
+	require.NoError(t, err)
+	require.Equal(t, goodReply, send(t.Context(), url, "", streamed).body, "once the pause is over")
+	_, err = h.trainer.Pause(t.Context(), "vllm", 10*time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, goodReply, send(t.Context(), otherURL, "", streamed).body)
+
+	held := later(t, url, "", streamed)
+	require.Eventually(t, func() bool { return h.status(t, r.ID).InFlight == 1 }, patience, time.Millisecond)
+	require.NoError(t, h.client.End(t.Context(), r.ID, "by hand"))
+	require.Contains(t, await(t, held).body, `"finish_reason":"stop"`)
+	require.Equal(t, "aborted: by hand", h.turns(t, r.ID)[1].Broken)
+	require.Len(t, e.requests(), 2)
+}
+
+// A server that a rollout gave under a name is paused and drained with the name, also one that comes later; what it does is held
+// against it alone.
+func TestServersUnderOneName(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	routes, engines, hangs := map[string]string{}, map[string]*engine{}, map[string]*hanging{}
+	open := func(id string, own bool) string {
+		hangs[id] = newHanging(half(), goodReply[len(half()):])
+		engines[id] = newEngine(t, hangs[id].serve, says(goodReply))
+		r := h.route(engines[id].URL)
+		r.ID, r.SandboxID, r.Model.Endpoint, r.Model.Own = id+".1", id+".1", "vllm", own
+		routes[id] = h.open(t, r)
+		return r.Model.Upstream()
+	}
+	require.Equal(t, "vllm", open("a", false))
+	own := open("b", true)
+	require.Equal(t, "vllm@"+engines["b"].Listener.Addr().String(), own)
+	replies := []<-chan reply{later(t, routes["a"], "", streamed), later(t, routes["b"], "", streamed)}
+	await(t, hangs["a"].begun)
+	await(t, hangs["b"].begun)
+
+	close(hangs["a"].release)
+	require.Equal(t, goodReply, await(t, replies[0]).body)
+	_, err := h.trainer.Drain(t.Context(), "vllm", time.Hour, 10*time.Millisecond, false)
+	require.True(t, fault.Is(err, fault.Timeout), "a call is under way at the server of its own: %v", err)
+	close(hangs["b"].release)
+	require.Equal(t, goodReply, await(t, replies[1]).body)
+	now, err := h.trainer.Drain(t.Context(), "vllm", time.Hour, patience, false)
+	require.NoError(t, err)
+	require.True(t, now.Paused)
+
+	late := open("c", true)
+	require.ErrorContains(t, h.client.Ready(t.Context(), late), "it is paused")
+	held := later(t, routes["c"], "", streamed)
+	h.busy(t, "vllm", 0, 1)
+	close(hangs["c"].release)
+	_, err = h.trainer.Resume(t.Context(), "vllm")
+	require.NoError(t, err)
+	require.Equal(t, goodReply, await(t, held).body)
+
+	_, err = h.trainer.Pause(t.Context(), own, time.Hour)
+	require.NoError(t, err)
+	require.Error(t, h.client.Ready(t.Context(), own))
+	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
+	now, err = h.trainer.Upstream(t.Context(), "vllm")
+	require.NoError(t, err)
+	require.False(t, now.Paused, "not all of it is")
+
+	address := engines["c"].Listener.Addr().String()
+	_, err = h.trainer.Pause(t.Context(), address, time.Hour)
+	require.NoError(t, err)
+	require.Error(t, h.client.Ready(t.Context(), late), "its address is another name of it")
+	require.Error(t, h.client.Ready(t.Context(), "openai@"+address), "of one that comes later, too")
+	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
+}
+
+// A drain that may not wait for long ends the calls under way; they are made again after the pause, and nobody is told.
+func TestDrainThatEndsCalls(t *testing.T) {
+	t.Parallel()
+	hang := newHanging(half(), "")
+	h, e := newHost(t), newEngine(t, hang.serve, says(goodReply))
+	r := h.route(e.URL)
+	r.Model.Endpoint = "vllm"
+	got := later(t, h.open(t, r), "", streamed)
+	await(t, hang.begun)
+	now, err := h.trainer.Drain(t.Context(), "vllm", time.Hour, time.Millisecond, true)
+	require.NoError(t, err)
+	require.Zero(t, now.InFlight)
+	require.True(t, now.Paused)
+	await(t, hang.gone)
+	h.queued(t, "vllm", 1)
+	require.Len(t, e.requests(), 1)
+	_, err = h.trainer.Resume(t.Context(), "vllm")
+	require.NoError(t, err)
+	require.Equal(t, goodReply, await(t, got).body)
+	turns := h.turns(t, r.ID)
+	require.Len(t, turns, 1)
+	require.Equal(t, 2, turns[0].UpstreamTries)
+	require.Empty(t, turns[0].Broken)
+	require.Equal(t, []int32{10, 11}, turns[0].CompletionTokenIDs)
+}
+
+// Who drains is told when the pause did not last until the last call was over: others have begun meanwhile.
+func TestDrainThatOutlastsItsPause(t *testing.T) {
+	t.Parallel()
+	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])
+	r := h.route(newEngine(t, hang.serve).URL)
+	r.Model.Endpoint = "vllm"
+	got := later(t, h.open(t, r), "", streamed)
+	await(t, hang.begun)
+	drained := make(chan error, 1)
+	go func() {
+		_, err := h.trainer.Drain(t.Context(), "vllm", 100*time.Millisecond, patience, false)
+		drained <- err
+	}()
+	h.upstream(t, "vllm", func(now gateway.UpstreamStatus) bool { return now.Paused })
+	h.upstream(t, "vllm", func(now gateway.UpstreamStatus) bool { return !now.Paused })
+	close(hang.release)
+	require.Equal(t, goodReply, await(t, got).body)
+	err := await(t, drained)
+	require.True(t, fault.Is(err, fault.Timeout), "%v", err)
+}
+
+func TestPauseRefusesNonsense(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	for _, d := range [][2]time.Duration{{0, 0}, {-1, 0}, {25 * time.Hour, 0}, {time.Second, -time.Second}} {
+		_, err := h.trainer.Drain(t.Context(), "vllm", d[0], d[1], false)
+		require.True(t, fault.Is(err, fault.Invalid), "%v: %v", d, err)
+	}
+	now, err := h.trainer.Upstream(t.Context(), "vllm")
+	require.NoError(t, err)
+	require.False(t, now.Paused)
+}
+
+// A trainer that misspells the endpoint must not take it for one at rest.
+func TestPauseRefusesAnEndpointThatIsNone(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(o *proxy.Options) { o.Endpoints = []string{"vllm", "openai"} })
+	for _, name := range []string{"vllm", "10.0.0.1:8000", "gpu.lan"} {
+		_, err := h.trainer.Pause(t.Context(), name, time.Hour)
+		require.NoError(t, err, name)
+	}
+	misspelt := func() error {
+		_, err := h.trainer.Upstream(t.Context(), "vlmm")
+		_, errPause := h.trainer.Pause(t.Context(), "vlmm", time.Hour)
+		_, errResume := h.trainer.Resume(t.Context(), "vlmm")
+		require.Equal(t, err == nil, errPause == nil && errResume == nil)
+		return err
+	}
+	require.ErrorContains(t, misspelt(), "want vllm, openai, or host:port")
+	require.NoError(t, h.client.Ready(t.Context(), "vlmm"))
+	require.NoError(t, misspelt(), "rollouts ask for it, so there is a host of that name")
+}

@@ -1,0 +1,158 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trace"
+)
+
+// defaultCall bounds a call of a route whose limits do not.
+const defaultCall = 30 * time.Minute
+
+// perform makes the call upstream, records what came of it, and settles its answer.
+func (r *route) perform(ctx context.Context, c *call) {
+	ctx, span := r.startSpan(ctx, c)
+	res := r.complete(ctx, c)
+	rec := r.record(c, res)
+	var err error
+	if r.trace != nil {
+		err = r.trace.Append(rec)
+	}
+	ans := r.answerOf(c, res)
+	if err != nil {
+		ans = r.unrecorded(err, "The gateway could not record this call, and hands nothing on that it did not record.")
+	}
+	endSpan(span, rec, ans)
+	r.settle(c, res, ans)
+	r.upstream.Prompts.Give(res.Reply.PromptTokenIDs) // they are on disk
+}
+
+// complete makes the call. A reply that its reader breaks down over fails this call alone: it would come again with every restart, and
+// take the calls of all rollouts with it.
+func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error("a call broke down", "turn", c.turn, "panic", p, "stack", string(debug.Stack()))
+			res = &upstream.Result{Tries: 1, Problem: &upstream.Problem{Class: upstream.Failed, Text: "the gateway broke down over this call; its log says where"}}
+		}
+	}()
+	budget := r.Limits.Call
+	if budget <= 0 {
+		budget = defaultCall
+	}
+	return r.upstream.Complete(ctx, upstream.Spec{
+		Request: c.ask, Live: c.live, Engines: r.engines, Path: string(c.ask.API), Key: r.key,
+		Admission: r.admission, Route: r.ID, Price: r.Model.Price, Budget: budget,
+	})
+}
+
+// record is what is kept of the call.
+func (r *route) record(c *call, res *upstream.Result) *trace.Record {
+	rec := &trace.Record{
+		Head: trace.Head{
+			Turn: c.turn, CallID: c.id, API: string(c.ask.API), Kind: c.ask.Kind, Lineage: c.ask.Lineage,
+			Rewritten: c.ask.Changes.JSON(), Flaws: res.Reply.Flaws,
+			FinishReason: res.Reply.FinishReason, Usage: res.Reply.Usage,
+			Began: c.began, Queued: res.Queued, Latency: time.Since(c.began), Status: res.Status, Tries: res.Tries, ModelVersion: res.Reply.ModelVersion,
+		},
+		Request: c.ask.Body, Reply: res.Raw, PromptAt: res.Reply.PromptAt,
+		PromptTokenIDs: res.Reply.PromptTokenIDs, TokenIDs: res.Reply.TokenIDs, Logprobs: res.Reply.Logprobs,
+	}
+	if isTurn(c.ask.Kind) {
+		rec.Usage.Turns = 1
+	}
+	if len(r.engines) > 1 { // else there is nothing to tell apart
+		rec.Engine = upstream.NameOf(res.Engine)
+	}
+	if !res.FirstByte.IsZero() {
+		rec.FirstByte = res.FirstByte.Sub(c.began)
+	}
+	if p := res.Problem; p != nil {
+		rec.Broken, rec.UpstreamError = r.reason(p), p.Object()
+	}
+	return rec
+}
+
+// reason says why a call has no whole reply.
+func (r *route) reason(p *upstream.Problem) string {
+	switch {
+	case p.Class == upstream.Rejected:
+		return "rejected: " + p.Text
+	case p.Class == upstream.Refused:
+		return "refused: " + p.Text
+	case p.Class == upstream.Failed:
+		return "failed: " + p.Text
+	case errors.Is(p.Cause, errEnded):
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return "aborted: " + r.journal.Ended
+	case errors.Is(p.Cause, errLeft), errors.Is(p.Cause, errClosed):
+		return "aborted: " + p.Cause.Error()
+	default:
+		return "aborted: " + errStopped.Error()
+	}
+}
+
+// answerOf decides what the agent is told.
+func (r *route) answerOf(c *call, res *upstream.Result) answer {
+	p := res.Problem
+	if p == nil {
+		return answer{kind: whole, raw: res.Raw, odd: res.Reply.Odd, turn: c.turn}
+	}
+	switch p.Class {
+	case upstream.Rejected:
+		return rejection(res.Status, p.Text)
+	case upstream.Refused:
+		return answer{kind: refusedCall, status: 400, text: "The model endpoint refuses this rollout's calls for good; the rollout's trace has its reasons."}
+	case upstream.Failed:
+		if c.live.Begun() {
+			return answer{kind: refusedCall, status: 400, text: "The model endpoint broke its reply off; the rollout's trace has what came of it."}
+		}
+		return answer{kind: refusedCall, status: 400, text: fmt.Sprintf(
+			"The model endpoint gave no usable answer in the time of one call, in %d tries; the rollout's trace has its last words.", res.Tries)}
+	}
+	if errors.Is(p.Cause, errEnded) {
+		return answer{kind: empty}
+	}
+	return answer{kind: interrupted}
+}
+
+// unrecorded is the answer when the record could not be written or read: what is not on disk is not handed on.
+func (r *route) unrecorded(err error, text string) answer {
+	r.log.Error("record of a call", "error", err)
+	return answer{
+		kind: refusedCall, status: 400, text: text,
+		failure: &gateway.Failure{Kind: fault.Internal, Message: err.Error()},
+	}
+}
+
+// settle counts the call and gives its answer to all who wait.
+func (r *route) settle(c *call, res *upstream.Result, ans answer) {
+	failure := ans.failure
+	if res.Problem != nil && failure == nil && c.ask.Kind != rollout.KindTitle { // nobody misses a title
+		failure = res.Problem.Failure()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.inFlight, c.id)
+	r.see(time.Now())
+	r.count(c.ask.Kind, res.Reply.Usage, ans.kind == whole)
+	if failure != nil {
+		r.journal.Failure = failure
+		if err := r.save(); err != nil {
+			r.log.Error("failure not journalled", "error", err)
+		}
+	}
+	r.report.settled(c, res, ans)
+	r.version.note()
+	c.result = ans
+	close(c.done)
+}

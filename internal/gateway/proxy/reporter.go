@@ -1,0 +1,84 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+)
+
+// Outcomes of calls, as the calls counter has them.
+const (
+	outcomeWhole    = "whole"
+	outcomeRejected = "rejected"
+	outcomeRefused  = "refused"
+	outcomeFailed   = "failed"
+	outcomeAborted  = "aborted"
+	outcomeEmpty    = "empty"    // asked after the rollout's end or budget
+	outcomeReplayed = "replayed" // answered from the record
+	outcomeLost     = "unrecorded"
+)
+
+// reporter owns the gateway's instruments. Labels are a closed set: nothing of a rollout is in them.
+type reporter struct {
+	calls    *prometheus.CounterVec
+	whole    prometheus.Counter // of calls
+	seconds  prometheus.Histogram
+	prompted prometheus.Counter // tokens
+	sampled  prometheus.Counter // tokens
+	inFlight prometheus.Gauge
+	routes   prometheus.Gauge
+}
+
+func newReporter(reg prometheus.Registerer) *reporter {
+	f := promauto.With(reg)
+	calls := f.NewCounterVec(prometheus.CounterOpts{
+		Name: "rolloutd_gateway_calls_total", Help: "Model calls of agents by outcome.",
+	}, []string{"outcome"})
+	tokens := f.NewCounterVec(prometheus.CounterOpts{
+		Name: "rolloutd_gateway_tokens_total", Help: "Tokens of whole replies as the endpoint counts them.",
+	}, []string{"side"})
+	return &reporter{
+		calls: calls, whole: calls.WithLabelValues(outcomeWhole),
+		prompted: tokens.WithLabelValues("prompt"), sampled: tokens.WithLabelValues("completion"),
+		seconds: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "rolloutd_gateway_call_seconds", Help: "Time to a whole reply, upstream retries included.",
+			Buckets: prometheus.ExponentialBuckets(0.05, 2, 14),
+		}),
+		inFlight: f.NewGauge(prometheus.GaugeOpts{
+			Name: "rolloutd_gateway_calls_in_flight", Help: "Model calls being worked on.",
+		}),
+		routes: f.NewGauge(prometheus.GaugeOpts{
+			Name: "rolloutd_gateway_routes", Help: "Routes kept.",
+		}),
+	}
+}
+
+func (r *reporter) settled(c *call, res *upstream.Result, ans answer) {
+	r.inFlight.Dec()
+	if ans.kind != whole {
+		r.calls.WithLabelValues(outcomeOf(res, ans)).Inc()
+		return
+	}
+	r.whole.Inc()
+	r.seconds.Observe(time.Since(c.began).Seconds())
+	r.prompted.Add(float64(res.Reply.Usage.PromptTokens))
+	r.sampled.Add(float64(res.Reply.Usage.CompletionTokens))
+}
+
+func outcomeOf(res *upstream.Result, ans answer) string {
+	switch {
+	case ans.failure != nil:
+		return outcomeLost
+	case res.Problem.Class == upstream.Rejected:
+		return outcomeRejected
+	case res.Problem.Class == upstream.Refused:
+		return outcomeRefused
+	case res.Problem.Class == upstream.Failed:
+		return outcomeFailed
+	default:
+		return outcomeAborted
+	}
+}

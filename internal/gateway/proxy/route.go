@@ -1,0 +1,151 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	oteltrace "go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/buffer"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trace"
+)
+
+// A sandbox's requests take at most this much memory here at a time, in bytes; the least a request counts for bounds their
+// number. More wait; none is turned away.
+const (
+	maxRequests = 2 * maxBody
+	minRequest  = 1 << 20
+)
+
+// Why a call's context ended.
+var (
+	errStopped = errors.New("gateway stopped")
+	errClosed  = errors.New("route closed")
+	errEnded   = errors.New("rollout ended")
+	errLeft    = errors.New("agent hung up")
+)
+
+// route is a Route at work.
+type route struct {
+	gateway.Route
+	engines   []string // in the order of this rollout
+	folder    string
+	key       string // the model's, plain: in memory alone
+	upstream  *upstream.Client
+	admission *upstream.Admission // of that upstream
+	report    *reporter
+	tracer    oteltrace.Tracer
+	log       *slog.Logger
+	trace     *trace.Log          // nil without capture
+	room      *semaphore.Weighted // of bytes, for requests
+	bodies    *buffer.Pool[byte]  // of requests, as the agent sends them
+	// As in Options.
+	hold, keepAlive time.Duration
+	passThrough     bool
+
+	mu       sync.Mutex
+	journal  journal
+	inFlight map[string]*call // by call id
+	begun    int              // number of the latest turn
+	usage    rollout.Usage
+	first    time.Time // the first call's begin
+	last     time.Time // the latest call's begin or end
+	attached bool
+	epoch    int // counts connections of the model channel
+	version  statusVersion
+	// working is the lifetime of the route's loop and calls, from Run's context; nil outside Run.
+	working context.Context
+	cancel  context.CancelCauseFunc
+	resting chan struct{} // closed when the loop and all calls are over
+	calls   sync.WaitGroup
+}
+
+// start begins a stretch of work under ctx.
+func (r *route) start(ctx context.Context) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.working, r.cancel = context.WithCancelCause(ctx)
+	r.resting = make(chan struct{})
+	return r.working
+}
+
+// rest ends it, when the loop is over: no handler is left that could begin a call.
+func (r *route) rest() {
+	r.mu.Lock()
+	r.working = nil
+	r.cancel(errStopped)
+	r.mu.Unlock()
+	r.calls.Wait()
+	close(r.resting)
+}
+
+// stop ends the route's work for good, and waits for it.
+func (r *route) stop(ctx context.Context) error {
+	r.mu.Lock()
+	cancel, resting := r.cancel, r.resting
+	r.mu.Unlock()
+	if cancel == nil {
+		return nil // Run was never called
+	}
+	cancel(errClosed)
+	select {
+	case <-resting:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// forget drops the route's records.
+func (r *route) forget() error {
+	if r.trace == nil {
+		return nil
+	}
+	return r.trace.Drop()
+}
+
+// save writes the journal. r.mu is held, or nobody else has the route yet.
+func (r *route) save() error { return saveJournal(r.folder, r.journal) }
+
+// see notes a sign of life. r.mu is held.
+func (r *route) see(times ...time.Time) {
+	for _, t := range times {
+		if r.first.IsZero() {
+			r.first = t
+		}
+		if t.After(r.last) {
+			r.last = t
+		}
+	}
+}
+
+// count takes in what a call used; of one without a whole reply only what it cost. r.mu is held.
+func (r *route) count(k rollout.TurnKind, u rollout.Usage, whole bool) {
+	r.usage.CostUSD += u.CostUSD
+	if !whole {
+		return
+	}
+	if isTurn(k) {
+		r.usage.Turns++
+	}
+	r.usage.PromptTokens += u.PromptTokens
+	r.usage.CachedPromptTokens += u.CachedPromptTokens
+	r.usage.CompletionTokens += u.CompletionTokens
+}
+
+func (r *route) status() gateway.RouteStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return gateway.RouteStatus{
+		ID: r.ID, Version: r.version.current, Attached: r.attached, Turns: r.usage.Turns, InFlight: len(r.inFlight), Usage: r.usage,
+		FirstCallAt: r.first, LastCallAt: r.last,
+		Ended: r.journal.Ended, BudgetSpent: r.journal.BudgetSpent, Failure: r.journal.Failure,
+	}
+}

@@ -1,0 +1,134 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+const (
+	journalFile = "route.json"
+	traceFolder = ".trace" // no route's: an ID does not begin with a dot
+)
+
+func (s *Server) folder(id string) string { return filepath.Join(s.dir, id) }
+
+// open makes the route, or finds the same one.
+func (s *Server) open(def gateway.Route) error {
+	if err := check(def); err != nil {
+		return err
+	}
+	defer s.alone(def.ID)()
+	if r, err := s.route(def.ID); err == nil {
+		def.TraceParent = r.TraceParent // asked again, it may be from another span
+		if !reflect.DeepEqual(r.Route, def) {
+			return fault.New(fault.Conflict, "route %q exists and differs", def.ID)
+		}
+		return nil
+	}
+	if err := os.MkdirAll(s.folder(def.ID), 0o700); err != nil {
+		return fault.Wrap(fault.Internal, err, "route folder")
+	}
+	r, err := s.newRoute(journal{Route: def, Trace: uuid.NewString()})
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(s.folder(def.ID)))
+	}
+	if err := r.save(); err != nil {
+		return errors.Join(err, r.forget(), os.RemoveAll(r.folder))
+	}
+	r.admission = s.upstreams.Join(r.Model.Upstream())
+	s.add(r)
+	return nil
+}
+
+// add makes the route known, and serves it when the server runs.
+func (s *Server) add(r *route) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.routes[r.ID] = r
+	s.report.routes.Set(float64(len(s.routes)))
+	if s.serving != nil {
+		s.serve(r)
+	}
+}
+
+func check(r gateway.Route) error {
+	switch {
+	case !gateway.ValidID(r.ID):
+		return fault.Field("id", "%q is no route id", r.ID)
+	case r.SandboxID == "":
+		return fault.Field("sandbox_id", "must not be empty")
+	case r.Model.BaseURL == "":
+		return fault.Field("model.base_url", "must not be empty")
+	}
+	return nil
+}
+
+// reopen opens a journalled route. A missing journal is os.ErrNotExist.
+func (s *Server) reopen(id string) (*route, error) {
+	j, err := loadJournal(s.folder(id))
+	if err != nil {
+		return nil, err
+	}
+	return s.newRoute(j)
+}
+
+// newRoute opens the key and the trace of a route whose folder exists.
+func (s *Server) newRoute(j journal) (*route, error) {
+	key, err := s.box.OpenString(j.Route.Model.SealedKey)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "model key of route %q", j.Route.ID)
+	}
+	r := &route{
+		Route: j.Route, journal: j, engines: upstream.EnginesOf(j.Route.Model.BaseURL, j.Route.RolloutID), folder: s.folder(j.Route.ID), key: key, upstream: s.upstream, report: s.report,
+		tracer: s.options.TracerProvider.Tracer("github.com/rolloutd/rolloutd/internal/gateway"),
+		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, version: newStatusVersion(), room: semaphore.NewWeighted(maxRequests), bodies: &s.bodies, hold: s.options.Hold, passThrough: s.options.PassThrough, keepAlive: s.options.KeepAlive,
+	}
+	if r.Capture {
+		r.trace = s.traces.Log(j.Trace)
+		r.recall()
+	}
+	return r, nil
+}
+
+// recall counts what the trace holds.
+func (r *route) recall() {
+	for _, e := range r.trace.Entries() {
+		r.begun = max(r.begun, e.Turn)
+		r.see(e.Began, e.Ended)
+		r.count(e.Kind, e.Usage, e.Whole)
+	}
+}
+
+// close ends the route and removes its files and records; of what is gone it is a no-op. The journal goes first: without it,
+// what is left after a crash is swept at the next start.
+func (s *Server) close(ctx context.Context, id string) error {
+	defer s.alone(id)()
+	r, err := s.route(id)
+	if err != nil {
+		return nil
+	}
+	if err := r.stop(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	delete(s.routes, id)
+	s.report.routes.Set(float64(len(s.routes)))
+	s.mu.Unlock()
+	s.upstreams.Leave(r.admission)
+	err = errors.Join(os.Remove(filepath.Join(r.folder, journalFile)), os.RemoveAll(r.folder), r.forget())
+	return fault.Wrap(fault.Internal, err, "close route %q", id)
+}
+
+// counts says whether a call of that kind is a turn of the agent's own.
+func isTurn(k rollout.TurnKind) bool { return k == rollout.KindAgent || k == rollout.KindSubagent }

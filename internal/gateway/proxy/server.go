@@ -1,0 +1,113 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway/buffer"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/seal"
+	"github.com/rolloutd/rolloutd/internal/trace"
+)
+
+// Server keeps the routes of one host.
+type Server struct {
+	dir       string
+	box       seal.Box // of model keys
+	dialer    Dialer
+	log       *slog.Logger
+	report    *reporter
+	upstream  *upstream.Client
+	upstreams *upstream.Registry
+	options   Options
+	traces    *trace.Store
+	bodies    buffer.Pool[byte]
+
+	// opening serialises Open and Close of one route (by hash of its ID): both do slow things to its files.
+	opening [64]sync.Mutex
+	seed    maphash.Seed
+
+	mu     sync.Mutex
+	routes map[string]*route
+	// serving is Run's context, the lifetime of everything that works for a route; nil outside Run.
+	serving context.Context
+	working sync.WaitGroup
+}
+
+// New loads the routes that Dir holds. They are served once Run is called.
+func New(o Options) (*Server, error) {
+	o = o.withDefaults()
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("gateway folder: %w", err)
+	}
+	report, meters := newReporter(o.Registerer), upstream.NewMeters(o.Registerer)
+	s := &Server{
+		dir: o.Dir, box: o.Key.Box("model key"), dialer: o.Dialer, log: o.Logger,
+		report: report, upstream: upstream.New(o.Proxy, o.Backoff, meters), upstreams: upstream.NewRegistry(o.Bounds, o.Endpoints, meters, o.Logger), options: o, seed: maphash.MakeSeed(),
+		bodies: buffer.Pool[byte]{Least: 8 << 10, Most: minRequest}, routes: map[string]*route{},
+	}
+	var err error
+	if s.traces, err = trace.Open(filepath.Join(o.Dir, traceFolder), o.Trace); err != nil {
+		return nil, err
+	}
+	if err := s.load(); err != nil {
+		return nil, errors.Join(err, s.traces.Close())
+	}
+	return s, nil
+}
+
+// Run serves the routes' model channels and makes their calls until ctx ends; then it cancels the calls, and returns when
+// all is at rest. A call without an answer stays unanswered: the sandbox asks again.
+func (s *Server) Run(ctx context.Context) error {
+	s.mu.Lock()
+	if s.serving != nil {
+		s.mu.Unlock()
+		return fault.New(fault.Internal, "gateway runs already")
+	}
+	s.serving = ctx
+	for _, r := range s.routes {
+		s.serve(r)
+	}
+	s.mu.Unlock()
+	<-ctx.Done()
+
+	s.mu.Lock()
+	s.serving = nil
+	s.mu.Unlock()
+	s.working.Wait()
+	s.upstream.Close()
+	return s.traces.Close()
+}
+
+// serve starts the route's loop. s.mu is held.
+func (s *Server) serve(r *route) {
+	ctx := r.start(s.serving)
+	s.working.Go(func() {
+		defer r.rest()
+		r.attach(ctx, s.dialer)
+	})
+}
+
+func (s *Server) route(id string) (*route, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.routes[id]
+	if !ok {
+		return nil, fault.New(fault.NotFound, "no route %q", id)
+	}
+	return r, nil
+}
+
+// alone holds the lock under which a route is opened and closed.
+func (s *Server) alone(id string) (unlock func()) {
+	m := &s.opening[maphash.String(s.seed, id)%uint64(len(s.opening))]
+	m.Lock()
+	return m.Unlock
+}

@@ -1,0 +1,148 @@
+package proxy_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// The same call asked twice at a time is made once.
+func TestTwinsShareACall(t *testing.T) {
+	t.Parallel()
+	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])
+	e := newEngine(t, hang.serve)
+	url := h.open(t, h.route(e.URL))
+	one := later(t, url, "same", streamed)
+	await(t, hang.begun)
+	two := later(t, url, "same", streamed)
+	close(hang.release)
+	require.Equal(t, goodReply, await(t, one).body)
+	require.Equal(t, goodReply, await(t, two).body)
+	require.Len(t, e.requests(), 1)
+	require.Len(t, h.turns(t, "r1.1"), 1)
+	require.Equal(t, 1, h.status(t, "r1.1").Turns)
+}
+
+// A call that was answered is answered from its record, in either form, also after a restart, also after the end.
+func TestAnsweredCallIsReplayed(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, says(goodReply))
+	url := h.open(t, h.route(e.URL))
+	require.Equal(t, goodReply, send(t.Context(), url, "a", streamed).body)
+	require.Equal(t, goodReply, send(t.Context(), url, "a", streamed).body)
+	h.stop()
+	h.start(t)
+	url = h.channels.url(t, "r1.1")
+	require.Equal(t, goodReply, send(t.Context(), url, "a", streamed).body)
+	require.Contains(t, send(t.Context(), url, "a", unary).body, `"Hello"`)
+	require.NoError(t, h.client.End(t.Context(), "r1.1", "x"))
+	require.Equal(t, goodReply, send(t.Context(), url, "a", streamed).body)
+	require.Len(t, e.requests(), 1)
+	require.Len(t, h.turns(t, "r1.1"), 1)
+	require.Equal(t, 1, h.status(t, "r1.1").Turns)
+}
+
+// When the channel breaks under a call, the call goes on, and is found by the one who asks again.
+func TestCallOutlivesItsChannel(t *testing.T) {
+	t.Parallel()
+	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])
+	e := newEngine(t, hang.serve)
+	one := later(t, h.open(t, h.route(e.URL)), "same", streamed)
+	await(t, hang.begun)
+	h.channels.breakOff("r1.1")
+	require.Error(t, await(t, one).err)
+	two := later(t, h.channels.url(t, "r1.1"), "same", streamed)
+	select {
+	case <-hang.gone:
+		require.Fail(t, "the call was cancelled")
+	case <-time.After(150 * time.Millisecond): // longer than the gateway waits to see that an agent hung up
+	}
+	close(hang.release)
+	require.Equal(t, goodReply, await(t, two).body)
+	require.Len(t, e.requests(), 1)
+	turns := h.turns(t, "r1.1")
+	require.Len(t, turns, 1)
+	require.True(t, turns[0].Delivered)
+}
+
+// Each time that the channel breaks anew, a call is kept as long as the first time.
+func TestCallOutlivesItsChannelAgain(t *testing.T) {
+	t.Parallel()
+	const hold = 5 * time.Second
+	h := newHost(t, func(o *proxy.Options) { o.Hold, o.KeepAlive = hold, time.Millisecond })
+	hang := newHanging(half(), goodReply[len(half()):])
+	e := newEngine(t, hang.serve)
+	url := h.open(t, h.route(e.URL))
+	for range 2 { // 1.2 times hold in all
+		broken := heldCall(t, url, "same", streamed)
+		h.channels.breakOff("r1.1")
+		_, err := io.ReadAll(broken)
+		require.Error(t, err)
+		url = h.channels.url(t, "r1.1")
+		select {
+		case <-hang.gone:
+			require.Fail(t, "the call was cancelled")
+		case <-time.After(hold * 3 / 5):
+		}
+	}
+	last := heldCall(t, url, "same", streamed)
+	close(hang.release)
+	got, err := io.ReadAll(last)
+	require.NoError(t, err)
+	require.Equal(t, goodReply, strings.ReplaceAll(string(got), ": keep-alive\n\n", ""))
+	require.Len(t, e.requests(), 1)
+}
+
+// heldCall makes a call, and returns as soon as the gateway is seen to hold it: with the first comment that keeps it alive.
+func heldCall(t *testing.T, url, callID, body string) io.Reader {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set(wire.CallIDHeader, callID)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	t.Cleanup(func() { res.Body.Close() })
+	return res.Body
+}
+
+// A gateway that stops leaves the call unanswered, and keeps what had come; the one who asks again gets a whole reply.
+func TestStopAndStartUnderACall(t *testing.T) {
+	t.Parallel()
+	h, hang := newHost(t), newHanging(half(), "")
+	e := newEngine(t, hang.serve, says(goodReply))
+	one := later(t, h.open(t, h.route(e.URL)), "same", streamed)
+	await(t, hang.begun)
+	h.stop()
+	require.Error(t, await(t, one).err, "no answer: the sandbox asks again")
+	h.start(t)
+	require.Equal(t, goodReply, send(t.Context(), h.channels.url(t, "r1.1"), "same", streamed).body)
+	turns := h.turns(t, "r1.1")
+	require.Len(t, turns, 2)
+	require.Equal(t, "aborted: gateway stopped", turns[0].Broken)
+	require.Empty(t, turns[1].Broken)
+	require.Equal(t, "same", turns[1].CallID)
+	require.Equal(t, []int{1, 2}, []int{turns[0].Turn, turns[1].Turn})
+	require.Equal(t, 1, h.status(t, "r1.1").Turns)
+}
+
+// A call whose channel broke is not kept for ever.
+func TestNobodyComesBackForACall(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(o *proxy.Options) { o.Hold = 100 * time.Millisecond })
+	hang := newHanging(half(), "")
+	e := newEngine(t, hang.serve)
+	got := later(t, h.open(t, h.route(e.URL)), "a", streamed)
+	await(t, hang.begun)
+	h.channels.breakOff("r1.1")
+	require.Error(t, await(t, got).err)
+	await(t, hang.gone)
+	require.Eventually(t, func() bool { return len(h.turns(t, "r1.1")) == 1 }, patience, time.Millisecond)
+	require.Equal(t, "aborted: agent hung up", h.turns(t, "r1.1")[0].Broken)
+}

@@ -1,0 +1,39 @@
+package proxy_test
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// requireNoRetryWords checks an error against the rules by which OpenCode tries a call again, whatever its status.
+func requireNoRetryWords(t *testing.T, body string) {
+	t.Helper()
+	for _, rule := range []string{
+		`429|500|502|503|504|524`,
+		`rate increased too quickly|rate limit|rate-limit|rate_limit|too many requests`,
+		`overloaded|service unavailable|internal error|internal server error|server error|server_error|provider returned error`,
+		`terminated|fetch failed|network[-_\s]error|connection error|connection refused|connection lost|socket hang up|econnrefused|econnreset|etimedout`,
+		`\b(?:request|response|connection|network|stream|read) (?:timeout|timed out|time out)\b|timeout`,
+		`try your request again|retry your request|resource exhausted|resource_exhausted`,
+		`\btry again (?:later|in\b)|\b(?:currently|temporarily) at capacity\b`,
+	} {
+		require.NotRegexp(t, regexp.MustCompile("(?i)"+rule), body)
+	}
+}
+
+// listenAgain serves on an address that was in use before.
+func listenAgain(t *testing.T, address string, h http.Handler) *httptest.Server {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	require.NoError(t, err)
+	srv := httptest.NewUnstartedServer(h)
+	require.NoError(t, srv.Listener.Close())
+	srv.Listener = l
+	srv.Start()
+	return srv
+}

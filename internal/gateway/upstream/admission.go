@@ -1,0 +1,142 @@
+package upstream
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// admission lets the requests to one upstream begin: so many at once, so many a second, routes taking turns, and none while
+// it is paused or has asked to be left alone.
+type Admission struct {
+	bounds Bounds
+	report *meters
+	log    *slog.Logger
+	routes int // that have it; the registry's lock guards it
+
+	mu      sync.Mutex
+	queue   queue
+	running map[*pass]struct{}
+	rate    *rate.Limiter // nil: no bound
+	idle    chan struct{} // closed when nothing runs any more; nil unless somebody waits for that
+	paused  time.Time     // the pause ends by itself then, lest who asked for it is gone
+	held    time.Time     // until then the upstream wants to be left alone
+	failing int           // tries in a row that came to nothing
+	failed  time.Time     // when the last of them did
+	why     string        // what came of the last of them, for people
+	wake    *time.Timer   // looks again when time alone lets a request begin
+}
+
+func newAdmission(b Bounds, report *meters, log *slog.Logger) *Admission {
+	a := &Admission{bounds: b, report: report, log: log, queue: queue{of: map[string][]*pass{}}, running: map[*pass]struct{}{}}
+	if b.Rate > 0 {
+		a.rate = rate.NewLimiter(rate.Limit(b.Rate), b.burst())
+	}
+	a.wake = time.AfterFunc(time.Hour, a.look)
+	a.wake.Stop()
+	return a
+}
+
+// enter returns when a request of the route may begin; the error is why ctx ended first. Who has entered must leave.
+func (a *Admission) enter(ctx context.Context, route string) (*pass, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	p := newPass(ctx)
+	a.mu.Lock()
+	a.queue.add(route, p)
+	a.report.queued.Inc()
+	a.admit()
+	a.mu.Unlock()
+	select {
+	case <-p.ready:
+		return p, nil
+	case <-ctx.Done():
+		a.giveUp(route, p)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// admit lets in all that may begin. a.mu is held.
+func (a *Admission) admit() {
+	for !a.queue.empty() && a.free() {
+		p := a.queue.next()
+		a.running[p] = struct{}{}
+		a.report.queued.Dec()
+		close(p.ready)
+	}
+}
+
+// free says whether a request may begin, and takes what it costs. Where time alone stands against it, the timer is set.
+func (a *Admission) free() bool {
+	if a.bounds.Calls > 0 && len(a.running) >= a.bounds.Calls {
+		return false // whoever leaves looks again
+	}
+	now := time.Now()
+	shut := a.paused
+	if a.held.After(shut) {
+		shut = a.held
+	}
+	if wait := shut.Sub(now); wait > 0 {
+		a.wake.Reset(wait)
+		return false
+	}
+	if a.rate == nil || a.rate.AllowN(now, 1) {
+		return true
+	}
+	next := a.rate.ReserveN(now, 1)
+	a.wake.Reset(max(next.DelayFrom(now), time.Millisecond))
+	next.CancelAt(now)
+	return false
+}
+
+func (a *Admission) look() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.admit()
+}
+
+// giveUp takes one who waits no longer out of the line; he may have been let in at that very moment.
+func (a *Admission) giveUp(route string, p *pass) {
+	a.mu.Lock()
+	in := !a.queue.remove(route, p)
+	a.mu.Unlock()
+	if in {
+		a.leave(p)
+		return
+	}
+	p.end(nil)
+	a.report.queued.Dec()
+}
+
+// leave says that a request which had entered is over.
+func (a *Admission) leave(p *pass) {
+	p.end(nil)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.running, p)
+	if len(a.running) == 0 && a.idle != nil {
+		close(a.idle)
+		a.idle = nil
+	}
+	a.admit()
+}
+
+// Bounds are what an upstream is asked at most; a zero field sets none.
+type Bounds struct {
+	Calls int     // requests at once
+	Rate  float64 // requests a second
+	Burst int     // requests that may come at once after a quiet time; 0: one second's
+	Queue int     // more calls than this waiting: new rollouts wait, too
+}
+
+func (b Bounds) burst() int {
+	if b.Burst > 0 {
+		return b.Burst
+	}
+	return max(1, int(math.Ceil(b.Rate)))
+}

@@ -1,0 +1,65 @@
+package upstream
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+)
+
+// lesson is what a refusal teaches: it names a member that is there because of the gateway, and a way is known to do without.
+// Where the ids of tokens are what the call is for there is no way to do without them, and the endpoint refuses us for good.
+func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
+	if !slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity}, res.Status) {
+		return "", false
+	}
+	body := res.Problem.body
+	wrong := func(member string) bool { return a.Changes.Any(member) && names(body, member) }
+	// The agent's own options would go with ours, and its words in them, so that the endpoint answered after all.
+	lost := func(member string) bool { return a.Changes.Given(dialect.StreamOptions) && says(a.Body, member) }
+	switch {
+	case wrong(dialect.ReturnIDs) && strings.Contains(string(body), "stream=false") && !lost(dialect.ReturnIDs):
+		return noStream, true
+	case refusesBound(body):
+		return newBound, true
+	case wrong(dialect.StreamOptions) && !lost(dialect.StreamOptions):
+		return noCounts, true
+	case wrong(dialect.ResponseMessages):
+		return noMessages, true
+	case !a.NeedsIDs && (wrong("logprobs") || wrong("top_logprobs") || wrong(dialect.Include) || a.Changes.Any(dialect.Include) && names(body, "logprobs")):
+		return noLogprobs, true
+	}
+	for _, member := range []string{dialect.ReturnIDs, "logprobs", "top_logprobs"} {
+		if wrong(member) && !says(a.Body, member) {
+			res.Problem.Class = Refused
+			res.Problem.Text = "the endpoint does not take " + member + ", without which no tokens can be captured: " + res.Problem.Text
+		}
+	}
+	return "", false
+}
+
+// says tells whether an agent has the name of a member anywhere in its request, beside the member itself; what an endpoint says
+// of that name may then be the agent's own words. Letters that are spelt as escapes count for any name: no encoder does that.
+func says(request []byte, member string) bool {
+	name := regexp.MustCompile(`\b` + regexp.QuoteMeta(member) + `\b|(?i)\\u00(?:5f|6[1-9a-f]|7[0-9a])`)
+	return len(name.FindAllIndex(request, 2)) > 1
+}
+
+// refusesBound says whether a refusal is the one that OpenAI's reasoning models give to max_tokens.
+func refusesBound(body []byte) bool {
+	var e struct {
+		Error struct{ Param, Code string }
+	}
+	return json.Unmarshal(body, &e) == nil && e.Error.Param == dialect.MaxTokens && e.Error.Code == "unsupported_parameter"
+}
+
+// names says whether a refusal is of that member: it has the name, and a word that says that there should be no such thing.
+func names(body []byte, member string) bool {
+	if !regexp.MustCompile(`(?i)not (?:supported|allowed|permitted|available)|unsupported|unknown|unrecognized|unexpected|extra_forbidden`).Match(body) {
+		return false
+	}
+	return regexp.MustCompile(`\b` + regexp.QuoteMeta(member) + `\b`).Match(body)
+}

@@ -1,0 +1,132 @@
+package upstream
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// maxError bounds what is kept of an upstream's error, in bytes.
+const maxError = 64 << 10
+
+// refusal judges a response that is no reply.
+func refusal(res *http.Response, key string) *Result {
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // what came of it is better than nothing
+	body = cleanBytes(body, key)
+	p := &Problem{Class: classOf(res.StatusCode), body: object(body), after: retryAfter(res.Header, time.Now())}
+	p.Text = fmt.Sprintf("the endpoint answered %d: %s", res.StatusCode, message(body))
+	return &Result{Status: res.StatusCode, Problem: p}
+}
+
+// classOf says whose fault a status is. A key, a model or an account that the endpoint does not take is never the agent's.
+func classOf(status int) Class {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+		return Retry
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
+		http.StatusMethodNotAllowed, http.StatusGone:
+		return Refused
+	}
+	switch {
+	case status >= 500:
+		return Retry
+	case status >= 400:
+		return Rejected
+	default:
+		return Refused // a redirect, which we do not follow with a key in hand
+	}
+}
+
+// midstream judges an error that came inside a stream that had begun with status 200. It has a status for a code, or it says
+// in a code or a type that the request is wrong; all else may pass.
+func midstream(raw []byte) *Problem {
+	p := &Problem{Class: Retry, body: object(raw), Text: "the endpoint broke off: " + message(raw)}
+	var e struct {
+		Code json.RawMessage `json:"code"`
+		Type string          `json:"type"`
+	}
+	if json.Unmarshal(raw, &e) != nil {
+		return p
+	}
+	name := strings.Trim(string(e.Code), `"`)
+	code, err := strconv.Atoi(name)
+	switch {
+	case err == nil && code >= 400 && code < 500:
+		p.Class = classOf(code)
+	case strings.HasPrefix(name, "invalid_"), strings.HasPrefix(e.Type, "invalid_"), name == dialect.OverflowCode:
+		p.Class = Rejected
+	}
+	return p
+}
+
+// object is an upstream's error as the record has it: the JSON object it is, or an object with its text.
+func object(body []byte) json.RawMessage {
+	if o := bytes.TrimSpace(body); len(o) > 0 && o[0] == '{' && json.Valid(o) && rawjson.Nestable(o) {
+		return o
+	}
+	b, _ := json.Marshal(map[string]string{"message": message(body)}) // strings always encode
+	return b
+}
+
+// message finds the words in an error of any of the usual shapes.
+func message(body []byte) string {
+	var e struct {
+		Error   json.RawMessage `json:"error"`
+		Message string          `json:"message"`
+		Detail  json.RawMessage `json:"detail"`
+	}
+	if json.Unmarshal(body, &e) != nil {
+		return short(string(body))
+	}
+	for _, raw := range []json.RawMessage{e.Error, e.Detail} {
+		var in struct {
+			Message string `json:"message"`
+		}
+		var text string
+		switch {
+		case json.Unmarshal(raw, &in) == nil && in.Message != "":
+			return short(in.Message)
+		case json.Unmarshal(raw, &text) == nil && text != "":
+			return short(text)
+		}
+	}
+	if e.Message != "" {
+		return short(e.Message)
+	}
+	return short(string(body))
+}
+
+func short(s string) string {
+	s = strings.ToValidUTF8(strings.TrimSpace(s), "?")
+	if r := []rune(s); len(r) > 1000 {
+		return string(r[:1000]) + " …"
+	}
+	return s
+}
+
+// retryAfter reads how long the upstream asks to be left alone, in each of the forms that are in use. A time is by the upstream's own
+// clock, where it tells that: its clock and ours need not agree.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
+		return time.Duration(min(ms, 1e12) * float64(time.Millisecond))
+	}
+	v := h.Get("Retry-After")
+	if s, err := strconv.ParseFloat(v, 64); err == nil && s > 0 {
+		return time.Duration(min(s, 1e9) * float64(time.Second))
+	}
+	if at, err := http.ParseTime(v); err == nil {
+		if date, err := http.ParseTime(h.Get("Date")); err == nil {
+			now = date
+		}
+		return max(at.Sub(now), 0)
+	}
+	return 0
+}

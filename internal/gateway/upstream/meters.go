@@ -1,0 +1,29 @@
+package upstream
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// meters are the instruments of requests to endpoints.
+type meters struct {
+	tries  prometheus.Counter
+	queued prometheus.Gauge
+	waited prometheus.Histogram
+}
+
+func NewMeters(reg prometheus.Registerer) *meters {
+	f := promauto.With(reg)
+	return &meters{
+		tries: f.NewCounter(prometheus.CounterOpts{
+			Name: "rolloutd_gateway_upstream_tries_total", Help: "Requests made to model endpoints.",
+		}),
+		queued: f.NewGauge(prometheus.GaugeOpts{
+			Name: "rolloutd_gateway_calls_queued", Help: "Requests that wait until their model endpoint may be asked.",
+		}),
+		waited: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "rolloutd_gateway_queued_seconds", Help: "Time a call waited until its model endpoint might be asked, all tries together.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 3, 10),
+		}),
+	}
+}

@@ -1,0 +1,135 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+)
+
+// errCleared ends a request whose upstream is wanted empty. Its call is made again after the pause.
+var errCleared = errors.New("upstream was cleared")
+
+const (
+	// maxHeld bounds for how long one answer has all calls to an upstream held back: the header may be wrong, or meant for
+	// one client's quota. The call that got the answer waits as long as it was told.
+	maxHeld = time.Minute
+	// ailing tries in a row that come to nothing make an upstream unfit for new rollouts, until one succeeds or this long has
+	// passed without one.
+	ailing  = 3
+	healing = 30 * time.Second
+)
+
+// pause holds requests back for so long from now. The latest pause counts.
+func (a *Admission) Pause(d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.paused = time.Now().Add(d)
+	a.admit() // who waits may have to wait for another moment now
+}
+
+func (a *Admission) Resume() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.paused = time.Time{}
+	a.admit()
+}
+
+// clear ends what is under way.
+func (a *Admission) clear() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for p := range a.running {
+		p.end(errCleared)
+	}
+}
+
+// drained returns when no request is under way, or ctx ends.
+func (a *Admission) drained(ctx context.Context) error {
+	a.mu.Lock()
+	if len(a.running) == 0 {
+		a.mu.Unlock()
+		return nil
+	}
+	if a.idle == nil {
+		a.idle = make(chan struct{})
+	}
+	idle := a.idle
+	a.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fault.New(fault.Timeout, "calls are still under way; no new ones begin until the pause ends")
+	}
+}
+
+// saw learns from what came of a request. Agents wait for minutes while it is tried again, so a run of failures is logged when it
+// begins and when it is over.
+func (a *Admission) saw(p *Problem) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p == nil || p.Class != Retry {
+		if a.failing >= ailing {
+			a.log.Info("model endpoint answers again", "failed", a.failing)
+		}
+		a.failing = 0
+		return
+	}
+	now := time.Now()
+	a.failing++
+	a.failed, a.why = now, p.Text
+	if a.failing == ailing {
+		a.log.Warn("model endpoint fails; it is tried on, and new rollouts wait", "tries", a.failing, "error", p.Text)
+	}
+	if until := now.Add(min(p.after, maxHeld)); p.after > 0 && until.After(a.held) {
+		a.held = until
+	}
+}
+
+func (a *Admission) status() gateway.UpstreamStatus {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := gateway.UpstreamStatus{InFlight: len(a.running), Queued: a.queue.n, Busy: a.busy()}
+	now := time.Now()
+	if s.Paused = now.Before(a.paused); s.Paused {
+		s.Until = a.paused
+	}
+	if now.Before(a.held) {
+		s.HeldUntil = a.held
+	}
+	return s
+}
+
+// atRest says whether nothing would be lost with it.
+func (a *Admission) atRest() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	switch {
+	case len(a.running) > 0, !a.queue.empty(), now.Before(a.paused), now.Before(a.held):
+		return false
+	case a.failing > 0 && now.Sub(a.failed) < healing:
+		return false
+	default:
+		return a.rate == nil || a.rate.TokensAt(now) >= float64(a.rate.Burst())
+	}
+}
+
+// busy says why new rollouts should wait; "": they need not. a.mu is held.
+func (a *Admission) busy() string {
+	now := time.Now()
+	switch {
+	case now.Before(a.paused):
+		return "it is paused"
+	case a.failing >= ailing && now.Sub(a.failed) < healing:
+		return fmt.Sprintf("its last %d answers were no use: %s", a.failing, a.why)
+	case a.bounds.Queue > 0 && a.queue.n > a.bounds.Queue:
+		return fmt.Sprintf("%d calls wait for it", a.queue.n)
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,100 @@
+package upstream
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// quirk is a way in which an endpoint wants its requests other than they are written at first.
+type quirk string
+
+const (
+	newBound   quirk = "max_completion_tokens in place of max_tokens" // OpenAI's reasoning models
+	noCounts   quirk = "no stream_options"
+	noLogprobs quirk = "no logprobs"
+	noMessages quirk = "no enable_response_messages" // all but vLLM
+	noStream   quirk = "token ids without a stream"  // SGLang's chat/completions
+)
+
+// maxManners bounds the endpoints whose manners are kept. Those of one that is forgotten cost a request to learn again.
+const maxQuirks = 1 << 10
+
+// manners are the quirks that endpoints were found to have, by address and model.
+type endpointQuirks struct {
+	mu    sync.Mutex
+	known map[string][]quirk
+}
+
+func (m *endpointQuirks) of(place string) []quirk {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.known[place])
+}
+
+func (m *endpointQuirks) learn(place string, quirks []quirk) {
+	if len(quirks) == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.known == nil {
+		m.known = map[string][]quirk{}
+	}
+	if _, ok := m.known[place]; !ok {
+		m.makeRoom()
+	}
+	for _, q := range quirks {
+		if !slices.Contains(m.known[place], q) {
+			m.known[place] = append(m.known[place], q)
+		}
+	}
+}
+
+// makeRoom forgets any other endpoint where there are too many. m.mu is held.
+func (m *endpointQuirks) makeRoom() {
+	for place := range m.known {
+		if len(m.known) < maxQuirks {
+			return
+		}
+		delete(m.known, place)
+	}
+}
+
+// apply rewrites the call once more, and says whether that changed anything.
+func (q quirk) apply(a *dialect.Request) bool {
+	o, err := rawjson.ParseObject(a.Body)
+	if err != nil {
+		return false // only what is an object is ever sent
+	}
+	d := &dialect.Draft{Object: o, Changes: a.Changes}
+	before := len(a.Body)
+	switch q {
+	case newBound:
+		bound, ok := d.Get(dialect.MaxTokens)
+		if _, both := d.Get(dialect.MaxCompletionTokens); ok && !both {
+			d.Set(dialect.MaxCompletionTokens, slices.Clone(bound))
+		}
+		d.Remove(dialect.MaxTokens)
+	case noCounts:
+		d.Remove(dialect.StreamOptions)
+	case noLogprobs:
+		d.Remove("logprobs")
+		d.Restore(dialect.Include)
+		if a.API == reply.Responses {
+			d.Restore("top_logprobs")
+		} else {
+			d.Remove("top_logprobs")
+		}
+	case noMessages:
+		d.Restore(dialect.ResponseMessages)
+	case noStream:
+		d.Remove("stream")
+		d.Remove(dialect.StreamOptions)
+	}
+	a.Take(d)
+	return len(a.Body) != before
+}

@@ -1,0 +1,22 @@
+package upstream
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The quirks of at most maxManners endpoints are kept. A forgotten endpoint costs a request to learn again.
+func TestQuirksAreBounded(t *testing.T) {
+	t.Parallel()
+	m := &endpointQuirks{}
+	for i := range 10_000 {
+		place := strconv.Itoa(i)
+		m.learn(place, []quirk{noCounts})
+		m.learn(place, []quirk{noLogprobs})
+		m.learn(place, nil)
+		require.Len(t, m.of(place), 2, "what was just learnt is never forgotten for another")
+	}
+	require.Len(t, m.known, 1024)
+}

@@ -1,0 +1,116 @@
+package upstream
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+)
+
+// registry has the admissions to all upstreams, by name. It is safe for concurrent use.
+type Registry struct {
+	bounds    func(upstream string) Bounds
+	endpoints []string // names that a trainer may ask about before their first call; none: any
+	report    *meters
+	log       *slog.Logger
+
+	mu         sync.Mutex
+	admissions map[string]*Admission
+}
+
+func NewRegistry(bounds func(string) Bounds, endpoints []string, report *meters, log *slog.Logger) *Registry {
+	return &Registry{bounds: bounds, endpoints: endpoints, report: report, log: log, admissions: map[string]*Admission{}}
+}
+
+// join returns the admission to an upstream and keeps it for a route.
+func (g *Registry) Join(name string) *Admission {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a := g.admit(name)
+	a.routes++
+	return a
+}
+
+// leave says that a route which had joined is gone.
+func (g *Registry) Leave(a *Admission) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a.routes--
+	g.tidy()
+}
+
+// statusOf says how an upstream stands, for a rollout that has no route yet.
+func (g *Registry) StatusOf(name string) gateway.UpstreamStatus {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	status := g.admit(name).status()
+	g.tidy()
+	return status
+}
+
+// admit finds the admission to an upstream, or makes it: an upstream may be paused before its first call. One under a name has that
+// name's bounds, and the pause of its name or its address. g.mu is held.
+func (g *Registry) admit(name string) *Admission {
+	if a, ok := g.admissions[name]; ok {
+		return a
+	}
+	of, address, own := strings.Cut(name, ownMark)
+	a := newAdmission(g.bounds(of), g.report, g.log.With("endpoint", name))
+	if own {
+		a.paused = latest(g.admit(of).status().Until, g.admit(address).status().Until)
+	}
+	g.admissions[name] = a
+	return a
+}
+
+// named applies do to all admissions that a trainer's name stands for, and returns them. A misspelt name is a fault.NotFound: the
+// trainer would replace the weights under calls that go on.
+func (g *Registry) Named(name string, do func(*Admission)) (Group, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.known(name) {
+		return nil, fault.New(fault.NotFound, "no model endpoint %q: want %s, or host:port of one that is given by its URL alone",
+			name, strings.Join(g.endpoints, ", "))
+	}
+	all := Group{g.admit(name)}
+	for other, a := range g.admissions {
+		if strings.HasPrefix(other, name+ownMark) || strings.HasSuffix(other, ownMark+name) {
+			all = append(all, a)
+		}
+	}
+	for _, a := range all {
+		do(a) // under the lock: one that comes meanwhile is not passed over
+	}
+	g.tidy()
+	return all, nil
+}
+
+// tidy forgets the admissions that no route has and that are at rest: every rollout may be given another address. One that a trainer
+// could not name, were it not for its calls, is kept. g.mu is held.
+func (g *Registry) tidy() {
+	maps.DeleteFunc(g.admissions, func(name string, a *Admission) bool {
+		return a.routes == 0 && a.atRest() && (g.nameable(name) || strings.Contains(name, ownMark))
+	})
+}
+
+// known says whether a trainer may use a name; g.mu is held.
+func (g *Registry) known(name string) bool {
+	_, called := g.admissions[name]
+	return called || g.nameable(name)
+}
+
+// nameable says whether a name is an endpoint's, or may be host:port. A URL is neither: no calls are made under it.
+func (g *Registry) nameable(name string) bool {
+	return len(g.endpoints) == 0 || slices.Contains(g.endpoints, name) || strings.ContainsAny(name, ".:") && !strings.Contains(name, "/")
+}
+
+// remembered is how many upstreams are kept in memory.
+func (g *Registry) Len() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.admissions)
+}

@@ -1,0 +1,86 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+)
+
+// result is what came of a call upstream.
+type Result struct {
+	Raw       []byte // the last try's reply, as far as it came
+	Reply     reply.Reply
+	Status    int    // HTTP status of the last try; 0: no answer
+	Engine    string // base URL of the engine that the last try asked
+	Tries     int
+	Queued    time.Duration // waiting for admission, all tries together
+	FirstByte time.Time     // of the last try's reply; zero: none
+	Problem   *Problem      // nil: the reply is whole
+}
+
+// class says what follows from a problem.
+type Class int
+
+const (
+	Retry     Class = iota // worth another try
+	Rejected               // the agent's own mistake: it is told
+	Refused                // the endpoint refuses us for good
+	Failed                 // the call's time is up without a usable answer
+	cancelled              // somebody ended it; see cause
+)
+
+type Problem struct {
+	Class Class
+	Text  string          // for people; never holds the key
+	body  json.RawMessage // the upstream's own error, an object; nil: there was none
+	after time.Duration   // the upstream asks to wait that long
+	Cause error           // of cancelled; errCleared of a try that is to be made again
+}
+
+// under adds the status that a broken reply came under, where it says more than 200, and when to try again, if it was told.
+func (p *Problem) under(res *http.Response) *Problem {
+	if p == nil || res.StatusCode == http.StatusOK {
+		return p
+	}
+	p.Text = fmt.Sprintf("the endpoint answered %d: %s", res.StatusCode, p.Text)
+	p.after = retryAfter(res.Header, time.Now())
+	return p
+}
+
+// object is the problem as the record has it.
+func (p *Problem) Object() json.RawMessage {
+	if p.body != nil {
+		return p.body
+	}
+	if p.Class == cancelled {
+		return nil
+	}
+	b, _ := json.Marshal(map[string]string{"message": p.Text}) // strings always encode
+	return b
+}
+
+// giveUp settles a call whose context has ended.
+func (r *Result) giveUp(ctx context.Context) *Result {
+	p := *r.Problem
+	p.Class, p.Cause = cancelled, context.Cause(ctx)
+	r.Problem = &p
+	return r
+}
+
+// failure is what the route's status says of the problem; nil for one that is not the upstream's.
+func (p *Problem) Failure() *gateway.Failure {
+	switch p.Class {
+	case Refused:
+		return &gateway.Failure{Kind: fault.UpstreamRefused, Message: p.Text}
+	case Failed:
+		return &gateway.Failure{Kind: fault.UpstreamFailed, Message: p.Text}
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,117 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// target is where a call goes.
+type target struct {
+	url  string
+	key  string
+	live *Live // of a reply that is handed on as it comes; else nil
+}
+
+const (
+	// maxReply bounds a reply, in bytes.
+	maxReply = 256 << 20
+	// maxExpected bounds the room that is made for a reply before any of it has come, in bytes.
+	maxExpected = 1 << 20
+	// drainTime is how long the end of a stream may take after its end mark; a connection read to its end is used again.
+	drainTime = 200 * time.Millisecond
+	// errorTime is how long the body of an error may take; its status has said enough, and a call has better use for its time.
+	errorTime = time.Second
+)
+
+// try makes the call once, in the way that the endpoint is known to take; what is learned of that way on this occasion costs
+// one more request, and no try. Nothing is learned unless the endpoint then answers: what it refused was the agent's own otherwise.
+func (u *Client) try(ctx context.Context, t target, a *dialect.Request) *Result {
+	place := t.url + " " + a.Model
+	var tried []quirk
+	for {
+		for _, q := range u.quirks.of(place) {
+			q.apply(a)
+		}
+		res := u.once(ctx, t, a)
+		q, ok := detectQuirk(res, a)
+		if ok && q.apply(a) {
+			tried = append(tried, q)
+			continue
+		}
+		if answered(res.Status) {
+			u.quirks.learn(place, tried)
+		}
+		return res
+	}
+}
+
+func (u *Client) once(ctx context.Context, t target, a *dialect.Request) *Result {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	req, err := newRequest(ctx, t, a)
+	if err != nil {
+		return &Result{Problem: &Problem{Class: Refused, Text: "the endpoint's address is wrong: " + clean(err.Error(), t.key)}}
+	}
+	res, err := u.transport.RoundTrip(req)
+	if err != nil {
+		return &Result{Problem: judgeNoAnswer(err, t.key)}
+	}
+	defer res.Body.Close()
+	if !answered(res.StatusCode) {
+		defer time.AfterFunc(errorTime, cancel).Stop()
+		return refusal(res, t.key)
+	}
+	out := u.read(ctx, res, cancel, t, a)
+	if said := cleanBytes(out.Raw, t.key); len(said) != len(out.Raw) {
+		out.Raw, out.Reply.PromptAt = said, rawjson.Span{}
+	}
+	return out
+}
+
+// answered says whether a status promises a reply, as those of 2xx do to every client; some servers say 201 of whatever was posted. One
+// without a reply behind it, such as 202 while the model is being loaded or 204, is a broken reply, and may pass.
+func answered(status int) bool { return status/100 == 2 }
+
+func newRequest(ctx context.Context, t target, a *dialect.Request) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(a.Body))
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range a.Headers {
+		req.Header[name] = values
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("User-Agent", "rolloutd")
+	// Not sent: with it the transport makes the request again when a connection that was at rest turns out to be closed, as engines
+	// close theirs after some seconds. That is no try that came to nothing.
+	req.Header["Idempotency-Key"] = nil
+	if user := req.URL.User; user != nil {
+		password, _ := user.Password()
+		req.SetBasicAuth(user.Username(), password)
+	}
+	if t.key != "" {
+		a.Authorize(req.Header, t.key)
+	}
+	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(req.Header))
+	return req, nil
+}
+
+// noAnswer judges a request that got no response. A certificate that does not hold will not hold next time either.
+func judgeNoAnswer(err error, key string) *Problem {
+	p := &Problem{Class: Retry, Text: "no answer from the endpoint: " + clean(err.Error(), key)}
+	var cert *tls.CertificateVerificationError
+	if errors.As(err, &cert) {
+		p.Class = Refused
+	}
+	return p
+}

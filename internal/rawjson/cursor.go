@@ -1,0 +1,140 @@
+package rawjson
+
+import "bytes"
+
+// cursor walks one JSON value. After the first thing it cannot read, bad is set and every further step is a no-op, so that
+// callers check once, at the end.
+type Cursor struct {
+	Src   []byte
+	At    int
+	KeyAt int // where the latest key of an object begins
+	Bad   bool
+}
+
+// peek returns the next byte that is no white space, without taking it; 0 at the end.
+func (c *Cursor) Peek() byte {
+	for c.At < len(c.Src) {
+		switch ch := c.Src[c.At]; ch {
+		case ' ', '\t', '\r', '\n':
+			c.At++
+		default:
+			return ch
+		}
+	}
+	return 0
+}
+
+// take steps over ch, which must come next.
+func (c *Cursor) Take(ch byte) bool {
+	if c.Bad || c.Peek() != ch {
+		c.Bad = true
+		return false
+	}
+	c.At++
+	return true
+}
+
+// end says whether nothing but white space is left and all that was read was well formed.
+func (c *Cursor) End() bool { return !c.Bad && c.Peek() == 0 && c.At == len(c.Src) }
+
+// fields yields the raw keys of the object that comes next. The loop's body must step over each value.
+func (c *Cursor) Fields(yield func(key []byte) bool) {
+	if !c.Take('{') {
+		return
+	}
+	if c.Peek() == '}' {
+		c.At++
+		return
+	}
+	for {
+		c.Peek()
+		c.KeyAt = c.At
+		key := c.String()
+		c.Take(':')
+		if c.Bad || !yield(key) || c.Bad {
+			return
+		}
+		if c.Peek() != ',' {
+			c.Take('}')
+			return
+		}
+		c.At++
+	}
+}
+
+// elements yields once for each element of the array that comes next. The loop's body must step over each.
+func (c *Cursor) Elements(yield func(n int) bool) {
+	if !c.Take('[') {
+		return
+	}
+	if c.Peek() == ']' {
+		c.At++
+		return
+	}
+	for n := 0; ; n++ {
+		if !yield(n) || c.Bad {
+			return
+		}
+		if c.Peek() != ',' {
+			c.Take(']')
+			return
+		}
+		c.At++
+	}
+}
+
+// str steps over a string and returns what is between its quotes, escapes as they stand.
+func (c *Cursor) String() []byte {
+	if !c.Take('"') {
+		return nil
+	}
+	start := c.At
+	end := endOfString(c.Src, start)
+	if end < 0 {
+		c.Bad = true
+		return nil
+	}
+	c.At = end
+	return c.Src[start : end-1]
+}
+
+// endOfString is where the string that began before b[at] is over, its quote included; -1: nowhere. Most strings of a reply
+// are a few bytes, for which a search that has to be called costs more than a look at each.
+func endOfString(b []byte, at int) int {
+	const short = 16
+	for near := min(at+short, len(b)); at < near; at++ {
+		switch b[at] {
+		case '"':
+			return at + 1
+		case '\\':
+			return farEnd(b, at)
+		}
+	}
+	return farEnd(b, at)
+}
+
+// farEnd is endOfString for a long string, or from its first backslash on.
+func farEnd(b []byte, at int) int {
+	start := at
+	for {
+		n := bytes.IndexByte(b[at:], '"')
+		if n < 0 {
+			return -1
+		}
+		if at += n + 1; !escaped(b[start : at-1]) {
+			return at
+		}
+	}
+}
+
+// escaped says whether what follows s, inside a string, is escaped: s ends in an odd number of backslashes.
+func escaped(s []byte) bool {
+	n := len(s)
+	for n > 0 && s[n-1] == '\\' {
+		n--
+	}
+	return (len(s)-n)%2 == 1
+}
+
+// also fails the cursor when what was read aside could not be.
+func (c *Cursor) Require(ok bool) { c.Bad = c.Bad || !ok }

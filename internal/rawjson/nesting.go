@@ -1,0 +1,27 @@
+package rawjson
+
+// maxNesting is how deep a value may be nested that is to stand within others: readers of JSON give up somewhere, Python's at
+// less than a thousand, and what no engine can read must not spoil what it stands in.
+const maxNesting = 256
+
+// Nestable says whether a JSON text is nested so little that every reader takes it, also within a few levels more.
+func Nestable(raw []byte) bool {
+	depth := 0
+	for i := 0; i < len(raw); {
+		ch := raw[i]
+		i++
+		switch ch {
+		case '"':
+			if i = endOfString(raw, i); i < 0 {
+				return true // it is no JSON, which is for others to say
+			}
+		case '{', '[':
+			if depth++; depth > maxNesting {
+				return false
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return true
+}

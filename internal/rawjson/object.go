@@ -1,0 +1,164 @@
+package rawjson
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Object is a JSON object whose members can be set and removed one by one. All other bytes stay as they are, in their order.
+type Object struct {
+	src     []byte
+	first   int // where what is inside the brace begins
+	last    int // where the last member ends
+	members []member
+	added   []member
+}
+
+type member struct {
+	key        string
+	from       int    // where the key begins
+	start, end int    // of the value
+	value      []byte // replaces it when not nil
+	gone       bool
+}
+
+// ParseObject reads the top level of src and keeps it; src must not change afterwards. What is below the top level is not
+// judged beyond its brackets and strings. The error is a fault.Invalid.
+func ParseObject(src []byte) (*Object, error) {
+	o := &Object{src: src, members: make([]member, 0, 16)}
+	c := Cursor{Src: src}
+	if c.Peek() != '{' {
+		return nil, fault.New(fault.Invalid, "not a JSON object")
+	}
+	o.first, o.last = c.At+1, c.At+1
+	for key := range c.Fields {
+		from := c.KeyAt
+		c.Peek()
+		m := member{key: decodeKey(key), from: from, start: c.At}
+		c.Skip()
+		m.end, o.last = c.At, c.At
+		o.members = append(o.members, m)
+	}
+	if !c.End() {
+		return nil, fault.New(fault.Invalid, "not a JSON object: broken near byte %d", c.At)
+	}
+	return o, nil
+}
+
+// decodeKey undoes escapes, so that no spelling of a key slips by.
+func decodeKey(raw []byte) string {
+	for _, ch := range raw {
+		if ch == '\\' {
+			var s string
+			if json.Unmarshal(append(append([]byte{'"'}, raw...), '"'), &s) == nil {
+				return s
+			}
+			break
+		}
+	}
+	return string(raw)
+}
+
+// Get returns the value of a member. Of several with one key the last counts, as it does for the parsers of model servers.
+func (o *Object) Get(key string) ([]byte, bool) {
+	for _, list := range [][]member{o.added, o.members} {
+		for i := range slices.Backward(list) {
+			if m := &list[i]; m.key == key && !m.gone {
+				return o.value(m), true
+			}
+		}
+	}
+	return nil, false
+}
+
+func (o *Object) value(m *member) []byte {
+	if m.value != nil {
+		return m.value
+	}
+	return o.src[m.start:m.end]
+}
+
+// Set gives every member of that key the value, which must be JSON, or adds one at the end.
+func (o *Object) Set(key string, value []byte) {
+	found := false
+	for _, list := range [][]member{o.members, o.added} {
+		for i := range list {
+			if list[i].key == key && !list[i].gone {
+				list[i].value, found = value, true
+			}
+		}
+	}
+	if !found {
+		o.added = append(o.added, member{key: key, value: value})
+	}
+}
+
+// Remove takes every member of that key out.
+func (o *Object) Remove(key string) {
+	for i := range o.members {
+		o.members[i].gone = o.members[i].gone || o.members[i].key == key
+	}
+	o.added = slices.DeleteFunc(o.added, func(m member) bool { return m.key == key })
+}
+
+// Bytes is the object as it stands now.
+func (o *Object) Bytes() []byte {
+	out := append(make([]byte, 0, o.size()), o.src[:o.first]...)
+	bare := len(out)
+	for i := range o.members {
+		m := &o.members[i]
+		switch {
+		case m.gone:
+			continue
+		case len(out) > bare:
+			out = append(out, o.src[o.members[i-1].end:m.from]...) // the comma
+		default:
+			out = append(out, o.src[o.first:o.members[0].from]...)
+		}
+		out = append(append(out, o.src[m.from:m.start]...), o.value(m)...)
+	}
+	for _, m := range o.added {
+		if len(out) > bare {
+			out = append(out, ',')
+		}
+		name, _ := json.Marshal(m.key) // a string always encodes
+		out = append(append(append(out, name...), ':'), m.value...)
+	}
+	return append(out, o.src[o.last:]...)
+}
+
+// size is an upper bound of the object's length.
+func (o *Object) size() int {
+	n := len(o.src)
+	for _, m := range o.members {
+		n += len(m.value)
+	}
+	for _, m := range o.added {
+		n += 6*len(m.key) + len(m.value) + 4
+	}
+	return n
+}
+
+// or is a member's value, or another when there is none.
+func (o *Object) Or(key, other string) []byte {
+	if v, ok := o.Get(key); ok {
+		return v
+	}
+	return []byte(other)
+}
+
+// Members yields the members as they stand, in the order of the text.
+func (o *Object) Members(yield func(key string, value []byte) bool) {
+	for _, list := range [][]member{o.members, o.added} {
+		for i := range list {
+			if !list[i].gone && !yield(list[i].key, o.value(&list[i])) {
+				return
+			}
+		}
+	}
+}
+
+// NewObject is an object without members.
+func NewObject() *Object { return &Object{src: []byte("{}"), first: 1, last: 1} }

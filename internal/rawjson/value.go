@@ -1,0 +1,143 @@
+package rawjson
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"unsafe"
+)
+
+// skip steps over the value that comes next and returns its bytes.
+func (c *Cursor) Skip() []byte {
+	ch := c.Peek()
+	start := c.At
+	switch ch {
+	case '"':
+		c.String()
+	case '{', '[':
+		c.skipNested()
+	default:
+		c.scalar()
+	}
+	if c.Bad {
+		return nil
+	}
+	return c.Src[start:c.At]
+}
+
+// skipIDs steps over a list of numbers that was read before: of a long prompt it is most of a reply.
+func (c *Cursor) SkipIDs() []byte {
+	if c.Peek() == '[' {
+		start := c.At
+		if end := bytes.IndexByte(c.Src[c.At:], ']'); end > 0 {
+			c.At += end + 1
+			return c.Src[start:c.At]
+		}
+	}
+	return c.Skip()
+}
+
+// skipNested steps over an object or array by its brackets and strings alone: what is inside is somebody else's to judge. It is
+// where most of a reply goes by, so its loop is a tight one.
+func (c *Cursor) skipNested() {
+	var open [64]byte
+	stack, b, i := open[:0], c.Src, c.At
+	for i < len(b) {
+		ch := b[i]
+		i++
+		switch ch {
+		case '"':
+			if i = endOfString(b, i); i < 0 {
+				c.Bad = true
+				return
+			}
+		case '{', '[':
+			stack = append(stack, ch+2) // in ASCII the closing bracket is two on from the opening one
+		case '}', ']':
+			if stack[len(stack)-1] != ch {
+				c.Bad = true
+				return
+			}
+			if stack = stack[:len(stack)-1]; len(stack) == 0 {
+				c.At = i
+				return
+			}
+		}
+	}
+	c.Bad = true
+}
+
+// scalar steps over a number or a bare word and returns it.
+func (c *Cursor) scalar() []byte {
+	c.Peek()
+	start := c.At
+	for c.At < len(c.Src) {
+		switch c.Src[c.At] {
+		case ',', '}', ']', ':', '"', '{', '[', ' ', '\t', '\r', '\n':
+			goto out
+		}
+		c.At++
+	}
+out:
+	if c.At == start {
+		c.Bad = true
+	}
+	return c.Src[start:c.At]
+}
+
+// null steps over a null, and says whether there was one.
+func (c *Cursor) Null() bool {
+	if c.Peek() != 'n' {
+		return false
+	}
+	if string(c.scalar()) != "null" {
+		c.Bad = true
+	}
+	return true
+}
+
+// float reads a number; NaN, Infinity and -Infinity as Python writes them; null is NaN.
+func (c *Cursor) Float() float64 {
+	word := c.scalar()
+	if c.Bad {
+		return math.NaN()
+	}
+	if string(word) == "null" {
+		return math.NaN()
+	}
+	f, err := strconv.ParseFloat(unsafe.String(&word[0], len(word)), 64)
+	if err != nil {
+		c.Bad = true
+	}
+	return f
+}
+
+// integer reads a number that fits an int64 and has no fraction.
+func (c *Cursor) Integer() int64 {
+	word := c.scalar()
+	if c.Bad {
+		return 0
+	}
+	n, err := strconv.ParseInt(unsafe.String(&word[0], len(word)), 10, 64)
+	if err != nil {
+		c.Bad = true
+	}
+	return n
+}
+
+// inner steps over a value, and returns what is between the quotes when it is a string.
+func (c *Cursor) Text() []byte {
+	if c.Peek() == '"' {
+		return c.String()
+	}
+	c.Skip()
+	return nil
+}
+
+// count reads a number of things; null is none.
+func (c *Cursor) Count() int64 {
+	if c.Null() {
+		return 0
+	}
+	return max(c.Integer(), 0)
+}

@@ -1,0 +1,25 @@
+package trajectory
+
+import "github.com/rolloutd/rolloutd/internal/rollout"
+
+// summarised are the lineages whose past was replaced by a summary.
+type summarized map[string]bool
+
+// branch says where a turn stands; turns come in the order their calls began. A summary that the agent never got replaced
+// nothing. A subagent's turns stay a subagent's: a break in its prompts shows its own summaries.
+func (s summarized) branch(t *rollout.Turn) rollout.Branch {
+	switch t.Kind {
+	case rollout.KindTitle:
+		return rollout.BranchAuxiliary
+	case rollout.KindSummary:
+		s[t.Lineage] = s[t.Lineage] || t.Broken == "" && t.Delivered
+		return rollout.BranchAuxiliary
+	case rollout.KindSubagent:
+		return rollout.BranchSubagent
+	default:
+		if s[t.Lineage] {
+			return rollout.BranchCompacted
+		}
+		return rollout.BranchRoot
+	}
+}

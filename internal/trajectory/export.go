@@ -1,0 +1,32 @@
+package trajectory
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/rolloutd/rolloutd/internal/trace"
+)
+
+// Export writes all turns as JSON lines of rollout.Turn, in the order the calls began. One record is in memory at a time,
+// and the ids of each lineage's latest.
+func Export(l *trace.Log, w io.Writer) error {
+	lineages, summarised := chain{}, summarized{}
+	for _, e := range l.Entries() {
+		r, err := l.Read(e)
+		if err != nil {
+			return err
+		}
+		turn := TurnOf(r, e.Delivered)
+		turn.PrefixBreak, turn.Branch = lineages.follow(&turn), summarised.branch(&turn)
+		line, err := marshal(turn)
+		if err != nil {
+			return err
+		}
+		// A sampled token may be half a character; readers of JSON lines insist on valid UTF-8.
+		if _, err := w.Write(append(bytes.ToValidUTF8(line, []byte("\uFFFD")), '\n')); err != nil {
+			return fmt.Errorf("export trace: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package trajectory_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
+)
+
+func TestTrains(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		change func(*rollout.Turn)
+		want   bool
+	}{
+		{"a whole turn of the agent", func(*rollout.Turn) {}, true},
+		{"cut at the token limit", func(t *rollout.Turn) { t.FinishReason = "length" }, true},
+		{"after a break", func(t *rollout.Turn) { t.PrefixBreak = &rollout.PrefixBreak{} }, true},
+		{"a subagent's", func(t *rollout.Turn) { t.Kind = rollout.KindSubagent }, false},
+		{"a title", func(t *rollout.Turn) { t.Kind = rollout.KindTitle }, false},
+		{"a summary", func(t *rollout.Turn) { t.Kind = rollout.KindSummary }, false},
+		{"aborted", func(t *rollout.Turn) { t.Broken = "aborted: by hand" }, false},
+		{"the agent never got it", func(t *rollout.Turn) { t.Delivered = false }, false},
+		{"no prompt ids", func(t *rollout.Turn) { t.PromptTokenIDs = nil }, false},
+		{"no completion ids", func(t *rollout.Turn) { t.CompletionTokenIDs, t.PerTokenLogps = nil, nil }, false},
+		{"no logprobs", func(t *rollout.Turn) { t.PerTokenLogps = nil }, false},
+		{"lists of unequal length", func(t *rollout.Turn) { t.PerTokenLogps = t.PerTokenLogps[:1] }, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			turn := rollout.Turn{
+				Kind: rollout.KindAgent, Delivered: true, FinishReason: "stop",
+				PromptTokenIDs: []int32{1}, CompletionTokenIDs: []int32{2, 3}, PerTokenLogps: []float64{-1, -2},
+			}
+			tc.change(&turn)
+			require.Equal(t, tc.want, trajectory.Trains(&turn))
+		})
+	}
+}
+
+// A prompt that does not begin with all that came before it in its lineage says so, and where.
+func TestPrefixBreaks(t *testing.T) {
+	t.Parallel()
+	const hungUp = "whole, but the agent was gone"
+	l := openLog(t)
+	add := func(kind rollout.TurnKind, lineage, broken string, prompt, completion []int32) {
+		r := turnRecord(len(l.Entries())+1, "")
+		if r.Kind, r.Lineage = kind, lineage; broken != hungUp {
+			r.Broken = broken
+		}
+		r.Reply, r.PromptTokenIDs, r.TokenIDs, r.Logprobs = nil, prompt, completion, make([]float64, len(completion))
+		require.NoError(t, l.Append(r))
+		if broken != hungUp {
+			require.NoError(t, l.Delivered(r.Turn))
+		}
+	}
+	add(rollout.KindAgent, "a", "", []int32{1, 2}, []int32{3})
+	add(rollout.KindTitle, "a", "", []int32{90}, []int32{91})
+	add(rollout.KindAgent, "a", "", []int32{1, 2, 3, 4}, []int32{5}) // goes on
+	add(rollout.KindSubagent, "a/b", "", []int32{1, 7}, []int32{8})  // begins
+	add(rollout.KindAgent, "a", "cut off", []int32{1}, nil)          // tells nothing
+	add(rollout.KindAgent, "a", "", []int32{1, 2, 3, 4, 6, 9}, []int32{10})
+	add(rollout.KindSubagent, "a/b", "", []int32{1, 7, 8, 9}, nil)
+	add(rollout.KindAgent, "a", "", []int32{1, 2, 3}, []int32{4}) // shorter
+	add(rollout.KindAgent, "a", "", nil, nil)                     // an engine that told no ids
+	add(rollout.KindAgent, "a", "", []int32{1, 2, 3, 4}, nil)
+	add(rollout.KindAgent, "a", hungUp, []int32{1, 2, 3, 4, 5}, []int32{6})
+	add(rollout.KindAgent, "a", "", []int32{1, 2, 3, 4, 5}, []int32{7}) // asked again
+	var got []*rollout.PrefixBreak
+	for _, turn := range turnsOf(t, l) {
+		got = append(got, turn.PrefixBreak)
+	}
+	require.Equal(t, []*rollout.PrefixBreak{
+		nil, nil, nil, nil, nil, {AfterTurn: 3, At: 4}, nil, {AfterTurn: 6, At: 3}, nil, nil, nil, nil,
+	}, got)
+}

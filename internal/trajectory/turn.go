@@ -1,0 +1,97 @@
+package trajectory
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trace"
+)
+
+// TurnOf makes the public form of a record. Lists are never null. The tokens' strings are read from the raw reply here:
+// they are needed at delivery, and not on the way of the call.
+func TurnOf(r *trace.Record, delivered bool) rollout.Turn {
+	t := rollout.Turn{
+		Turn: r.Turn, CallID: r.CallID, API: cmp.Or(r.API, string(reply.Chat)), Kind: r.Kind, Lineage: r.Lineage,
+		Delivered: delivered, Broken: r.Broken, Flaws: r.Flaws, FinishReason: r.FinishReason,
+		PromptTokenIDs:     list(r.PromptTokenIDs),
+		CompletionTokens:   []string{},
+		CompletionTokenIDs: list(r.TokenIDs),
+		PerTokenLogps:      list(r.Logprobs),
+		Usage:              r.Usage,
+		QueuedS:            r.Queued.Seconds(),
+		LatencyS:           r.Latency.Seconds(),
+		FirstByteS:         r.FirstByte.Seconds(),
+		Timestamp:          unixSeconds(r.Began),
+		UpstreamStatus:     r.Status,
+		UpstreamError:      r.UpstreamError,
+		UpstreamTries:      r.Tries,
+		ModelVersion:       r.ModelVersion,
+		Engine:             r.Engine,
+		Request:            readable(r.Request),
+		Rewritten:          r.Rewritten,
+	}
+	if len(r.Reply) > 0 {
+		respond(&t, reply.API(r.API), r.Reply)
+	}
+	t.Train = Trains(&t)
+	return t
+}
+
+// respond puts the whole reply in, without the ids, which the turn has already; one that cannot be put together is a flaw of
+// the turn, not of the whole trace.
+func respond(t *rollout.Turn, api reply.API, raw []byte) {
+	if api != reply.Messages {
+		raw = render.View{API: api, Logprobs: true, Top: -1, Usage: true}.Of(raw)
+	}
+	whole, err := render.Assemble(api, raw)
+	switch {
+	case err != nil:
+	case !json.Valid(whole.JSON()):
+		err = errors.New("a string in it is no JSON")
+	case !rawjson.Nestable(whole.JSON()):
+		err = errors.New("it is nested too deep")
+	}
+	if err != nil {
+		t.Flaws = append(t.Flaws, fmt.Sprintf("reply unreadable: %v", err))
+		return
+	}
+	t.CompletionTokens, t.Response = list(whole.Tokens()), whole.JSON()
+}
+
+func list[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
+
+// readable makes a body fit to stand inside JSON: one that is none, or that readers would give up on, becomes a string.
+func readable(body []byte) json.RawMessage {
+	body = rawjson.Finite(body)
+	if json.Valid(body) && rawjson.Nestable(body) {
+		return body
+	}
+	text, _ := marshal(string(body)) // a string always encodes
+	return text
+}
+
+// marshal keeps "<", ">" and "&" as they are: models see them, and so should readers.
+func marshal(v any) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode turn: %w", err)
+	}
+	return bytes.TrimRight(out.Bytes(), "\n"), nil
+}
