@@ -42,7 +42,8 @@ func (a *Activities) ComposeResult(ctx context.Context, in CollectInput) (Collec
 func skeleton(in CollectInput) rollout.Result {
 	h := in.Head
 	res := rollout.NewResult(in.RolloutID)
-	res.TaskID, res.GroupID, res.Mode, res.SessionID, res.Phases = h.TaskID, h.GroupID, h.Mode, h.SessionID, h.Phases
+	res.TaskID, res.GroupID, res.Owner = h.TaskID, h.GroupID, h.Owner
+	res.Mode, res.SessionID, res.Phases = h.Mode, h.SessionID, h.Phases
 	res.Outcome, res.Reward, res.ExitCode, res.AgentExitCode = h.Outcome, h.Reward, h.ExitCode, h.ExitCode
 	res.WallS = h.EndedAt.Sub(h.StartedAt).Seconds()
 	res.InstallLogTail = text.Tail(h.InstallLog, installTail)

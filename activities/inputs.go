@@ -110,6 +110,7 @@ type CollectInput struct {
 type Head struct {
 	TaskID     string                `json:"task_id,omitempty"`
 	GroupID    string                `json:"group_id,omitempty"`
+	Owner      string                `json:"owner,omitempty"`
 	Mode       rollout.Mode          `json:"mode"`
 	Outcome    rollout.Outcome       `json:"outcome"`
 	Reward     *float64              `json:"reward"`

@@ -1,7 +1,6 @@
 package envserver
 
 import (
-	"context"
 	"encoding/base64"
 	"net/http"
 	"slices"
@@ -20,8 +19,10 @@ func (s *Server) public(path string) bool {
 
 // authenticate admits requests with a known token.
 func (s *Server) authenticate(next http.Handler) http.Handler {
-	if len(s.o.Tokens) == 0 {
-		return next
+	if len(s.o.Tokens) == 0 { // whoever reaches an open server is its operator
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), Token{Scope: ScopeOperator})))
+		})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, known := FindToken(s.o.Tokens, token(r))
@@ -30,7 +31,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 			writeDetail(w, http.StatusUnauthorized, "Not authenticated")
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
+		next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), caller)))
 	})
 }
 

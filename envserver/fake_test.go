@@ -85,7 +85,7 @@ func (f *fake) finish(id string) {
 
 func (f *fake) state(id string) rollout.State {
 	at := time.Unix(1_700_000_000, 500_000_000)
-	s := rollout.State{Phases: f.phases, ID: id, TaskID: f.specs[id].Task.ID, Phase: rollout.PhaseAgent, Attempt: 1, Turns: 2, SessionID: "ses_1", StartedAt: at}
+	s := rollout.State{Phases: f.phases, ID: id, Owner: f.specs[id].Owner, TaskID: f.specs[id].Task.ID, Phase: rollout.PhaseAgent, Attempt: 1, Turns: 2, SessionID: "ses_1", StartedAt: at}
 	if o, over := f.ended[id]; over {
 		later := at.Add(time.Minute)
 		s.Phase, s.Outcome, s.FinishedAt = rollout.PhaseDone, o, &later
@@ -100,6 +100,14 @@ func (f *fake) State(_ context.Context, id string) (rollout.State, error) {
 		return rollout.State{}, fault.New(fault.NotFound, "no rollout %s", id)
 	}
 	return f.state(id), nil
+}
+
+func (f *fake) Owner(_ context.Context, id string) (string, error) {
+	spec, there := f.spec(id)
+	if !there {
+		return "", fault.New(fault.NotFound, "no rollout %s", id)
+	}
+	return spec.Owner, nil
 }
 
 func (f *fake) Wait(ctx context.Context, id string) (rollout.Result, error) {
@@ -196,7 +204,7 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 	for _, id := range slices.Sorted(maps.Keys(f.specs)) {
 		s := f.state(id)
 		if (q.TaskID == "" || s.TaskID == q.TaskID) && (q.Status == "" || (q.Status == "done") == s.Done()) && id > q.Cursor &&
-			(q.GroupID == "" || f.specs[id].GroupID == q.GroupID) && (q.Outcome == "" || s.Outcome == q.Outcome) {
+			(q.Owner == "" || s.Owner == q.Owner) && (q.GroupID == "" || f.specs[id].GroupID == q.GroupID) && (q.Outcome == "" || s.Outcome == q.Outcome) {
 			page.Rollouts = append(page.Rollouts, s)
 		}
 	}

@@ -24,6 +24,8 @@ import (
 // Rollouts is what the edge needs of the engine that runs rollouts.
 type Rollouts interface {
 	tools.Rollouts
+	// Owner is the Spec.Owner of a rollout; fault.NotFound for an unknown id.
+	Owner(ctx context.Context, id string) (string, error)
 	// List tells of rollouts, those that run first, then by their end, latest first, a page at a time.
 	List(ctx context.Context, f rollout.Filter) (rollout.Page, error)
 	// Open reads what a rollout left under a name: "trace", "agent", "verifier.stdout", "verifier.stderr"; fault.NotFound when

@@ -18,9 +18,9 @@ const restTag = "Rollouts"
 func (s *Server) restRoutes() []route {
 	return []route{
 		{post, "/rollouts", s.postRollout, &operation{id: "start_rollout", tag: restTag, summary: "Start a rollout; the body is the arguments of the tool start_rollout",
-			reads: tools.RolloutArgs{}, needsBody: true, answers: tools.Started{}, status: http.StatusAccepted, refuses: unread(unserved(http.StatusUnprocessableEntity)...)}},
-		{get, "/rollouts", s.listRollouts, &operation{id: "list_rollouts", tag: restTag, summary: "List rollouts, those that run first (operators only)",
-			reads: listRequest{}, answers: rollout.Page{}, refuses: unserved(http.StatusForbidden, http.StatusUnprocessableEntity)}},
+			reads: tools.RolloutArgs{}, needsBody: true, answers: tools.Started{}, status: http.StatusAccepted, refuses: unread(unserved(http.StatusUnprocessableEntity, http.StatusConflict)...)}},
+		{get, "/rollouts", s.listRollouts, &operation{id: "list_rollouts", tag: restTag, summary: "List the caller's rollouts, those that run first; operators see all",
+			reads: listRequest{}, answers: rollout.Page{}, refuses: unserved(http.StatusUnprocessableEntity)}},
 		about("", s.getRollout, "get_rollout", "Where a rollout stands", rollout.State{}),
 		about("/messages", s.getMessages, "get_messages", "The agent's latest transcript", rollout.Transcript{}),
 		{get, "/rollouts/{id}/events", s.events, &operation{id: "get_events", tag: restTag, summary: "The phases of a rollout as they begin, and its end, as server-sent events; Last-Event-ID resumes",

@@ -44,6 +44,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Rollouts = owned{o.Rollouts}
 	table, err := o.table()
 	if err != nil {
 		return nil, fmt.Errorf("envserver: tools: %w", err)
@@ -114,7 +115,9 @@ func (s *Server) sessionEnded(ended *session.Session, cause error) {
 	if s.stop.Err() != nil {
 		return
 	}
-	s.tools.Abandon(context.Background(), ended.Watched()...)
+	// Whatever ids the client has named: in its name only its own end.
+	client := withCaller(context.Background(), Token{Name: ended.Owner, Scope: ScopeClient})
+	s.tools.Abandon(client, ended.Watched()...)
 }
 
 // callContext ends with tools.ErrGone when the request's client leaves and with tools.ErrStopping when this server stops.

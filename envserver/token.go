@@ -11,15 +11,15 @@ import (
 type Scope string
 
 const (
-	// ScopeClient may do all that OpenEnv offers, and follow rollouts whose id it knows.
+	// ScopeClient may start rollouts, and see and end those.
 	ScopeClient Scope = "client"
-	// ScopeOperator may list all rollouts, too.
+	// ScopeOperator may see and end all rollouts, and use the codec.
 	ScopeOperator Scope = "operator"
 )
 
 // Token admits a client. Only the digest is known here.
 type Token struct {
-	// Name tells clients apart: sessions of one name are of no use to another.
+	// Name tells clients apart: sessions and rollouts of one name are hidden from the others.
 	Name   string
 	SHA256 [sha256.Size]byte
 	Scope  Scope
@@ -48,11 +48,17 @@ func FindToken(all []Token, text string) (Token, bool) {
 
 type callerKey struct{}
 
-// callerOf is the client that a request comes from.
+// callerOf is the client that a request comes from; one without rights where nothing says who it is.
 func callerOf(ctx context.Context) Token {
-	t, ok := ctx.Value(callerKey{}).(Token)
-	if !ok {
-		return Token{Scope: ScopeOperator} // an open server: whoever reaches it is its operator
-	}
+	t, _ := ctx.Value(callerKey{}).(Token)
 	return t
+}
+
+func withCaller(ctx context.Context, t Token) context.Context {
+	return context.WithValue(ctx, callerKey{}, t)
+}
+
+// may says whether the bearer may see and end the rollouts of an owner.
+func (t Token) may(owner string) bool {
+	return t.Scope == ScopeOperator || t.Scope == ScopeClient && t.Name == owner
 }

@@ -57,7 +57,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, p protocol) {
 		s.linger(ws, p, err)
 		return
 	}
-	ctx := s.traced(r)
+	ctx := withCaller(s.traced(r), callerOf(r.Context()))
 	// The request, its buffers and the stack on which it was read are more than all that a session at rest needs: they are let go.
 	s.sockets.Go(func() { s.converse(ctx, ws, p, sess) })
 }

@@ -82,7 +82,7 @@ func (r *run) compose(a *attempt) error {
 // head is the workflow's part of the result.
 func (r *run) head(a *attempt) activities.Head {
 	h := activities.Head{
-		TaskID: r.spec.Task.ID, GroupID: r.spec.GroupID, Mode: r.spec.Mode,
+		TaskID: r.spec.Task.ID, GroupID: r.spec.GroupID, Owner: r.spec.Owner, Mode: r.spec.Mode,
 		Outcome: a.ruling.outcome, Reward: a.reward(), Error: a.ruling.text, ExitCode: -1, InstallLog: a.install,
 		SessionID: r.state.SessionID, Attempts: r.attempts, Phases: r.state.Phases,
 		StartedAt: r.state.StartedAt, EndedAt: workflow.Now(r.ctx),

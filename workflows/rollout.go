@@ -61,7 +61,7 @@ func setup(ctx workflow.Context, spec rollout.Spec) (*run, error) {
 		spec: spec, ctx: work, keys: searchattr.Typed(),
 		log: log.With(workflow.GetLogger(ctx), "rollout", spec.ID),
 		state: rollout.State{
-			ID: spec.ID, TaskID: spec.Task.ID, GroupID: spec.GroupID, Phase: rollout.PhaseQueued, StartedAt: workflow.Now(ctx),
+			ID: spec.ID, TaskID: spec.Task.ID, GroupID: spec.GroupID, Owner: spec.Owner, Phase: rollout.PhaseQueued, StartedAt: workflow.Now(ctx),
 		},
 	}
 	err := workflow.SetQueryHandlerWithOptions(ctx, rollout.QueryState, func() (rollout.State, error) { return r.state, nil },

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 
@@ -40,6 +42,9 @@ func (d *Daemon) tokens() ([]envserver.Token, error) {
 	return append(all, listed...), nil
 }
 
+// maxTokenName bounds the name of a token, in bytes.
+const maxTokenName = 100
+
 // readTokens reads a YAML list of tokens. A file without any is an error: it would open the server to everybody.
 func readTokens(r io.Reader) ([]envserver.Token, error) {
 	var entries []tokenEntry
@@ -58,6 +63,8 @@ func readTokens(r io.Reader) ([]envserver.Token, error) {
 		switch {
 		case e.Name == "" || seen[e.Name]:
 			return nil, fmt.Errorf("[%d].name: want a name of its own, got %q", i, e.Name)
+		case len(e.Name) > maxTokenName || strings.ContainsFunc(e.Name, unicode.IsControl): // a search attribute holds it whole
+			return nil, fmt.Errorf("[%d].name: want at most %d bytes without control characters, got %q", i, maxTokenName, e.Name)
 		case err != nil || len(sum) != 32:
 			return nil, fmt.Errorf("[%d].sha256: want the 64 hex digits of the token's SHA-256", i)
 		case e.Scope != envserver.ScopeClient && e.Scope != envserver.ScopeOperator:

@@ -34,6 +34,7 @@ func TestTokensFileRefusals(t *testing.T) {
 		"[]": "no token",
 		"- {name: x, sha256: abc, scope: client}":                                                                "[0].sha256",
 		"- {sha256: " + sumOfA + ", scope: client}":                                                              "[0].name",
+		"- {name: " + strings.Repeat("x", 101) + ", sha256: " + sumOfA + ", scope: client}":                      "at most 100 bytes",
 		"- {name: x, sha256: " + sumOfA + ", scope: root}":                                                       "[0].scope",
 		"- {name: x, sha256: " + sumOfA + ", scope: client, to: 1}":                                              "to",
 		"- {name: x, sha256: " + sumOfA + ", scope: client}\n- {name: x, sha256: " + sumOfA + ", scope: client}": "[1].name",

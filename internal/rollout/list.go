@@ -19,6 +19,7 @@ type Filter struct {
 	Status  string // StatusRunning or StatusDone
 	TaskID  string
 	GroupID string
+	Owner   string
 	Outcome Outcome
 	Limit   int    // of one page
 	Cursor  string // Page.Next of the page before

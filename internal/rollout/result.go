@@ -36,6 +36,7 @@ type Result struct {
 	// Ours.
 	ID        string            `json:"rollout_id"`
 	GroupID   string            `json:"group_id,omitempty"`
+	Owner     string            `json:"owner,omitempty"` // see Spec.Owner
 	Outcome   Outcome           `json:"outcome"`
 	Attempts  []Attempt         `json:"attempts"`
 	SessionID string            `json:"serve_session_id,omitempty"` // the agent's own session

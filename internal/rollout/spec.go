@@ -27,6 +27,7 @@ const (
 type Spec struct {
 	ID      string  `json:"id"`
 	GroupID string  `json:"group_id,omitempty"`
+	Owner   string  `json:"owner,omitempty"` // name of the token that asked for it; empty on a server without tokens
 	Task    Task    `json:"task"`
 	Agent   string  `json:"agent"` // "opencode"
 	Mode    Mode    `json:"mode"`

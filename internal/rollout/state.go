@@ -23,6 +23,7 @@ type State struct {
 	ID         string        `json:"rollout_id"`
 	TaskID     string        `json:"task_id"`
 	GroupID    string        `json:"group_id,omitempty"`
+	Owner      string        `json:"owner,omitempty"` // see Spec.Owner
 	Phase      Phase         `json:"phase"`
 	Attempt    int           `json:"attempt"`
 	Turns      int           `json:"turns"` // model calls so far, of this attempt

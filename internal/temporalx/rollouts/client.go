@@ -11,12 +11,14 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
 // Temporal is the part of the Temporal client that is used; client.Client is one.
@@ -34,10 +36,10 @@ const startBound = time.Minute
 
 // Client starts, queries, aborts and waits for rollouts. It is safe for concurrent use and keeps no state between calls.
 type Client struct {
-	temporal                      Temporal
-	store                         *store.Store
-	payloads                      converter.DataConverter
-	starts, looks, polls, results singleflight.Group // by rollout
+	temporal                              Temporal
+	store                                 *store.Store
+	payloads                              converter.DataConverter
+	starts, looks, polls, results, owners singleflight.Group // by rollout
 }
 
 // New makes a Client. payloads must be the data converter that the workers use.
@@ -74,6 +76,7 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            summary(spec),
+		TypedSearchAttributes:                    labelled(spec),
 	}, rollout.WorkflowName, spec)
 	var already *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
@@ -83,8 +86,16 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 		return rollout.State{}, classify(err, "start rollout %q", spec.ID)
 	}
 	return rollout.State{
-		ID: spec.ID, TaskID: spec.Task.ID, GroupID: spec.GroupID, Phase: rollout.PhaseQueued, StartedAt: time.Now(),
+		ID: spec.ID, TaskID: spec.Task.ID, GroupID: spec.GroupID, Owner: spec.Owner, Phase: rollout.PhaseQueued, StartedAt: time.Now(),
 	}, nil
+}
+
+// labelled are the attributes that must be there from the beginning; the workflow adds the others.
+func labelled(spec rollout.Spec) temporal.SearchAttributes {
+	if spec.Owner == "" {
+		return temporal.SearchAttributes{}
+	}
+	return temporal.NewSearchAttributes(searchattr.Typed().Owner.ValueSet(searchattr.Keyword(spec.Owner)))
 }
 
 // summary is the line that Temporal's list shows.

@@ -44,6 +44,46 @@ func TestStart(t *testing.T) {
 	require.Equal(t, rollout.DefaultLimits().Filled(), f.workflows["rollout-r1"].spec.Limits)
 }
 
+// A rollout's owner is known from its first moment, while it runs without a worker, and when Temporal has forgotten it.
+func TestOwner(t *testing.T) {
+	t.Parallel()
+	rc, f, st := newClient(t)
+	asked := spec("r1")
+	asked.Owner = "alice"
+	s, err := rc.Start(t.Context(), asked)
+	require.NoError(t, err)
+	require.Equal(t, "alice", s.Owner)
+	other := spec("r1")
+	other.Owner = "bob"
+	for _, ask := range []func() (rollout.State, error){
+		func() (rollout.State, error) { return rc.Start(t.Context(), other) },
+		func() (rollout.State, error) { return rc.State(t.Context(), "r1") },
+	} {
+		s, err = ask()
+		require.NoError(t, err)
+		require.Equal(t, "alice", s.Owner)
+	}
+	owner, err := rc.Owner(t.Context(), "r1")
+	require.NoError(t, err)
+	require.Equal(t, "alice", owner)
+
+	res := finish(t, st, "r1")
+	res.Owner = "alice"
+	data, err := json.Marshal(res)
+	require.NoError(t, err)
+	_, err = st.PutBytes(t.Context(), store.ResultKey("r1"), data)
+	require.NoError(t, err)
+	delete(f.workflows, "rollout-r1")
+	owner, err = rc.Owner(t.Context(), "r1")
+	require.NoError(t, err)
+	require.Equal(t, "alice", owner)
+	s, err = rc.Start(t.Context(), other)
+	require.NoError(t, err)
+	require.Equal(t, "alice", s.Owner)
+	_, err = rc.Owner(t.Context(), "r2")
+	require.True(t, fault.Is(err, fault.NotFound))
+}
+
 // An id is the same rollout for ever: while it runs, when it has ended, and when Temporal has forgotten it.
 func TestStartIsIdempotent(t *testing.T) {
 	t.Parallel()

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	sdktemporal "go.temporal.io/sdk/temporal"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -27,6 +28,7 @@ import (
 // workflow is one of the fake's.
 type workflow struct {
 	spec   rollout.Spec
+	owner  sdktemporal.SearchAttributes
 	status enumspb.WorkflowExecutionStatus
 	state  rollout.State
 	failed error
@@ -67,6 +69,7 @@ func (f *temporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOpti
 	spec := args[0].(rollout.Spec)
 	f.workflows[o.ID] = &workflow{
 		spec: spec, status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, closed: make(chan struct{}),
+		owner: o.TypedSearchAttributes,
 		state: rollout.State{ID: spec.ID, Phase: rollout.PhaseAgent, Attempt: 2},
 	}
 	return nil, nil
@@ -98,10 +101,13 @@ func (f *temporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.looks++
+	owner, _ := w.owner.GetKeyword(searchattr.Typed().Owner)
 	return &workflowservice.DescribeWorkflowExecutionResponse{
 		WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
 			Execution: &commonpb.WorkflowExecution{WorkflowId: id}, Status: w.status, StartTime: timestamppb.New(time.Unix(1, 0)),
-			SearchAttributes: attributes(map[string]any{searchattr.NameTask: w.spec.Task.ID, searchattr.NamePhase: string(w.state.Phase)}),
+			SearchAttributes: attributes(map[string]any{
+				searchattr.NameTask: w.spec.Task.ID, searchattr.NamePhase: string(w.state.Phase), searchattr.NameOwner: owner,
+			}),
 		},
 		PendingActivities: f.pending,
 	}, nil

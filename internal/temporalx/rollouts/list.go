@@ -43,7 +43,7 @@ func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, erro
 
 // carries says whether the rollout has just these labels; the query may have asked for less.
 func carries(s rollout.State, labels []label) bool {
-	has := map[string]string{searchattr.NameTask: s.TaskID, searchattr.NameGroup: s.GroupID, searchattr.NameOutcome: string(s.Outcome)}
+	has := map[string]string{searchattr.NameTask: s.TaskID, searchattr.NameGroup: s.GroupID, searchattr.NameOwner: s.Owner, searchattr.NameOutcome: string(s.Outcome)}
 	return !slices.ContainsFunc(labels, func(l label) bool { return has[l.name] != l.want })
 }
 
@@ -52,6 +52,7 @@ func listed(w *workflowpb.WorkflowExecutionInfo) rollout.State {
 	s := rollout.State{
 		ID:     strings.TrimPrefix(w.GetExecution().GetWorkflowId(), rollout.WorkflowID("")),
 		TaskID: keyword(fields[searchattr.NameTask]), GroupID: keyword(fields[searchattr.NameGroup]),
+		Owner:     keyword(fields[searchattr.NameOwner]),
 		SandboxID: keyword(fields[searchattr.NameSandbox]), Outcome: rollout.Outcome(keyword(fields[searchattr.NameOutcome])),
 		Phase: rollout.Phase(keyword(fields[searchattr.NamePhase])), StartedAt: w.GetStartTime().AsTime(),
 	}

@@ -13,7 +13,7 @@ type label struct{ name, want string }
 func labelsOf(f rollout.Filter) []label {
 	var labels []label
 	for _, l := range []label{
-		{searchattr.NameTask, f.TaskID}, {searchattr.NameGroup, f.GroupID}, {searchattr.NameOutcome, string(f.Outcome)},
+		{searchattr.NameTask, f.TaskID}, {searchattr.NameGroup, f.GroupID}, {searchattr.NameOwner, f.Owner}, {searchattr.NameOutcome, string(f.Outcome)},
 	} {
 		if l.want != "" {
 			labels = append(labels, label{l.name, searchattr.Keyword(l.want)})

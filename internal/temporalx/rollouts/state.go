@@ -1,6 +1,7 @@
 package rollouts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
 // queryTimeout bounds the wait for a worker to answer. A rollout that waits for its first worker cannot tell its state
@@ -21,6 +23,31 @@ const queryTimeout = 10 * time.Second
 // State tells how the rollout stands; fault.NotFound when there is none of that id.
 func (c *Client) State(ctx context.Context, id string) (rollout.State, error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
+	s, err := c.state(ctx, id, d, err)
+	s.Owner = cmp.Or(ownerIn(d), s.Owner)
+	return s, err
+}
+
+// Owner is the name of the token that asked for the rollout, "" where a server without tokens was asked; fault.NotFound when there is no
+// rollout of that id.
+func (c *Client) Owner(ctx context.Context, id string) (string, error) {
+	d, err := shared(ctx, &c.owners, id, pollSlice, func(ctx context.Context) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+		return c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
+	})
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) {
+		s, err := c.archived(ctx, id)
+		return s.Owner, err
+	}
+	return ownerIn(d), classify(err, "look at rollout %q", id)
+}
+
+func ownerIn(d *workflowservice.DescribeWorkflowExecutionResponse) string {
+	return keyword(d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields()[searchattr.NameOwner])
+}
+
+// state is how the rollout stands by what Temporal answered when asked to describe it.
+func (c *Client) state(ctx context.Context, id string, d *workflowservice.DescribeWorkflowExecutionResponse, err error) (rollout.State, error) {
 	var notFound *serviceerror.NotFound
 	info := d.GetWorkflowExecutionInfo()
 	switch status := info.GetStatus(); {
@@ -112,7 +139,7 @@ func (c *Client) archived(ctx context.Context, id string) (rollout.State, error)
 // stateOf is what a result tells of its rollout.
 func stateOf(res rollout.Result) rollout.State {
 	s := rollout.State{
-		ID: res.ID, TaskID: res.TaskID, GroupID: res.GroupID, Phase: rollout.PhaseDone, Attempt: len(res.Attempts),
+		ID: res.ID, TaskID: res.TaskID, GroupID: res.GroupID, Owner: res.Owner, Phase: rollout.PhaseDone, Attempt: len(res.Attempts),
 		SandboxID: res.SandboxID, SessionID: res.SessionID, Outcome: res.Outcome, Reward: res.Reward, Phases: res.Phases,
 	}
 	if res.Error != nil {

@@ -11,6 +11,7 @@ import (
 const (
 	NameTask    = "RolloutTask"
 	NameGroup   = "RolloutGroup"
+	NameOwner   = "RolloutOwner" // name of the token that asked for the rollout
 	NameModel   = "RolloutModel"
 	NameOutcome = "RolloutOutcome"
 	NamePhase   = "RolloutPhase"
@@ -20,8 +21,8 @@ const (
 
 // Keys holds the typed keys.
 type Keys struct {
-	Task, Group, Model, Outcome, Phase, Sandbox temporal.SearchAttributeKeyKeyword
-	Reward                                      temporal.SearchAttributeKeyFloat64
+	Task, Group, Owner, Model, Outcome, Phase, Sandbox temporal.SearchAttributeKeyKeyword
+	Reward                                             temporal.SearchAttributeKeyFloat64
 }
 
 // Typed returns the typed keys.
@@ -29,6 +30,7 @@ func Typed() Keys {
 	return Keys{
 		Task:    temporal.NewSearchAttributeKeyKeyword(NameTask),
 		Group:   temporal.NewSearchAttributeKeyKeyword(NameGroup),
+		Owner:   temporal.NewSearchAttributeKeyKeyword(NameOwner),
 		Model:   temporal.NewSearchAttributeKeyKeyword(NameModel),
 		Outcome: temporal.NewSearchAttributeKeyKeyword(NameOutcome),
 		Phase:   temporal.NewSearchAttributeKeyKeyword(NamePhase),
@@ -41,7 +43,7 @@ func Typed() Keys {
 func Types() map[string]enumspb.IndexedValueType {
 	const keyword = enumspb.INDEXED_VALUE_TYPE_KEYWORD
 	return map[string]enumspb.IndexedValueType{
-		NameTask: keyword, NameGroup: keyword, NameModel: keyword, NameOutcome: keyword, NamePhase: keyword, NameSandbox: keyword,
+		NameTask: keyword, NameGroup: keyword, NameOwner: keyword, NameModel: keyword, NameOutcome: keyword, NamePhase: keyword, NameSandbox: keyword,
 		NameReward: enumspb.INDEXED_VALUE_TYPE_DOUBLE,
 	}
 }

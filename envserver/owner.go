@@ -1,0 +1,93 @@
+package envserver
+
+import (
+	"context"
+	"io"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// owned gives each caller the rollouts that its token started, and operators all of them. To everybody else a rollout does not exist.
+// The caller is the one in the context of each call; see callerOf.
+type owned struct{ all Rollouts }
+
+// Start starts the rollout for the caller. An id that another caller's rollout has is a fault.Conflict that says nothing of it.
+func (o owned) Start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
+	caller := callerOf(ctx)
+	spec.Owner = caller.Name
+	state, err := o.all.Start(ctx, spec)
+	if err == nil && !caller.may(state.Owner) {
+		return rollout.State{}, fault.New(fault.Conflict, "rollout_id: %q is taken: choose another", spec.ID)
+	}
+	return state, err
+}
+
+// check answers fault.NotFound for a rollout that is not the caller's, in the words used for one that does not exist.
+func (o owned) check(ctx context.Context, id string) error {
+	missing := fault.New(fault.NotFound, "no rollout %q", id)
+	if rollout.CheckID(id) != nil {
+		return missing
+	}
+	caller := callerOf(ctx)
+	if caller.Scope == ScopeOperator {
+		return nil
+	}
+	owner, err := o.all.Owner(ctx, id)
+	switch {
+	case fault.Is(err, fault.NotFound), err == nil && !caller.may(owner):
+		return missing
+	default:
+		return err
+	}
+}
+
+func (o owned) State(ctx context.Context, id string) (rollout.State, error) {
+	if err := o.check(ctx, id); err != nil {
+		return rollout.State{}, err
+	}
+	return o.all.State(ctx, id)
+}
+
+func (o owned) Wait(ctx context.Context, id string) (rollout.Result, error) {
+	if err := o.check(ctx, id); err != nil {
+		return rollout.Result{}, err
+	}
+	return o.all.Wait(ctx, id)
+}
+
+func (o owned) Messages(ctx context.Context, id string) (rollout.Transcript, error) {
+	if err := o.check(ctx, id); err != nil {
+		return rollout.Transcript{}, err
+	}
+	return o.all.Messages(ctx, id)
+}
+
+func (o owned) Abort(ctx context.Context, id, reason string) (bool, error) {
+	if err := o.check(ctx, id); err != nil {
+		return false, err
+	}
+	return o.all.Abort(ctx, id, reason)
+}
+
+func (o owned) Open(ctx context.Context, id, name string) (io.ReadCloser, error) {
+	if err := o.check(ctx, id); err != nil {
+		return nil, err
+	}
+	return o.all.Open(ctx, id, name)
+}
+
+func (o owned) Owner(ctx context.Context, id string) (string, error) {
+	if err := o.check(ctx, id); err != nil {
+		return "", err
+	}
+	return o.all.Owner(ctx, id)
+}
+
+// List lists all rollouts to operators, and to others their own.
+func (o owned) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
+	if caller := callerOf(ctx); caller.Scope != ScopeOperator {
+		f.Owner = caller.Name
+	}
+	return o.all.List(ctx, f)
+}

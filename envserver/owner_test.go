@@ -1,0 +1,121 @@
+package envserver_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver"
+)
+
+const (
+	alice = "Bearer token-of-alice"
+	bob   = "Bearer token-of-bob"
+	admin = "Bearer token-of-operator"
+)
+
+// shared is a server of two clients and an operator.
+func shared(t *testing.T) *rig {
+	t.Helper()
+	return start(t, func(o *envserver.Options) {
+		for _, name := range []string{"alice", "bob"} {
+			token := envserver.PlainToken("token-of-" + name)
+			token.Name, token.Scope = name, envserver.ScopeClient
+			o.Tokens = append(o.Tokens, token)
+		}
+		o.Tokens = append(o.Tokens, envserver.PlainToken("token-of-operator"))
+	})
+}
+
+// beginAsAlice starts alice's rollout, which waits to be finished.
+func (r *rig) beginAsAlice(id string) {
+	r.t.Helper()
+	body, err := json.Marshal(task(id, waits))
+	require.NoError(r.t, err)
+	status, _, out := r.do("POST", "/rollouts", string(body), "Authorization", alice)
+	require.Equal(r.t, http.StatusAccepted, status, out)
+	spec, _ := r.fake.spec(id)
+	require.Equal(r.t, "alice", spec.Owner)
+}
+
+// Over REST another client's rollout is not there, in the very words that are used for one that does not exist.
+func TestRolloutsOfOthersAreNotFoundOverREST(t *testing.T) {
+	t.Parallel()
+	r := shared(t)
+	r.beginAsAlice("r1")
+	for _, at := range []string{"GET ", "GET /result", "GET /trace", "GET /messages", "GET /events", "GET /logs/agent", "GET /logs/proxy", "GET /logs/verifier", "POST /abort"} {
+		method, path, _ := strings.Cut(at, " ")
+		status, _, out := r.do(method, "/rollouts/r1"+path, "", "Authorization", bob)
+		require.Equal(t, http.StatusNotFound, status, at)
+		_, _, none := r.do(method, "/rollouts/r2"+path, "", "Authorization", bob)
+		require.Equal(t, strings.ReplaceAll(none, "r2", "r1"), out, at)
+	}
+	require.False(t, r.fake.aborted("r1"))
+	for token, want := range map[string]int{alice: 1, bob: 0, admin: 1} {
+		_, _, out := r.do("GET", "/rollouts", "", "Authorization", token)
+		require.Len(t, object(t, out)["rollouts"], want, token)
+	}
+	status, _, _ := r.do("GET", "/rollouts/r1", "", "Authorization", admin)
+	require.Equal(t, http.StatusOK, status)
+	status, _, out := r.do("POST", "/rollouts/r1/abort", "", "Authorization", alice)
+	require.Equal(t, http.StatusOK, status)
+	require.JSONEq(t, `{"rollout_id":"r1","aborted":true}`, out)
+}
+
+// An id that another client's rollout has is refused without a word about that rollout; the owner gets it again.
+func TestIDsOfOthersAreTaken(t *testing.T) {
+	t.Parallel()
+	r := shared(t)
+	r.beginAsAlice("r1")
+	for _, tool := range []string{"run_rollout", "start_rollout"} {
+		body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": task("r1", "mine")}})
+		require.NoError(t, err)
+		_, _, out := r.do("POST", "/mcp", string(body), "Authorization", bob)
+		require.Equal(t, `rollout_id: "r1" is taken: choose another`, dig(t, object(t, out), "error", "message"))
+	}
+	body, err := json.Marshal(task("r1", "mine"))
+	require.NoError(t, err)
+	status, _, _ := r.do("POST", "/rollouts", string(body), "Authorization", bob)
+	require.Equal(t, http.StatusConflict, status)
+	status, _, _ = r.do("POST", "/rollouts", string(body), "Authorization", alice)
+	require.Equal(t, http.StatusAccepted, status)
+}
+
+// The same over a WebSocket and over both kinds of MCP. A client that leaves takes no rollout with it that is not its own.
+func TestRolloutsOfOthersAreNotFoundByTools(t *testing.T) {
+	t.Parallel()
+	r := shared(t)
+	r.beginAsAlice("r1")
+	ws := r.open("/ws", "Authorization", bob)
+	require.Equal(t, "unknown", answer(t, ws.ask(call("get_state", map[string]any{"rollout_id": "r1"})))["status"])
+	require.Equal(t, "unknown", answer(t, ws.ask(call("get_messages", map[string]any{"rollout_id": "r1"})))["status"])
+	require.Equal(t, "unknown", answer(t, ws.ask(call("abort_rollout", map[string]any{"rollout_id": "r1"})))["reason"])
+	require.Equal(t, "unknown rollout_id: r1", answer(t, ws.ask(call("finalize_rollout", map[string]any{"rollout_id": "r1"})))["error"])
+	require.Contains(t, ws.ask(call("run_rollout", task("r1", "mine", "on_disconnect", "abort"))), "is taken")
+	mcp := r.dial("/mcp", "Authorization", bob)
+	require.Contains(t, mcp.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"abort_rollout","arguments":{"rollout_id":"r1"}}}`), `\"reason\":\"unknown\"`)
+	status, _, out := r.do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"abort_rollout","arguments":{"rollout_id":"r1"}}}`,
+		"Authorization", bob, "Accept", "application/json, text/event-stream", "MCP-Protocol-Version", "2025-06-18")
+	require.Equal(t, http.StatusOK, status, out)
+	require.Contains(t, out, `\"reason\":\"unknown\"`)
+	require.NoError(t, ws.Close())
+	require.False(t, r.fake.aborted("r1"))
+	owner := r.dial("/ws", "Authorization", alice)
+	require.Equal(t, "running", answer(t, owner.ask(call("get_state", map[string]any{"rollout_id": "r1"})))["status"])
+}
+
+// An id that no rollout can have is not found, whatever is in it.
+func TestImpossibleIDsAreNotFound(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	for _, id := range []string{"a%00b", "%2e%2e", "..%2fx", strings.Repeat("x", 65), "a%0ab", "%FF", "a.b"} {
+		for _, at := range []string{"GET ", "GET /result", "GET /trace", "GET /messages", "GET /events", "GET /logs/agent", "GET /logs/proxy", "GET /logs/verifier", "POST /abort"} {
+			method, path, _ := strings.Cut(at, " ")
+			status, _, out := r.do(method, "/rollouts/"+id+path, "")
+			require.Equal(t, http.StatusNotFound, status, "%s of %s: %s", at, id, out)
+		}
+	}
+}
