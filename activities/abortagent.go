@@ -16,7 +16,7 @@ func (a *Activities) AbortAgent(ctx context.Context, in AbortInput) error {
 	if err := a.o.Gateway.End(ctx, in.SandboxID(), in.Reason); err != nil {
 		return err
 	}
-	sb, release, err := a.attach(ctx, in.SandboxID())
+	sb, release, err := a.attach(ctx, in.Target)
 	if err != nil {
 		return err
 	}

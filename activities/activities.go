@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -12,7 +13,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
-	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
@@ -40,30 +40,33 @@ type Agent struct {
 	Log func(rollout.Transcript) []byte
 }
 
-// Options are what activities work with. All but Slots, Starts, Lease, BackendName and Logger are needed.
+// Backend is one kind of sandbox that this host has.
+type Backend struct {
+	*sandbox.Backend
+	Capacity *host.Capacity // half of its slots at most wait for a model endpoint
+}
+
+// Options are what activities work with. All but Starts, Lease and Logger are needed.
 type Options struct {
-	Host        string // this host's stable id
-	Queue       string // the task queue of this host's own activities
-	Backend     *sandbox.Backend
-	BackendName string // what a task calls the backend; "": "local"
-	Gateway     Gateway
-	Store       *store.Store
-	Agents      map[string]Agent // by the name a Spec uses
-	Signals     Signaller
-	Slots       int           // of this host's Capacity; half of them at most may wait for a model endpoint
-	Starts      *host.Starts  // of this host; an agent's launch acquires a slot. nil: no bound
-	Lease       time.Duration // 0: 5 minutes
-	Logger      *slog.Logger  // nil: silent
+	Host     string             // this host's stable id
+	Queue    string             // the task queue of this host's own activities
+	Backends map[string]Backend // by the name that a task uses
+	Gateway  Gateway
+	Store    *store.Store
+	Agents   map[string]Agent // by the name a Spec uses
+	Signals  Signaller
+	Starts   *host.Starts  // of this host; an agent's launch acquires a slot. nil: no bound
+	Lease    time.Duration // 0: 5 minutes
+	Logger   *slog.Logger  // nil: silent
 }
 
 // Activities are the steps of a rollout. Workflows name their methods on a nil pointer.
 type Activities struct {
 	o         Options
 	log       *slog.Logger
-	grader    *grading.Grader
 	attempts  host.Attempts
 	leases    host.Leases
-	admission *host.Admission
+	admission map[string]*host.Admission // by backend
 }
 
 // New makes the activities of a host.
@@ -71,23 +74,27 @@ func New(o Options) *Activities {
 	if o.Lease == 0 {
 		o.Lease = host.DefaultLease
 	}
-	if o.BackendName == "" {
-		o.BackendName = "local"
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	a := &Activities{
 		o: o, log: o.Logger, leases: host.Leases{Length: o.Lease, Logger: o.Logger},
-		admission: host.NewAdmission(o.Gateway, o.Slots, createTimeout),
+		admission: map[string]*host.Admission{},
 	}
-	a.grader = &grading.Grader{Store: o.Store, Sandboxes: leased{a}, Logger: o.Logger}
+	for name, b := range o.Backends {
+		a.admission[name] = host.NewAdmission(o.Gateway, b.Capacity.MaxSlots(), createTimeout)
+	}
 	return a
 }
 
-// RegisterShared makes w, a worker of the shared queue, take what any host can do.
-func (a *Activities) RegisterShared(w worker.ActivityRegistry) {
-	register(w, map[string]any{"CreateSandbox": a.CreateSandbox, "ComposeResult": a.ComposeResult})
+// RegisterCreate registers what any host with a backend can do; w polls the backend's create queue.
+func (a *Activities) RegisterCreate(w worker.ActivityRegistry) {
+	register(w, map[string]any{"CreateSandbox": a.CreateSandbox})
+}
+
+// RegisterLocal registers the local activities of workflows; w polls the queue of workflows.
+func (a *Activities) RegisterLocal(w worker.ActivityRegistry) {
+	register(w, map[string]any{"ComposeResult": a.ComposeResult})
 }
 
 // RegisterHost makes w, a worker of this host's own queue, take what only this host can do.
@@ -123,12 +130,27 @@ func (a *Activities) alone(ctx context.Context, t Target) (_ context.Context, ov
 	return a.attempts.Acquire(ctx, t.SandboxID())
 }
 
-// attach finds the living sandbox and renews its lease until release is called; see host.Leases.
-func (a *Activities) attach(ctx context.Context, id string) (sb *sandbox.Sandbox, release func(), err error) {
-	return a.leases.Attach(ctx, a.o.Backend, id)
+// backend is the one that the attempt's sandboxes are made with.
+func (a *Activities) backend(t Target) (Backend, error) {
+	b, ok := a.o.Backends[backendName(t)]
+	if !ok { // the workflow chose this host's queue
+		return b, fault.New(fault.Unavailable, "host %s has no sandbox backend %q", a.o.Host, backendName(t))
+	}
+	return b, nil
 }
 
-// keep renews the lease until release is called.
-func (a *Activities) keep(ctx context.Context, sb *sandbox.Sandbox) (release func()) {
-	return a.leases.Keep(ctx, sb)
+func backendName(t Target) string { return cmp.Or(t.Backend, rollout.DefaultBackend) }
+
+// attach finds the living sandbox of the attempt's agent and renews its lease until release is called; see host.Leases.
+func (a *Activities) attach(ctx context.Context, t Target) (sb *sandbox.Sandbox, release func(), err error) {
+	return a.attachTo(ctx, t, t.SandboxID())
+}
+
+// attachTo is attach of any sandbox of the attempt.
+func (a *Activities) attachTo(ctx context.Context, t Target, id string) (sb *sandbox.Sandbox, release func(), err error) {
+	b, err := a.backend(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	return a.leases.Attach(ctx, b.Backend, id)
 }

@@ -27,7 +27,7 @@ func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (Col
 	log := a.loggerOf("CollectArtifacts", in.Target)
 	for what, collect := range map[string]func(context.Context, CollectInput) error{
 		"agent output": a.collectOutput, "agent events": a.collectEvents,
-		"workspace": func(ctx context.Context, in CollectInput) error { return a.grader.SaveHome(ctx, in.Target) },
+		"workspace": func(ctx context.Context, in CollectInput) error { return a.grader(in.Target).SaveHome(ctx, in.Target) },
 	} {
 		if err := collect(ctx, in); err != nil && !fault.Is(err, fault.NotFound) {
 			log.WarnContext(ctx, "not collected", "what", what, "kind", fault.KindOf(err), "error", err)
@@ -73,7 +73,7 @@ func (g gatewayReader) Read(p []byte) (int, error) {
 
 // collectOutput saves the end of what each launch of the agent wrote, stdout before stderr.
 func (a *Activities) collectOutput(ctx context.Context, in CollectInput) error {
-	sb, release, err := a.attach(ctx, in.SandboxID())
+	sb, release, err := a.attach(ctx, in.Target)
 	if err != nil {
 		return err
 	}

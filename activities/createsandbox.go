@@ -15,11 +15,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// createTimeout bounds the making of a sandbox, of which waiting for the model endpoint is no part.
+// createTimeout bounds the creation of a sandbox. Waiting for the model endpoint, or for capacity, comes before it.
 const createTimeout = 2 * time.Minute
 
-// CreateSandbox makes the attempt's sandbox on this host, or finds the one it made before. First it waits until the model
-// endpoint can bear another rollout: an agent that runs would lose its time to the wait, and hold a sandbox for it.
+// CreateSandbox makes the attempt's sandbox on this host, or finds the one it made before. First it waits until the model endpoint
+// takes another rollout, and until this host can hold a sandbox of the size asked for.
 func (a *Activities) CreateSandbox(ctx context.Context, in CreateSandboxInput) (Place, error) {
 	if in.Tries == 0 {
 		return a.place(ctx, in)
@@ -41,17 +41,26 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 		return Place{}, err
 	}
 	defer over()
-	if b := in.Sandbox.Backend; b != "" && b != a.o.BackendName {
-		return Place{}, fault.Field("sandbox.backend", "this deployment has %q, not %q", a.o.BackendName, b)
-	}
-	log := a.loggerOf("CreateSandbox", in.Target)
-	if err := a.admission.Wait(ctx, in.Upstream, in.Tries > 0, log); err != nil {
+	b, err := a.backend(in.Target)
+	if err != nil {
 		return Place{}, err
 	}
+	admission, log := a.admission[backendName(in.Target)], a.loggerOf("CreateSandbox", in.Target)
+	if err := admission.Wait(ctx, in.Upstream, in.Tries > 0, log); err != nil {
+		return Place{}, err
+	}
+	unclaim, err := b.Capacity.Claim(ctx, in.SandboxID(), b.Resources(in.Sandbox))
+	if fault.Is(err, fault.Exhausted) {
+		return Place{}, admission.Return(ctx, "capacity of "+a.o.Host, err)
+	}
+	if err != nil {
+		return Place{}, err
+	}
+	defer unclaim()
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	sb, err := a.create(ctx, in.SandboxID(), in.Sandbox, labels(in.Target, driver.PurposeAgent))
+	sb, err := a.create(ctx, b, in.SandboxID(), in.Sandbox, labels(in.Target, driver.PurposeAgent))
 	if err == nil {
 		err = a.forgetEarlier(ctx, sb, in.Target)
 	}
@@ -83,8 +92,8 @@ func labels(t Target, purpose string) map[string]string {
 }
 
 // create makes a sandbox with the folders that every process in it relies on, and our lease.
-func (a *Activities) create(ctx context.Context, id string, s rollout.Sandbox, labels map[string]string) (*sandbox.Sandbox, error) {
-	sb, err := a.o.Backend.Create(ctx, id, s, labels)
+func (a *Activities) create(ctx context.Context, b Backend, id string, s rollout.Sandbox, labels map[string]string) (*sandbox.Sandbox, error) {
+	sb, err := b.Create(ctx, id, s, labels)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	hostpkg "github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
@@ -68,7 +69,9 @@ func newHostOf(t *testing.T, slots int) *host {
 	}
 	h.provider.exec = func(_ *box, name string, _ wire.Process) exec { return exec{hang: strings.HasPrefix(name, "agent-")} }
 	h.Activities = activities.New(activities.Options{
-		Host: "h1", Queue: "q1", Slots: slots, Backend: sandbox.New(h.provider, sandbox.Options{}), Gateway: h.gate, Store: st, Signals: h.signals, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
+		Host: "h1", Queue: "q1", Backends: map[string]activities.Backend{"local": {
+			Backend: sandbox.New(h.provider, sandbox.Options{}), Capacity: hostpkg.NewCapacity(hostpkg.CapacityOptions{Slots: slots, Sandboxes: h.provider}),
+		}}, Gateway: h.gate, Store: st, Signals: h.signals, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
 		Agents: map[string]activities.Agent{"opencode": {Agent: h.coder, Log: func(t rollout.Transcript) []byte { return []byte("log of " + t.SessionID + "\n") }}},
 	})
 	t.Cleanup(func() {

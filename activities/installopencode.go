@@ -21,7 +21,7 @@ func (a *Activities) InstallOpencode(ctx context.Context, in InstallInput) (Inst
 	if err != nil {
 		return InstallResult{}, err
 	}
-	sb, release, err := a.attach(ctx, in.SandboxID())
+	sb, release, err := a.attach(ctx, in.Target)
 	if err != nil {
 		return InstallResult{}, err
 	}

@@ -22,10 +22,12 @@ func (r *registry) RegisterDynamicActivity(any, activity.DynamicRegisterOptions)
 func TestRegisteredNames(t *testing.T) {
 	t.Parallel()
 	acts := activities.New(activities.Options{})
-	var shared, host registry
-	acts.RegisterShared(&shared)
+	var create, local, host registry
+	acts.RegisterCreate(&create)
+	acts.RegisterLocal(&local)
 	acts.RegisterHost(&host)
-	require.ElementsMatch(t, []string{"CreateSandbox", "ComposeResult"}, shared.names)
+	require.Equal(t, []string{"CreateSandbox"}, create.names)
+	require.Equal(t, []string{"ComposeResult"}, local.names)
 	require.ElementsMatch(t, []string{
 		"InstallOpencode", "StartProxy", "RunSetup", "RunAgent", "RunVerifier", "CollectArtifacts", "CloseSandbox", "AbortAgent",
 	}, host.names)

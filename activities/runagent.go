@@ -36,7 +36,7 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 	if err != nil {
 		return AgentResult{}, err
 	}
-	sb, release, err := a.attach(ctx, in.SandboxID())
+	sb, release, err := a.attach(ctx, in.Target)
 	if err != nil {
 		return AgentResult{}, err
 	}
@@ -175,7 +175,11 @@ func (w *watch) explain(ctx context.Context, text string) string {
 	if text == "" {
 		return ""
 	}
-	if use, err := w.a.o.Backend.Inspect(ctx, w.sb.ID()); err == nil && use.OOMKills > 0 {
+	b, err := w.a.backend(w.in.Target)
+	if err != nil {
+		return text
+	}
+	if use, err := b.Inspect(ctx, w.sb.ID()); err == nil && use.OOMKills > 0 {
 		text += "; the sandbox ran out of memory"
 	}
 	return text

@@ -25,7 +25,7 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 		return err
 	}
 	defer over()
-	sb, release, err := a.attach(ctx, in.SandboxID())
+	sb, release, err := a.attach(ctx, in.Target)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 	if failed != nil {
 		return failed
 	}
-	return a.grader.SavePackages(ctx, sb, in.Target)
+	return a.grader(in.Target).SavePackages(ctx, sb, in.Target)
 }
 
 // stageFiles writes the files, unless a command has started already: it may have changed them.

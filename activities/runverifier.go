@@ -18,7 +18,7 @@ func (a *Activities) RunVerifier(ctx context.Context, in VerifyInput) (Grade, er
 		return Grade{}, err
 	}
 	defer over()
-	record, err := a.grader.Grade(ctx, grading.Job(in))
+	record, err := a.grader(in.Target).Grade(ctx, grading.Job(in))
 	if err != nil {
 		return Grade{}, err
 	}
@@ -28,19 +28,31 @@ func (a *Activities) RunVerifier(ctx context.Context, in VerifyInput) (Grade, er
 	return Grade{Reward: *record.Reward}, nil
 }
 
-// leased makes and finds sandboxes for grading.
-type leased struct{ a *Activities }
+// grader grades one attempt.
+func (a *Activities) grader(t Target) *grading.Grader {
+	return &grading.Grader{Store: a.o.Store, Sandboxes: leased{a: a, target: t}, Logger: a.log}
+}
+
+// leased makes and finds sandboxes for grading an attempt.
+type leased struct {
+	a      *Activities
+	target Target
+}
 
 // Attach implements grading.Sandboxes.
 func (l leased) Attach(ctx context.Context, id string) (*sandbox.Sandbox, func(), error) {
-	return l.a.attach(ctx, id)
+	return l.a.attachTo(ctx, l.target, id)
 }
 
 // CreateVerifier implements grading.Sandboxes.
 func (l leased) CreateVerifier(ctx context.Context, t rollout.Target, s rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
-	sb, err := l.a.create(ctx, t.VerifierID(), s, labels(t, driver.PurposeVerifier))
+	b, err := l.a.backend(t)
 	if err != nil {
 		return nil, nil, err
 	}
-	return sb, l.a.keep(ctx, sb), nil
+	sb, err := l.a.create(ctx, b, t.VerifierID(), s, labels(t, driver.PurposeVerifier))
+	if err != nil {
+		return nil, nil, err
+	}
+	return sb, l.a.leases.Keep(ctx, sb), nil
 }

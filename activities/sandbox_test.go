@@ -35,11 +35,14 @@ func TestCreateSandboxIsIdempotent(t *testing.T) {
 	require.Equal(t, 512, h.provider.specs["r.1"].MemoryMiB)
 }
 
-func TestCreateSandboxRefusesAnotherBackend(t *testing.T) {
+// A rollout that reached a host without its backend may be retried on another one.
+func TestCreateSandboxNeedsTheBackend(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	_, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target(), Sandbox: rollout.Sandbox{Backend: "nomad"}})
-	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	other := target()
+	other.Backend = "nomad"
+	_, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: other})
+	require.Equal(t, fault.Unavailable, fault.KindOf(err))
 	require.Empty(t, h.provider.made)
 }
 

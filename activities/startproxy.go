@@ -16,7 +16,7 @@ func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
 		return err
 	}
 	defer over()
-	_, release, err := a.attach(ctx, in.SandboxID())
+	_, release, err := a.attach(ctx, in.Target)
 	if err != nil {
 		return err
 	}
@@ -28,14 +28,17 @@ func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
 	if err != nil {
 		return err
 	}
-	return a.attached(ctx, in.SandboxID())
+	return a.attached(ctx, in.Target)
 }
 
-// attached waits for the gateway to have the channel. The gateway tries for ever; that the sandbox died meanwhile is for us
-// to find out.
-func (a *Activities) attached(ctx context.Context, id string) error {
+// attached waits until the gateway serves the channel. The gateway retries without end, so a sandbox that died is noticed here.
+func (a *Activities) attached(ctx context.Context, t Target) error {
+	b, err := a.backend(t)
+	if err != nil {
+		return err
+	}
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		s, err := a.o.Gateway.Status(ctx, id)
+		s, err := a.o.Gateway.Status(ctx, t.SandboxID())
 		switch {
 		case err != nil:
 			return err
@@ -44,7 +47,7 @@ func (a *Activities) attached(ctx context.Context, id string) error {
 		case s.Ended != "":
 			return fault.New(fault.Aborted, "the route was ended: %s", s.Ended)
 		}
-		if _, err := a.o.Backend.Attach(ctx, id); err != nil {
+		if _, err := b.Attach(ctx, t.SandboxID()); err != nil {
 			return err
 		}
 		if err := sleep(ctx, pause); err != nil {

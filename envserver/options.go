@@ -60,8 +60,11 @@ type Options struct {
 	Version     string   // of the environment, in /metadata; default "1.0.0"
 	Readme      string   // text of its README, in /metadata; default none
 	Agents      []string // on offer, the first is the default; default "opencode"
-	Backends    []string // of sandboxes, that a rollout may name; default "local"
+	Backends    []string // of sandboxes, that a rollout may name; the first is the default; default "local"
 	Images      []string // of sandboxes, that a rollout may name instead of the workers' own; default none
+
+	// MaxSandbox is what a sandbox of each backend may ask for; what is not listed is unbounded.
+	MaxSandbox map[string]rollout.Resources
 
 	// Web adds the web interface: the page at /web/ and the routes that it uses.
 	Web bool
@@ -141,7 +144,7 @@ func (o Options) filled() (Options, error) {
 }
 
 func (o Options) table() (*tools.Table, error) {
-	return tools.New(tools.Options{Rollouts: o.Rollouts, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, Images: o.Images, Limits: o.Limits, Form: resultForm, NewID: newID})
+	return tools.New(tools.Options{Rollouts: o.Rollouts, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, MaxSandbox: o.MaxSandbox, Images: o.Images, Limits: o.Limits, Form: resultForm, NewID: newID})
 }
 
 // newID makes ids that sort by time, which keeps lists of rollouts in order.

@@ -31,7 +31,7 @@ type attempt struct {
 
 // attempt makes try n, keeps its evidence and cleans up after it.
 func (r *run) attempt(n int) *attempt {
-	a := &attempt{target: activities.Target{RolloutID: r.spec.ID, Attempt: n}, started: workflow.Now(r.ctx)}
+	a := &attempt{target: activities.Target{RolloutID: r.spec.ID, Attempt: n, Backend: r.spec.Sandbox.Backend}, started: workflow.Now(r.ctx)}
 	r.current = a
 	r.state.Attempt, r.state.Turns, r.state.SessionID, r.state.SandboxID = n, 0, "", ""
 	a.err = r.work(a)

@@ -109,7 +109,8 @@ func (w *world) steps() map[string]any {
 // mock puts the steps in the place of the real activities, whose signatures the test environment holds them to.
 func (w *world) mock() {
 	acts := activities.New(activities.Options{})
-	acts.RegisterShared(w.env)
+	acts.RegisterCreate(w.env)
+	acts.RegisterLocal(w.env)
 	acts.RegisterHost(w.env)
 	for name, step := range w.steps() {
 		call := w.env.OnActivity(name, mock.Anything, mock.Anything)

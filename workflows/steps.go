@@ -63,7 +63,7 @@ func (r *run) do(a *attempt, phase rollout.Phase, s step, activity, in, out any)
 func (r *run) create(a *attempt) error {
 	l := r.spec.Limits
 	ctx := workflow.WithActivityOptions(r.begin(rollout.PhaseQueued), workflow.ActivityOptions{
-		TaskQueue:              rollout.TaskQueue,
+		TaskQueue:              rollout.CreateQueue(r.spec.Sandbox.Backend),
 		ScheduleToStartTimeout: l.Queue,
 		ScheduleToCloseTimeout: l.Queue + createTries,
 		HeartbeatTimeout:       createHeartbeat,

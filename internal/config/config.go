@@ -4,6 +4,9 @@
 package config
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -89,6 +92,47 @@ type Sandbox struct {
 	PIDs      int     `yaml:"pids"`
 	HomeMiB   int     `yaml:"home_mib"`
 	TmpMiB    int     `yaml:"tmp_mib"`
+
+	// Backends are those of this deployment, by the name that a task uses; empty: local alone. A worker makes sandboxes of all of them.
+	Backends map[string]Backend `yaml:"backends"`
+}
+
+// Backend is one kind of sandbox.
+type Backend struct {
+	// Total is what all agents' sandboxes of a host may use together. Memory 0: what the host has, or what worker.capacity needs; CPU
+	// and disk 0: unbounded.
+	Total rollout.Resources `yaml:"total"`
+	// Max is what one sandbox may ask for; zero fields are DefaultMax's.
+	Max rollout.Resources `yaml:"max"`
+}
+
+// DefaultMax is what one sandbox may ask for where the operator does not say.
+func DefaultMax() rollout.Resources {
+	return rollout.Resources{CPU: 32, MemoryMiB: 64 << 10, DiskMiB: 128 << 10}
+}
+
+// BackendNames are the deployment's backends. The first is that of rollouts which name none: local, if there is one.
+func (s Sandbox) BackendNames() []string {
+	if len(s.Backends) == 0 {
+		return []string{rollout.DefaultBackend}
+	}
+	names := slices.Sorted(maps.Keys(s.Backends))
+	if i := slices.Index(names, rollout.DefaultBackend); i > 0 {
+		names = slices.Insert(slices.Delete(names, i, i+1), 0, rollout.DefaultBackend)
+	}
+	return names
+}
+
+// Max is what one sandbox of each backend may ask for.
+func (s Sandbox) Max() map[string]rollout.Resources {
+	all := map[string]rollout.Resources{}
+	for _, name := range s.BackendNames() {
+		most, d := s.Backends[name].Max, DefaultMax()
+		all[name] = rollout.Resources{
+			CPU: cmp.Or(most.CPU, d.CPU), MemoryMiB: cmp.Or(most.MemoryMiB, d.MemoryMiB), DiskMiB: cmp.Or(most.DiskMiB, d.DiskMiB),
+		}
+	}
+	return all
 }
 
 // Store is where results, traces and logs are kept.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
@@ -95,6 +96,11 @@ func (s Sandbox) validate(p *problems) {
 		{"pids", s.PIDs}, {"home_mib", s.HomeMiB}, {"tmp_mib", s.TmpMiB},
 	} {
 		p.check(n.value >= 0, "sandbox."+n.path, "want 0 (the default) or more, got %d", n.value)
+	}
+	for name, b := range s.Backends {
+		for which, r := range map[string]rollout.Resources{"total": b.Total, "max": b.Max} {
+			p.check(r.CPU >= 0 && r.MemoryMiB >= 0 && r.DiskMiB >= 0, "sandbox.backends."+name+"."+which, "want 0 (the default) or more, got %+v", r)
+		}
 	}
 }
 

@@ -5,31 +5,22 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/rolloutd/rolloutd/internal/config"
 )
 
 // reserveMiB is the memory left to everything that is not a sandbox.
 const reserveMiB = 2048
 
-// capacity is how many agents' sandboxes this host takes on: as configured, or as many as its memory holds.
-func capacity(c config.Config) (int, error) {
-	if c.Worker.Capacity > 0 {
-		return c.Worker.Capacity, nil
-	}
+// hostMemoryMiB is the memory of this machine.
+func hostMemoryMiB() (int, error) {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
-		return 0, fmt.Errorf("how much memory there is: %w (set worker.capacity)", err)
+		return 0, fmt.Errorf("read the host's memory: %w (set worker.capacity)", err)
 	}
 	defer f.Close()
-	total, err := memTotalMiB(f)
-	if err != nil {
-		return 0, err
-	}
-	return fits(total, c.Sandbox.MemoryMiB), nil
+	return memTotalMiB(f)
 }
 
-// fits is at least one: a small machine runs one sandbox and may swap, rather than wait for ever.
+// fits is how many sandboxes the memory holds, at least one: a small machine runs one and may swap.
 func fits(totalMiB, sandboxMiB int) int { return max(1, (totalMiB-reserveMiB)/sandboxMiB) }
 
 // memTotalMiB reads /proc/meminfo.
@@ -40,5 +31,5 @@ func memTotalMiB(r io.Reader) (int, error) {
 			return kib / 1024, nil
 		}
 	}
-	return 0, fmt.Errorf("how much memory there is: /proc/meminfo does not tell (set worker.capacity)")
+	return 0, fmt.Errorf("read the host's memory: no MemTotal in /proc/meminfo (set worker.capacity)")
 }

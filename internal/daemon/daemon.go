@@ -9,7 +9,6 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/host"
-	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/telemetry"
@@ -40,7 +39,7 @@ type Daemon struct {
 	key       seal.Key
 	store     *store.Store
 	temporal  client.Client
-	sandboxes *sandbox.Backend
+	backends  host.Backends
 	starts    *host.Starts // heavy starts of this host, whichever part begins them
 	namespace string       // of Temporal
 	host      string       // this host's id

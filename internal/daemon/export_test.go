@@ -8,6 +8,7 @@ var (
 	HostID      = hostID
 	MemTotalMiB = memTotalMiB
 	Fits        = fits
+	CapacityOf  = capacityOf
 	ServeHTTP   = serveHTTP
 	Background  = background
 	Admit       = admit

@@ -31,7 +31,7 @@ func (d *Daemon) gatewayTier() Tier {
 			return Running{}, err
 		}
 		g, err := proxy.New(proxy.Options{
-			Dir: d.cfg.GatewayDir(), Key: d.key, Dialer: d.sandboxes, Logger: d.log,
+			Dir: d.cfg.GatewayDir(), Key: d.key, Dialer: d.backends, Logger: d.log,
 			Registerer: d.tel.Registry(), TracerProvider: otel.GetTracerProvider(),
 			Bounds: boundsOf(d.cfg.Gateway), Endpoints: catalog.Names(), TrainerTokens: d.cfg.Gateway.TrainerTokens,
 			PassThrough: d.cfg.Gateway.Reply == config.ReplyPassThrough, KeepAlive: d.cfg.Gateway.KeepAlive,

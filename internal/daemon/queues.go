@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/interceptor"
@@ -18,34 +19,63 @@ import (
 const (
 	// workerStop is how long activities may take to report that their worker is stopping; see restarts.
 	workerStop = 5 * time.Second
-	// stepsPerSandbox is how many steps of one rollout may run at once on its host: the one under way, and an abort.
-	stepsPerSandbox = 4
-	// createBeat is how often CreateSandbox may tell Temporal that it is at work, and so hear of an abort while it waits for the
-	// model endpoint. The SDK's own measure, four fifths of the heartbeat's bound, would leave a busy machine little time to spare.
+	// activitiesPerSandbox bounds the activities of one rollout that run at once on its host: the current one, and an abort.
+	activitiesPerSandbox = 4
+	// createBeat is how often CreateSandbox may heartbeat, and so learn of an abort while it waits. The SDK's default, four fifths of
+	// the heartbeat timeout, leaves a busy machine little time to spare.
 	createBeat = 3 * time.Second
 )
 
 // queue is this host's own task queue.
 func (d *Daemon) queue() string { return "rolloutd-host-" + d.host }
 
-func (d *Daemon) sharedWorker(acts *activities.Activities, slots *host.Capacity, failed chan<- error) (worker.Worker, error) {
-	tuner, err := slots.Tuner()
-	if err != nil {
-		return nil, fmt.Errorf("slots: %w", err)
+// createWorkers are a worker on the queue of workflows, which is also the create queue of the default backend, and one on the create
+// queue of each other backend.
+func (d *Daemon) createWorkers(acts *activities.Activities, backends map[string]activities.Backend, failed chan<- error) ([]worker.Worker, error) {
+	names := slices.DeleteFunc(d.backends.Names(), func(name string) bool { return name == rollout.DefaultBackend })
+	var all []worker.Worker
+	for _, name := range append([]string{rollout.DefaultBackend}, names...) {
+		w, err := d.createWorker(acts, name, backends[name].Capacity, failed)
+		if err != nil {
+			return nil, fmt.Errorf("worker of backend %s: %w", name, err)
+		}
+		all = append(all, w)
 	}
+	return all, nil
+}
+
+// createWorker polls a backend's create queue; without capacity, for workflows alone.
+func (d *Daemon) createWorker(acts *activities.Activities, backend string, slots *host.Capacity, failed chan<- error) (worker.Worker, error) {
 	o := d.workerOptions(failed)
-	o.Tuner = tuner
+	o.DisableWorkflowWorker = backend != rollout.DefaultBackend
+	o.LocalActivityWorkerOnly = slots == nil
 	o.MaxHeartbeatThrottleInterval = createBeat
-	w := worker.New(d.temporal, rollout.TaskQueue, o)
-	workflows.Register(w)
-	acts.RegisterShared(w)
+	if slots != nil {
+		tuner, err := slots.Tuner()
+		if err != nil {
+			return nil, err
+		}
+		o.Tuner = tuner
+	}
+	w := worker.New(d.temporal, rollout.CreateQueue(backend), o)
+	if !o.DisableWorkflowWorker {
+		workflows.Register(w)
+		acts.RegisterLocal(w)
+	}
+	if slots != nil {
+		acts.RegisterCreate(w)
+	}
 	return w, nil
 }
 
-func (d *Daemon) hostWorker(acts *activities.Activities, sandboxes int, failed chan<- error) worker.Worker {
+func (d *Daemon) hostWorker(acts *activities.Activities, backends map[string]activities.Backend, failed chan<- error) worker.Worker {
+	sandboxes := 0
+	for _, b := range backends {
+		sandboxes += b.Capacity.MaxSlots()
+	}
 	o := d.workerOptions(failed)
 	o.DisableWorkflowWorker = true
-	o.MaxConcurrentActivityExecutionSize = stepsPerSandbox * sandboxes
+	o.MaxConcurrentActivityExecutionSize = activitiesPerSandbox * sandboxes
 	w := worker.New(d.temporal, d.queue(), o)
 	acts.RegisterHost(w)
 	return w

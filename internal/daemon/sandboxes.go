@@ -1,43 +1,12 @@
 package daemon
 
 import (
-	"context"
-	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/rolloutd/rolloutd/internal/config"
-	"github.com/rolloutd/rolloutd/internal/host"
-	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
-
-// sandboxTier prepares this host's sandboxes. They outlive the process on purpose: their leases guard them.
-func (d *Daemon) sandboxTier() Tier {
-	return Tier{Name: "sandboxes", Start: func(ctx context.Context) (Running, error) {
-		d.starts = host.NewStarts(d.cfg.Worker.Starts, d.tel.Registry())
-		o, err := LocalOptions(d.cfg)
-		if err != nil {
-			return Running{}, err
-		}
-		if err := os.MkdirAll(o.AgentsDir, 0o755); err != nil { // mounted into sandboxes, where its owner is another
-			return Running{}, err
-		}
-		o.Logger = d.log
-		drv, err := local.New(o)
-		if err != nil {
-			return Running{}, err
-		}
-		if d.roles.Worker { // rather no worker than one whose every rollout waits for a sandbox in vain
-			if err := drv.Probe(ctx); err != nil {
-				return Running{}, fmt.Errorf("this machine makes no safe sandboxes (`rolloutd doctor` says how to mend it): %w", err)
-			}
-		}
-		d.sandboxes = sandbox.New(drv, sandbox.Options{Logger: d.log, Defaults: sizes(d.cfg)})
-		return Running{}, nil
-	}}
-}
 
 // LocalOptions are the options of the local sandbox driver. Paths are made absolute: they are mounted.
 func LocalOptions(c config.Config) (local.Options, error) {

@@ -69,6 +69,8 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 		Rollouts:    rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key)),
 		Resolve:     d.resolve(catalog.New(d.modelLookup, policy)),
 		Seal:        box.SealString,
+		Backends:    d.cfg.Sandbox.BackendNames(),
+		MaxSandbox:  d.cfg.Sandbox.Max(),
 		Limits:      d.cfg.Limits.Over(rollout.DefaultLimits()),
 		Version:     Version,
 		Mode:        envserver.Mode(d.cfg.Serve.Mode),

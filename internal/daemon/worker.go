@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// workerTier runs rollouts: one worker on the queue that all hosts share (workflows and CreateSandbox), one on this host's own queue
-// (all other activities of its sandboxes), and the janitor.
+// workerTier runs rollouts: a worker for workflows and CreateSandbox on the queue that all hosts share, one for CreateSandbox of each
+// further backend, one on this host's own queue for all other activities of its sandboxes, and the janitor.
 func (d *Daemon) workerTier() Tier {
 	return Tier{Name: "worker", Budget: 2 * workerStop, Start: func(ctx context.Context) (Running, error) {
 		lock, err := filelock.Take(d.cfg.HostIDFile() + ".lock")
@@ -33,11 +33,11 @@ func (d *Daemon) workerTier() Tier {
 
 func (d *Daemon) runWorkers(ctx context.Context) (Running, error) {
 	routes := gateway.NewClient(d.cfg.GatewayURL(), d.key)
-	slots, err := d.capacity()
+	backends, err := d.capacities()
 	if err != nil {
 		return Running{}, err
 	}
-	acts, err := d.activities(routes, slots.MaxSlots())
+	acts, err := d.activities(routes, backends)
 	if err != nil {
 		return Running{}, err
 	}
@@ -45,31 +45,31 @@ func (d *Daemon) runWorkers(ctx context.Context) (Running, error) {
 		return Running{}, err
 	}
 	failed := make(chan error, 1)
-	shared, err := d.sharedWorker(acts, slots, failed)
+	workers, err := d.createWorkers(acts, backends, failed)
 	if err != nil {
 		return Running{}, err
 	}
-	own := d.hostWorker(acts, slots.MaxSlots(), failed)
+	workers = append(workers, d.hostWorker(acts, backends, failed))
 	d.takeOver(ctx)
-	if err := startWorkers(shared, own); err != nil {
+	if err := startWorkers(workers...); err != nil {
 		return Running{}, err
 	}
 	janitor := background(d.janitor(routes))
 	return Running{Done: failed, Stop: func(ctx context.Context) error {
-		return errors.Join(janitor.Stop(ctx), stopWorkers(shared, own))
+		return errors.Join(janitor.Stop(ctx), stopWorkers(workers...))
 	}}, nil
 }
 
 // takeOver reclaims the activities of a worker that was killed. Its failure is not fatal: their heartbeat timeout does the same later.
 func (d *Daemon) takeOver(ctx context.Context) {
-	t := &host.Takeover{Host: d.host, Namespace: d.namespace, Pending: d.temporal, Sandboxes: d.sandboxes, Logger: d.log}
+	t := &host.Takeover{Host: d.host, Namespace: d.namespace, Pending: d.temporal, Sandboxes: d.backends, Logger: d.log}
 	if _, err := t.Reclaim(ctx); err != nil {
 		d.log.WarnContext(ctx, "activities of the previous worker may wait for their heartbeat timeout", "error", err)
 	}
 }
 
 // activities are those of this host.
-func (d *Daemon) activities(routes *gateway.Client, slots int) (*activities.Activities, error) {
+func (d *Daemon) activities(routes *gateway.Client, backends map[string]activities.Backend) (*activities.Activities, error) {
 	id, err := hostID(d.cfg.HostIDFile())
 	if err != nil {
 		return nil, err
@@ -80,27 +80,17 @@ func (d *Daemon) activities(routes *gateway.Client, slots int) (*activities.Acti
 		return nil, err
 	}
 	return activities.New(activities.Options{
-		Host: id, Queue: d.queue(), Backend: d.sandboxes, Gateway: routes, Store: d.store, Signals: d.temporal,
-		Slots: slots, Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
+		Host: id, Queue: d.queue(), Backends: backends, Gateway: routes, Store: d.store, Signals: d.temporal,
+		Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
 		Agents: map[string]activities.Agent{
 			rollout.AgentOpencode: {Agent: opencode.New(opencode.Options{AgentsDir: o.AgentsDir, Logger: d.log}), Log: opencode.AgentLog},
 		},
 	}), nil
 }
 
-// capacity is how many sandboxes this host holds.
-func (d *Daemon) capacity() (*host.Capacity, error) {
-	n, err := capacity(d.cfg)
-	if err != nil {
-		return nil, err
-	}
-	d.log.Info("capacity of this host", "sandboxes", n, "memory_mib_each", d.cfg.Sandbox.MemoryMiB)
-	return host.NewCapacity(n, d.sandboxes, d.log), nil
-}
-
 func (d *Daemon) janitor(routes *gateway.Client) func(context.Context) error {
 	j := &host.Janitor{
-		Sandboxes: d.sandboxes, Workflows: d.temporal, Routes: routes,
+		Sandboxes: d.backends, Workflows: d.temporal, Routes: routes,
 		Grace: d.cfg.Worker.Grace, Every: d.cfg.Worker.Janitor, Logger: d.log,
 	}
 	return func(ctx context.Context) error {

@@ -76,7 +76,7 @@ func (a *Admission) Wait(ctx context.Context, upstream string, mayReturn bool, l
 		defer func() { <-a.waiting }()
 	default:
 		if mayReturn {
-			return a.giveBack(ctx, upstream, min(leastReturn<<min(before.Returns, 8), mostReturn), before, why)
+			return a.Return(ctx, upstream, why)
 		}
 	}
 	return a.stay(ctx, upstream, mayReturn, before, why)
@@ -113,6 +113,13 @@ func (a *Admission) giveBack(ctx context.Context, upstream string, pause time.Du
 	}
 	activity.RecordHeartbeat(ctx, rollout.Waiting{Why: why.Error(), Returns: before.Returns + 1})
 	return failure.Later(why, min(left, max(pause+rand.N(pause), a.returns.next(upstream))))
+}
+
+// Return ends the running activity with an error that Temporal retries later, on any host, and that is no failure of the activity.
+// key names what it waits for; why is shown to people.
+func (a *Admission) Return(ctx context.Context, key string, why error) error {
+	before := previousWait(ctx)
+	return a.giveBack(ctx, key, min(leastReturn<<min(before.Returns, 8), mostReturn), before, why)
 }
 
 // timeLeft is how long the activity may still wait.

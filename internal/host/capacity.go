@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -8,6 +9,7 @@ import (
 
 	"go.temporal.io/sdk/worker"
 
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
@@ -23,30 +25,41 @@ type Lister interface {
 	List(ctx context.Context) ([]driver.Info, error)
 }
 
-// Capacity is the slot supplier of CreateSandbox: it has a slot for each further sandbox that the host can hold. A worker polls the
-// create queue only with a slot in hand, so queued rollouts wait in Temporal, where any host can take them.
+// Capacity bounds the sandboxes of one backend on this host, by number and by what they use together.
+//
+// It is the slot supplier of CreateSandbox: a worker polls the create queue only with a slot in hand, so queued rollouts wait in
+// Temporal, where any host can take them. A slot stands for a sandbox of default size. What the rollout really asks for is known when
+// its activity runs; Claim then waits until the host can hold that.
 //
 // It counts the sandboxes that live, not those this process made, so a restarted worker counts the sandboxes that ran on. It is safe
 // for concurrent use.
 type Capacity struct {
-	slots  int
-	lister Lister
-	log    *slog.Logger
+	o CapacityOptions
 
-	mu   sync.Mutex
-	held int // slots in use; each may become a sandbox that the lister does not list yet
+	mu     sync.Mutex
+	held   int // slots in use
+	claims []*claim
 	// released is closed, and replaced, when a slot is released.
 	released chan struct{}
 }
 
 var _ worker.SlotSupplier = (*Capacity)(nil)
 
-// NewCapacity makes the slots of a host that holds that many agent sandboxes at once; a nil logger is silent.
-func NewCapacity(slots int, l Lister, log *slog.Logger) *Capacity {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+// CapacityOptions describe a host's room for the sandboxes of one backend.
+type CapacityOptions struct {
+	Slots     int               // sandboxes at once
+	Total     rollout.Resources // of all sandboxes together; zero fields are unbounded
+	Default   rollout.Resources // of a sandbox whose rollout asks for nothing
+	Sandboxes Lister
+	Logger    *slog.Logger // nil: silent
+}
+
+// NewCapacity makes the capacity of a host that has no slot in use.
+func NewCapacity(o CapacityOptions) *Capacity {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Capacity{slots: slots, lister: l, log: log, released: make(chan struct{})}
+	return &Capacity{o: o, released: make(chan struct{})}
 }
 
 // Tuner makes the tuner of a create queue's worker: its activity slots are the capacity, all else is the SDK's default.
@@ -69,14 +82,7 @@ func (c *Capacity) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo
 		if c.take(ctx) {
 			return &worker.SlotPermit{}, nil
 		}
-		pause := time.NewTimer(fullPause)
-		select {
-		case <-ctx.Done():
-		case <-released:
-		case <-pause.C:
-		}
-		pause.Stop()
-		if err := ctx.Err(); err != nil {
+		if err := waitFor(ctx, released, fullPause); err != nil {
 			return nil, err
 		}
 	}
@@ -100,12 +106,17 @@ func (c *Capacity) ReleaseSlot(worker.SlotReleaseInfo) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held--
+	c.signal()
+}
+
+// signal wakes all who wait for room. The lock is held.
+func (c *Capacity) signal() {
 	close(c.released)
 	c.released = make(chan struct{})
 }
 
 // MaxSlots is how many sandboxes the host holds at once.
-func (c *Capacity) MaxSlots() int { return c.slots }
+func (c *Capacity) MaxSlots() int { return c.o.Slots }
 
 func (c *Capacity) waiter() <-chan struct{} {
 	c.mu.Lock()
@@ -117,30 +128,52 @@ func (c *Capacity) waiter() <-chan struct{} {
 func (c *Capacity) take(ctx context.Context) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held >= c.slots {
+	if c.held >= c.o.Slots {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	living, err := c.lister.List(ctx)
+	living, err := c.list(ctx)
 	if err != nil {
-		c.log.WarnContext(ctx, "no slots while sandboxes cannot be listed", "error", err)
+		c.o.Logger.WarnContext(ctx, "no slots while sandboxes cannot be listed", "error", err)
 		return false
 	}
-	if agents(living)+c.held >= c.slots {
+	n, used := c.used(living, c.claims)
+	idle := c.held - len(c.claims) // slots of pollers that have no activity yet
+	n, used = n+idle+1, used.Plus(c.o.Default.Times(idle+1))
+	if n > c.o.Slots || !used.Within(c.o.Total) {
 		return false
 	}
 	c.held++
 	return true
 }
 
-// agents counts the sandboxes of agents. A verifier's sandbox is short-lived and takes the place of its agent's.
-func agents(infos []driver.Info) int {
-	n := 0
-	for _, info := range infos {
+func (c *Capacity) list(ctx context.Context) ([]driver.Info, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	return c.o.Sandboxes.List(ctx)
+}
+
+// used sums the living sandboxes of agents and the claims whose sandbox is not listed yet. A verifier's sandbox is short-lived and
+// takes the place of its agent's.
+func (c *Capacity) used(living []driver.Info, claims []*claim) (n int, sum rollout.Resources) {
+	listed := map[string]bool{}
+	for _, info := range living {
 		if info.Labels[driver.LabelPurpose] == driver.PurposeAgent {
-			n++
+			listed[info.ID] = true
+			n, sum = n+1, sum.Plus(c.sizeOf(info))
 		}
 	}
-	return n
+	for _, claimed := range claims {
+		if !listed[claimed.id] {
+			n, sum = n+1, sum.Plus(claimed.size)
+		}
+	}
+	return n, sum
+}
+
+// sizeOf is what the sandbox was made with, or the default where that is not known.
+func (c *Capacity) sizeOf(info driver.Info) rollout.Resources {
+	d := c.o.Default
+	return rollout.Resources{
+		CPU: cmp.Or(info.CPU, d.CPU), MemoryMiB: cmp.Or(info.MemoryMiB, d.MemoryMiB), DiskMiB: cmp.Or(info.HomeMiB, d.DiskMiB),
+	}
 }

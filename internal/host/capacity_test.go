@@ -7,11 +7,14 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/worker"
 
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
@@ -45,7 +48,7 @@ func (l *living) set(n int) {
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	l := &living{}
-	room := host.NewCapacity(3, l, nil)
+	room := host.NewCapacity(host.CapacityOptions{Slots: 3, Sandboxes: l})
 	require.Equal(t, 3, room.MaxSlots())
 	l.set(1)
 	require.NotNil(t, room.TryReserveSlot(nil))
@@ -71,7 +74,7 @@ func TestRoomIsWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &living{}
-				room := host.NewCapacity(2, l, nil)
+				room := host.NewCapacity(host.CapacityOptions{Slots: 2, Sandboxes: l})
 				l.set(1)
 				require.NotNil(t, room.TryReserveSlot(nil))
 				got := make(chan *worker.SlotPermit, 1)
@@ -91,7 +94,7 @@ func TestRoomIsWaitedFor(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			failed := make(chan error, 1)
 			go func() {
-				_, err := host.NewCapacity(0, &living{}, nil).ReserveSlot(ctx, nil)
+				_, err := host.NewCapacity(host.CapacityOptions{Slots: 0, Sandboxes: &living{}}).ReserveSlot(ctx, nil)
 				failed <- err
 			}()
 			synctest.Wait()
@@ -106,7 +109,7 @@ func TestRoomUnderContention(t *testing.T) {
 	t.Parallel()
 	l := &living{}
 	l.set(3)
-	room := host.NewCapacity(10, l, nil)
+	room := host.NewCapacity(host.CapacityOptions{Slots: 10, Sandboxes: l})
 	var wg sync.WaitGroup
 	permits := make(chan struct{}, 100)
 	for range 100 {
@@ -122,8 +125,60 @@ func TestRoomUnderContention(t *testing.T) {
 
 func TestTuner(t *testing.T) {
 	t.Parallel()
-	room := host.NewCapacity(5, &living{}, nil)
+	room := host.NewCapacity(host.CapacityOptions{Slots: 5, Sandboxes: &living{}})
 	tuner, err := room.Tuner()
 	require.NoError(t, err)
 	require.Same(t, room, tuner.GetActivityTaskSlotSupplier())
+}
+
+// sized is an agent's sandbox of that memory.
+func sized(id string, mib int) driver.Info {
+	return driver.Info{ID: id, MemoryMiB: mib, Labels: map[string]string{driver.LabelPurpose: driver.PurposeAgent}}
+}
+
+func memory(mib int) rollout.Resources { return rollout.Resources{MemoryMiB: mib} }
+
+// What sandboxes asked for counts, not their number alone.
+func TestCapacityCountsResources(t *testing.T) {
+	t.Parallel()
+	l := &living{infos: []driver.Info{sized("big.1", 6000)}}
+	c := host.NewCapacity(host.CapacityOptions{Slots: 10, Total: memory(10_000), Default: memory(2000), Sandboxes: l})
+	require.NotNil(t, c.TryReserveSlot(nil))
+	require.NotNil(t, c.TryReserveSlot(nil))
+	require.Nil(t, c.TryReserveSlot(nil), "6000 are used, and two slots of 2000 are in use")
+
+	release, err := c.Claim(t.Context(), "big.1", memory(6000))
+	require.NoError(t, err, "it lives already")
+	release()
+	_, err = c.Claim(t.Context(), "huge.1", memory(10_001))
+	require.Equal(t, fault.Exhausted, fault.KindOf(err))
+	require.ErrorContains(t, err, "more than this host has")
+}
+
+// A large sandbox waits for room, keeps it from those that come later, and gives up after a minute.
+func TestClaimsWaitInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &living{infos: []driver.Info{sized("old.1", 6000)}}
+		c := host.NewCapacity(host.CapacityOptions{Slots: 10, Total: memory(10_000), Default: memory(2000), Sandboxes: l})
+		require.NotNil(t, c.TryReserveSlot(nil))
+		granted := make(chan string, 2)
+		for i, id := range []string{"large.1", "small.1"} {
+			go func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				if _, err := c.Claim(t.Context(), id, memory([]int{8000, 3000}[i])); err == nil {
+					granted <- id
+				}
+			}()
+		}
+		time.Sleep(10 * time.Second)
+		require.Empty(t, granted, "the small one would fit, but not beside the large one that came before")
+		require.Nil(t, c.TryReserveSlot(nil))
+		l.mu.Lock()
+		l.infos = nil
+		l.mu.Unlock()
+		require.Equal(t, "large.1", <-granted)
+		time.Sleep(2 * time.Minute)
+		require.Empty(t, granted, "the other one gave up")
+	})
 }

@@ -6,7 +6,8 @@ import "strconv"
 // has to be carried from one activity to the next. It is part of stored histories.
 type Target struct {
 	RolloutID string `json:"rollout_id"`
-	Attempt   int    `json:"attempt"` // from 1
+	Attempt   int    `json:"attempt"`           // from 1
+	Backend   string `json:"backend,omitempty"` // of its sandboxes; "": DefaultBackend
 }
 
 // SandboxID is the id of the agent's sandbox and of the gateway's route.

@@ -148,15 +148,15 @@ func (m Model) validate() error {
 }
 
 func (s Sandbox) validate() error {
-	const mostCPU, mostMiB = 1 << 12, 1 << 24 // more than any host has, and no trouble to reckon with
-	const leastCPU, leastMiB = 0.01, 64       // of which the kernel makes a share, and a supervisor starts
+	const mostCPU, mostMiB = 1 << 12, 1 << 24 // sums of them do not overflow; operators set lower bounds
+	const leastCPU, leastMiB = 0.01, 64       // the least CPU share of the kernel; the least memory in which sandboxd starts
 	switch {
 	case !(s.CPU >= 0 && s.MemoryMiB >= 0 && s.DiskMiB >= 0):
 		return fault.Field("sandbox", "cpu, memory_mib and disk_mib must not be negative")
 	case s.CPU != 0 && s.CPU < leastCPU, s.MemoryMiB != 0 && s.MemoryMiB < leastMiB:
-		return fault.Field("sandbox", "nothing runs in so little: cpu must be %g, memory_mib %d at least", leastCPU, leastMiB)
+		return fault.Field("sandbox", "cpu must be at least %g and memory_mib at least %d", leastCPU, leastMiB)
 	case s.CPU > mostCPU || s.MemoryMiB > mostMiB || s.DiskMiB > mostMiB:
-		return fault.Field("sandbox", "no host has so much: cpu can be %d, memory_mib and disk_mib %d at most", mostCPU, mostMiB)
+		return fault.Field("sandbox", "cpu must be at most %d, memory_mib and disk_mib at most %d", mostCPU, mostMiB)
 	}
 	return nil
 }

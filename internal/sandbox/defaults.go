@@ -32,6 +32,12 @@ func withDefaults(s, d driver.Spec) driver.Spec {
 	return s
 }
 
+// Resources are what a sandbox made with these arguments takes, defaults filled in.
+func (b *Backend) Resources(s rollout.Sandbox) rollout.Resources {
+	spec := specOf(s, b.defaults)
+	return rollout.Resources{CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, DiskMiB: spec.HomeMiB}
+}
+
 func specOf(s rollout.Sandbox, d driver.Spec) driver.Spec {
 	return withDefaults(driver.Spec{
 		Image:     s.Image,

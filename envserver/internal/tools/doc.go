@@ -54,6 +54,8 @@ type Options struct {
 	Agents []string
 	// Backends and Images are what sandbox.backend and sandbox.image, or template, may name; without a name it is the deployment's own.
 	Backends, Images []string
+	// MaxSandbox is what a sandbox of each backend may ask for; what is not listed is unbounded.
+	MaxSandbox map[string]rollout.Resources
 	// Limits are the bounds of a rollout where its caller does not say; what they leave open is derived. agent_timeout_s has
 	// its own published default.
 	Limits rollout.Limits

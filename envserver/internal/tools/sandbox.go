@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +15,8 @@ import (
 // noNetwork is the one value of sandbox.network.
 const noNetwork = "none"
 
-// sandbox is what the arguments ask of the place the rollout runs in. What no host of this deployment has is refused here, and not when
-// a host is free to say so.
+// sandbox reads what the arguments ask of the sandbox. A backend or an image that the deployment does not have, and a size above the
+// operator's bound, are refused here, before the rollout is queued.
 func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 	ask := SandboxArgs{}
 	if a.Sandbox != nil {
@@ -33,8 +34,13 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 	if s.Image, err = t.image(a.Template, ask.Image); err != nil {
 		return s, err
 	}
-	s.MemoryMiB, err = memory(ask)
-	return s, err
+	if s.MemoryMiB, err = memory(ask); err != nil {
+		return s, err
+	}
+	if t.o.Backends[0] != rollout.DefaultBackend {
+		s.Backend = cmp.Or(s.Backend, t.o.Backends[0])
+	}
+	return s, s.CheckMax(t.o.MaxSandbox[cmp.Or(s.Backend, rollout.DefaultBackend)])
 }
 
 // image may be said in two places, but not twice.

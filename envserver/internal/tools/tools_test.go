@@ -34,7 +34,8 @@ func table(t testing.TB, r *recorder, change ...func(*tools.Options)) *tools.Tab
 	env := map[string]string{"VLLM_URL": "http://vllm.test:8000"}
 	o := tools.Options{
 		Rollouts: r, Resolve: catalog.New(func(k string) string { return env[k] }, egress.Policy{}).Resolve,
-		Seal: func(k string) string { return "sealed:" + k }, Agents: []string{"opencode"}, Backends: []string{"local"}, Images: []string{"img", "b"}, NewID: func() string { return "made-up" },
+		Seal: func(k string) string { return "sealed:" + k }, Agents: []string{"opencode"}, Backends: []string{"local"}, Images: []string{"img", "b"},
+		MaxSandbox: map[string]rollout.Resources{"local": {CPU: 8, MemoryMiB: 4096, DiskMiB: 8192}}, NewID: func() string { return "made-up" },
 		Limits: rollout.DefaultLimits(), Form: func(text []byte) ([]byte, error) { return text, nil },
 	}
 	for _, c := range change {
@@ -136,6 +137,10 @@ func TestMemoryAndNetwork(t *testing.T) {
 		`"memory":"-1GiB"`:                   `sandbox.memory: want a size`,
 		`"memory":"512KiB"`:                  `sandbox.memory: want a size`,
 		`"memory":"2GiB","memory_mib":512`:   `sandbox.memory: is "2GiB" but sandbox.memory_mib is 512: give one of them`,
+		`"memory":"1000GB"`:                  `sandbox.memory_mib: at most 4096 are allowed here, got 1024000`,
+		`"memory_mib":4097`:                  `sandbox.memory_mib: at most 4096 are allowed here, got 4097`,
+		`"disk_mib":921600`:                  `sandbox.disk_mib: at most 8192 are allowed here, got 921600`,
+		`"cpu":8.5`:                          `sandbox.cpu: at most 8 are allowed here, got 8.5`,
 		`"network":"bridge"`:                 `sandbox.network: want "none", got "bridge": no sandbox has a network;`,
 		`"network":"host","backend":"local"`: `in mode black_box too`,
 	} {

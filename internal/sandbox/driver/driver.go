@@ -41,6 +41,10 @@ type Info struct {
 	ID        string
 	Labels    map[string]string
 	CreatedAt time.Time
+	// CPU, MemoryMiB and HomeMiB are those of its Spec; zero where the provider does not know them any more.
+	CPU       float64
+	MemoryMiB int
+	HomeMiB   int
 }
 
 // Driver makes and reaches sandboxes of one provider.

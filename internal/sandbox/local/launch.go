@@ -42,7 +42,10 @@ func (d *Driver) fill(l *launch, dir string, spec driver.Spec) error {
 	if err != nil {
 		return err
 	}
-	s := state{ID: filepath.Base(dir), Labels: spec.Labels, CreatedAt: time.Now(), Folder: here}
+	s := state{
+		ID: filepath.Base(dir), Labels: spec.Labels, CreatedAt: time.Now(), Folder: here,
+		CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, HomeMiB: spec.HomeMiB,
+	}
 	if d.cgroups != nil {
 		s.Cgroup = d.cgroupName(s.ID)
 	}

@@ -52,7 +52,7 @@ func (d *Driver) look(ctx context.Context, dir string) (driver.Info, bool, error
 		return driver.Info{}, false, nil
 	}
 	s, err := readState(dir)
-	return driver.Info{ID: s.ID, Labels: s.Labels, CreatedAt: s.CreatedAt}, err == nil, err
+	return s.info(), err == nil, err
 }
 
 // sweep frees what a dead sandbox holds and keeps its usage for a while. One that somebody works on is left to them.

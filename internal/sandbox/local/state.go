@@ -28,6 +28,9 @@ type state struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	CreatedAt time.Time         `json:"created_at"`
 	Cgroup    string            `json:"cgroup,omitempty"` // its name in every hierarchy; "": none
+	CPU       float64           `json:"cpu,omitempty"`
+	MemoryMiB int               `json:"memory_mib,omitempty"`
+	HomeMiB   int               `json:"home_mib,omitempty"`
 	Folder    uint64            `json:"folder,omitempty"` // inode of the folder it was made in
 	// DiedAt and Usage are set when the sandbox was found dead and its cgroups were removed.
 	DiedAt time.Time     `json:"died_at,omitzero"`
@@ -48,6 +51,12 @@ func readState(dir string) (state, error) {
 		return s, fmt.Errorf("%s: %w", stateFile, err)
 	}
 	return s, nil
+}
+
+func (s state) info() driver.Info {
+	return driver.Info{
+		ID: s.ID, Labels: s.Labels, CreatedAt: s.CreatedAt, CPU: s.CPU, MemoryMiB: s.MemoryMiB, HomeMiB: s.HomeMiB,
+	}
 }
 
 // inode tells a folder from a copy of it.

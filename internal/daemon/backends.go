@@ -1,0 +1,107 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+)
+
+// drivers are the sandbox drivers of this build, by the names of their backends.
+func (d *Daemon) drivers() map[string]func(context.Context) (driver.Driver, error) {
+	return map[string]func(context.Context) (driver.Driver, error){
+		rollout.DefaultBackend: d.localDriver,
+	}
+}
+
+// sandboxTier prepares this host's backends. Sandboxes outlive the process; their leases end them.
+func (d *Daemon) sandboxTier() Tier {
+	return Tier{Name: "sandboxes", Start: func(ctx context.Context) (Running, error) {
+		d.starts = host.NewStarts(d.cfg.Worker.Starts, d.tel.Registry())
+		d.backends = host.Backends{}
+		known := d.drivers()
+		for _, name := range d.cfg.Sandbox.BackendNames() {
+			open, ok := known[name]
+			if !ok {
+				return Running{}, fault.Field("sandbox.backends", "want %s, got %q", strings.Join(slices.Sorted(maps.Keys(known)), " or "), name)
+			}
+			drv, err := open(ctx)
+			if err != nil {
+				return Running{}, fmt.Errorf("sandbox backend %s: %w", name, err)
+			}
+			d.backends[name] = sandbox.New(drv, sandbox.Options{Logger: d.log, Defaults: sizes(d.cfg)})
+		}
+		return Running{}, nil
+	}}
+}
+
+// localDriver opens the local driver. A worker on a machine that does not isolate sandboxes does not start: its rollouts would all fail.
+func (d *Daemon) localDriver(ctx context.Context) (driver.Driver, error) {
+	o, err := LocalOptions(d.cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.AgentsDir, 0o755); err != nil { // mounted into sandboxes, whose users read it
+		return nil, err
+	}
+	o.Logger = d.log
+	drv, err := local.New(o)
+	if err != nil {
+		return nil, err
+	}
+	if d.roles.Worker {
+		if err := drv.Probe(ctx); err != nil {
+			return nil, fmt.Errorf("this machine does not isolate sandboxes (run `rolloutd doctor`): %w", err)
+		}
+	}
+	return drv, nil
+}
+
+// capacities are the host's backends, each with its capacity.
+func (d *Daemon) capacities() (map[string]activities.Backend, error) {
+	all := map[string]activities.Backend{}
+	for _, name := range d.backends.Names() {
+		b := d.backends[name]
+		o, err := capacityOf(d.cfg, name, b.Resources(rollout.Sandbox{}))
+		if err != nil {
+			return nil, err
+		}
+		o.Sandboxes, o.Logger = b, d.log
+		d.log.Info("capacity of this host", "backend", name, "sandboxes", o.Slots, "total", o.Total, "each", o.Default)
+		all[name] = activities.Backend{Backend: b, Capacity: host.NewCapacity(o)}
+	}
+	return all, nil
+}
+
+// capacityOf is how many sandboxes of the size each a host holds: as configured, or as many as its memory holds.
+func capacityOf(c config.Config, backend string, each rollout.Resources) (host.CapacityOptions, error) {
+	o := host.CapacityOptions{Slots: c.Worker.Capacity, Total: c.Sandbox.Backends[backend].Total, Default: each}
+	switch {
+	case o.Total.MemoryMiB == 0 && o.Slots == 0:
+		memory, err := hostMemoryMiB()
+		if err != nil {
+			return o, err
+		}
+		o.Slots = fits(memory, each.MemoryMiB)
+		o.Total.MemoryMiB = max(memory-reserveMiB, each.MemoryMiB)
+	case o.Total.MemoryMiB == 0: // the operator counts sandboxes, whatever the memory
+		o.Total.MemoryMiB = o.Slots * each.MemoryMiB
+	case o.Slots == 0:
+		o.Slots = max(1, o.Total.MemoryMiB/each.MemoryMiB)
+	}
+	if !each.Within(o.Total) {
+		return o, fault.Field("sandbox.backends."+backend+".total", "want room for one sandbox (%+v), got %+v", each, o.Total)
+	}
+	return o, nil
+}

@@ -1,0 +1,52 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+// Backends are the sandbox backends of a host, by the name that a task uses. Its methods look at all of them, for those who know a
+// sandbox by its id alone: the gateway, Takeover and Janitor.
+type Backends map[string]*sandbox.Backend
+
+// Names are the backends' names in order.
+func (b Backends) Names() []string { return slices.Sorted(maps.Keys(b)) }
+
+// List lists the living sandboxes of all backends. With an error, the list holds those of the backends that answered.
+func (b Backends) List(ctx context.Context) ([]driver.Info, error) {
+	var all []driver.Info
+	var errs []error
+	for _, name := range b.Names() {
+		infos, err := b[name].List(ctx)
+		all, errs = append(all, infos...), append(errs, err)
+	}
+	return all, errors.Join(errs...)
+}
+
+// Destroy ends the sandbox on whichever backend it is; one that is gone is no error.
+func (b Backends) Destroy(ctx context.Context, id string) error {
+	var errs []error
+	for _, name := range b.Names() {
+		errs = append(errs, b[name].Destroy(ctx, id))
+	}
+	return errors.Join(errs...)
+}
+
+// ServeModel serves the model calls of the sandbox on whichever backend it is; see sandbox.Backend. A sandbox that no backend has is a
+// fault.SandboxLost.
+func (b Backends) ServeModel(ctx context.Context, id string, h http.Handler) error {
+	err := error(fault.New(fault.SandboxLost, "no backend has sandbox %q", id))
+	for _, name := range b.Names() {
+		if err = b[name].ServeModel(ctx, id, h); !fault.Is(err, fault.SandboxLost) {
+			return err
+		}
+	}
+	return err
+}

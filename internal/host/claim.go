@@ -1,0 +1,93 @@
+package host
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+// claim is what one CreateSandbox is about to use. Claims are in the order of their arrival.
+type claim struct {
+	id   string // of the sandbox
+	size rollout.Resources
+}
+
+// Claim waits until the host can hold a sandbox of that size, whose activity has a slot. release is called when the sandbox is listed,
+// or is not made. Claims are granted in the order of arrival, and no slot is given out that an earlier claim waits for.
+//
+// The error is a fault.Exhausted when the host never can, or cannot within a minute: another host may. A nil Capacity grants all.
+func (c *Capacity) Claim(ctx context.Context, id string, size rollout.Resources) (release func(), err error) {
+	if c == nil {
+		return func() {}, nil
+	}
+	if !size.Within(c.o.Total) {
+		return nil, fault.New(fault.Exhausted, "sandbox %s asks for %+v, more than this host has: %+v", id, size, c.o.Total)
+	}
+	mine := c.enqueue(id, size)
+	release = func() { c.dequeue(mine) }
+	for begun := time.Now(); ; {
+		released := c.waiter()
+		fits, err := c.fits(ctx, mine)
+		switch {
+		case fits:
+			return release, nil
+		case err == nil && time.Since(begun) > longestStay:
+			err = fault.New(fault.Exhausted, "sandbox %s asks for %+v, more than this host has left of %+v", id, size, c.o.Total)
+		}
+		if err == nil {
+			err = waitFor(ctx, released, fullPause)
+		}
+		if err != nil {
+			release()
+			return nil, err
+		}
+	}
+}
+
+func (c *Capacity) enqueue(id string, size rollout.Resources) *claim {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mine := &claim{id: id, size: size}
+	c.claims = append(c.claims, mine)
+	return mine
+}
+
+func (c *Capacity) dequeue(mine *claim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.claims, mine); i >= 0 {
+		c.claims = slices.Delete(c.claims, i, i+1)
+		c.signal()
+	}
+}
+
+// fits says whether the host can hold the claim beside what lives and the claims before it. A sandbox that lives already fits.
+func (c *Capacity) fits(ctx context.Context, mine *claim) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	living, err := c.list(ctx)
+	if err != nil {
+		return false, err
+	}
+	if slices.ContainsFunc(living, func(i driver.Info) bool { return i.ID == mine.id }) {
+		return true, nil
+	}
+	_, used := c.used(living, c.claims[:slices.Index(c.claims, mine)+1])
+	return used.Within(c.o.Total), nil
+}
+
+// waitFor waits for the signal, but no longer than d. The error is ctx's.
+func waitFor(ctx context.Context, signal <-chan struct{}, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-signal:
+	case <-timer.C:
+	}
+	return ctx.Err()
+}

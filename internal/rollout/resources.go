@@ -1,0 +1,55 @@
+package rollout
+
+import "github.com/rolloutd/rolloutd/internal/fault"
+
+// DefaultBackend is the sandbox backend of a rollout that names none.
+const DefaultBackend = "local"
+
+// Resources are an amount of what sandboxes use. In a bound, a zero field means unbounded.
+type Resources struct {
+	CPU       float64 `json:"cpu,omitempty" yaml:"cpu"`               // cores
+	MemoryMiB int     `json:"memory_mib,omitempty" yaml:"memory_mib"` // tmpfs included
+	DiskMiB   int     `json:"disk_mib,omitempty" yaml:"disk_mib"`
+}
+
+// Plus is the sum of both.
+func (r Resources) Plus(o Resources) Resources {
+	return Resources{CPU: r.CPU + o.CPU, MemoryMiB: r.MemoryMiB + o.MemoryMiB, DiskMiB: r.DiskMiB + o.DiskMiB}
+}
+
+// Times is n times r.
+func (r Resources) Times(n int) Resources {
+	return Resources{CPU: float64(n) * r.CPU, MemoryMiB: n * r.MemoryMiB, DiskMiB: n * r.DiskMiB}
+}
+
+// Within says whether no field of r is above the bound.
+func (r Resources) Within(bound Resources) bool {
+	return (bound.CPU == 0 || r.CPU <= bound.CPU) && (bound.MemoryMiB == 0 || r.MemoryMiB <= bound.MemoryMiB) &&
+		(bound.DiskMiB == 0 || r.DiskMiB <= bound.DiskMiB)
+}
+
+// Resources are what the task asks for; zero fields take the backend's defaults.
+func (s Sandbox) Resources() Resources {
+	return Resources{CPU: s.CPU, MemoryMiB: s.MemoryMiB, DiskMiB: s.DiskMiB}
+}
+
+// CheckMax refuses, by the name of the argument, a sandbox that asks for more than the operator allows.
+func (s Sandbox) CheckMax(most Resources) error {
+	switch {
+	case most.CPU > 0 && s.CPU > most.CPU:
+		return fault.Field("sandbox.cpu", "at most %g are allowed here, got %g", most.CPU, s.CPU)
+	case most.MemoryMiB > 0 && s.MemoryMiB > most.MemoryMiB:
+		return fault.Field("sandbox.memory_mib", "at most %d are allowed here, got %d", most.MemoryMiB, s.MemoryMiB)
+	case most.DiskMiB > 0 && s.DiskMiB > most.DiskMiB:
+		return fault.Field("sandbox.disk_mib", "at most %d are allowed here, got %d", most.DiskMiB, s.DiskMiB)
+	}
+	return nil
+}
+
+// CreateQueue is the task queue of CreateSandbox for a backend: only hosts that have the backend poll it.
+func CreateQueue(backend string) string {
+	if backend == "" || backend == DefaultBackend {
+		return TaskQueue
+	}
+	return TaskQueue + "-create-" + backend
+}
