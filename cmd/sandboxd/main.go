@@ -4,7 +4,10 @@
 //	sandboxd serve --control-fd N | --control-path PATH [flags]
 //	sandboxd probe HOST:PORT    tries what must not be possible, prints the findings as JSON
 //	sandboxd stage              the step between the host and bwrap; see package stage
+//	sandboxd child              the step between sandboxd and a process that it starts; see package child
 //	sandboxd version
+//
+// Under the name run-as-agent it is the helper of package runas.
 package main
 
 import (
@@ -12,15 +15,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/probe"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 )
 
 // version is stamped at build time.
 var version = "dev"
 
 func main() {
+	if filepath.Base(os.Args[0]) == runas.Name {
+		os.Exit(runas.Main(os.Args[1:]))
+	}
 	if err := run(context.Background(), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "sandboxd:", err)
 		os.Exit(1)
@@ -41,6 +50,8 @@ func run(ctx context.Context, args []string) error {
 		return json.NewEncoder(os.Stdout).Encode(probe.Run(ctx, args[1]))
 	case stage.Command:
 		return stage.Run()
+	case child.Command:
+		return child.Run()
 	case "version":
 		_, err := fmt.Println(version)
 		return err

@@ -28,6 +28,7 @@ type serveFlags struct {
 	lease       time.Duration
 	treeLimit   int64
 	processes   uint64
+	separate    bool
 }
 
 func parseServe(args []string) (serveFlags, error) {
@@ -40,6 +41,7 @@ func parseServe(args []string) (serveFlags, error) {
 	fs.DurationVar(&f.lease, "lease", 0, "end the sandbox when not renewed for this long; 0: never")
 	fs.Int64Var(&f.treeLimit, "tree-limit", 0, "most bytes of file contents in one tar; 0: 4 GiB")
 	fs.Uint64Var(&f.processes, "max-processes", 0, "most processes and threads of the sandbox's user; 0: no limit of ours")
+	fs.BoolVar(&f.separate, "separate-users", false, "the user namespace maps user ids for the agent and the verifier")
 	if err := fs.Parse(args); err != nil {
 		return f, err
 	}
@@ -57,16 +59,22 @@ func serve(ctx context.Context, args []string) error {
 	tuneRuntime()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	server := sandboxd.New(sandboxd.Options{
-		SandboxID: f.id,
-		Version:   version,
-		Lease:     f.lease,
-		TreeLimit: f.treeLimit,
-		Logger:    log,
+		SandboxID:     f.id,
+		Version:       version,
+		Lease:         f.lease,
+		TreeLimit:     f.treeLimit,
+		SeparateUsers: f.separate,
+		Logger:        log,
 		Expired: func() {
 			log.Warn("lease ran out")
 			os.Exit(expiredStatus) // with pid 1 goes every process of the sandbox
 		},
 	})
+	if f.separate {
+		if err := sandboxd.Separate(); err != nil {
+			return fmt.Errorf("separate users: %w", err)
+		}
+	}
 	if err := sandboxd.Guard(); err != nil {
 		return fmt.Errorf("guard: %w", err)
 	}

@@ -18,7 +18,7 @@ func (s *Sandbox) WriteFile(ctx context.Context, path string, data io.Reader, mo
 	return s.json(ctx, call{
 		method: http.MethodPut,
 		path:   "/v1/files",
-		query:  url.Values{"path": {path}, "mode": {fmt.Sprintf("%#o", mode.Perm())}},
+		query:  s.file(path, "mode", fmt.Sprintf("%#o", mode.Perm())),
 		body:   io.NopCloser(data),
 	}, nil)
 }
@@ -26,9 +26,7 @@ func (s *Sandbox) WriteFile(ctx context.Context, path string, data io.Reader, mo
 // ReadFile returns the regular file at path, at most limit bytes. Nothing there is a fault.NotFound; a link, a directory, a
 // device, or a larger file is a fault.Invalid.
 func (s *Sandbox) ReadFile(ctx context.Context, path string, limit int64) ([]byte, error) {
-	c := call{method: http.MethodGet, path: "/v1/files", query: url.Values{
-		"path": {path}, "limit": {strconv.FormatInt(limit, 10)},
-	}}
+	c := call{method: http.MethodGet, path: "/v1/files", query: s.file(path, "limit", strconv.FormatInt(limit, 10))}
 	res, err := s.do(ctx, c)
 	if err != nil {
 		return nil, err
@@ -46,13 +44,13 @@ func (s *Sandbox) ReadFile(ctx context.Context, path string, limit int64) ([]byt
 
 // Remove removes path and all below it, links themselves and not what they point at. Nothing there is no error.
 func (s *Sandbox) Remove(ctx context.Context, path string) error {
-	return s.json(ctx, call{method: http.MethodDelete, path: "/v1/files", query: url.Values{"path": {path}}}, nil)
+	return s.json(ctx, call{method: http.MethodDelete, path: "/v1/files", query: s.file(path)}, nil)
 }
 
 // PutTar unpacks r inside the directory path, which is made when missing. An entry that would land outside is a fault.Invalid.
 func (s *Sandbox) PutTar(ctx context.Context, path string, r io.Reader) error {
 	return s.json(ctx, call{
-		method: http.MethodPut, path: "/v1/tar", query: url.Values{"path": {path}}, body: io.NopCloser(r),
+		method: http.MethodPut, path: "/v1/tar", query: s.file(path), body: io.NopCloser(r),
 	}, nil)
 }
 
@@ -60,7 +58,7 @@ func (s *Sandbox) PutTar(ctx context.Context, path string, r io.Reader) error {
 // out. A tree larger than sandboxd's bound is a fault.OutOfDisk, told before the first byte; a stream that breaks later ends in
 // an error of its reader, never in a short tar.
 func (s *Sandbox) GetTar(ctx context.Context, path string) (io.ReadCloser, error) {
-	c := call{method: http.MethodGet, path: "/v1/tar", query: url.Values{"path": {path}}}
+	c := call{method: http.MethodGet, path: "/v1/tar", query: s.file(path)}
 	res, err := s.do(ctx, c)
 	if err != nil {
 		return nil, err
@@ -85,3 +83,15 @@ func (r *stream) Read(p []byte) (int, error) {
 }
 
 func (r *stream) Close() error { return r.body.Close() }
+
+// file is the query that names a file, the user who asks for it, and further parameters as key, value.
+func (s *Sandbox) file(path string, more ...string) url.Values {
+	q := url.Values{"path": {path}}
+	if s.user != "" {
+		q.Set("user", s.user)
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		q.Set(more[i], more[i+1])
+	}
+	return q
+}

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"maps"
@@ -15,21 +16,20 @@ import (
 )
 
 // DefaultPath is the PATH of a process whose caller names none.
-const DefaultPath = "/usr/local/bin:/usr/bin:/bin"
+const DefaultPath = "/usr/local/bin:/usr/bin:/bin:/opt/rolloutd/bin"
 
 // longPoll bounds one waiting request, so that a provider's idle timeout never looks like a lost sandbox.
 const longPoll = 50 * time.Second
 
-// Start starts the process, or tells of the one that was started under that name before, running or ended. Its environment is
-// exactly p.Env, except that PATH and HOME are added where missing; its directory defaults to the home. A program that does
-// not exist is a fault.Invalid.
+// Start starts the process, or returns the one that was started under that name before, running or ended. It runs as p.User, or
+// as the user of s where p names none. Its environment is exactly p.Env, except that PATH and HOME are added where missing; its
+// directory defaults to the user's home. A program that does not exist is a fault.Invalid.
 func (s *Sandbox) Start(ctx context.Context, name string, p wire.Process) (st wire.Status, err error) {
 	ctx, span := s.backend.span(ctx, "sandbox.start "+name, s.id)
 	defer func() { end(span, err) }()
-	p.Env = withBasics(p.Env)
-	if p.Dir == "" {
-		p.Dir = rollout.Home
-	}
+	p.User = cmp.Or(p.User, s.user)
+	p.Env = withBasics(p.Env, homeOf(p.User))
+	p.Dir = cmp.Or(p.Dir, homeOf(p.User))
 	return st, s.json(ctx, call{method: http.MethodPut, path: processPath(name), in: p}, &st)
 }
 
@@ -117,8 +117,15 @@ func (s *Sandbox) Tail(ctx context.Context, name, stream string, n int) ([]byte,
 	return chunk.Data, err
 }
 
-func withBasics(env map[string]string) map[string]string {
-	full := map[string]string{"PATH": DefaultPath, "HOME": rollout.Home}
+func homeOf(user string) string {
+	if user == wire.VerifierUser {
+		return wire.VerifierHome
+	}
+	return rollout.Home
+}
+
+func withBasics(env map[string]string, home string) map[string]string {
+	full := map[string]string{"PATH": DefaultPath, "HOME": home}
 	maps.Copy(full, env)
 	return full
 }

@@ -8,11 +8,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Sandbox is one living sandbox. It holds nothing but its name, so that any number of them may stand for the same sandbox,
-// in any process.
+// Sandbox is one living sandbox, seen by one of its users. It holds nothing but names, so that any number of them may stand for
+// the same sandbox, in any process.
 type Sandbox struct {
 	id      string
+	user    string // whose processes are started and whose files are written; "": the agent's
 	backend *Backend
+}
+
+// As returns the same sandbox for another user, "" or wire.VerifierUser: processes are started, and files are read and written,
+// with that user's rights. Where Info says that users are not separate, all share the same rights.
+func (s *Sandbox) As(user string) *Sandbox {
+	return &Sandbox{id: s.id, user: user, backend: s.backend}
 }
 
 // ID is the id given at Create.

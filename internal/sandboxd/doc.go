@@ -1,8 +1,9 @@
 // Package sandboxd is the supervisor inside every sandbox: its first process. It starts named processes and keeps their output
-// and exit status, moves files in and out, carries the agent's model calls to the host, and ends the sandbox when nobody has
-// renewed its lease. Package wire says how it is spoken to.
+// and exit status, moves files in and out, carries the agent's model calls to the host, and ends the sandbox when its lease was
+// not renewed. Package wire describes its API.
 //
-// It trusts the host side, which alone can reach its control socket, and nothing inside: processes of the agent run under
-// the same user, so they may signal it, race it for files, fill its disk or use up the process limit. It survives all of that
-// except the memory limit of the sandbox, and it is the last that the OOM killer picks.
+// It trusts the host side, which alone can reach its control socket, and nothing inside. Where users are separate, it has a user
+// id of its own; processes of the agent cannot signal or trace it, and it reads and writes files with the rights of the user
+// that they belong to. Where they are not, processes of the agent may signal it and race it for files. In both cases they may
+// fill its disk or use up the process limit, and it survives that. It is the last that the OOM killer picks.
 package sandboxd

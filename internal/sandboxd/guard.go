@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Guard makes this process safe to have among the agent's own, which run under the same user. It is called once, first.
+// Guard makes this process safe to have among the agent's own, which may run under the same user. It is called once, first.
 //
 //   - Not dumpable: nothing inside can trace it or read its memory, environment and descriptors.
 //   - Descriptors close on exec: a child never inherits the control socket.
@@ -18,8 +18,6 @@ import (
 //     and would end on most of them.
 //   - Orphans come to it even where it is not pid 1.
 //   - Threads exist before they are needed: at the process limit the runtime could not make one, and would abort.
-//
-// What New needs of /proc/self must be opened before Guard: afterwards its files belong to root.
 func Guard() error {
 	if err := closeOnExec(); err != nil {
 		return err

@@ -14,8 +14,18 @@ const killTime = 10 * time.Second
 
 // kill ends p, its session and its descendants, and waits for their end. A descendant that has both left the session and lost
 // its parents is not found: killAll takes those.
-func (t *processes) kill(p *process) error {
-	return repeatKill(func(all []procEntry) []int { return tree(all, p.pid, p.running()) })
+func (t *processes) kill(p *process) error { return killTree(p.pid, p.running) }
+
+// killTree kills the session and the descendants of the process pid, which is known to live while alive says so.
+func killTree(pid int, alive func() bool) error {
+	return repeatKill(func(all []procEntry) []int { return tree(all, pid, alive()) })
+}
+
+// signalAll sends SIGKILL to every other process of the sandbox at once: no fork in progress escapes it.
+func signalAll() {
+	if os.Getpid() == 1 {
+		_ = unix.Kill(-1, unix.SIGKILL)
+	}
 }
 
 // killAll ends every process but this one.
@@ -24,9 +34,9 @@ func (t *processes) killAll() error {
 	defer t.starting.Unlock()
 	self := os.Getpid()
 	err := repeatKill(func(all []procEntry) []int {
+		signalAll()
 		if self == 1 {
-			_ = unix.Kill(-1, unix.SIGKILL) // all at once; what is listed is then waited for
-			return others(all, self)
+			return others(all, self) // to wait for
 		}
 		return tree(all, self, true)
 	})

@@ -18,6 +18,7 @@ const drainTime = 200 * time.Millisecond
 // process is one named process, running or ended.
 type process struct {
 	name    string
+	user    string
 	pid     int
 	started time.Time
 	stdout  output

@@ -67,6 +67,15 @@ func (s *Server) postKill(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, p.status())
 }
 
+// killBefore sends SIGKILL to every process before the request waits for its turn: the one whose turn it is may wait for a
+// process that others have stopped.
+func (s *Server) killBefore(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		signalAll()
+		h(w, r)
+	}
+}
+
 func (s *Server) postKillAll(w http.ResponseWriter, _ *http.Request) {
 	writeResult(w, s.processes.killAll())
 }

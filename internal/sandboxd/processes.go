@@ -15,13 +15,13 @@ import (
 // maxProcesses bounds the names kept; each may hold up to 4 MiB of output.
 const maxProcesses = 1024
 
-// processes is the table of named processes. A name is taken once and for ever: that is what lets a client that lost the
-// answer ask again.
+// processes is the table of named processes. A name is never given to a second process, so a client that lost an answer can
+// ask again.
 type processes struct {
-	reaper *reaper
-	oom    *oomScore
-	names  *regexp.Regexp
-	log    *slog.Logger
+	launcher *launcher
+	users    users
+	names    *regexp.Regexp
+	log      *slog.Logger
 
 	// starting is held while a process starts, and while all are killed: nothing may start in between.
 	starting sync.Mutex
@@ -29,17 +29,17 @@ type processes struct {
 	byName   map[string]*process
 }
 
-func newProcesses(log *slog.Logger) *processes {
+func newProcesses(o Options) *processes {
 	return &processes{
-		reaper: newReaper(),
-		oom:    openOOMScore(),
-		names:  regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`),
-		log:    log,
-		byName: map[string]*process{},
+		launcher: &launcher{program: o.Program, cgroups: o.Cgroups, reaper: newReaper()},
+		users:    users{o.SeparateUsers},
+		names:    regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`),
+		log:      o.Logger,
+		byName:   map[string]*process{},
 	}
 }
 
-// start starts the process, or finds the one of that name.
+// start starts the process, or returns the one of that name.
 func (t *processes) start(name string, spec wire.Process) (*process, error) {
 	if !t.names.MatchString(name) {
 		return nil, fault.Field("name", "%q must be 1 to 64 letters, digits, '.', '_' or '-'", name)

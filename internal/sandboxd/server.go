@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -26,7 +29,15 @@ type Options struct {
 	// Writable lists the absolute folders that processes of the sandbox can write below; nil: the usual ones. Below them no
 	// link is followed; elsewhere links are the image's own and are.
 	Writable []string
-	Logger   *slog.Logger
+	// SeparateUsers gives the agent and the verifier the user ids wire.AgentID and
+	// wire.VerifierID; see Separate. Without it every process
+	// runs as the user of sandboxd.
+	SeparateUsers bool
+	// Program is the sandboxd binary, through which processes are started; "": this process's own.
+	Program string
+	// Cgroups are open cgroup.procs files that every started process enters.
+	Cgroups []*os.File
+	Logger  *slog.Logger
 }
 
 // Server is one sandboxd.
@@ -34,6 +45,7 @@ type Server struct {
 	info      wire.Info
 	lease     *lease
 	processes *processes
+	runAs     *runAs
 	model     *model
 	places    places
 	turn      turn
@@ -49,12 +61,17 @@ func New(o Options) *Server {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Writable == nil {
-		o.Writable = []string{"/home", "/tmp", "/run", "/dev/shm", "/var/tmp"}
+		o.Writable = []string{"/home", "/tmp", "/run", "/dev/shm", "/var/tmp", "/verifier"}
 	}
+	o.Program = cmp.Or(o.Program, "/proc/self/exe")
+	table := newProcesses(o)
 	return &Server{
-		info:      wire.Info{Version: o.Version, SandboxID: o.SandboxID, StartedAt: time.Now()},
+		info: wire.Info{
+			Version: o.Version, SandboxID: o.SandboxID, StartedAt: time.Now(), SeparateUsers: o.SeparateUsers,
+		},
 		lease:     newLease(o.Lease, o.Expired),
-		processes: newProcesses(o.Logger),
+		processes: table,
+		runAs:     newRunAs(table),
 		model:     newModel(o.Logger),
 		places:    o.Writable,
 		turn:      newTurn(),
@@ -70,14 +87,15 @@ func (s *Server) Run(ctx context.Context, control, model net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer s.lease.stop()
-	failed := make(chan error, 3)
+	failed := make(chan error, 4)
 	servers := []*http.Server{s.controlServer(), s.modelServer()}
 	for i, l := range []net.Listener{control, model} {
 		go func() { failed <- servers[i].Serve(l) }()
 	}
-	go func() { failed <- s.processes.reaper.run(ctx) }()
+	go func() { failed <- s.processes.launcher.reaper.run(ctx) }()
+	go func() { failed <- s.serveRunAs(ctx) }()
 	var err error
-	running := 3
+	running := 4
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
@@ -92,6 +110,20 @@ func (s *Server) Run(ctx context.Context, control, model net.Listener) error {
 	}
 	s.model.close()
 	return err
+}
+
+// serveRunAs serves run-as-agent until ctx ends. Where users are not separate, the helper needs no server.
+func (s *Server) serveRunAs(ctx context.Context) error {
+	if !s.info.SeparateUsers {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	l, err := listenRunAs()
+	if err != nil {
+		return fmt.Errorf("socket of %s: %w", runas.Name, err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	return s.runAs.serve(ctx, l)
 }
 
 func (s *Server) controlServer() *http.Server {
@@ -120,12 +152,13 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/processes/{name}", s.getProcess)
 	mux.HandleFunc("GET /v1/processes/{name}/log", s.getLog)
 	mux.HandleFunc("POST /v1/processes/{name}/kill", s.postKill)
-	mux.HandleFunc("POST /v1/kill-all", s.turn.take(s.postKillAll))
-	mux.HandleFunc("PUT /v1/files", s.turn.take(s.putFile))
-	mux.HandleFunc("GET /v1/files", s.getFile)
-	mux.HandleFunc("DELETE /v1/files", s.turn.take(s.deleteFile))
-	mux.HandleFunc("PUT /v1/tar", s.turn.take(s.putTar))
-	mux.HandleFunc("GET /v1/tar", s.getTar)
+	mux.HandleFunc("POST /v1/kill-all", s.killBefore(s.turn.take(s.postKillAll)))
+	as := s.processes.users.as
+	mux.HandleFunc("PUT /v1/files", s.turn.take(as(s.putFile)))
+	mux.HandleFunc("GET /v1/files", as(s.getFile))
+	mux.HandleFunc("DELETE /v1/files", s.turn.take(as(s.deleteFile)))
+	mux.HandleFunc("PUT /v1/tar", s.turn.take(as(s.putTar)))
+	mux.HandleFunc("GET /v1/tar", as(s.getTar))
 	mux.HandleFunc("POST /v1/model", s.postModel)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Past the mux: it would redirect forwarded paths such as //x.

@@ -52,8 +52,8 @@ func input(data []byte) (*os.File, error) {
 }
 
 // child are the descriptors that become 0, 1 and 2.
-func (s *streams) child() []uintptr {
-	return []uintptr{s.stdin.Fd(), s.childStdout.Fd(), s.childStderr.Fd()}
+func (s *streams) child() [3]uintptr {
+	return [3]uintptr{s.stdin.Fd(), s.childStdout.Fd(), s.childStderr.Fd()}
 }
 
 func (s *streams) closeChild() { closeAll(s.stdin, s.childStdout, s.childStderr) }

@@ -40,14 +40,15 @@ func (d *Driver) checkBwrap(ctx context.Context) driver.Finding {
 }
 
 func (d *Driver) checkUser() driver.Finding {
-	f := driver.Finding{Name: "user of a sandbox"}
+	f := driver.Finding{Name: "users of a sandbox"}
 	if d.uids == nil {
 		f.Level = driver.Warn
-		f.Detail = fmt.Sprintf("all sandboxes run as the user %d of this process", os.Geteuid())
-		f.Mend = "run the worker as root: each sandbox then gets a user id of its own, before bwrap starts"
+		f.Detail = fmt.Sprintf("sandboxd, agent and verifier of every sandbox run as the user %d of this process: "+
+			"a hostile agent can disturb the grading of what it left running", os.Geteuid())
+		f.Mend = "run the worker as root: each sandbox then gets user ids of its own"
 		return f
 	}
-	f.Detail = fmt.Sprintf("one each from %d on", firstUID)
+	f.Detail = fmt.Sprintf("separate for sandboxd, agent and verifier, from %d on", firstUID)
 	return f
 }
 

@@ -7,12 +7,14 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// User of every process in a sandbox, and where its supervisor lies.
+// Where the supervisor and the programs that it is under another name lie in a sandbox.
 const (
-	userID        = "1000"
 	sandboxdMount = "/opt/rolloutd/sandboxd"
+	programsMount = "/opt/rolloutd/bin"
 )
 
 // compose writes bwrap's command line. Its options go through a descriptor and its environment is empty, because both can be
@@ -20,25 +22,30 @@ const (
 func (d *Driver) compose(l *launch, dir, id string, spec driver.Spec) error {
 	c := &composer{launch: l, binds: map[string]string{}}
 	c.isolate()
+	if err := c.users(d.uids != nil); err != nil {
+		return err
+	}
 	d.root(c, spec)
-	c.user(spec)
+	c.folders(spec)
 	control, err := listen(dir)
 	if err != nil {
 		return err
 	}
 	controlFD := l.add(control)
-	info, err := os.OpenFile(filepath.Join(dir, infoFile), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
+	if l.namespace == nil {
+		info, err := os.OpenFile(filepath.Join(dir, infoFile), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+		if err != nil {
+			return err
+		}
+		c.opt("--info-fd", strconv.Itoa(l.add(info)))
 	}
-	c.opt("--info-fd", strconv.Itoa(l.add(info)))
 	c.data("--seccomp", "filter", d.filter)
 	argsFD, err := l.addData("args", nulSeparated(c.args))
 	if err != nil || c.err != nil {
 		return errorsFirst(err, c.err)
 	}
 	l.stage.Binds = c.binds
-	l.stage.Argv = append([]string{d.bwrap, "--args", strconv.Itoa(argsFD), "--"}, serveArgs(controlFD, id, spec)...)
+	l.stage.Argv = append([]string{d.bwrap, "--args", strconv.Itoa(argsFD), "--"}, serveArgs(controlFD, id, spec, d.uids != nil)...)
 	return nil
 }
 
@@ -49,12 +56,13 @@ func errorsFirst(a, b error) error {
 	return b
 }
 
-func serveArgs(controlFD int, id string, spec driver.Spec) []string {
+func serveArgs(controlFD int, id string, spec driver.Spec, separate bool) []string {
 	return []string{
 		sandboxdMount, "serve", "--control-fd", strconv.Itoa(controlFD), "--id", id,
 		"--lease", spec.Lease.String(),
 		"--tree-limit", strconv.Itoa(2 * spec.HomeMiB << 20),
 		"--max-processes", strconv.Itoa(spec.PIDs),
+		"--separate-users=" + strconv.FormatBool(separate),
 	}
 }
 
@@ -96,18 +104,48 @@ func (c *composer) tmpfs(target string, mib int, mode string) {
 // isolate: no --die-with-parent, a sandbox outlives the worker that made it; sandboxd's lease is what ends it.
 func (c *composer) isolate() {
 	c.opt("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup",
-		"--disable-userns", "--uid", userID, "--gid", userID, "--hostname", "sandbox",
-		"--new-session", "--as-pid-1", "--clearenv")
+		"--hostname", "sandbox", "--new-session", "--as-pid-1", "--clearenv")
+	// bwrap makes the parents of a mount point for itself alone.
+	c.dir(programsMount)
+	c.dir("/home")
 }
 
-// user adds what the agent can write to, and closes the rest.
-func (c *composer) user(spec driver.Spec) {
+// dir makes a folder that everybody can read, with its parents.
+func (c *composer) dir(path string) { c.opt("--perms", "0755", "--dir", path) }
+
+// users says who sandboxd is inside. With separate users it is 0 and has the capabilities to prepare the sandbox, most of which it
+// gives up then; bwrap waits until the driver has written the map of user ids. Without, all are the agent's user.
+func (c *composer) users(separate bool) error {
+	if !separate {
+		id := strconv.Itoa(wire.AgentID)
+		c.opt("--disable-userns", "--uid", id, "--gid", id)
+		return nil
+	}
+	for _, name := range []string{"SETUID", "SETGID", "KILL", "CHOWN", "SETPCAP", "SYS_RESOURCE"} {
+		c.opt("--cap-add", "CAP_"+name)
+	}
+	n, err := newNamespace()
+	if err != nil {
+		return err
+	}
+	c.launch.namespace = n
+	c.opt("--info-fd", strconv.Itoa(c.launch.add(n.childInfo)), "--userns-block-fd", strconv.Itoa(c.launch.add(n.childGo)))
+	return nil
+}
+
+// folders adds what can be written to, and closes the rest.
+func (c *composer) folders(spec driver.Spec) {
 	c.opt("--proc", "/proc", "--dev", "/dev")
 	c.tmpfs("/dev/shm", max(spec.TmpMiB/4, 1), "1777")
 	c.tmpfs("/run", 16, "0755")
 	c.tmpfs("/tmp", spec.TmpMiB, "1777")
 	c.tmpfs(rollout.Home, spec.HomeMiB, "0755")
 	c.opt("--dir", rollout.Workdir)
-	// Both are memory-backed with no size of their own, and the user's.
+	c.tmpfs("/verifier", spec.HomeMiB, "0755")
+	for _, folder := range []string{wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {
+		c.opt("--perms", "0700", "--dir", folder)
+	}
+	c.opt("--symlink", sandboxdMount, programsMount+"/"+runas.Name)
+	// Both are memory-backed with no size of their own.
 	c.opt("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", rollout.Home)
 }

@@ -62,11 +62,11 @@ func (d *Driver) make(ctx context.Context, dir string, spec driver.Spec) error {
 	}
 	exited := make(chan struct{})
 	go func() { child.reap(); close(exited) }() // ends with the sandbox
-	l.close()                                   // from here on only the sandbox holds its socket and its user id
+	l.closeFiles()                              // from here on only the sandbox holds its socket and its user ids
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	answered := make(chan error, 1)
-	go func() { answered <- awaitAnswer(ctx, dir) }()
+	go func() { answered <- l.await(ctx, dir) }()
 	select {
 	case err = <-answered:
 	case <-exited:
@@ -75,6 +75,24 @@ func (d *Driver) make(ctx context.Context, dir string, spec driver.Spec) error {
 		err = errors.New("it ended while starting")
 	}
 	return fault.Wrap(fault.Unavailable, err, "start sandbox")
+}
+
+// await lets the sandbox start and returns when it takes requests.
+func (l *launch) await(ctx context.Context, dir string) error {
+	if l.namespace == nil {
+		return awaitAnswer(ctx, dir)
+	}
+	if err := l.namespace.start(ctx, dir, l.stage.UID); err != nil {
+		return err
+	}
+	if err := awaitAnswer(ctx, dir); err != nil {
+		return err
+	}
+	first, ok := readInit(dir)
+	if !ok {
+		return errors.New("bwrap did not describe the first process")
+	}
+	return hideProcesses(first.PID, l.stage.UID)
 }
 
 // awaitAnswer asks sandboxd who it is. The socket's backlog holds the question until sandboxd is there to answer.

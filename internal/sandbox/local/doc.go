@@ -5,14 +5,15 @@
 // tmpfs for the home, /tmp and /dev/shm; a system call filter; no capabilities; limits by cgroup. sandboxd is its first
 // process and listens on a socket that exists on the host alone, <Dir>/<id>/control.sock.
 //
-// Run by root, each sandbox gets a user id of the host that nothing else has, before bwrap starts: bwrap run by root would map
-// the sandbox's user to the host's root. Run by anybody else, the sandboxes share the caller's user id, and have no
-// cgroups, so no bound on memory and CPU: fewer guarantees, which Check tells.
+// Run by root, each sandbox gets a block of user ids of the host that nothing else has: one for sandboxd, one for the agent, one
+// for the verifier. bwrap starts as the first of them, never as root: bwrap run by root would map the sandbox's user to the
+// host's root. Run by any other user, the sandboxes share the caller's user id, for sandboxd, agent and verifier alike, and have
+// no cgroups, so no bound on memory and CPU. Check reports these weaker guarantees.
 //
-// A sandbox belongs to nobody: it lives on when its creator dies, any process with the same Dir finds it, and its lease is what
-// ends it. What a dead one leaves behind on the host (a folder, empty cgroups) is swept by List. Its user id is held by a lock
-// that the kernel drops with its last process.
+// A sandbox outlives the process that made it. Any process with the same Dir finds it, and its lease ends it. List removes what a
+// dead one leaves on the host (a folder, empty cgroups). Its user ids are held by a lock that the kernel drops with its last
+// process.
 //
-// Before the first sandbox a probe runs in one and tries what must not be possible; if anything was, Create refuses. The
-// verdict is kept in Dir until kernel, bwrap or sandboxd change.
+// Before the first sandbox a probe runs in one and tries what must not be possible; if anything was, Create refuses. A good
+// result is kept in Dir until kernel, bwrap or sandboxd change.
 package local

@@ -16,6 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // What the worker knows is nowhere to be found inside: not in an environment, not on a command line.
@@ -28,12 +29,12 @@ func TestNothingOfTheWorkerInside(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, b.Destroy(cleanupContext(t), "r.1")) })
 	p := sandboxtest.Attach(t, b, "r.1")
 	secrets := strings.NewReader("canary-in-the-worker\n" + dir + "\n")
-	require.NoError(t, p.WriteFile(t.Context(), "/tmp/secrets", secrets, 0o600))
-	out := p.Bash("cd /proc; grep -lsaFf /tmp/secrets [0-9]*/environ [0-9]*/cmdline [0-9]*/mountinfo; cat [0-9]*/cmdline | tr '\\0' ' '")
+	require.NoError(t, p.WriteFile(t.Context(), "/tmp/secrets", secrets, 0o644))
+	out := p.User(wire.VerifierUser).Bash("cd /proc; grep -lsaFf /tmp/secrets [0-9]*/environ [0-9]*/cmdline [0-9]*/mountinfo; cat [0-9]*/cmdline | tr '\\0' ' '")
 	require.True(t, strings.HasPrefix(out.Stdout, "/opt/rolloutd/sandboxd serve"), "found or not listed: %s", out.Stdout)
 }
 
-// The first process is closed to the others, although they run as the same user.
+// The first process is closed to the others, also where they run as the same user.
 func TestSupervisorIsClosed(t *testing.T) {
 	t.Parallel()
 	p := place(t, driver.Spec{})

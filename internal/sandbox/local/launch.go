@@ -23,8 +23,10 @@ type launch struct {
 	stage   stage.Config
 	program string
 	private bool // the stage gets a mount namespace of its own
-	log     *os.File
-	files   []*os.File // the child's descriptors from 3 on
+	// namespace maps the user ids; nil: bwrap maps the only one
+	namespace *namespace
+	log       *os.File
+	files     []*os.File // the child's descriptors from 3 on
 }
 
 // launch opens everything. What it has opened is closed by close, also when it fails.
@@ -70,7 +72,7 @@ func (d *Driver) fill(l *launch, dir string, spec driver.Spec) error {
 	return err
 }
 
-// enter takes what the stage is to enter: cgroups, a user id, limits.
+// enter takes what the stage enters: cgroups, a user id, limits.
 func (d *Driver) enter(l *launch, s state, spec driver.Spec) (err error) {
 	l.stage.Env = []string{"PATH=/usr/bin:/bin"}
 	l.stage.Rlimits = rlimits(spec)
@@ -126,6 +128,14 @@ func (l *launch) addData(name string, data []byte) (int, error) {
 }
 
 func (l *launch) close() {
+	l.closeFiles()
+	if l.namespace != nil {
+		l.namespace.close()
+	}
+}
+
+// closeFiles closes what the child has inherited.
+func (l *launch) closeFiles() {
 	for _, f := range append(l.files, l.log) {
 		if f != nil {
 			_ = f.Close()

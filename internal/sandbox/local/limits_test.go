@@ -11,6 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // memoryBomb runs a process that takes more than the sandbox has.
@@ -57,9 +58,16 @@ func TestMemoryByFiles(t *testing.T) {
 func TestDisksAreBounded(t *testing.T) {
 	t.Parallel()
 	p := place(t, driver.Spec{HomeMiB: 8, TmpMiB: 8, MemoryMiB: 256})
-	out := p.Bash(`for m in $(awk '$6 ~ /(^|,)rw(,|$)/ && $5 !~ "^/proc|^/dev/(null|zero|full|random|urandom|tty|pts)" {print $5}' /proc/self/mountinfo); do
-		head -c 64M /dev/zero > $m/fill 2>/dev/null && echo "$m holds 64M"; s=$(stat -c %s $m/fill); rm $m/fill; echo $m $((s/1048576)); done`)
-	require.Equal(t, "/dev/shm 2\n/home/user 8\n/run 8\n/tmp 8\n", sorted(out.Stdout))
+	fill := `for m in $(awk '$6 ~ /(^|,)rw(,|$)/ && $5 !~ "^/proc|^/dev/(null|zero|full|random|urandom|tty|pts)" {print $5}' /proc/self/mountinfo); do
+		head -c 64M /dev/zero > $m/fill 2>/dev/null && echo "$m holds 64M"; s=$(stat -c %s $m/fill); rm $m/fill; echo $m $((s/1048576)); done`
+	info, err := p.Info(t.Context())
+	require.NoError(t, err)
+	agent := "/dev/shm 2\n/home/user 8\n/run 8\n/tmp 8\n/verifier 8\n"
+	if info.SeparateUsers {
+		agent = "/dev/shm 2\n/home/user 8\n/run 8\n/tmp 8\n/verifier 0\n"
+		require.Equal(t, "/dev/shm 2\n/home/user 0\n/run 0\n/tmp 8\n/verifier 0\n", sorted(p.User(wire.VerifierUser).Bash(fill).Stdout))
+	}
+	require.Equal(t, agent, sorted(p.Bash(fill).Stdout))
 }
 
 func sorted(lines string) string {

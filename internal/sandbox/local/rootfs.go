@@ -31,6 +31,7 @@ func (d *Driver) root(c *composer, spec driver.Spec) {
 // hostRoot shows the host's programs and libraries, and nothing else of it: /etc, /var, /home and /run hold secrets.
 func hostRoot(c *composer) {
 	c.bind("/usr", "/usr")
+	c.dir("/etc")
 	for _, name := range []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
 		c.like("/", name)
 	}
@@ -74,7 +75,7 @@ func imageRoot(c *composer, image string) {
 		c.err = fault.Wrap(fault.Invalid, err, "image")
 		return
 	}
-	own := []string{"dev", "home", "lost+found", "opt", "proc", "root", "run", "sys", "tmp"}
+	own := []string{"dev", "home", "lost+found", "opt", "proc", "root", "run", "sys", "tmp", "verifier"}
 	for _, e := range entries {
 		if !slices.Contains(own, e.Name()) {
 			c.like(image, e.Name())
@@ -89,6 +90,7 @@ func imageRoot(c *composer, image string) {
 	// The image's own users stay out: the only one here is ours. A mount point can only be had where the file is.
 	for name, text := range etcFiles() {
 		if exists(filepath.Join(image, "etc", name)) {
+			c.opt("--perms", "0644")
 			c.data("--ro-bind-data", name, []byte(text), "/etc/"+name)
 		}
 	}
@@ -99,8 +101,9 @@ func etcFiles() map[string]string {
 	return map[string]string{
 		"passwd": "root:x:0:0:root:/root:/usr/sbin/nologin\n" +
 			"user:x:1000:1000:user:/home/user:/bin/bash\n" +
+			"verifier:x:1001:1001:verifier:/verifier/home:/bin/bash\n" +
 			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-		"group":         "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n",
+		"group":         "root:x:0:\nuser:x:1000:\nverifier:x:1001:\nnogroup:x:65534:\n",
 		"hosts":         "127.0.0.1 localhost sandbox\n::1 localhost\n",
 		"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 		"hostname":      "sandbox\n",

@@ -15,15 +15,17 @@ import (
 // runDir is the host-wide folder: user ids must not collide between data folders either.
 const runDir = "/run/rolloutd"
 
-// User ids of sandboxes: a range that neither distributions, nor subuid files, nor systemd's containers hand out.
+// User ids of sandboxes: a range that neither distributions, nor subuid files, nor systemd's containers hand out. It begins past
+// the ids that versions with one id a sandbox gave out.
 const (
-	firstUID = 1_900_000_000
-	maxUIDs  = 60_000
+	firstUID   = 1_900_100_000
+	maxUIDs    = 60_000 // sandboxes
+	uidsOfEach = 4      // sandboxd's, the agent's, the verifier's, one in reserve
 )
 
-// uids gives each living sandbox a user id of its own. An id is taken as long as somebody holds the lock on its file; the
-// sandbox's processes inherit that lock, so it lasts exactly as long as they do, whatever becomes of the creator, and
-// needs no sweeping.
+// uids gives each living sandbox a block of user ids of its own. A block is taken while a process holds the lock on its file. The
+// sandbox's first process inherits that lock, so it lasts exactly as long as the sandbox, whatever becomes of the creator,
+// and needs no sweeping.
 type uids struct {
 	dir    string
 	mounts string // an empty folder for the stage to mount on
@@ -46,7 +48,7 @@ func newUIDs(run string) (*uids, error) {
 	return u, nil
 }
 
-// take returns a free user id and the open lock that holds it.
+// take returns the first user id of a free block and the open lock that holds it.
 func (u *uids) take() (int, *os.File, error) {
 	for n := range maxUIDs {
 		f, err := os.OpenFile(filepath.Join(u.dir, strconv.Itoa(n)), os.O_RDONLY|os.O_CREATE, 0o600)
@@ -55,7 +57,7 @@ func (u *uids) take() (int, *os.File, error) {
 		}
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			return firstUID + n, f, nil
+			return firstUID + uidsOfEach*n, f, nil
 		}
 		_ = f.Close()
 		if !errors.Is(err, unix.EWOULDBLOCK) {

@@ -40,6 +40,7 @@ func Run(t *testing.T, h Harness) {
 		{"Tar", tarTests()},
 		{"Model", modelTests()},
 		{"Ports", portTests()},
+		{"Users", userTests()},
 	}
 	for _, g := range groups {
 		for name, test := range g.tests {
@@ -75,6 +76,11 @@ func Attach(t *testing.T, b *sandbox.Backend, id string) *Place {
 	s, err := b.Attach(t.Context(), id)
 	require.NoError(t, err)
 	return &Place{Sandbox: s, Backend: b, t: t}
+}
+
+// User is the same sandbox for another user.
+func (p *Place) User(name string) *Place {
+	return &Place{Sandbox: p.As(name), Backend: p.Backend, t: p.t}
 }
 
 func (h Harness) place(t *testing.T) *Place {

@@ -8,14 +8,16 @@
 //	GET    /v1/processes/{name}/log?stream=stdout&offset=0&limit=65536 → bytes; header X-Log-Next: next offset, X-Log-Eof: bool
 //	POST   /v1/processes/{name}/kill                     → Status; SIGKILL to its session, waits for its end
 //	POST   /v1/kill-all                                  → 204; every process of the sandbox but sandboxd is dead
-//	PUT    /v1/files?path=&mode=0644    bytes            → 204; parents are made, links are not followed
-//	GET    /v1/files?path=&limit=                        → bytes; a regular file only
-//	DELETE /v1/files?path=                               → 204; a whole tree, links not followed
-//	PUT    /v1/tar?path=                tar              → 204; unpacked inside path, nothing outside it
-//	GET    /v1/tar?path=                                 → tar of path
+//	PUT    /v1/files?path=&user=&mode=0644  bytes        → 204; parents are made, links are not followed
+//	GET    /v1/files?path=&user=&limit=                  → bytes; a regular file only
+//	DELETE /v1/files?path=&user=                         → 204; a whole tree, links not followed
+//	PUT    /v1/tar?path=&user=              tar          → 204; unpacked inside path, nothing outside it
+//	GET    /v1/tar?path=&user=                           → tar of path
 //	ANY    /v1/ports/{port}/...                          → forwarded to 127.0.0.1:{port} inside
 //	POST   /v1/model  (Upgrade: rolloutd-model)          → 101, then the connection speaks HTTP/2 with the roles swapped:
 //	                                                       sandboxd is the client, the host side serves the agent's calls
+//
+// A file is read and written with the rights of the user that the request names (see VerifierUser), and belongs to that user.
 //
 // An error is JSON Error with the HTTP status of its kind.
 package wire
@@ -41,11 +43,36 @@ const (
 // PortErrorHeader marks an answer of /v1/ports as sandboxd's own Error, not the forwarded server's.
 const PortErrorHeader = "X-Rolloutd-Port-Error"
 
-// Info tells who answers.
+// VerifierUser names the user that grades. The empty name is the agent's user.
+//
+// Where Info.SeparateUsers is true, the two have different user ids, and neither can signal, trace or read the other's processes
+// and private files. The command lines of processes are hidden from the agent's user too. Where it is false both names mean
+// the same user id.
+const VerifierUser = "verifier"
+
+// User and group ids inside a sandbox whose users are separate. sandboxd itself is 0.
+const (
+	AgentID    = 1000
+	VerifierID = 1001
+)
+
+// Folders of the verifier. They exist in every sandbox; the first three belong to the verifier's user
+// and have mode 0700.
+const (
+	VerifierHome  = "/verifier/home" // HOME of its processes
+	VerifierTests = "/verifier/tests"
+	VerifierLogs  = "/verifier/logs"
+	// VerifierRun holds the socket of run-as-agent; it is sandboxd's, and the verifier can enter it.
+	VerifierRun = "/verifier/run"
+)
+
+// Info describes the sandboxd that answers.
 type Info struct {
 	Version   string    `json:"version"`
 	SandboxID string    `json:"sandbox_id"`
 	StartedAt time.Time `json:"started_at"`
+	// SeparateUsers says that sandboxd, the agent and the verifier have user ids of their own.
+	SeparateUsers bool `json:"separate_users"`
 }
 
 // Lease puts the sandbox's end off to TTL from now.
@@ -56,7 +83,9 @@ type Lease struct {
 // Process is a named process to start once. It gets its own session, an environment of exactly Env, and stdin from Stdin.
 // Its output is kept in the sandbox, bounded: the first and the last MiB of each stream.
 type Process struct {
-	Argv  []string          `json:"argv"`
+	Argv []string `json:"argv"`
+	// User runs the process: "" is the agent's user, VerifierUser the verifier's.
+	User  string            `json:"user,omitempty"`
 	Env   map[string]string `json:"env,omitempty"`
 	Dir   string            `json:"dir,omitempty"`
 	Stdin []byte            `json:"stdin,omitempty"`

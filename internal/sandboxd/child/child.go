@@ -1,0 +1,139 @@
+// Package child is the step between sandboxd and a process that it starts: a process of its own, which gives up what the
+// program must not have, becomes the program's user, and then becomes the program.
+//
+// A program is never started by a plain fork of sandboxd: between fork and exec such a process shares sandboxd's memory and
+// already has the user of the program, so other processes of that user could stop it and sandboxd with it.
+package child
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Command is the argument that asks a binary for this step.
+const Command = "child"
+
+// Descriptors of the step, beside the three streams of the program.
+const (
+	ConfigFD = 3 // to read Config from, as JSON
+	StatusFD = 4 // to write a Failure to, as JSON; it is closed by a successful exec
+	CgroupFD = 5 // the first of Config.Cgroups open cgroup.procs files
+)
+
+// Config describes the program.
+type Config struct {
+	Argv    []string `json:"argv"`
+	Env     []string `json:"env"`
+	Path    string   `json:"path"` // where the program is looked for, in the form of $PATH
+	Dir     string   `json:"dir"`
+	User    *User    `json:"user"` // nil: stays who it is
+	Cgroups int      `json:"cgroups"`
+}
+
+// User is who the program runs as.
+type User struct {
+	UID    int   `json:"uid"`
+	GID    int   `json:"gid"`
+	Groups []int `json:"groups"`
+}
+
+// Failure says why the program was not started.
+type Failure struct {
+	Kind    fault.Kind `json:"kind,omitempty"`  // set where the kind is known
+	Errno   int        `json:"errno,omitempty"` // set where the kernel refused
+	Message string     `json:"message"`
+}
+
+// Run does what ConfigFD says, and returns only when that failed. The failure has then been written to StatusFD.
+func Run() error {
+	runtime.LockOSThread() // the user of a thread is what exec takes over
+	debug.SetGCPercent(-1) // at the process limit the runtime could not start a thread for it
+	unix.CloseOnExec(StatusFD)
+	err := run()
+	_ = json.NewEncoder(os.NewFile(StatusFD, "status")).Encode(failureOf(err))
+	return err
+}
+
+func run() error {
+	c, err := readConfig()
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	preferForOOM()
+	if err := enterCgroups(c.Cgroups); err != nil {
+		return fmt.Errorf("cgroup: %w", err)
+	}
+	if err := become(c.User); err != nil {
+		return fmt.Errorf("user: %w", err)
+	}
+	return execute(c)
+}
+
+func readConfig() (Config, error) {
+	f := os.NewFile(ConfigFD, "config")
+	defer f.Close()
+	var c Config
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return c, err
+	}
+	return c, json.Unmarshal(data, &c)
+}
+
+// preferForOOM makes the kernel pick the sandbox's processes before sandboxd when memory runs out: killing pid 1 would take the
+// whole sandbox, with the evidence of what happened. Without it the sandbox works, with a worse choice of victim.
+func preferForOOM() { _ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0) }
+
+func enterCgroups(n int) error {
+	for fd := CgroupFD; fd < CgroupFD+n; fd++ {
+		if _, err := unix.Write(fd, []byte("0")); err != nil {
+			return err
+		}
+		_ = unix.Close(fd)
+	}
+	return nil
+}
+
+// become gives up root for good. The bounding set must be emptied first; leaving user id 0 empties the others.
+func become(u *User) error {
+	if u == nil {
+		return nil
+	}
+	if err := emptyBoundingSet(); err != nil {
+		return fmt.Errorf("bounding set: %w", err)
+	}
+	if err := unix.Setgroups(u.Groups); err != nil {
+		return fmt.Errorf("groups: %w", err)
+	}
+	if err := unix.Setresgid(u.GID, u.GID, u.GID); err != nil {
+		return fmt.Errorf("group %d: %w", u.GID, err)
+	}
+	if err := unix.Setresuid(u.UID, u.UID, u.UID); err != nil {
+		return fmt.Errorf("user %d: %w", u.UID, err)
+	}
+	return nil
+}
+
+func emptyBoundingSet() error {
+	for c := uintptr(0); c < 64; c++ {
+		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
+		if err != nil {
+			return nil // past the last one
+		}
+		if has == 0 {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+// Package runas is the program run-as-agent: a process of the verifier's user starts another program as the agent's user.
+//
+// No process in a sandbox can change its user, so the helper asks sandboxd to start the program, over a socket that only the
+// verifier's user can reach. It passes its three streams, and waits for the program's end. The program runs in a session of its
+// own, which is killed when the helper dies first.
+package runas
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// Name is the name of the program, which makes the sandboxd binary behave as this helper.
+const Name = "run-as-agent"
+
+// Socket is where sandboxd takes requests. Only the verifier's group can enter its folder.
+const Socket = wire.VerifierRun + "/run-as-agent.sock"
+
+// Request follows a message that carries the three streams.
+type Request struct {
+	Argv []string `json:"argv"`
+	Env  []string `json:"env"`
+	Path string   `json:"path"`
+	Dir  string   `json:"dir"`
+}
+
+// Reply is sent when the program has ended, or could not be started.
+type Reply struct {
+	ExitCode int    `json:"exit_code"`       // 128+signal when killed by one
+	Error    string `json:"error,omitempty"` // why it was not started
+}
+
+// notStarted is the exit status when the program could not be started, as that of env and timeout.
+const notStarted = 126
+
+// Main runs argv as the agent's user, with the agent's home, in the current directory if that lies in the agent's home, else in
+// the workdir. It returns the program's exit status.
+func Main(argv []string) int {
+	status, err := run(argv)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, Name+":", err)
+	}
+	return status
+}
+
+func run(argv []string) (int, error) {
+	if len(argv) == 0 {
+		return notStarted, errors.New("names no program; usage: run-as-agent PROGRAM [ARGUMENT...]")
+	}
+	r := Request{Argv: argv, Env: environ(os.Environ()), Path: os.Getenv("PATH"), Dir: directory()}
+	if os.Getuid() == wire.AgentID {
+		return become(r)
+	}
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: Socket, Net: "unix"})
+	if err != nil {
+		return notStarted, err
+	}
+	defer conn.Close()
+	if _, _, err := conn.WriteMsgUnix([]byte{0}, unix.UnixRights(0, 1, 2), nil); err != nil {
+		return notStarted, err
+	}
+	if err := json.NewEncoder(conn).Encode(r); err != nil {
+		return notStarted, err
+	}
+	var reply Reply
+	if err := json.NewDecoder(conn).Decode(&reply); err != nil {
+		return notStarted, fmt.Errorf("sandboxd: %w", err)
+	}
+	if reply.Error != "" {
+		return notStarted, errors.New(reply.Error)
+	}
+	return reply.ExitCode, nil
+}
+
+// become runs the program in place of the helper, where that already is the agent's user.
+func become(r Request) (int, error) {
+	program, err := exec.LookPath(r.Argv[0])
+	if err == nil {
+		err = os.Chdir(r.Dir)
+	}
+	if err == nil {
+		err = unix.Exec(program, r.Argv, r.Env)
+	}
+	return notStarted, err
+}
+
+// environ is the caller's environment with the agent's home, and without what names the verifier's folders.
+func environ(env []string) []string {
+	own := []string{"HOME=" + rollout.Home, "USER=user", "LOGNAME=user"}
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		switch {
+		case name == "HOME" || name == "USER" || name == "LOGNAME" || name == "PWD" || name == "OLDPWD":
+		case strings.HasPrefix(value, "/verifier"):
+		default:
+			own = append(own, e)
+		}
+	}
+	return own
+}
+
+func directory() string {
+	dir, err := os.Getwd()
+	if err != nil || dir != rollout.Home && !strings.HasPrefix(dir, rollout.Home+"/") {
+		return rollout.Workdir
+	}
+	return dir
+}

@@ -1,0 +1,74 @@
+package sandboxd
+
+import (
+	"net/http"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// users maps the names of users to ids. Where they are not separate every process runs as the user of sandboxd.
+type users struct{ separate bool }
+
+// find returns the user of that name, nil where users are not separate.
+func (u users) find(name string) (*child.User, error) {
+	var found *child.User
+	switch name {
+	case "":
+		found = &child.User{UID: wire.AgentID, GID: wire.AgentID}
+	case wire.VerifierUser:
+		// Group 0 is the one that /proc shows all processes to.
+		found = &child.User{UID: wire.VerifierID, GID: wire.VerifierID, Groups: []int{0}}
+	default:
+		return nil, fault.Field("user", "%q must be empty or %q", name, wire.VerifierUser)
+	}
+	if !u.separate {
+		return nil, nil
+	}
+	return found, nil
+}
+
+// as serves a request with the rights of the user that it names: on a thread whose file system user is that one, so that every
+// path is opened as a process of that user would open it, whatever sandboxd itself may do.
+func (u users) as(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		user, err := u.find(r.FormValue("user"))
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		if user != nil {
+			runtime.LockOSThread()
+			defer restoreThread()
+			if !setThread(user.UID, user.GID) {
+				writeError(w, fault.New(fault.Internal, "cannot become user %d for a request", user.UID))
+				return
+			}
+		}
+		h(w, r)
+	}
+}
+
+// setThread sets the user and the group that the kernel checks for this thread's access to files. A file system user other than
+// 0 also takes every capability over files from the thread.
+func setThread(uid, gid int) bool {
+	_, _ = unix.SetfsgidRetGid(gid)
+	_, _ = unix.SetfsuidRetUid(uid)
+	// Neither call reports a refusal; asking for an impossible id returns the current one.
+	nowUID, _ := unix.SetfsuidRetUid(-1)
+	nowGID, _ := unix.SetfsgidRetGid(-1)
+	return nowUID == uid && nowGID == gid
+}
+
+// restoreThread gives the thread back to the runtime. One that could not be restored stays locked, and ends with its goroutine.
+func restoreThread() {
+	if setThread(0, 0) {
+		runtime.UnlockOSThread()
+		return
+	}
+	panic(http.ErrAbortHandler)
+}
