@@ -3,6 +3,14 @@
 BIN := $(CURDIR)/bin
 DEV := cmd/rolloutd-dev
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+# Tools are built from the Go module proxy, under names with their version, so that a new version is installed and an old one is kept.
+TOOLS := $(BIN)/tools
+LINT_VERSION := v2.15.0
+LINT := $(TOOLS)/golangci-lint-$(LINT_VERSION)
+VULN_VERSION := v1.8.0
+VULN := $(TOOLS)/govulncheck-$(VULN_VERSION)
+
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
 .PHONY: demo test build deps test-deps lint test-root test-dev bench-rollout bench-sandbox bench-gateway bench-edge clean
@@ -23,10 +31,20 @@ deps:
 test-deps:
 	@deploy/deps.sh --test
 
-lint:
+# golangci-lint (which includes go vet) over both modules, then known vulnerabilities. Results are cached between runs.
+lint: $(LINT) $(VULN)
 	@test -z "$$(gofmt -l .)" || { echo "not gofmt-ed:"; gofmt -l .; exit 1; }
-	go vet ./...
-	cd $(DEV) && go vet ./...
+	$(LINT) run ./...
+	cd $(DEV) && $(LINT) run --config ../../.golangci.yml ./...
+	@deploy/vulncheck.sh $(VULN)
+
+$(LINT):
+	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	mv $(TOOLS)/golangci-lint $@
+
+$(VULN):
+	GOBIN=$(TOOLS) go install golang.org/x/vuln/cmd/govulncheck@$(VULN_VERSION)
+	mv $(TOOLS)/govulncheck $@
 
 # Never from the cache: Go does not see that a test builds and runs this project's programs.
 test-root:

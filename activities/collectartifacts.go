@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
@@ -65,7 +66,7 @@ type gatewayReader struct{ r io.Reader }
 
 func (g gatewayReader) Read(p []byte) (int, error) {
 	n, err := g.r.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = fault.Wrap(fault.Unavailable, err, "trace")
 	}
 	return n, err

@@ -68,7 +68,7 @@ func ownPages(origins *http.CrossOriginProtection, next http.Handler) http.Handl
 func (s *Server) recover(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
-			if v := recover(); v != nil && v != http.ErrAbortHandler {
+			if v := recover(); v != nil && v != http.ErrAbortHandler { //nolint:errorlint // net/http compares the same way
 				writeJSON(w, http.StatusInternalServerError, problem{
 					Detail: "Internal Server Error", ErrorID: s.logPanic(v, debug.Stack()),
 				})

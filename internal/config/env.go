@@ -103,7 +103,7 @@ func overlay(base map[string]string, env Environ, names []string) map[string]str
 	return out
 }
 
-// modelVariables are what the model catalogue looks up.
+// modelVariables are what the model catalog looks up.
 func modelVariables() []string {
 	return []string{
 		"VLLM_URL", "VLLM_API_KEY", "VLLM_MODEL",

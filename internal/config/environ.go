@@ -24,7 +24,7 @@ func EnvironOf(pairs []string) Environ {
 	return e
 }
 
-// Check refuses variables that look like ours and are none, which would do nothing: most are misspelt. Every role takes those of all
+// Check refuses variables that look like ours and are none, which would do nothing: most are misspelled. Every role takes those of all
 // roles, so that one file of variables serves a host. An empty one sets nothing, and is let pass.
 func (e Environ) Check() error {
 	var names []string

@@ -45,7 +45,7 @@ func TestVariablesThatAreLetPass(t *testing.T) {
 	require.Equal(t, 3, c.Gateway.Queue)
 }
 
-// Kubernetes tells every container where the services of its namespace are. A variable that only looks like that is misspelt.
+// Kubernetes tells every container where the services of its namespace are. A variable that only looks like that is misspelled.
 func TestVariablesOfAService(t *testing.T) {
 	t.Parallel()
 	linked := config.Environ{
@@ -59,7 +59,7 @@ func TestVariablesOfAService(t *testing.T) {
 	require.Error(t, config.Environ{"ROLLOUTD_PORT": "8000"}.Check())
 }
 
-// A bound of a misspelt endpoint would bound nothing.
+// A bound of a misspelled endpoint would bound nothing.
 func TestBoundsOfMisspeltEndpoints(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

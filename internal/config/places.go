@@ -5,8 +5,10 @@ import (
 	"path/filepath"
 )
 
-// KeyFile, HostIDFile and the like are where Data keeps things.
-func (c Config) KeyFile() string    { return filepath.Join(c.Data, "key") }
+// KeyFile holds the deployment's key if no setting has it.
+func (c Config) KeyFile() string { return filepath.Join(c.Data, "key") }
+
+// HostIDFile holds the name under which Temporal knows this host.
 func (c Config) HostIDFile() string { return filepath.Join(c.Data, "host_id") }
 
 // SandboxDir holds the local sandboxes' sockets and state.
@@ -53,7 +55,7 @@ func (c Config) TemporalAddress() string {
 	return "127.0.0.1:7233"
 }
 
-// ModelLookup looks up a variable of the model catalogue; a variable that is not set is empty. Without a setting, the
+// ModelLookup looks up a variable of the model catalog; a variable that is not set is empty. Without a setting, the
 // scripted endpoint is where this configuration's own scripted model listens.
 func (c Config) ModelLookup(name string) string {
 	if v := c.ModelEnv[name]; v != "" || name != "SCRIPTED_URL" {

@@ -28,7 +28,7 @@ func hostID(path string) (string, error) {
 	return id, nil
 }
 
-// makeHostID writes an id that people recognise. The file appears whole: a truncated one would strand a queue.
+// makeHostID writes an id that people recognize. The file appears whole: a truncated one would strand a queue.
 func makeHostID(path string) (string, error) {
 	name, err := os.Hostname()
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
-// errStopping is the cause with which requests are cancelled when the process stops: their clients did not go away.
+// errStopping is the cause with which requests are canceled when the process stops: their clients did not go away.
 var errStopping = errors.New("the server is stopping")
 
 // serveHTTP serves h on l until stopped. Requests that are being answered get half of the stop's budget, and are then
-// cancelled; a WebSocket, which the standard library does not count among them, is cancelled by its context. Where l bounds its
+// canceled; a WebSocket, which the standard library does not count among them, is canceled by its context. Where l bounds its
 // connections, a request on one over the bound is answered with 503, and that is all.
 func serveHTTP(l net.Listener, h http.Handler) Running {
 	ctx, cancel := context.WithCancelCause(context.Background()) // the lifetime of the listener; ended by stop

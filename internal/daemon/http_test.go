@@ -73,7 +73,7 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 	require.NoError(t, <-stopped)
 }
 
-// One that would take longer than the budget is cancelled, and can tell that from a client that left.
+// One that would take longer than the budget is canceled, and can tell that from a client that left.
 func TestStopCancelsWhatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	l, url := listener(t)

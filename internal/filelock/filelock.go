@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HeldError: another process holds the lock.
+// HeldError means that another process holds the lock.
 type HeldError struct {
 	Path  string
 	Owner string // as the holder wrote it: "NAME (process PID)"; may be empty

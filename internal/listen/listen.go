@@ -16,7 +16,7 @@ import (
 // answers the kernel but reads nothing would hold a goroutine for ever.
 const stalled = time.Minute
 
-// Error: something cannot listen where it was told to.
+// Error means that a listener could not be opened at its address.
 type Error struct {
 	What    string // what wanted to listen, for people
 	Address string

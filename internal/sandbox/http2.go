@@ -15,7 +15,7 @@ import (
 func serveHTTP2(ctx context.Context, conn net.Conn, h http.Handler, log *slog.Logger) error {
 	l := newOneListener(conn)
 	var handlers sync.WaitGroup
-	srv := &http.Server{
+	srv := &http.Server{ //nolint:gosec // G112: serves one connection, whose peer is sandboxd
 		Protocols: new(http.Protocols),
 		// Handlers learn of the end by their connection's, not by ctx itself: one that returned on a cancelled context while the
 		// connection still stood would send an empty answer, and the agent would take it for the model's.

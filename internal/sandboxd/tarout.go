@@ -92,7 +92,7 @@ func (m *meter) add(rel string, st *unix.Stat_t) (first string, err error) {
 		return "", nil
 	}
 	if st.Nlink > 1 {
-		key := inode{uint64(st.Dev), st.Ino}
+		key := inode{uint64(st.Dev), st.Ino} //nolint:unconvert // narrower on other architectures
 		if first, ok := m.seen[key]; ok {
 			return first, nil
 		}

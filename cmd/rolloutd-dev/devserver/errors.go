@@ -2,7 +2,7 @@ package devserver
 
 import "fmt"
 
-// InUseError: another process serves this database.
+// InUseError means that another process serves this database.
 type InUseError struct {
 	Database string
 	Owner    string // who, as far as the lock file tells; may be empty
@@ -16,7 +16,7 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("%s is in use by %s; stop that one first, or give this one its own folder with --data", e.Database, who)
 }
 
-// SchemaError: the folder holds a database that this build cannot read.
+// SchemaError means that the folder holds a database that this build cannot read.
 type SchemaError struct {
 	File  string
 	Found string // the schema version of File

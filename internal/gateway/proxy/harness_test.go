@@ -73,7 +73,7 @@ func (d *channels) breakOff(id string) {
 	delete(d.open, id)
 	d.mu.Unlock()
 	srv.CloseClientConnections()
-	go srv.Config.Shutdown(context.Background()) //nolint:errcheck // ServeModel closes it
+	go srv.Config.Shutdown(context.Background()) // ServeModel closes it
 }
 
 func (d *channels) url(t *testing.T, id string) string {

@@ -3,6 +3,7 @@ package sandboxtest
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"io"
 	"testing"
 	"time"
@@ -69,7 +70,7 @@ func (p *Place) collect(path string) map[string]string {
 	files := map[string]string{}
 	for tr := tar.NewReader(r); ; {
 		h, err := tr.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return files
 		}
 		require.NoError(p.t, err)

@@ -82,7 +82,7 @@ func TestFromTemporal(t *testing.T) {
 	require.NoError(t, failure.FromTemporal(nil))
 }
 
-// The SDK reports an activity as cancelled only by these errors; a kind put over them would make it a failure.
+// The SDK reports an activity as canceled only by these errors; a kind put over them would make it a failure.
 func TestCancellationPasses(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, context.Canceled, failure.ToTemporal(fault.Wrap(fault.Unavailable, context.Canceled, "wait")))
