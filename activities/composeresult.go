@@ -53,6 +53,9 @@ func skeleton(in CollectInput) rollout.Result {
 	if h.Error != "" {
 		res.Error = &h.Error
 	}
+	if h.Outcome == rollout.VerifierFailed { // unless the store has a record of the grading
+		res.Grading = rollout.Grading{Status: rollout.NoUsableReward, Why: h.Error}
+	}
 	return res
 }
 
@@ -74,6 +77,7 @@ func (a *Activities) addGrading(ctx context.Context, in CollectInput, res *rollo
 	if err != nil {
 		return unless(fault.NotFound, err)
 	}
+	res.Grading = record.GradingOf(res.Outcome)
 	res.VerifyResults, res.VerifierStdout, res.VerifierStderr = record.Commands, record.Stdout, record.Stderr
 	if record.Script != nil {
 		res.TestExitCode = &record.Script.ExitCode

@@ -19,6 +19,7 @@ type provider struct {
 	made  []string // ids, as they were created
 	exec  func(b *box, name string, p wire.Process) exec
 	ooms  int
+	onBox func(b *box) // of a new box
 }
 
 func (p *provider) Create(_ context.Context, id string, spec driver.Spec) error {
@@ -26,6 +27,9 @@ func (p *provider) Create(_ context.Context, id string, spec driver.Spec) error 
 	defer p.mu.Unlock()
 	if _, ok := p.boxes[id]; !ok {
 		p.boxes[id] = newBox(id, func(b *box, name string, pr wire.Process) exec { return p.exec(b, name, pr) })
+		if p.onBox != nil {
+			p.onBox(p.boxes[id])
+		}
 		p.made = append(p.made, id)
 	}
 	p.specs[id] = spec

@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -141,64 +142,111 @@ func TestRewardRules(t *testing.T) {
 	script := rollout.Verifier{Script: "x"}
 	commands := rollout.Verifier{Commands: []string{"one", "two", "three"}}
 	both := rollout.Verifier{Script: "x", Commands: []string{"one", "two"}}
+	null := func(v rollout.Verifier) rollout.Verifier { v.OnTimeout = rollout.TimeoutNull; return v }
+	ranged := rollout.Verifier{Script: "x", RewardRange: []float64{-3, 3}}
+	says := func(name, text string) map[string]exec { return map[string]exec{name: rewards(text)} }
+	const zero, none = rollout.FailedBySubmission, rollout.NoUsableReward
 	for name, c := range map[string]struct {
 		v       rollout.Verifier
 		answers map[string]exec
 		reward  float64
-		failed  string // the verdict's failure instead
+		status  rollout.GradingStatus // "": graded
+		why     string
 	}{
-		"file":                    {v: script, answers: map[string]exec{"verify-script": rewards("0.75")}, reward: 0.75},
-		"file of a failed script": {v: script, answers: map[string]exec{"verify-script": {exit: 1, effect: rewards("0").effect}}, reward: 0},
-		"negative":                {v: script, answers: map[string]exec{"verify-script": rewards("-2.5")}, reward: -2.5},
-		"share of commands":       {v: commands, answers: map[string]exec{"verify-2": {exit: 1}, "verify-3": {exit: 137}}, reward: 1.0 / 3},
-		"all commands pass":       {v: commands, reward: 1},
-		"file beats commands":     {v: commands, answers: map[string]exec{"verify-1": {exit: 1}, "verify-2": rewards("0.9")}, reward: 0.9},
-		"commands beside script":  {v: both, answers: map[string]exec{"verify-1": {exit: 1}}, reward: 0.5},
-		"no file":                 {v: script, answers: map[string]exec{"verify-script": {exit: 2}}, failed: "the test script (exit code 2) wrote no reward file"},
-		"nan":                     {v: script, answers: map[string]exec{"verify-script": rewards("nan")}, failed: `holds "nan", not a finite number`},
-		"infinite":                {v: script, answers: map[string]exec{"verify-script": rewards("+Inf")}, failed: "not a finite number"},
-		"too large a number":      {v: script, answers: map[string]exec{"verify-script": rewards("1e999")}, failed: "not a finite number"},
-		"garbage beats commands":  {v: commands, answers: map[string]exec{"verify-1": rewards("passed")}, failed: `holds "passed"`},
-		"empty file":              {v: commands, answers: map[string]exec{"verify-1": rewards("")}, failed: `holds ""`},
-		"script's time is up":     {v: both, answers: map[string]exec{"verify-script": {hang: true, effect: rewards("1").effect}}, failed: "the test script did not end within the verifier's 2m0s"},
-		"command's time is up":    {v: commands, answers: map[string]exec{"verify-2": {hang: true}}, failed: "verify command 2 (two) did not end"},
+		"file":                     {v: script, answers: says("verify-script", "0.75"), reward: 0.75},
+		"file of a failed script":  {v: script, answers: map[string]exec{"verify-script": {exit: 1, effect: rewards("0").effect}}},
+		"in the task's range":      {v: ranged, answers: says("verify-script", "-2.5"), reward: -2.5},
+		"out of the default range": {v: script, answers: says("verify-script", "-2.5"), status: none, why: "holds -2.5, outside the task's reward_range [0, 1]"},
+		"share of commands":        {v: commands, answers: map[string]exec{"verify-2": {exit: 1}, "verify-3": {exit: 137}}, reward: 1.0 / 3},
+		"all commands pass":        {v: commands, reward: 1},
+		"commands write a file":    {v: commands, answers: map[string]exec{"verify-1": {exit: 1}, "verify-2": rewards("0.9")}, reward: 2.0 / 3},
+		"file beats commands":      {v: both, answers: map[string]exec{"verify-script": rewards("0.9"), "verify-1": {exit: 1}}, reward: 0.9},
+		"commands beside script":   {v: both, answers: map[string]exec{"verify-1": {exit: 1}}, reward: 0.5},
+		"script ends early":        {v: both, answers: map[string]exec{"verify-script": {exit: 137}}, status: zero, why: "the test script (exit code 137) wrote no reward"},
+		"no file":                  {v: script, answers: map[string]exec{"verify-script": {exit: 2}}, status: zero, why: "the test script (exit code 2) wrote no reward"},
+		"empty file":               {v: script, answers: says("verify-script", " \n"), status: zero, why: "wrote no reward"},
+		"a script that is none":    {v: script, answers: map[string]exec{"verify-script": {exit: 2}, "verify-syntax": {exit: 2, stderr: "line 1: syntax error"}}, status: none, why: "bash cannot parse the test script: line 1"},
+		"nan":                      {v: script, answers: says("verify-script", "nan"), status: none, why: `holds "nan", not a decimal number`},
+		"script's time is up":      {v: both, answers: map[string]exec{"verify-script": {hang: true, effect: rewards("1").effect}}, status: zero, why: "the test script did not end within the verifier's 2m0s"},
+		"the same, null":           {v: null(both), answers: map[string]exec{"verify-script": {hang: true, effect: rewards("1").effect}}, status: none, why: "the test script did not end"},
+		"command's time is up":     {v: commands, answers: map[string]exec{"verify-2": {hang: true}}, reward: 2.0 / 3, why: "verify command 2 (two) did not end within"},
+		"that, null":               {v: null(commands), answers: map[string]exec{"verify-2": {hang: true}}, status: none, why: "verify command 2 (two) did not end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
 			h.sandbox(t)
 			h.provider.exec = verifier(c.answers)
+			want := rollout.Grading{Status: cmp.Or(c.status, rollout.Graded)}
 			for range 2 { // from the sandbox, and from the store
 				grade, err := h.RunVerifier(t.Context(), verifyInput(c.v))
-				if c.failed == "" {
+				in := collectInput(nil)
+				if c.status == none {
+					require.Equal(t, fault.VerifierFailed, fault.KindOf(err))
+					require.ErrorContains(t, err, c.why)
+					in.Head.Outcome = rollout.VerifierFailed
+				} else {
 					require.NoError(t, err)
 					require.InDelta(t, c.reward, grade.Reward, 1e-12)
-					continue
+					in.Head.Outcome = rollout.Completed
 				}
-				require.Equal(t, fault.VerifierFailed, fault.KindOf(err))
-				require.ErrorContains(t, err, c.failed)
+				_, err = h.ComposeResult(t.Context(), in)
+				require.NoError(t, err)
+				got := h.result(t).Grading
+				require.Equal(t, want.Status, got.Status)
+				require.Contains(t, got.Why, c.why)
 			}
 		})
 	}
 }
 
-// A reward file that is no regular file was made by something else than the verifier's own writing of a number.
-func TestRewardFileOfAnotherType(t *testing.T) {
+// What the agent left may keep it from being graded: the reward is 0, not null. What is not its doing is an error.
+func TestWhoseFaultAGradingIs(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
-	h.sandbox(t)
-	h.provider.exec = func(b *box, _ string, _ wire.Process) exec {
-		b.refuse = func(method, path string, q map[string][]string) error {
-			if method == "GET" && path == "/v1/files" {
-				return fault.New(fault.Invalid, "a link")
+	for name, c := range map[string]struct {
+		box, method, path string
+		err               error
+		why               string     // of a reward of 0
+		kind              fault.Kind // of an error
+	}{
+		"a home that cannot be packed":   {"r.1", "GET", "/v1/tar", fault.New(fault.OutOfDisk, "too large"), "save the workspace: ", ""},
+		"a home of too many levels":      {"r.1", "GET", "/v1/tar", fault.New(fault.Invalid, "too deep"), "save the workspace: ", ""},
+		"a home that cannot be unpacked": {"r.1.v", "PUT", "/v1/tar", fault.New(fault.OutOfDisk, "full"), "restore the workspace: ", ""},
+		"a reward that is a link":        {"r.1.v", "GET", "/v1/files", fault.New(fault.Invalid, "a link"), "read the reward file: ", ""},
+		"processes that outlive SIGKILL": {"r.1.v", "POST", "/v1/kill-all", fault.New(fault.Timeout, "3 processes"), "end what the verifier left running: ", ""},
+		"a sandbox that is gone":         {"r.1", "GET", "/v1/tar", fault.New(fault.SandboxLost, "gone"), "", fault.SandboxLost},
+		"a host that does not answer":    {"r.1.v", "PUT", "/v1/tar", fault.New(fault.Unavailable, "no answer"), "", fault.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			h.sandbox(t)
+			h.provider.onBox = func(b *box) {
+				made := false
+				b.refuse = func(method, path string, q map[string][]string) error {
+					if b.id == "r.1.v" && !made { // the folders of a new sandbox
+						made = method == http.MethodPut
+						return nil
+					}
+					if b.id == c.box && method == c.method && path == c.path && (c.path != "/v1/tar" || q["path"][0] == rollout.Home) {
+						return c.err
+					}
+					return nil
+				}
 			}
-			return nil
-		}
-		return exec{}
+			b, _ := h.provider.box("r.1")
+			b.see(func() { h.provider.onBox(b) })
+			h.provider.exec = verifier(map[string]exec{"verify-script": rewards("1")})
+			grade, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Script: "x"}))
+			if c.kind != "" {
+				require.Equal(t, c.kind, fault.KindOf(err))
+				return
+			}
+			require.NoError(t, err)
+			require.Zero(t, grade.Reward)
+			require.Contains(t, h.stored(t, store.Verdict), `"status":"failed_by_submission","why":"`+c.why)
+		})
 	}
-	_, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Commands: []string{"true"}}))
-	require.Equal(t, fault.VerifierFailed, fault.KindOf(err))
-	require.ErrorContains(t, err, "a link")
 }
 
 // A worker that is killed in the middle of grading goes on where it was: the verifier runs on, and its workspace is not

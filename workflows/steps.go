@@ -105,8 +105,9 @@ func (r *run) prepare(a *attempt) error {
 	if len(t.Files) == 0 && len(t.Setup) == 0 {
 		return nil
 	}
-	in := activities.SetupInput{Target: a.target, Files: t.Files, Commands: t.Setup, Timeout: r.spec.Limits.Setup}
-	summary := fmt.Sprintf("%d files, %d commands", len(t.Files), len(t.Setup))
+	files, _ := t.Split()
+	in := activities.SetupInput{Target: a.target, Files: files, Commands: t.Setup, Timeout: r.spec.Limits.Setup}
+	summary := fmt.Sprintf("%d files, %d commands", len(files), len(t.Setup))
 	return r.do(a, rollout.PhaseSetup, step{timeout: in.Timeout + slack, summary: summary}, r.acts.RunSetup, in, nil)
 }
 
@@ -128,7 +129,7 @@ func (r *run) runAgent(a *attempt) error {
 
 // verify grades what the agent left, where there is a verifier and the agent's end may carry a reward.
 func (r *run) verify(a *attempt) error {
-	v := r.spec.Task.Verifier
+	_, v := r.spec.Task.Split()
 	if !v.Defined() || !a.agent.Outcome.MayCarryReward() {
 		return nil
 	}

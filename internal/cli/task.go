@@ -1,6 +1,12 @@
 package cli
 
-import "maps"
+import (
+	"maps"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
 
 // Task is a task file: what the agent does, the files it finds, and how its work is graded. Fields that are absent are not sent, so
 // that the server's defaults apply.
@@ -11,6 +17,9 @@ type Task struct {
 	Setup       []string          `yaml:"setup"`       // bash commands before the agent starts; a failure ends the rollout
 	Verify      []string          `yaml:"verify"`      // bash commands that grade; the reward is the share that passes
 	TestScript  string            `yaml:"test_script"` // a bash script that writes the reward file
+	TestFiles   map[string]string `yaml:"test_files"`  // name in the tests folder → text, written when grading begins
+	RewardRange []float64         `yaml:"reward_range"`
+	OnTimeout   yaml.Node         `yaml:"on_timeout"` // null, quoted or not
 
 	AgentTimeoutS float64        `yaml:"agent_timeout_s"`
 	MaxTokensCap  *int           `yaml:"max_tokens_cap"` // ≤ 0: none
@@ -39,11 +48,16 @@ func (t Task) Arguments() map[string]any {
 	if t.TopLogprobs != nil {
 		args["top_logprobs"] = *t.TopLogprobs
 	}
-	if len(t.Files) > 0 {
-		args["upload_files"] = maps.Clone(t.Files)
+	if !t.OnTimeout.IsZero() && t.OnTimeout.ShortTag() == "!!null" {
+		args["on_timeout"] = rollout.TimeoutNull
+	} else {
+		set(args, "on_timeout", t.OnTimeout.Value)
 	}
+	fileMap(args, "upload_files", t.Files)
+	fileMap(args, "test_files", t.TestFiles)
 	lists(args, "setup", t.Setup)
 	lists(args, "verify", t.Verify)
+	lists(args, "reward_range", t.RewardRange)
 	objects(args, "limits", t.Limits)
 	objects(args, "sandbox", t.Sandbox)
 	return args
@@ -56,7 +70,13 @@ func set[T comparable](args map[string]any, name string, v T) {
 	}
 }
 
-func lists(args map[string]any, name string, v []string) {
+func fileMap(args map[string]any, name string, v map[string]string) {
+	if len(v) > 0 {
+		args[name] = maps.Clone(v)
+	}
+}
+
+func lists[T any](args map[string]any, name string, v []T) {
 	if len(v) > 0 {
 		args[name] = v
 	}

@@ -1,4 +1,6 @@
 package grading
 
-// ParseReward is parseReward, for fuzzing.
-func ParseReward(text string) (float64, string) { return parseReward(text) }
+import "github.com/rolloutd/rolloutd/internal/rollout"
+
+// ParseReward is parseReward, for its table test and fuzzing.
+func ParseReward(text string, v rollout.Verifier) (float64, string) { return parseReward(text, v) }

@@ -4,6 +4,7 @@ package grading
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -41,6 +42,7 @@ type Job struct {
 type Record struct {
 	Reward   *float64                `json:"reward"`
 	Error    string                  `json:"error,omitempty"` // why there is no reward
+	Grading  rollout.Grading         `json:"grading"`         // no status: written by a version that had none
 	Script   *rollout.CommandResult  `json:"script,omitempty"`
 	Commands []rollout.CommandResult `json:"commands"`
 	Stdout   string                  `json:"stdout"` // of the script, cut as a Result carries it
@@ -48,7 +50,8 @@ type Record struct {
 }
 
 // Grade returns the attempt's record: the one in the store, or a new one, which it stores. The agent's processes are dead
-// before the verifier starts. An error means that grading could not be done, not that the work is bad.
+// before the verifier starts. What the agent left may keep the verifier from giving a reward: the record then says so, and its
+// reward is 0. An error means that grading could not be done for a reason that is not the agent's.
 func (g *Grader) Grade(ctx context.Context, job Job) (Record, error) {
 	record, err := ReadRecord(ctx, g.Store, job.Target)
 	if err == nil || !fault.Is(err, fault.NotFound) {
@@ -73,22 +76,41 @@ func recordKey(t rollout.Target) string {
 
 // grade prepares the sandbox, runs the verifier in it and reads the reward.
 func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
+	record := Record{Commands: []rollout.CommandResult{}}
 	sb, release, err := g.verifierSandbox(ctx, job)
-	if err != nil {
-		return Record{}, err
+	if err == nil {
+		defer release()
+		err = retryable(job, g.run(ctx, sb, job, &record))
 	}
-	defer release()
-	record, timedOut, err := g.runVerifier(ctx, sb, job)
-	if err != nil {
-		return record, retryable(job, err)
+	return record, record.end(err)
+}
+
+// end makes the failures of the submission and of the verifier part of the record, and returns every other error.
+func (r *Record) end(err error) error {
+	var f *failure
+	switch {
+	case err == nil:
+		r.Grading.Status = rollout.Graded
+	case !errors.As(err, &f):
+		return err
+	case f.verifier:
+		r.Error, r.Grading = f.why, rollout.Grading{Status: rollout.NoUsableReward, Why: f.why}
+	default:
+		r.Reward, r.Grading = new(float64), rollout.Grading{Status: rollout.FailedBySubmission, Why: f.why}
 	}
-	if err := sb.KillAll(ctx); err != nil { // nothing may write the reward file while it is read
-		return record, retryable(job, err)
+	return nil
+}
+
+// GradingOf is how the record's reward came about in a rollout that ended with that outcome.
+func (r Record) GradingOf(o rollout.Outcome) rollout.Grading {
+	switch {
+	case !o.MayCarryReward() && o != rollout.VerifierFailed:
+		return rollout.Grading{Status: rollout.NotGraded}
+	case r.Grading.Status != "":
+		return r.Grading
+	case r.Reward != nil:
+		return rollout.Grading{Status: rollout.Graded}
+	default:
+		return rollout.Grading{Status: rollout.NoUsableReward, Why: r.Error}
 	}
-	raw, err := sb.ReadFile(ctx, rollout.RewardFile, maxRewardFile)
-	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Invalid) {
-		return record, retryable(job, err)
-	}
-	record.decide(evidence{file: raw, fileErr: err, timedOut: timedOut, budget: job.Timeout})
-	return record, nil
 }

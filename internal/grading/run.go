@@ -3,9 +3,13 @@ package grading
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/shell"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/text"
@@ -13,6 +17,8 @@ import (
 
 const (
 	scriptProcess = "verify-script"
+	syntaxProcess = "verify-syntax"
+	syntaxTimeout = 30 * time.Second
 	scriptStdout  = 4000    // characters of the script's output in a Result
 	scriptStderr  = 2000    //
 	keptOutput    = 1 << 20 // bytes of each of the script's streams in the store
@@ -28,37 +34,131 @@ func firstProcess(v rollout.Verifier) string {
 	return commandProcess(0)
 }
 
-// runVerifier runs the script, then every command, and records their results. timedOut names the process for which the
-// verifier's time did not suffice; what comes after it is not run.
-func (g *Grader) runVerifier(ctx context.Context, sb *sandbox.Sandbox, job Job) (record Record, timedOut string, err error) {
-	record.Commands = []rollout.CommandResult{}
+// run runs the script, then every command, kills what they left, and reads the reward.
+func (g *Grader) run(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	budget := &shell.Budget{Total: job.Timeout}
 	if job.Verifier.Script != "" {
-		st, err := shell.Run(ctx, sb, scriptProcess, shell.Bash(rollout.TestScript), budget)
-		if err == nil {
-			err = g.saveScriptOutput(ctx, sb, job.Target, &record)
-		}
-		if err != nil {
-			return record, "", err
-		}
-		res, err := shell.Result(ctx, sb, rollout.TestScript, st)
-		record.Script = &res
-		if err != nil || st.TimedOut {
-			return record, "the test script", err
+		if err := g.runScript(ctx, sb, job, record, budget); err != nil {
+			return err
 		}
 	}
+	if err := runCommands(ctx, sb, job, record, budget); err != nil {
+		return err
+	}
+	if err := sb.KillAll(ctx); err != nil { // nothing may write the reward file while it is read
+		return blame(err, "end what the verifier left running")
+	}
+	return g.readReward(ctx, sb, job, record)
+}
+
+func (g *Grader) runScript(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, b *shell.Budget) error {
+	st, err := shell.Run(ctx, sb, scriptProcess, shell.Bash(rollout.TestScript), b)
+	if err != nil {
+		return err
+	}
+	if err := g.saveScriptOutput(ctx, sb, job.Target, record); err != nil {
+		return err
+	}
+	res, err := shell.Result(ctx, sb, rollout.TestScript, st)
+	record.Script = &res
+	if err != nil || !st.TimedOut {
+		return err
+	}
+	return timedOut(job, "the test script")
+}
+
+// timedOut is the failure of a verifier whose time was up.
+func timedOut(job Job, what string) error {
+	if job.Verifier.OnTimeout == rollout.TimeoutNull {
+		return verifierFailed("%s did not end within the verifier's %s", what, job.Timeout)
+	}
+	return submissionFailed("%s did not end within the verifier's %s", what, job.Timeout)
+}
+
+// runCommands runs every command. One for which the time did not suffice has failed.
+func runCommands(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, b *shell.Budget) error {
 	for i, cmd := range job.Verifier.Commands {
-		st, err := shell.Run(ctx, sb, commandProcess(i), shell.Bash("-c", cmd), budget)
+		st, err := runCommand(ctx, sb, i, cmd, b)
 		if err != nil {
-			return record, "", err
+			return err
 		}
 		res, err := shell.Result(ctx, sb, cmd, st)
+		if err != nil {
+			return err
+		}
 		record.Commands = append(record.Commands, res)
-		if err != nil || st.TimedOut {
-			return record, fmt.Sprintf("verify command %d (%s)", i+1, text.Head(cmd, 120)), err
+		if !st.TimedOut {
+			continue
+		}
+		what := fmt.Sprintf("verify command %d (%s)", i+1, text.HeadUTF8(cmd, 120))
+		if job.Verifier.OnTimeout == rollout.TimeoutNull {
+			return timedOut(job, what)
+		}
+		if record.Grading.Why == "" {
+			record.Grading.Why = fmt.Sprintf("%s did not end within the verifier's %s", what, job.Timeout)
 		}
 	}
-	return record, "", nil
+	return nil
+}
+
+// runCommand runs one command. What the commands before it left running may take all processes of the sandbox, so that it
+// cannot start; then that is killed.
+func runCommand(ctx context.Context, sb *sandbox.Sandbox, i int, cmd string, b *shell.Budget) (wire.Status, error) {
+	st, err := shell.Run(ctx, sb, commandProcess(i), shell.Bash("-c", cmd), b)
+	if err == nil || fault.Is(err, fault.SandboxLost) {
+		return st, err
+	}
+	if err := sb.KillAll(ctx); err != nil {
+		return st, blame(err, "end what the verifier left running")
+	}
+	return shell.Run(ctx, sb, commandProcess(i), shell.Bash("-c", cmd), b)
+}
+
+// readReward sets the record's reward. The reward file counts only where there is a test script, which wins over commands.
+func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
+	if job.Verifier.Script == "" {
+		share := passed(record.Commands)
+		record.Reward = &share
+		return nil
+	}
+	raw, err := sb.ReadFile(ctx, rollout.RewardFile, maxRewardFile)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return blame(err, "read the reward file")
+	}
+	if strings.TrimSpace(string(raw)) == "" {
+		return g.noReward(ctx, sb, job, record)
+	}
+	reward, problem := parseReward(string(raw), job.Verifier)
+	if problem != "" {
+		return verifierFailed("%s", problem)
+	}
+	record.Reward = &reward
+	return nil
+}
+
+// noReward handles a script that wrote no reward. Where commands follow a script that succeeded, they give it. Otherwise the
+// submission made the script end early, unless bash cannot even parse the script.
+func (g *Grader) noReward(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
+	if len(record.Commands) > 0 && record.Script.ExitCode == 0 {
+		share := passed(record.Commands)
+		record.Reward = &share
+		return nil
+	}
+	if err := stageFiles(ctx, sb, job.Verifier); err != nil { // the script may have been changed
+		return err
+	}
+	st, err := shell.Run(ctx, sb, syntaxProcess, shell.Bash("-n", rollout.TestScript), &shell.Budget{Total: syntaxTimeout})
+	if err != nil {
+		return err
+	}
+	res, err := shell.Result(ctx, sb, rollout.TestScript, st)
+	if err == nil && st.ExitCode != 0 && !st.TimedOut {
+		return verifierFailed("bash cannot parse the test script: %s", text.Head(res.Stderr, 300))
+	}
+	if err != nil {
+		return err
+	}
+	return submissionFailed("the test script (exit code %d) wrote no reward", record.Script.ExitCode)
 }
 
 // saveScriptOutput keeps the last characters of the script's output in the record and up to keptOutput bytes in the store.

@@ -3,7 +3,6 @@ package grading
 import (
 	"context"
 	"path"
-	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -36,7 +35,7 @@ func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, fu
 		return g.Sandboxes.Attach(ctx, job.SandboxID())
 	}
 	if err := g.SaveHome(ctx, job.Target); err != nil {
-		return nil, nil, err
+		return nil, nil, blame(err, "save the workspace")
 	}
 	sb, release, err := g.Sandboxes.CreateVerifier(ctx, job.Target, job.Sandbox)
 	if err != nil {
@@ -62,7 +61,7 @@ func (g *Grader) keepAgentSandbox(ctx context.Context, t rollout.Target) (releas
 // installed, and stages the script. It may run again until the verifier's first process starts.
 func (g *Grader) prepare(ctx context.Context, sb *sandbox.Sandbox, job Job) error {
 	if err := g.restoreHome(ctx, sb, job); err != nil {
-		return err
+		return blame(err, "restore the workspace")
 	}
 	// Unpacking a folder replaces a link or a file of its name, so an agent cannot put one there to make the verifier fail.
 	parents := Folders(rollout.Workdir, path.Dir(rollout.VerifierDir), path.Dir(rollout.Packages))
@@ -79,10 +78,40 @@ func (g *Grader) prepare(ctx context.Context, sb *sandbox.Sandbox, job Job) erro
 	if err := sb.PutTar(ctx, rollout.Home, Folders(rollout.VerifierDir)); err != nil {
 		return err
 	}
-	if job.Verifier.Script == "" {
-		return nil
+	return stageFiles(ctx, sb, job.Verifier)
+}
+
+// stageFiles puts the script and the files of the verifier into the tests folder.
+func stageFiles(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier) error {
+	files, err := testFiles(v)
+	if err != nil {
+		return err
 	}
-	return sb.WriteFile(ctx, rollout.TestScript, strings.NewReader(job.Verifier.Script), 0o755)
+	archive, err := tarOf(files)
+	if err != nil {
+		return err
+	}
+	err = sb.PutTar(ctx, rollout.TestsDir, archive)
+	if fault.Is(err, fault.OutOfDisk) {
+		return blame(err, "stage the verifier's files")
+	}
+	return fault.Wrap(fault.KindOf(err), err, "stage the verifier's files")
+}
+
+// testFiles are the script and the files of the verifier by their names in the tests folder.
+func testFiles(v rollout.Verifier) (map[string]string, error) {
+	files := map[string]string{}
+	if v.Script != "" {
+		files[path.Base(rollout.TestScript)] = v.Script
+	}
+	for given, content := range v.Files {
+		name, err := rollout.TestFileName(given)
+		if err != nil {
+			return nil, err
+		}
+		files[name] = content
+	}
+	return files, nil
 }
 
 func (g *Grader) restoreHome(ctx context.Context, sb *sandbox.Sandbox, job Job) error {

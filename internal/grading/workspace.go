@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -76,6 +78,27 @@ func removeAll(ctx context.Context, sb *sandbox.Sandbox, paths ...string) error 
 		}
 	}
 	return nil
+}
+
+// tarOf packs files by their names. Scripts are executable.
+func tarOf(files map[string]string) (io.Reader, error) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		content := files[name]
+		mode := int64(0o644)
+		if strings.HasPrefix(content, "#!") {
+			mode = 0o755
+		}
+		err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(content)), Mode: mode})
+		if err == nil {
+			_, err = io.WriteString(w, content)
+		}
+		if err != nil {
+			return nil, fault.Wrap(fault.Invalid, err, "pack %q", name)
+		}
+	}
+	return &buf, w.Close()
 }
 
 // Folders is a tar of nothing but these folders of the home.

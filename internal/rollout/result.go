@@ -42,6 +42,7 @@ type Result struct {
 	SessionID string            `json:"serve_session_id,omitempty"` // the agent's own session
 	Phases    []PhaseTiming     `json:"phases,omitempty"`           // in the order they began, all attempts; the last is open
 	Usage     Usage             `json:"usage"`
+	Grading   Grading           `json:"grading"`
 	Digest    string            `json:"digest"` // sha256 of the trace
 	Links     map[string]string `json:"links"`  // name → key in the store
 }
@@ -50,11 +51,31 @@ type Result struct {
 // iterate over them.
 func NewResult(id string) Result {
 	return Result{
-		ID: id, ExitCode: -1, AgentExitCode: -1, ProxyTurns: []CompactTurn{}, WorkdirFiles: map[string]string{},
+		ID: id, Grading: Grading{Status: NotGraded}, ExitCode: -1, AgentExitCode: -1, ProxyTurns: []CompactTurn{}, WorkdirFiles: map[string]string{},
 		SetupResults: []CommandResult{}, VerifyResults: []CommandResult{}, Files: map[string]string{}, FilesExtra: []string{},
 		Attempts: []Attempt{}, Links: map[string]string{},
 	}
 }
+
+// Grading says how the reward came about, or why there is none.
+type Grading struct {
+	Status GradingStatus `json:"status"`
+	Why    string        `json:"why,omitempty"`
+}
+
+// GradingStatus is a closed set.
+type GradingStatus string
+
+const (
+	// Graded: the verifier ran to its end and gave the reward. Why names commands that did not end in time, if any.
+	Graded GradingStatus = "graded"
+	// FailedBySubmission: what the agent left kept the verifier from giving a reward; the reward is 0.
+	FailedBySubmission GradingStatus = "failed_by_submission"
+	// NoUsableReward: the verifier itself is at fault; the outcome is verifier_failed and the reward null.
+	NoUsableReward GradingStatus = "verifier_failed"
+	// NotGraded: there is no verifier, or the outcome carries no reward.
+	NotGraded GradingStatus = "not_graded"
+)
 
 // CommandResult is one setup or verify command.
 type CommandResult struct {

@@ -47,18 +47,6 @@ type Task struct {
 	ObeyProject bool `json:"obey_project,omitempty"`
 }
 
-// Verifier grades the workspace after the agent has stopped. With neither Script nor Commands the reward is null.
-type Verifier struct {
-	Script   string   `json:"script,omitempty"`   // generation 1: a bash script staged as TestScript
-	Commands []string `json:"commands,omitempty"` // generation 2: bash commands, all of them run
-	// SameSandbox grades where the agent ran (its processes dead). The default is a fresh sandbox with the agent-writable
-	// state restored into it.
-	SameSandbox bool `json:"same_sandbox,omitempty"`
-}
-
-// Defined says whether there is anything to run.
-func (v Verifier) Defined() bool { return v.Script != "" || len(v.Commands) > 0 }
-
 // Mode is how model calls travel.
 type Mode string
 

@@ -50,6 +50,15 @@ func TestSpecValidate(t *testing.T) {
 		"absurd memory":        {func(s *rollout.Spec) { s.Sandbox.MemoryMiB = 1 << 44 }, "sandbox", "16777216"},
 		"blank verify command": {func(s *rollout.Spec) { s.Task.Verifier.Commands = []string{"true", " \n"} }, "verify[1]", "bash command"},
 		"blank setup command":  {func(s *rollout.Spec) { s.Task.Setup = []string{""} }, "setup[0]", "bash command"},
+		"one-sided range":      {func(s *rollout.Spec) { s.Task.Verifier.RewardRange = []float64{1} }, "reward_range", "min"},
+		"empty range":          {func(s *rollout.Spec) { s.Task.Verifier.RewardRange = []float64{1, 1} }, "reward_range", "below max"},
+		"endless range":        {func(s *rollout.Spec) { s.Task.Verifier.RewardRange = []float64{0, math.Inf(1)} }, "reward_range", "min"},
+		"unknown on_timeout":   {func(s *rollout.Spec) { s.Task.Verifier.OnTimeout = "retry" }, "on_timeout", `"null"`},
+		"test file above":      {testFile("../x"), "test_files", "tests folder"},
+		"test file elsewhere":  {testFile("/home/user/workdir/x"), "test_files", "tests folder"},
+		"test file of no name": {testFile("a/"), "test_files", "name a file"},
+		"test file twice":      {uploaded("/home/user/tests/a", "a"), "test_files", "is the file of"},
+		"script as a file":     {testFile("test.sh"), "test_files", "test_script"},
 		"absurd cpu":           {func(s *rollout.Spec) { s.Sandbox.CPU = 1e300 }, "sandbox", "4096"},
 		"negative timeout":     {func(s *rollout.Spec) { s.Limits.Agent = -time.Second }, "agent_timeout_s", "-1s"},
 		"endless timeout":      {func(s *rollout.Spec) { s.Limits.Agent = math.MaxInt64 }, "agent_timeout_s", "8.64e+06"},
@@ -146,4 +155,37 @@ func TestFilledNests(t *testing.T) {
 		require.GreaterOrEqual(t, f.Rollout, f.Setup+f.Agent+f.Verifier+f.Collect)
 	}
 	require.Equal(t, rollout.DefaultLimits().Filled(), rollout.Limits{}.Filled())
+}
+
+// testFile gives the verifier a file of that name.
+func testFile(name string) func(*rollout.Spec) {
+	return func(s *rollout.Spec) {
+		s.Task.Verifier = rollout.Verifier{Script: "true", Files: map[string]string{name: ""}}
+	}
+}
+
+// uploaded uploads a file, and gives the verifier one too.
+func uploaded(file, test string) func(*rollout.Spec) {
+	return func(s *rollout.Spec) {
+		s.Task.Files = map[string]string{file: ""}
+		s.Task.Verifier.Files = map[string]string{test: ""}
+	}
+}
+
+// Setup and the agent never see what is the verifier's, however the client names it.
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	task := rollout.Task{
+		Files: map[string]string{
+			"a.py": "1", "tests/b.py": "2", "/home/user/tests/c.py": "3", "../tests/d/e.py": "4", "/home/user/testsuite": "5",
+		},
+		Verifier: rollout.Verifier{Script: "s", Files: map[string]string{"f.py": "6"}},
+	}
+	files, v := task.Split()
+	require.Equal(t, map[string]string{"a.py": "1", "tests/b.py": "2", "/home/user/testsuite": "5"}, files)
+	require.Equal(t, map[string]string{"f.py": "6", "/home/user/tests/c.py": "3", "/home/user/tests/d/e.py": "4"}, v.Files)
+	require.Len(t, task.Verifier.Files, 1, "the task is not changed")
+	name, err := rollout.TestFileName("/home/user/tests/d/e.py")
+	require.NoError(t, err)
+	require.Equal(t, "d/e.py", name)
 }

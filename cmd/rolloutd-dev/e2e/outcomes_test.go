@@ -25,9 +25,25 @@ func TestOutcomes(t *testing.T) {
 			rollout.Completed, 0.5, "",
 		},
 		{
-			"a reward file of the verifier's own wins",
-			args{"instruction": "say hello", "verify": []string{"echo 0.25 > /home/user/logs/verifier/reward.txt"}},
+			"the reward file of a test script wins over commands",
+			args{"instruction": "say hello", "test_script": "echo 0.25 > /home/user/logs/verifier/reward.txt", "verify": []string{"true"}},
 			rollout.Completed, 0.25, "",
+		},
+		{
+			"commands write no reward file",
+			args{"instruction": "say hello", "verify": []string{"echo 0.25 > /home/user/logs/verifier/reward.txt", "false"}},
+			rollout.Completed, 0.5, "",
+		},
+		{
+			"a reward outside the range of the task",
+			args{"instruction": "say hello", "test_script": "echo 2 > /home/user/logs/verifier/reward.txt", "reward_range": []float64{-1, 1.5}},
+			rollout.VerifierFailed, nil, "holds 2, outside the task's reward_range [-1, 1.5]",
+		},
+		{
+			"files of the verifier, which the agent does not see",
+			args{"instruction": "say hello", "verify": []string{"cat /home/user/tests/want", "cat ~/tests/sub/want"},
+				"test_files": args{"want": "x"}, "upload_files": args{"/home/user/tests/sub/want": "y"}, "setup": []string{"! ls /home/user/tests"}},
+			rollout.Completed, 1.0, "",
 		},
 		{
 			"no verifier, no reward",
@@ -47,12 +63,12 @@ func TestOutcomes(t *testing.T) {
 		{
 			"the verifier writes nothing",
 			args{"instruction": "say hello", "test_script": "true"},
-			rollout.VerifierFailed, nil, "reward",
+			rollout.Completed, 0.0, "",
 		},
 		{
 			"the agent writes its own reward",
 			args{"instruction": "cheat please", "test_script": "true"},
-			rollout.VerifierFailed, nil, "reward",
+			rollout.Completed, 0.0, "",
 		},
 		{
 			"the agent puts other things where the verifier needs folders",

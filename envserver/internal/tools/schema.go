@@ -54,6 +54,7 @@ func rolloutSchema(agents []string) (*jsonschema.Schema, error) {
 	s.Properties["instruction"].MinLength = &one
 	s.Properties["agent_timeout_s"].ExclusiveMinimum = &zero
 	s.Properties["mode"].Enum = []any{string(rollout.TransparentProxy), string(rollout.BlackBox)}
+	s.Properties["on_timeout"].Enum = []any{rollout.TimeoutNull}
 	s.Properties["on_disconnect"].Enum = []any{onDisconnectContinue, onDisconnectAbort}
 	for _, a := range agents {
 		s.Properties["agent"].Enum = append(s.Properties["agent"].Enum, a)

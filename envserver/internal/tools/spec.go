@@ -53,7 +53,9 @@ func task(a RolloutArgs) rollout.Task {
 	}
 	return rollout.Task{
 		ID: a.TaskID, Instruction: a.Instruction, Files: a.UploadFiles,
-		Setup:    append(setup, a.Setup...),
-		Verifier: rollout.Verifier{Script: a.TestScript, Commands: a.Verify},
+		Setup: append(setup, a.Setup...),
+		Verifier: rollout.Verifier{
+			Script: a.TestScript, Commands: a.Verify, Files: a.TestFiles, RewardRange: a.RewardRange, OnTimeout: a.OnTimeout,
+		},
 	}
 }

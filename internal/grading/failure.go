@@ -1,0 +1,38 @@
+package grading
+
+import (
+	"fmt"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// failure ends grading with a record instead of an error.
+//
+// The reward is null only where the cause is provably not the agent's work: a reward of 0 that could be turned into null would
+// take the negative signal from training, and pay for trying again.
+type failure struct {
+	why      string
+	verifier bool // the verifier is at fault: reward null; else the submission is: reward 0
+}
+
+func (f *failure) Error() string { return f.why }
+
+func submissionFailed(format string, args ...any) error {
+	return &failure{why: fmt.Sprintf(format, args...)}
+}
+
+func verifierFailed(format string, args ...any) error {
+	return &failure{why: fmt.Sprintf(format, args...), verifier: true}
+}
+
+// blame makes an error that the agent's work caused a failure of the submission. Its kind tells: files that cannot be packed,
+// unpacked or read, a full disk, exhausted memory, processes that cannot be killed. A lost sandbox, an unreachable host or a
+// failing store is not of these kinds.
+func blame(err error, what string) error {
+	switch fault.KindOf(err) {
+	case fault.Invalid, fault.OutOfDisk, fault.OutOfMemory, fault.Timeout:
+		return submissionFailed("%s: %v", what, err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,118 @@
+package rollout
+
+import (
+	"maps"
+	"math"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// TimeoutNull is the value of Verifier.OnTimeout for which a verifier whose time is up gives no reward.
+const TimeoutNull = "null"
+
+// Verifier grades the workspace after the agent has stopped. With neither Script nor Commands the reward is null.
+type Verifier struct {
+	Script   string   `json:"script,omitempty"`   // generation 1: a bash script that writes the reward file
+	Commands []string `json:"commands,omitempty"` // generation 2: bash commands, all of them run; the reward is the share that passed
+	// Files are staged in the verifier's tests folder when grading begins; setup and the agent never see them. Names are relative
+	// to that folder, or absolute below TestsDir.
+	Files map[string]string `json:"files,omitempty"`
+	// RewardRange is [min, max] of what Script may write; empty: [0, 1].
+	RewardRange []float64 `json:"reward_range,omitempty"`
+	// OnTimeout says what becomes of the reward when the verifier's time is up. "": a command that did not end has failed, a
+	// script that did not end gives 0. TimeoutNull: the outcome is verifier_failed and the reward null.
+	OnTimeout string `json:"on_timeout,omitempty"`
+	// SameSandbox grades where the agent ran (its processes dead). The default is a fresh sandbox with the agent-writable
+	// state restored into it.
+	SameSandbox bool `json:"same_sandbox,omitempty"`
+}
+
+// Defined says whether there is anything to run.
+func (v Verifier) Defined() bool { return v.Script != "" || len(v.Commands) > 0 }
+
+// Range is the smallest and the largest reward that Script may write.
+func (v Verifier) Range() (least, most float64) {
+	if len(v.RewardRange) != 2 {
+		return 0, 1
+	}
+	return v.RewardRange[0], v.RewardRange[1]
+}
+
+// TestFileName is the name of a verifier's file relative to the tests folder. A name that leads out of it, or names no file, is
+// Invalid.
+func TestFileName(name string) (string, error) {
+	clean := path.Clean(strings.TrimPrefix(name, TestsDir+"/"))
+	switch {
+	case name == "" || strings.HasSuffix(name, "/") || strings.ContainsRune(name, 0) || clean == ".":
+		return "", fault.Field("test_files", "%q does not name a file", name)
+	case path.IsAbs(clean) || clean == ".." || strings.HasPrefix(clean, "../"):
+		return "", fault.Field("test_files", "%q must be relative to the tests folder, or absolute below %s", name, TestsDir)
+	}
+	return clean, nil
+}
+
+// Split separates what setup and the agent see of the task's files from the verifier with all of its files: what a client
+// uploads below TestsDir is the verifier's.
+//
+//workflowcheck:ignore
+func (t Task) Split() (files map[string]string, v Verifier) {
+	v = t.Verifier
+	v.Files = maps.Clone(v.Files)
+	files = map[string]string{}
+	for name, text := range t.Files {
+		full, err := FilePath(name)
+		if err != nil || !strings.HasPrefix(full, TestsDir+"/") {
+			files[name] = text
+			continue
+		}
+		if v.Files == nil {
+			v.Files = map[string]string{}
+		}
+		v.Files[full] = text
+	}
+	return files, v
+}
+
+// validate looks at files in the order of their names: workflows call it too.
+//
+//workflowcheck:ignore
+func (v Verifier) validate() error {
+	if err := noneBlank("verify", v.Commands); err != nil {
+		return err
+	}
+	if v.OnTimeout != "" && v.OnTimeout != TimeoutNull {
+		return fault.Field("on_timeout", "want %q or nothing, got %q", TimeoutNull, v.OnTimeout)
+	}
+	if err := validRange(v.RewardRange); err != nil {
+		return err
+	}
+	seen := map[string]string{}
+	if v.Script != "" {
+		seen[path.Base(TestScript)] = "test_script"
+	}
+	for _, given := range slices.Sorted(maps.Keys(v.Files)) {
+		name, err := TestFileName(given)
+		if err != nil {
+			return err
+		}
+		if other, ok := seen[name]; ok {
+			return fault.Field("test_files", "%q is the file of %s", given, other)
+		}
+		seen[name] = given
+	}
+	return nil
+}
+
+func validRange(r []float64) error {
+	if len(r) == 0 {
+		return nil
+	}
+	finite := func(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+	if len(r) != 2 || !finite(r[0]) || !finite(r[1]) || r[0] >= r[1] {
+		return fault.Field("reward_range", "want [min, max] with min below max, got %v", r)
+	}
+	return nil
+}
