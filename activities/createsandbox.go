@@ -49,6 +49,13 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	if err := admission.Wait(ctx, in.Upstream, in.Tries > 0, log); err != nil {
 		return Place{}, err
 	}
+	if in.Attempt == 1 { // a rollout that has begun goes on
+		if err := a.o.Store.Full(ctx); fault.Is(err, fault.Exhausted) {
+			return Place{}, admission.Return(ctx, "store", err)
+		} else if err != nil {
+			return Place{}, err
+		}
+	}
 	unclaim, err := b.Capacity.Claim(ctx, in.SandboxID(), b.Resources(in.Sandbox))
 	if fault.Is(err, fault.Exhausted) {
 		return Place{}, admission.Return(ctx, "capacity of "+a.o.Host, err)

@@ -49,14 +49,17 @@ type host struct {
 	dir      string        // of the store
 }
 
+// hostMiB is the memory of a host.
+const hostMiB = 1 << 20
+
 // newHost is a host on which the agent's process runs on and everything else ends at once with exit code 0.
 func newHost(t *testing.T) *host { t.Helper(); return newHostOf(t, 4) }
 
 // newHostOf is one with that many slots.
-func newHostOf(t *testing.T, slots int) *host {
+func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 	t.Helper()
 	dir := t.TempDir()
-	st, err := store.Open(t.Context(), dir)
+	st, err := store.Open(t.Context(), dir, options...)
 	require.NoError(t, err)
 	h := &host{
 		provider: &provider{boxes: map[string]*box{}, specs: map[string]driver.Spec{}},
@@ -70,7 +73,9 @@ func newHostOf(t *testing.T, slots int) *host {
 	h.provider.exec = func(_ *box, name string, _ wire.Process) exec { return exec{hang: strings.HasPrefix(name, "agent-")} }
 	h.Activities = activities.New(activities.Options{
 		Host: "h1", Queue: "q1", Backends: map[string]activities.Backend{"local": {
-			Backend: sandbox.New(h.provider, sandbox.Options{}), Capacity: hostpkg.NewCapacity(hostpkg.CapacityOptions{Slots: slots, Sandboxes: h.provider}),
+			Backend: sandbox.New(h.provider, sandbox.Options{}), Capacity: hostpkg.NewCapacity(hostpkg.CapacityOptions{
+				Slots: slots, Total: rollout.Resources{MemoryMiB: hostMiB}, Sandboxes: h.provider,
+			}),
 		}}, Gateway: h.gate, Store: st, Signals: h.signals, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
 		Agents: map[string]activities.Agent{"opencode": {Agent: h.coder, Log: func(t rollout.Transcript) []byte { return []byte("log of " + t.SessionID + "\n") }}},
 	})

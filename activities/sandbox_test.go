@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -69,6 +70,33 @@ func TestCreateSandboxNeedsTheGatewaysWord(t *testing.T) {
 	h.gate.ready = []error{fault.New(fault.Unavailable, "connection refused")}
 	_, err := h.try(t, activities.CreateSandboxInput{Target: target(), Upstream: "vllm"}, nil)
 	require.Equal(t, fault.Unavailable, fault.KindOf(failure.FromTemporal(err)))
+	require.Empty(t, h.provider.made)
+}
+
+// Above the store's high-water mark no rollout begins, and one that has begun goes on.
+func TestCreateSandboxWaitsForTheStore(t *testing.T) {
+	t.Parallel()
+	h := newHostOf(t, 4, store.WithQuota(store.Quota{MinFreeBytes: math.MaxInt64}))
+	in := activities.CreateSandboxInput{Target: target(), Tries: 20}
+	var told rollout.Waiting
+	_, err := h.try(t, in, &told)
+	require.ErrorContains(t, err, "store.min_free_mib")
+	require.Contains(t, told.Why, "store is full", "clients see why it waits")
+	require.Empty(t, h.provider.made)
+	in.Attempt = 2
+	_, err = h.try(t, in, nil)
+	require.NoError(t, err)
+}
+
+// A sandbox larger than the host waits for another host.
+func TestCreateSandboxLargerThanTheHost(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	in := activities.CreateSandboxInput{Target: target(), Sandbox: rollout.Sandbox{MemoryMiB: hostMiB + 1}, Tries: 20}
+	var told rollout.Waiting
+	_, err := h.try(t, in, &told)
+	require.ErrorContains(t, err, "more than this host has")
+	require.Equal(t, 1, told.Returns, "it was no failure")
 	require.Empty(t, h.provider.made)
 }
 

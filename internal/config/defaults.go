@@ -19,6 +19,7 @@ func Defaults() Config {
 		Worker:  Worker{Lease: 5 * time.Minute, Janitor: time.Minute, Grace: 2 * time.Minute},
 		// Memory is what decides how many sandboxes fit on a host, so it is never left to chance.
 		Sandbox:   Sandbox{MemoryMiB: 2048},
+		Store:     Store{RolloutMiB: 4096, MinFreeMiB: 2048},
 		Model:     Model{Listen: "127.0.0.1:9099"},
 		Telemetry: Telemetry{Listen: "127.0.0.1:9464", Service: "rolloutd"},
 	}

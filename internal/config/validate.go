@@ -27,6 +27,7 @@ func (c Config) Validate() error {
 	c.Gateway.validate(&p)
 	c.Worker.validate(&p)
 	c.Sandbox.validate(&p)
+	c.Store.validate(&p)
 	c.Limits.validate(&p)
 	c.validatePrices(&p)
 	for _, name := range slices.Sorted(maps.Keys(c.ModelEnv)) {
@@ -102,6 +103,11 @@ func (s Sandbox) validate(p *problems) {
 			p.check(r.CPU >= 0 && r.MemoryMiB >= 0 && r.DiskMiB >= 0, "sandbox.backends."+name+"."+which, "want 0 (the default) or more, got %+v", r)
 		}
 	}
+}
+
+func (s Store) validate(p *problems) {
+	p.check(s.RolloutMiB >= 0 && s.MinFreeMiB >= 0 && s.MaxMiB >= 0, "store", "want rollout_mib, min_free_mib and max_mib of 0 (unbounded) or more, got %d, %d and %d",
+		s.RolloutMiB, s.MinFreeMiB, s.MaxMiB)
 }
 
 func (l Limits) validate(p *problems) {

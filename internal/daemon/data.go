@@ -20,11 +20,17 @@ func (d *Daemon) dataTier() Tier {
 		if d.key, err = loadKey(d.cfg); err != nil {
 			return Running{}, err
 		}
-		if d.store, err = store.Open(ctx, d.cfg.StoreURL()); err != nil {
+		if d.store, err = store.Open(ctx, d.cfg.StoreURL(), store.WithQuota(quota(d.cfg.Store))); err != nil {
 			return Running{}, fmt.Errorf("store.url (ROLLOUTD_STORE_URL): %w", err)
 		}
 		return Running{Stop: func(context.Context) error { return d.store.Close() }}, nil
 	}}
+}
+
+func quota(c config.Store) store.Quota {
+	return store.Quota{
+		RolloutBytes: int64(c.RolloutMiB) << 20, MinFreeBytes: int64(c.MinFreeMiB) << 20, MaxBytes: int64(c.MaxMiB) << 20,
+	}
 }
 
 // loadKey takes the key from the configuration, or from the data folder's file, which it makes at first start.

@@ -16,18 +16,22 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Put stores all of r under key and tells its size and digest. When r fails nothing is stored. What is stored outlasts a power
-// cut: a step that finds a blob takes it for whole, and would have an empty home graded.
+// Put stores all of r under key and returns its size and digest. When r fails nothing is stored; a blob that would exceed the
+// rollout's quota is a fault.OutOfDisk. What is stored survives a power cut: an activity that finds a blob takes it for whole.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader) (rollout.Ref, error) {
 	return s.put(ctx, key, r, s.sync)
 }
 
 func (s *Store) put(ctx context.Context, key string, r io.Reader, sync func(*os.File) error) (rollout.Ref, error) {
+	r, err := s.within(ctx, key, r)
+	if err != nil {
+		return rollout.Ref{}, err
+	}
 	ctx, cancel := context.WithCancel(ctx) // ending the context before Close is how a blob write is given up
 	defer cancel()
 	var file *os.File // that is renamed when it is whole; nil where the store is no folder
 	w, err := s.bucket.NewWriter(ctx, key, &blob.WriterOptions{
-		ContentType: "application/octet-stream", BeforeWrite: func(as func(any) bool) error { as(&file); return nil },
+		ContentType: "application/octet-stream", BeforeWrite: func(as func(any) bool) error { return ownerOnly(as, &file) },
 	})
 	if err != nil {
 		return rollout.Ref{}, classify(err, "store", key)
@@ -47,6 +51,14 @@ func (s *Store) put(ctx context.Context, key string, r io.Reader, sync func(*os.
 	}
 	ref := rollout.Ref{Key: key, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: n}
 	return ref, classify(syncFolder(file, sync), "sync", key)
+}
+
+// ownerOnly finds the file behind a blob, where the store is a folder, and makes it readable by its owner only.
+func ownerOnly(as func(any) bool, file **os.File) error {
+	if !as(file) {
+		return nil
+	}
+	return (*file).Chmod(0o600)
 }
 
 // syncFolder makes the name of a file durable that was just renamed in its folder.

@@ -15,14 +15,22 @@ import (
 
 // Store is a set of blobs by key. It is safe for concurrent use.
 type Store struct {
-	bucket *blob.Bucket
-	folder string               // empty: it is no plain folder
-	sync   func(*os.File) error // makes a file, or the names in a folder, outlast a power cut
+	bucket   *blob.Bucket
+	folder   string               // empty: the store is a bucket
+	sync     func(*os.File) error // makes a file, or the names in a folder, survive a power cut
+	quota    Quota
+	measured measured
 }
+
+// Option changes how a store is opened.
+type Option func(*Store)
+
+// WithQuota bounds what the store holds; without it nothing is bounded.
+func WithQuota(q Quota) Option { return func(s *Store) { s.quota = q } }
 
 // Open opens the store at url: a plain path is a folder, made when missing and readable by its owner only; anything with a
 // scheme ("s3://bucket?region=…") goes to the gocloud.dev/blob driver of that scheme, which the program must have imported.
-func Open(ctx context.Context, url string) (*Store, error) {
+func Open(ctx context.Context, url string, options ...Option) (*Store, error) {
 	bucket, err := open(ctx, url)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "open store %q", url)
@@ -30,6 +38,9 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	s := &Store{bucket: bucket, sync: (*os.File).Sync}
 	if !remote(url) {
 		s.folder = url
+	}
+	for _, o := range options {
+		o(s)
 	}
 	return s, nil
 }

@@ -47,8 +47,8 @@ func New(t Temporal, st *store.Store, payloads converter.DataConverter) *Client 
 	return &Client{temporal: t, store: st, payloads: payloads}
 }
 
-// Start starts the rollout, or finds the one of that id, running or ended: an id names the same rollout for ever, whatever
-// else a later spec asks.
+// Start starts the rollout, or finds the one of that id, running or ended: an id names the same rollout, whatever a later spec asks.
+// Above the store's high-water mark no rollout starts (fault.Exhausted).
 func (c *Client) Start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
 	spec.Limits = spec.Limits.Filled() // so that the history shows what counted, whatever later defaults are
 	if err := spec.Validate(); err != nil {
@@ -60,14 +60,21 @@ func (c *Client) Start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 }
 
 func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
-	// Temporal may have forgotten it: its retention ends, the store's does not. That there is no result yet is not shared with who
-	// waits for one that comes the while.
+	// Temporal forgets a rollout when its retention ends; the store does not. The lookup is not shared with those who wait for the
+	// result: it may be stored a moment later.
 	res, err := c.fetch(ctx, spec.ID)
 	if err == nil {
 		return stateOf(res), nil
 	}
 	if !fault.Is(err, fault.NotFound) {
 		return rollout.State{}, err
+	}
+	if full := c.store.Full(ctx); full != nil {
+		s, err := c.found(ctx, spec.ID)
+		if fault.Is(err, fault.NotFound) {
+			return s, full
+		}
+		return s, err
 	}
 	_, err = c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: rollout.WorkflowID(spec.ID), TaskQueue: rollout.TaskQueue,

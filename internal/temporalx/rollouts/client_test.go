@@ -3,6 +3,7 @@ package rollouts_test
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
 )
 
 const (
@@ -412,4 +414,23 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		time.Sleep(10 * time.Second) // the poll that it left ends by itself
 	})
+}
+
+// Above the store's high-water mark no rollout starts; one that has started is found.
+func TestStartWithAFullStore(t *testing.T) {
+	t.Parallel()
+	rc, f, _ := newClient(t)
+	_, err := rc.Start(t.Context(), spec("early"))
+	require.NoError(t, err)
+	full, err := store.Open(t.Context(), t.TempDir(), store.WithQuota(store.Quota{MinFreeBytes: math.MaxInt64}))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = full.Close() })
+	rc = rollouts.New(f, full, converter.GetDefaultDataConverter())
+
+	_, err = rc.Start(t.Context(), spec("late"))
+	require.Equal(t, fault.Exhausted, fault.KindOf(err))
+	require.NotContains(t, f.workflows, "rollout-late")
+	s, err := rc.Start(t.Context(), spec("early"))
+	require.NoError(t, err)
+	require.Equal(t, "early", s.ID)
 }
