@@ -15,19 +15,30 @@ func (s *Sandbox) Client(port int) *http.Client {
 	return &http.Client{Transport: &portTransport{sandbox: s, prefix: "/v1/ports/" + strconv.Itoa(port)}}
 }
 
+// ClientOf is Client for a server that the named process runs: a request is a fault.AgentFailed, and its answer is not passed on,
+// when that process has ended or any other process listens on the port.
+func (s *Sandbox) ClientOf(port int, process string) *http.Client {
+	return &http.Client{Transport: &portTransport{sandbox: s, prefix: "/v1/ports/" + strconv.Itoa(port), process: process}}
+}
+
 type portTransport struct {
 	sandbox *Sandbox
 	prefix  string
+	process string // that must listen on the port; "": any
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *portTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	s := t.sandbox
 	out := req.Clone(req.Context())
-	out.Host = req.URL.Host // what the server inside is to see
+	out.Host = req.URL.Host // the server inside gets this
 	out.URL.Scheme, out.URL.Host = "http", s.id
 	out.URL.RawPath = t.prefix + req.URL.EscapedPath()
 	out.URL.Path = t.prefix + req.URL.Path
+	out.Header.Del(wire.PortProcessHeader)
+	if t.process != "" {
+		out.Header.Set(wire.PortProcessHeader, t.process)
+	}
 	res, err := s.backend.client.Transport.RoundTrip(out)
 	if err != nil {
 		return nil, s.broken(req.Context(), call{method: req.Method, path: t.prefix}, err)

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -31,14 +33,16 @@ const (
 type model struct {
 	proxy   *httputil.ReverseProxy
 	channel *channel
+	origin  func(client, server netip.AddrPort) string
 	slots   chan struct{}
 	prefix  string
 	calls   atomic.Int64
 }
 
-func newModel(log *slog.Logger) *model {
+func newModel(log *slog.Logger, origin func(client, server netip.AddrPort) string) *model {
 	m := &model{
 		channel: newChannel(log),
+		origin:  origin,
 		slots:   make(chan struct{}, maxCalls),
 		prefix:  rand.Text() + "-",
 	}
@@ -64,14 +68,35 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
+	m.setOrigin(r)
 	r.Body = http.MaxBytesReader(w, r.Body, maxCallBody)
 	m.proxy.ServeHTTP(w, r)
+}
+
+// setOrigin replaces whatever the caller says of its origin.
+func (m *model) setOrigin(r *http.Request) {
+	r.Header.Del(wire.OriginHeader)
+	server, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return
+	}
+	from, err1 := netip.ParseAddrPort(r.RemoteAddr)
+	to, err2 := netip.ParseAddrPort(server.String())
+	if err1 != nil || err2 != nil {
+		return
+	}
+	if origin := m.origin(from, to); origin != "" {
+		r.Header.Set(wire.OriginHeader, origin)
+	}
 }
 
 // rewrite drops whatever host the agent named: the channel has one end.
 func (m *model) rewrite(p *httputil.ProxyRequest) {
 	p.Out.URL.Scheme, p.Out.URL.Host = "http", "gateway"
 	p.Out.Host = "gateway"
+	if origin := p.In.Header.Get(wire.OriginHeader); origin != "" {
+		p.Out.Header.Set(wire.OriginHeader, origin) // also where the caller named it in Connection
+	}
 	p.Out.Header.Set(wire.CallIDHeader, m.prefix+strconv.FormatInt(m.calls.Add(1), 10))
 }
 

@@ -1,6 +1,7 @@
 package sandboxd
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -15,29 +16,80 @@ import (
 
 const portsPrefix = "/v1/ports/"
 
-// newPorts forwards /v1/ports/{port}/… to servers inside the sandbox, streams unbuffered.
-func newPorts() http.Handler {
-	proxy := &httputil.ReverseProxy{
-		Rewrite: func(*httputil.ProxyRequest) {}, // the handler below has set the target already
+// ports forwards /v1/ports/{port}/… to servers inside the sandbox, streams unbuffered.
+type ports struct {
+	processes *processes
+	any       *httputil.ReverseProxy
+	// checked serves requests that name a process. Each has a connection of its own: one that was opened earlier may lead to a
+	// process that does not listen any more.
+	checked *httputil.ReverseProxy
+}
+
+func newPorts(p *processes) *ports {
+	s := &ports{processes: p}
+	s.any = portProxy(false, func(res *http.Response) error {
+		res.Header.Del(wire.PortErrorHeader) // the server inside cannot speak for sandboxd
+		return nil
+	})
+	s.checked = portProxy(true, func(res *http.Response) error {
+		res.Header.Del(wire.PortErrorHeader)
+		return s.check(res.Request.URL, processOf(res.Request.Context()))
+	})
+	return s
+}
+
+func portProxy(fresh bool, answered func(*http.Response) error) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite: func(*httputil.ProxyRequest) {}, // ServeHTTP has set the target
 		Transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 			MaxIdleConnsPerHost: 4,
 			IdleConnTimeout:     30 * time.Second,
 			DisableCompression:  true,
+			DisableKeepAlives:   fresh,
 		},
-		FlushInterval: -1,
-		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, err error) { portError(w, err) },
+		FlushInterval:  -1,
+		ModifyResponse: answered,
+		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, err error) { portError(w, err) },
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		target, err := portTarget(r.URL)
-		if err != nil {
-			portError(w, err)
-			return
-		}
-		out := *r
-		out.URL = target
-		proxy.ServeHTTP(w, &out)
-	})
+}
+
+// processKey is the key of a request's process name in its context.
+type processKey struct{}
+
+func processOf(ctx context.Context) string {
+	name, _ := ctx.Value(processKey{}).(string)
+	return name
+}
+
+// ServeHTTP implements http.Handler.
+func (s *ports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	target, err := portTarget(r.URL)
+	if err != nil {
+		portError(w, err)
+		return
+	}
+	process := r.Header.Get(wire.PortProcessHeader)
+	out := r.WithContext(context.WithValue(r.Context(), processKey{}, process))
+	out.URL = target
+	out.Header.Del(wire.PortProcessHeader)
+	if process == "" {
+		s.any.ServeHTTP(w, out)
+		return
+	}
+	if err := s.check(target, process); err != nil {
+		portError(w, err)
+		return
+	}
+	s.checked.ServeHTTP(w, out)
+}
+
+func (s *ports) check(target *url.URL, process string) error {
+	port, err := strconv.ParseUint(target.Port(), 10, 16)
+	if err != nil {
+		return fault.Field("port", "%q is not a port", target.Port())
+	}
+	return s.processes.owned(uint16(port), process)
 }
 
 // portTarget is the URL inside; the path is passed on as it was written, escapes and double slashes included.
@@ -58,7 +110,9 @@ func portTarget(u *url.URL) (*url.URL, error) {
 
 func portError(w http.ResponseWriter, err error) {
 	w.Header().Set(wire.PortErrorHeader, "true")
-	if kindOf(err) != fault.Invalid {
+	switch kindOf(err) {
+	case fault.Invalid, fault.NotFound, fault.AgentFailed:
+	default:
 		err = fault.Wrap(fault.Unavailable, err, "forward")
 	}
 	writeError(w, err)

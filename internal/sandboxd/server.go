@@ -72,11 +72,11 @@ func New(o Options) *Server {
 		lease:     newLease(o.Lease, o.Expired),
 		processes: table,
 		runAs:     newRunAs(table),
-		model:     newModel(o.Logger),
+		model:     newModel(o.Logger, table.origin),
 		places:    o.Writable,
 		turn:      newTurn(),
 		treeLimit: cmp.Or(o.TreeLimit, 4<<30),
-		ports:     newPorts(),
+		ports:     newPorts(table),
 		log:       o.Logger,
 	}
 }

@@ -32,25 +32,33 @@ func (u users) find(name string) (*child.User, error) {
 	return found, nil
 }
 
-// as serves a request with the rights of the user that it names: on a thread whose file system user is that one, so that every
-// path is opened as a process of that user would open it, whatever sandboxd itself may do.
+// as serves a request with the rights of the user that it names.
 func (u users) as(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		user, err := u.find(r.FormValue("user"))
+		if err == nil {
+			err = u.run(user, func() { h(w, r) })
+		}
 		if err != nil {
 			writeError(w, err)
-			return
 		}
-		if user != nil {
-			runtime.LockOSThread()
-			defer restoreThread()
-			if !setThread(user.UID, user.GID) {
-				writeError(w, fault.New(fault.Internal, "cannot become user %d for a request", user.UID))
-				return
-			}
-		}
-		h(w, r)
 	}
+}
+
+// run runs f on a thread whose file system user is the given one, so that every path is opened as a process of that user would
+// open it, whatever sandboxd itself may do. An error means that f was not run.
+func (u users) run(user *child.User, f func()) error {
+	if user == nil {
+		f()
+		return nil
+	}
+	runtime.LockOSThread()
+	defer restoreThread()
+	if !setThread(user.UID, user.GID) {
+		return fault.New(fault.Internal, "cannot become user %d", user.UID)
+	}
+	f()
+	return nil
 }
 
 // setThread sets the user and the group that the kernel checks for this thread's access to files. A file system user other than

@@ -28,6 +28,7 @@ func modelTests() map[string]func(*testing.T, Harness) {
 		"ManyAtOnce":       modelManyAtOnce,
 		"NoOtherNetwork":   noOtherNetwork,
 		"CannotPickCallID": modelCannotPickCallID,
+		"Origin":           modelOrigin,
 	}
 }
 
@@ -240,5 +241,27 @@ func modelCannotPickCallID(t *testing.T, h Harness) {
 	got := <-ids
 	require.Len(t, got, 1)
 	require.NotEqual(t, "mine", got[0])
+	g.stop()
+}
+
+// Each call says which process made it, whatever the caller claims.
+func modelOrigin(t *testing.T, h Harness) {
+	p := h.place(t)
+	origins := make(chan []string, 1)
+	g := p.serve(func(_ http.ResponseWriter, r *http.Request) { origins <- r.Header.Values(wire.OriginHeader) })
+	forged := `$'X-Rolloutd-Origin: itself\r\nConnection: X-Rolloutd-Origin\r\n'`
+	for name, c := range map[string]struct {
+		script string
+		want   []string
+	}{
+		"itself":   {agent + "call hi " + forged, []string{"itself"}},
+		"subshell": {agent + "(call hi " + forged + ")", []string{"subshell/child"}},
+		"session":  {agent + "export -f call; setsid -w bash -c 'call hi " + strings.ReplaceAll(forged, "'", `'"'"'`) + "'", []string{"session/child"}},
+		"orphan": {agent + "export -f call; (setsid bash -c 'while [ $PPID != 1 ] && grep -q \"^PPid:[[:space:]]*[2-9]\" /proc/$$/status; do :; done; call hi " +
+			strings.ReplaceAll(forged, "'", `'"'"'`) + "' &)", nil},
+	} {
+		p.StartBash(name, c.script)
+		require.Equal(t, c.want, <-origins, name)
+	}
 	g.stop()
 }

@@ -13,7 +13,7 @@
 //	DELETE /v1/files?path=&user=                         → 204; a whole tree, links not followed
 //	PUT    /v1/tar?path=&user=              tar          → 204; unpacked inside path, nothing outside it
 //	GET    /v1/tar?path=&user=                           → tar of path
-//	ANY    /v1/ports/{port}/...                          → forwarded to 127.0.0.1:{port} inside
+//	ANY    /v1/ports/{port}/...                          → forwarded to 127.0.0.1:{port} inside; see PortProcessHeader
 //	POST   /v1/model  (Upgrade: rolloutd-model)          → 101, then the connection speaks HTTP/2 with the roles swapped:
 //	                                                       sandboxd is the client, the host side serves the agent's calls
 //
@@ -33,6 +33,15 @@ const ModelUpgrade = "rolloutd-model"
 // CallIDHeader carries sandboxd's id of one call of the agent. It stays the same when the call is sent again because the
 // gateway went away before it had answered.
 const CallIDHeader = "X-Rolloutd-Call"
+
+// OriginHeader carries, with each call of the model channel, which process made the call: "<name>" when the named process itself
+// holds the connection, "<name>/child" when a descendant of it does. It is absent otherwise. What the caller itself sends under
+// this name is removed.
+const OriginHeader = "X-Rolloutd-Origin"
+
+// PortProcessHeader names, in a request to /v1/ports, the process that must listen on the port. A request is refused with the
+// kind AgentFailed when that process has ended, or when any other process listens there before or after the exchange.
+const PortProcessHeader = "X-Rolloutd-Port-Process"
 
 // LogNextHeader and LogEOFHeader describe a piece of log; see the table above.
 const (

@@ -1,0 +1,76 @@
+package local_test
+
+import (
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// server is a Python program that serves HTTP on port 4096 and says so.
+const server = `
+import http.server, sys
+class H(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        self.send_response(200); self.send_header("X-Rolloutd-Port-Error", "true")
+        body = (sys.argv[1] + str(self.headers.get("X-Rolloutd-Port-Process"))).encode()
+        self.send_header("Content-Length", str(len(body))); self.end_headers(); self.wfile.write(body)
+    def log_message(self, *a): pass
+s = http.server.HTTPServer((sys.argv[2], 4096), H)
+print("up", flush=True)
+s.serve_forever()`
+
+func serveInside(t *testing.T, p *sandboxtest.Place, name string, argv ...string) {
+	t.Helper()
+	_, err := p.Start(t.Context(), name, wire.Process{Argv: argv})
+	require.NoError(t, err)
+	p.Says(name, "up\n")
+}
+
+func ask(p *sandboxtest.Place, process string) (string, error) {
+	res, err := p.ClientOf(4096, process).Get("http://sandbox/")
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if res.StatusCode != http.StatusOK {
+		return res.Status, err
+	}
+	return string(body), err
+}
+
+// A server is asked only while the process that it is expected to be listens itself.
+func TestPortOfAProcess(t *testing.T) {
+	t.Parallel()
+	p := place(t, driver.Spec{})
+	serveInside(t, p, "real", "python3", "-c", server, "real ", "127.0.0.1")
+	answer, err := ask(p, "real")
+	require.NoError(t, err)
+	require.Equal(t, "real None", answer)
+	p.StartBash("other", "sleep infinity")
+	_, err = ask(p, "other")
+	require.Equal(t, fault.AgentFailed, fault.KindOf(err), "%v", err)
+	_, err = ask(p, "missing")
+	require.Equal(t, fault.NotFound, fault.KindOf(err), "%v", err)
+
+	// Another process kills it and takes its port.
+	require.NoError(t, p.Kill(t.Context(), "real"))
+	_, err = ask(p, "real")
+	require.Equal(t, fault.AgentFailed, fault.KindOf(err), "%v", err)
+	serveInside(t, p, "fake", "bash", "-c", `exec 3>&1; (setsid python3 -c "$0" "fake " "" >&3 &); sleep infinity`, server)
+	for _, name := range []string{"real", "fake", "other"} {
+		_, err = ask(p, name)
+		require.Equal(t, fault.AgentFailed, fault.KindOf(err), "%s: %v", name, err)
+	}
+	answer, err = ask(p, "")
+	require.NoError(t, err, "unless no process is named")
+	require.Equal(t, "fake None", answer)
+}
