@@ -1,2 +1,2 @@
-// Package arch holds the test of the rules that say which package may import which. It has no code of its own.
+// Package arch tests the structure of the source: which package may import which, and the words of its text. It has no code.
 package arch
