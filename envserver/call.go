@@ -14,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 // unknownTool is the label of tools that do not exist; their names are the client's invention.
@@ -39,6 +40,12 @@ func (s *Server) call(ctx context.Context, c tools.Call) (*tools.Text, error) {
 	}
 	return text, err
 }
+
+// maxDetail bounds the text of an error, in characters: it may repeat what a client sent.
+const maxDetail = 4000
+
+// explain is the text of an error as clients get it.
+func explain(err error) string { return text.Head(err.Error(), maxDetail) }
 
 func outcome(err error) string {
 	var unknown *tools.UnknownError
@@ -70,9 +77,9 @@ func (toolErrorType) Enum() []any {
 func asToolError(err error) *toolError {
 	var unknown *tools.UnknownError
 	if errors.As(err, &unknown) {
-		return &toolError{Type: "tool_not_found", Message: err.Error()}
+		return &toolError{Type: "tool_not_found", Message: explain(err)}
 	}
-	return &toolError{Type: toolErrorType(fault.EdgeOf(fault.KindOf(err)).ToolError), Message: err.Error()}
+	return &toolError{Type: toolErrorType(fault.EdgeOf(fault.KindOf(err)).ToolError), Message: explain(err)}
 }
 
 // textBlock and resultModel are a tool's result as the reference writes it: with its text three times over.

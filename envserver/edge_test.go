@@ -121,12 +121,11 @@ func TestBodyTooLarge(t *testing.T) {
 func TestBodyUpToTheBound(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	large := strings.Repeat("y", 12<<20)
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_state","arguments":{"rollout_id":"` + large + `"}}}`
-	for _, accept := range []string{"*/*", "application/json, text/event-stream"} {
+	for accept, size := range map[string]int{"*/*": 15 << 20, "application/json, text/event-stream": 3 << 20} {
+		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_state","arguments":{"rollout_id":"` + strings.Repeat("y", size) + `"}}}`
 		status, _, out := r.do("POST", "/mcp", body, "Accept", accept)
 		require.Equal(t, http.StatusOK, status)
-		require.Contains(t, out, "unknown")
+		require.Contains(t, out, "arguments of get_state: more than 1835008 bytes of text", "it was read, decoded and found too long")
 	}
 }
 

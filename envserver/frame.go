@@ -6,6 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 // Codes of error frames.
@@ -34,7 +35,7 @@ func (s *Server) listFrame() (encoded, error) {
 }
 
 func errorFrame(code, message string, extra map[string]any) frame {
-	data := map[string]any{"message": message, "code": code}
+	data := map[string]any{"message": text.Head(message, maxDetail), "code": code}
 	for k, v := range extra {
 		data[k] = v
 	}

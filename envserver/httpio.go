@@ -2,12 +2,12 @@ package envserver
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"os"
 	"runtime"
 	"time"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/intake"
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 )
@@ -39,16 +39,21 @@ func writeInvalid(w http.ResponseWriter, found issue.List) {
 	writeJSON(w, http.StatusUnprocessableEntity, validationProblem{found})
 }
 
-// body reads a request's body, within the limits of size and time. It has answered the client when ok is false.
-func (s *Server) body(w http.ResponseWriter, r *http.Request) (data []byte, ok bool) {
+// body reads a request's body, within the limits of size, time and memory. The caller calls release when it has decoded the body. The client
+// has its answer, and nothing is to be released, when ok is false.
+func (s *Server) body(w http.ResponseWriter, r *http.Request) (data []byte, release func(), ok bool) {
 	// What is no connection (a test's recorder) has no deadline either; the server then bounds it itself, or nothing needs to.
 	slow := http.NewResponseController(w)
 	_ = slow.SetReadDeadline(time.Now().Add(s.o.BodyTimeout))
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxMessage))
+	data, release, err := s.memory.Read(http.MaxBytesReader(w, r.Body, s.o.MaxMessage), s.o.MaxMessage)
 	var tooLarge *http.MaxBytesError
+	var over *intake.TooLargeError
 	switch {
-	case errors.As(err, &tooLarge):
+	case errors.As(err, &tooLarge), errors.As(err, &over):
 		writeDetail(w, http.StatusRequestEntityTooLarge, "Request body too large")
+	case errors.Is(err, intake.ErrBusy):
+		w.Header().Set("Retry-After", "1")
+		writeDetail(w, http.StatusServiceUnavailable, err.Error())
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		writeDetail(w, http.StatusRequestTimeout, "The body did not come in time")
 	case err != nil:
@@ -57,7 +62,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) (data []byte, ok b
 	if err == nil { // else the deadline stays, lest the server wait for the rest of the body before it lets the client go
 		_ = slow.SetReadDeadline(time.Time{})
 	}
-	return data, err == nil
+	return data, release, err == nil
 }
 
 // object reads a body that is a JSON object. An empty body and null give a nil map without issues.
@@ -77,7 +82,7 @@ func object(data []byte) (map[string]any, issue.List) {
 	obj, ok := v.(map[string]any)
 	if !ok {
 		return nil, issue.List{{Type: "model_attributes_type", Loc: []any{"body"},
-			Msg: "Input should be a valid dictionary or object to extract fields from", Input: pyjson.Plain(v)}}
+			Msg: "Input should be a valid dictionary or object to extract fields from", Input: issue.Shown(v)}}
 	}
 	return obj, nil
 }

@@ -10,17 +10,19 @@ import (
 
 // mcpPost is JSON-RPC over HTTP: the status is 200 whatever the answer.
 func (s *Server) mcpPost(w http.ResponseWriter, r *http.Request) {
-	data, ok := s.body(w, r)
+	data, release, ok := s.body(w, r)
 	if !ok {
 		return
 	}
+	defer release()
 	ctx, cancel := s.callContext(r)
 	defer cancel()
 	if isStandardMCP(r) {
-		s.serveStandard(ctx, w, r, data)
+		s.serveStandard(ctx, w, r, data, release)
 		return
 	}
 	req, bad := jsonrpc.Parse(data)
+	release()
 	if bad != nil {
 		if bad.Code == jsonrpc.ParseError {
 			bad.Message = "Parse error" // over HTTP the reference gives no more

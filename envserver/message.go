@@ -21,7 +21,7 @@ func (s *Server) message(ctx context.Context, sess *session.Session, raw []byte)
 	}
 	obj, ok := v.(map[string]any)
 	if !ok {
-		found := issue.List{{Type: "dict_type", Loc: []any{}, Msg: "Input should be a valid dictionary", Input: pyjson.Plain(v)}}
+		found := issue.List{{Type: "dict_type", Loc: []any{}, Msg: "Input should be a valid dictionary", Input: issue.Shown(v)}}
 		return invalidFrame(found.WithURLs())
 	}
 	kind, _ := obj["type"].(string)

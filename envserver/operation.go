@@ -24,7 +24,7 @@ type operation struct {
 
 // unread are the refusals of a route with a body, whatever is in it, and more.
 func unread(more ...int) []int {
-	return append([]int{http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge}, more...)
+	return append([]int{http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable}, more...)
 }
 
 // unserved are the refusals of a route that needs a session or the engine, and more.

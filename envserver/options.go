@@ -85,6 +85,9 @@ type Options struct {
 	StepTimeout time.Duration
 	// MaxMessage is the largest request body or frame taken, in bytes; default 16 MiB.
 	MaxMessage int64
+	// RequestMemory is what large bodies and frames of all clients may take at once while they are read and decoded, in bytes; one more is
+	// answered with 503, or close code 1013. Default: eight of MaxMessage.
+	RequestMemory int64
 	// BodyTimeout bounds the sending of a request's body, so that a client which sends byte by byte holds nothing for long;
 	// default 1 min.
 	BodyTimeout time.Duration
@@ -124,6 +127,7 @@ func (o Options) filled() (Options, error) {
 	o.SessionIdle = or(o.SessionIdle, time.Hour)
 	o.StepTimeout = or(o.StepTimeout, 55*time.Second)
 	o.MaxMessage = or(o.MaxMessage, 16<<20)
+	o.RequestMemory = or(o.RequestMemory, 8*o.MaxMessage)
 	o.BodyTimeout = or(o.BodyTimeout, time.Minute)
 	o.PingInterval = or(o.PingInterval, 20*time.Second)
 	o.Linger = or(o.Linger, 5*time.Second)

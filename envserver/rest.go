@@ -51,11 +51,12 @@ func left(path string, handle http.HandlerFunc, id, summary string, answers any)
 const textPlain media = "text/plain; charset=utf-8"
 
 func (s *Server) postRollout(w http.ResponseWriter, r *http.Request) {
-	data, ok := s.body(w, r)
+	data, release, ok := s.body(w, r)
 	if !ok {
 		return
 	}
 	args, found := object(data)
+	release()
 	if len(found) > 0 {
 		writeInvalid(w, found)
 		return
@@ -118,11 +119,12 @@ func (s *Server) getMessages(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) abortRollout(w http.ResponseWriter, r *http.Request) {
-	data, ok := s.body(w, r)
+	data, release, ok := s.body(w, r)
 	if !ok {
 		return
 	}
 	obj, found := object(data)
+	release()
 	if len(found) > 0 {
 		writeInvalid(w, found)
 		return

@@ -6,9 +6,11 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 // rpc answers one JSON-RPC request on any transport. own is the session of the WebSocket it came by, nil over HTTP.
@@ -27,7 +29,7 @@ func (s *Server) rpc(ctx context.Context, r jsonrpc.Request, own *session.Sessio
 	case "openenv/session/close":
 		result, err = s.rpcClose(ctx, r, own)
 	default:
-		err = &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found: " + r.Method}
+		err = &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found: " + text.Head(r.Method, maxDetail)}
 	}
 	if err != nil {
 		return jsonrpc.Response{ID: r.ID, Error: rpcError(err)}
@@ -47,13 +49,17 @@ func (s *Server) rpcSession(ctx context.Context, r jsonrpc.Request, own *session
 	return sess, func() { sess.Close(session.ErrClosed) }, nil
 }
 
-// sessionParam is the session that a request names; "" when it names none. What is no string names one that does not exist,
-// rather than none.
+// sessionParam is the session that a request names; "" when it names none. A value that is not a string names a session that does not
+// exist, rather than none.
 func sessionParam(r jsonrpc.Request) string {
-	if r.Params["session_id"] == nil {
+	switch id := r.Params["session_id"].(type) {
+	case nil:
 		return ""
+	case string:
+		return text.Head(id, maxDetail)
+	default:
+		return text.Head(fmt.Sprint(issue.Shown(id)), maxDetail)
 	}
-	return fmt.Sprint(r.Params["session_id"])
 }
 
 type rpcTool struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/gorilla/websocket"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/intake"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
@@ -21,6 +22,7 @@ type Server struct {
 	o         Options
 	tools     *tools.Table
 	sessions  *session.Set
+	memory    *intake.Memory // for requests
 	metrics   *metrics
 	tracer    trace.Tracer
 	standard  http.Handler
@@ -49,7 +51,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("envserver: tools: %w", err)
 	}
-	s := &Server{o: o, tools: table, tracer: o.TracerProvider.Tracer("github.com/rolloutd/rolloutd/envserver")}
+	s := &Server{o: o, tools: table, memory: intake.New(o.RequestMemory), tracer: o.TracerProvider.Tracer("github.com/rolloutd/rolloutd/envserver")}
 	s.sessions = session.NewSet(session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions})
 	if s.metrics, err = newMetrics(o.Registerer, s.sessions.Len); err != nil {
 		return nil, fmt.Errorf("envserver: metrics: %w", err)

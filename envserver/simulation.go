@@ -26,11 +26,12 @@ func (s *Server) simulationRoutes() []route {
 // ends with the request and takes no slot. A request that names a session is carried out in that one.
 
 func (s *Server) resetPost(w http.ResponseWriter, r *http.Request) {
-	data, ok := s.body(w, r)
+	data, release, ok := s.body(w, r)
 	if !ok {
 		return
 	}
 	in, found := readReset(data)
+	release()
 	if len(found) > 0 {
 		writeInvalid(w, found)
 		return
@@ -62,11 +63,12 @@ func readReset(data []byte) (resetBody, issue.List) {
 }
 
 func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
-	data, ok := s.body(w, r)
+	data, release, ok := s.body(w, r)
 	if !ok {
 		return
 	}
 	in, a, found := readStep(data)
+	release()
 	if len(found) > 0 {
 		writeInvalid(w, found)
 		return

@@ -3,6 +3,7 @@ package envserver
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -39,12 +40,32 @@ func (s *Server) standardMCP() http.Handler {
 			MaxRequestBodyBytes: -1}) // it is given what was read within our own bounds
 }
 
-// serveStandard answers a request of the protocol proper, whose body has been read. ctx is for its calls alone: the library gives
-// no answer once a request's own context has ended, and does not end a call with it.
-func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *http.Request, body []byte) {
+// maxStandard bounds a request of the protocol proper, in bytes: its library takes some twenty-five times as much to decode it.
+const maxStandard = 4 << 20
+
+// serveStandard answers a request of the protocol proper, whose body has been read; release is called once the library has read it too,
+// for a call may take long. ctx is for its calls alone: the library gives no answer once a request's own context has ended, and does
+// not end a call with it.
+func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *http.Request, body []byte, release func()) {
+	if len(body) > maxStandard {
+		writeDetail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("Request body too large: MCP takes at most %d bytes", maxStandard))
+		return
+	}
+	if err := pyjson.Check(body); err != nil {
+		writeDetail(w, http.StatusBadRequest, "the body holds "+err.Error())
+		return
+	}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, ctx))
-	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), atEnd(release)))
 	s.standard.ServeHTTP(withSplicer(w, r))
+}
+
+// atEnd is an empty reader that calls a function when it is read.
+type atEnd func()
+
+func (f atEnd) Read([]byte) (int, error) {
+	f()
+	return 0, io.EOF
 }
 
 type callKey struct{}

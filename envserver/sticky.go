@@ -50,11 +50,11 @@ func writeRefusal(w http.ResponseWriter, err error) {
 	)
 	switch {
 	case errors.As(err, &full):
-		writeJSON(w, http.StatusServiceUnavailable, problem{Detail: err.Error(), occupancy: &occupancy{full.Active, full.Max}})
+		writeJSON(w, http.StatusServiceUnavailable, problem{Detail: explain(err), occupancy: &occupancy{full.Active, full.Max}})
 	case errors.As(err, &unknown), errors.As(err, &episode):
-		writeDetail(w, http.StatusNotFound, err.Error())
+		writeDetail(w, http.StatusNotFound, explain(err))
 	default:
 		kind := fault.KindOf(err)
-		writeJSON(w, fault.EdgeOf(kind).HTTPStatus, problem{Detail: err.Error(), Kind: kind})
+		writeJSON(w, fault.EdgeOf(kind).HTTPStatus, problem{Detail: explain(err), Kind: kind})
 	}
 }

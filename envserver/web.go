@@ -49,11 +49,12 @@ func (s *Server) webSession(r *http.Request) (sess *session.Session, done func()
 }
 
 func (s *Server) webReset(w http.ResponseWriter, r *http.Request) {
-	data, ok := s.body(w, r)
+	data, release, ok := s.body(w, r)
 	if !ok {
 		return
 	}
 	obj, found := dict(data)
+	release()
 	if len(found) > 0 {
 		writeInvalid(w, found)
 		return
@@ -76,11 +77,12 @@ func (s *Server) webReset(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) webStep(w http.ResponseWriter, r *http.Request) {
-	data, ok := s.body(w, r)
+	data, release, ok := s.body(w, r)
 	if !ok {
 		return
 	}
 	a, found := readWebStep(data)
+	release()
 	if len(found) > 0 {
 		writeInvalid(w, found)
 		return

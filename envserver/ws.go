@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/intake"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
@@ -80,11 +81,24 @@ func (s *Server) converse(ctx context.Context, ws *websocket.Conn, p protocol, s
 	}()
 	defer s.sessions.Release(sess, session.ErrClosed)
 	defer s.keep(s.stop, sess) // before it is let go, so that whoever comes next finds it whole
-	wsio.Run(ctx, ws, s.wsOptions(), func(frame []byte) wsio.Answer { return s.answer(ctx, p, sess, frame) })
+	wsio.Run(ctx, ws, s.wsOptions(p), func(frame []byte) wsio.Answer { return s.answer(ctx, p, sess, frame) })
 }
 
-func (s *Server) wsOptions() wsio.Options {
-	return wsio.Options{PingEvery: s.o.PingInterval, MaxMessage: s.o.MaxMessage, Gone: tools.ErrGone}
+func (s *Server) wsOptions(p protocol) wsio.Options {
+	return wsio.Options{PingEvery: s.o.PingInterval, MaxMessage: s.o.MaxMessage, Memory: s.memory, Refuse: p.turnAway, Gone: tools.ErrGone}
+}
+
+// turnAway answers a frame that was not read, and ends the connection.
+func (p protocol) turnAway(err error) wsio.Answer {
+	var large *intake.TooLargeError
+	if errors.As(err, &large) {
+		a := p.encode(p.refuse(fault.New(fault.Invalid, "message too large: %v", err)))
+		a.Close = wsio.CloseTooLarge
+		return a
+	}
+	a := p.encode(p.refuse(fault.Wrap(fault.Unavailable, err, "message not read")))
+	a.Close = wsio.CloseBusy
+	return a
 }
 
 // open gives a connection its session: a new one, or the one it names.
@@ -108,11 +122,6 @@ func (s *Server) countRefused(err error) {
 
 // answer encodes what the protocol says to a frame.
 func (s *Server) answer(ctx context.Context, p protocol, sess *session.Session, frame []byte) wsio.Answer {
-	if frame == nil {
-		a := p.encode(p.refuse(fault.New(fault.Invalid, "message too large: at most %d bytes are taken", s.o.MaxMessage)))
-		a.Close = wsio.CloseTooLarge
-		return a
-	}
 	switch reply := s.guard(p, func() any { return p.handle(ctx, sess, frame) }).(type) {
 	case goodbye:
 		s.keep(s.stop, sess) // before it is said, for the client may answer by coming again
@@ -159,7 +168,7 @@ func (s *Server) linger(ws *websocket.Conn, p protocol, why error) {
 	t := time.AfterFunc(s.o.Linger, func() { cancel(nil) })
 	defer t.Stop()
 	first := true
-	o := s.wsOptions()
+	o := s.wsOptions(p)
 	o.CloseCode = wsio.CloseNormal
 	wsio.Run(patience, ws, o, func(frame []byte) wsio.Answer {
 		if isClose(frame) {

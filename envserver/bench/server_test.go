@@ -118,6 +118,7 @@ type none struct{}
 
 func missing(id string) error { return fault.New(fault.NotFound, "no rollout %q", id) }
 
+func (none) Owner(context.Context, string) (string, error) { return "", nil }
 func (none) Start(_ context.Context, s rollout.Spec) (rollout.State, error) {
 	return rollout.State{}, fmt.Errorf("rollout %q: this engine starts none", s.ID)
 }

@@ -1,10 +1,11 @@
 package issue
 
 import (
+	"fmt"
 	"slices"
 	"unicode/utf8"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 // Checker validates the fields of one object in the order its model declares them, as the reference lists its findings.
@@ -33,8 +34,12 @@ func (c *Checker) Found(closed bool) List {
 		}
 	}
 	slices.Sort(extra)
-	for _, k := range extra {
+	room := max(maxIssues-len(c.found), 0)
+	for _, k := range extra[:min(room, len(extra))] {
 		c.add(k, "extra_forbidden", "Extra inputs are not permitted", nil)
+	}
+	if more := len(extra) - room; more > 0 {
+		c.found = append(c.found, Issue{Type: "extra_forbidden", Loc: slices.Clone(c.loc), Msg: fmt.Sprintf("Extra inputs are not permitted: and %d more", more)})
 	}
 	return c.found
 }
@@ -44,10 +49,12 @@ func (c *Checker) add(field, kind, msg string, ctx map[string]any) {
 	if !present {
 		input = c.obj
 	}
-	c.found = append(c.found, Issue{Type: kind, Loc: c.path(field), Msg: msg, Input: pyjson.Plain(input), Ctx: ctx})
+	c.found = append(c.found, Issue{Type: kind, Loc: c.path(field), Msg: msg, Input: Shown(input), Ctx: ctx})
 }
 
-func (c *Checker) path(field string) []any { return append(slices.Clone(c.loc), field) }
+func (c *Checker) path(field string) []any {
+	return append(slices.Clone(c.loc), text.Head(field, maxName))
+}
 
 func (c *Checker) get(field string, required bool) (any, bool) {
 	c.known[field] = true

@@ -20,8 +20,16 @@ type Issue struct {
 	URL   string         `json:"url,omitempty"`
 }
 
-// List is everything wrong with one message; an empty list means it is right.
+// List is what is wrong with one message, the first maxIssues of it; an empty list means it is right.
 type List []Issue
+
+// Bounds of what a refusal says: a message may be wrong in every one of its values, and its sender gets no more than a page about it.
+const (
+	maxIssues = 20
+	maxName   = 100  // characters of a name that the client made up
+	maxText   = 1000 // characters of a text that is shown
+	maxInput  = 1000 // bytes of a value that is shown, about; a larger one is left out
+)
 
 // WithURLs returns a copy whose items link to their explanation. The reference links them in WebSocket replies and for
 // actions, not for bodies of HTTP requests.

@@ -3,6 +3,7 @@ package issue_test
 import (
 	"encoding/json"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,6 +25,25 @@ func TestOrderIsTheModelsThenTheExtras(t *testing.T) {
 	require.Equal(t, []string{"missing data", "literal_error kind", "extra_forbidden a", "extra_forbidden z"}, got)
 	require.Empty(t, found[0].URL)
 	require.Equal(t, "https://errors.pydantic.dev/2.12/v/missing", found.WithURLs()[0].URL)
+}
+
+// A message that is wrong all over gets a short answer, whatever it holds.
+func TestWhatIsWrongIsBounded(t *testing.T) {
+	t.Parallel()
+	obj := map[string]any{"type": strings.Repeat("x", 1<<20), "data": strings.Repeat("y", 1<<20), "metadata": map[string]any{"k": strings.Repeat("z", 1<<20)}}
+	for n := range 50_000 {
+		obj[strings.Repeat("é", 500)+strconv.Itoa(n)] = make([]any, 1000)
+	}
+	c := issue.Check(obj)
+	c.Literal("type", "step", true)
+	c.Dict("data", true)
+	c.String("tool_name")
+	c.String("metadata")
+	found := c.Found(true)
+	require.Equal(t, "Extra inputs are not permitted: and 49984 more", found[len(found)-1].Msg)
+	raw, err := json.Marshal(found.WithURLs())
+	require.NoError(t, err)
+	require.Less(t, len(raw), 20_000)
 }
 
 func TestText(t *testing.T) {

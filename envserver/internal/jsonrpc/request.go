@@ -43,7 +43,7 @@ func FromObject(obj map[string]any) (Request, *Error) {
 	if id, ok := identifier(raw); ok {
 		r.ID = id
 	} else {
-		found = append(found, issue.Issue{Type: "int_type", Loc: []any{"id"}, Msg: "Input should be a string, an integer or null", Input: pyjson.Plain(raw)})
+		found = append(found, issue.Issue{Type: "int_type", Loc: []any{"id"}, Msg: "Input should be a string, an integer or null", Input: issue.Shown(raw)})
 	}
 	if len(found) > 0 {
 		return Request{}, &Error{Code: InvalidRequest, Message: "Invalid request: " + found.Text("JsonRpcRequest")}
@@ -51,10 +51,15 @@ func FromObject(obj map[string]any) (Request, *Error) {
 	return r, nil
 }
 
+// maxID is the longest id taken, in bytes: it is given back with the answer.
+const maxID = 1000
+
 func identifier(v any) (any, bool) {
 	switch v := v.(type) {
-	case nil, string:
+	case nil:
 		return v, true
+	case string:
+		return v, len(v) <= maxID
 	case bool: // a Python int, to the reference
 		if v {
 			return json.Number("1"), true
@@ -64,7 +69,7 @@ func identifier(v any) (any, bool) {
 		if f, err := v.Float64(); err == nil && strings.ContainsAny(v.String(), ".eE") { // 1.0 is 1, to the reference
 			return json.Number(strconv.FormatInt(int64(f), 10)), f == float64(int64(f))
 		}
-		return v, true
+		return v, len(v) <= maxID
 	default:
 		return nil, false
 	}

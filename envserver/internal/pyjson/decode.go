@@ -7,9 +7,6 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds nesting; Python's own decoder gives up at about a thousand.
-const maxDepth = 500
-
 // SyntaxError says where a text stops being JSON. Pos counts characters (not bytes) from 0, Line and Col from 1.
 type SyntaxError struct {
 	Msg            string
@@ -24,6 +21,9 @@ func (e *SyntaxError) Error() string {
 // token for (NaN, infinities, and literals too large for a float).
 func Decode(data []byte) (any, error) {
 	d := &decoder{data: data}
+	if err := Check(data); err != nil {
+		return nil, &SyntaxError{Msg: err.Error(), Line: 1, Col: 1}
+	}
 	if !utf8.Valid(data) {
 		return nil, d.fail(0, "Text is not valid UTF-8")
 	}
@@ -77,7 +77,7 @@ func (d *decoder) peek() byte {
 
 func (d *decoder) value(depth int) (any, error) {
 	if depth > maxDepth {
-		return nil, d.fail(d.pos, "Nested too deeply")
+		return nil, d.fail(d.pos, ErrTooDeep.Error())
 	}
 	switch c := d.peek(); {
 	case c == '{':

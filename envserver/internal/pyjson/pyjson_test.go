@@ -68,7 +68,19 @@ func TestValues(t *testing.T) {
 func TestDepthIsBounded(t *testing.T) {
 	t.Parallel()
 	_, err := pyjson.Decode([]byte(strings.Repeat("[", 1_000_000)))
-	require.ErrorContains(t, err, "Nested too deeply")
+	require.ErrorContains(t, err, "nested more than 500 deep")
+}
+
+func TestValuesAreBounded(t *testing.T) {
+	t.Parallel()
+	fits := "[" + strings.Repeat("1,", 99_998) + "1]"
+	_, err := pyjson.Decode([]byte(fits))
+	require.NoError(t, err)
+	for _, text := range []string{"[" + strings.Repeat("1,", 99_999) + "1]", strings.Repeat("[],", 100_000)} {
+		_, err := pyjson.Decode([]byte(text))
+		require.ErrorContains(t, err, "more than 100000 values")
+	}
+	require.NoError(t, pyjson.Check([]byte(`"`+strings.Repeat(`[{,\"`, 50_000)+`"`)), "what stands in a string is text")
 }
 
 func TestEncode(t *testing.T) {
@@ -92,7 +104,7 @@ func FuzzDecode(f *testing.F) {
 		got, err := pyjson.Decode(data)
 		if err != nil {
 			// The standard decoder replaces what is not UTF-8, and nests deeper.
-			ours := strings.Contains(err.Error(), "UTF-8") || strings.Contains(err.Error(), "Nested")
+			ours := strings.Contains(err.Error(), "UTF-8") || strings.Contains(err.Error(), "more than")
 			require.Falsef(t, json.Valid(data) && !ours, "valid JSON refused: %v", err)
 			return
 		}

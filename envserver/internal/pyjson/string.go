@@ -14,6 +14,7 @@ func (d *decoder) str() (string, error) {
 	start := d.pos
 	d.pos++ // opening quote
 	var b strings.Builder
+	b.Grow(d.toQuote())
 	for d.pos < len(d.data) {
 		switch c := d.data[d.pos]; {
 		case c == '"':
@@ -37,6 +38,24 @@ func (d *decoder) str() (string, error) {
 		}
 	}
 	return "", d.fail(start, "Unterminated string starting at")
+}
+
+// toQuote is how many bytes there are to the end of the string, which is about as long as it decodes to.
+func (d *decoder) toQuote() int {
+	escapes := 0
+	for i := d.pos; i < len(d.data); i++ {
+		switch d.data[i] {
+		case '"':
+			return i - d.pos - escapes
+		case '\\':
+			if i++; i < len(d.data) && d.data[i] == 'u' {
+				escapes += 3 // six bytes for at most three
+			} else {
+				escapes++
+			}
+		}
+	}
+	return len(d.data) - d.pos - escapes
 }
 
 // escape reads one escape, both halves of a surrogate pair; start is where the string began, for the error.

@@ -10,12 +10,17 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 // decode checks a call's arguments against the tool's schema and fills the Go value, which holds the defaults already. It
 // refuses with fault.Invalid; the message names every wrong argument and says what would be right. Numbers and booleans
 // that come as strings are taken, as the original servers take them, and null stands for "not given".
 func decode(tool string, s *jsonschema.Schema, args map[string]any, into any) error {
+	if room := maxArguments; !fits(args, &room) {
+		return fault.New(fault.Invalid, "arguments of %s: more than %d bytes of text", tool, maxArguments)
+	}
 	c := coercer{tool: tool}
 	clean := c.object("", s, args)
 	if err := c.fault(); err != nil {
@@ -31,11 +36,44 @@ func decode(tool string, s *jsonschema.Schema, args map[string]any, into any) er
 	return nil
 }
 
+// maxArguments bounds the text of a call's arguments, in bytes: what a task may hold, and room for the rest.
+const maxArguments = rollout.MaxTaskBytes + 256<<10
+
+// fits takes the text of a value off room, and says whether there was enough.
+func fits(v any, room *int) bool {
+	switch v := v.(type) {
+	case string:
+		*room -= len(v)
+	case json.Number:
+		*room -= len(v)
+	case []any:
+		for _, e := range v {
+			if !fits(e, room) {
+				return false
+			}
+		}
+	case map[string]any:
+		for k, e := range v {
+			if *room -= len(k); !fits(e, room) {
+				return false
+			}
+		}
+	}
+	return *room >= 0
+}
+
 // coercer collects what is wrong, in the order of the schema.
 type coercer struct {
 	tool  string
-	wrong []*fault.Error
+	wrong []*fault.Error // the first maxWrong
+	more  int            // beyond those
 }
+
+// Bounds of a refusal: every value of a call may be wrong, and every name the caller's own.
+const (
+	maxWrong = 20
+	maxName  = 100 // characters
+)
 
 func (c *coercer) fault() error {
 	switch len(c.wrong) {
@@ -48,11 +86,18 @@ func (c *coercer) fault() error {
 	for i, w := range c.wrong {
 		lines[i] = w.Msg
 	}
+	if c.more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", c.more))
+	}
 	return &fault.Error{Kind: fault.Invalid, Field: c.wrong[0].Field,
-		Msg: fmt.Sprintf("%d invalid arguments: %s", len(lines), strings.Join(lines, "; "))}
+		Msg: fmt.Sprintf("%d invalid arguments: %s", len(c.wrong)+c.more, strings.Join(lines, "; "))}
 }
 
 func (c *coercer) refuse(path, format string, args ...any) any {
+	if len(c.wrong) == maxWrong {
+		c.more++
+		return nil
+	}
 	c.wrong = append(c.wrong, fault.Field(path, format, args...))
 	return nil
 }
@@ -84,7 +129,7 @@ func (c *coercer) object(path string, s *jsonschema.Schema, obj map[string]any) 
 func (c *coercer) mapping(path string, s *jsonschema.Schema, obj map[string]any) map[string]any {
 	out := map[string]any{}
 	for _, k := range slices.Sorted(maps.Keys(obj)) {
-		out[k] = c.value(fmt.Sprintf("%s[%q]", path, k), s.AdditionalProperties, obj[k])
+		out[k] = c.value(fmt.Sprintf("%s[%q]", path, text.Head(k, maxName)), s.AdditionalProperties, obj[k])
 	}
 	return out
 }
@@ -98,7 +143,7 @@ func (c *coercer) owner(path string) string {
 
 func join(path, name string) string {
 	if path == "" {
-		return name
+		return text.Head(name, maxName)
 	}
-	return path + "." + name
+	return path + "." + text.Head(name, maxName)
 }

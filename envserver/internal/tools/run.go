@@ -54,6 +54,7 @@ func (t *Table) begin(ctx context.Context, c Call) (begun, error) {
 
 func (t *Table) run(ctx context.Context, c Call) (*Text, error) {
 	b, err := t.begin(ctx, c)
+	c.Args = nil // a task may be megabytes, and the wait long
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,11 @@ type Call struct {
 	Limit time.Duration
 }
 
+func (c Call) with(args map[string]any) Call {
+	c.Args = args
+	return c
+}
+
 // UnknownError says that there is no such tool.
 type UnknownError struct{ Name string }
 
@@ -114,7 +119,9 @@ func (t *Table) Call(ctx context.Context, c Call) (text *Text, err error) {
 			text, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	text, err = tool.run(ctx, c)
+	args := c.Args
+	c.Args = nil // so that only the tool holds them while it waits
+	text, err = tool.run(ctx, c.with(args))
 	if err != nil && ctx.Err() != nil && fault.KindOf(err) == fault.Internal {
 		err = interrupted(ctx, c, "")
 	}

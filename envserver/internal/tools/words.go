@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 // maxShown is how much of a wrong value an error repeats.
@@ -61,8 +64,14 @@ func bounds(s *jsonschema.Schema) string {
 // secrets are the arguments whose values no message may repeat: messages end up in logs.
 var secrets = []string{"api_key", "hf_token"}
 
-// Public is a call's arguments with the secret ones blotted out, for showing.
+// maxPublic is how much of a call's arguments is shown, in bytes of their text.
+const maxPublic = 64 << 10
+
+// Public is a call's arguments for showing: without the secret ones, and without any where they are long.
 func Public(args map[string]any) map[string]any {
+	if room := maxPublic; !fits(args, &room) {
+		return map[string]any{"…": "arguments of more than 64 KiB"}
+	}
 	out := maps.Clone(args)
 	for _, name := range secrets {
 		if v := out[name]; v != nil && v != "" {
@@ -77,12 +86,30 @@ func show(path string, v any) string {
 	if slices.Contains(secrets, path) {
 		return fmt.Sprintf("a %T", v)
 	}
-	raw, err := json.Marshal(v)
-	if err != nil {
+	switch v := v.(type) {
+	case float64:
 		return fmt.Sprint(v) // NaN and the infinities
+	case string:
+		return shorten(fmt.Sprintf("%q", text.Head(v, maxShown+1)))
+	case []any:
+		if len(v) > maxShown {
+			return fmt.Sprintf("a list of %d", len(v))
+		}
+	case map[string]any:
+		if len(v) > maxShown {
+			return fmt.Sprintf("an object of %d", len(v))
+		}
 	}
-	if r := []rune(string(raw)); len(r) > maxShown {
-		return string(r[:maxShown]) + "…"
+	raw, err := json.Marshal(issue.Shown(v))
+	if err != nil {
+		return fmt.Sprintf("a %T", v)
 	}
-	return string(raw)
+	return shorten(string(raw))
+}
+
+func shorten(s string) string {
+	if short := text.Head(s, maxShown); short != s {
+		return short + "…"
+	}
+	return s
 }

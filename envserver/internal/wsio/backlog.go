@@ -13,7 +13,7 @@ type backlog struct {
 	mu     sync.Mutex
 	room   *sync.Cond // made with the first worker: most connections are at rest
 	isOpen bool
-	frames [][]byte
+	frames []frame
 	bytes  int
 }
 
@@ -27,17 +27,17 @@ func (b *backlog) open() {
 }
 
 // put queues a frame, as soon as there is room. False: there is no worker, and nothing is before this frame.
-func (b *backlog) put(frame []byte) bool {
+func (b *backlog) put(f frame) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for b.isOpen && b.full(len(frame)) {
+	for b.isOpen && b.full(len(f.data)) {
 		b.room.Wait()
 	}
 	if !b.isOpen {
 		return false
 	}
-	b.frames = append(b.frames, frame)
-	b.bytes += len(frame)
+	b.frames = append(b.frames, f)
+	b.bytes += len(f.data)
 	return true
 }
 
@@ -46,15 +46,15 @@ func (b *backlog) full(more int) bool {
 }
 
 // next takes the frame that has waited longest. With none it shuts the backlog, and its caller is the worker no more.
-func (b *backlog) next() (frame []byte, more bool) {
+func (b *backlog) next() (f frame, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.room.Signal() // there is one who waits: the reader
 	if len(b.frames) == 0 {
 		b.isOpen, b.frames = false, nil
-		return nil, false
+		return frame{}, false
 	}
-	frame, b.frames = b.frames[0], b.frames[1:]
-	b.bytes -= len(frame)
-	return frame, true
+	f, b.frames = b.frames[0], b.frames[1:]
+	b.bytes -= len(f.data)
+	return f, true
 }

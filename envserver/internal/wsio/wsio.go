@@ -4,6 +4,7 @@ package wsio
 
 import (
 	"context"
+	"errors"
 	"io"
 	"runtime"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/intake"
 )
 
 // Close codes of RFC 6455 that we send.
@@ -19,6 +22,7 @@ const (
 	CloseNormal   = websocket.CloseNormalClosure
 	CloseTooLarge = websocket.CloseMessageTooBig
 	closeRestart  = websocket.CloseServiceRestart
+	CloseBusy     = websocket.CloseTryAgainLater
 	closeInternal = websocket.CloseInternalServerErr
 )
 
@@ -26,16 +30,27 @@ const (
 type Options struct {
 	// PingEvery is the time between pings, and how long a client has to answer one before it is cut off.
 	PingEvery time.Duration
-	// MaxMessage is the largest frame taken, in bytes. One that is larger is read to its end and let go.
+	// MaxMessage is the largest frame taken, in bytes.
 	MaxMessage int64
+	// Memory is where frames are read into. A frame that it has no room for, or that is too large, is read to its end and dropped.
+	Memory *intake.Memory
+	// Refuse answers such a frame, in its turn.
+	Refuse func(error) Answer
 	// CloseCode is sent when Run's context ends; default 1012 (the service restarts).
 	CloseCode int
 	// Gone is the cause with which the context of an Answer's Later ends when the client leaves.
 	Gone error
 }
 
-// Handler answers one frame, which is nil where it was too large. It must be quick: nothing is read meanwhile.
+// Handler answers one frame. It must be quick: nothing is read meanwhile.
 type Handler func(frame []byte) Answer
+
+// frame is one message of the client, or why it was not taken.
+type frame struct {
+	data    []byte
+	err     error
+	release func() // gives its memory back; nil where there is an error
+}
 
 // Answer is what becomes of a frame.
 type Answer struct {
@@ -92,28 +107,45 @@ func (c *conn) read() {
 	}
 }
 
-// frame reads the next frame. Of one that is too large no more is kept than what shows that, and it is read to its end all the
-// same: a client that is still sending hears nothing.
-func (c *conn) frame() ([]byte, error) {
+// frame reads the next frame. One that is not taken is read to its end all the same: a client that still sends reads no answer.
+func (c *conn) frame() (frame, error) {
 	_, r, err := c.ws.NextReader()
 	if err != nil {
-		return nil, err
+		return frame{}, err
 	}
-	frame, err := io.ReadAll(io.LimitReader(r, c.o.MaxMessage+1))
-	if err == nil && int64(len(frame)) > c.o.MaxMessage {
-		frame = nil
-		_, err = io.Copy(io.Discard, r)
+	data, release, err := c.o.Memory.Read(r, c.o.MaxMessage)
+	var large *intake.TooLargeError
+	if errors.As(err, &large) || errors.Is(err, intake.ErrBusy) {
+		_, broken := io.Copy(io.Discard, r)
+		return frame{err: err}, broken
 	}
-	return frame, err
+	return frame{data: data, release: release}, err
+}
+
+// answer has a frame answered, and gives its memory back.
+func (c *conn) answer(f frame) Answer {
+	if f.err != nil {
+		return c.o.Refuse(f.err)
+	}
+	defer f.release()
+	return c.handle(f.data)
+}
+
+// drop gives the memory of a frame back that is not answered.
+func (f frame) drop() {
+	if f.release != nil {
+		f.release()
+	}
 }
 
 // take answers a frame on the reader's own goroutine, which saves a session at rest a second one and a quick answer the way
 // to it. An answer that takes long gets a goroutine, which then answers what comes meanwhile.
-func (c *conn) take(frame []byte) {
+func (c *conn) take(f frame) {
 	if c.ending.Load() { // what comes after the goodbye is only read to get at the client's own
+		f.drop()
 		return
 	}
-	a := c.handle(frame)
+	a := c.answer(f)
 	if a.Later == nil {
 		c.say(a)
 		return
@@ -136,12 +168,14 @@ func (c *conn) work(ctx context.Context, a Answer) {
 		if ctx.Err() == nil {
 			c.say(a)
 		}
-		frame, more := c.backlog.next()
+		next, more := c.backlog.next()
 		if !more {
 			return
 		}
-		if a = (Answer{}); !c.ending.Load() && ctx.Err() == nil {
-			a = c.handle(frame)
+		if a = (Answer{}); c.ending.Load() || ctx.Err() != nil {
+			next.drop()
+		} else {
+			a = c.answer(next)
 		}
 	}
 }

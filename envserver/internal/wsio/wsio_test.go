@@ -14,6 +14,7 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/intake"
 	"github.com/rolloutd/rolloutd/envserver/internal/wsio"
 )
 
@@ -27,7 +28,7 @@ var errGone = errors.New("gone")
 // serve runs h for a client, which is returned with a channel that closes when Run has returned.
 func serve(t *testing.T, o wsio.Options, h wsio.Handler) (*websocket.Conn, <-chan struct{}) {
 	t.Helper()
-	o.Gone, o.MaxMessage = errGone, maxMessage
+	o.Gone, o.MaxMessage, o.Memory = errGone, maxMessage, intake.New(1<<30)
 	if o.PingEvery == 0 {
 		o.PingEvery = patience
 	}
@@ -146,17 +147,12 @@ func TestCloseInItsTurn(t *testing.T) {
 	closed(t, over)
 }
 
-// A frame that is too large is answered in its turn like others, once it is sent: as one that is nil. One that just fits is not.
+// A frame that is too large is refused in its turn, once it is sent. One that just fits is answered.
 func TestAFrameTooLargeIsAnswered(t *testing.T) {
 	t.Parallel()
 	let := make(chan struct{})
-	others := mixed(let)
-	c, _ := serve(t, wsio.Options{}, func(frame []byte) wsio.Answer {
-		if frame == nil {
-			return wsio.Answer{Reply: [][]byte{[]byte("too large")}}
-		}
-		return others(frame)
-	})
+	refuse := func(error) wsio.Answer { return wsio.Answer{Reply: [][]byte{[]byte("too large")}} }
+	c, _ := serve(t, wsio.Options{Refuse: refuse}, mixed(let))
 	fits := strings.Repeat("x", maxMessage)
 	for _, frame := range []string{"slow", fits + "x", strings.Repeat(fits, 20), fits, ""} {
 		send(t, c, frame)

@@ -1,0 +1,51 @@
+package intake_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/intake"
+)
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	m := intake.New(1 << 20)
+	for _, n := range []int{0, 1, 511, 512, 513, 16 << 10, 100_000, 1 << 20} {
+		want := bytes.Repeat([]byte("x"), n)
+		got, release, err := m.Read(bytes.NewReader(want), 1<<20)
+		require.NoError(t, err, n)
+		require.True(t, bytes.Equal(want, got), n)
+		release()
+		release() // once is enough
+	}
+	var large *intake.TooLargeError
+	_, _, err := m.Read(strings.NewReader("12345"), 4)
+	require.ErrorAs(t, err, &large)
+	broken := errors.New("broken")
+	_, _, err = m.Read(iotest.ErrReader(broken), 4)
+	require.ErrorIs(t, err, broken)
+}
+
+// Requests that are being worked on hold their memory; small ones are let in all the same, and what failed holds nothing.
+func TestMemoryIsShared(t *testing.T) {
+	t.Parallel()
+	m := intake.New(1 << 20)
+	large := strings.Repeat("x", 600_000)
+	_, release, err := m.Read(strings.NewReader(large), 1<<20)
+	require.NoError(t, err)
+	for range 3 {
+		_, _, err = m.Read(strings.NewReader(large), 1<<20)
+		require.ErrorIs(t, err, intake.ErrBusy)
+	}
+	_, _, err = m.Read(strings.NewReader(large[:16<<10-1]), 1<<20)
+	require.NoError(t, err)
+	release()
+	_, release, err = m.Read(strings.NewReader(large), 1<<20)
+	require.NoError(t, err)
+	release()
+}

@@ -1,0 +1,42 @@
+package pyjson
+
+import "errors"
+
+// Bounds of what is decoded: a decoded value takes some fifty bytes of memory, however few it takes in the text.
+const (
+	maxDepth  = 500     // arrays and objects in one another; Python's own decoder gives up at about a thousand
+	maxValues = 100_000 // values in all, those in arrays and objects included
+)
+
+// ErrTooMany and ErrTooDeep say that a text is beyond the bounds.
+var (
+	ErrTooMany = errors.New("more than 100000 values")
+	ErrTooDeep = errors.New("nested more than 500 deep")
+)
+
+// Check refuses a text that would decode into too much. It allocates nothing. A text that is no JSON may pass; Decode refuses that.
+func Check(data []byte) error {
+	values, depth, quoted := 1, 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == ',':
+			values++
+		case c == '[', c == '{':
+			values, depth = values+1, depth+1
+		case c == ']', c == '}':
+			depth--
+		}
+		switch {
+		case values > maxValues:
+			return ErrTooMany
+		case depth > maxDepth:
+			return ErrTooDeep
+		}
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package envserver_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/egress"
+)
+
+// sink is a client that takes all and keeps nothing.
+type sink struct {
+	header http.Header
+	status int
+	bytes  int
+}
+
+func (s *sink) Header() http.Header  { return s.header }
+func (s *sink) WriteHeader(code int) { s.status = code }
+func (s *sink) Write(p []byte) (int, error) {
+	s.bytes += len(p)
+	return len(p), nil
+}
+
+// allocated is the memory in bytes that a request takes: all that is allocated while it is answered, which is more than its peak.
+func allocated(t *testing.T, srv http.Handler, r *http.Request) (bytes uint64, out *sink) {
+	t.Helper()
+	out = &sink{header: http.Header{}, status: http.StatusOK}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	srv.ServeHTTP(out, r)
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc, out
+}
+
+// The largest requests of every route that reads a body, and what each may take. docs/security.md has the table. It does not run in parallel:
+// it counts what the process allocates.
+func TestMemoryOfRequests(t *testing.T) {
+	srv, err := envserver.New(envserver.Options{
+		Rollouts: newFake(), Resolve: catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve, Seal: strings.ToUpper, Web: true,
+	})
+	require.NoError(t, err)
+	const most = 16 << 20 // the largest body
+	inside := map[string][2]string{
+		"/rollouts":         {`{"instruction":"x","setup":`, `}`},
+		"/rollouts/r/abort": {`{"reason":"x","more":`, `}`},
+		"/reset":            {`{"episode_id":`, `}`},
+		"/step":             {`{"action":{"type":"call_tool","tool_name":"start_rollout","arguments":{"setup":`, `}}}`},
+		"/mcp":              {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"start_rollout","arguments":{"setup":`, `}}}`},
+		"/mcp (MCP)":        {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"start_rollout","arguments":{"setup":`, `}}}`},
+		"/web/reset":        {`{"episode_id":`, `}`},
+		"/web/step":         {`{"action":{"type":"call_tool","tool_name":"start_rollout","arguments":{"setup":`, `}}}`},
+	}
+	values := map[string]func(room int) string{
+		"8 million numbers": func(room int) string { return "[" + strings.Repeat("1,", room/2-2) + "1]" },
+		"99,000 numbers":    func(int) string { return "[" + strings.Repeat("1,", 99_000) + "1]" },
+		"99,000 names":      func(int) string { return object99k },
+		"one text":          func(room int) string { return `["` + strings.Repeat("x", room-4) + `"]` },
+		"one escaped text":  func(room int) string { return `["` + strings.Repeat(`\u0001`, room/6-2) + `"]` },
+		"one name":          func(room int) string { return `{"` + strings.Repeat("x", room-6) + `":1}` },
+		"deep lists":        func(room int) string { return strings.Repeat("[", room) },
+	}
+	for path, around := range inside {
+		worst, which := uint64(0), ""
+		for name, value := range values {
+			body := around[0] + value(most-len(around[0])-len(around[1])) + around[1]
+			require.LessOrEqual(t, len(body), most)
+			r := httptest.NewRequest(http.MethodPost, "http://localhost"+strings.TrimSuffix(path, " (MCP)"), strings.NewReader(body))
+			if strings.HasSuffix(path, " (MCP)") {
+				r.Header.Set("Accept", "application/json, text/event-stream")
+				r.Header.Set("Content-Type", "application/json")
+			}
+			took, out := allocated(t, srv, r)
+			require.Less(t, out.bytes, 64<<10, "the answer to %s of %s", name, path)
+			if took > worst {
+				worst, which = took, name
+			}
+		}
+		t.Logf("POST %-20s %3d MiB (%s)", path, worst>>20, which)
+		require.Less(t, worst, uint64(96<<20), path)
+	}
+}
+
+// Large requests that the server has no memory for at the moment are refused; small ones are answered.
+func TestRequestsShareMemory(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *envserver.Options) { o.RequestMemory = 1 })
+	large := `{"episode_id":"` + strings.Repeat("x", 100_000) + `"}`
+	status, headers, out := r.do("POST", "/reset", large)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Equal(t, "1", headers.Get("Retry-After"))
+	require.Contains(t, out, "as many large requests as it can hold")
+	status, _, _ = r.do("POST", "/reset", `{}`)
+	require.Equal(t, http.StatusOK, status)
+	ws := r.dial("/ws")
+	require.Contains(t, ws.ask(`{"type":"state"}`), "episode_id")
+	require.Contains(t, ws.ask(`{"type":"reset","data":`+large+`}`), "as many large requests as it can hold")
+	require.Equal(t, websocket.CloseTryAgainLater, ws.closed())
+}
+
+var object99k = func() string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for n := range 49_000 {
+		fmt.Fprintf(&b, `"%s%d":1,`, strings.Repeat("k", 100), n)
+	}
+	return b.String() + `"x":1}`
+}()
