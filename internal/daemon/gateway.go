@@ -13,6 +13,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
@@ -26,6 +27,10 @@ func (d *Daemon) gatewayTier() Tier {
 		if d.roles == (Roles{Gateway: true}) {
 			relaxGC()
 		}
+		policy, err := egress.Parse(d.cfg.Gateway.AllowHosts)
+		if err != nil {
+			return Running{}, err
+		}
 		lock, err := d.lockGateway()
 		if err != nil {
 			return Running{}, err
@@ -33,7 +38,7 @@ func (d *Daemon) gatewayTier() Tier {
 		g, err := proxy.New(proxy.Options{
 			Dir: d.cfg.GatewayDir(), Key: d.key, Dialer: d.backends, Logger: d.log,
 			Registerer: d.tel.Registry(), TracerProvider: otel.GetTracerProvider(),
-			Bounds: boundsOf(d.cfg.Gateway), Endpoints: catalog.Names(), TrainerTokens: d.cfg.Gateway.TrainerTokens,
+			Egress: policy, Bounds: boundsOf(d.cfg.Gateway), Endpoints: catalog.Names(), TrainerTokens: d.cfg.Gateway.TrainerTokens,
 			PassThrough: d.cfg.Gateway.Reply == config.ReplyPassThrough, KeepAlive: d.cfg.Gateway.KeepAlive,
 		})
 		if err != nil {

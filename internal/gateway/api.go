@@ -16,6 +16,11 @@ type Route struct {
 	Capture   bool           `json:"capture"` // false: calls are forwarded and not recorded
 	Model     rollout.Model  `json:"model"`
 	Limits    rollout.Limits `json:"limits"` // Call, Turns, PromptTokens, CompletionTokens and Cost count here
+	// Origin is the name of the agent's process in the sandbox. A call from another process is foreign: recorded and counted by every
+	// budget, never trained on, and no sign of the endpoint's health. "": calls are not told apart by process.
+	Origin string `json:"origin,omitempty"`
+	// OriginChildren has calls of the process's descendants count as its own.
+	OriginChildren bool `json:"origin_children,omitempty"`
 	// TraceParent is the W3C trace context that the route's model calls belong to; Client.Open sets it.
 	TraceParent string `json:"traceparent,omitempty"`
 }
@@ -32,8 +37,17 @@ type RouteStatus struct {
 	LastCallAt  time.Time     `json:"last_call_at,omitzero"`
 	Ended       string        `json:"ended,omitempty"`        // the reason given to End; "" while open
 	BudgetSpent string        `json:"budget_spent,omitempty"` // a Budget name, once a call was refused for it
-	Failure     *Failure      `json:"failure,omitempty"`      // why the last call that failed for good did
+	Failure     *Failure      `json:"failure,omitempty"`      // why the agent's own last call that failed for good did
+	// Owed is how long the agent's own calls waited for an endpoint that gave nothing of use: tries that failed, the pauses between them,
+	// admission, and of a call that was given up the time since its reply last grew. Calls at the same time count once.
+	Owed time.Duration `json:"owed,omitempty"`
+	// OwedSince is since when the endpoint owes an answer to the agent's own call under way that has waited longest: since the call
+	// began or its reply last grew. A reply that grew within StallTime is not owed. The zero time: nothing is owed.
+	OwedSince time.Time `json:"owed_since,omitzero"`
 }
+
+// StallTime is how long a reply may stand still before the endpoint counts as owing the rest of it.
+const StallTime = 2 * time.Second
 
 // Budget names, as RouteStatus.BudgetSpent has them.
 const (
@@ -41,6 +55,7 @@ const (
 	BudgetPromptTokens     = "prompt_tokens"
 	BudgetCompletionTokens = "completion_tokens"
 	BudgetCost             = "cost"
+	BudgetTrace            = "trace_bytes" // what the calls take on disk
 )
 
 // Failure is a call's final failure that is not the agent's own doing.
@@ -53,11 +68,13 @@ type Failure struct {
 
 // Admin API paths; {id} is a Route's ID, {name} an upstream's: see rollout.Model.Upstream.
 const (
-	RoutesPath = "/routes"
-	RoutePath  = RoutesPath + "/{id}"
-	EndPath    = RoutePath + "/end"
-	TracePath  = RoutePath + "/trace"
-	ReadyPath  = "/ready/{name}"
+	RoutesPath   = "/routes"
+	RoutePath    = RoutesPath + "/{id}"
+	EndPath      = RoutePath + "/end"
+	TracePath    = RoutePath + "/trace"
+	SessionsPath = RoutePath + "/sessions"
+	ProbePath    = RoutePath + "/probe"
+	ReadyPath    = "/ready/{name}"
 )
 
 // upstreamPath is of the trainer API; it has tracePath, too.
@@ -77,6 +94,11 @@ type RouteList struct {
 // endRequest is the body of POST /routes/{id}/end.
 type EndRequest struct {
 	Reason string `json:"reason"`
+}
+
+// SessionsRequest is the body of POST /routes/{id}/sessions.
+type SessionsRequest struct {
+	Sessions []string `json:"sessions"`
 }
 
 // failureBody is the body of every failure of both APIs.

@@ -62,6 +62,22 @@ func (c *Client) End(ctx context.Context, id, reason string) error {
 	return c.doRoute(ctx, http.MethodPost, id, "/end", EndRequest{Reason: reason}, nil)
 }
 
+// AddSessions names sessions of the agent that the worker opened. From the first one on, a call of a session that is neither among them
+// nor descends from one of them is foreign; see Route.Origin. Naming a session again is a no-op.
+func (c *Client) AddSessions(ctx context.Context, id string, sessions ...string) error {
+	return c.doRoute(ctx, http.MethodPost, id, "/sessions", SessionsRequest{Sessions: sessions}, nil)
+}
+
+// Probe asks the route's endpoint for one token, from the gateway and not from the sandbox, within ProbeTime. It returns nil when the
+// endpoint answers, else a fault.UpstreamFailed or fault.UpstreamRefused that says how it failed. A probe is not recorded and counts
+// for no budget.
+func (c *Client) Probe(ctx context.Context, id string) error {
+	return c.doRoute(ctx, http.MethodPost, id, "/probe", nil, nil)
+}
+
+// ProbeTime bounds a probe.
+const ProbeTime = 10 * time.Second
+
 // Ready says whether an upstream can bear another rollout: fault.Exhausted while it cannot.
 func (c *Client) Ready(ctx context.Context, upstream string) error {
 	return c.do(ctx, http.MethodGet, "/ready/"+url.PathEscape(upstream), nil, nil)

@@ -24,6 +24,9 @@ type member struct {
 	gone       bool
 }
 
+// maxMembers bounds the members of an Object: each takes memory beside its text, and no API has as many.
+const maxMembers = 4096
+
 // ParseObject reads the top level of src and keeps it; src must not change afterwards. What is below the top level is not
 // judged beyond its brackets and strings. The error is a fault.Invalid.
 func ParseObject(src []byte) (*Object, error) {
@@ -34,6 +37,9 @@ func ParseObject(src []byte) (*Object, error) {
 	}
 	o.first, o.last = c.At+1, c.At+1
 	for key := range c.Fields {
+		if len(o.members) == maxMembers {
+			return nil, fault.New(fault.Invalid, "a JSON object of more than %d members", maxMembers)
+		}
 		from := c.KeyAt
 		c.Peek()
 		m := member{key: decodeKey(key), from: from, start: c.At}
@@ -93,6 +99,25 @@ func (o *Object) Set(key string, value []byte) {
 	if !found {
 		o.added = append(o.added, member{key: key, value: value})
 	}
+}
+
+// Removed is a member that was taken out.
+type Removed struct {
+	Key   string
+	Value []byte
+}
+
+// Keep takes out every member whose key is not to be kept, in one pass, and returns them in their order.
+func (o *Object) Keep(keep func(key string) bool) []Removed {
+	var out []Removed
+	for i := range o.members {
+		if m := &o.members[i]; !m.gone && !keep(m.key) {
+			m.gone = true
+			out = append(out, Removed{m.key, o.value(m)})
+		}
+	}
+	o.added = slices.DeleteFunc(o.added, func(m member) bool { return !keep(m.key) })
+	return out
 }
 
 // Remove takes every member of that key out.

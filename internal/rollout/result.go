@@ -116,6 +116,7 @@ const (
 	KindTitle    TurnKind = "title"
 	KindSummary  TurnKind = "summary"
 	KindSubagent TurnKind = "subagent"
+	KindForeign  TurnKind = "foreign" // not of the agent's own process or session; counts for budgets, is never trained on
 )
 
 // Branch says where in the tree of a rollout's conversations a model call stands.
@@ -126,6 +127,7 @@ const (
 	BranchCompacted Branch = "compacted" // the agent's own, begun anew from a summary of what was before
 	BranchSubagent  Branch = "subagent"
 	BranchAuxiliary Branch = "auxiliary" // a title or a summary: a conversation of one call
+	BranchForeign   Branch = "foreign"   // a call that the agent's own session did not make
 )
 
 // Turn is one model call, whole: a line of the trace.
@@ -137,7 +139,7 @@ type Turn struct {
 	Lineage            string          `json:"lineage"` // the agent's session id; "parent/child" for a subagent
 	Branch             Branch          `json:"branch"`
 	Delivered          bool            `json:"delivered"`
-	Train              bool            `json:"train"` // a trainer learns from it unless it knows better; see trace.Trains
+	Train              bool            `json:"train"` // a trainer learns from it unless it knows better; see trajectory.Trains
 	PrefixBreak        *PrefixBreak    `json:"prefix_break,omitempty"`
 	Broken             string          `json:"broken,omitempty"` // why the call has no whole reply; empty: it has
 	Flaws              []string        `json:"flaws,omitempty"`  // what is wrong with the capture of a whole reply
@@ -160,7 +162,9 @@ type Turn struct {
 	// Rewritten has the members that the agent had given otherwise: {"max_tokens":{"from":32000,"to":4096}}; without "from" it
 	// had not given them, without "to" they were left out.
 	Rewritten json.RawMessage `json:"rewritten,omitempty"`
-	Response  json.RawMessage `json:"response"` // the API's own object, such as a chat.completion, or null
+	// Constrained is the member of the request by which the engine chose tokens under a grammar, such as "response_format".
+	Constrained string          `json:"constrained,omitempty"`
+	Response    json.RawMessage `json:"response"` // the API's own object, such as a chat.completion, or null
 }
 
 // PrefixBreak says that a turn's prompt does not begin with the prompt and completion, token for token, of the turn before it

@@ -18,6 +18,9 @@ type Entry struct {
 	Usage     rollout.Usage
 	Began     time.Time
 	Ended     time.Time
+	Broken    string // as in Head
+	Tries     int
+	Owed      time.Duration
 
 	place           place
 	request, prompt int // bytes of these sections when they are whole
@@ -25,9 +28,11 @@ type Entry struct {
 
 // index is what a log remembers.
 type index struct {
-	entries []Entry        // in the order of the file
-	whole   map[string]int // call id → its latest whole entry
-	turns   map[int]int    // turn → its entry
+	entries  []Entry        // in the order of the file
+	disk     int64          // bytes of all frames
+	restored int64          // bytes of all records when what they share with others is written out
+	whole    map[string]int // call id → its latest whole entry
+	turns    map[int]int    // turn → its entry
 }
 
 func (ix *index) put(h *storedHead, at place) {
@@ -39,9 +44,11 @@ func (ix *index) put(h *storedHead, at place) {
 		ix.whole[h.CallID] = len(ix.entries)
 	}
 	request, prompt := h.wholeSizes()
+	ix.disk += at.size
+	ix.restored += int64(request + prompt + h.Reply + h.TokenIDs + h.Logprobs)
 	ix.entries = append(ix.entries, Entry{
 		Turn: h.Turn, CallID: h.CallID, Kind: h.Kind, Whole: h.Whole(), Usage: h.Usage,
-		Began: h.Began, Ended: h.Began.Add(h.Latency), place: at, request: request, prompt: prompt,
+		Began: h.Began, Ended: h.Began.Add(h.Latency), Broken: h.Broken, Tries: h.Tries, Owed: h.Owed, place: at, request: request, prompt: prompt,
 	})
 }
 

@@ -11,6 +11,13 @@ func (l *Log) Entries() []Entry {
 	return l.index.byTurn()
 }
 
+// Size is how many bytes the log's records take on disk, and how many they come to when what they share with others is written out.
+func (l *Log) Size() (disk, restored int64) {
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	return l.index.disk, l.index.restored
+}
+
 // Find returns the whole record of a call id.
 func (l *Log) Find(callID string) (Entry, bool) {
 	l.store.mu.Lock()

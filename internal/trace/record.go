@@ -42,7 +42,9 @@ type Head struct {
 	Tries         int              `json:"tries"`
 	UpstreamError json.RawMessage  `json:"upstream_error,omitempty"`
 	ModelVersion  string           `json:"model_version,omitempty"`
-	Engine        string           `json:"engine,omitempty"` // as in rollout.Turn
+	Engine        string           `json:"engine,omitempty"`      // as in rollout.Turn
+	Constrained   string           `json:"constrained,omitempty"` // as in rollout.Turn
+	Owed          time.Duration    `json:"owed,omitempty"`        // of latency: while the endpoint gave nothing of use
 }
 
 // Whole says whether the call has a whole reply.

@@ -14,6 +14,8 @@ func (s summarized) branch(t *rollout.Turn) rollout.Branch {
 	case rollout.KindSummary:
 		s[t.Lineage] = s[t.Lineage] || t.Broken == "" && t.Delivered
 		return rollout.BranchAuxiliary
+	case rollout.KindForeign:
+		return rollout.BranchForeign
 	case rollout.KindSubagent:
 		return rollout.BranchSubagent
 	default:

@@ -37,6 +37,7 @@ func TurnOf(r *trace.Record, delivered bool) rollout.Turn {
 		Engine:             r.Engine,
 		Request:            readable(r.Request),
 		Rewritten:          r.Rewritten,
+		Constrained:        r.Constrained,
 	}
 	if len(r.Reply) > 0 {
 		respond(&t, reply.API(r.API), r.Reply)

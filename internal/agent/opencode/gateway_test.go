@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
@@ -37,8 +38,12 @@ func gatewayProcess(dir string) error {
 	if err != nil {
 		return err
 	}
+	laptop, err := egress.Parse([]string{"127.0.0.0/8", "localhost"})
+	if err != nil {
+		return err
+	}
 	srv, err := proxy.New(proxy.Options{
-		Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: sandbox.New(d, sandbox.Options{}), Backoff: 10 * time.Millisecond,
+		Egress: laptop, Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: sandbox.New(d, sandbox.Options{}), Backoff: 10 * time.Millisecond,
 	})
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -87,8 +88,11 @@ func passingGateway(t *testing.T, dir string, backend *sandbox.Backend) *gateway
 	t.Helper()
 	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
 	require.NoError(t, err)
+	laptop, err := egress.Parse([]string{"127.0.0.0/8", "localhost"})
+	require.NoError(t, err)
 	srv, err := proxy.New(proxy.Options{
-		Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: backend, PassThrough: true, KeepAlive: 10 * time.Millisecond,
+		Egress: laptop,
+		Dir:    filepath.Join(dir, "gateway"), Key: key, Dialer: backend, PassThrough: true, KeepAlive: 10 * time.Millisecond,
 	})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())

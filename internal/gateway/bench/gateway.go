@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -24,7 +25,11 @@ func gatewayProcess(dir string) error {
 	if err != nil {
 		return err
 	}
-	srv, err := proxy.New(proxy.Options{Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: listener{}})
+	local, err := egress.Parse([]string{"127.0.0.0/8"})
+	if err != nil {
+		return err
+	}
+	srv, err := proxy.New(proxy.Options{Dir: filepath.Join(dir, "gateway"), Key: key, Egress: local, Dialer: listener{}})
 	if err != nil {
 		return err
 	}

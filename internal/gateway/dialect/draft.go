@@ -84,6 +84,14 @@ func (c changes) Any(keys ...string) bool {
 	})
 }
 
+// set says whether one of several members goes upstream otherwise than the agent gave it.
+func (c changes) set(keys ...string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool {
+		one, ok := c.of(key)
+		return ok && one.to != nil
+	})
+}
+
 // JSON is the account as the record has it: {"max_tokens":{"from":32000,"to":4096}}; nil when nothing was changed.
 func (c changes) JSON() json.RawMessage {
 	var b []byte
@@ -91,7 +99,7 @@ func (c changes) JSON() json.RawMessage {
 		if bytes.Equal(one.from, one.to) {
 			continue
 		}
-		b = append(append(append(b, ',', '"'), one.key...), `":{`...)
+		b = append(append(append(b, ','), rawjson.Quote(one.key)...), `:{`...)
 		if one.from != nil {
 			b = append(append(b, `"from":`...), readable(one.from)...)
 		}

@@ -19,7 +19,11 @@ type Request struct {
 	Stream   bool        // the agent wants events, not one object
 	Kind     rollout.TurnKind
 	Lineage  string
+	Session  string      // as the agent names it; "": it does not
+	Parent   string      // the session that began it; "": none
 	Headers  http.Header // of the agent's headers those that go upstream
+	// Constrained is the member by which the engine is to choose tokens under a grammar; "": none.
+	Constrained string
 }
 
 // readAsk reads the agent's request and rewrites it for the model. The error is the agent's own: a fault.Invalid.
@@ -38,7 +42,9 @@ func Read(d *Dialect, h http.Header, body []byte, m rollout.Model, capture bool)
 		Dialect: d, Stream: string(stream) == "true", Headers: d.forwarded(h),
 		NeedsIDs: capture && m.TokenIDs && d.ids,
 	}
+	a.Session, a.Parent = h.Get(sessionHeader), h.Get(parentHeader)
 	a.Kind, a.Lineage = classify(h, OpeningOf(d.API, o))
+	a.Constrained = constraint(o)
 	sent := &Draft{Object: o}
 	if err := d.rewrite(sent, m, capture); err != nil {
 		return nil, err

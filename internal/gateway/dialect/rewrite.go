@@ -21,9 +21,10 @@ const (
 	Include             = "include"
 )
 
-// rewrite sets what must be different upstream, and nothing else. A reply is always asked for as a stream: closing the
+// rewrite removes what is not forwarded and sets what must be different upstream. A reply is always asked for as a stream: closing the
 // connection then stops the engine at once.
 func (d *Dialect) rewrite(o *Draft, m rollout.Model, capture bool) error {
+	d.restrict(o)
 	if m.Name != "" {
 		name, _ := json.Marshal(m.Name) // a string always encodes
 		o.Set("model", name)
@@ -95,8 +96,7 @@ func setWithin(o *Draft, outer, key string, on bool) error {
 // view is what the agent asked for itself of what is asked upstream in any case.
 func (c changes) view(api reply.API, stream bool) render.View {
 	v := render.All()
-	_, counts := c.of(StreamOptions)
-	v.API, v.IDs, v.Logprobs, v.Usage = api, !c.Any(ReturnIDs, ResponseMessages), !c.Any("logprobs", Include), !counts || !stream
+	v.API, v.IDs, v.Logprobs, v.Usage = api, !c.set(ReturnIDs, ResponseMessages), !c.set("logprobs", Include), !c.set(StreamOptions) || !stream
 	if top, ok := c.of("top_logprobs"); ok {
 		v.Top, _ = strconv.Atoi(string(top.from)) // none: the engine's default is none
 	}

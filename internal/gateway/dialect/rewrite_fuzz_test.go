@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,13 +46,18 @@ func FuzzRewrite(f *testing.F) {
 			}
 		}
 		var own, sent []json.RawMessage
-		if json.Unmarshal(before["include"], &own) == nil {
+		if api%4 == 2 && json.Unmarshal(before["include"], &own) == nil {
 			_ = json.Unmarshal(after["include"], &sent) // there is none where there was none
 			require.Equal(t, own, sent[:min(len(own), len(sent))])
 		}
 		for _, key := range touched {
 			delete(before, key)
 			delete(after, key)
+		}
+		for key := range before {
+			if !slices.Contains(params(All()[api%4].API), key) {
+				delete(before, key)
+			}
 		}
 		require.Equal(t, before, after)
 	})

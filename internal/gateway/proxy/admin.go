@@ -18,6 +18,8 @@ import (
 //	PUT    /routes/{id}        Route            → 204
 //	GET    /routes/{id}?since=V&wait=30s        → RouteStatus; with since, once its version is not V, or after the wait
 //	POST   /routes/{id}/end    {"reason": …}    → 204, when cancelled calls are recorded
+//	POST   /routes/{id}/sessions {"sessions": […]} → 204; these are the agent's own
+//	POST   /routes/{id}/probe                   → 204, when the endpoint answers; a fault.UpstreamFailed or UpstreamRefused else
 //	GET    /routes/{id}/trace                   → JSON lines of rollout.Turn
 //	DELETE /routes/{id}                         → 204
 //	GET    /ready/{name}                        → 204; a fault.Exhausted while new rollouts should wait for that upstream
@@ -28,6 +30,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET "+gateway.RoutePath, answering(s.getRoute))
 	mux.HandleFunc("POST "+gateway.EndPath, answering(s.endRoute))
 	mux.HandleFunc("GET "+gateway.TracePath, answering(s.getTrace))
+	mux.HandleFunc("POST "+gateway.SessionsPath, answering(s.addSessions))
+	mux.HandleFunc("POST "+gateway.ProbePath, answering(s.probe))
 	mux.HandleFunc("DELETE "+gateway.RoutePath, answering(s.deleteRoute))
 	mux.HandleFunc("GET "+gateway.ReadyPath, answering(s.getReady))
 	return authorized(mux, s.options.Key.Token(gateway.AdminPurpose))

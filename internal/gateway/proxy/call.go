@@ -11,14 +11,15 @@ import (
 // call is one call of the agent, worked on apart from the requests that wait for it: when the model channel breaks, the
 // sandbox asks again on the next one, and finds the same call.
 type call struct {
-	id     string
-	ask    *dialect.Request
-	live   *upstream.Live // of a reply that is handed on as it comes; else nil
-	turn   int
-	began  time.Time
-	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when result is there
-	result answer
+	id       string
+	ask      *dialect.Request
+	live     *upstream.Live // of a reply that is handed on as it comes; else nil
+	turn     int
+	progress upstream.Progress
+	began    time.Time
+	cancel   context.CancelCauseFunc
+	done     chan struct{} // closed when result is there
+	result   answer
 
 	waiters int // guarded by the route's lock, as is epoch
 	epoch   int // of the connection by which the last waiter came
@@ -90,7 +91,7 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 	c := &call{
 		id: id, ask: a, live: shown, turn: r.begun, began: time.Now(), cancel: cancel, done: make(chan struct{}), waiters: 1, epoch: r.epoch,
 	}
-	r.inFlight[id] = c
+	r.inFlight[id], r.dialect = c, a.Dialect
 	r.see(c.began)
 	r.version.note()
 	r.report.inFlight.Inc()

@@ -89,7 +89,7 @@ func TestAnUpstreamIsKeptUntilItIsAtRest(t *testing.T) {
 		key, err := seal.LoadOrCreate(filepath.Join(t.TempDir(), "key"))
 		require.NoError(t, err)
 		agents := line(make(chan http.Handler))
-		s, err := proxy.New(proxy.Options{Dir: t.TempDir(), Key: key, Dialer: agents, Endpoints: []string{"vllm"}, Backoff: time.Second})
+		s, err := proxy.New(proxy.Options{Dir: t.TempDir(), Key: key, Egress: loopback(), Dialer: agents, Endpoints: []string{"vllm"}, Backoff: time.Second})
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		over := make(chan error)

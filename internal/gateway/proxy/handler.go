@@ -15,7 +15,7 @@ import (
 )
 
 // maxBody bounds a request of the agent, in bytes.
-const maxBody = 64 << 20
+const maxBody = 32 << 20
 
 // maxCallID bounds a call id, in bytes.
 const maxCallID = 256
@@ -69,6 +69,7 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.D
 		refuse(w, d, http.StatusBadRequest, "request body: "+err.Error(), "")
 		return
 	}
+	r.markForeign(req.Header, a)
 	out := &delivery{w: w, ask: a, beat: r.keepAlive}
 	ans, ok := r.answer(req.Context(), callID(req), out)
 	if !ok {

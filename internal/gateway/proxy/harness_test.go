@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -25,6 +26,15 @@ import (
 
 // canary is a model key that must be seen nowhere but in the Authorization header of upstream requests.
 const canary = "sk-canary-0123456789abcdef"
+
+// loopback allows the endpoints of tests.
+func loopback() egress.Policy {
+	p, err := egress.Parse([]string{"127.0.0.0/8", "localhost"})
+	if err != nil {
+		panic(err) // the patterns are right
+	}
+	return p
+}
 
 const patience = 20 * time.Second
 
@@ -108,7 +118,7 @@ func newHost(t *testing.T, change ...func(*proxy.Options)) *host {
 	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
 	require.NoError(t, err)
 	h := &host{dir: filepath.Join(dir, "gateway"), key: key}
-	h.options = proxy.Options{Dir: h.dir, Key: key, Backoff: time.Millisecond}
+	h.options = proxy.Options{Dir: h.dir, Key: key, Egress: loopback(), Backoff: time.Millisecond}
 	for _, c := range change {
 		c(&h.options)
 	}

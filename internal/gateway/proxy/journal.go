@@ -18,6 +18,7 @@ type journal struct {
 	Ended       string           `json:"ended,omitempty"`
 	BudgetSpent string           `json:"budget_spent,omitempty"`
 	Failure     *gateway.Failure `json:"failure,omitempty"`
+	Sessions    []string         `json:"sessions,omitempty"` // of the agent's own
 }
 
 func loadJournal(folder string) (journal, error) {

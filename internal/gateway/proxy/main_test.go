@@ -33,7 +33,7 @@ func child(dir string) error {
 	if err != nil {
 		return err
 	}
-	srv, err := proxy.New(proxy.Options{Dir: dir + "/gateway", Key: key, Dialer: &channels{open: map[string]*httptest.Server{}, tell: tell}})
+	srv, err := proxy.New(proxy.Options{Dir: dir + "/gateway", Key: key, Egress: loopback(), Dialer: &channels{open: map[string]*httptest.Server{}, tell: tell}})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/trace"
@@ -34,6 +35,9 @@ type Options struct {
 
 	// Proxy as in http.Transport, for upstream requests; nil: none.
 	Proxy func(*http.Request) (*url.URL, error)
+	// Egress says which special hosts the base URLs of clients may lead to; the zero value: none. Those of the operator's own endpoints
+	// are not checked.
+	Egress egress.Policy
 	// Bounds are those of an upstream by its name; nil: none.
 	Bounds func(upstream string) upstream.Bounds
 	// Endpoints are the names of upstreams that a trainer may ask about before their first call, beside host:port; none: any name.
@@ -50,6 +54,9 @@ type Options struct {
 	Backoff time.Duration
 	// Hold is how long a call outlives a broken model channel, for the sandbox to come back and ask again. 0: 30 s.
 	Hold time.Duration
+	// TraceBytes bounds what the calls of one route take on disk; maxExport times as much bounds what they come to when they are written
+	// out whole. A call beyond it gets an empty completion, as of any spent budget. 0: 256 MiB.
+	TraceBytes int64
 	// Trace is how records are written; the zero value is what production uses.
 	Trace trace.Options
 }
@@ -57,6 +64,10 @@ type Options struct {
 const (
 	defaultBackoff = 500 * time.Millisecond
 	defaultHold    = 30 * time.Second
+	// defaultTraceBytes is what 500 calls of 120,000 tokens take many times over: what a call repeats of the one before is not written again.
+	defaultTraceBytes = 256 << 20
+	// maxExport is how many times TraceBytes the trace may come to when what calls repeat is written out.
+	maxExport = 8
 )
 
 func (o Options) withDefaults() Options {
@@ -71,6 +82,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Backoff <= 0 {
 		o.Backoff = defaultBackoff
+	}
+	if o.TraceBytes <= 0 {
+		o.TraceBytes = defaultTraceBytes
 	}
 	if o.Hold <= 0 {
 		o.Hold = defaultHold

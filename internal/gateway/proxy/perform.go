@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
-	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
@@ -31,7 +31,7 @@ func (r *route) perform(ctx context.Context, c *call) {
 		ans = r.unrecorded(err, "The gateway could not record this call, and hands nothing on that it did not record.")
 	}
 	endSpan(span, rec, ans)
-	r.settle(c, res, ans)
+	r.settle(c, res, rec, ans)
 	r.upstream.Prompts.Give(res.Reply.PromptTokenIDs) // they are on disk
 }
 
@@ -50,7 +50,7 @@ func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 	}
 	return r.upstream.Complete(ctx, upstream.Spec{
 		Request: c.ask, Live: c.live, Engines: r.engines, Path: string(c.ask.API), Key: r.key,
-		Admission: r.admission, Route: r.ID, Price: r.Model.Price, Budget: budget,
+		ClientGiven: r.Model.ClientGiven(), Progress: &c.progress, Admission: r.admission, Route: r.ID, Price: r.Model.Price, Budget: budget,
 	})
 }
 
@@ -61,10 +61,17 @@ func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 			Turn: c.turn, CallID: c.id, API: string(c.ask.API), Kind: c.ask.Kind, Lineage: c.ask.Lineage,
 			Rewritten: c.ask.Changes.JSON(), Flaws: res.Reply.Flaws,
 			FinishReason: res.Reply.FinishReason, Usage: res.Reply.Usage,
-			Began: c.began, Queued: res.Queued, Latency: time.Since(c.began), Status: res.Status, Tries: res.Tries, ModelVersion: res.Reply.ModelVersion,
+			Began: c.began, Queued: res.Queued, Latency: time.Since(c.began), Status: res.Status, Tries: res.Tries, Owed: res.Owed, Constrained: c.ask.Constrained,
+			ModelVersion: res.Reply.ModelVersion,
 		},
 		Request: c.ask.Body, Reply: res.Raw, PromptAt: res.Reply.PromptAt,
 		PromptTokenIDs: res.Reply.PromptTokenIDs, TokenIDs: res.Reply.TokenIDs, Logprobs: res.Reply.Logprobs,
+	}
+	if rec.Usage.PromptTokens == 0 && rec.Usage.CompletionTokens == 0 { // a broken reply ends before it is counted
+		rec.Usage.PromptTokens, rec.Usage.CompletionTokens = int64(len(rec.PromptTokenIDs)), int64(len(rec.TokenIDs))
+	}
+	if r.Model.ClientGiven() && res.Problem != nil && rawjson.IsObject(rec.Reply) {
+		rec.Reply, rec.PromptAt = nil, rawjson.Span{} // what answered is no model, and not for the client to read
 	}
 	if isTurn(c.ask.Kind) {
 		rec.Usage.Turns = 1
@@ -80,6 +87,9 @@ func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 	}
 	return rec
 }
+
+// brokenByStop is why a call is broken that the gateway's own end cut off: it is made again under the same id.
+const brokenByStop = "aborted: gateway stopped"
 
 // reason says why a call has no whole reply.
 func (r *route) reason(p *upstream.Problem) string {
@@ -97,7 +107,7 @@ func (r *route) reason(p *upstream.Problem) string {
 	case errors.Is(p.Cause, errLeft), errors.Is(p.Cause, errClosed):
 		return "aborted: " + p.Cause.Error()
 	default:
-		return "aborted: " + errStopped.Error()
+		return brokenByStop
 	}
 }
 
@@ -135,21 +145,22 @@ func (r *route) unrecorded(err error, text string) answer {
 }
 
 // settle counts the call and gives its answer to all who wait.
-func (r *route) settle(c *call, res *upstream.Result, ans answer) {
+func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans answer) {
 	failure := ans.failure
-	if res.Problem != nil && failure == nil && c.ask.Kind != rollout.KindTitle { // nobody misses a title
+	if res.Problem != nil && failure == nil && awaited(c.ask.Kind) {
 		failure = res.Problem.Failure()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.inFlight, c.id)
 	r.see(time.Now())
-	r.count(c.ask.Kind, res.Reply.Usage, ans.kind == whole)
+	r.count(spent{kind: c.ask.Kind, usage: rec.Usage, whole: ans.kind == whole, reached: res.Tries > 0 && rec.Broken != brokenByStop})
+	if awaited(c.ask.Kind) {
+		r.owed.add(rec.Began.Add(rec.Latency), rec.Owed)
+	}
 	if failure != nil {
 		r.journal.Failure = failure
-		if err := r.save(); err != nil {
-			r.log.Error("failure not journalled", "error", err)
-		}
+		r.saveOrLog("failure")
 	}
 	r.report.settled(c, res, ans)
 	r.version.note()

@@ -215,7 +215,7 @@ func TestTheAgentsOwnMistakes(t *testing.T) {
 		{"validation", answers(422, `{"detail":"messages: rate limit timeout overloaded"}`), 400, "messages: ", ""},
 		{"too long a prompt", answers(400, `{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 15000 tokens"}`), 400, "maximum context length is 4096 tokens", "context_length_exceeded"},
 		{"too long a prompt, told inside the stream", says(`data: {"error":{"message":"This model's maximum context length is 4096 tokens.","code":400}}` + "\n\n"), 400, "maximum context length is 4096 tokens", "context_length_exceeded"},
-		{"too large", answers(413, `too large`), 413, "too large", ""},
+		{"too large", answers(413, `{"message":"too large"}`), 413, "too large", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/buffer"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trace"
@@ -48,13 +49,17 @@ type route struct {
 	bodies    *buffer.Pool[byte]  // of requests, as the agent sends them
 	// As in Options.
 	hold, keepAlive time.Duration
+	traceBytes      int64
 	passThrough     bool
 
 	mu       sync.Mutex
 	journal  journal
 	inFlight map[string]*call // by call id
 	begun    int              // number of the latest turn
-	usage    rollout.Usage
+	usage    rollout.Usage    // of whole replies, as the status says
+	dialect  *dialect.Dialect // of the latest call; nil: there was none
+	spending spending         // of all calls
+	owed     owed
 	first    time.Time // the first call's begin
 	last     time.Time // the latest call's begin or end
 	attached bool
@@ -114,6 +119,13 @@ func (r *route) forget() error {
 // save writes the journal. r.mu is held, or nobody else has the route yet.
 func (r *route) save() error { return saveJournal(r.folder, r.journal) }
 
+// saveOrLog is save for what a call must not fail over. r.mu is held.
+func (r *route) saveOrLog(what string) {
+	if err := r.save(); err != nil {
+		r.log.Error(what+" not journalled", "error", err)
+	}
+}
+
 // see notes a sign of life. r.mu is held.
 func (r *route) see(times ...time.Time) {
 	for _, t := range times {
@@ -126,24 +138,27 @@ func (r *route) see(times ...time.Time) {
 	}
 }
 
-// count takes in what a call used; of one without a whole reply only what it cost. r.mu is held.
-func (r *route) count(k rollout.TurnKind, u rollout.Usage, whole bool) {
-	r.usage.CostUSD += u.CostUSD
-	if !whole {
+// count takes in what a call used; of one without a whole reply the status says only what it cost. r.mu is held.
+func (r *route) count(c spent) {
+	r.spending.add(c)
+	r.usage.CostUSD += c.usage.CostUSD
+	if !c.whole {
 		return
 	}
-	if isTurn(k) {
+	if isTurn(c.kind) {
 		r.usage.Turns++
 	}
-	r.usage.PromptTokens += u.PromptTokens
-	r.usage.CachedPromptTokens += u.CachedPromptTokens
-	r.usage.CompletionTokens += u.CompletionTokens
+	r.usage.PromptTokens += c.usage.PromptTokens
+	r.usage.CachedPromptTokens += c.usage.CachedPromptTokens
+	r.usage.CompletionTokens += c.usage.CompletionTokens
 }
 
 func (r *route) status() gateway.RouteStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	since := r.owedSince(time.Now())
 	return gateway.RouteStatus{
+		Owed: r.owed.total, OwedSince: since,
 		ID: r.ID, Version: r.version.current, Attached: r.attached, Turns: r.usage.Turns, InFlight: len(r.inFlight), Usage: r.usage,
 		FirstCallAt: r.first, LastCallAt: r.last,
 		Ended: r.journal.Ended, BudgetSpent: r.journal.BudgetSpent, Failure: r.journal.Failure,

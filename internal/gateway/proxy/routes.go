@@ -90,9 +90,12 @@ func (s *Server) newRoute(j journal) (*route, error) {
 		return nil, fault.Wrap(fault.Invalid, err, "model key of route %q", j.Route.ID)
 	}
 	r := &route{
-		Route: j.Route, journal: j, engines: upstream.EnginesOf(j.Route.Model.BaseURL, j.Route.RolloutID), folder: s.folder(j.Route.ID), key: key, upstream: s.upstream, report: s.report,
+		Route: j.Route, journal: j, engines: upstream.EnginesOf(j.Route.Model.BaseURL, j.Route.RolloutID),
+		folder: s.folder(j.Route.ID), key: key, upstream: s.upstream, report: s.report,
 		tracer: s.options.TracerProvider.Tracer("github.com/rolloutd/rolloutd/internal/gateway"),
-		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, version: newStatusVersion(), room: semaphore.NewWeighted(maxRequests), bodies: &s.bodies, hold: s.options.Hold, passThrough: s.options.PassThrough, keepAlive: s.options.KeepAlive,
+		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, version: newStatusVersion(),
+		room: semaphore.NewWeighted(maxRequests), bodies: &s.bodies,
+		hold: s.options.Hold, passThrough: s.options.PassThrough, keepAlive: s.options.KeepAlive, traceBytes: s.options.TraceBytes,
 	}
 	if r.Capture {
 		r.trace = s.traces.Log(j.Trace)
@@ -106,7 +109,10 @@ func (r *route) recall() {
 	for _, e := range r.trace.Entries() {
 		r.begun = max(r.begun, e.Turn)
 		r.see(e.Began, e.Ended)
-		r.count(e.Kind, e.Usage, e.Whole)
+		r.count(spent{kind: e.Kind, usage: e.Usage, whole: e.Whole, reached: e.Tries > 0 && e.Broken != brokenByStop})
+		if awaited(e.Kind) {
+			r.owed.add(e.Ended, e.Owed)
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ func eachAPI(t *testing.T, whole bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body := new(strings.Builder)
 		_, _ = io.Copy(body, r.Body)
-		if strings.Contains(body.String(), `"fail":true`) {
+		if strings.Contains(body.String(), `"user_id":`) {
 			answers(400, `{"type":"error","error":{"type":"invalid_request_error","message":"no"}}`)(w, r)
 			return
 		}

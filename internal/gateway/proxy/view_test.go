@@ -86,7 +86,7 @@ func TestDeepNestingSpoilsNoTrace(t *testing.T) {
 		e := newEngine(t, says(goodReply), says(goodReply), answers(http.StatusBadRequest, `{"message":"no","x":`+deep(levels)+`}`))
 		url := h.open(t, h.route(e.URL))
 		require.Equal(t, http.StatusOK, send(t.Context(), url, "", `{"model":`+deep(levels)+`,"messages":[]}`).status)
-		require.Equal(t, http.StatusOK, send(t.Context(), url, "", `{"messages":[],"x":`+deep(levels)+`}`).status)
+		require.Equal(t, http.StatusOK, send(t.Context(), url, "", `{"messages":[],"metadata":`+deep(levels)+`}`).status)
 		require.Equal(t, http.StatusBadRequest, send(t.Context(), url, "", unary).status)
 		h.stop()
 		h.start(t)

@@ -1,18 +1,22 @@
 package upstream
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/url"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway/buffer"
 )
 
-// upstream makes calls to model endpoints.
+// Client makes calls to model endpoints. It is safe for concurrent use.
 type Client struct {
-	// transport is asked directly: a client would follow redirects, which would take the key elsewhere.
 	transport *http.Transport
+	guarded   *http.Transport // to URLs that clients gave
+	proxy     func(*http.Request) (*url.URL, error)
+	policy    egress.Policy
 	backoff   time.Duration
 	Engines   *health
 	report    *meters
@@ -26,13 +30,23 @@ const (
 	readBuffer = 16 << 10
 )
 
-func New(proxy func(*http.Request) (*url.URL, error), backoff time.Duration, report *meters) *Client {
+// New makes a Client. The proxy is as in http.Transport; nil: none. The policy says which special hosts clients may have called. The
+// backoff is the first pause between tries; it doubles with each.
+func New(proxy func(*http.Request) (*url.URL, error), policy egress.Policy, backoff time.Duration, report *meters) *Client {
+	return &Client{
+		transport: newTransport(newDialer().DialContext, proxy), guarded: newTransport(guardedDial(policy), nil),
+		proxy: proxy, policy: policy, backoff: backoff, Engines: &health{lost: map[string]time.Time{}}, report: report,
+		Prompts: buffer.Pool[int32]{Least: 4 << 10, Most: 256 << 10},
+	}
+}
+
+func newTransport(dial func(context.Context, string, string) (net.Conn, error), proxy func(*http.Request) (*url.URL, error)) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
-	transport := &http.Transport{
+	return &http.Transport{
 		Proxy:               proxy,
-		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		DialContext:         dial,
 		TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConns:        4096,
 		MaxIdleConnsPerHost: 2048, // one endpoint serves all rollouts: a low bound would dial anew for most calls
@@ -43,11 +57,10 @@ func New(proxy func(*http.Request) (*url.URL, error), backoff time.Duration, rep
 		// Finds a dead path under a call that may rightly be silent for minutes.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
-	return &Client{
-		transport: transport, backoff: backoff, Engines: &health{lost: map[string]time.Time{}}, report: report,
-		Prompts: buffer.Pool[int32]{Least: 4 << 10, Most: 256 << 10},
-	}
 }
 
-// close frees the connections that wait for another call.
-func (u *Client) Close() { u.transport.CloseIdleConnections() }
+// Close frees the connections that wait for another call.
+func (u *Client) Close() {
+	u.transport.CloseIdleConnections()
+	u.guarded.CloseIdleConnections()
+}

@@ -5,37 +5,42 @@ import (
 	"errors"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// errand is a call on its way upstream.
+// Spec is a call to be made.
 type Spec struct {
-	Request   *dialect.Request
-	Live      *Live    // of a reply that is handed on as it comes; else nil
-	Engines   []string // base URLs, the one to be asked first in front
-	Path      string   // below them
-	Key       string
-	Admission *Admission // of the upstream
-	Route     string
-	Price     *rollout.Price // nil: not known
-	Budget    time.Duration  // for all tries and the pauses between them; waiting for admission is not counted
+	Request     *dialect.Request
+	Live        *Live     // of a reply that is handed on as it comes; else nil
+	Progress    *Progress // nil: not wanted
+	Engines     []string  // base URLs, the one to be asked first in front
+	ClientGiven bool      // a client gave the base URLs: the egress policy holds for them, and their errors are not repeated in full
+	Path        string    // below them
+	Key         string
+	Admission   *Admission // of the upstream
+	Route       string
+	Price       *rollout.Price // nil: not known
+	Budget      time.Duration  // for all tries and the pauses between them; waiting for admission is not counted
 }
 
-// effort is what an errand has cost so far.
+// retryState is what a call has cost so far.
 type retryState struct {
 	Spec
 	left   time.Duration // of the budget
 	tries  int
 	cost   float64       // US dollars, of whatever a try told of its use
 	queued time.Duration // waiting for admission
+	owed   time.Duration // see gateway.RouteStatus.Owed
 }
 
-// complete makes the call until its reply is whole, or until it is clear that none will come within its budget.
+// Complete makes the call until its reply is whole, or until it is clear that none will come within its budget.
 func (u *Client) Complete(ctx context.Context, e Spec) *Result {
 	f := &retryState{Spec: e, left: e.Budget}
 	res := u.completeWithRetries(ctx, f)
-	res.Tries, res.Queued, res.Reply.Usage.CostUSD = f.tries, f.queued, f.cost
+	res.Tries, res.Queued, res.Owed, res.Reply.Usage.CostUSD = f.tries, f.queued, f.owed, f.cost
 	u.report.waited.Observe(f.queued.Seconds())
 	return res
 }
@@ -64,7 +69,9 @@ func (u *Client) completeWithRetries(ctx context.Context, f *retryState) *Result
 			return res
 		}
 		f.left -= pause
+		began := time.Now()
 		Sleep(ctx, pause)
+		f.owed += time.Since(began)
 	}
 }
 
@@ -74,6 +81,7 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	p, err := f.Admission.enter(ctx, f.Route)
 	began := time.Now()
 	f.queued += began.Sub(asked)
+	f.owed += began.Sub(asked)
 	if err != nil {
 		return nil, err
 	}
@@ -81,14 +89,15 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	bounded, cancel := context.WithTimeout(p.ctx, f.left)
 	defer cancel()
 	engine := u.Engines.pick(f.Engines)
-	res := u.try(bounded, target{url: engine + "/" + f.Path, key: f.Key, live: f.Live}, f.Request)
+	res := u.try(bounded, f.target(engine), f.Request)
 	res.Engine = engine
 	f.tries++
 	f.cost += f.Price.Of(res.Reply.Usage)
+	f.owed += f.owes(ctx, res, began)
 	u.report.tries.Inc()
 	if res.Problem != nil && res.Problem.Class == Retry && ctx.Err() == nil && errors.Is(context.Cause(p.ctx), errCleared) {
 		res.Problem.Cause = errCleared
-		return res, nil // nobody's fault, and nobody's time
+		return res, nil // ended by a drain: retried without charging the call's budget
 	}
 	f.left -= time.Since(began)
 	if ctx.Err() == nil {
@@ -96,4 +105,35 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 		u.Engines.saw(engine, res.Status == 0 && res.Problem.Class == Retry && bounded.Err() == nil)
 	}
 	return res, nil
+}
+
+func (s Spec) target(engine string) target {
+	return target{url: engine + "/" + s.Path, key: s.Key, live: s.Live, progress: s.Progress, guarded: s.ClientGiven}
+}
+
+// owes is what of a try's time the endpoint owed an answer: all of one that came to nothing, and of one that was given up the time since
+// its reply last grew.
+func (f *retryState) owes(ctx context.Context, res *Result, began time.Time) time.Duration {
+	now := time.Now()
+	switch {
+	case res.Problem == nil || res.Problem.Class == Rejected:
+		return 0
+	case ctx.Err() != nil:
+		return f.Progress.owes(began, now)
+	default:
+		return now.Sub(began)
+	}
+}
+
+// Probe makes one try without admission and says what is wrong with the endpoint; nil: it answers. A rejection is an answer.
+func (u *Client) Probe(ctx context.Context, s Spec) *gateway.Failure {
+	res := u.try(ctx, s.target(u.Engines.pick(s.Engines)), s.Request)
+	switch p := res.Problem; {
+	case p == nil || p.Class == Rejected:
+		return nil
+	case p.Class == Refused:
+		return p.Failure()
+	default:
+		return &gateway.Failure{Kind: fault.UpstreamFailed, Message: p.Text}
+	}
 }

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,11 +19,11 @@ import (
 const maxError = 64 << 10
 
 // refusal judges a response that is no reply.
-func refusal(res *http.Response, key string) *Result {
+func refusal(res *http.Response, t target) *Result {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // what came of it is better than nothing
-	body = cleanBytes(body, key)
-	p := &Problem{Class: classOf(res.StatusCode), body: object(body), after: retryAfter(res.Header, time.Now())}
-	p.Text = fmt.Sprintf("the endpoint answered %d: %s", res.StatusCode, message(body))
+	body = cleanBytes(body, t.key)
+	p := &Problem{Class: classOf(res.StatusCode), body: object(body), after: retryAfter(res.Header, time.Now()), guarded: t.guarded}
+	p.Text = fmt.Sprintf("the endpoint answered %d: %s", res.StatusCode, p.message(body))
 	return &Result{Status: res.StatusCode, Problem: p}
 }
 
@@ -47,8 +48,9 @@ func classOf(status int) Class {
 
 // midstream judges an error that came inside a stream that had begun with status 200. It has a status for a code, or it says
 // in a code or a type that the request is wrong; all else may pass.
-func midstream(raw []byte) *Problem {
-	p := &Problem{Class: Retry, body: object(raw), Text: "the endpoint broke off: " + message(raw)}
+func midstream(raw []byte, guarded bool) *Problem {
+	p := &Problem{Class: Retry, body: object(raw), guarded: guarded}
+	p.Text = "the endpoint broke off: " + p.message(raw)
 	var e struct {
 		Code json.RawMessage `json:"code"`
 		Type string          `json:"type"`
@@ -67,24 +69,36 @@ func midstream(raw []byte) *Problem {
 	return p
 }
 
-// object is an upstream's error as the record has it: the JSON object it is, or an object with its text.
+// object is an upstream's error as an object: the one it is, or one with its text.
 func object(body []byte) json.RawMessage {
 	if o := bytes.TrimSpace(body); len(o) > 0 && o[0] == '{' && json.Valid(o) && rawjson.Nestable(o) {
 		return o
 	}
-	b, _ := json.Marshal(map[string]string{"message": message(body)}) // strings always encode
+	b, _ := json.Marshal(map[string]string{"message": short(cmp.Or(errorText(body), string(body)))}) // strings always encode
 	return b
 }
 
-// message finds the words in an error of any of the usual shapes.
-func message(body []byte) string {
+// message is what an error says. Of an endpoint that a client gave only an error in a usual shape is repeated: what else answers at such
+// an address is not for the client to read.
+func (p *Problem) message(body []byte) string {
+	if text := errorText(body); text != "" {
+		return short(text)
+	}
+	if p.guarded {
+		return fmt.Sprintf("%d bytes that are no error of a model API", len(body))
+	}
+	return short(string(body))
+}
+
+// errorText finds the words in an error of any of the usual shapes; "" for another.
+func errorText(body []byte) string {
 	var e struct {
 		Error   json.RawMessage `json:"error"`
 		Message string          `json:"message"`
 		Detail  json.RawMessage `json:"detail"`
 	}
 	if json.Unmarshal(body, &e) != nil {
-		return short(string(body))
+		return ""
 	}
 	for _, raw := range []json.RawMessage{e.Error, e.Detail} {
 		var in struct {
@@ -93,15 +107,12 @@ func message(body []byte) string {
 		var text string
 		switch {
 		case json.Unmarshal(raw, &in) == nil && in.Message != "":
-			return short(in.Message)
+			return in.Message
 		case json.Unmarshal(raw, &text) == nil && text != "":
-			return short(text)
+			return text
 		}
 	}
-	if e.Message != "" {
-		return short(e.Message)
-	}
-	return short(string(body))
+	return e.Message
 }
 
 func short(s string) string {
@@ -129,4 +140,25 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 		return max(at.Sub(now), 0)
 	}
 	return 0
+}
+
+// usualError is an error of a usual shape without all else that stood beside it.
+func usualError(body []byte) json.RawMessage {
+	var e struct {
+		Error *struct {
+			Message string          `json:"message"`
+			Type    string          `json:"type,omitempty"`
+			Code    json.RawMessage `json:"code,omitempty"`
+		} `json:"error"`
+	}
+	said := any(map[string]string{"message": short(errorText(body))})
+	if json.Unmarshal(body, &e) == nil && e.Error != nil && e.Error.Message != "" {
+		e.Error.Message, e.Error.Type = short(e.Error.Message), short(e.Error.Type)
+		if len(e.Error.Code) > 64 {
+			e.Error.Code = nil
+		}
+		said = e
+	}
+	b, _ := json.Marshal(said) // strings always encode
+	return b
 }

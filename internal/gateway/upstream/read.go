@@ -24,8 +24,12 @@ func (u *Client) read(ctx context.Context, res *http.Response, cancel func(), t 
 	var drain *time.Timer
 	for reads := 1; ; reads++ {
 		n, err := res.Body.Read(s.Room(readBuffer / 2))
-		if n > 0 && out.FirstByte.IsZero() {
-			out.FirstByte = time.Now()
+		if n > 0 {
+			now := time.Now()
+			t.progress.note(now)
+			if out.FirstByte.IsZero() {
+				out.FirstByte = now
+			}
 		}
 		broken := s.Advance(n)
 		if broken == nil {
@@ -41,7 +45,7 @@ func (u *Client) read(ctx context.Context, res *http.Response, cancel func(), t 
 		if broken != nil || err != nil {
 			out.Raw = s.Raw()
 			s.Error = cleanBytes(s.Error, t.key)
-			out.Problem = judge(s, broken, err).under(res)
+			out.Problem = judge(s, broken, err, t.guarded).under(res)
 			out.Reply = s.Reply
 			return out
 		}
@@ -52,7 +56,7 @@ func (u *Client) read(ctx context.Context, res *http.Response, cancel func(), t 
 }
 
 // judge says whether a reply that ended, with err io.EOF when cleanly, is whole.
-func judge(s *reply.Stream, broken, err error) *Problem {
+func judge(s *reply.Stream, broken, err error, guarded bool) *Problem {
 	ended := errors.Is(err, io.EOF) || s.Done()
 	if broken == nil && ended {
 		broken = finish(s)
@@ -61,7 +65,7 @@ func judge(s *reply.Stream, broken, err error) *Problem {
 	case broken != nil:
 		return &Problem{Class: Retry, Text: "the reply is broken: " + broken.Error()}
 	case s.Error != nil:
-		return midstream(s.Error)
+		return midstream(s.Error, guarded)
 	case !ended:
 		return &Problem{Class: Retry, Text: "the reply was cut off: " + err.Error()}
 	case s.FinishReason == "":

@@ -20,6 +20,7 @@ type Result struct {
 	Engine    string // base URL of the engine that the last try asked
 	Tries     int
 	Queued    time.Duration // waiting for admission, all tries together
+	Owed      time.Duration // see gateway.RouteStatus.Owed
 	FirstByte time.Time     // of the last try's reply; zero: none
 	Problem   *Problem      // nil: the reply is whole
 }
@@ -36,11 +37,12 @@ const (
 )
 
 type Problem struct {
-	Class Class
-	Text  string          // for people; never holds the key
-	body  json.RawMessage // the upstream's own error, an object; nil: there was none
-	after time.Duration   // the upstream asks to wait that long
-	Cause error           // of cancelled; errCleared of a try that is to be made again
+	Class   Class
+	Text    string          // for people; never holds the key
+	body    json.RawMessage // the upstream's own error, an object; nil: there was none
+	guarded bool            // a client gave the endpoint's URL
+	after   time.Duration   // the upstream asks to wait that long
+	Cause   error           // of cancelled; errCleared of a try that is to be made again
 }
 
 // under adds the status that a broken reply came under, where it says more than 200, and when to try again, if it was told.
@@ -55,10 +57,12 @@ func (p *Problem) under(res *http.Response) *Problem {
 
 // object is the problem as the record has it.
 func (p *Problem) Object() json.RawMessage {
-	if p.body != nil {
+	switch {
+	case p.body != nil && !p.guarded:
 		return p.body
-	}
-	if p.Class == cancelled {
+	case p.body != nil && errorText(p.body) != "":
+		return usualError(p.body)
+	case p.body == nil && p.Class == cancelled:
 		return nil
 	}
 	b, _ := json.Marshal(map[string]string{"message": p.Text}) // strings always encode

@@ -10,15 +10,18 @@ import (
 
 	"go.opentelemetry.io/otel/propagation"
 
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
 // target is where a call goes.
 type target struct {
-	url  string
-	key  string
-	live *Live // of a reply that is handed on as it comes; else nil
+	url      string
+	key      string
+	live     *Live // of a reply that is handed on as it comes; else nil
+	progress *Progress
+	guarded  bool // a client gave the URL
 }
 
 const (
@@ -61,14 +64,14 @@ func (u *Client) once(ctx context.Context, t target, a *dialect.Request) *Result
 	if err != nil {
 		return &Result{Problem: &Problem{Class: Refused, Text: "the endpoint's address is wrong: " + clean(err.Error(), t.key)}}
 	}
-	res, err := u.transport.RoundTrip(req)
+	res, err := u.roundTrip(req, t.guarded)
 	if err != nil {
 		return &Result{Problem: judgeNoAnswer(err, t.key)}
 	}
 	defer res.Body.Close()
 	if !answered(res.StatusCode) {
 		defer time.AfterFunc(errorTime, cancel).Stop()
-		return refusal(res, t.key)
+		return refusal(res, t)
 	}
 	out := u.read(ctx, res, cancel, t, a)
 	if said := cleanBytes(out.Raw, t.key); len(said) != len(out.Raw) {
@@ -106,11 +109,12 @@ func newRequest(ctx context.Context, t target, a *dialect.Request) (*http.Reques
 	return req, nil
 }
 
-// noAnswer judges a request that got no response. A certificate that does not hold will not hold next time either.
+// noAnswer judges a request that got no response. A certificate that does not hold will not hold next time either, nor will an
+// address that is refused be allowed.
 func judgeNoAnswer(err error, key string) *Problem {
 	p := &Problem{Class: Retry, Text: "no answer from the endpoint: " + clean(err.Error(), key)}
 	var cert *tls.CertificateVerificationError
-	if errors.As(err, &cert) {
+	if errors.As(err, &cert) || fault.Is(err, fault.Invalid) {
 		p.Class = Refused
 	}
 	return p

@@ -75,7 +75,7 @@ def refusals():
     refused(lambda: ai.completions.create(model="m", prompt=["a", "b"]), openai.BadRequestError)
     refused(lambda: ai.responses.create(model="m", input="hi", background=True), openai.BadRequestError)
     refused(
-        lambda: claude.messages.create(model="m", max_tokens=1, messages=messages, extra_body={"fail": True}),
+        lambda: claude.messages.create(model="m", max_tokens=1, messages=messages, metadata={"user_id": "fail"}),
         anthropic.BadRequestError,
     )
 

@@ -1,0 +1,126 @@
+package dialect
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// maxRemoved bounds the removed members that a record names; maxRemovedValue bounds what it keeps of each value, in bytes.
+const (
+	maxRemoved      = 64
+	maxRemovedValue = 256
+)
+
+// params are the members of a request that go upstream, by API. All others are removed: an engine has parameters that force tokens
+// (guided_choice, allowed_token_ids, logit_bias), change the prompt (chat_template, continue_final_message) or its reply (echo,
+// prompt_logprobs), and forced tokens look like sampled ones. New parameters of engines are therefore removed until listed here.
+func params(api reply.API) []string {
+	switch api {
+	case reply.Completions:
+		return []string{
+			"model", "prompt", "suffix", MaxTokens, "temperature", "top_p", "top_k", "min_p", "seed", "stop", "stream", StreamOptions,
+			"n", "best_of", "echo", "logprobs", ReturnIDs, "presence_penalty", "frequency_penalty", "user",
+		}
+	case reply.Responses:
+		return []string{
+			"model", "input", "instructions", "max_output_tokens", "temperature", "top_p", "top_k", "top_logprobs", "stream", StreamOptions,
+			"store", "background", Include, "tools", "tool_choice", "parallel_tool_calls", "max_tool_calls", "previous_response_id",
+			"conversation", "prompt", "reasoning", "text", "truncation", "metadata", "user", "service_tier", "prompt_cache_key",
+			"prompt_cache_retention", "safety_identifier", ResponseMessages, templateOptions, "client_metadata",
+		}
+	case reply.Messages:
+		return []string{
+			"model", "messages", "system", MaxTokens, "temperature", "top_p", "top_k", "stop_sequences", "stream", "tools", "tool_choice",
+			"metadata", "thinking", "service_tier", "container", "mcp_servers", "context_management", "cache_control", "betas",
+			"output_config", "output_format", templateOptions,
+		}
+	default:
+		return []string{
+			"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", MaxTokens, MaxCompletionTokens,
+			"temperature", "top_p", "top_k", "min_p", "seed", "stop", "stream", StreamOptions, "n", "logprobs", "top_logprobs", ReturnIDs,
+			"presence_penalty", "frequency_penalty", "response_format", "reasoning_effort", "reasoning", "thinking", "verbosity",
+			"modalities", "user", "metadata", "store", "service_tier", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
+			templateOptions,
+		}
+	}
+}
+
+// templateOptions are an engine's arguments of its chat template.
+const templateOptions = "chat_template_kwargs"
+
+// promptOptions are arguments of a chat template that replace the template, or continue the agent's own text as if it were sampled.
+func promptOptions() []string {
+	return []string{"chat_template", "tokenize", "add_generation_prompt", "continue_final_message"}
+}
+
+// restrict removes the members that are not forwarded, and notes them.
+func (d *Dialect) restrict(o *Draft) {
+	allowed := params(d.API)
+	removed := o.Keep(func(key string) bool { return slices.Contains(allowed, key) })
+	for i, m := range removed {
+		if i == maxRemoved {
+			o.note("…", fmt.Appendf(nil, "%d more", len(removed)-maxRemoved), nil)
+			break
+		}
+		o.note(m.Key, cutShort(m.Value), nil)
+	}
+	raw, ok := o.Get(templateOptions)
+	if !ok {
+		return
+	}
+	options, err := rawjson.ParseObject(raw)
+	if err != nil {
+		o.Remove(templateOptions)
+		return
+	}
+	if len(options.Keep(func(key string) bool { return !slices.Contains(promptOptions(), key) })) > 0 {
+		o.Set(templateOptions, options.Bytes())
+	}
+}
+
+func cutShort(value []byte) []byte {
+	if len(value) > maxRemovedValue {
+		return append(value[:maxRemovedValue:maxRemovedValue], "…"...)
+	}
+	return value
+}
+
+// constraint names the member by which a request has the engine choose tokens under a grammar: an output format, or a tool that must
+// be called. Agents need both, so they are forwarded; what comes of them is not what the policy sampled freely. "" is none.
+func constraint(o *rawjson.Object) string {
+	for _, key := range []string{"response_format", "output_format"} {
+		if raw, ok := o.Get(key); ok && string(raw) != "null" && kindOf(raw) != "text" {
+			return key
+		}
+	}
+	for _, key := range []string{"tool_choice", "function_call"} {
+		raw, ok := o.Get(key)
+		free := string(raw) == "null" || slices.Contains([]string{"auto", "none"}, rawjson.TextOf(raw)+kindOf(raw))
+		if ok && !free {
+			return key
+		}
+	}
+	for _, key := range []string{"text", "output_config"} {
+		raw, _ := o.Get(key)
+		if format := member(raw, "format"); len(format) > 0 && string(format) != "null" && kindOf(format) != "text" {
+			return key
+		}
+	}
+	return ""
+}
+
+// kindOf is the type that an object says it has.
+func kindOf(object []byte) string { return rawjson.TextOf(member(object, "type")) }
+
+// member is a member's value however its key is spelt; nil when there is none.
+func member(object []byte, key string) []byte {
+	o, err := rawjson.ParseObject(object)
+	if err != nil {
+		return nil
+	}
+	value, _ := o.Get(key)
+	return value
+}

@@ -1,0 +1,71 @@
+package proxy
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+const (
+	// maxSessions bounds the sessions that a route knows: an agent has one and those of its subagents.
+	maxSessions = 1024
+	// childOrigin is what sandboxd adds to the name of a process for calls of its descendants.
+	childOrigin = "/child"
+)
+
+// markForeign makes a request foreign that is not the agent's own: of another process, or of a session that the worker did not open and
+// no known session began.
+func (r *route) markForeign(h http.Header, a *dialect.Request) {
+	if !r.ownOrigin(h.Get(wire.OriginHeader)) || !r.ownSession(a.Session, a.Parent) {
+		a.Kind = rollout.KindForeign
+	}
+}
+
+func (r *route) ownOrigin(origin string) bool {
+	return r.Origin == "" || origin == r.Origin || r.OriginChildren && origin == r.Origin+childOrigin
+}
+
+// ownSession says whether a session is known, and learns those that a known one began.
+func (r *route) ownSession(session, parent string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.journal.Sessions
+	if len(known) == 0 || slices.Contains(known, session) {
+		return true
+	}
+	if parent == "" || session == "" || !slices.Contains(known, parent) || len(known) >= maxSessions {
+		return false
+	}
+	r.journal.Sessions = append(known, session)
+	r.saveOrLog("session")
+	return true
+}
+
+func (s *Server) addSessions(w http.ResponseWriter, req *http.Request) error {
+	var in gateway.SessionsRequest
+	if err := readRequest(w, req, &in); err != nil {
+		return err
+	}
+	r, err := s.route(req.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, session := range in.Sessions {
+		session = strings.ToValidUTF8(session, "?")
+		if session != "" && !slices.Contains(r.journal.Sessions, session) && len(r.journal.Sessions) < maxSessions {
+			r.journal.Sessions = append(r.journal.Sessions, session)
+		}
+	}
+	if err := r.save(); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

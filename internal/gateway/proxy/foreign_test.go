@@ -1,0 +1,163 @@
+package proxy_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// A call of another process or session is recorded as foreign and never trained on, and a subagent of a known session is not foreign.
+func TestForeignCalls(t *testing.T) {
+	t.Parallel()
+	const own, session, parent = "agent.1", "X-Session-Id", "X-Parent-Session-Id"
+	for _, tc := range []struct {
+		name    string
+		headers []string
+		want    rollout.TurnKind
+	}{
+		{"the agent's own", []string{wire.OriginHeader, own, session, "s1"}, rollout.KindAgent},
+		{"its subagent's", []string{wire.OriginHeader, own, session, "s2", parent, "s1"}, rollout.KindSubagent},
+		{"a subagent's of that", []string{wire.OriginHeader, own, session, "s3", parent, "s2"}, rollout.KindSubagent},
+		{"a child's", []string{wire.OriginHeader, own + "/child", session, "s1"}, rollout.KindForeign},
+		{"another process's", []string{wire.OriginHeader, "other", session, "s1"}, rollout.KindForeign},
+		{"no process's", []string{session, "s1"}, rollout.KindForeign},
+		{"without a session", []string{wire.OriginHeader, own}, rollout.KindForeign},
+		{"of another session", []string{wire.OriginHeader, own, session, "s9"}, rollout.KindForeign},
+		{"of a session that another process began", []string{wire.OriginHeader, "other", session, "s8", parent, "s1"}, rollout.KindForeign},
+		{"that is not learnt by it", []string{wire.OriginHeader, own, session, "s8"}, rollout.KindForeign},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			h, e := newHost(t), newEngine(t, says(goodReply))
+			r := h.route(e.URL)
+			r.Origin = own
+			url := h.open(t, r)
+			require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "s1"))
+			if tc.name == "a subagent's of that" {
+				require.Equal(t, 200, send(t.Context(), url, "", streamed, wire.OriginHeader, own, session, "s2", parent, "s1").status)
+			}
+			require.Equal(t, 200, send(t.Context(), url, "", streamed, tc.headers...).status)
+			turns := h.turns(t, r.ID)
+			last := turns[len(turns)-1]
+			require.Equal(t, tc.want, last.Kind)
+			require.Equal(t, tc.want == rollout.KindAgent, last.Train)
+			require.Equal(t, tc.want == rollout.KindForeign, last.Branch == rollout.BranchForeign)
+		})
+	}
+}
+
+// Sessions are kept over a restart, and descendants count where the route says so.
+func TestSessionsAreKept(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, says(goodReply))
+	r := h.route(e.URL)
+	r.Origin, r.OriginChildren = "agent.1", true
+	h.open(t, r)
+	require.NoError(t, h.client.AddSessions(t.Context(), r.ID, "s1"))
+	h.stop()
+	h.start(t)
+	url := h.channels.url(t, r.SandboxID)
+	for i, session := range []string{"s1", "s2"} {
+		send(t.Context(), url, "", streamed, wire.OriginHeader, "agent.1/child", "X-Session-Id", session)
+		require.Equal(t, []rollout.TurnKind{rollout.KindAgent, rollout.KindForeign}[i], h.turns(t, r.ID)[i].Kind)
+	}
+}
+
+// A foreign call that the endpoint refuses says nothing of the endpoint: the agent could otherwise have its rollout made again.
+func TestForeignFailuresAreNotTheRoutes(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, answers(404, `{"message":"no such model"}`))
+	r := h.route(e.URL)
+	r.Origin = "agent.1"
+	url := h.open(t, r)
+	require.Equal(t, 400, send(t.Context(), url, "", streamed, wire.OriginHeader, "shell").status)
+	require.Nil(t, h.status(t, r.ID).Failure)
+	require.Equal(t, 400, send(t.Context(), url, "", streamed, wire.OriginHeader, "agent.1").status)
+	require.NotNil(t, h.status(t, r.ID).Failure)
+}
+
+// Each call that reaches the endpoint counts as a turn: foreign ones, those that look like titles, and those that were given up.
+func TestEveryCallCountsForTheBudget(t *testing.T) {
+	t.Parallel()
+	const title = `{"messages":[{"role":"system","content":"You are a title generator."}]}`
+	for name, tc := range map[string]struct {
+		body    string
+		headers []string
+		calls   int // that go through
+	}{
+		"titles":  {title, nil, 3}, // the first is free
+		"foreign": {streamed, []string{wire.OriginHeader, "shell"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, e := newHost(t), newEngine(t, says(goodReply))
+			r := h.route(e.URL)
+			r.Origin, r.Limits.Turns = "agent.1", 2
+			if len(tc.headers) == 0 {
+				r.Origin = ""
+			}
+			url := h.open(t, r)
+			for range 5 {
+				require.Equal(t, 200, send(t.Context(), url, "", tc.body, tc.headers...).status)
+			}
+			require.Len(t, e.requests(), tc.calls)
+			require.Equal(t, gateway.BudgetTurns, h.status(t, r.ID).BudgetSpent)
+			require.Zero(t, h.status(t, r.ID).Turns, "no turn is the agent's own")
+		})
+	}
+}
+
+// An agent that hangs up on each reply has sampled it.
+func TestCallsThatAreGivenUpCount(t *testing.T) {
+	t.Parallel()
+	h, hang := newHost(t), newHanging(half(), "")
+	e := newEngine(t, hang.serve)
+	r := h.route(e.URL)
+	r.Limits.Turns = 2
+	url := h.open(t, r)
+	for n := range 2 {
+		ctx, hangUp := contextOf(t)
+		call := make(chan reply, 1)
+		go func() { call <- send(ctx, url, "", streamed) }()
+		await(t, hang.begun)
+		hangUp()
+		await(t, hang.gone)
+		await(t, call)
+		require.Eventually(t, func() bool { return len(h.turns(t, r.ID)) == n+1 }, patience, pollStep)
+	}
+	require.Contains(t, send(t.Context(), url, "", streamed).body, `"content":""`)
+	require.Equal(t, gateway.BudgetTurns, h.status(t, r.ID).BudgetSpent)
+	h.stop()
+	h.start(t)
+	require.Contains(t, send(t.Context(), h.channels.url(t, r.SandboxID), "", streamed).body, `"content":""`)
+}
+
+// What the calls of one route take on disk is bounded, also where the agent posts as much as it can.
+func TestTraceBudget(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t, traceBytes(1<<20)), newEngine(t, says(goodReply))
+	url := h.open(t, h.route(e.URL))
+	for n := 0; h.status(t, "r1.1").BudgetSpent == ""; n++ {
+		require.Less(t, n, 10)
+		send(t.Context(), url, "", `{"messages":[{"role":"user","content":"`+random(300<<10)+`"}]}`)
+	}
+	require.Equal(t, gateway.BudgetTrace, h.status(t, "r1.1").BudgetSpent)
+	require.Len(t, e.requests(), 4)
+}
+
+// A request that repeats the one before takes little on disk, and as much as any other where the trace is written out.
+func TestTraceBudgetOfRepeatedRequests(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t, traceBytes(1<<20)), newEngine(t, says(goodReply))
+	url := h.open(t, h.route(e.URL))
+	same := `{"messages":[{"role":"user","content":"` + random(900<<10) + `"}]}`
+	for n := 0; h.status(t, "r1.1").BudgetSpent == ""; n++ {
+		require.Less(t, n, 20)
+		send(t.Context(), url, "", same)
+	}
+	require.Len(t, e.requests(), 10, "ten come to more than eight times the budget")
+}

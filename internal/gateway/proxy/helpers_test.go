@@ -1,0 +1,32 @@
+package proxy_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+)
+
+const pollStep = 5 * time.Millisecond
+
+func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	return ctx, cancel
+}
+
+func traceBytes(n int64) func(*proxy.Options) {
+	return func(o *proxy.Options) { o.TraceBytes = n }
+}
+
+// random is text that shares nothing with another.
+func random(n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = 'a' + byte(rand.IntN(26))
+	}
+	return string(b)
+}

@@ -1,0 +1,78 @@
+package proxy_test
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Parameters that force tokens, change the template or the reply do not go upstream, however they are spelt; the record names them.
+func TestForcingParametersAreRemoved(t *testing.T) {
+	t.Parallel()
+	forcing := []string{
+		"guided_choice", "guided_json", "guided_regex", "guided_grammar", "structured_outputs", "allowed_token_ids", "logit_bias", "logits_processors",
+		"chat_template", "add_generation_prompt", "continue_final_message", "prompt_logprobs", "min_tokens", "bad_words", "ignore_eos", "stop_token_ids",
+		"regex", "ebnf", "json_schema", "separate_reasoning", "vllm_xargs", "kv_transfer_params", "prompt_token_ids", "documents", "echo2",
+	}
+	for _, path := range []string{"chat/completions", "completions", "responses", "messages"} {
+		h, e := newHost(t), newEngine(t, eachAPI(t, false))
+		ask := `{"prompt":"a","input":"a","messages":[{"role":"user","content":"a"}],"temperature":0.5,"g\u0075ided_regex":"x"`
+		for _, name := range forcing {
+			ask += `,"` + name + `":["forced"]`
+		}
+		got := sendTo(t.Context(), h.open(t, h.route(e.URL))+"/v1/"+path, "", ask+`,"chat_template_kwargs":{"chat_template":"x","a":1}}`)
+		require.Equal(t, 200, got.status, got.body)
+		sent := e.requests()[0].body
+		require.NotContains(t, sent, "forced")
+		require.NotContains(t, sent, "template\":\"x")
+		require.Contains(t, sent, `"temperature":0.5`)
+		var rewritten map[string]struct{ From, To json.RawMessage }
+		require.NoError(t, json.Unmarshal(h.turns(t, "r1.1")[0].Rewritten, &rewritten))
+		require.Subset(t, slices.Collect(maps.Keys(rewritten)), forcing)
+		require.Equal(t, `["forced"]`, string(rewritten["logit_bias"].From))
+		require.Nil(t, rewritten["logit_bias"].To)
+	}
+}
+
+// A request of many wrong members costs little, and its record is small.
+func TestManyRemovedParameters(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, says(goodReply))
+	url := h.open(t, h.route(e.URL))
+	var ask strings.Builder
+	ask.WriteString(`{"messages":[]`)
+	for range 4000 {
+		ask.WriteString(`,"` + random(20) + `":"` + random(400) + `"`)
+	}
+	require.Equal(t, 200, send(t.Context(), url, "", ask.String()+"}").status)
+	require.Less(t, len(h.turns(t, "r1.1")[0].Rewritten), 64<<10)
+	require.Equal(t, 400, send(t.Context(), url, "", `{"a":0`+strings.Repeat(`,"a":0`, 5000)+`}`).status)
+	require.Len(t, e.requests(), 1)
+}
+
+// What the engine samples under a grammar is captured and forwarded, and not trained on.
+func TestConstrainedCallsAreNotTrained(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, says(goodReply))
+	url := h.open(t, h.route(e.URL))
+	base := strings.TrimSuffix(streamed, "}")
+	for i, tc := range []struct{ member, want string }{
+		{`"tool_choice":"auto"`, ""},
+		{`"tool_choice":null,"response_format":{"type":"text"}`, ""},
+		{`"tool_choice":"required"`, "tool_choice"},
+		{`"tool_choice":{"type":"function","function":{"name":"x"}}`, "tool_choice"},
+		{`"response_format":{"type":"json_schema","json_schema":{}}`, "response_format"},
+		{`"response_format":{"ty\u0070e":"text","type":"json_object"}`, "response_format"},
+		{`"function_call":{"name":"x"}`, "function_call"},
+	} {
+		require.Equal(t, 200, send(t.Context(), url, "", base+","+tc.member+"}").status)
+		turn := h.turns(t, "r1.1")[i]
+		require.Equal(t, tc.want, turn.Constrained, tc.member)
+		require.Equal(t, tc.want == "", turn.Train, tc.member)
+		require.Contains(t, e.requests()[i].body, tc.member)
+	}
+}
