@@ -19,7 +19,7 @@ fi
 for tool in go npm; do
   command -v "$tool" >/dev/null 2>&1 || { echo "deps: $tool is missing; install it and run this again" >&2; exit 1; }
 done
-# Debian's own go may be too old even to read go.mod, which it says in words that puzzle; one from 1.21 on fetches what it needs.
+# Debian's own go may be too old to read go.mod and reports that in unclear words; Go 1.21 and later downloads the required version.
 (cd "$(dirname "$0")/.." && go list -m >/dev/null) ||
   { echo "deps: Go 1.26 is needed, and this is $(go version)" >&2; exit 1; }
 [ ${#need[@]} -eq 0 ] && exit 0

@@ -32,5 +32,5 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 	}
 	cmd := command(std{io.Discard, io.Discard, config.Environ{"ROLLOUTD_LISTN": "127.0.0.1:0"}})
 	cmd.SetArgs([]string{})
-	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), "ROLLOUTD_LISTN: there is no such variable; did you mean ROLLOUTD_LISTEN?")
+	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), "ROLLOUTD_LISTN: unknown variable; did you mean ROLLOUTD_LISTEN?")
 }

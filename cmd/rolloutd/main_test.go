@@ -227,8 +227,8 @@ func TestMisspeltVariablesAreRefused(t *testing.T) {
 		code, out, errText := rolloutd(t.Context(), vars, args...)
 		require.Equal(t, 1, code, args)
 		require.Empty(t, out)
-		require.Contains(t, errText, "ROLLOUTD_DTAA: there is no such variable; did you mean ROLLOUTD_DATA?", args)
-		require.Contains(t, errText, "ROLLOUTD_SERVR: there is no such variable; did you mean ROLLOUTD_SERVER?", args)
+		require.Contains(t, errText, "ROLLOUTD_DTAA: unknown variable; did you mean ROLLOUTD_DATA?", args)
+		require.Contains(t, errText, "ROLLOUTD_SERVR: unknown variable; did you mean ROLLOUTD_SERVER?", args)
 	}
 	code, _, _ := rolloutd(t.Context(), vars, "version")
 	require.Zero(t, code, "version reads no variable")

@@ -59,7 +59,7 @@ func TestUpstreamWithoutTheKeySaysSo(t *testing.T) {
 	vars := map[string]string{"ROLLOUTD_TRAINER_URL": srv.URL, "ROLLOUTD_DATA": elsewhere}
 	code, _, said := rolloutd(t.Context(), vars, "upstream", "show", "vllm")
 	require.Equal(t, 1, code)
-	require.Contains(t, said, "there is no key in "+elsewhere)
+	require.Contains(t, said, "no key in "+elsewhere)
 	require.NoDirExists(t, elsewhere)
 
 	vars["ROLLOUTD_ENCRYPTION_KEY"] = strings.Repeat("0", 64)

@@ -1,6 +1,6 @@
-// Package config is the one typed tree of settings. Load reads it from YAML and the environment (which wins), over the
-// defaults of Defaults, and Validate reports every problem at once, each with its path. Code below cmd reads neither the
-// environment nor flags.
+// Package config holds the settings of all roles. Load reads them from YAML and the environment, which overrides the file; Defaults has
+// the defaults. Validate reports all problems at once, each with the path of its setting. Code outside cmd reads neither the environment
+// nor flags.
 package config
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Config is every setting of every role.
+// Config has the settings of all roles.
 type Config struct {
-	// Data is the folder for all that this host keeps: key, host id, sandboxes, gateway journal, agents, results.
+	// Data is the folder of this host's files: key, host id, sandboxes, gateway journal, agents, results.
 	Data      string    `yaml:"data"`
 	Serve     Serve     `yaml:"serve"`
 	Temporal  Temporal  `yaml:"temporal"`
@@ -26,12 +26,12 @@ type Config struct {
 	Limits    Limits    `yaml:"limits"`
 	Telemetry Telemetry `yaml:"telemetry"`
 
-	// Prices are what models cost, by the name that their endpoint has for them, for rollouts whose caller does not say.
+	// Prices are the prices of models, by the endpoint's name for the model, for rollouts that set none.
 	Prices map[string]rollout.Price `yaml:"prices"`
-	// ModelEnv are the model catalogue's variables (VLLM_URL, OPENAI_API_KEY …), as in the environment.
+	// ModelEnv has the model catalog's variables (VLLM_URL, OPENAI_API_KEY …), as in the environment.
 	ModelEnv map[string]string `yaml:"model_env"`
-	// EncryptionKey is the deployment's key; empty: a file in Data, made at first start. Only from the environment, so that
-	// it is in no file that people share.
+	// EncryptionKey is the deployment's key; empty: a file in Data, created at the first start. It is read from the environment
+	// only, so that no shared file has it.
 	EncryptionKey string `yaml:"-"`
 }
 
@@ -44,19 +44,19 @@ type Serve struct {
 	MaxSessions int    `yaml:"max_sessions"` // OpenEnv sessions at once
 	// MaxConnections bounds the open connections of all kinds; default twice MaxSessions, at least 1024.
 	MaxConnections int           `yaml:"max_connections"`
-	StepTimeout    time.Duration `yaml:"step_timeout"` // longest answer to a step over /ws or a call over /mcp
-	Tokens         []string      `yaml:"tokens"`       // bearer tokens; needed for a listener beyond loopback
+	StepTimeout    time.Duration `yaml:"step_timeout"` // a step over /ws or a call over /mcp is answered within this time
+	Tokens         []string      `yaml:"tokens"`       // bearer tokens; required for a listener beyond loopback
 	// Hosts are names, beside localhost, by which clients reach a server without tokens; requests for other names are refused.
 	Hosts []string `yaml:"hosts"`
 	// TokensFile lists more tokens: a YAML list of name, sha256 (of the token, in hex) and scope (client or operator).
 	TokensFile string `yaml:"tokens_file"`
-	// CodecOrigins are the web origins (of a Temporal UI) that may have payloads decrypted.
+	// CodecOrigins are the web origins (of a Temporal UI) that may decrypt payloads.
 	CodecOrigins []string `yaml:"codec_origins"`
-	// KeepSessions is how long a session that nobody used is kept in the store.
+	// KeepSessions is how long the store keeps an unused session.
 	KeepSessions time.Duration `yaml:"keep_sessions"`
 }
 
-// Connections is MaxConnections, or its default.
+// Connections returns MaxConnections or its default.
 func (s Serve) Connections() int {
 	if s.MaxConnections > 0 {
 		return s.MaxConnections
@@ -66,25 +66,24 @@ func (s Serve) Connections() int {
 
 // Temporal is the cluster that runs the workflows.
 type Temporal struct {
-	Address   string `yaml:"address"`   // empty: what Env says, else 127.0.0.1:7233
-	Namespace string `yaml:"namespace"` // empty: what Env says, else default
+	Address   string `yaml:"address"`   // empty: that of Env, else 127.0.0.1:7233
+	Namespace string `yaml:"namespace"` // empty: that of Env, else "default"
 	// Env are the TEMPORAL_* variables that Temporal's own tools read too (TLS files, API key, profile).
 	Env map[string]string `yaml:"-"`
 }
 
-// Worker runs the workflows' steps.
+// Worker has the settings of the worker role.
 type Worker struct {
 	Capacity int           `yaml:"capacity"` // sandboxes with an agent at once; 0: as many as memory allows
 	Starts   int           `yaml:"starts"`   // agents, warm sandboxes and images brought up at once; 0: one for each core
-	Lease    time.Duration `yaml:"lease"`    // a sandbox that nobody renews for this long ends itself
-	Janitor  time.Duration `yaml:"janitor"`  // between two looks for orphans
-	Grace    time.Duration `yaml:"grace"`    // a sandbox younger than this is no orphan
+	Lease    time.Duration `yaml:"lease"`    // a sandbox ends itself if no worker renews it for this long
+	Janitor  time.Duration `yaml:"janitor"`  // interval between two searches for orphans
+	Grace    time.Duration `yaml:"grace"`    // a sandbox younger than this is not an orphan
 }
 
-// Sandbox is the local sandbox driver and what a sandbox gets where its task does not say; zero sizes are the sandbox
-// package's own defaults.
+// Sandbox has the settings of the local driver and the default size of a sandbox. Zero sizes mean the sandbox package's defaults.
 type Sandbox struct {
-	Sandboxd  string  `yaml:"sandboxd"` // the supervisor's binary; empty: beside this one, in Data/bin, or in PATH
+	Sandboxd  string  `yaml:"sandboxd"` // path of sandboxd; empty: beside this binary, in Data/bin, or in PATH
 	Image     string  `yaml:"image"`    // a root file system folder; empty: the host's /usr, read-only
 	AllowWeak bool    `yaml:"allow_weak"`
 	CPU       float64 `yaml:"cpu"`
@@ -93,7 +92,7 @@ type Sandbox struct {
 	HomeMiB   int     `yaml:"home_mib"`
 	TmpMiB    int     `yaml:"tmp_mib"`
 
-	// Backends are those of this deployment, by the name that a task uses; empty: local alone. A worker makes sandboxes of all of them.
+	// Backends has the deployment's backends by name; empty: local only. Each worker creates sandboxes of all of them.
 	Backends map[string]Backend `yaml:"backends"`
 }
 
@@ -106,7 +105,7 @@ type Backend struct {
 	Max rollout.Resources `yaml:"max"`
 }
 
-// DefaultMax is what one sandbox may ask for where the operator does not say.
+// DefaultMax bounds the size of one sandbox where the operator sets no bound.
 func DefaultMax() rollout.Resources {
 	return rollout.Resources{CPU: 32, MemoryMiB: 64 << 10, DiskMiB: 128 << 10}
 }
@@ -152,8 +151,8 @@ type Model struct {
 	Script string `yaml:"script"` // a YAML file; empty: the built-in demo scripts
 }
 
-// Limits are the bounds of a rollout where its caller does not say; a zero field leaves the built-in default. The agent's own
-// bound is agent_timeout_s, whose default is part of the tools' interface.
+// Limits are the default limits of a rollout; a zero field means the built-in default. The agent's time limit is agent_timeout_s,
+// whose default is part of the tools' interface.
 type Limits struct {
 	Call     time.Duration `yaml:"call"`
 	Setup    time.Duration `yaml:"setup"`
@@ -163,7 +162,7 @@ type Limits struct {
 	Attempts int           `yaml:"attempts"`
 }
 
-// Over lays the limits that are set over base.
+// Over returns base with the limits that are set.
 func (l Limits) Over(base rollout.Limits) rollout.Limits {
 	for _, f := range []struct {
 		set time.Duration

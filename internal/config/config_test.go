@@ -64,12 +64,12 @@ func TestLoadTellsWhatItCannotRead(t *testing.T) {
 	})
 	require.ErrorContains(t, err, `MAX_CONCURRENT_ENVS="many": want a whole number`)
 	require.ErrorContains(t, err, `ROLLOUTD_GATEWAY_CALLS="64": want numbers by name`)
-	require.ErrorContains(t, err, `ROLLOUTD_GATEWAY_RATE="a=1,a=2": a is there twice`)
+	require.ErrorContains(t, err, `ROLLOUTD_GATEWAY_RATE="a=1,a=2": a occurs twice`)
 	require.ErrorContains(t, err, `ROLLOUTD_STEP_TIMEOUT="55": want a duration`)
 	require.ErrorContains(t, err, `ROLLOUTD_ALLOW_WEAK_SANDBOX="perhaps": want true or false`)
 }
 
-// What cannot be used may be a secret at the wrong place.
+// A value that does not parse may be a misplaced secret.
 func TestRefusalsKeepSecrets(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load(strings.NewReader("serve:\n  tokens: hunter2\n  lisen: x\nmodel_env: hunter2`hunter2hunter2\n"), nil)
@@ -173,7 +173,7 @@ func TestOtherMachinesNeedATokenOnly(t *testing.T) {
 	}
 }
 
-// An endpoint has its own bound, or the one that all others share.
+// An endpoint has its own bound or the default one.
 func TestBoundsOfAnEndpoint(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load(strings.NewReader("gateway: {rate: {openai: 2.5}}\n"), config.Environ{"ROLLOUTD_GATEWAY_CALLS": "vllm=64, default=8"})

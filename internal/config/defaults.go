@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// Defaults is a laptop's configuration: everything on loopback, everything in ./.rolloutd.
+// Defaults returns the configuration of a single machine: loopback addresses, files in ./.rolloutd.
 func Defaults() Config {
 	return Config{
 		Data: "./.rolloutd",
@@ -17,7 +17,7 @@ func Defaults() Config {
 		},
 		Gateway: Gateway{Listen: "127.0.0.1:7070", TrainerListen: "127.0.0.1:7071", Reply: ReplyComplete, Queue: 32},
 		Worker:  Worker{Lease: 5 * time.Minute, Janitor: time.Minute, Grace: 2 * time.Minute},
-		// Memory is what decides how many sandboxes fit on a host, so it is never left to chance.
+		// The memory of a sandbox decides how many fit on a host, so it always has a value.
 		Sandbox:   Sandbox{MemoryMiB: 2048},
 		Store:     Store{RolloutMiB: 4096, MinFreeMiB: 2048},
 		Model:     Model{Listen: "127.0.0.1:9099"},

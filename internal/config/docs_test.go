@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 )
 
-// Every variable that is read stands in the documentation, beside the setting it sets.
+// The documentation lists every variable with its setting.
 func TestVariablesAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/configuration.md")

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Variable is one variable of the environment that is read.
+// Variable is an environment variable that sets a setting.
 type Variable struct {
 	Name string
-	Path string // the setting it sets, as in the file; empty where only the environment can
+	Path string // path of the setting in the file; empty if the file cannot set it
 	set  func(*Config, string) error
 }
 
-// What the commands that ask a server read. They are no settings of a role.
+// Variables of the commands that call a server. They are not settings of a role.
 const (
 	ServerVariable = "ROLLOUTD_SERVER"
 	TokenVariable  = "ROLLOUTD_TOKEN"
 )
 
-// Variables lists what the environment can set, beside the model catalogue's and Temporal's own.
+// Variables lists the environment variables, without those of the model catalog and of Temporal.
 func Variables() []Variable {
 	return []Variable{
 		{"ROLLOUTD_DATA", "data", text(func(c *Config) *string { return &c.Data })},
@@ -72,7 +72,7 @@ func Variables() []Variable {
 	}
 }
 
-// fromEnv takes every variable that is set and not empty; all that are not known or cannot be read are told together.
+// fromEnv applies every variable that is set and not empty. It reports all unknown or invalid variables in one error.
 func (c *Config) fromEnv(env Environ) error {
 	errs := []error{env.Check()}
 	for _, v := range Variables() {
@@ -92,7 +92,7 @@ func (c *Config) fromEnv(env Environ) error {
 	return nil
 }
 
-// overlay lays the named variables that are set over base.
+// overlay returns base with the named variables that are set.
 func overlay(base map[string]string, env Environ, names []string) map[string]string {
 	out := map[string]string{}
 	for k, v := range base {
@@ -106,7 +106,7 @@ func overlay(base map[string]string, env Environ, names []string) map[string]str
 	return out
 }
 
-// modelVariables are what the model catalog looks up.
+// modelVariables are the variables that the model catalog reads.
 func modelVariables() []string {
 	return []string{
 		"VLLM_URL", "VLLM_API_KEY", "VLLM_MODEL",

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// prefix begins the names of our own variables. All others may be somebody else's.
+// prefix begins the names of rolloutd's own variables. Other programs own all others.
 const prefix = "ROLLOUTD_"
 
 // Environ is an environment: values by name.
 type Environ map[string]string
 
-// EnvironOf reads what os.Environ gives.
+// EnvironOf converts the result of os.Environ.
 func EnvironOf(pairs []string) Environ {
 	e := Environ{}
 	for _, pair := range pairs {
@@ -24,8 +24,8 @@ func EnvironOf(pairs []string) Environ {
 	return e
 }
 
-// Check refuses variables that look like ours and are none, which would do nothing: most are misspelled. Every role takes those of all
-// roles, so that one file of variables serves a host. An empty one sets nothing, and is let pass.
+// Check refuses unknown variables that begin with ROLLOUTD_, which are mostly misspelled. Every role accepts the variables of all roles,
+// so that one environment file serves a host. Empty variables are accepted.
 func (e Environ) Check() error {
 	var names []string
 	for _, v := range Variables() {
@@ -40,13 +40,12 @@ func (e Environ) Check() error {
 		if near := nearest(name, prefix, names); near != "" {
 			hint = "did you mean " + near + "?"
 		}
-		errs = append(errs, fmt.Errorf("%s: there is no such variable; %s", name, hint))
+		errs = append(errs, fmt.Errorf("%s: unknown variable; %s", name, hint))
 	}
 	return errors.Join(errs...)
 }
 
-// serviceLink says whether a variable tells where a service is: Kubernetes sets such for each service of a namespace, and one may
-// well be called rolloutd.
+// serviceLink reports whether Kubernetes set a variable to the address of a service: a service may be named rolloutd.
 func (e Environ) serviceLink(name string) bool {
 	for host := range e {
 		service, ok := strings.CutSuffix(host, "_SERVICE_HOST")

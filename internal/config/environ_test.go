@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 )
 
-// A variable of ours that nothing reads would do nothing: it is refused, with what was most likely meant, and never its value.
+// An unknown variable is refused with the closest known name and without its value.
 func TestVariablesThatNothingReads(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, want string }{
@@ -24,14 +24,14 @@ func TestVariablesThatNothingReads(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			_, err := config.Load(nil, config.Environ{tc.name: "a secret", "ROLLOUTD_STEP_TIMEOUT": "55"})
-			require.ErrorContains(t, err, tc.name+": there is no such variable; "+tc.want)
-			require.ErrorContains(t, err, `ROLLOUTD_STEP_TIMEOUT="55"`, "told together")
+			require.ErrorContains(t, err, tc.name+": unknown variable; "+tc.want)
+			require.ErrorContains(t, err, `ROLLOUTD_STEP_TIMEOUT="55"`, "reported in one error")
 			require.NotContains(t, err.Error(), "secret")
 		})
 	}
 }
 
-// One file of variables serves all roles and the commands of a host, and other programs' variables are not ours to judge.
+// One environment file serves all roles and commands of a host; variables of other programs are accepted.
 func TestVariablesThatAreLetPass(t *testing.T) {
 	t.Parallel()
 	all := config.EnvironOf([]string{
@@ -45,7 +45,7 @@ func TestVariablesThatAreLetPass(t *testing.T) {
 	require.Equal(t, 3, c.Gateway.Queue)
 }
 
-// Kubernetes tells every container where the services of its namespace are. A variable that only looks like that is misspelled.
+// Kubernetes sets variables for the services of a namespace. Variables that only resemble them are refused.
 func TestVariablesOfAService(t *testing.T) {
 	t.Parallel()
 	linked := config.Environ{
@@ -55,11 +55,11 @@ func TestVariablesOfAService(t *testing.T) {
 	}
 	require.NoError(t, linked.Check())
 	linked["ROLLOUTD_PRICS"] = "m=1/2"
-	require.EqualError(t, linked.Check(), "ROLLOUTD_PRICS: there is no such variable; did you mean ROLLOUTD_PRICES?")
+	require.EqualError(t, linked.Check(), "ROLLOUTD_PRICS: unknown variable; did you mean ROLLOUTD_PRICES?")
 	require.Error(t, config.Environ{"ROLLOUTD_PORT": "8000"}.Check())
 }
 
-// A bound of a misspelled endpoint would bound nothing.
+// A bound of a misspelled endpoint would have no effect.
 func TestBoundsOfMisspeltEndpoints(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

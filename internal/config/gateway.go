@@ -14,30 +14,30 @@ import (
 	"github.com/rolloutd/rolloutd/internal/egress"
 )
 
-// Gateway is the model gateway of a host.
+// Gateway has the settings of the gateway role.
 type Gateway struct {
 	Listen string `yaml:"listen"` // admin API
-	URL    string `yaml:"url"`    // where this host's worker finds it; empty: http:// and Listen
+	URL    string `yaml:"url"`    // for this host's worker; empty: http:// and Listen
 
 	TrainerListen string   `yaml:"trainer_listen"` // trainer API
-	TrainerURL    string   `yaml:"trainer_url"`    // where "rolloutd upstream" finds it; empty: http:// and TrainerListen
-	TrainerTokens []string `yaml:"trainer_tokens"` // for trainers that have not the deployment's key
+	TrainerURL    string   `yaml:"trainer_url"`    // for "rolloutd upstream"; empty: http:// and TrainerListen
+	TrainerTokens []string `yaml:"trainer_tokens"` // for trainers without the deployment's key
 
 	// AllowHosts are the special hosts (loopback, private, link-local) that URLs of clients may name; see package egress for the
 	// patterns. The server checks them at submit, the gateway again when it dials.
 	AllowHosts []string `yaml:"allow_hosts"`
 
-	// Reply is how a stream is handed on: ReplyComplete, once it is whole and on record, or ReplyPassThrough, as it comes.
+	// Reply is when a stream is forwarded: ReplyComplete, after it is complete and recorded, or ReplyPassThrough, while it arrives.
 	Reply string `yaml:"reply"`
-	// KeepAlive is how often an agent that waits for a stream gets a comment; 0: never.
+	// KeepAlive is the interval of comments to an agent that waits for a stream; 0: none.
 	KeepAlive time.Duration `yaml:"keep_alive"`
 
-	// What a model endpoint is asked at most, by its name, or host:port of one without; DefaultUpstream stands for all others. 0: no
+	// Bounds of a model endpoint, by its name, or host:port of an endpoint without a name; DefaultUpstream applies to all others. 0: no
 	// bound.
 	Calls map[string]float64 `yaml:"calls"` // requests at once
 	Rate  map[string]float64 `yaml:"rate"`  // requests a second
-	Burst map[string]float64 `yaml:"burst"` // requests at once after a quiet time, under a rate; 0: one second's
-	// Queue: new rollouts wait while more calls than this wait for their endpoint. 0: they never do for that.
+	Burst map[string]float64 `yaml:"burst"` // requests at once under a rate; 0: those of one second
+	// Queue makes new rollouts wait while more calls than this wait for their endpoint; 0: no bound.
 	Queue int `yaml:"queue"`
 }
 
@@ -47,10 +47,10 @@ const (
 	ReplyPassThrough = "pass_through"
 )
 
-// DefaultUpstream stands in Gateway's maps for every endpoint that is not named there.
+// DefaultUpstream is the key in Gateway's maps for all endpoints that they do not name.
 const DefaultUpstream = "default"
 
-// Of is what a map says of an endpoint.
+// Of returns the value of an endpoint, or of DefaultUpstream.
 func (g Gateway) Of(m map[string]float64, name string) float64 {
 	if v, ok := m[name]; ok {
 		return v
@@ -93,8 +93,8 @@ func (g Gateway) validate(p *problems) {
 	}
 }
 
-// endpoint refuses a name that is almost an endpoint's. One that is like none, has a dot, a port or a number, or goes on after an
-// endpoint's with a hyphen, may be the host of a URL.
+// endpoint refuses misspelled names of endpoints. A name that resembles none, has a dot, a port or a digit, or extends an endpoint's
+// name with a hyphen may be the host of a URL.
 func (p *problems) endpoint(path, name string) {
 	p.check(!strings.Contains(name, "/"), path+"."+name, "want an endpoint's name, or host:port of one that is given by its URL alone")
 	names := append(catalog.Names(), DefaultUpstream)
@@ -103,7 +103,7 @@ func (p *problems) endpoint(path, name string) {
 	p.check(near == "" || slices.Contains(names, name) || host, path+"."+name, "there is no such endpoint; did you mean %s?", near)
 }
 
-// named reads "vllm=64,default=8".
+// named parses "vllm=64,default=8".
 func named(at func(*Config) *map[string]float64) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		out := map[string]float64{}
@@ -114,7 +114,7 @@ func named(at func(*Config) *map[string]float64) func(*Config, string) error {
 				return errors.New(`want numbers by name, such as "vllm=64,default=8"`)
 			}
 			if _, twice := out[name]; twice {
-				return fmt.Errorf("%s is there twice", name)
+				return fmt.Errorf("%s occurs twice", name)
 			}
 			out[name] = n
 		}

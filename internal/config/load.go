@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// LoadFile is Load of the file at path; an empty path means none.
+// LoadFile calls Load with the file at path; an empty path means no file.
 func LoadFile(path string, env Environ) (Config, error) {
 	if path == "" {
 		return Load(nil, env)
@@ -27,8 +27,8 @@ func LoadFile(path string, env Environ) (Config, error) {
 	return c, c.fromEnv(env)
 }
 
-// Load reads the defaults, then the YAML of file (nil: none), then the environment, each over the one before. It does not
-// validate: flags may still follow.
+// Load reads the defaults, the YAML of file (nil: none) and the environment; later ones override. It does not validate, since flags may
+// follow.
 func Load(file io.Reader, env Environ) (Config, error) {
 	c := Defaults()
 	if file != nil {
@@ -54,7 +54,7 @@ func (c *Config) fromFile(r io.Reader) error {
 	return alone(dec)
 }
 
-// alone refuses what follows the first document; a --- that nothing follows is let pass.
+// alone refuses a second document. It accepts a final --- that nothing follows.
 func alone(dec *yaml.Decoder) error {
 	for {
 		var more any
@@ -62,12 +62,12 @@ func alone(dec *yaml.Decoder) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil || more != nil:
-			return errors.New("configuration: there is a second document after ---, which would not be read")
+			return errors.New("configuration: remove the second document after ---")
 		}
 	}
 }
 
-// withoutValues takes out the values that are told of, each between backticks: one may be a token. Its line says enough.
+// withoutValues removes the values from a decoder's errors, which are between backticks, since a value may be a token.
 func withoutValues(e *yaml.TypeError) error {
 	out := &yaml.TypeError{}
 	for _, text := range e.Errors {

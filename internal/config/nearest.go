@@ -6,8 +6,7 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// nearest is the known name that one which is not known was most likely meant to be; "" when none is near. What all of them begin
-// with says nothing of how near they are.
+// nearest returns the known name that is closest to an unknown one, or "" if none is close. It ignores the common prefix.
 func nearest(name, prefix string, known []string) string {
 	name = strings.TrimPrefix(name, prefix)
 	best, near := "", max(2, len(name)/3)+1

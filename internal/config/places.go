@@ -20,10 +20,10 @@ func (c Config) GatewayDir() string { return filepath.Join(c.Data, "gateway") }
 // AgentsDir holds the agents' binaries.
 func (c Config) AgentsDir() string { return filepath.Join(c.Data, "agents") }
 
-// BinDir is one of the places where sandboxd is looked for.
+// BinDir is one of the folders that are searched for sandboxd.
 func (c Config) BinDir() string { return filepath.Join(c.Data, "bin") }
 
-// StoreURL is where the store is.
+// StoreURL is the URL or folder of the store.
 func (c Config) StoreURL() string {
 	if c.Store.URL != "" {
 		return c.Store.URL
@@ -31,7 +31,7 @@ func (c Config) StoreURL() string {
 	return filepath.Join(c.Data, "store")
 }
 
-// GatewayURL is where this host's worker finds the gateway.
+// GatewayURL is the gateway's URL for this host's worker.
 func (c Config) GatewayURL() string {
 	if c.Gateway.URL != "" {
 		return c.Gateway.URL
@@ -39,7 +39,7 @@ func (c Config) GatewayURL() string {
 	return "http://" + c.Gateway.Listen
 }
 
-// TrainerURL is where the gateway's trainer API is found.
+// TrainerURL is the URL of the gateway's trainer API.
 func (c Config) TrainerURL() string {
 	if c.Gateway.TrainerURL != "" {
 		return c.Gateway.TrainerURL
@@ -47,7 +47,7 @@ func (c Config) TrainerURL() string {
 	return "http://" + c.Gateway.TrainerListen
 }
 
-// TemporalAddress is where Temporal is looked for; empty where a configuration file of Temporal's own says it.
+// TemporalAddress is the address of Temporal; empty if Temporal's own configuration file has it.
 func (c Config) TemporalAddress() string {
 	if c.Temporal.Address != "" || c.Temporal.Env["TEMPORAL_CONFIG_FILE"] != "" {
 		return c.Temporal.Address
@@ -55,8 +55,8 @@ func (c Config) TemporalAddress() string {
 	return "127.0.0.1:7233"
 }
 
-// ModelLookup looks up a variable of the model catalog; a variable that is not set is empty. Without a setting, the
-// scripted endpoint is where this configuration's own scripted model listens.
+// ModelLookup returns a variable of the model catalog, or "". SCRIPTED_URL defaults to the address of this configuration's scripted
+// model.
 func (c Config) ModelLookup(name string) string {
 	if v := c.ModelEnv[name]; v != "" || name != "SCRIPTED_URL" {
 		return v
@@ -64,11 +64,11 @@ func (c Config) ModelLookup(name string) string {
 	return "http://" + c.Model.Listen + "/v1"
 }
 
-// Loopback says whether only this machine can reach the address.
+// Loopback reports whether only this machine can reach the address.
 func Loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return true // told as a bad address instead
+		return true // Validate reports the address
 	}
 	if host == "localhost" {
 		return true

@@ -10,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// prices reads "gpt-4o-mini=0.15/0.6,…": dollars for a million prompt and completion tokens, and, where they cost less, for a million
-// cached prompt tokens. A model's name may have "=" in it.
+// prices parses "gpt-4o-mini=0.15/0.6,…": US dollars per million prompt and completion tokens and, optionally, per million cached prompt
+// tokens. A model's name may contain "=".
 func prices(c *Config, v string) error {
 	c.Prices = map[string]rollout.Price{}
 	for item := range strings.SplitSeq(v, ",") {
@@ -19,7 +19,7 @@ func prices(c *Config, v string) error {
 		at := max(strings.LastIndex(item, "="), 0)
 		price, ok := priceOf(item[min(at+1, len(item)):])
 		if at == 0 || !ok {
-			return errors.New(`want dollars for a million prompt, completion and, if you like, cached prompt tokens by model, such as "gpt-4o-mini=0.15/0.6/0.075"`)
+			return errors.New(`want dollars per million prompt, completion and (optional) cached prompt tokens by model, such as "gpt-4o-mini=0.15/0.6/0.075"`)
 		}
 		c.Prices[item[:at]] = price
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// unset is of variables that set nothing here.
+// unset is the setter of variables that are read elsewhere.
 func unset(*Config, string) error { return nil }
 
 func text(at func(*Config) *string) func(*Config, string) error {

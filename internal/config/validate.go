@@ -15,10 +15,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// minToken is the length below which a token is too easily guessed.
+// minToken is the minimum length of a token, in bytes.
 const minToken = 16
 
-// Validate reports everything that is wrong, each with the path of its setting.
+// Validate reports all problems, each with the path of its setting.
 func (c Config) Validate() error {
 	var p problems
 	p.check(c.Data != "", "data", "want a folder")
@@ -58,7 +58,7 @@ func (s Serve) validate(p *problems) {
 	p.check(s.MaxSessions > 0, "serve.max_sessions", "want at least 1, got %d", s.MaxSessions)
 	p.check(s.MaxConnections >= 0, "serve.max_connections", "want at least 1, or 0 for the default, got %d", s.MaxConnections)
 	p.positive("serve.step_timeout", s.StepTimeout)
-	// What is in use is written anew every hour, if not more often.
+	// Sessions in use are written at least every hour.
 	p.check(s.KeepSessions >= 2*time.Hour, "serve.keep_sessions", "want at least 2h, got %v", s.KeepSessions)
 	p.check(len(s.Tokens) > 0 || s.TokensFile != "" || Loopback(s.Listen), "serve.tokens",
 		"%s can be reached from other machines: set at least one bearer token (ROLLOUTD_TOKENS, ROLLOUTD_TOKENS_FILE), or listen on 127.0.0.1", s.Listen)
@@ -89,7 +89,7 @@ func (w Worker) validate(p *problems) {
 
 func (s Sandbox) validate(p *problems) {
 	p.check(s.CPU >= 0, "sandbox.cpu", "want 0 (the default) or more cores, got %g", s.CPU)
-	p.check(s.MemoryMiB >= 256, "sandbox.memory_mib", "want at least 256: an agent alone needs more; got %d", s.MemoryMiB)
+	p.check(s.MemoryMiB >= 256, "sandbox.memory_mib", "want at least 256, which an agent needs, got %d", s.MemoryMiB)
 	for _, n := range []struct {
 		path  string
 		value int
@@ -122,7 +122,7 @@ func (l Limits) validate(p *problems) {
 	p.check(l.Attempts >= 0, "limits.attempts", "want 0 (the default) or more, got %d", l.Attempts)
 }
 
-// problems collects what is wrong.
+// problems collects errors.
 type problems []error
 
 func (p *problems) check(ok bool, path, format string, args ...any) {
@@ -143,7 +143,7 @@ func (p *problems) address(path, addr string) {
 
 func (p *problems) httpURL(path, s string) {
 	u, err := url.Parse(s)
-	shown, _, _ := strings.Cut(s, "?") // there may be a key behind it, and a password before an @
+	shown, _, _ := strings.Cut(s, "?") // the query may have a key, the part before @ a password
 	shown = shown[strings.LastIndex(shown, "@")+1:]
 	p.check(err == nil && strings.HasPrefix(u.Scheme, "http") && u.Host != "", path, "want an http:// or https:// URL, got %q", shown)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
-// drivers are the sandbox drivers of this build, by the names of their backends.
+// drivers has the sandbox drivers of this build by the name of their backend.
 func (d *Daemon) drivers() map[string]func(context.Context) (driver.Driver, error) {
 	return map[string]func(context.Context) (driver.Driver, error){
 		rollout.DefaultBackend: d.localDriver,
@@ -46,7 +46,7 @@ func (d *Daemon) sandboxTier() Tier {
 	}}
 }
 
-// localDriver opens the local driver. A worker on a machine that does not isolate sandboxes does not start: its rollouts would all fail.
+// localDriver opens the local driver. It fails on a machine that does not isolate sandboxes, where every rollout would fail.
 func (d *Daemon) localDriver(ctx context.Context) (driver.Driver, error) {
 	o, err := LocalOptions(d.cfg)
 	if err != nil {
@@ -84,7 +84,7 @@ func (d *Daemon) capacities() (map[string]activities.Backend, error) {
 	return all, nil
 }
 
-// capacityOf is how many sandboxes of the size each a host holds: as configured, or as many as its memory holds.
+// capacityOf returns how many sandboxes of the default size fit on the host: the configured number, or what fits into its memory.
 func capacityOf(c config.Config, backend string, each rollout.Resources) (host.CapacityOptions, error) {
 	o := host.CapacityOptions{Slots: c.Worker.Capacity, Total: c.Sandbox.Backends[backend].Total, Default: each}
 	switch {
@@ -95,7 +95,7 @@ func capacityOf(c config.Config, backend string, each rollout.Resources) (host.C
 		}
 		o.Slots = fits(memory, each.MemoryMiB)
 		o.Total.MemoryMiB = max(memory-reserveMiB, each.MemoryMiB)
-	case o.Total.MemoryMiB == 0: // the operator counts sandboxes, whatever the memory
+	case o.Total.MemoryMiB == 0: // the operator sets the number, whatever the memory
 		o.Total.MemoryMiB = o.Slots * each.MemoryMiB
 	case o.Slots == 0:
 		o.Slots = max(1, o.Total.MemoryMiB/each.MemoryMiB)

@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// background runs f, which works until its context ends, as a tier or a part of one.
+// background runs f, which runs until its context ends, as a tier or a part of one.
 func background(f func(context.Context) error) Running {
-	ctx, cancel := context.WithCancel(context.Background()) // the lifetime of f; ended by Stop
+	ctx, cancel := context.WithCancel(context.Background()) // canceled by Stop
 	done := make(chan error, 1)
 	over := make(chan struct{})
 	var result error
@@ -23,12 +23,12 @@ func background(f func(context.Context) error) Running {
 		case <-over:
 			return ignoreEnd(result)
 		case <-stop.Done():
-			return fmt.Errorf("still at work: %w", stop.Err())
+			return fmt.Errorf("still running: %w", stop.Err())
 		}
 	}}
 }
 
-// ignoreEnd drops the error by which something says that it ended because it was told to.
+// ignoreEnd drops the error of a normal end.
 func ignoreEnd(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -36,8 +36,7 @@ func ignoreEnd(err error) error {
 	return err
 }
 
-// either passes on the first error of two parts of one tier. Its goroutine ends with the first of them, as both do at the
-// latest when the tier is stopped.
+// either forwards the first error of two parts of a tier. Its goroutine ends with the first part, at the latest when the tier stops.
 func either(a, b <-chan error) <-chan error {
 	out := make(chan error, 1)
 	go func() {

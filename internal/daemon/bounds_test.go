@@ -18,7 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
-// bounded serves an endless supply of "here" to at most limit connections.
+// bounded serves "here" on at most limit connections.
 func bounded(t *testing.T, limit int) (address string) {
 	t.Helper()
 	l, err := listen.TCP("test", "127.0.0.1:0", "--port")
@@ -51,8 +51,7 @@ func ask(t *testing.T, address string) (net.Conn, int, string) {
 	return c, resp.StatusCode, string(body)
 }
 
-// One connection more than there may be gets an answer that says so, in JSON, and is closed; the others are served on, and their
-// places come free.
+// A connection over the limit gets an error in JSON and is closed. The others are served, and their slots are freed.
 func TestOneConnectionTooMany(t *testing.T) {
 	t.Parallel()
 	address := bounded(t, 2)
@@ -78,8 +77,7 @@ func TestOneConnectionTooMany(t *testing.T) {
 	require.Eventually(t, func() bool { _, status, _ := ask(t, address); return status == http.StatusOK }, time.Minute, 10*time.Millisecond)
 }
 
-// Clients that begin a request and never end it lose their connections, and so the places go to others. It takes the ten seconds
-// that a header may take.
+// Clients that never finish a request lose their connections, which frees their slots after the ten seconds for a header.
 func TestSlowHeadersHoldNoPlaceForLong(t *testing.T) {
 	t.Parallel()
 	address := bounded(t, 1)
@@ -94,8 +92,7 @@ func TestSlowHeadersHoldNoPlaceForLong(t *testing.T) {
 	require.Eventually(t, func() bool { _, status, _ := ask(t, address); return status == http.StatusOK }, time.Minute, 10*time.Millisecond)
 }
 
-// What is no HTTP, or more of it than is looked at, never gets to a handler: it is refused and its connection closed, and others
-// are served on.
+// Bytes that are not HTTP, or exceed the limits, never reach a handler: the connection is refused and closed. Others are served.
 func TestWhatCannotBeReadIsRefused(t *testing.T) {
 	t.Parallel()
 	address := bounded(t, 10)

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// reserveMiB is the memory left to everything that is not a sandbox.
+// reserveMiB is the memory reserved for everything but sandboxes.
 const reserveMiB = 2048
 
 // hostMemoryMiB is the memory of this machine.
@@ -20,7 +20,7 @@ func hostMemoryMiB() (int, error) {
 	return memTotalMiB(f)
 }
 
-// fits is how many sandboxes the memory holds, at least one: a small machine runs one and may swap.
+// fits returns how many sandboxes fit into the memory, at least one: a small machine may swap.
 func fits(totalMiB, sandboxMiB int) int { return max(1, (totalMiB-reserveMiB)/sandboxMiB) }
 
 // memTotalMiB reads /proc/meminfo.

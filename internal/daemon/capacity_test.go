@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The number of sandboxes and the memory of all of them follow from each other where one is not configured.
+// The number of sandboxes and their total memory determine each other if one is not configured.
 func TestCapacityOf(t *testing.T) {
 	t.Parallel()
 	each := rollout.Resources{CPU: 2, MemoryMiB: 2048, DiskMiB: 1024}

@@ -15,9 +15,9 @@ import (
 )
 
 // Version is this build's version; the linker sets it.
-var Version = "dev" // a variable because the linker can set nothing else
+var Version = "dev" // the linker sets variables only
 
-// Roles says which parts of rolloutd a process is.
+// Roles selects the roles of a process.
 type Roles struct{ Serve, Worker, Gateway, Model bool }
 
 // Options of a Daemon.
@@ -27,8 +27,7 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Daemon is one process's parts. The fields below the first three are set by the tier that makes them, before the tiers
-// that need them start.
+// Daemon holds the parts of one process. Tiers set most fields at their start, before the tiers that read them start.
 type Daemon struct {
 	cfg   config.Config
 	roles Roles
@@ -46,15 +45,15 @@ type Daemon struct {
 	at        Addresses
 }
 
-// Addresses are where the parts answer; empty where a process has not the part.
+// Addresses are the addresses of the roles; empty for roles that the process does not have.
 type Addresses struct{ Serve, Gateway, Trainer, Model, Metrics, Temporal string }
 
-// New prepares a process; nothing runs yet.
+// New prepares a process. It starts nothing.
 func New(o Options) *Daemon {
 	return &Daemon{cfg: o.Config, roles: o.Roles, log: o.Log, health: newHealth()}
 }
 
-// Tiers are the parts in the order of their start.
+// Tiers returns the tiers in the order of their start.
 func (d *Daemon) Tiers() []Tier {
 	tiers := []Tier{d.telemetryTier(), d.dataTier()}
 	add := func(when bool, t func() Tier) {
@@ -71,14 +70,14 @@ func (d *Daemon) Tiers() []Tier {
 	return append(tiers, d.readinessTier())
 }
 
-// readinessTier is the last up and first down: while the others stop, /healthz says so.
+// readinessTier starts last and stops first, so that /healthz reports "stopping" while the others stop.
 func (d *Daemon) readinessTier() Tier {
 	return Tier{Name: "readiness", Start: func(context.Context) (Running, error) {
 		return Running{Stop: func(context.Context) error { d.health.set("stopping"); return nil }}, nil
 	}}
 }
 
-// Ready notes that all tiers are up.
+// Ready records that all tiers have started.
 func (d *Daemon) Ready() {
 	d.health.set("ready")
 	var at []any
@@ -92,10 +91,10 @@ func (d *Daemon) Ready() {
 	d.log.Info("ready", at...)
 }
 
-// Addresses are where the parts answer, once they are up.
+// Addresses returns the addresses of the roles after their start.
 func (d *Daemon) Addresses() Addresses { return d.at }
 
-// Tokens are the bearer tokens of the OpenEnv server; none: it is open.
+// Tokens returns the bearer tokens of the OpenEnv server; without any, the server is open.
 func (d *Daemon) Tokens() []string { return d.cfg.Serve.Tokens }
 
 // UseUI makes the page of a Temporal UI at the given origins the one that may have payloads decrypted, unless the configuration names
@@ -107,8 +106,8 @@ func (d *Daemon) UseUI(origins ...string) {
 	d.cfg.Serve.CodecOrigins = append(slices.Clone(d.cfg.Serve.CodecOrigins), origins...)
 }
 
-// UseTemporal makes the daemon use the server at address, whatever the configuration says: one that is embedded in this
-// process. It is called before the temporal tier starts.
+// UseTemporal sets the address of an embedded Temporal server, which overrides the configuration. Call it before the temporal tier
+// starts.
 func (d *Daemon) UseTemporal(address, namespace string) {
 	d.cfg.Temporal = config.Temporal{Address: address, Namespace: namespace}
 }

@@ -23,8 +23,7 @@ func modelConfig(t *testing.T) config.Config {
 	return c
 }
 
-// The one role that needs nothing else shows the ends of a process: not ready before all is up, ready, and stopping while
-// its parts still answer.
+// The model role, which needs no other, shows the states of a process: starting, ready, and stopping while its tiers still answer.
 func TestHealthFollowsTheProcess(t *testing.T) {
 	t.Parallel()
 	d := daemon.New(daemon.Options{Config: modelConfig(t), Roles: daemon.Roles{Model: true}, Log: quiet()})

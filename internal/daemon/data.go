@@ -33,7 +33,7 @@ func quota(c config.Store) store.Quota {
 	}
 }
 
-// loadKey takes the key from the configuration, or from the data folder's file, which it makes at first start.
+// loadKey returns the key of the configuration, or of the data folder's file, which it creates at the first start.
 func loadKey(c config.Config) (seal.Key, error) {
 	if c.EncryptionKey != "" {
 		return seal.ParseKey(c.EncryptionKey)

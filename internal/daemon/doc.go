@@ -1,4 +1,3 @@
-// Package daemon is the only wiring: it builds each role (serve, worker, gateway, scripted model) from the configuration,
-// starts what they need in order, stops it in reverse with a budget for each tier, and ends the process once, with its
-// error, when a tier dies by itself.
+// Package daemon builds the roles (serve, worker, gateway, scripted model) from the configuration. It starts their tiers in order, stops
+// them in reverse with a time budget each, and ends the process with the error of a tier that fails.
 package daemon

@@ -69,7 +69,7 @@ func dial(t *testing.T, address string) *websocket.Conn {
 	return c
 }
 
-// What the configuration says of the edge is how it is: its mode, page, readme, tokens, sessions and connections.
+// The edge follows the configuration: mode, page, readme, tokens, sessions and connections.
 func TestTheEdgeIsAsConfigured(t *testing.T) {
 	t.Parallel()
 	const connections = 10
@@ -128,8 +128,8 @@ func TestServersWithoutTokensAnswerToTheirOwnNames(t *testing.T) {
 	})
 }
 
-// A process that stops tells its clients so, and that they may come again.
-func TestClientsHearThatTheProcessStops(t *testing.T) {
+// A stopping process closes its clients' connections with a reason for which they may reconnect.
+func TestClientsSeeThatTheProcessStops(t *testing.T) {
 	t.Parallel()
 	c, _ := kept(t)
 	c.Serve.Tokens = []string{theToken}

@@ -2,8 +2,7 @@ package daemon
 
 import "go.temporal.io/sdk/interceptor"
 
-// What a process does with its host is tested piece by piece here: through Run it would take a Temporal cluster, a sandbox
-// and root.
+// Tests of single parts: Run would need a Temporal cluster, a sandbox and root.
 var (
 	HostID      = hostID
 	MemTotalMiB = memTotalMiB
@@ -20,5 +19,5 @@ var (
 	ExpireSessions = (*Daemon).expireSessions
 )
 
-// NewRestarts makes the interceptor that workers have.
+// NewRestarts returns the workers' interceptor.
 func NewRestarts() interceptor.WorkerInterceptor { return &restarts{} }

@@ -20,8 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
-// gatewayTier carries the model calls. Two gateways on one journal would both dial every sandbox and write every trace, so
-// the folder is locked.
+// gatewayTier runs the gateway. It locks the folder: two gateways on one journal would both dial every sandbox and write every trace.
 func (d *Daemon) gatewayTier() Tier {
 	return Tier{Name: "gateway", Budget: 10 * time.Second, Start: func(context.Context) (Running, error) {
 		if d.roles == (Roles{Gateway: true}) {
@@ -54,7 +53,7 @@ func (d *Daemon) gatewayTier() Tier {
 	}}
 }
 
-// boundsOf are the bounds of each endpoint, as configured.
+// boundsOf returns the configured bounds of each endpoint.
 func boundsOf(c config.Gateway) func(string) upstream.Bounds {
 	return func(name string) upstream.Bounds {
 		return upstream.Bounds{
@@ -63,9 +62,8 @@ func boundsOf(c config.Gateway) func(string) upstream.Bounds {
 	}
 }
 
-// relaxGC lets garbage grow to four times of what lives before it is collected. A gateway keeps little and throws large
-// requests and replies away with every call: at the default a seventh of its time would go into looking for them. A process with
-// other roles keeps more, which is not to be multiplied. GOGC, where the operator sets it, counts.
+// relaxGC sets GOGC to 400 in a process that is a gateway only. Such a process has a small live heap and discards large requests and
+// replies with every call; at the default a seventh of its CPU time is garbage collection. The operator's GOGC overrides it.
 func relaxGC() {
 	const percent = 400
 	if os.Getenv("GOGC") == "" {
@@ -79,12 +77,12 @@ func (d *Daemon) lockGateway() (*filelock.Lock, error) {
 	}
 	lock, err := filelock.Take(filepath.Join(d.cfg.GatewayDir(), ".lock"))
 	if err != nil {
-		return nil, fmt.Errorf("one gateway to a data folder: %w", err)
+		return nil, fmt.Errorf("a data folder has one gateway: %w", err)
 	}
 	return lock, nil
 }
 
-// runGateway runs the routes, their admin API and the trainer API; any of them ending ends the tier.
+// runGateway runs the routes, the admin API and the trainer API. The tier ends with the first of them.
 func (d *Daemon) runGateway(g *proxy.Server) (Running, error) {
 	l, err := listen.TCP("the gateway", d.cfg.Gateway.Listen, "gateway.listen (ROLLOUTD_GATEWAY_LISTEN)")
 	if err != nil {
@@ -95,7 +93,7 @@ func (d *Daemon) runGateway(g *proxy.Server) (Running, error) {
 		return Running{}, errors.Join(err, l.Close())
 	}
 	d.at.Gateway, d.at.Trainer = l.Addr().String(), forTrainers.Addr().String()
-	d.cfg.Gateway.Listen = d.at.Gateway // the port may have been any
+	d.cfg.Gateway.Listen = d.at.Gateway // port 0 means any free port
 	routes := background(g.Run)
 	admin, trainer := serveHTTP(l, g.Handler()), serveHTTP(forTrainers, g.TrainerHandler())
 	return Running{Done: either(routes.Done, either(admin.Done, trainer.Done)), Stop: func(ctx context.Context) error {

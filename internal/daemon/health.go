@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// health answers /healthz: 200 while all tiers are up, else 503 with how the process stands.
+// health serves /healthz: 200 while all tiers run, else 503 with the state of the process.
 type health struct{ state atomic.Value }
 
 func newHealth() *health {
@@ -23,5 +23,5 @@ func (h *health) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if state != "ready" {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(map[string]string{"status": state}) // the client went away
+	_ = json.NewEncoder(w).Encode(map[string]string{"status": state}) // the client is gone
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon"
 )
 
-// The id names this host's task queue: another one after a restart would strand the steps that wait there.
+// The id names this host's task queue. With another id after a restart, its activities would wait there in vain.
 func TestHostIDIsKept(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "host_id")
@@ -28,7 +28,7 @@ func TestHostIDIsKept(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	_, err = daemon.HostID(path)
-	require.ErrorContains(t, err, "holds no id")
+	require.ErrorContains(t, err, "is empty")
 	_, err = daemon.HostID(filepath.Join(t.TempDir(), "missing", "host_id"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

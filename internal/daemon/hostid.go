@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// hostID reads this host's id, making one at first start. It is kept, so that a worker that is started again drains the
-// task queue it had, where the steps of its living sandboxes wait.
+// hostID reads this host's id and creates it at the first start. A restarted worker needs the same id to poll the task queue with the
+// activities of its running sandboxes.
 func hostID(path string) (string, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -23,12 +23,12 @@ func hostID(path string) (string, error) {
 	}
 	id := strings.TrimSpace(string(raw))
 	if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(id) {
-		return "", fmt.Errorf("host id: %s holds no id; remove it if no rollout runs on this host", path)
+		return "", fmt.Errorf("host id: %s is empty; remove it if no rollout runs on this host", path)
 	}
 	return id, nil
 }
 
-// makeHostID writes an id that people recognize. The file appears whole: a truncated one would strand a queue.
+// makeHostID writes an id with the host's name. It writes a temporary file and renames it, since a truncated id would name another queue.
 func makeHostID(path string) (string, error) {
 	name, err := os.Hostname()
 	if err != nil {

@@ -12,20 +12,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
-// errStopping is the cause with which requests are canceled when the process stops: their clients did not go away.
+// errStopping is the cancellation cause of requests when the process stops, in contrast to a client that disconnects.
 var errStopping = errors.New("the server is stopping")
 
-// serveHTTP serves h on l until stopped. Requests that are being answered get half of the stop's budget, and are then
-// canceled; a WebSocket, which the standard library does not count among them, is canceled by its context. Where l bounds its
-// connections, a request on one over the bound is answered with 503, and that is all.
+// serveHTTP serves h on l until stopped. Requests in flight have half of the stop's budget and are then canceled. WebSockets are canceled
+// by their context, since the standard library does not track them. If l bounds its connections, requests over the bound get 503.
 func serveHTTP(l net.Listener, h http.Handler) Running {
-	ctx, cancel := context.WithCancelCause(context.Background()) // the lifetime of the listener; ended by stop
+	ctx, cancel := context.WithCancelCause(context.Background()) // canceled by stop
 	srv := &http.Server{
 		Handler:           refuseOver(h),
 		ConnContext:       listen.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    256 << 10, // the edge refuses less, in its own words
+		MaxHeaderBytes:    256 << 10, // the edge has a lower limit and its own error
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 	done := make(chan error, 1)
@@ -59,11 +58,11 @@ func refuseOver(next http.Handler) http.Handler {
 		w.Header().Set("Connection", "close")
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, `{"detail":"Too many connections"}`) // a client that is gone cannot be told
+		_, _ = io.WriteString(w, `{"detail":"Too many connections"}`) // the client may be gone
 	})
 }
 
-// remaining is how long ctx still has.
+// remaining is the time until the deadline of ctx.
 func remaining(ctx context.Context) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return time.Until(end)

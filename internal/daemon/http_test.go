@@ -23,7 +23,7 @@ func listener(t *testing.T) (net.Listener, string) {
 	return l, "http://" + l.Addr().String()
 }
 
-// get sends what it got, or why it got nothing.
+// get sends the response or the error.
 func get(url string, answer chan<- string) {
 	resp, err := http.Get(url) // bounded by the server's stop
 	if err != nil {
@@ -42,7 +42,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// refuses says whether nobody listens at addr any more.
+// refuses reports whether addr refuses connections.
 func refuses(addr string) bool {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -52,7 +52,7 @@ func refuses(addr string) bool {
 	return false
 }
 
-// A request in hand when the process stops is answered.
+// A request in flight when the process stops is answered.
 func TestStopLetsRequestsFinish(t *testing.T) {
 	t.Parallel()
 	l, url := listener(t)
@@ -73,7 +73,7 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 	require.NoError(t, <-stopped)
 }
 
-// One that would take longer than the budget is canceled, and can tell that from a client that left.
+// A request that takes longer than the budget is canceled with a cause of its own.
 func TestStopCancelsWhatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	l, url := listener(t)

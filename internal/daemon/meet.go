@@ -11,16 +11,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// meetTimeout is how long the gateway may take to answer when a worker starts.
+// meetTimeout bounds the request to the gateway at the start of a worker.
 const meetTimeout = 5 * time.Second
 
-// meet has a worker not work beside a gateway that has another key: every rollout would fail. One that does not answer yet may come.
+// meet fails if the gateway has another key, with which every rollout would fail. A gateway that does not answer may start later.
 func meet(ctx context.Context, url string, key seal.Key, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, meetTimeout)
 	defer cancel()
 	_, err := gateway.NewClient(url, key).Routes(ctx)
 	if fault.Is(err, fault.Unauthorized) {
-		return fmt.Errorf("the gateway at %s has another key than this worker: give both the same data folder, or ROLLOUTD_ENCRYPTION_KEY: %w", url, err)
+		return fmt.Errorf("the gateway at %s has another key than this worker: set the same data folder or ROLLOUTD_ENCRYPTION_KEY for both: %w", url, err)
 	}
 	if err != nil {
 		log.WarnContext(ctx, "the gateway does not answer yet; rollouts wait for it", "gateway", url, "error", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// A worker whose gateway has another key says so at once, and one whose gateway is not there yet says that it waits.
+// A worker fails at once if its gateway has another key, and logs that it waits if the gateway does not answer.
 func TestAWorkerMeetsItsGateway(t *testing.T) {
 	t.Parallel()
 	own, err := seal.ParseKey(strings.Repeat("ab", 32))
@@ -30,7 +30,7 @@ func TestAWorkerMeetsItsGateway(t *testing.T) {
 	require.Empty(t, said.String())
 
 	err = daemon.Meet(t.Context(), srv.URL, other, log)
-	require.ErrorContains(t, err, srv.URL+" has another key than this worker: give both the same data folder, or ROLLOUTD_ENCRYPTION_KEY")
+	require.ErrorContains(t, err, srv.URL+" has another key than this worker: set the same data folder or ROLLOUTD_ENCRYPTION_KEY for both")
 	require.True(t, fault.Is(err, fault.Unauthorized))
 
 	srv.Close()

@@ -21,12 +21,12 @@ func (d *Daemon) modelTier() Tier {
 			return Running{}, err
 		}
 		d.at.Model = l.Addr().String()
-		d.cfg.Model.Listen = d.at.Model // the port may have been any
+		d.cfg.Model.Listen = d.at.Model // port 0 means any free port
 		return serveHTTP(l, scripted.New(scripted.Options{Scripts: scripts})), nil
 	}}
 }
 
-// loadScripts reads a script file; no path means the built-in scripts.
+// loadScripts reads a script file; an empty path means the built-in scripts.
 func loadScripts(path string) (scripted.Scripts, error) {
 	if path == "" {
 		return scripted.Default(), nil

@@ -26,7 +26,7 @@ const (
 	createBeat = 3 * time.Second
 )
 
-// queue is this host's own task queue.
+// queue returns the task queue of this host.
 func (d *Daemon) queue() string { return "rolloutd-host-" + d.host }
 
 // createWorkers are a worker on the queue of workflows, which is also the create queue of the default backend, and one on the create
@@ -89,13 +89,13 @@ func (d *Daemon) workerOptions(failed chan<- error) worker.Options {
 		OnFatalError: func(err error) {
 			select {
 			case failed <- err:
-			default: // the first cause is the one to tell
+			default: // the first cause is reported
 			}
 		},
 	}
 }
 
-// startWorkers starts all of them or none.
+// startWorkers starts all workers or none.
 func startWorkers(all ...worker.Worker) error {
 	for i, w := range all {
 		if err := w.Start(); err != nil {
@@ -105,7 +105,7 @@ func startWorkers(all ...worker.Worker) error {
 	return nil
 }
 
-// stopWorkers stops them side by side; each is bounded by workerStop.
+// stopWorkers stops all workers concurrently, each within workerStop.
 func stopWorkers(all ...worker.Worker) error {
 	var g errgroup.Group
 	for _, w := range all {

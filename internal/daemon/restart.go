@@ -10,14 +10,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// restarts ends activities as soon as their worker stops, and has them given out again at once. The SDK would let them run for
-// the whole stop timeout, cut them off, and not report them: they would lie until their heartbeat was missed. All of them
-// find what they had done, so to end one costs nothing.
+// restarts cancels activities when their worker stops and makes Temporal retry them at once. The SDK would let them run for the whole
+// stop timeout and report nothing, so that Temporal would wait for their heartbeat timeout. Activities attach to what they have done, so
+// a retry costs nothing.
 type restarts struct {
 	interceptor.WorkerInterceptorBase
 }
 
-// InterceptActivity puts the interceptor in front of next.
+// InterceptActivity wraps next.
 func (*restarts) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
 	in := &restartable{}
 	in.Next = next

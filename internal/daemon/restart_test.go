@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// runActivity runs one in a worker whose stop channel is given.
+// runActivity runs an activity in a worker with the given stop channel.
 func runActivity(t *testing.T, stop chan struct{}, activity func(context.Context) (string, error)) (string, error) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite

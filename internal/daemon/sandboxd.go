@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 )
 
-// findSandboxd returns the supervisor's binary: where it is configured, beside this program, in the data folder, or in PATH.
+// findSandboxd returns the path of sandboxd: the configured one, beside this binary, in the data folder, or in PATH.
 func findSandboxd(c config.Config) (string, error) {
 	if c.Sandbox.Sandboxd != "" {
 		if err := isFile(c.Sandbox.Sandboxd); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
-// LocalOptions are the options of the local sandbox driver. Paths are made absolute: they are mounted.
+// LocalOptions returns the options of the local driver. Paths are absolute, since they are mounted.
 func LocalOptions(c config.Config) (local.Options, error) {
 	sandboxd, err := findSandboxd(c)
 	if err != nil {

@@ -21,14 +21,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
 )
 
-// codecPath is where a Temporal UI has payloads decrypted.
+// codecPath is the path at which a Temporal UI decrypts payloads.
 const codecPath = "/codec"
 
-// serveTier is the OpenEnv edge: the last to start, the first to stop.
+// serveTier runs the OpenEnv edge. It starts last and stops first.
 func (d *Daemon) serveTier() Tier {
 	return Tier{Name: "OpenEnv server", Budget: 10 * time.Second, Start: func(context.Context) (Running, error) {
 		if !config.Loopback(d.cfg.Serve.Listen) && len(d.cfg.Serve.Tokens) == 0 && d.cfg.Serve.TokensFile == "" {
-			// Validated already; but an open server on a network is not a mistake to make twice.
+			// Validate checks this too; an open server on a network deserves a second check.
 			return Running{}, fault.Field("serve.tokens", "needed to listen on %s", d.cfg.Serve.Listen)
 		}
 		tokens, err := d.tokens()
@@ -47,7 +47,7 @@ func (d *Daemon) serveTier() Tier {
 		expire := background(d.expireSessions)
 		r := serveHTTP(listen.Limit(l, d.cfg.Serve.Connections()), d.withCodec(edge, tokens))
 		closeHTTP := r.Stop
-		// The edge first: it knows that its clients have not left, and ends their WebSockets.
+		// The edge stops first: it closes its WebSockets with a reason.
 		r.Stop = func(ctx context.Context) error {
 			return errors.Join(edge.Shutdown(ctx), closeHTTP(ctx), expire.Stop(ctx))
 		}
@@ -97,7 +97,7 @@ func (d *Daemon) readme() (string, error) {
 	return string(text), nil
 }
 
-// expireSessions deletes kept sessions that nobody used for long, now and then, until ctx ends. Replicas may do so side by side.
+// expireSessions deletes unused sessions at intervals until ctx ends. Several replicas may run it at once.
 func (d *Daemon) expireSessions(ctx context.Context) error {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
@@ -106,7 +106,7 @@ func (d *Daemon) expireSessions(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			d.log.Warn("old sessions not deleted", "error", err)
 		} else if n > 0 {
-			d.log.Info("deleted sessions that nobody used", "records", n, "for", d.cfg.Serve.KeepSessions)
+			d.log.Info("deleted unused sessions", "records", n, "for", d.cfg.Serve.KeepSessions)
 		}
 		select {
 		case <-ctx.Done():
@@ -116,7 +116,7 @@ func (d *Daemon) expireSessions(ctx context.Context) error {
 	}
 }
 
-// resolve is the catalogue's, with the configured price of the model.
+// resolve resolves an endpoint by the catalog and adds the configured price of the model.
 func (d *Daemon) resolve(c *catalog.Catalog) func(catalog.Request) (rollout.Model, string, error) {
 	return func(r catalog.Request) (rollout.Model, string, error) {
 		m, key, err := c.Resolve(r)
@@ -127,7 +127,7 @@ func (d *Daemon) resolve(c *catalog.Catalog) func(catalog.Request) (rollout.Mode
 	}
 }
 
-// modelLookup finds the catalogue's variables; asked at each rollout, after all ports are known.
+// modelLookup returns a variable of the catalog. It is called for each rollout, after all ports are known.
 func (d *Daemon) modelLookup(name string) string { return d.cfg.ModelLookup(name) }
 
 // withCodec adds the payload codec to the edge. It decrypts, so the rules of the edge hold: its tokens or, without any, its names.
@@ -142,11 +142,11 @@ func (d *Daemon) withCodec(edge http.Handler, tokens []envserver.Token) http.Han
 			codec.ServeHTTP(w, r)
 			return
 		}
-		edge.ServeHTTP(w, r) // untouched: the edge's own rules say what becomes of odd paths
+		edge.ServeHTTP(w, r) // unchanged: the edge handles unclean paths
 	})
 }
 
-// admit lets operators through; a browser's preflight bears no token and tells nothing.
+// admit requires an operator's token. A browser's preflight has none and returns nothing private.
 func admit(tokens []envserver.Token, next http.Handler) http.Handler {
 	if len(tokens) == 0 {
 		return next

@@ -38,7 +38,7 @@ func written(t *testing.T, at, key string, when time.Time) {
 	require.NoError(t, os.Chtimes(filepath.Join(at, key+".json"), when, when))
 }
 
-// A server that starts deletes the sessions that nobody used for long.
+// A server deletes old unused sessions at its start.
 func TestAServerDeletesOldSessions(t *testing.T) {
 	t.Parallel()
 	c, at := kept(t)
@@ -52,7 +52,7 @@ func TestAServerDeletesOldSessions(t *testing.T) {
 	require.FileExists(t, filepath.Join(at, "session-new.json"))
 }
 
-// It looks again every hour, until it is stopped.
+// It repeats this every hour until it stops.
 func TestOldSessionsAreLookedForEveryHour(t *testing.T) {
 	t.Parallel()
 	c, at := kept(t)
@@ -79,7 +79,7 @@ func TestOldSessionsAreLookedForEveryHour(t *testing.T) {
 	})
 }
 
-// What is open to a network wants tokens, whatever the configuration's own check has let through.
+// A server that listens on a network requires tokens, even if the configuration was not validated.
 func TestNoOpenServerOnANetwork(t *testing.T) {
 	t.Parallel()
 	c, _ := kept(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/telemetry"
 )
 
-// telemetryTier is first up and last down, so that it sees everything.
+// telemetryTier starts first and stops last.
 func (d *Daemon) telemetryTier() Tier {
 	return Tier{Name: "telemetry", Start: func(ctx context.Context) (Running, error) {
 		t := d.cfg.Telemetry

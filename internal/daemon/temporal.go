@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// temporalWait is how long Temporal may be away at the start: whole deployments are often started at once.
+	// temporalWait is how long the start waits for Temporal, since whole deployments often start at once.
 	temporalWait  = time.Minute
 	temporalRetry = time.Second
 )
 
-// temporalTier connects to Temporal and makes sure that rollouts can be listed there.
+// temporalTier connects to Temporal and registers the search attributes.
 func (d *Daemon) temporalTier() Tier {
 	return Tier{Name: "temporal client", Start: func(ctx context.Context) (Running, error) {
 		o := temporalx.Options{
@@ -39,7 +39,7 @@ func (d *Daemon) temporalTier() Tier {
 	}}
 }
 
-// dial tries until Temporal answers and knows our search attributes, for a while.
+// dial retries for temporalWait until Temporal answers and has the search attributes.
 func (d *Daemon) dial(ctx context.Context, o temporalx.Options, namespace string) (client.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, temporalWait)
 	defer cancel()

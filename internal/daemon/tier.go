@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// stopBudget is how long a tier may take to stop when it does not say.
+// stopBudget is the default time for a tier to stop.
 const stopBudget = 5 * time.Second
 
 // Tier is one part of a process. Tiers start in order, each when the one before is ready, and stop in reverse.
 type Tier struct {
 	Name   string
 	Budget time.Duration // for its stop; 0: 5 s
-	// Start returns when the tier is ready for work. ctx bounds the start alone.
+	// Start returns when the tier is ready. ctx bounds the start only.
 	Start func(ctx context.Context) (Running, error)
 }
 
 // Running is a tier that has started.
 type Running struct {
-	// Stop ends the tier within ctx; nil: nothing to end.
+	// Stop stops the tier within ctx; nil: nothing to stop.
 	Stop func(ctx context.Context) error
-	// Done gets the error of a tier that ends by itself; nil: it cannot. It is not read after Stop.
+	// Done receives the error of a tier that ends by itself; nil: it never does. It is not read after Stop.
 	Done <-chan error
 }
 
-// Run starts the tiers, calls ready, and keeps them up until ctx ends (nil) or one of them dies (its error). It stops what it
-// has started, whatever happened; what could not be stopped in time is part of the error.
+// Run starts the tiers, calls ready and waits until ctx ends (nil) or a tier ends (its error). It then stops all tiers that have started.
+// The error includes tiers that did not stop in time.
 func Run(ctx context.Context, log *slog.Logger, tiers []Tier, ready func()) error {
 	up, err := start(ctx, log, tiers)
 	if err == nil {
@@ -37,7 +37,7 @@ func Run(ctx context.Context, log *slog.Logger, tiers []Tier, ready func()) erro
 		err = wait(ctx, up)
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = nil // asked to end, also where that was amid the start
+		err = nil // a requested end, also during the start
 	}
 	return errors.Join(err, stop(context.WithoutCancel(ctx), log, up))
 }
@@ -47,7 +47,7 @@ type upTier struct {
 	Running
 }
 
-// start returns the tiers that are up, also where one of them did not start.
+// start returns the tiers that have started, with the error of one that has not.
 func start(ctx context.Context, log *slog.Logger, tiers []Tier) ([]upTier, error) {
 	var up []upTier
 	for _, t := range tiers {
@@ -65,7 +65,7 @@ func start(ctx context.Context, log *slog.Logger, tiers []Tier) ([]upTier, error
 	return up, nil
 }
 
-// wait returns when ctx ends or the first tier dies.
+// wait returns when ctx ends or the first tier ends.
 func wait(ctx context.Context, up []upTier) error {
 	ctx, cancel := context.WithCancel(ctx)
 	first := make(chan error, len(up))
@@ -99,7 +99,7 @@ func orUnexpected(err error) error {
 	return err
 }
 
-// stop ends the tiers in reverse, each within its own budget.
+// stop stops the tiers in reverse order, each within its budget.
 func stop(ctx context.Context, log *slog.Logger, up []upTier) error {
 	var errs []error
 	for i := len(up) - 1; i >= 0; i-- {

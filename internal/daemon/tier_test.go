@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon"
 )
 
-// diary notes what tiers do, in order.
+// diary records the calls of tiers in order.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -55,7 +55,7 @@ func TestTierThatDoesNotStartRollsBackTheOthers(t *testing.T) {
 	require.Equal(t, []string{"start a", "stop a"}, d.lines)
 }
 
-// The first cause is told, once; the rest is stopped.
+// Run reports the first cause once and stops the other tiers.
 func TestTierThatDiesEndsTheProcessWithItsError(t *testing.T) {
 	t.Parallel()
 	var d diary
@@ -77,7 +77,7 @@ func TestInterruptedStartIsNoError(t *testing.T) {
 	require.Equal(t, []string{"start a", "stop a"}, d.lines)
 }
 
-// A tier that does not stop in its budget is told, and keeps no other tier from stopping.
+// A tier that exceeds its budget is reported and does not keep others from stopping.
 func TestSlowStopIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ type tokenEntry struct {
 	Scope  envserver.Scope `yaml:"scope"`  // client or operator
 }
 
-// tokens are those of the settings and those of the tokens file.
+// tokens returns the tokens of the settings and of the tokens file.
 func (d *Daemon) tokens() ([]envserver.Token, error) {
 	var all []envserver.Token
 	for _, text := range d.cfg.Serve.Tokens {
@@ -45,7 +45,7 @@ func (d *Daemon) tokens() ([]envserver.Token, error) {
 // maxTokenName bounds the name of a token, in bytes.
 const maxTokenName = 100
 
-// readTokens reads a YAML list of tokens. A file without any is an error: it would open the server to everybody.
+// readTokens reads a YAML list of tokens. An empty list is an error, since it would open the server to everyone.
 func readTokens(r io.Reader) ([]envserver.Token, error) {
 	var entries []tokenEntry
 	dec := yaml.NewDecoder(r)
@@ -54,7 +54,7 @@ func readTokens(r io.Reader) ([]envserver.Token, error) {
 		return nil, err
 	}
 	if len(entries) == 0 {
-		return nil, errors.New("holds no token")
+		return nil, errors.New("has no token")
 	}
 	var out []envserver.Token
 	seen := map[string]bool{}
@@ -62,7 +62,7 @@ func readTokens(r io.Reader) ([]envserver.Token, error) {
 		sum, err := hex.DecodeString(e.SHA256)
 		switch {
 		case e.Name == "" || seen[e.Name]:
-			return nil, fmt.Errorf("[%d].name: want a name of its own, got %q", i, e.Name)
+			return nil, fmt.Errorf("[%d].name: want a unique name, got %q", i, e.Name)
 		case len(e.Name) > maxTokenName || strings.ContainsFunc(e.Name, unicode.IsControl): // a search attribute holds it whole
 			return nil, fmt.Errorf("[%d].name: want at most %d bytes without control characters, got %q", i, maxTokenName, e.Name)
 		case err != nil || len(sum) != 32:

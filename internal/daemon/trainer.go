@@ -10,12 +10,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// Trainer speaks to the trainer API of the configuration's gateway, with the key of its data folder. It makes no key: one of its
-// own would open nothing, and lie about in whatever folder the command was given in.
+// Trainer returns a client of the trainer API of the configuration's gateway, with the key of its data folder. It creates no key, since
+// the gateway would refuse another one.
 func Trainer(c config.Config) (*gateway.Trainer, error) {
 	key, err := deploymentKey(c)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, "there is no key in %s: name the gateway's data folder with --data, or set ROLLOUTD_ENCRYPTION_KEY", c.Data)
+		return nil, fault.New(fault.NotFound, "no key in %s: set the gateway's data folder with --data, or its key with ROLLOUTD_ENCRYPTION_KEY", c.Data)
 	}
 	if err != nil {
 		return nil, err

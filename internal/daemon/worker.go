@@ -19,7 +19,7 @@ func (d *Daemon) workerTier() Tier {
 	return Tier{Name: "worker", Budget: 2 * workerStop, Start: func(ctx context.Context) (Running, error) {
 		lock, err := filelock.Take(d.cfg.HostIDFile() + ".lock")
 		if err != nil {
-			return Running{}, fmt.Errorf("one worker to a data folder: %w", err)
+			return Running{}, fmt.Errorf("a data folder has one worker: %w", err)
 		}
 		running, err := d.runWorkers(ctx)
 		if err != nil {
@@ -95,7 +95,7 @@ func (d *Daemon) janitor(routes *gateway.Client) func(context.Context) error {
 	}
 	return func(ctx context.Context) error {
 		if n, err := d.store.Sweep(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("store not swept", "error", err)
+			d.log.Warn("sweep store", "error", err)
 		} else if n > 0 {
 			d.log.Info("removed unfinished blobs of killed writers", "blobs", n)
 		}

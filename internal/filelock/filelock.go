@@ -1,5 +1,5 @@
-// Package filelock makes one process the owner of something on this host. The lock is the kernel's (flock), so it ends with
-// its process however that ends, and a lock file left behind locks nothing.
+// Package filelock locks a resource of this host for one process. The lock is flock(2): it ends with its process, and a file left behind
+// is not locked.
 package filelock
 
 import (
@@ -16,7 +16,7 @@ import (
 // HeldError means that another process holds the lock.
 type HeldError struct {
 	Path  string
-	Owner string // as the holder wrote it: "NAME (process PID)"; may be empty
+	Owner string // "NAME (process PID)", as the holder wrote it; may be empty
 }
 
 func (e *HeldError) Error() string {
@@ -29,8 +29,8 @@ func (e *HeldError) Error() string {
 // Lock is a held lock.
 type Lock struct{ file *os.File }
 
-// Take takes the lock at path, or returns a HeldError at once. The file is made when missing and stays: removing it would let
-// two processes lock two files of one name.
+// Take acquires the lock at path, or returns a HeldError at once. It creates the file and never removes it: after a removal two processes
+// could lock two files of the same name.
 func Take(path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -46,10 +46,10 @@ func Take(path string) (*Lock, error) {
 	return &Lock{file: f}, sign(f)
 }
 
-// Release gives the lock up.
+// Release releases the lock.
 func (l *Lock) Release() error { return l.file.Close() }
 
-// sign writes who holds the lock, for the message that the next one gets.
+// sign writes the holder's name into the file, for the error of other processes.
 func sign(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return fmt.Errorf("sign lock: %w", err)

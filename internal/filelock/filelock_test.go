@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/filelock"
 )
 
-func TestSecondTakerIsToldWhoHoldsIt(t *testing.T) {
+func TestHeldLockNamesItsHolder(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
 	first, err := filelock.Take(path)

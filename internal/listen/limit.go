@@ -6,12 +6,11 @@ import (
 	"sync"
 )
 
-// spare is how many connections over a limit are held at once so that they are told why. Beyond them the kernel's queue is where
-// clients wait.
+// spare is how many connections over a limit are open at once to get an error. Further clients wait in the kernel's queue.
 const spare = 64
 
-// Limited is a listener that bounds the connections that are open at once. Those over the limit are accepted all the same, for a
-// client can only be told what is wrong on a connection; Over tells them from the others.
+// Limited is a listener that bounds the open connections. It accepts some connections over the limit too, so that their clients get an
+// error; Over identifies them.
 type Limited struct {
 	*net.TCPListener
 	max    int
@@ -20,7 +19,7 @@ type Limited struct {
 	once   sync.Once
 }
 
-// Limit lets at most limit connections of l be open at once.
+// Limit returns a listener with at most limit open connections of l.
 func Limit(l *net.TCPListener, limit int) *Limited {
 	return &Limited{TCPListener: l, max: limit, slots: make(chan struct{}, limit+spare), closed: make(chan struct{})}
 }
@@ -46,8 +45,7 @@ func (l *Limited) Close() error {
 	return l.TCPListener.Close()
 }
 
-// conn is a connection of a Limited. It embeds the type rather than the interface, as that is more than a net.Conn to those who
-// write to it: half of it can be closed, and many buffers be written at once.
+// conn is a connection of a Limited. It embeds the concrete type to keep CloseWrite and the vectored writes of net.Buffers.
 type conn struct {
 	*net.TCPConn
 	over  bool
@@ -62,7 +60,7 @@ func (c *conn) Close() error {
 
 type overKey struct{}
 
-// ConnContext is for the field of an http.Server, whose requests Over then knows.
+// ConnContext marks the connections for Over. Set it as ConnContext of the http.Server.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if mine, ok := c.(*conn); ok && mine.over {
 		return context.WithValue(ctx, overKey{}, true)
@@ -70,5 +68,5 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Over says whether a request came on a connection over the limit.
+// Over reports whether a request came over a connection that exceeds the limit.
 func Over(ctx context.Context) bool { return ctx.Value(overKey{}) != nil }

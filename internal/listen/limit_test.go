@@ -49,8 +49,7 @@ func TestConnectionsOverTheLimitAreMarked(t *testing.T) {
 	require.NoError(t, accepted(t, l).Close())
 }
 
-// However many come, no more are accepted than the limit and those that are being told of it; and the listener can be closed
-// while it waits for one of them to go.
+// The listener accepts at most the limit and the spare connections, and it can be closed while it waits for a free slot.
 func TestWhatIsOverTheLimitIsBounded(t *testing.T) {
 	t.Parallel()
 	l := limited(t, 1)
@@ -78,7 +77,7 @@ func TestWhatIsOverTheLimitIsBounded(t *testing.T) {
 	require.ErrorIs(t, <-next, net.ErrClosed)
 }
 
-// A client that takes nothing is the kernel's to cut off; that it does is its own promise (tcp(7)).
+// The kernel disconnects clients that read nothing (TCP_USER_TIMEOUT in tcp(7)); the test checks that the option is set.
 func TestStalledConnectionsAreBroken(t *testing.T) {
 	t.Parallel()
 	raw, err := accepted(t, limited(t, 1)).(syscall.Conn).SyscallConn()

@@ -22,7 +22,7 @@ import (
 // KeySize is the length of a key in bytes.
 const KeySize = 32
 
-// sealedPrefix marks a sealed string, so that a plain key put in its place by mistake is refused.
+// sealedPrefix marks a sealed string, so that a plain key in its place is refused.
 const sealedPrefix = "sealed.v1."
 
 // Key is the deployment's secret. It prints as "[key]".
@@ -61,7 +61,7 @@ func Load(path string) (Key, error) {
 	return k, nil
 }
 
-// LoadOrCreate is Load, and makes the file (mode 0600) at first start.
+// LoadOrCreate reads the key file, and creates it (mode 0600) if it does not exist.
 func LoadOrCreate(path string) (Key, error) {
 	k, err := Load(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -70,19 +70,18 @@ func LoadOrCreate(path string) (Key, error) {
 	return k, err
 }
 
-// create writes a fresh key to a temporary file and links it into place, so that of two roles starting at once one wins
-// and both read the same key.
+// create writes a new key to a temporary file and links it into place, so that two roles that start at once read the same key.
 func create(path string) (Key, error) {
 	var k Key
 	if _, err := rand.Read(k.b[:]); err != nil {
-		return Key{}, fmt.Errorf("make key: %w", err)
+		return Key{}, fmt.Errorf("create key: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return Key{}, fmt.Errorf("make key folder: %w", err)
+		return Key{}, fmt.Errorf("create key folder: %w", err)
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".key-*")
 	if err != nil {
-		return Key{}, fmt.Errorf("make key file: %w", err)
+		return Key{}, fmt.Errorf("create key file: %w", err)
 	}
 	defer os.Remove(tmp.Name())
 	if _, err := tmp.WriteString(hex.EncodeToString(k.b[:]) + "\n"); err != nil {
@@ -99,7 +98,7 @@ func create(path string) (Key, error) {
 	return k, nil
 }
 
-// ID names the key without telling it; stored beside what it encrypted.
+// ID identifies the key without revealing it. It is stored beside encrypted data.
 func (k Key) ID() string { return k.Token("key id")[:16] }
 
 // Token derives a shared secret for one purpose, as hex. Roles that hold the key can prove it to each other with it.
@@ -108,7 +107,7 @@ func (k Key) Token(purpose string) string { return hex.EncodeToString(k.derive("
 func (k Key) derive(info string) []byte {
 	out, err := hkdf.Key(sha256.New, k.b[:], nil, info, KeySize)
 	if err != nil {
-		panic("seal: " + err.Error()) // only for lengths no caller can ask for
+		panic("seal: " + err.Error()) // only for lengths above HKDF's maximum
 	}
 	return out
 }
@@ -135,7 +134,7 @@ func (k Key) Box(purpose string) Box {
 // Seal encrypts plain (AES-256-GCM, random nonce in front).
 func (b Box) Seal(plain []byte) []byte { return b.aead.Seal(nil, nil, plain, b.purpose) } //nolint:gosec // G407: the AEAD draws its own nonce
 
-// Open decrypts what Seal made.
+// Open decrypts the result of Seal.
 func (b Box) Open(sealed []byte) ([]byte, error) {
 	plain, err := b.aead.Open(nil, nil, sealed, b.purpose)
 	if err != nil {
@@ -152,7 +151,7 @@ func (b Box) SealString(secret string) string {
 	return sealedPrefix + base64.RawURLEncoding.EncodeToString(b.Seal([]byte(secret)))
 }
 
-// OpenString opens what SealString made.
+// OpenString decrypts the result of SealString.
 func (b Box) OpenString(s string) (string, error) {
 	if s == "" {
 		return "", nil

@@ -1,5 +1,5 @@
-// Package telemetry sets up metrics and traces for a process: a Prometheus registry that both our own instruments and
-// Temporal's report to, and an OTLP exporter of spans where a collector is named. Without a collector spans cost nothing.
+// Package telemetry sets up metrics and traces of a process: a Prometheus registry for rolloutd's and Temporal's instruments, and an OTLP
+// exporter of spans if a collector is configured. Without a collector spans cost nothing.
 package telemetry
 
 import (
@@ -25,11 +25,11 @@ type Options struct {
 	Service  string // service.name
 	Version  string // service.version
 	Endpoint string // base URL of an OTLP/HTTP collector; empty: no spans
-	// OnError hears what the exporters could not do; nil: nobody.
+	// OnError receives errors of the exporters; nil: they are dropped.
 	OnError func(error)
 }
 
-// Telemetry is the process's registry and providers.
+// Telemetry has the registry and providers of a process.
 type Telemetry struct {
 	registry *prometheus.Registry
 	meters   *sdkmetric.MeterProvider
@@ -37,7 +37,7 @@ type Telemetry struct {
 	onError  func(error)
 }
 
-// New sets telemetry up. It connects nowhere yet: a collector that is down must not keep a rollout from running.
+// New sets telemetry up. It does not connect, so that rollouts run while a collector is down.
 func New(ctx context.Context, o Options) (*Telemetry, error) {
 	t := &Telemetry{registry: prometheus.NewRegistry(), onError: o.OnError}
 	if t.onError == nil {
@@ -61,7 +61,7 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// Install makes these providers the ones that otel's own package functions use. A process does it once, at its start.
+// Install makes these the global providers of otel. Call it once, at the start of the process.
 func (t *Telemetry) Install() {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(t.onError))
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
@@ -74,12 +74,12 @@ func (t *Telemetry) Install() {
 // Registry is where instruments register.
 func (t *Telemetry) Registry() prometheus.Registerer { return t.registry }
 
-// Handler answers a scrape.
+// Handler serves the metrics.
 func (t *Telemetry) Handler() http.Handler {
 	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{})
 }
 
-// Temporal carries the metrics of Temporal clients and workers into the registry.
+// Temporal returns a handler that adds the metrics of Temporal clients and workers to the registry.
 func (t *Telemetry) Temporal() client.MetricsHandler {
 	return temporalotel.NewMetricsHandler(temporalotel.MetricsHandlerOptions{
 		Meter: t.meters.Meter("temporal-sdk-go"), UseMonotonicCounters: true,
@@ -87,7 +87,7 @@ func (t *Telemetry) Temporal() client.MetricsHandler {
 	})
 }
 
-// Shutdown sends what is not sent yet.
+// Shutdown exports the remaining spans.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
 	err := t.meters.Shutdown(ctx)
 	if t.tracers != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/telemetry"
 )
 
-// A scrape shows our own instruments, the process's, and Temporal's side by side.
+// The metrics include rolloutd's, the process's and Temporal's.
 func TestScrapeShowsAllThreeKinds(t *testing.T) {
 	t.Parallel()
 	tel, err := telemetry.New(t.Context(), telemetry.Options{Service: "test"})
@@ -33,7 +33,7 @@ func TestScrapeShowsAllThreeKinds(t *testing.T) {
 	require.NoError(t, tel.Shutdown(t.Context()))
 }
 
-// Spans that ended before the stop reach the collector by it. Not parallel: otel's providers belong to the process.
+// Shutdown exports the spans that have ended. Not parallel: otel's providers belong to the process.
 func TestShutdownFlushesSpansToTheCollector(t *testing.T) {
 	got := make(chan string, 1)
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.URL.Path }))
@@ -48,7 +48,7 @@ func TestShutdownFlushesSpansToTheCollector(t *testing.T) {
 	require.Equal(t, "/v1/traces", <-got)
 }
 
-// A collector that is down is told to the error handler and stops nothing.
+// An unreachable collector is reported to OnError and stops nothing.
 func TestCollectorThatIsDownStopsNothing(t *testing.T) {
 	t.Parallel()
 	_, err := telemetry.New(t.Context(), telemetry.Options{Service: "test", Endpoint: "http://127.0.0.1:1"})

@@ -11,7 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// identity says who the spans and metrics are from.
+// identity returns the resource of spans and metrics.
 func identity(ctx context.Context, o Options) (*resource.Resource, error) {
 	res, err := resource.New(ctx, resource.WithHost(), resource.WithProcessPID(), resource.WithAttributes(
 		attribute.String("service.name", o.Service), attribute.String("service.version", o.Version)))
@@ -21,7 +21,7 @@ func identity(ctx context.Context, o Options) (*resource.Resource, error) {
 	return res, nil
 }
 
-// newTracers exports spans to a collector in the background. Of a trace begun elsewhere the sampling decision is kept.
+// newTracers exports spans to a collector in the background. It keeps the sampling decision of a parent span.
 func newTracers(ctx context.Context, endpoint string, res *resource.Resource) (*sdktrace.TracerProvider, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"))
 	if err != nil {

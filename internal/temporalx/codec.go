@@ -16,15 +16,15 @@ const (
 	keyIDKey          = "encryption-key-id"
 )
 
-// payloadPurpose names the box that payloads are sealed in; see seal.Key.Box.
+// payloadPurpose is the purpose of the box that seals payloads; see seal.Key.Box.
 const payloadPurpose = "temporal payload"
 
-// DataConverter is the SDK's default one with compression and encryption around it.
+// DataConverter is the SDK's default converter with compression and encryption.
 func DataConverter(key seal.Key) converter.DataConverter {
 	return converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), Codecs(key)...)
 }
 
-// Codecs are what lies around a payload, outermost first. Encrypted bytes do not compress, so zlib is the inner one.
+// Codecs returns the codecs of a payload, outermost first. Compression is the inner one, since encrypted bytes do not compress.
 func Codecs(key seal.Key) []converter.PayloadCodec {
 	return []converter.PayloadCodec{NewCodec(key), converter.NewZlibCodec(converter.ZlibCodecOptions{})}
 }
@@ -35,7 +35,7 @@ type Codec struct {
 	keyID string
 }
 
-// NewCodec makes the codec of a deployment's key.
+// NewCodec returns the codec of a deployment's key.
 func NewCodec(key seal.Key) *Codec { return &Codec{box: key.Box(payloadPurpose), keyID: key.ID()} }
 
 // Encode encrypts each payload.
@@ -54,8 +54,8 @@ func (c *Codec) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error
 	return out, nil
 }
 
-// Decode decrypts each payload. One that is not encrypted passes as it is: people and clients in other languages send
-// signals in the clear.
+// Decode decrypts each payload. Payloads that are not encrypted pass unchanged: people and clients in other languages send signals in
+// plain text.
 func (c *Codec) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	out := make([]*commonpb.Payload, len(payloads))
 	for i, p := range payloads {

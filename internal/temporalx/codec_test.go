@@ -22,7 +22,7 @@ func testKey(t testing.TB, digit string) seal.Key {
 	return key
 }
 
-// What Temporal stores tells nothing of the value, is smaller than it where it repeats itself, and comes back whole.
+// A stored payload does not reveal the value, is compressed, and decodes to the value.
 func TestDataConverterRoundTrip(t *testing.T) {
 	t.Parallel()
 	dc := temporalx.DataConverter(testKey(t, "a"))
@@ -55,7 +55,7 @@ func TestDecodeErrorsAreClear(t *testing.T) {
 	require.ErrorContains(t, err, "decrypt payload")
 }
 
-// A person may send a signal with Temporal's own tool, which knows nothing of our key.
+// A person may send a signal with Temporal's own tool, without the key.
 func TestPlainPayloadPasses(t *testing.T) {
 	t.Parallel()
 	plain := &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(`{"reason":"x"}`)}
@@ -64,7 +64,7 @@ func TestPlainPayloadPasses(t *testing.T) {
 	require.Equal(t, "x", abort.Reason)
 }
 
-// Whatever a payload holds, decoding ends in the payload or an error; and what was encoded always decodes to itself.
+// Decoding any bytes returns a payload or an error, and encoded payloads decode to themselves.
 func FuzzCodec(f *testing.F) {
 	codec := temporalx.NewCodec(testKey(f, "a"))
 	sealed, err := codec.Encode([]*commonpb.Payload{{Data: []byte("seed")}})

@@ -9,12 +9,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// maxCodecBody bounds one request of the Temporal UI: a page of history at most.
+// maxCodecBody bounds one request of the Temporal UI: at most a page of history.
 const maxCodecBody = 32 << 20
 
 // CodecHandler decrypts (POST …/decode) and encrypts (POST …/encode) payloads for the Temporal UI, whose page runs at one of
-// the given origins (such as "http://127.0.0.1:8233"). A browser at any other origin is refused: a page of a stranger must not
-// read rollouts through it.
+// the given origins (such as "http://127.0.0.1:8233"). Browsers at other origins are refused, so that no other page reads
+// rollouts through it.
 func CodecHandler(key seal.Key, allowedOrigins []string) http.Handler {
 	codec := converter.NewPayloadCodecHTTPHandler(Codecs(key)...)
 	origins := slices.Clone(allowedOrigins)

@@ -65,7 +65,7 @@ func TestCodecHandlerAnswersThePreflight(t *testing.T) {
 	require.Contains(t, res.Header.Get("Access-Control-Allow-Headers"), "X-Namespace")
 }
 
-// A stranger's page in the operator's browser gets neither an answer nor the permission to read one.
+// A page of another origin in the operator's browser gets neither a reply nor permission to read one.
 func TestCodecHandlerRefusesOtherOrigins(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{http.MethodPost, http.MethodOptions} {

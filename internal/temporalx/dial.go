@@ -17,14 +17,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// Options say which Temporal cluster, and under which key. Zero fields take Temporal's own defaults.
+// Options select the Temporal cluster and the key. Zero fields mean Temporal's own defaults.
 type Options struct {
 	Key seal.Key
 	// Env are the standard settings TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS_*, TEMPORAL_API_KEY and so on. A
-	// configuration file is read only when TEMPORAL_CONFIG_FILE names one, so that a developer's own file does not turn
-	// a daemon to another cluster.
+	// configuration file is read only when TEMPORAL_CONFIG_FILE names one, so that a developer's own file does not
+	// connect a daemon to another cluster.
 	Env map[string]string
-	// Address and Namespace, when set, win over Env.
+	// Address and Namespace override Env if set.
 	Address   string
 	Namespace string
 	Identity  string // shown in histories; "": process id and host name
@@ -34,7 +34,7 @@ type Options struct {
 	Tracer  trace.Tracer          // nil: the global provider's
 }
 
-// Dial connects to Temporal. It fails with fault.Unavailable when nothing answers there.
+// Dial connects to Temporal. It fails with fault.Unavailable if no server answers.
 func Dial(ctx context.Context, o Options) (client.Client, error) {
 	options, err := ClientOptions(o)
 	if err != nil {
@@ -47,7 +47,7 @@ func Dial(ctx context.Context, o Options) (client.Client, error) {
 	return c, nil
 }
 
-// ClientOptions are what Dial dials with. The interceptors in them serve the workers of that client too.
+// ClientOptions returns the options with which Dial connects. Workers of the client use the same interceptors.
 func ClientOptions(o Options) (client.Options, error) {
 	options, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{
 		EnvLookup: environ(o.Env), DisableFile: o.Env["TEMPORAL_CONFIG_FILE"] == "",
@@ -74,7 +74,7 @@ func ClientOptions(o Options) (client.Options, error) {
 	return options, nil
 }
 
-// FailureConverter keeps messages and stack traces of failures encrypted like payloads: they quote what tasks and agents say.
+// FailureConverter encrypts messages and stack traces of failures like payloads, since they quote tasks and agents.
 func FailureConverter(key seal.Key) *temporal.DefaultFailureConverter {
 	return temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{
 		DataConverter: DataConverter(key), EncodeCommonAttributes: true,
@@ -88,7 +88,7 @@ func logger(l *slog.Logger) sdklog.Logger {
 	return sdklog.NewStructuredLogger(l)
 }
 
-// environ is an environment that was handed in, as envconfig reads one.
+// environ implements envconfig's environment with the given variables.
 type environ map[string]string
 
 func (e environ) LookupEnv(name string) (string, bool) { v, ok := e[name]; return v, ok }

@@ -35,7 +35,7 @@ func TestClientOptionsRefuseBadSettings(t *testing.T) {
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 }
 
-// A failure's words are as private as a payload, and come back as they were.
+// A failure's message is encrypted like a payload and is restored unchanged.
 func TestFailureMessagesAreEncrypted(t *testing.T) {
 	t.Parallel()
 	converter := temporalx.FailureConverter(testKey(t, "a"))
@@ -46,7 +46,7 @@ func TestFailureMessagesAreEncrypted(t *testing.T) {
 	require.ErrorContains(t, converter.FailureToError(f), "canary in a message")
 }
 
-func TestDialSaysWhereNobodyAnswers(t *testing.T) {
+func TestDialNamesTheAddressThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

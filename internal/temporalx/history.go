@@ -20,8 +20,8 @@ type Histories interface {
 	GetWorkflowHistory(ctx context.Context, workflowID, runID string, isLongPoll bool, filter enumspb.HistoryEventFilterType) client.HistoryEventIterator
 }
 
-// PlainHistory reads a workflow's history with its payloads decrypted, as the JSON that Temporal's replayer takes: for replay
-// tests, which hold no key, and for people. It shows all that the workflow was given.
+// PlainHistory returns a workflow's history with decrypted payloads, as the JSON that Temporal's replayer reads. Replay tests and people
+// use it. It contains the workflow's whole input.
 func PlainHistory(ctx context.Context, c Histories, key seal.Key, workflowID string) ([]byte, error) {
 	var h historypb.History
 	for it := c.GetWorkflowHistory(ctx, workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); it.HasNext(); {

@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
 
-// kept is a server with one history.
+// kept serves one history.
 type kept struct{ events []*historypb.HistoryEvent }
 
 func (k *kept) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) client.HistoryEventIterator {

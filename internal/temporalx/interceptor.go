@@ -12,12 +12,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// Interceptor stands around every activity. While one that has a heartbeat timeout runs, it heartbeats, so that a dead worker
-// is noticed and a cancellation reaches the activity, and no activity has to think of it; its heartbeats repeat what the activity
-// told with one of its own, on this try or the one before. And it gives errors their Temporal type, by their kind.
+// Interceptor wraps every activity. It heartbeats for activities with a heartbeat timeout, so that Temporal notices a dead worker and
+// delivers cancellations. Its heartbeats repeat the latest details that the activity recorded, in this attempt or the previous one. It
+// converts errors to Temporal's, by their kind.
 type Interceptor struct{ interceptor.InterceptorBase }
 
-// InterceptActivity puts the interceptor in front of next.
+// InterceptActivity wraps next.
 func (*Interceptor) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
 	in := &activityInbound{}
 	in.Next = next
@@ -28,14 +28,14 @@ type activityInbound struct {
 	interceptor.ActivityInboundInterceptorBase
 }
 
-// Init puts the activity's own heartbeats, and ours, through a memory of what they tell.
+// Init wraps the outbound interceptor, through which all heartbeats go.
 func (a *activityInbound) Init(outbound interceptor.ActivityOutboundInterceptor) error {
 	out := &activityOutbound{}
 	out.Next = outbound
 	return a.Next.Init(out)
 }
 
-// ExecuteActivity runs the activity under a heartbeat that ends with it.
+// ExecuteActivity runs the activity with a heartbeat that ends with it.
 func (a *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	stop := keepHeartbeat(ctx)
 	defer stop()
@@ -43,10 +43,10 @@ func (a *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.E
 	return out, failure.ToTemporal(err)
 }
 
-// lastBeat is what a heartbeat that is under way when its activity ends may still take: cut short, it would be logged as failed.
+// lastBeat bounds a heartbeat that is in flight when its activity ends. Canceling it would log an error.
 const lastBeat = time.Second
 
-// keepHeartbeat heartbeats until the function it returns is called, which waits for the goroutine's end.
+// keepHeartbeat heartbeats until the returned function is called, which waits for the goroutine to exit.
 func keepHeartbeat(ctx context.Context) (stop func()) {
 	info := activity.GetInfo(ctx)
 	if info.HeartbeatTimeout <= 0 || info.IsLocalActivity {
@@ -56,8 +56,8 @@ func keepHeartbeat(ctx context.Context) (stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		// A third of the bound: the SDK thins them out, and one that comes late does no harm. None at the start: the bound
-		// runs from there anyway, and most activities are over before.
+		// A third of the timeout: the SDK throttles heartbeats, and one may be late. There is none at the start, since the timeout
+		// begins there and most activities end before.
 		tick := time.NewTicker(max(info.HeartbeatTimeout/3, time.Millisecond))
 		defer tick.Stop()
 		for {
@@ -83,25 +83,25 @@ func keepHeartbeat(ctx context.Context) (stop func()) {
 	}
 }
 
-// activityOutbound repeats what the activity told last: to Temporal a heartbeat without details would take it back.
+// activityOutbound repeats the latest details, since a heartbeat without details would erase them.
 type activityOutbound struct {
 	interceptor.ActivityOutboundInterceptorBase
-	mu   sync.Mutex
-	told []any
+	mu     sync.Mutex
+	latest []any // details of the activity's latest heartbeat
 }
 
-// RecordHeartbeat heartbeats with the details, or where there are none with the latest ones.
+// RecordHeartbeat heartbeats with the details, or with the latest ones if there are none.
 func (o *activityOutbound) RecordHeartbeat(ctx context.Context, details ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case len(details) > 0:
-		o.told = details
-	case o.told == nil && o.HasHeartbeatDetails(ctx):
+		o.latest = details
+	case o.latest == nil && o.HasHeartbeatDetails(ctx):
 		var before converter.RawValue
 		if o.GetHeartbeatDetails(ctx, &before) == nil {
-			o.told = []any{before}
+			o.latest = []any{before}
 		}
 	}
-	o.Next.RecordHeartbeat(ctx, o.told...)
+	o.Next.RecordHeartbeat(ctx, o.latest...)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// runOne runs the activity once, as a worker with our interceptor would.
+// runOne runs the activity once with the interceptor.
 func runOne(t *testing.T, heartbeat time.Duration, run func(context.Context) error, beats func()) error {
 	t.Helper()
 	env := (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()
@@ -36,11 +36,11 @@ func runOne(t *testing.T, heartbeat time.Duration, run func(context.Context) err
 	return env.GetWorkflowError()
 }
 
-// An activity that thinks of nothing but its work heartbeats all the while, and no longer.
+// An activity that never heartbeats itself has heartbeats from its start to its end, and none after.
 func TestHeartbeatsWhileRunning(t *testing.T) {
 	t.Parallel()
 	beat := make(chan struct{}, 1)
-	// Long enough that a busy machine does not miss one: the test environment holds the activity to its timeout.
+	// Long enough for a busy machine: the test environment enforces the timeout.
 	require.NoError(t, runOne(t, 3*time.Second, func(ctx context.Context) error {
 		for range 2 {
 			select {
@@ -53,7 +53,7 @@ func TestHeartbeatsWhileRunning(t *testing.T) {
 	}, func() {
 		select {
 		case beat <- struct{}{}:
-		default: // the last one has not been counted yet
+		default: // the last heartbeat is not counted yet
 		}
 	}))
 }
@@ -72,26 +72,26 @@ func TestActivityErrorsKeepTheirKind(t *testing.T) {
 	require.True(t, app.NonRetryable())
 }
 
-// What an activity tells with a heartbeat is told by all that follow, on the next try too: a beat without it would take it back.
-func TestHeartbeatsRepeatWhatWasTold(t *testing.T) {
+// All heartbeats repeat the activity's latest details, in the next attempt too.
+func TestHeartbeatsRepeatTheLatestDetails(t *testing.T) {
 	t.Parallel()
 	beats := make(chan string, 100)
 	env := (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()
 	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&temporalx.Interceptor{}}})
 	env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
-		var said string
+		var text string
 		if details.HasValues() {
-			_ = details.Get(&said)
+			_ = details.Get(&text)
 		}
-		beats <- said
+		beats <- text
 	})
-	// await returns when something was told, or not, by a beat.
-	await := func(ctx context.Context) (said string) {
+	// await returns the details of the next heartbeat.
+	await := func(ctx context.Context) (details string) {
 		select {
-		case said = <-beats:
+		case details = <-beats:
 		case <-ctx.Done():
 		}
-		return said
+		return details
 	}
 	env.RegisterActivityWithOptions(func(ctx context.Context) error {
 		if activity.GetInfo(ctx).Attempt == 1 {

@@ -22,8 +22,8 @@ type Operator interface {
 	AddSearchAttributes(context.Context, *operatorservice.AddSearchAttributesRequest, ...grpc.CallOption) (*operatorservice.AddSearchAttributesResponse, error)
 }
 
-// Register makes sure that the namespace has the search attributes of rollouts; without them no rollout can start. It may run
-// at every start, and in several processes at once. A namespace made anew can have them from searchattr.Types instead.
+// Register adds the search attributes of rollouts to the namespace; rollouts cannot start without them. It is safe to run at every start
+// and in several processes at once. A new namespace can have them from searchattr.Types instead.
 func Register(ctx context.Context, op Operator, namespace string) error {
 	have, err := op.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {
@@ -36,12 +36,12 @@ func Register(ctx context.Context, op Operator, namespace string) error {
 	_, err = op.AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
 	var exists *serviceerror.AlreadyExists
 	if errors.As(err, &exists) {
-		return nil // another process was quicker
+		return nil // another process added them first
 	}
 	return fault.Wrap(serviceKind(err), err, "add search attributes to namespace %q", namespace)
 }
 
-// lacking returns what have lacks; an attribute of ours with another type is an error that somebody must settle by hand.
+// lacking returns the attributes that have lacks. An attribute with another type is an error that an operator must resolve.
 func lacking(have map[string]enumspb.IndexedValueType) (map[string]enumspb.IndexedValueType, error) {
 	missing := map[string]enumspb.IndexedValueType{}
 	var wrong []string

@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// operator is a namespace's attributes.
+// operator holds a namespace's attributes.
 type operator struct {
 	have map[string]enumspb.IndexedValueType
 	adds int

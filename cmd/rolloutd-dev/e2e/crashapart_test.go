@@ -47,5 +47,5 @@ func TestSecondWorkerOfAHostIsRefused(t *testing.T) {
 		require.Fail(t, "it runs")
 	}
 	require.NotZero(t, second.cmd.ProcessState.ExitCode())
-	require.Contains(t, tail(second.log), "one worker to a data folder")
+	require.Contains(t, tail(second.log), "a data folder has one worker")
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// restartDelay is how soon an activity that its worker's end cut short may run again.
+// restartDelay is the delay before an activity runs again after its worker stopped.
 const restartDelay = 200 * time.Millisecond
 
-// ToTemporal makes err what an activity should return: an application error whose type is err's kind, retryable as the kind's
-// edge says. Temporal's own errors and cancellation pass unchanged.
+// ToTemporal converts err to the error that an activity returns: an application error whose type is err's kind and whose kind decides on
+// retries. Temporal's own errors and cancellation pass unchanged.
 func ToTemporal(err error) error { return toTemporal(err, false) }
 
-// Final is ToTemporal of an error after which the activity must not run again, whatever its kind.
+// Final converts like ToTemporal, but Temporal does not retry the error, whatever its kind.
 func Final(err error) error { return toTemporal(err, true) }
 
 func toTemporal(err error, final bool) error {
@@ -30,7 +30,7 @@ func toTemporal(err error, final bool) error {
 	case err == nil, errors.As(err, &app), errors.As(err, &cancelled), errors.As(err, &timeout):
 		return err
 	case errors.Is(err, context.Canceled):
-		// The SDK reports a cancellation only when it finds this very error; elsewhere in the chain it stands for one too.
+		// The SDK reports a cancellation only for this error itself, not for one that wraps it.
 		return context.Canceled
 	}
 	kind := fault.KindOf(err)
@@ -42,22 +42,21 @@ func toTemporal(err error, final bool) error {
 	return temporal.NewApplicationErrorWithOptions(err.Error(), string(kind), options)
 }
 
-// Later is what an activity returns that has not failed but is to run again after the delay, on whoever takes it; err is why. It is
-// benign: nothing that anyone should be alarmed of.
+// Later returns the error of an activity that has not failed but runs again after the delay, on any worker of its queue; err is the
+// reason. The error is benign: it raises no alarm.
 func Later(err error, delay time.Duration) error {
 	return temporal.NewApplicationErrorWithOptions(err.Error(), string(fault.KindOf(err)), temporal.ApplicationErrorOptions{
 		NextRetryDelay: delay, Category: temporal.ApplicationErrorCategoryBenign,
 	})
 }
 
-// Restarting is what an activity returns when its worker stops, or is said to have returned when its worker was killed: try
-// again at once.
+// Restarting returns the error of an activity whose worker stops or was killed. Temporal retries it at once.
 func Restarting() error {
 	return Later(fault.New(fault.Unavailable, "the worker stopped"), restartDelay)
 }
 
-// FromTemporal makes a fault of what a workflow or a client got from Temporal. The innermost application error decides: a
-// timeout that ended a row of retries says less than what the last try said.
+// FromTemporal converts an error from Temporal to a fault. The innermost application error decides: it has the last attempt's reason, in
+// contrast to a timeout that ended the retries.
 func FromTemporal(err error) error {
 	var app *temporal.ApplicationError
 	var timeout *temporal.TimeoutError
@@ -81,16 +80,16 @@ func FromTemporal(err error) error {
 func fromApplication(app *temporal.ApplicationError) error {
 	f := &fault.Error{Kind: fault.Kind(app.Type()), Msg: app.Message()}
 	if !f.Kind.Known() {
-		f.Kind = fault.Internal // a panic, or an error that no activity of ours made; its details are of any shape
+		f.Kind = fault.Internal // a panic, or an error of another program
 		return f
 	}
 	if app.HasDetails() {
-		_ = app.Details(&f.Field) // without it the message still names the field
+		_ = app.Details(&f.Field) // the message names the field as well
 	}
 	return f
 }
 
-// timeoutKind: nobody there to do the work, or to go on with it, is another matter than work that took too long.
+// timeoutKind distinguishes an absent worker (no start, no heartbeat) from work that took too long.
 func timeoutKind(t enumspb.TimeoutType) fault.Kind {
 	switch t {
 	case enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, enumspb.TIMEOUT_TYPE_HEARTBEAT:

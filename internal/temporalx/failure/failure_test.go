@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// A kind, its message and its field come back from Temporal as they went in, and Temporal retries what the table says.
+// Kind, message and field survive the conversion, and Temporal retries as the table says.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
@@ -39,7 +39,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// The last of several tries is told as what it was, but not retried; what is to run later is, whatever its kind says.
+// Final keeps the kind but is not retried. Later is retried, whatever the kind.
 func TestFinalAndLater(t *testing.T) {
 	t.Parallel()
 	var app *temporal.ApplicationError
@@ -82,7 +82,7 @@ func TestFromTemporal(t *testing.T) {
 	require.NoError(t, failure.FromTemporal(nil))
 }
 
-// The SDK reports an activity as canceled only by these errors; a kind put over them would make it a failure.
+// The SDK reports an activity as canceled only by these errors; with a kind it would be a failure.
 func TestCancellationPasses(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, context.Canceled, failure.ToTemporal(fault.Wrap(fault.Unavailable, context.Canceled, "wait")))

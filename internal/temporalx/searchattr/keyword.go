@@ -5,8 +5,8 @@ import "strings"
 // keywordBytes bounds a keyword: the SQL stores of Temporal keep 255 characters of one.
 const keywordBytes = 200
 
-// Keyword is text as a keyword attribute holds it: its beginning, cut between characters, without NULs, which PostgreSQL cannot
-// store. Temporal would try to for ever, and its list would never tell how the rollout stands.
+// Keyword returns text as a keyword attribute stores it: cut between characters and without NULs. PostgreSQL refuses NULs, and Temporal
+// would retry without end and never list the rollout's state.
 func Keyword(text string) string {
 	text = strings.ReplaceAll(text, "\x00", "")
 	if len(text) <= keywordBytes {
