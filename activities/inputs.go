@@ -50,7 +50,8 @@ type ProxyInput struct {
 // SetupInput is the task's own preparation of the workspace.
 type SetupInput struct {
 	Target
-	Files    map[string]string `json:"files,omitempty"`
+	Files    map[string]string `json:"files,omitempty"`     // of workflows from before FilesRef
+	FilesRef *rollout.Ref      `json:"files_ref,omitempty"` // the archive of the files; nil: there are none
 	Commands []string          `json:"commands,omitempty"`
 	Timeout  time.Duration     `json:"timeout"` // all commands together
 }

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io/fs"
-	"maps"
-	"slices"
+	"io"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -30,7 +28,7 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 		return err
 	}
 	defer release()
-	if err := stageFiles(ctx, sb, in); err != nil {
+	if err := a.stageFiles(ctx, sb, in); err != nil {
 		return err
 	}
 	results, failed := runSetup(ctx, sb, in)
@@ -46,30 +44,26 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 	return a.grader(in.Target).SavePackages(ctx, sb, in.Target)
 }
 
-// stageFiles writes the files, unless a command has started already: it may have changed them.
-func stageFiles(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) error {
+// stageFiles unpacks the files, unless a command has started already: it may have changed them.
+func (a *Activities) stageFiles(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) error {
 	if begun, err := shell.Started(ctx, sb, setupName(0)); err != nil || begun {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(in.Files)) {
-		path, err := rollout.FilePath(name)
-		if err != nil {
+	var archive io.ReadCloser
+	switch {
+	case in.FilesRef != nil:
+		var err error
+		if archive, err = a.o.Store.Reader(ctx, in.FilesRef.Key); err != nil {
 			return err
 		}
-		content := in.Files[name]
-		if err := sb.WriteFile(ctx, path, strings.NewReader(content), fileMode(content)); err != nil {
-			return fault.Wrap(fault.KindOf(err), err, "stage %s", path)
-		}
+	case len(in.Files) > 0:
+		archive = store.ArchiveOf(in.Files)
+	default:
+		return nil
 	}
-	return nil
-}
-
-// fileMode makes scripts executable.
-func fileMode(content string) fs.FileMode {
-	if strings.HasPrefix(content, "#!") {
-		return 0o755
-	}
-	return 0o644
+	defer archive.Close()
+	err := sb.PutTar(ctx, rollout.Home, archive)
+	return fault.Wrap(fault.KindOf(err), err, "stage the task's files")
 }
 
 // runSetup returns the results so far and why it stopped.

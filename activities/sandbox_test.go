@@ -166,6 +166,23 @@ func TestSetup(t *testing.T) {
 	})
 }
 
+// The files of a task come from the store; a task that has none there, and a blob that is gone, are told apart.
+func TestSetupStagesStoredFiles(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	b := h.sandbox(t)
+	ref, err := h.store.PutFiles(t.Context(), map[string]string{"a.txt": "A", "/home/user/run.sh": "#!/bin/sh\n"})
+	require.NoError(t, err)
+	in := activities.SetupInput{Target: target(), FilesRef: &ref, Timeout: time.Minute}
+	require.NoError(t, h.RunSetup(t.Context(), in))
+	b.see(func() {
+		require.Equal(t, "A", b.files["/home/user/workdir/a.txt"])
+		require.Equal(t, "#!/bin/sh\n", b.files["/home/user/run.sh"])
+	})
+	in.FilesRef = &rollout.Ref{Key: rollout.TaskFilesKey("0")}
+	require.Equal(t, fault.NotFound, fault.KindOf(h.RunSetup(t.Context(), in)))
+}
+
 func TestSetupEndsAtTheFirstFailure(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -102,12 +102,15 @@ func (r *run) openProxy(a *attempt) error {
 // prepare is the task's own setup, where it has one.
 func (r *run) prepare(a *attempt) error {
 	t := r.spec.Task
-	if len(t.Files) == 0 && len(t.Setup) == 0 {
+	if len(t.Files) == 0 && t.FilesRef == nil && len(t.Setup) == 0 {
 		return nil
 	}
 	files, _ := t.Split()
-	in := activities.SetupInput{Target: a.target, Files: files, Commands: t.Setup, Timeout: r.spec.Limits.Setup}
-	summary := fmt.Sprintf("%d files, %d commands", len(files), len(t.Setup))
+	in := activities.SetupInput{Target: a.target, Files: files, FilesRef: t.FilesRef, Commands: t.Setup, Timeout: r.spec.Limits.Setup}
+	summary := fmt.Sprintf("%d commands", len(t.Setup))
+	if t.FilesRef != nil {
+		summary += fmt.Sprintf(", %d KiB of files", t.FilesRef.Size>>10)
+	}
 	return r.do(a, rollout.PhaseSetup, step{timeout: in.Timeout + slack, summary: summary}, r.acts.RunSetup, in, nil)
 }
 

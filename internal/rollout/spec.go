@@ -41,8 +41,10 @@ type Task struct {
 	ID          string            `json:"id,omitempty"`
 	Instruction string            `json:"instruction"`
 	Files       map[string]string `json:"files,omitempty"` // absolute path under Home, or relative to Workdir → text
-	Setup       []string          `json:"setup,omitempty"` // bash commands, run one by one; the first that fails ends the rollout
-	Verifier    Verifier          `json:"verifier"`
+	// FilesRef is the archive in the store that holds Files once the rollout has started; a tar below Home.
+	FilesRef *Ref     `json:"files_ref,omitempty"`
+	Setup    []string `json:"setup,omitempty"` // bash commands, run one by one; the first that fails ends the rollout
+	Verifier Verifier `json:"verifier"`
 	// ObeyProject lets the agent read the task repository's own opencode.json, AGENTS.md and the like.
 	ObeyProject bool `json:"obey_project,omitempty"`
 }

@@ -15,8 +15,14 @@ import (
 // AgentOpencode is the agent that every deployment has.
 const AgentOpencode = "opencode"
 
-// MaxTaskBytes bounds the text of a task: it travels inside one workflow payload, of which Temporal takes at most 2 MiB.
-const MaxTaskBytes = 3 << 19
+const (
+	// MaxTaskBytes bounds the text of a task without its files: it travels in one workflow payload, which Temporal bounds to 2 MiB.
+	MaxTaskBytes = 3 << 19
+	// MaxUploadBytes bounds the files of a task, which travel through the store.
+	MaxUploadBytes = 256 << 20
+	// maxFiles bounds their number.
+	maxFiles = 200_000
+)
 
 // maxCommands bounds a task's setup and verifier commands: each is a named process of a sandbox, of which those are counted.
 const maxCommands = 1000
@@ -76,8 +82,8 @@ func (t Task) validate() error {
 	if strings.TrimSpace(t.Instruction) == "" {
 		return fault.Field("instruction", "is empty; it is the prompt for the agent")
 	}
-	if n := t.size(); n > MaxTaskBytes {
-		return fault.Field("upload_files", "instruction, files, setup and verifier are %d bytes in all, at most %d are taken", n, MaxTaskBytes)
+	if err := t.checkSize(); err != nil {
+		return err
 	}
 	if n := len(t.Setup) + len(t.Verifier.Commands); n > maxCommands {
 		return fault.Field("setup", "setup and verify are %d commands in all, at most %d are run", n, maxCommands)
@@ -104,21 +110,56 @@ func noneBlank(field string, commands []string) error {
 	return nil
 }
 
-// size is how much text the task carries: a sum, in whatever order.
-//
-//workflowcheck:ignore
-func (t Task) size() int {
-	n := len(t.Instruction) + len(t.Verifier.Script)
-	for _, files := range []map[string]string{t.Files, t.Verifier.Files} {
-		for name, text := range files {
-			n += len(name) + len(text)
+// checkSize bounds what travels in the workflow's input, and what travels through the store.
+func (t Task) checkSize() error {
+	files, verifier := t.Split()
+	n, largest := t.inlineSize(verifier)
+	switch uploaded := sizeOf(files); {
+	case n > MaxTaskBytes:
+		return fault.Field(largest, "instruction, setup and verifier with its files must be at most %d bytes together, got %d", MaxTaskBytes, n)
+	case uploaded > MaxUploadBytes:
+		return fault.Field("upload_files", "must be at most %d bytes together, got %d", MaxUploadBytes, uploaded)
+	case len(files) > maxFiles:
+		return fault.Field("upload_files", "must be at most %d files, got %d", maxFiles, len(files))
+	case t.FilesRef != nil && !taskFilesKey.MatchString(t.FilesRef.Key):
+		return fault.Field("files_ref", "want the key of a task's archive, got %q", t.FilesRef.Key)
+	}
+	return nil
+}
+
+// inlineSize is the size of what travels in the workflow's input, and the argument that is the largest part of it.
+func (t Task) inlineSize(v Verifier) (sum int, largest string) {
+	most := -1
+	for _, part := range []struct {
+		field string
+		size  int
+	}{
+		{"instruction", len(t.Instruction)}, {"setup", len(strings.Join(t.Setup, ""))}, {"test_script", len(v.Script)},
+		{"test_files", sizeOf(v.Files)}, {"verify", len(strings.Join(v.Commands, ""))},
+	} {
+		sum += part.size
+		if part.size > most {
+			most, largest = part.size, part.field
 		}
 	}
-	for _, cmd := range slices.Concat(t.Setup, t.Verifier.Commands) {
-		n += len(cmd)
+	return sum, largest
+}
+
+// sizeOf sums the names and texts of files.
+//
+//workflowcheck:ignore
+func sizeOf(files map[string]string) (n int) {
+	for name, text := range files {
+		n += len(name) + len(text)
 	}
 	return n
 }
+
+// taskFilesKey is what a FilesRef may point at: nothing else of the store is staged in a sandbox.
+var taskFilesKey = regexp.MustCompile(`^tasks/[0-9a-f]{64}\.tar$`)
+
+// TaskFilesKey is where the archive of a task's files is stored; digest is its SHA-256 in hex.
+func TaskFilesKey(digest string) string { return "tasks/" + digest + ".tar" }
 
 // FilePath is where a file of Task.Files lies in the sandbox: relative names are below Workdir. A name that leads out of
 // Home, or names no file, is Invalid.

@@ -69,6 +69,9 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 	if !fault.Is(err, fault.NotFound) {
 		return rollout.State{}, err
 	}
+	if spec, err = c.byReference(ctx, spec); err != nil {
+		return rollout.State{}, err
+	}
 	if full := c.store.Full(ctx); full != nil {
 		s, err := c.found(ctx, spec.ID)
 		if fault.Is(err, fault.NotFound) {
@@ -103,6 +106,20 @@ func labelled(spec rollout.Spec) temporal.SearchAttributes {
 		return temporal.SearchAttributes{}
 	}
 	return temporal.NewSearchAttributes(searchattr.Typed().Owner.ValueSet(searchattr.Keyword(spec.Owner)))
+}
+
+// byReference moves the task's files to the store: they may be larger than a workflow's input, and every attempt would carry them.
+func (c *Client) byReference(ctx context.Context, spec rollout.Spec) (rollout.Spec, error) {
+	files, verifier := spec.Task.Split()
+	if len(files) > 0 {
+		ref, err := c.store.PutFiles(ctx, files)
+		if err != nil {
+			return spec, err
+		}
+		spec.Task.FilesRef = &ref
+	}
+	spec.Task.Files, spec.Task.Verifier = nil, verifier
+	return spec, nil
 }
 
 // summary is the line that Temporal's list shows.

@@ -434,3 +434,23 @@ func TestStartWithAFullStore(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "early", s.ID)
 }
+
+// The task's files travel through the store; what a client uploads below the tests folder is the verifier's.
+func TestStartStoresTheFiles(t *testing.T) {
+	t.Parallel()
+	rc, f, st := newClient(t)
+	in := spec("r1")
+	in.Task.Files = map[string]string{"big.txt": strings.Repeat("x", 3<<20), rollout.TestsDir + "/t.py": "assert 1"}
+	_, err := rc.Start(t.Context(), in)
+	require.NoError(t, err)
+	got := f.workflows["rollout-r1"].spec.Task
+	require.Empty(t, got.Files)
+	require.Equal(t, map[string]string{rollout.TestsDir + "/t.py": "assert 1"}, got.Verifier.Files)
+	require.NotNil(t, got.FilesRef)
+	there, err := st.Exists(t.Context(), got.FilesRef.Key)
+	require.NoError(t, err)
+	require.True(t, there)
+	require.NoError(t, f.workflows["rollout-r1"].spec.Validate(), "the workflow takes it")
+	got.FilesRef.Key = "rollouts/other/attempts/1/home.tar"
+	require.ErrorContains(t, f.workflows["rollout-r1"].spec.Validate(), "files_ref")
+}

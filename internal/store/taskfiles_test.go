@@ -1,0 +1,68 @@
+package store_test
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Equal files are one blob, which is written once; it holds every file under its place in the home.
+func TestPutFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	files := map[string]string{"a.txt": "A", "run.sh": "#!/bin/sh\n", rollout.Home + "/.config/x": "X", "deep/er/b": ""}
+	ref, err := s.PutFiles(t.Context(), files)
+	require.NoError(t, err)
+	require.Equal(t, rollout.TaskFilesKey(strings.TrimPrefix(ref.Digest, "sha256:")), ref.Key)
+	path := filepath.Join(dir, ref.Key)
+	long := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(path, long, long))
+	again, err := s.PutFiles(t.Context(), files)
+	require.NoError(t, err)
+	require.Equal(t, ref, again)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, ref.Size, info.Size())
+	require.WithinDuration(t, long, info.ModTime(), time.Second, "it is not written again")
+
+	r, err := s.Reader(t.Context(), ref.Key)
+	require.NoError(t, err)
+	defer r.Close()
+	got := map[string]string{}
+	for archive := tar.NewReader(r); ; {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		content, err := io.ReadAll(archive)
+		require.NoError(t, err)
+		got[fmt.Sprintf("%s %o", h.Name, h.Mode)] = string(content)
+	}
+	require.Equal(t, map[string]string{"workdir/a.txt 644": "A", "workdir/run.sh 755": "#!/bin/sh\n", ".config/x 644": "X", "workdir/deep/er/b 644": ""}, got)
+
+	files["a.txt"] = "B"
+	other, err := s.PutFiles(t.Context(), files)
+	require.NoError(t, err)
+	require.NotEqual(t, ref.Key, other.Key)
+}
+
+// A name that leads out of the home stores nothing.
+func TestPutFilesOutside(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir())
+	_, err := s.PutFiles(t.Context(), map[string]string{"../../etc/passwd": "x"})
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+}
