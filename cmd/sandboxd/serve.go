@@ -9,6 +9,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +31,7 @@ type serveFlags struct {
 	treeLimit   int64
 	processes   uint64
 	separate    bool
+	cgroups     []*os.File
 }
 
 func parseServe(args []string) (serveFlags, error) {
@@ -41,6 +44,7 @@ func parseServe(args []string) (serveFlags, error) {
 	fs.DurationVar(&f.lease, "lease", 0, "end the sandbox when not renewed for this long; 0: never")
 	fs.Int64Var(&f.treeLimit, "tree-limit", 0, "most bytes of file contents in one tar; 0: 4 GiB")
 	fs.Uint64Var(&f.processes, "max-processes", 0, "most processes and threads of the sandbox's user; 0: no limit of ours")
+	fs.Func("cgroup-fds", "inherited descriptors of cgroup.procs files that started processes enter", f.openCgroups)
 	fs.BoolVar(&f.separate, "separate-users", false, "the user namespace maps user ids for the agent and the verifier")
 	if err := fs.Parse(args); err != nil {
 		return f, err
@@ -49,6 +53,20 @@ func parseServe(args []string) (serveFlags, error) {
 		return f, fmt.Errorf("want one of --control-fd and --control-path")
 	}
 	return f, nil
+}
+
+func (f *serveFlags) openCgroups(list string) error {
+	for digits := range strings.SplitSeq(list, ",") {
+		if digits == "" {
+			continue
+		}
+		fd, err := strconv.Atoi(digits)
+		if err != nil {
+			return err
+		}
+		f.cgroups = append(f.cgroups, os.NewFile(uintptr(fd), "cgroup.procs"))
+	}
+	return nil
 }
 
 func serve(ctx context.Context, args []string) error {
@@ -64,6 +82,7 @@ func serve(ctx context.Context, args []string) error {
 		Lease:         f.lease,
 		TreeLimit:     f.treeLimit,
 		SeparateUsers: f.separate,
+		Cgroups:       f.cgroups,
 		Logger:        log,
 		Expired: func() {
 			log.Warn("lease ran out")

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -22,7 +23,10 @@ import (
 type Options struct {
 	// Defaults fills what a rollout leaves open; its own zero fields take the package's defaults (see defaults.go).
 	Defaults driver.Spec
-	// Logger is told of sandboxes made and destroyed; nil is silent.
+	// Silence is how long an exchange with a sandbox may make no progress, and Proof how long the sandbox then has to answer the
+	// simplest request before it is destroyed; 0: 45 s and 15 s.
+	Silence, Proof time.Duration
+	// Logger reports sandboxes made and destroyed; nil is silent.
 	Logger *slog.Logger
 }
 
@@ -32,6 +36,8 @@ type Backend struct {
 	defaults driver.Spec
 	log      *slog.Logger
 	tracer   trace.Tracer
+	silence  time.Duration
+	proof    time.Duration
 	// client pools the control connections of all sandboxes; the host of a request's URL is the sandbox's id.
 	client *http.Client
 }
@@ -46,6 +52,8 @@ func New(d driver.Driver, o Options) *Backend {
 		defaults: withDefaults(o.Defaults, packageDefaults()),
 		log:      o.Logger,
 		tracer:   otel.Tracer("github.com/rolloutd/rolloutd/internal/sandbox"),
+		silence:  cmp.Or(o.Silence, silence),
+		proof:    cmp.Or(o.Proof, proof),
 		client:   &http.Client{Transport: controlTransport(d)},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -17,9 +18,13 @@ type call struct {
 	method string
 	path   string // escaped already
 	query  url.Values
-	in     any       // JSON body, or
-	body   io.Reader // a raw one
+	in     any           // JSON body, or
+	body   io.Reader     // a raw one
+	wait   time.Duration // how long sandboxd is asked to wait before it answers
 }
+
+// maxAnswer bounds a decoded answer, in bytes.
+const maxAnswer = 1 << 20
 
 // json does c and decodes the answer into out, which may be nil.
 func (s *Sandbox) json(ctx context.Context, c call, out any) error {
@@ -31,27 +36,43 @@ func (s *Sandbox) json(ctx context.Context, c call, out any) error {
 	if out == nil {
 		return nil
 	}
-	if err := json.NewDecoder(res.Body).Decode(out); err != nil {
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(out); err != nil {
 		return s.broken(ctx, c, err)
 	}
 	return nil
 }
 
-// do sends c and returns a successful response, whose body the caller closes.
+// do sends c and returns a successful response, whose body the caller closes. An exchange that makes no progress is ended.
 func (s *Sandbox) do(ctx context.Context, c call) (*http.Response, error) {
-	req, err := s.request(ctx, c)
+	watched, dog := watch(ctx, s.backend.silence+c.wait)
+	if c.body != nil {
+		c.body = dog.reader(c.body)
+	}
+	req, err := s.request(watched, c)
 	if err != nil {
+		dog.end()
 		return nil, fault.Wrap(fault.Invalid, err, "sandbox %q: %s %s", s.id, c.method, c.path)
 	}
 	res, err := s.backend.client.Do(req)
 	if err != nil {
-		return nil, s.broken(ctx, c, err)
+		dog.end()
+		return nil, s.failed(ctx, c, dog, err)
 	}
+	dog.progress()
+	res.Body = &watchedBody{Reader: dog.reader(res.Body), body: res.Body, dog: dog}
 	if res.StatusCode >= 300 {
 		defer drop(res)
 		return nil, fmt.Errorf("sandbox %q: %w", s.id, remoteError(res))
 	}
 	return res, nil
+}
+
+// failed is the error of an exchange that err broke.
+func (s *Sandbox) failed(ctx context.Context, c call, dog *watchdog, err error) error {
+	if dog.bitten.Load() && ctx.Err() == nil {
+		return s.endSilent(ctx, c)
+	}
+	return s.broken(ctx, c, err)
 }
 
 func (s *Sandbox) request(ctx context.Context, c call) (*http.Request, error) {

@@ -27,6 +27,8 @@ type fake struct {
 	dialErr atomic.Pointer[error]
 	created driver.Spec
 	renewed time.Duration
+
+	destroyed atomic.Int32
 }
 
 func newFake(t *testing.T, h http.HandlerFunc) *fake {
@@ -48,7 +50,10 @@ func (f *fake) Dial(ctx context.Context, _ string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", f.addr)
 }
 
-func (f *fake) Destroy(context.Context, string) error { return nil }
+func (f *fake) Destroy(context.Context, string) error {
+	f.destroyed.Add(1)
+	return nil
+}
 
 func (f *fake) List(context.Context) ([]driver.Info, error) {
 	return nil, errors.New("the provider's own words")

@@ -36,6 +36,7 @@ func (b *Backend) upgrade(ctx context.Context, id string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	_ = conn.SetDeadline(time.Now().Add(b.silence))
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	upgraded, err := switchProtocol(conn, id)
 	if !stop() || err != nil {
@@ -45,6 +46,7 @@ func (b *Backend) upgrade(ctx context.Context, id string) (net.Conn, error) {
 		}
 		return nil, err
 	}
+	_ = conn.SetDeadline(time.Time{})
 	return upgraded, nil
 }
 

@@ -53,7 +53,7 @@ func (s *Sandbox) Wait(ctx context.Context, name string, atMost time.Duration) (
 func (s *Sandbox) status(ctx context.Context, name string, wait time.Duration) (wire.Status, error) {
 	c := call{method: http.MethodGet, path: processPath(name)}
 	if wait > 0 {
-		c.query = url.Values{"wait": {wait.String()}}
+		c.query, c.wait = url.Values{"wait": {wait.String()}}, wait
 	}
 	var st wire.Status
 	return st, s.json(ctx, c, &st)

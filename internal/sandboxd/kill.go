@@ -49,9 +49,11 @@ func (t *processes) killAll() error {
 	return nil
 }
 
-// repeatKill kills what targets picks until it picks nothing: processes may fork while they are being listed.
+// repeatKill kills what targets picks until it picks nothing. Processes may fork while they are being listed, so they are stopped
+// first, until a list shows no new ones: what is stopped cannot fork, and still counts against the process limit.
 func repeatKill(targets func([]procEntry) []int) error {
 	deadline := time.Now().Add(killTime)
+	stopped := map[int]bool{}
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		all, err := procTable()
 		if err != nil {
@@ -61,14 +63,30 @@ func repeatKill(targets func([]procEntry) []int) error {
 		if len(pids) == 0 {
 			return nil
 		}
-		for _, pid := range pids {
-			_ = unix.Kill(pid, unix.SIGKILL)
-		}
 		if time.Now().After(deadline) {
 			return fault.New(fault.Timeout, "%d processes outlived SIGKILL for %s", len(pids), killTime)
 		}
+		if stop(pids, stopped) > 0 {
+			continue
+		}
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		clear(stopped)
 		time.Sleep(pause)
 	}
+}
+
+// stop stops the processes that are not known to be stopped, and returns their number.
+func stop(pids []int, stopped map[int]bool) (fresh int) {
+	for _, pid := range pids {
+		if !stopped[pid] {
+			_ = unix.Kill(pid, unix.SIGSTOP)
+			stopped[pid] = true
+			fresh++
+		}
+	}
+	return fresh
 }
 
 func others(all []procEntry, self int) []int {

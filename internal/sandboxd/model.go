@@ -15,13 +15,19 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 const (
-	maxCallBody = 64 << 20
-	maxCalls    = 64 // in flight; more wait their turn, so that held bodies cannot pile up without bound
+	maxCallBody    = 64 << 20         // bytes of one call
+	maxHeldBodies  = 96 << 20         // bytes of all calls that have had no answer yet; more wait
+	maxCalls       = 64               // in flight; more wait
+	maxConnections = 256              // of processes of the sandbox; more wait to be accepted
+	maxCallHeader  = 64 << 10         // bytes
+	bodyTime       = 60 * time.Second // for a body to arrive
 	// maxResets is how often a call is sent again over a connection that lives on: the gateway then has a fault of its own,
 	// and going on for ever would hide it.
 	maxResets  = 3
@@ -35,6 +41,7 @@ type model struct {
 	channel *channel
 	origin  func(client, server netip.AddrPort) string
 	slots   chan struct{}
+	held    *semaphore.Weighted // bytes of bodies
 	prefix  string
 	calls   atomic.Int64
 }
@@ -44,6 +51,7 @@ func newModel(log *slog.Logger, origin func(client, server netip.AddrPort) strin
 		channel: newChannel(log),
 		origin:  origin,
 		slots:   make(chan struct{}, maxCalls),
+		held:    semaphore.NewWeighted(maxHeldBodies),
 		prefix:  rand.Text() + "-",
 	}
 	m.proxy = &httputil.ReverseProxy{
@@ -69,8 +77,14 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m.setOrigin(r)
-	r.Body = http.MaxBytesReader(w, r.Body, maxCallBody)
-	m.proxy.ServeHTTP(w, r)
+	body, err := m.holdBody(w, r)
+	if err != nil {
+		modelError(w, r, err)
+		return
+	}
+	defer body.release()
+	r.Body = http.NoBody // RoundTrip sends the held one
+	m.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), heldKey{}, body)))
 }
 
 // setOrigin replaces whatever the caller says of its origin.
@@ -102,16 +116,17 @@ func (m *model) rewrite(p *httputil.ProxyRequest) {
 
 // RoundTrip implements http.RoundTripper: it returns with the header of the answer, however many gateways that takes.
 func (m *model) RoundTrip(req *http.Request) (*http.Response, error) {
-	body, err := readBody(req)
-	if err != nil {
-		return nil, err
+	body, ok := req.Context().Value(heldKey{}).(*heldBody)
+	if !ok {
+		return nil, fault.New(fault.Internal, "the body of a call is not held")
 	}
+	defer body.release() // the answer has begun, or there is none
 	for resets := 0; ; resets++ {
 		conn, err := m.channel.get(req.Context())
 		if err != nil {
 			return nil, err
 		}
-		res, err := conn.RoundTrip(withBody(req, body))
+		res, err := conn.RoundTrip(withBody(req, body.data))
 		if err == nil || req.Context().Err() != nil {
 			return res, err
 		}
@@ -125,13 +140,6 @@ func (m *model) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-}
-
-func readBody(req *http.Request) ([]byte, error) {
-	if req.Body == nil {
-		return nil, nil
-	}
-	return io.ReadAll(req.Body)
 }
 
 func withBody(req *http.Request, body []byte) *http.Request {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -87,6 +89,7 @@ func (s *Server) Run(ctx context.Context, control, model net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer s.lease.stop()
+	model = netutil.LimitListener(model, maxConnections)
 	failed := make(chan error, 4)
 	servers := []*http.Server{s.controlServer(), s.modelServer()}
 	for i, l := range []net.Listener{control, model} {
@@ -139,6 +142,8 @@ func (s *Server) modelServer() *http.Server {
 	return &http.Server{
 		Handler:           s.model,
 		ReadHeaderTimeout: 30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxCallHeader,
 		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
 }

@@ -16,8 +16,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// parentCgroup holds the cgroups of all sandboxes, in every hierarchy.
-const parentCgroup = "rolloutd"
+// parentCgroup holds the cgroups of all sandboxes, in every hierarchy. That of a sandbox holds two: sandboxd is in one and its
+// processes are in the other, which alone has the sandbox's limits. So no process can take memory, time or process numbers from
+// sandboxd.
+const (
+	parentCgroup   = "rolloutd"
+	sandboxdCgroup = "sandboxd"
+	workCgroup     = "work"
+)
+
+// sandboxdReserve is memory of the whole sandbox beyond that of its processes, in bytes. Files that sandboxd writes count here too:
+// what they take past the reserve is missing to the processes.
+const sandboxdReserve = 256 << 20
 
 // hierarchy is how this machine mounts its cgroups: version 2, version 1 with a folder per controller, or both.
 type hierarchy struct {
@@ -56,7 +66,7 @@ func (h *hierarchy) prepare() error {
 	if h.version == 0 {
 		return errors.New("the controllers memory, pids and cpu are not all there")
 	}
-	for _, parent := range h.folders("") {
+	for _, parent := range h.folders() {
 		if err := os.Mkdir(parent, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
@@ -72,58 +82,82 @@ func (h *hierarchy) prepare() error {
 	return nil
 }
 
-// folders lists the cgroup's folder in each hierarchy, the controllers' first.
-func (h *hierarchy) folders(name string) []string {
+// folders lists the cgroup's folder in each hierarchy, the controllers' first. With no name it is that of the parents.
+func (h *hierarchy) folders(name ...string) []string {
+	below := filepath.Join(append([]string{parentCgroup}, name...)...)
 	var list []string
 	for _, c := range []string{"memory", "pids", "cpu", "cpuacct"} {
 		if at, ok := h.v1[c]; ok {
-			list = append(list, filepath.Join(at, parentCgroup, name))
+			list = append(list, filepath.Join(at, below))
 		}
 	}
 	if h.root != "" {
-		list = append(list, filepath.Join(h.root, parentCgroup, name))
+		list = append(list, filepath.Join(h.root, below))
 	}
 	return list
 }
 
-// create makes the cgroup with its limits, and returns the files through which a process enters it.
-func (h *hierarchy) create(name string, spec driver.Spec) (procs []string, err error) {
-	for _, folder := range h.folders(name) {
-		if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, err
+// entrances are the files through which a process enters the cgroups of a sandbox: sandboxd's, or those of its processes.
+type entrances struct{ sandboxd, work []string }
+
+// create makes the cgroups of a sandbox with their limits.
+func (h *hierarchy) create(name string, spec driver.Spec) (e entrances, err error) {
+	for _, names := range [][]string{{name}, {name, sandboxdCgroup}, {name, workCgroup}} {
+		for _, folder := range h.folders(names...) {
+			if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+				return e, err
+			}
 		}
-		procs = append(procs, filepath.Join(folder, "cgroup.procs"))
+		if len(names) == 1 && h.version == 2 {
+			if err := write(filepath.Join(h.root, parentCgroup, name), "cgroup.subtree_control", "+memory +pids +cpu"); err != nil {
+				return e, fmt.Errorf("delegate controllers: %w", err)
+			}
+		}
+	}
+	for _, folder := range h.folders(name, sandboxdCgroup) {
+		e.sandboxd = append(e.sandboxd, filepath.Join(folder, "cgroup.procs"))
+	}
+	for _, folder := range h.folders(name, workCgroup) {
+		e.work = append(e.work, filepath.Join(folder, "cgroup.procs"))
 	}
 	if h.version == 2 {
-		return procs, h.limit2(name, spec)
+		return e, h.limit2(name, spec)
 	}
-	return procs, h.limit1(name, spec)
+	return e, h.limit1(name, spec)
 }
 
 const cpuPeriod = 100_000 // µs
 
 func (h *hierarchy) limit1(name string, spec driver.Spec) error {
-	at := func(controller string) string { return filepath.Join(h.v1[controller], parentCgroup, name) }
-	memory := strconv.Itoa(spec.MemoryMiB << 20)
-	err := errors.Join(
-		write(at("memory"), "memory.limit_in_bytes", memory),
-		write(at("pids"), "pids.max", strconv.Itoa(spec.PIDs)),
-		write(at("cpu"), "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)),
-		write(at("cpu"), "cpu.cfs_quota_us", strconv.Itoa(int(spec.CPU*cpuPeriod))),
+	at := func(controller string, below ...string) string {
+		return filepath.Join(append([]string{h.v1[controller], parentCgroup, name}, below...)...)
+	}
+	return errors.Join(
+		limitMemory1(at("memory"), spec.MemoryMiB<<20+sandboxdReserve),
+		limitMemory1(at("memory", workCgroup), spec.MemoryMiB<<20),
+		write(at("pids", workCgroup), "pids.max", strconv.Itoa(spec.PIDs)),
+		write(at("cpu", workCgroup), "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)),
+		write(at("cpu", workCgroup), "cpu.cfs_quota_us", strconv.Itoa(int(spec.CPU*cpuPeriod))),
 	)
+}
+
+func limitMemory1(at string, bytes int) error {
+	err := write(at, "memory.limit_in_bytes", strconv.Itoa(bytes))
 	// Only kernels that account for swap have it.
-	if swap := "memory.memsw.limit_in_bytes"; exists(filepath.Join(at("memory"), swap)) {
-		err = errors.Join(err, write(at("memory"), swap, memory))
+	if swap := "memory.memsw.limit_in_bytes"; err == nil && exists(filepath.Join(at, swap)) {
+		err = write(at, swap, strconv.Itoa(bytes))
 	}
 	return err
 }
 
 func (h *hierarchy) limit2(name string, spec driver.Spec) error {
 	at := filepath.Join(h.root, parentCgroup, name)
+	work := filepath.Join(at, workCgroup)
 	err := errors.Join(
-		write(at, "memory.max", strconv.Itoa(spec.MemoryMiB<<20)),
-		write(at, "pids.max", strconv.Itoa(spec.PIDs)),
-		write(at, "cpu.max", fmt.Sprintf("%d %d", int(spec.CPU*cpuPeriod), cpuPeriod)),
+		write(at, "memory.max", strconv.Itoa(spec.MemoryMiB<<20+sandboxdReserve)),
+		write(work, "memory.max", strconv.Itoa(spec.MemoryMiB<<20)),
+		write(work, "pids.max", strconv.Itoa(spec.PIDs)),
+		write(work, "cpu.max", fmt.Sprintf("%d %d", int(spec.CPU*cpuPeriod), cpuPeriod)),
 	)
 	if swap := "memory.swap.max"; exists(filepath.Join(at, swap)) {
 		err = errors.Join(err, write(at, swap, "0"))
@@ -131,16 +165,23 @@ func (h *hierarchy) limit2(name string, spec driver.Spec) error {
 	return err
 }
 
-// kill kills every member.
+// parts are the cgroups of a sandbox, the innermost first.
+func parts(name string) [][]string {
+	return [][]string{{name, workCgroup}, {name, sandboxdCgroup}, {name}}
+}
+
+// kill kills every member. Where the kernel kills a whole cgroup, no fork escapes.
 func (h *hierarchy) kill(name string) error {
 	for _, folder := range h.folders(name) {
 		if exists(filepath.Join(folder, "cgroup.kill")) {
 			return write(folder, "cgroup.kill", "1")
 		}
 	}
-	for _, folder := range h.folders(name) {
-		for _, pid := range members(folder) {
-			_ = unix.Kill(pid, unix.SIGKILL)
+	for _, part := range parts(name) {
+		for _, folder := range h.folders(part...) {
+			for _, pid := range members(folder) {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
 		}
 	}
 	return nil
@@ -176,9 +217,11 @@ func (h *hierarchy) remove(ctx context.Context, name string) error {
 }
 
 func (h *hierarchy) removeOnce(name string) error {
-	for _, folder := range h.folders(name) {
-		if err := unix.Rmdir(folder); err != nil && !errors.Is(err, unix.ENOENT) {
-			return &fs.PathError{Op: "rmdir", Path: folder, Err: err}
+	for _, part := range parts(name) {
+		for _, folder := range h.folders(part...) {
+			if err := unix.Rmdir(folder); err != nil && !errors.Is(err, unix.ENOENT) {
+				return &fs.PathError{Op: "rmdir", Path: folder, Err: err}
+			}
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package local_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -35,23 +36,27 @@ func TestCgroupVersion2(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	plant(t, root, map[string]string{"cgroup.controllers": "cpu memory pids\n", "rolloutd/a/memory.swap.max": "max\n"})
+	mib := func(n int) string { return strconv.Itoa(n << 20) }
 	c := local.NewCgroups(root)
 	require.Equal(t, 2, c.Version())
 	require.NoError(t, c.Prepare())
-	procs, err := c.Create("a", driver.Spec{CPU: 1.5, MemoryMiB: 3, PIDs: 7})
+	sandboxd, work, err := c.Create("a", driver.Spec{CPU: 1.5, MemoryMiB: 3, PIDs: 7})
 	require.NoError(t, err)
-	require.Equal(t, []string{filepath.Join(root, "rolloutd/a/cgroup.procs")}, procs)
+	require.Equal(t, []string{filepath.Join(root, "rolloutd/a/sandboxd/cgroup.procs")}, sandboxd)
+	require.Equal(t, []string{filepath.Join(root, "rolloutd/a/work/cgroup.procs")}, work)
 	requireFiles(t, root, map[string]string{
-		"cgroup.subtree_control":          "+memory +pids +cpu",
-		"rolloutd/cgroup.subtree_control": "+memory +pids +cpu",
-		"rolloutd/a/memory.max":           "3145728",
-		"rolloutd/a/memory.swap.max":      "0",
-		"rolloutd/a/pids.max":             "7",
-		"rolloutd/a/cpu.max":              "150000 100000",
+		"cgroup.subtree_control":            "+memory +pids +cpu",
+		"rolloutd/cgroup.subtree_control":   "+memory +pids +cpu",
+		"rolloutd/a/cgroup.subtree_control": "+memory +pids +cpu",
+		"rolloutd/a/memory.max":             mib(3 + 256),
+		"rolloutd/a/memory.swap.max":        "0",
+		"rolloutd/a/work/memory.max":        mib(3),
+		"rolloutd/a/work/pids.max":          "7",
+		"rolloutd/a/work/cpu.max":           "150000 100000",
 	})
 	require.Equal(t, driver.Usage{OOMKills: -1, PeakMemoryBytes: -1, CPU: -1}, c.Usage("a"))
 	plant(t, root, map[string]string{
-		"rolloutd/a/memory.events": "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\n", "rolloutd/a/memory.peak": "4096\n",
+		"rolloutd/a/memory.events": "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\n", "rolloutd/a/work/memory.peak": "4096\n",
 		"rolloutd/a/cpu.stat": "usage_usec 1500\nuser_usec 1000\n", "rolloutd/a/cgroup.kill": "",
 	})
 	require.Equal(t, driver.Usage{OOMKills: 2, PeakMemoryBytes: 4096, CPU: 1500 * time.Microsecond}, c.Usage("a"))
@@ -64,24 +69,26 @@ func TestCgroupVersion1(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, map[string]string{
 		"memory/cgroup.procs": "", "pids/cgroup.procs": "", "cpu/cgroup.procs": "", "cpuacct/cgroup.procs": "",
-		"memory/rolloutd/a/memory.memsw.limit_in_bytes": "max",
+		"memory/rolloutd/a/work/memory.memsw.limit_in_bytes": "max",
 	})
 	c := local.NewCgroups(root)
 	require.Equal(t, 1, c.Version())
 	require.NoError(t, c.Prepare())
-	procs, err := c.Create("a", driver.Spec{CPU: 0.5, MemoryMiB: 1, PIDs: 9})
+	sandboxd, work, err := c.Create("a", driver.Spec{CPU: 0.5, MemoryMiB: 1, PIDs: 9})
 	require.NoError(t, err)
-	require.Len(t, procs, 4)
+	require.Len(t, sandboxd, 4)
+	require.Len(t, work, 4)
 	requireFiles(t, root, map[string]string{
-		"memory/rolloutd/a/memory.limit_in_bytes":       "1048576",
-		"memory/rolloutd/a/memory.memsw.limit_in_bytes": "1048576",
-		"pids/rolloutd/a/pids.max":                      "9",
-		"cpu/rolloutd/a/cpu.cfs_quota_us":               "50000",
-		"cpu/rolloutd/a/cpu.cfs_period_us":              "100000",
+		"memory/rolloutd/a/memory.limit_in_bytes":            "269484032",
+		"memory/rolloutd/a/work/memory.limit_in_bytes":       "1048576",
+		"memory/rolloutd/a/work/memory.memsw.limit_in_bytes": "1048576",
+		"pids/rolloutd/a/work/pids.max":                      "9",
+		"cpu/rolloutd/a/work/cpu.cfs_quota_us":               "50000",
+		"cpu/rolloutd/a/work/cpu.cfs_period_us":              "100000",
 	})
 	plant(t, root, map[string]string{
-		"memory/rolloutd/a/memory.oom_control":        "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n",
-		"memory/rolloutd/a/memory.max_usage_in_bytes": "77\n", "cpuacct/rolloutd/a/cpuacct.usage": "123456\n",
+		"memory/rolloutd/a/work/memory.oom_control":        "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n",
+		"memory/rolloutd/a/work/memory.max_usage_in_bytes": "77\n", "cpuacct/rolloutd/a/cpuacct.usage": "123456\n",
 	})
 	require.Equal(t, driver.Usage{OOMKills: 5, PeakMemoryBytes: 77, CPU: 123456}, c.Usage("a"))
 }

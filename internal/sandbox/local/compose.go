@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
@@ -45,7 +46,7 @@ func (d *Driver) compose(l *launch, dir, id string, spec driver.Spec) error {
 		return errorsFirst(err, c.err)
 	}
 	l.stage.Binds = c.binds
-	l.stage.Argv = append([]string{d.bwrap, "--args", strconv.Itoa(argsFD), "--"}, serveArgs(controlFD, id, spec, d.uids != nil)...)
+	l.stage.Argv = append([]string{d.bwrap, "--args", strconv.Itoa(argsFD), "--"}, serveArgs(l, controlFD, id, spec, d.uids != nil)...)
 	return nil
 }
 
@@ -56,12 +57,13 @@ func errorsFirst(a, b error) error {
 	return b
 }
 
-func serveArgs(controlFD int, id string, spec driver.Spec, separate bool) []string {
+func serveArgs(l *launch, controlFD int, id string, spec driver.Spec, separate bool) []string {
 	return []string{
 		sandboxdMount, "serve", "--control-fd", strconv.Itoa(controlFD), "--id", id,
 		"--lease", spec.Lease.String(),
 		"--tree-limit", strconv.Itoa(2 * spec.HomeMiB << 20),
 		"--max-processes", strconv.Itoa(spec.PIDs),
+		"--cgroup-fds", strings.Join(l.cgroups, ","),
 		"--separate-users=" + strconv.FormatBool(separate),
 	}
 }

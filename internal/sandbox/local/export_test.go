@@ -15,8 +15,11 @@ func (c Cgroups) Version() int { return c.version }
 // Prepare makes the parents.
 func (c Cgroups) Prepare() error { return c.prepare() }
 
-// Create makes a cgroup.
-func (c Cgroups) Create(name string, spec driver.Spec) ([]string, error) { return c.create(name, spec) }
+// Create makes the cgroups of a sandbox, and returns the entrances for sandboxd and for its processes.
+func (c Cgroups) Create(name string, spec driver.Spec) (sandboxd, work []string, err error) {
+	e, err := c.create(name, spec)
+	return e.sandboxd, e.work, err
+}
 
 // Usage tells what it used.
 func (c Cgroups) Usage(name string) driver.Usage { return c.usage(name) }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ type launch struct {
 	namespace *namespace
 	log       *os.File
 	files     []*os.File // the child's descriptors from 3 on
+	cgroups   []string   // those of them that are entrances to the cgroups of sandboxd's processes
 }
 
 // launch opens everything. What it has opened is closed by close, also when it fails.
@@ -77,7 +79,7 @@ func (d *Driver) enter(l *launch, s state, spec driver.Spec) (err error) {
 	l.stage.Env = []string{"PATH=/usr/bin:/bin"}
 	l.stage.Rlimits = rlimits(spec)
 	if d.cgroups != nil {
-		if l.stage.CgroupProcs, err = d.cgroups.create(s.Cgroup, spec); err != nil {
+		if err := l.enterCgroups(d.cgroups, s.Cgroup, spec); err != nil {
 			return fmt.Errorf("cgroup: %w", err)
 		}
 	}
@@ -91,6 +93,23 @@ func (d *Driver) enter(l *launch, s state, spec driver.Spec) (err error) {
 	l.add(lock)
 	l.private = true
 	l.stage.UID, l.stage.Mounts = uid, d.uids.mounts
+	return nil
+}
+
+// enterCgroups makes the cgroups. The stage enters those of sandboxd, which gets open files to put its processes into the others.
+func (l *launch) enterCgroups(h *hierarchy, name string, spec driver.Spec) error {
+	e, err := h.create(name, spec)
+	if err != nil {
+		return err
+	}
+	l.stage.CgroupProcs = e.sandboxd
+	for _, path := range e.work {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		l.cgroups = append(l.cgroups, strconv.Itoa(l.add(f)))
+	}
 	return nil
 }
 

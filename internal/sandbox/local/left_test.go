@@ -31,7 +31,7 @@ func cleanupContext(t *testing.T) context.Context {
 func membersOf(t *testing.T, dir string) []int {
 	t.Helper()
 	var pids []int
-	for _, procs := range glob(t, "/sys/fs/cgroup/*/rolloutd/"+cgroupPrefix(dir)+"*/cgroup.procs") {
+	for _, procs := range glob(t, "/sys/fs/cgroup/*/rolloutd/"+cgroupPrefix(dir)+"*/*/cgroup.procs") {
 		data, err := os.ReadFile(procs)
 		if err != nil {
 			continue // it ended meanwhile

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/elastic/go-seccomp-bpf/arch"
 	profile "github.com/moby/profiles/seccomp"
@@ -24,7 +25,7 @@ func compileFilter() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, err := rulesOf(append(p.Syscalls, sockets()...), machine)
+	rules, err := rulesOf(append(p.Syscalls, ownRules()...), machine)
 	if err != nil {
 		return nil, err
 	}
@@ -39,25 +40,28 @@ func compileFilter() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// socketCall is judged by our own rules. The profile's allow all families but two, by comparing the whole register, of which
-// the kernel uses the lower half: a family with any upper bit set would slip through "greater than".
-const socketCall = "socket"
+// ownPrefix marks our own rules, which replace those of the profile for the same system call.
+const ownPrefix = "rolloutd:"
 
-// sockets is an exact list, which cannot be cheated; no sandbox needs more than these.
-func sockets() []specs.LinuxSyscall {
-	var list []specs.LinuxSyscall
+// ownRules are exact lists, which cannot be cheated: the profile compares a whole register, of which the kernel uses the lower half,
+// so an argument with any upper bit set would slip through "greater than".
+func ownRules() []specs.LinuxSyscall {
+	// Limits of other processes: a process of sandboxd's user could take memory and descriptors from sandboxd.
+	list := []specs.LinuxSyscall{allowEqual("prlimit64", 0)}
 	for _, family := range []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK} {
-		list = append(list, specs.LinuxSyscall{
-			Names:  []string{ownPrefix + socketCall},
-			Action: specs.ActAllow,
-			Args:   []specs.LinuxSeccompArg{{Index: 0, Value: family, Op: specs.OpEqualTo}},
-		})
+		list = append(list, allowEqual("socket", family))
 	}
 	return list
 }
 
-// ownPrefix marks our own rules.
-const ownPrefix = "rolloutd:"
+// allowEqual allows the call when its first argument is the value.
+func allowEqual(call string, value uint64) specs.LinuxSyscall {
+	return specs.LinuxSyscall{
+		Names:  []string{ownPrefix + call},
+		Action: specs.ActAllow,
+		Args:   []specs.LinuxSeccompArg{{Index: 0, Value: value, Op: specs.OpEqualTo}},
+	}
+}
 
 // rule is all that is said about one system call.
 type rule struct {
@@ -91,14 +95,13 @@ func rulesOf(calls []specs.LinuxSyscall, machine *arch.Info) ([]rule, error) {
 	return rules, nil
 }
 
+// numberOf is the number of the call that a rule names, unless a rule of our own replaces that one.
 func numberOf(name string, machine *arch.Info) (uint32, bool) {
-	if name == socketCall {
+	switch name {
+	case "socket", "prlimit64":
 		return 0, false
 	}
-	if name == ownPrefix+socketCall {
-		name = socketCall
-	}
-	number, ok := machine.SyscallNames[name]
+	number, ok := machine.SyscallNames[strings.TrimPrefix(name, ownPrefix)]
 	return uint32(number), ok
 }
 

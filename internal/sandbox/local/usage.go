@@ -36,19 +36,20 @@ func (d *Driver) usage(s state) driver.Usage {
 	return d.cgroups.usage(s.Cgroup)
 }
 
+// usage is what the sandbox used, and what its processes used of memory.
 func (h *hierarchy) usage(name string) driver.Usage {
 	if h.version == 2 {
 		at := filepath.Join(h.root, parentCgroup, name)
 		return driver.Usage{
 			OOMKills:        int(keyed(at, "memory.events", "oom_kill")),
-			PeakMemoryBytes: keyed(at, "memory.peak", ""),
+			PeakMemoryBytes: keyed(filepath.Join(at, workCgroup), "memory.peak", ""),
 			CPU:             scaled(keyed(at, "cpu.stat", "usage_usec"), time.Microsecond),
 		}
 	}
-	memory := filepath.Join(h.v1["memory"], parentCgroup, name)
+	work := filepath.Join(h.v1["memory"], parentCgroup, name, workCgroup)
 	return driver.Usage{
-		OOMKills:        int(keyed(memory, "memory.oom_control", "oom_kill")),
-		PeakMemoryBytes: keyed(memory, "memory.max_usage_in_bytes", ""),
+		OOMKills:        int(keyed(work, "memory.oom_control", "oom_kill")),
+		PeakMemoryBytes: keyed(work, "memory.max_usage_in_bytes", ""),
 		CPU:             scaled(keyed(filepath.Join(h.v1["cpuacct"], parentCgroup, name), "cpuacct.usage", ""), time.Nanosecond),
 	}
 }

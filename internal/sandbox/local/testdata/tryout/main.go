@@ -22,6 +22,7 @@ func main() {
 	}
 	text, _ := unix.BytePtrFromString("x")
 	p := uintptr(unsafe.Pointer(text))
+	limits := uintptr(unsafe.Pointer(&unix.Rlimit{}))
 	const upper = 1 << 32
 	for name, err := range map[string]error{
 		"unshare":           raw(unix.SYS_UNSHARE, unix.CLONE_NEWNS),
@@ -49,6 +50,9 @@ func main() {
 		"i386":              i386(20), // getpid
 		"ptrace pid 1":      raw(unix.SYS_PTRACE, unix.PTRACE_ATTACH, 1, 0, 0),
 		"read memory of 1":  readMemory(1),
+		"prlimit of 1":      raw(unix.SYS_PRLIMIT64, 1, unix.RLIMIT_AS, limits, 0),
+		"prlimit upper bit": raw(unix.SYS_PRLIMIT64, upper, unix.RLIMIT_AS, limits, 0),
+		"own prlimit":       raw(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, limits, 0),
 		"inet":              raw(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, 0),
 		"unix":              raw(unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_STREAM, 0),
 	} {

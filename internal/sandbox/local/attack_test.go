@@ -1,0 +1,117 @@
+package local_test
+
+import (
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
+)
+
+// The agent's processes cannot take memory, descriptors or processor time from sandboxd.
+func TestLimitsOfSandboxd(t *testing.T) {
+	t.Parallel()
+	p := place(t, driver.Spec{})
+	ran := p.Bash(`for l in as data nofile nproc stack memlock; do prlimit --pid 1 --$l=1:1 && echo set $l; done
+		renice -n 19 -p 1; taskset -p 1 1; chrt --idle -p 0 1; true`)
+	require.NotContains(t, ran.Stdout, "set ")
+	require.Equal(t, "ok\n", p.Bash("echo ok").Stdout)
+	require.NoError(t, p.WriteFile(t.Context(), "/tmp/big", io.LimitReader(zeros{}, 8<<20), 0o600))
+}
+
+// zeros is an endless reader.
+type zeros struct{}
+
+// Read implements io.Reader.
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// flood posts 64 bodies of 60 MiB to the model channel, on which no gateway answers, and holds them.
+const flood = `
+import socket, threading, time
+def post():
+    s = socket.create_connection(("127.0.0.1", 7000))
+    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (60 << 20))
+    piece = bytes(1 << 20)
+    try:
+        for _ in range(60): s.sendall(piece)
+    except OSError: pass
+    time.sleep(3600)
+for _ in range(64): threading.Thread(target=post).start()
+idle = [socket.create_connection(("127.0.0.1", 7000)) for _ in range(150)]
+print("up", flush=True)`
+
+// Bodies that no gateway takes fill neither the sandbox nor sandboxd, and the channel works again when they are gone.
+func TestFloodOfTheModelChannel(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	p, neighbour := place(t, driver.Spec{MemoryMiB: 512}), place(t, driver.Spec{})
+	serveInside(t, p, "flood", "python3", "-c", flood)
+	for range 20 {
+		require.Equal(t, "ok\n", p.Bash("echo ok").Stdout)
+		require.Equal(t, "ok\n", neighbour.Bash("echo ok").Stdout)
+	}
+	require.NoError(t, p.KillAll(t.Context()))
+	u, err := p.Backend.Inspect(t.Context(), p.ID())
+	require.NoError(t, err)
+	require.Zero(t, u.OOMKills)
+
+	calls := make(chan string, 256)
+	go func() {
+		_ = p.Backend.ServeModel(t.Context(), p.ID(), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			if len(body) < 100 {
+				calls <- string(body)
+			}
+		}))
+	}()
+	p.StartBash("call", `exec 3<>/dev/tcp/127.0.0.1/7000; printf 'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello' >&3; cat <&3`)
+	require.Equal(t, "hello", <-calls)
+}
+
+// A fork bomb in a sandbox with little processor time ends within the time of a kill: alone, and with all the rest.
+func TestForkBombEnds(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	dir := t.TempDir()
+	p := sandboxtest.New(t, open(t, local.Options{Dir: dir}), driver.Spec{PIDs: 512, CPU: 0.2})
+	for _, name := range []string{"first", "second"} {
+		p.StartBash(name, `trap '' TERM; bomb() { (trap '' TERM; bomb | bomb) & bomb; }; bomb 2>/dev/null`)
+		p.Eventually(func() bool { return len(membersOf(t, dir)) > 400 }, "the bomb has gone off")
+		if name == "first" {
+			require.NoError(t, p.Kill(t.Context(), name))
+		}
+		require.NoError(t, p.KillAll(t.Context()))
+		require.Equal(t, "ok\n", p.Bash("echo ok").Stdout)
+	}
+}
+
+// A sandboxd that does not answer any more is ended from outside, and leaves nothing.
+func TestSilentSandbox(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	dir := t.TempDir()
+	d := open(t, local.Options{Dir: dir})
+	p := sandboxtest.New(t, d, driver.Spec{})
+	b := sandbox.New(d, sandbox.Options{Silence: 500 * time.Millisecond, Proof: 500 * time.Millisecond})
+	s, err := b.Create(t.Context(), p.ID(), rollout.Sandbox{}, nil)
+	require.NoError(t, err)
+	for _, pid := range membersOf(t, dir) {
+		require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+	}
+	err = s.KillAll(t.Context())
+	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
+	requireNothingLeft(t, dir)
+	requireFolders(t, dir, 0)
+}
