@@ -23,8 +23,6 @@ var pending = []string{
 	"activities",
 	"cmd/rolloutd-dev/devserver",
 	"cmd/rolloutd-dev/e2e",
-	"docs/architecture.md",
-	"docs/configuration.md",
 	"docs/edge.md",
 	"docs/gateway.md",
 	"envserver",
