@@ -207,7 +207,7 @@ func TestLateAbortOfALostCollection(t *testing.T) {
 	require.Equal(t, 1, count(w.calls, "CreateSandbox"))
 }
 
-// What RunAgent tells of its progress shows in the state; what an earlier attempt's agent still says does not.
+// The progress that RunAgent reports is in the state; reports of an earlier attempt are ignored.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

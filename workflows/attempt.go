@@ -18,15 +18,15 @@ type attempt struct {
 	install  string           // what installing said, for people
 	proxied  bool             // a gateway route was asked for
 	agent    *activities.AgentResult
-	turns    int // model calls, as far as they were told
+	turns    int // model calls that were reported
 	grade    *activities.Grade
 
-	phase   rollout.Phase // where err came up
-	err     error
-	ruling  ruling
-	result  rollout.Ref // of the rollout; zero until composed
-	started time.Time
-	ended   time.Time
+	phase    rollout.Phase // where err came up
+	err      error
+	decision decision
+	result   rollout.Ref // of the rollout; zero until composed
+	started  time.Time
+	ended    time.Time
 }
 
 // attempt makes try n, keeps its evidence and cleans up after it.
@@ -37,7 +37,7 @@ func (r *run) attempt(n int) *attempt {
 	a.err = r.work(a)
 	a.turns = r.state.Turns
 	a.ended = workflow.Now(r.ctx)
-	r.judge(a, nil)
+	r.classify(a, nil)
 	r.attempts = append(r.attempts, a.record())
 	r.collect(a)
 	r.closeSandbox(a)
@@ -57,23 +57,23 @@ func (r *run) work(a *attempt) error {
 	return nil
 }
 
-// judge rules on the attempt; lost is why its evidence could not be collected.
-func (r *run) judge(a *attempt, lost error) {
-	a.ruling = rule(finding{
+// classify decides the attempt's outcome; lost is why its artifacts could not be collected.
+func (r *run) classify(a *attempt, lost error) {
+	a.decision = decide(finding{
 		cause: r.cause, phase: a.phase, err: a.err, agent: a.agent, lost: lost,
 		another: a.target.Attempt < r.spec.Limits.Attempts,
 	})
 }
 
-// given judges again an attempt that was to be followed by another, now that the rollout is to end.
-func (r *run) given(a *attempt) *attempt {
-	r.judge(a, nil)
+// reclassify decides the last attempt again, after a retry was cancelled.
+func (r *run) reclassify(a *attempt) *attempt {
+	r.classify(a, nil)
 	return a
 }
 
 // reward is the grade, where the outcome may carry one.
 func (a *attempt) reward() *float64 {
-	if a.grade == nil || !a.ruling.outcome.MayCarryReward() {
+	if a.grade == nil || !a.decision.outcome.MayCarryReward() {
 		return nil
 	}
 	return &a.grade.Reward
@@ -83,18 +83,18 @@ func (a *attempt) reward() *float64 {
 func (a *attempt) record() rollout.Attempt {
 	return rollout.Attempt{
 		Number: a.target.Attempt, SandboxID: a.place.SandboxID, Host: a.place.Host, Turns: a.turns,
-		Outcome: a.ruling.outcome, Error: a.ruling.text, ErrorKind: string(a.ruling.kind),
+		Outcome: a.decision.outcome, Error: a.decision.text, ErrorKind: string(a.decision.kind),
 		StartedAt: a.started, EndedAt: a.ended,
 	}
 }
 
-// failed notes where and why a step failed, and returns the error as a fault. A host that left a step lying is taken for gone.
+// failed records the phase of the error and returns it as a fault. A host that did not take the activity in time counts as gone.
 func (a *attempt) failed(phase rollout.Phase, err error) error {
 	if err == nil {
 		return nil
 	}
 	a.phase = phase
-	if leftLying(err) {
+	if isScheduleToStartTimeout(err) {
 		a.hostGone = true
 		return fault.New(fault.Unavailable, "host %q did not take the step within %s", a.place.Host, hostReturn)
 	}

@@ -18,22 +18,22 @@ const (
 
 // cause is why work is to end early. The zero value: it is not.
 type cause struct {
-	aborted bool   // somebody asked for it
+	aborted bool   // by a signal or a cancellation
 	overdue bool   // the rollout's own bound ran out
 	reason  string // for people
 }
 
 func (c *cause) set() bool { return c.aborted || c.overdue }
 
-// listen takes signals until the workflow ends. A cancelled workflow is one that somebody wants aborted. Signals come from people
-// too: one that is no JSON of ours must not be waited behind, and an abort that cannot be read is an abort.
+// listen receives signals until the workflow ends. A cancellation is an abort. Operators send signals by hand: a payload that does not
+// decode must not block the next one, and an undecodable abort is an abort.
 func (r *run) listen(ctx workflow.Context, cancelled workflow.Channel) {
 	aborts := workflow.GetSignalChannel(ctx, rollout.SignalAbort)
 	progress := workflow.GetSignalChannel(ctx, rollout.SignalTurns)
 	selector := workflow.NewSelector(ctx)
 	selector.AddReceive(aborts, func(c workflow.ReceiveChannel, _ bool) {
 		var abort rollout.Abort
-		_ = c.ReceiveAsync(&abort) // false: it cannot be read
+		_ = c.ReceiveAsync(&abort) // false: it does not decode
 		r.end(ctx, cause{aborted: true, reason: reasonOf(abort)})
 	})
 	selector.AddReceive(progress, func(c workflow.ReceiveChannel, _ bool) {
@@ -51,7 +51,7 @@ func (r *run) listen(ctx workflow.Context, cancelled workflow.Channel) {
 	}
 }
 
-// reasonBytes bounds the reason of an abort: it is told to several steps, and a payload too large would fail the workflow.
+// reasonBytes bounds the reason of an abort. Several activities get it, and too large a payload would fail the workflow.
 const reasonBytes = 4000
 
 func reasonOf(a rollout.Abort) string {
@@ -69,7 +69,7 @@ func cut(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "")
 }
 
-// progress takes what RunAgent tells; what a lost attempt's agent still says counts no more.
+// progress records what RunAgent reports. Reports of an earlier attempt are ignored.
 func (r *run) progress(p rollout.Progress) {
 	if p.Attempt == r.state.Attempt {
 		r.state.Turns, r.state.SessionID = p.Turns, p.SessionID
@@ -96,7 +96,7 @@ func (r *run) end(ctx workflow.Context, c cause) {
 	switch {
 	case r.cause.set():
 		return
-	case r.settled:
+	case r.finished:
 		r.late = c
 		return
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// leftLying says whether err means that nobody took the step in time.
-func leftLying(err error) bool {
+// isScheduleToStartTimeout says whether err means that nobody took the step in time.
+func isScheduleToStartTimeout(err error) bool {
 	var timeout *temporal.TimeoutError
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
 }

@@ -17,9 +17,9 @@ type Finding struct {
 	Another          bool
 }
 
-// Rule is rule.
-func Rule(f Finding) (outcome rollout.Outcome, kind fault.Kind, text string, retry bool) {
-	r := rule(finding{
+// Decide is decide.
+func Decide(f Finding) (outcome rollout.Outcome, kind fault.Kind, text string, retry bool) {
+	r := decide(finding{
 		cause: cause{aborted: f.Aborted, overdue: f.Overdue, reason: "cause"},
 		phase: f.Phase, err: f.Err, agent: f.Agent, lost: f.Lost, another: f.Another,
 	})

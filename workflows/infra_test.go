@@ -160,7 +160,7 @@ func TestNoRoomForTooLong(t *testing.T) {
 	require.Equal(t, []string{"CreateSandbox", "ComposeResult"}, w.calls)
 }
 
-// CreateSandbox is told how often it may fail, for it comes back without having failed, too.
+// CreateSandbox gets the number of tries that may fail: it also returns without having failed.
 func TestCreateSandboxCountsItsTries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

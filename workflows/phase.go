@@ -27,7 +27,7 @@ func (r *run) enter(p rollout.Phase) {
 	r.turnTo(p, workflow.Now(r.ctx))
 	updates := []temporal.SearchAttributeUpdate{r.keys.Phase.ValueSet(string(p))}
 	if p == rollout.PhaseDone {
-		updates = append(updates, r.verdictLabels()...)
+		updates = append(updates, r.outcomeAttributes()...)
 	} else if r.state.SandboxID != "" {
 		updates = append(updates, r.keys.Sandbox.ValueSet(searchattr.Keyword(r.state.SandboxID)))
 	}
@@ -35,7 +35,7 @@ func (r *run) enter(p rollout.Phase) {
 	workflow.SetCurrentDetails(r.ctx, r.details())
 }
 
-// turnTo closes the open phase's timing at the given time and opens p's.
+// turnTo ends the timing of the current phase at that time and begins the timing of p.
 func (r *run) turnTo(p rollout.Phase, at time.Time) {
 	if n := len(r.state.Phases); n > 0 {
 		r.state.Phases[n-1].End = &at
@@ -71,7 +71,7 @@ func (r *run) label() {
 	r.upsert(updates...)
 }
 
-func (r *run) verdictLabels() []temporal.SearchAttributeUpdate {
+func (r *run) outcomeAttributes() []temporal.SearchAttributeUpdate {
 	updates := []temporal.SearchAttributeUpdate{r.keys.Outcome.ValueSet(string(r.state.Outcome))}
 	if r.state.Reward != nil {
 		updates = append(updates, r.keys.Reward.ValueSet(*r.state.Reward))

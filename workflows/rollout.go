@@ -47,10 +47,10 @@ type run struct {
 	late     cause               // the same, come when the result was being collected already
 	stop     workflow.CancelFunc // ends the phase under way; nil between phases
 	armed    bool                // the rollout's own deadline is running
-	settled  bool                // the last attempt is being collected: too late to end anything early
+	finished bool                // the last attempt is being collected: an abort has no effect any more
 }
 
-// setup checks the spec, starts to listen and tells the world what this rollout is.
+// setup validates the specification, begins to receive signals and sets the search attributes.
 func setup(ctx workflow.Context, spec rollout.Spec) (*run, error) {
 	spec.Limits = spec.Limits.Filled() // a client in another language may send a part of them
 	if err := spec.Validate(); err != nil {
@@ -78,12 +78,12 @@ func setup(ctx workflow.Context, spec rollout.Spec) (*run, error) {
 func (r *run) run() (rollout.Summary, error) {
 	for n := 1; ; n++ {
 		a := r.attempt(n)
-		if !a.ruling.retry {
-			return r.settle(a)
+		if !a.decision.retry {
+			return r.finish(a)
 		}
-		r.log.Warn("attempt lost to infrastructure", "attempt", n, "error", a.ruling.text)
+		r.log.Warn("attempt lost to infrastructure", "attempt", n, "error", a.decision.text)
 		if r.pause(n); r.cause.set() {
-			return r.settle(r.given(a))
+			return r.finish(r.reclassify(a))
 		}
 	}
 }
@@ -93,18 +93,18 @@ func (r *run) pause(n int) {
 	_, _ = workflow.AwaitWithTimeout(r.ctx, time.Duration(n)*retryPause, r.cause.set) // errs only when r.ctx is cancelled: never
 }
 
-// settle closes the books: the result lies in the store, the state says done.
-func (r *run) settle(a *attempt) (rollout.Summary, error) {
+// finish records the final outcome and the result's reference.
+func (r *run) finish(a *attempt) (rollout.Summary, error) {
 	if a.result.Key == "" {
 		if err := r.compose(a); err != nil {
 			return rollout.Summary{}, err
 		}
 	}
 	now := workflow.Now(r.ctx)
-	r.state.Outcome, r.state.Reward, r.state.Error, r.state.FinishedAt = a.ruling.outcome, a.reward(), a.ruling.text, &now
+	r.state.Outcome, r.state.Reward, r.state.Error, r.state.FinishedAt = a.decision.outcome, a.reward(), a.decision.text, &now
 	r.enter(rollout.PhaseDone)
 	return rollout.Summary{
-		ID: r.spec.ID, Outcome: a.ruling.outcome, Reward: a.reward(), Error: a.ruling.text, Result: a.result,
+		ID: r.spec.ID, Outcome: a.decision.outcome, Reward: a.reward(), Error: a.decision.text, Result: a.result,
 	}, nil
 }
 

@@ -138,5 +138,5 @@ func TestVerifierFails(t *testing.T) {
 	sum := w.run(t, spec())
 	require.Equal(t, rollout.VerifierFailed, sum.Outcome)
 	require.Nil(t, sum.Reward)
-	require.Equal(t, happy, w.calls, "one attempt: another verdict would not be a truer one")
+	require.Equal(t, happy, w.calls, "one attempt: grading again would not change the grade")
 }

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// hostReturn is how long a host may leave a step lying before it is taken for gone: a worker's restart fits, and it is
+	// hostReturn is the schedule-to-start timeout of a host's activities, after which it counts as gone: a worker's restart fits, and it is
 	// shorter than the lease of a sandbox. goneReturn is what a host gets that already did.
 	hostReturn = 2 * time.Minute
 	goneReturn = 10 * time.Second
-	// heartbeat is after how long without a sign a worker is taken for dead, and its step given out again.
+	// heartbeat is the heartbeat timeout, after which an activity is retried.
 	heartbeat = 20 * time.Second
 	// createHeartbeat is the same for CreateSandbox, which no worker that comes back takes over before it has made its sandbox.
 	createHeartbeat = 10 * time.Second
@@ -24,14 +24,14 @@ const (
 	createTries    = 10 * time.Minute
 	installTimeout = 10 * time.Minute // the first one of a host downloads the agent
 	proxyTimeout   = time.Minute
-	// slack is what a step may take over the bound that its task was given: launching, staging, saving.
+	// slack is the time of an activity beside the bound of its task, for launching, staging and saving.
 	slack        = 2 * time.Minute
 	closeTimeout = 2 * time.Minute
 	// startWait is how long an agent may wait until its host starts it, see host.Starts: some 600 starts of two seconds on one core.
 	startWait = 20 * time.Minute
 )
 
-// step says how an activity of a host is run.
+// step is how an activity of a host runs.
 type step struct {
 	timeout time.Duration // of all its tries, waiting for the host apart
 	summary string        // for people, in the Temporal UI
@@ -53,7 +53,7 @@ func (r *run) onHost(ctx workflow.Context, s step) workflow.Context {
 	})
 }
 
-// do runs one activity on the host as a phase of its own.
+// do runs an activity on the host, as a phase.
 func (r *run) do(a *attempt, phase rollout.Phase, s step, activity, in, out any) error {
 	ctx := r.begin(phase)
 	return a.failed(phase, workflow.ExecuteActivity(r.onHost(ctx, s), activity, in).Get(ctx, out))
@@ -73,7 +73,7 @@ func (r *run) create(a *attempt) error {
 	})
 	in := activities.CreateSandboxInput{Target: a.target, Sandbox: r.spec.Sandbox, Upstream: r.spec.Model.Upstream(), Tries: tries}
 	err := workflow.ExecuteActivity(ctx, r.acts.CreateSandbox, in).Get(ctx, &a.place)
-	if leftLying(err) {
+	if isScheduleToStartTimeout(err) {
 		a.phase = rollout.PhaseQueued
 		return fault.New(fault.Exhausted, "no host had room within %s", l.Queue)
 	}

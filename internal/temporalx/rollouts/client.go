@@ -48,12 +48,9 @@ func New(t Temporal, st *store.Store, payloads converter.DataConverter) *Client 
 }
 
 // Start starts the rollout, or finds the one of that id, running or ended: an id names the same rollout, whatever a later spec asks.
-// Above the store's high-water mark no rollout starts (fault.Exhausted).
+// Above the store's high-water mark no rollout starts (fault.Exhausted). The edge has validated the specification, and the workflow
+// does so again.
 func (c *Client) Start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
-	spec.Limits = spec.Limits.Filled() // so that the history shows what counted, whatever later defaults are
-	if err := spec.Validate(); err != nil {
-		return rollout.State{}, err
-	}
 	return shared(ctx, &c.starts, spec.ID, startBound, func(ctx context.Context) (rollout.State, error) {
 		return c.start(ctx, spec)
 	})

@@ -43,7 +43,7 @@ func TestStart(t *testing.T) {
 	require.Equal(t, rollout.TaskQueue, o.TaskQueue)
 	require.Equal(t, enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, o.WorkflowIDReusePolicy)
 	require.Equal(t, "opencode on m: write hello.py", o.StaticSummary)
-	require.Equal(t, rollout.DefaultLimits().Filled(), f.workflows["rollout-r1"].spec.Limits)
+	require.Equal(t, rollout.DefaultLimits(), f.workflows["rollout-r1"].spec.Limits)
 }
 
 // A rollout's owner is known from its first moment, while it runs without a worker, and when Temporal has forgotten it.
@@ -109,14 +109,6 @@ func TestStartIsIdempotent(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, rollout.Completed, s.Outcome)
 	require.Len(t, f.options, 1)
-}
-
-func TestStartRefusesAnInvalidSpec(t *testing.T) {
-	t.Parallel()
-	rc, f, _ := newClient(t)
-	_, err := rc.Start(t.Context(), rollout.Spec{ID: "r1"})
-	require.Equal(t, fault.Invalid, fault.KindOf(err))
-	require.Empty(t, f.options)
 }
 
 func TestErrorsOfTemporal(t *testing.T) {

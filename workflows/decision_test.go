@@ -12,7 +12,7 @@ import (
 )
 
 // Several things go wrong at once; the table is the order in which they count.
-func TestRule(t *testing.T) {
+func TestDecide(t *testing.T) {
 	t.Parallel()
 	agent := func(o rollout.Outcome) *activities.AgentResult {
 		return &activities.AgentResult{Outcome: o, Error: "agent"}
@@ -40,7 +40,7 @@ func TestRule(t *testing.T) {
 		"setup command fails": {f: workflows.Finding{Phase: rollout.PhaseSetup, Err: err(fault.SetupFailed), Another: true}, outcome: rollout.SetupFailed, kind: fault.SetupFailed, text: "step"},
 		"sandbox dies in setup": {f: workflows.Finding{Phase: rollout.PhaseSetup, Err: err(fault.SandboxLost), Another: true},
 			outcome: rollout.InfraFailed, kind: fault.SandboxLost, text: "setup: step", retry: true},
-		"no verdict": {f: workflows.Finding{Agent: agent(rollout.Completed), Phase: rollout.PhaseVerifying, Err: err(fault.VerifierFailed), Another: true},
+		"no reward": {f: workflows.Finding{Agent: agent(rollout.Completed), Phase: rollout.PhaseVerifying, Err: err(fault.VerifierFailed), Another: true},
 			outcome: rollout.VerifierFailed, kind: fault.VerifierFailed, text: "step"},
 		"workspace too large to grade": {f: workflows.Finding{Agent: agent(rollout.Completed), Phase: rollout.PhaseVerifying, Err: err(fault.OutOfDisk), Another: true},
 			outcome: rollout.VerifierFailed, kind: fault.OutOfDisk, text: "step"},
@@ -60,7 +60,7 @@ func TestRule(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			outcome, kind, text, retry := workflows.Rule(c.f)
+			outcome, kind, text, retry := workflows.Decide(c.f)
 			require.Equal(t, c.outcome, outcome)
 			require.Equal(t, c.kind, kind)
 			require.Equal(t, c.text, text)

@@ -19,14 +19,14 @@ const (
 // collect keeps the attempt's evidence and, when the rollout ends with it, composes the result. What cannot be collected from
 // a reward's attempt takes the reward with it.
 func (r *run) collect(a *attempt) {
-	r.settled = !a.ruling.retry
+	r.finished = !a.decision.retry
 	if a.place.Queue == "" {
 		return // nothing was made; the result is composed without a host
 	}
 	r.enter(rollout.PhaseCollecting)
-	in := activities.CollectInput{Target: a.target, Agent: r.spec.Agent, Proxied: a.proxied, Final: r.settled, Head: r.head(a)}
+	in := activities.CollectInput{Target: a.target, Agent: r.spec.Agent, Proxied: a.proxied, Final: r.finished, Head: r.head(a)}
 	var out activities.CollectResult
-	s := step{timeout: r.spec.Limits.Collect + slack, summary: string(a.ruling.outcome)}
+	s := step{timeout: r.spec.Limits.Collect + slack, summary: string(a.decision.outcome)}
 	err := workflow.ExecuteActivity(r.onHost(r.ctx, s), r.acts.CollectArtifacts, in).Get(r.ctx, &out)
 	if err == nil {
 		a.result = out.Result
@@ -34,16 +34,16 @@ func (r *run) collect(a *attempt) {
 	}
 	lost := a.lost(err)
 	r.log.Warn("evidence not collected", "attempt", a.target.Attempt, "error", lost)
-	r.judge(a, lost)
+	r.classify(a, lost)
 	r.attempts[len(r.attempts)-1] = a.record()
-	if a.ruling.retry && r.settled {
-		r.settled, r.cause = false, r.late // it goes on after all, unless somebody asked for the end meanwhile
+	if a.decision.retry && r.finished {
+		r.finished, r.cause = false, r.late // another attempt follows after all, unless an abort came meanwhile
 	}
 }
 
 // lost is why collecting failed. It does not replace the error of the attempt itself.
 func (a *attempt) lost(err error) error {
-	if leftLying(err) {
+	if isScheduleToStartTimeout(err) {
 		a.hostGone = true
 		return fault.New(fault.Unavailable, "host %q is gone", a.place.Host)
 	}
@@ -70,7 +70,7 @@ func (r *run) compose(a *attempt) error {
 		StartToCloseTimeout:    composeTry,
 		ScheduleToCloseTimeout: composeTimeout,
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
-		Summary:                string(a.ruling.outcome),
+		Summary:                string(a.decision.outcome),
 	})
 	in := activities.CollectInput{Target: a.target, Agent: r.spec.Agent, Proxied: a.proxied, Final: true, Head: r.head(a)}
 	var out activities.CollectResult
@@ -83,7 +83,7 @@ func (r *run) compose(a *attempt) error {
 func (r *run) head(a *attempt) activities.Head {
 	h := activities.Head{
 		TaskID: r.spec.Task.ID, GroupID: r.spec.GroupID, Owner: r.spec.Owner, Mode: r.spec.Mode,
-		Outcome: a.ruling.outcome, Reward: a.reward(), Error: a.ruling.text, ExitCode: -1, InstallLog: a.install,
+		Outcome: a.decision.outcome, Reward: a.reward(), Error: a.decision.text, ExitCode: -1, InstallLog: a.install,
 		SessionID: r.state.SessionID, Attempts: r.attempts, Phases: r.state.Phases,
 		StartedAt: r.state.StartedAt, EndedAt: workflow.Now(r.ctx),
 	}

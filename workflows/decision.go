@@ -1,0 +1,78 @@
+package workflows
+
+import (
+	"fmt"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// finding is what the workflow knows about the end of an attempt.
+type finding struct {
+	cause   cause                   // an abort, or the rollout's deadline
+	phase   rollout.Phase           // of err
+	err     error                   // the error of the failed activity, as a fault
+	agent   *activities.AgentResult // nil: the agent did not run, or RunAgent failed with err
+	lost    error                   // why the attempt's artifacts could not be collected
+	another bool                    // the limits allow one more attempt
+}
+
+// decision is the outcome of an attempt, and whether another one follows.
+type decision struct {
+	outcome rollout.Outcome
+	kind    fault.Kind // of the failure; empty without one
+	text    string     // the same, for people
+	retry   bool       // another attempt follows
+}
+
+// decide classifies the end of an attempt. Several things may have gone wrong at once; the order of the cases is their priority: an
+// abort, then the infrastructure, then the task, and the agent's own doing last, because only that may train a model.
+func decide(f finding) decision {
+	switch {
+	case f.cause.aborted:
+		return decision{outcome: rollout.Aborted, kind: fault.Aborted, text: f.cause.reason}
+	case f.cause.overdue:
+		return decision{outcome: rollout.InfraFailed, kind: fault.Timeout, text: f.cause.reason}
+	case f.err != nil:
+		return decideError(f)
+	case f.agent.Outcome == rollout.Aborted: // an operator ended the route at the gateway
+		return decision{outcome: rollout.Aborted, kind: fault.Aborted, text: f.agent.Error}
+	case f.lost != nil: // a reward without its trace trains nothing
+		return infra(f, fault.KindOf(f.lost), "collect: "+f.lost.Error())
+	}
+	out := decision{outcome: f.agent.Outcome, text: f.agent.Error}
+	if out.outcome == rollout.AgentFailed {
+		out.kind = fault.AgentFailed
+	}
+	return out
+}
+
+// decideError classifies an attempt by the activity that failed and the kind of its error.
+func decideError(f finding) decision {
+	kind := fault.KindOf(f.err)
+	switch {
+	case f.phase == rollout.PhaseSetup && kind == fault.SetupFailed:
+		return decision{outcome: rollout.SetupFailed, kind: kind, text: f.err.Error()}
+	case f.phase == rollout.PhaseVerifying && ungradable(kind):
+		return decision{outcome: rollout.VerifierFailed, kind: kind, text: f.err.Error()}
+	}
+	return infra(f, kind, fmt.Sprintf("%s: %s", f.phase, f.err))
+}
+
+// ungradable says whether grading failed because of the workspace or the verifier itself. Another attempt would not change that.
+func ungradable(k fault.Kind) bool {
+	switch k {
+	case fault.VerifierFailed, fault.OutOfMemory, fault.OutOfDisk, fault.Invalid:
+		return true
+	default:
+		return false
+	}
+}
+
+// infra is a failure of the infrastructure. Another attempt follows unless it would fail in the same way: the request is impossible, the
+// model endpoint refuses us, or no host had capacity within the queue's bound.
+func infra(f finding, kind fault.Kind, text string) decision {
+	hopeless := kind == fault.UpstreamRefused || kind == fault.Invalid || kind == fault.Unauthorized || kind == fault.Exhausted
+	return decision{outcome: rollout.InfraFailed, kind: kind, text: text, retry: f.another && !hopeless}
+}
