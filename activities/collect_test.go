@@ -78,6 +78,10 @@ func TestCollect(t *testing.T) {
 	out, err := h.CollectArtifacts(t.Context(), collectInput(nil))
 	require.NoError(t, err)
 	require.Equal(t, store.ResultKey("r"), out.Result.Key)
+	var head rollout.Result
+	require.NoError(t, h.store.JSON(t.Context(), store.HeadKey("r"), &head))
+	require.Equal(t, "r", head.ID)
+	require.Empty(t, head.ProxyTurns)
 	require.Equal(t, rollout.Usage{Turns: 1, PromptTokens: 15, CachedPromptTokens: 4, CompletionTokens: 3, CostUSD: 0.75}, out.Usage, "what broke cost something, too")
 
 	require.Equal(t, traceOf, h.stored(t, store.Trace))

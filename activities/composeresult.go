@@ -35,7 +35,10 @@ func (a *Activities) ComposeResult(ctx context.Context, in CollectInput) (Collec
 		return CollectResult{}, fault.Wrap(fault.Internal, err, "encode the result")
 	}
 	ref, err := a.o.Store.PutBytes(ctx, store.ResultKey(in.RolloutID), data)
-	return CollectResult{Result: ref, Usage: res.Usage}, err
+	if err != nil {
+		return CollectResult{}, err
+	}
+	return CollectResult{Result: ref, Usage: res.Usage}, a.o.Store.PutJSON(ctx, store.HeadKey(in.RolloutID), res.Head())
 }
 
 // skeleton is the workflow's part of the result.

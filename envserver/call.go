@@ -1,9 +1,9 @@
 package envserver
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/text"
@@ -100,21 +99,11 @@ type resultModel struct {
 	IsErrorMCP bool `json:"isError"`
 }
 
-// resultForm is what makes a tools.Text's Form.
-func resultForm(raw []byte) ([]byte, error) {
-	text := string(raw)
-	return pyjson.Encode(resultModel{
-		Content:    []textBlock{{Type: "text", Text: text}},
-		Structured: map[string]string{"result": text},
-		Data:       text,
-	})
-}
-
-// quoted is a tool's text within the quotes of a JSON string. It is the first thing in the Form.
-func quoted(text *tools.Text) []byte {
-	const before, behind = `{"content":[{"type":"text","text":"`, `","annotations":`
-	form := text.Form[len(before):]
-	return form[:bytes.Index(form, []byte(behind))] // no string has a bare quote in it
+// form is a tool's result as clients get it, in pieces; those that are the text are one and the same.
+func form(text *tools.Text) [][]byte {
+	const before, mid, last, behind = `{"content":[{"type":"text","text":"`, `","annotations":null,"meta":null}],"structured_content":{"result":"`,
+		`"},"meta":null,"data":"`, `","is_error":false,"isError":false}`
+	return [][]byte{[]byte(before), text.Quoted, []byte(mid), text.Quoted, []byte(last), text.Quoted, []byte(behind)}
 }
 
 // callResult is a resultModel that is encoded already; the model's members are for the schema alone.
@@ -123,7 +112,7 @@ type callResult struct {
 	text *tools.Text
 }
 
-func (r *callResult) MarshalJSON() ([]byte, error) { return r.text.Form, nil }
+func (r *callResult) MarshalJSON() ([]byte, error) { return slices.Concat(form(r.text)...), nil }
 
 func asResult(text *tools.Text) *callResult { return &callResult{text: text} }
 

@@ -1,6 +1,7 @@
 package envserver_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -124,7 +125,7 @@ func (f *fake) Wait(ctx context.Context, id string) (rollout.Result, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.result(id), nil
+	return f.result(id).Head(), nil
 }
 
 func (f *fake) result(id string) rollout.Result {
@@ -217,6 +218,17 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 
 // Open finds no output of a verifier's script where there was none.
 func (f *fake) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
+	if name == "result" && f.left == "" {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(f.result(id)); err != nil {
+			return nil, err
+		}
+		return io.NopCloser(bytes.NewReader(bytes.TrimSpace(b.Bytes()))), nil
+	}
 	if spec, _ := f.spec(id); strings.HasPrefix(name, "verifier.") && spec.Task.Verifier.Script == "" {
 		return nil, fault.New(fault.NotFound, "no script")
 	}

@@ -90,6 +90,33 @@ func TestMemoryOfRequests(t *testing.T) {
 	}
 }
 
+// A result goes from the store to the client as it is read; a tool, whose answer quotes it three times, holds it once.
+func TestMemoryOfResults(t *testing.T) {
+	f := newFake()
+	srv, err := envserver.New(envserver.Options{
+		Rollouts: f, Resolve: catalog.New(func(string) string { return "http://vllm.test" }, egress.Policy{}).Resolve, Seal: strings.ToUpper, Web: true,
+	})
+	require.NoError(t, err)
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_rollout","arguments":{"instruction":"x","endpoint":"vllm","rollout_id":"r"}}}`
+	srv.ServeHTTP(&sink{header: http.Header{}}, httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(body)))
+	const size = 64 << 20
+	f.left = `{"proxy_turns":"` + strings.Repeat("x", size) + `"}`
+	for _, path := range []string{"", "/result", "/trace", "/logs/agent", "/logs/proxy"} {
+		took, out := allocated(t, srv, httptest.NewRequest(http.MethodGet, "http://localhost/rollouts/r"+path, nil))
+		require.Equal(t, http.StatusOK, out.status, path)
+		t.Logf("GET  /rollouts/{id}%-12s %8.1f KiB for an answer of %d MiB", path, float64(took)/1024, out.bytes>>20)
+		require.Less(t, took, uint64(1<<20), path)
+	}
+	for path, body := range map[string]string{"/mcp": body, "/step": `{"action":{"tool_name":"run_rollout","arguments":{"instruction":"x","endpoint":"vllm","rollout_id":"r"}}}`,
+		"/web/step": `{"action":{"tool_name":"run_rollout","arguments":{"instruction":"x","endpoint":"vllm","rollout_id":"r"}}}`} {
+		runtime.GC() // nobody holds the last one's any more
+		took, out := allocated(t, srv, httptest.NewRequest(http.MethodPost, "http://localhost"+path, strings.NewReader(body)))
+		require.Greater(t, out.bytes, 3*size)
+		t.Logf("POST %-20s %d MiB for an answer of %d MiB", path, took>>20, out.bytes>>20)
+		require.Less(t, took, uint64(8*size), path)
+	}
+}
+
 // Large requests that the server has no memory for at the moment are refused; small ones are answered.
 func TestRequestsShareMemory(t *testing.T) {
 	t.Parallel()

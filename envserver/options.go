@@ -6,7 +6,6 @@ package envserver
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"time"
 
@@ -28,9 +27,6 @@ type Rollouts interface {
 	Owner(ctx context.Context, id string) (string, error)
 	// List tells of rollouts, those that run first, then by their end, latest first, a page at a time.
 	List(ctx context.Context, f rollout.Filter) (rollout.Page, error)
-	// Open reads what a rollout left under a name: "trace", "agent", "verifier.stdout", "verifier.stderr"; fault.NotFound when
-	// it left none.
-	Open(ctx context.Context, id, name string) (io.ReadCloser, error)
 }
 
 // Sessions keeps sessions where all replicas find them.
@@ -148,7 +144,7 @@ func (o Options) filled() (Options, error) {
 }
 
 func (o Options) table() (*tools.Table, error) {
-	return tools.New(tools.Options{Rollouts: o.Rollouts, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, MaxSandbox: o.MaxSandbox, Images: o.Images, Limits: o.Limits, Form: resultForm, NewID: newID})
+	return tools.New(tools.Options{Rollouts: o.Rollouts, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, MaxSandbox: o.MaxSandbox, Images: o.Images, Limits: o.Limits, NewID: newID})
 }
 
 // newID makes ids that sort by time, which keeps lists of rollouts in order.

@@ -23,7 +23,8 @@ func encodeReply(v any) (reply, error) {
 	}
 	const name, none = `"result":`, `null`
 	at := bytes.LastIndex(raw, []byte(name+none)) + len(name) // the last: after it comes nothing that a client has said
-	return reply{[][]byte{raw[:at], result.text.Form, raw[at+len(none):]}, result.text}, nil
+	pieces := append([][]byte{raw[:at]}, form(result.text)...)
+	return reply{append(pieces, raw[at+len(none):]), result.text}, nil
 }
 
 // withoutResult is a reply with null in the place of the tool's result that it carries, and that result; nil when there is none.

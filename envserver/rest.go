@@ -1,8 +1,8 @@
 package envserver
 
 import (
+	"io"
 	"net/http"
-	"runtime"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -91,7 +91,8 @@ func (s *Server) done(r *http.Request) (rollout.State, error) {
 	return state, err
 }
 
-func (s *Server) result(r *http.Request) (rollout.Result, error) {
+// head is the head of the result of a rollout that is done.
+func (s *Server) head(r *http.Request) (rollout.Result, error) {
 	state, err := s.done(r)
 	if err != nil {
 		return rollout.Result{}, err
@@ -100,17 +101,16 @@ func (s *Server) result(r *http.Request) (rollout.Result, error) {
 }
 
 func (s *Server) getResult(w http.ResponseWriter, r *http.Request) {
-	res, err := s.result(r)
-	var text *tools.Text
-	if err == nil {
-		text, err = s.tools.Result(res)
-	}
+	stored, err := s.leftBy(r, "result", "result")
 	if err != nil {
 		writeRefusal(w, err)
 		return
 	}
-	writeBytes(w, http.StatusOK, text.JSON)
-	runtime.KeepAlive(text) // so that those who come while it is being taken share it
+	defer stored.Close()
+	pour(w, "application/json", func(w io.Writer) error {
+		_, err := io.Copy(w, stored)
+		return err
+	})
 }
 
 func (s *Server) getMessages(w http.ResponseWriter, r *http.Request) {

@@ -10,7 +10,7 @@ import (
 )
 
 func (s *Server) proxyLog(w http.ResponseWriter, r *http.Request) {
-	res, err := s.result(r)
+	res, err := s.head(r)
 	if err != nil {
 		writeRefusal(w, err)
 		return
@@ -26,7 +26,7 @@ func (s *Server) agentLog(w http.ResponseWriter, r *http.Request) {
 
 // verifierLog is what the script said, and what the commands did, of which there may be either, both or none.
 func (s *Server) verifierLog(w http.ResponseWriter, r *http.Request) {
-	res, err := s.result(r)
+	res, err := s.head(r)
 	if err != nil {
 		writeRefusal(w, err)
 		return

@@ -70,7 +70,7 @@ func (s *splicer) put(number []byte) error {
 	s.mu.Lock()
 	text := s.texts[i]
 	s.mu.Unlock()
-	_, err = s.ResponseWriter.Write(quoted(text))
+	_, err = s.ResponseWriter.Write(text.Quoted)
 	runtime.KeepAlive(text) // so that those who come while it is being taken share it
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
+	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 const (
@@ -142,11 +143,17 @@ func (s *Server) webState(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, sess.State())
 }
 
+// maxShown bounds a result that the page's log holds, in bytes.
+const maxShown = 2 << 20
+
 // log puts a step on the session's desk, without the keys that its arguments may hold.
 func (s *Server) log(sess *session.Session, a action, out stepResponse) {
 	var did any = map[string]any{"type": "list_tools"}
 	if !a.list {
 		did = map[string]any{"type": "call_tool", "tool_name": a.ToolName, "arguments": pyjson.Plain(tools.Public(a.Arguments))}
+	}
+	if o, ok := out.Observation.(callObservation); ok && o.Result != nil && len(o.Result.text.Quoted) > maxShown {
+		out.Observation = callObservation{ToolName: o.ToolName, Error: asToolError(fault.New(fault.Exhausted, "the result is too large to be shown here: read it from /rollouts/ID/result"))}
 	}
 	seen, err := pyjson.Encode(out.Observation)
 	if err == nil {

@@ -47,6 +47,13 @@ type Result struct {
 	Links     map[string]string `json:"links"`  // name → key in the store
 }
 
+// Head is the result without what an agent makes as large as it likes: its model calls and its files.
+func (r Result) Head() Result {
+	empty := NewResult(r.ID)
+	r.ProxyTurns, r.WorkdirFiles, r.Files = empty.ProxyTurns, empty.WorkdirFiles, empty.Files
+	return r
+}
+
 // NewResult is the result of a rollout of which nothing is known: no list or map is null, for clients of both generations
 // iterate over them.
 func NewResult(id string) Result {

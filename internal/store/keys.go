@@ -22,6 +22,10 @@ const (
 // ResultKey is where the rollout.Result of a finished rollout lies.
 func ResultKey(rolloutID string) string { return path.Join("rollouts", rolloutID, "result.json") }
 
+// HeadKey is where Result.Head of a finished rollout lies, for those who need not the whole. Rollouts that ended under an earlier version
+// have none.
+func HeadKey(rolloutID string) string { return path.Join("rollouts", rolloutID, "head.json") }
+
 // AttemptKey is where one of the blobs of an attempt lies.
 func AttemptKey(rolloutID string, attempt int, name string) string {
 	return path.Join("rollouts", rolloutID, "attempts", strconv.Itoa(attempt), name)

@@ -5,6 +5,7 @@ package tools
 import (
 	"context"
 	"errors"
+	"io"
 
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -16,8 +17,11 @@ type Rollouts interface {
 	Start(ctx context.Context, spec rollout.Spec) (rollout.State, error)
 	// State tells where a rollout stands; fault.NotFound for an unknown id.
 	State(ctx context.Context, id string) (rollout.State, error)
-	// Wait returns the result once the rollout is done; ctx's error when that ends first. Nothing in it is changed by the tools.
+	// Wait returns Result.Head once the rollout is done; ctx's error when that ends first. Nothing in it is changed by the tools.
 	Wait(ctx context.Context, id string) (rollout.Result, error)
+	// Open reads what a rollout left under a name: "result" (JSON of rollout.Result), "trace", "agent", "verifier.stdout",
+	// "verifier.stderr"; fault.NotFound when it left none. The caller closes it.
+	Open(ctx context.Context, id, name string) (io.ReadCloser, error)
 	// Messages returns the agent's latest stored transcript; fault.NotFound while there is none.
 	Messages(ctx context.Context, id string) (rollout.Transcript, error)
 	// Abort asks a rollout to end; false when it had ended already.
@@ -59,8 +63,6 @@ type Options struct {
 	// Limits are the bounds of a rollout where its caller does not say; what they leave open is derived. agent_timeout_s has
 	// its own published default.
 	Limits rollout.Limits
-	// Form makes of a JSON text what clients are given of it. It is called once for all who are given the same text.
-	Form func(text []byte) ([]byte, error)
 	// NewID makes ids for rollouts that come without one.
 	NewID func() string
 }

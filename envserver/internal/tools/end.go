@@ -46,7 +46,7 @@ func (t *Table) finalizeRollout(ctx context.Context, c Call) (*Text, error) {
 	res, err := t.o.Rollouts.Wait(wait, a.RolloutID)
 	switch {
 	case err == nil:
-		return t.deliver(c, res)
+		return t.deliver(ctx, c, res)
 	case fault.Is(err, fault.NotFound):
 		return t.text(unfinished(a.RolloutID, "unknown rollout_id: "+a.RolloutID))
 	case wait.Err() == nil:

@@ -65,7 +65,7 @@ func (t *Table) run(ctx context.Context, c Call) (*Text, error) {
 		}
 		return nil, err
 	}
-	return t.deliver(c, res)
+	return t.deliver(ctx, c, res)
 }
 
 func (t *Table) start(ctx context.Context, c Call) (*Text, error) {
@@ -85,8 +85,8 @@ type Started struct {
 }
 
 // deliver hands a result to the session and the client.
-func (t *Table) deliver(c Call, res rollout.Result) (*Text, error) {
-	out, err := t.Result(res)
+func (t *Table) deliver(ctx context.Context, c Call, res rollout.Result) (*Text, error) {
+	out, err := t.Result(ctx, res.ID)
 	if err != nil {
 		return nil, err
 	}

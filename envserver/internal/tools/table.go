@@ -53,9 +53,9 @@ func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e
 
 // Table holds the tools. It is safe for concurrent use.
 type Table struct {
-	o     Options
-	tools []Tool
-	shelf shelf
+	o       Options
+	tools   []Tool
+	results resultCache
 }
 
 // New makes the table.

@@ -1,52 +1,60 @@
 package tools
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"runtime"
 	"sync"
+	"time"
 	"weak"
 
 	"golang.org/x/sync/singleflight"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Text is what a call returned. Nothing in it may be changed: all who are given one rollout's result at a time share one, as long as
+const (
+	// maxResult bounds a result that is returned by a tool, in bytes. REST streams larger ones.
+	maxResult = 128 << 20
+	// readTime bounds the reading of a result.
+	readTime = 5 * time.Minute
+)
+
+// Text is the JSON that a call returned. Nothing in it may be changed: all who get one rollout's result at a time share one, as long as
 // they hold the Text itself and not only its bytes.
 type Text struct {
-	// JSON is the text itself.
+	// Quoted is the text as it stands between the quotes of a JSON string.
+	Quoted []byte
+	// JSON is the text itself; nil for a result, which is held in one form only.
 	JSON []byte
-	// Form is the text as Options.Form has it.
-	Form []byte
 }
 
 func (t *Table) text(v any) (*Text, error) {
 	raw, err := pyjson.Encode(v)
-	if err != nil {
-		return nil, fault.Wrap(fault.Internal, err, "write the answer")
-	}
-	form, err := t.o.Form(raw)
-	return &Text{raw, form}, fault.Wrap(fault.Internal, err, "write the answer")
+	return &Text{JSON: raw, Quoted: pyjson.Quote(raw)}, fault.Wrap(fault.Internal, err, "write the answer")
 }
 
-// shelf knows the results that somebody is being given. Hundreds may want one of megabytes at the same moment and take it at
-// their leisure, so it is encoded once and held once, for as long as anybody holds it and no longer.
-type shelf struct {
+// resultCache knows the results that some client is taking. Hundreds may take one of megabytes at once and slowly, so it is read once and
+// held once, for as long as one of them holds it.
+type resultCache struct {
 	making singleflight.Group // by rollout
 	mu     sync.Mutex
 	texts  map[string]weak.Pointer[Text] // by rollout
 }
 
-// Result is a rollout's result as a text. A rollout has one result for ever, so its id stands for it.
-func (t *Table) Result(res rollout.Result) (*Text, error) {
-	made, err, _ := t.shelf.making.Do(res.ID, func() (any, error) {
-		if held := t.shelf.find(res.ID); held != nil {
+// Result is the result of a finished rollout as a text. A rollout has one result, so its id stands for it.
+func (t *Table) Result(ctx context.Context, id string) (*Text, error) {
+	made, err, _ := t.results.making.Do(id, func() (any, error) {
+		if held := t.results.find(id); held != nil {
 			return held, nil
 		}
-		text, err := t.text(res)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTime) // others may wait for it, too
+		defer cancel()
+		text, err := t.read(ctx, id)
 		if err == nil {
-			t.shelf.put(res.ID, text)
+			t.results.put(id, text)
 		}
 		return text, err
 	})
@@ -54,27 +62,43 @@ func (t *Table) Result(res rollout.Result) (*Text, error) {
 	return text, err
 }
 
-func (s *shelf) find(id string) *Text {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.texts[id].Value()
-}
-
-func (s *shelf) put(id string, text *Text) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.texts == nil {
-		s.texts = map[string]weak.Pointer[Text]{}
+func (t *Table) read(ctx context.Context, id string) (*Text, error) {
+	r, err := t.o.Rollouts.Open(ctx, id, "result")
+	if err != nil {
+		return nil, err
 	}
-	s.texts[id] = weak.Make(text)
-	runtime.AddCleanup(text, s.forget, id)
+	defer r.Close()
+	raw, err := io.ReadAll(io.LimitReader(r, maxResult+1))
+	switch {
+	case err != nil:
+		return nil, fault.Wrap(fault.Unavailable, err, "read the result of %q", id)
+	case len(raw) > maxResult:
+		return nil, fault.New(fault.Exhausted, "%s", fmt.Sprintf("the result has more than %d MiB: read it from /rollouts/%s/result", maxResult>>20, id))
+	}
+	return &Text{Quoted: pyjson.Quote(raw)}, nil
 }
 
-// forget is called when nobody holds a text any more. There may be another of that id by then.
-func (s *shelf) forget(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.texts[id].Value() == nil {
-		delete(s.texts, id)
+func (c *resultCache) find(id string) *Text {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.texts[id].Value()
+}
+
+func (c *resultCache) put(id string, text *Text) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.texts == nil {
+		c.texts = map[string]weak.Pointer[Text]{}
+	}
+	c.texts[id] = weak.Make(text)
+	runtime.AddCleanup(text, c.forget, id)
+}
+
+// forget is called when a text was collected. There may be another of that id by then.
+func (c *resultCache) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.texts[id].Value() == nil {
+		delete(c.texts, id)
 	}
 }

@@ -2,7 +2,6 @@ package tools_test
 
 import (
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // A rollout's result is encoded once for all who hold it, at whatever time they came, and anew when nobody has held it: what is
@@ -19,11 +17,9 @@ import (
 func TestResultIsSharedWhileItIsHeld(t *testing.T) {
 	t.Parallel()
 	made := make(chan string, 100)
-	tab := table(t, &recorder{}, func(o *tools.Options) {
-		o.Form = func(text []byte) ([]byte, error) { made <- string(text); return text, nil }
-	})
+	tab := table(t, &recorder{opened: made})
 	give := func(id string) *tools.Text {
-		text, err := tab.Result(rollout.Result{ID: id, AgentLogTail: strings.Repeat("x", 1000)})
+		text, err := tab.Result(t.Context(), id)
 		require.NoError(t, err)
 		return text
 	}

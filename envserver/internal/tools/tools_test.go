@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,13 @@ import (
 // recorder is an engine that keeps the specs it is given and has no rollout done.
 type recorder struct {
 	tools.Rollouts
-	specs []rollout.Spec
+	specs  []rollout.Spec
+	opened chan<- string // gets the ids of results that are read
+}
+
+func (r *recorder) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
+	r.opened <- id + " " + name
+	return io.NopCloser(strings.NewReader(strings.Repeat("x", 1000))), nil
 }
 
 func (r *recorder) Start(_ context.Context, s rollout.Spec) (rollout.State, error) {
@@ -36,7 +43,7 @@ func table(t testing.TB, r *recorder, change ...func(*tools.Options)) *tools.Tab
 		Rollouts: r, Resolve: catalog.New(func(k string) string { return env[k] }, egress.Policy{}).Resolve,
 		Seal: func(k string) string { return "sealed:" + k }, Agents: []string{"opencode"}, Backends: []string{"local"}, Images: []string{"img", "b"},
 		MaxSandbox: map[string]rollout.Resources{"local": {CPU: 8, MemoryMiB: 4096, DiskMiB: 8192}}, NewID: func() string { return "made-up" },
-		Limits: rollout.DefaultLimits(), Form: func(text []byte) ([]byte, error) { return text, nil },
+		Limits: rollout.DefaultLimits(),
 	}
 	for _, c := range change {
 		c(&o)

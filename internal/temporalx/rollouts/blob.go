@@ -1,7 +1,9 @@
 package rollouts
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -13,8 +15,11 @@ var blobs = map[string]string{
 	"trace": store.Trace, "agent": store.AgentOutput, "verifier.stdout": store.VerifierStdout, "verifier.stderr": store.VerifierStderr,
 }
 
-// Open reads the trace or a log of the newest attempt that has one; fault.NotFound when there is none.
+// Open reads the result, or the trace or a log of the newest attempt that has one; fault.NotFound when there is none. The caller closes it.
 func (c *Client) Open(ctx context.Context, id, name string) (io.ReadCloser, error) {
+	if name == "result" {
+		return c.openResult(ctx, id)
+	}
 	key, ok := blobs[name]
 	if !ok {
 		return nil, fault.New(fault.NotFound, "a rollout has no %q", name)
@@ -30,4 +35,25 @@ func (c *Client) Open(ctx context.Context, id, name string) (io.ReadCloser, erro
 		}
 	}
 	return nil, fault.New(fault.NotFound, "rollout %q has no %s", id, name)
+}
+
+// openResult reads the stored result. A workflow that was terminated or failed left none; what stands for it is encoded here.
+func (c *Client) openResult(ctx context.Context, id string) (io.ReadCloser, error) {
+	stored, err := c.store.Reader(ctx, store.ResultKey(id))
+	if !fault.Is(err, fault.NotFound) {
+		return stored, err
+	}
+	s, err := c.State(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !s.Done() {
+		return nil, fault.New(fault.NotFound, "rollout %q has no result yet", id)
+	}
+	res, err := c.Wait(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(res)
+	return io.NopCloser(bytes.NewReader(data)), fault.Wrap(fault.Internal, err, "encode the result of %q", id)
 }

@@ -150,7 +150,7 @@ func (c *Client) Messages(ctx context.Context, id string) (rollout.Transcript, e
 	}
 	for n := s.Attempt; n > 0; n-- {
 		var t rollout.Transcript
-		err := c.readJSON(ctx, store.AttemptKey(id, n, store.Transcript), &t)
+		err := c.readJSON(ctx, store.AttemptKey(id, n, store.Transcript), maxTranscript, &t)
 		if err == nil || !fault.Is(err, fault.NotFound) {
 			return t, err
 		}

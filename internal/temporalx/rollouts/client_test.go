@@ -86,6 +86,37 @@ func TestOwner(t *testing.T) {
 	require.True(t, fault.Is(err, fault.NotFound))
 }
 
+// A state needs the head of a result alone: of an old result without one, what is large is passed over. The whole is read as it lies.
+func TestHeadOfAResult(t *testing.T) {
+	t.Parallel()
+	rc, _, st := newClient(t)
+	whole := finish(t, st, "r1")
+	whole.Files = map[string]string{"a": "b"}
+	whole.ProxyTurns = []rollout.CompactTurn{{Turn: 1}}
+	require.NoError(t, st.PutJSON(t.Context(), store.ResultKey("r1"), whole))
+	got, err := rc.Wait(t.Context(), "r1")
+	require.NoError(t, err)
+	require.Equal(t, whole.Head(), got)
+	require.Empty(t, got.ProxyTurns)
+
+	head := whole.Head()
+	head.SessionID = "of the head"
+	require.NoError(t, st.PutJSON(t.Context(), store.HeadKey("r1"), head))
+	s, err := rc.State(t.Context(), "r1")
+	require.NoError(t, err)
+	require.Equal(t, "of the head", s.SessionID)
+
+	r, err := rc.Open(t.Context(), "r1", "result")
+	require.NoError(t, err)
+	defer r.Close()
+	var read rollout.Result
+	require.NoError(t, json.NewDecoder(r).Decode(&read))
+	require.Equal(t, whole.Files, read.Files)
+	require.Len(t, read.ProxyTurns, 1)
+	_, err = rc.Open(t.Context(), "r2", "result")
+	require.True(t, fault.Is(err, fault.NotFound))
+}
+
 // An id is the same rollout for ever: while it runs, when it has ended, and when Temporal has forgotten it.
 func TestStartIsIdempotent(t *testing.T) {
 	t.Parallel()

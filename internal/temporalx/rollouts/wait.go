@@ -22,12 +22,16 @@ const (
 	outage = 2 * time.Minute
 	// resultBound bounds the reading of a result.
 	resultBound = 5 * time.Minute
-	// maxResult bounds a result that is read whole.
+	// maxResult bounds a result of an earlier version, which is read whole for its head.
 	maxResult = 1 << 30
+	// maxHead bounds a result's head, in bytes; what the commands of a task wrote is the largest part of it.
+	maxHead = 64 << 20
+	// maxTranscript bounds a transcript that is read, in bytes.
+	maxTranscript = 64 << 20
 )
 
-// Wait returns the rollout's result when it has ended, or ctx's error; others may be given the same one, so that nothing in it may
-// be changed. A workflow that was terminated or failed leaves no result; its rollout is told as infra_failed.
+// Wait returns the head of the rollout's result when it has ended, or ctx's error. Others may get the same one: nothing in it may be
+// changed. A workflow that was terminated or failed leaves no result; its rollout is reported as infra_failed. Open reads the whole.
 func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
 	for {
 		status, err := c.look(ctx, id)
@@ -96,11 +100,28 @@ func (c *Client) result(ctx context.Context, id string) (rollout.Result, error) 
 	return shared(ctx, &c.results, id, resultBound, func(ctx context.Context) (rollout.Result, error) { return c.fetch(ctx, id) })
 }
 
+// fetch reads the head of a result; out of the whole where there is no head.
 func (c *Client) fetch(ctx context.Context, id string) (rollout.Result, error) {
 	var res rollout.Result
-	err := c.readJSON(ctx, store.ResultKey(id), &res)
-	return res, err
+	err := c.readJSON(ctx, store.HeadKey(id), maxHead, &res)
+	if !fault.Is(err, fault.NotFound) {
+		return res, err
+	}
+	old := struct {
+		*rollout.Result
+		// These shadow what the head leaves out, so that it is passed over and not decoded.
+		ProxyTurns   skipped `json:"proxy_turns"`
+		WorkdirFiles skipped `json:"workdir_files"`
+		Files        skipped `json:"files"`
+	}{Result: &res}
+	err = c.readJSON(ctx, store.ResultKey(id), maxResult, &old)
+	return res.Head(), err
 }
+
+// skipped is a JSON value that is not decoded.
+type skipped struct{}
+
+func (skipped) UnmarshalJSON([]byte) error { return nil }
 
 // unfinished stands for the result of a workflow that ended without one.
 func (c *Client) unfinished(ctx context.Context, id string, status enumspb.WorkflowExecutionStatus) rollout.Result {
@@ -113,8 +134,8 @@ func (c *Client) unfinished(ctx context.Context, id string, status enumspb.Workf
 	return res
 }
 
-func (c *Client) readJSON(ctx context.Context, key string, v any) error {
-	data, err := c.store.Bytes(ctx, key, maxResult)
+func (c *Client) readJSON(ctx context.Context, key string, most int64, v any) error {
+	data, err := c.store.Bytes(ctx, key, most)
 	if err != nil {
 		return err
 	}
