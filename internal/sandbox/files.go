@@ -48,7 +48,8 @@ func (s *Sandbox) Remove(ctx context.Context, path string) error {
 	return s.json(ctx, call{method: http.MethodDelete, path: "/v1/files", query: s.file(path)}, nil)
 }
 
-// PutTar unpacks r inside the directory path, which is made when missing. An entry that would land outside is a fault.Invalid.
+// PutTar unpacks r inside the directory path, which is made when missing. An entry that would land outside is a fault.Invalid. The
+// bounds are those of GetTar.
 func (s *Sandbox) PutTar(ctx context.Context, path string, r io.Reader) error {
 	return s.json(ctx, call{
 		method: http.MethodPut, path: "/v1/tar", query: s.file(path), body: io.NopCloser(r),
@@ -56,8 +57,9 @@ func (s *Sandbox) PutTar(ctx context.Context, path string, r io.Reader) error {
 }
 
 // GetTar streams path, a directory or a regular file, as a tar with names relative to it. Sockets, FIFOs and devices are left
-// out. A tree larger than sandboxd's bound is a fault.OutOfDisk, told before the first byte; a stream that breaks later ends in
-// an error of its reader, never in a short tar.
+// out. A tree with more bytes or entries than sandboxd allows is a fault.OutOfDisk; one with longer names or deeper folders is a
+// fault.Invalid. Both are returned before the first byte. A stream that breaks later ends in an error of its reader, never in a
+// short tar.
 func (s *Sandbox) GetTar(ctx context.Context, path string) (io.ReadCloser, error) {
 	c := call{method: http.MethodGet, path: "/v1/tar", query: s.file(path)}
 	res, err := s.do(ctx, c)

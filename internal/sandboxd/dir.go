@@ -2,6 +2,7 @@ package sandboxd
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -73,14 +74,21 @@ func (d *dir) stat(name string) (unix.Stat_t, error) {
 	return st, nil
 }
 
-// names lists d.
-func (d *dir) names() ([]string, error) {
+// names lists d. More than atMost are a fault.OutOfDisk; the list of a folder must not fill the memory.
+func (d *dir) names(atMost int) ([]string, error) {
 	f, err := d.open(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return f.Readdirnames(-1)
+	names, err := f.Readdirnames(atMost + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if len(names) > atMost {
+		return names[:atMost], fault.New(fault.OutOfDisk, "a folder holds more than %d files", atMost)
+	}
+	return names, nil
 }
 
 // chmod changes d itself. The way through /proc is the only one that a descriptor opened with O_PATH has.

@@ -31,7 +31,7 @@ func Unpack(folder string, limit int64, r interface{ Read([]byte) (int, error) }
 		return err
 	}
 	defer root.close()
-	u := &unpacker{root: root, left: limit, limit: limit}
+	u := &unpacker{root: root, meter: newMeter(limit)}
 	defer u.close()
 	return u.unpack(r)
 }

@@ -1,6 +1,7 @@
 package sandboxd
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"io"
@@ -48,7 +49,7 @@ func (s *Server) writeFile(path string, mode uint32, data io.Reader) error {
 	}
 	defer d.close()
 	temp := tempPrefix + rand.Text()
-	err = d.create(temp, mode, data)
+	err = d.create(temp, mode, data, copyAll)
 	if err == nil {
 		err = unix.Renameat(d.fd, temp, d.fd, name)
 	}
@@ -59,13 +60,40 @@ func (s *Server) writeFile(path string, mode uint32, data io.Reader) error {
 	return nil
 }
 
-func (d *dir) create(name string, mode uint32, data io.Reader) error {
+// create makes a new file and fills it by write.
+func (d *dir) create(name string, mode uint32, data io.Reader, write func(*os.File, io.Reader) error) error {
 	f, err := d.open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(onlyWriter{f}, data)
-	return errors.Join(err, f.Chmod(fs.FileMode(mode&0o777)), f.Close())
+	return errors.Join(write(f, data), f.Chmod(fs.FileMode(mode&0o777)), f.Close())
+}
+
+func copyAll(f *os.File, data io.Reader) error {
+	_, err := io.Copy(onlyWriter{f}, data)
+	return err
+}
+
+// copySparse leaves holes where data holds long runs of zeros: what took no disk when it was packed takes none again.
+func copySparse(f *os.File, data io.Reader) error {
+	block, zero := make([]byte, 64<<10), make([]byte, 64<<10)
+	var size int64
+	for {
+		n, err := io.ReadFull(data, block)
+		if n > 0 && !bytes.Equal(block[:n], zero[:n]) {
+			if _, err := f.WriteAt(block[:n], size); err != nil {
+				return err
+			}
+		}
+		size += int64(n)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && n > 0 {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return f.Truncate(size)
 }
 
 func (s *Server) getFile(w http.ResponseWriter, r *http.Request) {

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // maxDepth bounds how many directories are held open at once.
@@ -49,7 +51,7 @@ func (r *remover) remove(d *dir, name string, depth int) error {
 	if depth == maxDepth {
 		return r.hoist(d, name)
 	}
-	// A process that is still alive may add files meanwhile; a few rounds beat a slow one, and a fast one is told.
+	// A process that is still alive may add files meanwhile; a few rounds beat a slow one, and a fast one is an error.
 	for range 4 {
 		if err = r.empty(sub, depth+1); err != nil {
 			return err
@@ -62,12 +64,23 @@ func (r *remover) remove(d *dir, name string, depth int) error {
 	return err
 }
 
+// empty removes what is in d, some files at a time.
 func (r *remover) empty(d *dir, depth int) error {
-	names, err := d.names()
-	for _, name := range names {
-		err = errors.Join(err, r.remove(d, name, depth))
+	const atOnce = 4096
+	for {
+		names, err := d.names(atOnce)
+		more := fault.Is(err, fault.OutOfDisk)
+		if err != nil && !more {
+			return err
+		}
+		err = nil
+		for _, name := range names {
+			err = errors.Join(err, r.remove(d, name, depth))
+		}
+		if err != nil || !more {
+			return err
+		}
 	}
-	return err
 }
 
 func (r *remover) hoist(d *dir, name string) error {

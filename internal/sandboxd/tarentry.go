@@ -65,10 +65,10 @@ func (u *unpacker) finish() error {
 }
 
 func (u *unpacker) file(d *dir, name string, h *tar.Header, data io.Reader) error {
-	if u.left -= h.Size; u.left < 0 {
-		return fault.New(fault.OutOfDisk, "the archive holds more than %d bytes", u.limit)
+	if err := u.meter.content(h.Name, h.Size); err != nil {
+		return err
 	}
-	err := replace(d, name, func() error { return d.create(name, uint32(h.Mode), data) })
+	err := replace(d, name, func() error { return d.create(name, uint32(h.Mode), data, copySparse) })
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ func (s *Server) putTar(w http.ResponseWriter, r *http.Request) {
 	root, err := s.places.dir(where, true)
 	if err == nil {
 		defer root.close()
-		u := &unpacker{root: root, left: s.treeLimit, limit: s.treeLimit}
+		u := &unpacker{root: root, meter: newMeter(s.treeLimit)}
 		err = u.unpack(r.Body)
 		u.close()
 	}
@@ -30,11 +30,11 @@ func (s *Server) putTar(w http.ResponseWriter, r *http.Request) {
 // they point: they lead a reader inside the sandbox nowhere that it could not go by itself, and a virtual environment is full
 // of links to /usr. Hard links must stay inside root.
 type unpacker struct {
-	root        *dir
-	left, limit int64
-	parent      *dir // of the last entry, since entries of one directory mostly follow each other
-	parentName  string
-	folders     []*tar.Header // whose modes are set last: a read-only one must first be filled
+	root       *dir
+	meter      *meter
+	parent     *dir // of the last entry, since entries of one directory mostly follow each other
+	parentName string
+	folders    []*tar.Header // whose modes are set last: a read-only one must first be filled
 }
 
 func (u *unpacker) unpack(r io.Reader) error {
@@ -48,13 +48,16 @@ func (u *unpacker) unpack(r io.Reader) error {
 			return fault.Wrap(fault.Invalid, err, "read tar")
 		}
 		if err := u.entry(h, t); err != nil {
-			return fault.Wrap(kindOf(err), err, "entry %q", h.Name)
+			return fault.Wrap(kindOf(err), err, "entry %.100q", h.Name)
 		}
 	}
 }
 
 func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 	name, err := inside(h.Name)
+	if err == nil {
+		err = u.meter.entry(name)
+	}
 	if err != nil {
 		return err
 	}

@@ -70,40 +70,6 @@ func (s *source) each(v visit) error {
 	return walkTree(s.dir, "", 0, v)
 }
 
-// meter bounds the bytes of a tree: a sparse file of a terabyte takes no disk and no time to make. A file's further names do
-// not count, they are stored as links.
-type meter struct {
-	limit, left int64
-	seen        map[inode]string
-}
-
-type inode struct{ dev, ino uint64 }
-
-func newMeter(limit int64) *meter { return &meter{limit: limit, left: limit, seen: map[inode]string{}} }
-
-func (m *meter) visit(_ *dir, _, rel string, st *unix.Stat_t) error {
-	_, err := m.add(rel, st)
-	return err
-}
-
-// add counts the file, or returns the name under which it was counted before.
-func (m *meter) add(rel string, st *unix.Stat_t) (first string, err error) {
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return "", nil
-	}
-	if st.Nlink > 1 {
-		key := inode{uint64(st.Dev), st.Ino} //nolint:unconvert // narrower on other architectures
-		if first, ok := m.seen[key]; ok {
-			return first, nil
-		}
-		m.seen[key] = rel
-	}
-	if m.left -= st.Size; m.left < 0 {
-		return "", fault.New(fault.OutOfDisk, "files hold more than %d bytes (at %q)", m.limit, rel)
-	}
-	return "", nil
-}
-
 // packer writes a tree as a tar.
 type packer struct {
 	w     *tar.Writer
@@ -111,6 +77,9 @@ type packer struct {
 }
 
 func (p *packer) visit(d *dir, name, rel string, st *unix.Stat_t) error {
+	if err := p.meter.entry(rel); err != nil {
+		return err
+	}
 	h := &tar.Header{
 		Name: rel, Mode: int64(st.Mode & 0o777), ModTime: time.Unix(st.Mtim.Unix()), Format: tar.FormatPAX,
 	}
@@ -145,7 +114,7 @@ func (p *packer) file(d *dir, name, rel string, h *tar.Header, st *unix.Stat_t) 
 	if err := unix.Fstat(int(f.Fd()), st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return err
 	}
-	first, err := p.meter.add(rel, st)
+	first, err := p.meter.file(rel, st)
 	if err != nil {
 		return err
 	}

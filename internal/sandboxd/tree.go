@@ -22,7 +22,7 @@ func walkTree(d *dir, rel string, depth int, v visit) error {
 	if depth > maxDepth {
 		return fault.New(fault.Invalid, "directories are nested deeper than %d: %q", maxDepth, path.Dir(rel))
 	}
-	names, err := d.names()
+	names, err := d.names(maxEntries)
 	if err != nil {
 		return err
 	}

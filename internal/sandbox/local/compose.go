@@ -61,7 +61,8 @@ func serveArgs(l *launch, controlFD int, id string, spec driver.Spec, separate b
 	return []string{
 		sandboxdMount, "serve", "--control-fd", strconv.Itoa(controlFD), "--id", id,
 		"--lease", spec.Lease.String(),
-		"--tree-limit", strconv.Itoa(2 * spec.HomeMiB << 20),
+		// More than the memory of the sandbox cannot be unpacked into files in memory.
+		"--tree-limit", strconv.Itoa(min(spec.HomeMiB, spec.MemoryMiB) << 20),
 		"--max-processes", strconv.Itoa(spec.PIDs),
 		"--cgroup-fds", strings.Join(l.cgroups, ","),
 		"--separate-users=" + strconv.FormatBool(separate),

@@ -15,6 +15,9 @@ import (
 
 func tarTests() map[string]func(*testing.T, Harness) {
 	return map[string]func(*testing.T, Harness){
+		"Costly":       tarCostly,
+		"SparseAgain":  tarSparseAgain,
+		"PutCostly":    putTarCostly,
 		"RoundTrip":    tarRoundTrip,
 		"OneFile":      tarOneFile,
 		"OddFiles":     tarOddFiles,
