@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // AbortAgent ends the agent's work at once: first the model calls, so that no token is generated any more, then the agent. The
 // RunAgent that watches it saves what there is and returns.
 func (a *Activities) AbortAgent(ctx context.Context, in AbortInput) error {
-	kit, err := a.agentOf(in.Agent)
+	kind, err := a.o.Agents.Get(in.Agent)
 	if err != nil {
 		return err
 	}
@@ -21,9 +22,10 @@ func (a *Activities) AbortAgent(ctx context.Context, in AbortInput) error {
 		return err
 	}
 	defer release()
-	launch, err := lastLaunch(ctx, sb)
-	if err != nil || launch == 0 {
-		return err
+	run, err := kind.Attach(ctx, agent.Env{Sandbox: sb}, agent.Job{})
+	if err != nil {
+		return unless(fault.NotFound, err)
 	}
-	return kit.Stop(ctx, sb, agent.Job{Launch: launch})
+	defer run.Close()
+	return run.Stop(ctx)
 }

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/watch"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/host"
@@ -23,21 +24,9 @@ import (
 type Gateway interface {
 	Ready(ctx context.Context, upstream string) error
 	Open(ctx context.Context, r gateway.Route) error
-	Status(ctx context.Context, id string) (gateway.RouteStatus, error)
-	End(ctx context.Context, id, reason string) error
+	watch.Gateway
 	Trace(ctx context.Context, id string) (io.ReadCloser, error)
 	Close(ctx context.Context, id string) error
-}
-
-// Signaller sends a signal to a workflow; client.Client is one.
-type Signaller interface {
-	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
-}
-
-// Agent is one kind of agent, and how its transcript reads as a log: one event a line.
-type Agent struct {
-	agent.Agent
-	Log func(rollout.Transcript) []byte
 }
 
 // Backend is one kind of sandbox that this host has.
@@ -53,8 +42,8 @@ type Options struct {
 	Backends map[string]Backend // by the name that a task uses
 	Gateway  Gateway
 	Store    *store.Store
-	Agents   map[string]Agent // by the name a Spec uses
-	Signals  Signaller
+	Agents   *agent.Registry
+	Signals  watch.Signaller
 	Starts   *host.Starts  // of this host; an agent's launch acquires a slot. nil: no bound
 	Lease    time.Duration // 0: 5 minutes
 	Logger   *slog.Logger  // nil: silent
@@ -64,6 +53,7 @@ type Options struct {
 type Activities struct {
 	o         Options
 	log       *slog.Logger
+	watcher   *watch.Watcher
 	attempts  host.Attempts
 	leases    host.Leases
 	admission map[string]*host.Admission // by backend
@@ -84,6 +74,7 @@ func New(o Options) *Activities {
 	for name, b := range o.Backends {
 		a.admission[name] = host.NewAdmission(o.Gateway, b.Capacity.MaxSlots(), createTimeout)
 	}
+	a.watcher = watch.New(watch.Options{Gateway: o.Gateway, Store: o.Store, Signals: o.Signals, Starts: o.Starts})
 	return a
 }
 
@@ -109,14 +100,6 @@ func register(w worker.ActivityRegistry, all map[string]any) {
 	for name, f := range all {
 		w.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
-}
-
-// agentOf is the agent of that name.
-func (a *Activities) agentOf(name string) (Agent, error) {
-	if kit, ok := a.o.Agents[name]; ok {
-		return kit, nil
-	}
-	return Agent{}, fault.Field("agent", "this host has no agent %q", name)
 }
 
 // loggerOf is the log of one attempt's step.

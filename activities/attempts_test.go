@@ -89,7 +89,7 @@ func TestClosingWaitsForTheStepThatWasDropped(t *testing.T) {
 	h.sandbox(t)
 	waiting := make(chan struct{})
 	var once sync.Once
-	h.coder.onWait = func(ctx context.Context) { once.Do(func() { close(waiting) }); <-ctx.Done() }
+	h.coder.onNext = func(ctx context.Context) { once.Do(func() { close(waiting) }); <-ctx.Done() }
 	over := make(chan error, 1)
 	go func() { _, err := h.RunAgent(t.Context(), agentInput()); over <- err }()
 	<-waiting

@@ -7,7 +7,6 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -16,48 +15,77 @@ type coder struct {
 	mu         sync.Mutex
 	starts     []int // launches
 	stops      []int
-	waits      int
-	started    func(launch int) (agent.Status, error) // instead of taking the instruction
-	status     func(launch, wait int) (agent.Status, error)
-	onWait     func(context.Context) // before it tells its status
+	looks      int
+	begin      func(launch int) (agent.Status, error) // the first status of a launch
+	status     func(launch, look int) (agent.Status, error)
+	onNext     func(context.Context) // before it returns its status
 	transcript rollout.Transcript
 }
 
-func (c *coder) Install(context.Context, *sandbox.Sandbox) (string, error) { return "coder 1", nil }
+func (c *coder) Install(context.Context, agent.Env) (string, error) { return "coder 1", nil }
 
-func (c *coder) Start(ctx context.Context, sb *sandbox.Sandbox, job agent.Job) (agent.Status, error) {
-	c.mu.Lock()
-	c.starts = append(c.starts, job.Launch)
-	c.mu.Unlock()
-	if _, startErr := sb.Start(ctx, agent.ProcessName(job.Launch), wire.Process{Argv: []string{"coder"}}); startErr != nil {
-		return agent.Status{}, startErr
-	}
-	if c.started != nil {
-		return c.started(job.Launch)
-	}
-	return agent.Status{SessionID: "ses"}, nil
+func (c *coder) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.Run, error) {
+	l, err := agent.OpenProcess(ctx, env.Sandbox, job.Launch, func() (wire.Process, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.starts = append(c.starts, job.Launch)
+		return wire.Process{Argv: []string{"coder"}}, nil
+	})
+	return &coderRun{coder: c, box: env.Sandbox, launch: l}, err
 }
 
-func (c *coder) Wait(ctx context.Context, _ *sandbox.Sandbox, job agent.Job, _ time.Duration) (agent.Status, error) {
-	if c.onWait != nil {
-		c.onWait(ctx)
+func (c *coder) Attach(ctx context.Context, env agent.Env, _ agent.Job) (agent.Run, error) {
+	l, err := agent.AttachProcess(ctx, env.Sandbox)
+	return &coderRun{coder: c, box: env.Sandbox, launch: l}, err
+}
+
+type coderRun struct {
+	coder  *coder
+	box    agent.Sandbox
+	launch agent.Launch
+	begun  bool
+}
+
+func (r *coderRun) Launch() agent.Launch { return r.launch }
+
+func (r *coderRun) Next(ctx context.Context) (agent.Status, error) {
+	c := r.coder
+	if c.onNext != nil {
+		c.onNext(ctx)
 	}
-	if err := ctx.Err(); err != nil {
-		return agent.Status{}, err
+	if !r.begun {
+		r.begun = true
+		if c.begin != nil {
+			return c.begin(r.launch.Number)
+		}
+		return agent.Status{SessionID: "ses", Ready: true}, nil
+	}
+	select {
+	case <-ctx.Done():
+		return agent.Status{}, ctx.Err()
+	case <-time.After(time.Millisecond): // statuses come one after the other; not too fast for the log
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.waits++
-	return c.status(job.Launch, c.waits)
+	c.looks++
+	st, err := c.status(r.launch.Number, c.looks)
+	st.Ready = true
+	return st, err
 }
 
-func (c *coder) Transcript(context.Context, *sandbox.Sandbox, agent.Job) (rollout.Transcript, error) {
-	return c.transcript, nil
+func (r *coderRun) Transcript(context.Context) (rollout.Transcript, error) {
+	return r.coder.transcript, nil
 }
 
-func (c *coder) Stop(ctx context.Context, sb *sandbox.Sandbox, job agent.Job) error {
-	c.mu.Lock()
-	c.stops = append(c.stops, job.Launch)
-	c.mu.Unlock()
-	return sb.Kill(ctx, agent.ProcessName(job.Launch))
+func (r *coderRun) Output(ctx context.Context, limit int) ([]byte, error) {
+	return agent.ProcessOutput(ctx, r.box, r.launch.Number, limit)
 }
+
+func (r *coderRun) Stop(ctx context.Context) error {
+	r.coder.mu.Lock()
+	r.coder.stops = append(r.coder.stops, r.launch.Number)
+	r.coder.mu.Unlock()
+	return r.box.Kill(ctx, agent.ProcessName(r.launch.Number))
+}
+
+func (r *coderRun) Close() {}

@@ -86,7 +86,7 @@ func TestCollect(t *testing.T) {
 
 	require.Equal(t, traceOf, h.stored(t, store.Trace))
 	require.Equal(t, "log of ses\n", h.stored(t, store.AgentEvents))
-	require.Equal(t, "opencode's own log", h.stored(t, store.AgentOutput))
+	require.Equal(t, "opencode's own log", h.stored(t, store.OpencodeOutput))
 	data, err := h.store.Bytes(t.Context(), store.ResultKey("r"), 1<<20)
 	require.NoError(t, err)
 	golden(t, "testdata/result.json", data)

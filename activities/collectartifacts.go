@@ -72,34 +72,33 @@ func (g gatewayReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// collectOutput saves the end of what each launch of the agent wrote, stdout before stderr.
+// collectOutput saves the end of what each launch of the agent wrote.
 func (a *Activities) collectOutput(ctx context.Context, in CollectInput) error {
+	kind, err := a.o.Agents.Get(in.Agent)
+	if err != nil {
+		return err
+	}
 	sb, release, err := a.attach(ctx, in.Target)
 	if err != nil {
 		return err
 	}
 	defer release()
-	launch, err := lastLaunch(ctx, sb)
-	if err != nil || launch == 0 {
+	run, err := kind.Attach(ctx, agent.Env{Sandbox: sb}, agent.Job{})
+	if err != nil {
 		return err
 	}
-	var text []byte
-	for n := 1; n <= launch; n++ {
-		for _, stream := range []string{"stdout", "stderr"} {
-			part, err := sb.Tail(ctx, agent.ProcessName(n), stream, agentOutput)
-			if err != nil {
-				return err
-			}
-			text = append(text, part...)
-		}
+	defer run.Close()
+	text, err := run.Output(ctx, agentOutput)
+	if err != nil {
+		return err
 	}
-	_, err = a.o.Store.PutBytes(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.AgentOutput), text)
+	_, err = a.o.Store.PutBytes(ctx, store.AttemptKey(in.RolloutID, in.Attempt, kind.OutputBlob), text)
 	return err
 }
 
 // collectEvents renders the transcript that RunAgent saved as the agent's log.
 func (a *Activities) collectEvents(ctx context.Context, in CollectInput) error {
-	kit, err := a.agentOf(in.Agent)
+	kind, err := a.o.Agents.Get(in.Agent)
 	if err != nil {
 		return err
 	}
@@ -107,6 +106,6 @@ func (a *Activities) collectEvents(ctx context.Context, in CollectInput) error {
 	if err := a.o.Store.JSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Transcript), &t); err != nil {
 		return err
 	}
-	_, err = a.o.Store.PutBytes(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.AgentEvents), kit.Log(t))
+	_, err = a.o.Store.PutBytes(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.AgentEvents), kind.Log(t))
 	return err
 }

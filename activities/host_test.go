@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	hostpkg "github.com/rolloutd/rolloutd/internal/host"
@@ -71,13 +72,18 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 		dir:      dir,
 	}
 	h.provider.exec = func(_ *box, name string, _ wire.Process) exec { return exec{hang: strings.HasPrefix(name, "agent-")} }
+	agents, err := agent.NewRegistry(agent.Kind{
+		Name: "opencode", Agent: h.coder, OutputBlob: store.OpencodeOutput, LogPath: rollout.AgentLog,
+		Log: func(t rollout.Transcript) []byte { return []byte("log of " + t.SessionID + "\n") },
+	})
+	require.NoError(t, err)
 	h.Activities = activities.New(activities.Options{
 		Host: "h1", Queue: "q1", Backends: map[string]activities.Backend{"local": {
 			Backend: sandbox.New(h.provider, sandbox.Options{}), Capacity: hostpkg.NewCapacity(hostpkg.CapacityOptions{
 				Slots: slots, Total: rollout.Resources{MemoryMiB: hostMiB}, Sandboxes: h.provider,
 			}),
 		}}, Gateway: h.gate, Store: st, Signals: h.signals, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
-		Agents: map[string]activities.Agent{"opencode": {Agent: h.coder, Log: func(t rollout.Transcript) []byte { return []byte("log of " + t.SessionID + "\n") }}},
+		Agents: agents,
 	})
 	t.Cleanup(func() {
 		for _, info := range must(h.provider.List(context.Background())) {

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 
+	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
@@ -17,7 +18,7 @@ func (a *Activities) InstallOpencode(ctx context.Context, in InstallInput) (Inst
 		return InstallResult{}, err
 	}
 	defer over()
-	kit, err := a.agentOf(in.Agent)
+	kind, err := a.o.Agents.Get(in.Agent)
 	if err != nil {
 		return InstallResult{}, err
 	}
@@ -26,7 +27,7 @@ func (a *Activities) InstallOpencode(ctx context.Context, in InstallInput) (Inst
 		return InstallResult{}, err
 	}
 	defer release()
-	log, err := kit.Install(ctx, sb)
+	log, err := kind.Install(ctx, agent.Env{Sandbox: sb})
 	if err != nil {
 		return InstallResult{}, fault.Wrap(fault.KindOf(err), err, "install %s", in.Agent)
 	}

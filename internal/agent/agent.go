@@ -1,33 +1,75 @@
-// Package agent is the plug-in point for coding agents. An implementation knows how one agent is installed, launched,
-// asked how it stands, and stopped; it keeps nothing of its own, so that any worker can take over after a crash.
+// Package agent is the plug-in point for agents.
+//
+// An Agent knows how one kind of agent is installed and opened; a Run is one agent at work. An Agent keeps nothing that a later
+// Open would need, so that another worker of the host takes over after a crash. Package agenttest holds the suite that every
+// Agent passes; docs/agents.md shows how to write one.
 package agent
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
-// ProcessName is what the sandbox calls the agent's process of a launch. Whoever watches the agent finds by it, after a
-// crash, which launch is the current one and when it began; an Agent's Start must use it.
-func ProcessName(launch int) string { return "agent-" + strconv.Itoa(launch) }
+// Env is what an agent works with.
+type Env struct {
+	Sandbox Sandbox
+}
 
-// Job is one piece of work for an agent in one sandbox.
+// Job is the work of an agent in one sandbox.
 type Job struct {
 	Instruction string
 	ObeyProject bool // the task repository's own agent configuration counts
 	Model       rollout.Model
-	MaxOutput   int // tokens the agent may ask for per call
-	// Launch counts launches of the agent in this sandbox, from 1. The same number means the same process: start or attach.
+	MaxOutput   int      // tokens the agent may ask for per call; 0: no bound
+	Solution    []string // bash commands that solve the task, where its author gave them
+	// Launch is the launch to open, from 1. 0 is the newest one, or the first where there is none.
 	Launch int
 }
 
-// Status is how the agent stands.
+// Agent is one kind of agent. It is safe for concurrent use.
+type Agent interface {
+	// Install makes the pinned agent available in the sandbox, verified; a no-op when it is there. It returns a line or two
+	// for people about what it did.
+	Install(ctx context.Context, env Env) (string, error)
+	// Open starts the agent on the job, or attaches to the launch that exists. It does not wait until the agent is ready:
+	// Run.Next does. A sandbox that is gone is a fault.SandboxLost.
+	Open(ctx context.Context, env Env, job Job) (Run, error)
+	// Attach attaches to the newest launch; fault.NotFound when the agent was never started in this sandbox.
+	Attach(ctx context.Context, env Env, job Job) (Run, error)
+}
+
+// Run is one agent at work. Next may run beside the other methods, which are not called beside each other.
+type Run interface {
+	// Launch tells which launch this is and for how long it has been running.
+	Launch() Launch
+	// Next brings the agent to work on the job if it is not, and returns its status: the first call as soon as there is one, a
+	// later call at a change that matters, and after about ten seconds at the latest. Once the agent is done it returns at once.
+	// A sandbox that is gone is a fault.SandboxLost; an agent whose process died is a Status with Done and Error.
+	Next(ctx context.Context) (Status, error)
+	// Transcript returns the session so far, as the agent itself keeps it, bounded in bytes and messages; fault.NotFound when
+	// there is none.
+	Transcript(ctx context.Context) (rollout.Transcript, error)
+	// Output returns the end of what all launches of the agent wrote to their own streams, at most limit bytes of each stream.
+	Output(ctx context.Context, limit int) ([]byte, error)
+	// Stop ends the agent's work at once and kills its processes; a no-op when it is not running.
+	Stop(ctx context.Context) error
+	// Close frees what the Run holds on the host; the agent works on.
+	Close()
+}
+
+// Launch is one start of the agent in a sandbox.
+type Launch struct {
+	Number int       // from 1
+	Began  time.Time // this launch, by this process's clock
+	First  time.Time // the first launch, by this process's clock
+}
+
+// Status is the state of a Run.
 type Status struct {
 	SessionID string
+	Ready     bool // the agent has taken the instruction
 	Done      bool
 	ExitCode  int    // meaningful when Done: 0 when the agent ended by itself with an answer
 	Error     string // why the agent broke off, in its own words; empty otherwise
@@ -35,19 +77,5 @@ type Status struct {
 	LastSign time.Time
 }
 
-// Agent drives one kind of coding agent.
-type Agent interface {
-	// Install makes the pinned agent available in the sandbox, verified; a no-op when it is there. It returns what was
-	// done, in a line or two for people.
-	Install(ctx context.Context, sb *sandbox.Sandbox) (string, error)
-	// Start launches the agent on the job, or finds that it is at work on it already. It returns when the agent has taken
-	// the instruction.
-	Start(ctx context.Context, sb *sandbox.Sandbox, job Job) (Status, error)
-	// Wait returns when the agent is done, or after about the given time with how it stands. A sandbox that is gone is a
-	// fault.SandboxLost; an agent process that died is a Status with Done and Error.
-	Wait(ctx context.Context, sb *sandbox.Sandbox, job Job, atMost time.Duration) (Status, error)
-	// Transcript returns the session so far, as the agent itself tells it.
-	Transcript(ctx context.Context, sb *sandbox.Sandbox, job Job) (rollout.Transcript, error)
-	// Stop ends the agent's work at once and kills its processes; a no-op when it is not running.
-	Stop(ctx context.Context, sb *sandbox.Sandbox, job Job) error
-}
+// Answered says that the agent ended by itself and well.
+func (s Status) Answered() bool { return s.Done && s.ExitCode == 0 && s.Error == "" }

@@ -64,6 +64,10 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gateway.allow_hosts: %w", err)
 	}
+	agents, err := d.agents()
+	if err != nil {
+		return nil, err
+	}
 	box := d.key.Box("model key")
 	return envserver.New(envserver.Options{
 		Rollouts:    rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key)),
@@ -71,6 +75,7 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 		Seal:        box.SealString,
 		Backends:    d.cfg.Sandbox.BackendNames(),
 		MaxSandbox:  d.cfg.Sandbox.Max(),
+		Agents:      agents.Names(),
 		Limits:      d.cfg.Limits.Over(rollout.DefaultLimits()),
 		Version:     Version,
 		Mode:        envserver.Mode(d.cfg.Serve.Mode),

@@ -6,11 +6,9 @@ import (
 	"fmt"
 
 	"github.com/rolloutd/rolloutd/activities"
-	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/host"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // workerTier runs rollouts: a worker for workflows and CreateSandbox on the queue that all hosts share, one for CreateSandbox of each
@@ -75,16 +73,13 @@ func (d *Daemon) activities(routes *gateway.Client, backends map[string]activiti
 		return nil, err
 	}
 	d.host = id
-	o, err := LocalOptions(d.cfg)
+	agents, err := d.agents()
 	if err != nil {
 		return nil, err
 	}
 	return activities.New(activities.Options{
-		Host: id, Queue: d.queue(), Backends: backends, Gateway: routes, Store: d.store, Signals: d.temporal,
+		Host: id, Queue: d.queue(), Backends: backends, Agents: agents, Gateway: routes, Store: d.store, Signals: d.temporal,
 		Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
-		Agents: map[string]activities.Agent{
-			rollout.AgentOpencode: {Agent: opencode.New(opencode.Options{AgentsDir: o.AgentsDir, Logger: d.log}), Log: opencode.AgentLog},
-		},
 	}), nil
 }
 

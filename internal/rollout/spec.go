@@ -15,7 +15,8 @@ const (
 	TestScript  = TestsDir + "/test.sh"
 	VerifierDir = Home + "/logs/verifier"
 	RewardFile  = VerifierDir + "/reward.txt"
-	AgentLog    = Home + "/logs/agent/opencode.jsonl"
+	AgentLogDir = Home + "/logs/agent"
+	AgentLog    = AgentLogDir + "/opencode.jsonl" // of OpenCode
 	// Packages is where Python looks for the user's packages, and runs what it finds there (usercustomize.py, *.pth) whatever
 	// it is started for.
 	Packages = Home + "/.local/lib"
@@ -29,7 +30,7 @@ type Spec struct {
 	GroupID string  `json:"group_id,omitempty"`
 	Owner   string  `json:"owner,omitempty"` // name of the token that asked for it; empty on a server without tokens
 	Task    Task    `json:"task"`
-	Agent   string  `json:"agent"` // "opencode"
+	Agent   string  `json:"agent"` // a name of the deployment's registry: "opencode"
 	Mode    Mode    `json:"mode"`
 	Model   Model   `json:"model"`
 	Limits  Limits  `json:"limits"`

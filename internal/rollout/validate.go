@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// AgentOpencode is the agent that every deployment has.
+// AgentOpencode is the agent that every deployment has. Which others there are, the registry of the deployment says.
 const AgentOpencode = "opencode"
 
 const (
@@ -29,6 +29,9 @@ const maxCommands = 1000
 
 // idPattern leaves dots out: sandbox ids join a rollout id and an attempt number with one.
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+// agentPattern keeps names of agents usable in paths.
+var agentPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 
 // Validate reports everything that is wrong with the spec, by the names of the tool's arguments. The error's kind is Invalid.
 func (s Spec) Validate() error {
@@ -56,8 +59,8 @@ func CheckID(id string) error {
 
 func (s Spec) validAgent() error {
 	switch {
-	case s.Agent != AgentOpencode:
-		return fault.Field("agent", "unknown agent %q, want %q", s.Agent, AgentOpencode)
+	case !agentPattern.MatchString(s.Agent):
+		return fault.Field("agent", "want the name of an agent such as %q, got %q", AgentOpencode, s.Agent)
 	case s.Mode != TransparentProxy && s.Mode != BlackBox:
 		return fault.Field("mode", "unknown mode %q, want %q or %q", s.Mode, TransparentProxy, BlackBox)
 	}

@@ -10,7 +10,8 @@ const (
 	Trace          = "trace.jsonl"     // JSON lines of rollout.Turn
 	Transcript     = "transcript.json" // rollout.Transcript
 	AgentEvents    = "agent.jsonl"     // the agent's events, one a line
-	AgentOutput    = "opencode.log"    // the tail of what the agent's processes wrote to stdout and stderr
+	AgentOutput    = "output.log"      // the tail of what the agent's processes wrote to stdout and stderr
+	OpencodeOutput = "opencode.log"    // the same of OpenCode
 	Home           = "home.tar"        // the home directory as the agent left it
 	Setup          = "setup.json"      // []rollout.CommandResult
 	Packages       = "packages.tar"    // rollout.Packages as setup left them; empty where there was nothing, none without a setup

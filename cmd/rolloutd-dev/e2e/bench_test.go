@@ -135,10 +135,10 @@ func (r *bare) run(b *testing.B) {
 	require.NoError(b, err)
 	defer func() { require.NoError(b, r.backend.Destroy(b.Context(), id)) }()
 	go func() { _ = r.backend.ServeModel(b.Context(), id, r.model) }() // ends with the sandbox
-	_, err = r.agent.Install(b.Context(), sb)
+	_, err = r.agent.Install(b.Context(), agent.Env{Sandbox: sb})
 	require.NoError(b, err)
 	job := agent.Job{Instruction: "bench", Launch: 1, MaxOutput: 4096}
-	p, err := r.agent.Process(b.Context(), sb, job, "run", "--format", "json", "--title", "rollout", "--auto")
+	p, err := r.agent.Process(b.Context(), agent.Env{Sandbox: sb}, job, "run", "--format", "json", "--title", "rollout", "--auto")
 	require.NoError(b, err)
 	p.Stdin = []byte(job.Instruction)
 	_, err = sb.Start(b.Context(), "bare", p)

@@ -2,13 +2,15 @@ package opencode
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime"
-	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+	"github.com/rolloutd/rolloutd/internal/store"
 )
 
 // Options configure an Agent.
@@ -47,22 +49,44 @@ func New(o Options) *Agent {
 	return &Agent{opts: o, find: findRelease, log: o.Logger}
 }
 
-// Start implements agent.Agent.
-func (a *Agent) Start(ctx context.Context, sb *sandbox.Sandbox, job agent.Job) (agent.Status, error) {
-	return a.start(ctx, sb, job)
+// Kind is OpenCode's entry in the registry.
+func Kind(o Options) agent.Kind {
+	return agent.Kind{
+		Name: rollout.AgentOpencode, Agent: New(o), OutputBlob: store.OpencodeOutput, LogPath: rollout.AgentLog, Log: AgentLog,
+	}
 }
 
-// Wait implements agent.Agent.
-func (a *Agent) Wait(ctx context.Context, sb *sandbox.Sandbox, job agent.Job, atMost time.Duration) (agent.Status, error) {
-	return waitFor(ctx, sb, job, atMost)
+// Open implements agent.Agent.
+func (a *Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.Run, error) {
+	launch, err := agent.OpenProcess(ctx, env.Sandbox, job.Launch, func() (wire.Process, error) {
+		return a.Process(ctx, env, job, serveArgs()...)
+	})
+	if fault.Is(err, fault.Invalid) {
+		err = fmt.Errorf("start opencode (it needs an image with glibc 2.17 or later, not musl): %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.newRun(env.Sandbox, job, launch), nil
 }
 
-// Transcript implements agent.Agent. Of a process that is gone it returns what Stop kept; fault.NotFound when nothing was.
-func (a *Agent) Transcript(ctx context.Context, sb *sandbox.Sandbox, job agent.Job) (rollout.Transcript, error) {
-	return transcript(ctx, sb, job)
+// Attach implements agent.Agent.
+func (a *Agent) Attach(ctx context.Context, env agent.Env, job agent.Job) (agent.Run, error) {
+	launch, err := agent.AttachProcess(ctx, env.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	return a.newRun(env.Sandbox, job, launch), nil
 }
 
-// Stop implements agent.Agent.
-func (a *Agent) Stop(ctx context.Context, sb *sandbox.Sandbox, job agent.Job) error {
-	return a.stop(ctx, sb, job)
+// Process is the installed OpenCode with arguments args, in the environment that it has when it works on the job.
+func (a *Agent) Process(ctx context.Context, env agent.Env, job agent.Job, args ...string) (wire.Process, error) {
+	dir, err := a.locate(ctx, env.Sandbox)
+	if err != nil {
+		return wire.Process{}, err
+	}
+	if dir == "" {
+		return wire.Process{}, fault.New(fault.NotFound, "opencode %s is not in the sandbox: Install comes before Open", a.opts.Version)
+	}
+	return wire.Process{Argv: append([]string{dir + "/" + binaryFile}, args...), Env: environment(dir, job), Dir: rollout.Workdir}, nil
 }

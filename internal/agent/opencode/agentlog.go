@@ -43,7 +43,7 @@ func (l *agentLog) message(m *message) {
 			l.part(m, &p, raw)
 		}
 	}
-	if m.failed() {
+	if m.Info.failed() {
 		l.at(m.Info.Time.Completed)
 		l.line(logEvent{Type: "error", Error: m.Info.Error})
 	}

@@ -4,36 +4,79 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 	"net/http"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/jsonlimit"
 )
 
+// apiTimeout bounds one request: OpenCode answers in milliseconds, or is wedged.
+const apiTimeout = 10 * time.Second
+
+// The agent may put a server of its own in OpenCode's place, so every answer is bounded before it is decoded. A worker holds
+// about twice the bytes of the largest element in memory while it decodes, and a transcript whole.
 const (
-	// apiTimeout bounds one request: OpenCode answers in milliseconds, or is wedged.
-	apiTimeout = 10 * time.Second
-	// maxAnswer bounds one answer in bytes; a session of a thousand turns with full tool outputs is some 60 MB.
-	maxAnswer = 256 << 20
+	maxMessages = 20_000
+	maxError    = 64 << 10 // bytes of a failure's body
 )
+
+func replyLimits() jsonlimit.Limits {
+	return jsonlimit.Limits{Bytes: 2 << 20, Elements: 50_000, Depth: 32}
+}
+
+func lookLimits() jsonlimit.Limits {
+	return jsonlimit.Limits{Bytes: 16 << 20, Elements: 200_000, Depth: 64}
+}
+
+// transcriptLimits hold a session of some 500 turns with full tool outputs.
+func transcriptLimits() jsonlimit.Limits {
+	return jsonlimit.Limits{Bytes: 32 << 20, Elements: 500_000, Depth: 64}
+}
+
+// errEnough ends each before the answer does.
+var errEnough = errors.New("enough")
 
 // api is OpenCode's HTTP API. Its paths need no directory: the server's own is the job's.
 type api struct{ http *http.Client }
 
-func apiOf(b box) api { return api{b.Client(servePort)} }
-
+// get decodes a small answer into out.
 func (c api) get(ctx context.Context, path string, out any) error {
-	return c.do(ctx, http.MethodGet, path, nil, out)
+	return c.do(ctx, http.MethodGet, path, nil, func(body io.Reader) error {
+		return json.NewDecoder(jsonlimit.NewReader(body, replyLimits())).Decode(out)
+	})
 }
 
-func (c api) post(ctx context.Context, path string, in, out any) error {
-	return c.do(ctx, http.MethodPost, path, in, out)
+// each decodes the elements of an answer that is an array one after the other into element, and calls do after each.
+func (c api) each(ctx context.Context, path string, limits jsonlimit.Limits, element any, do func() error) error {
+	return c.do(ctx, http.MethodGet, path, nil, func(body io.Reader) error {
+		d := json.NewDecoder(jsonlimit.NewReader(body, limits))
+		if open, err := d.Token(); err != nil || open != json.Delim('[') {
+			return errors.Join(errors.New("want an array"), err)
+		}
+		for d.More() {
+			if err := d.Decode(element); err != nil {
+				return err
+			}
+			if err := do(); err != nil {
+				return err
+			}
+		}
+		_, err := d.Token()
+		return err
+	})
 }
 
-// do is one call. A server that does not answer is a fault.Unavailable, or what the sandbox's client makes of it.
-func (c api) do(ctx context.Context, method, path string, in, out any) error {
+// post sends in as JSON, or nothing when it is nil; the answer's body is not read.
+func (c api) post(ctx context.Context, path string, in any) error {
+	return c.do(ctx, http.MethodPost, path, in, func(io.Reader) error { return nil })
+}
+
+// do is one call. A server that does not answer is a fault.Unavailable, or what the sandbox's client makes of it; one that
+// answers what OpenCode would not is a fault.AgentFailed.
+func (c api) do(ctx context.Context, method, path string, in any, read func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	res, err := c.send(ctx, method, path, in)
@@ -41,20 +84,20 @@ func (c api) do(ctx context.Context, method, path string, in, out any) error {
 		return unreachable(err, method, path)
 	}
 	defer func() { _ = res.Body.Close() }() // read to its end or given up
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err != nil {
-		return unreachable(err, method, path)
-	}
 	if res.StatusCode >= 300 {
-		return fault.New(kindOfStatus(res.StatusCode), "opencode answered %s %s with %s: %.500s", method, path, res.Status, body)
+		text, _ := io.ReadAll(io.LimitReader(res.Body, maxError))
+		return fault.New(kindOfStatus(res.StatusCode), "opencode answered %s %s with %s: %.500s", method, path, res.Status, text)
 	}
-	if out == nil {
+	body := &errorReader{r: res.Body}
+	err = read(body)
+	switch {
+	case err == nil, errors.Is(err, errEnough):
 		return nil
+	case body.err != nil:
+		return unreachable(body.err, method, path)
+	default:
+		return fault.Wrap(fault.AgentFailed, err, "opencode's answer to %s %s", method, path)
 	}
-	if err := json.Unmarshal(body, out); err != nil {
-		return fault.Wrap(fault.Internal, err, "opencode's answer to %s %s", method, path)
-	}
-	return nil
 }
 
 func (c api) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
@@ -76,23 +119,32 @@ func (c api) send(ctx context.Context, method, path string, in any) (*http.Respo
 	return c.http.Do(req)
 }
 
+// errorReader remembers why reading failed, to tell a broken connection from a wrong answer.
+type errorReader struct {
+	r   io.Reader
+	err error
+}
+
+func (f *errorReader) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if err != nil && err != io.EOF {
+		f.err = err
+	}
+	return n, err
+}
+
+// unreachable keeps the kinds that the sandbox's client gives: a lost sandbox, a port that another process listens on.
 func unreachable(err error, method, path string) error {
 	kind := fault.Unavailable
-	if fault.Is(err, fault.SandboxLost) {
-		kind = fault.SandboxLost
+	if fault.Is(err, fault.SandboxLost) || fault.Is(err, fault.AgentFailed) {
+		kind = fault.KindOf(err)
 	}
 	return fault.Wrap(kind, err, "ask opencode %s %s", method, path)
 }
 
 func kindOfStatus(status int) fault.Kind {
-	switch {
-	case status == http.StatusNotFound:
-		return fault.NotFound
-	case status >= 500:
+	if status >= 500 {
 		return fault.Unavailable
-	default:
-		return fault.Internal // we sent what it does not understand
 	}
+	return fault.AgentFailed
 }
-
-func sessionPath(id, rest string) string { return fmt.Sprintf("/session/%s%s", id, rest) }

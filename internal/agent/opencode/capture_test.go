@@ -22,7 +22,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/scripted"
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
@@ -106,16 +105,13 @@ func newCaptured(t *testing.T) *captured {
 func (c *captured) launch(t *testing.T, agents string) {
 	t.Helper()
 	a, job := opencode.New(opencode.Options{AgentsDir: agents}), agent.Job{MaxOutput: 1000}
-	_, err := a.Install(t.Context(), c.Sandbox)
+	_, err := a.Install(t.Context(), agent.Env{Sandbox: c.Sandbox})
 	require.NoError(t, err)
-	dir, err := a.Located(t.Context(), c.Sandbox)
+	p, err := a.Process(t.Context(), agent.Env{Sandbox: c.Sandbox}, job, "run", "--format", "json", "--auto", "--thinking")
 	require.NoError(t, err)
-	env := opencode.Environment(dir, job)
-	env["OPENCODE_CONFIG_CONTENT"] = everything(t, opencode.Config(job))
-	_, err = c.Start(t.Context(), "agent-1", wire.Process{
-		Argv: []string{dir + "/opencode", "run", "--format", "json", "--auto", "--thinking"}, Env: env, Dir: rollout.Workdir,
-		Stdin: []byte("do all of it: " + odd),
-	})
+	p.Env["OPENCODE_CONFIG_CONTENT"] = everything(t, p.Env["OPENCODE_CONFIG_CONTENT"])
+	p.Stdin = []byte("do all of it: " + odd)
+	_, err = c.Start(t.Context(), "agent-1", p)
 	require.NoError(t, err)
 }
 

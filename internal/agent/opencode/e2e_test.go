@@ -1,7 +1,6 @@
 package opencode_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -22,9 +21,8 @@ func TestWholeTask(t *testing.T) {
 	}
 	job := agent.Job{Instruction: b.Instruction, MaxOutput: 4096, Launch: 1}
 	a := w.agent()
-	_, err := a.Start(t.Context(), w.Sandbox, job)
-	require.NoError(t, err)
-	st := w.finish(t, a, job)
+	r := w.begin(t, a, job)
+	st := w.finish(t, r)
 	require.Zero(t, st.ExitCode, st.Error)
 	require.WithinDuration(t, time.Now(), st.LastSign, time.Minute)
 	for i, command := range b.Verify {
@@ -43,7 +41,7 @@ func TestWholeTask(t *testing.T) {
 			require.Equal(t, before, sent[i].PromptTokenIDs[:len(before)], "call %d", i)
 		}
 	}
-	told, err := a.Transcript(t.Context(), w.Sandbox, job)
+	told, err := r.Transcript(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, st.SessionID, told.SessionID)
 	require.Len(t, told.Messages, 7)
@@ -64,21 +62,17 @@ turns:
   - text: done
 `)
 	job := agent.Job{Instruction: "leave a proof", Launch: 1}
-	first, err := w.agent().Start(t.Context(), w.Sandbox, job)
+	first, err := w.begin(t, w.agent(), job).Next(t.Context())
 	require.NoError(t, err)
 	process, err := w.Status(t.Context(), "agent-1")
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return w.calls.Load() > 0 }, time.Minute, 10*time.Millisecond)
 
-	again, err := w.backend.Attach(t.Context(), w.ID())
-	require.NoError(t, err)
-	next := w.agent()
+	var next agent.Run
 	for range 2 {
-		second, err := next.Start(t.Context(), again, job)
-		require.NoError(t, err)
-		require.Equal(t, first.SessionID, second.SessionID)
+		next = w.begin(t, w.agent(), job)
 	}
-	st := w.finish(t, next, job)
+	st := w.finish(t, next)
 	require.Zero(t, st.ExitCode, st.Error)
 	require.Equal(t, first.SessionID, st.SessionID)
 	after, err := w.Status(t.Context(), "agent-1")
@@ -88,9 +82,8 @@ turns:
 	require.Equal(t, job.Instruction, lastUser(t, w.sent(t)[1]))
 	out, _ := w.bash(t, "proof", "cat proof")
 	require.Equal(t, "once\n", out)
-	again2, err := w.agent().Start(t.Context(), again, job) // also when it is over
-	require.NoError(t, err)
-	require.Equal(t, first.SessionID, again2.SessionID)
+	over := w.finish(t, w.begin(t, w.agent(), job)) // also when it is over
+	require.Equal(t, st.SessionID, over.SessionID)
 	require.Len(t, w.sent(t), 2)
 }
 
@@ -103,34 +96,32 @@ func TestStopInTheMiddle(t *testing.T) {
 `)
 	job := agent.Job{Instruction: "go", Launch: 1}
 	a := w.agent()
-	_, err := a.Start(t.Context(), w.Sandbox, job)
-	require.NoError(t, err)
+	r := w.begin(t, a, job)
 	require.Eventually(t, func() bool {
-		told, err := a.Transcript(t.Context(), w.Sandbox, job)
+		told, err := r.Transcript(t.Context())
 		return err == nil && strings.Contains(string(opencode.AgentLog(told)), `"step_start"`)
 	}, time.Minute, 20*time.Millisecond)
 
-	require.NoError(t, w.agent().Stop(t.Context(), w.Sandbox, job))
+	require.NoError(t, w.attach(t).Stop(t.Context()))
 	require.Eventually(t, func() bool { return len(w.sent(t)) == 1 }, time.Minute, 10*time.Millisecond)
 	require.False(t, w.sent(t)[0].Complete)
 	process, err := w.Status(t.Context(), "agent-1")
 	require.NoError(t, err)
 	require.False(t, process.Running)
-	require.NoError(t, w.agent().Stop(t.Context(), w.Sandbox, job))
+	require.NoError(t, w.attach(t).Stop(t.Context()))
 
-	st := w.finish(t, w.agent(), job)
+	st := w.finish(t, w.attach(t))
 	require.NotZero(t, st.ExitCode)
 	require.Contains(t, st.Error, "killed")
-	told, err := w.agent().Transcript(t.Context(), w.Sandbox, job)
+	told, err := w.attach(t).Transcript(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, string(opencode.AgentLog(told)), "MessageAbortedError")
 	require.Contains(t, string(opencode.AgentLog(told)), "half of")
 
 	// A second launch is a new process with a new session.
 	job = agent.Job{Instruction: "second try", Launch: 2}
-	_, err = a.Start(t.Context(), w.Sandbox, job)
-	require.NoError(t, err)
-	second := w.finish(t, a, job)
+	r = w.begin(t, a, job)
+	second := w.finish(t, r)
 	require.Zero(t, second.ExitCode, second.Error)
 	require.NotEqual(t, told.SessionID, second.SessionID)
 }
@@ -141,10 +132,9 @@ func TestKilledAgentIsDone(t *testing.T) {
 	w := newWorld(t, "turns: [{text: never, faults: [{hang: true}]}]")
 	job := agent.Job{Instruction: "go", Launch: 1}
 	a := w.agent()
-	_, err := a.Start(t.Context(), w.Sandbox, job)
-	require.NoError(t, err)
+	r := w.begin(t, a, job)
 	require.Eventually(t, func() bool { return w.calls.Load() > 0 }, time.Minute, 10*time.Millisecond)
-	done := waiting(t, func(ctx context.Context) (agent.Status, error) { return a.Wait(ctx, w.Sandbox, job, time.Minute) })
+	done := waiting(t, r)
 	require.NoError(t, w.Kill(t.Context(), "agent-1"))
 	got := <-done
 	require.NoError(t, got.err)
@@ -159,13 +149,12 @@ func TestRefusalEndsTheAgent(t *testing.T) {
 	w := newWorld(t, "turns: [{text: x, faults: [{status: 401, message: no such key}]}]")
 	job := agent.Job{Instruction: "go", Launch: 1}
 	a := w.agent()
-	_, err := a.Start(t.Context(), w.Sandbox, job)
-	require.NoError(t, err)
-	st := w.finish(t, a, job)
+	r := w.begin(t, a, job)
+	st := w.finish(t, r)
 	require.Equal(t, 1, st.ExitCode)
 	require.Equal(t, "APIError: no such key", st.Error)
 	require.EqualValues(t, 1, w.calls.Load())
-	told, err := a.Transcript(t.Context(), w.Sandbox, job)
+	told, err := r.Transcript(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, string(opencode.AgentLog(told)), `{"type":"error"`)
 }
@@ -177,9 +166,8 @@ func TestInstructionArrivesVerbatim(t *testing.T) {
 	w := newWorld(t, "turns: [{text: done}]")
 	job := agent.Job{Instruction: odd, Launch: 1}
 	a := w.agent()
-	_, err := a.Start(t.Context(), w.Sandbox, job)
-	require.NoError(t, err)
-	require.Zero(t, w.finish(t, a, job).ExitCode)
+	r := w.begin(t, a, job)
+	require.Zero(t, w.finish(t, r).ExitCode)
 	require.Equal(t, odd, lastUser(t, w.sent(t)[0]))
 }
 
@@ -199,9 +187,8 @@ turns:
 			w.put(t, "opencode.json", `{"permission":{"bash":"ask","read":"ask","edit":"ask"},"agent":{"build":{"permission":{"bash":"ask"}}}}`)
 			job := agent.Job{Instruction: "go", Launch: 1, ObeyProject: obey}
 			a := w.agent()
-			_, err := a.Start(t.Context(), w.Sandbox, job)
-			require.NoError(t, err)
-			require.Zero(t, w.finish(t, a, job).ExitCode)
+			r := w.begin(t, a, job)
+			require.Zero(t, w.finish(t, r).ExitCode)
 			require.Equal(t, obey, strings.Contains(string(w.sent(t)[0].Request), "Speak like a pirate."))
 			out, _ := w.bash(t, "proof", "cat /tmp/proof")
 			require.Equal(t, "ran\n", out)
@@ -220,13 +207,12 @@ turns:
 	w.put(t, "hay.txt", "hay\nneedle\n")
 	job := agent.Job{Instruction: "go", Launch: 1, MaxOutput: 1234}
 	a := w.agent()
-	_, err := a.Start(t.Context(), w.Sandbox, job)
-	require.NoError(t, err)
-	require.Zero(t, w.finish(t, a, job).ExitCode)
+	r := w.begin(t, a, job)
+	require.Zero(t, w.finish(t, r).ExitCode)
 	request, names := toolNames(t, w.sent(t)[0])
 	require.ElementsMatch(t, []string{"bash", "edit", "glob", "grep", "read", "todowrite", "write"}, names)
 	require.EqualValues(t, 1234, request["max_tokens"])
-	told, err := a.Transcript(t.Context(), w.Sandbox, job)
+	told, err := r.Transcript(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, string(opencode.AgentLog(told)), "Found 1 match", "ripgrep works without a network")
 }
@@ -237,7 +223,6 @@ func TestUploadedBinary(t *testing.T) {
 	w := newWorldSeeing(t, "turns: [{text: done}]", false)
 	job := agent.Job{Instruction: "go", Launch: 1}
 	a := w.agent()
-	_, err := a.Start(t.Context(), w.Sandbox, job)
-	require.NoError(t, err)
-	require.Zero(t, w.finish(t, a, job).ExitCode)
+	r := w.begin(t, a, job)
+	require.Zero(t, w.finish(t, r).ExitCode)
 }

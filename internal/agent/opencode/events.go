@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// event is what this package reads of OpenCode's event stream, or news of the stream itself.
+// event is what this package reads of OpenCode's event stream, or a change of the stream itself.
 type event struct {
 	Type       string `json:"type"`
 	Properties struct {
@@ -23,10 +23,11 @@ type event struct {
 const (
 	eventConnected = "server.connected" // first of every connection: what happened before may have been missed
 	eventBroken    = "stream.broken"    // ours: the connection ended
+	eventTooLong   = "stream.too-long"  // ours: an event that is too long to be held
 )
 
-// news says whether the event may mean that the work is over, so that it is worth asking.
-func (e event) news() bool {
+// mayEnd says whether the event may mean that the work is over, so that it is worth asking.
+func (e event) mayEnd() bool {
 	switch e.Type {
 	case eventConnected, eventBroken, "session.idle", "session.error":
 		return true
@@ -42,8 +43,8 @@ type feed struct {
 	ended  chan struct{}
 }
 
-func subscribe(ctx context.Context, c api) *feed {
-	ctx, cancel := context.WithCancel(ctx)
+func subscribe(c api) *feed {
+	ctx, cancel := context.WithCancel(context.Background())
 	f := &feed{events: make(chan event), cancel: cancel, ended: make(chan struct{})}
 	go f.run(ctx, c)
 	return f
@@ -54,11 +55,21 @@ func (f *feed) close() {
 	<-f.ended
 }
 
+// Pauses between two connections: OpenCode keeps one open as long as it runs.
+const (
+	minReconnect = 250 * time.Millisecond
+	maxReconnect = 10 * time.Second
+)
+
 func (f *feed) run(ctx context.Context, c api) {
 	defer close(f.ended)
-	for {
+	for pause := minReconnect; ; pause = min(2*pause, maxReconnect) {
+		began := time.Now()
 		f.connection(ctx, c)
-		if !f.send(ctx, event{Type: eventBroken}) || !sleep(ctx, 250*time.Millisecond) {
+		if time.Since(began) > maxReconnect {
+			pause = minReconnect
+		}
+		if !f.send(ctx, event{Type: eventBroken}) || sleep(ctx, pause) != nil {
 			return
 		}
 	}
@@ -71,14 +82,10 @@ func (f *feed) connection(ctx context.Context, c api) {
 		return
 	}
 	defer func() { _ = res.Body.Close() }() // given up
-	lines := bufio.NewReaderSize(res.Body, 64<<10)
+	lines := bufio.NewReaderSize(res.Body, maxEvent)
 	for {
-		line, err := wholeLine(lines)
-		if err != nil {
-			return
-		}
-		var e event
-		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok && json.Unmarshal(data, &e) == nil && !f.send(ctx, e) {
+		e, err := nextEvent(lines)
+		if err != nil || e.Type != "" && !f.send(ctx, e) {
 			return
 		}
 	}
@@ -93,23 +100,38 @@ func (f *feed) send(ctx context.Context, e event) bool {
 	}
 }
 
-// maxEvent bounds one event in bytes. Events carry whole tool outputs; but the agent may put a server of its own in OpenCode's
-// place, and this line is held in memory.
-const maxEvent = 16 << 20
+const (
+	// maxEvent bounds what is held of one event, in bytes. Events that carry tool outputs are longer; what counts of them is
+	// that they came.
+	maxEvent = 32 << 10
+	// maxSkipped bounds one event in bytes.
+	maxSkipped = 16 << 20
+)
 
-// wholeLine reads a line of at most maxEvent bytes.
-func wholeLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		piece, more, err := r.ReadLine()
-		if err != nil {
-			return nil, err
-		}
-		if len(line)+len(piece) > maxEvent {
-			return nil, bufio.ErrTooLong
-		}
-		if line = append(line, piece...); !more {
-			return line, nil
-		}
+// nextEvent reads one line. A line that is no event is one without a type.
+func nextEvent(r *bufio.Reader) (event, error) {
+	var e event
+	line, long, err := r.ReadLine()
+	if err != nil {
+		return e, err
 	}
+	if long {
+		return event{Type: eventTooLong}, skipLine(r)
+	}
+	if data, ok := bytes.CutPrefix(line, []byte("data:")); ok && json.Unmarshal(data, &e) != nil {
+		e = event{}
+	}
+	return e, nil
+}
+
+// skipLine reads the rest of a line.
+func skipLine(r *bufio.Reader) error {
+	for skipped := 0; skipped < maxSkipped; {
+		piece, more, err := r.ReadLine()
+		if err != nil || !more {
+			return err
+		}
+		skipped += len(piece)
+	}
+	return bufio.ErrTooLong
 }

@@ -24,6 +24,8 @@ type fakeBox struct {
 	process  wire.Status
 	out, err []byte
 	lost     bool
+	// keepListening lets the test's server answer although the process is dead.
+	keepListening bool
 }
 
 func (b *fakeBox) Start(_ context.Context, name string, p wire.Process) (wire.Status, error) {
@@ -82,6 +84,12 @@ func (b *fakeBox) end(how wire.Status) {
 	b.process = how
 }
 
+func (b *fakeBox) lose() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lost = true
+}
+
 // write adds to the process's output.
 func (b *fakeBox) write(stdout, stderr string) {
 	b.mu.Lock()
@@ -113,12 +121,12 @@ func (b *fakeBox) PutTar(ctx context.Context, path string, r io.Reader) error {
 	return b.WriteFile(ctx, path+".tar", r, 0)
 }
 
-func (b *fakeBox) Client(int) *http.Client { return &http.Client{Transport: b} }
+func (b *fakeBox) ClientOf(int, string) *http.Client { return &http.Client{Transport: b} }
 
 // RoundTrip sends requests to the test's server, as long as the process runs.
 func (b *fakeBox) RoundTrip(req *http.Request) (*http.Response, error) {
 	b.mu.Lock()
-	running := b.process.Running
+	running := b.process.Running || b.keepListening
 	b.mu.Unlock()
 	if !running {
 		return nil, fault.New(fault.Unavailable, "nothing listens")

@@ -36,7 +36,7 @@ type fakeServer struct {
 
 func newFake(t *testing.T) (*fakeServer, *fakeBox, *opencode.Agent) {
 	t.Helper()
-	s := &fakeServer{events: make(chan string), cut: make(chan struct{}), opened: make(chan struct{}, 100)}
+	s := &fakeServer{sessions: []map[string]any{}, messages: []any{}, events: make(chan string), cut: make(chan struct{}), opened: make(chan struct{}, 100)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /global/health", func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]any{"healthy": true}) })
 	mux.HandleFunc("GET /session", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.read(func() any { return s.sessions })) })

@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
 // Folders of agents inside a sandbox: where drivers mount the host's, and where a copy goes when there is no mount.
@@ -22,11 +22,8 @@ const (
 
 // Install implements agent.Agent: the binary is fetched to this host when missing, and uploaded where the sandbox does not see
 // the host's folder.
-func (a *Agent) Install(ctx context.Context, sb *sandbox.Sandbox) (string, error) {
-	return a.install(ctx, sb)
-}
-
-func (a *Agent) install(ctx context.Context, b box) (string, error) {
+func (a *Agent) Install(ctx context.Context, env agent.Env) (string, error) {
+	b := env.Sandbox
 	path, err := a.Fetch(ctx)
 	if err != nil {
 		return "", err
@@ -48,7 +45,7 @@ func (a *Agent) install(ctx context.Context, b box) (string, error) {
 }
 
 // locate finds the version's folder inside the sandbox, or returns "".
-func (a *Agent) locate(ctx context.Context, b box) (string, error) {
+func (a *Agent) locate(ctx context.Context, b agent.Sandbox) (string, error) {
 	for _, parent := range []string{mountedDir, uploadedDir} {
 		dir := parent + "/" + a.opts.Version
 		_, err := b.ReadFile(ctx, dir+"/"+modelsFile, 64)
@@ -63,7 +60,7 @@ func (a *Agent) locate(ctx context.Context, b box) (string, error) {
 }
 
 // upload copies the folder; the catalogue goes last, because locate takes it as the sign of a whole folder.
-func upload(ctx context.Context, b box, from, to string) error {
+func upload(ctx context.Context, b agent.Sandbox, from, to string) error {
 	f, err := os.Open(filepath.Join(from, binaryFile))
 	if err != nil {
 		return fmt.Errorf("upload opencode: %w", err)
@@ -82,7 +79,7 @@ func emptyCatalogue() []byte { return []byte("{}\n") }
 
 // stopPluginInstall makes OpenCode believe that its plugin package is installed. Otherwise it starts an npm install of 57 MB
 // in the background, during which it survives SIGTERM.
-func stopPluginInstall(ctx context.Context, b box, version string) error {
+func stopPluginInstall(ctx context.Context, b agent.Sandbox, version string) error {
 	lock := fmt.Sprintf(`{"packages":{"":{"dependencies":{"@opencode-ai/plugin":%q}}}}`+"\n", version)
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -18,13 +19,13 @@ func TestInstallUploadsWhereNothingIsMounted(t *testing.T) {
 	t.Parallel()
 	npm, _ := fakeNPM(t, "package/bin/opencode", fakeBinary)
 	a, b := fetcher(t.TempDir(), npm, sumOf(fakeBinary)), &fakeBox{}
-	said, err := a.InstallIn(t.Context(), b)
+	said, err := a.Install(t.Context(), agent.Env{Sandbox: b})
 	require.NoError(t, err)
 	require.Equal(t, "opencode 1.2.3, checksum verified, uploaded at /tmp/.rolloutd/opencode/1.2.3/opencode", said)
 	require.Equal(t, fakeBinary, string(b.files["/tmp/.rolloutd/opencode/1.2.3/opencode"]))
 
 	b.files["/tmp/.rolloutd/opencode/1.2.3/opencode"] = nil
-	_, err = a.InstallIn(t.Context(), b)
+	_, err = a.Install(t.Context(), agent.Env{Sandbox: b})
 	require.NoError(t, err)
 	require.Nil(t, b.files["/tmp/.rolloutd/opencode/1.2.3/opencode"], "uploaded a second time")
 }
@@ -34,7 +35,7 @@ func TestInstallUsesTheMount(t *testing.T) {
 	npm, _ := fakeNPM(t, "package/bin/opencode", fakeBinary)
 	a := fetcher(t.TempDir(), npm, sumOf(fakeBinary))
 	b := &fakeBox{files: map[string][]byte{"/opt/rolloutd/agents/opencode/1.2.3/models.json": []byte("{}")}}
-	said, err := a.InstallIn(t.Context(), b)
+	said, err := a.Install(t.Context(), agent.Env{Sandbox: b})
 	require.NoError(t, err)
 	require.Contains(t, said, "mounted at /opt/rolloutd/agents/opencode/1.2.3/opencode")
 
@@ -51,18 +52,18 @@ func TestInstallUsesTheMount(t *testing.T) {
 	require.JSONEq(t, `{"packages":{"":{"dependencies":{"@opencode-ai/plugin":"1.2.3"}}}}`, string(text))
 }
 
-func TestStartBeforeInstallIsAnError(t *testing.T) {
+func TestOpenBeforeInstallIsAnError(t *testing.T) {
 	t.Parallel()
-	_, err := opencode.New(opencode.Options{Platform: "linux/amd64"}).StartIn(t.Context(), &fakeBox{}, testJob())
+	_, err := opencode.New(opencode.Options{Platform: "linux/amd64"}).Open(t.Context(), agent.Env{Sandbox: &fakeBox{}}, testJob())
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
-	require.ErrorContains(t, err, "Install comes before Start")
+	require.ErrorContains(t, err, "Install comes before Open")
 }
 
-// What OpenCode is told: never to ask anybody anything, the neutral model name, and nothing secret.
+// The configuration lets OpenCode never ask a person, names the model neutrally, and holds nothing secret.
 func TestLaunch(t *testing.T) {
 	t.Parallel()
 	_, b, a := newFake(t)
-	_, err := a.StartIn(t.Context(), b, testJob())
+	_, err := a.Open(t.Context(), agent.Env{Sandbox: b}, testJob())
 	require.NoError(t, err)
 	p := b.started[0]
 	require.Equal(t, []string{
@@ -96,7 +97,7 @@ func TestLaunchObeyingTheProject(t *testing.T) {
 	_, b, a := newFake(t)
 	job := testJob()
 	job.ObeyProject, job.MaxOutput = true, 0
-	_, err := a.StartIn(t.Context(), b, job)
+	_, err := a.Open(t.Context(), agent.Env{Sandbox: b}, job)
 	require.NoError(t, err)
 	require.NotContains(t, b.started[0].Env, "OPENCODE_DISABLE_PROJECT_CONFIG")
 	var config struct {

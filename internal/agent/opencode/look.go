@@ -9,54 +9,67 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// lastMessages returns the newest n messages of a session, oldest first.
-func lastMessages(ctx context.Context, c api, id string, n int) ([]message, error) {
-	var all []message
-	return all, c.get(ctx, sessionPath(id, fmt.Sprintf("/message?limit=%d", n)), &all)
-}
-
-// lookTimeout bounds one look at a server that may be wedged, so that its watchers are not held up.
+// lookTimeout bounds one look at a server that may be wedged.
 const lookTimeout = 3 * time.Second
 
-// look tells how the launch stands.
-func look(ctx context.Context, b box, job agent.Job) (agent.Status, error) {
+// look returns the state of the session. An agent is done only if its process still runs after it said so: whoever kills it and
+// answers in its place has not completed the task.
+func (r *run) look(ctx context.Context) (agent.Status, error) {
 	bounded, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	st, err := ask(bounded, apiOf(b))
-	if err == nil {
+	st, err := r.ask(bounded)
+	if err != nil {
+		return r.explain(ctx, st, err)
+	}
+	if !st.Done {
 		return st, nil
 	}
-	st, err = excuse(ctx, b, job, err)
-	if fault.Is(err, fault.Unavailable) && ctx.Err() == nil {
-		// It runs but does not answer: too busy, or wedged. Whoever watches its signs of life will tell.
-		return agent.Status{}, nil
+	process, err := r.box.Status(ctx, r.process())
+	if err != nil || process.Running {
+		return st, err
 	}
-	return st, err
+	return agent.Died(ctx, r.box, "opencode", process)
+}
+
+// explain turns a failed request into a status. A process that has ended is the reason for anything; a server that does not
+// answer is busy or wedged, which its watcher finds out by its signs of life; one that answers what OpenCode does not has failed.
+func (r *run) explain(ctx context.Context, st agent.Status, err error) (agent.Status, error) {
+	if ctx.Err() != nil || fault.Is(err, fault.SandboxLost) {
+		return st, err
+	}
+	process, statusErr := r.box.Status(ctx, r.process())
+	switch {
+	case statusErr != nil:
+		return st, statusErr
+	case !process.Running:
+		return agent.Died(ctx, r.box, "opencode", process)
+	case fault.Is(err, fault.Unavailable):
+		return st, nil
+	default:
+		st.Done, st.ExitCode, st.Error = true, 1, err.Error()
+		return st, nil
+	}
 }
 
 // ask asks a server that runs. The work is over when the session is idle and holds a settled answer. Idle alone is not enough:
 // a session is idle as well for up to a second after it got its prompt.
-func ask(ctx context.Context, c api) (agent.Status, error) {
-	id, err := findSession(ctx, c)
-	if err != nil || id == "" {
-		return agent.Status{}, err
-	}
-	st := agent.Status{SessionID: id}
+func (r *run) ask(ctx context.Context) (agent.Status, error) {
+	st, c := agent.Status{SessionID: r.session, Ready: true}, r.api()
 	for range 5 {
-		busy, err := isBusy(ctx, c, id)
+		busy, err := isBusy(ctx, c, r.session)
 		if err != nil || busy {
 			return st, err
 		}
-		last, err := lastMessages(ctx, c, id, 1)
-		if err != nil || len(last) == 0 || last[0].Info.Role != "assistant" {
+		last, err := lastMessage(ctx, c, r.session)
+		if err != nil || last.Role != "assistant" {
 			return st, err
 		}
-		st.LastSign = last[0].lastSign()
-		if last[0].settled() {
-			return verdict(st, &last[0]), nil
+		st.LastSign = last.lastSign()
+		if last.settled() {
+			return outcome(st, last), nil
 		}
 		// Idle with an answer that is still open: the state changed between the two requests. Look again.
-		if !sleep(ctx, 100*time.Millisecond) {
+		if sleep(ctx, 100*time.Millisecond) != nil {
 			return st, nil
 		}
 	}
@@ -74,10 +87,25 @@ func isBusy(ctx context.Context, c api, id string) (bool, error) {
 	return listed && at.Type != "idle", err
 }
 
-func verdict(st agent.Status, last *message) agent.Status {
+// lastMessage returns the newest message of a session without its parts; zero where there is none.
+func lastMessage(ctx context.Context, c api, id string) (messageInfo, error) {
+	var m struct {
+		Info messageInfo `json:"info"`
+	}
+	var last messageInfo
+	err := c.each(ctx, sessionPath(id, "/message?limit=1"), lookLimits(), &m, func() error {
+		last, m.Info = m.Info, messageInfo{}
+		return nil
+	})
+	return last, err
+}
+
+func outcome(st agent.Status, last messageInfo) agent.Status {
 	st.Done = true
 	if last.failed() {
-		st.ExitCode, st.Error = 1, errorText(last.Info.Error)
+		st.ExitCode, st.Error = 1, errorText(last.Error)
 	}
 	return st
 }
+
+func sessionPath(id, rest string) string { return fmt.Sprintf("/session/%s%s", id, rest) }

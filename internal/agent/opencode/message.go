@@ -42,19 +42,13 @@ type partTime struct {
 }
 
 // settled says whether nothing more will be added to the message.
-func (m *message) settled() bool { return m.Info.Time.Completed > 0 || m.failed() }
+func (m *messageInfo) settled() bool { return m.Time.Completed > 0 || m.failed() }
 
-func (m *message) failed() bool { return len(m.Info.Error) > 0 && string(m.Info.Error) != "null" }
+func (m *messageInfo) failed() bool { return len(m.Error) > 0 && string(m.Error) != "null" }
 
-// lastSign is the newest time the message tells, or zero.
-func (m *message) lastSign() time.Time {
-	newest := max(m.Info.Time.Created, m.Info.Time.Completed)
-	for _, raw := range m.Parts {
-		var p part
-		if json.Unmarshal(raw, &p) == nil {
-			newest = max(newest, p.Time.Start, p.Time.End, p.State.Time.Start, p.State.Time.End)
-		}
-	}
+// lastSign is the newest time of the message, or zero.
+func (m *messageInfo) lastSign() time.Time {
+	newest := max(m.Time.Created, m.Time.Completed)
 	if newest == 0 {
 		return time.Time{}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/scripted"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -72,14 +71,12 @@ func passedThrough(t *testing.T, upstream string) (*sandbox.Sandbox, *gateway.Cl
 		Limits: rollout.Limits{Call: time.Minute},
 	}))
 	job := agent.Job{MaxOutput: 1000}
-	_, err = kit.Install(t.Context(), box)
+	_, err = kit.Install(t.Context(), agent.Env{Sandbox: box})
 	require.NoError(t, err)
-	at, err := kit.Located(t.Context(), box)
+	p, err := kit.Process(t.Context(), agent.Env{Sandbox: box}, job, "run", "--format", "json", "--auto")
 	require.NoError(t, err)
-	_, err = box.Start(t.Context(), "agent-1", wire.Process{
-		Argv: []string{at + "/opencode", "run", "--format", "json", "--auto"}, Env: opencode.Environment(at, job), Dir: rollout.Workdir,
-		Stdin: []byte("look at it"),
-	})
+	p.Stdin = []byte("look at it")
+	_, err = box.Start(t.Context(), "agent-1", p)
 	require.NoError(t, err)
 	return box, client
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -22,61 +21,60 @@ type sessionInfo struct {
 }
 
 // findSession returns the id of the job's session, or "". Should there be two, because a request to make one was lost after
-// it had worked, everybody takes the older.
+// it had worked, every worker takes the older.
 func findSession(ctx context.Context, c api) (string, error) {
-	var all []sessionInfo
-	if err := c.get(ctx, "/session?roots=true", &all); err != nil {
-		return "", err
-	}
-	var found sessionInfo
-	for _, s := range all {
+	var found, s sessionInfo
+	err := c.each(ctx, "/session?roots=true", replyLimits(), &s, func() error {
 		older := s.Time.Created < found.Time.Created || s.Time.Created == found.Time.Created && s.ID < found.ID
 		if s.Title == sessionTitle && (found.ID == "" || older) {
 			found = s
 		}
-	}
-	return found.ID, nil
+		s = sessionInfo{}
+		return nil
+	})
+	return found.ID, err
 }
 
-// session finds the job's session, or makes it.
-func session(ctx context.Context, c api, job agent.Job) (string, error) {
+// instruct finds the job's session, or makes it, and gives it its instruction, once: it looks before it sends, and what it
+// sends has fixed ids, so that even a second copy only overwrites the first. It returns the session's id when OpenCode has
+// stored the instruction. ctx alone bounds it.
+func (r *run) instruct(ctx context.Context) (string, error) {
+	c := r.api()
 	id, err := findSession(ctx, c)
-	if err != nil || id != "" {
-		return id, err
+	if err == nil && id == "" {
+		id, err = makeSession(ctx, c, r.job)
 	}
-	if err := c.post(ctx, "/session", map[string]any{"title": sessionTitle, "permission": sessionRules(job.ObeyProject)}, nil); err != nil {
+	if err != nil {
 		return "", err
 	}
-	id, err = findSession(ctx, c)
-	if err == nil && id == "" {
-		return "", fault.New(fault.Internal, "opencode does not list the session it has just made")
-	}
-	return id, err
-}
-
-// instruct gives the session its instruction, once: it looks before it sends, and what it sends has fixed ids, so that even a
-// second copy only overwrites the first. It returns when OpenCode has stored the instruction.
-func instruct(ctx context.Context, c api, id, instruction string) error {
-	const looks = 100
-	for look := range looks {
-		given, err := lastMessages(ctx, c, id, 1)
-		if err != nil {
-			return err
+	const sendEvery = 50 // looks: a prompt may have been swallowed
+	p := newPauses()
+	for look := 0; ; look++ {
+		last, err := lastMessage(ctx, c, id)
+		if err != nil || last.Role != "" {
+			return id, err
 		}
-		if len(given) > 0 {
-			return nil
-		}
-		if look%(looks/2) == 0 { // at first, and once more should it have been swallowed
-			if err := c.post(ctx, sessionPath(id, "/prompt_async"), prompt(id, instruction), nil); err != nil {
-				return err
+		if look%sendEvery == 0 {
+			if err := c.post(ctx, sessionPath(id, "/prompt_async"), prompt(id, r.job.Instruction)); err != nil {
+				return "", err
 			}
 			continue
 		}
-		if !sleep(ctx, 50*time.Millisecond) {
-			return fault.Wrap(fault.Unavailable, ctx.Err(), "give opencode its instruction")
+		if err := p.wait(ctx); err != nil {
+			return "", fault.Wrap(fault.Unavailable, err, "opencode took the instruction but has not stored it")
 		}
 	}
-	return fault.New(fault.Unavailable, "opencode took the instruction but did not store it")
+}
+
+func makeSession(ctx context.Context, c api, job agent.Job) (string, error) {
+	if err := c.post(ctx, "/session", map[string]any{"title": sessionTitle, "permission": sessionRules(job.ObeyProject)}); err != nil {
+		return "", err
+	}
+	id, err := findSession(ctx, c)
+	if err == nil && id == "" {
+		return "", fault.New(fault.AgentFailed, "opencode does not list the session it has just made")
+	}
+	return id, err
 }
 
 // prompt is the body of the one prompt. OpenCode sorts a session's messages by id and answers while the last user message sorts

@@ -1,72 +1,72 @@
 package opencode
 
 import (
+	"bytes"
 	"context"
-	"fmt"
-	"strings"
+	"strconv"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-func (a *Agent) start(ctx context.Context, b box, job agent.Job) (agent.Status, error) {
-	_, err := b.Status(ctx, agent.ProcessName(job.Launch))
-	if fault.Is(err, fault.NotFound) {
-		err = a.launch(ctx, b, job)
-	}
-	if err != nil {
-		return agent.Status{}, err
-	}
-	return begin(ctx, b, job)
+// servePort is where OpenCode listens inside the sandbox.
+const servePort = 4096
+
+func serveArgs() []string {
+	return []string{"serve", "--port", strconv.Itoa(servePort), "--hostname", "127.0.0.1", "--print-logs", "--log-level", "INFO"}
 }
 
-func (a *Agent) launch(ctx context.Context, b box, job agent.Job) error {
-	p, err := a.process(ctx, b, job, serveArgs())
-	if err != nil {
-		return err
+// ready waits until OpenCode takes requests; a process that has ended is a Status with Done. It reads the announcement in the
+// log first, since a request that comes before it may hang for seconds. ctx alone bounds the wait: whoever watches the agent
+// decides whether it makes progress.
+func (r *run) ready(ctx context.Context) (agent.Status, error) {
+	for p := newPauses(); ; {
+		st, err := r.box.Status(ctx, r.process())
+		if err != nil {
+			return agent.Status{}, err
+		}
+		if !st.Running {
+			return agent.Died(ctx, r.box, "opencode", st)
+		}
+		chunk, err := r.box.Log(ctx, r.process(), "stdout", 0, 4096)
+		if err != nil {
+			return agent.Status{}, err
+		}
+		if bytes.Contains(chunk.Data, []byte("server listening on")) && r.healthy(ctx) {
+			return agent.Status{}, nil
+		}
+		if err := p.wait(ctx); err != nil {
+			return agent.Status{}, fault.Wrap(fault.Unavailable, err, "opencode does not listen yet")
+		}
 	}
-	_, err = b.Start(ctx, agent.ProcessName(job.Launch), p)
-	if fault.Is(err, fault.Invalid) {
-		return fmt.Errorf("start opencode (it needs an image with glibc 2.17 or later, not musl): %w", err)
-	}
-	return err
 }
 
-// Process is the installed OpenCode with arguments args, in the environment that it has when it works on the job.
-func (a *Agent) Process(ctx context.Context, sb *sandbox.Sandbox, job agent.Job, args ...string) (wire.Process, error) {
-	return a.process(ctx, sb, job, args)
+func (r *run) healthy(ctx context.Context) bool {
+	var health struct {
+		Healthy bool `json:"healthy"`
+	}
+	return r.api().get(ctx, "/global/health", &health) == nil && health.Healthy
 }
 
-func (a *Agent) process(ctx context.Context, b box, job agent.Job, args []string) (wire.Process, error) {
-	dir, err := a.locate(ctx, b)
-	if err != nil {
-		return wire.Process{}, err
-	}
-	if dir == "" {
-		return wire.Process{}, fault.New(fault.NotFound, "opencode %s is not in the sandbox: Install comes before Start", a.opts.Version)
-	}
-	return wire.Process{Argv: append([]string{dir + "/" + binaryFile}, args...), Env: environment(dir, job), Dir: rollout.Workdir}, nil
+// pauses grow from 20 to 250 ms: short while OpenCode starts as fast as it can, longer where the machine is busy.
+type pauses struct{ next time.Duration }
+
+func newPauses() *pauses { return &pauses{20 * time.Millisecond} }
+
+func (p *pauses) wait(ctx context.Context) error {
+	defer func() { p.next = min(p.next*21/20, 250*time.Millisecond) }()
+	return sleep(ctx, p.next)
 }
 
-// died is the status of a launch whose process has ended and should not have.
-func died(ctx context.Context, b box, st wire.Status) (agent.Status, error) {
-	said, err := b.Tail(ctx, st.Name, "stderr", 2000)
-	if err != nil {
-		return agent.Status{}, err
+// sleep waits for d, or until ctx ends, which is its error.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	how := fmt.Sprintf("opencode exited with code %d", st.ExitCode)
-	if st.Signal != "" {
-		how = fmt.Sprintf("opencode was killed by signal %s", st.Signal)
-	}
-	if text := strings.TrimSpace(string(said)); text != "" {
-		how += "; its last words: " + text
-	}
-	code := st.ExitCode
-	if code == 0 {
-		code = 1 // 0 would say that there is an answer
-	}
-	return agent.Status{Done: true, ExitCode: code, Error: how}, nil
 }

@@ -4,42 +4,40 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/jsonlimit"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// interruptTimeout bounds the polite part of a stop.
+// interruptTimeout bounds the part of a stop in which OpenCode takes part.
 const interruptTimeout = 3 * time.Second
 
-func (a *Agent) stop(ctx context.Context, b box, job agent.Job) error {
-	name := agent.ProcessName(job.Launch)
-	st, err := b.Status(ctx, name)
-	if fault.Is(err, fault.NotFound) || err == nil && !st.Running {
-		return nil
-	}
-	if err != nil {
+// Stop implements agent.Run.
+func (r *run) Stop(ctx context.Context) error {
+	st, err := r.box.Status(ctx, r.process())
+	if err != nil || !st.Running {
 		return err
 	}
-	polite, cancel := context.WithTimeout(ctx, interruptTimeout)
+	bounded, cancel := context.WithTimeout(ctx, interruptTimeout)
 	defer cancel()
-	if err := interrupt(polite, b, job); err != nil {
-		a.log.WarnContext(ctx, "opencode did not stop by itself; killing it", "process", name, "err", err)
+	if err := r.interrupt(bounded); err != nil {
+		r.agent.log.WarnContext(ctx, "opencode did not stop by itself; killing it", "process", r.process(), "err", err)
 	}
-	return b.Kill(ctx, name)
+	return r.box.Kill(ctx, r.process())
 }
 
 // interrupt aborts the session, which closes the model call at once, and keeps the transcript: OpenCode holds it in memory.
-func interrupt(ctx context.Context, b box, job agent.Job) error {
-	c := apiOf(b)
+func (r *run) interrupt(ctx context.Context) error {
+	c := r.api()
 	id, err := findSession(ctx, c)
 	if err != nil || id == "" {
 		return err
 	}
-	if err := c.post(ctx, sessionPath(id, "/abort"), nil, nil); err != nil {
+	if err := c.post(ctx, sessionPath(id, "/abort"), nil); err != nil {
 		return err
 	}
 	t, err := fetchTranscript(ctx, c, id)
@@ -50,45 +48,43 @@ func interrupt(ctx context.Context, b box, job agent.Job) error {
 	if err != nil {
 		return err
 	}
-	return b.WriteFile(ctx, keptTranscript(job), bytes.NewReader(text), 0o644)
+	return r.box.WriteFile(ctx, r.keptTranscript(), bytes.NewReader(text), 0o644)
 }
 
 // keptTranscript is where Stop leaves the transcript of a launch.
-func keptTranscript(job agent.Job) string {
-	return fmt.Sprintf("%s/logs/agent/transcript-%d.json", rollout.Home, job.Launch)
+func (r *run) keptTranscript() string {
+	return fmt.Sprintf("%s/logs/agent/transcript-%d.json", rollout.Home, r.launch.Number)
 }
 
-func transcript(ctx context.Context, b box, job agent.Job) (rollout.Transcript, error) {
-	st, err := b.Status(ctx, agent.ProcessName(job.Launch))
-	if err != nil {
-		return rollout.Transcript{}, err
-	}
-	if !st.Running {
-		return readKept(ctx, b, job)
-	}
-	id, err := findSession(ctx, apiOf(b))
-	if err != nil {
-		return rollout.Transcript{}, err
-	}
-	if id == "" {
-		return rollout.Transcript{}, fault.New(fault.NotFound, "opencode has no session yet")
-	}
-	return fetchTranscript(ctx, apiOf(b), id)
-}
-
+// fetchTranscript reads the session's messages from the first on, up to transcriptLimits. A longer session is cut at a whole
+// message.
 func fetchTranscript(ctx context.Context, c api, id string) (rollout.Transcript, error) {
 	t := rollout.Transcript{SessionID: id}
-	return t, c.get(ctx, sessionPath(id, "/message"), &t.Messages)
+	var m json.RawMessage
+	err := c.each(ctx, sessionPath(id, "/message"), transcriptLimits(), &m, func() error {
+		t.Messages = append(t.Messages, m)
+		m = nil
+		if len(t.Messages) == maxMessages {
+			return errEnough
+		}
+		return nil
+	})
+	var limit *jsonlimit.Error
+	if errors.As(err, &limit) {
+		err = nil
+	}
+	return t, err
 }
 
-func readKept(ctx context.Context, b box, job agent.Job) (rollout.Transcript, error) {
+func (r *run) readKept(ctx context.Context) (rollout.Transcript, error) {
 	var t rollout.Transcript
-	text, err := b.ReadFile(ctx, keptTranscript(job), maxAnswer)
+	limits := transcriptLimits()
+	text, err := r.box.ReadFile(ctx, r.keptTranscript(), limits.Bytes)
 	if err != nil {
 		return t, fmt.Errorf("opencode is gone, and so is its session: %w", err)
 	}
-	if err := json.Unmarshal(text, &t); err != nil {
-		return t, fault.Wrap(fault.NotFound, err, "the transcript that was kept is unreadable")
+	if err := json.NewDecoder(jsonlimit.NewReader(bytes.NewReader(text), limits)).Decode(&t); err != nil {
+		return rollout.Transcript{}, fault.Wrap(fault.NotFound, err, "the transcript that was kept is unreadable")
 	}
 	return t, nil
 }

@@ -63,7 +63,7 @@ func newWorldSeeing(t *testing.T, script string, mounted bool) *world {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.backend.Destroy(context.WithoutCancel(t.Context()), id)) })
 	w.serveModel(t, id, script)
-	said, err := w.agent().Install(t.Context(), w.Sandbox)
+	said, err := w.agent().Install(t.Context(), w.env())
 	require.NoError(t, err)
 	require.Contains(t, said, how)
 	return w
@@ -140,24 +140,49 @@ func (w *world) sent(t *testing.T) []scripted.Sent {
 	return all
 }
 
-// finish waits for the end of the job, in slices as an activity does.
-func (w *world) finish(t *testing.T, a *opencode.Agent, job agent.Job) agent.Status {
+func (w *world) env() agent.Env { return agent.Env{Sandbox: w.Sandbox} }
+
+// begin opens the agent and waits until it has taken the job.
+func (w *world) begin(t *testing.T, a *opencode.Agent, job agent.Job) agent.Run {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
-		st, err := a.Wait(t.Context(), w.Sandbox, job, time.Second)
+	r, err := a.Open(t.Context(), w.env(), job)
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	st, err := r.Next(t.Context())
+	require.NoError(t, err)
+	require.True(t, st.Ready || st.Done)
+	return r
+}
+
+// attach attaches a new Agent, as another worker does.
+func (w *world) attach(t *testing.T) agent.Run {
+	t.Helper()
+	r, err := w.agent().Attach(t.Context(), w.env(), agent.Job{})
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// finish waits for the end of the job.
+func (w *world) finish(t *testing.T, r agent.Run) agent.Status {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for {
+		st, err := r.Next(ctx)
+		if err != nil {
+			w.explain(t, r)
+		}
 		require.NoError(t, err)
 		if st.Done {
 			return st
 		}
 	}
-	w.explain(t, job)
-	require.Fail(t, "the agent does not finish")
-	return agent.Status{}
 }
 
-func (w *world) explain(t *testing.T, job agent.Job) {
+func (w *world) explain(t *testing.T, r agent.Run) {
 	t.Helper()
-	text, err := w.Tail(t.Context(), agent.ProcessName(job.Launch), "stderr", 4000)
+	text, err := r.Output(t.Context(), 4000)
 	t.Logf("opencode's log: %s (%v); %d model calls", text, err, w.calls.Load())
 }
 

@@ -11,8 +11,10 @@ import (
 )
 
 // blobs are what may be read of an attempt, by the names that the edge uses.
-var blobs = map[string]string{
-	"trace": store.Trace, "agent": store.AgentOutput, "verifier.stdout": store.VerifierStdout, "verifier.stderr": store.VerifierStderr,
+// The output of an agent has one of two names.
+var blobs = map[string][]string{
+	"trace": {store.Trace}, "agent": {store.OpencodeOutput, store.AgentOutput},
+	"verifier.stdout": {store.VerifierStdout}, "verifier.stderr": {store.VerifierStderr},
 }
 
 // Open reads the result, or the trace or a log of the newest attempt that has one; fault.NotFound when there is none. The caller closes it.
@@ -20,7 +22,7 @@ func (c *Client) Open(ctx context.Context, id, name string) (io.ReadCloser, erro
 	if name == "result" {
 		return c.openResult(ctx, id)
 	}
-	key, ok := blobs[name]
+	keys, ok := blobs[name]
 	if !ok {
 		return nil, fault.New(fault.NotFound, "a rollout has no %q", name)
 	}
@@ -29,9 +31,11 @@ func (c *Client) Open(ctx context.Context, id, name string) (io.ReadCloser, erro
 		return nil, err
 	}
 	for n := s.Attempt; n > 0; n-- {
-		r, err := c.store.Reader(ctx, store.AttemptKey(id, n, key))
-		if err == nil || !fault.Is(err, fault.NotFound) {
-			return r, err
+		for _, key := range keys {
+			r, err := c.store.Reader(ctx, store.AttemptKey(id, n, key))
+			if err == nil || !fault.Is(err, fault.NotFound) {
+				return r, err
+			}
 		}
 	}
 	return nil, fault.New(fault.NotFound, "rollout %q has no %s", id, name)

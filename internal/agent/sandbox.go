@@ -1,4 +1,4 @@
-package opencode
+package agent
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// box is what this package uses of a sandbox.
-type box interface {
+// Sandbox is what an agent uses of its sandbox; *sandbox.Sandbox documents the methods.
+type Sandbox interface {
 	Start(ctx context.Context, name string, p wire.Process) (wire.Status, error)
 	Status(ctx context.Context, name string) (wire.Status, error)
 	Wait(ctx context.Context, name string, atMost time.Duration) (wire.Status, error)
@@ -22,7 +22,7 @@ type box interface {
 	WriteFile(ctx context.Context, path string, data io.Reader, mode fs.FileMode) error
 	ReadFile(ctx context.Context, path string, limit int64) ([]byte, error)
 	PutTar(ctx context.Context, path string, r io.Reader) error
-	Client(port int) *http.Client
+	ClientOf(port int, process string) *http.Client
 }
 
-var _ box = (*sandbox.Sandbox)(nil)
+var _ Sandbox = (*sandbox.Sandbox)(nil)

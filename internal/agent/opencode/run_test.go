@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -19,29 +20,66 @@ type result struct {
 	err error
 }
 
-// waiting runs wait in the background of a test.
-func waiting(t *testing.T, wait func(context.Context) (agent.Status, error)) <-chan result {
+// waiting follows a run in the background of a test until it is done or fails.
+func waiting(t *testing.T, r agent.Run) <-chan result {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	out := make(chan result, 1)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		st, err := wait(ctx)
-		out <- result{st, err}
+		for {
+			st, err := r.Next(ctx)
+			if st.Done || err != nil {
+				out <- result{st, err}
+				return
+			}
+		}
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	return out
 }
 
-func TestStartIsOnce(t *testing.T) {
+func open(t *testing.T, a *opencode.Agent, b *fakeBox) agent.Run {
+	t.Helper()
+	r, err := a.Open(t.Context(), agent.Env{Sandbox: b}, testJob())
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// begun is a run that has taken its instruction.
+func begun(t *testing.T, a *opencode.Agent, b *fakeBox) agent.Run {
+	t.Helper()
+	r := open(t, a, b)
+	st := next(t, r)
+	require.True(t, st.Ready)
+	require.False(t, st.Done)
+	return r
+}
+
+func next(t *testing.T, r agent.Run) agent.Status {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	st, err := r.Next(ctx)
+	require.NoError(t, err)
+	return st
+}
+
+func attach(t *testing.T, a *opencode.Agent, b *fakeBox) agent.Run {
+	t.Helper()
+	r, err := a.Attach(t.Context(), agent.Env{Sandbox: b}, agent.Job{})
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func TestOpenIsOnce(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	for range 3 {
-		st, err := a.StartIn(t.Context(), b, testJob())
-		require.NoError(t, err)
-		require.Equal(t, "ses_0", st.SessionID)
-		require.False(t, st.Done)
+		require.Equal(t, "ses_0", next(t, open(t, a, b)).SessionID)
 	}
 	require.Len(t, b.started, 1)
 	require.Len(t, s.sessions, 1)
@@ -49,18 +87,23 @@ func TestStartIsOnce(t *testing.T) {
 	require.Equal(t, "do \"it\"\n", s.prompts[0]["parts"].([]any)[0].(map[string]any)["text"])
 }
 
-// Two sessions, because a first request to make one had worked although its answer was lost: everybody takes the older.
+func TestAttachBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	_, b, a := newFake(t)
+	_, err := a.Attach(t.Context(), agent.Env{Sandbox: b}, agent.Job{})
+	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
+}
+
+// Two sessions, because a first request to make one had worked although its answer was lost: every worker takes the older.
 func TestOlderOfTwoSessionsIsTaken(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	s.sessions = []map[string]any{
 		{"id": "ses_9", "title": "rollout", "time": map[string]int{"created": 7}},
-		{"id": "ses_8", "title": "somebody else's", "time": map[string]int{"created": 1}},
+		{"id": "ses_8", "title": "another", "time": map[string]int{"created": 1}},
 		{"id": "ses_7", "title": "rollout", "time": map[string]int{"created": 5}},
 	}
-	st, err := a.StartIn(t.Context(), b, testJob())
-	require.NoError(t, err)
-	require.Equal(t, "ses_7", st.SessionID)
+	require.Equal(t, "ses_7", next(t, open(t, a, b)).SessionID)
 	require.Len(t, s.sessions, 3)
 }
 
@@ -69,8 +112,7 @@ func TestLostPromptIsSentAgain(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
 	s.swallow = 1
-	_, err := a.StartIn(t.Context(), b, testJob())
-	require.NoError(t, err)
+	begun(t, a, b)
 	require.Len(t, s.prompts, 2)
 	require.Equal(t, s.prompts[0], s.prompts[1])
 }
@@ -79,20 +121,18 @@ func TestLostPromptIsSentAgain(t *testing.T) {
 func TestIdleWithoutAnswerIsNotDone(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
-	_, err := a.StartIn(t.Context(), b, testJob())
-	require.NoError(t, err)
-	st, err := a.WaitIn(t.Context(), b, testJob(), 50*time.Millisecond)
-	require.NoError(t, err)
-	require.False(t, st.Done)
-
-	s.set(func() { s.busy = true; s.messages = append(s.messages, assistant(5000, "tool-calls", "")) })
-	st, err = a.WaitIn(t.Context(), b, testJob(), 50*time.Millisecond)
-	require.NoError(t, err)
-	require.False(t, st.Done)
-	require.Equal(t, time.UnixMilli(5000), st.LastSign)
+	done := waiting(t, begun(t, a, b))
+	require.Eventually(t, s.looked(1), patient, time.Millisecond)
+	s.events <- `{"type":"session.idle","properties":{"sessionID":"ses_0"}}`
+	require.Eventually(t, s.looked(2), patient, time.Millisecond)
+	require.Empty(t, done)
+	s.set(func() { s.busy = true; s.messages = append(s.messages, assistant(0, "", "")) })
+	s.events <- `{"type":"session.idle","properties":{"sessionID":"ses_0"}}`
+	require.Eventually(t, s.looked(3), patient, time.Millisecond)
+	require.Empty(t, done)
 }
 
-func TestVerdicts(t *testing.T) {
+func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		last map[string]any
@@ -107,26 +147,24 @@ func TestVerdicts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, b, a := newFake(t)
-			_, err := a.StartIn(t.Context(), b, testJob())
-			require.NoError(t, err)
+			r := begun(t, a, b)
 			s.set(func() { s.messages = append(s.messages, c.last) })
-			st, err := a.WaitIn(t.Context(), b, testJob(), patient)
-			require.NoError(t, err)
+			st := next(t, r)
 			require.True(t, st.Done)
 			require.Equal(t, c.want.ExitCode, st.ExitCode)
 			require.Equal(t, c.want.Error, st.Error)
+			require.Equal(t, st, next(t, r), "it stays done")
 		})
 	}
 }
 
 // The end is learnt from the event, and events are signs of life.
-func TestWaitReturnsOnTheEvent(t *testing.T) {
+func TestNextReturnsOnTheEvent(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
-	_, err := a.StartIn(t.Context(), b, testJob())
-	require.NoError(t, err)
+	r := begun(t, a, b)
 	s.set(func() { s.busy = true })
-	done := waiting(t, func(ctx context.Context) (agent.Status, error) { return a.WaitIn(ctx, b, testJob(), time.Hour) })
+	done := waiting(t, r)
 	require.Eventually(t, s.looked(1), patient, time.Millisecond) // the first look found it at work
 	before := time.Now()
 	s.events <- `{"type":"message.part.updated","properties":{"sessionID":"ses_0","part":{}}}`
@@ -138,14 +176,31 @@ func TestWaitReturnsOnTheEvent(t *testing.T) {
 	require.False(t, got.st.LastSign.Before(before))
 }
 
-// An end that happened while the stream was down is seen when it is up again.
-func TestWaitSurvivesABrokenStream(t *testing.T) {
+// One subscription is kept, and nothing is asked while nothing happens.
+func TestWaitingAsksNothing(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
-	_, err := a.StartIn(t.Context(), b, testJob())
-	require.NoError(t, err)
+	r := begun(t, a, b)
 	s.set(func() { s.busy = true })
-	done := waiting(t, func(ctx context.Context) (agent.Status, error) { return a.WaitIn(ctx, b, testJob(), time.Hour) })
+	done := waiting(t, r)
+	<-s.opened
+	for range 100 {
+		s.events <- `{"type":"message.part.updated","properties":{"sessionID":"ses_0","part":{}}}`
+	}
+	s.set(func() { s.busy = false; s.messages = append(s.messages, assistant(5000, "stop", "")) })
+	s.events <- `{"type":"session.idle","properties":{"sessionID":"ses_0"}}`
+	require.True(t, (<-done).st.Done)
+	require.Empty(t, s.opened, "one subscription")
+	require.False(t, s.looked(3)(), "it asks at the connection and at the end")
+}
+
+// An end that happened while the stream was down is seen when it is up again.
+func TestNextSurvivesABrokenStream(t *testing.T) {
+	t.Parallel()
+	s, b, a := newFake(t)
+	r := begun(t, a, b)
+	s.set(func() { s.busy = true })
+	done := waiting(t, r)
 	<-s.opened
 	s.cut <- struct{}{}
 	<-s.opened
@@ -159,11 +214,10 @@ func TestWaitSurvivesABrokenStream(t *testing.T) {
 func TestEndlessEventIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
-	_, err := a.StartIn(t.Context(), b, testJob())
-	require.NoError(t, err)
+	r := begun(t, a, b)
 	s.set(func() { s.busy = true })
 	s.endless.Store(true)
-	done := waiting(t, func(ctx context.Context) (agent.Status, error) { return a.WaitIn(ctx, b, testJob(), time.Hour) })
+	done := waiting(t, r)
 	<-s.opened
 	<-s.opened // again: the first stream was left
 	s.endless.Store(false)
@@ -174,31 +228,39 @@ func TestEndlessEventIsGivenUp(t *testing.T) {
 func TestDeadProcessIsDoneWithItsLastWords(t *testing.T) {
 	t.Parallel()
 	_, b, a := newFake(t)
-	_, err := a.StartIn(t.Context(), b, testJob())
-	require.NoError(t, err)
+	r := begun(t, a, b)
 	b.write("", "Segmentation fault at 0xdead\n")
 	b.end(wire.Status{ExitCode: 137, Signal: "killed"})
-	for range 2 { // also when it is asked of a process that has long been dead
-		st, err := a.WaitIn(t.Context(), b, testJob(), patient)
-		require.NoError(t, err)
+	for _, r := range []agent.Run{r, open(t, a, b), attach(t, a, b)} { // also when it has long been dead
+		st := next(t, r)
 		require.True(t, st.Done)
 		require.Equal(t, 137, st.ExitCode)
 		require.Equal(t, "opencode was killed by signal killed; its last words: Segmentation fault at 0xdead", st.Error)
-		st, err = a.StartIn(t.Context(), b, testJob())
-		require.NoError(t, err)
-		require.True(t, st.Done)
 	}
 	require.Len(t, b.started, 1)
+}
+
+// An answer from the port of an agent that was killed is not the agent's.
+func TestKilledAgentIsNeverCompleted(t *testing.T) {
+	t.Parallel()
+	s, b, a := newFake(t)
+	r := begun(t, a, b)
+	b.keepListening = true // a fake server took the port
+	b.end(wire.Status{ExitCode: 137, Signal: "killed"})
+	s.set(func() { s.messages = append(s.messages, assistant(5000, "stop", "")) })
+	st := next(t, r)
+	require.True(t, st.Done)
+	require.Equal(t, 137, st.ExitCode)
+	require.Contains(t, st.Error, "was killed")
 }
 
 func TestLostSandboxIsAnError(t *testing.T) {
 	t.Parallel()
 	_, b, a := newFake(t)
-	_, err := a.StartIn(t.Context(), b, testJob())
-	require.NoError(t, err)
+	r := begun(t, a, b)
 	b.end(wire.Status{})
-	b.lost = true
-	_, err = a.WaitIn(t.Context(), b, testJob(), patient)
+	b.lose()
+	_, err := r.Next(t.Context())
 	require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
 }
 
@@ -206,35 +268,25 @@ func TestLostSandboxIsAnError(t *testing.T) {
 func TestStopKeepsTheTranscript(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)
-	require.NoError(t, a.StopIn(t.Context(), b, testJob()), "before the start")
-	_, err := a.TranscriptIn(t.Context(), b, testJob())
-	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
-	_, err = a.StartIn(t.Context(), b, testJob())
-	require.NoError(t, err)
+	r := begun(t, a, b)
 	s.set(func() { s.busy = true; s.messages = append(s.messages, assistant(0, "", "")) })
-	alive, err := a.TranscriptIn(t.Context(), b, testJob())
+	alive, err := r.Transcript(t.Context())
 	require.NoError(t, err)
 	require.Len(t, alive.Messages, 2)
 
-	require.NoError(t, a.StopIn(t.Context(), b, testJob()))
-	require.NoError(t, a.StopIn(t.Context(), b, testJob()), "a second time")
+	require.NoError(t, r.Stop(t.Context()))
+	require.NoError(t, attach(t, a, b).Stop(t.Context()), "a second time")
 	require.Equal(t, 1, s.aborted)
-	kept, err := a.TranscriptIn(t.Context(), b, testJob())
+	kept, err := attach(t, a, b).Transcript(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, alive, kept)
-
-	second := testJob()
-	second.Launch = 2
-	_, err = a.TranscriptIn(t.Context(), b, second)
-	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 }
 
 func TestKilledWithoutStopHasNoTranscript(t *testing.T) {
 	t.Parallel()
 	_, b, a := newFake(t)
-	_, err := a.StartIn(t.Context(), b, testJob())
-	require.NoError(t, err)
+	r := begun(t, a, b)
 	b.end(wire.Status{ExitCode: 137})
-	_, err = a.TranscriptIn(t.Context(), b, testJob())
+	_, err := r.Transcript(t.Context())
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 }

@@ -1,0 +1,138 @@
+package opencode
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+const (
+	// slowPoll is the time between two questions when no event says that there is anything to ask.
+	slowPoll = 10 * time.Second
+	// askRate and askBurst bound the questions that events cause, per second: whoever sends events may send any number.
+	askRate  = 2
+	askBurst = 8
+)
+
+// run implements agent.Run. Next alone uses the fields below launch.
+type run struct {
+	agent  *Agent
+	box    agent.Sandbox
+	job    agent.Job
+	launch agent.Launch
+
+	session string // "" until the instruction is taken
+	feed    *feed  // nil until then
+	poll    *time.Ticker
+	asks    *rate.Limiter
+	last    agent.Status
+}
+
+var _ agent.Run = (*run)(nil)
+
+func (a *Agent) newRun(b agent.Sandbox, job agent.Job, launch agent.Launch) *run {
+	return &run{agent: a, box: b, job: job, launch: launch, asks: rate.NewLimiter(askRate, askBurst)}
+}
+
+// Launch implements agent.Run.
+func (r *run) Launch() agent.Launch { return r.launch }
+
+// process is the name of the launch's process.
+func (r *run) process() string { return agent.ProcessName(r.launch.Number) }
+
+func (r *run) api() api { return api{r.box.ClientOf(servePort, r.process())} }
+
+// Next implements agent.Run.
+func (r *run) Next(ctx context.Context) (agent.Status, error) {
+	var err error
+	switch {
+	case r.last.Done:
+	case r.feed == nil:
+		r.last, err = r.begin(ctx)
+	default:
+		r.last, err = r.follow(ctx)
+	}
+	return r.last, err
+}
+
+// begin brings the process to work on the job, and subscribes to its events.
+func (r *run) begin(ctx context.Context) (agent.Status, error) {
+	st, err := r.ready(ctx)
+	if err != nil || st.Done {
+		return st, err
+	}
+	if r.session, err = r.instruct(ctx); err != nil {
+		return r.explain(ctx, agent.Status{}, err)
+	}
+	r.feed = subscribe(r.api())
+	r.poll = time.NewTicker(slowPoll)
+	return agent.Status{SessionID: r.session, Ready: true, LastSign: time.Now()}, nil
+}
+
+// follow waits for an event that may mean the end, or for the slow poll, and asks for the state.
+func (r *run) follow(ctx context.Context) (agent.Status, error) {
+	sign := r.last.LastSign
+	for {
+		over := false
+		select {
+		case e := <-r.feed.events:
+			if e.Properties.SessionID != "" || e.Type == eventTooLong {
+				sign = time.Now()
+			}
+			if !e.mayEnd() {
+				continue
+			}
+			if err := r.asks.Wait(ctx); err != nil {
+				return r.last, fault.Wrap(fault.Unavailable, err, "wait for opencode")
+			}
+		case <-r.poll.C:
+			over = true
+		case <-ctx.Done():
+			return r.last, ctx.Err()
+		}
+		st, err := r.look(ctx)
+		if sign.After(st.LastSign) {
+			st.LastSign = sign
+		}
+		if err != nil || st.Done || over {
+			return st, err
+		}
+	}
+}
+
+// Output implements agent.Run.
+func (r *run) Output(ctx context.Context, limit int) ([]byte, error) {
+	return agent.ProcessOutput(ctx, r.box, r.launch.Number, limit)
+}
+
+// Transcript implements agent.Run. For a process that is gone it returns what Stop kept.
+func (r *run) Transcript(ctx context.Context) (rollout.Transcript, error) {
+	st, err := r.box.Status(ctx, r.process())
+	if err != nil {
+		return rollout.Transcript{}, err
+	}
+	if !st.Running {
+		return r.readKept(ctx)
+	}
+	id, err := findSession(ctx, r.api())
+	if err != nil {
+		return rollout.Transcript{}, err
+	}
+	if id == "" {
+		return rollout.Transcript{}, fault.New(fault.NotFound, "opencode has no session yet")
+	}
+	return fetchTranscript(ctx, r.api(), id)
+}
+
+// Close implements agent.Run.
+func (r *run) Close() {
+	if r.feed != nil {
+		r.feed.close()
+		r.poll.Stop()
+	}
+}

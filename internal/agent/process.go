@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// MaxLaunches bounds the launches of an agent in one sandbox.
+const MaxLaunches = 3
+
+// ProcessName is the name of the agent's process of a launch, for agents that are a process of the sandbox.
+func ProcessName(launch int) string { return "agent-" + strconv.Itoa(launch) }
+
+// OpenProcess finds the process of a launch, or starts it with what command returns. launch is as in Job.Launch.
+func OpenProcess(ctx context.Context, sb Sandbox, launch int, command func() (wire.Process, error)) (Launch, error) {
+	if launch == 0 {
+		latest, err := latestLaunch(ctx, sb)
+		if err != nil {
+			return Launch{}, err
+		}
+		launch = max(latest, 1)
+	}
+	_, err := sb.Status(ctx, ProcessName(launch))
+	if fault.Is(err, fault.NotFound) {
+		var p wire.Process
+		if p, err = command(); err == nil {
+			_, err = sb.Start(ctx, ProcessName(launch), p)
+		}
+	}
+	if err != nil {
+		return Launch{}, err
+	}
+	return launchOf(ctx, sb, launch)
+}
+
+// AttachProcess finds the process of the newest launch; fault.NotFound when there is none.
+func AttachProcess(ctx context.Context, sb Sandbox) (Launch, error) {
+	latest, err := latestLaunch(ctx, sb)
+	if err != nil {
+		return Launch{}, err
+	}
+	if latest == 0 {
+		return Launch{}, fault.New(fault.NotFound, "the agent was never started in this sandbox")
+	}
+	return launchOf(ctx, sb, latest)
+}
+
+// latestLaunch is the number of the newest launch; 0: there was none.
+func latestLaunch(ctx context.Context, sb Sandbox) (int, error) {
+	for n := 1; n <= MaxLaunches; n++ {
+		_, err := sb.Status(ctx, ProcessName(n))
+		if fault.Is(err, fault.NotFound) {
+			return n - 1, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return MaxLaunches, nil
+}
+
+// launchOf computes start times from ages: the sandbox's clock may be set while a process runs.
+func launchOf(ctx context.Context, sb Sandbox, number int) (Launch, error) {
+	first, err := began(ctx, sb, 1)
+	if err != nil || number == 1 {
+		return Launch{Number: number, Began: first, First: first}, err
+	}
+	this, err := began(ctx, sb, number)
+	return Launch{Number: number, Began: this, First: first}, err
+}
+
+func began(ctx context.Context, sb Sandbox, launch int) (time.Time, error) {
+	st, err := sb.Status(ctx, ProcessName(launch))
+	return time.Now().Add(-st.Age), fault.Wrap(fault.KindOf(err), err, "launch %d of the agent", launch)
+}
+
+// ProcessOutput is Run.Output for agents that are a process of the sandbox: of each launch up to the last, stdout before stderr.
+func ProcessOutput(ctx context.Context, sb Sandbox, last, limit int) ([]byte, error) {
+	var text []byte
+	for n := 1; n <= last; n++ {
+		for _, stream := range []string{"stdout", "stderr"} {
+			part, err := sb.Tail(ctx, ProcessName(n), stream, limit)
+			if err != nil {
+				return nil, err
+			}
+			text = append(text, part...)
+		}
+	}
+	return text, nil
+}
+
+// maxLastWords bounds what Died quotes of a process's stderr, in bytes.
+const maxLastWords = 2000
+
+// Died is the status of an agent whose process ended and should not have. name is the agent's.
+func Died(ctx context.Context, sb Sandbox, name string, st wire.Status) (Status, error) {
+	text, err := sb.Tail(ctx, st.Name, "stderr", maxLastWords)
+	if err != nil {
+		return Status{}, err
+	}
+	how := fmt.Sprintf("%s exited with code %d", name, st.ExitCode)
+	if st.Signal != "" {
+		how = fmt.Sprintf("%s was killed by signal %s", name, st.Signal)
+	}
+	if text := strings.TrimSpace(string(text)); text != "" {
+		how += "; its last words: " + text
+	}
+	code := st.ExitCode
+	if code == 0 {
+		code = 1 // 0 would say that there is an answer
+	}
+	return Status{Done: true, ExitCode: code, Error: how}, nil
+}

@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// Kind is an agent under the name that a rollout asks for, and what the rest of the system must know of it.
+type Kind struct {
+	Name string
+	Agent
+	// OutputBlob is the name of the attempt's blob that keeps the agent's own output; "" is store.AgentOutput.
+	OutputBlob string
+	// LogPath is where the log of the transcript lies in the sandbox while the agent works; "" is agent.jsonl in rollout.AgentLogDir.
+	LogPath string
+	// Log renders a transcript as a log, one JSON event a line; nil: one message a line.
+	Log func(rollout.Transcript) []byte
+	// NoModel says that the agent makes no model calls: ending without one is no failure.
+	NoModel bool
+	// Descendants says that model calls of processes started by the agent's process count as the agent's own.
+	Descendants bool
+}
+
+// Registry is the agents of a deployment by name.
+type Registry struct{ kinds []Kind }
+
+// NewRegistry makes a registry; the first kind is the default. Names must differ.
+func NewRegistry(kinds ...Kind) (*Registry, error) {
+	r := &Registry{}
+	for _, k := range kinds {
+		if _, err := r.Get(k.Name); err == nil {
+			return nil, fault.New(fault.Invalid, "agents: %q is defined twice", k.Name)
+		}
+		if k.LogPath == "" {
+			k.LogPath = rollout.AgentLogDir + "/agent.jsonl"
+		}
+		if k.OutputBlob == "" {
+			k.OutputBlob = store.AgentOutput
+		}
+		if k.Log == nil {
+			k.Log = messageLines
+		}
+		r.kinds = append(r.kinds, k)
+	}
+	return r, nil
+}
+
+// Names lists the agents, the default first.
+func (r *Registry) Names() []string {
+	names := make([]string, 0, len(r.kinds))
+	for _, k := range r.kinds {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
+// Get returns the agent of that name; an unknown name is a fault.Invalid of field "agent".
+func (r *Registry) Get(name string) (Kind, error) {
+	i := slices.IndexFunc(r.kinds, func(k Kind) bool { return k.Name == name })
+	if i < 0 {
+		return Kind{}, fault.Field("agent", "unknown agent %q, want one of %s", name, strings.Join(r.Names(), ", "))
+	}
+	return r.kinds[i], nil
+}
+
+// messageLines is the log of an agent without a format of its own: its messages, one a line.
+func messageLines(t rollout.Transcript) []byte {
+	var out []byte
+	for _, m := range t.Messages {
+		var line bytes.Buffer
+		if json.Compact(&line, m) == nil { // it was valid JSON when it came
+			out = append(append(out, line.Bytes()...), '\n')
+		}
+	}
+	return out
+}

@@ -1,0 +1,145 @@
+package watch
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// budgetGrace is what an agent whose budget is spent gets to end by itself: it is being answered with empty completions.
+const budgetGrace = 15 * time.Second
+
+// callSlack is what a call may take over its bound until its failure is known.
+const callSlack = 30 * time.Second
+
+// Action is what to do next.
+type Action int
+
+const (
+	Continue Action = iota
+	Relaunch
+	End
+)
+
+// Decision is what a State means: how the agent's work ended, or that it goes on.
+type Decision struct {
+	Action  Action
+	Outcome rollout.Outcome // of End
+	Text    string          // for people
+	Err     error           // of End, instead of an outcome: infrastructure failed, and the reward is null
+}
+
+// Decide is the rule. The order is the priority of causes: a wish, what the model endpoint did, what was used up, what the agent
+// did, and what it failed to do.
+func Decide(s State) Decision {
+	switch {
+	case !s.Away.IsZero(): // half of the facts are missing
+		return Decision{}
+	case s.Route.Ended != "":
+		return routeEnded(s.Route.Ended)
+	case s.Route.Failure != nil && !s.Agent.Answered():
+		return infra(s.Route.Failure.Kind, "model endpoint: %s", s.Route.Failure.Message)
+	case s.Route.BudgetSpent != "" && (s.Agent.Done || s.Now.Sub(s.Spent) > budgetGrace):
+		return Decision{Action: End, Outcome: rollout.BudgetExhausted, Text: "the budget of " + s.Route.BudgetSpent + " is spent"}
+	case s.Agent.Done && s.noCall():
+		return s.relaunch(fmt.Sprintf("the agent ended without a call of its model (exit code %d): %s", s.Agent.ExitCode, s.Agent.Error))
+	case s.Agent.Answered():
+		return Decision{Action: End, Outcome: rollout.Completed}
+	case s.Agent.Done:
+		return failed(s.failure())
+	case s.Now.Sub(s.Launch.First) >= s.Limits.Agent:
+		return s.timedOut()
+	case s.noCall() && s.stalled():
+		return s.relaunch(fmt.Sprintf("no model call within %s of the agent's launch, and no progress towards one", s.Now.Sub(s.Launch.Began).Round(time.Second)))
+	case !s.noCall() && s.Route.InFlight == 0 && s.Now.Sub(s.Alive) >= s.Limits.Quiet:
+		return failed(fmt.Sprintf("no sign of life from the agent for %s", s.Limits.Quiet))
+	default:
+		return Decision{}
+	}
+}
+
+func infra(kind fault.Kind, format string, args ...any) Decision {
+	return Decision{Action: End, Err: fault.New(kind, format, args...)}
+}
+
+func failed(why string) Decision {
+	return Decision{Action: End, Outcome: rollout.AgentFailed, Text: why}
+}
+
+func (s *State) failure() string {
+	if s.Agent.Error != "" {
+		return s.Agent.Error
+	}
+	return fmt.Sprintf("the agent ended with exit code %d", s.Agent.ExitCode)
+}
+
+// stalled says that a launch which has not called its model makes no progress towards it: it neither worked nor became ready
+// for the bound, or it used that much CPU time for nothing.
+func (s *State) stalled() bool {
+	return s.Now.Sub(s.Progress) >= s.Limits.FirstCall || s.CPU >= s.Limits.FirstCall
+}
+
+// timedOut decides when the agent's time is up. Time for which the endpoint owed an answer is not the agent's: a call that is
+// open then is waited for, within its own bound, and decides.
+func (s *State) timedOut() Decision {
+	end := s.Launch.First.Add(s.Limits.Agent)
+	open := s.openSince(end)
+	unanswered := s.unanswered(end)
+	switch {
+	case s.noCall() && s.Launch.Number > 1: // the launches before came to nothing
+		return infra(fault.AgentFailed, "no model call within the agent's %s, in %d launches", s.Limits.Agent, s.Launch.Number)
+	case 2*unanswered >= s.Limits.Agent:
+		return infra(fault.UpstreamFailed, "model endpoint: it owed answers for %s of the agent's %s", unanswered.Round(time.Second), s.Limits.Agent)
+	case !open.IsZero() && s.Now.Sub(open) < s.Limits.Call+callSlack:
+		return Decision{}
+	case !open.IsZero():
+		return infra(fault.UpstreamFailed, "model endpoint: the call open at the end of the agent's %s was not answered within %s", s.Limits.Agent, s.Limits.Call)
+	default:
+		return Decision{Action: End, Outcome: rollout.AgentTimeout, Text: fmt.Sprintf("the agent did not end within %s", s.Limits.Agent)}
+	}
+}
+
+// openSince is when the agent's oldest open call began, if that was before end; else zero.
+func (s *State) openSince(end time.Time) time.Time {
+	if s.Route.InFlight == 0 || !s.Route.LastCallAt.Before(end) {
+		return time.Time{}
+	}
+	return s.Route.LastCallAt
+}
+
+// unanswered is for how much of the time until end the endpoint owed an answer.
+func (s *State) unanswered(end time.Time) time.Duration {
+	if open := s.openSince(end); !open.IsZero() {
+		return end.Sub(open)
+	}
+	return 0
+}
+
+// relaunch gives an agent that never reached its model another launch, here or elsewhere. What it left undone says nothing
+// about the policy: it is never graded.
+func (s *State) relaunch(why string) Decision {
+	if s.Launch.Number < agent.MaxLaunches {
+		return Decision{Action: Relaunch, Text: why}
+	}
+	return infra(fault.AgentFailed, "%s, in the last of %d launches", why, agent.MaxLaunches)
+}
+
+// EndedPrefix begins the reasons with which the watch itself ends a route, so that a second watch tells them from an abort.
+const EndedPrefix = "agent phase over: "
+
+// reason is the reason with which the route is ended. It carries the outcome: a watch after a crash comes to the same.
+func (d Decision) reason() string { return EndedPrefix + string(d.Outcome) + ": " + d.Text }
+
+// routeEnded decides on a route that was ended: by an earlier watch of this agent, or by an abort.
+func routeEnded(reason string) Decision {
+	own, ok := strings.CutPrefix(reason, EndedPrefix)
+	if !ok {
+		return Decision{Action: End, Outcome: rollout.Aborted, Text: reason}
+	}
+	outcome, text, _ := strings.Cut(own, ": ")
+	return Decision{Action: End, Outcome: rollout.Outcome(outcome), Text: text}
+}

@@ -1,0 +1,171 @@
+package watch_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/watch"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// look is a State by how long ago things happened.
+type look struct {
+	limits              rollout.Limits // zero: 10 min, calls of 5 min, first call 1 min, quiet 5 min
+	noModel             bool
+	launch              int // 0: the first
+	first               time.Duration
+	progress            time.Duration
+	cpu                 time.Duration
+	alive, spent        time.Duration
+	away                bool
+	agent               agent.Status
+	route               gateway.RouteStatus
+	lastCall, firstCall time.Duration // ago; 0: never
+}
+
+func (l look) state(now time.Time) watch.State {
+	if l.limits.Agent == 0 {
+		l.limits = rollout.Limits{Agent: 10 * time.Minute, Call: 5 * time.Minute, FirstCall: time.Minute, Quiet: 5 * time.Minute}
+	}
+	s := watch.State{
+		Limits: l.limits, NoModel: l.noModel, Now: now, CPU: l.cpu, Agent: l.agent, Route: l.route,
+		Launch:   agent.Launch{Number: max(l.launch, 1), Began: now.Add(-l.first), First: now.Add(-l.first)},
+		Progress: now.Add(-l.progress), Alive: now.Add(-l.alive), Spent: now.Add(-l.spent),
+	}
+	if l.firstCall > 0 {
+		s.Route.FirstCallAt = now.Add(-l.firstCall)
+	}
+	if l.lastCall > 0 {
+		s.Route.LastCallAt = now.Add(-l.lastCall)
+	}
+	if l.away {
+		s.Away = now
+	}
+	return s
+}
+
+// want is a Decision; kind is that of its Err.
+type want struct {
+	action  watch.Action
+	outcome rollout.Outcome
+	kind    fault.Kind
+	text    string
+}
+
+func ends(o rollout.Outcome, text string) want  { return want{watch.End, o, "", text} }
+func infraFails(k fault.Kind, text string) want { return want{watch.End, "", k, text} }
+func relaunches(text string) want               { return want{action: watch.Relaunch, text: text} }
+func goesOn() want                              { return want{} }
+func failure(kind fault.Kind) *gateway.Failure {
+	return &gateway.Failure{Kind: kind, Message: "503 overloaded"}
+}
+func check(t *testing.T, l look, expected want) {
+	t.Helper()
+	d := watch.Decide(l.state(time.Now()))
+	require.Equal(t, expected.action, d.Action)
+	require.Equal(t, expected.outcome, d.Outcome)
+	require.Equal(t, expected.kind, fault.KindOf(d.Err))
+	if d.Err != nil {
+		d.Text = d.Err.Error()
+	}
+	require.Contains(t, d.Text, expected.text)
+}
+
+const (
+	second = time.Second
+	minute = time.Minute
+)
+
+// The table is the order in which the signs of an agent's end count.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	done := agent.Status{Done: true}
+	broken := agent.Status{Done: true, ExitCode: 1, Error: "boom"}
+	killed := agent.Status{Done: true, ExitCode: 137, Error: "killed"}
+	called := func(l look) look {
+		l.firstCall = 9 * minute
+		l.lastCall = max(l.lastCall, second)
+		return l
+	}
+	for name, c := range map[string]struct {
+		look look
+		want want
+	}{
+		"at work":              {called(look{}), goesOn()},
+		"done":                 {called(look{agent: done}), ends(rollout.Completed, "")},
+		"broke off":            {called(look{agent: broken}), ends(rollout.AgentFailed, "boom")},
+		"exit code alone":      {called(look{agent: agent.Status{Done: true, ExitCode: 2}}), ends(rollout.AgentFailed, "exit code 2")},
+		"out of time":          {called(look{first: 10 * minute}), ends(rollout.AgentTimeout, "10m0s")},
+		"done just in time":    {called(look{agent: done, first: 10 * minute}), ends(rollout.Completed, "")},
+		"aborted":              {called(look{agent: done, route: gateway.RouteStatus{Ended: "enough"}}), ends(rollout.Aborted, "enough")},
+		"ended by a watch":     {called(look{agent: broken, route: gateway.RouteStatus{Ended: watch.EndedPrefix + "agent_timeout: late: very"}}), ends(rollout.AgentTimeout, "late: very")},
+		"completed, then died": {called(look{route: gateway.RouteStatus{Ended: watch.EndedPrefix + "completed: "}}), ends(rollout.Completed, "")},
+
+		"endpoint refuses":              {called(look{route: gateway.RouteStatus{Failure: failure(fault.UpstreamRefused)}}), infraFails(fault.UpstreamRefused, "503")},
+		"endpoint refuses, agent broke": {called(look{agent: broken, route: gateway.RouteStatus{Failure: failure(fault.UpstreamRefused)}}), infraFails(fault.UpstreamRefused, "503")},
+		"endpoint failed, agent coped":  {called(look{agent: done, route: gateway.RouteStatus{Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Completed, "")},
+		"abort beats a failure":         {called(look{route: gateway.RouteStatus{Ended: "enough", Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Aborted, "enough")},
+		"a failure beats a budget":      {called(look{agent: broken, route: gateway.RouteStatus{BudgetSpent: "turns", Failure: failure(fault.UpstreamFailed)}}), infraFails(fault.UpstreamFailed, "503")},
+
+		"budget spent, agent ends":    {called(look{agent: done, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), ends(rollout.BudgetExhausted, "budget of turns")},
+		"budget spent, agent breaks":  {called(look{agent: broken, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), ends(rollout.BudgetExhausted, "")},
+		"budget spent, just now":      {called(look{spent: 10 * second, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), goesOn()},
+		"budget spent, agent goes on": {called(look{spent: 20 * second, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), ends(rollout.BudgetExhausted, "")},
+
+		"quiet":                        {called(look{alive: 5 * minute}), ends(rollout.AgentFailed, "no sign of life")},
+		"quiet, and never called":      {look{alive: 5 * minute}, goesOn()},
+		"quiet, but a call is open":    {called(look{alive: 5 * minute, route: gateway.RouteStatus{InFlight: 1}}), goesOn()},
+		"nothing without a gateway":    {called(look{away: true, agent: broken, first: time.Hour}), goesOn()},
+		"pkill after calls of its own": {called(look{agent: killed}), ends(rollout.AgentFailed, "killed")},
+
+		"ended without a call":               {look{launch: 2, agent: broken}, relaunches("without a call of its model")},
+		"ended without a call, well":         {look{launch: 3, agent: done}, infraFails(fault.AgentFailed, "in the last of 3 launches")},
+		"needs no model, done":               {look{noModel: true, agent: done}, ends(rollout.Completed, "")},
+		"needs no model, broke":              {look{noModel: true, agent: broken}, ends(rollout.AgentFailed, "boom")},
+		"needs no model, for long":           {look{noModel: true, first: 5 * minute, progress: 2 * minute}, goesOn()},
+		"time is up before the first call":   {look{first: 10 * minute}, ends(rollout.AgentTimeout, "10m0s")},
+		"the same after a launch that hung":  {look{launch: 2, first: 10 * minute}, infraFails(fault.AgentFailed, "in 2 launches")},
+		"no call yet, but progress":          {look{first: 5 * minute, progress: 59 * second}, goesOn()},
+		"no call and no progress":            {look{first: 5 * minute, progress: minute}, relaunches("no progress towards one")},
+		"no call, and much CPU for nothing":  {look{first: 5 * minute, progress: second, cpu: minute}, relaunches("no progress towards one")},
+		"no call, being made":                {look{progress: minute, route: gateway.RouteStatus{InFlight: 1}}, goesOn()},
+		"no progress in the last launch":     {look{launch: 3, progress: minute}, infraFails(fault.AgentFailed, "in the last of 3 launches")},
+		"no progress and the gateway's away": {look{away: true, progress: minute}, goesOn()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, c.look, c.want)
+		})
+	}
+}
+
+// Time for which the endpoint owes an answer is not the policy's: no fault of an endpoint ends as agent_timeout.
+func TestDecideWhoIsToBlame(t *testing.T) {
+	t.Parallel()
+	failed := gateway.RouteStatus{Failure: failure(fault.UpstreamFailed)}
+	open := gateway.RouteStatus{InFlight: 1}
+	for name, c := range map[string]struct {
+		look look
+		want want
+	}{
+		"hangs at once, call over":        {look{first: 5 * minute, firstCall: 5 * minute, lastCall: second, route: failed}, infraFails(fault.UpstreamFailed, "model endpoint")},
+		"hangs at once, time is up":       {look{first: 10 * minute, firstCall: 9 * minute, lastCall: 9 * minute, route: open}, infraFails(fault.UpstreamFailed, "owed answers for 9m0s")},
+		"hangs later, time is up":         {look{first: 10 * minute, firstCall: 9 * minute, lastCall: 2 * minute, route: open}, goesOn()},
+		"hangs later, call over":          {look{first: 13 * minute, firstCall: 12 * minute, lastCall: second, route: failed}, infraFails(fault.UpstreamFailed, "model endpoint")},
+		"hangs later, call has no end":    {look{first: 15 * minute, firstCall: 14 * minute, lastCall: 6 * minute, route: open}, infraFails(fault.UpstreamFailed, "was not answered within 5m0s")},
+		"slow, but answered late":         {look{first: 11 * minute, firstCall: 10 * minute, lastCall: second}, ends(rollout.AgentTimeout, "")},
+		"the next call after time is up":  {look{first: 11 * minute, firstCall: 10 * minute, lastCall: second, route: open}, ends(rollout.AgentTimeout, "")},
+		"500 later, agent broke off":      {look{first: minute, firstCall: minute, lastCall: second, route: failed, agent: agent.Status{Done: true, ExitCode: 1}}, infraFails(fault.UpstreamFailed, "")},
+		"a failure known after the bound": {look{first: 10 * minute, firstCall: 9 * minute, lastCall: second, route: failed}, infraFails(fault.UpstreamFailed, "")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, c.look, c.want)
+		})
+	}
+}

@@ -1,0 +1,36 @@
+package watch
+
+import "context"
+
+// finish ends what is still going on, saves the transcript, and makes the decision a result. The order matters: no token is
+// generated any more before the transcript is taken, and it is taken before the process is killed.
+func (w *watch) finish(ctx context.Context, d Decision) (Result, error) {
+	if d.Err != nil {
+		w.reporter.save(ctx, w)
+		return Result{}, d.Err
+	}
+	if err := w.Gateway.End(ctx, w.job.SandboxID, d.reason()); err != nil {
+		return Result{}, err
+	}
+	w.reporter.save(ctx, w)
+	if !w.state.Agent.Done {
+		if err := w.run.Stop(ctx); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{
+		Outcome: d.Outcome, ExitCode: w.state.exitCode(), Error: w.explain(ctx, d.Text),
+		Turns: w.state.Route.Turns, SessionID: w.state.Agent.SessionID,
+	}, nil
+}
+
+// explain adds what the sandbox knows of the agent's end.
+func (w *watch) explain(ctx context.Context, text string) string {
+	if text == "" {
+		return ""
+	}
+	if use, err := w.job.Sandboxes.Inspect(ctx, w.job.SandboxID); err == nil && use.OOMKills > 0 {
+		text += "; the sandbox ran out of memory"
+	}
+	return text
+}

@@ -1,0 +1,98 @@
+package watch
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+const (
+	saveEvery     = 5 * time.Second  // of the transcript, while it grows
+	reportEvery   = 5 * time.Second  // to the workflow, at least
+	maxReports    = 200              // in the agent's whole time: each is an event of the workflow's history
+	reportTimeout = 10 * time.Second // of one saving or report, none of which may hold the watch up
+)
+
+// progressReporter makes an agent's progress known: the transcript to the store and the sandbox, turns and session to the
+// workflow. Its failures are logged only.
+type progressReporter struct {
+	reported   rollout.Progress
+	reportedAt time.Time
+	pause      time.Duration // between reports
+
+	savedTurns int
+	savedAt    time.Time
+}
+
+func newProgressReporter(j Job) progressReporter {
+	return progressReporter{
+		reported: rollout.Progress{Attempt: j.Attempt}, pause: max(reportEvery, j.Limits.Agent/maxReports), savedTurns: -1,
+	}
+}
+
+// report reports and saves what has changed, as far as it is time for it, and returns when it is time for the rest; zero: there
+// is no rest.
+func (p *progressReporter) report(ctx context.Context, w *watch) (next time.Time) {
+	if !w.state.Agent.Ready {
+		return time.Time{}
+	}
+	now := time.Now()
+	if w.state.Route.Turns != p.savedTurns {
+		if next = p.savedAt.Add(saveEvery); !next.After(now) {
+			p.save(ctx, w)
+			next = time.Time{}
+		}
+	}
+	current := rollout.Progress{Attempt: w.job.Attempt, Turns: w.state.Route.Turns, SessionID: w.state.Agent.SessionID}
+	if current == p.reported {
+		return next
+	}
+	if due := p.reportedAt.Add(p.pause); due.After(now) {
+		return earlier(next, due)
+	}
+	p.reported, p.reportedAt = current, now
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	if err := w.Signals.SignalWorkflow(ctx, rollout.WorkflowID(w.job.RolloutID), "", rollout.SignalTurns, current); err != nil {
+		w.log.WarnContext(ctx, "progress not reported", "error", err)
+	}
+	return next
+}
+
+// save puts the transcript into the store, and its log to where task authors look for it in the sandbox.
+func (p *progressReporter) save(ctx context.Context, w *watch) {
+	p.savedTurns, p.savedAt = w.state.Route.Turns, time.Now()
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	if err := w.saveTranscript(ctx); err != nil && !fault.Is(err, fault.NotFound) { // an agent that was stopped early has none
+		w.log.WarnContext(ctx, "transcript not saved", "error", err)
+	}
+}
+
+// saveTranscript holds a transcript in memory several times over, so only a few watches do it at once.
+func (w *watch) saveTranscript(ctx context.Context) error {
+	if err := w.transcripts.Acquire(ctx, 1); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "wait to save the transcript")
+	}
+	defer w.transcripts.Release(1)
+	t, err := w.run.Transcript(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.Store.PutJSON(ctx, store.AttemptKey(w.job.RolloutID, w.job.Attempt, store.Transcript), t); err != nil {
+		return err
+	}
+	return w.job.Env.Sandbox.WriteFile(ctx, w.job.Kind.LogPath, bytes.NewReader(w.job.Kind.Log(t)), 0o644)
+}
+
+// earlier is the earlier of two times, of which zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

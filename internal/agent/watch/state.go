@@ -1,0 +1,115 @@
+package watch
+
+import (
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/text"
+)
+
+// What an agent says of itself travels through the workflow's history; it may say anything, and at any length.
+const (
+	maxError     = 4000 // characters
+	maxSessionID = 200
+)
+
+// gatewayPatience is how long the gateway may be away before the watch gives up: sandboxd holds the agent's calls meanwhile, so a
+// restart of the gateway costs nothing.
+const gatewayPatience = 3 * time.Minute
+
+// workingShare is the part of one core above which an agent that has not called its model yet makes progress. An OpenCode that
+// waits takes about 0.02; one that starts takes all it can get.
+const workingShare = 0.05
+
+// State is what is known of an agent and its route. Times are by this process's clock.
+type State struct {
+	Limits  rollout.Limits
+	NoModel bool // the agent makes no model calls
+	Launch  agent.Launch
+	Now     time.Time
+
+	// Before the first model call:
+	Progress time.Time     // when this launch last made progress; its begin at first
+	CPU      time.Duration // that the sandbox has used since this launch
+	sampled  time.Time     // when CPU was measured
+
+	Alive time.Time // when something last changed
+	Spent time.Time // when the budget was first seen spent; zero: it is not
+	Away  time.Time // since when the gateway does not answer; zero: it does
+
+	Agent agent.Status
+	Route gateway.RouteStatus
+}
+
+// launched begins with a new launch.
+func (s *State) launched(l agent.Launch) {
+	s.Launch, s.Agent, s.CPU, s.sampled = l, agent.Status{SessionID: s.Agent.SessionID}, 0, l.Began
+	s.Progress = l.Began
+}
+
+// sawAgent takes in a status of the agent.
+func (s *State) sawAgent(now time.Time, st agent.Status) {
+	st.Error, st.SessionID = text.HeadUTF8(st.Error, maxError), text.HeadUTF8(st.SessionID, maxSessionID)
+	if st.SessionID == "" {
+		st.SessionID = s.Agent.SessionID // a dead agent may not tell it any more
+	}
+	if s.Alive.IsZero() || st.LastSign.After(s.Agent.LastSign) {
+		s.Alive = now
+	}
+	if st.Ready && !s.Agent.Ready {
+		s.Progress = now
+	}
+	s.Now, s.Agent = now, st
+}
+
+// sawRoute takes in a status of the route.
+func (s *State) sawRoute(now time.Time, route gateway.RouteStatus) {
+	if route.FirstCallAt.IsZero() {
+		route.FirstCallAt = s.Route.FirstCallAt // a restarted gateway forgets calls that it does not record
+	}
+	changed := route.InFlight > 0 || route.InFlight != s.Route.InFlight || route.Turns != s.Route.Turns || !route.LastCallAt.Equal(s.Route.LastCallAt)
+	if s.Alive.IsZero() || changed {
+		s.Alive = now
+	}
+	if s.Spent.IsZero() && route.BudgetSpent != "" {
+		s.Spent = now
+	}
+	s.Now, s.Away, s.Route = now, time.Time{}, route
+}
+
+// sawNoGateway takes in that the gateway does not answer: an error once that lasts, or will.
+func (s *State) sawNoGateway(now time.Time, err error) error {
+	if s.Away.IsZero() {
+		s.Away = now
+	}
+	if !fault.Is(err, fault.Unavailable) || now.Sub(s.Away) > gatewayPatience {
+		return err
+	}
+	s.Now, s.Alive = now, now
+	return nil
+}
+
+// sawCPU takes in the CPU time that the sandbox has used since this launch. An agent that works is not stalled, however long a
+// busy machine lets it wait for its share.
+func (s *State) sawCPU(now time.Time, used time.Duration) {
+	if took := now.Sub(s.sampled); took > 0 && float64(used-s.CPU) >= workingShare*float64(took) {
+		s.Progress = now
+	}
+	s.Now, s.CPU, s.sampled = now, used, now
+}
+
+// noCall says that the agent has not called its model yet, in any launch, and that it should have.
+func (s *State) noCall() bool {
+	return !s.NoModel && s.Route.FirstCallAt.IsZero() && s.Route.InFlight == 0
+}
+
+// exitCode is the agent's own, or -1 when it did not end by itself.
+func (s *State) exitCode() int {
+	if !s.Agent.Done {
+		return -1
+	}
+	return s.Agent.ExitCode
+}

@@ -1,0 +1,218 @@
+package watch
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+const (
+	// sampleEvery is how often the CPU time of an agent is measured that has not called its model yet.
+	sampleEvery = 5 * time.Second
+	// longestWait bounds the wait for a change, in case one is missed.
+	longestWait = time.Minute
+	// statusWait is for how long one request for a change of the route is held open, retryAfter the pause after one that failed.
+	statusWait = 50 * time.Second
+	retryAfter = time.Second
+	// maxTranscripts is how many transcripts are in memory at once. One of 32 MiB takes some four times that while it is saved.
+	maxTranscripts = 2
+)
+
+// Gateway is what the watch uses of the model gateway; *gateway.Client is one.
+type Gateway interface {
+	Status(ctx context.Context, route string) (gateway.RouteStatus, error)
+	Changed(ctx context.Context, route string, since int64, wait time.Duration) (gateway.RouteStatus, error)
+	End(ctx context.Context, route, reason string) error
+}
+
+// Signaller sends a signal to a workflow; client.Client is one.
+type Signaller interface {
+	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
+}
+
+// Inspector tells what a sandbox used so far; *sandbox.Backend is one.
+type Inspector interface {
+	Inspect(ctx context.Context, id string) (driver.Usage, error)
+}
+
+// Options are what a Watcher works with.
+type Options struct {
+	Gateway Gateway
+	Store   *store.Store
+	Signals Signaller
+	Starts  *host.Starts // nil: no bound
+}
+
+// Watcher watches the agents of a host. It is safe for concurrent use.
+type Watcher struct {
+	Options
+	transcripts *semaphore.Weighted
+}
+
+// New makes a Watcher.
+func New(o Options) *Watcher {
+	return &Watcher{Options: o, transcripts: semaphore.NewWeighted(maxTranscripts)}
+}
+
+// Job is one agent to watch.
+type Job struct {
+	RolloutID string
+	Attempt   int
+	SandboxID string // and the id of the gateway's route
+	Sandboxes Inspector
+	Kind      agent.Kind
+	Env       agent.Env
+	Work      agent.Job // its Launch is the watch's to set
+	Limits    rollout.Limits
+	Logger    *slog.Logger
+}
+
+// Result is how the agent's work ended. What kept the agent from working at all is an error instead.
+type Result struct {
+	Outcome   rollout.Outcome
+	ExitCode  int // -1 when it did not end by itself
+	Error     string
+	Turns     int
+	SessionID string
+}
+
+// watch is one run of Watcher.Run.
+type watch struct {
+	*Watcher
+	job      Job
+	log      *slog.Logger
+	state    State
+	reporter progressReporter
+
+	run      agent.Run
+	statuses *stream[agent.Status]
+	routes   *stream[gateway.RouteStatus]
+	starting func()        // gives the slot of a start back; nil: there is none
+	cpuAt    time.Duration // CPU time of the sandbox when the launch began
+}
+
+// Run launches the agent, or attaches to the one that runs, and returns when it is done or one of its bounds has ended it. The
+// agent's time counts from its first launch, however often Run is called.
+func (wr *Watcher) Run(ctx context.Context, j Job) (Result, error) {
+	w := &watch{Watcher: wr, job: j, log: j.Logger, reporter: newProgressReporter(j)}
+	w.state.Limits, w.state.NoModel = j.Limits, j.Kind.NoModel
+	route, err := wr.Gateway.Status(ctx, j.SandboxID)
+	if err != nil {
+		return Result{}, err
+	}
+	w.state.sawRoute(time.Now(), route)
+	defer w.closeRun()
+	if err := w.open(ctx); err != nil {
+		return Result{}, err
+	}
+	if w.run == nil { // ended before the agent was ever launched
+		return Result{Outcome: rollout.Aborted, ExitCode: -1, Error: w.state.Route.Ended}, nil
+	}
+	w.routes = startStream(ctx, w.nextRoute())
+	defer w.routes.close()
+	return w.loop(ctx)
+}
+
+// loop decides and acts until the decision is an end.
+func (w *watch) loop(ctx context.Context) (Result, error) {
+	for {
+		d := Decide(w.state)
+		var err error
+		switch d.Action {
+		case Continue:
+			err = w.wait(ctx, w.reporter.report(ctx, w))
+		case Relaunch:
+			err = w.relaunch(ctx, d.Text)
+		default:
+			return w.finish(ctx, d)
+		}
+		if err != nil {
+			return Result{}, err
+		}
+	}
+}
+
+// wait takes in the next change, or returns at a time: the reporter's, or the next at which a bound may strike.
+func (w *watch) wait(ctx context.Context, reporter time.Time) error {
+	timer := time.NewTimer(time.Until(earlier(reporter, w.nextBound(time.Now()))))
+	defer timer.Stop()
+	select {
+	case u := <-w.statuses.updates:
+		return w.sawStatus(ctx, u)
+	case u := <-w.routes.updates:
+		return w.sawRoute(u)
+	case <-timer.C:
+		w.state.Now = time.Now()
+		return w.sample(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// sawStatus takes in the agent's status. When that is its end, the route's status of after it counts: an agent that died of an
+// abort must not look like one that died by itself.
+func (w *watch) sawStatus(ctx context.Context, u update[agent.Status]) error {
+	if u.err != nil {
+		return u.err
+	}
+	w.state.sawAgent(time.Now(), u.value)
+	if u.value.Ready || u.value.Done {
+		w.started()
+	}
+	if !u.value.Done {
+		return nil
+	}
+	route, err := w.Gateway.Status(ctx, w.job.SandboxID)
+	return w.sawRoute(update[gateway.RouteStatus]{route, err})
+}
+
+func (w *watch) sawRoute(u update[gateway.RouteStatus]) error {
+	if u.err != nil {
+		return w.state.sawNoGateway(time.Now(), u.err)
+	}
+	w.state.sawRoute(time.Now(), u.value)
+	return nil
+}
+
+// nextRoute waits for a change of the route's status.
+func (w *watch) nextRoute() func(context.Context) (gateway.RouteStatus, bool, error) {
+	since := w.state.Route.Version
+	return func(ctx context.Context) (gateway.RouteStatus, bool, error) {
+		began := time.Now()
+		route, err := w.Gateway.Changed(ctx, w.job.SandboxID, since, statusWait)
+		if (err != nil || route.Version == since) && time.Since(began) < retryAfter {
+			_ = sleep(ctx, retryAfter) // a gateway that stops or is gone answers at once
+		}
+		if err == nil {
+			since = route.Version
+		}
+		return route, true, err
+	}
+}
+
+// nextBound is when a bound of the agent may strike, or its progress is measured next.
+func (w *watch) nextBound(now time.Time) time.Time {
+	s, next := &w.state, now.Add(longestWait)
+	bounds := []time.Time{s.Launch.First.Add(s.Limits.Agent), s.Alive.Add(s.Limits.Quiet)}
+	if !s.Spent.IsZero() {
+		bounds = append(bounds, s.Spent.Add(budgetGrace+time.Millisecond))
+	}
+	if s.noCall() {
+		bounds = append(bounds, now.Add(sampleEvery), s.Progress.Add(s.Limits.FirstCall))
+	}
+	for _, b := range bounds {
+		if b.After(now) {
+			next = earlier(next, b)
+		}
+	}
+	return next
+}
