@@ -12,7 +12,7 @@ var loopbackNames = []string{"localhost", "localhost.localdomain", "localhost6",
 // metadataNames are what clouds call their metadata services.
 var metadataNames = []string{"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
 
-// reserved are ranges of the IANA registries of special-purpose addresses that netip has no method for. They hold neighbours of this
+// reserved are ranges of the IANA registries of special-purpose addresses that netip has no method for. They hold neighbors of this
 // machine (shared address space, in which one cloud has its metadata service), translations of IPv4 addresses, or nothing.
 var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),

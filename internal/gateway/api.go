@@ -86,12 +86,12 @@ const (
 	trainerPurpose = "gateway trainer"
 )
 
-// routeList is the answer to GET /routes.
+// RouteList is the answer to GET /routes.
 type RouteList struct {
 	IDs []string `json:"ids"`
 }
 
-// endRequest is the body of POST /routes/{id}/end.
+// EndRequest is the body of POST /routes/{id}/end.
 type EndRequest struct {
 	Reason string `json:"reason"`
 }
@@ -101,7 +101,7 @@ type SessionsRequest struct {
 	Sessions []string `json:"sessions"`
 }
 
-// failureBody is the body of every failure of both APIs.
+// FailureBody is the body of every failure of both APIs.
 type FailureBody struct {
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`
@@ -117,7 +117,7 @@ type UpstreamStatus struct {
 	Busy      string    `json:"busy,omitempty"`      // why new rollouts wait; absent: they need not
 }
 
-// pauseRequest is the body of POST /upstreams/{name}/pause and drain.
+// PauseRequest is the body of POST /upstreams/{name}/pause and drain.
 type PauseRequest struct {
 	ForS  float64 `json:"for_s"`           // seconds until the pause ends by itself
 	WaitS float64 `json:"wait_s"`          // drain: seconds to wait for the calls under way

@@ -9,7 +9,7 @@ const (
 	maxIDTails = 2
 )
 
-// validID keeps IDs that are no path of their own: each is the name of a folder. It is letters, digits, "_" and "-", in parts with
+// ValidID keeps IDs that are no path of their own: each is the name of a folder. It is letters, digits, "_" and "-", in parts with
 // dots between, and begins with a letter or digit.
 func ValidID(id string) bool {
 	head, tails, dotted := strings.Cut(id, ".")

@@ -2,7 +2,7 @@ package rawjson
 
 import "bytes"
 
-// cursor walks one JSON value. After the first thing it cannot read, bad is set and every further step is a no-op, so that
+// Cursor walks one JSON value. After the first thing it cannot read, bad is set and every further step is a no-op, so that
 // callers check once, at the end.
 type Cursor struct {
 	Src   []byte
@@ -11,7 +11,7 @@ type Cursor struct {
 	Bad   bool
 }
 
-// peek returns the next byte that is no white space, without taking it; 0 at the end.
+// Peek returns the next byte that is no white space, without taking it; 0 at the end.
 func (c *Cursor) Peek() byte {
 	for c.At < len(c.Src) {
 		switch ch := c.Src[c.At]; ch {
@@ -24,7 +24,7 @@ func (c *Cursor) Peek() byte {
 	return 0
 }
 
-// take steps over ch, which must come next.
+// Take steps over ch, which must come next.
 func (c *Cursor) Take(ch byte) bool {
 	if c.Bad || c.Peek() != ch {
 		c.Bad = true
@@ -34,10 +34,10 @@ func (c *Cursor) Take(ch byte) bool {
 	return true
 }
 
-// end says whether nothing but white space is left and all that was read was well formed.
+// End says whether nothing but white space is left and all that was read was well formed.
 func (c *Cursor) End() bool { return !c.Bad && c.Peek() == 0 && c.At == len(c.Src) }
 
-// fields yields the raw keys of the object that comes next. The loop's body must step over each value.
+// Fields yields the raw keys of the object that comes next. The loop's body must step over each value.
 func (c *Cursor) Fields(yield func(key []byte) bool) {
 	if !c.Take('{') {
 		return
@@ -62,7 +62,7 @@ func (c *Cursor) Fields(yield func(key []byte) bool) {
 	}
 }
 
-// elements yields once for each element of the array that comes next. The loop's body must step over each.
+// Elements yields once for each element of the array that comes next. The loop's body must step over each.
 func (c *Cursor) Elements(yield func(n int) bool) {
 	if !c.Take('[') {
 		return
@@ -136,5 +136,5 @@ func escaped(s []byte) bool {
 	return (len(s)-n)%2 == 1
 }
 
-// also fails the cursor when what was read aside could not be.
+// Require marks the cursor as failed unless ok.
 func (c *Cursor) Require(ok bool) { c.Bad = c.Bad || !ok }

@@ -28,7 +28,7 @@ func Finite(src []byte) []byte {
 	return out
 }
 
-// odd says, cheaply, whether src may have such a word.
+// HasOdd reports whether src may contain NaN or Infinity. It may return true for text in a string.
 func HasOdd(src []byte) bool {
 	return bytes.Contains(src, []byte("NaN")) || bytes.Contains(src, []byte("Infinity"))
 }
@@ -42,7 +42,7 @@ func oddWord(s []byte) int {
 	return 0
 }
 
-// flat replaces the line ends between the values of a JSON text by spaces.
+// Flat replaces the line ends between the values of a JSON text by spaces.
 func Flat(data []byte) []byte {
 	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
 		return data

@@ -31,7 +31,7 @@ func AppendIDs(b []byte, ids []int32, spaced bool) []byte {
 	return append(b, ']')
 }
 
-// ids appends the token ids of the array that comes next, and tells where they stand. Prompts have tens of thousands of
+// IDs appends the token ids of the array that comes next, and tells where they stand. Prompts have tens of thousands of
 // them: one tight loop.
 func (c *Cursor) IDs(dst []int32) ([]int32, Span) {
 	c.Peek()
@@ -114,7 +114,7 @@ func (s Span) plain(n, digits, spaced int) Span {
 	}
 }
 
-// id reads one token id.
+// ID reads one token id.
 func (c *Cursor) ID() int32 {
 	n := c.Integer()
 	if n < 0 || n > math.MaxInt32 {

@@ -166,7 +166,7 @@ func (o *Object) size() int {
 	return n
 }
 
-// or is a member's value, or another when there is none.
+// Or is a member's value, or another when there is none.
 func (o *Object) Or(key, other string) []byte {
 	if v, ok := o.Get(key); ok {
 		return v

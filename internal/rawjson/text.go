@@ -8,7 +8,7 @@ func IsObject(raw []byte) bool {
 	return c.Peek() == '{'
 }
 
-// memberOf is the raw value of a member of an object; nil when there is none.
+// MemberOf is the raw value of a member of an object; nil when there is none.
 func MemberOf(object []byte, want string) []byte {
 	c := Cursor{Src: object}
 	if c.Peek() != '{' {
@@ -23,25 +23,28 @@ func MemberOf(object []byte, want string) []byte {
 	return found
 }
 
-// numberIn is a number among an object's members; 0 where there is none.
+// NumberIn is a number among an object's members; 0 where there is none.
 func NumberIn(o *Object, key string) int64 {
 	c := Cursor{Src: o.Or(key, "0")}
 	return c.Integer()
 }
 
-// text is what stands in a raw string, escapes as they stand; "" for anything else.
+// TextOf returns the content of a raw string with its escapes, or "" for any other value.
 func TextOf(raw []byte) string {
 	c := Cursor{Src: raw}
 	return string(c.Text())
 }
 
+// Quote returns s as a JSON string.
 func Quote(s string) []byte {
 	b, _ := json.Marshal(s) // a string always encodes
 	return b
 }
 
+// AppendString appends a JSON string whose content is already escaped.
 func AppendString(b, inner []byte) []byte { return append(append(append(b, '"'), inner...), '"') }
 
+// AppendRaw appends raw, or null if it is nil.
 func AppendRaw(b, raw []byte) []byte {
 	if raw == nil {
 		return append(b, "null"...)
@@ -49,6 +52,7 @@ func AppendRaw(b, raw []byte) []byte {
 	return append(b, raw...)
 }
 
+// AppendList appends a JSON array of the encoded elements.
 func AppendList(b, elements []byte) []byte {
 	return append(append(append(b, '['), elements...), ']')
 }

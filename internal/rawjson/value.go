@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// skip steps over the value that comes next and returns its bytes.
+// Skip steps over the value that comes next and returns its bytes.
 func (c *Cursor) Skip() []byte {
 	ch := c.Peek()
 	start := c.At
@@ -25,7 +25,7 @@ func (c *Cursor) Skip() []byte {
 	return c.Src[start:c.At]
 }
 
-// skipIDs steps over a list of numbers that was read before: of a long prompt it is most of a reply.
+// SkipIDs steps over a list of numbers that was read before: of a long prompt it is most of a reply.
 func (c *Cursor) SkipIDs() []byte {
 	if c.Peek() == '[' {
 		start := c.At
@@ -85,7 +85,7 @@ out:
 	return c.Src[start:c.At]
 }
 
-// null steps over a null, and says whether there was one.
+// Null steps over a null, and says whether there was one.
 func (c *Cursor) Null() bool {
 	if c.Peek() != 'n' {
 		return false
@@ -96,7 +96,7 @@ func (c *Cursor) Null() bool {
 	return true
 }
 
-// float reads a number; NaN, Infinity and -Infinity as Python writes them; null is NaN.
+// Float reads a number; NaN, Infinity and -Infinity as Python writes them; null is NaN.
 func (c *Cursor) Float() float64 {
 	word := c.scalar()
 	if c.Bad {
@@ -112,7 +112,7 @@ func (c *Cursor) Float() float64 {
 	return f
 }
 
-// integer reads a number that fits an int64 and has no fraction.
+// Integer reads a number that fits an int64 and has no fraction.
 func (c *Cursor) Integer() int64 {
 	word := c.scalar()
 	if c.Bad {
@@ -125,7 +125,7 @@ func (c *Cursor) Integer() int64 {
 	return n
 }
 
-// inner steps over a value, and returns what is between the quotes when it is a string.
+// Text skips a value and returns the content of a string with its escapes, nil for any other value.
 func (c *Cursor) Text() []byte {
 	if c.Peek() == '"' {
 		return c.String()
@@ -134,7 +134,7 @@ func (c *Cursor) Text() []byte {
 	return nil
 }
 
-// count reads a number of things; null is none.
+// Count reads a number of things; null is none.
 func (c *Cursor) Count() int64 {
 	if c.Null() {
 		return 0

@@ -2,16 +2,16 @@ package buffer
 
 import "sync"
 
-// reused keeps the memory of what is only needed for a while, so that it is not made and cleared anew for each call: of a long prompt
-// it is hundreds of kilobytes. Who gives a slice back must be the last to have it; a build with the race detector spoils what is
-// given back, so that tests find out who was not.
+// Pool reuses slices that one call needs, so that they are not allocated and cleared for each call: a long prompt needs hundreds of
+// kilobytes. The caller of Give must hold the last reference to the slice. A build with the race detector clears returned slices, so
+// that tests find violations.
 type Pool[T any] struct {
 	pool  sync.Pool
 	Least int // capacity below which it is not worth it, and
 	Most  int // above which it is not kept
 }
 
-// take returns an empty slice, which may have room.
+// Take returns an empty slice, which may have room.
 func (r *Pool[T]) Take() []T {
 	if p, ok := r.pool.Get().(*[]T); ok {
 		return (*p)[:0]
@@ -19,6 +19,7 @@ func (r *Pool[T]) Take() []T {
 	return nil
 }
 
+// Give returns a slice to the pool. It drops slices outside of the pool's bounds.
 func (r *Pool[T]) Give(s []T) {
 	if poisons {
 		clear(s[:cap(s)])

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// dialect is what one API has to itself on the way of a call. The rest of the way is the same for all.
+// Dialect is what one API has to itself on the way of a call. The rest of the way is the same for all.
 type Dialect struct {
 	API reply.API
 	// bounds are the members that bound what is generated; a call without any gets the first.
@@ -37,6 +37,7 @@ type Dialect struct {
 	told func(text, code string, seen []byte) []byte
 }
 
+// All returns the dialects of all model APIs.
 func All() []*Dialect {
 	return []*Dialect{
 		{

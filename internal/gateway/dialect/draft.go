@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// draft is a request that is being rewritten; it keeps account of what the agent had given.
+// Draft is a request that is being rewritten; it keeps account of what the agent had given.
 type Draft struct {
 	*rawjson.Object
 	Changes changes
@@ -22,12 +22,14 @@ type change struct {
 
 type changes []change
 
+// Set sets a field of the request and records the change.
 func (d *Draft) Set(key string, value []byte) {
 	from, _ := d.Get(key)
 	d.note(key, from, value)
 	d.Object.Set(key, value)
 }
 
+// Remove removes a field of the request and records the change.
 func (d *Draft) Remove(key string) {
 	if from, ok := d.Get(key); ok {
 		d.note(key, from, nil)
@@ -35,7 +37,7 @@ func (d *Draft) Remove(key string) {
 	}
 }
 
-// restore gives a member back what the agent had given.
+// Restore gives a member back what the agent had given.
 func (d *Draft) Restore(key string) {
 	switch one, ok := d.Changes.of(key); {
 	case !ok:

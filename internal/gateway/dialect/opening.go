@@ -13,7 +13,7 @@ type opening struct {
 	Tools  bool   // the request offers tools
 }
 
-// Opening reads how a request begins, and whether there are tools.
+// OpeningOf returns how a request begins, and whether it has tools.
 func OpeningOf(api reply.API, o *rawjson.Object) opening {
 	var first opening
 	switch api {

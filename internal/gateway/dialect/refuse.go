@@ -7,7 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
 )
 
-// broken is the error as the last event of a stream that has begun, and of which the agent has seen so much.
+// Broken is the error as the last event of a stream that has begun, and of which the agent has seen so much.
 func (d *Dialect) Broken(text, code string, seen []byte) []byte {
 	told := d.refusal(soften(text), code)
 	if d.told != nil {
@@ -85,8 +85,8 @@ func retryWords() *regexp.Regexp {
 		`|try again|at capacity`)
 }
 
-// errorBody is an error in the API's shape, in words that have no agent try again: the gateway has tried already.
+// ErrorBody is an error in the API's shape, in words that have no agent try again: the gateway has tried already.
 func (d *Dialect) ErrorBody(text, code string) []byte { return d.refusal(soften(text), code) }
 
-// openAIError is an error for a path that belongs to no API.
+// OpenAIError is an error for a path that belongs to no API.
 func OpenAIError(text string) []byte { return openAIRefusal(soften(text), "") }

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// ask is one call of the agent, ready to go upstream.
+// Request is one call of the agent, ready to be sent upstream.
 type Request struct {
 	*Dialect
 	Body     []byte // as sent upstream
@@ -26,7 +26,7 @@ type Request struct {
 	Constrained string
 }
 
-// readAsk reads the agent's request and rewrites it for the model. The error is the agent's own: a fault.Invalid.
+// Read parses the agent's request and rewrites it for the model. Its error is a fault.Invalid for the agent.
 func Read(d *Dialect, h http.Header, body []byte, m rollout.Model, capture bool) (*Request, error) {
 	o, err := rawjson.ParseObject(body)
 	if err != nil {
@@ -54,7 +54,7 @@ func Read(d *Dialect, h http.Header, body []byte, m rollout.Model, capture bool)
 	return a, nil
 }
 
-// take makes a draft what goes upstream.
+// Take makes a draft what goes upstream.
 func (a *Request) Take(d *Draft) {
 	model, _ := d.Get("model")
 	a.Model, a.Changes, a.Body = string(model), d.Changes, d.Bytes()

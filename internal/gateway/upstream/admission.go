@@ -10,7 +10,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// admission lets the requests to one upstream begin: so many at once, so many a second, routes taking turns, and none while
+// Admission lets the requests to one upstream begin: so many at once, so many a second, routes taking turns, and none while
 // it is paused or has asked to be left alone.
 type Admission struct {
 	bounds Bounds

@@ -14,7 +14,7 @@ import (
 // engineRest is for how long an engine that gave no answer is passed over, where there is another.
 const engineRest = 15 * time.Second
 
-// enginesOf are the engines behind a list of base URLs, in a rollout's own order: it stays with the first, which has its prompts
+// EnginesOf are the engines behind a list of base URLs, in a rollout's own order: it stays with the first, which has its prompts
 // in its cache, and when that is lost all its calls move on to the same next one. The order is by a hash (rendezvous), so
 // that rollouts spread evenly, a restart changes nothing, and an engine more or less moves only the rollouts it must.
 func EnginesOf(baseURLs, rolloutID string) []string {
@@ -28,7 +28,7 @@ func weightOf(engine, rolloutID string) []byte {
 	return sum[:]
 }
 
-// nameOf is an engine's base URL as a record has it: without what may be secret in it. The path stays, for a router may have
+// NameOf is an engine's base URL as a record has it: without what may be secret in it. The path stays, for a router may have
 // several engines under one host.
 func NameOf(engine string) string {
 	u, err := url.Parse(engine)

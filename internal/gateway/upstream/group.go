@@ -10,17 +10,18 @@ import (
 // ownMark stands between an endpoint's name and the address of a server that a rollout gave under it; see rollout.Model.Upstream.
 const ownMark = "@"
 
-// group is what a name stands for: the admission to the endpoint itself, and those to the servers that rollouts gave under its name;
+// Group is what a name stands for: the admission to the endpoint itself, and those to the servers that rollouts gave under its name;
 // of host:port, to that server under whatever name.
 type Group []*Admission
 
+// Clear ends the requests in flight of all admissions.
 func (g Group) Clear() {
 	for _, a := range g {
 		a.clear()
 	}
 }
 
-// drained returns when no request of any is under way, or wait is over.
+// Drained returns when no request of any is under way, or wait is over.
 func (g Group) Drained(ctx context.Context, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -32,7 +33,7 @@ func (g Group) Drained(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// status sums up. All are paused together or, one by its own name, apart: then the whole is not.
+// Status sums up. All are paused together or, one by its own name, apart: then the whole is not.
 func (g Group) Status() gateway.UpstreamStatus {
 	sum := g[0].status()
 	for _, a := range g[1:] {

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// live is what of a reply may be handed on while the rest is still coming. A nil one takes nothing in and holds nothing.
+// Live is what of a reply may be handed on while the rest is still coming. A nil one takes nothing in and holds nothing.
 type Live struct {
 	view render.View
 	key  string // taken out, as from the whole reply
@@ -20,6 +20,7 @@ type Live struct {
 	read int // how much of the reply they come from; the reader's alone
 }
 
+// NewLive returns the view of a reply that is forwarded while it arrives.
 func NewLive(view render.View, key string) *Live {
 	return &Live{view: view, key: key, grown: make(chan struct{})}
 }
@@ -53,7 +54,7 @@ func (l *Live) follow(s *reply.Stream) {
 	l.grown = make(chan struct{})
 }
 
-// from is what there is beyond the first n bytes, and a channel that is closed when there is more.
+// From is what there is beyond the first n bytes, and a channel that is closed when there is more.
 func (l *Live) From(n int) ([]byte, <-chan struct{}) {
 	if l == nil {
 		return nil, nil
@@ -63,7 +64,7 @@ func (l *Live) From(n int) ([]byte, <-chan struct{}) {
 	return l.bytes[n:len(l.bytes):len(l.bytes)], l.grown
 }
 
-// begun says whether the agent may have seen something of the reply.
+// Begun says whether the agent may have seen something of the reply.
 func (l *Live) Begun() bool {
 	seen, _ := l.From(0)
 	return len(seen) > 0

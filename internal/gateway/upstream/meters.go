@@ -12,6 +12,7 @@ type meters struct {
 	waited prometheus.Histogram
 }
 
+// NewMeters registers the metrics of upstream requests.
 func NewMeters(reg prometheus.Registerer) *meters {
 	f := promauto.With(reg)
 	return &meters{

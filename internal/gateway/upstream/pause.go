@@ -23,7 +23,7 @@ const (
 	healing = 30 * time.Second
 )
 
-// pause holds requests back for so long from now. The latest pause counts.
+// Pause holds requests back for so long from now. The latest pause counts.
 func (a *Admission) Pause(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -31,6 +31,7 @@ func (a *Admission) Pause(d time.Duration) {
 	a.admit() // who waits may have to wait for another moment now
 }
 
+// Resume ends a pause.
 func (a *Admission) Resume() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

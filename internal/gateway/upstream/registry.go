@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
-// registry has the admissions to all upstreams, by name. It is safe for concurrent use.
+// Registry has the admissions to all upstreams, by name. It is safe for concurrent use.
 type Registry struct {
 	bounds    func(upstream string) Bounds
 	endpoints []string // names that a trainer may ask about before their first call; none: any
@@ -22,11 +22,12 @@ type Registry struct {
 	admissions map[string]*Admission
 }
 
+// NewRegistry returns an empty registry. bounds returns the limits of an upstream by name.
 func NewRegistry(bounds func(string) Bounds, endpoints []string, report *meters, log *slog.Logger) *Registry {
 	return &Registry{bounds: bounds, endpoints: endpoints, report: report, log: log, admissions: map[string]*Admission{}}
 }
 
-// join returns the admission to an upstream and keeps it for a route.
+// Join returns the admission to an upstream and keeps it for a route.
 func (g *Registry) Join(name string) *Admission {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -35,7 +36,7 @@ func (g *Registry) Join(name string) *Admission {
 	return a
 }
 
-// leave says that a route which had joined is gone.
+// Leave says that a route which had joined is gone.
 func (g *Registry) Leave(a *Admission) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -43,7 +44,7 @@ func (g *Registry) Leave(a *Admission) {
 	g.tidy()
 }
 
-// statusOf says how an upstream stands, for a rollout that has no route yet.
+// StatusOf says how an upstream stands, for a rollout that has no route yet.
 func (g *Registry) StatusOf(name string) gateway.UpstreamStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,7 +68,7 @@ func (g *Registry) admit(name string) *Admission {
 	return a
 }
 
-// named applies do to all admissions that a trainer's name stands for, and returns them. A misspelt name is a fault.NotFound: the
+// Named applies do to all admissions that a trainer's name stands for, and returns them. A misspelt name is a fault.NotFound: the
 // trainer would replace the weights under calls that go on.
 func (g *Registry) Named(name string, do func(*Admission)) (Group, error) {
 	g.mu.Lock()
@@ -108,7 +109,7 @@ func (g *Registry) nameable(name string) bool {
 	return len(g.endpoints) == 0 || slices.Contains(g.endpoints, name) || strings.ContainsAny(name, ".:") && !strings.Contains(name, "/")
 }
 
-// remembered is how many upstreams are kept in memory.
+// Len returns the number of upstreams in memory.
 func (g *Registry) Len() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 )
 
-// result is what came of a call upstream.
+// Result is what came of a call upstream.
 type Result struct {
 	Raw       []byte // the last try's reply, as far as it came
 	Reply     reply.Reply
@@ -25,7 +25,7 @@ type Result struct {
 	Problem   *Problem      // nil: the reply is whole
 }
 
-// class says what follows from a problem.
+// Class says what follows from a problem.
 type Class int
 
 const (
@@ -36,6 +36,7 @@ const (
 	cancelled              // somebody ended it; see cause
 )
 
+// Problem is why a request to an endpoint failed.
 type Problem struct {
 	Class   Class
 	Text    string          // for people; never holds the key
@@ -55,7 +56,7 @@ func (p *Problem) under(res *http.Response) *Problem {
 	return p
 }
 
-// object is the problem as the record has it.
+// Object is the problem as the record has it.
 func (p *Problem) Object() json.RawMessage {
 	switch {
 	case p.body != nil && !p.guarded:
@@ -77,7 +78,7 @@ func (r *Result) giveUp(ctx context.Context) *Result {
 	return r
 }
 
-// failure is what the route's status says of the problem; nil for one that is not the upstream's.
+// Failure is what the route's status says of the problem; nil for one that is not the upstream's.
 func (p *Problem) Failure() *gateway.Failure {
 	switch p.Class {
 	case Refused:

@@ -6,7 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// events are those of a stream, each one's data. Half an event, which a cut left at the end, is none.
+// Events are those of a stream, each one's data. Half an event, which a cut left at the end, is none.
 func Events(raw []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		s := Splitter{Raw: raw}

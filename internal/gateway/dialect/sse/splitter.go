@@ -7,7 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// splitter cuts server-sent events out of raw, which may grow while it does. Lines end as the first one does: in LF or CRLF, or
+// Splitter cuts server-sent events out of raw, which may grow while it does. Lines end as the first one does: in LF or CRLF, or
 // in CR alone.
 type Splitter struct {
 	Raw   []byte
@@ -25,7 +25,7 @@ type Splitter struct {
 // bom may stand at the beginning of a stream, and says nothing.
 const bom = "\ufeff"
 
-// next returns the data of the next whole event.
+// Next returns the data of the next whole event.
 func (s *Splitter) Next() ([]byte, bool) {
 	if s.eol == 0 && !s.learn() {
 		return nil, false
@@ -78,7 +78,7 @@ func lineEnd(b []byte) int {
 	return lf
 }
 
-// rest returns the data of a last event that no empty line ends.
+// Rest returns the data of a last event that no empty line ends.
 func (s *Splitter) Rest() ([]byte, bool) {
 	at, line := s.Line, s.Raw[s.Line:]
 	s.Line, s.seen = len(s.Raw), len(s.Raw)
@@ -127,7 +127,7 @@ func (s *Splitter) flush() ([]byte, bool) {
 	return data, len(data) > 0 && !s.Done
 }
 
-// reframe appends the event that came last with other data, on one line; its lines that are not of data stay.
+// Reframe appends the event that came last with other data, on one line; its lines that are not of data stay.
 func (s *Splitter) Reframe(dst, data []byte) []byte {
 	event := bytes.TrimPrefix(s.Raw[s.From:s.Line], []byte(bom))
 	for said := false; len(event) > 0; {
