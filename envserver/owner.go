@@ -12,9 +12,12 @@ import (
 // The caller is the one in the context of each call; see callerOf.
 type owned struct{ all Rollouts }
 
-// Start starts the rollout for the caller. An id that another caller's rollout has is a fault.Conflict that says nothing of it.
+// Start starts the rollout for the caller, within what its token may ask for. An id that another caller's rollout has is a fault.Conflict that says nothing of it.
 func (o owned) Start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
 	caller := callerOf(ctx)
+	if err := spec.Sandbox.CheckMax(caller.MaxSandbox); err != nil {
+		return rollout.State{}, err
+	}
 	spec.Owner = caller.Name
 	state, err := o.all.Start(ctx, spec)
 	if err == nil && !caller.may(state.Owner) {

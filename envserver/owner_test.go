@@ -3,12 +3,14 @@ package envserver_test
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 const (
@@ -23,7 +25,7 @@ func shared(t *testing.T) *rig {
 	return start(t, func(o *envserver.Options) {
 		for _, name := range []string{"alice", "bob"} {
 			token := envserver.PlainToken("token-of-" + name)
-			token.Name, token.Scope = name, envserver.ScopeClient
+			token.Name, token.Scope, token.MaxSandbox = name, envserver.ScopeClient, rollout.Resources{MemoryMiB: 4096}
 			o.Tokens = append(o.Tokens, token)
 		}
 		o.Tokens = append(o.Tokens, envserver.PlainToken("token-of-operator"))
@@ -63,6 +65,26 @@ func TestRolloutsOfOthersAreNotFoundOverREST(t *testing.T) {
 	status, _, out := r.do("POST", "/rollouts/r1/abort", "", "Authorization", alice)
 	require.Equal(t, http.StatusOK, status)
 	require.JSONEq(t, `{"rollout_id":"r1","aborted":true}`, out)
+}
+
+// A client asks for no more than its token allows; an operator's token has no such bound.
+func TestSandboxesWithinTheTokensBound(t *testing.T) {
+	t.Parallel()
+	r := shared(t)
+	for i, c := range []struct {
+		token, memory string
+		want          int
+	}{{alice, "4GiB", http.StatusAccepted}, {alice, "1000GB", http.StatusUnprocessableEntity}, {admin, "8GiB", http.StatusAccepted}} {
+		in := task("r"+strconv.Itoa(i), waits)
+		in["sandbox"] = map[string]any{"memory": c.memory}
+		body, err := json.Marshal(in)
+		require.NoError(t, err)
+		status, _, out := r.do("POST", "/rollouts", string(body), "Authorization", c.token)
+		require.Equal(t, c.want, status, out)
+		if c.want != http.StatusAccepted {
+			require.Contains(t, out, "sandbox.memory_mib: at most 4096 are allowed here, got 1024000")
+		}
+	}
 }
 
 // An id that another client's rollout has is refused without a word about that rollout; the owner gets it again.

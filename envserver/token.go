@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Scope is what a token lets its bearer do.
@@ -23,6 +25,8 @@ type Token struct {
 	Name   string
 	SHA256 [sha256.Size]byte
 	Scope  Scope
+	// MaxSandbox is what a sandbox of this client may ask for, beside Options.MaxSandbox; zero fields are unbounded.
+	MaxSandbox rollout.Resources
 }
 
 // PlainToken is the operator's token of a server that knows but few; its name is made of its digest.

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // tokenEntry is one item of a tokens file.
@@ -19,6 +20,8 @@ type tokenEntry struct {
 	Name   string          `yaml:"name"`
 	SHA256 string          `yaml:"sha256"` // of the token, in hex: printf %s "$TOKEN" | sha256sum
 	Scope  envserver.Scope `yaml:"scope"`  // client or operator
+	// Max bounds a sandbox of this client below the backend's own bound; zero fields do not.
+	Max rollout.Resources `yaml:"max"`
 }
 
 // tokens returns the tokens of the settings and of the tokens file.
@@ -67,11 +70,13 @@ func readTokens(r io.Reader) ([]envserver.Token, error) {
 			return nil, fmt.Errorf("[%d].name: want at most %d bytes without control characters, got %q", i, maxTokenName, e.Name)
 		case err != nil || len(sum) != 32:
 			return nil, fmt.Errorf("[%d].sha256: want the 64 hex digits of the token's SHA-256", i)
+		case e.Max.CPU < 0 || e.Max.MemoryMiB < 0 || e.Max.DiskMiB < 0:
+			return nil, fmt.Errorf("[%d].max: want 0 (unbounded) or more, got %+v", i, e.Max)
 		case e.Scope != envserver.ScopeClient && e.Scope != envserver.ScopeOperator:
 			return nil, fmt.Errorf("[%d].scope: want client or operator, got %q", i, e.Scope)
 		}
 		seen[e.Name] = true
-		out = append(out, envserver.Token{Name: e.Name, SHA256: [32]byte(sum), Scope: e.Scope})
+		out = append(out, envserver.Token{Name: e.Name, SHA256: [32]byte(sum), Scope: e.Scope, MaxSandbox: e.Max})
 	}
 	return out, nil
 }
