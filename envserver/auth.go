@@ -5,10 +5,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gorilla/websocket"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
+	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
 // public says whether a path needs no token: whoever probes a container has none, and the page asks for one.
@@ -26,13 +28,23 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, known := FindToken(s.o.Tokens, token(r))
-		if !known && !s.public(r.URL.Path) {
+		if known {
+			listen.Trust(r.Context())
+		} else if !s.public(r.URL.Path) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="rolloutd"`)
+			hangUp(w)
 			writeDetail(w, http.StatusUnauthorized, "Not authenticated")
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), caller)))
 	})
+}
+
+// hangUp ends the connection after the answer and bounds the wait for the rest of the request's body: a client that is turned away must not
+// hold a connection by sending slowly.
+func hangUp(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // a test's recorder has none
 }
 
 // tokenProtocol begins the subprotocol that carries a page's token, base64url without padding: scripts in a browser can send

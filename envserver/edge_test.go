@@ -105,6 +105,33 @@ func TestRebindingPagesAreRefused(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, ask(closed.url, "/rollouts", "env.company.test"), "a token protects it under any name")
 }
 
+// What an agent wrote is never read as a page, nor is any refusal.
+func TestBrowsersDoNotGuessTypes(t *testing.T) {
+	t.Parallel()
+	r := start(t, withWeb)
+	require.Contains(t, r.rpc("tools/call", map[string]any{"name": "start_rollout", "arguments": task("r", "x")}), "result")
+	for path, status := range map[string]int{"/health": 200, "/rollouts/r/result": 200, "/rollouts/r/logs/agent": 200, "/rollouts/r/trace": 200, "/rollouts/none": 404, "/none": 404, "/web/": 200, "/docs": 200} {
+		got, headers, _ := r.do("GET", path, "")
+		require.Equal(t, status, got, path)
+		require.Equal(t, "nosniff", headers.Get("X-Content-Type-Options"), path)
+	}
+}
+
+// A client that is turned away for want of a token holds no connection by sending its body slowly.
+func TestTurnedAwayClientsAreHungUpOn(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken("secret")} })
+	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	_, err = io.WriteString(c, "POST /step HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+	require.NoError(t, err)
+	raw, err := io.ReadAll(c)
+	require.NoError(t, err, "the server hangs up")
+	require.Contains(t, string(raw), "HTTP/1.1 401 ")
+}
+
 func TestBodyTooLarge(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.MaxMessage = 100 })

@@ -41,7 +41,10 @@ func (s *Server) ownHost(next http.Handler) http.Handler {
 	if len(s.o.Tokens) > 0 {
 		return next
 	}
-	refuse := func(w http.ResponseWriter, why string) { writeDetail(w, http.StatusForbidden, why) }
+	refuse := func(w http.ResponseWriter, why string) {
+		hangUp(w)
+		writeDetail(w, http.StatusForbidden, why)
+	}
 	return hostcheck.Handler(s.o.Hosts, refuse, next)
 }
 
@@ -67,6 +70,7 @@ func ownPages(origins *http.CrossOriginProtection, next http.Handler) http.Handl
 // recover turns a panic into a 500 whose id is in the log.
 func (s *Server) recover(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff") // an agent's output is never a page
 		defer func() {
 			if v := recover(); v != nil && v != http.ErrAbortHandler { //nolint:errorlint // net/http compares the same way
 				writeJSON(w, http.StatusInternalServerError, problem{

@@ -35,6 +35,7 @@ func doctorCommand(s std) *cobra.Command {
 			doctor.Data(cfg.Data),
 			doctor.Ports(cfg.Telemetry.Listen, ports(cfg)),
 			doctor.Temporal(cfg.TemporalAddress(), func(ctx context.Context) error { return reachTemporal(ctx, cfg) }),
+			doctor.TemporalAccess(cfg.TemporalAddress(), cfg.Temporal.Secured()),
 		)
 		if !doctor.Print(s.out, findings) {
 			return exitError(cli.ExitError)

@@ -72,6 +72,16 @@ type Temporal struct {
 	Env map[string]string `yaml:"-"`
 }
 
+// Secured reports whether there are credentials that a server can check: a client certificate, an API key, or a profile that has them.
+func (t Temporal) Secured() bool {
+	for _, name := range []string{"TEMPORAL_API_KEY", "TEMPORAL_TLS_CLIENT_CERT_PATH", "TEMPORAL_TLS_CLIENT_CERT_DATA", "TEMPORAL_PROFILE"} {
+		if t.Env[name] != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // Worker has the settings of the worker role.
 type Worker struct {
 	Capacity int           `yaml:"capacity"` // sandboxes with an agent at once; 0: as many as memory allows

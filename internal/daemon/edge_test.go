@@ -93,7 +93,7 @@ func TestTheEdgeIsAsConfigured(t *testing.T) {
 			require.Equal(t, tc.status, status, tc.path)
 			require.Contains(t, body, tc.says)
 		}
-		dial(t, address)
+		first := dial(t, address)
 		_, refusal, err := dial(t, address).ReadMessage()
 		require.NoError(t, err)
 		require.Contains(t, string(refusal), "CAPACITY_REACHED")
@@ -102,6 +102,21 @@ func TestTheEdgeIsAsConfigured(t *testing.T) {
 			require.NoError(t, err)
 			defer idle.Close()
 		}
+		// Those at rest make room, however many there are; the WebSocket of a client with a token stays.
+		status, _ := fetch(t, "GET", "http://"+address+"/metadata", theToken)
+		require.Equal(t, http.StatusOK, status)
+		for range connections { // until all are taken by clients with a token
+			c, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws://"+address+"/ws", http.Header{"Authorization": {"Bearer " + theToken}})
+			if resp != nil {
+				_ = resp.Body.Close()
+			}
+			if err == nil {
+				defer c.Close()
+			}
+		}
+		require.NoError(t, first.WriteMessage(websocket.TextMessage, []byte(`{"type":"state"}`)))
+		_, _, err = first.ReadMessage()
+		require.NoError(t, err)
 		status, body := fetch(t, "GET", "http://"+address+"/health", "")
 		require.Equal(t, http.StatusServiceUnavailable, status)
 		require.Contains(t, body, "Too many connections")

@@ -22,6 +22,7 @@ func serveHTTP(l net.Listener, h http.Handler) Running {
 	srv := &http.Server{
 		Handler:           refuseOver(h),
 		ConnContext:       listen.ConnContext,
+		ConnState:         listen.ConnState,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    256 << 10, // the edge has a lower limit and its own error
@@ -51,6 +52,7 @@ func ownHost(names []string, next http.Handler) http.Handler {
 
 func refuseOver(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff") // an agent's output is never a page
 		if !listen.Over(r.Context()) {
 			next.ServeHTTP(w, r)
 			return

@@ -1,42 +1,59 @@
 package listen
 
 import (
+	"container/list"
 	"context"
 	"net"
+	"net/http"
 	"sync"
 )
 
-// spare is how many connections over a limit are open at once to get an error. Further clients wait in the kernel's queue.
+// spare is how many connections over a limit are held at once, so that their clients get an answer. Beyond them clients wait in the
+// kernel's queue.
 const spare = 64
 
-// Limited is a listener that bounds the open connections. It accepts some connections over the limit too, so that their clients get an
-// error; Over identifies them.
+// Limited is a listener that bounds the connections that are open at once.
+//
+// At the limit a new connection takes the place of the untrusted one that has been at rest the longest: clients without a token cannot keep
+// out those with one by holding connections. If none is at rest, the new connection is accepted over the limit, because a client can get
+// an error only on a connection; Over identifies it.
+//
+// An http.Server that serves a Limited has ConnContext and ConnState of this package in its fields of the same names.
 type Limited struct {
 	*net.TCPListener
 	max    int
 	slots  chan struct{} // one for each open connection
 	closed chan struct{}
 	once   sync.Once
+
+	mu   sync.Mutex
+	rest list.List // of *conn: at rest and not trusted, the longest first
 }
 
-// Limit returns a listener with at most limit open connections of l.
+// Limit lets at most limit connections of l be open at once.
 func Limit(l *net.TCPListener, limit int) *Limited {
 	return &Limited{TCPListener: l, max: limit, slots: make(chan struct{}, limit+spare), closed: make(chan struct{})}
 }
 
 // Accept waits for a connection.
 func (l *Limited) Accept() (net.Conn, error) {
+	if len(l.slots) == cap(l.slots) {
+		l.evict()
+	}
 	select {
 	case l.slots <- struct{}{}:
 	case <-l.closed:
 		return nil, net.ErrClosed
 	}
-	c, err := l.AcceptTCP()
+	tcp, err := l.AcceptTCP()
 	if err != nil {
 		<-l.slots
 		return nil, err
 	}
-	return &conn{TCPConn: c, over: len(l.slots) > l.max, slots: l.slots}, nil
+	over := len(l.slots) > l.max && !l.evict()
+	c := &conn{TCPConn: tcp, over: over, from: l}
+	l.atRest(c)
+	return c, nil
 }
 
 // Close stops listening.
@@ -45,28 +62,99 @@ func (l *Limited) Close() error {
 	return l.TCPListener.Close()
 }
 
-// conn is a connection of a Limited. It embeds the concrete type to keep CloseWrite and the vectored writes of net.Buffers.
+// evict closes the connection that has been at rest the longest, and says whether there was one.
+func (l *Limited) evict() bool {
+	l.mu.Lock()
+	first := l.rest.Front()
+	l.mu.Unlock()
+	if first == nil {
+		return false
+	}
+	c, _ := first.Value.(*conn)
+	_ = c.Close() // no request is under way on it
+	return true
+}
+
+// atRest notes that a connection waits for a request.
+func (l *Limited) atRest(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(c)
+	if !c.trusted && !c.gone {
+		c.place = l.rest.PushBack(c)
+	}
+}
+
+// busy notes that a connection is at rest no longer.
+func (l *Limited) busy(c *conn, gone bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.gone = c.gone || gone
+	l.drop(c)
+}
+
+// drop takes a connection out of those at rest; l.mu is held.
+func (l *Limited) drop(c *conn) {
+	if c.place != nil {
+		l.rest.Remove(c.place)
+		c.place = nil
+	}
+}
+
+// conn is a connection of a Limited. It embeds the type rather than the interface, as that is more than a net.Conn to those who
+// write to it: half of it can be closed, and many buffers be written at once.
 type conn struct {
 	*net.TCPConn
-	over  bool
-	slots <-chan struct{}
-	once  sync.Once
+	over bool
+	from *Limited
+	once sync.Once
+
+	// Guarded by from.mu.
+	trusted, gone bool
+	place         *list.Element // in from.rest; nil: it is not there
 }
 
 func (c *conn) Close() error {
-	c.once.Do(func() { <-c.slots })
+	c.once.Do(func() {
+		c.from.busy(c, true)
+		<-c.from.slots
+	})
 	return c.TCPConn.Close()
 }
 
-type overKey struct{}
+type connKey struct{}
 
-// ConnContext marks the connections for Over. Set it as ConnContext of the http.Server.
+// ConnContext gives requests their connection, for Over and Trust.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
-	if mine, ok := c.(*conn); ok && mine.over {
-		return context.WithValue(ctx, overKey{}, true)
+	if mine, ok := c.(*conn); ok {
+		return context.WithValue(ctx, connKey{}, mine)
 	}
 	return ctx
 }
 
-// Over reports whether a request came over a connection that exceeds the limit.
-func Over(ctx context.Context) bool { return ctx.Value(overKey{}) != nil }
+// ConnState notes which connections are at rest.
+func ConnState(c net.Conn, s http.ConnState) {
+	mine, ok := c.(*conn)
+	switch {
+	case !ok:
+	case s == http.StateIdle:
+		mine.from.atRest(mine)
+	case s == http.StateActive, s == http.StateHijacked:
+		mine.from.busy(mine, false)
+	}
+}
+
+// Over says whether a request came on a connection over the limit.
+func Over(ctx context.Context) bool {
+	c, ok := ctx.Value(connKey{}).(*conn)
+	return ok && c.over
+}
+
+// Trust vouches for the connection of a request, whose client has shown a token: it is not closed to make room.
+func Trust(ctx context.Context) {
+	if c, ok := ctx.Value(connKey{}).(*conn); ok {
+		c.from.mu.Lock()
+		defer c.from.mu.Unlock()
+		c.trusted = true
+	}
+}

@@ -1,7 +1,9 @@
 package listen_test
 
 import (
+	"errors"
 	"net"
+	"net/http"
 	"syscall"
 	"testing"
 
@@ -32,30 +34,63 @@ func accepted(t *testing.T, l net.Listener) net.Conn {
 	return c
 }
 
+// held is an accepted connection with a request under way.
+func held(t *testing.T, l net.Listener) net.Conn {
+	t.Helper()
+	c := accepted(t, l)
+	listen.ConnState(c, http.StateActive)
+	return c
+}
+
+// At the limit the connection that has been at rest the longest makes room, but not one whose client has shown a token, nor one with a
+// request under way.
+func TestConnectionsAtRestMakeRoom(t *testing.T) {
+	t.Parallel()
+	l := limited(t, 4)
+	trusted, first, second := accepted(t, l), accepted(t, l), accepted(t, l)
+	listen.Trust(listen.ConnContext(t.Context(), trusted))
+	listen.ConnState(trusted, http.StateIdle)
+	listen.ConnState(first, http.StateActive)
+	listen.ConnState(first, http.StateIdle) // it is the one that rested last now
+	working := held(t, l)
+	ended := func(c net.Conn) bool {
+		_, err := c.Write([]byte("x"))
+		return errors.Is(err, net.ErrClosed)
+	}
+	require.False(t, over(t, held(t, l)))
+	require.True(t, ended(second))
+	require.False(t, ended(first))
+	require.False(t, over(t, held(t, l)))
+	require.True(t, ended(first))
+	require.True(t, over(t, accepted(t, l)), "none is left that may be closed")
+	require.False(t, ended(trusted))
+	require.False(t, ended(working))
+}
+
 func over(t *testing.T, c net.Conn) bool { return listen.Over(listen.ConnContext(t.Context(), c)) }
 
 func TestConnectionsOverTheLimitAreMarked(t *testing.T) {
 	t.Parallel()
 	l := limited(t, 2)
-	first := accepted(t, l)
+	first := held(t, l)
 	require.False(t, over(t, first))
-	require.False(t, over(t, accepted(t, l)))
-	third := accepted(t, l)
+	require.False(t, over(t, held(t, l)))
+	third := held(t, l)
 	require.True(t, over(t, third))
 	require.NoError(t, third.Close())
 	_ = third.Close() // twice frees one place
-	require.True(t, over(t, accepted(t, l)), "the first two are still there")
+	require.True(t, over(t, held(t, l)), "the first two are still there")
 	require.NoError(t, first.Close())
-	require.NoError(t, accepted(t, l).Close())
+	require.NoError(t, held(t, l).Close())
 }
 
 // The listener accepts at most the limit and the spare connections, and it can be closed while it waits for a free slot.
 func TestWhatIsOverTheLimitIsBounded(t *testing.T) {
 	t.Parallel()
 	l := limited(t, 1)
-	first := accepted(t, l)
+	first := held(t, l)
 	for range 64 {
-		require.True(t, over(t, accepted(t, l)))
+		require.True(t, over(t, held(t, l)))
 	}
 	client, err := net.Dial("tcp", l.Addr().String())
 	require.NoError(t, err)

@@ -109,6 +109,14 @@ func TestWeakSandboxesAreNeverSilent(t *testing.T) {
 	require.Equal(t, driver.Fail, got[0].Level)
 }
 
+func TestTemporalWithoutCredentialsIsAWarning(t *testing.T) {
+	t.Parallel()
+	open := doctor.TemporalAccess("127.0.0.1:7233", false)(t.Context())
+	require.Equal(t, driver.Warn, open[0].Level)
+	require.Contains(t, open[0].Detail, "every user of this machine")
+	require.Equal(t, driver.OK, doctor.TemporalAccess("127.0.0.1:7233", true)(t.Context())[0].Level)
+}
+
 func TestTemporalThatIsAwayIsAWarning(t *testing.T) {
 	t.Parallel()
 	up := doctor.Temporal("x:1", func(context.Context) error { return nil })(t.Context())

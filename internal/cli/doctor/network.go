@@ -77,3 +77,18 @@ func Temporal(address string, dial func(context.Context) error) Check {
 		return []driver.Finding{{Name: "Temporal", Detail: "answers at " + address}}
 	}
 }
+
+// TemporalAccess tells who can use a Temporal server that asks for no credentials, as the embedded one does; secured says whether the
+// configuration has credentials for it.
+func TemporalAccess(address string, secured bool) Check {
+	return func(context.Context) []driver.Finding {
+		if secured {
+			return []driver.Finding{{Name: "Temporal access", Detail: "with the credentials of TEMPORAL_TLS_* or TEMPORAL_API_KEY"}}
+		}
+		return []driver.Finding{{
+			Name: "Temporal access", Level: driver.Warn,
+			Detail: "whoever can reach " + address + " or the Temporal UI can list, start and end workflows, and so can every user of this machine: no credentials are asked for (payloads are encrypted)",
+			Mend:   "give this machine no other users, or use a Temporal cluster with TLS client certificates (TEMPORAL_TLS_*)",
+		}}
+	}
+}
