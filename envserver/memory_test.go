@@ -42,7 +42,7 @@ func allocated(t *testing.T, srv http.Handler, r *http.Request) (bytes uint64, o
 	return after.TotalAlloc - before.TotalAlloc, out
 }
 
-// The largest requests of every route that reads a body, and what each may take. docs/security.md has the table. It does not run in parallel:
+// The largest requests of every route that reads a body, and what each may take. docs/edge.md has the table. It does not run in parallel:
 // it counts what the process allocates.
 func TestMemoryOfRequests(t *testing.T) {
 	srv, err := envserver.New(envserver.Options{
