@@ -22,7 +22,8 @@ const maxError = 64 << 10
 func refusal(res *http.Response, t target) *Result {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // what came of it is better than nothing
 	body = cleanBytes(body, t.key)
-	p := &Problem{Class: classOf(res.StatusCode), body: object(body), after: retryAfter(res.Header, time.Now()), guarded: t.guarded}
+	p := &Problem{Class: classOf(res.StatusCode), body: object(body), shown: shownError(body, t.guarded),
+		after: retryAfter(res.Header, time.Now()), guarded: t.guarded}
 	p.Text = fmt.Sprintf("the endpoint answered %d: %s", res.StatusCode, p.message(body))
 	return &Result{Status: res.StatusCode, Problem: p}
 }
@@ -49,7 +50,7 @@ func classOf(status int) Class {
 // midstream judges an error that came inside a stream that had begun with status 200. It has a status for a code, or it says
 // in a code or a type that the request is wrong; all else may pass.
 func midstream(raw []byte, guarded bool) *Problem {
-	p := &Problem{Class: Retry, body: object(raw), guarded: guarded}
+	p := &Problem{Class: Retry, body: object(raw), shown: shownError(raw, guarded), guarded: guarded}
 	p.Text = "the endpoint broke off: " + p.message(raw)
 	var e struct {
 		Code json.RawMessage `json:"code"`
@@ -140,6 +141,18 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 		return max(at.Sub(now), 0)
 	}
 	return 0
+}
+
+// shownError is what callers see of an error: all of it, or of an endpoint that a client gave what errors of model APIs have.
+func shownError(body []byte, guarded bool) json.RawMessage {
+	switch {
+	case !guarded:
+		return object(body)
+	case errorText(body) != "":
+		return usualError(body)
+	default:
+		return nil
+	}
 }
 
 // usualError is an error of a usual shape without all else that stood beside it.

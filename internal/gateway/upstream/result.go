@@ -41,6 +41,7 @@ type Problem struct {
 	Class   Class
 	Text    string          // for people; never holds the key
 	body    json.RawMessage // the upstream's own error, an object; nil: there was none
+	shown   json.RawMessage // of that what callers may see
 	guarded bool            // a client gave the endpoint's URL
 	after   time.Duration   // the upstream asks to wait that long
 	Cause   error           // of cancelled; errCleared of a try that is to be made again
@@ -59,10 +60,8 @@ func (p *Problem) under(res *http.Response) *Problem {
 // Object is the problem as the record has it.
 func (p *Problem) Object() json.RawMessage {
 	switch {
-	case p.body != nil && !p.guarded:
-		return p.body
-	case p.body != nil && errorText(p.body) != "":
-		return usualError(p.body)
+	case p.shown != nil:
+		return p.shown
 	case p.body == nil && p.Class == cancelled:
 		return nil
 	}

@@ -1,0 +1,167 @@
+package proxy_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// Of calls that the endpoint fails in the end, nearly all of the time is owed, the failure is the endpoint's, and a probe says what is
+// wrong. Of a healthy endpoint nothing is owed.
+func TestWhatAFailingEndpointOwes(t *testing.T) {
+	t.Parallel()
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	for name, tc := range map[string]struct {
+		steps   []http.HandlerFunc
+		url     string
+		healthy int        // calls that are answered before
+		failure fault.Kind // "": none
+		probe   fault.Kind
+	}{
+		"healthy":            {steps: []http.HandlerFunc{says(goodReply)}, healthy: 2},
+		"429 for good":       {steps: []http.HandlerFunc{answers(429, `{"message":"slow down"}`)}, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
+		"500 later":          {steps: []http.HandlerFunc{says(goodReply), answers(500, `{"message":"no"}`)}, healthy: 1, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
+		"cut streams":        {steps: []http.HandlerFunc{cutOff(half())}, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
+		"garbage":            {steps: []http.HandlerFunc{says("data: {]\n\n")}, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
+		"a web page":         {steps: []http.HandlerFunc{answers(200, "<html>hello</html>")}, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
+		"refuses the key":    {steps: []http.HandlerFunc{answers(401, `{"message":"no"}`)}, failure: fault.UpstreamRefused, probe: fault.UpstreamRefused},
+		"refuses connection": {url: gone.URL, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			at := tc.url
+			if at == "" {
+				at = newEngine(t, tc.steps...).URL
+			}
+			r := h.route(at)
+			r.Limits.Call = time.Second
+			url := h.open(t, r)
+			for range tc.healthy {
+				require.Equal(t, 200, send(t.Context(), url, "", streamed).status)
+			}
+			require.Zero(t, h.status(t, r.ID).Owed.Truncate(100*time.Millisecond), "only admission, which is free")
+			if tc.failure == "" {
+				require.NoError(t, h.client.Probe(t.Context(), r.ID))
+				return
+			}
+			require.Equal(t, 400, send(t.Context(), url, "", streamed).status)
+			requireOwed := func() {
+				s := h.status(t, r.ID)
+				require.Equal(t, tc.failure, s.Failure.Kind)
+				require.Zero(t, s.OwedSince)
+				require.Greater(t, s.Owed.Seconds(), h.turns(t, r.ID)[tc.healthy].LatencyS/2)
+			}
+			requireOwed()
+			require.Equal(t, tc.probe, fault.KindOf(h.client.Probe(t.Context(), r.ID)))
+			require.Len(t, h.turns(t, r.ID), tc.healthy+1, "a probe is not recorded")
+			h.stop()
+			h.start(t)
+			requireOwed()
+		})
+	}
+}
+
+// Of a call under way the answer is owed: at once where nothing comes, and where the reply stands still. A reply that grows is not owed, so
+// that an agent cannot have its time given back by sampling on and on.
+func TestWhatIsOwedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		first   string
+		headers []string
+		owed    bool
+	}{
+		"hangs at once":  {"", nil, true},
+		"hangs midway":   {half(), nil, true},
+		"a foreign call": {"", []string{wire.OriginHeader, "shell"}, false},
+		"a title":        {"", nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, hang := newHost(t), newHanging(tc.first, "")
+			r := h.route(newEngine(t, says(goodReply), hang.serve).URL)
+			if len(tc.headers) > 0 {
+				r.Origin = "agent.1"
+			}
+			url := h.open(t, r)
+			require.Equal(t, 200, send(t.Context(), url, "", streamed, wire.OriginHeader, "agent.1").status)
+			body := streamed
+			if name == "a title" {
+				body = `{"messages":[{"role":"system","content":"You are a title generator."}]}`
+			}
+			call := later(t, url, "", body, append(tc.headers, "X-A", "b")...)
+			await(t, hang.begun)
+			if !tc.owed {
+				require.Zero(t, h.status(t, r.ID).OwedSince)
+				require.NoError(t, h.client.End(t.Context(), r.ID, "over"))
+				await(t, call)
+				require.Zero(t, h.status(t, r.ID).Owed.Truncate(100*time.Millisecond))
+				return
+			}
+			var began time.Time
+			owes := func() bool {
+				began = h.status(t, r.ID).OwedSince
+				return !began.IsZero()
+			}
+			if tc.first != "" {
+				require.Eventually(t, func() bool { return !owes() }, patience, pollStep, "it grew")
+			}
+			require.Eventually(t, owes, patience, pollStep)
+			require.NoError(t, h.client.End(t.Context(), r.ID, "the agent's time is up"))
+			await(t, call)
+			s := h.status(t, r.ID)
+			require.Zero(t, s.OwedSince)
+			require.Positive(t, s.Owed)
+			require.Greater(t, float64(began.UnixMicro())/1e6, h.turns(t, r.ID)[0].Timestamp, "of the second call")
+		})
+	}
+}
+
+// A reply that drips is owed when it stands still between its pieces, and not while it grows.
+func TestADrippingReply(t *testing.T) {
+	t.Parallel()
+	drip := make(chan struct{})
+	h := newHost(t)
+	r := h.route(newEngine(t, func(w http.ResponseWriter, req *http.Request) {
+		says(half())(w, req)
+		for {
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-drip:
+				_, _ = io.WriteString(w, ": drip\n\n")
+			case <-req.Context().Done():
+				return
+			}
+		}
+	}).URL)
+	call := later(t, h.open(t, r), "", streamed)
+	owes := func() bool { return !h.status(t, r.ID).OwedSince.IsZero() }
+	require.Eventually(t, owes, patience, pollStep, "it stands still")
+	drip <- struct{}{}
+	require.Eventually(t, func() bool { return !owes() }, patience, pollStep, "it grew")
+	require.NoError(t, h.client.End(t.Context(), r.ID, "over"))
+	await(t, call)
+	require.Equal(t, rollout.KindAgent, h.turns(t, r.ID)[0].Kind)
+}
+
+// A probe of an endpoint that hangs ends by itself, and has the endpoint's words of a rejection for an answer.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	h, hang := newHost(t), newHanging("", "")
+	hanging, rejecting := h.route(newEngine(t, hang.serve).URL), h.route(newEngine(t, answers(400, `{"message":"max_tokens is too small"}`)).URL)
+	rejecting.ID, rejecting.SandboxID = "r2.1", "r2.1"
+	h.open(t, rejecting)
+	require.NoError(t, h.client.Probe(t.Context(), rejecting.ID))
+	h.open(t, hanging)
+	require.True(t, fault.Is(h.client.Probe(t.Context(), hanging.ID), fault.UpstreamFailed))
+	require.True(t, fault.Is(h.client.Probe(t.Context(), "nope"), fault.NotFound))
+}
