@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
 // agentOutput is how many bytes of each of the agent's own streams are kept.
@@ -57,8 +59,33 @@ func (a *Activities) collectTrace(ctx context.Context, in CollectInput) error {
 		return err
 	}
 	defer trace.Close()
-	_, err = a.o.Store.Put(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Trace), gatewayReader{trace})
+	said, err := a.said(ctx, in)
+	if err != nil {
+		return err
+	}
+	checked, pipe := io.Pipe()
+	var copying sync.WaitGroup
+	copying.Go(func() { pipe.CloseWithError(trajectory.Check(pipe, gatewayReader{trace}, said)) })
+	_, err = a.o.Store.Put(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Trace), checked)
+	_, _ = checked.Close(), trace.Close() // end the copy where Put gave up
+	copying.Wait()
 	return err
+}
+
+// said is what the agent's transcript knows of its replies. Without a transcript nothing is checked; with one that cannot be read nothing
+// is trained on.
+func (a *Activities) said(ctx context.Context, in CollectInput) (*trajectory.Said, error) {
+	var t rollout.Transcript
+	err := a.o.Store.JSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Transcript), &t)
+	switch {
+	case err == nil, fault.Is(err, fault.NotFound):
+		return trajectory.NewSaid(t), nil
+	case fault.Is(err, fault.Unavailable), ctx.Err() != nil:
+		return nil, err
+	default:
+		a.loggerOf("CollectArtifacts", in.Target).WarnContext(ctx, "transcript unreadable: no turn is trained on", "error", err)
+		return trajectory.NothingSaid(), nil
+	}
 }
 
 // gatewayReader gives a trace that breaks off its kind: it can be had again.

@@ -8,3 +8,9 @@ func FilesOf(r io.Reader) (texts map[string]string, extra []string, err error) {
 	err = filesOf(r, texts, &extra)
 	return texts, extra, err
 }
+
+// ReadTurns reads a trace into a result.
+func ReadTurns(r io.Reader, res *rollout.Result) error {
+	_, err := turnsOf(r, res)
+	return err
+}

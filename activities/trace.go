@@ -37,6 +37,7 @@ func (a *Activities) addTrace(ctx context.Context, in CollectInput, res *rollout
 // turnsOf reads JSON lines of rollout.Turn to the end, and returns a line for people about each.
 func turnsOf(r io.Reader, res *rollout.Result) (string, error) {
 	var log strings.Builder
+	var compact trajectory.Compactor
 	dec := json.NewDecoder(bufio.NewReaderSize(r, 1<<20))
 	for {
 		var t rollout.Turn
@@ -45,7 +46,7 @@ func turnsOf(r io.Reader, res *rollout.Result) (string, error) {
 		} else if err != nil {
 			return "", err
 		}
-		res.ProxyTurns = append(res.ProxyTurns, trajectory.Compact(t))
+		res.ProxyTurns = append(res.ProxyTurns, compact.Compact(t))
 		count(&res.Usage, t)
 		log.WriteString(lineOf(t))
 	}

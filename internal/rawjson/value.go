@@ -37,6 +37,9 @@ func (c *Cursor) SkipIDs() []byte {
 	return c.Skip()
 }
 
+// maxDepth bounds how deep a value may be nested that is stepped over. A level costs a byte, and no recursion.
+const maxDepth = 1 << 20
+
 // skipNested steps over an object or array by its brackets and strings alone: what is inside is somebody else's to judge. It is
 // where most of a reply goes by, so its loop is a tight one.
 func (c *Cursor) skipNested() {
@@ -52,6 +55,10 @@ func (c *Cursor) skipNested() {
 				return
 			}
 		case '{', '[':
+			if len(stack) == maxDepth {
+				c.Bad = true
+				return
+			}
 			stack = append(stack, ch+2) // in ASCII the closing bracket is two on from the opening one
 		case '}', ']':
 			if stack[len(stack)-1] != ch {

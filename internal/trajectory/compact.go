@@ -1,38 +1,96 @@
 package trajectory
 
 import (
+	"bytes"
 	"encoding/json"
+	"unsafe"
 
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Compact is a turn as RolloutResult's proxy_turns carries it: of the request what clients of both generations read, of
-// the response how it ended.
-func Compact(t rollout.Turn) rollout.CompactTurn {
-	return rollout.CompactTurn{
+// Bounds of what the turns of one result have together. A result is read, kept and served as a whole; the trace has the rest.
+const (
+	// maxRequests is for prompts (messages, input, …), in bytes.
+	maxRequests = 1 << 20
+	// maxTokens is for token ids, log probabilities and tokens' strings, in bytes of memory: some 5 million ids.
+	maxTokens = 64 << 20
+	// maxMember is for any other member of a request or reply.
+	maxMember = 4 << 10
+)
+
+// Compactor makes the turns of one result compact. The zero value is ready.
+type Compactor struct{ requests, tokens int }
+
+// Compact is a turn as RolloutResult's proxy_turns carries it: of the request what clients of both generations read, of the response
+// how it ended. It keeps nothing of the turn's memory. Prompts are left out, and named in "omitted", once those of a result exceed its
+// share; so are tokens, of which a flaw tells and without which a turn is not trained on.
+func (c *Compactor) Compact(t rollout.Turn) rollout.CompactTurn {
+	out := rollout.CompactTurn{
 		Turn: t.Turn, Kind: t.Kind, Lineage: t.Lineage, Branch: t.Branch,
 		Delivered: t.Delivered, Train: t.Train, PrefixBreak: t.PrefixBreak, Broken: t.Broken, Flaws: t.Flaws, FinishReason: t.FinishReason,
-		PromptTokenIDs:     list(t.PromptTokenIDs),
-		CompletionTokens:   list(t.CompletionTokens),
-		CompletionTokenIDs: list(t.CompletionTokenIDs),
-		PerTokenLogps:      list(t.PerTokenLogps),
+		PromptTokenIDs:     []int32{},
+		CompletionTokens:   []string{},
+		CompletionTokenIDs: []int32{},
+		PerTokenLogps:      []float64{},
 		LatencyS:           t.LatencyS,
 		Timestamp:          t.Timestamp,
 		UpstreamStatus:     t.UpstreamStatus,
-		UpstreamError:      t.UpstreamError,
+		UpstreamError:      shortError(t.UpstreamError),
 		ModelVersion:       t.ModelVersion,
 		Engine:             t.Engine,
-		Request:            members(t.Request, requestKeys()...),
+		Request:            c.request(t.Request),
 		Response:           response(t),
 	}
+	if c.tokens += tokenBytes(&t); c.tokens > maxTokens {
+		out.Train = false
+		out.Flaws = append(out.Flaws[:len(out.Flaws):len(out.Flaws)], "tokens left out of the result, which has too many: the trace has them")
+		return out
+	}
+	out.PromptTokenIDs, out.CompletionTokens = list(t.PromptTokenIDs), list(t.CompletionTokens)
+	out.CompletionTokenIDs, out.PerTokenLogps = list(t.CompletionTokenIDs), list(t.PerTokenLogps)
+	return out
 }
 
-func requestKeys() []string {
-	return []string{
-		"model", "messages", "temperature", "top_p", "max_tokens", "max_completion_tokens", "logprobs", "top_logprobs", "stream",
-		"prompt", "system", "instructions", "input", "max_output_tokens", // of the other APIs
+func tokenBytes(t *rollout.Turn) int {
+	n := 4*(len(t.PromptTokenIDs)+len(t.CompletionTokenIDs)) + 8*len(t.PerTokenLogps)
+	for _, s := range t.CompletionTokens {
+		n += len(s) + int(unsafe.Sizeof(s))
 	}
+	return n
+}
+
+// request picks the members of a request that clients read.
+func (c *Compactor) request(raw json.RawMessage) map[string]any {
+	out := members(raw, "model", "temperature", "top_p", "max_tokens", "max_completion_tokens", "max_output_tokens", "logprobs", "top_logprobs", "stream")
+	o, err := rawjson.ParseObject(raw)
+	if err != nil {
+		return out // no object: there is nothing to pick
+	}
+	var omitted []string
+	for _, key := range []string{"messages", "prompt", "system", "instructions", "input"} {
+		v, ok := o.Get(key)
+		switch {
+		case !ok:
+		case c.requests+len(v) > maxRequests:
+			omitted = append(omitted, key)
+		default:
+			c.requests += len(v)
+			out[key] = json.RawMessage(bytes.Clone(v))
+		}
+	}
+	if omitted != nil {
+		out["omitted"] = omitted
+	}
+	return out
+}
+
+// shortError is an endpoint's error, where it is not too long for a result.
+func shortError(raw json.RawMessage) json.RawMessage {
+	if len(raw) > maxMember {
+		return json.RawMessage(`{"message":"the trace has this error, which is too long for a result"}`)
+	}
+	return raw
 }
 
 func response(t rollout.Turn) map[string]any {
@@ -45,12 +103,12 @@ func response(t rollout.Turn) map[string]any {
 		out["finish_reason"] = t.FinishReason
 	}
 	if len(t.UpstreamError) > 0 && string(t.UpstreamError) != "null" {
-		out["error"] = t.UpstreamError
+		out["error"] = shortError(t.UpstreamError)
 	}
 	return out
 }
 
-// members picks members of an object, as they stand: numbers keep their spelling.
+// members picks members of an object, as they stand: numbers keep their spelling. Large ones are left out.
 func members(object json.RawMessage, keys ...string) map[string]any {
 	out := map[string]any{}
 	o, err := rawjson.ParseObject(object)
@@ -58,8 +116,8 @@ func members(object json.RawMessage, keys ...string) map[string]any {
 		return out // no object: there is nothing to pick
 	}
 	for _, k := range keys {
-		if v, ok := o.Get(k); ok {
-			out[k] = json.RawMessage(v)
+		if v, ok := o.Get(k); ok && len(v) <= maxMember {
+			out[k] = json.RawMessage(bytes.Clone(v))
 		}
 	}
 	return out

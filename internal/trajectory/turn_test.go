@@ -30,9 +30,9 @@ func TestExportGolden(t *testing.T) {
 
 	var got bytes.Buffer
 	require.NoError(t, trajectory.Export(l, &got))
-	compact := make([]rollout.CompactTurn, 0, 2)
+	compact, compactor := make([]rollout.CompactTurn, 0, 2), trajectory.Compactor{}
 	for _, turn := range turnsOf(t, l) {
-		compact = append(compact, trajectory.Compact(turn))
+		compact = append(compact, compactor.Compact(turn))
 	}
 	short, err := json.MarshalIndent(compact, "", "  ")
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ type target struct {
 
 const (
 	// maxReply bounds a reply, in bytes.
-	maxReply = 256 << 20
+	maxReply = 64 << 20
 	// maxExpected bounds the room that is made for a reply before any of it has come, in bytes.
 	maxExpected = 1 << 20
 	// drainTime is how long the end of a stream may take after its end mark; a connection read to its end is used again.

@@ -8,6 +8,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
+// maxParts bounds the tool calls, content blocks, items and texts of a reply. Each piece of a stream is joined to its part by a search.
+const maxParts = 1024
+
 var errUnreadable = errors.New("assemble reply: unreadable event")
 
 func assembleCompletion(c Completion, raw []byte) (Whole, error) {
@@ -52,7 +55,7 @@ func (c *Completion) add(data []byte) error {
 			in.Skip()
 		}
 	}
-	if !in.End() {
+	if !in.End() || c.tooMany {
 		return errUnreadable
 	}
 	return nil

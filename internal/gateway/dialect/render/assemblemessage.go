@@ -56,10 +56,14 @@ func (d *draft) add(data []byte) error {
 	case "content_block_start":
 		b := &block{index: rawjson.NumberIn(o, "index"), texts: make([][]byte, len(flowing()))}
 		b.object, err = rawjson.ParseObject(o.Or("content_block", "{}"))
+		if len(d.blocks) == maxParts {
+			return errUnreadable
+		}
 		d.blocks = append(d.blocks, b)
 	case "content_block_delta":
+		index := rawjson.NumberIn(o, "index")
 		for _, b := range d.blocks {
-			if b.index == rawjson.NumberIn(o, "index") {
+			if b.index == index {
 				err = b.add(o.Or("delta", "{}"))
 			}
 		}

@@ -61,27 +61,37 @@ func (d *responseDraft) add(data []byte) error {
 	}
 	kind := rawjson.TextOf(o.Or("type", ""))
 	if kind == "response.output_item.added" || kind == "response.output_item.done" {
-		item := d.item(rawjson.NumberIn(o, "output_index"))
+		item, err := d.item(rawjson.NumberIn(o, "output_index"))
+		if err != nil {
+			return err
+		}
 		item.done = kind == "response.output_item.done"
 		item.object, err = rawjson.ParseObject(o.Or("item", "{}"))
 		return err
 	}
 	for _, f := range responseFlows() {
 		if f.event == kind {
-			d.item(rawjson.NumberIn(o, "output_index")).add(f, rawjson.NumberIn(o, f.number), rawjson.TextOf(o.Or("delta", "")))
+			item, err := d.item(rawjson.NumberIn(o, "output_index"))
+			if err != nil {
+				return err
+			}
+			return item.add(f, rawjson.NumberIn(o, f.number), rawjson.TextOf(o.Or("delta", "")))
 		}
 	}
 	return nil
 }
 
 // item finds the item of that index, or begins it.
-func (d *responseDraft) item(index int64) *outputItem {
+func (d *responseDraft) item(index int64) (*outputItem, error) {
 	for _, item := range d.items {
 		if item.index == index {
-			return item
+			return item, nil
 		}
+	}
+	if len(d.items) == maxParts {
+		return nil, errUnreadable
 	}
 	item := &outputItem{index: index, object: rawjson.NewObject()}
 	d.items = append(d.items, item)
-	return item
+	return item, nil
 }

@@ -19,6 +19,7 @@ type Completion struct {
 	spoke                       bool   // content was a string at least once; else it is null
 	answered                    bool   // there was a choice
 	calls                       []toolCall
+	tooMany                     bool   // calls of tools
 	logprobs                    []byte // entries, with commas between
 	tokens                      int    // entries
 	columns                     columns

@@ -93,6 +93,10 @@ func (c *Completion) addPiece(piece toolCall) {
 			found = &c.calls[i]
 		}
 	}
+	if found == nil && len(c.calls) == maxParts {
+		c.tooMany = true
+		return
+	}
 	if found == nil {
 		c.calls = append(c.calls, toolCall{at: piece.at, kind: []byte("function")})
 		found = &c.calls[len(c.calls)-1]

@@ -39,14 +39,18 @@ func responseFlows() []responseFlow {
 }
 
 // add joins a piece to its text.
-func (i *outputItem) add(f responseFlow, index int64, piece string) {
+func (i *outputItem) add(f responseFlow, index int64, piece string) error {
 	for _, t := range i.texts {
 		if t.responseFlow == f && t.index == index {
 			t.said = append(t.said, piece...)
-			return
+			return nil
 		}
 	}
+	if len(i.texts) == maxParts {
+		return errUnreadable
+	}
 	i.texts = append(i.texts, &outputText{f, index, []byte(piece)})
+	return nil
 }
 
 // bytes is the item with what had come of its texts.

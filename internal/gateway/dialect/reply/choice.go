@@ -34,7 +34,7 @@ func (r *Reply) choice(c *rawjson.Cursor) {
 			r.several = r.several || string(index) != "0" && string(index) != "null"
 		case "finish_reason":
 			if !c.Null() {
-				r.FinishReason = string(c.String())
+				r.FinishReason = shortText(c.String())
 			}
 		case "logprobs":
 			r.logprobs(c)
@@ -74,6 +74,7 @@ func (r *Reply) logprobs(c *rawjson.Cursor) {
 		case string(key) == "token_logprobs": // as Completions has them: in columns
 			for range c.Elements {
 				r.Logprobs = append(r.Logprobs, c.Float())
+				c.Require(len(r.Logprobs) <= maxTokens)
 			}
 		case string(key) == "tokens":
 			for range c.Elements {
@@ -100,6 +101,7 @@ func (r *Reply) entry(c *rawjson.Cursor) {
 		}
 	}
 	r.Logprobs = append(r.Logprobs, logprob)
+	c.Require(len(r.Logprobs) <= maxTokens)
 }
 
 func (r *Reply) name(token []byte) {

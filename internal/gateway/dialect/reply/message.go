@@ -1,8 +1,6 @@
 package reply
 
 import (
-	"bytes"
-
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -26,7 +24,7 @@ func (r *Reply) messageEvent(c *rawjson.Cursor) {
 			stop = c.Skip()
 		case "error":
 			if !c.Null() {
-				r.Error = bytes.Clone(c.Skip())
+				r.Error = errorOf(c.Skip())
 			}
 		case "model_version", "weight_version":
 			r.sawVersion(c.Skip())

@@ -2,6 +2,7 @@ package reply
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"github.com/rolloutd/rolloutd/internal/rawjson"
@@ -53,6 +54,9 @@ func (r *Reply) Event(data []byte) error {
 	if !c.End() {
 		return fmt.Errorf("unreadable near byte %d of an event of %d", c.At, len(data))
 	}
+	if r.overfull() {
+		return errors.New("it has more tokens than a reply may have")
+	}
 	return nil
 }
 
@@ -68,7 +72,7 @@ func (r *Reply) chunk(c *rawjson.Cursor) {
 			r.prompt(c)
 		case "error":
 			if !c.Null() {
-				r.Error = bytes.Clone(c.Skip())
+				r.Error = errorOf(c.Skip())
 			}
 		case "model_version", "weight_version":
 			r.sawVersion(c.Skip())
@@ -98,7 +102,7 @@ func (r *Reply) Began(version string) { r.sawVersion([]byte(version)) }
 
 // sawVersion keeps the first and the last version: weights may be swapped while a reply is being made.
 func (r *Reply) sawVersion(raw []byte) {
-	v := string(bytes.Trim(raw, `"`))
+	v := shortText(bytes.Trim(raw, `"`))
 	switch {
 	case v == "" || v == "null" || v == r.version:
 	case r.version == "":

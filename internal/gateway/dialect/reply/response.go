@@ -34,9 +34,9 @@ func (r *Reply) responseEvent(c *rawjson.Cursor) {
 		r.response(&response)
 		c.Require(response.End())
 	case "error":
-		r.over, r.Error = true, bytes.Clone(bytes.TrimSpace(whole.Src))
+		r.over, r.Error = true, errorOf(bytes.TrimSpace(whole.Src))
 		if inner := rawjson.MemberOf(whole.Src, "error"); len(inner) > 0 && inner[0] == '{' {
-			r.Error = bytes.Clone(inner)
+			r.Error = errorOf(inner)
 		}
 	case "":
 		r.response(&whole)
@@ -55,7 +55,7 @@ func (r *Reply) response(c *rawjson.Cursor) {
 			details = c.Skip()
 		case "error":
 			if !c.Null() {
-				r.Error = bytes.Clone(c.Skip())
+				r.Error = errorOf(c.Skip())
 			}
 		case "usage":
 			r.responseUsage(c)

@@ -44,6 +44,7 @@ func (r *Reply) triple(c *rawjson.Cursor) {
 		}
 	}
 	r.meta = append(r.meta, t)
+	c.Require(len(r.meta) <= maxTokens)
 }
 
 // settleMeta takes SGLang's own list where nothing else gave ids, or logprobs.

@@ -1,0 +1,124 @@
+package trajectory
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Said is what an agent's transcript has of its model's replies: ids of tool calls, and texts.
+type Said struct {
+	calls map[string]bool
+	texts map[string]bool
+	lost  bool // there was a transcript, and it cannot be read
+}
+
+// unknownFlaw says why a turn that looks whole is not trained on.
+const unknownFlaw = "the agent's transcript does not know this reply: not trained on"
+
+// NewSaid reads a transcript in the form {info, parts} of OpenCode. One without any reply, or in another form, knows nothing.
+func NewSaid(t rollout.Transcript) *Said {
+	s := &Said{calls: map[string]bool{}, texts: map[string]bool{}}
+	for _, raw := range t.Messages {
+		var m struct {
+			Info  struct{ Role string }
+			Parts []struct{ Type, Text, CallID string }
+		}
+		if json.Unmarshal(raw, &m) != nil || m.Info.Role != "assistant" {
+			continue
+		}
+		for _, p := range m.Parts {
+			switch p.Type {
+			case "tool":
+				s.calls[p.CallID] = true
+			case "text", "reasoning":
+				s.texts[strings.TrimSpace(p.Text)] = true
+			}
+		}
+	}
+	return s
+}
+
+// NothingSaid is what an unreadable transcript knows: no reply at all.
+func NothingSaid() *Said { return &Said{lost: true} }
+
+// Empty says whether the transcript knows no reply, so that nothing can be checked against it.
+func (s *Said) Empty() bool { return !s.lost && len(s.calls)+len(s.texts) == 0 }
+
+// Knows says whether the transcript has a turn's reply: one of its tool calls, or its text. A reply of neither is known: it left nothing
+// to find.
+func (s *Said) Knows(t *rollout.Turn) bool {
+	if s.lost {
+		return false
+	}
+	calls, texts := spoken(t)
+	for _, id := range calls {
+		if s.calls[id] {
+			return true
+		}
+	}
+	if len(calls) > 0 {
+		return false
+	}
+	for _, text := range texts {
+		if s.texts[text] {
+			return true
+		}
+	}
+	return len(texts) == 0
+}
+
+// spoken is what a reply says: the ids of its tool calls, and its texts that are not empty.
+func spoken(t *rollout.Turn) (calls, texts []string) {
+	var r struct {
+		Choices []struct { // chat.completion, text_completion
+			Text    string
+			Message struct {
+				Content          any
+				ReasoningContent string                `json:"reasoning_content"`
+				ToolCalls        []struct{ ID string } `json:"tool_calls"`
+			}
+		}
+		Output []struct { // response
+			CallID  string `json:"call_id"`
+			Content []struct{ Text string }
+		}
+		Content []struct{ Type, ID, Text string } // message
+	}
+	if json.Unmarshal(t.Response, &r) != nil {
+		return nil, nil
+	}
+	for _, c := range r.Choices {
+		content, _ := c.Message.Content.(string)
+		texts = append(texts, c.Text, content, c.Message.ReasoningContent)
+		for _, call := range c.Message.ToolCalls {
+			calls = append(calls, call.ID)
+		}
+	}
+	for _, item := range r.Output {
+		if item.CallID != "" {
+			calls = append(calls, item.CallID)
+		}
+		for _, part := range item.Content {
+			texts = append(texts, part.Text)
+		}
+	}
+	for _, block := range r.Content {
+		if block.Type == "tool_use" {
+			calls = append(calls, block.ID)
+		}
+		texts = append(texts, block.Text)
+	}
+	return calls, trimmed(texts)
+}
+
+func trimmed(texts []string) []string {
+	var out []string
+	for _, text := range texts {
+		if text = strings.TrimSpace(text); text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
+}
