@@ -13,7 +13,7 @@ VULN := $(TOOLS)/govulncheck-$(VULN_VERSION)
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo test build deps test-deps lint test-root test-dev bench-rollout bench-sandbox bench-gateway bench-edge clean
+.PHONY: demo test redteam build deps test-deps lint test-root test-dev bench-rollout bench-sandbox bench-gateway bench-edge clean
 
 demo: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml
@@ -49,6 +49,12 @@ $(VULN):
 # Never from the cache: Go does not see that a test builds and runs this project's programs.
 test-root:
 	go test -count=1 -race -timeout 20m ./...
+
+# Every cheat against every kind of verifier, as root and as an ordinary user; see docs/security.md.
+redteam:
+	ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 60m ./internal/grading -run 'Redteam|Users|Examples'
+	go test -count=1 -timeout 20m ./internal/sandbox/local -run 'Isolation|Users|Ordinary|Limits'
+	cd $(DEV) && go test -count=1 -timeout 20m ./e2e -run 'Cheats|Outcomes'
 
 # The nested module embeds the Temporal server, which is not ours to check for races and slow to build with the detector.
 test-dev:

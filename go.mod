@@ -40,6 +40,8 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+require mvdan.cc/sh/v3 v3.14.1
+
 require (
 	github.com/BurntSushi/toml v1.4.0 // indirect
 	github.com/agnivade/levenshtein v1.2.1

@@ -240,4 +240,4 @@ func write(name, text string) exec {
 }
 
 // rewards is an exec of a verifier that writes the reward file.
-func rewards(text string) exec { return write(rollout.RewardFile, text) }
+func rewards(text string) exec { return write(wire.VerifierLogs+"/reward.txt", text) }

@@ -3,6 +3,7 @@ package grading
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -23,6 +24,28 @@ const (
 	scriptStderr  = 2000    //
 	keptOutput    = 1 << 20 // bytes of each of the script's streams in the store
 )
+
+// The verifier's files, where the agent's user cannot reach them.
+const (
+	testScript = wire.VerifierTests + "/test.sh"
+	rewardFile = wire.VerifierLogs + "/reward.txt"
+)
+
+// asVerifier is bash with these arguments as the verifier's user.
+//
+// Of what a repository may set in git's configuration, these variables override the entries that make reading commands run a
+// program, and the check of the owner, which is the agent's user. The verifier's own HOME has no settings of the agent.
+func asVerifier(args ...string) wire.Process {
+	p := shell.Bash(args...)
+	p.User = wire.VerifierUser
+	maps.Copy(p.Env, map[string]string{
+		"TESTS_DIR": wire.VerifierTests, "VERIFIER_DIR": wire.VerifierLogs,
+		"GIT_CONFIG_COUNT": "3", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*",
+		"GIT_CONFIG_KEY_1": "core.fsmonitor", "GIT_CONFIG_VALUE_1": "false",
+		"GIT_CONFIG_KEY_2": "core.hooksPath", "GIT_CONFIG_VALUE_2": "/dev/null",
+	})
+	return p
+}
 
 func commandProcess(i int) string { return fmt.Sprintf("verify-%d", i+1) }
 
@@ -52,14 +75,14 @@ func (g *Grader) run(ctx context.Context, sb *sandbox.Sandbox, job Job, record *
 }
 
 func (g *Grader) runScript(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, b *shell.Budget) error {
-	st, err := shell.Run(ctx, sb, scriptProcess, shell.Bash(rollout.TestScript), b)
+	st, err := shell.Run(ctx, sb, scriptProcess, asVerifier(testScript), b)
 	if err != nil {
 		return err
 	}
 	if err := g.saveScriptOutput(ctx, sb, job.Target, record); err != nil {
 		return err
 	}
-	res, err := shell.Result(ctx, sb, rollout.TestScript, st)
+	res, err := shell.Result(ctx, sb, testScript, st)
 	record.Script = &res
 	if err != nil || !st.TimedOut {
 		return err
@@ -101,17 +124,21 @@ func runCommands(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Reco
 	return nil
 }
 
-// runCommand runs one command. What the commands before it left running may take all processes of the sandbox, so that it
-// cannot start; then that is killed.
+// runCommand runs one command. The work that earlier commands ran may keep it from starting, with processes that take all there
+// are, or by removing the workdir. Then it is started again without those processes, in a workdir.
 func runCommand(ctx context.Context, sb *sandbox.Sandbox, i int, cmd string, b *shell.Budget) (wire.Status, error) {
-	st, err := shell.Run(ctx, sb, commandProcess(i), shell.Bash("-c", cmd), b)
+	st, err := shell.Run(ctx, sb, commandProcess(i), asVerifier(commandArgs(cmd)...), b)
 	if err == nil || fault.Is(err, fault.SandboxLost) {
 		return st, err
 	}
 	if err := sb.KillAll(ctx); err != nil {
 		return st, blame(err, "end what the verifier left running")
 	}
-	return shell.Run(ctx, sb, commandProcess(i), shell.Bash("-c", cmd), b)
+	if err := sb.PutTar(ctx, rollout.Home, Folders(rollout.Workdir)); err != nil {
+		return st, blame(err, "make the workdir again")
+	}
+	st, err = shell.Run(ctx, sb, commandProcess(i), asVerifier(commandArgs(cmd)...), b)
+	return st, blame(err, "start a verify command")
 }
 
 // readReward sets the record's reward. The reward file counts only where there is a test script, which wins over commands.
@@ -121,7 +148,7 @@ func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, r
 		record.Reward = &share
 		return nil
 	}
-	raw, err := sb.ReadFile(ctx, rollout.RewardFile, maxRewardFile)
+	raw, err := sb.As(wire.VerifierUser).ReadFile(ctx, rewardFile, maxRewardFile)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return blame(err, "read the reward file")
 	}
@@ -147,11 +174,13 @@ func (g *Grader) noReward(ctx context.Context, sb *sandbox.Sandbox, job Job, rec
 	if err := stageFiles(ctx, sb, job.Verifier); err != nil { // the script may have been changed
 		return err
 	}
-	st, err := shell.Run(ctx, sb, syntaxProcess, shell.Bash("-n", rollout.TestScript), &shell.Budget{Total: syntaxTimeout})
+	check := asVerifier("-n", testScript)
+	check.Dir = wire.VerifierTests // the work may have removed the workdir
+	st, err := shell.Run(ctx, sb, syntaxProcess, check, &shell.Budget{Total: syntaxTimeout})
 	if err != nil {
 		return err
 	}
-	res, err := shell.Result(ctx, sb, rollout.TestScript, st)
+	res, err := shell.Result(ctx, sb, testScript, st)
 	if err == nil && st.ExitCode != 0 && !st.TimedOut {
 		return verifierFailed("bash cannot parse the test script: %s", text.Head(res.Stderr, 300))
 	}

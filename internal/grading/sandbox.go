@@ -3,10 +3,12 @@ package grading
 import (
 	"context"
 	"path"
+	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/shell"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
@@ -57,12 +59,24 @@ func (g *Grader) keepAgentSandbox(ctx context.Context, t rollout.Target) (releas
 	return release
 }
 
-// prepare restores the agent's home in a fresh sandbox, empties the places of the verifier, restores the packages that setup
-// installed, and stages the script. It may run again until the verifier's first process starts.
+// prepare restores the agent's home in a fresh sandbox, fills the verifier's folders, and links their old places in the agent's
+// home to them. It may run again until the verifier's first process starts.
 func (g *Grader) prepare(ctx context.Context, sb *sandbox.Sandbox, job Job) error {
 	if err := g.restoreHome(ctx, sb, job); err != nil {
 		return blame(err, "restore the workspace")
 	}
+	if err := g.linkHome(ctx, sb, job.Target); err != nil {
+		return blame(err, "prepare the workspace")
+	}
+	if err := g.fillVerifierHome(ctx, sb, job.Target); err != nil {
+		return err
+	}
+	return stageFiles(ctx, sb, job.Verifier)
+}
+
+// linkHome gives the agent's home the packages that setup left, and links to the verifier's folders. The agent's programs can
+// change the links; ownPaths keeps the author's text from following them.
+func (g *Grader) linkHome(ctx context.Context, sb *sandbox.Sandbox, t rollout.Target) error {
 	// Unpacking a folder replaces a link or a file of its name, so an agent cannot put one there to make the verifier fail.
 	parents := Folders(rollout.Workdir, path.Dir(rollout.VerifierDir), path.Dir(rollout.Packages))
 	if err := sb.PutTar(ctx, rollout.Home, parents); err != nil {
@@ -71,14 +85,46 @@ func (g *Grader) prepare(ctx context.Context, sb *sandbox.Sandbox, job Job) erro
 	if err := removeAll(ctx, sb, rollout.TestsDir, rollout.VerifierDir, rollout.Packages); err != nil {
 		return err
 	}
-	err := g.restore(ctx, sb, job.Target, store.Packages, rollout.Packages)
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	if err := g.restorePackages(ctx, sb, t, rollout.Packages); err != nil {
 		return err
 	}
-	if err := sb.PutTar(ctx, rollout.Home, Folders(rollout.VerifierDir)); err != nil {
+	return sb.PutTar(ctx, rollout.Home, links(map[string]string{
+		"tests": wire.VerifierTests, "logs/verifier": wire.VerifierLogs,
+	}))
+}
+
+// fillVerifierHome gives the verifier's home the packages that setup left, and links by the names that scripts use below ~.
+// Nothing of the agent's is in it. Where users are not separate the agent could write there before: it is emptied first.
+func (g *Grader) fillVerifierHome(ctx context.Context, sb *sandbox.Sandbox, t rollout.Target) error {
+	sb = sb.As(wire.VerifierUser)
+	info, err := sb.Info(ctx)
+	if err != nil {
 		return err
 	}
-	return stageFiles(ctx, sb, job.Verifier)
+	if !info.SeparateUsers {
+		if err := removeAll(ctx, sb, wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs); err != nil {
+			return err
+		}
+		if err := sb.PutTar(ctx, wire.VerifierLogs, Folders()); err != nil {
+			return err
+		}
+	}
+	err = sb.PutTar(ctx, wire.VerifierHome, links(map[string]string{
+		"workdir": rollout.Workdir, "tests": wire.VerifierTests, "logs/verifier": wire.VerifierLogs,
+	}))
+	if err != nil {
+		return err
+	}
+	return g.restorePackages(ctx, sb, t, wire.VerifierHome+strings.TrimPrefix(rollout.Packages, rollout.Home))
+}
+
+// restorePackages unpacks what setup installed for the user; without setup there is nothing.
+func (g *Grader) restorePackages(ctx context.Context, sb *sandbox.Sandbox, t rollout.Target, folder string) error {
+	err := g.restore(ctx, sb, t, store.Packages, folder)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
 }
 
 // stageFiles puts the script and the files of the verifier into the tests folder.
@@ -91,7 +137,7 @@ func stageFiles(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier) er
 	if err != nil {
 		return err
 	}
-	err = sb.PutTar(ctx, rollout.TestsDir, archive)
+	err = sb.As(wire.VerifierUser).PutTar(ctx, wire.VerifierTests, archive)
 	if fault.Is(err, fault.OutOfDisk) {
 		return blame(err, "stage the verifier's files")
 	}
@@ -102,7 +148,7 @@ func stageFiles(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier) er
 func testFiles(v rollout.Verifier) (map[string]string, error) {
 	files := map[string]string{}
 	if v.Script != "" {
-		files[path.Base(rollout.TestScript)] = v.Script
+		files[path.Base(rollout.TestScript)] = ownPaths(v.Script)
 	}
 	for given, content := range v.Files {
 		name, err := rollout.TestFileName(given)

@@ -101,6 +101,17 @@ func tarOf(files map[string]string) (io.Reader, error) {
 	return &buf, w.Close()
 }
 
+// links is a tar of symbolic links: name → target.
+func links(targets map[string]string) io.Reader {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, name := range slices.Sorted(maps.Keys(targets)) {
+		_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: targets[name], Mode: 0o777}) // a buffer does not fail
+	}
+	_ = w.Close()
+	return &buf
+}
+
 // Folders is a tar of nothing but these folders of the home.
 func Folders(paths ...string) io.Reader {
 	var buf bytes.Buffer

@@ -11,6 +11,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
+// verifierCapabilities let the verifier read and change the agent's files whatever their modes, as a grader run by root would: an
+// honest submission may hold files of mode 0600, and a script may compile or patch in the workdir.
+const verifierCapabilities = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
+
 // users maps the names of users to ids. Where they are not separate every process runs as the user of sandboxd.
 type users struct{ separate bool }
 
@@ -22,7 +26,7 @@ func (u users) find(name string) (*child.User, error) {
 		found = &child.User{UID: wire.AgentID, GID: wire.AgentID}
 	case wire.VerifierUser:
 		// Group 0 is the one that /proc shows all processes to.
-		found = &child.User{UID: wire.VerifierID, GID: wire.VerifierID, Groups: []int{0}}
+		found = &child.User{UID: wire.VerifierID, GID: wire.VerifierID, Groups: []int{0}, Capabilities: verifierCapabilities}
 	default:
 		return nil, fault.Field("user", "%q must be empty or %q", name, wire.VerifierUser)
 	}

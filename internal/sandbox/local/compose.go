@@ -124,7 +124,7 @@ func (c *composer) users(separate bool) error {
 		c.opt("--disable-userns", "--uid", id, "--gid", id)
 		return nil
 	}
-	for _, name := range []string{"SETUID", "SETGID", "KILL", "CHOWN", "SETPCAP", "SYS_RESOURCE"} {
+	for _, name := range []string{"SETUID", "SETGID", "KILL", "CHOWN", "SETPCAP", "SYS_RESOURCE", "DAC_OVERRIDE", "FOWNER"} {
 		c.opt("--cap-add", "CAP_"+name)
 	}
 	n, err := newNamespace()

@@ -109,13 +109,16 @@ func verifierIsClosed(t *testing.T, h Harness) {
 	require.True(t, got.Running)
 }
 
-// Both users have no capabilities, and none to be had.
+// The agent has no capabilities, the verifier CAP_DAC_OVERRIDE and CAP_FOWNER, and neither can have any others.
 func unprivileged(t *testing.T, h Harness) {
 	p := h.place(t)
-	for _, user := range []string{"", wire.VerifierUser} {
+	verifier := "0000000000000000"
+	if p.separate() {
+		verifier = "000000000000000a"
+	}
+	for user, set := range map[string]string{"": "0000000000000000", wire.VerifierUser: verifier} {
 		status := p.User(user).Bash("grep -E '^(Cap|NoNewPrivs)' /proc/self/status | tr -d '\\t'").Stdout
-		require.Equal(t, "CapInh:0000000000000000\nCapPrm:0000000000000000\nCapEff:0000000000000000\n"+
-			"CapBnd:0000000000000000\nCapAmb:0000000000000000\nNoNewPrivs:1\n", status, user)
+		require.Equal(t, strings.ReplaceAll("CapInh:SET\nCapPrm:SET\nCapEff:SET\nCapBnd:0000000000000000\nCapAmb:SET\nNoNewPrivs:1\n", "SET", set), status, user)
 	}
 	require.NotZero(t, p.Bash("unshare -U true").ExitCode)
 }

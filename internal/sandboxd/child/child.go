@@ -43,6 +43,8 @@ type User struct {
 	UID    int   `json:"uid"`
 	GID    int   `json:"gid"`
 	Groups []int `json:"groups"`
+	// Capabilities is a set of bits. The program and all that it starts have them.
+	Capabilities uint64 `json:"capabilities,omitempty"`
 }
 
 // Failure says why the program was not started.
@@ -102,10 +104,14 @@ func enterCgroups(n int) error {
 	return nil
 }
 
-// become gives up root for good. The bounding set must be emptied first; leaving user id 0 empties the others.
+// become gives up root for good. The bounding set must be emptied first; leaving user id 0 empties the others, but for the
+// capabilities of the user.
 func become(u *User) error {
 	if u == nil {
 		return nil
+	}
+	if err := setInheritable(u.Capabilities); err != nil {
+		return fmt.Errorf("inheritable set: %w", err)
 	}
 	if err := emptyBoundingSet(); err != nil {
 		return fmt.Errorf("bounding set: %w", err)
@@ -118,6 +124,9 @@ func become(u *User) error {
 	}
 	if err := unix.Setresuid(u.UID, u.UID, u.UID); err != nil {
 		return fmt.Errorf("user %d: %w", u.UID, err)
+	}
+	if err := raiseAmbient(u.Capabilities); err != nil {
+		return fmt.Errorf("ambient set: %w", err)
 	}
 	return nil
 }

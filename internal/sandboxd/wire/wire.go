@@ -55,7 +55,8 @@ const PortErrorHeader = "X-Rolloutd-Port-Error"
 // VerifierUser names the user that grades. The empty name is the agent's user.
 //
 // Where Info.SeparateUsers is true, the two have different user ids, and neither can signal, trace or read the other's processes
-// and private files. The command lines of processes are hidden from the agent's user too. Where it is false both names mean
+// and private files, except that the verifier's processes read and write the agent's files whatever their modes. The command
+// lines of processes are hidden from the agent's user too. Where it is false both names mean
 // the same user id.
 const VerifierUser = "verifier"
 

@@ -1,0 +1,68 @@
+package grading_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/grading"
+)
+
+// Every program of a verify command runs as the agent's user, wherever it stands, but for judges and for what the author put
+// into the tests folder.
+func TestCommandArgs(t *testing.T) {
+	t.Parallel()
+	for command, want := range map[string]string{
+		`test "$(python3 -I hello.py)" = Hello`:         `test "$(@python3 -I hello.py)" = Hello`,
+		"./prog < in | diff - <(cat out)":               "@./prog < in | diff - <(cat out)",
+		"X=1 ./prog && ! grep -q x f":                   "X=1 @./prog && ! grep -q x f",
+		"for i in 1 2; do bash f.sh $i || exit 1; done": "for i in 1 2; do @bash f.sh $i || exit 1; done",
+		"out=`python3 x.py`; [ $out = 1 ]":              "out=`@python3 x.py`; [ $out = 1 ]",
+		"f() { ./a; }; f; $CMD x":                       "f() { @./a; }; f; @$CMD x",
+		"/usr/bin/env python3 x.py":                     "@/usr/bin/env python3 x.py",
+		"timeout 5 ./a; exec ./b":                       "@timeout 5 ./a; exec run-as-agent ./b",
+		"command -v gcc && command gcc a.c":             "command -v gcc && command run-as-agent gcc a.c",
+		"python3 - <<'E'\nimport a\nE\n":                "@python3 - <<'E'\nimport a\nE\n",
+		"cat <<E\n$(./a)\nE":                            "cat <<E\n$(@./a)\nE",
+		"cd sub && make test":                           "cd sub && @make test",
+		"if [[ -f x ]]; then node x; fi":                "if [[ -f x ]]; then @node x; fi",
+		"(./a &) ; { ./b; } 2>&1; time ./c":             "(@./a &) ; { @./b; } 2>&1; time @./c",
+		"x=é; ./a":                                      "x=é; @./a",
+		"python3 $TESTS_DIR/check.py":                   "python3 $TESTS_DIR/check.py",
+		`bash "$TESTS_DIR"/run.sh x`:                    `bash "$TESTS_DIR"/run.sh x`,
+		"python3 -m pytest -q /home/user/tests":         "PYTHONSAFEPATH=1 python3 -m pytest -q /verifier/tests",
+		"python3 hello.py $TESTS_DIR/in":                "@python3 hello.py $TESTS_DIR/in",
+		"./prog $TESTS_DIR/in":                          "@./prog $TESTS_DIR/in",
+		"diff <(./prog) $TESTS_DIR/want":                "diff <(@./prog) $TESTS_DIR/want",
+		"cat /home/user/testsuite/x":                    "cat /home/user/testsuite/x",
+	} {
+		args := grading.CommandArgs(command)
+		require.Len(t, args, 2, command)
+		_, got, ok := strings.Cut(args[1], "esac; }; ")
+		require.True(t, ok)
+		require.Equal(t, strings.ReplaceAll(want, "@", "__as_agent "), got)
+	}
+	for _, command := range []string{"run-as-agent ./a", "python3 - <<'E'\nsubprocess.run(['run-as-agent', './a'])\nE"} {
+		require.Equal(t, []string{"-c", command}, grading.CommandArgs(command), "the author decides")
+	}
+	require.Equal(t, []string{"-c", `exec run-as-agent bash --noprofile --norc -c "$1"`, "bash", "if then ("}, grading.CommandArgs("if then ("))
+}
+
+// Whatever an author writes, the rewritten command is the author's with prefixes inserted.
+func FuzzCommandArgs(f *testing.F) {
+	for _, s := range []string{"a | b", "`a \\`b\\``", "x=$(a <<E\n$(b)\nE\n)", "((1)) && [[ a ]]", "case a in b) c;; esac", "\xff", "a\\\nb"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, command string) {
+		args := grading.CommandArgs(command)
+		_, got, ok := strings.Cut(args[1], "esac; }; ")
+		if !ok || strings.Contains(command, "__as_agent") || strings.Contains(command, "PYTHONSAFEPATH") || strings.Contains(command, "/home/user") {
+			return
+		}
+		for _, p := range []string{"__as_agent ", "PYTHONSAFEPATH=1 ", "run-as-agent "} {
+			got = strings.ReplaceAll(got, p, "")
+		}
+		require.Equal(t, command, got)
+	})
+}

@@ -1,0 +1,231 @@
+package grading_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/grading"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/shell"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// redteamEnv asks for every cheat against every verifier; without it one in eight is tried, against one of them. See make redteam.
+const redteamEnv = "ROLLOUTD_REDTEAM"
+
+// style is one way to write a verifier for the task: hello.py prints Hello.
+type style struct {
+	name     string
+	verifier rollout.Verifier
+	packages bool // it needs pytest, as if setup had installed it
+}
+
+func styles() []style {
+	const check = `import subprocess, unittest
+
+class Test(unittest.TestCase):
+    def test_hello(self):
+        p = subprocess.run(["run-as-agent", "python3", "hello.py"], capture_output=True, cwd="/home/user/workdir")
+        self.assertEqual((p.returncode, p.stdout), (0, b"Hello\n"))
+`
+	files := map[string]string{"test_hello.py": check}
+	return []style{
+		{name: "commands", verifier: rollout.Verifier{Commands: []string{
+			`test "$(python3 -I hello.py)" = Hello`, "python3 hello.py > out.txt; printf 'Hello\\n' | diff out.txt -",
+		}}},
+		{name: "script", verifier: rollout.Verifier{Script: `if [ "$(run-as-agent python3 hello.py)" = Hello ]; then echo 1; else echo 0; fi > /home/user/logs/verifier/reward.txt
+`}},
+		{name: "unittest", verifier: rollout.Verifier{Files: files, Script: `cd ~/workdir
+python3 -P -m unittest discover -q -s "$TESTS_DIR" && echo 1 > "$VERIFIER_DIR/reward.txt"
+`}},
+		{name: "pytest", packages: true, verifier: rollout.Verifier{Files: files, Commands: []string{
+			"python3 -m pytest -q -p no:cacheprovider /home/user/tests",
+		}}},
+	}
+}
+
+// attacked is what the suite attacks: real sandboxes on this machine.
+type attacked struct {
+	backend  *sandbox.Backend
+	store    *store.Store
+	grader   *grading.Grader
+	separate bool
+}
+
+func newAttacked(t *testing.T) *attacked {
+	t.Helper()
+	d, err := local.New(local.Options{Dir: filepath.Join(t.TempDir(), "sandboxes"), SandboxdPath: sandboxdPath})
+	require.NoError(t, err)
+	s, err := store.Open(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	a := &attacked{store: s, backend: sandbox.New(d, sandbox.Options{Defaults: driver.Spec{
+		MemoryMiB: 512, HomeMiB: 64, TmpMiB: 32, PIDs: 128, Lease: 5 * time.Minute,
+	}})}
+	a.grader = &grading.Grader{Store: s, Sandboxes: a, Logger: slog.New(slog.DiscardHandler)}
+	sb, _, err := a.create(t.Context(), "probe.1")
+	require.NoError(t, err)
+	info, err := sb.Info(t.Context())
+	require.NoError(t, err)
+	a.separate = info.SeparateUsers
+	require.NoError(t, a.backend.Destroy(t.Context(), "probe.1"))
+	return a
+}
+
+func (a *attacked) create(ctx context.Context, id string) (*sandbox.Sandbox, func(), error) {
+	sb, err := a.backend.Create(ctx, id, rollout.Sandbox{}, nil)
+	return sb, func() {}, err
+}
+
+// Attach implements grading.Sandboxes. Every attempt of a cheat is the same sandbox, graded in another style.
+func (a *attacked) Attach(ctx context.Context, id string) (*sandbox.Sandbox, func(), error) {
+	cheat, _, _ := strings.Cut(id, ".")
+	sb, err := a.backend.Attach(ctx, cheat+".1")
+	return sb, func() {}, err
+}
+
+// CreateVerifier implements grading.Sandboxes.
+func (a *attacked) CreateVerifier(ctx context.Context, t rollout.Target, _ rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
+	return a.create(ctx, t.VerifierID())
+}
+
+// agent does what an agent with that shell access does, and leaves it running.
+func (a *attacked) agent(t *testing.T, id string, c cheat) {
+	t.Helper()
+	sb, _, err := a.create(t.Context(), id+".1")
+	require.NoError(t, err)
+	hello := c.hello
+	if hello == "" {
+		hello = "print('Bye')"
+	}
+	require.NoError(t, sb.WriteFile(t.Context(), "/home/user/workdir/hello.py", strings.NewReader(prelude+hello+"\n"), 0o644))
+	p := shell.Bash("-c", "cd ~; "+c.agent)
+	_, err = shell.Run(t.Context(), sb, "agent", p, &shell.Budget{Total: time.Minute})
+	require.NoError(t, err)
+}
+
+// grade grades what the agent left, in the n-th style.
+func (a *attacked) grade(t *testing.T, id string, n int, s style, timeout time.Duration) grading.Record {
+	t.Helper()
+	target := rollout.Target{RolloutID: id, Attempt: n + 1}
+	if s.packages {
+		_, err := a.store.PutBytes(t.Context(), store.AttemptKey(id, n+1, store.Packages), pytestPackages(t))
+		require.NoError(t, err)
+	}
+	record, err := a.grader.Grade(t.Context(), grading.Job{Target: target, Verifier: s.verifier, Timeout: timeout})
+	require.NoError(t, err)
+	require.NoError(t, a.backend.Destroy(t.Context(), target.VerifierID()))
+	return record
+}
+
+// No cheat earns more than honest work that failed, and none turns that 0 into null.
+func TestRedteam(t *testing.T) {
+	t.Parallel()
+	a := newAttacked(t)
+	all := cheats()
+	require.GreaterOrEqual(t, len(all), 65)
+	t.Run("honest work", func(t *testing.T) {
+		t.Parallel()
+		a.agent(t, "honest", cheat{hello: "print('Hello')"})
+		a.agent(t, "lazy", cheat{})
+		for n, s := range available(t) {
+			record := a.grade(t, "honest", n, s, time.Minute)
+			require.InDelta(t, 1.0, *record.Reward, 0, "%s: %+v", s.name, record)
+			require.Zero(t, *a.grade(t, "lazy", n, s, time.Minute).Reward, s.name)
+		}
+	})
+	slots := make(chan struct{}, 3)
+	for i, c := range all {
+		if c.needsUsers && !a.separate || os.Getenv(redteamEnv) == "" && i%8 != 0 {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			id := "cheat-" + c.id()
+			a.agent(t, id, c)
+			defer func() { _ = a.backend.Destroy(context.WithoutCancel(t.Context()), id+".1") }()
+			timeout := time.Minute
+			if c.hangs {
+				timeout = 3 * time.Second
+			}
+			for n, s := range available(t) {
+				if os.Getenv(redteamEnv) == "" && n != i/8%4 {
+					continue
+				}
+				record := a.grade(t, id, n, s, timeout)
+				require.NotNil(t, record.Reward, "%s: null: %+v", s.name, record)
+				require.Zero(t, *record.Reward, "%s: %+v", s.name, record)
+			}
+		})
+	}
+}
+
+// As an ordinary user the same holds for all cheats but those that need the users of a sandbox to be separate.
+func TestRedteamAsOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("TestRedteam has run as an ordinary user")
+	}
+	const nobody = 65534
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	tmp := filepath.Join(dir, "tmp")
+	require.NoError(t, os.Mkdir(tmp, 0o700))
+	require.NoError(t, os.Chown(tmp, nobody, nobody))
+	self, err := os.Executable()
+	require.NoError(t, err)
+	suite, helper := filepath.Join(dir, "suite"), filepath.Join(dir, "sandboxd")
+	for to, from := range map[string]string{suite: self, helper: sandboxdPath} {
+		content, err := os.ReadFile(from)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(to, content, 0o755))
+	}
+	cmd := exec.CommandContext(t.Context(), suite, "-test.run", "^TestRedteam$")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), sandboxdEnv+"="+helper, "TMPDIR="+tmp, "HOME="+tmp)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// The verifier reads and changes what the agent made, whatever its mode; the agent's programs reach nothing of the verifier's.
+func TestUsersOfAGrading(t *testing.T) {
+	t.Parallel()
+	a := newAttacked(t)
+	if !a.separate {
+		t.Skip("an ordinary user has no further user ids")
+	}
+	a.agent(t, "modes", cheat{agent: "mkdir workdir/d; echo secret > workdir/d/f; chmod 600 workdir/d/f; chmod 0 workdir/d; mkdir .ssh; chmod 700 .ssh"})
+	v := rollout.Verifier{
+		Commands: []string{
+			`test "$(cat d/f)" = secret && test "$(stat -c %a d/f)" = 600 && test "$(stat -c %a d)" = 0`,
+			"echo x > made.txt && cat made.txt && id -u | grep -qx 1000",
+			"run-as-agent id -u | grep -qx 1000 && test $(id -u) = 1001 && test $HOME = /verifier/home",
+			"! run-as-agent ls /verifier/tests /verifier/home /verifier/logs",
+			`! run-as-agent sh -c 'ps -e -o args; cat /proc/[0-9]*/cmdline' | grep -q verifier-word`,
+			"cat $TESTS_DIR/sub/want ~/tests/sub/want /home/user/tests/sub/want | grep -c wanted | grep -qx 3",
+			`test -z "$(run-as-agent env | grep /verifier)"`,
+			"grep -q 'CapEff:.*000000000000000a' /proc/self/status && run-as-agent grep -q 'CapEff:.*0000000000000000' /proc/self/status",
+		},
+		Files: map[string]string{"sub/want": "wanted\n"},
+	}
+	record := a.grade(t, "modes", 0, style{verifier: v}, time.Minute)
+	for _, c := range record.Commands {
+		require.Zero(t, c.ExitCode, "%+v", c)
+	}
+	require.InDelta(t, 1.0, *record.Reward, 0)
+}

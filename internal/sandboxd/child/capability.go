@@ -1,0 +1,47 @@
+package child
+
+import (
+	"math/bits"
+
+	"golang.org/x/sys/unix"
+)
+
+// setInheritable prepares a set of capabilities to outlast the change of the user. It is called as root, before the bounding set
+// is emptied, which limits what may become inheritable.
+func setInheritable(set uint64) error {
+	if set == 0 {
+		return nil
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	data[0].Inheritable, data[1].Inheritable = uint32(set), uint32(set>>32)
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		return err
+	}
+	return unix.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0)
+}
+
+// raiseAmbient leaves the process that set of capabilities and no other, and lets every program that it becomes keep it.
+func raiseAmbient(set uint64) error {
+	if set == 0 {
+		return nil
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	low, high := uint32(set), uint32(set>>32)
+	data := [2]unix.CapUserData{
+		{Effective: low, Permitted: low, Inheritable: low}, {Effective: high, Permitted: high, Inheritable: high},
+	}
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		return err
+	}
+	for left := set; left != 0; left &= left - 1 {
+		c := uintptr(bits.TrailingZeros64(left))
+		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, c, 0, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
