@@ -23,7 +23,8 @@ func bounded(t *testing.T, limit int) (address string) {
 	t.Helper()
 	l, err := listen.TCP("test", "127.0.0.1:0", "--port")
 	require.NoError(t, err)
-	r := daemon.ServeHTTP(listen.Limit(l, limit), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	r := daemon.ServeHTTP(listen.Limit(l, limit), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		listen.Trust(r.Context())
 		_, _ = io.WriteString(w, "here")
 	}))
 	t.Cleanup(func() {
@@ -75,6 +76,24 @@ func TestOneConnectionTooMany(t *testing.T) {
 
 	require.NoError(t, first.Close())
 	require.Eventually(t, func() bool { _, status, _ := ask(t, address); return status == http.StatusOK }, time.Minute, 10*time.Millisecond)
+}
+
+// Clients that send no request, or no whole one, keep no other client out.
+func TestConnectionsWithoutARequestMakeRoom(t *testing.T) {
+	t.Parallel()
+	address := bounded(t, 2)
+	for _, begun := range []string{"", "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "} {
+		for range 3 {
+			c, err := net.Dial("tcp", address)
+			require.NoError(t, err)
+			defer c.Close()
+			_, err = io.WriteString(c, begun)
+			require.NoError(t, err)
+		}
+		c, status, _ := ask(t, address)
+		require.Equal(t, http.StatusOK, status)
+		require.NoError(t, c.Close())
+	}
 }
 
 // Clients that never finish a request lose their connections, which frees their slots after the ten seconds for a header.

@@ -52,6 +52,7 @@ func ownHost(names []string, next http.Handler) http.Handler {
 
 func refuseOver(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		listen.Serving(r.Context())
 		w.Header().Set("X-Content-Type-Options", "nosniff") // an agent's output is never a page
 		if !listen.Over(r.Context()) {
 			next.ServeHTTP(w, r)

@@ -18,7 +18,8 @@ const spare = 64
 // out those with one by holding connections. If none is at rest, the new connection is accepted over the limit, because a client can get
 // an error only on a connection; Over identifies it.
 //
-// An http.Server that serves a Limited has ConnContext and ConnState of this package in its fields of the same names.
+// An http.Server that serves a Limited has ConnContext and ConnState of this package in its fields of the same names, and its handler
+// calls Serving first: a connection whose request has not come whole is at rest.
 type Limited struct {
 	*net.TCPListener
 	max    int
@@ -132,15 +133,17 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// ConnState notes which connections are at rest.
+// ConnState notes which connections are at rest again.
 func ConnState(c net.Conn, s http.ConnState) {
-	mine, ok := c.(*conn)
-	switch {
-	case !ok:
-	case s == http.StateIdle:
+	if mine, ok := c.(*conn); ok && s == http.StateIdle {
 		mine.from.atRest(mine)
-	case s == http.StateActive, s == http.StateHijacked:
-		mine.from.busy(mine, false)
+	}
+}
+
+// Serving notes that a request's connection is not at rest until the request is answered.
+func Serving(ctx context.Context) {
+	if c, ok := ctx.Value(connKey{}).(*conn); ok {
+		c.from.busy(c, false)
 	}
 }
 

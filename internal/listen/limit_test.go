@@ -38,7 +38,7 @@ func accepted(t *testing.T, l net.Listener) net.Conn {
 func held(t *testing.T, l net.Listener) net.Conn {
 	t.Helper()
 	c := accepted(t, l)
-	listen.ConnState(c, http.StateActive)
+	listen.Serving(listen.ConnContext(t.Context(), c))
 	return c
 }
 
@@ -50,7 +50,7 @@ func TestConnectionsAtRestMakeRoom(t *testing.T) {
 	trusted, first, second := accepted(t, l), accepted(t, l), accepted(t, l)
 	listen.Trust(listen.ConnContext(t.Context(), trusted))
 	listen.ConnState(trusted, http.StateIdle)
-	listen.ConnState(first, http.StateActive)
+	listen.Serving(listen.ConnContext(t.Context(), first))
 	listen.ConnState(first, http.StateIdle) // it is the one that rested last now
 	working := held(t, l)
 	ended := func(c net.Conn) bool {
