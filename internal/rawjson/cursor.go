@@ -83,7 +83,7 @@ func (c *Cursor) Elements(yield func(n int) bool) {
 	}
 }
 
-// str steps over a string and returns what is between its quotes, escapes as they stand.
+// String steps over a string and returns what is between its quotes, escapes as they stand.
 func (c *Cursor) String() []byte {
 	if !c.Take('"') {
 		return nil

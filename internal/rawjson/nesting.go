@@ -1,7 +1,7 @@
 package rawjson
 
 // maxNesting is how deep a value may be nested that is to stand within others: readers of JSON give up somewhere, Python's at
-// less than a thousand, and what no engine can read must not spoil what it stands in.
+// less than a thousand, and a value that readers refuse must not make the enclosing one unreadable.
 const maxNesting = 256
 
 // Nestable says whether a JSON text is nested so little that every reader takes it, also within a few levels more.

@@ -44,7 +44,7 @@ type Pace struct {
 }
 
 // Fault is shown instead of the reply (or breaks it). The faults of a turn come one after the other, each Times times for
-// one session; Times 0 is for ever. When all are through, the turn is played.
+// one session; Times 0 is always. When all are through, the turn is played.
 type Fault struct {
 	Times int `yaml:"times"`
 

@@ -11,7 +11,7 @@ import (
 // Options say what a server plays; the zero value plays the demo scripts.
 type Options struct {
 	Scripts Scripts   // nil: Default()
-	Model   string    // the name told by GET /v1/models; "" is "scripted". Requests may name any model.
+	Model   string    // the name in GET /v1/models; "" is "scripted". Requests may name any model.
 	Log     io.Writer // gets a Sent as a JSON line for each chat call; nil: none
 }
 
@@ -99,5 +99,5 @@ func errorType(status int) string {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the caller left: nobody to tell
+	_ = json.NewEncoder(w).Encode(v) // an error means that the caller left
 }

@@ -21,7 +21,7 @@ type committer struct {
 	written int64
 	synced  int64
 	running chan struct{} // closed when the sync under way is over; nil when there is none
-	failed  error         // after a failed sync nobody knows what is on disk: every later wait fails
+	failed  error         // a failed sync: what is on disk is unknown, so every later wait fails
 }
 
 // wrote numbers a frame that was just written.

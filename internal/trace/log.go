@@ -38,7 +38,7 @@ func (l *Log) Append(r *Record) error {
 	return nil
 }
 
-// disown has nobody find a record of which nobody knows whether it is on disk.
+// disown hides a record that may not be on disk.
 func (l *Log) disown(callID string) {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Dialect is what one API has to itself on the way of a call. The rest of the way is the same for all.
+// Dialect is what differs between the APIs on the way of a call.
 type Dialect struct {
 	API reply.API
 	// bounds are the members that bound what is generated; a call without any gets the first.
@@ -33,8 +33,8 @@ type Dialect struct {
 	errorEvent string
 	// refusal is an error's body.
 	refusal func(text, code string) []byte
-	// told is an error's event in a stream of which so much was seen; nil: it has the body for data.
-	told func(text, code string, seen []byte) []byte
+	// event is an error's event in a stream of which the agent has seen so much; nil: the body is its data.
+	event func(text, code string, seen []byte) []byte
 }
 
 // All returns the dialects of all model APIs.
@@ -50,7 +50,7 @@ func All() []*Dialect {
 		},
 		{
 			API: reply.Responses, bounds: []string{"max_output_tokens"}, template: true,
-			check: inForeground, capture: captureResponse, Authorize: bearer, errorEvent: "error", refusal: openAIRefusal, told: responsesError,
+			check: inForeground, capture: captureResponse, Authorize: bearer, errorEvent: "error", refusal: openAIRefusal, event: responsesError,
 		},
 		{
 			API: reply.Messages, bounds: []string{MaxTokens}, template: true,

@@ -72,13 +72,13 @@ func (c changes) of(key string) (change, bool) {
 	return change{}, false
 }
 
-// given says whether the agent had given a member that is not as it gave it.
+// Given says whether the agent had given a member that is not as it gave it.
 func (c changes) Given(key string) bool {
 	one, ok := c.of(key)
 	return ok && one.from != nil
 }
 
-// any says whether one of several members is not as the agent gave it.
+// Any says whether one of several members is not as the agent gave it.
 func (c changes) Any(keys ...string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool {
 		_, ok := c.of(key)

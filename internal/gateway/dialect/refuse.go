@@ -9,11 +9,11 @@ import (
 
 // Broken is the error as the last event of a stream that has begun, and of which the agent has seen so much.
 func (d *Dialect) Broken(text, code string, seen []byte) []byte {
-	told := d.refusal(soften(text), code)
-	if d.told != nil {
-		told = d.told(soften(text), code, seen)
+	body := d.refusal(soften(text), code)
+	if d.event != nil {
+		body = d.event(soften(text), code, seen)
 	}
-	event := append([]byte("data: "), told...)
+	event := append([]byte("data: "), body...)
 	if d.errorEvent != "" {
 		event = append([]byte("event: "+d.errorEvent+"\n"), event...)
 	}

@@ -31,7 +31,7 @@ type answer struct {
 
 	entry trace.Entry // of recorded
 
-	status  int // of told
+	status  int // of refusedCall
 	text    string
 	code    string
 	failure *gateway.Failure // that only the gateway itself can tell of

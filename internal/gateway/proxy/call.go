@@ -29,8 +29,8 @@ type call struct {
 // same for a moment.
 const leaveGrace = 50 * time.Millisecond
 
-// answer has the call answered: by its record, by the twin under way, or upstream. It is false when the one who asked is
-// gone, or when the gateway is about to be.
+// answer answers the call from its record, from the same call under way, or from the endpoint. It is false when the caller is gone or the
+// gateway stops.
 func (r *route) answer(ctx context.Context, id string, d *delivery) (answer, bool) {
 	for {
 		c, ans := r.join(id, d.ask)
@@ -45,7 +45,7 @@ func (r *route) answer(ctx context.Context, id string, d *delivery) (answer, boo
 		if c.result.kind != interrupted || d.sent > 0 || !r.alive() {
 			return c.result, c.result.kind != interrupted
 		}
-		// The call was being given up, as nobody waited for it, when this one joined: it is made anew.
+		// The call was being cancelled, since no request waited for it, when this one joined: make it again.
 	}
 }
 
@@ -102,7 +102,7 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 	return c
 }
 
-// leave is called when one who waited for the call is gone.
+// leave notes that one of the requests for the call is gone.
 func (r *route) leave(c *call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,8 +111,8 @@ func (r *route) leave(c *call) {
 	}
 }
 
-// abandon cancels a call that nobody waits for: at once when the agent hung up, later when the channel broke, for then the
-// sandbox will ask again.
+// abandon cancels a call that no request waits for: at once when the agent hung up, later when the channel broke, since the sandbox
+// then asks again.
 func (r *route) abandon(c *call) {
 	r.mu.Lock()
 	left := c.epoch
@@ -128,8 +128,7 @@ func (r *route) abandon(c *call) {
 	}
 }
 
-// drop cancels the call unless somebody came back for it, by a connection after that of an epoch. When that one broke as well the
-// time begins anew.
+// drop cancels the call unless the sandbox asked for it again on a later connection. If that one broke as well, its own timer counts.
 func (r *route) drop(c *call, left int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -87,7 +87,7 @@ func (s *Server) load() error {
 	return s.traces.Retain(func(key string) bool { return kept[key] })
 }
 
-// loadRoutes opens the routes; nobody else has the server yet. A folder without a journal is what a crash left of a route being
+// loadRoutes opens the routes; the server is not shared yet. A folder without a journal is what a crash left of a route being
 // opened or closed. A route that cannot be opened is left alone, and out: the others must not suffer.
 func (s *Server) loadRoutes() (all bool, err error) {
 	entries, err := os.ReadDir(s.dir)

@@ -30,7 +30,7 @@ type Options struct {
 	Dialer Dialer
 
 	Logger         *slog.Logger             // nil: silent
-	Registerer     prometheus.Registerer    // nil: measured for nobody
+	Registerer     prometheus.Registerer    // nil: no metrics
 	TracerProvider oteltrace.TracerProvider // nil: no spans
 
 	// Proxy as in http.Transport, for upstream requests; nil: none.
@@ -45,10 +45,10 @@ type Options struct {
 	// TrainerTokens admit to the trainer API, beside the deployment's own.
 	TrainerTokens []string
 	// PassThrough hands a stream on as it comes, but for its end, which waits for the record. What the agent has seen of a reply
-	// cannot be made good: a break in the middle is told to it. Otherwise replies are completed first.
+	// cannot be taken back: after a break in the middle it gets an error event. Otherwise replies are completed first.
 	PassThrough bool
 	// KeepAlive is how often an agent that waits for a stream gets a comment, so that it does not give up. After the first one a
-	// failure can only be told inside the stream, and a call does not outlive the gateway. 0: never.
+	// failure can only be reported inside the stream, and a call does not outlive the gateway. 0: never.
 	KeepAlive time.Duration
 	// Backoff is the first pause between tries of an upstream call; it doubles with each. 0: 500 ms.
 	Backoff time.Duration

@@ -35,13 +35,13 @@ func (r *route) perform(ctx context.Context, c *call) {
 	r.upstream.Prompts.Give(res.Reply.PromptTokenIDs) // they are on disk
 }
 
-// complete makes the call. A reply that its reader breaks down over fails this call alone: it would come again with every restart, and
-// take the calls of all rollouts with it.
+// complete makes the call. A panic while a reply is read fails this call only: the call comes again after each restart, and would take
+// the calls of all rollouts with it.
 func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.Error("a call broke down", "turn", c.turn, "panic", p, "stack", string(debug.Stack()))
-			res = &upstream.Result{Tries: 1, Problem: &upstream.Problem{Class: upstream.Failed, Text: "the gateway broke down over this call; its log says where"}}
+			r.log.Error("panic in a call", "turn", c.turn, "panic", p, "stack", string(debug.Stack()))
+			res = &upstream.Result{Tries: 1, Problem: &upstream.Problem{Class: upstream.Failed, Text: "the gateway failed on this call; its log says where"}}
 		}
 	}()
 	budget := r.Limits.Call
@@ -111,7 +111,7 @@ func (r *route) reason(p *upstream.Problem) string {
 	}
 }
 
-// answerOf decides what the agent is told.
+// answerOf decides what the agent gets.
 func (r *route) answerOf(c *call, res *upstream.Result) answer {
 	p := res.Problem
 	if p == nil {

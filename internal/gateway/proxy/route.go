@@ -116,7 +116,7 @@ func (r *route) forget() error {
 	return r.trace.Drop()
 }
 
-// save writes the journal. r.mu is held, or nobody else has the route yet.
+// save writes the journal. r.mu is held, or the route is not shared yet.
 func (r *route) save() error { return saveJournal(r.folder, r.journal) }
 
 // saveOrLog is save for what a call must not fail over. r.mu is held.
@@ -126,7 +126,7 @@ func (r *route) saveOrLog(what string) {
 	}
 }
 
-// see notes a sign of life. r.mu is held.
+// see notes times of calls. r.mu is held.
 func (r *route) see(times ...time.Time) {
 	for _, t := range times {
 		if r.first.IsZero() {

@@ -11,7 +11,7 @@ import (
 )
 
 // Admission lets the requests to one upstream begin: so many at once, so many a second, routes taking turns, and none while
-// it is paused or has asked to be left alone.
+// it is paused or has asked for no calls.
 type Admission struct {
 	bounds Bounds
 	report *meters
@@ -22,9 +22,9 @@ type Admission struct {
 	queue   queue
 	running map[*pass]struct{}
 	rate    *rate.Limiter // nil: no bound
-	idle    chan struct{} // closed when nothing runs any more; nil unless somebody waits for that
-	paused  time.Time     // the pause ends by itself then, lest who asked for it is gone
-	held    time.Time     // until then the upstream wants to be left alone
+	idle    chan struct{} // closed when no request runs; nil unless a drain waits for that
+	paused  time.Time     // the pause ends by itself then, in case the trainer that asked for it is gone
+	held    time.Time     // until then the endpoint asked for no calls
 	failing int           // tries in a row that came to nothing
 	failed  time.Time     // when the last of them did
 	why     string        // what came of the last of them, for people
@@ -74,7 +74,7 @@ func (a *Admission) admit() {
 // free says whether a request may begin, and takes what it costs. Where time alone stands against it, the timer is set.
 func (a *Admission) free() bool {
 	if a.bounds.Calls > 0 && len(a.running) >= a.bounds.Calls {
-		return false // whoever leaves looks again
+		return false // the next request that leaves admits again
 	}
 	now := time.Now()
 	shut := a.paused
@@ -100,7 +100,7 @@ func (a *Admission) look() {
 	a.admit()
 }
 
-// giveUp takes one who waits no longer out of the line; he may have been let in at that very moment.
+// giveUp takes a request out of the queue, or ends it where it was admitted at the same moment.
 func (a *Admission) giveUp(route string, p *pass) {
 	a.mu.Lock()
 	in := !a.queue.remove(route, p)

@@ -31,7 +31,7 @@ type retryState struct {
 	Spec
 	left   time.Duration // of the budget
 	tries  int
-	cost   float64       // US dollars, of whatever a try told of its use
+	cost   float64       // US dollars, of the use that tries reported
 	queued time.Duration // waiting for admission
 	owed   time.Duration // see gateway.RouteStatus.Owed
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 )
 
-// lesson is what a refusal teaches: it names a member that is there because of the gateway, and a way is known to do without.
-// Where the ids of tokens are what the call is for there is no way to do without them, and the endpoint refuses us for good.
+// detectQuirk finds the quirk behind a refusal: the refusal names a member that the gateway set, and the call works without it. A call
+// whose purpose is token ids does not work without them: the endpoint then refuses the rollout for good.
 func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 	if !slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity}, res.Status) {
 		return "", false

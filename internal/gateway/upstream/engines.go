@@ -75,7 +75,7 @@ func (h *health) saw(engine string, none bool) {
 	delete(h.lost, engine)
 }
 
-// remembered is how many lost engines are kept in memory.
+// LostCount is how many lost engines are kept in memory.
 func (h *health) LostCount() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -20,7 +20,7 @@ const maxError = 64 << 10
 
 // refusal judges a response that is no reply.
 func refusal(res *http.Response, t target) *Result {
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // what came of it is better than nothing
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // a part of it is better than nothing
 	body = cleanBytes(body, t.key)
 	p := &Problem{Class: classOf(res.StatusCode), body: object(body), shown: shownError(body, t.guarded),
 		after: retryAfter(res.Header, time.Now()), guarded: t.guarded}
@@ -28,7 +28,7 @@ func refusal(res *http.Response, t target) *Result {
 	return &Result{Status: res.StatusCode, Problem: p}
 }
 
-// classOf says whose fault a status is. A key, a model or an account that the endpoint does not take is never the agent's.
+// classOf classifies a status. A key, a model or an account that the endpoint does not take is never the agent's.
 func classOf(status int) Class {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -124,7 +124,7 @@ func short(s string) string {
 	return s
 }
 
-// retryAfter reads how long the upstream asks to be left alone, in each of the forms that are in use. A time is by the upstream's own
+// retryAfter reads how long the endpoint asks for no calls, in each of the forms that are in use. A time is by the upstream's own
 // clock, where it tells that: its clock and ours need not agree.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {

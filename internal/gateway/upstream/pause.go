@@ -15,10 +15,9 @@ var errCleared = errors.New("upstream was cleared")
 
 const (
 	// maxHeld bounds for how long one answer has all calls to an upstream held back: the header may be wrong, or meant for
-	// one client's quota. The call that got the answer waits as long as it was told.
+	// one client's quota. The call that got the answer waits for the whole time.
 	maxHeld = time.Minute
-	// ailing tries in a row that come to nothing make an upstream unfit for new rollouts, until one succeeds or this long has
-	// passed without one.
+	// So many failed tries in a row make an endpoint unfit for new rollouts, until one succeeds or this long has passed without one.
 	ailing  = 3
 	healing = 30 * time.Second
 )
@@ -68,8 +67,7 @@ func (a *Admission) drained(ctx context.Context) error {
 	}
 }
 
-// saw learns from what came of a request. Agents wait for minutes while it is tried again, so a run of failures is logged when it
-// begins and when it is over.
+// saw notes the outcome of a request. It logs when a run of failures begins and when it ends: agents wait for minutes meanwhile.
 func (a *Admission) saw(p *Problem) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -84,7 +82,7 @@ func (a *Admission) saw(p *Problem) {
 	a.failing++
 	a.failed, a.why = now, p.Text
 	if a.failing == ailing {
-		a.log.Warn("model endpoint fails; it is tried on, and new rollouts wait", "tries", a.failing, "error", p.Text)
+		a.log.Warn("model endpoint fails: its calls are retried and new rollouts wait", "tries", a.failing, "error", p.Text)
 	}
 	if until := now.Add(min(p.after, maxHeld)); p.after > 0 && until.After(a.held) {
 		a.held = until
@@ -127,7 +125,7 @@ func (a *Admission) busy() string {
 	case now.Before(a.paused):
 		return "it is paused"
 	case a.failing >= ailing && now.Sub(a.failed) < healing:
-		return fmt.Sprintf("its last %d answers were no use: %s", a.failing, a.why)
+		return fmt.Sprintf("its last %d calls failed: %s", a.failing, a.why)
 	case a.bounds.Queue > 0 && a.queue.n > a.bounds.Queue:
 		return fmt.Sprintf("%d calls wait for it", a.queue.n)
 	default:

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// pass is what a request needs to begin.
+// pass is the permission of a request to begin.
 type pass struct {
 	ready chan struct{}   // closed when it may
 	ctx   context.Context // of the request; ends when the upstream is cleared, too
@@ -18,8 +18,8 @@ func newPass(ctx context.Context) *pass {
 	return p
 }
 
-// line is who waits. Routes take turns, and within a route who came first is first: a rollout that asks much at once does not
-// keep the others waiting.
+// queue holds the waiting requests. Routes take turns; within a route the order is first in, first out. So a rollout with many calls
+// at once does not delay the others.
 type queue struct {
 	of    map[string][]*pass // by route; never empty
 	turns []string           // routes that wait, the next one first
@@ -36,7 +36,7 @@ func (l *queue) add(route string, p *pass) {
 	l.n++
 }
 
-// next takes out whose turn it is; the line is not empty.
+// next removes the request whose turn it is; the queue is not empty.
 func (l *queue) next() *pass {
 	route := l.turns[0]
 	p := l.of[route][0]
@@ -50,7 +50,7 @@ func (l *queue) next() *pass {
 	return p
 }
 
-// remove takes one out; false: he is not in the line.
+// remove takes one request out; false: it is not in the queue.
 func (l *queue) remove(route string, p *pass) bool {
 	i := slices.Index(l.of[route], p)
 	if i < 0 {

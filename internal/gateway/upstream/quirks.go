@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// quirk is a way in which an endpoint wants its requests other than they are written at first.
+// quirk is a change that an endpoint needs in its requests.
 type quirk string
 
 const (
@@ -20,10 +20,10 @@ const (
 	noStream   quirk = "token ids without a stream"  // SGLang's chat/completions
 )
 
-// maxManners bounds the endpoints whose manners are kept. Those of one that is forgotten cost a request to learn again.
+// maxQuirks bounds the endpoints whose quirks are kept. A forgotten endpoint costs one request to learn again.
 const maxQuirks = 1 << 10
 
-// manners are the quirks that endpoints were found to have, by address and model.
+// endpointQuirks are the quirks that endpoints were found to have, by address and model.
 type endpointQuirks struct {
 	mu    sync.Mutex
 	known map[string][]quirk

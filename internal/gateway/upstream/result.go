@@ -30,7 +30,7 @@ type Class int
 
 const (
 	Retry     Class = iota // worth another try
-	Rejected               // the agent's own mistake: it is told
+	Rejected               // the agent's own mistake: the agent gets the error
 	Refused                // the endpoint refuses us for good
 	Failed                 // the call's time is up without a usable answer
 	cancelled              // somebody ended it; see cause
@@ -47,7 +47,7 @@ type Problem struct {
 	Cause   error           // of cancelled; errCleared of a try that is to be made again
 }
 
-// under adds the status that a broken reply came under, where it says more than 200, and when to try again, if it was told.
+// under adds the status that a broken reply came under, where it says more than 200, and when to try again, where the endpoint says so.
 func (p *Problem) under(res *http.Response) *Problem {
 	if p == nil || res.StatusCode == http.StatusOK {
 		return p

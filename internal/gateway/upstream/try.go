@@ -35,8 +35,8 @@ const (
 	errorTime = time.Second
 )
 
-// try makes the call once, in the way that the endpoint is known to take; what is learned of that way on this occasion costs
-// one more request, and no try. Nothing is learned unless the endpoint then answers: what it refused was the agent's own otherwise.
+// try makes the call once, with the quirks that are known of the endpoint. A quirk that is detected now costs one more request and no
+// try. It is kept only when the endpoint then answers: otherwise the refusal was of the agent's own request.
 func (u *Client) try(ctx context.Context, t target, a *dialect.Request) *Result {
 	place := t.url + " " + a.Model
 	var tried []quirk
@@ -96,7 +96,7 @@ func newRequest(ctx context.Context, t target, a *dialect.Request) (*http.Reques
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Set("User-Agent", "rolloutd")
 	// Not sent: with it the transport makes the request again when a connection that was at rest turns out to be closed, as engines
-	// close theirs after some seconds. That is no try that came to nothing.
+	// close theirs after some seconds. Such a request is not a failed try.
 	req.Header["Idempotency-Key"] = nil
 	if user := req.URL.User; user != nil {
 		password, _ := user.Password()

@@ -34,7 +34,7 @@ func assembleResponse(raw []byte) (*response, error) {
 
 // responseDraft is a response that was not finished.
 type responseDraft struct {
-	head  []byte // the response as it was last told
+	head  []byte // the latest response object of the stream
 	items []*outputItem
 }
 

@@ -18,7 +18,7 @@ type View struct {
 	Usage    bool // a stream's event that has the counts and nothing else
 }
 
-// All is the view of one who asked for everything.
+// All is the view of a reader who asked for everything.
 func All() View { return View{IDs: true, Logprobs: true, Top: -1, Usage: true} }
 
 // Of takes out of a chat.completion, a text_completion, a response, or a stream of their pieces what the reader did not ask for. All other
@@ -54,7 +54,7 @@ func (v View) Assemble(raw []byte) (Whole, error) {
 	return Assemble(v.API, v.Of(raw))
 }
 
-// event appends the event that came last as the reader sees it, if there is anything in it for him.
+// event appends the event that came last as the reader sees it, if anything in it is for that reader.
 func (v View) event(dst []byte, s *sse.Splitter, data []byte) []byte {
 	if s.At >= 0 {
 		out, keep := v.strip(append(dst, s.Raw[s.From:s.At]...), data)
@@ -74,7 +74,7 @@ func (v View) event(dst []byte, s *sse.Splitter, data []byte) []byte {
 	}
 }
 
-// strip appends an event as the reader sees it, and says whether there is anything in it for him. One that cannot be read is
+// strip appends an event as the reader sees it, and says whether anything in it is for that reader. One that cannot be read is
 // left alone.
 func (v View) strip(dst, data []byte) (_ []byte, keep bool) {
 	s := stripper{Cursor: rawjson.Cursor{Src: data}, View: v, out: dst}
