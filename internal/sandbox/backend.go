@@ -117,7 +117,7 @@ func (b *Backend) Destroy(ctx context.Context, id string) (err error) {
 	return nil
 }
 
-// List tells the sandboxes that live.
+// List returns the living sandboxes.
 func (b *Backend) List(ctx context.Context) ([]driver.Info, error) {
 	infos, err := b.driver.List(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (b *Backend) List(ctx context.Context) ([]driver.Info, error) {
 	return infos, nil
 }
 
-// Inspect tells what the sandbox used so far; what the driver cannot know is -1.
+// Inspect returns what the sandbox used so far; -1 stands for what the driver cannot know.
 func (b *Backend) Inspect(ctx context.Context, id string) (driver.Usage, error) {
 	inspector, ok := b.driver.(driver.Inspector)
 	if !ok {

@@ -171,7 +171,7 @@ func TestRenewBoth(t *testing.T) {
 	require.Equal(t, 90*time.Second, f.renewed)
 }
 
-// What the driver cannot tell is said so.
+// What the driver cannot know is -1.
 func TestWithoutInspector(t *testing.T) {
 	t.Parallel()
 	u, err := sandbox.New(newFake(t, nil), sandbox.Options{}).Inspect(t.Context(), "x")

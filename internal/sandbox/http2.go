@@ -11,7 +11,7 @@ import (
 )
 
 // serveHTTP2 serves HTTP/2 on conn until either ends, and returns when every handler has. What http.Server says in the end is
-// always about its listener, so a broken connection is told as io.ErrUnexpectedEOF.
+// always about its listener, so a broken connection is io.ErrUnexpectedEOF.
 func serveHTTP2(ctx context.Context, conn net.Conn, h http.Handler, log *slog.Logger) error {
 	l := newOneListener(conn)
 	var handlers sync.WaitGroup

@@ -33,7 +33,7 @@ func (s *Sandbox) Start(ctx context.Context, name string, p wire.Process) (st wi
 	return st, s.json(ctx, call{method: http.MethodPut, path: processPath(name), in: p}, &st)
 }
 
-// Status tells how the process stands; one that was never started is a fault.NotFound.
+// Status returns the state of the process; one that was never started is a fault.NotFound.
 func (s *Sandbox) Status(ctx context.Context, name string) (wire.Status, error) {
 	return s.status(ctx, name, 0)
 }

@@ -22,10 +22,10 @@ func (s *Sandbox) As(user string) *Sandbox {
 	return &Sandbox{id: s.id, user: user, backend: s.backend}
 }
 
-// ID is the id given at Create.
+// ID is the id of Create.
 func (s *Sandbox) ID() string { return s.id }
 
-// Info tells which sandboxd answers.
+// Info describes the sandboxd that answers.
 func (s *Sandbox) Info(ctx context.Context) (wire.Info, error) {
 	var info wire.Info
 	return info, s.json(ctx, call{method: http.MethodGet, path: "/v1/info"}, &info)

@@ -44,7 +44,7 @@ func closeOnExec() error {
 	return nil
 }
 
-// ignoreSignals catches all signals but SIGCHLD, which the reaper wants, into a channel that nobody reads. Ignoring them by
+// ignoreSignals catches all signals but SIGCHLD, which the reaper wants, into a channel that is never read. Ignoring them by
 // disposition would be inherited by children.
 func ignoreSignals() {
 	nowhere := make(chan os.Signal, 1)

@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// maxLease keeps a forgotten sandbox from living for ever by a slip of units.
+// maxLease keeps a forgotten sandbox from living on after a slip of units.
 const maxLease = 7 * 24 * time.Hour
 
 // lease calls expired when it has not been renewed in time.
 type lease struct {
 	mu    sync.Mutex
-	timer *time.Timer // nil: for ever
+	timer *time.Timer // nil: no end
 }
 
 func newLease(ttl time.Duration, expired func()) *lease {
@@ -42,11 +43,11 @@ func (l *lease) stop() {
 func (s *Server) postLease(w http.ResponseWriter, r *http.Request) {
 	var in wire.Lease
 	if err := readJSON(w, r, &in); err != nil {
-		writeError(w, err)
+		reply.Error(w, err)
 		return
 	}
 	if in.TTLMillis <= 0 || in.TTLMillis > maxLease.Milliseconds() {
-		writeError(w, fault.Field("ttl_ms", "%d must be over 0 and at most %d", in.TTLMillis, maxLease.Milliseconds()))
+		reply.Error(w, fault.Field("ttl_ms", "%d must be over 0 and at most %d", in.TTLMillis, maxLease.Milliseconds()))
 		return
 	}
 	s.lease.renew(time.Duration(in.TTLMillis) * time.Millisecond)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -18,14 +20,14 @@ const portsPrefix = "/v1/ports/"
 
 // ports forwards /v1/ports/{port}/… to servers inside the sandbox, streams unbuffered.
 type ports struct {
-	processes *processes
+	processes *process.Table
 	any       *httputil.ReverseProxy
 	// checked serves requests that name a process. Each has a connection of its own: one that was opened earlier may lead to a
 	// process that does not listen any more.
 	checked *httputil.ReverseProxy
 }
 
-func newPorts(p *processes) *ports {
+func newPorts(p *process.Table) *ports {
 	s := &ports{processes: p}
 	s.any = portProxy(false, func(res *http.Response) error {
 		res.Header.Del(wire.PortErrorHeader) // the server inside cannot speak for sandboxd
@@ -69,27 +71,27 @@ func (s *ports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		portError(w, err)
 		return
 	}
-	process := r.Header.Get(wire.PortProcessHeader)
-	out := r.WithContext(context.WithValue(r.Context(), processKey{}, process))
+	name := r.Header.Get(wire.PortProcessHeader)
+	out := r.WithContext(context.WithValue(r.Context(), processKey{}, name))
 	out.URL = target
 	out.Header.Del(wire.PortProcessHeader)
-	if process == "" {
+	if name == "" {
 		s.any.ServeHTTP(w, out)
 		return
 	}
-	if err := s.check(target, process); err != nil {
+	if err := s.check(target, name); err != nil {
 		portError(w, err)
 		return
 	}
 	s.checked.ServeHTTP(w, out)
 }
 
-func (s *ports) check(target *url.URL, process string) error {
+func (s *ports) check(target *url.URL, name string) error {
 	port, err := strconv.ParseUint(target.Port(), 10, 16)
 	if err != nil {
 		return fault.Field("port", "%q is not a port", target.Port())
 	}
-	return s.processes.owned(uint16(port), process)
+	return s.processes.Owned(uint16(port), name)
 }
 
 // portTarget is the URL inside; the path is passed on as it was written, escapes and double slashes included.
@@ -110,10 +112,10 @@ func portTarget(u *url.URL) (*url.URL, error) {
 
 func portError(w http.ResponseWriter, err error) {
 	w.Header().Set(wire.PortErrorHeader, "true")
-	switch kindOf(err) {
+	switch reply.Kind(err) {
 	case fault.Invalid, fault.NotFound, fault.AgentFailed:
 	default:
 		err = fault.Wrap(fault.Unavailable, err, "forward")
 	}
-	writeError(w, err)
+	reply.Error(w, err)
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -15,91 +17,91 @@ const defaultLog = 64 << 10
 func (s *Server) putProcess(w http.ResponseWriter, r *http.Request) {
 	var spec wire.Process
 	if err := readJSON(w, r, &spec); err != nil {
-		writeError(w, err)
+		reply.Error(w, err)
 		return
 	}
-	p, err := s.processes.start(r.PathValue("name"), spec)
+	p, err := s.processes.Start(r.PathValue("name"), spec)
 	if err != nil {
-		writeError(w, err)
+		reply.Error(w, err)
 		return
 	}
-	writeJSON(w, p.status())
+	reply.JSON(w, p.Status())
 }
 
 func (s *Server) getProcess(w http.ResponseWriter, r *http.Request) {
-	p, err := s.processes.get(r.PathValue("name"))
+	p, err := s.processes.Get(r.PathValue("name"))
 	if err != nil {
-		writeError(w, err)
+		reply.Error(w, err)
 		return
 	}
 	if q := r.FormValue("wait"); q != "" {
 		wait, err := time.ParseDuration(q)
 		if err != nil || wait < 0 {
-			writeError(w, fault.Field("wait", "%q is not a duration such as 5s", q))
+			reply.Error(w, fault.Field("wait", "%q is not a duration such as 5s", q))
 			return
 		}
 		await(r, p, wait)
 	}
-	writeJSON(w, p.status())
+	reply.JSON(w, p.Status())
 }
 
 // await returns when p has ended, the time is over, or the client has gone.
-func await(r *http.Request, p *process, atMost time.Duration) {
+func await(r *http.Request, p *process.Process, atMost time.Duration) {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
 	select {
-	case <-p.done:
+	case <-p.Done():
 	case <-timer.C:
 	case <-r.Context().Done():
 	}
 }
 
 func (s *Server) postKill(w http.ResponseWriter, r *http.Request) {
-	p, err := s.processes.get(r.PathValue("name"))
+	p, err := s.processes.Get(r.PathValue("name"))
 	if err == nil {
-		err = s.processes.kill(p)
+		err = s.processes.Kill(p)
 	}
 	if err != nil {
-		writeError(w, err)
+		reply.Error(w, err)
 		return
 	}
-	await(r, p, killTime)
-	writeJSON(w, p.status())
+	await(r, p, process.KillTime)
+	reply.JSON(w, p.Status())
 }
 
 // killBefore sends SIGKILL to every process before the request waits for its turn: the one whose turn it is may wait for a
 // process that others have stopped.
 func (s *Server) killBefore(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		signalAll()
+		process.SignalAll()
 		h(w, r)
 	}
 }
 
 func (s *Server) postKillAll(w http.ResponseWriter, _ *http.Request) {
-	writeResult(w, s.processes.killAll())
+	reply.Result(w, s.processes.KillAll())
 }
 
 func (s *Server) getLog(w http.ResponseWriter, r *http.Request) {
-	p, err := s.processes.get(r.PathValue("name"))
+	p, err := s.processes.Get(r.PathValue("name"))
 	if err != nil {
-		writeError(w, err)
+		reply.Error(w, err)
 		return
 	}
-	stream := p.stream(r.FormValue("stream"))
+	stream := p.Stream(r.FormValue("stream"))
 	offset, limit, err := logRange(r)
 	if stream == nil {
 		err = fault.Field("stream", "%q is neither stdout nor stderr", r.FormValue("stream"))
 	}
 	if err != nil {
-		writeError(w, err)
+		reply.Error(w, err)
 		return
 	}
-	final := !p.running() // asked before reading: what is read of a final stream is its end
-	data, next := stream.read(offset, limit)
+	final := !p.Running() // asked before reading: what is read of a final stream is its end
+	data, next := stream.Read(offset, limit)
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set(wire.LogNextHeader, strconv.FormatInt(next, 10))
-	w.Header().Set(wire.LogEOFHeader, strconv.FormatBool(final && next == stream.length()))
+	w.Header().Set(wire.LogEOFHeader, strconv.FormatBool(final && next == stream.Length()))
 	_, _ = w.Write(data)
 }
 

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -16,7 +17,7 @@ import (
 const (
 	kept = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL
 	// passed is the bounding set: what package child gets by exec, to become another user and to empty that set.
-	passed = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETPCAP | verifierCapabilities
+	passed = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETPCAP | process.VerifierCapabilities
 )
 
 // Separate prepares a sandbox in which sandboxd is user 0 of a user namespace that also maps wire.AgentID and

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,7 +13,10 @@ import (
 
 	"golang.org/x/net/netutil"
 
-	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/files"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/modelchannel"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -22,7 +24,7 @@ import (
 type Options struct {
 	SandboxID string
 	Version   string
-	// Lease is how long the sandbox lives without a renewal; 0: for ever.
+	// Lease is how long the sandbox lives without a renewal; 0: without end.
 	Lease time.Duration
 	// Expired is called once, when the lease has run out; it does not return.
 	Expired func()
@@ -46,10 +48,9 @@ type Options struct {
 type Server struct {
 	info      wire.Info
 	lease     *lease
-	processes *processes
-	runAs     *runAs
-	model     *model
-	places    places
+	processes *process.Table
+	model     *modelchannel.Model
+	places    files.Places
 	turn      turn
 	treeLimit int64
 	ports     http.Handler
@@ -66,15 +67,16 @@ func New(o Options) *Server {
 		o.Writable = []string{"/home", "/tmp", "/run", "/dev/shm", "/var/tmp", "/verifier"}
 	}
 	o.Program = cmp.Or(o.Program, "/proc/self/exe")
-	table := newProcesses(o)
+	table := process.New(process.Options{
+		SeparateUsers: o.SeparateUsers, Program: o.Program, Cgroups: o.Cgroups, Logger: o.Logger,
+	})
 	return &Server{
 		info: wire.Info{
 			Version: o.Version, SandboxID: o.SandboxID, StartedAt: time.Now(), SeparateUsers: o.SeparateUsers,
 		},
 		lease:     newLease(o.Lease, o.Expired),
 		processes: table,
-		runAs:     newRunAs(table),
-		model:     newModel(o.Logger, table.origin),
+		model:     modelchannel.New(o.Logger, table.Origin),
 		places:    o.Writable,
 		turn:      newTurn(),
 		treeLimit: cmp.Or(o.TreeLimit, 4<<30),
@@ -89,14 +91,14 @@ func (s *Server) Run(ctx context.Context, control, model net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer s.lease.stop()
-	model = netutil.LimitListener(model, maxConnections)
+	model = netutil.LimitListener(model, modelchannel.MaxConnections)
 	failed := make(chan error, 4)
 	servers := []*http.Server{s.controlServer(), s.modelServer()}
 	for i, l := range []net.Listener{control, model} {
 		go func() { failed <- servers[i].Serve(l) }()
 	}
-	go func() { failed <- s.processes.launcher.reaper.run(ctx) }()
-	go func() { failed <- s.serveRunAs(ctx) }()
+	go func() { failed <- s.processes.Run(ctx) }()
+	go func() { failed <- s.processes.ServeRunAs(ctx) }()
 	var err error
 	running := 4
 	select {
@@ -111,22 +113,8 @@ func (s *Server) Run(ctx context.Context, control, model net.Listener) error {
 	for range running {
 		<-failed
 	}
-	s.model.close()
+	s.model.Close()
 	return err
-}
-
-// serveRunAs serves run-as-agent until ctx ends. Where users are not separate, the helper needs no server.
-func (s *Server) serveRunAs(ctx context.Context) error {
-	if !s.info.SeparateUsers {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	l, err := listenRunAs()
-	if err != nil {
-		return fmt.Errorf("socket of %s: %w", runas.Name, err)
-	}
-	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-	return s.runAs.serve(ctx, l)
 }
 
 func (s *Server) controlServer() *http.Server {
@@ -143,7 +131,7 @@ func (s *Server) modelServer() *http.Server {
 		Handler:           s.model,
 		ReadHeaderTimeout: 30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    maxCallHeader,
+		MaxHeaderBytes:    modelchannel.MaxHeader,
 		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
 }
@@ -158,13 +146,12 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/processes/{name}/log", s.getLog)
 	mux.HandleFunc("POST /v1/processes/{name}/kill", s.postKill)
 	mux.HandleFunc("POST /v1/kill-all", s.killBefore(s.turn.take(s.postKillAll)))
-	as := s.processes.users.as
-	mux.HandleFunc("PUT /v1/files", s.turn.take(as(s.putFile)))
-	mux.HandleFunc("GET /v1/files", as(s.getFile))
-	mux.HandleFunc("DELETE /v1/files", s.turn.take(as(s.deleteFile)))
-	mux.HandleFunc("PUT /v1/tar", s.turn.take(as(s.putTar)))
-	mux.HandleFunc("GET /v1/tar", as(s.getTar))
-	mux.HandleFunc("POST /v1/model", s.postModel)
+	mux.HandleFunc("PUT /v1/files", s.turn.take(s.as(s.putFile)))
+	mux.HandleFunc("GET /v1/files", s.as(s.getFile))
+	mux.HandleFunc("DELETE /v1/files", s.turn.take(s.as(s.deleteFile)))
+	mux.HandleFunc("PUT /v1/tar", s.turn.take(s.as(s.putTar)))
+	mux.HandleFunc("GET /v1/tar", s.as(s.getTar))
+	mux.HandleFunc("POST /v1/model", s.model.Upgrade)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Past the mux: it would redirect forwarded paths such as //x.
 		if strings.HasPrefix(r.URL.Path, portsPrefix) {
@@ -175,4 +162,4 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-func (s *Server) getInfo(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.info) }
+func (s *Server) getInfo(w http.ResponseWriter, _ *http.Request) { reply.JSON(w, s.info) }

@@ -36,7 +36,7 @@ const (
 	PurposeVerifier = "verifier"
 )
 
-// Info is one sandbox as List tells it.
+// Info is one sandbox as List returns it.
 type Info struct {
 	ID        string
 	Labels    map[string]string
@@ -56,13 +56,13 @@ type Driver interface {
 	Dial(ctx context.Context, id string) (net.Conn, error)
 	// Destroy ends every process of the sandbox and frees what it held; of what is gone it is a no-op.
 	Destroy(ctx context.Context, id string) error
-	// List tells the sandboxes of this provider and deployment that live.
+	// List returns the living sandboxes of this provider and deployment.
 	List(ctx context.Context) ([]Info, error)
 	// Renew puts off a lease that the provider itself keeps (a cloud's own timeout). sandboxd's is renewed by package sandbox.
 	Renew(ctx context.Context, id string, lease time.Duration) error
 }
 
-// Inspector is implemented by drivers that can tell what a sandbox used, from outside it.
+// Inspector is implemented by drivers that know what a sandbox used, from outside it.
 type Inspector interface {
 	Inspect(ctx context.Context, id string) (Usage, error)
 }
@@ -74,12 +74,12 @@ type Usage struct {
 	CPU             time.Duration
 }
 
-// Checker is implemented by drivers that can tell beforehand whether they will work here.
+// Checker is implemented by drivers that can check beforehand whether they will work here.
 type Checker interface {
 	Check(ctx context.Context) []Finding
 }
 
-// Finding is one fact about this machine: what can, or cannot, be had, and how to mend it.
+// Finding is one fact about this machine: what is available or missing, and how to fix it.
 type Finding struct {
 	Name   string
 	Level  Level

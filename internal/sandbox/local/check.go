@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// Check implements driver.Checker: what this machine can give to sandboxes, and how to mend what it cannot.
+// Check implements driver.Checker: what this machine can give to sandboxes, and how to fix what it cannot.
 func (d *Driver) Check(ctx context.Context) []driver.Finding {
 	return []driver.Finding{
 		d.checkBwrap(ctx),

@@ -116,8 +116,8 @@ func (c *composer) isolate() {
 // dir makes a folder that everybody can read, with its parents.
 func (c *composer) dir(path string) { c.opt("--perms", "0755", "--dir", path) }
 
-// users says who sandboxd is inside. With separate users it is 0 and has the capabilities to prepare the sandbox, most of which it
-// gives up then; bwrap waits until the driver has written the map of user ids. Without, all are the agent's user.
+// users says who sandboxd is inside. With separate users it is 0 and has the capabilities to prepare the sandbox, and gives
+// up most of them then; bwrap waits until the driver has written the map of user ids. Without, all are the agent's user.
 func (c *composer) users(separate bool) error {
 	if !separate {
 		id := strconv.Itoa(wire.AgentID)

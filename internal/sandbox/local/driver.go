@@ -13,6 +13,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/seccomp"
 )
 
 // Options configures New. Dir and SandboxdPath are required.
@@ -33,7 +34,7 @@ type Options struct {
 	Bwrap string
 	// CgroupRoot is where cgroups are mounted; "": /sys/fs/cgroup.
 	CgroupRoot string
-	// Logger is told of sweeps and of the probe; nil is silent.
+	// Logger reports sweeps and the probe; nil is silent.
 	Logger *slog.Logger
 }
 
@@ -76,7 +77,7 @@ func New(o Options) (*Driver, error) {
 	if err := d.findFiles(o); err != nil {
 		return nil, err
 	}
-	filter, err := compileFilter()
+	filter, err := seccomp.Compile()
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "system call filter")
 	}
@@ -122,7 +123,7 @@ func (d *Driver) asRoot() (err error) {
 	return nil
 }
 
-// privateDir makes dir, readable by nobody else: who can reach a control socket in it commands the sandbox.
+// privateDir makes dir, readable by its owner alone: who can reach a control socket in it commands the sandbox.
 func privateDir(dir string) (string, error) {
 	if dir == "" {
 		return "", errors.New("not named")

@@ -21,7 +21,7 @@ func (c Cgroups) Create(name string, spec driver.Spec) (sandboxd, work []string,
 	return e.sandboxd, e.work, err
 }
 
-// Usage tells what it used.
+// Usage is what it used.
 func (c Cgroups) Usage(name string) driver.Usage { return c.usage(name) }
 
 // Kill kills its members.

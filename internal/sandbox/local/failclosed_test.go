@@ -35,7 +35,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// Root without cgroups is refused unless it is allowed, and then told.
+// Root without cgroups is refused unless it is allowed, and then Check reports it.
 func TestNoCgroups(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -89,24 +89,24 @@ func TestBareBwrapIsFoundOut(t *testing.T) {
 	require.Empty(t, infos)
 }
 
-// A verdict is kept for the next process, but only for what it was about.
-func TestVerdictIsKept(t *testing.T) {
+// A passed probe is kept for the next process, but only for the same kernel and programs.
+func TestPassIsKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	d := open(t, local.Options{Dir: dir})
 	require.NoError(t, d.Create(t.Context(), "a", tiny()))
 	t.Cleanup(func() { require.NoError(t, d.Destroy(cleanupContext(t), "a")) })
-	verdict := filepath.Join(dir, "probe.json")
-	kept, err := os.Stat(verdict)
+	record := filepath.Join(dir, "probe.json")
+	kept, err := os.Stat(record)
 	require.NoError(t, err)
 	require.NoError(t, open(t, local.Options{Dir: dir}).Create(t.Context(), "a", tiny()))
-	again, err := os.Stat(verdict)
+	again, err := os.Stat(record)
 	require.NoError(t, err)
 	require.Equal(t, kept.ModTime(), again.ModTime())
 
-	require.NoError(t, os.WriteFile(verdict, []byte(`{"boot":"another"}`), 0o600))
+	require.NoError(t, os.WriteFile(record, []byte(`{"boot":"another"}`), 0o600))
 	require.NoError(t, open(t, local.Options{Dir: dir}).Create(t.Context(), "a", tiny()))
-	data, err := os.ReadFile(verdict)
+	data, err := os.ReadFile(record)
 	require.NoError(t, err)
 	require.NotContains(t, string(data), "another")
 }

@@ -13,8 +13,8 @@ import (
 // sweepTime bounds the sweep of one dead sandbox: who lists has more to look at.
 const sweepTime = time.Second
 
-// evidenceTime is how long the usage of a sandbox that died by itself can be asked for.
-const evidenceTime = time.Hour
+// usageTime is how long the usage of a sandbox that died by itself can be asked for.
+const usageTime = time.Hour
 
 // List implements driver.Driver. On the way it sweeps what dead sandboxes left behind. One that cannot be swept (the disk is full, a
 // process hangs in the kernel) is left to the next time: a host must not stand still for it.
@@ -39,7 +39,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	return infos, nil
 }
 
-// look tells of the sandbox in dir, or sweeps it.
+// look returns the sandbox in dir when it lives, and sweeps it when it does not.
 func (d *Driver) look(ctx context.Context, dir string) (driver.Info, bool, error) {
 	living, err := alive(ctx, dir)
 	if err != nil {
@@ -55,7 +55,7 @@ func (d *Driver) look(ctx context.Context, dir string) (driver.Info, bool, error
 	return s.info(), err == nil, err
 }
 
-// sweep frees what a dead sandbox holds and keeps its usage for a while. One that somebody works on is left to them.
+// sweep frees what a dead sandbox holds and keeps its usage for a while. One that another caller has locked is left alone.
 func (d *Driver) sweep(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
@@ -71,7 +71,7 @@ func (d *Driver) sweep(ctx context.Context, dir string) error {
 		return err
 	}
 	s, err := readState(dir)
-	if err != nil || s.CreatedAt.IsZero() || !s.DiedAt.IsZero() && time.Since(s.DiedAt) > evidenceTime {
+	if err != nil || s.CreatedAt.IsZero() || !s.DiedAt.IsZero() && time.Since(s.DiedAt) > usageTime {
 		if err := d.clear(ctx, dir); err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errBusy: somebody else is making or destroying the sandbox right now.
+// errBusy: another caller is making or destroying the sandbox right now.
 var errBusy = errors.New("in use by another caller")
 
 // folder is a sandbox's folder, locked. The lock is on the folder itself, so it goes away with it and leaves no lock files.

@@ -19,6 +19,9 @@ import (
 // operator's.
 var sandboxdPath string
 
+// sandboxdEnv names the binary under test where this process cannot build it.
+const sandboxdEnv = "ROLLOUTD_TEST_SANDBOXD"
+
 func TestMain(m *testing.M) {
 	if job := os.Getenv(workerEnv); job != "" {
 		os.Exit(work(job))
@@ -27,6 +30,9 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	if sandboxdPath = os.Getenv(sandboxdEnv); sandboxdPath != "" {
+		return m.Run()
+	}
 	dir, err := os.MkdirTemp("", "sandboxd")
 	if err == nil {
 		defer os.RemoveAll(dir)

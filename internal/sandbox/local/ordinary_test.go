@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -14,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-const nobody = 65534
+const ordinaryID = 65534
 
 // A worker that is not root makes sandboxes as well, through the same probe, with fewer guarantees.
 func TestOrdinaryUser(t *testing.T) {
@@ -24,7 +25,7 @@ func TestOrdinaryUser(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 	data := filepath.Join(dir, "data")
 	require.NoError(t, os.Mkdir(data, 0o700))
-	require.NoError(t, os.Chown(data, nobody, nobody))
+	require.NoError(t, os.Chown(data, ordinaryID, ordinaryID))
 	self, err := os.Executable()
 	require.NoError(t, err)
 	binary, helper := filepath.Join(dir, "worker"), filepath.Join(dir, "sandboxd")
@@ -36,7 +37,7 @@ func TestOrdinaryUser(t *testing.T) {
 	worker := startWorkerAs(t, job{
 		Dir: data, Sandboxd: helper, IDs: []string{"r.1", "r.2"}, Lease: 30 * time.Second,
 		Script: "id -u; cat /etc/shadow; [ -w /proc/sys/kernel/core_pattern ] && echo writable; sleep infinity",
-	}, binary, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}})
+	}, binary, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryID, Gid: ordinaryID}})
 
 	// Root may look at it, through a driver of its own: the sandbox is the same.
 	d := open(t, local.Options{Dir: data})
@@ -51,4 +52,29 @@ func TestOrdinaryUser(t *testing.T) {
 	infos, err := d.List(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, infos)
+}
+
+// The suite holds for an ordinary user too, whose sandboxes have one user for all.
+func TestSuiteOfAnOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	data := filepath.Join(dir, "data")
+	require.NoError(t, os.Mkdir(data, 0o700))
+	require.NoError(t, os.Chown(data, ordinaryID, ordinaryID))
+	self, err := os.Executable()
+	require.NoError(t, err)
+	binary, helper := filepath.Join(dir, "suite"), filepath.Join(dir, "sandboxd")
+	for to, from := range map[string]string{binary: self, helper: sandboxdPath} {
+		content, err := os.ReadFile(from)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(to, content, 0o755))
+	}
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestSuite$/^(Users|Process|Kill|Model)$", "-test.timeout=5m")
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), sandboxdEnv+"="+helper, "TMPDIR="+data, "HOME="+data)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryID, Gid: ordinaryID}}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }

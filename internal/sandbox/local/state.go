@@ -59,7 +59,7 @@ func (s state) info() driver.Info {
 	}
 }
 
-// inode tells a folder from a copy of it.
+// inode identifies a folder, also among copies of it.
 func inode(dir string) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
@@ -86,7 +86,7 @@ func (s state) write(dir string) error {
 	return os.Rename(temp, filepath.Join(dir, stateFile))
 }
 
-// initProcess is the sandbox's first process, as bwrap tells it in infoFile.
+// initProcess is the sandbox's first process, as bwrap describes it in infoFile.
 type initProcess struct {
 	PID          int    `json:"child-pid"`
 	PIDNamespace uint64 `json:"pid-namespace"`
@@ -101,7 +101,7 @@ func readInit(dir string) (initProcess, bool) {
 	return p, true
 }
 
-// kill kills the process if it still is the one that bwrap started: the number may have been given to another since, but not
+// kill kills the process if it still is the one that bwrap started: the number may belong to another process since, but not
 // in that namespace. Killing the first process of a process namespace kills all in it.
 func (p initProcess) kill() error {
 	fd, err := unix.PidfdOpen(p.PID, 0)

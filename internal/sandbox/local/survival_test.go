@@ -72,8 +72,8 @@ func TestOrphansEndByThemselves(t *testing.T) {
 	requireFolders(t, dir, 0)
 }
 
-// What a sandbox used can be asked after it has died by itself, and its folder goes when nobody has for long.
-func TestEvidenceOfTheDead(t *testing.T) {
+// What a sandbox used can be asked after it has died by itself, and its folder is removed after an hour.
+func TestUsageOfDeadSandbox(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	dir := t.TempDir()
@@ -110,7 +110,7 @@ func TestEvidenceOfTheDead(t *testing.T) {
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
 }
 
-// A creator that died at any point leaves a folder which is in nobody's way.
+// A creator that died at any point leaves a folder that blocks no later call.
 func TestHalfMadeSandboxes(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string]map[string]string{

@@ -64,7 +64,7 @@ func leavesOthers(t *testing.T, h Harness) {
 	require.True(t, st.Running)
 }
 
-// Nobody escapes: not by a double fork, not by a session of its own, not by a held pipe.
+// No process escapes: not by a double fork, not by a session of its own, not by a held pipe.
 func killAll(t *testing.T, h Harness) {
 	p := h.place(t)
 	p.StartBash("job", "(setsid bash -c 'trap \"\" TERM; sleep infinity' &) ; (sleep infinity &) ; echo up; sleep infinity")

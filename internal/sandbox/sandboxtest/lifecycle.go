@@ -17,20 +17,20 @@ import (
 
 func lifecycleTests() map[string]func(*testing.T, Harness) {
 	return map[string]func(*testing.T, Harness){
-		"CreateTwice":       createTwice,
-		"CreateAtOnce":      createAtOnce,
-		"CreateAgain":       createAgain,
-		"AttachElsewhere":   attachElsewhere,
-		"AttachNothing":     attachNothing,
-		"BadID":             badID,
-		"CallAfterDestroy":  callAfterDestroy,
-		"DestroyTwice":      destroyTwice,
-		"List":              list,
-		"LeaseRunsOut":      leaseRunsOut,
-		"LeaseRenewed":      leaseRenewed,
-		"CancelIsNoVerdict": cancelIsNoVerdict,
-		"Inspect":           inspect,
-		"EndsWhileWaited":   endsWhileWaited,
+		"CreateTwice":        createTwice,
+		"CreateAtOnce":       createAtOnce,
+		"CreateAgain":        createAgain,
+		"AttachElsewhere":    attachElsewhere,
+		"AttachNothing":      attachNothing,
+		"BadID":              badID,
+		"CallAfterDestroy":   callAfterDestroy,
+		"DestroyTwice":       destroyTwice,
+		"List":               list,
+		"LeaseRunsOut":       leaseRunsOut,
+		"LeaseRenewed":       leaseRenewed,
+		"CancelKeepsSandbox": cancelKeepsSandbox,
+		"Inspect":            inspect,
+		"EndsWhileWaited":    endsWhileWaited,
 	}
 }
 
@@ -100,7 +100,7 @@ func attachElsewhere(t *testing.T, h Harness) {
 }
 
 func attachNothing(t *testing.T, h Harness) {
-	_, err := sandbox.New(h.Open(t), sandbox.Options{}).Attach(t.Context(), "nobody-"+rand.Text())
+	_, err := sandbox.New(h.Open(t), sandbox.Options{}).Attach(t.Context(), "missing-"+rand.Text())
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
 }
 
@@ -183,7 +183,7 @@ func leaseRenewed(t *testing.T, h Harness) {
 }
 
 // A worker that shuts down must not report its sandboxes as lost.
-func cancelIsNoVerdict(t *testing.T, h Harness) {
+func cancelKeepsSandbox(t *testing.T, h Harness) {
 	p := h.place(t)
 	p.StartBash("job", "sleep infinity")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -89,7 +89,7 @@ func modelStreams(t *testing.T, h Harness) {
 		for _, s := range []string{"data: one\n\n", "data: two\n\n"} {
 			_, _ = io.WriteString(w, s)
 			_ = http.NewResponseController(w).Flush()
-			// The agent tells, through a file, that it has got the piece.
+			// The agent confirms the piece through a file.
 			p.Eventually(func() bool {
 				_, err := p.ReadFile(r.Context(), "/tmp/got-"+s[6:9], 10)
 				return err == nil
@@ -153,7 +153,7 @@ func modelNewerWins(t *testing.T, h Harness) {
 	newer.stop()
 }
 
-// An agent that closes its connection cancels the call in the gateway, so that no tokens are generated for nobody.
+// An agent that closes its connection cancels the call in the gateway, so that generation stops.
 func modelAgentAborts(t *testing.T, h Harness) {
 	p := h.place(t)
 	arrived, cancelled := make(chan struct{}), make(chan struct{})

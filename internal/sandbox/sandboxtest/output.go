@@ -54,7 +54,7 @@ func offsets(t *testing.T, h Harness) {
 	require.Equal(t, "abc", string(tail))
 }
 
-// Of a long stream the first and the last part are kept, and a reader can tell that something lies between.
+// The first and the last part of a long stream are kept, and a reader sees the gap between them.
 func gap(t *testing.T, h Harness) {
 	const size = 5_000_000
 	p := h.place(t)

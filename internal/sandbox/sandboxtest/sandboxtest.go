@@ -70,7 +70,7 @@ func New(t *testing.T, d driver.Driver, defaults driver.Spec) *Place {
 	return &Place{Sandbox: s, Backend: b, t: t}
 }
 
-// Attach finds a sandbox that somebody else has made, and leaves its end to them.
+// Attach finds an existing sandbox and does not destroy it.
 func Attach(t *testing.T, b *sandbox.Backend, id string) *Place {
 	t.Helper()
 	s, err := b.Attach(t.Context(), id)

@@ -94,7 +94,7 @@ func tarOddFiles(t *testing.T, h Harness) {
 	require.Equal(t, "0\n", p.Bash("stat -c %a /home/user/d/locked").Stdout, "as it was")
 }
 
-// A file that says it holds far more than it does must not be streamed for ever.
+// A sparse file that claims far more than it holds is refused, not streamed.
 func tarSparse(t *testing.T, h Harness) {
 	p := h.place(t)
 	setup := p.Bash(`mkdir /home/user/d; cd /home/user/d; for i in $(seq 40); do truncate -s 60M sparse$i || exit 1; done`)

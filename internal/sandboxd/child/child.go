@@ -91,7 +91,7 @@ func readConfig() (Config, error) {
 }
 
 // preferForOOM makes the kernel pick the sandbox's processes before sandboxd when memory runs out: killing pid 1 would take the
-// whole sandbox, with the evidence of what happened. Without it the sandbox works, with a worse choice of victim.
+// whole sandbox, with its logs. Without it the sandbox works, with a worse choice of victim.
 func preferForOOM() { _ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0) }
 
 func enterCgroups(n int) error {

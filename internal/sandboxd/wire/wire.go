@@ -3,7 +3,7 @@
 //
 //	GET    /v1/info
 //	POST   /v1/lease                    Lease            → 204
-//	PUT    /v1/processes/{name}         Process          → Status; starts it, or tells of the one of that name
+//	PUT    /v1/processes/{name}         Process          → Status; starts it, or returns the one of that name
 //	GET    /v1/processes/{name}?wait=5s                  → Status; with wait, returns at exit or after that long
 //	GET    /v1/processes/{name}/log?stream=stdout&offset=0&limit=65536 → bytes; header X-Log-Next: next offset, X-Log-Eof: bool
 //	POST   /v1/processes/{name}/kill                     → Status; SIGKILL to its session, waits for its end

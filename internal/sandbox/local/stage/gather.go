@@ -9,7 +9,7 @@ import (
 )
 
 // gather binds what the sandbox is made of below one folder that the sandbox's user can reach. Where the sources really lie (a
-// home directory, a private data folder) it may not. The mounts are seen by nobody else and go with the sandbox.
+// home directory, a private data folder) it may not. No other process sees the mounts, and they go with the sandbox.
 func gather(c Config) error {
 	if c.Mounts == "" {
 		return nil

@@ -1,0 +1,78 @@
+package seccomp
+
+import (
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Offsets in the kernel's struct seccomp_data, and the bit that marks numbers of the x32 ABI.
+const (
+	numberOffset = 0
+	archOffset   = 4
+	argsOffset   = 16
+	x32Bit       = 0x4000_0000
+)
+
+// assemble writes the filter. What concerns one system call is decided within its own block, which always returns: an
+// argument loaded there can never be taken for a call's number further down.
+func assemble(rules []rule, machine *arch.Info) []bpf.Instruction {
+	program := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: archOffset, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(machine.ID), SkipTrue: 1},
+		ret(errno(uint(unix.EPERM))),
+		bpf.LoadAbsolute{Off: numberOffset, Size: 4},
+	}
+	if machine.ID == arch.X86_64.ID {
+		program = append(program,
+			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: x32Bit, SkipFalse: 1},
+			ret(errno(uint(unix.ENOSYS))),
+		)
+	}
+	for _, r := range rules {
+		block := r.block()
+		program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: r.number, SkipTrue: uint8(len(block))})
+		program = append(program, block...)
+	}
+	return append(program, ret(errno(uint(unix.EPERM))))
+}
+
+func ret(result uint32) bpf.Instruction { return bpf.RetConstant{Val: result} }
+
+// block decides about the call, its number having been matched.
+func (r rule) block() []bpf.Instruction {
+	var block []bpf.Instruction
+	if r.result != unix.SECCOMP_RET_ALLOW {
+		for _, conditions := range r.allowed {
+			block = append(block, allowIf(conditions)...)
+		}
+	}
+	return append(block, ret(r.result))
+}
+
+// allowIf allows the call if all conditions hold, and falls through to what follows if not.
+func allowIf(conditions []specs.LinuxSeccompArg) []bpf.Instruction {
+	const perCondition = 4
+	var block []bpf.Instruction
+	left := len(conditions)*perCondition + 1
+	for _, c := range conditions {
+		for _, half := range halves(c) {
+			left -= 2
+			test := bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: half.value, SkipTrue: uint8(left)}
+			if c.Op == specs.OpMaskedEqual {
+				test.Cond = bpf.JumpBitsSet
+			}
+			block = append(block, bpf.LoadAbsolute{Off: half.offset, Size: 4}, test)
+		}
+	}
+	return append(block, ret(unix.SECCOMP_RET_ALLOW))
+}
+
+type half struct{ offset, value uint32 }
+
+// halves are the two 32-bit words of an argument; every architecture that is served here is little-endian.
+func halves(c specs.LinuxSeccompArg) [2]half {
+	low := argsOffset + 8*uint32(c.Index)
+	return [2]half{{low, uint32(c.Value)}, {low + 4, uint32(c.Value >> 32)}}
+}

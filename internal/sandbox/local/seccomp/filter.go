@@ -1,0 +1,128 @@
+// Package seccomp makes the system call filter of a sandbox.
+package seccomp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/elastic/go-seccomp-bpf/arch"
+	profile "github.com/moby/profiles/seccomp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Compile turns the container engines' default profile, for a process without capabilities, into the BPF program that
+// bwrap loads. It is an allow-list: what it does not name, and every call by another architecture's numbers, is EPERM.
+func Compile() ([]byte, error) {
+	noCaps := &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}
+	p, err := profile.GetDefaultProfile(noCaps)
+	if err != nil {
+		return nil, err
+	}
+	machine, err := arch.GetInfo("")
+	if err != nil {
+		return nil, err
+	}
+	rules, err := rulesOf(append(p.Syscalls, ownRules()...), machine)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := bpf.Assemble(assemble(rules, machine))
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer // laid out as the kernel's struct sock_filter
+	if err := binary.Write(&b, binary.NativeEndian, raw); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// ownPrefix marks our own rules, which replace those of the profile for the same system call.
+const ownPrefix = "rolloutd:"
+
+// ownRules are exact lists, which cannot be bypassed: the profile compares a whole register, but the kernel uses its lower half,
+// so an argument with any upper bit set would slip through "greater than".
+func ownRules() []specs.LinuxSyscall {
+	// Limits of other processes: a process of sandboxd's user could take memory and descriptors from sandboxd.
+	list := []specs.LinuxSyscall{allowEqual("prlimit64", 0)}
+	for _, family := range []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK} {
+		list = append(list, allowEqual("socket", family))
+	}
+	return list
+}
+
+// allowEqual allows the call when its first argument is the value.
+func allowEqual(call string, value uint64) specs.LinuxSyscall {
+	return specs.LinuxSyscall{
+		Names:  []string{ownPrefix + call},
+		Action: specs.ActAllow,
+		Args:   []specs.LinuxSeccompArg{{Index: 0, Value: value, Op: specs.OpEqualTo}},
+	}
+}
+
+// rule is all that is said about one system call.
+type rule struct {
+	number uint32
+	// result is what the filter returns when the call's arguments do not matter, or when none of allowed matches.
+	result  uint32
+	allowed [][]specs.LinuxSeccompArg // each one a set of conditions that together allow the call
+}
+
+// rulesOf gathers the profile by system call, without those that this machine's architecture has no number for.
+func rulesOf(calls []specs.LinuxSyscall, machine *arch.Info) ([]rule, error) {
+	byNumber := map[uint32]int{}
+	var rules []rule
+	for _, call := range calls {
+		for _, name := range call.Names {
+			number, ok := numberOf(name, machine)
+			if !ok {
+				continue
+			}
+			i, known := byNumber[number]
+			if !known {
+				i = len(rules)
+				byNumber[number] = i
+				rules = append(rules, rule{number: number, result: errno(uint(unix.EPERM))})
+			}
+			if err := rules[i].add(call); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return rules, nil
+}
+
+// numberOf is the number of the call that a rule names, unless a rule of our own replaces that one.
+func numberOf(name string, machine *arch.Info) (uint32, bool) {
+	switch name {
+	case "socket", "prlimit64":
+		return 0, false
+	}
+	number, ok := machine.SyscallNames[strings.TrimPrefix(name, ownPrefix)]
+	return uint32(number), ok
+}
+
+func (r *rule) add(call specs.LinuxSyscall) error {
+	switch {
+	case call.Action == specs.ActAllow && len(call.Args) > 0:
+		for _, a := range call.Args {
+			if a.Op != specs.OpEqualTo && (a.Op != specs.OpMaskedEqual || a.ValueTwo != 0) {
+				return fmt.Errorf("condition %s %d is not known", a.Op, a.ValueTwo)
+			}
+		}
+		r.allowed = append(r.allowed, call.Args)
+	case call.Action == specs.ActAllow:
+		r.result = unix.SECCOMP_RET_ALLOW
+	case call.Action == specs.ActErrno && len(call.Args) == 0 && call.ErrnoRet != nil:
+		r.result = errno(*call.ErrnoRet)
+	default:
+		return fmt.Errorf("action %s with %d conditions is not known", call.Action, len(call.Args))
+	}
+	return nil
+}
+
+func errno(n uint) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(n)&unix.SECCOMP_RET_DATA }

@@ -1,0 +1,105 @@
+package files
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+func (u *unpacker) folder(name string, h *tar.Header) error {
+	d, err := u.enter(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	if name != "." {
+		err = unix.Mkdirat(d.fd, path.Base(name), 0o700)
+		if errors.Is(err, unix.EEXIST) {
+			err = makeWay(d, path.Base(name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	u.folders = append(u.folders, &tar.Header{Name: name, Mode: h.Mode, ModTime: h.ModTime})
+	return nil
+}
+
+// makeWay turns what is at name into a directory that we can write in.
+func makeWay(d *dir, name string) error {
+	sub, err := d.sub(name)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return replace(d, name, func() error { return unix.Mkdirat(d.fd, name, 0o700) })
+	}
+	if err != nil {
+		return err
+	}
+	defer sub.close()
+	return sub.chmod(0o700)
+}
+
+// finish sets the modes and times of directories, the deepest first.
+func (u *unpacker) finish() error {
+	for _, h := range slices.Backward(u.folders) {
+		d, err := u.root.walk(components(h.Name), false)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			continue // a later entry took its place
+		}
+		if err != nil {
+			return err
+		}
+		err = errors.Join(setTime(d, ".", h.ModTime), d.chmod(uint32(h.Mode))) // in a closed one "." is not to be found
+		d.close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *unpacker) file(d *dir, name string, h *tar.Header, data io.Reader) error {
+	if err := u.meter.content(h.Name, h.Size); err != nil {
+		return err
+	}
+	err := replace(d, name, func() error { return d.create(name, uint32(h.Mode), data, copySparse) })
+	if err != nil {
+		return err
+	}
+	return setTime(d, name, h.ModTime)
+}
+
+func (u *unpacker) hardLink(d *dir, name string, h *tar.Header) error {
+	target, err := inside(h.Linkname)
+	if err != nil {
+		return fault.Wrap(fault.Invalid, err, "hard link to %q", h.Linkname)
+	}
+	from, err := u.root.walk(components(path.Dir(target)), false)
+	if err != nil {
+		return err
+	}
+	defer from.close()
+	return replace(d, name, func() error { return unix.Linkat(from.fd, path.Base(target), d.fd, name, 0) })
+}
+
+// replace makes something new at name, in place of what may be there, if that is not a directory.
+func replace(d *dir, name string, create func() error) error {
+	if err := unix.Unlinkat(d.fd, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return create()
+}
+
+func setTime(d *dir, name string, t time.Time) error {
+	if t.IsZero() || t.Unix() < 0 {
+		return nil
+	}
+	ts := unix.NsecToTimespec(t.UnixNano())
+	return unix.UtimesNanoAt(d.fd, name, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
+}

@@ -1,0 +1,84 @@
+package files
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// visit is called for each file of a tree with its name relative to the tree's root, a directory before what is in it.
+type visit func(d *dir, name, rel string, st *unix.Stat_t) error
+
+// walkTree visits what is below d in the order of names. What vanishes meanwhile is left out, and so are sockets, FIFOs and
+// devices. Directories without read permission are opened for the time of the visit: an agent must not be able to hide from
+// its collection by a chmod.
+func walkTree(d *dir, rel string, depth int, v visit) error {
+	if depth > maxDepth {
+		return fault.New(fault.Invalid, "directories are nested deeper than %d: %q", maxDepth, path.Dir(rel))
+	}
+	names, err := d.names(maxEntries)
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if err := visitOne(d, name, path.Join(rel, name), depth, v); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func visitOne(d *dir, name, rel string, depth int, v visit) error {
+	st, err := d.stat(name)
+	if err != nil {
+		return err
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG, unix.S_IFLNK:
+		return v(d, name, rel, &st)
+	case unix.S_IFDIR:
+	default:
+		return nil
+	}
+	sub, err := d.sub(name)
+	if err != nil {
+		return err
+	}
+	defer sub.close()
+	if err := v(d, name, rel, &st); err != nil {
+		return err
+	}
+	if st.Mode&0o500 != 0o500 {
+		if err := sub.chmod(st.Mode | 0o700); err != nil {
+			return err
+		}
+		defer func() { _ = sub.chmod(st.Mode) }()
+	}
+	return walkTree(sub, rel, depth+1, v)
+}
+
+// openAnyway opens a regular file for reading, for our own ones whatever their mode.
+func (d *dir) openAnyway(name string, st *unix.Stat_t) (*os.File, error) {
+	f, err := d.open(name, unix.O_RDONLY, 0)
+	if err == nil || !errors.Is(err, fs.ErrPermission) {
+		return f, err
+	}
+	handle, err := d.open(name, unix.O_PATH, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer handle.Close()
+	fd := int(handle.Fd())
+	if err := chmodFD(fd, st.Mode|0o400); err != nil {
+		return nil, err
+	}
+	defer func() { _ = chmodFD(fd, st.Mode) }()
+	return d.open(name, unix.O_RDONLY, 0)
+}

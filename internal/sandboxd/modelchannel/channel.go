@@ -1,0 +1,116 @@
+package modelchannel
+
+import (
+	"bufio"
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// channel is the current connection to the gateway, or the wait for one.
+type channel struct {
+	log *slog.Logger
+
+	mu      sync.Mutex
+	conn    *http.ClientConn // nil: none
+	changed chan struct{}    // closed when conn is set
+}
+
+func newChannel(log *slog.Logger) *channel {
+	return &channel{log: log, changed: make(chan struct{})}
+}
+
+// get returns the current connection, and waits for one if there is none that works.
+func (c *channel) get(ctx context.Context) (*http.ClientConn, error) {
+	for {
+		c.mu.Lock()
+		conn, changed := c.conn, c.changed
+		c.mu.Unlock()
+		if conn != nil && conn.Err() == nil {
+			return conn, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+// broken says whether conn is of no more use.
+func (c *channel) broken(conn *http.ClientConn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return conn != c.conn || conn.Err() != nil
+}
+
+// set makes conn the current connection, and ends the one before it: its calls are sent again on conn.
+func (c *channel) set(conn *http.ClientConn) {
+	c.mu.Lock()
+	old := c.conn
+	c.conn = conn
+	close(c.changed)
+	c.changed = make(chan struct{})
+	c.mu.Unlock()
+	if old != nil {
+		_ = old.Close()
+	}
+}
+
+func (c *channel) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		_ = c.conn.Close()
+	}
+}
+
+// Upgrade turns the connection of a request into the model channel: from here on it speaks HTTP/2, and this side is the client.
+func (m *Model) Upgrade(w http.ResponseWriter, r *http.Request) {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), wire.ModelUpgrade) {
+		reply.Error(w, fault.New(fault.Invalid, "wants Upgrade: %s", wire.ModelUpgrade))
+		return
+	}
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		reply.Error(w, fault.Wrap(fault.Internal, err, "take over connection"))
+		return
+	}
+	client, err := upgrade(conn, rw)
+	if err != nil {
+		m.channel.log.Warn("model channel refused", "error", err)
+		_ = conn.Close()
+		return
+	}
+	m.channel.set(client)
+	m.channel.log.Info("model channel open")
+}
+
+func upgrade(conn net.Conn, rw *bufio.ReadWriter) (*http.ClientConn, error) {
+	if rw.Reader.Buffered() > 0 {
+		return nil, fault.New(fault.Invalid, "the gateway spoke before the upgrade")
+	}
+	_, err := rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + wire.ModelUpgrade + "\r\n\r\n")
+	if err == nil {
+		err = rw.Flush()
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := &http.Transport{
+		Protocols:          new(http.Protocols),
+		DisableCompression: true,
+		DialContext:        func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+		HTTP2:              &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+	}
+	t.Protocols.SetUnencryptedHTTP2(true)
+	return t.NewClientConn(context.Background(), "http", "gateway:80")
+}

@@ -1,0 +1,178 @@
+package modelchannel
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+const (
+	maxCallBody    = 64 << 20         // bytes of one call
+	maxHeldBodies  = 96 << 20         // bytes of all calls that have had no answer yet; more wait
+	maxCalls       = 64               // in flight; more wait
+	MaxConnections = 256              // of processes of the sandbox; more wait to be accepted
+	MaxHeader      = 64 << 10         // bytes
+	bodyTime       = 60 * time.Second // for a body to arrive
+	// maxResets is how often a call is sent again over a connection that lives on: the gateway then has a fault of its own,
+	// and trying on without end would hide it.
+	maxResets  = 3
+	resetPause = 200 * time.Millisecond
+)
+
+// Model takes the agent's calls, and carries each to the gateway and the answer
+// back. A call that has had no answer yet outlives the gateway: it is held, and sent again under the same id to the next one.
+type Model struct {
+	proxy   *httputil.ReverseProxy
+	channel *channel
+	origin  func(client, server netip.AddrPort) string
+	slots   chan struct{}
+	held    *semaphore.Weighted // bytes of bodies
+	prefix  string
+	calls   atomic.Int64
+}
+
+// New makes a Model. origin names the process that holds the client's end of a connection.
+func New(log *slog.Logger, origin func(client, server netip.AddrPort) string) *Model {
+	m := &Model{
+		channel: newChannel(log),
+		origin:  origin,
+		slots:   make(chan struct{}, maxCalls),
+		held:    semaphore.NewWeighted(maxHeldBodies),
+		prefix:  rand.Text() + "-",
+	}
+	m.proxy = &httputil.ReverseProxy{
+		Rewrite:       m.rewrite,
+		Transport:     m,
+		FlushInterval: -1,
+		ErrorLog:      slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+		ErrorHandler:  modelError,
+	}
+	return m
+}
+
+// ServeHTTP takes one call of the agent.
+func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "" {
+		reply.Error(w, fault.New(fault.Invalid, "only plain HTTP calls pass"))
+		return
+	}
+	select {
+	case m.slots <- struct{}{}:
+		defer func() { <-m.slots }()
+	case <-r.Context().Done():
+		return
+	}
+	m.setOrigin(r)
+	body, err := m.holdBody(w, r)
+	if err != nil {
+		modelError(w, r, err)
+		return
+	}
+	defer body.release()
+	r.Body = http.NoBody // RoundTrip sends the held one
+	m.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), heldKey{}, body)))
+}
+
+// setOrigin replaces whatever the caller says of its origin.
+func (m *Model) setOrigin(r *http.Request) {
+	r.Header.Del(wire.OriginHeader)
+	server, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return
+	}
+	from, err1 := netip.ParseAddrPort(r.RemoteAddr)
+	to, err2 := netip.ParseAddrPort(server.String())
+	if err1 != nil || err2 != nil {
+		return
+	}
+	if origin := m.origin(from, to); origin != "" {
+		r.Header.Set(wire.OriginHeader, origin)
+	}
+}
+
+// rewrite drops whatever host the agent named: the channel has one end.
+func (m *Model) rewrite(p *httputil.ProxyRequest) {
+	p.Out.URL.Scheme, p.Out.URL.Host = "http", "gateway"
+	p.Out.Host = "gateway"
+	if origin := p.In.Header.Get(wire.OriginHeader); origin != "" {
+		p.Out.Header.Set(wire.OriginHeader, origin) // also where the caller named it in Connection
+	}
+	p.Out.Header.Set(wire.CallIDHeader, m.prefix+strconv.FormatInt(m.calls.Add(1), 10))
+}
+
+// RoundTrip implements http.RoundTripper: it returns with the header of the answer, however many gateways that takes.
+func (m *Model) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, ok := req.Context().Value(heldKey{}).(*heldBody)
+	if !ok {
+		return nil, fault.New(fault.Internal, "the body of a call is not held")
+	}
+	defer body.release() // the answer has begun, or there is none
+	for resets := 0; ; resets++ {
+		conn, err := m.channel.get(req.Context())
+		if err != nil {
+			return nil, err
+		}
+		res, err := conn.RoundTrip(withBody(req, body.data))
+		if err == nil || req.Context().Err() != nil {
+			return res, err
+		}
+		if m.channel.broken(conn) {
+			resets = 0
+		}
+		if resets == maxResets {
+			return nil, err
+		}
+		if err := sleep(req.Context(), resetPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func withBody(req *http.Request, body []byte) *http.Request {
+	out := req.Clone(req.Context())
+	out.ContentLength = int64(len(body))
+	out.Body = io.NopCloser(bytes.NewReader(body))
+	out.TransferEncoding = nil
+	return out
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// modelError answers a call that could not be carried. A gateway that keeps breaking calls off is passed on as what it is, a
+// broken connection: an answer made up here would look like the model's own.
+func modelError(w http.ResponseWriter, _ *http.Request, err error) {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		http.Error(w, "the request is larger than 64 MiB", http.StatusRequestEntityTooLarge)
+		return
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// Close ends the connection to the gateway.
+func (m *Model) Close() { m.channel.close() }

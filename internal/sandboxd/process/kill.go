@@ -1,0 +1,128 @@
+package process
+
+import (
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// KillTime bounds a kill; a process in uninterruptible sleep is the only thing that outlasts SIGKILL.
+const KillTime = 10 * time.Second
+
+// Kill ends p, its session and its descendants, and waits for their end. A descendant that has both left the session and lost
+// its parents is not found: killAll takes those.
+func (t *Table) Kill(p *Process) error { return killTree(p.pid, p.Running) }
+
+// killTree kills the session and the descendants of the process pid, which is known to live while alive says so.
+func killTree(pid int, alive func() bool) error {
+	return repeatKill(func(all []procEntry) []int { return tree(all, pid, alive()) })
+}
+
+// SignalAll sends SIGKILL to every other process of the sandbox at once: no fork in progress escapes it.
+func SignalAll() {
+	if os.Getpid() == 1 {
+		_ = unix.Kill(-1, unix.SIGKILL)
+	}
+}
+
+// KillAll ends every process but this one.
+func (t *Table) KillAll() error {
+	t.starting.Lock()
+	defer t.starting.Unlock()
+	self := os.Getpid()
+	err := repeatKill(func(all []procEntry) []int {
+		SignalAll()
+		if self == 1 {
+			return others(all, self) // to wait for
+		}
+		return tree(all, self, true)
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range t.all() {
+		<-p.done
+	}
+	return nil
+}
+
+// repeatKill kills what targets picks until it picks nothing. Processes may fork while they are being listed, so they are stopped
+// first, until a list shows no new ones: what is stopped cannot fork, and still counts against the process limit.
+func repeatKill(targets func([]procEntry) []int) error {
+	deadline := time.Now().Add(KillTime)
+	stopped := map[int]bool{}
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		all, err := procTable()
+		if err != nil {
+			return err
+		}
+		pids := targets(all)
+		if len(pids) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fault.New(fault.Timeout, "%d processes outlived SIGKILL for %s", len(pids), KillTime)
+		}
+		if stop(pids, stopped) > 0 {
+			continue
+		}
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		clear(stopped)
+		time.Sleep(pause)
+	}
+}
+
+// stop stops the processes that are not known to be stopped, and returns their number.
+func stop(pids []int, stopped map[int]bool) (fresh int) {
+	for _, pid := range pids {
+		if !stopped[pid] {
+			_ = unix.Kill(pid, unix.SIGSTOP)
+			stopped[pid] = true
+			fresh++
+		}
+	}
+	return fresh
+}
+
+func others(all []procEntry, self int) []int {
+	var pids []int
+	for _, e := range all {
+		if e.pid != self {
+			pids = append(pids, e.pid)
+		}
+	}
+	return pids
+}
+
+// tree lists the living members of root's session and their descendants, and root itself unless it is this process. When
+// root is known to be dead (alive is false) a living process of its number is another one, and so is its session.
+func tree(all []procEntry, root int, alive bool) []int {
+	self := os.Getpid()
+	member := map[int]bool{}
+	for _, e := range all {
+		if e.pid == root && !alive {
+			return nil
+		}
+		member[e.pid] = e.pid == root || e.session == root && root != self
+	}
+	for grown := true; grown; {
+		grown = false
+		for _, e := range all {
+			if !member[e.pid] && member[e.ppid] {
+				member[e.pid], grown = true, true
+			}
+		}
+	}
+	var pids []int
+	for _, e := range all {
+		if member[e.pid] && !e.zombie && e.pid != self {
+			pids = append(pids, e.pid)
+		}
+	}
+	return pids
+}

@@ -1,0 +1,81 @@
+package process
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
+)
+
+// launchTime bounds the start of a process: a hostile process of the same user can stop it before its program runs.
+const launchTime = 10 * time.Second
+
+// launcher starts processes through package child.
+type launcher struct {
+	program string     // the sandboxd binary
+	cgroups []*os.File // cgroup.procs files that every process enters
+	reaper  *reaper
+}
+
+// launch starts the program in a session of its own with the given streams, and returns when it runs.
+func (l *launcher) launch(c child.Config, stdio [3]uintptr) (pid int, exited <-chan unix.WaitStatus, err error) {
+	c.Cgroups = len(l.cgroups)
+	data, err := json.Marshal(c)
+	if err != nil {
+		return 0, nil, err
+	}
+	config, err := input(data)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer config.Close()
+	status, childStatus, err := os.Pipe()
+	if err != nil {
+		return 0, nil, err
+	}
+	defer status.Close()
+	files := append(stdio[:], config.Fd(), childStatus.Fd())
+	for _, f := range l.cgroups {
+		files = append(files, f.Fd())
+	}
+	pid, exited, err = l.reaper.start(func() (int, error) {
+		return syscall.ForkExec(l.program, []string{l.program, child.Command}, &syscall.ProcAttr{
+			Dir: "/", Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+		})
+	})
+	_ = childStatus.Close()
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := launched(status); err != nil {
+		if fault.Is(err, fault.Timeout) {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		return 0, nil, err
+	}
+	return pid, exited, nil
+}
+
+// launched returns nil when exec has closed the status pipe.
+func launched(status *os.File) error {
+	_ = status.SetReadDeadline(time.Now().Add(launchTime))
+	data, err := io.ReadAll(io.LimitReader(status, 64<<10))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fault.New(fault.Timeout, "the process did not start within %s", launchTime)
+	case err != nil || len(data) == 0:
+		return err
+	}
+	var f child.Failure
+	if err := json.Unmarshal(data, &f); err != nil {
+		return fault.Wrap(fault.Internal, err, "status of a starting process")
+	}
+	return f.Err()
+}

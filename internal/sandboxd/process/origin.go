@@ -1,0 +1,117 @@
+package process
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// maxDescriptors bounds the descriptors that are looked at for one question. A process that holds more makes only itself hard
+// to find.
+const maxDescriptors = 20_000
+
+// childSuffix marks the origin of a connection that a descendant of the named process holds.
+const childSuffix = "/child"
+
+// Origin names the process that holds the client's end of a connection: a named process, or "<name>/child" for a descendant of
+// one. It is "" when none of them holds it.
+func (t *Table) Origin(client, server netip.AddrPort) string {
+	inode, err := clientInode(client, server)
+	if err != nil || inode == 0 {
+		return ""
+	}
+	t.starting.Lock() // a process may call before its start has been recorded
+	running := t.running()
+	t.starting.Unlock()
+	budget := maxDescriptors
+	for _, p := range running {
+		if t.holds(p, p.pid, inode, &budget) {
+			return p.name
+		}
+	}
+	all, err := procTable()
+	if err != nil {
+		return ""
+	}
+	for _, p := range running {
+		for _, pid := range tree(all, p.pid, true) {
+			if pid != p.pid && t.holds(p, pid, inode, &budget) {
+				return p.name + childSuffix
+			}
+		}
+	}
+	return ""
+}
+
+// Owned is an error unless the named process itself holds every socket that listens on the port.
+func (t *Table) Owned(port uint16, name string) error {
+	p, err := t.Get(name)
+	if err != nil {
+		return err
+	}
+	if !p.Running() {
+		return fault.New(fault.AgentFailed, "process %q has ended", name)
+	}
+	inodes, err := listeners(port)
+	if err != nil {
+		return err
+	}
+	if len(inodes) == 0 {
+		return fault.New(fault.Unavailable, "no process listens on port %d", port)
+	}
+	for _, inode := range inodes {
+		budget := maxDescriptors
+		if !t.holds(p, p.pid, inode, &budget) {
+			return fault.New(fault.AgentFailed, "process %q does not listen on port %d: another process does", name, port)
+		}
+	}
+	return nil
+}
+
+func (t *Table) running() []*Process {
+	var list []*Process
+	for _, p := range t.all() {
+		if p.Running() {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// holds says whether the process pid, which runs as the user of p, has the socket open. It looks with the rights of that user, so
+// a process that hides its descriptors from its own user holds nothing.
+func (t *Table) holds(p *Process, pid int, inode uint64, budget *int) (found bool) {
+	user, err := t.Users.Find(p.user)
+	if err != nil {
+		return false
+	}
+	_ = t.Users.Run(user, func() { found = hasSocket(pid, inode, budget) })
+	return found
+}
+
+func hasSocket(pid int, inode uint64, budget *int) bool {
+	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	want := fmt.Sprintf("socket:[%d]", inode)
+	buf := make([]byte, 64)
+	for *budget > 0 {
+		names, err := dir.Readdirnames(256)
+		for _, name := range names {
+			n, err := unix.Readlinkat(int(dir.Fd()), name, buf)
+			if err == nil && string(buf[:n]) == want {
+				return true
+			}
+		}
+		if *budget -= len(names); err != nil {
+			return false
+		}
+	}
+	return false
+}

@@ -1,0 +1,119 @@
+package process
+
+import (
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// drainTime is how long the output of an ended process is still read. Its left-over children may hold the pipes open without
+// end, so the end of the pipes is not waited for.
+const drainTime = 200 * time.Millisecond
+
+// Process is one named process, running or ended.
+type Process struct {
+	name    string
+	user    string
+	pid     int
+	started time.Time
+	stdout  Output
+	stderr  Output
+	done    chan struct{} // closed when the process has exited and its output is final
+
+	mu       sync.Mutex
+	timedOut bool
+	ended    time.Time
+	exit     unix.WaitStatus
+}
+
+// Stream is the output "stdout" or "stderr", nil for any other name.
+func (p *Process) Stream(name string) *Output {
+	switch name {
+	case "stdout":
+		return &p.stdout
+	case "stderr":
+		return &p.stderr
+	default:
+		return nil
+	}
+}
+
+// collect reads both pipes until the process's end and a little longer, then makes the output final. It owns the pipes: a
+// left-over child still finds a reader and is not killed by SIGPIPE.
+func (p *Process) collect(stdout, stderr *os.File, exited <-chan unix.WaitStatus) {
+	var copies sync.WaitGroup
+	copies.Go(func() { pump(&p.stdout, stdout) })
+	copies.Go(func() { pump(&p.stderr, stderr) })
+	drained := make(chan struct{})
+	go func() { copies.Wait(); close(drained) }()
+
+	exit := <-exited
+	p.mu.Lock()
+	p.ended, p.exit = time.Now(), exit
+	p.mu.Unlock()
+	select {
+	case <-drained:
+	case <-time.After(drainTime):
+	}
+	p.stdout.freeze()
+	p.stderr.freeze()
+	close(p.done)
+}
+
+func pump(to *Output, from *os.File) {
+	_, _ = io.Copy(onlyWriter{to}, from)
+	_ = from.Close()
+}
+
+// onlyWriter hides everything but Write, so that io.Copy uses its own small buffer.
+type onlyWriter struct{ io.Writer }
+
+// Done is closed when the process has exited and its output is final.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Running says whether the process has not exited yet.
+func (p *Process) Running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Status is how the process stands.
+func (p *Process) Status() wire.Status {
+	s := wire.Status{
+		Name: p.name, PID: p.pid, Running: p.Running(), StartedAt: p.started,
+		StdoutSize: p.stdout.Length(), StderrSize: p.stderr.Length(), Age: time.Since(p.started),
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.TimedOut = p.timedOut
+	if s.Running {
+		return s
+	}
+	s.EndedAt, s.Ran = p.ended, p.ended.Sub(p.started)
+	s.ExitCode = p.exit.ExitStatus()
+	if p.exit.Signaled() {
+		s.ExitCode = 128 + int(p.exit.Signal())
+		s.Signal = unix.SignalName(p.exit.Signal())
+	}
+	return s
+}
+
+// expire ends a process that has outlived its time.
+func (p *Process) expire(kill func(*Process) error) {
+	p.mu.Lock()
+	p.timedOut = p.ended.IsZero()
+	over := !p.timedOut
+	p.mu.Unlock()
+	if !over {
+		_ = kill(p) // the status shows that it still runs
+	}
+}

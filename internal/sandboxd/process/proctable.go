@@ -1,0 +1,62 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// procEntry is one process of the sandbox, as /proc shows it.
+type procEntry struct {
+	pid, ppid, session int
+	zombie             bool
+}
+
+// procTable lists the processes that this process can see. One that ends meanwhile is left out.
+func procTable() ([]procEntry, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var list []procEntry
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue
+		}
+		if e, err := parseStat(pid, stat); err == nil {
+			list = append(list, e)
+		}
+	}
+	return list, nil
+}
+
+// parseStat reads a /proc/<pid>/stat line: pid (comm) state ppid pgrp session …; comm may hold anything, blanks and
+// parentheses included, so the fields are counted from its last one.
+func parseStat(pid int, stat []byte) (procEntry, error) {
+	end := bytes.LastIndexByte(stat, ')')
+	if end < 0 {
+		return procEntry{}, fmt.Errorf("stat of process %d: no command", pid)
+	}
+	fields := bytes.Fields(stat[end+1:])
+	if len(fields) < 4 {
+		return procEntry{}, fmt.Errorf("stat of process %d: %d fields", pid, len(fields))
+	}
+	ppid, err1 := strconv.Atoi(string(fields[1]))
+	session, err2 := strconv.Atoi(string(fields[3]))
+	if err1 != nil || err2 != nil {
+		return procEntry{}, fmt.Errorf("stat of process %d: not numbers", pid)
+	}
+	state := fields[0][0]
+	return procEntry{pid: pid, ppid: ppid, session: session, zombie: state == 'Z' || state == 'X'}, nil
+}

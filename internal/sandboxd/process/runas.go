@@ -1,0 +1,189 @@
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+const (
+	maxRunAs        = 64      // programs at a time
+	maxRunAsRequest = 4 << 20 // bytes
+)
+
+// runAs starts programs as the agent's user for processes of the verifier's user; see package runas.
+type runAs struct {
+	table *Table
+	slots chan struct{}
+}
+
+// ServeRunAs serves run-as-agent until ctx ends. Where users are not separate, the helper needs no server.
+func (t *Table) ServeRunAs(ctx context.Context) error {
+	if !t.Users.separate {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	l, err := listenRunAs()
+	if err != nil {
+		return fmt.Errorf("socket of %s: %w", runas.Name, err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	a := &runAs{table: t, slots: make(chan struct{}, maxRunAs)}
+	return a.serve(ctx, l)
+}
+
+// listenRunAs makes the socket. The folder keeps others out; what connects is checked again.
+func listenRunAs() (*net.UnixListener, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: runas.Socket, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(runas.Socket, 0o666); err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// serve takes requests until l is closed, and returns when every one has been answered.
+func (a *runAs) serve(ctx context.Context, l *net.UnixListener) error {
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return err
+		}
+		select {
+		case a.slots <- struct{}{}:
+		default:
+			answerRunAs(conn, runas.Reply{Error: "too many programs run already"})
+			continue
+		}
+		calls.Go(func() {
+			defer func() { <-a.slots }()
+			answerRunAs(conn, a.run(ctx, conn))
+		})
+	}
+}
+
+func answerRunAs(conn *net.UnixConn, r runas.Reply) {
+	_ = json.NewEncoder(conn).Encode(r) // a helper that has gone needs no answer
+	_ = conn.Close()
+}
+
+func (a *runAs) run(ctx context.Context, conn *net.UnixConn) runas.Reply {
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	files, err := receiveStreams(conn)
+	defer closeAll(files...)
+	var req runas.Request
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(conn, maxRunAsRequest)).Decode(&req)
+	}
+	if err != nil {
+		return runas.Reply{Error: err.Error()}
+	}
+	pid, exited, err := a.start(req, files)
+	if err != nil {
+		return runas.Reply{Error: err.Error()}
+	}
+	return a.wait(conn, pid, exited)
+}
+
+func (a *runAs) start(req runas.Request, files []*os.File) (int, <-chan unix.WaitStatus, error) {
+	user, err := a.table.Users.Find("")
+	if err != nil {
+		return 0, nil, err
+	}
+	a.table.starting.Lock()
+	defer a.table.starting.Unlock()
+	return a.table.launcher.launch(child.Config{
+		Argv: req.Argv, Env: req.Env, Path: req.Path, Dir: req.Dir, User: user,
+	}, [3]uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd()})
+}
+
+// wait returns at the program's end. When the helper ends first, the program's session is killed.
+func (a *runAs) wait(conn *net.UnixConn, pid int, exited <-chan unix.WaitStatus) runas.Reply {
+	gone := make(chan struct{})
+	go func() { // ends with the connection, which the caller closes
+		defer close(gone)
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	var status unix.WaitStatus
+	select {
+	case status = <-exited:
+	case <-gone:
+		_ = killTree(pid, func() bool { return len(exited) == 0 })
+		status = <-exited
+	}
+	if status.Signaled() {
+		return runas.Reply{ExitCode: 128 + int(status.Signal())}
+	}
+	return runas.Reply{ExitCode: status.ExitStatus()}
+}
+
+// receiveStreams checks who has connected, and takes the three descriptors that come with the first byte.
+func receiveStreams(conn *net.UnixConn) ([]*os.File, error) {
+	if err := checkPeer(conn); err != nil {
+		return nil, err
+	}
+	one, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(3*4))
+	_, n, flags, _, err := conn.ReadMsgUnix(one, rights)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:n])
+	if err != nil {
+		return nil, err
+	}
+	var files []*os.File
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			return files, err
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "stream"))
+		}
+	}
+	if len(files) != 3 || flags&unix.MSG_CTRUNC != 0 {
+		return files, fault.New(fault.Invalid, "wants three streams, not %d", len(files))
+	}
+	return files, nil
+}
+
+func checkPeer(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return err
+	}
+	if credErr != nil {
+		return credErr
+	}
+	if peer.Uid != wire.VerifierID {
+		return fault.New(fault.Unauthorized, "user %d may not start programs", peer.Uid)
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package process
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// socketEntry is one line of /proc/net/tcp or tcp6.
+type socketEntry struct {
+	local, remote string // address:port, in the kernel's hexadecimal form
+	listening     bool
+	inode         uint64 // 0: no process holds it
+}
+
+// eachSocket calls f for the TCP sockets of the sandbox until f returns false, the listening ones of each file first.
+func eachSocket(f func(socketEntry) bool) error {
+	for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		more, err := eachSocketOf(path, f)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if !more {
+			return nil
+		}
+	}
+	return nil
+}
+
+func eachSocketOf(path string, f func(socketEntry) bool) (more bool, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return true, err
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if e, ok := parseSocket(lines.Text()); ok && !f(e) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// parseSocket reads "sl: local remote state queues timer retransmits uid timeout inode …".
+func parseSocket(line string) (socketEntry, bool) {
+	fields := strings.Fields(line)
+	if len(fields) < 10 {
+		return socketEntry{}, false
+	}
+	inode, err := strconv.ParseUint(fields[9], 10, 64)
+	return socketEntry{local: fields[1], remote: fields[2], listening: fields[3] == "0A", inode: inode}, err == nil
+}
+
+// hexAddr are the kernel's forms of an IPv4 address: plain, and mapped into IPv6.
+func hexAddr(a netip.AddrPort) [2]string {
+	ip := a.Addr().Unmap().As4()
+	plain := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(ip[:]), a.Port())
+	return [2]string{plain, mappedPrefix() + plain}
+}
+
+func mappedPrefix() string {
+	var word [4]byte
+	binary.NativeEndian.PutUint32(word[:], binary.BigEndian.Uint32([]byte{0, 0, 0xff, 0xff}))
+	return strings.Repeat("0", 16) + strings.ToUpper(hex.EncodeToString(word[:]))
+}
+
+// clientInode is the inode of the socket that has connected from client to server; 0: none is found.
+func clientInode(client, server netip.AddrPort) (inode uint64, err error) {
+	if !client.Addr().Unmap().Is4() || !server.Addr().Unmap().Is4() {
+		return 0, nil
+	}
+	local, remote := hexAddr(client), hexAddr(server)
+	err = eachSocket(func(e socketEntry) bool {
+		for i := range local {
+			if e.local == local[i] && e.remote == remote[i] {
+				inode = e.inode
+				return false
+			}
+		}
+		return true
+	})
+	return inode, err
+}
+
+// listeners are the inodes of the sockets that listen on a port, whatever their address.
+func listeners(port uint16) (inodes []uint64, err error) {
+	suffix := fmt.Sprintf(":%04X", port)
+	err = eachSocket(func(e socketEntry) bool {
+		if e.listening && strings.HasSuffix(e.local, suffix) {
+			inodes = append(inodes, e.inode)
+		}
+		return true
+	})
+	return inodes, err
+}

@@ -1,0 +1,46 @@
+package process
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// spawn starts the program with its own session, exactly the given environment, and no file but its three streams.
+func (t *Table) spawn(name string, spec wire.Process) (*Process, error) {
+	if len(spec.Argv) == 0 || spec.Argv[0] == "" {
+		return nil, fault.Field("argv", "names no program")
+	}
+	user, err := t.Users.Find(spec.User)
+	if err != nil {
+		return nil, err
+	}
+	files, err := openStreams(spec.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	defer files.closeChild()
+	p := &Process{name: name, user: spec.User, started: time.Now(), done: make(chan struct{})}
+	pid, exited, err := t.launcher.launch(child.Config{
+		Argv: spec.Argv, Env: environ(spec.Env), Path: spec.Env["PATH"], Dir: spec.Dir, User: user,
+	}, files.child())
+	if err != nil {
+		files.closeOwn()
+		return nil, err
+	}
+	p.pid = pid
+	go p.collect(files.stdout, files.stderr, exited)
+	return p, nil
+}
+
+func environ(env map[string]string) []string {
+	list := make([]string, 0, len(env))
+	for k, v := range env {
+		list = append(list, k+"="+v)
+	}
+	slices.Sort(list)
+	return list
+}

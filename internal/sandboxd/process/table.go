@@ -1,0 +1,99 @@
+package process
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// maxProcesses bounds the names kept; each may hold up to 4 MiB of output.
+const maxProcesses = 1024
+
+// Table is the table of named processes. A name is never given to a second process, so a client that lost an answer can
+// ask again.
+type Table struct {
+	launcher *launcher
+	Users    Users
+	names    *regexp.Regexp
+	log      *slog.Logger
+
+	// starting is held while a process starts, and while all are killed: nothing may start in between.
+	starting sync.Mutex
+	mu       sync.Mutex
+	byName   map[string]*Process
+}
+
+// Options configures a Table; every field but Program may be left zero.
+type Options struct {
+	SeparateUsers bool       // see Users
+	Program       string     // the sandboxd binary, through which processes are started
+	Cgroups       []*os.File // cgroup.procs files that every process enters
+	Logger        *slog.Logger
+}
+
+// New makes a Table, which becomes the one reaper of this process's children: Run must be running before the first process
+// starts.
+func New(o Options) *Table {
+	return &Table{
+		launcher: &launcher{program: o.Program, cgroups: o.Cgroups, reaper: newReaper()},
+		Users:    Users{o.SeparateUsers},
+		names:    regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`),
+		log:      o.Logger,
+		byName:   map[string]*Process{},
+	}
+}
+
+// Start starts the process, or returns the one of that name.
+func (t *Table) Start(name string, spec wire.Process) (*Process, error) {
+	if !t.names.MatchString(name) {
+		return nil, fault.Field("name", "%q must be 1 to 64 letters, digits, '.', '_' or '-'", name)
+	}
+	t.starting.Lock()
+	defer t.starting.Unlock()
+	if p, err := t.Get(name); err == nil {
+		return p, nil
+	}
+	if len(t.all()) >= maxProcesses {
+		return nil, fault.New(fault.Exhausted, "%d processes were started already", maxProcesses)
+	}
+	p, err := t.spawn(name, spec)
+	if err != nil {
+		return nil, fault.Wrap(reply.Kind(err), err, "start %q", name)
+	}
+	t.mu.Lock()
+	t.byName[name] = p
+	t.mu.Unlock()
+	t.log.Info("process started", "name", name, "pid", p.pid)
+	if d := time.Duration(spec.TimeoutMillis) * time.Millisecond; d > 0 {
+		timer := time.AfterFunc(d, func() { p.expire(t.Kill) })
+		go func() { <-p.done; timer.Stop() }()
+	}
+	return p, nil
+}
+
+func (t *Table) Get(name string) (*Process, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p, ok := t.byName[name]; ok {
+		return p, nil
+	}
+	return nil, fault.New(fault.NotFound, "no process %q was started", name)
+}
+
+func (t *Table) all() []*Process {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.byName))
+}
+
+// Run waits for ended processes until ctx ends.
+func (t *Table) Run(ctx context.Context) error { return t.launcher.reaper.run(ctx) }
