@@ -1,6 +1,10 @@
 package activities
 
-import "io"
+import (
+	"io"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
 
 // FilesOf is filesOf, for fuzzing.
 func FilesOf(r io.Reader) (texts map[string]string, extra []string, err error) {

@@ -56,7 +56,7 @@ func TestBreakdownIsOfOneCall(t *testing.T) {
 	}
 	turns := h.turns(t, "r1.1")
 	require.Len(t, turns, 3)
-	require.Contains(t, turns[1].Broken, "broke down")
+	require.Contains(t, turns[1].Broken, "the gateway failed on this call")
 	require.True(t, turns[2].Train)
 }
 
