@@ -12,19 +12,21 @@ import (
 
 // gate is a gateway with one route.
 type gate struct {
-	mu     sync.Mutex
-	opened []gateway.Route
-	status gateway.RouteStatus
-	err    error // of Status
-	ends   []string
-	closed []string
-	trace  string
-	reader io.Reader // instead of trace
-	traces error
-	polls  int
-	onPoll func(n int, s *gateway.RouteStatus) // before each answer of Status
-	ready  []error                             // of Ready, one for each look; none left: nil
-	look   func(upstream string) error         // instead of ready
+	mu       sync.Mutex
+	opened   []gateway.Route
+	status   gateway.RouteStatus
+	err      error // of Status
+	ends     []string
+	closed   []string
+	sessions []string
+	probe    error
+	trace    string
+	reader   io.Reader // instead of trace
+	traces   error
+	polls    int
+	onPoll   func(n int, s *gateway.RouteStatus) // before each answer of Status
+	ready    []error                             // of Ready, one for each look; none left: nil
+	look     func(upstream string) error         // instead of ready
 }
 
 func (g *gate) Ready(_ context.Context, upstream string) error {
@@ -64,6 +66,15 @@ func (g *gate) Changed(ctx context.Context, id string, since int64, _ time.Durat
 	s.Version = since + 1
 	return s, err
 }
+
+func (g *gate) AddSessions(_ context.Context, _ string, sessions ...string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sessions = append(g.sessions, sessions...)
+	return nil
+}
+
+func (g *gate) Probe(context.Context, string) error { return g.probe }
 
 func (g *gate) End(_ context.Context, _, reason string) error {
 	g.mu.Lock()

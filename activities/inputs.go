@@ -42,6 +42,7 @@ type InstallResult struct {
 // ProxyInput asks for the model channel.
 type ProxyInput struct {
 	Target
+	Agent  string         `json:"agent,omitempty"` // "": calls are not told apart by process
 	Mode   rollout.Mode   `json:"mode"`
 	Model  rollout.Model  `json:"model"`
 	Limits rollout.Limits `json:"limits"`

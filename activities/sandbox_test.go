@@ -121,10 +121,10 @@ func TestStartProxyWaitsForTheChannel(t *testing.T) {
 	h.sandbox(t)
 	h.gate.status.Attached = false
 	h.gate.onPoll = func(n int, s *gateway.RouteStatus) { s.Attached = n == 3 }
-	in := activities.ProxyInput{Target: target(), Mode: rollout.TransparentProxy, Model: rollout.Model{Name: "m"}}
+	in := activities.ProxyInput{Target: target(), Agent: "opencode", Mode: rollout.TransparentProxy, Model: rollout.Model{Name: "m"}}
 	require.NoError(t, h.StartProxy(t.Context(), in))
 	require.Equal(t, 3, h.gate.polls)
-	require.Equal(t, []gateway.Route{{ID: "r.1", RolloutID: "r", Attempt: 1, SandboxID: "r.1", Capture: true, Model: in.Model}}, h.gate.opened)
+	require.Equal(t, []gateway.Route{{ID: "r.1", RolloutID: "r", Attempt: 1, SandboxID: "r.1", Capture: true, Model: in.Model, Origin: "agent-*"}}, h.gate.opened)
 }
 
 // A sandbox that dies while the gateway tries to reach it does not keep the activity waiting for ever.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -16,6 +17,10 @@ func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
 		return err
 	}
 	defer over()
+	origin, children, err := a.origin(in.Agent)
+	if err != nil {
+		return err
+	}
 	_, release, err := a.attach(ctx, in.Target)
 	if err != nil {
 		return err
@@ -24,11 +29,21 @@ func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
 	err = a.o.Gateway.Open(ctx, gateway.Route{
 		ID: in.SandboxID(), RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(),
 		Capture: in.Mode == rollout.TransparentProxy, Model: in.Model, Limits: in.Limits,
+		Origin: origin, OriginChildren: children,
 	})
 	if err != nil {
 		return err
 	}
 	return a.attached(ctx, in.Target)
+}
+
+// origin is which processes of the sandbox make the agent's own calls; see gateway.Route.
+func (a *Activities) origin(name string) (process string, children bool, err error) {
+	if name == "" {
+		return "", false, nil
+	}
+	kind, err := a.o.Agents.Get(name)
+	return agent.Processes, kind.Descendants, err
 }
 
 // attached waits until the gateway serves the channel. The gateway retries without end, so a sandbox that died is noticed here.

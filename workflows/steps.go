@@ -95,7 +95,7 @@ func (r *run) installAgent(a *attempt) error {
 
 func (r *run) openProxy(a *attempt) error {
 	a.proxied = true // whether it works or not: a route may be there
-	in := activities.ProxyInput{Target: a.target, Mode: r.spec.Mode, Model: r.spec.Model, Limits: r.spec.Limits}
+	in := activities.ProxyInput{Target: a.target, Agent: r.spec.Agent, Mode: r.spec.Mode, Model: r.spec.Model, Limits: r.spec.Limits}
 	return r.do(a, rollout.PhaseProxy, step{timeout: proxyTimeout, summary: r.spec.Model.Name}, r.acts.StartProxy, in, nil)
 }
 

@@ -17,6 +17,9 @@ const MaxLaunches = 3
 // ProcessName is the name of the agent's process of a launch, for agents that are a process of the sandbox.
 func ProcessName(launch int) string { return "agent-" + strconv.Itoa(launch) }
 
+// Processes matches the names of the agent's processes of all launches, see gateway.Route.Origin.
+const Processes = "agent-*"
+
 // OpenProcess finds the process of a launch, or starts it with what command returns. launch is as in Job.Launch.
 func OpenProcess(ctx context.Context, sb Sandbox, launch int, command func() (wire.Process, error)) (Launch, error) {
 	if launch == 0 {

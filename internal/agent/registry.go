@@ -23,6 +23,8 @@ type Kind struct {
 	Log func(rollout.Transcript) []byte
 	// NoModel says that the agent makes no model calls: ending without one is no failure.
 	NoModel bool
+	// Sessions says that each model call carries the id of its session, which Status.SessionID names.
+	Sessions bool
 	// Descendants says that model calls of processes started by the agent's process count as the agent's own.
 	Descendants bool
 }

@@ -53,6 +53,7 @@ func New(o Options) *Agent {
 func Kind(o Options) agent.Kind {
 	return agent.Kind{
 		Name: rollout.AgentOpencode, Agent: New(o), OutputBlob: store.OpencodeOutput, LogPath: rollout.AgentLog, Log: AgentLog,
+		Sessions: true,
 	}
 }
 

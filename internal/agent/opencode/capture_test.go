@@ -94,7 +94,7 @@ func newCaptured(t *testing.T) *captured {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, backend.Destroy(context.WithoutCancel(t.Context()), id)) })
 	require.NoError(t, c.gateway.Open(t.Context(), gateway.Route{
-		ID: id, RolloutID: t.Name(), Attempt: 1, SandboxID: id, Capture: true,
+		ID: id, RolloutID: t.Name(), Attempt: 1, SandboxID: id, Capture: true, Origin: agent.Processes,
 		Model:  rollout.Model{BaseURL: upstream.URL + "/v1", Name: "scripted", Logprobs: true, TopLogprobs: 2, TokenIDs: true},
 		Limits: rollout.Limits{Call: time.Minute},
 	}))

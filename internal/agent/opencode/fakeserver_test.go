@@ -32,6 +32,8 @@ type fakeServer struct {
 	cut      chan struct{} // cuts the event stream
 	opened   chan struct{} // an event stream was opened
 	endless  atomic.Bool   // the event stream is one line without an end
+	// messagesBy answers the question for messages instead.
+	messagesBy http.HandlerFunc
 }
 
 func newFake(t *testing.T) (*fakeServer, *fakeBox, *opencode.Agent) {
@@ -123,6 +125,10 @@ func (s *fakeServer) prompt(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *fakeServer) list(w http.ResponseWriter, r *http.Request) {
+	if s.messagesBy != nil {
+		s.messagesBy(w, r)
+		return
+	}
 	answer(w, s.read(func() any {
 		if r.URL.Query().Get("limit") == "1" && len(s.messages) > 1 {
 			return s.messages[len(s.messages)-1:]

@@ -66,7 +66,7 @@ func passedThrough(t *testing.T, upstream string) (*sandbox.Sandbox, *gateway.Cl
 	t.Cleanup(func() { require.NoError(t, backend.Destroy(context.WithoutCancel(t.Context()), id)) })
 	client := passingGateway(t, dir, backend)
 	require.NoError(t, client.Open(t.Context(), gateway.Route{
-		ID: id, RolloutID: t.Name(), Attempt: 1, SandboxID: id, Capture: true,
+		ID: id, RolloutID: t.Name(), Attempt: 1, SandboxID: id, Capture: true, Origin: agent.Processes,
 		Model:  rollout.Model{BaseURL: upstream + "/v1", Name: "scripted", Logprobs: true, TokenIDs: true},
 		Limits: rollout.Limits{Call: time.Minute},
 	}))

@@ -22,6 +22,7 @@ type Action int
 const (
 	Continue Action = iota
 	Relaunch
+	Probe // ask the endpoint from outside the sandbox, then decide again
 	End
 )
 
@@ -42,7 +43,7 @@ func Decide(s State) Decision {
 	case s.Route.Ended != "":
 		return routeEnded(s.Route.Ended)
 	case s.Route.Failure != nil && !s.Agent.Answered():
-		return infra(s.Route.Failure.Kind, "model endpoint: %s", s.Route.Failure.Message)
+		return s.blame()
 	case s.Route.BudgetSpent != "" && (s.Agent.Done || s.Now.Sub(s.Spent) > budgetGrace):
 		return Decision{Action: End, Outcome: rollout.BudgetExhausted, Text: "the budget of " + s.Route.BudgetSpent + " is spent"}
 	case s.Agent.Done && s.noCall():
@@ -87,7 +88,7 @@ func (s *State) stalled() bool {
 // open then is waited for, within its own bound, and decides.
 func (s *State) timedOut() Decision {
 	end := s.Launch.First.Add(s.Limits.Agent)
-	open := s.openSince(end)
+	open := s.owedSince(end)
 	unanswered := s.unanswered(end)
 	switch {
 	case s.noCall() && s.Launch.Number > 1: // the launches before came to nothing
@@ -103,20 +104,38 @@ func (s *State) timedOut() Decision {
 	}
 }
 
-// openSince is when the agent's oldest open call began, if that was before end; else zero.
-func (s *State) openSince(end time.Time) time.Time {
-	if s.Route.InFlight == 0 || !s.Route.LastCallAt.Before(end) {
+// owedSince is since when the endpoint owes an answer to the agent's own call, if that was before end; else zero. Calls of other
+// processes do not count, nor does a reply that grows: then the policy takes its time.
+func (s *State) owedSince(end time.Time) time.Time {
+	if !s.Route.OwedSince.Before(end) {
 		return time.Time{}
 	}
-	return s.Route.LastCallAt
+	return s.Route.OwedSince
 }
 
 // unanswered is for how much of the time until end the endpoint owed an answer.
 func (s *State) unanswered(end time.Time) time.Duration {
-	if open := s.openSince(end); !open.IsZero() {
-		return end.Sub(open)
+	owed := s.Route.Owed
+	if open := s.owedSince(end); !open.IsZero() {
+		owed += end.Sub(open)
 	}
-	return 0
+	return owed
+}
+
+// blame decides on a final failure of the agent's own call. A refusal may be due to what was asked, so the endpoint is asked from
+// outside the sandbox first: one that answers there refused the agent's request, not the rollout.
+func (s *State) blame() Decision {
+	f := s.Route.Failure
+	switch {
+	case f.Kind != fault.UpstreamRefused:
+		return infra(f.Kind, "model endpoint: %s", f.Message)
+	case !s.Probed:
+		return Decision{Action: Probe}
+	case s.Probe == nil:
+		return failed("the model endpoint refused the agent's request and answers others: " + f.Message)
+	default:
+		return infra(f.Kind, "model endpoint: %s; asked from outside the sandbox: %v", f.Message, s.Probe)
+	}
 }
 
 // relaunch gives an agent that never reached its model another launch, here or elsewhere. What it left undone says nothing

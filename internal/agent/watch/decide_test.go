@@ -1,6 +1,7 @@
 package watch_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -26,6 +27,9 @@ type look struct {
 	agent               agent.Status
 	route               gateway.RouteStatus
 	lastCall, firstCall time.Duration // ago; 0: never
+	owed                time.Duration // ago; 0: nothing is owed
+	probed              bool
+	probe               error
 }
 
 func (l look) state(now time.Time) watch.State {
@@ -43,6 +47,10 @@ func (l look) state(now time.Time) watch.State {
 	if l.lastCall > 0 {
 		s.Route.LastCallAt = now.Add(-l.lastCall)
 	}
+	if l.owed > 0 {
+		s.Route.OwedSince = now.Add(-l.owed)
+	}
+	s.Probed, s.Probe = l.probed, l.probe
 	if l.away {
 		s.Away = now
 	}
@@ -86,6 +94,7 @@ func TestDecide(t *testing.T) {
 	t.Parallel()
 	done := agent.Status{Done: true}
 	broken := agent.Status{Done: true, ExitCode: 1, Error: "boom"}
+	refused := gateway.RouteStatus{Failure: failure(fault.UpstreamRefused)}
 	killed := agent.Status{Done: true, ExitCode: 137, Error: "killed"}
 	called := func(l look) look {
 		l.firstCall = 9 * minute
@@ -106,11 +115,12 @@ func TestDecide(t *testing.T) {
 		"ended by a watch":     {called(look{agent: broken, route: gateway.RouteStatus{Ended: watch.EndedPrefix + "agent_timeout: late: very"}}), ends(rollout.AgentTimeout, "late: very")},
 		"completed, then died": {called(look{route: gateway.RouteStatus{Ended: watch.EndedPrefix + "completed: "}}), ends(rollout.Completed, "")},
 
-		"endpoint refuses":              {called(look{route: gateway.RouteStatus{Failure: failure(fault.UpstreamRefused)}}), infraFails(fault.UpstreamRefused, "503")},
-		"endpoint refuses, agent broke": {called(look{agent: broken, route: gateway.RouteStatus{Failure: failure(fault.UpstreamRefused)}}), infraFails(fault.UpstreamRefused, "503")},
-		"endpoint failed, agent coped":  {called(look{agent: done, route: gateway.RouteStatus{Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Completed, "")},
-		"abort beats a failure":         {called(look{route: gateway.RouteStatus{Ended: "enough", Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Aborted, "enough")},
-		"a failure beats a budget":      {called(look{agent: broken, route: gateway.RouteStatus{BudgetSpent: "turns", Failure: failure(fault.UpstreamFailed)}}), infraFails(fault.UpstreamFailed, "503")},
+		"endpoint refuses":               {called(look{agent: broken, route: refused}), want{action: watch.Probe}},
+		"endpoint refuses a probe, too":  {called(look{agent: broken, route: refused, probed: true, probe: errors.New("401")}), infraFails(fault.UpstreamRefused, "401")},
+		"endpoint refuses this one only": {called(look{agent: broken, route: refused, probed: true}), ends(rollout.AgentFailed, "answers others")},
+		"endpoint failed, agent coped":   {called(look{agent: done, route: gateway.RouteStatus{Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Completed, "")},
+		"abort beats a failure":          {called(look{route: gateway.RouteStatus{Ended: "enough", Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Aborted, "enough")},
+		"a failure beats a budget":       {called(look{agent: broken, route: gateway.RouteStatus{BudgetSpent: "turns", Failure: failure(fault.UpstreamFailed)}}), infraFails(fault.UpstreamFailed, "503")},
 
 		"budget spent, agent ends":    {called(look{agent: done, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), ends(rollout.BudgetExhausted, "budget of turns")},
 		"budget spent, agent breaks":  {called(look{agent: broken, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), ends(rollout.BudgetExhausted, "")},
@@ -148,20 +158,27 @@ func TestDecide(t *testing.T) {
 func TestDecideWhoIsToBlame(t *testing.T) {
 	t.Parallel()
 	failed := gateway.RouteStatus{Failure: failure(fault.UpstreamFailed)}
-	open := gateway.RouteStatus{InFlight: 1}
+	working := gateway.RouteStatus{InFlight: 1}
+	owedBefore := gateway.RouteStatus{Owed: 6 * minute}
 	for name, c := range map[string]struct {
 		look look
 		want want
 	}{
-		"hangs at once, call over":        {look{first: 5 * minute, firstCall: 5 * minute, lastCall: second, route: failed}, infraFails(fault.UpstreamFailed, "model endpoint")},
-		"hangs at once, time is up":       {look{first: 10 * minute, firstCall: 9 * minute, lastCall: 9 * minute, route: open}, infraFails(fault.UpstreamFailed, "owed answers for 9m0s")},
-		"hangs later, time is up":         {look{first: 10 * minute, firstCall: 9 * minute, lastCall: 2 * minute, route: open}, goesOn()},
-		"hangs later, call over":          {look{first: 13 * minute, firstCall: 12 * minute, lastCall: second, route: failed}, infraFails(fault.UpstreamFailed, "model endpoint")},
-		"hangs later, call has no end":    {look{first: 15 * minute, firstCall: 14 * minute, lastCall: 6 * minute, route: open}, infraFails(fault.UpstreamFailed, "was not answered within 5m0s")},
-		"slow, but answered late":         {look{first: 11 * minute, firstCall: 10 * minute, lastCall: second}, ends(rollout.AgentTimeout, "")},
-		"the next call after time is up":  {look{first: 11 * minute, firstCall: 10 * minute, lastCall: second, route: open}, ends(rollout.AgentTimeout, "")},
-		"500 later, agent broke off":      {look{first: minute, firstCall: minute, lastCall: second, route: failed, agent: agent.Status{Done: true, ExitCode: 1}}, infraFails(fault.UpstreamFailed, "")},
-		"a failure known after the bound": {look{first: 10 * minute, firstCall: 9 * minute, lastCall: second, route: failed}, infraFails(fault.UpstreamFailed, "")},
+		"hangs at once, call over":         {look{first: 5 * minute, firstCall: 5 * minute, route: failed}, infraFails(fault.UpstreamFailed, "model endpoint")},
+		"hangs at once, time is up":        {look{first: 10 * minute, firstCall: 9 * minute, owed: 9 * minute, route: working}, infraFails(fault.UpstreamFailed, "owed answers for 9m0s")},
+		"hangs later, time is up":          {look{first: 10 * minute, firstCall: 9 * minute, owed: 2 * minute, route: working}, goesOn()},
+		"hangs later, call over":           {look{first: 13 * minute, firstCall: 12 * minute, route: failed}, infraFails(fault.UpstreamFailed, "model endpoint")},
+		"hangs later, call has no end":     {look{first: 15 * minute, firstCall: 14 * minute, owed: 6 * minute, route: working}, infraFails(fault.UpstreamFailed, "was not answered within 5m0s")},
+		"slow drip, stalled at the end":    {look{first: 10 * minute, firstCall: 9 * minute, owed: 5 * second, route: working}, goesOn()},
+		"reply grows when time is up":      {look{first: 10 * minute, firstCall: 9 * minute, route: working}, ends(rollout.AgentTimeout, "")},
+		"429 for most of the time":         {look{first: 10 * minute, firstCall: 9 * minute, route: owedBefore}, infraFails(fault.UpstreamFailed, "owed answers for 6m0s")},
+		"429 and cut streams, then well":   {look{first: 5 * minute, firstCall: 9 * minute, route: owedBefore}, goesOn()},
+		"slow, but answered late":          {look{first: 11 * minute, firstCall: 10 * minute}, ends(rollout.AgentTimeout, "")},
+		"the next call after time is up":   {look{first: 11 * minute, firstCall: 10 * minute, owed: 3 * second, route: working}, ends(rollout.AgentTimeout, "")},
+		"a foreign call open at the end":   {look{first: 10 * minute, firstCall: 9 * minute, lastCall: minute, route: working}, ends(rollout.AgentTimeout, "")},
+		"500 later, agent broke off":       {look{first: minute, firstCall: minute, route: failed, agent: agent.Status{Done: true, ExitCode: 1}}, infraFails(fault.UpstreamFailed, "")},
+		"garbage, refused connections":     {look{first: minute, firstCall: minute, route: failed}, infraFails(fault.UpstreamFailed, "")},
+		"pkill after a foreign call's 500": {look{first: minute, firstCall: minute, agent: agent.Status{Done: true, ExitCode: 137, Error: "killed"}}, ends(rollout.AgentFailed, "killed")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

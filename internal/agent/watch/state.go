@@ -42,6 +42,9 @@ type State struct {
 
 	Agent agent.Status
 	Route gateway.RouteStatus
+
+	Probed bool  // the endpoint was asked from outside the sandbox
+	Probe  error // what it answered; nil: it is well
 }
 
 // launched begins with a new launch.

@@ -32,6 +32,8 @@ type Gateway interface {
 	Status(ctx context.Context, route string) (gateway.RouteStatus, error)
 	Changed(ctx context.Context, route string, since int64, wait time.Duration) (gateway.RouteStatus, error)
 	End(ctx context.Context, route, reason string) error
+	AddSessions(ctx context.Context, route string, sessions ...string) error
+	Probe(ctx context.Context, route string) error
 }
 
 // Signaller sends a signal to a workflow; client.Client is one.
@@ -96,6 +98,7 @@ type watch struct {
 	run      agent.Run
 	statuses *stream[agent.Status]
 	routes   *stream[gateway.RouteStatus]
+	pinned   string        // the session that the gateway knows
 	starting func()        // gives the slot of a start back; nil: there is none
 	cpuAt    time.Duration // CPU time of the sandbox when the launch began
 }
@@ -130,6 +133,9 @@ func (w *watch) loop(ctx context.Context) (Result, error) {
 		switch d.Action {
 		case Continue:
 			err = w.wait(ctx, w.reporter.report(ctx, w))
+		case Probe:
+			w.state.Probed, w.state.Probe = true, w.Gateway.Probe(ctx, w.job.SandboxID)
+			err = ctx.Err()
 		case Relaunch:
 			err = w.relaunch(ctx, d.Text)
 		default:
@@ -152,7 +158,10 @@ func (w *watch) wait(ctx context.Context, reporter time.Time) error {
 		return w.sawRoute(u)
 	case <-timer.C:
 		w.state.Now = time.Now()
-		return w.sample(ctx)
+		if w.state.Now.Before(w.state.Launch.First.Add(w.state.Limits.Agent)) {
+			return w.sample(ctx)
+		}
+		return w.refreshRoute(ctx) // what is owed changes without a change of the version
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -168,11 +177,28 @@ func (w *watch) sawStatus(ctx context.Context, u update[agent.Status]) error {
 	if u.value.Ready || u.value.Done {
 		w.started()
 	}
-	if !u.value.Done {
-		return nil
+	if err := w.pinSession(ctx); err != nil || !u.value.Done {
+		return err
 	}
+	return w.refreshRoute(ctx)
+}
+
+func (w *watch) refreshRoute(ctx context.Context) error {
 	route, err := w.Gateway.Status(ctx, w.job.SandboxID)
 	return w.sawRoute(update[gateway.RouteStatus]{route, err})
+}
+
+// pinSession names the session of the agent to the gateway, which takes calls of other sessions for foreign from then on.
+func (w *watch) pinSession(ctx context.Context) error {
+	id := w.state.Agent.SessionID
+	if !w.job.Kind.Sessions || !w.state.Agent.Ready || id == "" || id == w.pinned {
+		return nil
+	}
+	if err := w.Gateway.AddSessions(ctx, w.job.SandboxID, id); err != nil {
+		return w.state.sawNoGateway(time.Now(), err) // the next status tries again
+	}
+	w.pinned = id
+	return nil
 }
 
 func (w *watch) sawRoute(u update[gateway.RouteStatus]) error {
@@ -203,6 +229,9 @@ func (w *watch) nextRoute() func(context.Context) (gateway.RouteStatus, bool, er
 func (w *watch) nextBound(now time.Time) time.Time {
 	s, next := &w.state, now.Add(longestWait)
 	bounds := []time.Time{s.Launch.First.Add(s.Limits.Agent), s.Alive.Add(s.Limits.Quiet)}
+	if !now.Before(bounds[0]) { // a call that is owed decides
+		bounds = append(bounds, now.Add(sampleEvery))
+	}
 	if !s.Spent.IsZero() {
 		bounds = append(bounds, s.Spent.Add(budgetGrace+time.Millisecond))
 	}

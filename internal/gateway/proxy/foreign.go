@@ -27,7 +27,13 @@ func (r *route) markForeign(h http.Header, a *dialect.Request) {
 }
 
 func (r *route) ownOrigin(origin string) bool {
-	return r.Origin == "" || origin == r.Origin || r.OriginChildren && origin == r.Origin+childOrigin
+	if r.Origin == "" {
+		return true
+	}
+	name, child := strings.CutSuffix(origin, childOrigin)
+	prefix, wild := strings.CutSuffix(r.Origin, "*")
+	own := name == r.Origin || wild && strings.HasPrefix(name, prefix)
+	return own && (!child || r.OriginChildren)
 }
 
 // ownSession says whether a session is known, and learns those that a known one began.
