@@ -122,8 +122,8 @@ func (s *State) unanswered(end time.Time) time.Duration {
 	return owed
 }
 
-// blame decides on a final failure of the agent's own call. A refusal may be due to what was asked, so the endpoint is asked from
-// outside the sandbox first: one that answers there refused the agent's request, not the rollout.
+// blame decides on a final failure of the agent's own call; calls of other processes and sessions never get here. After a refusal
+// the endpoint is asked from outside the sandbox, and the error says whether it refuses that, too.
 func (s *State) blame() Decision {
 	f := s.Route.Failure
 	switch {
@@ -132,7 +132,7 @@ func (s *State) blame() Decision {
 	case !s.Probed:
 		return Decision{Action: Probe}
 	case s.Probe == nil:
-		return failed("the model endpoint refused the agent's request and answers others: " + f.Message)
+		return infra(f.Kind, "model endpoint: %s; asked from outside the sandbox, it answers", f.Message)
 	default:
 		return infra(f.Kind, "model endpoint: %s; asked from outside the sandbox: %v", f.Message, s.Probe)
 	}

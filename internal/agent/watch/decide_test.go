@@ -117,7 +117,7 @@ func TestDecide(t *testing.T) {
 
 		"endpoint refuses":               {called(look{agent: broken, route: refused}), want{action: watch.Probe}},
 		"endpoint refuses a probe, too":  {called(look{agent: broken, route: refused, probed: true, probe: errors.New("401")}), infraFails(fault.UpstreamRefused, "401")},
-		"endpoint refuses this one only": {called(look{agent: broken, route: refused, probed: true}), ends(rollout.AgentFailed, "answers others")},
+		"endpoint refuses this one only": {called(look{agent: broken, route: refused, probed: true}), infraFails(fault.UpstreamRefused, "it answers")},
 		"endpoint failed, agent coped":   {called(look{agent: done, route: gateway.RouteStatus{Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Completed, "")},
 		"abort beats a failure":          {called(look{route: gateway.RouteStatus{Ended: "enough", Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Aborted, "enough")},
 		"a failure beats a budget":       {called(look{agent: broken, route: gateway.RouteStatus{BudgetSpent: "turns", Failure: failure(fault.UpstreamFailed)}}), infraFails(fault.UpstreamFailed, "503")},
