@@ -17,7 +17,7 @@ type stream[T any] struct {
 
 // startStream calls next until it says that there is no more, or the stream is closed.
 func startStream[T any](ctx context.Context, next func(context.Context) (value T, more bool, err error)) *stream[T] {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx) //nolint:gosec // close calls it
 	s := &stream[T]{updates: make(chan update[T]), cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)

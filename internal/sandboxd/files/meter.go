@@ -60,7 +60,7 @@ func (m *meter) file(rel string, st *unix.Stat_t) (first string, err error) {
 		return "", nil
 	}
 	if st.Nlink > 1 {
-		key := inode{uint64(st.Dev), st.Ino}
+		key := inode{st.Dev, st.Ino}
 		if first, ok := m.seen[key]; ok {
 			return first, nil
 		}

@@ -80,6 +80,7 @@ func (t *Table) Start(name string, spec wire.Process) (*Process, error) {
 	return p, nil
 }
 
+// Get returns the process of that name, whether it still runs or not. An unknown name is a fault.NotFound.
 func (t *Table) Get(name string) (*Process, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
