@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Agents that work on their grade instead of the task get the grade that the task deserves, or none and an outcome that says so.
+// Agents that work on their grade instead of the task get the grade that the task deserves, or 0 where they keep it from being graded.
 // Every verifier here grades what it finds at less than 1, and every agent is after 1.
 func TestCheats(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestCheats(t *testing.T) {
 		{"fills the disk", "head -c 1G /dev/zero > workdir/full; true",
 			args{"verify": []string{"test -s workdir/full", "true"}}, rollout.Completed, 0.5},
 		{"fills the disk so that nothing can be written", "head -c 1G /dev/zero > workdir/full; for i in $(seq 1000); do echo $i > workdir/$i || break; done; true",
-			graded, rollout.Completed, 0.0},
+			graded, rollout.Completed, 0.25},
 		{"nests folders without end", "cd workdir; for i in $(seq 400); do mkdir d && cd d; done",
 			graded, rollout.Completed, 0.0},
 		{"leaves files larger than the disk", "for i in 1 2 3; do truncate -s 200M workdir/$i; done",
@@ -63,7 +63,7 @@ func TestCheats(t *testing.T) {
 		{"closes its folders", "mkdir -p workdir/a/b; chmod 0 workdir/a/b workdir/a workdir logs",
 			graded, rollout.Completed, 0.25},
 		{"names files as no program expects", "cd workdir; touch -- -rf $'new\\nline' $'\\xff' \"$(printf '%0255d' 0)\"; for i in $(seq 60); do mkdir -p \"$(printf '%0200d' 0)\" && cd \"$(printf '%0200d' 0)\"; done",
-			graded, rollout.Completed, 0.25},
+			graded, rollout.Completed, 0.0},
 	}
 	scripts := &strings.Builder{}
 	for _, c := range cheats {
