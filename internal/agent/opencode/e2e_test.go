@@ -9,6 +9,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // A demo task from beginning to end: the agent does the work, every model call extends the one before, the session and
@@ -25,8 +26,12 @@ func TestWholeTask(t *testing.T) {
 	st := w.finish(t, r)
 	require.Zero(t, st.ExitCode, st.Error)
 	require.WithinDuration(t, time.Now(), st.LastSign, time.Minute)
+	verifier := w.As(wire.VerifierUser)
+	for name, text := range b.TestFiles {
+		require.NoError(t, verifier.WriteFile(t.Context(), wire.VerifierTests+"/"+name, strings.NewReader(text), 0o600))
+	}
 	for i, command := range b.Verify {
-		out, status := w.bash(t, "verify-"+string(rune('0'+i)), command)
+		out, status := w.run(t, "verify-"+string(rune('0'+i)), command, wire.VerifierUser)
 		require.Zero(t, status, out)
 	}
 

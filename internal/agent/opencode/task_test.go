@@ -16,6 +16,7 @@ import (
 type task struct {
 	Instruction string            `yaml:"instruction"`
 	Files       map[string]string `yaml:"files"`
+	TestFiles   map[string]string `yaml:"test_files"`
 	Verify      []string          `yaml:"verify"`
 }
 

@@ -189,9 +189,15 @@ func (w *world) explain(t *testing.T, r agent.Run) {
 // bash runs a command in the sandbox's workdir.
 func (w *world) bash(t *testing.T, name, command string) (output string, status int) {
 	t.Helper()
+	return w.run(t, name, command, "")
+}
+
+// run runs a bash command as a user of the sandbox; "" is the agent's.
+func (w *world) run(t *testing.T, name, command, user string) (output string, status int) {
+	t.Helper()
 	_, err := w.Start(t.Context(), name, wire.Process{
-		Argv: []string{"/bin/bash", "--noprofile", "--norc", "-c", command}, Dir: rollout.Workdir,
-		Env: map[string]string{"PYTHONDONTWRITEBYTECODE": "1"},
+		Argv: []string{"/bin/bash", "--noprofile", "--norc", "-c", command}, Dir: rollout.Workdir, User: user,
+		Env: map[string]string{"PYTHONDONTWRITEBYTECODE": "1", "TESTS_DIR": wire.VerifierTests},
 	})
 	require.NoError(t, err)
 	st, err := w.Wait(t.Context(), name, time.Minute)
