@@ -24,7 +24,7 @@ var rules = []struct {
 	{"internal/sandboxd/files", []string{"internal/sandboxd/process", "internal/sandboxd/modelchannel"}, "files, processes and the model channel do not know each other"},
 	{"internal/sandboxd/process", []string{"internal/sandboxd/files", "internal/sandboxd/modelchannel"}, "files, processes and the model channel do not know each other"},
 	{"internal/sandboxd/modelchannel", []string{"internal/sandboxd/files", "internal/sandboxd/process"}, "files, processes and the model channel do not know each other"},
-	{"cmd/sandboxd", []string{"go.temporal.io/", "go.opentelemetry.io/", "github.com/prometheus/"}, "sandboxd is small and runs beside untrusted code"},
+	{"cmd/sandboxd", []string{"internal/rollout", "go.temporal.io/", "go.opentelemetry.io/", "github.com/prometheus/"}, "sandboxd is small and runs beside untrusted code"},
 	{"internal/sandbox/driver", []string{"internal/sandbox/local", "internal/sandboxd"}, "drivers import the driver interface, never the reverse"},
 	{"envserver", []string{"workflows", "activities", "internal/sandbox", "internal/gateway", "go.temporal.io/sdk/client", "go.temporal.io/sdk/worker"}, "the edge knows rollouts, not how they are run"},
 	{"workflows", []string{"envserver", "internal/daemon", "internal/temporalx/rollouts"}, "a workflow is below the edges"},

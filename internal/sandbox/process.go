@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -121,7 +120,7 @@ func homeOf(user string) string {
 	if user == wire.VerifierUser {
 		return wire.VerifierHome
 	}
-	return rollout.Home
+	return wire.AgentHome
 }
 
 func withBasics(env map[string]string, home string) map[string]string {

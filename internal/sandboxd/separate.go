@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -38,7 +37,7 @@ func Separate() error {
 // giveFolders sets the owners of the folders that the driver has made.
 func giveFolders() error {
 	for owner, paths := range map[int][]string{
-		wire.AgentID:    {rollout.Home, rollout.Workdir, "/run"},
+		wire.AgentID:    {wire.AgentHome, wire.AgentWorkdir, "/run"},
 		wire.VerifierID: {wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs},
 	} {
 		for _, path := range paths {

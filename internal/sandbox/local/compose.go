@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -142,13 +141,13 @@ func (c *composer) folders(spec driver.Spec) {
 	c.tmpfs("/dev/shm", max(spec.TmpMiB/4, 1), "1777")
 	c.tmpfs("/run", 16, "0755")
 	c.tmpfs("/tmp", spec.TmpMiB, "1777")
-	c.tmpfs(rollout.Home, spec.HomeMiB, "0755")
-	c.opt("--dir", rollout.Workdir)
+	c.tmpfs(wire.AgentHome, spec.HomeMiB, "0755")
+	c.opt("--dir", wire.AgentWorkdir)
 	c.tmpfs("/verifier", spec.HomeMiB, "0755")
 	for _, folder := range []string{wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {
 		c.opt("--perms", "0700", "--dir", folder)
 	}
 	c.opt("--symlink", sandboxdMount, programsMount+"/"+runas.Name)
 	// Both are memory-backed with no size of their own.
-	c.opt("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", rollout.Home)
+	c.opt("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", wire.AgentHome)
 }

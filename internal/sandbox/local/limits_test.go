@@ -65,7 +65,7 @@ func TestDisksAreBounded(t *testing.T) {
 	agent := "/dev/shm 2\n/home/user 8\n/run 8\n/tmp 8\n/verifier 8\n"
 	if info.SeparateUsers {
 		agent = "/dev/shm 2\n/home/user 8\n/run 8\n/tmp 8\n/verifier 0\n"
-		require.Equal(t, "/dev/shm 2\n/home/user 0\n/run 0\n/tmp 8\n/verifier 0\n", sorted(p.User(wire.VerifierUser).Bash(fill).Stdout))
+		require.Equal(t, "/dev/shm 2\n/home/user 8\n/run 8\n/tmp 8\n/verifier 8\n", sorted(p.User(wire.VerifierUser).Bash(fill).Stdout))
 	}
 	require.Equal(t, agent, sorted(p.Bash(fill).Stdout))
 }

@@ -11,7 +11,6 @@ import (
 	"net/http"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/probe"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -26,7 +25,7 @@ func (d *Driver) runProbe(ctx context.Context, id, hostAddr string) ([]probe.Fin
 	}
 	c := newControl(d.path(id))
 	defer c.client.CloseIdleConnections()
-	process := wire.Process{Argv: []string{sandboxdMount, "probe", hostAddr}, Dir: rollout.Home}
+	process := wire.Process{Argv: []string{sandboxdMount, "probe", hostAddr}, Dir: wire.AgentHome}
 	if _, err := c.do(ctx, http.MethodPut, "/v1/processes/probe", process); err != nil {
 		return nil, err
 	}

@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -96,7 +95,7 @@ func become(r Request) (int, error) {
 
 // environ is the caller's environment with the agent's home, and without what names the verifier's folders.
 func environ(env []string) []string {
-	own := []string{"HOME=" + rollout.Home, "USER=user", "LOGNAME=user"}
+	own := []string{"HOME=" + wire.AgentHome, "USER=user", "LOGNAME=user"}
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")
 		switch {
@@ -111,8 +110,8 @@ func environ(env []string) []string {
 
 func directory() string {
 	dir, err := os.Getwd()
-	if err != nil || dir != rollout.Home && !strings.HasPrefix(dir, rollout.Home+"/") {
-		return rollout.Workdir
+	if err != nil || dir != wire.AgentHome && !strings.HasPrefix(dir, wire.AgentHome+"/") {
+		return wire.AgentWorkdir
 	}
 	return dir
 }

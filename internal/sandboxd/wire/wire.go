@@ -66,6 +66,12 @@ const (
 	VerifierID = 1001
 )
 
+// Folders of the agent.
+const (
+	AgentHome    = "/home/user"
+	AgentWorkdir = AgentHome + "/workdir"
+)
+
 // Folders of the verifier. They exist in every sandbox; the first three belong to the verifier's user
 // and have mode 0700.
 const (
