@@ -21,6 +21,7 @@ type task struct {
 	Files       map[string]string `yaml:"files"`
 	Setup       []string          `yaml:"setup"`
 	Verify      []string          `yaml:"verify"`
+	TestFiles   map[string]string `yaml:"test_files"`
 	TestScript  string            `yaml:"test_script"`
 }
 
@@ -37,9 +38,15 @@ func newBench(t *testing.T, id string) *bench {
 	b := &bench{home: t.TempDir()}
 	require.NoError(t, yaml.Unmarshal(text, &b.task))
 	require.NoError(t, os.MkdirAll(b.dir(), 0o755))
+	require.NoError(t, os.MkdirAll(b.logs(), 0o755))
 	for path, text := range b.Files {
 		require.NoError(t, os.WriteFile(filepath.Join(b.dir(), path), []byte(text), 0o644))
 	}
+	for path, text := range b.TestFiles {
+		put(t, filepath.Join(b.tests(), path), b.local(text), 0o644)
+	}
+	// In a sandbox run-as-agent changes the user. Here there is only one.
+	put(t, filepath.Join(b.programs(), "run-as-agent"), "#!/bin/sh\nexec \"$@\"\n", 0o755)
 	for _, command := range b.Setup {
 		out, status := b.bash(t, command)
 		require.Zero(t, status, out)
@@ -47,7 +54,16 @@ func newBench(t *testing.T, id string) *bench {
 	return b
 }
 
-func (b *bench) dir() string { return filepath.Join(b.home, "workdir") }
+func put(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), mode))
+}
+
+func (b *bench) dir() string      { return filepath.Join(b.home, "workdir") }
+func (b *bench) tests() string    { return filepath.Join(b.home, "verifier", "tests") }
+func (b *bench) logs() string     { return filepath.Join(b.home, "verifier", "logs") }
+func (b *bench) programs() string { return filepath.Join(b.home, "verifier", "bin") }
 
 // local puts this bench's home in the place of the sandbox's.
 func (b *bench) local(text string) string { return strings.ReplaceAll(text, rollout.Home, b.home) }
@@ -56,7 +72,8 @@ func (b *bench) bash(t *testing.T, command string) (output string, status int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-c", b.local(command))
 	cmd.Dir = b.dir()
-	cmd.Env = []string{"HOME=" + b.home, "PATH=/usr/local/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE=1"}
+	cmd.Env = []string{"HOME=" + b.home, "PATH=" + b.programs() + ":/usr/local/bin:/usr/bin:/bin",
+		"PYTHONDONTWRITEBYTECODE=1", "TESTS_DIR=" + b.tests(), "VERIFIER_DIR=" + b.logs()}
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
 		require.NoError(t, err)
@@ -116,7 +133,7 @@ func (b *bench) grade(t *testing.T) float64 {
 	if b.TestScript != "" {
 		out, status := b.bash(t, b.TestScript)
 		require.Zero(t, status, out)
-		text, err := os.ReadFile(b.local(rollout.RewardFile))
+		text, err := os.ReadFile(filepath.Join(b.logs(), "reward.txt"))
 		require.NoError(t, err)
 		reward, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
 		require.NoError(t, err)
