@@ -1,8 +1,7 @@
 // Package agent is the plug-in point for agents.
 //
 // An Agent knows how one kind of agent is installed and opened; a Run is one agent at work. An Agent keeps nothing that a later
-// Open would need, so that another worker of the host takes over after a crash. Package agenttest holds the suite that every
-// Agent passes; docs/agents.md shows how to write one.
+// Open would need, so that another worker of the host takes over after a crash.
 package agent
 
 import (
