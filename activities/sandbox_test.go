@@ -166,7 +166,7 @@ func TestSetup(t *testing.T) {
 	})
 }
 
-// The files of a task come from the store; a task that has none there, and a blob that is gone, are told apart.
+// The files of a task come from the store. A task without files there and a blob that is missing give different errors.
 func TestSetupStagesStoredFiles(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -170,7 +170,7 @@ func TestRewardRules(t *testing.T) {
 		"script ends early":        {v: both, answers: map[string]exec{"verify-script": {exit: 137}}, status: zero, why: "the test script (exit code 137) wrote no reward"},
 		"no file":                  {v: script, answers: map[string]exec{"verify-script": {exit: 2}}, status: zero, why: "the test script (exit code 2) wrote no reward"},
 		"empty file":               {v: script, answers: says("verify-script", " \n"), status: zero, why: "wrote no reward"},
-		"a script that is none":    {v: script, answers: map[string]exec{"verify-script": {exit: 2}, "verify-syntax": {exit: 2, stderr: "line 1: syntax error"}}, status: none, why: "bash cannot parse the test script: line 1"},
+		"an unparsable script":     {v: script, answers: map[string]exec{"verify-script": {exit: 2}, "verify-syntax": {exit: 2, stderr: "line 1: syntax error"}}, status: none, why: "bash cannot parse the test script: line 1"},
 		"nan":                      {v: script, answers: says("verify-script", "nan"), status: none, why: `holds "nan", not a decimal number`},
 		"script's time is up":      {v: both, answers: map[string]exec{"verify-script": {hang: true, effect: rewards("1").effect}}, status: zero, why: "the test script did not end within the verifier's 2m0s"},
 		"the same, null":           {v: null(both), answers: map[string]exec{"verify-script": {hang: true, effect: rewards("1").effect}}, status: none, why: "the test script did not end"},

@@ -109,7 +109,7 @@ func TestMemoryOfResults(t *testing.T) {
 	}
 	for path, body := range map[string]string{"/mcp": body, "/step": `{"action":{"tool_name":"run_rollout","arguments":{"instruction":"x","endpoint":"vllm","rollout_id":"r"}}}`,
 		"/web/step": `{"action":{"tool_name":"run_rollout","arguments":{"instruction":"x","endpoint":"vllm","rollout_id":"r"}}}`} {
-		runtime.GC() // nobody holds the last one's any more
+		runtime.GC() // the last iteration's value is free now
 		took, out := allocated(t, srv, httptest.NewRequest(http.MethodPost, "http://localhost"+path, strings.NewReader(body)))
 		require.Greater(t, out.bytes, 3*size)
 		t.Logf("POST %-20s %d MiB for an answer of %d MiB", path, took>>20, out.bytes>>20)

@@ -53,7 +53,7 @@ func commandArgs(command string) []string {
 		return []string{"-c", command}
 	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(command), "")
-	if err != nil { // not in the parser's grammar, or in nobody's: all of it runs as the agent's user
+	if err != nil { // not bash that the parser knows: all of it runs as the agent's user
 		return []string{"-c", `exec ` + runas.Name + ` bash --noprofile --norc -c "$1"`, "bash", command}
 	}
 	return []string{"-c", wrapper + insert(command, prefixes(file, command))}
