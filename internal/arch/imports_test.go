@@ -39,6 +39,7 @@ var rules = []struct {
 	{"internal/trace", []string{"internal/gateway", "internal/trajectory"}, "the log on disk knows nothing of RL or of model APIs"},
 	{"internal/trajectory", []string{"internal/gateway/upstream", "internal/gateway/proxy", "internal/store"}, "training data is made of turns alone"},
 	{"activities", []string{"internal/gateway/upstream", "internal/gateway/proxy"}, "a worker reaches the gateway through its client"},
+	{"internal/tool", []string{"go.temporal.io/", "internal/gateway", "internal/agent", "envserver", "workflows", "activities"}, "tools know sandboxes, not who calls them"},
 	{"internal/scripted", []string{"go.temporal.io/", "internal/gateway", "internal/agent/opencode"}, "the scripted model is a model endpoint like any other"},
 	{"", []string{"go.temporal.io/server", "github.com/temporalio/ui-server"}, "only the nested module embeds the Temporal server"},
 }

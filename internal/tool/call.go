@@ -1,0 +1,49 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// maxID bounds the id of a call, in bytes.
+const maxID = 256
+
+// bound is the Set of one sandbox.
+type bound struct {
+	selection *Selection
+	env       Env
+}
+
+// Definitions implements Set.
+func (b *bound) Definitions() []Definition { return b.selection.Definitions() }
+
+// Call implements Set.
+func (b *bound) Call(ctx context.Context, c Call) (Result, error) {
+	if c.ID == "" || len(c.ID) > maxID {
+		return Result{}, fault.Field("id", "the id of a call must have 1 to %d bytes", maxID)
+	}
+	t := b.selection.find(c.Name)
+	if t == nil {
+		return Failed(b.unknown(c.Name)), nil
+	}
+	arguments, err := t.schema.check(c.Arguments)
+	if err != nil {
+		return Failed(fmt.Sprintf("invalid arguments for %s: %v", c.Name, err)), nil
+	}
+	c.Arguments = arguments
+	return t.tool.Call(ctx, b.env, c)
+}
+
+func (b *bound) unknown(name string) string {
+	var names []string
+	for _, t := range b.selection.tools {
+		names = append(names, t.definition.Name)
+	}
+	if len(names) == 0 {
+		return fmt.Sprintf("unknown tool %.100q: there are no tools", name)
+	}
+	return fmt.Sprintf("unknown tool %.100q: the tools are %s", name, strings.Join(names, ", "))
+}

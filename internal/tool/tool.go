@@ -1,0 +1,62 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+)
+
+// Definition is a tool as the policy sees it.
+type Definition struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	// Parameters is a JSON schema of type object. Its bytes reach the prompt, so they do not change between calls.
+	Parameters json.RawMessage `json:"parameters"`
+}
+
+// Call is one call of a tool. A call repeated under the same ID in the same sandbox returns the same result and runs nothing
+// twice. The same ID with other arguments is a fault.Conflict.
+type Call struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"` // an object; empty stands for {}
+}
+
+// Result is the answer to a call. All text is valid UTF-8 and bounded.
+type Result struct {
+	// Content is the output of the tool. A failed command has output too.
+	Content string `json:"content"`
+	// Error says that the call failed by what the policy asked for: bad arguments, a missing file, a command that exits with a
+	// code other than 0 or runs out of time.
+	Error bool `json:"error,omitempty"`
+	// Message is why it failed, for the policy; empty unless Error.
+	Message string `json:"message,omitempty"`
+	// Data is a JSON object of facts such as exit_code; empty where the tool has none.
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// Set is an immutable selection of tools bound to a sandbox. It is safe for concurrent use; calls do not wait for each other.
+type Set interface {
+	// Definitions lists the tools in the order of their registration.
+	Definitions() []Definition
+	// Call runs one call. A mistake of the policy (an unknown tool, arguments that do not fit the schema) is a Result with Error. An
+	// error is a failure of infrastructure with its kind: fault.SandboxLost, fault.Unavailable, fault.Conflict for an ID that was used
+	// with other arguments, and the like. After such an error the call may be made again under the same ID.
+	Call(ctx context.Context, c Call) (Result, error)
+}
+
+// Env is what the tools of a Set work with.
+type Env struct {
+	Sandbox *sandbox.Sandbox
+}
+
+// Tool is one tool, bound to nothing. It is safe for concurrent use.
+type Tool interface {
+	Definition() Definition
+	// Call runs a call whose arguments fit the schema of the Definition. Its errors are those of Set.Call.
+	Call(ctx context.Context, env Env, c Call) (Result, error)
+}
+
+// Failed is the result of a call that the policy got wrong, and could get right.
+func Failed(message string) Result { return Result{Error: true, Message: message} }
