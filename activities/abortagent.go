@@ -22,7 +22,7 @@ func (a *Activities) AbortAgent(ctx context.Context, in AbortInput) error {
 		return err
 	}
 	defer release()
-	run, err := kind.Attach(ctx, agent.Env{Sandbox: sb}, agent.Job{})
+	run, err := kind.Attach(ctx, a.env(sb, in.Target), agent.Job{})
 	if err != nil {
 		return unless(fault.NotFound, err)
 	}

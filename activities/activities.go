@@ -26,6 +26,7 @@ type Gateway interface {
 	Open(ctx context.Context, r gateway.Route) error
 	watch.Gateway
 	Trace(ctx context.Context, id string) (io.ReadCloser, error)
+	Model(route string) *gateway.Model
 	Close(ctx context.Context, id string) error
 }
 
@@ -123,6 +124,11 @@ func (a *Activities) backend(t Target) (Backend, error) {
 }
 
 func backendName(t Target) string { return cmp.Or(t.Backend, rollout.DefaultBackend) }
+
+// env is what the attempt's agent works with.
+func (a *Activities) env(sb *sandbox.Sandbox, t Target) agent.Env {
+	return agent.Env{Sandbox: sb, Model: a.o.Gateway.Model(t.SandboxID())}
+}
 
 // attach finds the living sandbox of the attempt's agent and renews its lease until release is called; see host.Leases.
 func (a *Activities) attach(ctx context.Context, t Target) (sb *sandbox.Sandbox, release func(), err error) {

@@ -110,7 +110,7 @@ func (a *Activities) collectOutput(ctx context.Context, in CollectInput) error {
 		return err
 	}
 	defer release()
-	run, err := kind.Attach(ctx, agent.Env{Sandbox: sb}, agent.Job{})
+	run, err := kind.Attach(ctx, a.env(sb, in.Target), agent.Job{})
 	if err != nil {
 		return err
 	}

@@ -97,3 +97,5 @@ func (g *gate) Close(_ context.Context, id string) error {
 	g.closed = append(g.closed, id)
 	return nil
 }
+
+func (g *gate) Model(string) *gateway.Model { return nil }

@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 
-	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
@@ -27,7 +26,7 @@ func (a *Activities) InstallOpencode(ctx context.Context, in InstallInput) (Inst
 		return InstallResult{}, err
 	}
 	defer release()
-	log, err := kind.Install(ctx, agent.Env{Sandbox: sb})
+	log, err := kind.Install(ctx, a.env(sb, in.Target))
 	if err != nil {
 		return InstallResult{}, fault.Wrap(fault.KindOf(err), err, "install %s", in.Agent)
 	}

@@ -29,7 +29,7 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 	}
 	defer release()
 	res, err := a.watcher.Run(ctx, watch.Job{
-		RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(), Kind: kind, Env: agent.Env{Sandbox: sb}, Sandboxes: sandboxes,
+		RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(), Kind: kind, Env: a.env(sb, in.Target), Sandboxes: sandboxes,
 		Work: agent.Job{
 			Instruction: in.Instruction, ObeyProject: in.ObeyProject, Model: in.Model, MaxOutput: max(in.Model.MaxTokensCap, 0),
 		},

@@ -10,14 +10,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// StartProxy opens the gateway's route to the sandbox and returns when the model channel is being served.
+// StartProxy opens the gateway's route to the sandbox and returns when the model channel is being served. The route of an agent that runs on
+// the host has no channel.
 func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
 	ctx, over, err := a.alone(ctx, in.Target)
 	if err != nil {
 		return err
 	}
 	defer over()
-	origin, children, err := a.origin(in.Agent)
+	route, err := a.route(in)
 	if err != nil {
 		return err
 	}
@@ -26,24 +27,31 @@ func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
 		return err
 	}
 	defer release()
-	err = a.o.Gateway.Open(ctx, gateway.Route{
-		ID: in.SandboxID(), RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(),
-		Capture: in.Mode == rollout.TransparentProxy, Model: in.Model, Limits: in.Limits,
-		Origin: origin, OriginChildren: children,
-	})
-	if err != nil {
+	if err := a.o.Gateway.Open(ctx, route); err != nil {
 		return err
 	}
 	return a.attached(ctx, in.Target)
 }
 
-// origin is which processes of the sandbox make the agent's own calls; see gateway.Route.
-func (a *Activities) origin(name string) (process string, children bool, err error) {
-	if name == "" {
-		return "", false, nil
+// route is the attempt's route. Without the agent's name calls are not told apart by process.
+func (a *Activities) route(in ProxyInput) (gateway.Route, error) {
+	r := gateway.Route{
+		ID: in.SandboxID(), RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(),
+		Capture: in.Mode == rollout.TransparentProxy, Model: in.Model, Limits: in.Limits,
 	}
-	kind, err := a.o.Agents.Get(name)
-	return agent.Processes, kind.Descendants, err
+	if in.Agent == "" {
+		return r, nil
+	}
+	kind, err := a.o.Agents.Get(in.Agent)
+	switch {
+	case err != nil:
+		return r, err
+	case kind.OnHost:
+		r.SandboxID = ""
+	default:
+		r.Origin, r.OriginChildren = agent.Processes, kind.Descendants
+	}
+	return r, nil
 }
 
 // attached waits until the gateway serves the channel. The gateway retries without end, so a sandbox that died is noticed here.

@@ -8,13 +8,24 @@ import (
 	"context"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Env is what an agent works with.
 type Env struct {
 	Sandbox Sandbox
+	// Model makes the calls of an agent that runs on the host; see Kind.OnHost.
+	Model Model
 }
+
+// Model makes model calls on the rollout's route; *gateway.Model documents the methods.
+type Model interface {
+	Call(ctx context.Context, id, api string, request []byte) (gateway.Reply, error)
+	Status(ctx context.Context) (gateway.RouteStatus, error)
+}
+
+var _ Model = (*gateway.Model)(nil)
 
 // Job is the work of an agent in one sandbox.
 type Job struct {

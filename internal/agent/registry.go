@@ -25,6 +25,8 @@ type Kind struct {
 	NoModel bool
 	// Sessions says that each model call carries the id of its session, which Status.SessionID names.
 	Sessions bool
+	// OnHost says that the agent runs on the host and calls its model by Env.Model: its sandbox has no model channel.
+	OnHost bool
 	// Descendants says that model calls of processes started by the agent's process count as the agent's own.
 	Descendants bool
 }

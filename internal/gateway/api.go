@@ -12,8 +12,8 @@ type Route struct {
 	ID        string         `json:"id"` // the agent's sandbox id, "<rollout>.<attempt>"
 	RolloutID string         `json:"rollout_id"`
 	Attempt   int            `json:"attempt"`
-	SandboxID string         `json:"sandbox_id"`
-	Capture   bool           `json:"capture"` // false: calls are forwarded and not recorded
+	SandboxID string         `json:"sandbox_id"` // whose model channel is served; "": none, all calls come from the host (see Model)
+	Capture   bool           `json:"capture"`    // false: calls are forwarded and not recorded
 	Model     rollout.Model  `json:"model"`
 	Limits    rollout.Limits `json:"limits"` // Call, Turns, PromptTokens, CompletionTokens and Cost count here
 	// Origin is the name of the agent's process in the sandbox. A call from another process is foreign: recorded and counted by every
@@ -75,6 +75,7 @@ const (
 	TracePath    = RoutePath + "/trace"
 	SessionsPath = RoutePath + "/sessions"
 	ProbePath    = RoutePath + "/probe"
+	ModelPath    = RoutePath + "/v1" // the model APIs, for an agent outside the sandbox
 	ReadyPath    = "/ready/{name}"
 )
 
@@ -107,6 +108,10 @@ type FailureBody struct {
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`
 }
+
+// EndedHeader comes with the empty completion that a caller on the host gets once the route makes no further calls. Its value says why,
+// with the escapes of a query.
+const EndedHeader = "X-Rolloutd-Ended"
 
 // UpstreamStatus is how an upstream stands.
 type UpstreamStatus struct {

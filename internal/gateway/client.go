@@ -16,11 +16,14 @@ import (
 
 // Client speaks to a gateway's admin API. Its errors are faults: Unavailable when the gateway does not answer, else the
 // kind that the gateway gave.
-type Client struct{ caller }
+type Client struct {
+	caller
+	key seal.Key
+}
 
 // NewClient makes a client of the gateway at baseURL (no path), which has the same deployment key.
 func NewClient(baseURL string, key seal.Key) *Client {
-	return &Client{newCaller(baseURL, key.Token(AdminPurpose))}
+	return &Client{newCaller(baseURL, key.Token(AdminPurpose)), key}
 }
 
 // traceParent is the header of the W3C trace context.

@@ -23,6 +23,8 @@ import (
 //	GET    /routes/{id}/trace                   → JSON lines of rollout.Turn
 //	DELETE /routes/{id}                         → 204
 //	GET    /ready/{name}                        → 204; a fault.Exhausted while new rollouts should wait for that upstream
+//
+// It also serves the model APIs below /routes/{id}/v1, which need the token of the route; see hostAPI.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+gateway.RoutesPath, answering(s.getRoutes))
@@ -34,7 +36,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST "+gateway.ProbePath, answering(s.probe))
 	mux.HandleFunc("DELETE "+gateway.RoutePath, answering(s.deleteRoute))
 	mux.HandleFunc("GET "+gateway.ReadyPath, answering(s.getReady))
-	return authorized(mux, s.options.Key.Token(gateway.AdminPurpose))
+	all := s.hostAPI()
+	all.Handle("/", authorized(mux, s.options.Key.Token(gateway.AdminPurpose)))
+	return all
 }
 
 // getReady has new rollouts wait rather than running ones: an agent that has begun holds a sandbox, and its time runs. A gateway that

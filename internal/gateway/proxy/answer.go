@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/gateway"
@@ -64,6 +65,9 @@ func (r *route) deliver(req *http.Request, out *delivery, ans answer) {
 		r.log.Error("reply not delivered", "turn", ans.turn, "error", err)
 		out.refuse(http.StatusBadRequest, "The endpoint's reply cannot be read.", "")
 		return
+	}
+	if ans.kind == empty && out.fromHost {
+		out.w.Header().Set(gateway.EndedHeader, url.QueryEscape(r.closedBy()))
 	}
 	gone := req.Context().Err() != nil
 	// The reply's end goes out when this returns, and with it all of a short one: who has seen that finds it noted as delivered.

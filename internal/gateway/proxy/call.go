@@ -39,7 +39,7 @@ func (r *route) answer(ctx context.Context, id string, d *delivery) (answer, boo
 			return ans, ans.kind != interrupted
 		}
 		if d.await(ctx, c) != nil {
-			r.leave(c)
+			r.leave(c, d.fromHost)
 			return answer{}, false
 		}
 		if c.result.kind != interrupted || d.sent > 0 || !r.alive() {
@@ -102,10 +102,14 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 	return c
 }
 
-// leave notes that one of the requests for the call is gone.
-func (r *route) leave(c *call) {
+// leave notes that one of the requests for the call is gone. A caller on the host that is gone counts as a broken channel: a worker
+// that was killed comes back and asks again.
+func (r *route) leave(c *call, fromHost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if fromHost {
+		r.epoch++
+	}
 	if c.waiters--; c.waiters == 0 {
 		time.AfterFunc(leaveGrace, func() { r.abandon(c) })
 	}

@@ -17,9 +17,10 @@ const alive = ": keep-alive\n\n"
 // delivery is an answer on its way to the agent. Its status is only sent when something has to be: until then a failure can have
 // a status of its own, and a sandbox whose channel breaks asks again.
 type delivery struct {
-	w    http.ResponseWriter
-	ask  *dialect.Request
-	beat time.Duration // a stream that is awaited gets a sign of life this often; 0: none
+	w        http.ResponseWriter
+	ask      *dialect.Request
+	beat     time.Duration // a stream that is awaited gets a sign of life this often; 0: none
+	fromHost bool          // the caller is outside the sandbox, see hostAPI
 
 	begun bool           // the status is out
 	live  *upstream.Live // of the call

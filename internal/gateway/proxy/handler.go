@@ -29,7 +29,7 @@ func agentHandler(r *route) http.Handler {
 	served := "GET /v1/models"
 	for _, d := range dialect.All() {
 		path := "POST /v1/" + string(d.API)
-		mux.HandleFunc(path, func(w http.ResponseWriter, req *http.Request) { r.serveCall(w, req, d) })
+		mux.HandleFunc(path, func(w http.ResponseWriter, req *http.Request) { r.serveCall(w, req, d, false) })
 		served = path + ", " + served
 	}
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
@@ -47,8 +47,8 @@ func agentHandler(r *route) http.Handler {
 	})
 }
 
-// serveCall takes one call of the agent: read it, have it answered, hand the answer over.
-func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.Dialect) {
+// serveCall takes one call of the agent: read it, have it answered, hand the answer over. A call from the host is always the agent's own.
+func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.Dialect, fromHost bool) {
 	size := weight(req)
 	if r.room.Acquire(req.Context(), size) != nil {
 		panic(http.ErrAbortHandler) // who asked is gone
@@ -69,8 +69,10 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.D
 		refuse(w, d, http.StatusBadRequest, "request body: "+err.Error(), "")
 		return
 	}
-	r.markForeign(req.Header, a)
-	out := &delivery{w: w, ask: a, beat: r.keepAlive}
+	if !fromHost {
+		r.markForeign(req.Header, a)
+	}
+	out := &delivery{w: w, ask: a, beat: r.keepAlive, fromHost: fromHost}
 	ans, ok := r.answer(req.Context(), callID(req), out)
 	if !ok {
 		// Nobody is there to be answered, or it is not for us to say: an aborted stream has the sandbox ask again.

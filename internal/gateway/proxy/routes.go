@@ -66,8 +66,6 @@ func check(r gateway.Route) error {
 	switch {
 	case !gateway.ValidID(r.ID):
 		return fault.Field("id", "%q is no route id", r.ID)
-	case r.SandboxID == "":
-		return fault.Field("sandbox_id", "must not be empty")
 	case r.Model.BaseURL == "":
 		return fault.Field("model.base_url", "must not be empty")
 	}

@@ -54,7 +54,6 @@ func TestRoutesThatAreRefused(t *testing.T) {
 		"a path":          func(r *gateway.Route) { r.ID = "../r1" },
 		"dots":            func(r *gateway.Route) { r.ID = ".." },
 		"a hidden folder": func(r *gateway.Route) { r.ID = ".r1" },
-		"no sandbox":      func(r *gateway.Route) { r.SandboxID = "" },
 		"no endpoint":     func(r *gateway.Route) { r.Model.BaseURL = "" },
 		"a plain key":     func(r *gateway.Route) { r.Model.SealedKey = canary },
 		"another host's key": func(r *gateway.Route) {

@@ -1,0 +1,117 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/seal"
+)
+
+const (
+	// callIDHeader names a call, as sandboxd's wire.CallIDHeader does on the model channel.
+	callIDHeader = "X-Rolloutd-Call"
+	// maxReply bounds a reply of the gateway, in bytes.
+	maxReply = 128 << 20
+	// firstPause and lastPause bound the pause before a call is repeated that got no answer.
+	firstPause = 20 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+// RouteToken admits to the model APIs of one route and to nothing else.
+func RouteToken(key seal.Key, route string) string { return key.Token("gateway route " + route) }
+
+// Model makes model calls of one route from the host, for an agent that does not run in its sandbox. It is safe for concurrent use.
+type Model struct {
+	routes *Client
+	calls  caller
+	route  string
+}
+
+// Model returns the model of a route.
+func (c *Client) Model(route string) *Model {
+	return &Model{routes: c, calls: caller{base: c.base, token: RouteToken(c.key, route), http: c.http}, route: route}
+}
+
+// Reply is the answer to a model call.
+type Reply struct {
+	Body []byte // an object of the API
+	// Ended says why the route makes no further calls; Body is then an empty completion. "": the model answered.
+	Ended string
+}
+
+// Call makes a call of the API, such as "chat/completions", under an id. A call repeated under its id gets the recorded reply; whoever
+// asks again after a crash therefore causes no second call. While the gateway does not answer, Call repeats the request until ctx ends. Its
+// error is a fault.Invalid when the gateway or the endpoint refuses the call, and a fault.NotFound when there is no such route.
+func (m *Model) Call(ctx context.Context, id, api string, request []byte) (Reply, error) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		reply, err := m.call(ctx, id, api, request)
+		if !fault.Is(err, fault.Unavailable) {
+			return reply, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return Reply{}, fault.Wrap(fault.Unavailable, context.Cause(ctx), "model call %s", id)
+		}
+	}
+}
+
+func (m *Model) call(ctx context.Context, id, api string, request []byte) (Reply, error) {
+	path, err := pathOf(m.route, "/v1/"+api)
+	if err != nil {
+		return Reply{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.calls.base+path, bytes.NewReader(request))
+	if err != nil {
+		return Reply{}, fault.Wrap(fault.Invalid, err, "gateway address")
+	}
+	req.Header.Set("Authorization", "Bearer "+m.calls.token)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(callIDHeader, id)
+	res, err := m.calls.http.Do(req)
+	if err != nil {
+		return Reply{}, fault.Wrap(fault.Unavailable, err, "gateway")
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
+	if err != nil {
+		return Reply{}, fault.Wrap(fault.Unavailable, err, "gateway")
+	}
+	if res.StatusCode >= http.StatusBadRequest {
+		return Reply{}, refusalOf(res.StatusCode, body)
+	}
+	ended, err := url.QueryUnescape(res.Header.Get(EndedHeader))
+	return Reply{Body: body, Ended: ended}, fault.Wrap(fault.Internal, err, "gateway: header %s", EndedHeader)
+}
+
+// refusalOf reads the error of a call: the gateway's own, or that of a model API.
+func refusalOf(status int, body []byte) error {
+	var f struct {
+		FailureBody
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	err := json.Unmarshal(body, &f)
+	switch {
+	case err == nil && f.Kind.Known():
+		return fault.New(f.Kind, "gateway: %s", f.Message)
+	case err == nil && f.Error.Message != "":
+		return fault.New(fault.Invalid, "%s", f.Error.Message)
+	default:
+		return fault.New(fault.Unavailable, "gateway: answered status %d", status)
+	}
+}
+
+// Status tells how the route stands.
+func (m *Model) Status(ctx context.Context) (RouteStatus, error) {
+	return m.routes.Status(ctx, m.route)
+}

@@ -1,0 +1,159 @@
+package proxy_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+)
+
+const chat = "chat/completions"
+
+// onHost opens a route without a sandbox.
+func (h *host) onHost(t *testing.T, r gateway.Route) *gateway.Model {
+	t.Helper()
+	r.SandboxID = ""
+	require.NoError(t, h.client.Open(t.Context(), r))
+	return h.client.Model(r.ID)
+}
+
+// A route needs no sandbox; its calls are recorded and counted, and a repeated one is answered from its record.
+func TestHostCallIsRecordedAndRepeated(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, says(goodReply))
+	m := h.onHost(t, h.route(e.URL))
+	require.Eventually(t, func() bool { return h.status(t, "r1.1").Attached }, patience, time.Millisecond)
+	first, err := m.Call(t.Context(), "step-1", chat, []byte(unary))
+	require.NoError(t, err)
+	require.Contains(t, string(first.Body), `"content":"Hello"`)
+	again, err := m.Call(t.Context(), "step-1", chat, []byte(unary))
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	require.Len(t, e.requests(), 1)
+
+	h.stop()
+	h.start(t)
+	m = h.client.Model("r1.1")
+	again, err = m.Call(t.Context(), "step-1", chat, []byte(unary))
+	require.NoError(t, err, "the gateway was started again")
+	require.JSONEq(t, string(first.Body), string(again.Body))
+	require.Len(t, e.requests(), 1)
+	turns := h.turns(t, "r1.1")
+	require.Len(t, turns, 1)
+	require.True(t, turns[0].Delivered)
+	require.True(t, turns[0].Train)
+	status, err := m.Status(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, status.Turns)
+}
+
+// A worker that is killed comes back and asks again: the call outlives its caller, and is one turn.
+func TestHostCallOutlivesItsCaller(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	slow := newHanging("", goodReply)
+	e := newEngine(t, slow.serve)
+	url := h.open(t, h.route(e.URL))
+	m := h.client.Model("r1.1")
+	ctx, kill := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() {
+		_, err := m.Call(ctx, "step-1", chat, []byte(unary))
+		over <- err
+	}()
+	await(t, slow.begun)
+	kill()
+	require.Equal(t, fault.Unavailable, fault.KindOf(await(t, over)))
+	// An agent in the sandbox that hangs up later loses its call.
+	ctx, hangUp := context.WithCancel(t.Context())
+	go send(ctx, url, "in-sandbox", unary)
+	await(t, slow.begun)
+	hangUp()
+	await(t, slow.gone)
+
+	close(slow.release)
+	got, err := m.Call(t.Context(), "step-1", chat, []byte(unary))
+	require.NoError(t, err)
+	require.Contains(t, string(got.Body), `"content":"Hello"`)
+	require.Len(t, e.requests(), 2)
+	turns := h.turns(t, "r1.1")
+	require.Equal(t, "step-1", turns[0].CallID)
+	require.Empty(t, turns[0].Broken)
+	for _, turn := range turns[1:] {
+		require.Equal(t, "in-sandbox", turn.CallID)
+	}
+}
+
+func TestHostCallNeedsTheRoutesToken(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, says(goodReply))
+	h.onHost(t, h.route(e.URL))
+	admin := httptest.NewServer(h.server.Handler())
+	defer admin.Close()
+	for name, token := range map[string]string{
+		"none": "", "admin": h.key.Token("gateway admin"), "another route": gateway.RouteToken(h.key, "r1.2"), "trainer": gateway.TrainerToken(h.key),
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, admin.URL+"/routes/r1.1/v1/chat/completions", strings.NewReader(unary))
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+token)
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, http.StatusUnauthorized, res.StatusCode, name)
+	}
+	_, err := gateway.NewClient(admin.URL, h.key).Model("r2.1").Call(t.Context(), "x", chat, []byte(unary))
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
+	require.Empty(t, e.requests())
+}
+
+// Once the route makes no calls, the caller learns why; what is on record it still gets.
+func TestHostCallOfAClosedRoute(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, says(goodReply))
+	r := h.route(e.URL)
+	r.Limits.Turns = 1
+	m := h.onHost(t, r)
+	first, err := m.Call(t.Context(), "step-1", chat, []byte(unary))
+	require.NoError(t, err)
+	require.Empty(t, first.Ended)
+	spent, err := m.Call(t.Context(), "step-2", chat, []byte(unary))
+	require.NoError(t, err)
+	require.Equal(t, "the budget of turns is spent", spent.Ended)
+	require.NoError(t, h.client.End(t.Context(), "r1.1", "ended: 100 %\nby hand"))
+	ended, err := m.Call(t.Context(), "step-2", chat, []byte(unary))
+	require.NoError(t, err)
+	require.Equal(t, "ended: 100 %\nby hand", ended.Ended)
+	again, err := m.Call(t.Context(), "step-1", chat, []byte(unary))
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+}
+
+// A refusal is an error at once; no answer is asked for again.
+func TestHostCallThatIsRefused(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, answers(400, `{"error":{"message":"prompt is too long"}}`, "Content-Type", "application/json"))
+	m := h.onHost(t, h.route(e.URL))
+	_, err := m.Call(t.Context(), "step-1", chat, []byte(unary))
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	require.ErrorContains(t, err, "prompt is too long")
+
+	asked := 0
+	flaky := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked++; asked < 3 {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = w.Write([]byte(`{}`))
+	}))
+	defer flaky.Close()
+	got, err := gateway.NewClient(flaky.URL, h.key).Model("r1.1").Call(t.Context(), "x", chat, []byte(unary))
+	require.NoError(t, err)
+	require.JSONEq(t, `{}`, string(got.Body))
+	require.Equal(t, 3, asked)
+}
