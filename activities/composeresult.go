@@ -11,6 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/text"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
 const (
@@ -30,6 +31,8 @@ func (a *Activities) ComposeResult(ctx context.Context, in CollectInput) (Collec
 			return CollectResult{}, err
 		}
 	}
+	res.CaptureLevel = trajectory.LevelOf(res.ProxyTurns)
+	res.RolloutType = in.Head.Purpose.Type(res.CaptureLevel, res.Usage.Turns)
 	data, err := json.Marshal(res)
 	if err != nil {
 		return CollectResult{}, fault.Wrap(fault.Internal, err, "encode the result")
@@ -46,7 +49,7 @@ func skeleton(in CollectInput) rollout.Result {
 	h := in.Head
 	res := rollout.NewResult(in.RolloutID)
 	res.TaskID, res.GroupID, res.Owner = h.TaskID, h.GroupID, h.Owner
-	res.Mode, res.SessionID, res.Phases = h.Mode, h.SessionID, h.Phases
+	res.Mode, res.SessionID, res.Phases, res.Sampling = h.Mode, h.SessionID, h.Phases, h.Sampling
 	res.Outcome, res.Reward, res.ExitCode, res.AgentExitCode = h.Outcome, h.Reward, h.ExitCode, h.ExitCode
 	res.WallS = h.EndedAt.Sub(h.StartedAt).Seconds()
 	res.InstallLogTail = text.Tail(h.InstallLog, installTail)

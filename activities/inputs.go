@@ -122,6 +122,8 @@ type Head struct {
 	InstallLog string                `json:"install_log,omitempty"`
 	Attempts   []rollout.Attempt     `json:"attempts"` // the one being collected is the last
 	Phases     []rollout.PhaseTiming `json:"phases,omitempty"`
+	Purpose    rollout.Purpose       `json:"purpose,omitempty"`
+	Sampling   *rollout.Sampling     `json:"sampling,omitempty"`
 	StartedAt  time.Time             `json:"started_at"`
 	EndedAt    time.Time             `json:"ended_at"`
 }

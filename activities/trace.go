@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -48,6 +49,11 @@ func turnsOf(r io.Reader, res *rollout.Result) (string, error) {
 		}
 		res.ProxyTurns = append(res.ProxyTurns, compact.Compact(t))
 		count(&res.Usage, t)
+		for _, fix := range t.ParamFixes {
+			if !slices.Contains(res.ParamFixes, fix) {
+				res.ParamFixes = append(res.ParamFixes, fix)
+			}
+		}
 		log.WriteString(lineOf(t))
 	}
 }

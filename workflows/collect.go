@@ -85,6 +85,7 @@ func (r *run) head(a *attempt) activities.Head {
 		TaskID: r.spec.Task.ID, GroupID: r.spec.GroupID, Owner: r.spec.Owner, Mode: r.spec.Mode,
 		Outcome: a.decision.outcome, Reward: a.reward(), Error: a.decision.text, ExitCode: -1, InstallLog: a.install,
 		SessionID: r.state.SessionID, Attempts: r.attempts, Phases: r.state.Phases,
+		Purpose: r.spec.Model.Purpose, Sampling: r.spec.Model.Sampling,
 		StartedAt: r.state.StartedAt, EndedAt: workflow.Now(r.ctx),
 	}
 	if a.agent != nil {

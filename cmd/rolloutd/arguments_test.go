@@ -39,6 +39,7 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 		{[]string{"ls", "--server", "http://"}, `server address: want http://HOST:PORT or https://HOST:PORT, got "http://"`},
 		{[]string{"run", task, "--timeout", "5"}, `--timeout: want a duration such as "55s" or "5m", got "5"`},
 		{[]string{"run", task, "--timeout", "-5s"}, "--timeout: must not be negative, got -5s"},
+		{[]string{"run", task, "--sampling", "hot"}, `--sampling: want a JSON object such as {"temperature":0.7}`},
 		{[]string{"run", task, "--model", ""}, "--model: must not be empty"},
 		{[]string{"run", task, "--api-key-env", "", "--rollout-id", " "}, "--api-key-env: must not be empty\n--rollout-id: must not be empty"},
 		{[]string{"serve", "--listen", ""}, "--listen: must not be empty"},

@@ -83,11 +83,12 @@ func TestRunSendsTheTaskAndTheFlags(t *testing.T) {
 	ts := serveTools(t, done("completed", "1"))
 	code, out, errText := rolloutd(t.Context(), map[string]string{"MY_KEY": "sk-1", "ROLLOUTD_SERVER": ts.url},
 		"run", taskFile(t, "id: t\ninstruction: x\n"), "--base-url", "http://gpu/v1", "--model", "m", "--api-key-env", "MY_KEY",
-		"--rollout-id", "r1", "--json")
+		"--rollout-id", "r1", "--purpose", "eval", "--sampling", `{"temperature":0}`, "--json")
 	require.Equal(t, 0, code, errText)
 	require.JSONEq(t, `{"rollout_id":"r1","outcome":"completed","reward":1}`, out)
 	require.Equal(t, map[string]any{
 		"tool": "start_rollout", "task_id": "t", "instruction": "x", "base_url": "http://gpu/v1", "model": "m", "api_key": "sk-1", "rollout_id": "r1",
+		"purpose": "eval", "eval_sampling": map[string]any{"temperature": 0.0},
 	}, <-ts.asked)
 	require.NotContains(t, errText, "sk-1")
 }

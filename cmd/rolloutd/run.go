@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ var errTimeout = errors.New("--timeout ran out")
 // runFlags are the flags of run; show uses some of them.
 type runFlags struct {
 	endpoint, baseURL, keyEnv, model, id string
+	purpose, sampling                    string
 	json, detach                         bool
 	timeout                              time.Duration
 }
@@ -64,6 +66,8 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.baseURL, "base-url", "", "OpenAI-compatible base URL of the model")
 	fl.StringVar(&f.keyEnv, "api-key-env", "", "variable of this environment that holds the model's API key")
 	fl.StringVar(&f.model, "model", "", "name of the model at the endpoint")
+	fl.StringVar(&f.purpose, "purpose", "", "what the model calls are for: auto, train or eval")
+	fl.StringVar(&f.sampling, "sampling", "", `parameters of every model call, as JSON: {"temperature":0.7,"seed":1}`)
 	fl.StringVar(&f.id, "rollout-id", "", "id of the rollout; an existing rollout with this id is shown, no other is started")
 	fl.BoolVar(&f.detach, "detach", false, "print the rollout's id and exit; the rollout runs on the server")
 	fl.BoolVar(&f.json, "json", false, "print the whole result as JSON on stdout")
@@ -73,10 +77,13 @@ func (f *runFlags) register(cmd *cobra.Command) {
 
 // apply sets the flags in the task's arguments.
 func (f *runFlags) apply(args map[string]any, s std) (map[string]any, error) {
-	for name, v := range map[string]string{"endpoint": f.endpoint, "base_url": f.baseURL, "model": f.model, "rollout_id": f.id} {
+	for name, v := range map[string]string{"endpoint": f.endpoint, "base_url": f.baseURL, "model": f.model, "rollout_id": f.id, "purpose": f.purpose} {
 		if v != "" {
 			args[name] = v
 		}
+	}
+	if err := f.pin(args); err != nil {
+		return nil, err
 	}
 	if f.keyEnv != "" {
 		key := s.env[f.keyEnv]
@@ -86,6 +93,28 @@ func (f *runFlags) apply(args map[string]any, s std) (map[string]any, error) {
 		args["api_key"] = key
 	}
 	return args, nil
+}
+
+// pin adds the parameters of --sampling to those of the task file, under the name that goes with the purpose.
+func (f *runFlags) pin(args map[string]any) error {
+	if f.sampling == "" {
+		return nil
+	}
+	given := map[string]any{}
+	if err := json.Unmarshal([]byte(f.sampling), &given); err != nil {
+		return fmt.Errorf("--sampling: want a JSON object such as {\"temperature\":0.7}: %w", err)
+	}
+	name := "sampling"
+	if args["purpose"] == string(rollout.PurposeEval) {
+		name = "eval_sampling"
+	}
+	all, _ := args[name].(map[string]any)
+	if all = maps.Clone(all); all == nil {
+		all = map[string]any{}
+	}
+	maps.Copy(all, given)
+	args[name] = all
+	return nil
 }
 
 // waitContext returns a context that ends when the user interrupts or --timeout runs out.

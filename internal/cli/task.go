@@ -28,8 +28,11 @@ type Task struct {
 	Template      string         `yaml:"template"`
 	Agent         string         `yaml:"agent"`
 	GroupID       string         `yaml:"group_id"`
-	Limits        map[string]any `yaml:"limits"`  // turns, prompt_tokens, completion_tokens …; the server checks them
-	Sandbox       map[string]any `yaml:"sandbox"` // cpu, memory_mib, disk_mib …; the server checks them
+	Limits        map[string]any `yaml:"limits"`        // turns, prompt_tokens, completion_tokens …; the server checks them
+	Purpose       string         `yaml:"purpose"`       // auto, train or eval
+	Sampling      map[string]any `yaml:"sampling"`      // temperature, seed, max_tokens …, of every model call
+	EvalSampling  map[string]any `yaml:"eval_sampling"` // the same with purpose eval
+	Sandbox       map[string]any `yaml:"sandbox"`       // cpu, memory_mib, disk_mib …; the server checks them
 }
 
 // Arguments returns the task as arguments of the tools run_rollout and start_rollout.
@@ -41,6 +44,7 @@ func (t Task) Arguments() map[string]any {
 	set(args, "template", t.Template)
 	set(args, "agent", t.Agent)
 	set(args, "group_id", t.GroupID)
+	set(args, "purpose", t.Purpose)
 	set(args, "agent_timeout_s", t.AgentTimeoutS)
 	if t.MaxTokensCap != nil {
 		args["max_tokens_cap"] = *t.MaxTokensCap
@@ -60,6 +64,8 @@ func (t Task) Arguments() map[string]any {
 	lists(args, "reward_range", t.RewardRange)
 	objects(args, "limits", t.Limits)
 	objects(args, "sandbox", t.Sandbox)
+	objects(args, "sampling", t.Sampling)
+	objects(args, "eval_sampling", t.EvalSampling)
 	return args
 }
 

@@ -34,17 +34,22 @@ type Result struct {
 	FilesExtra    []string          `json:"files_extra"`
 
 	// Ours.
-	ID        string            `json:"rollout_id"`
-	GroupID   string            `json:"group_id,omitempty"`
-	Owner     string            `json:"owner,omitempty"` // see Spec.Owner
-	Outcome   Outcome           `json:"outcome"`
-	Attempts  []Attempt         `json:"attempts"`
-	SessionID string            `json:"serve_session_id,omitempty"` // the agent's own session
-	Phases    []PhaseTiming     `json:"phases,omitempty"`           // in the order they began, all attempts; the last is open
-	Usage     Usage             `json:"usage"`
-	Grading   Grading           `json:"grading"`
-	Digest    string            `json:"digest"` // sha256 of the trace
-	Links     map[string]string `json:"links"`  // name → key in the store
+	ID        string        `json:"rollout_id"`
+	GroupID   string        `json:"group_id,omitempty"`
+	Owner     string        `json:"owner,omitempty"` // see Spec.Owner
+	Outcome   Outcome       `json:"outcome"`
+	Attempts  []Attempt     `json:"attempts"`
+	SessionID string        `json:"serve_session_id,omitempty"` // the agent's own session
+	Phases    []PhaseTiming `json:"phases,omitempty"`           // in the order they began, all attempts; the last is open
+	Usage     Usage         `json:"usage"`
+	Grading   Grading       `json:"grading"`
+	// RolloutType says whether the turns may be trained on, CaptureLevel what was captured of the agent's turns.
+	RolloutType  RolloutType       `json:"rollout_type"`
+	CaptureLevel CaptureLevel      `json:"capture_level"`
+	Sampling     *Sampling         `json:"sampling,omitempty"`    // as pinned
+	ParamFixes   []string          `json:"param_fixes,omitempty"` // of all turns; see Turn
+	Digest       string            `json:"digest"`                // sha256 of the trace
+	Links        map[string]string `json:"links"`                 // name → key in the store
 }
 
 // Head is the result without what an agent makes as large as it likes: its model calls and its files.
@@ -170,8 +175,55 @@ type Turn struct {
 	// had not given them, without "to" they were left out.
 	Rewritten json.RawMessage `json:"rewritten,omitempty"`
 	// Constrained is the member of the request by which the engine chose tokens under a grammar, such as "response_format".
-	Constrained string          `json:"constrained,omitempty"`
-	Response    json.RawMessage `json:"response"` // the API's own object, such as a chat.completion, or null
+	Constrained string `json:"constrained,omitempty"`
+	// SamplingParams are the sampling parameters as sent; RequestedSamplingParams those that the agent asked for, where it asked for others.
+	SamplingParams          json.RawMessage `json:"sampling_params,omitempty"`
+	RequestedSamplingParams json.RawMessage `json:"requested_sampling_params,omitempty"`
+	// ParamFixes are changes of the request that the endpoint needed, such as "dropped top_k".
+	ParamFixes []string `json:"param_fixes,omitempty"`
+	// NodeID names the turn among all turns of all rollouts: 12 hex digits of the call id's SHA-256.
+	NodeID string `json:"node_id,omitempty"`
+	// LossMask has a 0 for each prompt token and a 1 for each completion token that is trained on; empty where there are no ids.
+	LossMask Mask            `json:"loss_mask,omitempty"`
+	Response json.RawMessage `json:"response"` // the API's own object, such as a chat.completion, or null
+}
+
+// Mask is a list of zeros and ones. In JSON it is a list of numbers.
+type Mask []byte
+
+// MarshalJSON writes [0,0,1].
+func (m Mask) MarshalJSON() ([]byte, error) {
+	out := make([]byte, 0, 2*len(m)+2)
+	out = append(out, '[')
+	for i, bit := range m {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, '0'+bit&1)
+	}
+	return append(out, ']'), nil
+}
+
+// UnmarshalJSON reads a list of zeros and ones.
+func (m *Mask) UnmarshalJSON(raw []byte) error {
+	var bits []int8
+	if err := json.Unmarshal(raw, &bits); err != nil {
+		return err
+	}
+	*m = make(Mask, len(bits))
+	for i, bit := range bits {
+		(*m)[i] = byte(bit) & 1
+	}
+	return nil
+}
+
+// NewMask makes the mask of a turn.
+func NewMask(prompt, completion int, train bool) Mask {
+	m := make(Mask, prompt+completion)
+	for i := prompt; train && i < len(m); i++ {
+		m[i] = 1
+	}
+	return m
 }
 
 // PrefixBreak says that a turn's prompt does not begin with the prompt and completion, token for token, of the turn before it
@@ -204,6 +256,7 @@ type CompactTurn struct {
 	UpstreamError      json.RawMessage `json:"upstream_error"`
 	ModelVersion       string          `json:"model_version,omitempty"`
 	Engine             string          `json:"engine,omitempty"`
+	SamplingParams     json.RawMessage `json:"sampling_params,omitempty"` // as in Turn
 	Request            map[string]any  `json:"request"`
 	Response           map[string]any  `json:"response"`
 }

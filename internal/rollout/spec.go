@@ -73,6 +73,9 @@ type Model struct {
 	// Thinking: nil leaves the model's own default; otherwise chat_template_kwargs.enable_thinking is sent.
 	Thinking *bool  `json:"thinking,omitempty"`
 	Price    *Price `json:"price,omitempty"` // nil: not known
+	// Sampling are the parameters of every call; nil leaves them to the agent.
+	Sampling *Sampling `json:"sampling,omitempty"`
+	Purpose  Purpose   `json:"purpose,omitempty"`
 }
 
 // Upstream is the name by which the model's endpoint is known to bounds and pauses: the catalogue's, host and port of one given by its

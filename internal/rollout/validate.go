@@ -36,7 +36,7 @@ var agentPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 // Validate reports everything that is wrong with the spec, by the names of the tool's arguments. The error's kind is Invalid.
 func (s Spec) Validate() error {
 	var errs []error
-	for _, err := range []error{CheckID(s.ID), s.Task.validate(), s.validAgent(), s.Model.validate(), s.Limits.Validate(), s.validCost(), s.Sandbox.validate()} {
+	for _, err := range []error{CheckID(s.ID), s.Task.validate(), s.validAgent(), s.Model.validate(), s.Model.validSampling(), s.Limits.Validate(), s.validCost(), s.Sandbox.validate()} {
 		if err != nil {
 			errs = append(errs, err)
 		}

@@ -44,6 +44,8 @@ type Head struct {
 	ModelVersion  string           `json:"model_version,omitempty"`
 	Engine        string           `json:"engine,omitempty"`      // as in rollout.Turn
 	Constrained   string           `json:"constrained,omitempty"` // as in rollout.Turn
+	Eval          bool             `json:"eval,omitempty"`        // the rollout's purpose is evaluation: the turn is not trained on
+	Fixes         []string         `json:"fixes,omitempty"`       // as ParamFixes in rollout.Turn
 	Owed          time.Duration    `json:"owed,omitempty"`        // of latency: while the endpoint gave nothing of use
 }
 

@@ -46,7 +46,7 @@ func checkLine(line []byte, said *Said) ([]byte, error) {
 		return line, nil
 	}
 	var t rollout.Turn
-	for key, into := range map[string]any{"response": &t.Response, "flaws": &t.Flaws} {
+	for key, into := range map[string]any{"response": &t.Response, "flaws": &t.Flaws, "loss_mask": &t.LossMask} {
 		if raw, ok := o.Get(key); ok {
 			if err := json.Unmarshal(raw, into); err != nil {
 				return nil, err
@@ -62,5 +62,13 @@ func checkLine(line []byte, said *Said) ([]byte, error) {
 	}
 	o.Set("train", []byte("false"))
 	o.Set("flaws", flaws)
+	if len(t.LossMask) > 0 {
+		clear(t.LossMask)
+		mask, err := t.LossMask.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		o.Set("loss_mask", mask)
+	}
 	return o.Bytes(), nil
 }

@@ -39,6 +39,7 @@ func (c *Compactor) Compact(t rollout.Turn) rollout.CompactTurn {
 		UpstreamError:      shortError(t.UpstreamError),
 		ModelVersion:       t.ModelVersion,
 		Engine:             t.Engine,
+		SamplingParams:     t.SamplingParams,
 		Request:            c.request(t.Request),
 		Response:           response(t),
 	}

@@ -3,6 +3,8 @@ package trajectory
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,12 +40,24 @@ func TurnOf(r *trace.Record, delivered bool) rollout.Turn {
 		Request:            readable(r.Request),
 		Rewritten:          r.Rewritten,
 		Constrained:        r.Constrained,
+		ParamFixes:         r.Fixes,
+		NodeID:             nodeID(r.CallID),
 	}
+	t.SamplingParams, t.RequestedSamplingParams = samplingOf(&t)
 	if len(r.Reply) > 0 {
 		respond(&t, reply.API(r.API), r.Reply)
 	}
-	t.Train = Trains(&t)
+	t.Train = Trains(&t) && !r.Eval
+	if len(t.PromptTokenIDs) > 0 {
+		t.LossMask = rollout.NewMask(len(t.PromptTokenIDs), len(t.CompletionTokenIDs), t.Train)
+	}
 	return t
+}
+
+// nodeID is a turn's name that is its own among all turns.
+func nodeID(callID string) string {
+	sum := sha256.Sum256([]byte(callID))
+	return hex.EncodeToString(sum[:6])
 }
 
 // respond puts the whole reply in, without the ids, which the turn has already; one that cannot be put together is a flaw of

@@ -34,6 +34,24 @@ type RolloutArgs struct {
 	Limits          *LimitArgs        `json:"limits,omitempty" jsonschema:"bounds of the rollout; what is left out takes the server's default"`
 	OnDisconnect    string            `json:"on_disconnect,omitempty" jsonschema:"what becomes of the rollout when you go away before it is done"`
 	Sandbox         *SandboxArgs      `json:"sandbox,omitempty" jsonschema:"what the sandbox must have"`
+	Purpose         string            `json:"purpose,omitempty" jsonschema:"what the model calls are for: auto trains where the endpoint gives token ids"`
+	Sampling        *SamplingArgs     `json:"sampling,omitempty" jsonschema:"parameters of every model call, whatever the agent asks for; for training those that shift log probabilities must be neutral"`
+	EvalSampling    *SamplingArgs     `json:"eval_sampling,omitempty" jsonschema:"the same with purpose eval, of any value"`
+	SamplingArgs
+}
+
+// SamplingArgs pin parameters of every model call; what is left out is the agent's choice.
+type SamplingArgs struct {
+	Temperature       *float64 `json:"temperature,omitempty" jsonschema:"pinned on every model call"`
+	TopP              *float64 `json:"top_p,omitempty" jsonschema:"pinned on every model call"`
+	TopK              *int     `json:"top_k,omitempty" jsonschema:"pinned on every model call; -1: all tokens"`
+	MinP              *float64 `json:"min_p,omitempty" jsonschema:"pinned on every model call"`
+	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty" jsonschema:"pinned on every model call"`
+	PresencePenalty   *float64 `json:"presence_penalty,omitempty" jsonschema:"pinned on every model call"`
+	FrequencyPenalty  *float64 `json:"frequency_penalty,omitempty" jsonschema:"pinned on every model call"`
+	Seed              *int64   `json:"seed,omitempty" jsonschema:"pinned on every model call"`
+	MaxTokens         *int     `json:"max_tokens,omitempty" jsonschema:"pinned on every model call; max_tokens_cap still holds"`
+	Stop              []string `json:"stop,omitempty" jsonschema:"pinned on every model call"`
 }
 
 // LimitArgs are bounds; fields that are absent or null keep the server's default.

@@ -40,6 +40,9 @@ func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
 		return rollout.Model{}, err
 	}
 	m.SealedKey = t.o.Seal(key)
+	if err := pin(&m, rollout.Mode(a.Mode), a); err != nil {
+		return rollout.Model{}, err
+	}
 	if a.Price != nil {
 		m.Price = &rollout.Price{Prompt: a.Price.Prompt, Completion: a.Price.Completion, CachedPrompt: a.Price.CachedPrompt}
 	}

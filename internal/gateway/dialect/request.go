@@ -24,6 +24,8 @@ type Request struct {
 	Headers  http.Header // of the agent's headers those that go upstream
 	// Constrained is the member by which the engine is to choose tokens under a grammar; "": none.
 	Constrained string
+	Pins        []Pin    // what the rollout sets whatever the agent asks for
+	Fixes       []string // what was changed since the endpoint does not take it
 }
 
 // Read parses the agent's request and rewrites it for the model. Its error is a fault.Invalid for the agent.
@@ -45,8 +47,13 @@ func Read(d *Dialect, h http.Header, body []byte, m rollout.Model, capture bool)
 	a.Session, a.Parent = h.Get(sessionHeader), h.Get(parentHeader)
 	a.Kind, a.Lineage = classify(h, OpeningOf(d.API, o))
 	a.Constrained = constraint(o)
+	if m.Training() {
+		if err := refuseConstrained(o); err != nil {
+			return nil, err
+		}
+	}
 	sent := &Draft{Object: o}
-	if err := d.rewrite(sent, m, capture); err != nil {
+	if a.Pins, err = d.rewrite(sent, m, capture); err != nil {
 		return nil, err
 	}
 	a.View = sent.Changes.view(d.API, a.Stream)

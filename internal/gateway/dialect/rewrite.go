@@ -23,11 +23,16 @@ const (
 
 // rewrite removes what is not forwarded and sets what must be different upstream. A reply is always asked for as a stream: closing the
 // connection then stops the engine at once.
-func (d *Dialect) rewrite(o *Draft, m rollout.Model, capture bool) error {
+func (d *Dialect) rewrite(o *Draft, m rollout.Model, capture bool) (pins []Pin, err error) {
 	d.restrict(o)
 	if m.Name != "" {
 		name, _ := json.Marshal(m.Name) // a string always encodes
 		o.Set("model", name)
+	}
+	if m.Sampling != nil {
+		if pins, err = d.pin(o, m.Sampling); err != nil {
+			return nil, err
+		}
 	}
 	if m.MaxTokensCap > 0 {
 		d.clamp(o, m.MaxTokensCap)
@@ -35,18 +40,18 @@ func (d *Dialect) rewrite(o *Draft, m rollout.Model, capture bool) error {
 	o.Set("stream", []byte("true"))
 	if d.counts {
 		if err := setWithin(o, StreamOptions, "include_usage", true); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if m.Thinking != nil && d.template {
 		if err := setWithin(o, "chat_template_kwargs", "enable_thinking", *m.Thinking); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if capture && d.capture != nil {
 		d.capture(o, m)
 	}
-	return nil
+	return pins, nil
 }
 
 // clamp bounds what the call may generate. A call that names no bound gets one, and so does one that names no number within it: model

@@ -32,6 +32,18 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 	case !a.NeedsIDs && (wrong("logprobs") || wrong("top_logprobs") || wrong(dialect.Include) || a.Changes.Any(dialect.Include) && names(body, "logprobs")):
 		return noLogprobs, true
 	}
+	for _, p := range a.Pins {
+		if !mentions(body, p.Member) || says(a.Body, p.Member) {
+			continue
+		}
+		if p.Neutral {
+			return quirk(withoutPin + p.Member), true
+		}
+		if names(body, p.Member) {
+			res.Problem.Class = Refused
+			res.Problem.Text = "the endpoint does not take " + p.Member + ", which this rollout pins: " + res.Problem.Text
+		}
+	}
 	for _, member := range []string{dialect.ReturnIDs, "logprobs", "top_logprobs"} {
 		if wrong(member) && !says(a.Body, member) {
 			res.Problem.Class = Refused
@@ -61,5 +73,10 @@ func names(body []byte, member string) bool {
 	if !regexp.MustCompile(`(?i)not (?:supported|allowed|permitted|available)|unsupported|unknown|unrecognized|unexpected|extra_forbidden`).Match(body) {
 		return false
 	}
+	return mentions(body, member)
+}
+
+// mentions says whether a refusal has the name of a member.
+func mentions(body []byte, member string) bool {
 	return regexp.MustCompile(`\b` + regexp.QuoteMeta(member) + `\b`).Match(body)
 }

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
@@ -19,6 +20,9 @@ const (
 	noMessages quirk = "no enable_response_messages" // all but vLLM
 	noStream   quirk = "token ids without a stream"  // SGLang's chat/completions
 )
+
+// withoutPin begins the quirk of an endpoint that does not take a member which the rollout pins at its neutral value.
+const withoutPin = "no pinned "
 
 // maxQuirks bounds the endpoints whose quirks are kept. A forgotten endpoint costs one request to learn again.
 const maxQuirks = 1 << 10
@@ -72,6 +76,9 @@ func (q quirk) apply(a *dialect.Request) bool {
 	}
 	d := &dialect.Draft{Object: o, Changes: a.Changes}
 	before := len(a.Body)
+	if member, ok := strings.CutPrefix(string(q), withoutPin); ok && slices.Contains(a.Pins, dialect.Pin{Member: member, Neutral: true}) {
+		d.Remove(member)
+	}
 	switch q {
 	case newBound:
 		bound, ok := d.Get(dialect.MaxTokens)
@@ -96,5 +103,24 @@ func (q quirk) apply(a *dialect.Request) bool {
 		d.Remove(dialect.StreamOptions)
 	}
 	a.Take(d)
-	return len(a.Body) != before
+	if len(a.Body) == before {
+		return false
+	}
+	if fix := q.fix(); !slices.Contains(a.Fixes, fix) {
+		a.Fixes = append(a.Fixes, fix)
+	}
+	return true
+}
+
+// fix is what the quirk changes, in the words of a result.
+func (q quirk) fix() string {
+	switch q {
+	case newBound:
+		return "renamed max_tokens -> max_completion_tokens"
+	case noStream:
+		return "set stream=false"
+	default:
+		member := strings.TrimPrefix(strings.TrimPrefix(string(q), withoutPin), "no ")
+		return "dropped " + member
+	}
 }

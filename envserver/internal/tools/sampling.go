@@ -1,0 +1,67 @@
+package tools
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// purposeAuto is how clients spell the default purpose.
+const purposeAuto = "auto"
+
+// pin puts the purpose and the sampling parameters of the arguments into the model. Parameters at top level and in an object are the same.
+func pin(m *rollout.Model, mode rollout.Mode, a RolloutArgs) error {
+	if m.Purpose = rollout.Purpose(a.Purpose); a.Purpose == purposeAuto {
+		m.Purpose = rollout.PurposeAuto
+	}
+	field, object := "sampling", a.Sampling
+	switch evaluates := m.Purpose == rollout.PurposeEval; {
+	case evaluates && a.Sampling != nil:
+		return fault.Field("sampling", "is for training: with purpose %q give eval_sampling", rollout.PurposeEval)
+	case !evaluates && a.EvalSampling != nil:
+		return fault.Field("eval_sampling", "goes with purpose %q; got %q", rollout.PurposeEval, a.Purpose)
+	case m.Purpose == rollout.PurposeTrain && mode == rollout.BlackBox:
+		return fault.Field("purpose", "training needs mode %q: %q captures no tokens", rollout.TransparentProxy, mode)
+	case evaluates:
+		field, object = "eval_sampling", a.EvalSampling
+	}
+	if mode == rollout.BlackBox && m.Purpose == rollout.PurposeAuto {
+		m.Purpose = rollout.PurposeEval // nothing is captured that could be trained on
+	}
+	pinned, err := merged(field, a.SamplingArgs, object)
+	if err != nil {
+		return err
+	}
+	if m.Sampling = pinned; pinned == nil && m.Purpose == rollout.PurposeTrain {
+		m.Sampling = &rollout.Sampling{}
+	}
+	if m.Training() {
+		m.Sampling = m.Sampling.ForTraining()
+	}
+	return nil
+}
+
+// merged are the parameters of both places; nil: there are none. One that is given twice must be given alike.
+func merged(field string, top SamplingArgs, object *SamplingArgs) (*rollout.Sampling, error) {
+	if object != nil {
+		to, from := reflect.ValueOf(&top).Elem(), reflect.ValueOf(*object)
+		for i := range from.NumField() {
+			value := from.Field(i)
+			switch {
+			case value.IsNil():
+			case to.Field(i).IsNil():
+				to.Field(i).Set(value)
+			case !reflect.DeepEqual(to.Field(i).Interface(), value.Interface()):
+				name, _, _ := strings.Cut(from.Type().Field(i).Tag.Get("json"), ",")
+				return nil, fault.Field(name, "differs from %s.%s: give one of the two", field, name)
+			}
+		}
+	}
+	if reflect.ValueOf(top).IsZero() {
+		return nil, nil
+	}
+	pinned := rollout.Sampling(top)
+	return &pinned, nil
+}

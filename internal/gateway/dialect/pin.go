@@ -1,0 +1,114 @@
+package dialect
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Pin is a member of a request that the rollout sets on every call.
+type Pin struct {
+	Member string
+	// Neutral: the value is what the member means when it is absent, so that an endpoint without the member loses nothing.
+	Neutral bool
+}
+
+// parameter is one sampling parameter of a rollout.
+type parameter struct {
+	name    string
+	value   []byte
+	neutral bool
+}
+
+// parameters are those that a rollout pins, in a fixed order.
+func parameters(s *rollout.Sampling) []parameter {
+	var out []parameter
+	number := func(name string, v *float64, neutral float64, has bool) {
+		if v != nil {
+			out = append(out, parameter{name, strconv.AppendFloat(nil, *v, 'f', -1, 64), has && *v == neutral})
+		}
+	}
+	number("temperature", s.Temperature, 0, false)
+	number("top_p", s.TopP, 1, true)
+	if s.TopK != nil {
+		out = append(out, parameter{"top_k", strconv.AppendInt(nil, int64(*s.TopK), 10), *s.TopK <= 0})
+	}
+	number("min_p", s.MinP, 0, true)
+	number("repetition_penalty", s.RepetitionPenalty, 1, true)
+	number("presence_penalty", s.PresencePenalty, 0, true)
+	number("frequency_penalty", s.FrequencyPenalty, 0, true)
+	if s.Seed != nil {
+		out = append(out, parameter{"seed", strconv.AppendInt(nil, *s.Seed, 10), false})
+	}
+	if s.MaxTokens != nil {
+		out = append(out, parameter{MaxTokens, strconv.AppendInt(nil, int64(*s.MaxTokens), 10), false})
+	}
+	if len(s.Stop) > 0 {
+		list, _ := json.Marshal(s.Stop) // strings always encode
+		out = append(out, parameter{"stop", list, false})
+	}
+	return out
+}
+
+// member is where the API has a sampling parameter; "": nowhere.
+func (d *Dialect) member(parameter string) string {
+	switch {
+	case parameter == MaxTokens:
+		return d.bounds[0]
+	case parameter == "stop" && d.API == reply.Messages:
+		return "stop_sequences"
+	case d.API == reply.Chat || d.API == reply.Completions || slices.Contains([]string{"temperature", "top_p", "top_k"}, parameter):
+		return parameter
+	default:
+		return ""
+	}
+}
+
+// pin sets the rollout's sampling parameters whatever the agent gave. An API that has no member for a value that matters cannot be called.
+func (d *Dialect) pin(o *Draft, s *rollout.Sampling) ([]Pin, error) {
+	var pins []Pin
+	for _, p := range parameters(s) {
+		member := d.member(p.name)
+		switch {
+		case member != "":
+		case p.neutral:
+			continue
+		default:
+			return nil, fault.Field(p.name, "this rollout pins it, and %s has no such parameter", d.API)
+		}
+		if p.name == MaxTokens {
+			for _, other := range d.bounds[1:] {
+				o.Remove(other)
+			}
+		}
+		o.Set(member, p.value)
+		pins = append(pins, Pin{member, p.neutral})
+	}
+	return pins, nil
+}
+
+// forcing are the members by which engines choose tokens otherwise than by sampling; they are never forwarded.
+func forcing(key string) bool {
+	return slices.Contains([]string{"logit_bias", "allowed_token_ids", "structured_outputs", "min_tokens"}, key) || strings.HasPrefix(key, "guided_")
+}
+
+// refuseConstrained refuses a call whose tokens would not be sampled freely. What is removed from other rollouts' calls is refused here:
+// an agent that asked for it would get something else.
+func refuseConstrained(o *rawjson.Object) error {
+	member := constraint(o)
+	for key, value := range o.Members {
+		if forcing(key) && string(value) != "null" {
+			member = key
+		}
+	}
+	if member == "" {
+		return nil
+	}
+	return fault.Field(member, "training sampling cannot reproduce constrained logits: %s", member)
+}

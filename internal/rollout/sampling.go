@@ -1,0 +1,177 @@
+package rollout
+
+import (
+	"math"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Purpose says what the model calls of a rollout are for.
+type Purpose string
+
+const (
+	PurposeAuto  Purpose = "" // training where the endpoint gives token ids and log probabilities
+	PurposeTrain Purpose = "train"
+	PurposeEval  Purpose = "eval" // no turn is trained on
+)
+
+// RolloutType says what a rollout's turns are good for.
+type RolloutType string
+
+const (
+	TypeTrain RolloutType = "train"
+	TypeEval  RolloutType = "eval"
+)
+
+// CaptureLevel is how much is known of the agent's turns.
+type CaptureLevel string
+
+const (
+	CaptureTokens   CaptureLevel = "tokens"   // token ids and log probabilities of the engine
+	CaptureLogprobs CaptureLevel = "logprobs" // log probabilities without all ids
+	CaptureText     CaptureLevel = "text"
+)
+
+// Type is what a rollout's turns are good for, by its purpose and what was captured of so many turns of the agent.
+func (p Purpose) Type(level CaptureLevel, turns int) RolloutType {
+	if p != PurposeEval && level == CaptureTokens || p == PurposeTrain && turns == 0 {
+		return TypeTrain
+	}
+	return TypeEval
+}
+
+// Sampling are the parameters that every model call of a rollout is made with, whatever the agent asks for. A nil field leaves the
+// parameter to the agent. It is part of stored histories: fields are added, never renamed or removed.
+type Sampling struct {
+	Temperature       *float64 `json:"temperature,omitempty"`
+	TopP              *float64 `json:"top_p,omitempty"`
+	TopK              *int     `json:"top_k,omitempty"` // -1 or 0: all tokens
+	MinP              *float64 `json:"min_p,omitempty"`
+	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty"`
+	PresencePenalty   *float64 `json:"presence_penalty,omitempty"`
+	FrequencyPenalty  *float64 `json:"frequency_penalty,omitempty"`
+	Seed              *int64   `json:"seed,omitempty"`
+	MaxTokens         *int     `json:"max_tokens,omitempty"` // of one call; Model.MaxTokensCap still holds
+	Stop              []string `json:"stop,omitempty"`
+}
+
+// ForTraining returns s with every parameter that truncates or reweights the distribution at its neutral value, where it has
+// none: an engine otherwise takes its own defaults, which shift the log probabilities. s may be nil.
+func (s *Sampling) ForTraining() *Sampling {
+	var out Sampling
+	if s != nil {
+		out = *s
+	}
+	all := -1
+	orPtr(&out.TopP, 1)
+	orPtr(&out.TopK, all)
+	orPtr(&out.MinP, 0)
+	orPtr(&out.RepetitionPenalty, 1)
+	orPtr(&out.PresencePenalty, 0)
+	orPtr(&out.FrequencyPenalty, 0)
+	return &out
+}
+
+func orPtr[T any](to **T, v T) {
+	if *to == nil {
+		*to = &v
+	}
+}
+
+// Training says whether the calls are pinned to the policy that is trained: constrained decoding is then refused.
+func (m Model) Training() bool { return m.Sampling != nil && m.trainable() }
+
+// trainable says whether turns of the model may be trained on.
+func (m Model) trainable() bool {
+	return m.Purpose == PurposeTrain || m.Purpose == PurposeAuto && m.TokenIDs && m.Logprobs
+}
+
+func (m Model) validSampling() error {
+	switch {
+	case m.Purpose != PurposeAuto && m.Purpose != PurposeTrain && m.Purpose != PurposeEval:
+		return fault.Field("purpose", "unknown purpose %q, want %q, %q or %q", m.Purpose, "auto", PurposeTrain, PurposeEval)
+	case m.Purpose == PurposeTrain && !(m.TokenIDs && m.Logprobs):
+		return fault.Field("purpose", "training needs token ids and log probabilities, which endpoint %q does not give", m.Upstream())
+	case m.Sampling == nil:
+		return nil
+	case m.Training():
+		return m.Sampling.neutral()
+	default:
+		return m.Sampling.validate("sampling")
+	}
+}
+
+// neutral refuses what shifts log probabilities away from those of the policy.
+func (s *Sampling) neutral() error {
+	const field = "sampling"
+	if s.Temperature != nil && !(*s.Temperature > 0) {
+		return fault.Field(field+".temperature", "training sampling requires a temperature above 0, got %g", *s.Temperature)
+	}
+	for _, p := range []struct {
+		name string
+		v    *float64
+		want float64
+	}{
+		{"top_p", s.TopP, 1}, {"min_p", s.MinP, 0}, {"repetition_penalty", s.RepetitionPenalty, 1},
+		{"presence_penalty", s.PresencePenalty, 0}, {"frequency_penalty", s.FrequencyPenalty, 0},
+	} {
+		if p.v != nil && *p.v != p.want {
+			return fault.Field(field+"."+p.name, "training sampling requires %s=%.1f, got %g; purpose %q takes others", p.name, p.want, *p.v, PurposeEval)
+		}
+	}
+	if s.TopK != nil && *s.TopK != -1 && *s.TopK != 0 {
+		return fault.Field(field+".top_k", "training sampling requires top_k=-1, got %d; purpose %q takes others", *s.TopK, PurposeEval)
+	}
+	return s.validate(field)
+}
+
+// Bounds of sampling parameters.
+const (
+	maxTemperature = 2.0
+	maxPenalty     = 2.0
+	maxRepetition  = 10.0
+	maxStops       = 16
+	maxStop        = 1 << 10 // bytes
+)
+
+func (s *Sampling) validate(field string) error {
+	for _, p := range []struct {
+		name     string
+		v        *float64
+		min, max float64
+		above    bool // min itself is too little
+	}{
+		{"temperature", s.Temperature, 0, maxTemperature, false}, {"top_p", s.TopP, 0, 1, true}, {"min_p", s.MinP, 0, 1, false},
+		{"repetition_penalty", s.RepetitionPenalty, 0, maxRepetition, true},
+		{"presence_penalty", s.PresencePenalty, -maxPenalty, maxPenalty, false}, {"frequency_penalty", s.FrequencyPenalty, -maxPenalty, maxPenalty, false},
+	} {
+		if p.v == nil {
+			continue
+		}
+		if v := *p.v; math.IsNaN(v) || v < p.min || v > p.max || p.above && v == p.min {
+			return fault.Field(field+"."+p.name, "want a number %s %g and at most %g, got %g", lowest(p.above), p.min, p.max, v)
+		}
+	}
+	switch {
+	case s.TopK != nil && *s.TopK < -1:
+		return fault.Field(field+".top_k", "want -1 (all tokens) or the number of tokens, got %d", *s.TopK)
+	case s.MaxTokens != nil && *s.MaxTokens < 1:
+		return fault.Field(field+".max_tokens", "want at least 1, got %d", *s.MaxTokens)
+	case len(s.Stop) > maxStops:
+		return fault.Field(field+".stop", "want at most %d texts, got %d", maxStops, len(s.Stop))
+	}
+	for _, text := range s.Stop {
+		if text == "" || len(text) > maxStop || strings.ContainsRune(text, 0) {
+			return fault.Field(field+".stop", "want texts of 1 to %d bytes", maxStop)
+		}
+	}
+	return nil
+}
+
+func lowest(above bool) string {
+	if above {
+		return "above"
+	}
+	return "of at least"
+}

@@ -1,0 +1,57 @@
+package trajectory
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// samplingMembers are the members of requests by which tokens are chosen, over all APIs.
+func samplingMembers() []string {
+	return []string{
+		"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "seed", "stop", "stop_sequences",
+		"max_tokens", "max_completion_tokens", "max_output_tokens", "n",
+	}
+}
+
+// samplingOf are a turn's sampling parameters as sent, and those that the agent asked for where it asked for others; nil: there are none.
+func samplingOf(t *rollout.Turn) (sent, requested json.RawMessage) {
+	request, err := rawjson.ParseObject(t.Request)
+	if err != nil {
+		return nil, nil
+	}
+	changed, err := rawjson.ParseObject(t.Rewritten)
+	if err != nil {
+		changed = rawjson.NewObject()
+	}
+	was, is, differs := rawjson.NewObject(), rawjson.NewObject(), false
+	for _, key := range samplingMembers() {
+		value, ok := request.Get(key)
+		if ok = ok && len(value) <= maxMember; ok {
+			is.Set(key, bytes.Clone(value))
+		}
+		switch change, rewritten := changed.Get(key); {
+		case rewritten:
+			differs = true
+			if from := rawjson.MemberOf(change, "from"); from != nil && len(from) <= maxMember {
+				was.Set(key, bytes.Clone(from))
+			}
+		case ok:
+			was.Set(key, bytes.Clone(value))
+		}
+	}
+	if !differs {
+		return listed(is), nil
+	}
+	return listed(is), listed(was)
+}
+
+// listed is an object's text, or nil where it is empty.
+func listed(o *rawjson.Object) json.RawMessage {
+	if text := o.Bytes(); string(text) != "{}" {
+		return text
+	}
+	return nil
+}
