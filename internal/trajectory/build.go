@@ -1,0 +1,162 @@
+package trajectory
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Subagents is what becomes of the turns of subagents.
+type Subagents string
+
+const (
+	// DropSubagents leaves them out: the reward judges a subagent only through what its parent made of its answer.
+	DropSubagents Subagents = "drop"
+	// SeparateSubagents makes sequences of their own of them, to train on.
+	SeparateSubagents Subagents = "separate"
+)
+
+// Builder makes sequences of turns, which come one at a time in the order their calls began. It keeps the sequences and no turn.
+type Builder struct {
+	subagents Subagents
+	done      Trajectory
+	open      map[string]int // lineage → index of its newest sequence
+}
+
+// NewBuilder makes a Builder; subagents "" is DropSubagents.
+func NewBuilder(subagents Subagents) (*Builder, error) {
+	if subagents == "" {
+		subagents = DropSubagents
+	}
+	if subagents != DropSubagents && subagents != SeparateSubagents {
+		return nil, fault.Field("subagents", "want %s or %s, got %q", DropSubagents, SeparateSubagents, subagents)
+	}
+	return &Builder{subagents: subagents, open: map[string]int{}, done: Trajectory{Skipped: map[Skip]int{}}}, nil
+}
+
+// Build makes a trajectory of all turns of a rollout.
+func Build(turns []rollout.Turn, subagents Subagents) (Trajectory, error) {
+	b, err := NewBuilder(subagents)
+	if err != nil {
+		return Trajectory{}, err
+	}
+	for i := range turns {
+		if err := b.Add(&turns[i]); err != nil {
+			return Trajectory{}, err
+		}
+	}
+	return b.Trajectory(), nil
+}
+
+// Add takes the next turn. It joins a sequence only where the prompt begins with exactly the tokens of the sequence; else a new sequence
+// begins. A turn whose lists have different lengths is a fault.Invalid: some of its tokens would get the logprobs of others.
+func (b *Builder) Add(t *rollout.Turn) error {
+	b.done.Turns++
+	if why := b.skip(t); why != "" {
+		b.done.Skipped[why]++
+		return nil
+	}
+	train := t.Train || t.Kind == rollout.KindSubagent && trainsAs(t, rollout.KindAgent)
+	if n := len(t.CompletionTokenIDs); train && len(t.PerTokenLogps) != n {
+		return fault.New(fault.Invalid, "turn %d has %d token ids and %d logprobs: want one logprob per token", t.Turn, n, len(t.PerTokenLogps))
+	}
+	s := b.sequenceFor(t)
+	s.append(t, train)
+	return nil
+}
+
+// trainsAs is Trains for a turn that is taken for one of another kind.
+func trainsAs(t *rollout.Turn, kind rollout.TurnKind) bool {
+	other := *t
+	other.Kind = kind
+	return len(t.Flaws) == 0 && Trains(&other)
+}
+
+// Trajectory returns what the turns so far make. The Builder must not be used afterwards.
+func (b *Builder) Trajectory() Trajectory {
+	if b.done.Sequences == nil {
+		b.done.Sequences = []Sequence{}
+	}
+	return b.done
+}
+
+// skip says why a turn is in no sequence; "" if it is in one.
+func (b *Builder) skip(t *rollout.Turn) Skip {
+	switch {
+	case t.Kind == rollout.KindTitle, t.Kind == rollout.KindSummary:
+		return SkipAuxiliary
+	case t.Kind == rollout.KindForeign:
+		return SkipForeign
+	case t.Kind == rollout.KindSubagent && b.subagents == DropSubagents:
+		return SkipSubagent
+	case t.Broken != "":
+		return SkipBroken
+	case !t.Delivered:
+		return SkipUndelivered
+	case len(t.PromptTokenIDs) == 0 || len(t.CompletionTokenIDs) == 0:
+		return SkipNoTokens
+	}
+	return ""
+}
+
+// sequenceFor finds the sequence that the turn continues, or begins one.
+func (b *Builder) sequenceFor(t *rollout.Turn) *Sequence {
+	if i, ok := b.open[t.Lineage]; ok {
+		s := &b.done.Sequences[i]
+		at := common(s.TokenIDs, t.PromptTokenIDs)
+		if at == len(s.TokenIDs) {
+			return s
+		}
+		s.End, s.Break = EndPrefixBreak, &rollout.PrefixBreak{AfterTurn: s.Spans[len(s.Spans)-1].Turn, At: at}
+		if s.Branch == rollout.BranchRoot && t.Branch == rollout.BranchCompacted {
+			s.End = EndCompacted
+		}
+	}
+	b.open[t.Lineage] = len(b.done.Sequences)
+	b.done.Sequences = append(b.done.Sequences, Sequence{Lineage: t.Lineage, Branch: t.Branch, End: EndOfTrace})
+	return &b.done.Sequences[len(b.done.Sequences)-1]
+}
+
+// append adds what the prompt has beyond the sequence, not to train on, and then the reply.
+func (s *Sequence) append(t *rollout.Turn, train bool) {
+	before := t.PromptTokenIDs[len(s.TokenIDs):]
+	s.markDoubledEnd(before)
+	n := len(before) + len(t.CompletionTokenIDs)
+	s.TokenIDs = append(append(slices.Grow(s.TokenIDs, n), before...), t.CompletionTokenIDs...)
+	s.LossMask = append(s.LossMask, make(Mask, n)...)
+	s.Logprobs = append(s.Logprobs, make([]float64, n)...)
+	span := Span{
+		Turn: t.Turn, Start: len(s.TokenIDs) - len(t.CompletionTokenIDs), Stop: len(s.TokenIDs), Train: train,
+		FinishReason: t.FinishReason, Truncated: truncated(t.FinishReason), ModelVersion: t.ModelVersion, Temperature: temperature(t.Request),
+	}
+	if train {
+		for i := span.Start; i < span.Stop; i++ {
+			s.LossMask[i] = 1
+		}
+		copy(s.Logprobs[span.Start:], t.PerTokenLogps)
+	}
+	s.Spans = append(s.Spans, span)
+}
+
+func (s *Sequence) markDoubledEnd(next []int32) {
+	if len(s.Spans) == 0 || len(next) == 0 {
+		return
+	}
+	last := &s.Spans[len(s.Spans)-1]
+	last.DoubledEnd = !last.Truncated && next[0] == s.TokenIDs[last.Stop-1]
+}
+
+// truncated tells the finish reasons of all model APIs that mean a bound of tokens.
+func truncated(reason string) bool {
+	return reason == "length" || reason == "max_tokens" || reason == "max_output_tokens"
+}
+
+func temperature(request json.RawMessage) *float64 {
+	var r struct{ Temperature *float64 }
+	if json.Unmarshal(request, &r) != nil {
+		return nil
+	}
+	return r.Temperature
+}

@@ -1,0 +1,171 @@
+package trajectory_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
+)
+
+// sampled makes a whole, delivered turn of the agent's own conversation.
+func sampled(turn int, prompt, completion []int32) rollout.Turn {
+	t := rollout.Turn{
+		Turn: turn, Kind: rollout.KindAgent, Lineage: "a", Branch: rollout.BranchRoot, Delivered: true, Train: true, FinishReason: "stop",
+		PromptTokenIDs: prompt, CompletionTokenIDs: completion, Request: json.RawMessage(`{"temperature":0.5}`),
+	}
+	for i := range completion {
+		t.PerTokenLogps = append(t.PerTokenLogps, -float64(turn)-float64(i)/10)
+	}
+	return t
+}
+
+func with(t rollout.Turn, edit func(*rollout.Turn)) rollout.Turn {
+	edit(&t)
+	return t
+}
+
+type ids = []int32
+
+func build(t *testing.T, choice trajectory.Subagents, turns ...rollout.Turn) trajectory.Trajectory {
+	t.Helper()
+	out, err := trajectory.Build(turns, choice)
+	require.NoError(t, err)
+	return out
+}
+
+// Two turns whose second prompt continues the first are one sequence: sampled tokens are trained, everything between them is not.
+func TestTurnsJoinOnAnExactPrefix(t *testing.T) {
+	t.Parallel()
+	got := build(t, "", sampled(1, ids{1, 2}, ids{3, 4}), sampled(2, ids{1, 2, 3, 4, 5, 6}, ids{7}))
+	half := 0.5
+	require.Equal(t, []trajectory.Sequence{{
+		Lineage: "a", Branch: rollout.BranchRoot, End: trajectory.EndOfTrace,
+		TokenIDs: ids{1, 2, 3, 4, 5, 6, 7},
+		LossMask: trajectory.Mask{0, 0, 1, 1, 0, 0, 1},
+		Logprobs: []float64{0, 0, -1, -1.1, 0, 0, -2},
+		Spans: []trajectory.Span{
+			{Turn: 1, Start: 2, Stop: 4, Train: true, FinishReason: "stop", Temperature: &half},
+			{Turn: 2, Start: 6, Stop: 7, Train: true, FinishReason: "stop", Temperature: &half},
+		},
+	}}, got.Sequences)
+	require.Equal(t, 3, got.Trained())
+}
+
+// A prompt that writes one sampled token otherwise begins a new sequence, and the reason has the place.
+func TestSequenceEndsAtAPrefixBreak(t *testing.T) {
+	t.Parallel()
+	got := build(t, "", sampled(1, ids{1, 2}, ids{3, 4}), sampled(2, ids{1, 2, 3, 9, 5}, ids{7}), sampled(3, ids{1, 2, 3, 9, 5, 7, 8}, ids{10}))
+	require.Len(t, got.Sequences, 2)
+	require.Equal(t, trajectory.EndPrefixBreak, got.Sequences[0].End)
+	require.Equal(t, &rollout.PrefixBreak{AfterTurn: 1, At: 3}, got.Sequences[0].Break)
+	require.Equal(t, trajectory.Mask{0, 0, 0, 0, 0, 1, 0, 1}, got.Sequences[1].LossMask)
+	require.Equal(t, 4, got.Trained(), "no sampled token is trained twice or lost")
+}
+
+func TestSequenceEndsAtACompaction(t *testing.T) {
+	t.Parallel()
+	after := with(sampled(3, ids{1, 8}, ids{9}), func(t *rollout.Turn) { t.Branch = rollout.BranchCompacted })
+	got := build(t, "", sampled(1, ids{1, 2}, ids{3}), after)
+	require.Equal(t, trajectory.EndCompacted, got.Sequences[0].End)
+	require.Equal(t, rollout.BranchCompacted, got.Sequences[1].Branch)
+}
+
+// Turns that are in no sequence do not disturb the sequence around them.
+func TestSkippedTurns(t *testing.T) {
+	t.Parallel()
+	cases := map[trajectory.Skip]func(*rollout.Turn){
+		trajectory.SkipAuxiliary:   func(t *rollout.Turn) { t.Kind, t.Train = rollout.KindTitle, false },
+		trajectory.SkipForeign:     func(t *rollout.Turn) { t.Kind, t.Train = rollout.KindForeign, false },
+		trajectory.SkipSubagent:    func(t *rollout.Turn) { t.Kind, t.Train, t.Lineage = rollout.KindSubagent, false, "a/b" },
+		trajectory.SkipUndelivered: func(t *rollout.Turn) { t.Delivered, t.Train = false, false },
+		trajectory.SkipBroken:      func(t *rollout.Turn) { t.Broken, t.Train = "aborted", false },
+		trajectory.SkipNoTokens:    func(t *rollout.Turn) { t.PromptTokenIDs, t.Train = nil, false },
+	}
+	for why, edit := range cases {
+		t.Run(string(why), func(t *testing.T) {
+			t.Parallel()
+			odd := with(sampled(2, ids{50}, ids{51}), edit)
+			got := build(t, "", sampled(1, ids{1, 2}, ids{3}), odd, sampled(3, ids{1, 2, 3, 4}, ids{5}))
+			require.Len(t, got.Sequences, 1)
+			require.Equal(t, ids{1, 2, 3, 4, 5}, got.Sequences[0].TokenIDs)
+			require.Equal(t, map[trajectory.Skip]int{why: 1}, got.Skipped)
+			require.Equal(t, 3, got.Turns)
+		})
+	}
+}
+
+// What a turn that is not trained on sampled stays in the sequence, masked: later prompts contain it.
+func TestUntrainedTurnIsMasked(t *testing.T) {
+	t.Parallel()
+	odd := with(sampled(2, ids{1, 2, 3, 4}, ids{5}), func(t *rollout.Turn) { t.Train, t.PerTokenLogps = false, nil })
+	got := build(t, "", sampled(1, ids{1, 2}, ids{3}), odd, sampled(3, ids{1, 2, 3, 4, 5, 6}, ids{7}))
+	require.Len(t, got.Sequences, 1)
+	require.Equal(t, trajectory.Mask{0, 0, 1, 0, 0, 0, 1}, got.Sequences[0].LossMask)
+	require.False(t, got.Sequences[0].Spans[1].Train)
+}
+
+func TestSubagentsApart(t *testing.T) {
+	t.Parallel()
+	sub := with(sampled(2, ids{20}, ids{21, 22}), func(t *rollout.Turn) { t.Kind, t.Train, t.Lineage, t.Branch = rollout.KindSubagent, false, "a/b", rollout.BranchSubagent })
+	got := build(t, trajectory.SeparateSubagents, sampled(1, ids{1}, ids{3}), sub, sampled(3, ids{1, 3, 4}, ids{5}))
+	require.Len(t, got.Sequences, 2)
+	require.Equal(t, "a/b", got.Sequences[1].Lineage)
+	require.Equal(t, 2, got.Sequences[1].Trained())
+	flawed := with(sub, func(t *rollout.Turn) { t.Flaws = []string{"unknown"} })
+	untrained := build(t, trajectory.SeparateSubagents, flawed)
+	require.Zero(t, untrained.Trained())
+	_, err := trajectory.Build(nil, "all")
+	require.True(t, fault.Is(err, fault.Invalid))
+}
+
+func TestMarksOfSpans(t *testing.T) {
+	t.Parallel()
+	cut := with(sampled(1, ids{1}, ids{2, 3}), func(t *rollout.Turn) { t.FinishReason = "length" })
+	got := build(t, "", cut, sampled(2, ids{1, 2, 3, 3, 4}, ids{5, 9}), sampled(3, ids{1, 2, 3, 3, 4, 5, 9, 9, 6}, ids{7}))
+	spans := got.Sequences[0].Spans
+	require.True(t, spans[0].Truncated)
+	require.False(t, spans[0].DoubledEnd, "a truncated reply has no end of turn")
+	require.True(t, spans[1].DoubledEnd)
+	require.False(t, spans[2].DoubledEnd)
+}
+
+func TestUnequalListsAreRefused(t *testing.T) {
+	t.Parallel()
+	short := with(sampled(4, ids{1}, ids{2, 3}), func(t *rollout.Turn) { t.PerTokenLogps = t.PerTokenLogps[:1] })
+	_, err := trajectory.Build([]rollout.Turn{short}, "")
+	require.True(t, fault.Is(err, fault.Invalid))
+	require.ErrorContains(t, err, "turn 4 has 2 token ids and 1 logprobs")
+}
+
+func TestNothingToTrainOn(t *testing.T) {
+	t.Parallel()
+	got := build(t, "")
+	require.Zero(t, got.Trained())
+	out, err := json.Marshal(got)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"sequences":[],"skipped":{},"turns":0}`, string(out))
+}
+
+// BenchmarkBuild joins 100 turns that grow to 120,000 tokens.
+func BenchmarkBuild(b *testing.B) {
+	const turns, context = 100, 120_000
+	all := make(ids, context)
+	for i := range all {
+		all[i] = int32(i)
+	}
+	var list []rollout.Turn
+	for n := range turns {
+		end := context / turns * (n + 1)
+		list = append(list, sampled(n+1, all[:end-200], all[end-200:end]))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		got, err := trajectory.Build(list, "")
+		require.NoError(b, err)
+		require.Len(b, got.Sequences, 1)
+	}
+}

@@ -1,0 +1,103 @@
+package trajectory
+
+import "github.com/rolloutd/rolloutd/internal/rollout"
+
+// Sequence is one training sequence: the ids of a conversation from its first prompt to its last reply. TokenIDs, LossMask and Logprobs
+// have one value per token.
+type Sequence struct {
+	Lineage  string         `json:"lineage"` // see rollout.Turn
+	Branch   rollout.Branch `json:"branch"`  // of the first turn
+	TokenIDs []int32        `json:"token_ids"`
+	// LossMask is 1 for a token to train on, which the policy sampled, and 0 for every other token.
+	LossMask Mask `json:"loss_mask"`
+	// Logprobs are those of the sampled tokens as the engine reported them, natural logarithm; 0 where LossMask is 0.
+	Logprobs []float64 `json:"logprobs"`
+	Spans    []Span    `json:"spans"` // the replies in it, in order
+	// End says why the sequence ends here.
+	End End `json:"end"`
+	// Break says where the next prompt of the lineage differs; nil unless End is EndPrefixBreak or EndCompacted.
+	Break *rollout.PrefixBreak `json:"prefix_break,omitempty"`
+}
+
+// Span is the reply of one turn inside a sequence.
+type Span struct {
+	Turn         int    `json:"turn"`
+	Start        int    `json:"start"` // index of the first sampled token
+	Stop         int    `json:"stop"`  // index after the last sampled token
+	Train        bool   `json:"train"`
+	FinishReason string `json:"finish_reason"`
+	// Truncated says that the engine stopped at a bound of tokens and not at an end of its own.
+	Truncated bool `json:"truncated,omitempty"`
+	// DoubledEnd says that the prompt after the reply repeats its last token, which ended the reply: whoever made the prompt added an
+	// end of turn that was already there.
+	DoubledEnd   bool     `json:"doubled_end,omitempty"`
+	ModelVersion string   `json:"model_version,omitempty"`
+	Temperature  *float64 `json:"temperature,omitempty"` // as sent to the endpoint; nil: the endpoint's default
+}
+
+// End is why a sequence ends. It is a closed set.
+type End string
+
+const (
+	// EndOfTrace: no later turn of the lineage.
+	EndOfTrace End = "end"
+	// EndPrefixBreak: the next prompt does not begin with the tokens of this sequence.
+	EndPrefixBreak End = "prefix_break"
+	// EndCompacted: the agent went on from a summary of its conversation.
+	EndCompacted End = "compacted"
+)
+
+// Trained counts the tokens to train on.
+func (s *Sequence) Trained() int {
+	n := 0
+	for _, m := range s.LossMask {
+		n += int(m)
+	}
+	return n
+}
+
+// Mask is a list of 0 and 1. In JSON it is a list of numbers.
+type Mask []uint8
+
+// MarshalJSON writes numbers: encoding/json makes base64 of a list of bytes.
+func (m Mask) MarshalJSON() ([]byte, error) {
+	out := make([]byte, 0, 2*len(m)+2)
+	out = append(out, '[')
+	for i, v := range m {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, '0'+v)
+	}
+	return append(out, ']'), nil
+}
+
+// Trajectory is what a rollout offers for training.
+type Trajectory struct {
+	Sequences []Sequence `json:"sequences"`
+	// Skipped counts the turns that are in no sequence, by reason.
+	Skipped map[Skip]int `json:"skipped"`
+	// Turns counts the turns of the trace.
+	Turns int `json:"turns"`
+}
+
+// Trained counts the tokens to train on. 0: there is nothing to learn from, and the rollout is not delivered as data.
+func (t *Trajectory) Trained() int {
+	n := 0
+	for i := range t.Sequences {
+		n += t.Sequences[i].Trained()
+	}
+	return n
+}
+
+// Skip is why a turn is in no sequence. It is a closed set.
+type Skip string
+
+const (
+	SkipAuxiliary   Skip = "auxiliary"   // a title or a summary
+	SkipForeign     Skip = "foreign"     // not a call of the agent's own session
+	SkipSubagent    Skip = "subagent"    // by choice
+	SkipUndelivered Skip = "undelivered" // the agent did not get the reply
+	SkipBroken      Skip = "broken"      // there is no whole reply
+	SkipNoTokens    Skip = "no_tokens"   // the endpoint gave no token ids
+)
