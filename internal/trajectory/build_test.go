@@ -110,7 +110,9 @@ func TestUntrainedTurnIsMasked(t *testing.T) {
 
 func TestSubagentsApart(t *testing.T) {
 	t.Parallel()
-	sub := with(sampled(2, ids{20}, ids{21, 22}), func(t *rollout.Turn) { t.Kind, t.Train, t.Lineage, t.Branch = rollout.KindSubagent, false, "a/b", rollout.BranchSubagent })
+	sub := with(sampled(2, ids{20}, ids{21, 22}), func(t *rollout.Turn) {
+		t.Kind, t.Train, t.Lineage, t.Branch = rollout.KindSubagent, false, "a/b", rollout.BranchSubagent
+	})
 	got := build(t, trajectory.SeparateSubagents, sampled(1, ids{1}, ids{3}), sub, sampled(3, ids{1, 3, 4}, ids{5}))
 	require.Len(t, got.Sequences, 2)
 	require.Equal(t, "a/b", got.Sequences[1].Lineage)

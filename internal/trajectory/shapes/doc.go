@@ -1,0 +1,2 @@
+// Package shapes writes training sequences in the conventions of their consumers: Atropos' trainer API and TRL's rollout functions.
+package shapes

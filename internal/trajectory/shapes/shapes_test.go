@@ -1,0 +1,75 @@
+package shapes_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
+	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
+)
+
+// scored has one sequence: a prompt of two tokens, one sampled token, two of a tool, one sampled token.
+func scored() shapes.Scored {
+	reward, temperature := 0.25, 0.7
+	return shapes.Scored{RolloutID: "r", Reward: &reward, Trajectory: trajectory.Trajectory{Sequences: []trajectory.Sequence{{
+		TokenIDs: []int32{1, 2, 3, 4, 5, 6},
+		LossMask: trajectory.Mask{0, 0, 1, 0, 0, 1},
+		Logprobs: []float64{0, 0, -0.5, 0, 0, -2},
+		Spans: []trajectory.Span{
+			{Turn: 1, Start: 2, Stop: 3, Train: true, Temperature: &temperature},
+			{Turn: 2, Start: 5, Stop: 6, Train: true, Temperature: &temperature},
+		},
+	}}}}
+}
+
+func TestAtropos(t *testing.T) {
+	t.Parallel()
+	got, err := shapes.ToAtropos([]shapes.Scored{scored(), scored()})
+	require.NoError(t, err)
+	out, err := json.Marshal(got)
+	require.NoError(t, err)
+	require.JSONEq(t, `{
+		"tokens": [[1,2,3,4,5,6], [1,2,3,4,5,6]],
+		"masks": [[-100,-100,3,-100,-100,6], [-100,-100,3,-100,-100,6]],
+		"scores": [0.25, 0.25],
+		"inference_logprobs": [[1,1,-0.5,1,1,-2], [1,1,-0.5,1,1,-2]],
+		"generation_params": {"temperature": 0.7}
+	}`, string(out))
+}
+
+func TestTRL(t *testing.T) {
+	t.Parallel()
+	got, err := shapes.ToTRL([]shapes.Scored{scored()})
+	require.NoError(t, err)
+	out, err := json.Marshal(got)
+	require.NoError(t, err)
+	require.JSONEq(t, `{
+		"prompt_ids": [[1,2]], "completion_ids": [[3,4,5,6]], "logprobs": [[-0.5,0,0,-2]], "env_mask": [[1,0,0,1]], "rewards": [0.25]
+	}`, string(out))
+}
+
+func TestNoTrainingData(t *testing.T) {
+	t.Parallel()
+	ungraded, empty := scored(), scored()
+	ungraded.Reward, empty.Trajectory.Sequences = nil, nil
+	for why, s := range map[string]shapes.Scored{"has no reward": ungraded, "has no token to train on": empty} {
+		_, err := shapes.ToAtropos([]shapes.Scored{scored(), s})
+		require.True(t, fault.Is(err, fault.Conflict))
+		require.ErrorContains(t, err, why)
+		_, err = shapes.ToTRL([]shapes.Scored{s})
+		require.ErrorContains(t, err, why)
+	}
+}
+
+// A sequence without a token to train on teaches nothing: the others of its rollout count.
+func TestUntrainedSequencesAreLeftOut(t *testing.T) {
+	t.Parallel()
+	s := scored()
+	s.Trajectory.Sequences = append(s.Trajectory.Sequences, trajectory.Sequence{TokenIDs: []int32{9}, LossMask: trajectory.Mask{0}, Logprobs: []float64{0}})
+	got, err := shapes.ToAtropos([]shapes.Scored{s})
+	require.NoError(t, err)
+	require.Len(t, got.Tokens, 1)
+}
