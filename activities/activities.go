@@ -86,7 +86,7 @@ func (a *Activities) RegisterCreate(w worker.ActivityRegistry) {
 
 // RegisterLocal registers the local activities of workflows; w polls the queue of workflows.
 func (a *Activities) RegisterLocal(w worker.ActivityRegistry) {
-	register(w, map[string]any{"ComposeResult": a.ComposeResult})
+	register(w, map[string]any{"ComposeResult": a.ComposeResult, "StoreGroup": a.StoreGroup})
 }
 
 // RegisterHost makes w, a worker of this host's own queue, take what only this host can do.

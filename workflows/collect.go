@@ -69,7 +69,7 @@ func (r *run) compose(a *attempt) error {
 	ctx := workflow.WithLocalActivityOptions(r.ctx, workflow.LocalActivityOptions{
 		StartToCloseTimeout:    composeTry,
 		ScheduleToCloseTimeout: composeTimeout,
-		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+		RetryPolicy:            composeRetries(),
 		Summary:                string(a.decision.outcome),
 	})
 	in := activities.CollectInput{Target: a.target, Agent: r.spec.Agent, Proxied: a.proxied, Final: true, Head: r.head(a)}
@@ -92,4 +92,9 @@ func (r *run) head(a *attempt) activities.Head {
 		h.ExitCode = a.agent.ExitCode
 	}
 	return h
+}
+
+// composeRetries has no bound of its own: composeTimeout is the bound.
+func composeRetries() *temporal.RetryPolicy {
+	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute}
 }

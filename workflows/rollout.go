@@ -17,9 +17,10 @@ import (
 // retryPause times the attempt's number is waited before the next one: what broke may need a moment.
 const retryPause = 2 * time.Second
 
-// Register makes w run rollouts.
+// Register makes w run rollouts and groups of them.
 func Register(w worker.WorkflowRegistry) {
 	w.RegisterWorkflowWithOptions(RolloutWorkflow, workflow.RegisterOptions{Name: rollout.WorkflowName})
+	w.RegisterWorkflowWithOptions(GroupWorkflow, workflow.RegisterOptions{Name: rollout.GroupWorkflowName})
 }
 
 // RolloutWorkflow runs one rollout to its end and returns where the result lies. It fails only when the spec is Invalid, or when

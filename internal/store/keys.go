@@ -27,6 +27,9 @@ func ResultKey(rolloutID string) string { return path.Join("rollouts", rolloutID
 // have none.
 func HeadKey(rolloutID string) string { return path.Join("rollouts", rolloutID, "head.json") }
 
+// GroupKey is where the rollout.GroupState of a finished group lies.
+func GroupKey(groupID string) string { return path.Join("groups", groupID, "state.json") }
+
 // AttemptKey is where one of the blobs of an attempt lies.
 func AttemptKey(rolloutID string, attempt int, name string) string {
 	return path.Join("rollouts", rolloutID, "attempts", strconv.Itoa(attempt), name)

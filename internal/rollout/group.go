@@ -1,0 +1,129 @@
+package rollout
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Bounds of a group.
+const (
+	MaxGroupSize    = 128
+	maxReplacements = 1024
+	// maxGroupID leaves room in a rollout's id for what MemberID appends.
+	maxGroupID = 52
+)
+
+// GroupSpec is n rollouts of one task. It is the input of GroupWorkflow and therefore part of stored histories: fields are added, never
+// renamed or removed.
+type GroupSpec struct {
+	ID   string `json:"id"`
+	Size int    `json:"size"`
+	// MaxReplacements bounds the rollouts that replace others which infrastructure lost, in the whole group.
+	MaxReplacements int `json:"max_replacements"`
+	// Deadline bounds the group from its start; members that run then are aborted. 0: the members' own bounds only.
+	Deadline time.Duration `json:"deadline,omitempty"`
+	// Member is what each rollout is asked for. Its ID and GroupID are set by MemberSpec.
+	Member Spec `json:"member"`
+}
+
+// Validate reports what is wrong with the group. The error's kind is Invalid.
+func (g GroupSpec) Validate() error {
+	switch {
+	case CheckID(g.ID) != nil || len(g.ID) > maxGroupID:
+		return fault.Field("group_id", "want 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q", maxGroupID, g.ID)
+	case g.Size < 1 || g.Size > MaxGroupSize:
+		return fault.Field("group_size", "want 1 to %d rollouts, got %d", MaxGroupSize, g.Size)
+	case g.MaxReplacements < 0 || g.MaxReplacements > maxReplacements:
+		return fault.Field("max_replacements", "want 0 to %d, got %d", maxReplacements, g.MaxReplacements)
+	case g.Deadline < 0:
+		return fault.Field("deadline_s", "must not be negative")
+	}
+	return g.MemberSpec(0, 0).Validate()
+}
+
+// MemberSpec is the specification of a member's rollout; replacement 0 is its first one.
+func (g GroupSpec) MemberSpec(index, replacement int) Spec {
+	s := g.Member
+	s.ID, s.GroupID = MemberID(g.ID, index, replacement), g.ID
+	return s
+}
+
+// MemberID is the id of a member's rollout: <group>-<index>, and <group>-<index>r<n> for its n-th replacement.
+func MemberID(group string, index, replacement int) string {
+	id := group + "-" + strconv.Itoa(index)
+	if replacement > 0 {
+		id += "r" + strconv.Itoa(replacement)
+	}
+	return id
+}
+
+// GroupOutcome says how a group ended; "" while it runs.
+type GroupOutcome string
+
+const (
+	// GroupComplete: each member ended with an outcome of the policy's own doing.
+	GroupComplete GroupOutcome = "complete"
+	// GroupPartial: some members did not; the others' results count.
+	GroupPartial GroupOutcome = "partial"
+	// GroupFailed: no member ended with an outcome of the policy's own doing.
+	GroupFailed GroupOutcome = "failed"
+	// GroupAborted: a client or an operator ended it.
+	GroupAborted GroupOutcome = "aborted"
+)
+
+// GroupState is the answer to the query "state" of a group, and its result.
+type GroupState struct {
+	ID         string       `json:"group_id"`
+	TaskID     string       `json:"task_id"`
+	Owner      string       `json:"owner,omitempty"`
+	Size       int          `json:"size"`
+	Outcome    GroupOutcome `json:"outcome,omitempty"`
+	Error      string       `json:"error,omitempty"` // why it is not complete
+	Members    []Member     `json:"members"`
+	Replaced   int          `json:"replaced"` // rollouts that were lost to infrastructure and replaced
+	StartedAt  time.Time    `json:"started_at"`
+	FinishedAt *time.Time   `json:"finished_at,omitempty"`
+}
+
+// Done says whether the group has ended.
+func (g GroupState) Done() bool { return g.Outcome != "" }
+
+// Finished counts the members that have ended.
+func (g GroupState) Finished() int {
+	n := 0
+	for _, m := range g.Members {
+		if m.Outcome != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Rewards lists the rewards of the members that have one, in their order.
+func (g GroupState) Rewards() []float64 {
+	var out []float64
+	for _, m := range g.Members {
+		if m.Reward != nil {
+			out = append(out, *m.Reward)
+		}
+	}
+	return out
+}
+
+// Member is one of a group's rollouts.
+type Member struct {
+	Index     int      `json:"index"`      // from 0
+	RolloutID string   `json:"rollout_id"` // of the newest one
+	Outcome   Outcome  `json:"outcome,omitempty"`
+	Reward    *float64 `json:"reward"`
+	Error     string   `json:"error,omitempty"`
+	Lost      []string `json:"lost,omitempty"` // rollouts that infrastructure lost, which this one replaces
+}
+
+// GroupWorkflowName is the name of the workflow of groups; it has the signal "abort" and the query "state" of rollouts.
+const GroupWorkflowName = "GroupWorkflow"
+
+// GroupWorkflowID is the workflow id of a group.
+func GroupWorkflowID(groupID string) string { return "group-" + groupID }

@@ -1,0 +1,39 @@
+package rollout_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+func TestGroupsMembers(t *testing.T) {
+	t.Parallel()
+	g := rollout.GroupSpec{ID: "g", Member: rollout.Spec{Agent: "opencode", Owner: "alice"}}
+	require.Equal(t, "g-0", g.MemberSpec(0, 0).ID)
+	s := g.MemberSpec(3, 2)
+	require.Equal(t, "g-3r2", s.ID)
+	require.Equal(t, "g", s.GroupID)
+	require.Equal(t, "alice", s.Owner)
+	longest := rollout.MemberID(strings.Repeat("g", 52), rollout.MaxGroupSize-1, 1024)
+	require.NoError(t, rollout.CheckID(longest), longest)
+}
+
+func TestGroupIsRefused(t *testing.T) {
+	t.Parallel()
+	for field, g := range map[string]rollout.GroupSpec{
+		"group_id":         {ID: strings.Repeat("g", 53), Size: 1},
+		"group_size":       {ID: "g", Size: rollout.MaxGroupSize + 1},
+		"max_replacements": {ID: "g", Size: 1, MaxReplacements: -1},
+		"deadline_s":       {ID: "g", Size: 1, Deadline: -1},
+		"instruction":      {ID: "g", Size: 1, Member: rollout.Spec{Agent: "opencode"}},
+	} {
+		var f *fault.Error
+		require.ErrorAs(t, g.Validate(), &f, field)
+		require.Equal(t, field, f.Field)
+		require.Equal(t, fault.Invalid, f.Kind)
+	}
+}

@@ -1,0 +1,66 @@
+package rollout
+
+import "math"
+
+// Statistics describes the rewards of a group.
+type Statistics struct {
+	N    int     `json:"n"`    // members with a reward
+	Mean float64 `json:"mean"` // 0 where N is 0
+	Std  float64 `json:"std"`  // of the population: divided by N
+	Best float64 `json:"best"`
+	// Pass counts rewards of 1 or more, PassRate is their share.
+	Pass     int     `json:"pass"`
+	PassRate float64 `json:"pass_rate"`
+}
+
+// StatisticsOf describes rewards.
+func StatisticsOf(rewards []float64) Statistics {
+	s := Statistics{N: len(rewards)}
+	if s.N == 0 {
+		return s
+	}
+	s.Best = math.Inf(-1)
+	for _, r := range rewards {
+		s.Mean += r / float64(s.N)
+		s.Best = max(s.Best, r)
+		if r >= 1 {
+			s.Pass++
+		}
+	}
+	for _, r := range rewards {
+		s.Std += (r - s.Mean) * (r - s.Mean) / float64(s.N)
+	}
+	s.Std = math.Sqrt(s.Std)
+	s.PassRate = float64(s.Pass) / float64(s.N)
+	return s
+}
+
+// PassAtK is the unbiased estimate of the probability that at least one of k attempts passes, from n attempts of which c passed:
+// 1 − C(n−c, k) / C(n, k) (Chen et al., "Evaluating Large Language Models Trained on Code", 2021). k is from 1 to n.
+func PassAtK(n, c, k int) float64 {
+	if n-c < k {
+		return 1
+	}
+	miss := 1.0
+	for i := n - c + 1; i <= n; i++ {
+		miss *= 1 - float64(k)/float64(i)
+	}
+	return 1 - miss
+}
+
+// Advantages centres rewards on their mean; scaled divides them by their standard deviation as well, as GRPO does. Equal rewards have
+// advantage 0.
+func Advantages(rewards []float64, scaled bool) []float64 {
+	const tiny = 1e-8 // below it a standard deviation is rounding
+	s := StatisticsOf(rewards)
+	out := make([]float64, len(rewards))
+	for i, r := range rewards {
+		out[i] = r - s.Mean
+		if s.Std < tiny {
+			out[i] = 0
+		} else if scaled {
+			out[i] /= s.Std
+		}
+	}
+	return out
+}

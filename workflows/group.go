@@ -1,0 +1,162 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
+)
+
+// GroupWorkflow runs the rollouts of a group as child workflows, all at the same time, and returns how they ended. It replaces a rollout
+// that infrastructure lost, and keeps every other one. It fails only when the specification is Invalid or its state could not be stored.
+func GroupWorkflow(ctx workflow.Context, spec rollout.GroupSpec) (rollout.GroupState, error) {
+	g, err := newGroup(ctx, spec)
+	if err != nil {
+		return rollout.GroupState{}, failure.ToTemporal(err)
+	}
+	return g.run()
+}
+
+// group is one group of rollouts.
+type group struct {
+	spec  rollout.GroupSpec
+	ctx   workflow.Context // of all work: outlives a cancellation of the workflow
+	log   log.Logger
+	keys  searchattr.Keys
+	acts  *activities.Activities // nil: only to name the methods
+	state rollout.GroupState
+
+	children map[int]workflow.ChildWorkflowFuture // the newest rollout of each member that runs
+	ending   *ending                              // why the group ends early; nil: it does not
+}
+
+// ending is why a group ends before all its members have ended by themselves.
+type ending struct {
+	aborted bool
+	reason  string
+}
+
+func newGroup(ctx workflow.Context, spec rollout.GroupSpec) (*group, error) {
+	spec.Member.Limits = spec.Member.Limits.Filled()
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	work, _ := workflow.NewDisconnectedContext(ctx)
+	g := &group{
+		spec: spec, ctx: work, keys: searchattr.Typed(), log: log.With(workflow.GetLogger(ctx), "group", spec.ID),
+		children: map[int]workflow.ChildWorkflowFuture{},
+		state: rollout.GroupState{
+			ID: spec.ID, TaskID: spec.Member.Task.ID, Owner: spec.Member.Owner, Size: spec.Size, StartedAt: workflow.Now(ctx),
+			Members: make([]rollout.Member, spec.Size),
+		},
+	}
+	for i := range g.state.Members {
+		g.state.Members[i] = rollout.Member{Index: i, RolloutID: rollout.MemberID(spec.ID, i, 0)}
+	}
+	err := workflow.SetQueryHandlerWithOptions(ctx, rollout.QueryState, func() (rollout.GroupState, error) { return g.state, nil },
+		workflow.QueryHandlerOptions{Description: "How the members of the group stand"})
+	if err != nil {
+		return nil, err
+	}
+	g.label()
+	workflow.Go(work, func(work workflow.Context) { g.listen(work, ctx.Done()) })
+	return g, nil
+}
+
+// run starts all members, waits until each has ended and stores how.
+func (g *group) run() (rollout.GroupState, error) {
+	g.arm()
+	members := workflow.NewWaitGroup(g.ctx)
+	for i := range g.state.Members {
+		members.Add(1)
+		workflow.Go(g.ctx, func(ctx workflow.Context) {
+			defer members.Done()
+			g.member(ctx, i)
+		})
+	}
+	members.Wait(g.ctx)
+	now := workflow.Now(g.ctx)
+	g.state.FinishedAt = &now
+	g.state.Outcome, g.state.Error = g.outcome()
+	g.finish()
+	return g.state, g.store()
+}
+
+// outcome says how the group ended, and why it is not complete.
+func (g *group) outcome() (rollout.GroupOutcome, string) {
+	good := 0
+	why := ""
+	for _, m := range g.state.Members {
+		if m.Outcome.MayCarryReward() {
+			good++
+		} else if why == "" {
+			why = fmt.Sprintf("rollout %s: %s: %s", m.RolloutID, m.Outcome, m.Error)
+		}
+	}
+	if g.ending != nil {
+		why = g.ending.reason
+	}
+	switch {
+	case good == g.spec.Size:
+		return rollout.GroupComplete, ""
+	case g.ending != nil && g.ending.aborted:
+		return rollout.GroupAborted, why
+	case good > 0:
+		return rollout.GroupPartial, why
+	default:
+		return rollout.GroupFailed, why
+	}
+}
+
+// store writes the state to the store: Temporal forgets the workflow when its retention ends.
+func (g *group) store() error {
+	ctx := workflow.WithLocalActivityOptions(g.ctx, workflow.LocalActivityOptions{
+		StartToCloseTimeout: composeTry, ScheduleToCloseTimeout: composeTimeout, RetryPolicy: composeRetries(), Summary: string(g.state.Outcome),
+	})
+	return workflow.ExecuteLocalActivity(ctx, g.acts.StoreGroup, g.state).Get(ctx, nil)
+}
+
+// label sets the search attributes that stay.
+func (g *group) label() {
+	updates := []temporal.SearchAttributeUpdate{
+		g.keys.Group.ValueSet(searchattr.Keyword(g.spec.ID)), g.keys.Model.ValueSet(searchattr.Keyword(g.spec.Member.Model.Name)),
+		g.keys.Phase.ValueSet("running"),
+	}
+	if id := g.spec.Member.Task.ID; id != "" {
+		updates = append(updates, g.keys.Task.ValueSet(searchattr.Keyword(id)))
+	}
+	g.upsert(updates...)
+}
+
+// finish sets the search attributes and details of the end.
+func (g *group) finish() {
+	s := rollout.StatisticsOf(g.state.Rewards())
+	updates := []temporal.SearchAttributeUpdate{g.keys.Phase.ValueSet(string(rollout.PhaseDone)), g.keys.Outcome.ValueSet(string(g.state.Outcome))}
+	if s.N > 0 {
+		updates = append(updates, g.keys.Reward.ValueSet(s.Mean))
+	}
+	g.upsert(updates...)
+	g.describe()
+}
+
+// describe writes the readable line on Temporal's page of the workflow.
+func (g *group) describe() {
+	s := rollout.StatisticsOf(g.state.Rewards())
+	text := fmt.Sprintf("%d of %d members have ended, %d rollouts replaced, mean reward %g", g.state.Finished(), g.spec.Size, g.state.Replaced, s.Mean)
+	if g.state.Done() {
+		text = fmt.Sprintf("%s: %s", g.state.Outcome, text)
+	}
+	workflow.SetCurrentDetails(g.ctx, text)
+}
+
+func (g *group) upsert(updates ...temporal.SearchAttributeUpdate) {
+	if err := workflow.UpsertTypedSearchAttributes(g.ctx, updates...); err != nil {
+		g.log.Warn("search attributes not set", "error", err)
+	}
+}
