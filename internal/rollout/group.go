@@ -11,6 +11,8 @@ import (
 const (
 	MaxGroupSize    = 128
 	maxReplacements = 1024
+	// maxGroupText bounds the text of all members' tasks, in bytes: each is in the workflow's history, which Temporal bounds to 50 MiB.
+	maxGroupText = 32 << 20
 	// maxGroupID leaves room in a rollout's id for what MemberID appends.
 	maxGroupID = 52
 )
@@ -40,7 +42,20 @@ func (g GroupSpec) Validate() error {
 	case g.Deadline < 0:
 		return fault.Field("deadline_s", "must not be negative")
 	}
-	return g.MemberSpec(0, 0).Validate()
+	if err := g.MemberSpec(0, 0).Validate(); err != nil {
+		return err
+	}
+	return g.checkText()
+}
+
+func (g GroupSpec) checkText() error {
+	_, verifier := g.Member.Task.Split()
+	text, largest := g.Member.Task.inlineSize(verifier)
+	if all := text * (g.Size + g.MaxReplacements); all > maxGroupText {
+		return fault.Field(largest, "instruction, setup and verifier of %d members and %d replacements are %d bytes together, want at most %d",
+			g.Size, g.MaxReplacements, all, maxGroupText)
+	}
+	return nil
 }
 
 // MemberSpec is the specification of a member's rollout; replacement 0 is its first one.
@@ -120,6 +135,12 @@ type Member struct {
 	Reward    *float64 `json:"reward"`
 	Error     string   `json:"error,omitempty"`
 	Lost      []string `json:"lost,omitempty"` // rollouts that infrastructure lost, which this one replaces
+}
+
+// GroupPage is a part of a list of groups. Next is empty on the last one.
+type GroupPage struct {
+	Groups []GroupState `json:"groups"`
+	Next   string       `json:"next,omitempty"`
 }
 
 // GroupWorkflowName is the name of the workflow of groups; it has the signal "abort" and the query "state" of rollouts.

@@ -37,3 +37,14 @@ func TestGroupIsRefused(t *testing.T) {
 		require.Equal(t, fault.Invalid, f.Kind)
 	}
 }
+
+// The text of a task is in the workflow's history once per member.
+func TestGroupsTextIsBounded(t *testing.T) {
+	t.Parallel()
+	s := goodSpec()
+	s.Task.Instruction = strings.Repeat("x", 1<<20)
+	g := rollout.GroupSpec{ID: "g", Size: 16, MaxReplacements: 16, Member: s}
+	require.NoError(t, g.Validate())
+	g.Size++
+	require.ErrorContains(t, g.Validate(), "instruction: instruction, setup and verifier of 17 members and 16 replacements are 34")
+}

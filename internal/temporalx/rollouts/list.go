@@ -27,7 +27,7 @@ func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, erro
 	}
 	labels := labelsOf(f)
 	got, err := c.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		PageSize: int32(f.Limit), NextPageToken: token, Query: queryOf(f.Status, labels),
+		PageSize: int32(f.Limit), NextPageToken: token, Query: queryOf(rollout.WorkflowName, f.Status, labels),
 	})
 	if err != nil {
 		return rollout.Page{}, classify(err, "list rollouts")

@@ -22,8 +22,8 @@ func labelsOf(f rollout.Filter) []label {
 	return labels
 }
 
-func queryOf(status string, labels []label) string {
-	terms := []string{"WorkflowType = '" + rollout.WorkflowName + "'"}
+func queryOf(workflow, status string, labels []label) string {
+	terms := []string{"WorkflowType = '" + workflow + "'"}
 	switch status {
 	case rollout.StatusRunning:
 		terms = append(terms, "ExecutionStatus = 'Running'")

@@ -1,0 +1,194 @@
+package rollouts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
+)
+
+// maxGroup bounds the stored state of a group, in bytes.
+const maxGroup = 16 << 20
+
+// StartGroup starts a group, or finds the one of that id, whatever it was asked for.
+func (c *Client) StartGroup(ctx context.Context, g rollout.GroupSpec) (rollout.GroupState, error) {
+	if s, err := c.storedGroup(ctx, g.ID); !fault.Is(err, fault.NotFound) {
+		return s, err
+	}
+	member, err := c.byReference(ctx, g.Member)
+	if err != nil {
+		return rollout.GroupState{}, err
+	}
+	g.Member = member
+	if full := c.store.Full(ctx); full != nil {
+		if s, err := c.Group(ctx, g.ID); !fault.Is(err, fault.NotFound) {
+			return s, err
+		}
+		return rollout.GroupState{}, full
+	}
+	_, err = c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: rollout.GroupWorkflowID(g.ID), TaskQueue: rollout.TaskQueue,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		StaticSummary:                            fmt.Sprintf("%d × %s", g.Size, summary(g.Member)),
+		TypedSearchAttributes:                    labelled(g.Member),
+	}, rollout.GroupWorkflowName, g)
+	var already *serviceerror.WorkflowExecutionAlreadyStarted
+	switch {
+	case errors.As(err, &already):
+		return c.Group(ctx, g.ID)
+	case err != nil:
+		return rollout.GroupState{}, classify(err, "start group %q", g.ID)
+	}
+	return queuedGroup(g), nil
+}
+
+// queuedGroup is the state of a group that no worker has taken yet.
+func queuedGroup(g rollout.GroupSpec) rollout.GroupState {
+	s := rollout.GroupState{ID: g.ID, TaskID: g.Member.Task.ID, Owner: g.Member.Owner, Size: g.Size, StartedAt: time.Now(), Members: []rollout.Member{}}
+	for i := range g.Size {
+		s.Members = append(s.Members, rollout.Member{Index: i, RolloutID: rollout.MemberID(g.ID, i, 0)})
+	}
+	return s
+}
+
+// Group returns the state of a group; fault.NotFound when there is none of that id.
+func (c *Client) Group(ctx context.Context, id string) (rollout.GroupState, error) {
+	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.GroupWorkflowID(id), "")
+	var notFound *serviceerror.NotFound
+	info := d.GetWorkflowExecutionInfo()
+	switch status := info.GetStatus(); {
+	case errors.As(err, &notFound), err == nil && status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return c.storedGroup(ctx, id)
+	case err != nil:
+		return rollout.GroupState{}, classify(err, "look at group %q", id)
+	case status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return c.askGroup(ctx, id, info)
+	}
+	s := listedGroup(info)
+	s.Outcome, s.Error = rollout.GroupFailed, "the workflow ended as "+info.GetStatus().String()
+	return s, nil
+}
+
+// askGroup queries the running workflow. One that waits for its first worker has only what Temporal lists.
+func (c *Client) askGroup(ctx context.Context, id string, info *workflowpb.WorkflowExecutionInfo) (rollout.GroupState, error) {
+	asking, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	var s rollout.GroupState
+	value, err := c.temporal.QueryWorkflow(asking, rollout.GroupWorkflowID(id), "", rollout.QueryState)
+	if err == nil {
+		err = value.Get(&s)
+	}
+	if err != nil && ctx.Err() == nil && unanswered(asking, err) {
+		return listedGroup(info), nil
+	}
+	return s, classify(err, "ask group %q", id)
+}
+
+func (c *Client) storedGroup(ctx context.Context, id string) (rollout.GroupState, error) {
+	var s rollout.GroupState
+	err := c.readJSON(ctx, store.GroupKey(id), maxGroup, &s)
+	if fault.Is(err, fault.NotFound) {
+		return s, fault.New(fault.NotFound, "no group %q", id)
+	}
+	return s, err
+}
+
+// GroupOwner is the name of the token that asked for the group; fault.NotFound when there is no group of that id.
+func (c *Client) GroupOwner(ctx context.Context, id string) (string, error) {
+	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.GroupWorkflowID(id), "")
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) {
+		s, err := c.storedGroup(ctx, id)
+		return s.Owner, err
+	}
+	return ownerIn(d), classify(err, "look at group %q", id)
+}
+
+// AbortGroup ends a group and its rollouts. false: it had ended before.
+func (c *Client) AbortGroup(ctx context.Context, id, reason string) (bool, error) {
+	err := c.temporal.SignalWorkflow(ctx, rollout.GroupWorkflowID(id), "", rollout.SignalAbort, rollout.Abort{Reason: reason})
+	if err == nil {
+		return true, nil
+	}
+	if err = classify(err, "abort group %q", id); !fault.Is(err, fault.NotFound) {
+		return false, err
+	}
+	_, err = c.Group(ctx, id)
+	return false, err
+}
+
+// WaitGroup returns the state of a group once it has ended, or ctx's error.
+func (c *Client) WaitGroup(ctx context.Context, id string) (rollout.GroupState, error) {
+	for {
+		s, err := c.Group(ctx, id)
+		if err != nil && (!fault.Is(err, fault.Unavailable) || ctx.Err() != nil) || err == nil && s.Done() {
+			return s, err
+		}
+		c.pollGroup(ctx, id)
+		if ctx.Err() != nil {
+			return s, ctx.Err()
+		}
+	}
+}
+
+// pollGroup waits for the workflow's end, for pollSlice at most.
+func (c *Client) pollGroup(ctx context.Context, id string) {
+	slice, cancel := context.WithTimeout(ctx, pollSlice)
+	defer cancel()
+	if err := c.temporal.GetWorkflow(slice, rollout.GroupWorkflowID(id), "").Get(slice, nil); err != nil && slice.Err() == nil {
+		pause(slice, time.Second) // the workflow failed, or Temporal is away: not in a rush
+	}
+}
+
+// Groups lists groups that Temporal still knows: those that run first, then by their end, latest first. Their members are not in it.
+func (c *Client) Groups(ctx context.Context, f rollout.Filter) (rollout.GroupPage, error) {
+	if err := f.Validate(); err != nil {
+		return rollout.GroupPage{}, err
+	}
+	token, err := tokenOf(f.Cursor)
+	if err != nil {
+		return rollout.GroupPage{}, err
+	}
+	labels := labelsOf(f)
+	got, err := c.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		PageSize: int32(f.Limit), NextPageToken: token, Query: queryOf(rollout.GroupWorkflowName, f.Status, labels),
+	})
+	if err != nil {
+		return rollout.GroupPage{}, classify(err, "list groups")
+	}
+	page := rollout.GroupPage{Groups: []rollout.GroupState{}, Next: cursorOf(got.GetNextPageToken())}
+	for _, w := range got.GetExecutions() {
+		if carries(listed(w), labels) {
+			page.Groups = append(page.Groups, listedGroup(w))
+		}
+	}
+	return page, nil
+}
+
+func listedGroup(w *workflowpb.WorkflowExecutionInfo) rollout.GroupState {
+	s := listed(w)
+	g := rollout.GroupState{
+		ID: strings.TrimPrefix(w.GetExecution().GetWorkflowId(), rollout.GroupWorkflowID("")), TaskID: s.TaskID, Owner: s.Owner,
+		Members: []rollout.Member{}, StartedAt: s.StartedAt, FinishedAt: s.FinishedAt,
+	}
+	if s.Done() {
+		g.Outcome = rollout.GroupOutcome(keyword(w.GetSearchAttributes().GetIndexedFields()[searchattr.NameOutcome]))
+		g.Outcome = cmp.Or(g.Outcome, rollout.GroupFailed) // it was terminated, or failed
+	}
+	return g
+}
