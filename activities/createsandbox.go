@@ -81,11 +81,11 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 // that was terminated and forgotten before the same id was asked for again. Its verdict would be given to the work of this one.
 // A sandbox that was found, and not made, began before all that belongs to it.
 func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t Target) error {
-	info, err := sb.Info(ctx)
+	since, err := sb.Since(ctx)
 	if err != nil {
 		return err
 	}
-	n, err := a.o.Store.DeleteEarlier(ctx, t.RolloutID, t.Attempt, info.StartedAt)
+	n, err := a.o.Store.DeleteEarlier(ctx, t.RolloutID, t.Attempt, since)
 	if n > 0 {
 		a.loggerOf("CreateSandbox", t).WarnContext(ctx, "forgot what an earlier life of the attempt had left", "blobs", n)
 	}

@@ -75,14 +75,18 @@ func controlTransport(d driver.Driver) *http.Transport {
 }
 
 // Create makes the sandbox id, or finds the living one of that id. It returns when the sandbox takes requests.
-func (b *Backend) Create(ctx context.Context, id string, s rollout.Sandbox, labels map[string]string) (_ *Sandbox, err error) {
+func (b *Backend) Create(ctx context.Context, id string, s rollout.Sandbox, labels map[string]string) (*Sandbox, error) {
+	return b.create(ctx, id, s, false, labels)
+}
+
+func (b *Backend) create(ctx context.Context, id string, s rollout.Sandbox, idle bool, labels map[string]string) (_ *Sandbox, err error) {
 	ctx, span := b.span(ctx, "sandbox.create", id)
 	defer func() { end(span, err) }()
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
 	spec := specOf(s, b.defaults)
-	spec.Labels = labels
+	spec.Labels, spec.Idle = labels, idle
 	started := time.Now()
 	if err := b.driver.Create(ctx, id, spec); err != nil {
 		return nil, contextual(ctx, fmt.Errorf("create sandbox %q: %w", id, err))

@@ -20,6 +20,7 @@ type Spec struct {
 	HomeMiB   int           // size of the home directory
 	TmpMiB    int           // size of /tmp
 	Lease     time.Duration // sandboxd ends the sandbox when not renewed for this long
+	Idle      bool          // the sandbox gets the CPU time that others leave, where the driver can do that
 	Labels    map[string]string
 }
 
@@ -27,13 +28,15 @@ type Spec struct {
 const (
 	LabelRollout = "rollout"
 	LabelAttempt = "attempt"
-	LabelPurpose = "purpose" // PurposeAgent or PurposeVerifier
+	LabelPurpose = "purpose" // PurposeAgent, PurposeVerifier or PurposeWarm
+	LabelWarm    = "warm"    // of PurposeWarm: which jobs its agent can take
 )
 
 // Values of LabelPurpose.
 const (
 	PurposeAgent    = "agent"
 	PurposeVerifier = "verifier"
+	PurposeWarm     = "warm" // made ahead of time, of no rollout yet
 )
 
 // Info is one sandbox as List returns it.
@@ -60,6 +63,18 @@ type Driver interface {
 	List(ctx context.Context) ([]Info, error)
 	// Renew puts off a lease that the provider itself keeps (a cloud's own timeout). sandboxd's is renewed by package sandbox.
 	Renew(ctx context.Context, id string, lease time.Duration) error
+}
+
+// Handover is implemented by drivers that can give a living sandbox to a rollout that came after it was made.
+type Handover interface {
+	// HandOver gives the living sandbox from the id to, and the labels and sizes of spec, in one step: whatever process is killed
+	// meanwhile, the sandbox lives under one of the two ids or not at all. From then on from is gone.
+	//
+	// Of several calls for one from, one succeeds. A from that is gone is a fault.SandboxLost. A living sandbox to, or a spec that
+	// a living sandbox cannot be given, is a fault.Conflict.
+	HandOver(ctx context.Context, from, to string, spec Spec) error
+	// HandedOver is when the living sandbox was given its id; zero when it was created under it.
+	HandedOver(ctx context.Context, id string) (time.Time, error)
 }
 
 // Inspector is implemented by drivers that know what a sandbox used, from outside it.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -120,10 +121,15 @@ func (h *hierarchy) create(name string, spec driver.Spec) (e entrances, err erro
 	for _, folder := range h.folders(name, workCgroup) {
 		e.work = append(e.work, filepath.Join(folder, "cgroup.procs"))
 	}
+	return e, h.limit(name, spec)
+}
+
+// limit sets the limits of a sandbox's cgroups, new ones or those of a living sandbox.
+func (h *hierarchy) limit(name string, spec driver.Spec) error {
 	if h.version == 2 {
-		return e, h.limit2(name, spec)
+		return h.limit2(name, spec)
 	}
-	return e, h.limit1(name, spec)
+	return h.limit1(name, spec)
 }
 
 const cpuPeriod = 100_000 // µs
@@ -138,16 +144,32 @@ func (h *hierarchy) limit1(name string, spec driver.Spec) error {
 		write(at("pids", workCgroup), "pids.max", strconv.Itoa(spec.PIDs)),
 		write(at("cpu", workCgroup), "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)),
 		write(at("cpu", workCgroup), "cpu.cfs_quota_us", strconv.Itoa(int(spec.CPU*cpuPeriod))),
+		write(at("cpu"), "cpu.shares", share(spec, "2", "1024")),
 	)
 }
 
-func limitMemory1(at string, bytes int) error {
-	err := write(at, "memory.limit_in_bytes", strconv.Itoa(bytes))
-	// Only kernels that account for swap have it.
-	if swap := "memory.memsw.limit_in_bytes"; err == nil && exists(filepath.Join(at, swap)) {
-		err = write(at, swap, strconv.Itoa(bytes))
+// share is the sandbox's weight among its siblings: least for an idle one, else the kernel's default.
+func share(spec driver.Spec, least, usual string) string {
+	if spec.Idle {
+		return least
 	}
-	return err
+	return usual
+}
+
+// limitMemory1 limits memory, and memory with swap where the kernel accounts for swap. The second must never be below the first.
+func limitMemory1(at string, bytes int) error {
+	files := []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"}
+	if !exists(filepath.Join(at, files[1])) {
+		files = files[:1]
+	} else if int64(bytes) > keyed(at, files[1], "") {
+		slices.Reverse(files)
+	}
+	for _, file := range files {
+		if err := write(at, file, strconv.Itoa(bytes)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (h *hierarchy) limit2(name string, spec driver.Spec) error {
@@ -158,6 +180,7 @@ func (h *hierarchy) limit2(name string, spec driver.Spec) error {
 		write(work, "memory.max", strconv.Itoa(spec.MemoryMiB<<20)),
 		write(work, "pids.max", strconv.Itoa(spec.PIDs)),
 		write(work, "cpu.max", fmt.Sprintf("%d %d", int(spec.CPU*cpuPeriod), cpuPeriod)),
+		write(at, "cpu.weight", share(spec, "1", "100")),
 	)
 	if swap := "memory.swap.max"; exists(filepath.Join(at, swap)) {
 		err = errors.Join(err, write(at, swap, "0"))

@@ -61,12 +61,14 @@ func serveArgs(l *launch, controlFD int, id string, spec driver.Spec, separate b
 		sandboxdMount, "serve", "--control-fd", strconv.Itoa(controlFD), "--id", id,
 		"--lease", spec.Lease.String(),
 		// More than the memory of the sandbox cannot be unpacked into files in memory.
-		"--tree-limit", strconv.Itoa(min(spec.HomeMiB, spec.MemoryMiB) << 20),
+		"--tree-limit", strconv.Itoa(treeMiB(spec) << 20),
 		"--max-processes", strconv.Itoa(spec.PIDs),
 		"--cgroup-fds", strings.Join(l.cgroups, ","),
 		"--separate-users=" + strconv.FormatBool(separate),
 	}
 }
+
+func treeMiB(spec driver.Spec) int { return min(spec.HomeMiB, spec.MemoryMiB) }
 
 // composer collects bwrap's options.
 type composer struct {

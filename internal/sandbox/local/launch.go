@@ -48,7 +48,7 @@ func (d *Driver) fill(l *launch, dir string, spec driver.Spec) error {
 	}
 	s := state{
 		ID: filepath.Base(dir), Labels: spec.Labels, CreatedAt: time.Now(), Folder: here,
-		CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, HomeMiB: spec.HomeMiB,
+		CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, HomeMiB: spec.HomeMiB, Fixed: fixedOf(spec),
 	}
 	if d.cgroups != nil {
 		s.Cgroup = d.cgroupName(s.ID)

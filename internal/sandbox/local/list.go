@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -52,7 +53,31 @@ func (d *Driver) look(ctx context.Context, dir string) (driver.Info, bool, error
 		return driver.Info{}, false, nil
 	}
 	s, err := readState(dir)
+	if err == nil && s.ID != filepath.Base(dir) {
+		return driver.Info{}, false, d.reclaim(ctx, dir)
+	}
 	return s.info(), err == nil, err
+}
+
+// reclaim ends a sandbox whose HandOver was cut short. One that is still being handed over is locked, and left alone.
+func (d *Driver) reclaim(ctx context.Context, dir string) error {
+	f, err := tryLockFolder(dir, false)
+	if errors.Is(err, errBusy) || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.unlock()
+	s, err := readState(dir)
+	if err != nil || s.ID == filepath.Base(dir) {
+		return err
+	}
+	d.log.Warn("destroying a sandbox that was being handed over", "folder", dir, "to", s.ID)
+	if err := d.clear(ctx, dir); err != nil {
+		return err
+	}
+	return os.Remove(dir)
 }
 
 // sweep frees what a dead sandbox holds and keeps its usage for a while. One that another caller has locked is left alone.

@@ -32,6 +32,9 @@ type state struct {
 	MemoryMiB int               `json:"memory_mib,omitempty"`
 	HomeMiB   int               `json:"home_mib,omitempty"`
 	Folder    uint64            `json:"folder,omitempty"` // inode of the folder it was made in
+	// Fixed is the part of its spec that holds for its life. HandedOver is when another sandbox's id became its own.
+	Fixed      *fixed    `json:"fixed,omitempty"`
+	HandedOver time.Time `json:"handed_over,omitzero"`
 	// DiedAt and Usage are set when the sandbox was found dead and its cgroups were removed.
 	DiedAt time.Time     `json:"died_at,omitzero"`
 	Usage  *driver.Usage `json:"usage,omitempty"`
