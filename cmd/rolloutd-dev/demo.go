@@ -11,6 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 )
 
 // demoTier runs one rollout after begin. The process keeps running after it.
@@ -28,8 +29,8 @@ func newDemoTier(task *cli.Task, d *daemon.Daemon, out io.Writer) *demoTier {
 // begin starts the demo.
 func (t *demoTier) begin() { close(t.ready) }
 
-func (t *demoTier) tier() daemon.Tier {
-	return daemon.Tier{Name: "demo", Start: func(context.Context) (daemon.Running, error) {
+func (t *demoTier) tier() tier.Tier {
+	return tier.Tier{Name: "demo", Start: func(context.Context) (tier.Running, error) {
 		ctx, cancel := context.WithCancelCause(context.Background()) // canceled by Stop
 		over := make(chan struct{})
 		go func() {
@@ -40,7 +41,7 @@ func (t *demoTier) tier() daemon.Tier {
 			case <-ctx.Done():
 			}
 		}()
-		return daemon.Running{Stop: func(context.Context) error { cancel(cli.ErrDetached); <-over; return nil }}, nil
+		return tier.Running{Stop: func(context.Context) error { cancel(cli.ErrDetached); <-over; return nil }}, nil
 	}}
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/cmd/rolloutd-dev/devserver"
-	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
@@ -27,31 +27,31 @@ type embedded struct {
 }
 
 // serverTier starts first: its lock protects the data folder.
-func (e *embedded) serverTier(f *flags, data string, log *slog.Logger, up func(address string)) daemon.Tier {
-	return daemon.Tier{Name: "Temporal server", Budget: 20 * time.Second, Start: func(ctx context.Context) (daemon.Running, error) {
+func (e *embedded) serverTier(f *flags, data string, log *slog.Logger, up func(address string)) tier.Tier {
+	return tier.Tier{Name: "Temporal server", Budget: 20 * time.Second, Start: func(ctx context.Context) (tier.Running, error) {
 		var err error
 		e.server, err = devserver.Start(ctx, devserver.Options{
 			Dir: data, Port: int(f.temporalPort), Namespace: namespace, Retention: retention,
 			SearchAttributes: searchattr.Types(), Log: log,
 		})
 		if err != nil {
-			return daemon.Running{}, err
+			return tier.Running{}, err
 		}
 		up(e.server.Address())
-		return daemon.Running{Done: e.server.Failed(), Stop: e.server.Stop}, nil
+		return tier.Running{Done: e.server.Failed(), Stop: e.server.Stop}, nil
 	}}
 }
 
 // uiPortTier takes the UI's port before the server that decrypts for the UI starts: it must know the UI's origin.
-func (e *embedded) uiPortTier(f *flags, at func(origins ...string)) daemon.Tier {
-	return daemon.Tier{Name: "port of the Temporal UI", Start: func(context.Context) (daemon.Running, error) {
+func (e *embedded) uiPortTier(f *flags, at func(origins ...string)) tier.Tier {
+	return tier.Tier{Name: "port of the Temporal UI", Start: func(context.Context) (tier.Running, error) {
 		var err error
 		if e.front, err = devserver.ListenUI(int(f.uiPort)); err != nil {
-			return daemon.Running{}, err
+			return tier.Running{}, err
 		}
 		port := strconv.Itoa(e.front.Addr().(*net.TCPAddr).Port)
 		at("http://127.0.0.1:"+port, "http://localhost:"+port)
-		return daemon.Running{Stop: func(context.Context) error {
+		return tier.Running{Stop: func(context.Context) error {
 			if err := e.front.Close(); !errors.Is(err, net.ErrClosed) { // as the UI leaves it
 				return err
 			}
@@ -61,15 +61,15 @@ func (e *embedded) uiPortTier(f *flags, at func(origins ...string)) daemon.Tier 
 }
 
 // uiTier starts last, when the address of the codec endpoint is known.
-func (e *embedded) uiTier(codec func() string) daemon.Tier {
-	return daemon.Tier{Name: "Temporal UI", Start: func(ctx context.Context) (daemon.Running, error) {
+func (e *embedded) uiTier(codec func() string) tier.Tier {
+	return tier.Tier{Name: "Temporal UI", Start: func(ctx context.Context) (tier.Running, error) {
 		var err error
 		e.ui, err = devserver.StartUI(ctx, devserver.UIOptions{
 			Listener: e.front, Temporal: e.server.Address(), Namespace: namespace, Codec: codec(),
 		})
 		if err != nil {
-			return daemon.Running{}, err
+			return tier.Running{}, err
 		}
-		return daemon.Running{Stop: func(context.Context) error { e.ui.Stop(); return nil }}, nil
+		return tier.Running{Stop: func(context.Context) error { e.ui.Stop(); return nil }}, nil
 	}}
 }

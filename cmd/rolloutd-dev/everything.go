@@ -10,6 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/cmd/rolloutd-dev/devserver"
 	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
@@ -35,7 +36,7 @@ func everything(ctx context.Context, f *flags) error {
 	})
 	var e embedded
 	show := newDemoTier(demo, d, f.s.out)
-	tiers := []daemon.Tier{e.serverTier(f, cfg.Data, log.temporal, func(address string) { d.UseTemporal(address, namespace) })}
+	tiers := []tier.Tier{e.serverTier(f, cfg.Data, log.temporal, func(address string) { d.UseTemporal(address, namespace) })}
 	if f.noUI {
 		d.UseUI()
 	} else {
@@ -46,7 +47,7 @@ func everything(ctx context.Context, f *flags) error {
 		tiers = append(tiers, e.uiTier(func() string { return "http://" + d.Addresses().Serve + "/codec" }))
 	}
 	tiers = append(tiers, show.tier())
-	err = daemon.Run(ctx, log.own, tiers, func() {
+	err = tier.Run(ctx, log.own, tiers, func() {
 		d.Ready()
 		banner(f.s.out, places(d.Addresses(), cfg.Serve.Web, e.ui), cfg.Data, log.where, time.Since(begin))
 		show.begin()
@@ -70,11 +71,11 @@ func temporalAlone(ctx context.Context, f *flags) error {
 	defer log.Close()
 	begin := time.Now()
 	var e embedded
-	tiers := []daemon.Tier{e.serverTier(f, cfg.Data, log.temporal, func(string) {})}
+	tiers := []tier.Tier{e.serverTier(f, cfg.Data, log.temporal, func(string) {})}
 	if !f.noUI {
 		tiers = append(tiers, e.uiPortTier(f, func(...string) {}), e.uiTier(func() string { return f.codec }))
 	}
-	err = daemon.Run(ctx, log.own, tiers, func() {
+	err = tier.Run(ctx, log.own, tiers, func() {
 		banner(f.s.out, append([]place{{"Temporal", e.server.Address(), ""}}, uiPlace(e.ui)...), cfg.Data, log.where, time.Since(begin))
 	})
 	return explain(err, log.where)

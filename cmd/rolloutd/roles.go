@@ -6,6 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 )
 
 // roles returns the commands that run one role each until they are stopped. Each has its own port for metrics, so that all roles
@@ -48,7 +49,7 @@ func role(s std, name, short, metrics string, roles daemon.Roles) *roleCommand {
 			return err
 		}
 		d := daemon.New(daemon.Options{Config: cfg, Roles: roles, Log: f.log()})
-		return daemon.Run(cmd.Context(), f.log(), d.Tiers(), d.Ready)
+		return tier.Run(cmd.Context(), f.log(), d.Tiers(), d.Ready)
 	}
 	return r
 }

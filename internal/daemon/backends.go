@@ -10,6 +10,8 @@ import (
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/machine"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -26,23 +28,23 @@ func (d *Daemon) drivers() map[string]func(context.Context) (driver.Driver, erro
 }
 
 // sandboxTier prepares this host's backends. Sandboxes outlive the process; their leases end them.
-func (d *Daemon) sandboxTier() Tier {
-	return Tier{Name: "sandboxes", Start: func(ctx context.Context) (Running, error) {
+func (d *Daemon) sandboxTier() tier.Tier {
+	return tier.Tier{Name: "sandboxes", Start: func(ctx context.Context) (tier.Running, error) {
 		d.starts = host.NewStarts(d.cfg.Worker.Starts, d.tel.Registry())
 		d.backends = host.Backends{}
 		known := d.drivers()
 		for _, name := range d.cfg.Sandbox.BackendNames() {
 			open, ok := known[name]
 			if !ok {
-				return Running{}, fault.Field("sandbox.backends", "want %s, got %q", strings.Join(slices.Sorted(maps.Keys(known)), " or "), name)
+				return tier.Running{}, fault.Field("sandbox.backends", "want %s, got %q", strings.Join(slices.Sorted(maps.Keys(known)), " or "), name)
 			}
 			drv, err := open(ctx)
 			if err != nil {
-				return Running{}, fmt.Errorf("sandbox backend %s: %w", name, err)
+				return tier.Running{}, fmt.Errorf("sandbox backend %s: %w", name, err)
 			}
 			d.backends[name] = sandbox.New(drv, sandbox.Options{Logger: d.log, Defaults: sizes(d.cfg)})
 		}
-		return Running{}, nil
+		return tier.Running{}, nil
 	}}
 }
 
@@ -89,12 +91,12 @@ func capacityOf(c config.Config, backend string, each rollout.Resources) (host.C
 	o := host.CapacityOptions{Slots: c.Worker.Capacity, Total: c.Sandbox.Backends[backend].Total, Default: each}
 	switch {
 	case o.Total.MemoryMiB == 0 && o.Slots == 0:
-		memory, err := hostMemoryMiB()
+		memory, err := machine.MemoryMiB()
 		if err != nil {
 			return o, err
 		}
-		o.Slots = fits(memory, each.MemoryMiB)
-		o.Total.MemoryMiB = max(memory-reserveMiB, each.MemoryMiB)
+		o.Slots = machine.Fits(memory, each.MemoryMiB)
+		o.Total.MemoryMiB = max(memory-machine.ReserveMiB, each.MemoryMiB)
 	case o.Total.MemoryMiB == 0: // the operator sets the number, whatever the memory
 		o.Total.MemoryMiB = o.Slots * each.MemoryMiB
 	case o.Slots == 0:

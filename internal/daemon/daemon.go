@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -54,9 +55,9 @@ func New(o Options) *Daemon {
 }
 
 // Tiers returns the tiers in the order of their start.
-func (d *Daemon) Tiers() []Tier {
-	tiers := []Tier{d.telemetryTier(), d.dataTier()}
-	add := func(when bool, t func() Tier) {
+func (d *Daemon) Tiers() []tier.Tier {
+	tiers := []tier.Tier{d.telemetryTier(), d.dataTier()}
+	add := func(when bool, t func() tier.Tier) {
 		if when {
 			tiers = append(tiers, t())
 		}
@@ -71,9 +72,9 @@ func (d *Daemon) Tiers() []Tier {
 }
 
 // readinessTier starts last and stops first, so that /healthz reports "stopping" while the others stop.
-func (d *Daemon) readinessTier() Tier {
-	return Tier{Name: "readiness", Start: func(context.Context) (Running, error) {
-		return Running{Stop: func(context.Context) error { d.health.set("stopping"); return nil }}, nil
+func (d *Daemon) readinessTier() tier.Tier {
+	return tier.Tier{Name: "readiness", Start: func(context.Context) (tier.Running, error) {
+		return tier.Running{Stop: func(context.Context) error { d.health.set("stopping"); return nil }}, nil
 	}}
 }
 

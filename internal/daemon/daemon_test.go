@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
@@ -37,18 +39,18 @@ func TestHealthFollowsTheProcess(t *testing.T) {
 		return resp.StatusCode, string(body)
 	}
 	var during, after string
-	last := daemon.Tier{Name: "last", Start: func(context.Context) (daemon.Running, error) {
+	last := tier.Tier{Name: "last", Start: func(context.Context) (tier.Running, error) {
 		code, text := health()
 		require.Equal(t, http.StatusServiceUnavailable, code)
 		during = text
-		return daemon.Running{}, nil
+		return tier.Running{}, nil
 	}}
 	tiers := d.Tiers()
-	watch := daemon.Tier{Name: "watch", Start: func(context.Context) (daemon.Running, error) {
-		return daemon.Running{Stop: func(context.Context) error { _, after = health(); return nil }}, nil
+	watch := tier.Tier{Name: "watch", Start: func(context.Context) (tier.Running, error) {
+		return tier.Running{Stop: func(context.Context) error { _, after = health(); return nil }}, nil
 	}}
-	tiers = append(tiers[:1:1], append([]daemon.Tier{watch}, append(tiers[1:], last)...)...)
-	err := daemon.Run(ctx, quiet(), tiers, func() {
+	tiers = append(tiers[:1:1], append([]tier.Tier{watch}, append(tiers[1:], last)...)...)
+	err := tier.Run(ctx, quiet(), tiers, func() {
 		d.Ready()
 		code, _ := health()
 		require.Equal(t, http.StatusOK, code)
@@ -68,13 +70,13 @@ func TestRoleRefusesAScriptThatIsNone(t *testing.T) {
 	c := modelConfig(t)
 	c.Model.Script = c.Data + "/none.yaml"
 	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Model: true}, Log: quiet()})
-	err := daemon.Run(t.Context(), quiet(), d.Tiers(), func() { t.Error("ready") })
+	err := tier.Run(t.Context(), quiet(), d.Tiers(), func() { t.Error("ready") })
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "ROLLOUTD_MODEL_SCRIPT", "an operator may have set it long ago")
 
 	require.NoError(t, os.WriteFile(c.Model.Script, []byte("turns: 5"), 0o600))
 	d = daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Model: true}, Log: quiet()})
-	require.ErrorContains(t, daemon.Run(t.Context(), quiet(), d.Tiers(), func() { t.Error("ready") }), c.Model.Script)
+	require.ErrorContains(t, tier.Run(t.Context(), quiet(), d.Tiers(), func() { t.Error("ready") }), c.Model.Script)
 }
 
 func TestPortInUseSaysWhichSettingMovesIt(t *testing.T) {
@@ -84,8 +86,10 @@ func TestPortInUseSaysWhichSettingMovesIt(t *testing.T) {
 	c := modelConfig(t)
 	c.Model.Listen = l.Addr().String()
 	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Model: true}, Log: quiet()})
-	err := daemon.Run(t.Context(), quiet(), d.Tiers(), func() { t.Error("ready") })
+	err := tier.Run(t.Context(), quiet(), d.Tiers(), func() { t.Error("ready") })
 	var port *listen.Error
 	require.ErrorAs(t, err, &port)
 	require.ErrorContains(t, err, "ROLLOUTD_MODEL_LISTEN")
 }
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

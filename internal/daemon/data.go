@@ -6,24 +6,25 @@ import (
 	"os"
 
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
 // dataTier opens the data folder: the deployment's key and the store.
-func (d *Daemon) dataTier() Tier {
-	return Tier{Name: "data folder", Start: func(ctx context.Context) (Running, error) {
+func (d *Daemon) dataTier() tier.Tier {
+	return tier.Tier{Name: "data folder", Start: func(ctx context.Context) (tier.Running, error) {
 		if err := os.MkdirAll(d.cfg.Data, 0o700); err != nil {
-			return Running{}, err
+			return tier.Running{}, err
 		}
 		var err error
 		if d.key, err = loadKey(d.cfg); err != nil {
-			return Running{}, err
+			return tier.Running{}, err
 		}
 		if d.store, err = store.Open(ctx, d.cfg.StoreURL(), store.WithQuota(quota(d.cfg.Store))); err != nil {
-			return Running{}, fmt.Errorf("store.url (ROLLOUTD_STORE_URL): %w", err)
+			return tier.Running{}, fmt.Errorf("store.url (ROLLOUTD_STORE_URL): %w", err)
 		}
-		return Running{Stop: func(context.Context) error { return d.store.Close() }}, nil
+		return tier.Running{Stop: func(context.Context) error { return d.store.Close() }}, nil
 	}}
 }
 

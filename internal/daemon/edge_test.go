@@ -16,6 +16,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 )
 
 // serving runs a process that serves the edge while use has its address. Its tiers are those of every such process, but for the
@@ -28,7 +29,7 @@ func serving(t *testing.T, c config.Config, use func(address string)) {
 func servingAll(t *testing.T, c config.Config, use func(daemon.Addresses)) {
 	t.Helper()
 	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Serve: true}, Log: quiet()})
-	var tiers []daemon.Tier
+	var tiers []tier.Tier
 	for _, tier := range d.Tiers() {
 		if tier.Name != "temporal client" {
 			tiers = append(tiers, tier)
@@ -36,7 +37,7 @@ func servingAll(t *testing.T, c config.Config, use func(daemon.Addresses)) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	require.NoError(t, daemon.Run(ctx, quiet(), tiers, func() {
+	require.NoError(t, tier.Run(ctx, quiet(), tiers, func() {
 		defer cancel()
 		use(d.Addresses())
 	}))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
@@ -21,18 +22,18 @@ import (
 )
 
 // gatewayTier runs the gateway. It locks the folder: two gateways on one journal would both dial every sandbox and write every trace.
-func (d *Daemon) gatewayTier() Tier {
-	return Tier{Name: "gateway", Budget: 10 * time.Second, Start: func(context.Context) (Running, error) {
+func (d *Daemon) gatewayTier() tier.Tier {
+	return tier.Tier{Name: "gateway", Budget: 10 * time.Second, Start: func(context.Context) (tier.Running, error) {
 		if d.roles == (Roles{Gateway: true}) {
 			relaxGC()
 		}
 		policy, err := egress.Parse(d.cfg.Gateway.AllowHosts)
 		if err != nil {
-			return Running{}, err
+			return tier.Running{}, err
 		}
 		lock, err := d.lockGateway()
 		if err != nil {
-			return Running{}, err
+			return tier.Running{}, err
 		}
 		g, err := proxy.New(proxy.Options{
 			Dir: d.cfg.GatewayDir(), Key: d.key, Dialer: d.backends, Logger: d.log,
@@ -41,11 +42,11 @@ func (d *Daemon) gatewayTier() Tier {
 			PassThrough: d.cfg.Gateway.Reply == config.ReplyPassThrough, KeepAlive: d.cfg.Gateway.KeepAlive,
 		})
 		if err != nil {
-			return Running{}, errors.Join(err, lock.Release())
+			return tier.Running{}, errors.Join(err, lock.Release())
 		}
 		r, err := d.runGateway(g)
 		if err != nil {
-			return Running{}, errors.Join(err, lock.Release())
+			return tier.Running{}, errors.Join(err, lock.Release())
 		}
 		stop := r.Stop
 		r.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), lock.Release()) }
@@ -83,20 +84,20 @@ func (d *Daemon) lockGateway() (*filelock.Lock, error) {
 }
 
 // runGateway runs the routes, the admin API and the trainer API. The tier ends with the first of them.
-func (d *Daemon) runGateway(g *proxy.Server) (Running, error) {
+func (d *Daemon) runGateway(g *proxy.Server) (tier.Running, error) {
 	l, err := listen.TCP("the gateway", d.cfg.Gateway.Listen, "gateway.listen (ROLLOUTD_GATEWAY_LISTEN)")
 	if err != nil {
-		return Running{}, err
+		return tier.Running{}, err
 	}
 	forTrainers, err := listen.TCP("the trainer API", d.cfg.Gateway.TrainerListen, "gateway.trainer_listen (ROLLOUTD_TRAINER_LISTEN)")
 	if err != nil {
-		return Running{}, errors.Join(err, l.Close())
+		return tier.Running{}, errors.Join(err, l.Close())
 	}
 	d.at.Gateway, d.at.Trainer = l.Addr().String(), forTrainers.Addr().String()
 	d.cfg.Gateway.Listen = d.at.Gateway // port 0 means any free port
-	routes := background(g.Run)
-	admin, trainer := serveHTTP(l, g.Handler()), serveHTTP(forTrainers, g.TrainerHandler())
-	return Running{Done: either(routes.Done, either(admin.Done, trainer.Done)), Stop: func(ctx context.Context) error {
+	routes := tier.Background(g.Run)
+	admin, trainer := tier.ServeHTTP(l, g.Handler()), tier.ServeHTTP(forTrainers, g.TrainerHandler())
+	return tier.Running{Done: tier.Either(routes.Done, tier.Either(admin.Done, trainer.Done)), Stop: func(ctx context.Context) error {
 		return errors.Join(trainer.Stop(ctx), admin.Stop(ctx), routes.Stop(ctx))
 	}}, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 )
 
 func listener(t *testing.T) (net.Listener, string) {
@@ -57,7 +58,7 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 	t.Parallel()
 	l, url := listener(t)
 	entered, leave := make(chan struct{}), make(chan struct{})
-	r := daemon.ServeHTTP(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	r := tier.ServeHTTP(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(entered)
 		<-leave
 		_, _ = io.WriteString(w, "done")
@@ -78,10 +79,10 @@ func TestStopCancelsWhatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	l, url := listener(t)
 	entered := make(chan struct{})
-	r := daemon.ServeHTTP(l, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	r := tier.ServeHTTP(l, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		close(entered)
 		<-req.Context().Done()
-		if errors.Is(context.Cause(req.Context()), daemon.ErrStopping) {
+		if errors.Is(context.Cause(req.Context()), tier.ErrStopping) {
 			_, _ = io.WriteString(w, "stopping")
 		}
 	}))
@@ -96,11 +97,11 @@ func TestStopCancelsWhatTakesTooLong(t *testing.T) {
 
 func TestBackgroundTellsItsEnd(t *testing.T) {
 	t.Parallel()
-	r := daemon.Background(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+	r := tier.Background(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 	require.NoError(t, r.Stop(t.Context()))
 
 	boom := errors.New("boom")
-	r = daemon.Background(func(context.Context) error { return boom })
+	r = tier.Background(func(context.Context) error { return boom })
 	require.ErrorIs(t, <-r.Done, boom)
 	require.ErrorIs(t, r.Stop(t.Context()), boom)
 }

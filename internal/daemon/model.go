@@ -5,24 +5,25 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/listen"
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
 // modelTier serves the scripted model.
-func (d *Daemon) modelTier() Tier {
-	return Tier{Name: "scripted model", Start: func(context.Context) (Running, error) {
+func (d *Daemon) modelTier() tier.Tier {
+	return tier.Tier{Name: "scripted model", Start: func(context.Context) (tier.Running, error) {
 		scripts, err := loadScripts(d.cfg.Model.Script)
 		if err != nil {
-			return Running{}, err
+			return tier.Running{}, err
 		}
 		l, err := listen.TCP("the scripted model", d.cfg.Model.Listen, "model.listen (ROLLOUTD_MODEL_LISTEN)")
 		if err != nil {
-			return Running{}, err
+			return tier.Running{}, err
 		}
 		d.at.Model = l.Addr().String()
 		d.cfg.Model.Listen = d.at.Model // port 0 means any free port
-		return serveHTTP(l, scripted.New(scripted.Options{Scripts: scripts})), nil
+		return tier.ServeHTTP(l, scripted.New(scripted.Options{Scripts: scripts})), nil
 	}}
 }
 

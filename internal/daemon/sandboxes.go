@@ -4,13 +4,14 @@ import (
 	"path/filepath"
 
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
 // LocalOptions returns the options of the local driver. Paths are absolute, since they are mounted.
 func LocalOptions(c config.Config) (local.Options, error) {
-	sandboxd, err := findSandboxd(c)
+	sandboxd, err := machine.FindSandboxd(c)
 	if err != nil {
 		return local.Options{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/listen"
@@ -25,27 +26,27 @@ import (
 const codecPath = "/codec"
 
 // serveTier runs the OpenEnv edge. It starts last and stops first.
-func (d *Daemon) serveTier() Tier {
-	return Tier{Name: "OpenEnv server", Budget: 10 * time.Second, Start: func(context.Context) (Running, error) {
+func (d *Daemon) serveTier() tier.Tier {
+	return tier.Tier{Name: "OpenEnv server", Budget: 10 * time.Second, Start: func(context.Context) (tier.Running, error) {
 		if !config.Loopback(d.cfg.Serve.Listen) && len(d.cfg.Serve.Tokens) == 0 && d.cfg.Serve.TokensFile == "" {
 			// Validate checks this too; an open server on a network deserves a second check.
-			return Running{}, fault.Field("serve.tokens", "needed to listen on %s", d.cfg.Serve.Listen)
+			return tier.Running{}, fault.Field("serve.tokens", "needed to listen on %s", d.cfg.Serve.Listen)
 		}
 		tokens, err := d.tokens()
 		if err != nil {
-			return Running{}, err
+			return tier.Running{}, err
 		}
 		edge, err := d.edge(tokens)
 		if err != nil {
-			return Running{}, err
+			return tier.Running{}, err
 		}
 		l, err := listen.TCP("the OpenEnv server", d.cfg.Serve.Listen, "serve.listen (ROLLOUTD_LISTEN, --listen, --port)")
 		if err != nil {
-			return Running{}, err
+			return tier.Running{}, err
 		}
 		d.at.Serve = l.Addr().String()
-		expire := background(d.expireSessions)
-		r := serveHTTP(listen.Limit(l, d.cfg.Serve.Connections()), d.withCodec(edge, tokens))
+		expire := tier.Background(d.expireSessions)
+		r := tier.ServeHTTP(listen.Limit(l, d.cfg.Serve.Connections()), d.withCodec(edge, tokens))
 		closeHTTP := r.Stop
 		// The edge stops first: it closes its WebSockets with a reason.
 		r.Stop = func(ctx context.Context) error {
@@ -139,7 +140,7 @@ func (d *Daemon) modelLookup(name string) string { return d.cfg.ModelLookup(name
 func (d *Daemon) withCodec(edge http.Handler, tokens []envserver.Token) http.Handler {
 	guarded := admit(tokens, temporalx.CodecHandler(d.key, d.cfg.Serve.CodecOrigins))
 	if len(tokens) == 0 {
-		guarded = ownHost(d.cfg.Serve.Hosts, guarded)
+		guarded = tier.OwnHost(d.cfg.Serve.Hosts, guarded)
 	}
 	codec := http.StripPrefix(codecPath, guarded)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

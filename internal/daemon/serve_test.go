@@ -12,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
@@ -67,7 +68,7 @@ func TestOldSessionsAreLookedForEveryHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		written(t, at, "session-old", time.Now())
 		written(t, at, "session-new", time.Now().Add(2*time.Hour))
-		expire := daemon.Background(func(ctx context.Context) error { return daemon.ExpireSessions(d, ctx) })
+		expire := tier.Background(func(ctx context.Context) error { return daemon.ExpireSessions(d, ctx) })
 		defer func() { require.NoError(t, expire.Stop(context.WithoutCancel(t.Context()))) }()
 		time.Sleep(c.Serve.KeepSessions - time.Minute)
 		synctest.Wait()

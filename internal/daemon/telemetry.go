@@ -6,13 +6,14 @@ import (
 	"net/http"
 
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/listen"
 	"github.com/rolloutd/rolloutd/internal/telemetry"
 )
 
 // telemetryTier starts first and stops last.
-func (d *Daemon) telemetryTier() Tier {
-	return Tier{Name: "telemetry", Start: func(ctx context.Context) (Running, error) {
+func (d *Daemon) telemetryTier() tier.Tier {
+	return tier.Tier{Name: "telemetry", Start: func(ctx context.Context) (tier.Running, error) {
 		t := d.cfg.Telemetry
 		var err error
 		d.tel, err = telemetry.New(ctx, telemetry.Options{
@@ -20,15 +21,15 @@ func (d *Daemon) telemetryTier() Tier {
 			OnError: func(err error) { d.log.Warn("telemetry", "error", err) },
 		})
 		if err != nil {
-			return Running{}, err
+			return tier.Running{}, err
 		}
 		d.tel.Install()
 		if t.Listen == "" {
-			return Running{Stop: d.tel.Shutdown}, nil
+			return tier.Running{Stop: d.tel.Shutdown}, nil
 		}
 		l, err := listen.TCP("the metrics page", t.Listen, "telemetry.listen (ROLLOUTD_METRICS_LISTEN)")
 		if err != nil {
-			return Running{}, err
+			return tier.Running{}, err
 		}
 		d.at.Metrics = l.Addr().String()
 		mux := http.NewServeMux()
@@ -36,9 +37,9 @@ func (d *Daemon) telemetryTier() Tier {
 		mux.Handle("GET /healthz", d.health)
 		var page http.Handler = mux
 		if config.Loopback(t.Listen) { // beyond loopback a collector may know this host by any name
-			page = ownHost(d.cfg.Serve.Hosts, mux)
+			page = tier.OwnHost(d.cfg.Serve.Hosts, mux)
 		}
-		r := serveHTTP(l, page)
+		r := tier.ServeHTTP(l, page)
 		closeHTTP := r.Stop
 		r.Stop = func(ctx context.Context) error { return errors.Join(closeHTTP(ctx), d.tel.Shutdown(ctx)) }
 		return r, nil

@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
@@ -19,23 +20,23 @@ const (
 )
 
 // temporalTier connects to Temporal and registers the search attributes.
-func (d *Daemon) temporalTier() Tier {
-	return Tier{Name: "temporal client", Start: func(ctx context.Context) (Running, error) {
+func (d *Daemon) temporalTier() tier.Tier {
+	return tier.Tier{Name: "temporal client", Start: func(ctx context.Context) (tier.Running, error) {
 		o := temporalx.Options{
 			Key: d.key, Env: d.cfg.Temporal.Env, Address: d.cfg.TemporalAddress(), Namespace: d.cfg.Temporal.Namespace,
 			Logger: d.log, Metrics: d.tel.Temporal(),
 		}
 		resolved, err := temporalx.ClientOptions(o)
 		if err != nil {
-			return Running{}, err
+			return tier.Running{}, err
 		}
 		d.at.Temporal = cmp.Or(resolved.HostPort, client.DefaultHostPort)
 		d.namespace = cmp.Or(resolved.Namespace, client.DefaultNamespace)
 		d.temporal, err = d.dial(ctx, o, d.namespace)
 		if err != nil {
-			return Running{}, err
+			return tier.Running{}, err
 		}
-		return Running{Stop: func(context.Context) error { d.temporal.Close(); return nil }}, nil
+		return tier.Running{Stop: func(context.Context) error { d.temporal.Close(); return nil }}, nil
 	}}
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/daemon/machine"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/host"
@@ -13,15 +15,15 @@ import (
 
 // workerTier runs rollouts: a worker for workflows and CreateSandbox on the queue that all hosts share, one for CreateSandbox of each
 // further backend, one on this host's own queue for all other activities of its sandboxes, and the janitor.
-func (d *Daemon) workerTier() Tier {
-	return Tier{Name: "worker", Budget: 2 * workerStop, Start: func(ctx context.Context) (Running, error) {
+func (d *Daemon) workerTier() tier.Tier {
+	return tier.Tier{Name: "worker", Budget: 2 * workerStop, Start: func(ctx context.Context) (tier.Running, error) {
 		lock, err := filelock.Take(d.cfg.HostIDFile() + ".lock")
 		if err != nil {
-			return Running{}, fmt.Errorf("a data folder has one worker: %w", err)
+			return tier.Running{}, fmt.Errorf("a data folder has one worker: %w", err)
 		}
 		running, err := d.runWorkers(ctx)
 		if err != nil {
-			return Running{}, errors.Join(err, lock.Release())
+			return tier.Running{}, errors.Join(err, lock.Release())
 		}
 		stop := running.Stop
 		running.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), lock.Release()) }
@@ -29,31 +31,31 @@ func (d *Daemon) workerTier() Tier {
 	}}
 }
 
-func (d *Daemon) runWorkers(ctx context.Context) (Running, error) {
+func (d *Daemon) runWorkers(ctx context.Context) (tier.Running, error) {
 	routes := gateway.NewClient(d.cfg.GatewayURL(), d.key)
 	backends, err := d.capacities()
 	if err != nil {
-		return Running{}, err
+		return tier.Running{}, err
 	}
 	acts, err := d.activities(routes, backends)
 	if err != nil {
-		return Running{}, err
+		return tier.Running{}, err
 	}
 	if err := meet(ctx, d.cfg.GatewayURL(), d.key, d.log); err != nil {
-		return Running{}, err
+		return tier.Running{}, err
 	}
 	failed := make(chan error, 1)
 	workers, err := d.createWorkers(acts, backends, failed)
 	if err != nil {
-		return Running{}, err
+		return tier.Running{}, err
 	}
 	workers = append(workers, d.hostWorker(acts, backends, failed))
 	d.takeOver(ctx)
 	if err := startWorkers(workers...); err != nil {
-		return Running{}, err
+		return tier.Running{}, err
 	}
-	janitor := background(d.janitor(routes))
-	return Running{Done: failed, Stop: func(ctx context.Context) error {
+	janitor := tier.Background(d.janitor(routes))
+	return tier.Running{Done: failed, Stop: func(ctx context.Context) error {
 		return errors.Join(janitor.Stop(ctx), stopWorkers(workers...))
 	}}, nil
 }
@@ -68,7 +70,7 @@ func (d *Daemon) takeOver(ctx context.Context) {
 
 // activities are those of this host.
 func (d *Daemon) activities(routes *gateway.Client, backends map[string]activities.Backend) (*activities.Activities, error) {
-	id, err := hostID(d.cfg.HostIDFile())
+	id, err := machine.HostID(d.cfg.HostIDFile())
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func New(o Options) (*Server, error) {
 	report, meters := newReporter(o.Registerer), upstream.NewMeters(o.Registerer)
 	s := &Server{
 		dir: o.Dir, box: o.Key.Box("model key"), dialer: o.Dialer, log: o.Logger,
-		report: report, upstream: upstream.New(o.Proxy, o.Egress, o.Backoff, meters), upstreams: upstream.NewRegistry(o.Bounds, o.Endpoints, meters, o.Logger), options: o, seed: maphash.MakeSeed(),
+		report: report, upstream: upstream.New(o.Proxy, o.Egress, o.Backoff, meters), upstreams: upstream.NewRegistry(o.Bounds, o.Endpoints, o.Registerer, o.Logger), options: o, seed: maphash.MakeSeed(),
 		bodies: buffer.Pool[byte]{Least: 8 << 10, Most: minRequest}, routes: map[string]*route{},
 	}
 	var err error

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 )
 
@@ -14,7 +15,7 @@ import (
 // it is paused or has asked for no calls.
 type Admission struct {
 	bounds Bounds
-	report *meters
+	queued prometheus.Gauge // requests that wait
 	log    *slog.Logger
 	routes int // that have it; the registry's lock guards it
 
@@ -31,8 +32,8 @@ type Admission struct {
 	wake    *time.Timer   // looks again when time alone lets a request begin
 }
 
-func newAdmission(b Bounds, report *meters, log *slog.Logger) *Admission {
-	a := &Admission{bounds: b, report: report, log: log, queue: queue{of: map[string][]*pass{}}, running: map[*pass]struct{}{}}
+func newAdmission(b Bounds, queued prometheus.Gauge, log *slog.Logger) *Admission {
+	a := &Admission{bounds: b, queued: queued, log: log, queue: queue{of: map[string][]*pass{}}, running: map[*pass]struct{}{}}
 	if b.Rate > 0 {
 		a.rate = rate.NewLimiter(rate.Limit(b.Rate), b.burst())
 	}
@@ -49,7 +50,7 @@ func (a *Admission) enter(ctx context.Context, route string) (*pass, error) {
 	p := newPass(ctx)
 	a.mu.Lock()
 	a.queue.add(route, p)
-	a.report.queued.Inc()
+	a.queued.Inc()
 	a.admit()
 	a.mu.Unlock()
 	select {
@@ -66,7 +67,7 @@ func (a *Admission) admit() {
 	for !a.queue.empty() && a.free() {
 		p := a.queue.next()
 		a.running[p] = struct{}{}
-		a.report.queued.Dec()
+		a.queued.Dec()
 		close(p.ready)
 	}
 }
@@ -110,7 +111,7 @@ func (a *Admission) giveUp(route string, p *pass) {
 		return
 	}
 	p.end(nil)
-	a.report.queued.Dec()
+	a.queued.Dec()
 }
 
 // leave says that a request which had entered is over.

@@ -101,10 +101,19 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	}
 	f.left -= time.Since(began)
 	if ctx.Err() == nil {
-		f.Admission.saw(res.Problem)
+		res.report(f.Admission)
 		u.Engines.saw(engine, res.Status == 0 && res.Problem.Class == Retry && bounded.Err() == nil)
 	}
 	return res, nil
+}
+
+// report notes the result for admission: whether the endpoint answers, and when it asks for requests again.
+func (r *Result) report(a *Admission) {
+	if p := r.Problem; p != nil && p.Class == Retry {
+		a.fails(p.Text, p.after)
+		return
+	}
+	a.answered()
 }
 
 func (s Spec) target(engine string) target {

@@ -8,7 +8,6 @@ import (
 // meters are the instruments of requests to endpoints.
 type meters struct {
 	tries  prometheus.Counter
-	queued prometheus.Gauge
 	waited prometheus.Histogram
 }
 
@@ -18,9 +17,6 @@ func NewMeters(reg prometheus.Registerer) *meters {
 	return &meters{
 		tries: f.NewCounter(prometheus.CounterOpts{
 			Name: "rolloutd_gateway_upstream_tries_total", Help: "Requests made to model endpoints.",
-		}),
-		queued: f.NewGauge(prometheus.GaugeOpts{
-			Name: "rolloutd_gateway_calls_queued", Help: "Requests that wait until their model endpoint may be asked.",
 		}),
 		waited: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "rolloutd_gateway_queued_seconds", Help: "Time a call waited until its model endpoint might be asked, all tries together.",

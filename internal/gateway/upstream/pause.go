@@ -67,24 +67,28 @@ func (a *Admission) drained(ctx context.Context) error {
 	}
 }
 
-// saw notes the outcome of a request. It logs when a run of failures begins and when it ends: agents wait for minutes meanwhile.
-func (a *Admission) saw(p *Problem) {
+// answered notes a request that the endpoint answered. It logs the end of a run of failures.
+func (a *Admission) answered() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if p == nil || p.Class != Retry {
-		if a.failing >= ailing {
-			a.log.Info("model endpoint answers again", "failed", a.failing)
-		}
-		a.failing = 0
-		return
+	if a.failing >= ailing {
+		a.log.Info("model endpoint answers again", "failed", a.failing)
 	}
+	a.failing = 0
+}
+
+// fails notes a request that failed and may be retried, and for how long the endpoint asks for no requests. It logs when a run of
+// failures begins: agents wait for minutes meanwhile.
+func (a *Admission) fails(why string, after time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	now := time.Now()
 	a.failing++
-	a.failed, a.why = now, p.Text
+	a.failed, a.why = now, why
 	if a.failing == ailing {
-		a.log.Warn("model endpoint fails: its calls are retried and new rollouts wait", "tries", a.failing, "error", p.Text)
+		a.log.Warn("model endpoint fails: its calls are retried and new rollouts wait", "tries", a.failing, "error", why)
 	}
-	if until := now.Add(min(p.after, maxHeld)); p.after > 0 && until.After(a.held) {
+	if until := now.Add(min(after, maxHeld)); after > 0 && until.After(a.held) {
 		a.held = until
 	}
 }

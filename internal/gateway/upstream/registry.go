@@ -7,6 +7,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
@@ -14,17 +17,20 @@ import (
 // Registry has the admissions to all upstreams, by name. It is safe for concurrent use.
 type Registry struct {
 	bounds    func(upstream string) Bounds
-	endpoints []string // names that a trainer may ask about before their first call; none: any
-	report    *meters
+	endpoints []string         // names that a trainer may ask about before their first call; none: any
+	queued    prometheus.Gauge // requests that wait
 	log       *slog.Logger
 
 	mu         sync.Mutex
 	admissions map[string]*Admission
 }
 
-// NewRegistry returns an empty registry. bounds returns the limits of an upstream by name.
-func NewRegistry(bounds func(string) Bounds, endpoints []string, report *meters, log *slog.Logger) *Registry {
-	return &Registry{bounds: bounds, endpoints: endpoints, report: report, log: log, admissions: map[string]*Admission{}}
+// NewRegistry returns an empty registry and registers its metric. bounds returns the limits of an upstream by name.
+func NewRegistry(bounds func(string) Bounds, endpoints []string, reg prometheus.Registerer, log *slog.Logger) *Registry {
+	queued := promauto.With(reg).NewGauge(prometheus.GaugeOpts{
+		Name: "rolloutd_gateway_calls_queued", Help: "Requests that wait until their model endpoint may be asked.",
+	})
+	return &Registry{bounds: bounds, endpoints: endpoints, queued: queued, log: log, admissions: map[string]*Admission{}}
 }
 
 // Join returns the admission to an upstream and keeps it for a route.
@@ -60,7 +66,7 @@ func (g *Registry) admit(name string) *Admission {
 		return a
 	}
 	of, address, own := strings.Cut(name, ownMark)
-	a := newAdmission(g.bounds(of), g.report, g.log.With("endpoint", name))
+	a := newAdmission(g.bounds(of), g.queued, g.log.With("endpoint", name))
 	if own {
 		a.paused = latest(g.admit(of).status().Until, g.admit(address).status().Until)
 	}

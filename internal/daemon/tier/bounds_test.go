@@ -1,4 +1,4 @@
-package daemon_test
+package tier_test
 
 import (
 	"bufio"
@@ -14,7 +14,7 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
@@ -23,7 +23,7 @@ func bounded(t *testing.T, limit int) (address string) {
 	t.Helper()
 	l, err := listen.TCP("test", "127.0.0.1:0", "--port")
 	require.NoError(t, err)
-	r := daemon.ServeHTTP(listen.Limit(l, limit), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	r := tier.ServeHTTP(listen.Limit(l, limit), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		listen.Trust(r.Context())
 		_, _ = io.WriteString(w, "here")
 	}))

@@ -1,4 +1,4 @@
-package daemon
+package tier
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
-// errStopping is the cancellation cause of requests when the process stops, in contrast to a client that disconnects.
-var errStopping = errors.New("the server is stopping")
+// ErrStopping is the cancellation cause of requests when the process stops, in contrast to a client that disconnects.
+var ErrStopping = errors.New("the server is stopping")
 
-// serveHTTP serves h on l until stopped. Requests in flight have half of the stop's budget and are then canceled. WebSockets are canceled
+// ServeHTTP serves h on l until stopped. Requests in flight have half of the stop's budget and are then canceled. WebSockets are canceled
 // by their context, since the standard library does not track them. If l bounds its connections, requests over the bound get 503.
-func serveHTTP(l net.Listener, h http.Handler) Running {
+func ServeHTTP(l net.Listener, h http.Handler) Running {
 	ctx, cancel := context.WithCancelCause(context.Background()) // canceled by stop
 	srv := &http.Server{
 		Handler:           refuseOver(h),
@@ -31,13 +31,13 @@ func serveHTTP(l net.Listener, h http.Handler) Running {
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }() // ends by Shutdown or Close
 	return Running{Done: done, Stop: func(stop context.Context) error {
-		defer cancel(errStopping)
+		defer cancel(ErrStopping)
 		drain, over := context.WithTimeout(stop, remaining(stop)/2)
 		defer over()
 		if err := srv.Shutdown(drain); err == nil {
 			return nil
 		}
-		cancel(errStopping)
+		cancel(ErrStopping)
 		if err := srv.Shutdown(stop); err != nil {
 			return errors.Join(err, srv.Close())
 		}
@@ -45,8 +45,8 @@ func serveHTTP(l net.Listener, h http.Handler) Running {
 	}}
 }
 
-// ownHost refuses requests whose Host header is none of the names of a server without tokens.
-func ownHost(names []string, next http.Handler) http.Handler {
+// OwnHost refuses requests whose Host header is none of the names of a server without tokens.
+func OwnHost(names []string, next http.Handler) http.Handler {
 	return hostcheck.Handler(names, func(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) }, next)
 }
 

@@ -1,4 +1,4 @@
-package daemon_test
+package tier_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 )
 
 // diary records the calls of tiers in order.
@@ -26,10 +26,10 @@ func (d *diary) note(line string) {
 	d.lines = append(d.lines, line)
 }
 
-func (d *diary) tier(name string, done <-chan error) daemon.Tier {
-	return daemon.Tier{Name: name, Start: func(context.Context) (daemon.Running, error) {
+func (d *diary) tier(name string, done <-chan error) tier.Tier {
+	return tier.Tier{Name: name, Start: func(context.Context) (tier.Running, error) {
 		d.note("start " + name)
-		return daemon.Running{Done: done, Stop: func(context.Context) error { d.note("stop " + name); return nil }}, nil
+		return tier.Running{Done: done, Stop: func(context.Context) error { d.note("stop " + name); return nil }}, nil
 	}}
 }
 
@@ -39,7 +39,7 @@ func TestTiersStopInReverse(t *testing.T) {
 	t.Parallel()
 	var d diary
 	ctx, cancel := context.WithCancel(t.Context())
-	err := daemon.Run(ctx, quiet(), []daemon.Tier{d.tier("a", nil), d.tier("b", nil)}, func() { d.note("ready"); cancel() })
+	err := tier.Run(ctx, quiet(), []tier.Tier{d.tier("a", nil), d.tier("b", nil)}, func() { d.note("ready"); cancel() })
 	require.NoError(t, err)
 	require.Equal(t, []string{"start a", "start b", "ready", "stop b", "stop a"}, d.lines)
 }
@@ -47,10 +47,10 @@ func TestTiersStopInReverse(t *testing.T) {
 func TestTierThatDoesNotStartRollsBackTheOthers(t *testing.T) {
 	t.Parallel()
 	var d diary
-	broken := daemon.Tier{Name: "b", Start: func(context.Context) (daemon.Running, error) {
-		return daemon.Running{}, errors.New("no luck")
+	broken := tier.Tier{Name: "b", Start: func(context.Context) (tier.Running, error) {
+		return tier.Running{}, errors.New("no luck")
 	}}
-	err := daemon.Run(t.Context(), quiet(), []daemon.Tier{d.tier("a", nil), broken, d.tier("c", nil)}, func() { d.note("ready") })
+	err := tier.Run(t.Context(), quiet(), []tier.Tier{d.tier("a", nil), broken, d.tier("c", nil)}, func() { d.note("ready") })
 	require.ErrorContains(t, err, "start b: no luck")
 	require.Equal(t, []string{"start a", "stop a"}, d.lines)
 }
@@ -60,7 +60,7 @@ func TestTierThatDiesEndsTheProcessWithItsError(t *testing.T) {
 	t.Parallel()
 	var d diary
 	died := make(chan error, 1)
-	err := daemon.Run(t.Context(), quiet(), []daemon.Tier{d.tier("a", nil), d.tier("b", died)}, func() { died <- errors.New("out of luck") })
+	err := tier.Run(t.Context(), quiet(), []tier.Tier{d.tier("a", nil), d.tier("b", died)}, func() { died <- errors.New("out of luck") })
 	require.EqualError(t, err, "b ended by itself: out of luck")
 	require.Equal(t, []string{"start a", "start b", "stop b", "stop a"}, d.lines)
 }
@@ -69,11 +69,11 @@ func TestInterruptedStartIsNoError(t *testing.T) {
 	t.Parallel()
 	var d diary
 	ctx, cancel := context.WithCancel(t.Context())
-	slow := daemon.Tier{Name: "slow", Start: func(ctx context.Context) (daemon.Running, error) {
+	slow := tier.Tier{Name: "slow", Start: func(ctx context.Context) (tier.Running, error) {
 		cancel()
-		return daemon.Running{}, ctx.Err()
+		return tier.Running{}, ctx.Err()
 	}}
-	require.NoError(t, daemon.Run(ctx, quiet(), []daemon.Tier{d.tier("a", nil), slow}, func() { d.note("ready") }))
+	require.NoError(t, tier.Run(ctx, quiet(), []tier.Tier{d.tier("a", nil), slow}, func() { d.note("ready") }))
 	require.Equal(t, []string{"start a", "stop a"}, d.lines)
 }
 
@@ -83,11 +83,11 @@ func TestSlowStopIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
 		ctx, cancel := context.WithCancel(t.Context())
-		slow := daemon.Tier{Name: "slow", Budget: time.Minute, Start: func(context.Context) (daemon.Running, error) {
-			return daemon.Running{Stop: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}, nil
+		slow := tier.Tier{Name: "slow", Budget: time.Minute, Start: func(context.Context) (tier.Running, error) {
+			return tier.Running{Stop: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}, nil
 		}}
 		begin := time.Now()
-		err := daemon.Run(ctx, quiet(), []daemon.Tier{d.tier("a", nil), slow}, cancel)
+		err := tier.Run(ctx, quiet(), []tier.Tier{d.tier("a", nil), slow}, cancel)
 		require.ErrorContains(t, err, "stop slow")
 		require.Equal(t, time.Minute, time.Since(begin))
 		require.Equal(t, []string{"start a", "stop a"}, d.lines)

@@ -1,4 +1,4 @@
-package daemon_test
+package machine_test
 
 import (
 	"os"
@@ -9,60 +9,60 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/config"
-	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 )
 
 // The id names this host's task queue. With another id after a restart, its activities would wait there in vain.
 func TestHostIDIsKept(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "host_id")
-	first, err := daemon.HostID(path)
+	first, err := machine.HostID(path)
 	require.NoError(t, err)
 	require.Regexp(t, `^[A-Za-z0-9_-]+-[0-9a-f]{8}$`, first)
-	again, err := daemon.HostID(path)
+	again, err := machine.HostID(path)
 	require.NoError(t, err)
 	require.Equal(t, first, again)
-	other, err := daemon.HostID(filepath.Join(t.TempDir(), "host_id"))
+	other, err := machine.HostID(filepath.Join(t.TempDir(), "host_id"))
 	require.NoError(t, err)
 	require.NotEqual(t, first, other)
 
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	_, err = daemon.HostID(path)
+	_, err = machine.HostID(path)
 	require.ErrorContains(t, err, "is empty")
-	_, err = daemon.HostID(filepath.Join(t.TempDir(), "missing", "host_id"))
+	_, err = machine.HostID(filepath.Join(t.TempDir(), "missing", "host_id"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func TestCapacityFollowsMemory(t *testing.T) {
 	t.Parallel()
-	mib, err := daemon.MemTotalMiB(strings.NewReader("MemTotal:       24698284 kB\nMemFree: 1 kB\n"))
+	mib, err := machine.MemTotalMiB(strings.NewReader("MemTotal:       24698284 kB\nMemFree: 1 kB\n"))
 	require.NoError(t, err)
 	require.Equal(t, 24119, mib)
-	_, err = daemon.MemTotalMiB(strings.NewReader("nothing\n"))
+	_, err = machine.MemTotalMiB(strings.NewReader("nothing\n"))
 	require.ErrorContains(t, err, "worker.capacity")
 
-	require.Equal(t, 10, daemon.Fits(mib, 2048))
-	require.Equal(t, 1, daemon.Fits(1024, 2048), "a small machine still runs one")
+	require.Equal(t, 10, machine.Fits(mib, 2048))
+	require.Equal(t, 1, machine.Fits(1024, 2048), "a small machine still runs one")
 }
 
 func TestSandboxdIsFound(t *testing.T) {
 	t.Parallel()
 	c := config.Defaults()
 	c.Data = t.TempDir()
-	_, err := daemon.FindBinary(c)
+	_, err := machine.FindSandboxd(c)
 	require.ErrorContains(t, err, "ROLLOUTD_SANDBOXD")
 
 	require.NoError(t, os.MkdirAll(filepath.Join(c.BinDir(), "sandboxd"), 0o700))
-	_, err = daemon.FindBinary(c)
+	_, err = machine.FindSandboxd(c)
 	require.Error(t, err, "a folder is no binary")
 	require.NoError(t, os.Remove(filepath.Join(c.BinDir(), "sandboxd")))
 	require.NoError(t, os.WriteFile(filepath.Join(c.BinDir(), "sandboxd"), nil, 0o700))
-	path, err := daemon.FindBinary(c)
+	path, err := machine.FindSandboxd(c)
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(c.BinDir(), "sandboxd"), path)
 
 	c.Sandbox.Sandboxd = filepath.Join(c.Data, "elsewhere")
-	_, err = daemon.FindBinary(c)
+	_, err = machine.FindSandboxd(c)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "ROLLOUTD_SANDBOXD", "the file that is missing is one that somebody has named")
 }

@@ -1,4 +1,4 @@
-package daemon
+package tier
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// background runs f, which runs until its context ends, as a tier or a part of one.
-func background(f func(context.Context) error) Running {
+// Background runs f, which runs until its context ends, as a tier or a part of one.
+func Background(f func(context.Context) error) Running {
 	ctx, cancel := context.WithCancel(context.Background()) // canceled by Stop
 	done := make(chan error, 1)
 	over := make(chan struct{})
@@ -36,8 +36,8 @@ func ignoreEnd(err error) error {
 	return err
 }
 
-// either forwards the first error of two parts of a tier. Its goroutine ends with the first part, at the latest when the tier stops.
-func either(a, b <-chan error) <-chan error {
+// Either forwards the first error of two parts of a tier. Its goroutine ends with the first part, at the latest when the tier stops.
+func Either(a, b <-chan error) <-chan error {
 	out := make(chan error, 1)
 	go func() {
 		select {

@@ -1,4 +1,4 @@
-package daemon
+package machine
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 )
 
-// findSandboxd returns the path of sandboxd: the configured one, beside this binary, in the data folder, or in PATH.
-func findSandboxd(c config.Config) (string, error) {
+// FindSandboxd returns the path of sandboxd: the configured one, beside this binary, in the data folder, or in PATH.
+func FindSandboxd(c config.Config) (string, error) {
 	if c.Sandbox.Sandboxd != "" {
 		if err := isFile(c.Sandbox.Sandboxd); err != nil {
 			return "", fmt.Errorf("sandbox.sandboxd (ROLLOUTD_SANDBOXD): %w", err)

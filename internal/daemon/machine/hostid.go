@@ -1,4 +1,4 @@
-package daemon
+package machine
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// hostID reads this host's id and creates it at the first start. A restarted worker needs the same id to poll the task queue with the
+// HostID reads this host's id and creates it at the first start. A restarted worker needs the same id to poll the task queue with the
 // activities of its running sandboxes.
-func hostID(path string) (string, error) {
+func HostID(path string) (string, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return makeHostID(path)
