@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
-	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
@@ -55,9 +55,9 @@ func (d *Daemon) gatewayTier() tier.Tier {
 }
 
 // boundsOf returns the configured bounds of each endpoint.
-func boundsOf(c config.Gateway) func(string) upstream.Bounds {
-	return func(name string) upstream.Bounds {
-		return upstream.Bounds{
+func boundsOf(c config.Gateway) func(string) limits.Bounds {
+	return func(name string) limits.Bounds {
+		return limits.Bounds{
 			Calls: int(c.Of(c.Calls, name)), Rate: c.Of(c.Rate, name), Burst: int(c.Of(c.Burst, name)), Queue: c.Queue,
 		}
 	}

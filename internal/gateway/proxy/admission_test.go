@@ -12,11 +12,11 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
-	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 )
 
-func bounded(b upstream.Bounds) func(*proxy.Options) {
-	return func(o *proxy.Options) { o.Bounds = func(string) upstream.Bounds { return b } }
+func bounded(b limits.Bounds) func(*proxy.Options) {
+	return func(o *proxy.Options) { o.Bounds = func(string) limits.Bounds { return b } }
 }
 
 // gated is an engine that answers one request each time it is told to.
@@ -56,7 +56,7 @@ func (h *host) upstream(t *testing.T, name string, is func(gateway.UpstreamStatu
 func TestRolloutsTakeTurns(t *testing.T) {
 	t.Parallel()
 	g := gated{make(chan string, 8), make(chan string)}
-	h, e := newHost(t, bounded(upstream.Bounds{Calls: 1})), newEngine(t, g.serve)
+	h, e := newHost(t, bounded(limits.Bounds{Calls: 1})), newEngine(t, g.serve)
 	urls := map[string]string{}
 	for _, id := range []string{"a", "b", "c"} {
 		r := h.route(e.URL)
@@ -88,7 +88,7 @@ func TestWaitingIsNotTheCallsTime(t *testing.T) {
 	t.Parallel()
 	const budget = time.Second / 2
 	hang := newHanging(half(), goodReply[len(half()):])
-	h, e := newHost(t, bounded(upstream.Bounds{Calls: 1})), newEngine(t, hang.serve, says(goodReply))
+	h, e := newHost(t, bounded(limits.Bounds{Calls: 1})), newEngine(t, hang.serve, says(goodReply))
 	first, second := h.route(e.URL), h.route(e.URL)
 	first.Model.Endpoint, second.Model.Endpoint = "vllm", "vllm"
 	second.ID, second.SandboxID, second.Limits.Call = "r2.1", "r2.1", budget
@@ -108,7 +108,7 @@ func TestWaitingIsNotTheCallsTime(t *testing.T) {
 func TestWhoLeavesTheLineIsForgotten(t *testing.T) {
 	t.Parallel()
 	hang := newHanging(half(), goodReply[len(half()):])
-	h, e := newHost(t, bounded(upstream.Bounds{Calls: 1})), newEngine(t, hang.serve, says(goodReply))
+	h, e := newHost(t, bounded(limits.Bounds{Calls: 1})), newEngine(t, hang.serve, says(goodReply))
 	r, other := h.route(e.URL), h.route(e.URL)
 	r.Model.Endpoint, other.Model.Endpoint = "vllm", "vllm"
 	other.ID, other.SandboxID = "r2.1", "r2.1"
@@ -130,7 +130,7 @@ func TestWhoLeavesTheLineIsForgotten(t *testing.T) {
 // So many requests a second and no more, whoever makes them.
 func TestRate(t *testing.T) {
 	t.Parallel()
-	h, e := newHost(t, bounded(upstream.Bounds{Rate: 10, Burst: 1})), newEngine(t, says(goodReply))
+	h, e := newHost(t, bounded(limits.Bounds{Rate: 10, Burst: 1})), newEngine(t, says(goodReply))
 	url, began := h.open(t, h.route(e.URL)), time.Now()
 	var all []<-chan reply
 	for range 6 {

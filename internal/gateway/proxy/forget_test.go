@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
-	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -61,7 +61,7 @@ func TestAddressesThatAreGoneAreForgotten(t *testing.T) {
 	t.Parallel()
 	key, err := seal.LoadOrCreate(filepath.Join(t.TempDir(), "key"))
 	require.NoError(t, err)
-	s, err := proxy.New(proxy.Options{Dir: t.TempDir(), Key: key, Endpoints: []string{"vllm"}, Bounds: func(string) upstream.Bounds { return upstream.Bounds{Rate: 5} }})
+	s, err := proxy.New(proxy.Options{Dir: t.TempDir(), Key: key, Endpoints: []string{"vllm"}, Bounds: func(string) limits.Bounds { return limits.Bounds{Rate: 5} }})
 	require.NoError(t, err)
 	admin, trainer := s.Handler(), s.TrainerHandler()
 	const addresses = 10_000

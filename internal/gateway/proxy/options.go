@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/rolloutd/rolloutd/internal/egress"
-	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
@@ -39,7 +39,7 @@ type Options struct {
 	// are not checked.
 	Egress egress.Policy
 	// Bounds are those of an upstream by its name; nil: none.
-	Bounds func(upstream string) upstream.Bounds
+	Bounds func(upstream string) limits.Bounds
 	// Endpoints are the names of upstreams that a trainer may ask about before their first call, beside host:port; none: any name.
 	Endpoints []string
 	// TrainerTokens admit to the trainer API, beside the deployment's own.
@@ -78,7 +78,7 @@ func (o Options) withDefaults() Options {
 		o.TracerProvider = noop.NewTracerProvider()
 	}
 	if o.Bounds == nil {
-		o.Bounds = func(string) upstream.Bounds { return upstream.Bounds{} }
+		o.Bounds = func(string) limits.Bounds { return limits.Bounds{} }
 	}
 	if o.Backoff <= 0 {
 		o.Backoff = defaultBackoff

@@ -13,14 +13,14 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
-	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 )
 
 // New rollouts wait while an upstream is paused, has too many calls waiting, or answers nothing of use; running ones are let on.
 func TestNewRolloutsWaitForABusyUpstream(t *testing.T) {
 	t.Parallel()
 	hang := newHanging(half(), goodReply[len(half()):])
-	h, e := newHost(t, bounded(upstream.Bounds{Calls: 1, Queue: 1})), newEngine(t, hang.serve, says(goodReply))
+	h, e := newHost(t, bounded(limits.Bounds{Calls: 1, Queue: 1})), newEngine(t, hang.serve, says(goodReply))
 	r := h.route(e.URL)
 	r.Model.Endpoint = "vllm"
 	url := h.open(t, r)

@@ -14,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/buffer"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
@@ -40,7 +41,7 @@ type route struct {
 	folder    string
 	key       string // the model's, plain: in memory alone
 	upstream  *upstream.Client
-	admission *upstream.Admission // of that upstream
+	admission *limits.Admission // of that upstream
 	report    *reporter
 	tracer    oteltrace.Tracer
 	log       *slog.Logger

@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/buffer"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
@@ -25,7 +26,7 @@ type Server struct {
 	log       *slog.Logger
 	report    *reporter
 	upstream  *upstream.Client
-	upstreams *upstream.Registry
+	upstreams *limits.Registry
 	options   Options
 	traces    *trace.Store
 	bodies    buffer.Pool[byte]
@@ -50,7 +51,7 @@ func New(o Options) (*Server, error) {
 	report, meters := newReporter(o.Registerer), upstream.NewMeters(o.Registerer)
 	s := &Server{
 		dir: o.Dir, box: o.Key.Box("model key"), dialer: o.Dialer, log: o.Logger,
-		report: report, upstream: upstream.New(o.Proxy, o.Egress, o.Backoff, meters), upstreams: upstream.NewRegistry(o.Bounds, o.Endpoints, o.Registerer, o.Logger), options: o, seed: maphash.MakeSeed(),
+		report: report, upstream: upstream.New(o.Proxy, o.Egress, o.Backoff, meters), upstreams: limits.NewRegistry(o.Bounds, o.Endpoints, o.Registerer, o.Logger), options: o, seed: maphash.MakeSeed(),
 		bodies: buffer.Pool[byte]{Least: 8 << 10, Most: minRequest}, routes: map[string]*route{},
 	}
 	var err error

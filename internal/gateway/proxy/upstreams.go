@@ -7,7 +7,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
-	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 )
 
 func (s *Server) getUpstream(w http.ResponseWriter, req *http.Request) error {
-	g, err := s.upstreams.Named(req.PathValue("name"), func(*upstream.Admission) {})
+	g, err := s.upstreams.Named(req.PathValue("name"), func(*limits.Admission) {})
 	if err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func (s *Server) getUpstream(w http.ResponseWriter, req *http.Request) error {
 }
 
 func (s *Server) resumeUpstream(w http.ResponseWriter, req *http.Request) error {
-	g, err := s.upstreams.Named(req.PathValue("name"), (*upstream.Admission).Resume)
+	g, err := s.upstreams.Named(req.PathValue("name"), (*limits.Admission).Resume)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (s *Server) drainUpstream(w http.ResponseWriter, req *http.Request) error {
 }
 
 // hold begins the pause that is asked for.
-func (s *Server) hold(w http.ResponseWriter, req *http.Request) (upstream.Group, gateway.PauseRequest, error) {
+func (s *Server) hold(w http.ResponseWriter, req *http.Request) (limits.Group, gateway.PauseRequest, error) {
 	var in gateway.PauseRequest
 	if err := readRequest(w, req, &in); err != nil {
 		return nil, in, err
@@ -73,13 +73,13 @@ func (s *Server) hold(w http.ResponseWriter, req *http.Request) (upstream.Group,
 	if !(in.WaitS >= 0 && in.WaitS <= maxPause) {
 		return nil, in, fault.Field("wait_s", "want seconds, at most %d", maxPause)
 	}
-	g, err := s.upstreams.Named(req.PathValue("name"), func(a *upstream.Admission) { a.Pause(seconds(in.ForS)) })
+	g, err := s.upstreams.Named(req.PathValue("name"), func(a *limits.Admission) { a.Pause(seconds(in.ForS)) })
 	return g, in, err
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-func upstreamStatus(w http.ResponseWriter, g upstream.Group) error {
+func upstreamStatus(w http.ResponseWriter, g limits.Group) error {
 	body, err := json.Marshal(g.Status())
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "status")

@@ -8,6 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -20,7 +21,7 @@ type Spec struct {
 	ClientGiven bool      // a client gave the base URLs: the egress policy holds for them, and their errors are not repeated in full
 	Path        string    // below them
 	Key         string
-	Admission   *Admission // of the upstream
+	Admission   *limits.Admission // of the upstream
 	Route       string
 	Price       *rollout.Price // nil: not known
 	Budget      time.Duration  // for all tries and the pauses between them; waiting for admission is not counted
@@ -60,7 +61,7 @@ func (u *Client) completeWithRetries(ctx context.Context, f *retryState) *Result
 		case f.Live.Begun(): // what the agent has seen cannot be taken back
 			res.Problem.Class = Failed
 			return res
-		case errors.Is(res.Problem.Cause, errCleared):
+		case errors.Is(res.Problem.Cause, limits.ErrCleared):
 			continue
 		}
 		pause := max(Jitter(backoff), res.Problem.after)
@@ -78,15 +79,15 @@ func (u *Client) completeWithRetries(ctx context.Context, f *retryState) *Result
 // attempt waits for admission and tries once. The error is why ctx ended before that.
 func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	asked := time.Now()
-	p, err := f.Admission.enter(ctx, f.Route)
+	p, err := f.Admission.Enter(ctx, f.Route)
 	began := time.Now()
 	f.queued += began.Sub(asked)
 	f.owed += began.Sub(asked)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Admission.leave(p)
-	bounded, cancel := context.WithTimeout(p.ctx, f.left)
+	defer f.Admission.Leave(p)
+	bounded, cancel := context.WithTimeout(p.Ctx, f.left)
 	defer cancel()
 	engine := u.Engines.pick(f.Engines)
 	res := u.try(bounded, f.target(engine), f.Request)
@@ -95,8 +96,8 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	f.cost += f.Price.Of(res.Reply.Usage)
 	f.owed += f.owes(ctx, res, began)
 	u.report.tries.Inc()
-	if res.Problem != nil && res.Problem.Class == Retry && ctx.Err() == nil && errors.Is(context.Cause(p.ctx), errCleared) {
-		res.Problem.Cause = errCleared
+	if res.Problem != nil && res.Problem.Class == Retry && ctx.Err() == nil && errors.Is(context.Cause(p.Ctx), limits.ErrCleared) {
+		res.Problem.Cause = limits.ErrCleared
 		return res, nil // ended by a drain: retried without charging the call's budget
 	}
 	f.left -= time.Since(began)
@@ -108,12 +109,12 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 }
 
 // report notes the result for admission: whether the endpoint answers, and when it asks for requests again.
-func (r *Result) report(a *Admission) {
+func (r *Result) report(a *limits.Admission) {
 	if p := r.Problem; p != nil && p.Class == Retry {
-		a.fails(p.Text, p.after)
+		a.Fails(p.Text, p.after)
 		return
 	}
-	a.answered()
+	a.Answered()
 }
 
 func (s Spec) target(engine string) target {

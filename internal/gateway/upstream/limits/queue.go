@@ -1,4 +1,4 @@
-package upstream
+package limits
 
 import (
 	"context"
@@ -8,13 +8,13 @@ import (
 // pass is the permission of a request to begin.
 type pass struct {
 	ready chan struct{}   // closed when it may
-	ctx   context.Context // of the request; ends when the upstream is cleared, too
+	Ctx   context.Context // of the request; ends when the upstream is cleared, too
 	end   context.CancelCauseFunc
 }
 
 func newPass(ctx context.Context) *pass {
 	p := &pass{ready: make(chan struct{})}
-	p.ctx, p.end = context.WithCancelCause(ctx)
+	p.Ctx, p.end = context.WithCancelCause(ctx)
 	return p
 }
 

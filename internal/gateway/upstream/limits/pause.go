@@ -1,4 +1,4 @@
-package upstream
+package limits
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
-// errCleared ends a request whose upstream is wanted empty. Its call is made again after the pause.
-var errCleared = errors.New("upstream was cleared")
+// ErrCleared ends a request whose upstream is wanted empty. Its call is made again after the pause.
+var ErrCleared = errors.New("upstream was cleared")
 
 const (
 	// maxHeld bounds for how long one answer has all calls to an upstream held back: the header may be wrong, or meant for
@@ -43,7 +43,7 @@ func (a *Admission) clear() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for p := range a.running {
-		p.end(errCleared)
+		p.end(ErrCleared)
 	}
 }
 
@@ -67,8 +67,8 @@ func (a *Admission) drained(ctx context.Context) error {
 	}
 }
 
-// answered notes a request that the endpoint answered. It logs the end of a run of failures.
-func (a *Admission) answered() {
+// Answered notes a request that the endpoint answered. It logs the end of a run of failures.
+func (a *Admission) Answered() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.failing >= ailing {
@@ -77,9 +77,9 @@ func (a *Admission) answered() {
 	a.failing = 0
 }
 
-// fails notes a request that failed and may be retried, and for how long the endpoint asks for no requests. It logs when a run of
+// Fails notes a request that failed and may be retried, and for how long the endpoint asks for no requests. It logs when a run of
 // failures begins: agents wait for minutes meanwhile.
-func (a *Admission) fails(why string, after time.Duration) {
+func (a *Admission) Fails(why string, after time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()

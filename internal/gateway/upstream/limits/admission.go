@@ -1,4 +1,4 @@
-package upstream
+package limits
 
 import (
 	"context"
@@ -42,8 +42,8 @@ func newAdmission(b Bounds, queued prometheus.Gauge, log *slog.Logger) *Admissio
 	return a
 }
 
-// enter returns when a request of the route may begin; the error is why ctx ended first. Who has entered must leave.
-func (a *Admission) enter(ctx context.Context, route string) (*pass, error) {
+// Enter returns when a request of the route may begin; the error is why ctx ended first. Who has entered must leave.
+func (a *Admission) Enter(ctx context.Context, route string) (*pass, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -107,15 +107,15 @@ func (a *Admission) giveUp(route string, p *pass) {
 	in := !a.queue.remove(route, p)
 	a.mu.Unlock()
 	if in {
-		a.leave(p)
+		a.Leave(p)
 		return
 	}
 	p.end(nil)
 	a.queued.Dec()
 }
 
-// leave says that a request which had entered is over.
-func (a *Admission) leave(p *pass) {
+// Leave says that a request which had entered is over.
+func (a *Admission) Leave(p *pass) {
 	p.end(nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
