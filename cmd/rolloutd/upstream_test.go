@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -21,7 +22,7 @@ func TestUpstream(t *testing.T) {
 	require.NoError(t, err)
 	g, err := proxy.New(proxy.Options{Dir: filepath.Join(data, "gateway"), Key: key, Endpoints: catalog.Names()})
 	require.NoError(t, err)
-	srv := httptest.NewServer(g.TrainerHandler())
+	srv := httptest.NewServer(admin.New(g, admin.Options{Key: key}).TrainerHandler())
 	t.Cleanup(srv.Close)
 	vars := map[string]string{"ROLLOUTD_TRAINER_URL": srv.URL, "ROLLOUTD_DATA": data}
 	for _, tc := range []struct {
@@ -53,7 +54,7 @@ func TestUpstreamWithoutTheKeySaysSo(t *testing.T) {
 	require.NoError(t, err)
 	g, err := proxy.New(proxy.Options{Dir: t.TempDir(), Key: key})
 	require.NoError(t, err)
-	srv := httptest.NewServer(g.TrainerHandler())
+	srv := httptest.NewServer(admin.New(g, admin.Options{Key: key}).TrainerHandler())
 	t.Cleanup(srv.Close)
 	elsewhere := filepath.Join(t.TempDir(), "data")
 	vars := map[string]string{"ROLLOUTD_TRAINER_URL": srv.URL, "ROLLOUTD_DATA": elsewhere}

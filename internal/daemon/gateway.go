@@ -16,6 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/filelock"
+	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/listen"
@@ -38,7 +39,7 @@ func (d *Daemon) gatewayTier() tier.Tier {
 		g, err := proxy.New(proxy.Options{
 			Dir: d.cfg.GatewayDir(), Key: d.key, Dialer: d.backends, Logger: d.log,
 			Registerer: d.tel.Registry(), TracerProvider: otel.GetTracerProvider(),
-			Egress: policy, Bounds: boundsOf(d.cfg.Gateway), Endpoints: catalog.Names(), TrainerTokens: d.cfg.Gateway.TrainerTokens,
+			Egress: policy, Bounds: boundsOf(d.cfg.Gateway), Endpoints: catalog.Names(),
 			PassThrough: d.cfg.Gateway.Reply == config.ReplyPassThrough, KeepAlive: d.cfg.Gateway.KeepAlive,
 		})
 		if err != nil {
@@ -96,8 +97,9 @@ func (d *Daemon) runGateway(g *proxy.Server) (tier.Running, error) {
 	d.at.Gateway, d.at.Trainer = l.Addr().String(), forTrainers.Addr().String()
 	d.cfg.Gateway.Listen = d.at.Gateway // port 0 means any free port
 	routes := tier.Background(g.Run)
-	admin, trainer := tier.ServeHTTP(l, g.Handler()), tier.ServeHTTP(forTrainers, g.TrainerHandler())
-	return tier.Running{Done: tier.Either(routes.Done, tier.Either(admin.Done, trainer.Done)), Stop: func(ctx context.Context) error {
-		return errors.Join(trainer.Stop(ctx), admin.Stop(ctx), routes.Stop(ctx))
+	api := admin.New(g, admin.Options{Key: d.key, TrainerTokens: d.cfg.Gateway.TrainerTokens, Logger: d.log})
+	own, trainers := tier.ServeHTTP(l, api.Handler()), tier.ServeHTTP(forTrainers, api.TrainerHandler())
+	return tier.Running{Done: tier.Either(routes.Done, tier.Either(own.Done, trainers.Done)), Stop: func(ctx context.Context) error {
+		return errors.Join(trainers.Stop(ctx), own.Stop(ctx), routes.Stop(ctx))
 	}}, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
@@ -48,9 +49,9 @@ func gatewayProcess(dir string) error {
 	if err != nil {
 		return err
 	}
-	admin := httptest.NewServer(srv.Handler())
-	defer admin.Close()
-	fmt.Println(admin.URL)
+	api := httptest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
+	defer api.Close()
+	fmt.Println(api.URL)
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		defer stop()

@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
@@ -95,11 +96,11 @@ func passingGateway(t *testing.T, dir string, backend *sandbox.Backend) *gateway
 	ctx, stop := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- srv.Run(ctx) }()
-	admin := httptest.NewServer(srv.Handler())
+	api := httptest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-over)
-		admin.Close()
+		api.Close()
 	})
-	return gateway.NewClient(admin.URL, key)
+	return gateway.NewClient(api.URL, key)
 }

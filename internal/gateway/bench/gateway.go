@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 
 	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -33,7 +34,7 @@ func gatewayProcess(dir string) error {
 	if err != nil {
 		return err
 	}
-	admin := httptest.NewServer(srv.Handler())
+	admin := httptest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
 	defer admin.Close()
 	fmt.Println(admin.URL)
 	ctx, stop := context.WithCancel(context.Background())

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
@@ -79,9 +80,9 @@ func (d *doomed) play(t *testing.T) {
 		replies = append(replies, d.ask(t, fmt.Sprint("call-", i), body))
 	}
 	d.restart(t)
-	admin := httptest.NewServer(d.server.Handler())
-	defer admin.Close()
-	h := &host{client: gateway.NewClient(admin.URL, d.options.Key)}
+	api := httptest.NewServer(admin.New(d.server, admin.Options{Key: d.options.Key}).Handler())
+	defer api.Close()
+	h := &host{client: gateway.NewClient(api.URL, d.options.Key)}
 	turns := h.turns(t, "r1.1")
 	require.Len(t, turns, len(replies))
 	for i, turn := range turns {

@@ -20,7 +20,7 @@ type delivery struct {
 	w        http.ResponseWriter
 	ask      *dialect.Request
 	beat     time.Duration // a stream that is awaited gets a sign of life this often; 0: none
-	fromHost bool          // the caller is outside the sandbox, see hostAPI
+	fromHost bool          // the caller is outside the sandbox, see HostAPI
 
 	begun bool           // the status is out
 	live  *upstream.Live // of the call

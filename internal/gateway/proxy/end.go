@@ -6,6 +6,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
+// End cancels a route's calls at once and returns when they are recorded. The first reason stays.
+func (s *Server) End(ctx context.Context, id, reason string) error {
+	r, err := s.route(id)
+	if err != nil {
+		return err
+	}
+	return r.end(ctx, reason)
+}
+
 // end cancels the route's calls at once and returns when they are recorded. The first reason stays.
 func (r *route) end(ctx context.Context, reason string) error {
 	if reason == "" {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -52,26 +51,19 @@ func (r *route) ownSession(session, parent string) bool {
 	return true
 }
 
-func (s *Server) addSessions(w http.ResponseWriter, req *http.Request) error {
-	var in gateway.SessionsRequest
-	if err := readRequest(w, req, &in); err != nil {
-		return err
-	}
-	r, err := s.route(req.PathValue("id"))
+// AddSessions makes sessions known as the agent's own. It ignores sessions beyond maxSessions.
+func (s *Server) AddSessions(id string, sessions []string) error {
+	r, err := s.route(id)
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, session := range in.Sessions {
+	for _, session := range sessions {
 		session = strings.ToValidUTF8(session, "?")
 		if session != "" && !slices.Contains(r.journal.Sessions, session) && len(r.journal.Sessions) < maxSessions {
 			r.journal.Sessions = append(r.journal.Sessions, session)
 		}
 	}
-	if err := r.save(); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return r.save()
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -63,7 +64,8 @@ func TestAddressesThatAreGoneAreForgotten(t *testing.T) {
 	require.NoError(t, err)
 	s, err := proxy.New(proxy.Options{Dir: t.TempDir(), Key: key, Endpoints: []string{"vllm"}, Bounds: func(string) limits.Bounds { return limits.Bounds{Rate: 5} }})
 	require.NoError(t, err)
-	admin, trainer := s.Handler(), s.TrainerHandler()
+	api := admin.New(s, admin.Options{Key: key})
+	admin, trainer := api.Handler(), api.TrainerHandler()
 	const addresses = 10_000
 	for i := range addresses {
 		host := fmt.Sprintf("10.%d.%d.1:8000", i/256, i%256)
@@ -94,11 +96,12 @@ func TestAnUpstreamIsKeptUntilItIsAtRest(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		over := make(chan error)
 		go func() { over <- s.Run(ctx) }()
+		api := admin.New(s, admin.Options{Key: key})
 		admin := func(method, path string, body any) {
-			require.Less(t, request(t, s.Handler(), key.Token("gateway admin"), method, path, body), 300, "%s %s", method, path)
+			require.Less(t, request(t, api.Handler(), key.Token("gateway admin"), method, path, body), 300, "%s %s", method, path)
 		}
 		trainer := func(what, name string) {
-			require.Less(t, request(t, s.TrainerHandler(), key.Token("gateway trainer"), "POST", "/upstreams/"+name+"/"+what, map[string]int{"for_s": 60}), 300)
+			require.Less(t, request(t, api.TrainerHandler(), key.Token("gateway trainer"), "POST", "/upstreams/"+name+"/"+what, map[string]int{"for_s": 60}), 300)
 		}
 		holds := func(want int, why string) {
 			admin("GET", "/ready/vllm", nil) // looks after the others, too

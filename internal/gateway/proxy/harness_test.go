@@ -18,6 +18,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -137,14 +138,15 @@ func (h *host) start(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- srv.Run(ctx) }()
-	admin := httptest.NewServer(srv.Handler())
-	h.client = gateway.NewClient(admin.URL, h.key)
-	trainer := httptest.NewServer(srv.TrainerHandler())
+	api := admin.New(srv, admin.Options{Key: h.key})
+	forRoles := httptest.NewServer(api.Handler())
+	h.client = gateway.NewClient(forRoles.URL, h.key)
+	trainer := httptest.NewServer(api.TrainerHandler())
 	h.trainer = gateway.NewTrainer(trainer.URL, gateway.TrainerToken(h.key))
 	h.stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-over)
-		admin.Close()
+		forRoles.Close()
 		trainer.Close()
 	})
 	t.Cleanup(h.stop)

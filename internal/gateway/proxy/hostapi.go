@@ -7,39 +7,36 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 )
 
-// hostAPI serves the model APIs of a route to an agent that runs outside its sandbox. Such a caller names the route in the path and holds
-// its token. Its calls are recorded and counted as those of the model channel are; a call repeated under its id is answered from its record.
+// HostAPI returns the handlers of the model APIs of routes by pattern, for agents that run outside their sandbox. The caller checks that a
+// request holds the token of the route that its path names. The calls are recorded and counted as those of the model channel are; a call
+// repeated under its id is answered from its record.
 //
 //	POST /routes/{id}/v1/chat/completions, …/completions, …/responses, …/messages
 //	GET  /routes/{id}/v1/models
-func (s *Server) hostAPI() *http.ServeMux {
-	mux := http.NewServeMux()
+func (s *Server) HostAPI() map[string]func(http.ResponseWriter, *http.Request) error {
+	all := map[string]func(http.ResponseWriter, *http.Request) error{
+		"GET " + gateway.ModelPath + "/models": s.ofRoute(func(_ *route, w http.ResponseWriter, _ *http.Request) {
+			writeJSON(w, http.StatusOK, []byte(modelList))
+		}),
+	}
 	for _, d := range dialect.All() {
-		s.handleHost(mux, "POST "+gateway.ModelPath+"/"+string(d.API), func(r *route, w http.ResponseWriter, req *http.Request) error {
+		all["POST "+gateway.ModelPath+"/"+string(d.API)] = s.ofRoute(func(r *route, w http.ResponseWriter, req *http.Request) {
 			r.serveCall(w, req, d, true)
-			return nil
 		})
 	}
-	s.handleHost(mux, "GET "+gateway.ModelPath+"/models", func(_ *route, w http.ResponseWriter, _ *http.Request) error {
-		writeJSON(w, http.StatusOK, []byte(modelList))
-		return nil
-	})
-	return mux
+	return all
 }
 
-// handleHost registers a handler of a route that needs the route's token.
-func (s *Server) handleHost(mux *http.ServeMux, pattern string, do func(*route, http.ResponseWriter, *http.Request) error) {
-	mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) {
-		id := req.PathValue("id")
-		next := answering(func(w http.ResponseWriter, req *http.Request) error {
-			r, err := s.route(id)
-			if err != nil {
-				return err
-			}
-			return do(r, w, req)
-		})
-		authorized(next, gateway.RouteToken(s.options.Key, id)).ServeHTTP(w, req)
-	})
+// ofRoute finds the route that a request's path names.
+func (s *Server) ofRoute(do func(*route, http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, req *http.Request) error {
+		r, err := s.route(req.PathValue("id"))
+		if err != nil {
+			return err
+		}
+		do(r, w, req)
+		return nil
+	}
 }
 
 // closedBy is why the route makes no further calls.

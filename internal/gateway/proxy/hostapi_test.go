@@ -12,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 )
 
 const chat = "chat/completions"
@@ -95,7 +96,7 @@ func TestHostCallNeedsTheRoutesToken(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	h.onHost(t, h.route(e.URL))
-	admin := httptest.NewServer(h.server.Handler())
+	admin := httptest.NewServer(admin.New(h.server, admin.Options{Key: h.key}).Handler())
 	defer admin.Close()
 	for name, token := range map[string]string{
 		"none": "", "admin": h.key.Token("gateway admin"), "another route": gateway.RouteToken(h.key, "r1.2"), "trainer": gateway.TrainerToken(h.key),

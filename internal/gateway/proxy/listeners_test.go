@@ -8,16 +8,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 )
 
 // Three doors, three keys: what opens one opens nothing of the others, and nothing is open to who has none.
 func TestEachListenerHasItsOwnToken(t *testing.T) {
 	t.Parallel()
 	const configured = "a-trainers-own-token"
-	h := newHost(t, func(o *proxy.Options) { o.TrainerTokens = []string{configured} })
+	h := newHost(t)
+	api := admin.New(h.server, admin.Options{Key: h.key, TrainerTokens: []string{configured}})
 	doors := map[string]string{"agent": h.open(t, h.route("http://127.0.0.1:1"))}
-	for door, handler := range map[string]http.Handler{"admin": h.server.Handler(), "trainer": h.server.TrainerHandler()} {
+	for door, handler := range map[string]http.Handler{"admin": api.Handler(), "trainer": api.TrainerHandler()} {
 		srv := httptest.NewServer(handler)
 		t.Cleanup(srv.Close)
 		doors[door] = srv.URL

@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -37,9 +38,9 @@ func child(dir string) error {
 	if err != nil {
 		return err
 	}
-	admin := httptest.NewServer(srv.Handler())
-	defer admin.Close()
-	tell("admin", admin.URL)
+	api := httptest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
+	defer api.Close()
+	tell("admin", api.URL)
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		defer stop()

@@ -42,8 +42,6 @@ type Options struct {
 	Bounds func(upstream string) limits.Bounds
 	// Endpoints are the names of upstreams that a trainer may ask about before their first call, beside host:port; none: any name.
 	Endpoints []string
-	// TrainerTokens admit to the trainer API, beside the deployment's own.
-	TrainerTokens []string
 	// PassThrough hands a stream on as it comes, but for its end, which waits for the record. What the agent has seen of a reply
 	// cannot be taken back: after a break in the middle it gets an error event. Otherwise replies are completed first.
 	PassThrough bool

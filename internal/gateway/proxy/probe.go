@@ -12,18 +12,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 )
 
-// probe asks the route's endpoint for one token, as the agent's latest call asked it. A list of models would say less: an engine may
+// Probe asks a route's endpoint for one token, as the agent's latest call asked it. A list of models would say less: an engine may
 // give that and fail every call.
-func (s *Server) probe(w http.ResponseWriter, req *http.Request) error {
-	r, err := s.route(req.PathValue("id"))
+func (s *Server) Probe(ctx context.Context, id string) error {
+	r, err := s.route(id)
 	if err != nil {
 		return err
 	}
-	if err := r.probe(req.Context()); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return r.probe(ctx)
 }
 
 func (r *route) probe(ctx context.Context) error {

@@ -23,8 +23,8 @@ const (
 
 func (s *Server) folder(id string) string { return filepath.Join(s.dir, id) }
 
-// open makes the route, or finds the same one.
-func (s *Server) open(def gateway.Route) error {
+// Open makes the route, or finds the same one.
+func (s *Server) Open(def gateway.Route) error {
 	if err := check(def); err != nil {
 		return err
 	}
@@ -114,9 +114,9 @@ func (r *route) recall() {
 	}
 }
 
-// close ends the route and removes its files and records; of what is gone it is a no-op. The journal goes first: without it,
+// Close ends the route and removes its files and records; of what is gone it is a no-op. The journal goes first: without it,
 // what is left after a crash is swept at the next start.
-func (s *Server) close(ctx context.Context, id string) error {
+func (s *Server) Close(ctx context.Context, id string) error {
 	defer s.alone(id)()
 	r, err := s.route(id)
 	if err != nil {

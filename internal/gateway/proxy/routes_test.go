@@ -14,6 +14,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
@@ -75,14 +76,14 @@ func TestAdminNeedsTheToken(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	h.open(t, h.route(e.URL))
-	admin := httptest.NewServer(h.server.Handler())
-	defer admin.Close()
+	api := httptest.NewServer(admin.New(h.server, admin.Options{Key: h.key}).Handler())
+	defer api.Close()
 	other, err := seal.ParseKey(strings.Repeat("ab", 32))
 	require.NoError(t, err)
-	_, err = gateway.NewClient(admin.URL, other).Status(t.Context(), "r1.1")
+	_, err = gateway.NewClient(api.URL, other).Status(t.Context(), "r1.1")
 	require.Equal(t, fault.Unauthorized, fault.KindOf(err))
 	for _, token := range []string{"", "Bearer ", "Bearer x", h.key.Token("gateway admin") + "x"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, admin.URL+"/routes/r1.1", http.NoBody)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, api.URL+"/routes/r1.1", http.NoBody)
 		require.NoError(t, err)
 		req.Header.Set("Authorization", token)
 		res, err := http.DefaultClient.Do(req)

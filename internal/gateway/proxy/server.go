@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -16,6 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/trace"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
 // Server keeps the routes of one host.
@@ -94,6 +98,37 @@ func (s *Server) serve(r *route) {
 		defer r.rest()
 		r.attach(ctx, s.dialer)
 	})
+}
+
+// Routes returns the ids of all routes in order.
+func (s *Server) Routes() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.routes))
+}
+
+// Export writes the turns of a route as JSON lines.
+func (s *Server) Export(id string, w io.Writer) error {
+	r, err := s.route(id)
+	if err != nil || r.trace == nil {
+		return err
+	}
+	return trajectory.Export(r.trace, w)
+}
+
+// Upstreams returns the limits of all upstreams.
+func (s *Server) Upstreams() *limits.Registry { return s.upstreams }
+
+// Ready fails with fault.Exhausted while new rollouts on an upstream should wait. They wait rather than running ones: an agent that has
+// begun holds a sandbox, and its time runs. A gateway that can record nothing would fail each of them.
+func (s *Server) Ready(upstream string) error {
+	if err := s.traces.Broken(); err != nil {
+		return fault.Wrap(fault.Exhausted, err, "the gateway can record no calls until it is started again")
+	}
+	if why := s.upstreams.StatusOf(upstream).Busy; why != "" {
+		return fault.New(fault.Exhausted, "model endpoint %q has no room for another rollout: %s", upstream, why)
+	}
+	return nil
 }
 
 func (s *Server) route(id string) (*route, error) {

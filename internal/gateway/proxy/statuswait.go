@@ -2,16 +2,10 @@ package proxy
 
 import (
 	"context"
-	"net/http"
-	"strconv"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
-
-// maxStatusWait bounds how long a request for a route's status is held open.
-const maxStatusWait = time.Minute
 
 // statusVersion counts the changes of a route's status. The route's lock guards it.
 type statusVersion struct {
@@ -49,17 +43,11 @@ func (r *route) changed(ctx context.Context, since int64, wait time.Duration) ga
 	return r.status()
 }
 
-// statusWait reads the query of GET /routes/{id}; without since the answer is immediate.
-func statusWait(req *http.Request) (since int64, wait time.Duration, err error) {
-	q := req.URL.Query()
-	if !q.Has("since") {
-		return 0, 0, nil
+// Status returns the status of a route once its version is not since, or after wait, or when the route stops working.
+func (s *Server) Status(ctx context.Context, id string, since int64, wait time.Duration) (gateway.RouteStatus, error) {
+	r, err := s.route(id)
+	if err != nil {
+		return gateway.RouteStatus{}, err
 	}
-	if since, err = strconv.ParseInt(q.Get("since"), 10, 64); err != nil {
-		return 0, 0, fault.Field("since", "%q is not a version of a route's status", q.Get("since"))
-	}
-	if wait, err = time.ParseDuration(q.Get("wait")); err != nil {
-		return 0, 0, fault.Field("wait", "%q is not a duration such as 30s", q.Get("wait"))
-	}
-	return since, min(max(wait, 0), maxStatusWait), nil
+	return r.changed(ctx, since, wait), nil
 }

@@ -1,7 +1,6 @@
-package proxy
+package admin
 
 import (
-	"encoding/json"
 	"net/http"
 	"time"
 
@@ -17,24 +16,24 @@ const (
 	clearTime = 10 * time.Second
 )
 
-func (s *Server) getUpstream(w http.ResponseWriter, req *http.Request) error {
-	g, err := s.upstreams.Named(req.PathValue("name"), func(*limits.Admission) {})
+func (a *API) getUpstream(w http.ResponseWriter, req *http.Request) error {
+	g, err := a.gateway.Upstreams().Named(req.PathValue("name"), func(*limits.Admission) {})
 	if err != nil {
 		return err
 	}
 	return upstreamStatus(w, g)
 }
 
-func (s *Server) resumeUpstream(w http.ResponseWriter, req *http.Request) error {
-	g, err := s.upstreams.Named(req.PathValue("name"), (*limits.Admission).Resume)
+func (a *API) resumeUpstream(w http.ResponseWriter, req *http.Request) error {
+	g, err := a.gateway.Upstreams().Named(req.PathValue("name"), (*limits.Admission).Resume)
 	if err != nil {
 		return err
 	}
 	return upstreamStatus(w, g)
 }
 
-func (s *Server) pauseUpstream(w http.ResponseWriter, req *http.Request) error {
-	g, _, err := s.hold(w, req)
+func (a *API) pauseUpstream(w http.ResponseWriter, req *http.Request) error {
+	g, _, err := a.hold(w, req)
 	if err != nil {
 		return err
 	}
@@ -42,8 +41,8 @@ func (s *Server) pauseUpstream(w http.ResponseWriter, req *http.Request) error {
 }
 
 // drainUpstream pauses, and waits for the calls under way. When they take longer they are ended, or else the pause stays.
-func (s *Server) drainUpstream(w http.ResponseWriter, req *http.Request) error {
-	g, in, err := s.hold(w, req)
+func (a *API) drainUpstream(w http.ResponseWriter, req *http.Request) error {
+	g, in, err := a.hold(w, req)
 	if err != nil {
 		return err
 	}
@@ -62,7 +61,7 @@ func (s *Server) drainUpstream(w http.ResponseWriter, req *http.Request) error {
 }
 
 // hold begins the pause that is asked for.
-func (s *Server) hold(w http.ResponseWriter, req *http.Request) (limits.Group, gateway.PauseRequest, error) {
+func (a *API) hold(w http.ResponseWriter, req *http.Request) (limits.Group, gateway.PauseRequest, error) {
 	var in gateway.PauseRequest
 	if err := readRequest(w, req, &in); err != nil {
 		return nil, in, err
@@ -73,22 +72,15 @@ func (s *Server) hold(w http.ResponseWriter, req *http.Request) (limits.Group, g
 	if !(in.WaitS >= 0 && in.WaitS <= maxPause) {
 		return nil, in, fault.Field("wait_s", "want seconds, at most %d", maxPause)
 	}
-	g, err := s.upstreams.Named(req.PathValue("name"), func(a *limits.Admission) { a.Pause(seconds(in.ForS)) })
+	g, err := a.gateway.Upstreams().Named(req.PathValue("name"), func(l *limits.Admission) { l.Pause(seconds(in.ForS)) })
 	return g, in, err
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-func upstreamStatus(w http.ResponseWriter, g limits.Group) error {
-	body, err := json.Marshal(g.Status())
-	if err != nil {
-		return fault.Wrap(fault.Internal, err, "status")
-	}
-	writeJSON(w, http.StatusOK, body)
-	return nil
-}
+func upstreamStatus(w http.ResponseWriter, g limits.Group) error { return encode(w, g.Status()) }
 
-// TrainerHandler serves the trainer API: what a trainer needs of a gateway and no more. Its tokens are the deployment's own for
+// TrainerHandler serves the trainer API: what a trainer needs of a gateway and no more. It admits the deployment's own token for
 // trainers and those of Options.
 //
 //	GET    /routes/{id}/trace                   → JSON lines of rollout.Turn
@@ -96,12 +88,12 @@ func upstreamStatus(w http.ResponseWriter, g limits.Group) error {
 //	POST   /upstreams/{name}/pause   {"for_s": …}                             → UpstreamStatus; no call begins
 //	POST   /upstreams/{name}/drain   {"for_s": …, "wait_s": …, "abort": …}    → UpstreamStatus, when none is under way
 //	POST   /upstreams/{name}/resume                                           → UpstreamStatus
-func (s *Server) TrainerHandler() http.Handler {
+func (a *API) TrainerHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+gateway.TracePath, answering(s.getTrace))
-	mux.HandleFunc("GET "+gateway.UpstreamPath, answering(s.getUpstream))
-	mux.HandleFunc("POST "+gateway.UpstreamPath+"/pause", answering(s.pauseUpstream))
-	mux.HandleFunc("POST "+gateway.UpstreamPath+"/drain", answering(s.drainUpstream))
-	mux.HandleFunc("POST "+gateway.UpstreamPath+"/resume", answering(s.resumeUpstream))
-	return authorized(mux, append([]string{gateway.TrainerToken(s.options.Key)}, s.options.TrainerTokens...)...)
+	mux.HandleFunc("GET "+gateway.TracePath, answering(a.getTrace))
+	mux.HandleFunc("GET "+gateway.UpstreamPath, answering(a.getUpstream))
+	mux.HandleFunc("POST "+gateway.UpstreamPath+"/pause", answering(a.pauseUpstream))
+	mux.HandleFunc("POST "+gateway.UpstreamPath+"/drain", answering(a.drainUpstream))
+	mux.HandleFunc("POST "+gateway.UpstreamPath+"/resume", answering(a.resumeUpstream))
+	return authorized(mux, append([]string{gateway.TrainerToken(a.options.Key)}, a.options.TrainerTokens...)...)
 }

@@ -1,4 +1,4 @@
-package proxy
+package admin
 
 import (
 	"crypto/sha256"
@@ -43,6 +43,12 @@ func answering(do func(http.ResponseWriter, *http.Request) error) http.HandlerFu
 	}
 }
 
+func writeJSON(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // who hung up needs no answer
+}
+
 func fail(w http.ResponseWriter, err error) {
 	kind := fault.KindOf(err)
 	body, _ := json.Marshal(gateway.FailureBody{Kind: kind, Message: err.Error()}) // strings always encode
@@ -52,4 +58,21 @@ func fail(w http.ResponseWriter, err error) {
 func readRequest(w http.ResponseWriter, req *http.Request, into any) error {
 	err := json.NewDecoder(http.MaxBytesReader(w, req.Body, maxRequest)).Decode(into)
 	return fault.Wrap(fault.Invalid, err, "request body")
+}
+
+// done answers 204 to what succeeded.
+func done(w http.ResponseWriter, err error) error {
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
+
+func encode(w http.ResponseWriter, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "encode the answer")
+	}
+	writeJSON(w, http.StatusOK, body)
+	return nil
 }

@@ -1,0 +1,170 @@
+package admin
+
+import (
+	"cmp"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/seal"
+)
+
+// maxStatusWait bounds how long a request for a route's status is held open.
+const maxStatusWait = time.Minute
+
+// Options are the settings of an API.
+type Options struct {
+	// Key is the deployment's: its admin token admits to the admin API, its trainer token to the trainer API.
+	Key           seal.Key
+	TrainerTokens []string     // further tokens of the trainer API
+	Logger        *slog.Logger // nil: silent
+}
+
+// API serves a gateway over HTTP.
+type API struct {
+	gateway *proxy.Server
+	options Options
+	log     *slog.Logger
+}
+
+// New returns the API of a gateway.
+func New(g *proxy.Server, o Options) *API {
+	return &API{gateway: g, options: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler))}
+}
+
+// Handler serves the admin API, to the roles of the deployment. Every request needs their token.
+//
+//	GET    /routes                              → {"ids": […]}
+//	PUT    /routes/{id}        Route            → 204
+//	GET    /routes/{id}?since=V&wait=30s        → RouteStatus; with since, once its version is not V, or after the wait
+//	POST   /routes/{id}/end    {"reason": …}    → 204, when cancelled calls are recorded
+//	POST   /routes/{id}/sessions {"sessions": […]} → 204; these are the agent's own
+//	POST   /routes/{id}/probe                   → 204, when the endpoint answers; a fault.UpstreamFailed or UpstreamRefused else
+//	GET    /routes/{id}/trace                   → JSON lines of rollout.Turn
+//	DELETE /routes/{id}                         → 204
+//	GET    /ready/{name}                        → 204; a fault.Exhausted while new rollouts should wait for that upstream
+//
+// It also serves the model APIs below /routes/{id}/v1, which need the token of the route; see proxy.Server.HostAPI.
+func (a *API) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+gateway.RoutesPath, answering(a.getRoutes))
+	mux.HandleFunc("PUT "+gateway.RoutePath, answering(a.putRoute))
+	mux.HandleFunc("GET "+gateway.RoutePath, answering(a.getRoute))
+	mux.HandleFunc("POST "+gateway.EndPath, answering(a.endRoute))
+	mux.HandleFunc("GET "+gateway.TracePath, answering(a.getTrace))
+	mux.HandleFunc("POST "+gateway.SessionsPath, answering(a.addSessions))
+	mux.HandleFunc("POST "+gateway.ProbePath, answering(a.probe))
+	mux.HandleFunc("DELETE "+gateway.RoutePath, answering(a.deleteRoute))
+	mux.HandleFunc("GET "+gateway.ReadyPath, answering(a.getReady))
+	all := http.NewServeMux()
+	for pattern, do := range a.gateway.HostAPI() {
+		all.HandleFunc(pattern, a.ofRoute(answering(do)))
+	}
+	all.Handle("/", authorized(mux, a.options.Key.Token(gateway.AdminPurpose)))
+	return all
+}
+
+// ofRoute admits requests with the token of the route that their path names.
+func (a *API) ofRoute(next http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		authorized(next, gateway.RouteToken(a.options.Key, req.PathValue("id"))).ServeHTTP(w, req)
+	}
+}
+
+func (a *API) getReady(w http.ResponseWriter, req *http.Request) error {
+	return done(w, a.gateway.Ready(req.PathValue("name")))
+}
+
+func (a *API) getRoutes(w http.ResponseWriter, _ *http.Request) error {
+	return encode(w, gateway.RouteList{IDs: a.gateway.Routes()})
+}
+
+func (a *API) putRoute(w http.ResponseWriter, req *http.Request) error {
+	var def gateway.Route
+	if err := readRequest(w, req, &def); err != nil {
+		return err
+	}
+	if def.ID != req.PathValue("id") {
+		return fault.Field("id", "%q is not the path's %q", def.ID, req.PathValue("id"))
+	}
+	return done(w, a.gateway.Open(def))
+}
+
+func (a *API) getRoute(w http.ResponseWriter, req *http.Request) error {
+	since, wait, err := statusWait(req)
+	if err != nil {
+		return err
+	}
+	status, err := a.gateway.Status(req.Context(), req.PathValue("id"), since, wait)
+	if err != nil {
+		return err
+	}
+	return encode(w, status)
+}
+
+func (a *API) endRoute(w http.ResponseWriter, req *http.Request) error {
+	var in gateway.EndRequest
+	if err := readRequest(w, req, &in); err != nil {
+		return err
+	}
+	return done(w, a.gateway.End(req.Context(), req.PathValue("id"), in.Reason))
+}
+
+func (a *API) addSessions(w http.ResponseWriter, req *http.Request) error {
+	var in gateway.SessionsRequest
+	if err := readRequest(w, req, &in); err != nil {
+		return err
+	}
+	return done(w, a.gateway.AddSessions(req.PathValue("id"), in.Sessions))
+}
+
+func (a *API) probe(w http.ResponseWriter, req *http.Request) error {
+	return done(w, a.gateway.Probe(req.Context(), req.PathValue("id")))
+}
+
+func (a *API) deleteRoute(w http.ResponseWriter, req *http.Request) error {
+	return done(w, a.gateway.Close(req.Context(), req.PathValue("id")))
+}
+
+// getTrace streams. A failure on the way breaks the response off, so that no reader takes half a trace for a whole one.
+func (a *API) getTrace(w http.ResponseWriter, req *http.Request) error {
+	w.Header().Set("Content-Type", "application/jsonl")
+	out := &countingWriter{w: w}
+	err := a.gateway.Export(req.PathValue("id"), out)
+	if err != nil && out.n > 0 {
+		a.log.Error("trace broken off", "route", req.PathValue("id"), "error", err)
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
+
+type countingWriter struct {
+	w io.Writer
+	n int
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += n
+	return n, err
+}
+
+// statusWait reads the query of GET /routes/{id}; without since the answer is immediate.
+func statusWait(req *http.Request) (since int64, wait time.Duration, err error) {
+	q := req.URL.Query()
+	if !q.Has("since") {
+		return 0, 0, nil
+	}
+	if since, err = strconv.ParseInt(q.Get("since"), 10, 64); err != nil {
+		return 0, 0, fault.Field("since", "%q is not a version of a route's status", q.Get("since"))
+	}
+	if wait, err = time.ParseDuration(q.Get("wait")); err != nil {
+		return 0, 0, fault.Field("wait", "%q is not a duration such as 30s", q.Get("wait"))
+	}
+	return since, min(max(wait, 0), maxStatusWait), nil
+}
