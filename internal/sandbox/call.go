@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,10 +22,12 @@ type call struct {
 	in     any           // JSON body, or
 	body   io.Reader     // a raw one
 	wait   time.Duration // how long sandboxd is asked to wait before it answers
+	// maxAnswer bounds the decoded answer, in bytes; 0: defaultMaxAnswer.
+	maxAnswer int64
 }
 
-// maxAnswer bounds a decoded answer, in bytes.
-const maxAnswer = 1 << 20
+// defaultMaxAnswer bounds a decoded answer, in bytes.
+const defaultMaxAnswer = 1 << 20
 
 // json does c and decodes the answer into out, which may be nil.
 func (s *Sandbox) json(ctx context.Context, c call, out any) error {
@@ -36,7 +39,7 @@ func (s *Sandbox) json(ctx context.Context, c call, out any) error {
 	if out == nil {
 		return nil
 	}
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(out); err != nil {
+	if err := json.NewDecoder(io.LimitReader(res.Body, cmp.Or(c.maxAnswer, defaultMaxAnswer))).Decode(out); err != nil {
 		return s.broken(ctx, c, err)
 	}
 	return nil

@@ -26,10 +26,14 @@ const longPoll = 50 * time.Second
 func (s *Sandbox) Start(ctx context.Context, name string, p wire.Process) (st wire.Status, err error) {
 	ctx, span := s.backend.span(ctx, "sandbox.start "+name, s.id)
 	defer func() { end(span, err) }()
+	return st, s.json(ctx, call{method: http.MethodPut, path: processPath(name), in: s.withDefaults(p)}, &st)
+}
+
+func (s *Sandbox) withDefaults(p wire.Process) wire.Process {
 	p.User = cmp.Or(p.User, s.user)
 	p.Env = withBasics(p.Env, homeOf(p.User))
 	p.Dir = cmp.Or(p.Dir, homeOf(p.User))
-	return st, s.json(ctx, call{method: http.MethodPut, path: processPath(name), in: p}, &st)
+	return p
 }
 
 // Status returns the state of the process; one that was never started is a fault.NotFound.

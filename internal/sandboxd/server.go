@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"github.com/rolloutd/rolloutd/internal/sandboxd/exec"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/files"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/modelchannel"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
@@ -49,6 +50,7 @@ type Server struct {
 	info      wire.Info
 	lease     *lease
 	processes *process.Table
+	exec      *exec.Table
 	model     *modelchannel.Model
 	places    files.Places
 	turn      turn
@@ -76,6 +78,7 @@ func New(o Options) *Server {
 		},
 		lease:     newLease(o.Lease, o.Expired),
 		processes: table,
+		exec:      exec.New(table),
 		model:     modelchannel.New(o.Logger, table.Origin),
 		places:    o.Writable,
 		turn:      newTurn(),
@@ -145,6 +148,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/processes/{name}", s.getProcess)
 	mux.HandleFunc("GET /v1/processes/{name}/log", s.getLog)
 	mux.HandleFunc("POST /v1/processes/{name}/kill", s.postKill)
+	mux.HandleFunc("POST /v1/exec/{id}", s.postExec)
+	mux.HandleFunc("DELETE /v1/exec/{id}", s.deleteExec)
 	mux.HandleFunc("POST /v1/kill-all", s.killBefore(s.turn.take(s.postKillAll)))
 	mux.HandleFunc("PUT /v1/files", s.turn.take(s.as(s.putFile)))
 	mux.HandleFunc("GET /v1/files", s.as(s.getFile))

@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -42,6 +43,31 @@ func BenchmarkCreateToFirstExec(b *testing.B) {
 	b.ReportMetric(median(create), "create-ms")
 	b.ReportMetric(median(exec), "to-exec-ms")
 	b.ReportMetric(median(destroy), "destroy-ms")
+}
+
+// BenchmarkExec measures bash in one round trip, and beside it in two.
+func BenchmarkExec(b *testing.B) {
+	backend := sandbox.New(open(b, local.Options{}), sandbox.Options{})
+	s, err := backend.Create(b.Context(), fmt.Sprintf("bench-exec-%d", b.N), rollout.Sandbox{}, nil)
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, backend.Destroy(context.Background(), s.ID())) })
+	run := wire.Process{Argv: []string{"bash", "-c", "true"}}
+	var one, two []time.Duration
+	for i := range b.N {
+		start := time.Now()
+		_, err := s.Exec(b.Context(), fmt.Sprintf("c%d", i), wire.Exec{Process: run})
+		require.NoError(b, err)
+		one = append(one, time.Since(start))
+		start = time.Now()
+		name := fmt.Sprintf("p%d", i)
+		_, err = s.Start(b.Context(), name, run)
+		require.NoError(b, err)
+		_, err = s.Wait(b.Context(), name, time.Minute)
+		require.NoError(b, err)
+		two = append(two, time.Since(start))
+	}
+	b.ReportMetric(median(one), "exec-ms")
+	b.ReportMetric(median(two), "start-wait-ms")
 }
 
 func median(d []time.Duration) float64 {

@@ -34,6 +34,7 @@ func Run(t *testing.T, h Harness) {
 	}{
 		{"Lifecycle", lifecycleTests()},
 		{"Process", processTests()},
+		{"Exec", execTests()},
 		{"Kill", killTests()},
 		{"Output", outputTests()},
 		{"Files", fileTests()},

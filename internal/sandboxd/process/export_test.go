@@ -5,7 +5,7 @@ package process
 var ParseStat = parseStat
 
 // Keep is how much of each end of a stream is kept.
-const Keep = keep
+const Keep = maxKeep
 
 // Entry is a line of the process table.
 type Entry = procEntry

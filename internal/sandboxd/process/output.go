@@ -1,25 +1,37 @@
 package process
 
-import "sync"
+import (
+	"bytes"
+	"sync"
+)
 
-// keep is how much of each end of a stream is kept.
-const keep = 1 << 20
+// maxKeep is how much of each end of a stream is kept at most.
+const maxKeep = 1 << 20
 
-// Output keeps the first and the last keep bytes of a stream. Writing never blocks and never fails, so a process that floods
+// Output keeps the first and the last bytes of a stream. Writing never blocks and never fails, so a process that floods
 // its output is neither stuck nor able to use up memory.
 type Output struct {
+	keep   int // bytes of each end; 0: maxKeep
 	mu     sync.Mutex
 	head   []byte
-	tail   []byte // a ring once it is full: the byte at offset o, o ≥ keep, is at (o-keep) % keep
+	tail   []byte // a ring once it is full: the byte at offset o, o ≥ bound, is at (o-bound) % bound
 	size   int64
 	frozen bool
+}
+
+// bound is how much of each end is kept.
+func (o *Output) bound() int {
+	if o.keep <= 0 || o.keep > maxKeep {
+		return maxKeep
+	}
+	return o.keep
 }
 
 // Write implements io.Writer.
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := len(p)
+	n, keep := len(p), o.bound()
 	if o.frozen {
 		return n, nil
 	}
@@ -43,12 +55,13 @@ func (o *Output) Write(p []byte) (int, error) {
 
 // writeTail stores a first part of p, which goes to offset o.size.
 func (o *Output) writeTail(p []byte) int {
+	keep := o.bound()
 	if free := keep - len(o.tail); free > 0 {
 		k := min(free, len(p))
 		o.tail = append(o.tail, p[:k]...)
 		return k
 	}
-	return copy(o.tail[(o.size-keep)%keep:], p)
+	return copy(o.tail[(o.size-int64(keep))%int64(keep):], p)
 }
 
 // freeze makes the stream final: what a left-over child of the process writes from now on is thrown away.
@@ -94,6 +107,20 @@ func (o *Output) piece(offset int64) []byte {
 	if offset < int64(len(o.head)) {
 		return o.head[offset:]
 	}
+	keep := int64(o.bound())
 	start := (offset - keep) % keep
 	return o.tail[start:min(int64(len(o.tail)), start+o.size-offset)]
+}
+
+// Ends returns what is kept: the first bytes, the last bytes, and how many bytes between them were dropped.
+func (o *Output) Ends() (head, tail []byte, omitted int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	head = bytes.Clone(o.head)
+	for at := o.size - int64(len(o.tail)); at < o.size && len(o.tail) > 0; {
+		piece := o.piece(at)
+		tail = append(tail, piece...)
+		at += int64(len(piece))
+	}
+	return head, tail, o.size - int64(len(head)+len(tail))
 }

@@ -24,6 +24,7 @@ func (t *Table) spawn(name string, spec wire.Process) (*Process, error) {
 	}
 	defer files.closeChild()
 	p := &Process{name: name, user: spec.User, started: time.Now(), done: make(chan struct{})}
+	p.stdout.keep, p.stderr.keep = spec.KeepBytes, spec.KeepBytes
 	pid, exited, err := t.launcher.launch(child.Config{
 		Argv: spec.Argv, Env: environ(spec.Env), Path: spec.Env["PATH"], Dir: spec.Dir, User: user,
 	}, files.child())

@@ -18,8 +18,8 @@ import (
 // maxProcesses bounds the names kept; each may hold up to 4 MiB of output.
 const maxProcesses = 1024
 
-// Table is the table of named processes. A name is never given to a second process, so a client that lost an answer can
-// ask again.
+// Table is the table of named processes. A name is not given to a second process unless the first was deleted, so a client
+// that lost an answer can ask again.
 type Table struct {
 	launcher *launcher
 	Users    Users
@@ -88,6 +88,15 @@ func (t *Table) Get(name string) (*Process, error) {
 		return p, nil
 	}
 	return nil, fault.New(fault.NotFound, "no process %q was started", name)
+}
+
+// Delete forgets an ended process and its output; its name may then be used again. One that runs is not deleted.
+func (t *Table) Delete(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p, ok := t.byName[name]; ok && !p.Running() {
+		delete(t.byName, name)
+	}
 }
 
 func (t *Table) all() []*Process {

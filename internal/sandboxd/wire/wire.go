@@ -7,6 +7,8 @@
 //	GET    /v1/processes/{name}?wait=5s                  → Status; with wait, returns at exit or after that long
 //	GET    /v1/processes/{name}/log?stream=stdout&offset=0&limit=65536 → bytes; header X-Log-Next: next offset, X-Log-Eof: bool
 //	POST   /v1/processes/{name}/kill                     → Status; SIGKILL to its session, waits for its end
+//	POST   /v1/exec/{id}?wait=5s        Exec             → ExecResult; runs it once, or returns the result of the call of that id
+//	DELETE /v1/exec/{id}                                 → 204; kills the command, forgets the call
 //	POST   /v1/kill-all                                  → 204; every process of the sandbox but sandboxd is dead
 //	PUT    /v1/files?path=&user=&mode=0644  bytes        → 204; parents are made, links are not followed
 //	GET    /v1/files?path=&user=&limit=                  → bytes; a regular file only
@@ -97,7 +99,7 @@ type Lease struct {
 }
 
 // Process is a named process to start once. It gets its own session, an environment of exactly Env, and stdin from Stdin.
-// Its output is kept in the sandbox, bounded: the first and the last MiB of each stream.
+// Its output is kept in the sandbox, bounded: the first and the last KeepBytes of each stream.
 type Process struct {
 	Argv []string `json:"argv"`
 	// User runs the process: "" is the agent's user, VerifierUser the verifier's.
@@ -107,7 +109,31 @@ type Process struct {
 	Stdin []byte            `json:"stdin,omitempty"`
 	// TimeoutMillis kills the session that long after its start; 0: never.
 	TimeoutMillis int64 `json:"timeout_ms,omitempty"`
+	// KeepBytes is how much of each end of each stream is kept; 0: 1 MiB, which is the most.
+	KeepBytes int `json:"keep_bytes,omitempty"`
 }
+
+// Exec is a command to run once under a call id. The answer comes at its end, or after the wait of the request.
+type Exec struct {
+	Process
+}
+
+// ExecResult is the result of an Exec. While Running its output is not there yet.
+type ExecResult struct {
+	Status
+	Stdout Output `json:"stdout,omitzero"`
+	Stderr Output `json:"stderr,omitzero"`
+}
+
+// Output is what a stream kept: its first and its last bytes, and how many bytes between them were dropped.
+type Output struct {
+	Head    []byte `json:"head,omitempty"`
+	Tail    []byte `json:"tail,omitempty"`
+	Omitted int64  `json:"omitted,omitempty"`
+}
+
+// Len is the number of bytes kept.
+func (o Output) Len() int { return len(o.Head) + len(o.Tail) }
 
 // Status is how a named process stands.
 type Status struct {

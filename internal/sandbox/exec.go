@@ -1,0 +1,40 @@
+package sandbox
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// maxExecAnswer bounds the answer to an Exec, in bytes: two streams with two ends of at most a MiB each, in base64.
+const maxExecAnswer = 8 << 20
+
+// Exec runs a command once under the id, which has 1 to 128 letters, digits, '.', '_' or '-', and returns its result at its end. Asked
+// again under the same id it attaches to the command or returns its result, and runs nothing. The same id with another command
+// is a fault.Conflict. Calls do not wait for each other. User, environment and directory default as in Start.
+//
+// When ctx ends the command goes on until its own timeout.
+func (s *Sandbox) Exec(ctx context.Context, id string, e wire.Exec) (res wire.ExecResult, err error) {
+	ctx, span := s.backend.span(ctx, "sandbox.exec", s.id)
+	defer func() { end(span, err) }()
+	e.Process = s.withDefaults(e.Process)
+	c := call{
+		method: http.MethodPost, path: execPath(id), query: url.Values{"wait": {longPoll.String()}}, in: e,
+		wait: longPoll, maxAnswer: maxExecAnswer,
+	}
+	for {
+		res = wire.ExecResult{}
+		if err := s.json(ctx, c, &res); err != nil || !res.Running {
+			return res, err
+		}
+	}
+}
+
+// DeleteExec kills the command of a call when it still runs, and forgets the call. An unknown id is no error.
+func (s *Sandbox) DeleteExec(ctx context.Context, id string) error {
+	return s.json(ctx, call{method: http.MethodDelete, path: execPath(id)}, nil)
+}
+
+func execPath(id string) string { return "/v1/exec/" + url.PathEscape(id) }
