@@ -5,6 +5,7 @@
 //	sandboxd probe HOST:PORT    tries what must not be possible, prints the findings as JSON
 //	sandboxd stage              the step between the host and bwrap; see package stage
 //	sandboxd child              the step between sandboxd and a process that it starts; see package child
+//	sandboxd file TOOL          reads, writes, edits or lists files for a tool call; see package filetool
 //	sandboxd version
 //
 // Under the name run-as-agent it is the helper of package runas.
@@ -19,8 +20,10 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/filetool"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/probe"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // version is stamped at build time.
@@ -52,6 +55,11 @@ func run(ctx context.Context, args []string) error {
 		return stage.Run()
 	case child.Command:
 		return child.Run()
+	case wire.FileTool:
+		if len(args) != 2 {
+			return fmt.Errorf("file wants one tool")
+		}
+		return filetool.Main(args[1], os.Stdin, os.Stdout)
 	case "version":
 		_, err := fmt.Println(version)
 		return err

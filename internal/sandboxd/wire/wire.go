@@ -158,3 +158,19 @@ type Error struct {
 	Kind    string `json:"kind"` // a fault.Kind
 	Message string `json:"message"`
 }
+
+// Self is sandboxd's own program, as a process that it starts names it, and FileTool its argument that asks for a file tool: the
+// next argument names the tool, stdin has its arguments as a JSON object, and stdout gets a FileAnswer.
+const (
+	Self     = "/proc/self/exe"
+	FileTool = "file"
+)
+
+// FileAnswer is the answer of a file tool.
+type FileAnswer struct {
+	Content string `json:"content"`
+	// Error says what was wrong with the arguments or the file.
+	Error string `json:"error,omitempty"`
+	// Size is that of the file in bytes, of a list the number of its entries.
+	Size int64 `json:"size"`
+}

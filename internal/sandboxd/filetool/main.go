@@ -1,0 +1,88 @@
+package filetool
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// maxArguments bounds the arguments, in bytes.
+const maxArguments = 64 << 20
+
+// Main runs the named tool with the arguments on in, and writes its answer to out.
+func Main(name string, in io.Reader, out io.Writer) error {
+	var a wire.FileAnswer
+	var err error
+	switch name {
+	case "read":
+		a, err = run(in, read)
+	case "write":
+		a, err = run(in, write)
+	case "edit":
+		a, err = run(in, edit)
+	case "list":
+		a, err = run(in, list)
+	default:
+		return fmt.Errorf("no file tool %q", name)
+	}
+	if err != nil {
+		a.Error = err.Error()
+	}
+	return json.NewEncoder(out).Encode(a)
+}
+
+func run[A any](in io.Reader, tool func(A) (wire.FileAnswer, error)) (wire.FileAnswer, error) {
+	var arguments A
+	if err := json.NewDecoder(io.LimitReader(in, maxArguments)).Decode(&arguments); err != nil {
+		return wire.FileAnswer{}, fmt.Errorf("arguments: %w", err)
+	}
+	return tool(arguments)
+}
+
+// openRegular opens a regular file for reading. It does not wait for a FIFO or a device.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, explain(path, err)
+	}
+	if err := regular(f, path); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func regular(f *os.File, path string) error {
+	st, err := f.Stat()
+	switch {
+	case err != nil:
+		return explain(path, err)
+	case st.IsDir():
+		return fmt.Errorf("Not a file: %s is a directory", path) //nolint:staticcheck // a wire fact: policies know this text
+	case !st.Mode().IsRegular():
+		return fmt.Errorf("Not a file: %s", path) //nolint:staticcheck // a wire fact: policies know this text
+	}
+	return nil
+}
+
+// explain is the error of a system call in words that name the path as it was given.
+func explain(path string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("File not found: %s", path) //nolint:staticcheck // a wire fact: policies know this text
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("Permission denied: %s", path) //nolint:staticcheck // a wire fact: policies know this text
+	}
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return fmt.Errorf("%s: %s", path, errno.Error())
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}

@@ -1,0 +1,109 @@
+package filetool
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// maxRead bounds the content of one answer, in bytes, and maxScan what is read to find the lines.
+const (
+	maxRead = 100_000
+	maxScan = 1 << 30
+)
+
+type readArguments struct {
+	Path   string `json:"path"`
+	Offset int    `json:"offset"` // the first line, from 1; 0: from the start
+	Limit  int    `json:"limit"`  // lines; 0: to the end
+}
+
+func read(a readArguments) (wire.FileAnswer, error) {
+	f, err := openRegular(a.Path)
+	if err != nil {
+		return wire.FileAnswer{}, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return wire.FileAnswer{}, explain(a.Path, err)
+	}
+	answer := wire.FileAnswer{Size: st.Size()}
+	text := bufio.NewReaderSize(io.LimitReader(f, maxScan), 64<<10)
+	if start, _ := text.Peek(8000); bytes.IndexByte(start, 0) >= 0 {
+		return answer, fmt.Errorf("%s is a binary file of %d bytes, which is not shown", a.Path, st.Size())
+	}
+	c, err := cut(text, max(a.Offset, 1), a.Limit)
+	if err != nil {
+		return answer, explain(a.Path, err)
+	}
+	if c.lines < a.Offset {
+		return answer, fmt.Errorf("%s has %d lines, and offset is %d", a.Path, c.lines, a.Offset)
+	}
+	answer.Content = c.text()
+	return answer, nil
+}
+
+// piece is the lines of a file from one line on.
+type piece struct {
+	content bytes.Buffer
+	lines   int  // read, those before the piece included
+	last    int  // number of the last line in content
+	full    bool // content has reached maxRead: the rest of the piece is left out
+}
+
+// cut reads limit lines (0: all) from line first on, whole ones within maxRead bytes.
+func cut(r *bufio.Reader, first, limit int) (*piece, error) {
+	p := &piece{}
+	for limit <= 0 || p.lines < first-1+limit {
+		line, err := p.line(r, p.lines+1 >= first)
+		if line {
+			p.lines++
+		}
+		if err == io.EOF {
+			return p, nil
+		}
+		if err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// line reads one line, into content where wanted and where there is room. It says whether there was one.
+func (p *piece) line(r *bufio.Reader, wanted bool) (found bool, err error) {
+	wanted = wanted && !p.full
+	for {
+		part, err := r.ReadSlice('\n')
+		found = found || len(part) > 0
+		if wanted {
+			if p.content.Len()+len(part) > maxRead {
+				p.full, wanted = true, false
+				part = part[:maxRead-p.content.Len()]
+				p.content.Write(part)
+			} else {
+				p.content.Write(part)
+			}
+		}
+		if err == bufio.ErrBufferFull {
+			continue
+		}
+		if wanted && found {
+			p.last = p.lines + 1
+		}
+		return found, err
+	}
+}
+
+// text is the content, and what was left out of it.
+func (p *piece) text() string {
+	text := strings.ToValidUTF8(p.content.String(), "\uFFFD")
+	if p.full {
+		text += fmt.Sprintf("\n[... left out: the rest of line %d and the lines up to %d; read them with offset and limit ...]", p.last+1, p.lines)
+	}
+	return text
+}

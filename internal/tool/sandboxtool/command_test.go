@@ -1,0 +1,102 @@
+package sandboxtool_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/tool"
+)
+
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	ok, failed := `{"exit_code":0,"sandboxed":true,"network_isolated":true}`, `{"exit_code":3,"sandboxed":true,"network_isolated":true}`
+	for _, c := range []struct{ name, command, content, message, data string }{
+		{"bash", "printf '  hi\n\n'", "  hi", "", ok},
+		{"terminal", "pwd", "/home/user/workdir", "", ok},
+		{"terminal", "echo out; echo err >&2; exit 3", "out\n[stderr]\nerr", "Exit code: 3", failed},
+		{"bash", "echo err >&2", "err", "", ok},
+		{"bash", "id -un; echo $0 $#", "user\nbash 0", "", ok},
+		{"bash", "printf 'a\\0b'", "[binary output of 3 bytes, which is not shown]", "", ok},
+		{"bash", "printf 'caf\\351'", "caf\uFFFD", "", ok},
+		{"bash", "[[ -t 0 ]] || cat", "", "", ok},
+		{"bash", "kill -9 $$", "", "Exit code: 137", `{"exit_code":137,"sandboxed":true,"network_isolated":true}`},
+	} {
+		r := b.call(c.name, map[string]any{"command": c.command})
+		require.Equal(t, tool.Result{Content: c.content, Error: c.message != "", Message: c.message, Data: json.RawMessage(c.data)}, r, c.command)
+	}
+	b.bash("echo kept > f; cd /; export X=1")
+	require.Equal(t, "kept\n", b.call("bash", map[string]any{"command": "cat f; echo $X"}).Content+"\n")
+}
+
+// The output up to a timeout is kept, and what the command started is dead.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	r := b.call("terminal", map[string]any{"command": "echo before; sleep 1000 & sleep 1000", "timeout": 1})
+	require.Equal(t, "before", r.Content)
+	require.Equal(t, "Command timed out after 1s", r.Message)
+	require.JSONEq(t, `{"exit_code":-1,"timeout":true,"sandboxed":true,"network_isolated":true}`, string(r.Data))
+	require.Equal(t, "0", b.bash("pgrep -c sleep || :"))
+}
+
+// A call made again under its id returns its first result, and runs nothing.
+func TestCallTwice(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	for _, id := range []string{"a", "call 1/ü", strings.Repeat("x", 256)} {
+		arguments := map[string]any{"command": "echo x >> f; wc -l < f; rm -f g"}
+		first := b.callAs(id, "bash", arguments)
+		require.Equal(t, first, b.callAs(id, "bash", arguments))
+		_, err := b.set.Call(t.Context(), tool.Call{ID: id, Name: "bash", Arguments: json.RawMessage(`{"command":"true"}`)})
+		require.True(t, fault.Is(err, fault.Conflict), "%v", err)
+	}
+	require.Equal(t, "3", b.bash("wc -l < f"))
+	arguments := map[string]any{"path": "f", "old_string": "x\nx\n", "new_string": "y\n"}
+	first := b.callAs("edit", "edit_file", arguments)
+	require.False(t, first.Error, first.Message)
+	require.Equal(t, first, b.callAs("edit", "edit_file", arguments))
+	require.Equal(t, "y\nx", b.bash("cat f"))
+}
+
+// However much a command writes, the result is bounded, says what is left out, and is valid text.
+func TestOutputIsBounded(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	r := b.call("bash", map[string]any{"command": "echo first; yes é | head -c 100000001 | tr -d '\\n'; echo; echo last"})
+	require.Less(t, len(r.Content), 60_000)
+	require.True(t, utf8.ValidString(r.Content))
+	require.NotContains(t, r.Content, "\uFFFD")
+	require.True(t, strings.HasPrefix(r.Content, "first\né"))
+	require.True(t, strings.HasSuffix(r.Content, "\nlast"))
+	require.Regexp(t, `\n\[\.\.\. 666\d+ bytes left out \.\.\.\]\n`, r.Content)
+}
+
+// A sandbox without its workdir, or one that is out of processes, is the policy's own doing.
+func TestBrokenByThePolicy(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	require.Contains(t, b.call("bash", map[string]any{"command": "a\x00b"}).Message, "zero character")
+	b.bash("rm -rf /home/user/workdir")
+	r := b.call("read_file", map[string]any{"path": "f"})
+	require.True(t, r.Error)
+	require.Contains(t, r.Message, "/home/user/workdir")
+}
+
+// A slow call of one caller holds up no other.
+func TestCallsDoNotWait(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	slow := make(chan tool.Result, 1)
+	go func() {
+		slow <- b.callAs("slow", "bash", map[string]any{"command": "until [ -e go ]; do read -t 0.01 <> <(:) || :; done; echo went"})
+	}()
+	b.bash("true")
+	require.False(t, b.call("write_file", map[string]any{"path": "go", "content": ""}).Error)
+	require.Equal(t, "went", (<-slow).Content)
+}

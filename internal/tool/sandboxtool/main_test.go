@@ -1,0 +1,95 @@
+package sandboxtool_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/tool"
+	"github.com/rolloutd/rolloutd/internal/tool/sandboxtool"
+)
+
+// sandboxdPath is the binary that the sandboxes run, built once for the package.
+var sandboxdPath string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "sandboxd")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		sandboxdPath = filepath.Join(dir, "sandboxd")
+		cmd := exec.CommandContext(context.Background(), "go", "build", "-o", sandboxdPath, "github.com/rolloutd/rolloutd/cmd/sandboxd")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		err = cmd.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// box is a sandbox with all its tools.
+type box struct {
+	t   testing.TB
+	sb  *sandbox.Sandbox
+	set tool.Set
+	n   int
+}
+
+func newBox(t testing.TB) *box {
+	t.Helper()
+	d, err := local.New(local.Options{SandboxdPath: sandboxdPath, Dir: filepath.Join(t.TempDir(), "sandboxes")})
+	require.NoError(t, err)
+	b := sandbox.New(d, sandbox.Options{Defaults: driver.Spec{HomeMiB: 256, TmpMiB: 64, MemoryMiB: 512, PIDs: 128}})
+	id := "tools-" + rand.Text()
+	sb, err := b.Create(t.Context(), id, rollout.Sandbox{}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		require.NoError(t, b.Destroy(ctx, id))
+	})
+	registry, err := sandboxtool.NewRegistry()
+	require.NoError(t, err)
+	selection, err := registry.Select([]string{"all"}, nil)
+	require.NoError(t, err)
+	return &box{t: t, sb: sb, set: selection.Bind(tool.Env{Sandbox: sb})}
+}
+
+// call calls a tool under a fresh id.
+func (b *box) call(name string, arguments map[string]any) tool.Result {
+	b.t.Helper()
+	b.n++
+	return b.callAs(fmt.Sprintf("c%d", b.n), name, arguments)
+}
+
+func (b *box) callAs(id, name string, arguments map[string]any) tool.Result {
+	b.t.Helper()
+	text, err := json.Marshal(arguments)
+	require.NoError(b.t, err)
+	r, err := b.set.Call(b.t.Context(), tool.Call{ID: id, Name: name, Arguments: text})
+	require.NoError(b.t, err)
+	return r
+}
+
+// bash runs a command that must succeed.
+func (b *box) bash(command string) string {
+	b.t.Helper()
+	r := b.call("bash", map[string]any{"command": command})
+	require.False(b.t, r.Error, "%s: %s: %s", command, r.Message, r.Content)
+	return r.Content
+}
