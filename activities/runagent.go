@@ -2,10 +2,14 @@ package activities
 
 import (
 	"context"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/watch"
 )
+
+// MaxTime is the longest that RunAgent takes, all its tries together, apart from the time in which no worker runs it.
+func (in AgentInput) MaxTime() time.Duration { return watch.MaxTime(in.Limits) }
 
 // RunAgent launches the agent on its task, or attaches to the one that runs, until it is done or one of its bounds ends it. The
 // agent's time counts from its first launch, however often the activity runs.

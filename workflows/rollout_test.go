@@ -3,12 +3,15 @@ package workflows_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/agent/watch"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
@@ -139,4 +142,26 @@ func TestVerifierFails(t *testing.T) {
 	require.Equal(t, rollout.VerifierFailed, sum.Outcome)
 	require.Nil(t, sum.Reward)
 	require.Equal(t, happy, w.calls, "one attempt: grading again would not change the grade")
+}
+
+// The step of the agent ends by its own bounds: its deadline leaves room for all of them.
+func TestDeadlineOfTheAgent(t *testing.T) {
+	t.Parallel()
+	for _, limits := range []rollout.Limits{
+		rollout.DefaultLimits(),
+		{Agent: 2 * time.Hour, Call: time.Hour, Rollout: 24 * time.Hour},
+		{Agent: 10 * time.Second, Call: time.Second},
+	} {
+		w := newWorld(t)
+		var took time.Duration
+		w.agent = func(ctx context.Context, in activities.AgentInput) (activities.AgentResult, error) {
+			info := activity.GetInfo(ctx)
+			took = info.Deadline.Sub(info.StartedTime)
+			return activities.AgentResult{Outcome: rollout.Completed}, nil
+		}
+		s := spec()
+		s.Limits = limits
+		w.run(t, s)
+		require.GreaterOrEqual(t, took, watch.MaxTime(limits.Filled()))
+	}
 }

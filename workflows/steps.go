@@ -27,8 +27,6 @@ const (
 	// slack is the time of an activity beside the bound of its task, for launching, staging and saving.
 	slack        = 2 * time.Minute
 	closeTimeout = 2 * time.Minute
-	// startWait is how long an agent may wait until its host starts it, see host.Starts: some 600 starts of two seconds on one core.
-	startWait = 20 * time.Minute
 )
 
 // step is how an activity of a host runs.
@@ -121,7 +119,7 @@ func (r *run) runAgent(a *attempt) error {
 		Mode: s.Mode, Model: s.Model, Limits: s.Limits,
 	}
 	var out activities.AgentResult
-	err := r.do(a, rollout.PhaseAgent, step{timeout: startWait + s.Limits.Agent + slack, summary: "at most " + s.Limits.Agent.String()}, r.acts.RunAgent, in, &out)
+	err := r.do(a, rollout.PhaseAgent, step{timeout: in.MaxTime() + slack, summary: "at most " + s.Limits.Agent.String()}, r.acts.RunAgent, in, &out)
 	if err != nil {
 		return err
 	}

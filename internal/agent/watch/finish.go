@@ -5,6 +5,8 @@ import "context"
 // finish ends what is still going on, saves the transcript, and makes the decision a result. The order matters: no token is
 // generated any more before the transcript is taken, and it is taken before the process is killed.
 func (w *watch) finish(ctx context.Context, d Decision) (Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, finishTime)
+	defer cancel()
 	if d.Err != nil {
 		w.reporter.save(ctx, w)
 		return Result{}, d.Err

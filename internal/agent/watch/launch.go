@@ -7,7 +7,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
-	"github.com/rolloutd/rolloutd/internal/host"
 )
 
 // open attaches to the agent that runs, or launches it. An abort that came before the launch leaves run nil.
@@ -24,7 +23,7 @@ func (w *watch) open(ctx context.Context) error {
 
 // launch starts launch n once the host has a slot for it. The route's status of after the wait counts.
 func (w *watch) launch(ctx context.Context, n int) error {
-	release, err := w.Starts.Acquire(ctx, host.StartAgent)
+	release, err := w.acquireStart(ctx, n)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,63 @@
+package watch
+
+import (
+	"context"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+)
+
+const (
+	// startWait is how long the first launch may wait for a slot, see host.Starts: some 600 starts of two seconds on one core.
+	startWait = 20 * time.Minute
+	// leastStartWait is the same where the caller's deadline leaves less: it may be of an earlier build.
+	leastStartWait = time.Minute
+	// finishTime bounds the end of a watch: ending the route, saving the transcript, stopping the agent.
+	finishTime = 2 * time.Minute
+)
+
+// MaxTime is the longest that Run takes within the limits: the deadline of whoever calls it must not be earlier. Each part is a bound
+// that Run or Decide holds.
+func MaxTime(l rollout.Limits) time.Duration {
+	return startWait + launchedTime(l)
+}
+
+// launchedTime is the part of MaxTime that follows the wait for the first launch.
+func launchedTime(l rollout.Limits) time.Duration {
+	return l.Agent + // from the first launch, relaunches included
+		l.Call + callSlack + // a call that is open when the agent's time is up
+		gatewayPatience + // a gateway that is away
+		gateway.ProbeTime + // the endpoint, asked from outside
+		finishTime
+}
+
+// acquireStart waits for a slot of the host to launch the agent: the first time until what is left of ctx's time is needed for
+// the agent's work, later within the agent's own time. The error is final: here the same would follow.
+func (w *watch) acquireStart(ctx context.Context, launch int) (release func(), err error) {
+	until := time.Now().Add(startWait)
+	if deadline, ok := ctx.Deadline(); ok {
+		until = later(deadline.Add(-launchedTime(w.state.Limits)), time.Now().Add(leastStartWait))
+	}
+	if launch > 1 {
+		until = w.state.Launch.First.Add(w.state.Limits.Agent)
+	}
+	bounded, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	release, err = w.Starts.Acquire(bounded, host.StartAgent)
+	if err != nil && ctx.Err() == nil {
+		return nil, failure.Final(fault.New(fault.Unavailable, "the host had no slot for launch %d of %d of the agent in time", launch, agent.MaxLaunches))
+	}
+	return release, err
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,116 @@
+package watch_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/watch"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+func TestMaxTime(t *testing.T) {
+	t.Parallel()
+	const (
+		start  = 20 * minute
+		others = 30*second + 3*minute + 10*second + 2*minute // a late call's slack, the gateway away, a probe, the end
+	)
+	for name, c := range map[string]struct {
+		limits rollout.Limits
+		want   time.Duration
+	}{
+		"default":     {rollout.DefaultLimits().Filled(), start + 10*minute + 5*minute + others},
+		"short":       {rollout.Limits{Agent: 10 * second}.Filled(), start + 10*second + 8*second + others},
+		"long calls":  {rollout.Limits{Agent: 2 * time.Hour, Call: time.Hour}.Filled(), start + 3*time.Hour + others},
+		"short calls": {rollout.Limits{Agent: 2 * time.Hour, Call: minute}.Filled(), start + 2*time.Hour + minute + others},
+	} {
+		require.Equal(t, c.want, watch.MaxTime(c.limits), name)
+	}
+}
+
+// Whatever an agent and its endpoint do, Decide ends the watch before MaxTime: the last thing it waits for is a call that was open when
+// the agent's time was up.
+func TestDecideEndsInTime(t *testing.T) {
+	t.Parallel()
+	limits := rollout.DefaultLimits().Filled()
+	last := limits.Agent + limits.Call + 30*second
+	for _, owed := range []time.Duration{0, second, 5 * minute, last - limits.Agent, last - limits.Agent + second, last} {
+		for _, before := range []time.Duration{0, 4 * minute, 6 * minute} {
+			for _, firstCall := range []time.Duration{0, second, last} {
+				for _, calls := range []int{0, 1} {
+					l := look{limits: limits, first: last, owed: owed, firstCall: firstCall, route: gateway.RouteStatus{InFlight: calls, Owed: before}}
+					require.NotEqual(t, watch.Continue, watch.Decide(l.state(time.Now())).Action, "%+v", l)
+				}
+			}
+		}
+	}
+}
+
+// route is a gateway with a route on which nothing happens.
+type route struct{ watch.Gateway }
+
+func (route) Status(context.Context, string) (gateway.RouteStatus, error) {
+	return gateway.RouteStatus{}, nil
+}
+
+// unborn is an agent that was never launched, and never is.
+type unborn struct{ agent.Agent }
+
+func (unborn) Attach(context.Context, agent.Env, agent.Job) (agent.Run, error) {
+	return nil, fault.New(fault.NotFound, "never launched")
+}
+
+// The wait for a slot leaves the time that the agent's work needs.
+func TestWaitForAStart(t *testing.T) {
+	t.Parallel()
+	limits := rollout.DefaultLimits().Filled()
+	for name, c := range map[string]struct{ deadline, want time.Duration }{
+		"no deadline":           {0, 20 * minute},
+		"the workflow's":        {watch.MaxTime(limits) + 2*minute, 22 * minute},
+		"less time is left":     {watch.MaxTime(limits) - 15*minute, 5 * minute},
+		"of an earlier build":   {limits.Agent + 2*minute, minute},
+		"the activity is over":  {30 * second, 30 * second},
+		"the worker is stopped": {-1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				starts := host.NewStarts(1, nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				for range 100 { // each gives its slot back after half a minute
+					go func() { _, _ = starts.Acquire(ctx, host.StartAgent) }()
+				}
+				synctest.Wait()
+				within := ctx
+				switch {
+				case c.deadline > 0:
+					var stop context.CancelFunc
+					within, stop = context.WithTimeout(ctx, c.deadline)
+					defer stop()
+				case c.deadline < 0:
+					var stop context.CancelFunc
+					within, stop = context.WithCancel(ctx)
+					stop()
+				}
+				began := time.Now()
+				_, err := watch.New(watch.Options{Gateway: route{}, Starts: starts}).Run(within, watch.Job{
+					Kind: agent.Kind{Agent: unborn{}}, Limits: limits, Logger: slog.New(slog.DiscardHandler),
+				})
+				require.Equal(t, c.want, time.Since(began))
+				var final *temporal.ApplicationError
+				require.Equal(t, within.Err() == nil, errors.As(err, &final) && final.NonRetryable(), "%v", err)
+			})
+		})
+	}
+}
