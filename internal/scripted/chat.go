@@ -36,7 +36,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case c.fault.refuse(w, r):
 		c.sent.Status = c.fault.Status
-		if c.fault.NotSSE {
+		if c.fault.NotSSE || c.fault.Garbage {
 			c.sent.Status = http.StatusOK
 		}
 	case c.req.Stream:

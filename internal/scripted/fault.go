@@ -3,6 +3,7 @@ package scripted
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"strconv"
@@ -58,6 +59,9 @@ func (f Fault) refuse(w http.ResponseWriter, r *http.Request) bool {
 		<-r.Context().Done()
 	case f.NotSSE:
 		writeJSON(w, http.StatusOK, map[string]any{"detail": "this is no stream and no completion"})
+	case f.Garbage:
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: {\"choices\": [{]\n\ndata: \xff\x00\n\n") // an error means that the caller left
 	case f.Status != 0:
 		if f.RetryAfter > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(f.RetryAfter.Seconds()))))

@@ -98,12 +98,15 @@ func TestStreamFaults(t *testing.T) {
 	}
 }
 
-func TestNotSSE(t *testing.T) {
+func TestRepliesThatAreNone(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "turns: [{text: x, faults: [{not_sse: true}]}]")
-	resp := s.post(t.Context(), t, streamRequest(user("x")))
-	require.Equal(t, http.StatusOK, resp.StatusCode)
-	require.Equal(t, "application/json", resp.Header.Get("Content-Type"))
+	for fault, contentType := range map[string]string{"not_sse": "application/json", "garbage": "text/event-stream"} {
+		s := serve(t, "turns: [{text: x, faults: [{"+fault+": true}]}]")
+		resp := s.post(t.Context(), t, streamRequest(user("x")))
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		require.Equal(t, contentType, resp.Header.Get("Content-Type"))
+		require.Equal(t, http.StatusOK, s.log.sent(t)[0].Status)
+	}
 }
 
 // A hang ends when the caller leaves, and the server notices: its log gets the line.

@@ -60,4 +60,5 @@ type Fault struct {
 	ErrorAfter *int          `yaml:"error_after"` // an error event after so many chunks
 	NoFinish   bool          `yaml:"no_finish"`   // [DONE] without a finish reason
 	NotSSE     bool          `yaml:"not_sse"`     // 200 with a body that is no stream and no completion
+	Garbage    bool          `yaml:"garbage"`     // 200 with a stream of events that are not JSON
 }

@@ -88,7 +88,7 @@ func (f Fault) validate(at string, last bool) []error {
 		errs = append(errs, fmt.Errorf("%s: %s together; want one", at, strings.Join(kinds, " and ")))
 	}
 	if len(kinds) == 0 && f.Delay == 0 {
-		errs = append(errs, fmt.Errorf("%s: says nothing; want status, delay, hang, hang_after, cut_after, error_after, no_finish or not_sse", at))
+		errs = append(errs, fmt.Errorf("%s: says nothing; want status, delay, hang, hang_after, cut_after, error_after, no_finish, not_sse or garbage", at))
 	}
 	if f.Status != 0 && (f.Status < 400 || f.Status > 599) {
 		errs = append(errs, fmt.Errorf("%s.status: %d; want 400 to 599", at, f.Status))
@@ -106,7 +106,7 @@ func (f Fault) kinds() []string {
 		set  bool
 	}{
 		{"status", f.Status != 0}, {"hang", f.Hang}, {"hang_after", f.HangAfter != nil}, {"cut_after", f.CutAfter != nil},
-		{"error_after", f.ErrorAfter != nil}, {"no_finish", f.NoFinish}, {"not_sse", f.NotSSE},
+		{"error_after", f.ErrorAfter != nil}, {"no_finish", f.NoFinish}, {"not_sse", f.NotSSE}, {"garbage", f.Garbage},
 	} {
 		if k.set {
 			kinds = append(kinds, k.name)
