@@ -35,7 +35,7 @@ func TestWholeTask(t *testing.T) {
 		require.Zero(t, status, out)
 	}
 
-	sent := w.sent(t)
+	sent := w.Sent(t)
 	require.Len(t, sent, 6)
 	require.Equal(t, b.Instruction, lastUser(t, sent[0]))
 	for i := range sent {
@@ -71,7 +71,7 @@ turns:
 	require.NoError(t, err)
 	process, err := w.Status(t.Context(), "agent-1")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return w.calls.Load() > 0 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.Calls.Load() > 0 }, time.Minute, 10*time.Millisecond)
 
 	var next agent.Run
 	for range 2 {
@@ -83,13 +83,13 @@ turns:
 	after, err := w.Status(t.Context(), "agent-1")
 	require.NoError(t, err)
 	require.Equal(t, process.PID, after.PID)
-	require.Len(t, w.sent(t), 2)
-	require.Equal(t, job.Instruction, lastUser(t, w.sent(t)[1]))
+	require.Len(t, w.Sent(t), 2)
+	require.Equal(t, job.Instruction, lastUser(t, w.Sent(t)[1]))
 	out, _ := w.bash(t, "proof", "cat proof")
 	require.Equal(t, "once\n", out)
 	over := w.finish(t, w.begin(t, w.agent(), job)) // also when it is over
 	require.Equal(t, st.SessionID, over.SessionID)
-	require.Len(t, w.sent(t), 2)
+	require.Len(t, w.Sent(t), 2)
 }
 
 // Stop in the middle of an answer: generation ends at once, the process is dead, and what the agent had is still told.
@@ -108,8 +108,8 @@ func TestStopInTheMiddle(t *testing.T) {
 	}, time.Minute, 20*time.Millisecond)
 
 	require.NoError(t, w.attach(t).Stop(t.Context()))
-	require.Eventually(t, func() bool { return len(w.sent(t)) == 1 }, time.Minute, 10*time.Millisecond)
-	require.False(t, w.sent(t)[0].Complete)
+	require.Eventually(t, func() bool { return len(w.Sent(t)) == 1 }, time.Minute, 10*time.Millisecond)
+	require.False(t, w.Sent(t)[0].Complete)
 	process, err := w.Status(t.Context(), "agent-1")
 	require.NoError(t, err)
 	require.False(t, process.Running)
@@ -138,7 +138,7 @@ func TestKilledAgentIsDone(t *testing.T) {
 	job := agent.Job{Instruction: "go", Launch: 1}
 	a := w.agent()
 	r := w.begin(t, a, job)
-	require.Eventually(t, func() bool { return w.calls.Load() > 0 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.Calls.Load() > 0 }, time.Minute, 10*time.Millisecond)
 	done := waiting(t, r)
 	require.NoError(t, w.Kill(t.Context(), "agent-1"))
 	got := <-done
@@ -158,7 +158,7 @@ func TestRefusalEndsTheAgent(t *testing.T) {
 	st := w.finish(t, r)
 	require.Equal(t, 1, st.ExitCode)
 	require.Equal(t, "APIError: no such key", st.Error)
-	require.EqualValues(t, 1, w.calls.Load())
+	require.EqualValues(t, 1, w.Calls.Load())
 	told, err := r.Transcript(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, string(opencode.AgentLog(told)), `{"type":"error"`)
@@ -173,7 +173,7 @@ func TestInstructionArrivesVerbatim(t *testing.T) {
 	a := w.agent()
 	r := w.begin(t, a, job)
 	require.Zero(t, w.finish(t, r).ExitCode)
-	require.Equal(t, odd, lastUser(t, w.sent(t)[0]))
+	require.Equal(t, odd, lastUser(t, w.Sent(t)[0]))
 }
 
 // A project's own configuration counts where the job says so, but can not make the agent wait for a person.
@@ -194,7 +194,7 @@ turns:
 			a := w.agent()
 			r := w.begin(t, a, job)
 			require.Zero(t, w.finish(t, r).ExitCode)
-			require.Equal(t, obey, strings.Contains(string(w.sent(t)[0].Request), "Speak like a pirate."))
+			require.Equal(t, obey, strings.Contains(string(w.Sent(t)[0].Request), "Speak like a pirate."))
 			out, _ := w.bash(t, "proof", "cat /tmp/proof")
 			require.Equal(t, "ran\n", out)
 		})
@@ -214,7 +214,7 @@ turns:
 	a := w.agent()
 	r := w.begin(t, a, job)
 	require.Zero(t, w.finish(t, r).ExitCode)
-	request, names := toolNames(t, w.sent(t)[0])
+	request, names := toolNames(t, w.Sent(t)[0])
 	require.ElementsMatch(t, []string{"bash", "edit", "glob", "grep", "read", "todowrite", "write"}, names)
 	require.EqualValues(t, 1234, request["max_tokens"])
 	told, err := r.Transcript(t.Context())

@@ -12,6 +12,9 @@ import (
 // lookTimeout bounds one look at a server that may be wedged.
 const lookTimeout = 3 * time.Second
 
+// endGrace is how long a process that no longer listens may take to end before the reply counts as its own.
+const endGrace = time.Second
+
 // look returns the state of the session. An agent is done only if its process still runs after it said so: whoever kills it and
 // answers in its place has not completed the task.
 func (r *run) look(ctx context.Context) (agent.Status, error) {
@@ -37,7 +40,11 @@ func (r *run) explain(ctx context.Context, st agent.Status, err error) (agent.St
 	if ctx.Err() != nil || fault.Is(err, fault.SandboxLost) {
 		return st, err
 	}
-	process, statusErr := r.box.Status(ctx, r.process())
+	wait := time.Duration(0)
+	if fault.Is(err, fault.AgentFailed) {
+		wait = endGrace
+	}
+	process, statusErr := r.box.Wait(ctx, r.process(), wait)
 	switch {
 	case statusErr != nil:
 		return st, statusErr

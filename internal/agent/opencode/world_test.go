@@ -1,42 +1,28 @@
 package opencode_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/agenttest"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
 // world is a real OpenCode in a real sandbox, talking to a scripted model through the model channel.
 type world struct {
-	*sandbox.Sandbox
-	backend *sandbox.Backend
-	agents  string       // this host's folder of agents
-	calls   atomic.Int32 // model calls that have begun
-	model   *httptest.Server
-
-	mu  sync.Mutex
-	log bytes.Buffer
+	*agenttest.Place
+	agents string // this host's folder of agents
 }
 
 func newWorld(t *testing.T, script string) *world {
@@ -57,13 +43,8 @@ func newWorldSeeing(t *testing.T, script string, mounted bool) *world {
 	if !mounted {
 		mount, how = "", "uploaded"
 	}
-	w.backend = newBackend(t, mount)
-	id := strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()) + ".1"
-	w.Sandbox, err = w.backend.Create(t.Context(), id, rollout.Sandbox{}, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, w.backend.Destroy(context.WithoutCancel(t.Context()), id)) })
-	w.serveModel(t, id, script)
-	said, err := w.agent().Install(t.Context(), w.env())
+	w.Place = agenttest.NewPlace(t, newBackend(t, mount), script)
+	said, err := w.agent().Install(t.Context(), w.Env())
 	require.NoError(t, err)
 	require.Contains(t, said, how)
 	return w
@@ -85,67 +66,10 @@ func (w *world) agent() *opencode.Agent {
 	return opencode.New(opencode.Options{AgentsDir: w.agents})
 }
 
-func (w *world) serveModel(t *testing.T, id, script string) {
-	t.Helper()
-	var scripts scripted.Scripts
-	if script != "" {
-		var err error
-		scripts, err = scripted.Load(strings.NewReader(script))
-		require.NoError(t, err)
-	}
-	w.model = httptest.NewServer(scripted.New(scripted.Options{Scripts: scripts, Log: w}))
-	u, err := url.Parse(w.model.URL)
-	require.NoError(t, err)
-	proxy := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(u) },
-		FlushInterval: -1,
-		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
-	}
-	handler := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w.calls.Add(1)
-		proxy.ServeHTTP(rw, r)
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			_ = w.backend.ServeModel(ctx, id, handler) // ends with the sandbox
-		}
-	})
-	t.Cleanup(func() {
-		cancel()
-		wg.Wait()
-		w.model.CloseClientConnections()
-		w.model.Close()
-	})
-}
-
-func (w *world) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.log.Write(p)
-}
-
-// sent is what the model was asked and sent, in order of the calls' ends.
-func (w *world) sent(t *testing.T) []scripted.Sent {
-	t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var all []scripted.Sent
-	for d := json.NewDecoder(bytes.NewReader(w.log.Bytes())); d.More(); {
-		var s scripted.Sent
-		require.NoError(t, d.Decode(&s))
-		all = append(all, s)
-	}
-	return all
-}
-
-func (w *world) env() agent.Env { return agent.Env{Sandbox: w.Sandbox} }
-
 // begin opens the agent and waits until it has taken the job.
 func (w *world) begin(t *testing.T, a *opencode.Agent, job agent.Job) agent.Run {
 	t.Helper()
-	r, err := a.Open(t.Context(), w.env(), job)
+	r, err := a.Open(t.Context(), w.Env(), job)
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	st, err := r.Next(t.Context())
@@ -157,7 +81,7 @@ func (w *world) begin(t *testing.T, a *opencode.Agent, job agent.Job) agent.Run 
 // attach attaches a new Agent, as another worker does.
 func (w *world) attach(t *testing.T) agent.Run {
 	t.Helper()
-	r, err := w.agent().Attach(t.Context(), w.env(), agent.Job{})
+	r, err := w.agent().Attach(t.Context(), w.Env(), agent.Job{})
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return r
@@ -166,24 +90,7 @@ func (w *world) attach(t *testing.T) agent.Run {
 // finish waits for the end of the job.
 func (w *world) finish(t *testing.T, r agent.Run) agent.Status {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	for {
-		st, err := r.Next(ctx)
-		if err != nil {
-			w.explain(t, r)
-		}
-		require.NoError(t, err)
-		if st.Done {
-			return st
-		}
-	}
-}
-
-func (w *world) explain(t *testing.T, r agent.Run) {
-	t.Helper()
-	text, err := r.Output(t.Context(), 4000)
-	t.Logf("opencode's log: %s (%v); %d model calls", text, err, w.calls.Load())
+	return agenttest.Finish(t, r)
 }
 
 // bash runs a command in the sandbox's workdir.

@@ -1,0 +1,119 @@
+package agenttest
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+func installTwice(t *testing.T, h Harness) {
+	p := NewPlace(t, h.Backend(t), scripts)
+	for range 2 {
+		said, err := h.Agent(t).Install(t.Context(), p.Env())
+		require.NoError(t, err)
+		require.NotEmpty(t, said, "people read what it did")
+	}
+	require.True(t, Finish(t, h.open(t, p, h.Quick)).Answered())
+}
+
+func attachBeforeTheStart(t *testing.T, h Harness) {
+	p := h.installed(t)
+	_, err := h.Agent(t).Attach(t.Context(), p.Env(), h.Quick)
+	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
+}
+
+// openStartsOnce opens the same job as two workers do, one after the other.
+func openStartsOnce(t *testing.T, h Harness) {
+	p := h.installed(t)
+	first := h.open(t, p, h.Quick)
+	st := Finish(t, first)
+	require.True(t, st.Answered(), "%+v", st)
+	calls := p.Calls.Load()
+	second := h.open(t, p, h.Quick)
+	require.Equal(t, 1, second.Launch().Number)
+	require.False(t, second.Launch().Began.IsZero())
+	again := Finish(t, second)
+	require.True(t, again.Answered(), "%+v", again)
+	require.Equal(t, st.SessionID, again.SessionID)
+	require.Equal(t, calls, p.Calls.Load(), "the work was not done twice")
+	if !h.OnHost {
+		_, err := p.Status(t.Context(), agent.ProcessName(2))
+		require.True(t, fault.Is(err, fault.NotFound), "a second launch: %v", err)
+	}
+}
+
+func doneIsReturnedAtOnce(t *testing.T, h Harness) {
+	p := h.installed(t)
+	r := h.open(t, p, h.Quick)
+	st := Finish(t, r)
+	require.True(t, st.Answered(), "%+v", st)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	again, err := r.Next(cancelled)
+	require.NoError(t, err)
+	require.Equal(t, st, again)
+	attached := Finish(t, h.attach(t, p, h.Quick))
+	require.True(t, attached.Answered(), "another worker sees the same end: %+v", attached)
+}
+
+func transcriptAndOutput(t *testing.T, h Harness) {
+	p := h.installed(t)
+	r := h.open(t, p, h.Quick)
+	Finish(t, r)
+	for _, r := range []agent.Run{r, h.attach(t, p, h.Quick)} {
+		got, err := r.Transcript(t.Context())
+		if h.Messages {
+			require.NoError(t, err)
+			require.NotEmpty(t, got.Messages)
+		} else {
+			require.True(t, fault.Is(err, fault.NotFound), "%v", err)
+		}
+		out, err := r.Output(t.Context(), 10)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(out), 20, "ten bytes of each stream")
+	}
+}
+
+func lostSandboxAtTheStart(t *testing.T, h Harness) {
+	p := h.installed(t)
+	p.Destroy(t)
+	_, err := h.Agent(t).Open(t.Context(), p.Env(), h.Quick)
+	require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
+	_, err = h.Agent(t).Attach(t.Context(), p.Env(), h.Quick)
+	require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
+}
+
+// stopOfAFinishedAgent may not change how it ended.
+func stopOfAFinishedAgent(t *testing.T, h Harness) {
+	p := h.installed(t)
+	r := h.open(t, p, h.Quick)
+	st := Finish(t, r)
+	require.NoError(t, r.Stop(t.Context()))
+	require.NoError(t, h.attach(t, p, h.Quick).Stop(t.Context()))
+	again, err := r.Next(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, st, again)
+}
+
+func loudAgentIsBounded(t *testing.T, h Harness) {
+	if h.Loud == nil {
+		t.Skip("the agent has no loud job")
+	}
+	p := h.installed(t)
+	r := h.open(t, p, *h.Loud)
+	Finish(t, r)
+	got, err := r.Transcript(t.Context())
+	require.NoError(t, err)
+	text, err := json.Marshal(got)
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(text), MaxTranscript)
+	out, err := r.Output(t.Context(), 1000)
+	require.NoError(t, err)
+	require.NotEmpty(t, out)
+	require.LessOrEqual(t, len(out), 2000)
+}

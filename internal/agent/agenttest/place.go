@@ -1,0 +1,141 @@
+package agenttest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/scripted"
+)
+
+// scripts is what the model of the suite plays.
+const scripts = `
+- {name: endless, match: "` + EndlessInstruction + `", turns: [{text: never, faults: [{hang: true}]}]}
+- {name: quick, turns: [{text: Done.}]}
+`
+
+// Place is a sandbox of one test, whose model channel leads to a scripted model.
+type Place struct {
+	*sandbox.Sandbox
+	Backend *sandbox.Backend
+	Calls   atomic.Int32 // model calls that have begun
+	id      string
+	model   *httptest.Server
+
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+// NewPlace makes a sandbox that goes with the test. script is what the model plays, in YAML; "" is the demo's.
+func NewPlace(t *testing.T, b *sandbox.Backend, script string) *Place {
+	t.Helper()
+	p := &Place{Backend: b, id: "test-" + rand.Text() + ".1"}
+	var err error
+	p.Sandbox, err = b.Create(t.Context(), p.id, rollout.Sandbox{}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { p.Destroy(t) })
+	p.serveModel(t, script)
+	return p
+}
+
+// Destroy removes the sandbox; a no-op when it is gone.
+func (p *Place) Destroy(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Patience)
+	defer cancel()
+	require.NoError(t, p.Backend.Destroy(ctx, p.id))
+}
+
+// Env is the place as agents get it.
+func (p *Place) Env() agent.Env { return agent.Env{Sandbox: p.Sandbox} }
+
+func (p *Place) serveModel(t *testing.T, script string) {
+	t.Helper()
+	var all scripted.Scripts
+	if script != "" {
+		var err error
+		all, err = scripted.Load(strings.NewReader(script))
+		require.NoError(t, err)
+	}
+	p.model = httptest.NewServer(scripted.New(scripted.Options{Scripts: all, Log: p}))
+	u, err := url.Parse(p.model.URL)
+	require.NoError(t, err)
+	proxy := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(u) },
+		FlushInterval: -1,
+		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	handler := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		p.Calls.Add(1)
+		proxy.ServeHTTP(rw, r)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			_ = p.Backend.ServeModel(ctx, p.id, handler) // ends with the sandbox
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+		p.model.CloseClientConnections()
+		p.model.Close()
+	})
+}
+
+// StopModel ends the model, whose calls fail from then on.
+func (p *Place) StopModel() { p.model.CloseClientConnections(); p.model.Close() }
+
+// Write takes the model's log.
+func (p *Place) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(b)
+}
+
+// Sent is what the model was asked and sent, in order of the calls' ends.
+func (p *Place) Sent(t *testing.T) []scripted.Sent {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []scripted.Sent
+	for d := json.NewDecoder(bytes.NewReader(p.log.Bytes())); d.More(); {
+		var s scripted.Sent
+		require.NoError(t, d.Decode(&s))
+		all = append(all, s)
+	}
+	return all
+}
+
+// Finish waits for the end of the agent's work.
+func Finish(t *testing.T, r agent.Run) agent.Status {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	defer cancel()
+	for {
+		st, err := r.Next(ctx)
+		if err != nil {
+			out, outErr := r.Output(t.Context(), 4000)
+			t.Logf("the agent's output: %s (%v)", out, outErr)
+		}
+		require.NoError(t, err)
+		if st.Done {
+			return st
+		}
+	}
+}
