@@ -63,6 +63,7 @@ type AgentInput struct {
 	Agent       string         `json:"agent"`
 	Instruction string         `json:"instruction"`
 	ObeyProject bool           `json:"obey_project,omitempty"`
+	Solution    []string       `json:"solution,omitempty"` // of the agent oracle only
 	Mode        rollout.Mode   `json:"mode"`
 	Model       rollout.Model  `json:"model"`
 	Limits      rollout.Limits `json:"limits"`

@@ -35,7 +35,7 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 	res, err := a.watcher.Run(ctx, watch.Job{
 		RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(), Kind: kind, Env: a.env(sb, in.Target), Sandboxes: sandboxes,
 		Work: agent.Job{
-			Instruction: in.Instruction, ObeyProject: in.ObeyProject, Model: in.Model, MaxOutput: max(in.Model.MaxTokensCap, 0),
+			Instruction: in.Instruction, ObeyProject: in.ObeyProject, Solution: in.Solution, Model: in.Model, MaxOutput: max(in.Model.MaxTokensCap, 0),
 		},
 		Limits: in.Limits, Logger: a.loggerOf("RunAgent", in.Target),
 	})

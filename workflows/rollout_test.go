@@ -165,3 +165,21 @@ func TestDeadlineOfTheAgent(t *testing.T) {
 		require.GreaterOrEqual(t, took, watch.MaxTime(limits.Filled()))
 	}
 }
+
+// The solution goes to the agent that runs it and to no other.
+func TestSolutionGoesToTheOracleOnly(t *testing.T) {
+	t.Parallel()
+	for agent, want := range map[string][]string{rollout.AgentOracle: {"solve"}, rollout.AgentOpencode: nil, rollout.AgentNop: nil} {
+		w := newWorld(t)
+		var got activities.AgentInput
+		ends := w.agent
+		w.agent = func(ctx context.Context, in activities.AgentInput) (activities.AgentResult, error) {
+			got = in
+			return ends(ctx, in)
+		}
+		s := spec()
+		s.Agent, s.Task.Solution = agent, []string{"solve"}
+		w.run(t, s)
+		require.Equal(t, want, got.Solution, agent)
+	}
+}

@@ -118,6 +118,9 @@ func (r *run) runAgent(a *attempt) error {
 		Target: a.target, Agent: s.Agent, Instruction: s.Task.Instruction, ObeyProject: s.Task.ObeyProject,
 		Mode: s.Mode, Model: s.Model, Limits: s.Limits,
 	}
+	if s.Agent == rollout.AgentOracle { // no other agent may come near it
+		in.Solution = s.Task.Solution
+	}
 	var out activities.AgentResult
 	err := r.do(a, rollout.PhaseAgent, step{timeout: in.MaxTime() + slack, summary: "at most " + s.Limits.Agent.String()}, r.acts.RunAgent, in, &out)
 	if err != nil {

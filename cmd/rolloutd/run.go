@@ -21,10 +21,10 @@ var errTimeout = errors.New("--timeout ran out")
 
 // runFlags are the flags of run; show uses some of them.
 type runFlags struct {
-	endpoint, baseURL, keyEnv, model, id string
-	purpose, sampling                    string
-	json, detach                         bool
-	timeout                              time.Duration
+	endpoint, baseURL, keyEnv, model, agent, id string
+	purpose, sampling                           string
+	json, detach                                bool
+	timeout                                     time.Duration
 }
 
 func runCommand(s std) *cobra.Command {
@@ -68,6 +68,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.model, "model", "", "name of the model at the endpoint")
 	fl.StringVar(&f.purpose, "purpose", "", "what the model calls are for: auto, train or eval")
 	fl.StringVar(&f.sampling, "sampling", "", `parameters of every model call, as JSON: {"temperature":0.7,"seed":1}`)
+	fl.StringVar(&f.agent, "agent", "", "agent by name, instead of the task's: opencode, oracle (runs the task's solution), nop (does nothing), …")
 	fl.StringVar(&f.id, "rollout-id", "", "id of the rollout; an existing rollout with this id is shown, no other is started")
 	fl.BoolVar(&f.detach, "detach", false, "print the rollout's id and exit; the rollout runs on the server")
 	fl.BoolVar(&f.json, "json", false, "print the whole result as JSON on stdout")
@@ -77,7 +78,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 
 // apply sets the flags in the task's arguments.
 func (f *runFlags) apply(args map[string]any, s std) (map[string]any, error) {
-	for name, v := range map[string]string{"endpoint": f.endpoint, "base_url": f.baseURL, "model": f.model, "rollout_id": f.id, "purpose": f.purpose} {
+	for name, v := range map[string]string{"endpoint": f.endpoint, "base_url": f.baseURL, "model": f.model, "agent": f.agent, "rollout_id": f.id, "purpose": f.purpose} {
 		if v != "" {
 			args[name] = v
 		}

@@ -33,7 +33,7 @@ type Job struct {
 	ObeyProject bool // the task repository's own agent configuration counts
 	Model       rollout.Model
 	MaxOutput   int      // tokens the agent may ask for per call; 0: no bound
-	Solution    []string // bash commands that solve the task, where its author gave them
+	Solution    []string // bash commands that solve the task; for the agent oracle only
 	// Launch is the launch to open, from 1. 0 is the newest one, or the first where there is none.
 	Launch int
 }

@@ -26,7 +26,7 @@ func (t Task) check(line map[string]int) error {
 	for _, list := range []struct {
 		field    string
 		commands []string
-	}{{"setup", t.Setup}, {"verify", t.Verify}} {
+	}{{"setup", t.Setup}, {"solution", t.Solution}, {"verify", t.Verify}} {
 		for i, c := range list.commands {
 			if strings.TrimSpace(c) == "" {
 				bad(list.field, "command %d is empty", i+1)

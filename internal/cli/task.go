@@ -15,6 +15,7 @@ type Task struct {
 	Instruction string            `yaml:"instruction"`
 	Files       map[string]string `yaml:"files"`       // path (relative to the workdir) → text, written before the agent starts
 	Setup       []string          `yaml:"setup"`       // bash commands before the agent starts; a failure ends the rollout
+	Solution    []string          `yaml:"solution"`    // bash commands that solve the task, run by the agent oracle
 	Verify      []string          `yaml:"verify"`      // bash commands that grade; the reward is the share that passes
 	TestScript  string            `yaml:"test_script"` // a bash script that writes the reward file
 	TestFiles   map[string]string `yaml:"test_files"`  // name in the tests folder → text, written when grading begins
@@ -60,6 +61,7 @@ func (t Task) Arguments() map[string]any {
 	fileMap(args, "upload_files", t.Files)
 	fileMap(args, "test_files", t.TestFiles)
 	lists(args, "setup", t.Setup)
+	lists(args, "solution", t.Solution)
 	lists(args, "verify", t.Verify)
 	lists(args, "reward_range", t.RewardRange)
 	objects(args, "limits", t.Limits)

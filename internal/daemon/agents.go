@@ -5,6 +5,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/agent/oracle"
 )
 
 // agents are the agents of this deployment; the first is the default.
@@ -13,5 +14,5 @@ func (d *Daemon) agents() (*agent.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return agent.NewRegistry(opencode.Kind(opencode.Options{AgentsDir: dir, Logger: d.log}))
+	return agent.NewRegistry(opencode.Kind(opencode.Options{AgentsDir: dir, Logger: d.log}), oracle.Oracle(), oracle.Nop())
 }

@@ -30,7 +30,7 @@ type Spec struct {
 	GroupID string  `json:"group_id,omitempty"`
 	Owner   string  `json:"owner,omitempty"` // name of the token that asked for it; empty on a server without tokens
 	Task    Task    `json:"task"`
-	Agent   string  `json:"agent"` // a name of the deployment's registry: "opencode"
+	Agent   string  `json:"agent"` // a name of the deployment's registry, such as AgentOpencode
 	Mode    Mode    `json:"mode"`
 	Model   Model   `json:"model"`
 	Limits  Limits  `json:"limits"`
@@ -46,6 +46,8 @@ type Task struct {
 	FilesRef *Ref     `json:"files_ref,omitempty"`
 	Setup    []string `json:"setup,omitempty"` // bash commands, run one by one; the first that fails ends the rollout
 	Verifier Verifier `json:"verifier"`
+	// Solution are bash commands that solve the task, run one by one by the agent "oracle". No other agent's sandbox gets them.
+	Solution []string `json:"solution,omitempty"`
 	// ObeyProject lets the agent read the task repository's own opencode.json, AGENTS.md and the like.
 	ObeyProject bool `json:"obey_project,omitempty"`
 }

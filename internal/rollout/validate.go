@@ -12,9 +12,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// AgentOpencode is the agent that every deployment has. Which others there are, the registry of the deployment says.
-const AgentOpencode = "opencode"
-
 const (
 	// MaxTaskBytes bounds the text of a task without its files: it travels in one workflow payload, which Temporal bounds to 2 MiB.
 	MaxTaskBytes = 3 << 19
@@ -36,7 +33,7 @@ var agentPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 // Validate reports everything that is wrong with the spec, by the names of the tool's arguments. The error's kind is Invalid.
 func (s Spec) Validate() error {
 	var errs []error
-	for _, err := range []error{CheckID(s.ID), s.Task.validate(), s.validAgent(), s.Model.validate(), s.Model.validSampling(), s.Limits.Validate(), s.validCost(), s.Sandbox.validate()} {
+	for _, err := range []error{CheckID(s.ID), s.Task.validate(), s.validAgent(), s.validModel(), s.Model.validSampling(), s.Limits.Validate(), s.validCost(), s.Sandbox.validate()} {
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -63,8 +60,18 @@ func (s Spec) validAgent() error {
 		return fault.Field("agent", "want the name of an agent such as %q, got %q", AgentOpencode, s.Agent)
 	case s.Mode != TransparentProxy && s.Mode != BlackBox:
 		return fault.Field("mode", "unknown mode %q, want %q or %q", s.Mode, TransparentProxy, BlackBox)
+	case s.Agent == AgentOracle && len(s.Task.Solution) == 0:
+		return fault.Field("solution", "agent %q runs the task's solution, and the task has none", AgentOracle)
 	}
 	return nil
+}
+
+// validModel accepts a missing model where the agent needs none.
+func (s Spec) validModel() error {
+	if !NeedsModel(s.Agent) && s.Model.BaseURL == "" && s.Model.Name == "" {
+		return nil
+	}
+	return s.Model.validate()
 }
 
 // validCost refuses a bound that nothing could be held against.
@@ -91,7 +98,13 @@ func (t Task) validate() error {
 	if n := len(t.Setup) + len(t.Verifier.Commands); n > maxCommands {
 		return fault.Field("setup", "setup and verify are %d commands in all, at most %d are run", n, maxCommands)
 	}
+	if n := len(t.Solution); n > maxCommands {
+		return fault.Field("solution", "has %d commands, at most %d are run", n, maxCommands)
+	}
 	if err := noneBlank("setup", t.Setup); err != nil {
+		return err
+	}
+	if err := noneBlank("solution", t.Solution); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Files)) {
@@ -119,7 +132,7 @@ func (t Task) checkSize() error {
 	n, largest := t.inlineSize(verifier)
 	switch uploaded := sizeOf(files); {
 	case n > MaxTaskBytes:
-		return fault.Field(largest, "instruction, setup and verifier with its files must be at most %d bytes together, got %d", MaxTaskBytes, n)
+		return fault.Field(largest, "instruction, setup, solution and verifier with its files must be at most %d bytes together, got %d", MaxTaskBytes, n)
 	case uploaded > MaxUploadBytes:
 		return fault.Field("upload_files", "must be at most %d bytes together, got %d", MaxUploadBytes, uploaded)
 	case len(files) > maxFiles:
@@ -137,7 +150,7 @@ func (t Task) inlineSize(v Verifier) (sum int, largest string) {
 		field string
 		size  int
 	}{
-		{"instruction", len(t.Instruction)}, {"setup", len(strings.Join(t.Setup, ""))}, {"test_script", len(v.Script)},
+		{"instruction", len(t.Instruction)}, {"setup", len(strings.Join(t.Setup, ""))}, {"solution", len(strings.Join(t.Solution, ""))}, {"test_script", len(v.Script)},
 		{"test_files", sizeOf(v.Files)}, {"verify", len(strings.Join(v.Commands, ""))},
 	} {
 		sum += part.size

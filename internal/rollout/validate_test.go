@@ -51,6 +51,10 @@ func TestSpecValidate(t *testing.T) {
 		"absurd memory":        {func(s *rollout.Spec) { s.Sandbox.MemoryMiB = 1 << 44 }, "sandbox", "16777216"},
 		"blank verify command": {func(s *rollout.Spec) { s.Task.Verifier.Commands = []string{"true", " \n"} }, "verify[1]", "bash command"},
 		"blank setup command":  {func(s *rollout.Spec) { s.Task.Setup = []string{""} }, "setup[0]", "bash command"},
+		"blank solution":       {func(s *rollout.Spec) { s.Task.Solution = []string{" "} }, "solution[0]", "bash command"},
+		"oracle at a loss":     {func(s *rollout.Spec) { s.Agent = rollout.AgentOracle }, "solution", "the task has none"},
+		"long solution":        {func(s *rollout.Spec) { s.Task.Solution = []string{strings.Repeat("x", 2<<20)} }, "solution", "1572864 bytes"},
+		"endless solution":     {func(s *rollout.Spec) { s.Task.Solution = slices.Repeat([]string{"x"}, 1001) }, "solution", "at most 1000"},
 		"one-sided range":      {func(s *rollout.Spec) { s.Task.Verifier.RewardRange = []float64{1} }, "reward_range", "min"},
 		"empty range":          {func(s *rollout.Spec) { s.Task.Verifier.RewardRange = []float64{1, 1} }, "reward_range", "below max"},
 		"endless range":        {func(s *rollout.Spec) { s.Task.Verifier.RewardRange = []float64{0, math.Inf(1)} }, "reward_range", "min"},
@@ -191,4 +195,15 @@ func TestSplit(t *testing.T) {
 	name, err := rollout.TestFileName("/home/user/tests/d/e.py")
 	require.NoError(t, err)
 	require.Equal(t, "d/e.py", name)
+}
+
+func TestAgentsWithoutAModel(t *testing.T) {
+	t.Parallel()
+	for _, agent := range []string{rollout.AgentOracle, rollout.AgentNop} {
+		s := goodSpec()
+		s.Agent, s.Model, s.Task.Solution = agent, rollout.Model{}, []string{"true"}
+		require.NoError(t, s.Validate())
+		s.Model.Name = "half a model"
+		require.Error(t, s.Validate())
+	}
 }

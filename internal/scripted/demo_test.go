@@ -20,6 +20,7 @@ type task struct {
 	Instruction string            `yaml:"instruction"`
 	Files       map[string]string `yaml:"files"`
 	Setup       []string          `yaml:"setup"`
+	Solution    []string          `yaml:"solution"`
 	Verify      []string          `yaml:"verify"`
 	TestFiles   map[string]string `yaml:"test_files"`
 	TestScript  string            `yaml:"test_script"`
@@ -148,6 +149,20 @@ func (b *bench) grade(t *testing.T) float64 {
 		}
 	}
 	return float64(passed) / float64(len(b.Verify))
+}
+
+// The solution that a demo task comes with earns the full reward.
+func TestSolutionsOfDemoTasks(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"binary_search", "fizzbuzz", "csv_stats"} {
+		b := newBench(t, id)
+		require.NotEmpty(t, b.Solution)
+		for _, command := range b.Solution {
+			out, status := b.bash(t, command)
+			require.Zero(t, status, out)
+		}
+		require.InDelta(t, 1.0, b.grade(t), 0, id)
+	}
 }
 
 // The scripted model solves each demo task, and the one with the deliberate mistake shows it on the way.

@@ -18,6 +18,7 @@ type RolloutArgs struct {
 	UploadFiles     map[string]string `json:"upload_files,omitempty" jsonschema:"files put into the sandbox before the agent: path to text"`
 	Setup           []string          `json:"setup,omitempty" jsonschema:"bash commands run one by one before the agent; the first that fails ends the rollout"`
 	Verify          []string          `json:"verify,omitempty" jsonschema:"bash commands run one by one after the agent; the reward is the share that passed"`
+	Solution        []string          `json:"solution,omitempty" jsonschema:"bash commands that solve the task, for the agent oracle; no other agent's sandbox gets them"`
 	TestFiles       map[string]string `json:"test_files,omitempty" jsonschema:"files of the verifier, put into its tests folder after the agent has stopped: name to text"`
 	RewardRange     []float64         `json:"reward_range,omitempty" jsonschema:"least and greatest reward that test_script may write; left out: [0, 1]"`
 	OnTimeout       string            `json:"on_timeout,omitempty" jsonschema:"null: no reward when the verifier's time is up; left out: what did not end in time has failed"`

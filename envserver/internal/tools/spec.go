@@ -29,8 +29,11 @@ func (t *Table) spec(a RolloutArgs) (rollout.Spec, error) {
 	return s, nil
 }
 
-// model resolves the endpoint; the API key goes on sealed only.
+// model resolves the endpoint; the API key goes on sealed only. An agent that needs no model may do without.
 func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
+	if !rollout.NeedsModel(a.Agent) && a.ModelKey+a.Endpoint+a.BaseURL == "" {
+		return rollout.Model{}, nil
+	}
 	m, key, err := t.o.Resolve(catalog.Request{
 		ModelKey: a.ModelKey, VLLMURL: a.VLLMURL, HFToken: a.HFToken, Thinking: a.Thinking,
 		Endpoint: a.Endpoint, BaseURL: a.BaseURL, APIKey: a.APIKey, Model: a.Model, DisableThinking: a.DisableThinking,
@@ -56,7 +59,7 @@ func task(a RolloutArgs) rollout.Task {
 	}
 	return rollout.Task{
 		ID: a.TaskID, Instruction: a.Instruction, Files: a.UploadFiles,
-		Setup: append(setup, a.Setup...),
+		Setup: append(setup, a.Setup...), Solution: a.Solution,
 		Verifier: rollout.Verifier{
 			Script: a.TestScript, Commands: a.Verify, Files: a.TestFiles, RewardRange: a.RewardRange, OnTimeout: a.OnTimeout,
 		},

@@ -49,6 +49,10 @@ func agentHandler(r *route) http.Handler {
 
 // serveCall takes one call of the agent: read it, have it answered, hand the answer over. A call from the host is always the agent's own.
 func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.Dialect, fromHost bool) {
+	if r.Model.BaseURL == "" { // the rollout's agent needs none
+		refuse(w, d, http.StatusBadRequest, "this rollout has no model endpoint", "")
+		return
+	}
 	size := weight(req)
 	if r.room.Acquire(req.Context(), size) != nil {
 		panic(http.ErrAbortHandler) // who asked is gone

@@ -63,11 +63,8 @@ func (s *Server) add(r *route) {
 }
 
 func check(r gateway.Route) error {
-	switch {
-	case !gateway.ValidID(r.ID):
+	if !gateway.ValidID(r.ID) {
 		return fault.Field("id", "%q is no route id", r.ID)
-	case r.Model.BaseURL == "":
-		return fault.Field("model.base_url", "must not be empty")
 	}
 	return nil
 }

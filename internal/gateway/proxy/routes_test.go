@@ -55,7 +55,6 @@ func TestRoutesThatAreRefused(t *testing.T) {
 		"a path":          func(r *gateway.Route) { r.ID = "../r1" },
 		"dots":            func(r *gateway.Route) { r.ID = ".." },
 		"a hidden folder": func(r *gateway.Route) { r.ID = ".r1" },
-		"no endpoint":     func(r *gateway.Route) { r.Model.BaseURL = "" },
 		"a plain key":     func(r *gateway.Route) { r.Model.SealedKey = canary },
 		"another host's key": func(r *gateway.Route) {
 			k, err := seal.ParseKey(strings.Repeat("ab", 32))
@@ -126,4 +125,15 @@ func routesOf(t *testing.T, h *host) []string {
 	ids, err := h.client.Routes(t.Context())
 	require.NoError(t, err)
 	return ids
+}
+
+// The route of an agent that needs no model refuses every call.
+func TestRouteWithoutAnEndpoint(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	r := h.route("")
+	r.Model.BaseURL, r.Model.Name = "", ""
+	reply := send(t.Context(), h.open(t, r), "", streamed)
+	require.Equal(t, 400, reply.status)
+	require.Contains(t, reply.body, "this rollout has no model endpoint")
 }

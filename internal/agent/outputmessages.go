@@ -1,0 +1,52 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+
+	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+)
+
+// maxTranscript bounds the output that a transcript is made of, in bytes. sandboxd keeps the first and the last MiB of a stream.
+const maxTranscript = 2 << 20
+
+// maxOutputMessages bounds the messages of such a transcript.
+const maxOutputMessages = 20_000
+
+// messageLimits bound one of them: clients decode it.
+func messageLimits() jsonlimit.Limits {
+	return jsonlimit.Limits{Elements: 100_000, Depth: 64}
+}
+
+// OutputMessages makes messages of an agent's output. Lines that are JSON objects are the messages, and other lines are left out.
+// Output without such a line is one message {"role": "assistant", "content": output}. Empty output has no messages.
+func OutputMessages(out []byte) []json.RawMessage {
+	out = bytes.TrimSpace(out)
+	if len(out) == 0 {
+		return nil
+	}
+	if objects := jsonLines(out); len(objects) > 0 {
+		return objects
+	}
+	text, err := json.Marshal(map[string]string{"role": "assistant", "content": string(bytes.ToValidUTF8(out, []byte("?")))})
+	if err != nil {
+		return nil // a map of strings always encodes
+	}
+	return []json.RawMessage{text}
+}
+
+// jsonLines returns the lines that are JSON objects within messageLimits, at most maxOutputMessages of them.
+func jsonLines(out []byte) []json.RawMessage {
+	var all []json.RawMessage
+	for line := range bytes.Lines(out) {
+		line = bytes.TrimSpace(line)
+		if len(all) == maxOutputMessages || len(line) == 0 || line[0] != '{' || !json.Valid(line) {
+			continue
+		}
+		if _, err := io.Copy(io.Discard, jsonlimit.NewReader(bytes.NewReader(line), messageLimits())); err == nil {
+			all = append(all, line)
+		}
+	}
+	return all
+}
