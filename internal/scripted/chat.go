@@ -1,7 +1,6 @@
 package scripted
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,7 +9,7 @@ import (
 
 const maxRequest = 64 << 20 // bytes
 
-// call is one chat completion request being answered.
+// call is one request being answered.
 type call struct {
 	req    request
 	scene  scene
@@ -23,30 +22,38 @@ type call struct {
 	log    *sentLog
 }
 
-func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
-	c, status, err := s.newCall(r)
-	if err != nil {
-		writeError(w, status, err.Error())
-		return
-	}
-	defer c.finish()
-	if !sleep(r.Context(), c.scene.pace.Delay+c.fault.Delay) {
-		return
-	}
-	switch {
-	case c.fault.refuse(w, r):
+// serve answers the requests of one API, which read decodes and answer replies to.
+func (s *Server) serve(read func(body []byte) (request, error), answer func(*call, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c, status, err := s.newCall(r, read)
+		if err != nil {
+			writeError(w, status, err.Error())
+			return
+		}
+		defer c.finish()
+		if !sleep(r.Context(), c.scene.pace.Delay+c.fault.Delay) {
+			return
+		}
+		if !c.fault.refuse(w, r) {
+			answer(c, w, r)
+			return
+		}
 		c.sent.Status = c.fault.Status
 		if c.fault.NotSSE || c.fault.Garbage {
 			c.sent.Status = http.StatusOK
 		}
-	case c.req.Stream:
+	}
+}
+
+func (c *call) chat(w http.ResponseWriter, r *http.Request) {
+	if c.req.Stream {
 		c.stream(w, r)
-	default:
+	} else {
 		c.whole(w, r)
 	}
 }
 
-func (s *Server) newCall(r *http.Request) (*call, int, error) {
+func (s *Server) newCall(r *http.Request, read func([]byte) (request, error)) (*call, int, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest+1))
 	if err != nil {
 		return nil, http.StatusBadRequest, fmt.Errorf("read request: %w", err)
@@ -55,7 +62,7 @@ func (s *Server) newCall(r *http.Request) (*call, int, error) {
 		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("request is over %d bytes", maxRequest)
 	}
 	c := &call{begun: time.Now(), log: s.log}
-	if err := json.Unmarshal(body, &c.req); err != nil {
+	if c.req, err = read(body); err != nil {
 		return nil, http.StatusBadRequest, fmt.Errorf("request: %w", err)
 	}
 	if len(c.req.Messages) == 0 {

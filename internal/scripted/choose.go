@@ -28,7 +28,11 @@ func (s *Server) choose(req *request) (sc scene, ok bool) {
 		if answered >= len(script.Turns) {
 			return scene{script: script.Name, turn: answered, reply: newReply(Turn{}, 1)}, true
 		}
-		return scene{script.Name, answered, script.replies[answered], script.pace(answered), script.Turns[answered].Faults}, true
+		sc = scene{script.Name, answered, script.replies[answered], script.pace(answered), script.Turns[answered].Faults}
+		if turn, changed := req.adapt(script.Turns[answered]); changed {
+			sc.reply = newReply(turn, sc.pace.TokensPerChunk)
+		}
+		return sc, true
 	}
 	return scene{}, false
 }

@@ -1,5 +1,5 @@
-// Package scripted is an OpenAI-compatible model that plays a script: for demos without a model, for tests that need to
-// know every token, and for load.
+// Package scripted is a model server that plays a script: for demos without a model, for tests that need to know every token, and
+// for load. It speaks chat completions, the Responses API and the Anthropic Messages API.
 //
 // It is stateless. Which script is played follows from the instruction (the last user message), which turn from the number
 // of assistant messages since; so any number of agents may talk to one server at once, and an agent that asks again

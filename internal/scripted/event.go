@@ -73,7 +73,12 @@ func (c *call) appendLogprobs(b []byte, tokens []token) []byte {
 	if !c.req.Logprobs {
 		return append(b, "null"...)
 	}
-	b = append(b, `{"content":[`...)
+	return append(c.appendEntries(append(b, `{"content":`...), tokens), '}')
+}
+
+// appendEntries appends the list of the tokens with their log probabilities.
+func (c *call) appendEntries(b []byte, tokens []token) []byte {
+	b = append(b, '[')
 	for i := range tokens {
 		if i > 0 {
 			b = append(b, ',')
@@ -87,7 +92,7 @@ func (c *call) appendLogprobs(b []byte, tokens []token) []byte {
 		}
 		b = append(b, `]}`...)
 	}
-	return append(b, "]}"...)
+	return append(b, ']')
 }
 
 // appendAlternative appends the n-th likeliest token: the sampled one, then ones that might have been.

@@ -43,7 +43,10 @@ func New(o Options) *Server {
 	for _, script := range o.Scripts {
 		s.scripts = append(s.scripts, makeReady(script))
 	}
-	s.mux.HandleFunc("POST /v1/chat/completions", s.chat)
+	s.mux.HandleFunc("POST /v1/chat/completions", s.serve(readChat, (*call).chat))
+	for path, d := range map[string]*dialect{"responses": responsesAPI(), "messages": messagesAPI()} {
+		s.mux.HandleFunc("POST /v1/"+path, s.serve(d.read, d.answer))
+	}
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -89,7 +89,12 @@ func encode(t *testing.T, body object) io.Reader {
 // ask returns the first choice of a whole reply, and the reply.
 func (s *server) ask(t *testing.T, messages ...object) (choice, reply object) {
 	t.Helper()
-	resp := s.post(t.Context(), t, object{"model": "m", "messages": messages, "return_token_ids": true, "logprobs": true})
+	return s.askFor(t, object{"model": "m", "messages": messages, "return_token_ids": true, "logprobs": true})
+}
+
+func (s *server) askFor(t *testing.T, body object) (choice, reply object) {
+	t.Helper()
+	resp := s.post(t.Context(), t, body)
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(&reply))
 	return reply["choices"].([]any)[0].(object), reply
