@@ -9,6 +9,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
@@ -23,20 +25,20 @@ func (s *Server) public(path string) bool {
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	if len(s.o.Tokens) == 0 { // whoever reaches an open server is its operator
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), Token{Scope: ScopeOperator})))
+			next.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), access.Token{Scope: access.ScopeOperator})))
 		})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		caller, known := FindToken(s.o.Tokens, token(r))
+		caller, known := access.FindToken(s.o.Tokens, token(r))
 		if known {
 			listen.Trust(r.Context())
 		} else if !s.public(r.URL.Path) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="rolloutd"`)
 			hangUp(w)
-			writeDetail(w, http.StatusUnauthorized, "Not authenticated")
+			httpio.WriteDetail(w, http.StatusUnauthorized, "Not authenticated")
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), caller)))
+		next.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), caller)))
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -22,7 +23,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	id := chi.URLParam(r, "id")
 	state, err := s.o.Rollouts.State(r.Context(), id)
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
 	next, _ := strconv.Atoi(r.Header.Get("Last-Event-ID")) // what is no number was never given

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
@@ -19,30 +20,21 @@ const (
 	codeSession     = "SESSION_ERROR"
 )
 
-// frame is one message to the client.
-type frame struct {
-	Type string `json:"type"`
-	Data any    `json:"data"`
-}
-
-// encoded is a reply as its bytes.
-type encoded []byte
-
 // listFrame is the reply to list_tools over /ws, made once: the schemas in it are most of what there is to encode, and never
 // change.
-func (s *Server) listFrame() (encoded, error) {
-	return pyjson.Encode(frame{"observation", stepResponse{Observation: s.listTools()}})
+func (s *Server) listFrame() (reply.Encoded, error) {
+	return pyjson.Encode(reply.Frame{Type: "observation", Data: reply.StepResponse{Observation: s.env.ListTools()}})
 }
 
-func errorFrame(code, message string, extra map[string]any) frame {
-	data := map[string]any{"message": text.Head(message, maxDetail), "code": code}
+func errorFrame(code, message string, extra map[string]any) reply.Frame {
+	data := map[string]any{"message": text.Head(message, reply.MaxDetail), "code": code}
 	for k, v := range extra {
 		data[k] = v
 	}
-	return frame{"error", data}
+	return reply.Frame{Type: "error", Data: data}
 }
 
-func invalidFrame(found issue.List) frame {
+func invalidFrame(found issue.List) reply.Frame {
 	return errorFrame(codeValidation, "Invalid message", map[string]any{"errors": found})
 }
 

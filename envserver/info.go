@@ -1,17 +1,25 @@
 package envserver
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/env"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+)
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, healthResponse{Status: "healthy"})
+	httpio.WriteJSON(w, http.StatusOK, reply.HealthResponse{Status: "healthy"})
 }
 
 func (s *Server) metadata(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, environmentMetadata{Name: s.o.Name, Description: s.o.Description, Version: &s.o.Version, Readme: s.readme()})
+	httpio.WriteJSON(w, http.StatusOK, reply.EnvironmentMetadata{Name: s.o.Name, Description: s.o.Description, Version: &s.o.Version, Readme: s.readme()})
 }
 
 func (s *Server) schema(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, s.schemas)
+	httpio.WriteJSON(w, http.StatusOK, s.schemas)
 }
 
 func (s *Server) readme() *string {
@@ -19,4 +27,39 @@ func (s *Server) readme() *string {
 		return nil
 	}
 	return &s.o.Readme
+}
+
+func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
+	httpio.WriteBytes(w, http.StatusOK, s.described)
+}
+
+func (s *Server) document() api.Document {
+	return api.Document{Description: s.o.Description, Routes: s.routes(), Start: s.env.Tools.Start().InputSchema, Secured: func(path string) bool {
+		return len(s.o.Tokens) > 0 && !s.public(path)
+	}}
+}
+
+// docs serves a page for people: the routes and the tools, made from the same tables that serve them.
+func (s *Server) docs(w http.ResponseWriter, _ *http.Request) {
+	page, err := api.DocsPage{Name: s.o.Name, Version: s.o.Version, Description: s.o.Description}.Render(s.routes(), s.env.Tools.List())
+	if err != nil {
+		s.o.Logger.Error("render /docs", "err", err)
+		httpio.WriteDetail(w, http.StatusInternalServerError, "Internal Server Error")
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(page) // the client may be gone
+}
+
+// schemas makes the schemas of /schema from the Go types of the wire.
+func schemas() (a reply.SchemaResponse, err error) {
+	for _, m := range []struct {
+		into  *map[string]any
+		model any
+	}{{&a.Action, env.CallAction{}}, {&a.Observation, reply.ObservationModel{}}, {&a.State, session.State{}}} {
+		if *m.into, err = api.SchemaOf(m.model); err != nil {
+			return a, err
+		}
+	}
+	return a, nil
 }

@@ -4,13 +4,14 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 )
 
 // mcpPost is JSON-RPC over HTTP: the status is 200 whatever the answer.
 func (s *Server) mcpPost(w http.ResponseWriter, r *http.Request) {
-	data, release, ok := s.body(w, r)
+	data, release, ok := s.bodies.Read(w, r)
 	if !ok {
 		return
 	}
@@ -27,10 +28,10 @@ func (s *Server) mcpPost(w http.ResponseWriter, r *http.Request) {
 		if bad.Code == jsonrpc.ParseError {
 			bad.Message = "Parse error" // over HTTP the reference gives no more
 		}
-		writeJSON(w, http.StatusOK, jsonrpc.Response{Error: bad})
+		httpio.WriteJSON(w, http.StatusOK, jsonrpc.Response{Error: bad})
 		return
 	}
-	writeJSON(w, http.StatusOK, s.rpc(ctx, req, nil))
+	httpio.WriteJSON(w, http.StatusOK, s.rpc(ctx, req, nil))
 }
 
 // mcpSocket is JSON-RPC over a WebSocket of its own, frame by frame.
@@ -53,6 +54,6 @@ func (s *Server) mcpFrame(ctx context.Context, sess *session.Session, raw []byte
 	if bad != nil {
 		return jsonrpc.Response{Error: bad}
 	}
-	_, span := s.tracer.Start(ctx, "ws mcp")
+	_, span := s.env.Tracer.Start(ctx, "ws mcp")
 	return spanned(span, later(func(ctx context.Context) any { return s.rpc(ctx, req, sess) }))
 }

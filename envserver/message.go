@@ -7,9 +7,11 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 )
 
@@ -28,7 +30,7 @@ func (s *Server) message(ctx context.Context, sess *session.Session, raw []byte)
 	if !slices.Contains([]string{"reset", "step", "state", "close", "mcp"}, kind) {
 		return errorFrame(codeUnknownType, "Unknown message type: "+kindName(obj), nil)
 	}
-	_, span := s.tracer.Start(ctx, "ws "+kind)
+	_, span := s.env.Tracer.Start(ctx, "ws "+kind)
 	return spanned(span, s.dispatch(sess, kind, obj))
 }
 
@@ -57,7 +59,7 @@ func (s *Server) dispatch(sess *session.Session, kind string, obj map[string]any
 		if found := c.Found(true); len(found) > 0 {
 			return invalidFrame(found.WithURLs())
 		}
-		return frame{"state", sess.State()}
+		return reply.Frame{Type: "state", Data: sess.State()}
 	case "close":
 		if found := c.Found(true); len(found) > 0 {
 			return invalidFrame(found.WithURLs())
@@ -94,11 +96,11 @@ func (s *Server) wsReset(sess *session.Session, data map[string]any, found issue
 	id, _ := data["episode_id"].(string)
 	attach, _ := data["attach"].(bool)
 	return later(func(ctx context.Context) any {
-		out, err := s.reset(ctx, sess, id, attach)
+		out, err := s.env.Reset(ctx, sess, id, attach)
 		if err != nil {
 			return errorFrame(codeSession, err.Error(), nil)
 		}
-		return frame{"observation", out}
+		return reply.Frame{Type: "observation", Data: out}
 	})
 }
 
@@ -106,17 +108,17 @@ func (s *Server) wsStep(sess *session.Session, data map[string]any, found issue.
 	if len(found) > 0 {
 		return invalidFrame(found.WithURLs())
 	}
-	a, found := readAction(data)
+	a, found := env.ReadAction(data)
 	if len(found) > 0 {
 		return invalidFrame(found)
 	}
-	if a.list {
+	if a.List {
 		sess.Stepped()
-		s.metrics.listed()
+		s.env.Listed()
 		return s.listed
 	}
 	return later(func(ctx context.Context) any {
-		return frame{"observation", s.step(ctx, sess, a, max(s.o.StepTimeout, 0))}
+		return reply.Frame{Type: "observation", Data: s.env.Step(ctx, sess, a, max(s.o.StepTimeout, 0))}
 	})
 }
 
@@ -126,9 +128,9 @@ func (s *Server) wsMCP(sess *session.Session, data map[string]any, found issue.L
 	}
 	req, bad := jsonrpc.FromObject(data)
 	if bad != nil {
-		return frame{"mcp", jsonrpc.Response{Error: bad}}
+		return reply.Frame{Type: "mcp", Data: jsonrpc.Response{Error: bad}}
 	}
-	return later(func(ctx context.Context) any { return frame{"mcp", s.rpc(ctx, req, sess)} })
+	return later(func(ctx context.Context) any { return reply.Frame{Type: "mcp", Data: s.rpc(ctx, req, sess)} })
 }
 
 // isClose says whether a frame asks for the end of the connection.

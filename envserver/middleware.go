@@ -5,11 +5,12 @@ import (
 	"net/http"
 	"runtime/debug"
 
-	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/propagation"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/internal/hostcheck"
 )
 
@@ -43,7 +44,7 @@ func (s *Server) ownHost(next http.Handler) http.Handler {
 	}
 	refuse := func(w http.ResponseWriter, why string) {
 		hangUp(w)
-		writeDetail(w, http.StatusForbidden, why)
+		httpio.WriteDetail(w, http.StatusForbidden, why)
 	}
 	return hostcheck.Handler(s.o.Hosts, refuse, next)
 }
@@ -60,7 +61,7 @@ func ownPages(origins *http.CrossOriginProtection, next http.Handler) http.Handl
 			asked = &changed
 		}
 		if err := origins.Check(asked); err != nil {
-			writeDetail(w, http.StatusForbidden, "Cross-origin request refused")
+			httpio.WriteDetail(w, http.StatusForbidden, "Cross-origin request refused")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -73,8 +74,8 @@ func (s *Server) recover(next http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff") // an agent's output is never a page
 		defer func() {
 			if v := recover(); v != nil && v != http.ErrAbortHandler { //nolint:errorlint // net/http compares the same way
-				writeJSON(w, http.StatusInternalServerError, problem{
-					Detail: "Internal Server Error", ErrorID: s.logPanic(v, debug.Stack()),
+				httpio.WriteJSON(w, http.StatusInternalServerError, reply.Problem{
+					Detail: "Internal Server Error", ErrorID: s.env.LogPanic(v, debug.Stack()),
 				})
 			} else if v != nil {
 				panic(v)
@@ -94,16 +95,9 @@ func smallHeaders(next http.Handler) http.Handler {
 			}
 		}
 		if size > maxHeader {
-			writeDetail(w, http.StatusRequestHeaderFieldsTooLarge, "Request headers too large")
+			httpio.WriteDetail(w, http.StatusRequestHeaderFieldsTooLarge, "Request headers too large")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// logPanic writes a panic to the log and returns the id under which it is found there.
-func (s *Server) logPanic(v any, stack []byte) string {
-	id := uuid.NewString()
-	s.o.Logger.Error("panic", "error_id", id, "panic", fmt.Sprint(v), "stack", string(stack))
-	return id
 }

@@ -4,7 +4,7 @@
 package envserver
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"log/slog"
 	"time"
@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/catalog"
@@ -21,13 +22,25 @@ import (
 )
 
 // Rollouts is what the edge needs of the engine that runs rollouts.
-type Rollouts interface {
-	tools.Rollouts
-	// Owner is the Spec.Owner of a rollout; fault.NotFound for an unknown id.
-	Owner(ctx context.Context, id string) (string, error)
-	// List tells of rollouts, those that run first, then by their end, latest first, a page at a time.
-	List(ctx context.Context, f rollout.Filter) (rollout.Page, error)
-}
+type Rollouts = access.Rollouts
+
+// Token admits a client; see access.Token.
+type Token = access.Token
+
+// Scope is what a token lets its bearer do.
+type Scope = access.Scope
+
+// Scopes of tokens.
+const (
+	ScopeClient   = access.ScopeClient
+	ScopeOperator = access.ScopeOperator
+)
+
+// PlainToken is the operator's token of a server that has few; its name is made of its digest.
+func PlainToken(text string) Token { return access.PlainToken(text) }
+
+// FindToken returns the token with a text; see access.FindToken.
+func FindToken(all []Token, text string) (Token, bool) { return access.FindToken(all, text) }
 
 // Sessions keeps sessions where all replicas find them.
 type Sessions = session.Keeper
@@ -116,18 +129,18 @@ func (o Options) filled() (Options, error) {
 	if o.Mode != Simulation && o.Mode != Production {
 		return o, errors.New("envserver: mode " + string(o.Mode) + ": want simulation or production")
 	}
-	o.Name = or(o.Name, "opencode_env")
-	o.Description = or(o.Description, "Runs a coding agent on a task in a sandbox, captures its model calls and grades the result.")
-	o.Version = or(o.Version, "1.0.0")
-	o.MaxSessions = or(o.MaxSessions, 64)
-	o.SessionIdle = or(o.SessionIdle, time.Hour)
-	o.StepTimeout = or(o.StepTimeout, 55*time.Second)
-	o.MaxMessage = or(o.MaxMessage, 16<<20)
-	o.RequestMemory = or(o.RequestMemory, 8*o.MaxMessage)
-	o.BodyTimeout = or(o.BodyTimeout, time.Minute)
-	o.PingInterval = or(o.PingInterval, 20*time.Second)
-	o.Linger = or(o.Linger, 5*time.Second)
-	o.Logger = or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Name = cmp.Or(o.Name, "opencode_env")
+	o.Description = cmp.Or(o.Description, "Runs a coding agent on a task in a sandbox, captures its model calls and grades the result.")
+	o.Version = cmp.Or(o.Version, "1.0.0")
+	o.MaxSessions = cmp.Or(o.MaxSessions, 64)
+	o.SessionIdle = cmp.Or(o.SessionIdle, time.Hour)
+	o.StepTimeout = cmp.Or(o.StepTimeout, 55*time.Second)
+	o.MaxMessage = cmp.Or(o.MaxMessage, 16<<20)
+	o.RequestMemory = cmp.Or(o.RequestMemory, 8*o.MaxMessage)
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, time.Minute)
+	o.PingInterval = cmp.Or(o.PingInterval, 20*time.Second)
+	o.Linger = cmp.Or(o.Linger, 5*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if len(o.Agents) == 0 {
 		o.Agents = []string{rollout.AgentOpencode}
 	}
@@ -150,12 +163,4 @@ func (o Options) table() (*tools.Table, error) {
 // newID makes ids that sort by time, which keeps lists of rollouts in order.
 func newID() string {
 	return uuid.Must(uuid.NewV7()).String() // fails only without a source of randomness
-}
-
-func or[T comparable](v, fallback T) T {
-	var zero T
-	if v == zero {
-		return fallback
-	}
-	return v
 }

@@ -1,9 +1,5 @@
 package envserver
 
-import (
-	"github.com/google/jsonschema-go/jsonschema"
-)
-
 // What the routes read. The tags describe the members in the OpenAPI document and in /schema; the functions that fill these
 // types check what the tags say.
 
@@ -23,16 +19,6 @@ type stepBody struct {
 	SessionID string         `json:"session_id" nullable:"true" maxLength:"255" description:"the session that the step belongs to; none: an environment for this request alone"`
 
 	_ struct{} `title:"StepRequest" additionalProperties:"true"`
-}
-
-// callAction is the action that calls a tool; list_tools is understood, too, but the reference does not describe it.
-type callAction struct {
-	Metadata  map[string]any `json:"metadata" nullable:"false" description:"anything; timeout_s in it bounds the answer, in seconds"`
-	Type      string         `json:"type" const:"call_tool" default:"call_tool"`
-	ToolName  string         `json:"tool_name" required:"true" description:"which tool to call"`
-	Arguments map[string]any `json:"arguments" nullable:"false" description:"the tool's arguments"`
-
-	_ struct{} `title:"CallToolAction" additionalProperties:"false"`
 }
 
 // sessionRequest names a session beside what a request's body says.
@@ -66,12 +52,6 @@ type webStepRequest struct {
 
 	_ struct{} `additionalProperties:"true"`
 }
-
-// rolloutArguments stands for tools.RolloutArgs in the document, which describes them by the schema that the tools publish.
-type rolloutArguments struct{ schema *jsonschema.Schema }
-
-// JSONSchemaBytes is how the document's library asks a value for its schema.
-func (a rolloutArguments) JSONSchemaBytes() ([]byte, error) { return a.schema.MarshalJSON() }
 
 type rolloutRequest struct {
 	ID string `path:"id" description:"id of the rollout"`

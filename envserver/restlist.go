@@ -1,6 +1,7 @@
 package envserver
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"net/url"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -20,7 +22,7 @@ const (
 func (s *Server) listRollouts(w http.ResponseWriter, r *http.Request) {
 	filter, err := filterOf(r)
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
 	page, err := s.o.Rollouts.List(r.Context(), filter)
@@ -33,7 +35,7 @@ func filterOf(r *http.Request) (rollout.Filter, error) {
 	if err != nil {
 		return rollout.Filter{}, err
 	}
-	limit, err := strconv.Atoi(or(q.Get("limit"), strconv.Itoa(pageSize)))
+	limit, err := strconv.Atoi(cmp.Or(q.Get("limit"), strconv.Itoa(pageSize)))
 	if err != nil || limit < 1 || limit > maxPage {
 		return rollout.Filter{}, fault.Field("limit", "want a whole number from 1 to %d, got %q", maxPage, q.Get("limit"))
 	}

@@ -6,13 +6,15 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 func (s *Server) proxyLog(w http.ResponseWriter, r *http.Request) {
 	res, err := s.head(r)
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", string(textPlain))
@@ -28,7 +30,7 @@ func (s *Server) agentLog(w http.ResponseWriter, r *http.Request) {
 func (s *Server) verifierLog(w http.ResponseWriter, r *http.Request) {
 	res, err := s.head(r)
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
 	left, err := s.leavings(r.Context(), res.ID, "verifier.stdout", "verifier.stderr")
@@ -57,7 +59,7 @@ func lines(text string) string {
 // pourLog answers with a log, or with why there is none.
 func pourLog(w http.ResponseWriter, left io.ReadCloser, err error) {
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer left.Close()
@@ -68,7 +70,7 @@ func pourLog(w http.ResponseWriter, left io.ReadCloser, err error) {
 }
 
 // pour answers with what write writes.
-func pour(w http.ResponseWriter, kind media, write func(io.Writer) error) {
+func pour(w http.ResponseWriter, kind api.Media, write func(io.Writer) error) {
 	w.Header().Set("Content-Type", string(kind))
 	if err := write(w); err != nil {
 		panic(http.ErrAbortHandler) // the answer has begun: the client must see that it is cut

@@ -1,39 +1,42 @@
 package envserver
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/trajectory/arrays"
 )
 
 const (
-	jsonLines media = "application/x-ndjson"
-	npzFile   media = "application/zip"
+	jsonLines api.Media = "application/x-ndjson"
+	npzFile   api.Media = "application/zip"
 )
 
-func (s *Server) traceRoute() route {
-	rt := left("/trace", s.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []media{jsonLines, npzFile})
-	rt.says.reads = traceRequest{}
-	rt.says.refuses = append(rt.says.refuses, http.StatusUnprocessableEntity)
+func (s *Server) traceRoute() api.Route {
+	rt := left("/trace", s.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []api.Media{jsonLines, npzFile})
+	rt.Says.Reads = traceRequest{}
+	rt.Says.Refuses = append(rt.Says.Refuses, http.StatusUnprocessableEntity)
 	return rt
 }
 
 func (s *Server) getTrace(w http.ResponseWriter, r *http.Request) {
 	q, err := parameters(r, "format")
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
-	format := or(q.Get("format"), "jsonl")
+	format := cmp.Or(q.Get("format"), "jsonl")
 	if format != "jsonl" && format != "npz" {
-		writeRefusal(w, fault.Field("format", "want jsonl or npz, got %q", format))
+		httpio.WriteRefusal(w, fault.Field("format", "want jsonl or npz, got %q", format))
 		return
 	}
 	lines, err := s.leftBy(r, "trace", "trace")
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer lines.Close()
@@ -47,7 +50,7 @@ func (s *Server) getTrace(w http.ResponseWriter, r *http.Request) {
 	// All is read before the answer begins: the arrays come one after another, and a trace that cannot be read is an error.
 	turns, err := arrays.Read(lines)
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
 	pour(w, npzFile, turns.Write)

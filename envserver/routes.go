@@ -8,29 +8,22 @@ import (
 	"github.com/gorilla/websocket"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 )
 
-// route is one HTTP route. The table is what the router, the Allow header, the OpenAPI document and /docs are made from.
-type route struct {
-	method, path string
-	handle       http.HandlerFunc
-	// says describes the route; one without it is not part of the interface.
-	says *operation
-}
-
-const get, post = http.MethodGet, http.MethodPost
-
-func (s *Server) routes() []route {
-	all := []route{
-		{get, "/health", s.health, &operation{id: "endpoint_health_get", tag: "Health", summary: "Whether the server answers", answers: healthResponse{}}},
-		{get, "/metadata", s.metadata, &operation{id: "endpoint_metadata_get", tag: "Environment Info", summary: "What this environment is", answers: environmentMetadata{}}},
-		{get, "/schema", s.schema, &operation{id: "get_schemas_schema_get", tag: "Schema", summary: "Schemas of action, observation and state", answers: schemaResponse{}}},
-		{post, "/mcp", s.mcpPost, &operation{id: "mcp_endpoint_mcp_post", tag: "MCP", summary: "JSON-RPC: list and call tools, open and close sessions",
-			reads: jsonrpc.Request{}, needsBody: true, answers: jsonrpc.Response{}, refuses: unread()}},
+func (s *Server) routes() []api.Route {
+	all := []api.Route{
+		api.Get("/health", s.health, &api.Operation{ID: "endpoint_health_get", Tag: "Health", Summary: "Whether the server answers", Answers: reply.HealthResponse{}}),
+		api.Get("/metadata", s.metadata, &api.Operation{ID: "endpoint_metadata_get", Tag: "Environment Info", Summary: "What this environment is", Answers: reply.EnvironmentMetadata{}}),
+		api.Get("/schema", s.schema, &api.Operation{ID: "get_schemas_schema_get", Tag: "Schema", Summary: "Schemas of action, observation and state", Answers: reply.SchemaResponse{}}),
+		api.Post("/mcp", s.mcpPost, &api.Operation{ID: "mcp_endpoint_mcp_post", Tag: "MCP", Summary: "JSON-RPC: list and call tools, open and close sessions",
+			Reads: jsonrpc.Request{}, NeedsBody: true, Answers: jsonrpc.Response{}, Refuses: api.Unread()}),
 	}
 	for path, page := range map[string]http.HandlerFunc{"/openapi.json": s.openAPI, "/docs": s.docs, "/redoc": s.docs} {
-		all = append(all, route{get, path, page, nil}, route{http.MethodHead, path, page, nil})
+		all = append(all, api.Get(path, page, nil), api.Head(path, page, nil))
 	}
 	all = append(all, s.restRoutes()...)
 	if s.o.Mode == Simulation {
@@ -51,8 +44,8 @@ func (s *Server) router() chi.Router {
 	r.Use(unescaped, upgrades(sockets))
 	allowed := map[string]string{}
 	for _, rt := range s.routes() {
-		allowed[rt.path] = strings.TrimPrefix(allowed[rt.path]+", "+rt.method, ", ")
-		r.MethodFunc(rt.method, rt.path, named(rt))
+		allowed[rt.Path] = strings.TrimPrefix(allowed[rt.Path]+", "+rt.Method, ", ")
+		r.MethodFunc(rt.Method, rt.Path, named(rt))
 	}
 	r.MethodNotAllowed(methodNotAllowed(allowed))
 	r.NotFound(s.unknownPath(allowed))
@@ -60,10 +53,10 @@ func (s *Server) router() chi.Router {
 }
 
 // named gives a request's span the name of its route; paths themselves are without number.
-func named(rt route) http.HandlerFunc {
+func named(rt api.Route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		trace.SpanFromContext(r.Context()).SetName(rt.method + " " + rt.path)
-		rt.handle(w, r)
+		trace.SpanFromContext(r.Context()).SetName(rt.Method + " " + rt.Path)
+		rt.Handle(w, r)
 	}
 }
 
@@ -83,7 +76,7 @@ func unescaped(next http.Handler) http.Handler {
 // noHandshake says why a WebSocket's handshake is refused.
 func noHandshake(w http.ResponseWriter, _ *http.Request, status int, why error) {
 	w.Header().Set("Sec-WebSocket-Version", "13")
-	writeDetail(w, status, why.Error())
+	httpio.WriteDetail(w, status, why.Error())
 }
 
 // upgrades answers WebSocket handshakes, which are none of the router's: they are refused where there is no WebSocket, and a path
@@ -105,7 +98,7 @@ func upgrades(sockets map[string]http.HandlerFunc) func(http.Handler) http.Handl
 }
 
 func notFound(w http.ResponseWriter, _ *http.Request) {
-	writeDetail(w, http.StatusNotFound, "Not Found")
+	httpio.WriteDetail(w, http.StatusNotFound, "Not Found")
 }
 
 func methodNotAllowed(allowed map[string]string) http.HandlerFunc {
@@ -115,7 +108,7 @@ func methodNotAllowed(allowed map[string]string) http.HandlerFunc {
 			path = pattern
 		}
 		w.Header().Set("Allow", allowed[path])
-		writeDetail(w, http.StatusMethodNotAllowed, "Method Not Allowed")
+		httpio.WriteDetail(w, http.StatusMethodNotAllowed, "Method Not Allowed")
 	}
 }
 

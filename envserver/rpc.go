@@ -6,8 +6,11 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/text"
@@ -29,7 +32,7 @@ func (s *Server) rpc(ctx context.Context, r jsonrpc.Request, own *session.Sessio
 	case "openenv/session/close":
 		result, err = s.rpcClose(ctx, r, own)
 	default:
-		err = &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found: " + text.Head(r.Method, maxDetail)}
+		err = &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found: " + text.Head(r.Method, reply.MaxDetail)}
 	}
 	if err != nil {
 		return jsonrpc.Response{ID: r.ID, Error: rpcError(err)}
@@ -43,7 +46,7 @@ func (s *Server) rpcSession(ctx context.Context, r jsonrpc.Request, own *session
 		return own, func() {}, nil
 	}
 	if id := sessionParam(r); id != "" {
-		return s.sessions.Use(ctx, callerOf(ctx).Name, id)
+		return s.env.Sessions.Use(ctx, access.CallerOf(ctx).Name, id)
 	}
 	sess := session.Transient()
 	return sess, func() { sess.Close(session.ErrClosed) }, nil
@@ -56,9 +59,9 @@ func sessionParam(r jsonrpc.Request) string {
 	case nil:
 		return ""
 	case string:
-		return text.Head(id, maxDetail)
+		return text.Head(id, reply.MaxDetail)
 	default:
-		return text.Head(fmt.Sprint(issue.Shown(id)), maxDetail)
+		return text.Head(fmt.Sprint(issue.Shown(id)), reply.MaxDetail)
 	}
 }
 
@@ -74,9 +77,9 @@ func (s *Server) rpcList(ctx context.Context, r jsonrpc.Request, own *session.Se
 		return nil, err
 	}
 	defer done()
-	s.metrics.listed()
+	s.env.Listed()
 	var list []rpcTool
-	for _, t := range s.tools.List() {
+	for _, t := range s.env.Tools.List() {
 		list = append(list, rpcTool{t.Name, t.Description, t.InputSchema})
 	}
 	return map[string]any{"tools": list}, nil
@@ -97,16 +100,16 @@ func (s *Server) rpcCall(ctx context.Context, r jsonrpc.Request, own *session.Se
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "'arguments' must be an object"}
 	}
 	meta, _ := r.Params["_meta"].(map[string]any)
-	limit, err := s.limit(meta)
+	limit, err := s.env.Limit(meta)
 	if err != nil {
 		return nil, err
 	}
 	ctx, unbind := sess.Bind(ctx)
 	defer unbind()
-	defer s.keep(ctx, sess)
-	text, err := s.call(ctx, tools.Call{Tool: name, Args: args, Session: asCaller(sess), Limit: limit})
+	defer s.env.Keep(ctx, sess)
+	text, err := s.env.Call(ctx, tools.Call{Tool: name, Args: args, Session: env.AsCaller(sess), Limit: limit})
 	if err != nil {
 		return nil, err
 	}
-	return asResult(text), nil
+	return reply.ResultOf(text), nil
 }

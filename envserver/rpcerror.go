@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -22,14 +23,14 @@ func rpcError(err error) *jsonrpc.Error {
 	case errors.As(err, &ready):
 		return ready
 	case errors.As(err, &full):
-		return &jsonrpc.Error{Code: jsonrpc.ServerError, Message: explain(err),
+		return &jsonrpc.Error{Code: jsonrpc.ServerError, Message: reply.Explain(err),
 			Data: map[string]int{"active_sessions": full.Active, "max_sessions": full.Max}}
 	case errors.As(err, &unknown), errors.As(err, &noTool):
-		return &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: explain(err)}
+		return &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: reply.Explain(err)}
 	case errors.As(err, &held):
 		return &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Cannot close active WebSocket-managed session via MCP method"}
 	default:
 		kind := fault.KindOf(err)
-		return &jsonrpc.Error{Code: fault.EdgeOf(kind).RPCCode, Message: explain(err), Data: map[string]any{"kind": kind}}
+		return &jsonrpc.Error{Code: fault.EdgeOf(kind).RPCCode, Message: reply.Explain(err), Data: map[string]any{"kind": kind}}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 )
@@ -12,12 +13,12 @@ func (s *Server) rpcCreate(ctx context.Context, own *session.Session) (any, erro
 	if own != nil {
 		return map[string]string{"session_id": own.ID}, nil
 	}
-	sess, err := s.sessions.Open(callerOf(ctx).Name, false)
-	s.countRefused(err)
+	sess, err := s.env.Sessions.Open(access.CallerOf(ctx).Name, false)
+	s.env.CountRefused(err)
 	if err != nil {
 		return nil, err
 	}
-	s.keep(ctx, sess)
+	s.env.Keep(ctx, sess)
 	return map[string]string{"session_id": sess.ID}, nil
 }
 
@@ -26,14 +27,14 @@ func (s *Server) rpcClose(ctx context.Context, r jsonrpc.Request, own *session.S
 	if strings.TrimSpace(id) == "" {
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Invalid params - 'session_id' is required"}
 	}
-	owner := callerOf(ctx).Name
+	owner := access.CallerOf(ctx).Name
 	if own != nil {
 		owner = own.Owner
 	}
 	if own != nil && own.ID == id {
 		return nil, &session.HeldError{ID: id, Owned: true}
 	}
-	closing, err := s.sessions.Close(ctx, owner, id)
+	closing, err := s.env.Sessions.Close(ctx, owner, id)
 	if err != nil {
 		return nil, err
 	}

@@ -8,9 +8,12 @@ import (
 	"sync"
 
 	"github.com/gorilla/websocket"
-	"go.opentelemetry.io/otel/trace"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/env"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/intake"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
@@ -20,17 +23,15 @@ import (
 // WebSockets are none of that one's business any more.
 type Server struct {
 	o         Options
-	tools     *tools.Table
-	sessions  *session.Set
+	env       *env.Env
 	memory    *intake.Memory // for requests
-	metrics   *metrics
-	tracer    trace.Tracer
+	bodies    httpio.Bodies
 	standard  http.Handler
 	upgrader  websocket.Upgrader
-	listed    encoded // the answer to list_tools
-	schemas   schemaResponse
-	described encoded      // the OpenAPI document
-	page      http.Handler // of the web interface
+	listed    reply.Encoded // the answer to list_tools
+	schemas   reply.SchemaResponse
+	described reply.Encoded // the OpenAPI document
+	page      http.Handler  // of the web interface
 	desks     web.Desks
 	handler   http.Handler
 
@@ -46,14 +47,19 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Rollouts = owned{o.Rollouts}
+	o.Rollouts = access.NewOwned(o.Rollouts)
 	table, err := o.table()
 	if err != nil {
 		return nil, fmt.Errorf("envserver: tools: %w", err)
 	}
-	s := &Server{o: o, tools: table, memory: intake.New(o.RequestMemory), tracer: o.TracerProvider.Tracer("github.com/rolloutd/rolloutd/envserver")}
-	s.sessions = session.NewSet(session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions})
-	if s.metrics, err = newMetrics(o.Registerer, s.sessions.Len); err != nil {
+	s := &Server{o: o, memory: intake.New(o.RequestMemory)}
+	s.bodies = httpio.Bodies{Memory: s.memory, Max: o.MaxMessage, Within: o.BodyTimeout}
+	s.env, err = env.New(env.Options{
+		Tools: table, StepTimeout: o.StepTimeout, Registerer: o.Registerer, Logger: o.Logger,
+		Sessions: session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions},
+		Tracer:   o.TracerProvider.Tracer("github.com/rolloutd/rolloutd/envserver"),
+	})
+	if err != nil {
 		return nil, fmt.Errorf("envserver: metrics: %w", err)
 	}
 	if s.listed, err = s.listFrame(); err != nil {
@@ -65,7 +71,7 @@ func New(o Options) (*Server, error) {
 	if s.schemas, err = schemas(); err != nil {
 		return nil, fmt.Errorf("envserver: schemas: %w", err)
 	}
-	if s.described, err = s.describe(); err != nil {
+	if s.described, err = s.document().Encode(); err != nil {
 		return nil, fmt.Errorf("envserver: OpenAPI: %w", err)
 	}
 	s.standard = s.standardMCP()
@@ -86,7 +92,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopped(tools.ErrStopping)
 	s.mu.Unlock()
-	s.sessions.CloseAll(tools.ErrStopping)
+	s.env.Sessions.CloseAll(tools.ErrStopping)
 	done := make(chan struct{})
 	go func() { // ends with the last socket, which closeWait bounds
 		defer close(done)
@@ -118,8 +124,8 @@ func (s *Server) sessionEnded(ended *session.Session, cause error) {
 		return
 	}
 	// Whatever ids the client has named: in its name only its own end.
-	client := withCaller(context.Background(), Token{Name: ended.Owner, Scope: ScopeClient})
-	s.tools.Abandon(client, ended.Watched()...)
+	client := access.WithCaller(context.Background(), access.Token{Name: ended.Owner, Scope: access.ScopeClient})
+	s.env.Tools.Abandon(client, ended.Watched()...)
 }
 
 // callContext ends with tools.ErrGone when the request's client leaves and with tools.ErrStopping when this server stops.

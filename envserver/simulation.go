@@ -1,24 +1,29 @@
 package envserver
 
 import (
+	"cmp"
 	"net/http"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/env"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 )
 
 // maxID is the longest episode_id or request_id taken over HTTP, in characters.
 const maxID = 255
 
-func (s *Server) simulationRoutes() []route {
-	refuses := unserved(http.StatusNotFound, http.StatusConflict)
-	return []route{
-		{post, "/reset", s.resetPost, &operation{id: "reset_reset_post", tag: "Environment Control", summary: "Begin an episode in an environment of its own",
-			reads: resetRequest{}, answers: resetResponse{}, refuses: unread(append(refuses, http.StatusUnprocessableEntity)...)}},
-		{post, "/step", s.stepPost, &operation{id: "step_step_post", tag: "Environment Control", summary: "Carry out one action in an environment of its own",
-			reads: stepRequest{}, needsBody: true, answers: stepResponse{}, refuses: unread(append(refuses, http.StatusUnprocessableEntity)...)}},
-		{get, "/state", s.stateGet, &operation{id: "endpoint_state_get", tag: "State Management", summary: "State of the session that is named, else of a fresh environment",
-			reads: sessionRequest{}, answers: session.State{}, refuses: refuses}},
+func (s *Server) simulationRoutes() []api.Route {
+	refuses := api.Unserved(http.StatusNotFound, http.StatusConflict)
+	return []api.Route{
+		api.Post("/reset", s.resetPost, &api.Operation{ID: "reset_reset_post", Tag: "Environment Control", Summary: "Begin an episode in an environment of its own",
+			Reads: resetRequest{}, Answers: reply.ResetResponse{}, Refuses: api.Unread(append(refuses, http.StatusUnprocessableEntity)...)}),
+		api.Post("/step", s.stepPost, &api.Operation{ID: "step_step_post", Tag: "Environment Control", Summary: "Carry out one action in an environment of its own",
+			Reads: stepRequest{}, NeedsBody: true, Answers: reply.StepResponse{}, Refuses: api.Unread(append(refuses, http.StatusUnprocessableEntity)...)}),
+		api.Get("/state", s.stateGet, &api.Operation{ID: "endpoint_state_get", Tag: "State Management", Summary: "State of the session that is named, else of a fresh environment",
+			Reads: sessionRequest{}, Answers: session.State{}, Refuses: refuses}),
 	}
 }
 
@@ -26,33 +31,33 @@ func (s *Server) simulationRoutes() []route {
 // ends with the request and takes no slot. A request that names a session is carried out in that one.
 
 func (s *Server) resetPost(w http.ResponseWriter, r *http.Request) {
-	data, release, ok := s.body(w, r)
+	data, release, ok := s.bodies.Read(w, r)
 	if !ok {
 		return
 	}
 	in, found := readReset(data)
 	release()
 	if len(found) > 0 {
-		writeInvalid(w, found)
+		httpio.WriteInvalid(w, found)
 		return
 	}
-	sess, done, err := s.begun(r.Context(), or(sessionOf(r), in.SessionID), in.Attach)
+	sess, done, err := s.env.Begun(r.Context(), cmp.Or(env.SessionOf(r), in.SessionID), in.Attach)
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer done()
-	out, err := s.reset(r.Context(), sess, in.EpisodeID, in.Attach)
+	out, err := s.env.Reset(r.Context(), sess, in.EpisodeID, in.Attach)
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, out)
+	httpio.WriteJSON(w, http.StatusOK, out)
 }
 
 // readReset reads a reset request, whose members are all optional.
 func readReset(data []byte) (resetBody, issue.List) {
-	obj, found := object(data)
+	obj, found := httpio.Object(data)
 	c := issue.Check(obj, "body")
 	var in resetBody
 	c.NaturalInt("seed")
@@ -63,32 +68,32 @@ func readReset(data []byte) (resetBody, issue.List) {
 }
 
 func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
-	data, release, ok := s.body(w, r)
+	data, release, ok := s.bodies.Read(w, r)
 	if !ok {
 		return
 	}
 	in, a, found := readStep(data)
 	release()
 	if len(found) > 0 {
-		writeInvalid(w, found)
+		httpio.WriteInvalid(w, found)
 		return
 	}
 	ctx, cancel := s.callContext(r)
 	defer cancel()
-	sess, done, err := s.sessionFor(ctx, or(sessionOf(r), in.SessionID))
+	sess, done, err := s.env.SessionFor(ctx, cmp.Or(env.SessionOf(r), in.SessionID))
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer done()
-	out := s.step(ctx, sess, a, 0)
-	s.keep(ctx, sess)
-	writeJSON(w, http.StatusOK, out)
+	out := s.env.Step(ctx, sess, a, 0)
+	s.env.Keep(ctx, sess)
+	httpio.WriteJSON(w, http.StatusOK, out)
 }
 
 // readStep reads a step request; timeout_s beside the action wins over the one in its metadata.
-func readStep(data []byte) (in stepBody, a action, found issue.List) {
-	obj, found := object(data)
+func readStep(data []byte) (in stepBody, a env.Action, found issue.List) {
+	obj, found := httpio.Object(data)
 	if found != nil {
 		return in, a, found
 	}
@@ -103,20 +108,20 @@ func readStep(data []byte) (in stepBody, a action, found issue.List) {
 	if found := c.Found(false); len(found) > 0 {
 		return in, a, found
 	}
-	a, found = readAction(in.Action)
+	a, found = env.ReadAction(in.Action)
 	if timed {
-		in.TimeoutS, a.limit = timeout, secondsLimit(timeout)
+		in.TimeoutS, a.Limit = timeout, env.SecondsLimit(timeout)
 	}
 	return in, a, found
 }
 
 // stateGet answers with the state of the session that is named, else of a fresh environment: there is none to ask.
 func (s *Server) stateGet(w http.ResponseWriter, r *http.Request) {
-	sess, done, err := s.sessionFor(r.Context(), sessionOf(r))
+	sess, done, err := s.env.SessionFor(r.Context(), env.SessionOf(r))
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer done()
-	writeJSON(w, http.StatusOK, sess.State())
+	httpio.WriteJSON(w, http.StatusOK, sess.State())
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -24,13 +25,13 @@ func isStandardMCP(r *http.Request) bool {
 // standardMCP serves the same tools by the protocol's own rules (initialize, ping, notifications, camel case), stateless.
 func (s *Server) standardMCP() http.Handler {
 	server := mcp.NewServer(&mcp.Implementation{Name: s.o.Name, Version: s.o.Version}, &mcp.ServerOptions{Logger: s.o.Logger})
-	for _, t := range s.tools.List() {
+	for _, t := range s.env.Tools.List() {
 		server.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema}, s.standardCall)
 	}
 	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			if method == "tools/list" {
-				s.metrics.listed()
+				s.env.Listed()
 			}
 			return next(ctx, method, req)
 		}
@@ -48,11 +49,11 @@ const maxStandard = 4 << 20
 // not end a call with it.
 func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *http.Request, body []byte, release func()) {
 	if len(body) > maxStandard {
-		writeDetail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("Request body too large: MCP takes at most %d bytes", maxStandard))
+		httpio.WriteDetail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("Request body too large: MCP takes at most %d bytes", maxStandard))
 		return
 	}
 	if err := pyjson.Check(body); err != nil {
-		writeDetail(w, http.StatusBadRequest, "the body holds "+err.Error())
+		httpio.WriteDetail(w, http.StatusBadRequest, "the body holds "+err.Error())
 		return
 	}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, ctx))
@@ -85,13 +86,13 @@ func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp
 	if err != nil {
 		return nil, err
 	}
-	limit, err := s.limit(r.Params.Meta)
+	limit, err := s.env.Limit(r.Params.Meta)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := tied(ctx)
 	defer cancel()
-	text, err := s.call(ctx, tools.Call{Tool: r.Params.Name, Args: args, Limit: limit})
+	text, err := s.env.Call(ctx, tools.Call{Tool: r.Params.Name, Args: args, Limit: limit})
 	if err != nil {
 		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
 	}

@@ -1,12 +1,18 @@
 package envserver
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"time"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/env"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
@@ -20,21 +26,21 @@ const (
 
 // webRoutes are the page for people and the routes that it uses, as the reference has them. An environment behind them is a
 // session like any other: the one that a request names, else one for all requests of the caller that name none.
-func (s *Server) webRoutes() []route {
-	refuses := unserved(http.StatusNotFound, http.StatusConflict)
-	bodied := unread(append(refuses, http.StatusUnprocessableEntity)...)
-	return []route{
-		{get, "/", toWeb, nil},
-		{get, "/web", toWeb, nil},
-		{get, webHome, s.page.ServeHTTP, nil},
-		{get, webHome + `{part:[a-z]+\.(?:css|js)}`, s.page.ServeHTTP, nil},
-		{get, "/web/metadata", s.metadata, &operation{id: "web_metadata_web_metadata_get", tag: webTag, summary: "What this environment is", answers: environmentMetadata{}}},
-		{post, "/web/reset", s.webReset, &operation{id: "web_reset_web_reset_post", tag: webTag, summary: "Begin an episode in the web session",
-			reads: webResetRequest{}, answers: resetResponse{}, refuses: bodied}},
-		{post, "/web/step", s.webStep, &operation{id: "web_step_web_step_post", tag: webTag, summary: "Carry out one action in the web session",
-			reads: webStepRequest{}, needsBody: true, answers: stepResponse{}, refuses: bodied}},
-		{get, "/web/state", s.webState, &operation{id: "web_state_web_state_get", tag: webTag, summary: "State of the web session",
-			reads: sessionRequest{}, answers: session.State{}, refuses: refuses}},
+func (s *Server) webRoutes() []api.Route {
+	refuses := api.Unserved(http.StatusNotFound, http.StatusConflict)
+	bodied := api.Unread(append(refuses, http.StatusUnprocessableEntity)...)
+	return []api.Route{
+		api.Get("/", toWeb, nil),
+		api.Get("/web", toWeb, nil),
+		api.Get(webHome, s.page.ServeHTTP, nil),
+		api.Get(webHome+`{part:[a-z]+\.(?:css|js)}`, s.page.ServeHTTP, nil),
+		api.Get("/web/metadata", s.metadata, &api.Operation{ID: "web_metadata_web_metadata_get", Tag: webTag, Summary: "What this environment is", Answers: reply.EnvironmentMetadata{}}),
+		api.Post("/web/reset", s.webReset, &api.Operation{ID: "web_reset_web_reset_post", Tag: webTag, Summary: "Begin an episode in the web session",
+			Reads: webResetRequest{}, Answers: reply.ResetResponse{}, Refuses: bodied}),
+		api.Post("/web/step", s.webStep, &api.Operation{ID: "web_step_web_step_post", Tag: webTag, Summary: "Carry out one action in the web session",
+			Reads: webStepRequest{}, NeedsBody: true, Answers: reply.StepResponse{}, Refuses: bodied}),
+		api.Get("/web/state", s.webState, &api.Operation{ID: "web_state_web_state_get", Tag: webTag, Summary: "State of the web session",
+			Reads: sessionRequest{}, Answers: session.State{}, Refuses: refuses}),
 	}
 }
 
@@ -45,86 +51,86 @@ func toWeb(w http.ResponseWriter, _ *http.Request) {
 
 // webSession finds the session of a request, and makes it if need be; done must be called after it.
 func (s *Server) webSession(r *http.Request) (sess *session.Session, done func(), err error) {
-	id := or(sessionOf(r), "web of "+callerOf(r.Context()).Name)
-	return s.begun(r.Context(), id, false)
+	id := cmp.Or(env.SessionOf(r), "web of "+access.CallerOf(r.Context()).Name)
+	return s.env.Begun(r.Context(), id, false)
 }
 
 func (s *Server) webReset(w http.ResponseWriter, r *http.Request) {
-	data, release, ok := s.body(w, r)
+	data, release, ok := s.bodies.Read(w, r)
 	if !ok {
 		return
 	}
 	obj, found := dict(data)
 	release()
 	if len(found) > 0 {
-		writeInvalid(w, found)
+		httpio.WriteInvalid(w, found)
 		return
 	}
 	sess, done, err := s.webSession(r)
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer done()
 	id, _ := obj["episode_id"].(string)
 	attach, _ := obj["attach"].(bool)
-	out, err := s.reset(r.Context(), sess, id, attach)
+	out, err := s.env.Reset(r.Context(), sess, id, attach)
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
 	s.desks.Of(sess).Reset()
-	writeJSON(w, http.StatusOK, out)
+	httpio.WriteJSON(w, http.StatusOK, out)
 }
 
 func (s *Server) webStep(w http.ResponseWriter, r *http.Request) {
-	data, release, ok := s.body(w, r)
+	data, release, ok := s.bodies.Read(w, r)
 	if !ok {
 		return
 	}
 	a, found := readWebStep(data)
 	release()
 	if len(found) > 0 {
-		writeInvalid(w, found)
+		httpio.WriteInvalid(w, found)
 		return
 	}
 	ctx, cancel := s.callContext(r)
 	defer cancel()
 	sess, done, err := s.webSession(r)
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer done()
-	out := s.step(ctx, sess, a, 0)
-	s.keep(ctx, sess)
+	out := s.env.Step(ctx, sess, a, 0)
+	s.env.Keep(ctx, sess)
 	s.log(sess, a, out)
-	writeJSON(w, http.StatusOK, out)
+	httpio.WriteJSON(w, http.StatusOK, out)
 }
 
 // readWebStep reads {"action": …}; what has no action is one, as a chat box would send it.
-func readWebStep(data []byte) (action, issue.List) {
+func readWebStep(data []byte) (env.Action, issue.List) {
 	obj, found := dict(data)
 	if len(found) > 0 {
-		return action{}, found
+		return env.Action{}, found
 	}
 	if obj == nil {
-		return action{}, issue.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
+		return env.Action{}, issue.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
 	}
 	if _, there := obj["action"]; !there {
-		return readAction(obj)
+		return env.ReadAction(obj)
 	}
 	c := issue.Check(obj, "body")
 	raw := c.Dict("action", true)
 	if found := c.Found(false); len(found) > 0 {
-		return action{}, found
+		return env.Action{}, found
 	}
-	return readAction(raw)
+	return env.ReadAction(raw)
 }
 
 // dict is object, with the reference's words for a body of a plain dictionary.
 func dict(data []byte) (map[string]any, issue.List) {
-	obj, found := object(data)
+	obj, found := httpio.Object(data)
 	for i := range found {
 		if found[i].Type == "model_attributes_type" {
 			found[i].Type, found[i].Msg = "dict_type", "Input should be a valid dictionary"
@@ -136,24 +142,24 @@ func dict(data []byte) (map[string]any, issue.List) {
 func (s *Server) webState(w http.ResponseWriter, r *http.Request) {
 	sess, done, err := s.webSession(r)
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
 	defer done()
-	writeJSON(w, http.StatusOK, sess.State())
+	httpio.WriteJSON(w, http.StatusOK, sess.State())
 }
 
 // maxShown bounds a result that the page's log holds, in bytes.
 const maxShown = 2 << 20
 
 // log puts a step on the session's desk, without the keys that its arguments may hold.
-func (s *Server) log(sess *session.Session, a action, out stepResponse) {
+func (s *Server) log(sess *session.Session, a env.Action, out reply.StepResponse) {
 	var did any = map[string]any{"type": "list_tools"}
-	if !a.list {
+	if !a.List {
 		did = map[string]any{"type": "call_tool", "tool_name": a.ToolName, "arguments": pyjson.Plain(tools.Public(a.Arguments))}
 	}
-	if o, ok := out.Observation.(callObservation); ok && o.Result != nil && len(o.Result.text.Quoted) > maxShown {
-		out.Observation = callObservation{ToolName: o.ToolName, Error: asToolError(fault.New(fault.Exhausted, "the result is too large to be shown here: read it from /rollouts/ID/result"))}
+	if o, ok := out.Observation.(reply.CallObservation); ok && o.Result != nil && len(o.Result.Text.Quoted) > maxShown {
+		out.Observation = reply.CallObservation{ToolName: o.ToolName, Error: reply.ToolErrorOf(fault.New(fault.Exhausted, "the result is too large to be shown here: read it from /rollouts/ID/result"))}
 	}
 	seen, err := pyjson.Encode(out.Observation)
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
@@ -19,13 +20,13 @@ const uiProtocol = "rolloutd.ui"
 // webUpdates shows the web session to a page: once when it connects and after each reset and step. What the page says is not heard.
 func (s *Server) webUpdates(w http.ResponseWriter, r *http.Request) {
 	if !s.enter() {
-		writeDetail(w, http.StatusServiceUnavailable, tools.ErrStopping.Error())
+		httpio.WriteDetail(w, http.StatusServiceUnavailable, tools.ErrStopping.Error())
 		return
 	}
 	defer s.sockets.Done()
 	sess, done, err := s.webSession(r)
 	if err != nil {
-		writeRefusal(w, err)
+		httpio.WriteRefusal(w, err)
 		return
 	}
 	done() // to look on is no use of a session: one that nobody works in ends

@@ -11,8 +11,12 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/env"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/intake"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/envserver/internal/wsio"
@@ -44,7 +48,7 @@ func (s *Server) ws(w http.ResponseWriter, r *http.Request) {
 // socket begins one connection: one session from its beginning to its end.
 func (s *Server) socket(w http.ResponseWriter, r *http.Request, p protocol) {
 	if !s.enter() {
-		writeDetail(w, http.StatusServiceUnavailable, tools.ErrStopping.Error())
+		httpio.WriteDetail(w, http.StatusServiceUnavailable, tools.ErrStopping.Error())
 		return
 	}
 	defer s.sockets.Done()
@@ -53,12 +57,12 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, p protocol) {
 		return // the upgrader has answered
 	}
 	// The request's own context ends with this handler, not with the client, once the connection is taken over.
-	sess, err := s.open(s.stop, callerOf(r.Context()).Name, sessionOf(r))
+	sess, err := s.open(s.stop, access.CallerOf(r.Context()).Name, env.SessionOf(r))
 	if err != nil {
 		s.linger(ws, p, err)
 		return
 	}
-	ctx := withCaller(s.traced(r), callerOf(r.Context()))
+	ctx := access.WithCaller(s.traced(r), access.CallerOf(r.Context()))
 	// The request, its buffers and the stack on which it was read are more than all that a session at rest needs: they are let go.
 	s.sockets.Go(func() { s.converse(ctx, ws, p, sess) })
 }
@@ -76,11 +80,11 @@ func (s *Server) traced(r *http.Request) context.Context {
 func (s *Server) converse(ctx context.Context, ws *websocket.Conn, p protocol, sess *session.Session) {
 	defer func() { // here is no HTTP server to outlive a bug
 		if v := recover(); v != nil {
-			s.logPanic(v, debug.Stack())
+			s.env.LogPanic(v, debug.Stack())
 		}
 	}()
-	defer s.sessions.Release(sess, session.ErrClosed)
-	defer s.keep(s.stop, sess) // before it is let go, so that whoever comes next finds it whole
+	defer s.env.Sessions.Release(sess, session.ErrClosed)
+	defer s.env.Keep(s.stop, sess) // before it is let go, so that whoever comes next finds it whole
 	wsio.Run(ctx, ws, s.wsOptions(p), func(frame []byte) wsio.Answer { return s.answer(ctx, p, sess, frame) })
 }
 
@@ -106,25 +110,18 @@ func (s *Server) open(ctx context.Context, owner, id string) (*session.Session, 
 	if id != "" {
 		ctx, cancel := context.WithTimeout(ctx, attachWait)
 		defer cancel()
-		return s.sessions.Attach(ctx, owner, id)
+		return s.env.Sessions.Attach(ctx, owner, id)
 	}
-	sess, err := s.sessions.Open(owner, true)
-	s.countRefused(err)
+	sess, err := s.env.Sessions.Open(owner, true)
+	s.env.CountRefused(err)
 	return sess, err
-}
-
-func (s *Server) countRefused(err error) {
-	var full *session.CapacityError
-	if errors.As(err, &full) {
-		s.metrics.refused.Inc()
-	}
 }
 
 // answer encodes what the protocol says to a frame.
 func (s *Server) answer(ctx context.Context, p protocol, sess *session.Session, frame []byte) wsio.Answer {
 	switch reply := s.guard(p, func() any { return p.handle(ctx, sess, frame) }).(type) {
 	case goodbye:
-		s.keep(s.stop, sess) // before it is said, for the client may answer by coming again
+		s.env.Keep(s.stop, sess) // before it is said, for the client may answer by coming again
 		return wsio.Answer{Close: wsio.CloseNormal}
 	case later:
 		return wsio.Answer{Later: func(ctx context.Context) wsio.Answer {
@@ -139,21 +136,21 @@ func (s *Server) answer(ctx context.Context, p protocol, sess *session.Session, 
 func (s *Server) guard(p protocol, work func() any) (reply any) {
 	defer func() {
 		if v := recover(); v != nil {
-			reply = p.failed("internal error (id " + s.logPanic(v, debug.Stack()) + ")")
+			reply = p.failed("internal error (id " + s.env.LogPanic(v, debug.Stack()) + ")")
 		}
 	}()
 	return work()
 }
 
 func (p protocol) encode(v any) wsio.Answer {
-	if ready, ok := v.(encoded); ok {
+	if ready, ok := v.(reply.Encoded); ok {
 		return wsio.Answer{Reply: [][]byte{ready}}
 	}
-	out, err := encodeReply(v)
+	out, err := reply.Encode(v)
 	if err != nil { // every reply is made of plain values
-		out, _ = encodeReply(p.refuse(err))
+		out, _ = reply.Encode(p.refuse(err))
 	}
-	return wsio.Answer{Reply: out.pieces, Holds: out.text}
+	return wsio.Answer{Reply: out.Pieces, Holds: out.Text}
 }
 
 // linger tells a client why it gets no session, and keeps the connection for a while: the Python client sends its first

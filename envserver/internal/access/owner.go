@@ -1,12 +1,25 @@
-package envserver
+package access
 
 import (
 	"context"
 	"io"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
+
+// Rollouts is what the edge needs of the engine that runs rollouts.
+type Rollouts interface {
+	tools.Rollouts
+	// Owner is the Spec.Owner of a rollout; fault.NotFound for an unknown id.
+	Owner(ctx context.Context, id string) (string, error)
+	// List lists rollouts a page at a time: first those that run, then the others by their end, latest first.
+	List(ctx context.Context, f rollout.Filter) (rollout.Page, error)
+}
+
+// NewOwned returns the rollouts of all as each caller may see them.
+func NewOwned(all Rollouts) Rollouts { return owned{all} }
 
 // owned gives each caller the rollouts that its token started, and operators all of them. To everybody else a rollout does not exist.
 // The caller is the one in the context of each call; see callerOf.
@@ -14,7 +27,7 @@ type owned struct{ all Rollouts }
 
 // Start starts the rollout for the caller, within what its token may ask for. An id that another caller's rollout has is a fault.Conflict that says nothing of it.
 func (o owned) Start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
-	caller := callerOf(ctx)
+	caller := CallerOf(ctx)
 	if err := spec.Sandbox.CheckMax(caller.MaxSandbox); err != nil {
 		return rollout.State{}, err
 	}
@@ -32,7 +45,7 @@ func (o owned) check(ctx context.Context, id string) error {
 	if rollout.CheckID(id) != nil {
 		return missing
 	}
-	caller := callerOf(ctx)
+	caller := CallerOf(ctx)
 	if caller.Scope == ScopeOperator {
 		return nil
 	}
@@ -89,7 +102,7 @@ func (o owned) Owner(ctx context.Context, id string) (string, error) {
 
 // List lists all rollouts to operators, and to others their own.
 func (o owned) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
-	if caller := callerOf(ctx); caller.Scope != ScopeOperator {
+	if caller := CallerOf(ctx); caller.Scope != ScopeOperator {
 		f.Owner = caller.Name
 	}
 	return o.all.List(ctx, f)

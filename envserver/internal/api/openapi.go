@@ -1,8 +1,7 @@
-package envserver
+package api
 
 import (
 	"fmt"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
@@ -22,50 +22,55 @@ import (
 // Names of the two ways to carry a token, in the document.
 const bearer, basic = "bearer", "basic"
 
-// openAPI answers with the description of the HTTP routes; WebSockets have no place in it.
-func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
-	writeBytes(w, http.StatusOK, s.described)
+// Document is what the OpenAPI document is made of.
+type Document struct {
+	Description string
+	Routes      []Route
+	// Start is the schema of the arguments that start a rollout.
+	Start *schema.Schema
+	// Secured says whether a path needs a token.
+	Secured func(path string) bool
 }
 
-// describe makes the document from the table of routes and the Go types in it.
-func (s *Server) describe() (encoded, error) {
+// Encode makes the document from the table of routes and the Go types in it. WebSockets have no place in it.
+func (d Document) Encode() (reply.Encoded, error) {
 	r := openapi31.NewReflector()
 	r.DefaultOptions = append(r.DefaultOptions, jsonschema.InterceptDefName(componentName), jsonschema.InterceptProp(always), jsonschema.InterceptProp(orNull), envelop)
-	r.AddTypeMapping(new(observation), jsonschema.AnyOf(toolsObservation{}, callObservation{}))
+	r.AddTypeMapping(new(reply.Observation), jsonschema.AnyOf(reply.ToolsObservation{}, reply.CallObservation{}))
 	r.AddTypeMapping(jsonrpc.Response{}, jsonschema.AnyOf(jsonrpc.Success{}, jsonrpc.Failure{}))
-	r.AddTypeMapping(tools.RolloutArgs{}, rolloutArguments{s.tools.Start().InputSchema})
+	r.AddTypeMapping(tools.RolloutArgs{}, rolloutArguments{d.Start})
 	r.AddTypeMapping(schema.Schema{}, map[string]any{})
-	r.AddTypeMapping(invalid{}, jsonschema.AnyOf(validationProblem{}, problem{}))
-	r.Spec.Info.WithTitle("OpenEnv Environment HTTP API").WithVersion("1.0.0").WithDescription(s.o.Description)
+	r.AddTypeMapping(reply.Invalid{}, jsonschema.AnyOf(reply.ValidationProblem{}, reply.Problem{}))
+	r.Spec.Info.WithTitle("OpenEnv Environment HTTP API").WithVersion("1.0.0").WithDescription(d.Description)
 	r.Spec.SetHTTPBearerTokenSecurity(bearer, "", "one of the server's tokens")
 	r.Spec.SetHTTPBasicSecurity(basic, "the token as the password, for clients that can send no header of their own")
-	for _, rt := range s.routes() {
-		if rt.says == nil {
+	for _, rt := range d.Routes {
+		if rt.Says == nil {
 			continue
 		}
-		if err := s.add(r, rt); err != nil {
-			return nil, fmt.Errorf("describe %s %s: %w", rt.method, rt.path, err)
+		if err := d.add(r, rt); err != nil {
+			return nil, fmt.Errorf("describe %s %s: %w", rt.Method, rt.Path, err)
 		}
 	}
 	return pyjson.Encode(r.Spec)
 }
 
-func (s *Server) add(r *openapi31.Reflector, rt route) error {
-	oc, err := r.NewOperationContext(rt.method, rt.path)
+func (d Document) add(r *openapi31.Reflector, rt Route) error {
+	oc, err := r.NewOperationContext(rt.Method, rt.Path)
 	if err != nil {
 		return err
 	}
-	rt.says.describe(oc, len(s.o.Tokens) > 0 && !s.public(rt.path))
+	rt.Says.describe(oc, d.Secured(rt.Path))
 	if err := r.AddOperation(oc); err != nil {
 		return err
 	}
-	item := r.Spec.Paths.MapOfPathItemValues[rt.path]
-	op, err := item.Operation(rt.method)
+	item := r.Spec.Paths.MapOfPathItemValues[rt.Path]
+	op, err := item.Operation(rt.Method)
 	if err != nil {
 		return err
 	}
 	op.MapOfAnything = nil // extensions of the library's own, which other tools do not know
-	if rt.says.needsBody {
+	if rt.Says.NeedsBody {
 		op.RequestBody.RequestBody.WithRequired(true)
 	}
 	return nil
@@ -78,14 +83,17 @@ func componentName(t reflect.Type, fallback string) string {
 		return "State"
 	case reflect.TypeFor[issue.Issue]():
 		return "ValidationError"
-	case reflect.TypeFor[validationProblem]():
+	case reflect.TypeFor[reply.ValidationProblem]():
 		return "HTTPValidationError"
-	case reflect.TypeFor[problem]():
+	case reflect.TypeFor[reply.Problem]():
 		return "Error"
 	case reflect.TypeFor[tools.Started]():
 		return "RolloutStarted"
 	}
-	return strings.TrimPrefix(fallback, "Envserver")
+	for _, pkg := range []string{"Envserver", "Reply", "Api"} {
+		fallback = strings.TrimPrefix(fallback, pkg)
+	}
+	return fallback
 }
 
 // envelop writes members that may be null as one of two schemas: beside a reference the library would lose the null.
@@ -110,3 +118,9 @@ func always(p jsonschema.InterceptPropParams) error {
 	}
 	return nil
 }
+
+// rolloutArguments stands for tools.RolloutArgs in the document, which describes them by the schema that the tools publish.
+type rolloutArguments struct{ schema *schema.Schema }
+
+// JSONSchemaBytes is how the document's library asks a value for its schema.
+func (a rolloutArguments) JSONSchemaBytes() ([]byte, error) { return a.schema.MarshalJSON() }

@@ -1,4 +1,4 @@
-package envserver
+package env
 
 import (
 	"time"

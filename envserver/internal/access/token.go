@@ -1,4 +1,4 @@
-package envserver
+package access
 
 import (
 	"context"
@@ -52,13 +52,13 @@ func FindToken(all []Token, text string) (Token, bool) {
 
 type callerKey struct{}
 
-// callerOf is the client that a request comes from; one without rights where nothing says who it is.
-func callerOf(ctx context.Context) Token {
+// CallerOf is the client that a request comes from; one without rights where nothing says who it is.
+func CallerOf(ctx context.Context) Token {
 	t, _ := ctx.Value(callerKey{}).(Token)
 	return t
 }
 
-func withCaller(ctx context.Context, t Token) context.Context {
+func WithCaller(ctx context.Context, t Token) context.Context {
 	return context.WithValue(ctx, callerKey{}, t)
 }
 

@@ -1,0 +1,75 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+
+	"github.com/swaggest/openapi-go"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
+)
+
+// Operation describes a route by the Go types that it reads and answers with.
+type Operation struct {
+	ID, Tag, Summary string
+	// Reads is a struct whose tags name the parameters and the members of the JSON body; nil: it reads nothing.
+	Reads any
+	// NeedsBody says that nothing can be made of a request without a body.
+	NeedsBody bool
+	// Answers is the JSON answer, or the media types of an answer that is none.
+	Answers any
+	// Status is what it answers when all is well; default 200.
+	Status int
+	// Refuses are the statuses of its error bodies, besides those that every route has.
+	Refuses []int
+}
+
+// Unread are the refusals of a route with a body, whatever is in it, and more.
+func Unread(more ...int) []int {
+	return append([]int{http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable}, more...)
+}
+
+// Unserved are the refusals of a route that needs a session or the engine, and more.
+func Unserved(more ...int) []int { return append([]int{http.StatusServiceUnavailable}, more...) }
+
+// Media is the answer of a route that is not JSON.
+type Media string
+
+// describe writes the operation into the document.
+func (o Operation) describe(oc openapi.OperationContext, secured bool) {
+	oc.SetID(o.ID)
+	oc.SetTags(o.Tag)
+	oc.SetSummary(o.Summary)
+	if o.Reads != nil {
+		oc.AddReqStructure(o.Reads)
+	}
+	answer := []openapi.ContentOption{openapi.WithHTTPStatus(cmp.Or(o.Status, http.StatusOK)), described("Successful Response")}
+	switch a := o.Answers.(type) {
+	case Media:
+		oc.AddRespStructure("", append(answer, openapi.WithContentType(string(a)))...)
+	case []Media:
+		for _, m := range a {
+			oc.AddRespStructure("", append(slices.Clone(answer), openapi.WithContentType(string(m)))...)
+		}
+	default:
+		oc.AddRespStructure(a, answer...)
+	}
+	refuses := append(slices.Clone(o.Refuses), http.StatusInternalServerError)
+	if secured {
+		oc.AddSecurity(bearer)
+		oc.AddSecurity(basic)
+		refuses = append(refuses, http.StatusUnauthorized)
+	}
+	for _, status := range refuses {
+		var body any = reply.Problem{}
+		if status == http.StatusUnprocessableEntity {
+			body = reply.Invalid{}
+		}
+		oc.AddRespStructure(body, openapi.WithHTTPStatus(status), described(http.StatusText(status)))
+	}
+}
+
+func described(text string) openapi.ContentOption {
+	return func(c *openapi.ContentUnit) { c.Description = text }
+}

@@ -1,0 +1,101 @@
+package env
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+)
+
+// Action is one step: list the tools, or call one.
+type Action struct {
+	CallAction
+	List  bool          // in which case there is nothing to call
+	Limit time.Duration // metadata.timeout_s; 0: not given
+}
+
+// ReadAction validates an action; anything but list_tools is read as a tool call, whose type may be left out.
+func ReadAction(data map[string]any) (Action, issue.List) {
+	a := Action{List: data["type"] == "list_tools"}
+	c := issue.Check(data)
+	a.Metadata = c.Dict("metadata", false)
+	if a.List {
+		c.Literal("type", "list_tools", false)
+	} else {
+		c.Literal("type", "call_tool", false)
+		a.ToolName, a.Arguments = c.String("tool_name"), c.Dict("arguments", false)
+	}
+	found := c.Found(true)
+	m := issue.Check(a.Metadata, "metadata")
+	if t, ok := m.Positive("timeout_s"); ok {
+		a.Limit = SecondsLimit(t)
+	}
+	return a, append(found, m.Found(false)...).WithURLs()
+}
+
+// Reset begins a new episode or, with attach, goes on with one that the client was in on a connection it lost.
+func (e *Env) Reset(ctx context.Context, sess *session.Session, episodeID string, attach bool) (reply.ResetResponse, error) {
+	if attach {
+		if err := e.Sessions.Rejoin(ctx, sess, episodeID); err != nil {
+			return reply.ResetResponse{}, err
+		}
+	} else {
+		sess.Reset(episodeID)
+	}
+	e.Keep(ctx, sess)
+	return reply.ResetResponse{}, nil
+}
+
+// Keep saves what has changed. A session that cannot be kept now goes on; the next change tries again.
+func (e *Env) Keep(ctx context.Context, sess *session.Session) {
+	if err := sess.Keep(ctx); err != nil {
+		e.log.Warn("session not kept", "session", sess.ID, "error", err)
+	}
+}
+
+// Step carries out an action in a session. limit bounds the answer unless the action brings its own.
+func (e *Env) Step(ctx context.Context, sess *session.Session, a Action, limit time.Duration) reply.StepResponse {
+	sess.Stepped()
+	if a.List {
+		e.metrics.listed()
+		return reply.StepResponse{Observation: e.ListTools()}
+	}
+	ctx, done := sess.Bind(ctx)
+	defer done()
+	defer e.Keep(ctx, sess)
+	text, err := e.Call(ctx, tools.Call{Tool: a.ToolName, Args: a.Arguments, Session: AsCaller(sess), Limit: cmp.Or(a.Limit, limit)})
+	if err != nil {
+		return reply.StepResponse{Observation: reply.CallObservation{ToolName: a.ToolName, Error: reply.ToolErrorOf(err)}}
+	}
+	return reply.StepResponse{Observation: reply.CallObservation{ToolName: a.ToolName, Result: reply.ResultOf(text)}}
+}
+
+func (e *Env) ListTools() reply.ToolsObservation {
+	var o reply.ToolsObservation
+	for _, t := range e.Tools.List() {
+		o.Tools = append(o.Tools, reply.StepTool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
+	}
+	return o
+}
+
+// AsCaller is the session as the tools see it: none where it could keep no promise.
+func AsCaller(sess *session.Session) tools.Session {
+	if sess.Transient {
+		return nil
+	}
+	return sess
+}
+
+// CallAction is the action that calls a tool; list_tools is understood, too, but the reference does not describe it.
+type CallAction struct {
+	Metadata  map[string]any `json:"metadata" nullable:"false" description:"anything; timeout_s in it bounds the answer, in seconds"`
+	Type      string         `json:"type" const:"call_tool" default:"call_tool"`
+	ToolName  string         `json:"tool_name" required:"true" description:"which tool to call"`
+	Arguments map[string]any `json:"arguments" nullable:"false" description:"the tool's arguments"`
+
+	_ struct{} `title:"CallToolAction" additionalProperties:"false"`
+}

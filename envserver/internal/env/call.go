@@ -1,0 +1,83 @@
+package env
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/google/uuid"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// unknownTool is the label of tools that do not exist; their names are the client's invention.
+const unknownTool = "unknown"
+
+// Call runs a tool for any transport, with its span, its metrics and, for a bug of ours, its line in the log.
+func (e *Env) Call(ctx context.Context, c tools.Call) (*tools.Text, error) {
+	name := c.Tool
+	if _, ok := e.Tools.Find(name); !ok {
+		name = unknownTool
+	}
+	ctx, span := e.Tracer.Start(ctx, "tool "+name, trace.WithAttributes(attribute.String("rolloutd.tool", name)))
+	defer span.End()
+	begun := time.Now()
+	text, err := e.Tools.Call(ctx, c)
+	e.metrics.called(name, outcome(err), time.Since(begun))
+	if err != nil {
+		span.SetStatus(codes.Error, outcome(err))
+	}
+	var bug *tools.PanicError
+	if errors.As(err, &bug) {
+		return nil, fault.New(fault.Internal, "internal error (id %s)", e.LogPanic(bug.Value, bug.Stack))
+	}
+	return text, err
+}
+
+func outcome(err error) string {
+	var unknown *tools.UnknownError
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.As(err, &unknown):
+		return "tool_not_found"
+	default:
+		return string(fault.KindOf(err))
+	}
+}
+
+// Limit bounds the answer to a JSON-RPC call: by timeout_s in its _meta, where the protocol has what is not the tool's, else by
+// the server's own limit.
+func (e *Env) Limit(meta map[string]any) (time.Duration, error) {
+	c := issue.Check(meta)
+	asked, ok := c.Positive("timeout_s")
+	switch wrong := c.Found(false); {
+	case len(wrong) > 0:
+		return 0, fault.Field("_meta.timeout_s", "%s", wrong[0].Msg)
+	case ok:
+		return SecondsLimit(asked), nil
+	}
+	return max(e.stepTimeout, 0), nil
+}
+
+// SecondsLimit turns a client's timeout into a limit; absurdly long ones are as good as none.
+func SecondsLimit(s float64) time.Duration {
+	if s > float64(1<<31) {
+		return 0
+	}
+	return max(time.Duration(s*float64(time.Second)), 1)
+}
+
+// LogPanic writes a panic to the log and returns the id under which it is found there.
+func (e *Env) LogPanic(v any, stack []byte) string {
+	id := uuid.NewString()
+	e.log.Error("panic", "error_id", id, "panic", fmt.Sprint(v), "stack", string(stack))
+	return id
+}

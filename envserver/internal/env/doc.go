@@ -1,0 +1,2 @@
+// Package env is the environment that every transport serves: sessions, actions and tool calls.
+package env

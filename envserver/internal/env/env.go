@@ -1,0 +1,43 @@
+package env
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+)
+
+// Options are what an environment is made of; all are required but Registerer.
+type Options struct {
+	Tools       *tools.Table
+	Sessions    session.Options
+	StepTimeout time.Duration // of a step whose client names none; 0 or negative: none
+	Registerer  prometheus.Registerer
+	Tracer      trace.Tracer
+	Logger      *slog.Logger
+}
+
+// Env is what every transport serves: it resets, steps and calls tools in sessions. It is safe for concurrent use.
+type Env struct {
+	Tools       *tools.Table
+	Sessions    *session.Set
+	Tracer      trace.Tracer
+	metrics     *metrics
+	log         *slog.Logger
+	stepTimeout time.Duration
+}
+
+// New makes an environment and registers its metrics.
+func New(o Options) (*Env, error) {
+	e := &Env{Tools: o.Tools, Sessions: session.NewSet(o.Sessions), Tracer: o.Tracer, log: o.Logger, stepTimeout: o.StepTimeout}
+	var err error
+	e.metrics, err = newMetrics(o.Registerer, e.Sessions.Len)
+	return e, err
+}
+
+// Listed counts a list of the tools.
+func (e *Env) Listed() { e.metrics.listed() }

@@ -1,0 +1,51 @@
+package env
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// sessionHeader names the session of a request; a query parameter or a body's field session_id does the same.
+const sessionHeader = "X-Session-Id"
+
+// SessionOf is the id of the session that a request names outside its body; "" when it names none.
+func SessionOf(r *http.Request) string {
+	return cmp.Or(r.Header.Get(sessionHeader), r.URL.Query().Get("session_id"))
+}
+
+// SessionFor finds the session that an HTTP request names, and one that ends with the request where it names none.
+func (e *Env) SessionFor(ctx context.Context, id string) (*session.Session, func(), error) {
+	if id != "" {
+		return e.Sessions.Use(ctx, access.CallerOf(ctx).Name, id)
+	}
+	sess := session.Transient()
+	return sess, func() { sess.Close(session.ErrClosed) }, nil
+}
+
+// Begun is sessionFor of a reset: it makes the session that a client names for the first time.
+func (e *Env) Begun(ctx context.Context, id string, attach bool) (*session.Session, func(), error) {
+	if id == "" && attach {
+		return nil, nil, fault.Field("session_id", "needed to attach: without one the session ends with this request")
+	}
+	if id != "" {
+		err := e.Sessions.Begin(ctx, access.CallerOf(ctx).Name, id)
+		e.CountRefused(err)
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return e.SessionFor(ctx, id)
+}
+
+func (e *Env) CountRefused(err error) {
+	var full *session.CapacityError
+	if errors.As(err, &full) {
+		e.metrics.refused.Inc()
+	}
+}

@@ -1,0 +1,2 @@
+// Package httpio reads the bodies of requests within bounds and writes answers and refusals.
+package httpio

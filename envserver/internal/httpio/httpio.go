@@ -1,0 +1,116 @@
+package httpio
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/intake"
+	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+func WriteJSON(w http.ResponseWriter, status int, v any) {
+	body, err := reply.Encode(v)
+	if err != nil {
+		status, body.Pieces = http.StatusInternalServerError, [][]byte{[]byte(`{"detail":"Internal Server Error"}`)}
+	}
+	WriteBytes(w, status, body.Pieces...)
+	runtime.KeepAlive(body.Text)
+}
+
+func WriteBytes(w http.ResponseWriter, status int, body ...[]byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	for _, piece := range body {
+		_, _ = w.Write(piece) // a client that is gone cannot be told
+	}
+}
+
+// WriteDetail writes an error body of the reference's form.
+func WriteDetail(w http.ResponseWriter, status int, detail string) {
+	WriteJSON(w, status, reply.Problem{Detail: detail})
+}
+
+// WriteInvalid says what is wrong with a request's body.
+func WriteInvalid(w http.ResponseWriter, found issue.List) {
+	WriteJSON(w, http.StatusUnprocessableEntity, reply.ValidationProblem{Detail: found})
+}
+
+// Bodies reads the bodies of requests.
+type Bodies struct {
+	Memory *intake.Memory // for all of them
+	Max    int64          // bytes of one
+	Within time.Duration  // for one to arrive
+}
+
+// Read reads a request's body. The caller calls release when it has decoded the body. If ok is false the client has its answer, and
+// nothing is to be released.
+func (b Bodies) Read(w http.ResponseWriter, r *http.Request) (data []byte, release func(), ok bool) {
+	// What is no connection (a test's recorder) has no deadline either; the server then bounds it itself, or nothing needs to.
+	slow := http.NewResponseController(w)
+	_ = slow.SetReadDeadline(time.Now().Add(b.Within))
+	data, release, err := b.Memory.Read(http.MaxBytesReader(w, r.Body, b.Max), b.Max)
+	var tooLarge *http.MaxBytesError
+	var over *intake.TooLargeError
+	switch {
+	case errors.As(err, &tooLarge), errors.As(err, &over):
+		WriteDetail(w, http.StatusRequestEntityTooLarge, "Request body too large")
+	case errors.Is(err, intake.ErrBusy):
+		w.Header().Set("Retry-After", "1")
+		WriteDetail(w, http.StatusServiceUnavailable, err.Error())
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		WriteDetail(w, http.StatusRequestTimeout, "The body did not come in time")
+	case err != nil:
+		WriteDetail(w, http.StatusBadRequest, "There was an error reading the body")
+	}
+	if err == nil { // else the deadline stays, lest the server wait for the rest of the body before it lets the client go
+		_ = slow.SetReadDeadline(time.Time{})
+	}
+	return data, release, err == nil
+}
+
+// Object reads a body that is a JSON object. An empty body and null give a nil map without issues.
+func Object(data []byte) (map[string]any, issue.List) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	v, err := pyjson.Decode(data)
+	var syntax *pyjson.SyntaxError
+	if errors.As(err, &syntax) {
+		return nil, issue.List{{Type: "json_invalid", Loc: []any{"body", syntax.Pos}, Msg: "JSON decode error",
+			Input: map[string]any{}, Ctx: map[string]any{"error": syntax.Msg}}}
+	}
+	if v == nil {
+		return nil, nil
+	}
+	obj, ok := v.(map[string]any)
+	if !ok {
+		return nil, issue.List{{Type: "model_attributes_type", Loc: []any{"body"},
+			Msg: "Input should be a valid dictionary or object to extract fields from", Input: issue.Shown(v)}}
+	}
+	return obj, nil
+}
+
+// WriteRefusal says why a request gets no session or no rollout.
+func WriteRefusal(w http.ResponseWriter, err error) {
+	var (
+		full    *session.CapacityError
+		unknown *session.UnknownError
+		episode *session.UnknownEpisodeError
+	)
+	switch {
+	case errors.As(err, &full):
+		WriteJSON(w, http.StatusServiceUnavailable, reply.Problem{Detail: reply.Explain(err), Occupancy: &reply.Occupancy{Active: full.Active, Max: full.Max}})
+	case errors.As(err, &unknown), errors.As(err, &episode):
+		WriteDetail(w, http.StatusNotFound, reply.Explain(err))
+	default:
+		kind := fault.KindOf(err)
+		WriteJSON(w, fault.EdgeOf(kind).HTTPStatus, reply.Problem{Detail: reply.Explain(err), Kind: kind})
+	}
+}

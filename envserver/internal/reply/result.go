@@ -1,0 +1,74 @@
+package reply
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/text"
+)
+
+// MaxDetail bounds the text of an error, in characters: it may repeat what a client sent.
+const MaxDetail = 4000
+
+// Explain is the text of an error as clients get it.
+func Explain(err error) string { return text.Head(err.Error(), MaxDetail) }
+
+// toolError is the form of a failed call in an observation; clients refuse further fields.
+type toolError struct {
+	Type    toolErrorType `json:"error_type" required:"true"`
+	Message string        `json:"message" required:"true" description:"what went wrong, for people"`
+
+	_ struct{} `title:"ToolError" additionalProperties:"false"`
+}
+
+type toolErrorType string
+
+// Enum is how the document's library asks for the values; clients know no others.
+func (toolErrorType) Enum() []any {
+	return []any{"execution_error", "invalid_args", "transport_error", "tool_not_found", "timeout"}
+}
+
+func ToolErrorOf(err error) *toolError {
+	var unknown *tools.UnknownError
+	if errors.As(err, &unknown) {
+		return &toolError{Type: "tool_not_found", Message: Explain(err)}
+	}
+	return &toolError{Type: toolErrorType(fault.EdgeOf(fault.KindOf(err)).ToolError), Message: Explain(err)}
+}
+
+// textBlock and resultModel are a tool's result as the reference writes it: with its text three times over.
+type textBlock struct {
+	Type        string `json:"type" const:"text"`
+	Text        string `json:"text"`
+	Annotations any    `json:"annotations"`
+	Meta        any    `json:"meta"`
+}
+
+type resultModel struct {
+	Content    []textBlock       `json:"content" nullable:"false"`
+	Structured map[string]string `json:"structured_content"`
+	Meta       any               `json:"meta"`
+	Data       string            `json:"data"`
+	IsError    bool              `json:"is_error"`
+	// IsErrorMCP is the same under the name that MCP gives it.
+	IsErrorMCP bool `json:"isError"`
+}
+
+// form is a tool's result as clients get it, in pieces; those that are the text are one and the same.
+func form(text *tools.Text) [][]byte {
+	const before, mid, last, behind = `{"content":[{"type":"text","text":"`, `","annotations":null,"meta":null}],"structured_content":{"result":"`,
+		`"},"meta":null,"data":"`, `","is_error":false,"isError":false}`
+	return [][]byte{[]byte(before), text.Quoted, []byte(mid), text.Quoted, []byte(last), text.Quoted, []byte(behind)}
+}
+
+// callResult is a resultModel that is encoded already; the model's members are for the schema alone.
+type callResult struct {
+	resultModel
+	Text *tools.Text
+}
+
+func (r *callResult) MarshalJSON() ([]byte, error) { return slices.Concat(form(r.Text)...), nil }
+
+func ResultOf(text *tools.Text) *callResult { return &callResult{Text: text} }
