@@ -12,6 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
+	"github.com/rolloutd/rolloutd/envserver/internal/rest"
 )
 
 func (s *Server) routes() []api.Route {
@@ -25,7 +26,7 @@ func (s *Server) routes() []api.Route {
 	for path, page := range map[string]http.HandlerFunc{"/openapi.json": s.openAPI, "/docs": s.docs, "/redoc": s.docs} {
 		all = append(all, api.Get(path, page, nil), api.Head(path, page, nil))
 	}
-	all = append(all, s.restRoutes()...)
+	all = append(all, (&rest.API{Rollouts: s.o.Rollouts, Env: s.env, Bodies: s.bodies, Context: s.callContext}).Routes()...)
 	if s.o.Mode == Simulation {
 		all = append(all, s.simulationRoutes()...)
 	}

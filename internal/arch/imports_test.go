@@ -3,6 +3,7 @@ package arch_test
 import (
 	"encoding/json"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -80,6 +81,20 @@ func TestDriversAreBelowTheSandbox(t *testing.T) {
 		for _, above := range []string{"internal/sandbox", "internal/sandboxd"} {
 			require.NotContains(t, deps, full(above), "%s imports %s: drivers are below both", pkg, above)
 		}
+	}
+}
+
+// A package with more files has a second subject: split it along that.
+func TestPackagesHaveFewFiles(t *testing.T) {
+	t.Parallel()
+	const most = 22
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.ImportPath}} {{len .GoFiles}}", module+"...").Output()
+	require.NoError(t, err)
+	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		pkg, count, _ := strings.Cut(line, " ")
+		n, err := strconv.Atoi(count)
+		require.NoError(t, err)
+		require.LessOrEqual(t, n, most, "%s has %d files beside its tests", pkg, n)
 	}
 }
 

@@ -90,7 +90,7 @@ func componentName(t reflect.Type, fallback string) string {
 	case reflect.TypeFor[tools.Started]():
 		return "RolloutStarted"
 	}
-	for _, pkg := range []string{"Envserver", "Reply", "Api"} {
+	for _, pkg := range []string{"Envserver", "Reply", "Rest"} {
 		fallback = strings.TrimPrefix(fallback, pkg)
 	}
 	return fallback

@@ -1,4 +1,4 @@
-package envserver
+package rest
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-func (s *Server) proxyLog(w http.ResponseWriter, r *http.Request) {
-	res, err := s.head(r)
+func (a *API) proxyLog(w http.ResponseWriter, r *http.Request) {
+	res, err := a.head(r)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
@@ -21,19 +21,19 @@ func (s *Server) proxyLog(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, res.ProxyLogTail) // a client that is gone cannot be told
 }
 
-func (s *Server) agentLog(w http.ResponseWriter, r *http.Request) {
-	left, err := s.leftBy(r, "agent log", "agent")
+func (a *API) agentLog(w http.ResponseWriter, r *http.Request) {
+	left, err := a.leftBy(r, "agent log", "agent")
 	pourLog(w, left, err)
 }
 
 // verifierLog is what the script said, and what the commands did, of which there may be either, both or none.
-func (s *Server) verifierLog(w http.ResponseWriter, r *http.Request) {
-	res, err := s.head(r)
+func (a *API) verifierLog(w http.ResponseWriter, r *http.Request) {
+	res, err := a.head(r)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	left, err := s.leavings(r.Context(), res.ID, "verifier.stdout", "verifier.stderr")
+	left, err := a.leavings(r.Context(), res.ID, "verifier.stdout", "verifier.stderr")
 	for _, c := range res.VerifyResults {
 		left = append(left, io.NopCloser(strings.NewReader(transcript(c))))
 	}

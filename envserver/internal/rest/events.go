@@ -1,4 +1,4 @@
-package envserver
+package rest
 
 import (
 	"bytes"
@@ -19,9 +19,9 @@ const eventPoll = time.Second
 
 // events tells the phases of a rollout as they begin, and ends with its end. An event's id is its place among all of the
 // rollout's, so that a client which lost the stream goes on where it was, on any replica.
-func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+func (a *API) events(w http.ResponseWriter, r *http.Request) {
 	id := chi.URLParam(r, "id")
-	state, err := s.o.Rollouts.State(r.Context(), id)
+	state, err := a.Rollouts.State(r.Context(), id)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
@@ -29,7 +29,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	next, _ := strconv.Atoi(r.Header.Get("Last-Event-ID")) // what is no number was never given
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	ctx, cancel := s.callContext(r)
+	ctx, cancel := a.Context(r)
 	defer cancel()
 	tick := time.NewTicker(eventPoll)
 	defer tick.Stop()
@@ -47,7 +47,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-tick.C:
 		}
-		if now, err := s.o.Rollouts.State(ctx, id); err == nil { // an engine that is away is waited for
+		if now, err := a.Rollouts.State(ctx, id); err == nil { // an engine that is away is waited for
 			state = now
 		}
 	}

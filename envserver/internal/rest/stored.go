@@ -1,4 +1,4 @@
-package envserver
+package rest
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 
 // leftBy reads what the finished rollout that a request names left under the names, one after another. Names that it left nothing
 // under are passed over, unless all are.
-func (s *Server) leftBy(r *http.Request, what string, names ...string) (io.ReadCloser, error) {
-	state, err := s.done(r)
+func (a *API) leftBy(r *http.Request, what string, names ...string) (io.ReadCloser, error) {
+	state, err := a.done(r)
 	if err != nil {
 		return nil, err
 	}
-	left, err := s.leavings(r.Context(), state.ID, names...)
+	left, err := a.leavings(r.Context(), state.ID, names...)
 	if err == nil && len(left) == 0 {
 		err = leftNothing(state.ID, what)
 	}
@@ -28,9 +28,9 @@ func leftNothing(id, what string) error {
 }
 
 // leavings opens what a rollout left under the names, as far as it did.
-func (s *Server) leavings(ctx context.Context, id string, names ...string) (left parts, err error) {
+func (a *API) leavings(ctx context.Context, id string, names ...string) (left parts, err error) {
 	for _, name := range names {
-		part, err := s.o.Rollouts.Open(ctx, id, name)
+		part, err := a.Rollouts.Open(ctx, id, name)
 		switch {
 		case err == nil:
 			left = append(left, part)

@@ -1,4 +1,4 @@
-package envserver
+package rest
 
 import (
 	"cmp"
@@ -16,14 +16,14 @@ const (
 	npzFile   api.Media = "application/zip"
 )
 
-func (s *Server) traceRoute() api.Route {
-	rt := left("/trace", s.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []api.Media{jsonLines, npzFile})
+func (a *API) traceRoute() api.Route {
+	rt := left("/trace", a.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []api.Media{jsonLines, npzFile})
 	rt.Says.Reads = traceRequest{}
 	rt.Says.Refuses = append(rt.Says.Refuses, http.StatusUnprocessableEntity)
 	return rt
 }
 
-func (s *Server) getTrace(w http.ResponseWriter, r *http.Request) {
+func (a *API) getTrace(w http.ResponseWriter, r *http.Request) {
 	q, err := parameters(r, "format")
 	if err != nil {
 		httpio.WriteRefusal(w, err)
@@ -34,7 +34,7 @@ func (s *Server) getTrace(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, fault.Field("format", "want jsonl or npz, got %q", format))
 		return
 	}
-	lines, err := s.leftBy(r, "trace", "trace")
+	lines, err := a.leftBy(r, "trace", "trace")
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return

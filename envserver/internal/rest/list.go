@@ -1,4 +1,4 @@
-package envserver
+package rest
 
 import (
 	"cmp"
@@ -19,13 +19,13 @@ const (
 	maxPage  = 1000
 )
 
-func (s *Server) listRollouts(w http.ResponseWriter, r *http.Request) {
+func (a *API) listRollouts(w http.ResponseWriter, r *http.Request) {
 	filter, err := filterOf(r)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	page, err := s.o.Rollouts.List(r.Context(), filter)
+	page, err := a.Rollouts.List(r.Context(), filter)
 	answerWith(w, page, err)
 }
 

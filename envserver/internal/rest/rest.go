@@ -1,0 +1,152 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/env"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+const tag = "Rollouts"
+
+// API serves rollouts as plain resources.
+type API struct {
+	Rollouts access.Rollouts
+	Env      *env.Env
+	Bodies   httpio.Bodies
+	// Context is the context of a request that waits: it ends when the client leaves or the server stops.
+	Context func(*http.Request) (context.Context, context.CancelFunc)
+}
+
+// Routes are rollouts as plain resources, for people and scripts, beside what OpenEnv has.
+func (a *API) Routes() []api.Route {
+	return []api.Route{
+		api.Post("/rollouts", a.postRollout, &api.Operation{ID: "start_rollout", Tag: tag, Summary: "Start a rollout; the body is the arguments of the tool start_rollout",
+			Reads: tools.RolloutArgs{}, NeedsBody: true, Answers: tools.Started{}, Status: http.StatusAccepted, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusConflict)...)}),
+		api.Get("/rollouts", a.listRollouts, &api.Operation{ID: "list_rollouts", Tag: tag, Summary: "List the caller's rollouts, those that run first; operators see all",
+			Reads: listRequest{}, Answers: rollout.Page{}, Refuses: api.Unserved(http.StatusUnprocessableEntity)}),
+		about("", a.getRollout, "get_rollout", "Where a rollout stands", rollout.State{}),
+		about("/messages", a.getMessages, "get_messages", "The agent's latest transcript", rollout.Transcript{}),
+		api.Get("/rollouts/{id}/events", a.events, &api.Operation{ID: "get_events", Tag: tag, Summary: "The phases of a rollout as they begin, and its end, as server-sent events; Last-Event-ID resumes",
+			Reads: eventsRequest{}, Answers: api.Media("text/event-stream"), Refuses: api.Unserved(http.StatusNotFound)}),
+		left("/result", a.getResult, "get_result", "The result of a rollout that is done; 409 before", rollout.Result{}),
+		a.traceRoute(),
+		left("/logs/agent", a.agentLog, "get_agent_log", "What the agent's processes wrote; 409 before the rollout is done", textPlain),
+		left("/logs/proxy", a.proxyLog, "get_proxy_log", "The end of the gateway's log; 409 before the rollout is done", textPlain),
+		left("/logs/verifier", a.verifierLog, "get_verifier_log", "The verifier's output, then its errors, then what each verify command said; 409 before the rollout is done", textPlain),
+		api.Post("/rollouts/{id}/abort", a.abortRollout, &api.Operation{ID: "abort_rollout", Tag: tag, Summary: "End a rollout early",
+			Reads: abortRequest{}, Answers: reply.AbortAnswer{}, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),
+	}
+}
+
+// about is a route that tells of one rollout.
+func about(path string, handle http.HandlerFunc, id, summary string, answers any) api.Route {
+	return api.Get("/rollouts/{id}"+path, handle, &api.Operation{ID: id, Tag: tag, Summary: summary,
+		Reads: rolloutRequest{}, Answers: answers, Refuses: api.Unserved(http.StatusNotFound)})
+}
+
+// left is a route to what a rollout leaves, which is not there until it is done.
+func left(path string, handle http.HandlerFunc, id, summary string, answers any) api.Route {
+	rt := about(path, handle, id, summary, answers)
+	rt.Says.Refuses = append(rt.Says.Refuses, http.StatusConflict)
+	return rt
+}
+
+const textPlain api.Media = "text/plain; charset=utf-8"
+
+func (a *API) postRollout(w http.ResponseWriter, r *http.Request) {
+	data, release, ok := a.Bodies.Read(w, r)
+	if !ok {
+		return
+	}
+	args, found := httpio.Object(data)
+	release()
+	if len(found) > 0 {
+		httpio.WriteInvalid(w, found)
+		return
+	}
+	text, err := a.Env.Call(r.Context(), tools.Call{Tool: "start_rollout", Args: args})
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	httpio.WriteBytes(w, http.StatusAccepted, text.JSON)
+}
+
+func answerWith(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	httpio.WriteJSON(w, http.StatusOK, v)
+}
+
+func (a *API) getRollout(w http.ResponseWriter, r *http.Request) {
+	state, err := a.Rollouts.State(r.Context(), chi.URLParam(r, "id"))
+	answerWith(w, state, err)
+}
+
+// done is the state of the rollout that a request names, if it is done; what a running one will leave is not there yet.
+func (a *API) done(r *http.Request) (rollout.State, error) {
+	state, err := a.Rollouts.State(r.Context(), chi.URLParam(r, "id"))
+	if err == nil && !state.Done() {
+		err = fault.New(fault.Conflict, "rollout %s is not done yet (%s): follow /rollouts/%s/events and ask again", state.ID, state.Phase, state.ID)
+	}
+	return state, err
+}
+
+// head is the head of the result of a rollout that is done.
+func (a *API) head(r *http.Request) (rollout.Result, error) {
+	state, err := a.done(r)
+	if err != nil {
+		return rollout.Result{}, err
+	}
+	return a.Rollouts.Wait(r.Context(), state.ID)
+}
+
+func (a *API) getResult(w http.ResponseWriter, r *http.Request) {
+	stored, err := a.leftBy(r, "result", "result")
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	defer stored.Close()
+	pour(w, "application/json", func(w io.Writer) error {
+		_, err := io.Copy(w, stored)
+		return err
+	})
+}
+
+func (a *API) getMessages(w http.ResponseWriter, r *http.Request) {
+	t, err := a.Rollouts.Messages(r.Context(), chi.URLParam(r, "id"))
+	answerWith(w, t, err)
+}
+
+func (a *API) abortRollout(w http.ResponseWriter, r *http.Request) {
+	data, release, ok := a.Bodies.Read(w, r)
+	if !ok {
+		return
+	}
+	obj, found := httpio.Object(data)
+	release()
+	if len(found) > 0 {
+		httpio.WriteInvalid(w, found)
+		return
+	}
+	reason, _ := obj["reason"].(string)
+	id := chi.URLParam(r, "id")
+	aborted, err := a.Rollouts.Abort(r.Context(), id, cmp.Or(strings.TrimSpace(reason), "asked over REST"))
+	answerWith(w, reply.AbortAnswer{RolloutID: id, Aborted: aborted}, err)
+}
