@@ -40,7 +40,11 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
-require mvdan.cc/sh/v3 v3.14.1
+require (
+	github.com/creack/pty v1.1.24
+	github.com/hinshun/vt10x v0.0.0-20220301184237-5011da428d02
+	mvdan.cc/sh/v3 v3.14.1
+)
 
 require (
 	github.com/BurntSushi/toml v1.4.0 // indirect

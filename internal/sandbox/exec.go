@@ -20,14 +20,32 @@ func (s *Sandbox) Exec(ctx context.Context, id string, e wire.Exec) (res wire.Ex
 	ctx, span := s.backend.span(ctx, "sandbox.exec", s.id)
 	defer func() { end(span, err) }()
 	e.Process = s.withDefaults(e.Process)
-	c := call{
-		method: http.MethodPost, path: execPath(id), query: url.Values{"wait": {longPoll.String()}}, in: e,
-		wait: longPoll, maxAnswer: maxExecAnswer,
-	}
 	for {
 		res = wire.ExecResult{}
-		if err := s.json(ctx, c, &res); err != nil || !res.Running {
+		if err := s.json(ctx, longCall(execPath(id), e), &res); err != nil || !res.Running {
 			return res, err
+		}
+	}
+}
+
+// longCall is a request that answers at the end of a call, or says that it still runs.
+func longCall(path string, in any) call {
+	return call{
+		method: http.MethodPost, path: path, query: url.Values{"wait": {longPoll.String()}}, in: in, wait: longPoll, maxAnswer: maxExecAnswer,
+	}
+}
+
+// PTY makes a call to the shell of that name on a pseudo terminal, once under the id, and returns its answer at its end. Ids are
+// those of Exec; the ids of both do not meet. The defaults of c.Shell are those of Start.
+func (s *Sandbox) PTY(ctx context.Context, name, id string, c wire.PTYCall) (a wire.PTYAnswer, err error) {
+	ctx, span := s.backend.span(ctx, "sandbox.pty "+c.Action, s.id)
+	defer func() { end(span, err) }()
+	c.Shell = s.withDefaults(c.Shell)
+	for {
+		a = wire.PTYAnswer{}
+		path := "/v1/pty/" + url.PathEscape(name) + "/" + url.PathEscape(id)
+		if err := s.json(ctx, longCall(path, c), &a); err != nil || !a.Running {
+			return a, err
 		}
 	}
 }

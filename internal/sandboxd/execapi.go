@@ -9,26 +9,48 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// postExec does not take its turn: calls do not wait for each other.
+// Calls do not take their turn: none waits for another.
+
 func (s *Server) postExec(w http.ResponseWriter, r *http.Request) {
 	var e wire.Exec
-	if err := readJSON(w, r, &e); err != nil {
-		reply.Error(w, err)
-		return
+	wait, err := readCall(w, r, &e)
+	var result wire.ExecResult
+	if err == nil {
+		result, err = s.exec.Run(r.Context(), r.PathValue("id"), e, wait)
+	}
+	answer(w, result, err)
+}
+
+func (s *Server) deleteExec(w http.ResponseWriter, r *http.Request) {
+	reply.Result(w, s.exec.Delete(r.Context(), r.PathValue("id")))
+}
+
+func (s *Server) postPTY(w http.ResponseWriter, r *http.Request) {
+	var c wire.PTYCall
+	wait, err := readCall(w, r, &c)
+	var result wire.PTYAnswer
+	if err == nil {
+		result, err = s.pty.Call(r.Context(), r.PathValue("name"), r.PathValue("id"), c, wait)
+	}
+	answer(w, result, err)
+}
+
+// readCall reads the body of a call, and how long its answer may be waited for.
+func readCall(w http.ResponseWriter, r *http.Request, body any) (time.Duration, error) {
+	if err := readJSON(w, r, body); err != nil {
+		return 0, err
 	}
 	wait, err := time.ParseDuration(r.FormValue("wait"))
 	if err != nil || wait < 0 {
-		reply.Error(w, fault.Field("wait", "%q is not a duration such as 5s", r.FormValue("wait")))
-		return
+		return 0, fault.Field("wait", "%q is not a duration such as 5s", r.FormValue("wait"))
 	}
-	result, err := s.exec.Run(r.Context(), r.PathValue("id"), e, wait)
+	return wait, nil
+}
+
+func answer(w http.ResponseWriter, result any, err error) {
 	if err != nil {
 		reply.Error(w, err)
 		return
 	}
 	reply.JSON(w, result)
-}
-
-func (s *Server) deleteExec(w http.ResponseWriter, r *http.Request) {
-	reply.Result(w, s.exec.Delete(r.PathValue("id")))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/files"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/modelchannel"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/pty"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -50,7 +51,8 @@ type Server struct {
 	info      wire.Info
 	lease     *lease
 	processes *process.Table
-	exec      *exec.Table
+	exec      *exec.Execs
+	pty       *pty.Sessions
 	model     *modelchannel.Model
 	places    files.Places
 	turn      turn
@@ -79,6 +81,7 @@ func New(o Options) *Server {
 		lease:     newLease(o.Lease, o.Expired),
 		processes: table,
 		exec:      exec.New(table),
+		pty:       pty.New(table),
 		model:     modelchannel.New(o.Logger, table.Origin),
 		places:    o.Writable,
 		turn:      newTurn(),
@@ -150,6 +153,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /v1/processes/{name}/kill", s.postKill)
 	mux.HandleFunc("POST /v1/exec/{id}", s.postExec)
 	mux.HandleFunc("DELETE /v1/exec/{id}", s.deleteExec)
+	mux.HandleFunc("POST /v1/pty/{name}/{id}", s.postPTY)
 	mux.HandleFunc("POST /v1/kill-all", s.killBefore(s.turn.take(s.postKillAll)))
 	mux.HandleFunc("PUT /v1/files", s.turn.take(s.as(s.putFile)))
 	mux.HandleFunc("GET /v1/files", s.as(s.getFile))

@@ -30,12 +30,14 @@ const (
 
 // Config describes the program.
 type Config struct {
-	Argv    []string `json:"argv"`
-	Env     []string `json:"env"`
-	Path    string   `json:"path"` // where the program is looked for, in the form of $PATH
-	Dir     string   `json:"dir"`
-	User    *User    `json:"user"` // nil: stays who it is
-	Cgroups int      `json:"cgroups"`
+	Argv []string `json:"argv"`
+	Env  []string `json:"env"`
+	Path string   `json:"path"` // where the program is looked for, in the form of $PATH
+	Dir  string   `json:"dir"`
+	User *User    `json:"user"` // nil: stays who it is
+	// Terminal says that the streams are a terminal, which becomes the controlling one.
+	Terminal bool `json:"terminal,omitempty"`
+	Cgroups  int  `json:"cgroups"`
 }
 
 // User is who the program runs as.
@@ -68,6 +70,11 @@ func run() error {
 	c, err := readConfig()
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
+	}
+	if c.Terminal {
+		if err := unix.IoctlSetInt(0, unix.TIOCSCTTY, 0); err != nil {
+			return fmt.Errorf("controlling terminal: %w", err)
+		}
 	}
 	preferForOOM()
 	if err := enterCgroups(c.Cgroups); err != nil {

@@ -1,3 +1,2 @@
-// Package exec runs commands once by call id, and keeps their results: a call that is made again returns the result of the command
-// that ran, and runs nothing. Calls do not wait for each other.
+// Package exec runs commands, each once by its call id.
 package exec

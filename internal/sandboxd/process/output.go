@@ -19,6 +19,9 @@ type Output struct {
 	frozen bool
 }
 
+// NewOutput makes an Output that keeps that many bytes of each end; 0: 1 MiB.
+func NewOutput(keep int) *Output { return &Output{keep: keep} }
+
 // bound is how much of each end is kept.
 func (o *Output) bound() int {
 	if o.keep <= 0 || o.keep > maxKeep {

@@ -43,12 +43,14 @@ func (p *Process) Stream(name string) *Output {
 	}
 }
 
-// collect reads both pipes until the process's end and a little longer, then makes the output final. It owns the pipes: a
+// collect reads both pipes, nil ones for a terminal, until the process's end and a little longer, then makes the output final. It owns the pipes: a
 // left-over child still finds a reader and is not killed by SIGPIPE.
 func (p *Process) collect(stdout, stderr *os.File, exited <-chan unix.WaitStatus) {
 	var copies sync.WaitGroup
-	copies.Go(func() { pump(&p.stdout, stdout) })
-	copies.Go(func() { pump(&p.stderr, stderr) })
+	if stdout != nil {
+		copies.Go(func() { pump(&p.stdout, stdout) })
+		copies.Go(func() { pump(&p.stderr, stderr) })
+	}
 	drained := make(chan struct{})
 	go func() { copies.Wait(); close(drained) }()
 

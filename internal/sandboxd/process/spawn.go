@@ -1,6 +1,7 @@
 package process
 
 import (
+	"os"
 	"slices"
 	"time"
 
@@ -9,8 +10,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// spawn starts the program with its own session, exactly the given environment, and no file but its three streams.
-func (t *Table) spawn(name string, spec wire.Process) (*Process, error) {
+// spawn starts the program with its own session, exactly the given environment, and no file but its three streams: pipes, or tty
+// where that is not nil.
+func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, error) {
 	if len(spec.Argv) == 0 || spec.Argv[0] == "" {
 		return nil, fault.Field("argv", "names no program")
 	}
@@ -18,15 +20,17 @@ func (t *Table) spawn(name string, spec wire.Process) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := openStreams(spec.Stdin)
-	if err != nil {
-		return nil, err
+	files := &streams{stdin: tty, childStdout: tty, childStderr: tty}
+	if tty == nil {
+		if files, err = openStreams(spec.Stdin); err != nil {
+			return nil, err
+		}
+		defer files.closeChild()
 	}
-	defer files.closeChild()
 	p := &Process{name: name, user: spec.User, started: time.Now(), done: make(chan struct{})}
 	p.stdout.keep, p.stderr.keep = spec.KeepBytes, spec.KeepBytes
 	pid, exited, err := t.launcher.launch(child.Config{
-		Argv: spec.Argv, Env: environ(spec.Env), Path: spec.Env["PATH"], Dir: spec.Dir, User: user,
+		Argv: spec.Argv, Env: environ(spec.Env), Path: spec.Env["PATH"], Dir: spec.Dir, User: user, Terminal: tty != nil,
 	}, files.child())
 	if err != nil {
 		files.closeOwn()

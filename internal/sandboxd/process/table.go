@@ -54,6 +54,15 @@ func New(o Options) *Table {
 
 // Start starts the process, or returns the one of that name.
 func (t *Table) Start(name string, spec wire.Process) (*Process, error) {
+	return t.start(name, spec, nil)
+}
+
+// StartTerminal is Start for a process whose three streams are tty, its controlling terminal. Its output is not kept; spec.Stdin does not count.
+func (t *Table) StartTerminal(name string, spec wire.Process, tty *os.File) (*Process, error) {
+	return t.start(name, spec, tty)
+}
+
+func (t *Table) start(name string, spec wire.Process, tty *os.File) (*Process, error) {
 	if !t.names.MatchString(name) {
 		return nil, fault.Field("name", "%q must be 1 to 64 letters, digits, '.', '_' or '-'", name)
 	}
@@ -65,7 +74,7 @@ func (t *Table) Start(name string, spec wire.Process) (*Process, error) {
 	if len(t.all()) >= maxProcesses {
 		return nil, fault.New(fault.Exhausted, "%d processes were started already", maxProcesses)
 	}
-	p, err := t.spawn(name, spec)
+	p, err := t.spawn(name, spec, tty)
 	if err != nil {
 		return nil, fault.Wrap(reply.Kind(err), err, "start %q", name)
 	}

@@ -9,6 +9,7 @@
 //	POST   /v1/processes/{name}/kill                     → Status; SIGKILL to its session, waits for its end
 //	POST   /v1/exec/{id}?wait=5s        Exec             → ExecResult; runs it once, or returns the result of the call of that id
 //	DELETE /v1/exec/{id}                                 → 204; kills the command, forgets the call
+//	POST   /v1/pty/{name}/{id}?wait=5s  PTYCall          → PTYAnswer; the call of that id to the shell of that name, once
 //	POST   /v1/kill-all                                  → 204; every process of the sandbox but sandboxd is dead
 //	PUT    /v1/files?path=&user=&mode=0644  bytes        → 204; parents are made, links are not followed
 //	GET    /v1/files?path=&user=&limit=                  → bytes; a regular file only
@@ -173,4 +174,54 @@ type FileAnswer struct {
 	Error string `json:"error,omitempty"`
 	// Size is that of the file in bytes, of a list the number of its entries.
 	Size int64 `json:"size"`
+}
+
+// Actions of a PTYCall.
+const (
+	PTYStart   = "start"   // starts the shell or, where it runs, sets the size of its screen
+	PTYRun     = "run"     // runs Command in the shell and waits for its end
+	PTYKeys    = "keys"    // types Keys
+	PTYCapture = "capture" // returns the screen
+	PTYStream  = "stream"  // returns new lines of the recording
+	PTYStop    = "stop"    // ends the shell and all that it started
+)
+
+// PTYCall is a call to a shell on a pseudo terminal, which starts when a call first needs it.
+type PTYCall struct {
+	Action string `json:"action"`
+	// Shell is how the shell starts; its Argv must be bash.
+	Shell Process `json:"shell"`
+	// Cols and Rows are the size of the screen; 0: 120 and 40.
+	Cols int `json:"cols,omitempty"`
+	Rows int `json:"rows,omitempty"`
+	// Command is what PTYRun runs, for at most TimeoutMillis. It is killed then; the shell lives on.
+	Command       string `json:"command,omitempty"`
+	TimeoutMillis int64  `json:"timeout_ms,omitempty"`
+	// Keys are what PTYKeys types: names of keys as tmux has them (Enter, C-c, Up), or text. The answer comes after MinWaitMillis and,
+	// with Block, once the shell is at its prompt again, but not later than TimeoutMillis.
+	Keys          []string `json:"keys,omitempty"`
+	Block         bool     `json:"block,omitempty"`
+	MinWaitMillis int64    `json:"min_wait_ms,omitempty"`
+	// Entire makes PTYCapture return what was printed since the start, within bounds, and not the screen alone.
+	Entire bool `json:"entire,omitempty"`
+	// MaxBytes bounds the lines of a PTYStream; Reset starts from the oldest line that is kept.
+	MaxBytes int  `json:"max_bytes,omitempty"`
+	Reset    bool `json:"reset,omitempty"`
+}
+
+// PTYAnswer is the answer to a PTYCall.
+type PTYAnswer struct {
+	Running bool `json:"running,omitempty"` // the call has not ended within the wait of the request
+	// Error says what was wrong with the call, such as a command that is not complete.
+	Error string `json:"error,omitempty"`
+	// Output is what the command of PTYRun printed, with its control sequences.
+	Output   Output `json:"output,omitzero"`
+	ExitCode int    `json:"exit_code"` // of the command, or of the shell when it Ended
+	TimedOut bool   `json:"timed_out,omitempty"`
+	Ended    bool   `json:"ended,omitempty"` // the shell has ended; the next call starts another
+	// Text is the screen, or the lines of the recording in the form of asciicast v2, up to Offset bytes from its start.
+	Text   []byte `json:"text,omitempty"`
+	Offset int64  `json:"offset,omitempty"`
+	Cols   int    `json:"cols,omitempty"`
+	Rows   int    `json:"rows,omitempty"`
 }

@@ -53,10 +53,7 @@ func (t command) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resu
 	if a.Background {
 		return tool.Failed("terminal background execution is not supported in sandbox"), nil
 	}
-	atMost := defaultTimeout
-	if a.Timeout > 0 {
-		atMost = time.Duration(min(a.Timeout, maxTimeout.Seconds())) * time.Second
-	}
+	atMost := seconds(a.Timeout, defaultTimeout)
 	argv := append(append([]string{}, t.shell...), a.Command)
 	r, message, err := exec(ctx, env, c.ID, wire.Process{Argv: argv, KeepBytes: keepBytes}, atMost)
 	if err != nil || message != "" {

@@ -42,7 +42,11 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// box is a sandbox with all its tools.
+const (
+	patience = time.Minute
+	tick     = 10 * time.Millisecond
+)
+
 type box struct {
 	t   testing.TB
 	sb  *sandbox.Sandbox

@@ -8,7 +8,7 @@ import (
 
 // Tools lists the tools of a sandbox in the order in which they are shown.
 func Tools() []tool.Tool {
-	return []tool.Tool{terminal(), bash(), readFile(), writeFile(), editFile(), listFiles(), search()}
+	return []tool.Tool{terminal(), bash(), readFile(), writeFile(), stateful{}, tmux{}, editFile(), listFiles(), search()}
 }
 
 // Toolsets are the named groups of the tools.
@@ -18,6 +18,7 @@ func Toolsets() []tool.Toolset {
 		{Name: "sandbox", Includes: []string{"terminal", "filesystem"}},
 		{Name: "terminal", Tools: []string{"terminal"}},
 		{Name: "filesystem", Tools: []string{"read_file", "write_file"}},
+		{Name: "terminal_stateful", Tools: []string{"terminal_stateful", "tmux"}},
 		{Name: "bash", Tools: []string{"bash"}},
 		{Name: "edit", Tools: []string{"edit_file", "list_files", "search"}},
 		{Name: "coding", Includes: []string{"bash", "filesystem", "edit"}},

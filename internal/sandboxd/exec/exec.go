@@ -1,0 +1,53 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/calls"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// Execs runs the commands of a sandbox.
+type Execs struct {
+	processes *process.Table
+	calls     *calls.Table[wire.ExecResult]
+	started   atomic.Int64
+}
+
+// New makes an Execs that starts its commands in p.
+func New(p *process.Table) *Execs {
+	return &Execs{processes: p, calls: calls.New(func(r wire.ExecResult) int { return r.Stdout.Len() + r.Stderr.Len() })}
+}
+
+// Run runs the command once under the id, and returns its result at its end, or after wait with Running; see calls.Table.
+func (x *Execs) Run(ctx context.Context, id string, e wire.Exec, wait time.Duration) (wire.ExecResult, error) {
+	r, running, err := x.calls.Run(ctx, id, e, wait, func(ctx context.Context) (wire.ExecResult, error) { return x.run(ctx, e) })
+	r.Name, r.Running = id, running
+	return r, err
+}
+
+// Delete kills the command when it still runs, and forgets the call. An unknown id is no error.
+func (x *Execs) Delete(ctx context.Context, id string) error { return x.calls.Delete(ctx, id) }
+
+// run runs a command to its end, which its timeout, its deletion or the end of the sandbox bounds.
+func (x *Execs) run(ctx context.Context, e wire.Exec) (wire.ExecResult, error) {
+	name := fmt.Sprintf("exec-%d", x.started.Add(1))
+	p, err := x.processes.Start(name, e.Process)
+	if err != nil {
+		return wire.ExecResult{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = x.processes.Kill(p) }) // what outlives SIGKILL is waited for
+	defer stop()
+	<-p.Done()
+	x.processes.Delete(name)
+	return wire.ExecResult{Status: p.Status(), Stdout: output(p.Stream("stdout")), Stderr: output(p.Stream("stderr"))}, nil
+}
+
+func output(o *process.Output) wire.Output {
+	head, tail, omitted := o.Ends()
+	return wire.Output{Head: head, Tail: tail, Omitted: omitted}
+}

@@ -1,0 +1,74 @@
+package pty
+
+import "bytes"
+
+// Kinds of marks.
+const (
+	markRun    = 'C' // a command is about to run
+	markDone   = 'D' // the commands have ended; the exit code follows
+	markReady  = 'B' // the prompt is shown
+	markUnread = 'E' // the shell wants the rest of a command that is not complete
+)
+
+const maxMark = 16 // bytes of a mark behind its prefix
+
+// marks takes the marks out of a stream.
+type marks struct {
+	prefix  []byte
+	pending []byte // the start of what may become a mark
+}
+
+func newMarks(secret string) *marks { return &marks{prefix: []byte("\x1b]133;" + secret + ";")} }
+
+// environment makes bash print the marks. The variables are not exported, so programs do not inherit them.
+func environment(secret string) map[string]string {
+	osc := `\e]133;` + secret + `;`
+	return map[string]string{
+		"PS0": osc + `C\a`,
+		"PS1": `\[` + osc + `B\a\]\$ `,
+		"PS2": `\[` + osc + `E\a\]> `,
+		"PROMPT_COMMAND": `printf '\033]133;` + secret + `;D;%s\007' "$?"; export -n PS0 PS1 PS2 PROMPT_COMMAND HISTFILE; ` +
+			`bind 'set enable-bracketed-paste on' 2>/dev/null`,
+		"HISTFILE": "",
+	}
+}
+
+// feed passes on data without its marks, and each mark, in their order.
+func (m *marks) feed(data []byte, text func([]byte), mark func(kind byte, value string)) {
+	data = append(m.pending, data...)
+	m.pending = nil
+	for {
+		at := bytes.Index(data, m.prefix)
+		if at < 0 {
+			keep := overlap(data, m.prefix)
+			text(data[:len(data)-keep])
+			m.pending = bytes.Clone(data[len(data)-keep:])
+			return
+		}
+		text(data[:at])
+		rest := data[at+len(m.prefix):]
+		end := bytes.IndexByte(rest[:min(len(rest), maxMark)], '\a')
+		switch {
+		case end > 0 && rest[0] != ';':
+			kind, value, _ := bytes.Cut(rest[:end], []byte(";"))
+			mark(kind[0], string(value))
+			data = rest[end+1:]
+		case end < 0 && len(rest) < maxMark:
+			m.pending = bytes.Clone(data[at:])
+			return
+		default: // no mark
+			text(m.prefix)
+			data = rest
+		}
+	}
+}
+
+// overlap is the length of the longest end of data that is a start of prefix.
+func overlap(data, prefix []byte) int {
+	for n := min(len(data), len(prefix)-1); n > 0; n-- {
+		if bytes.HasPrefix(prefix, data[len(data)-n:]) {
+			return n
+		}
+	}
+	return 0
+}

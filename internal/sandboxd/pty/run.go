@@ -1,0 +1,144 @@
+package pty
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// keepOutput is how much of each end of a command's output is kept, in bytes.
+const keepOutput = 32 << 10
+
+// Time that the shell has for its own steps.
+const (
+	promptTime    = 20 * time.Second // to show its first prompt
+	interruptTime = 2 * time.Second  // to show a prompt after an interrupt
+)
+
+// wait waits until done says so, with mu held; false: the time is over, the shell has ended, or ctx has.
+func (s *session) wait(ctx context.Context, atMost time.Duration, done func() bool) bool {
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	for {
+		s.mu.Lock()
+		ok, changed := done(), s.changed
+		s.mu.Unlock()
+		if ok {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-s.process.Done():
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return done()
+		case <-timer.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// run runs one command at the prompt.
+func (s *session) run(ctx context.Context, table *process.Table, command string, atMost time.Duration) wire.PTYAnswer {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return wire.PTYAnswer{Error: "the call was deleted"}
+	}
+	if !s.wait(ctx, promptTime, func() bool { return s.idle }) {
+		return wire.PTYAnswer{Error: "a program runs in the shell already: end it, or stop the shell", Ended: s.ended()}
+	}
+	s.mu.Lock()
+	s.idle, s.wanted, s.current, s.output = false, true, nil, nil
+	prompts, unread := s.prompts, s.unread
+	s.mu.Unlock()
+	deadline := time.Now().Add(atMost)
+	var answer wire.PTYAnswer
+	// As pasted text: the shell takes all lines as one input, and no character of it as a key.
+	err := s.write("\x1b[200~"+command+"\x1b[201~\r", atMost)
+	ended := err == nil && s.wait(ctx, time.Until(deadline), func() bool { return s.prompts > prompts || s.unread > unread })
+	switch {
+	case s.ended():
+		answer.Ended, answer.ExitCode = true, s.process.Status().ExitCode
+		<-s.closed
+	case !ended:
+		answer.TimedOut, answer.ExitCode = true, -1
+		answer.Ended = !s.interrupt(ctx, table, prompts)
+	case s.count(&s.unread) > unread:
+		s.interrupt(ctx, table, prompts)
+		answer.Error, answer.ExitCode = "the command is not complete: a quote, a bracket or a heredoc is not closed", 2
+		return answer
+	default:
+		answer.ExitCode = s.count(&s.exitCode)
+	}
+	answer.Output = s.take()
+	return answer
+}
+
+func (s *session) count(n *int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *n
+}
+
+// take returns the output of the command.
+func (s *session) take() wire.Output {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	output := s.output
+	s.current, s.output, s.wanted = nil, nil, false
+	if output == nil {
+		return wire.Output{} // an empty line or a comment: nothing ran
+	}
+	head, tail, omitted := output.Ends()
+	return wire.Output{Head: head, Tail: tail, Omitted: omitted}
+}
+
+// interrupt brings the shell back to its prompt: with C-c, then by killing the program that has the terminal. Where that fails too it
+// kills the shell and returns false.
+func (s *session) interrupt(ctx context.Context, table *process.Table, prompts int) bool {
+	back := func() bool { return s.prompts > prompts }
+	if s.write("\x03", writeTime) == nil && s.wait(ctx, interruptTime, back) {
+		return true
+	}
+	if group := s.foreground(); group > 1 && group != s.process.Status().PID {
+		_ = unix.Kill(-group, unix.SIGKILL)
+		if s.wait(ctx, interruptTime, back) {
+			return true
+		}
+	}
+	_ = table.Kill(s.process)
+	return false
+}
+
+// foreground is the process group that has the terminal, 0 where it is not known.
+func (s *session) foreground() (group int) {
+	// Not by Fd, which would make the descriptor block.
+	raw, err := s.master.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { group, _ = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
+	}
+	if err != nil {
+		return 0
+	}
+	return group
+}
+
+// forbidden are the control characters that the terminal itself would act on.
+const forbidden = "\x00\x03\x04\x11\x13\x1a\x1c"
+
+func checkCommand(command string) error {
+	if strings.ContainsAny(command, forbidden) || strings.Contains(command, "\x1b[201~") {
+		return fmt.Errorf("the command holds control characters: use the tool tmux to type keys")
+	}
+	return nil
+}

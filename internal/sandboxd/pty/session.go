@@ -1,0 +1,179 @@
+package pty
+
+import (
+	"crypto/rand"
+	"errors"
+	"maps"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	creack "github.com/creack/pty"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// writeTime bounds what is written to a terminal whose program reads nothing.
+const writeTime = 2 * time.Second
+
+// session is one shell on its terminal.
+type session struct {
+	process *process.Process
+	master  *os.File
+	turn    chan struct{} // held by the command that runs
+	closed  chan struct{} // closed once all that was printed has been read
+
+	mu        sync.Mutex
+	changed   chan struct{} // closed at the next change of what follows
+	screen    *screen
+	rest      []byte
+	marks     *marks
+	all       *process.Output // everything printed
+	current   *process.Output // takes what the command that runs prints; nil before it begins and after its end
+	output    *process.Output // what the command of PTYRun printed; nil while nothing ran
+	wanted    bool            // the output of the next command is wanted
+	recording *recording
+	prompts   int  // prompts shown
+	unread    int  // prompts for the rest of a command
+	idle      bool // the shell is at its prompt
+	exitCode  int  // of the last command
+	cols      int
+	rows      int
+}
+
+// open starts a shell on a new terminal.
+func open(table *process.Table, name string, shell wire.Process, cols, rows int) (*session, error) {
+	user, err := table.Users.Find(shell.User)
+	if err != nil {
+		return nil, err
+	}
+	var tty *os.File
+	s := &session{
+		turn: make(chan struct{}, 1), closed: make(chan struct{}), changed: make(chan struct{}), cols: cols, rows: rows,
+		all: process.NewOutput(200_000), recording: newRecording(cols, rows, time.Now()),
+	}
+	// The terminal belongs to the user who opens it.
+	if runErr := table.Users.Run(user, func() { s.master, tty, err = creack.Open() }); runErr != nil || err != nil {
+		return nil, errors.Join(runErr, err)
+	}
+	defer tty.Close()
+	secret := rand.Text()
+	s.marks = newMarks(secret)
+	s.screen = newScreen(cols, rows, replier{s.master})
+	shell.Env = maps.Clone(shell.Env)
+	maps.Copy(shell.Env, environment(secret))
+	shell.Env["TERM"] = "xterm-256color"
+	if err = s.setSize(); err == nil {
+		s.process, err = table.StartTerminal(name, shell, tty)
+	}
+	if err != nil {
+		_ = s.master.Close()
+		return nil, err
+	}
+	go s.read() // ends with the terminal
+	return s, nil
+}
+
+func (s *session) setSize() error {
+	return creack.Setsize(s.master, &creack.Winsize{Cols: uint16(s.cols), Rows: uint16(s.rows)})
+}
+
+// replier writes the terminal's own replies, such as the place of the cursor. They are dropped when the program does not read.
+type replier struct{ master *os.File }
+
+// Write implements io.Writer.
+func (r replier) Write(p []byte) (int, error) {
+	_ = r.master.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	_, _ = r.master.Write(p)
+	return len(p), nil
+}
+
+// read takes in what is printed, until every process has closed the terminal, or the shell has ended and the terminal is silent.
+func (s *session) read() {
+	go func() {
+		<-s.process.Done()
+		_ = s.master.SetReadDeadline(time.Now().Add(200 * time.Millisecond)) // processes left in the background may go on printing
+	}()
+	buffer := make([]byte, 16<<10)
+	for {
+		n, err := s.master.Read(buffer)
+		s.mu.Lock()
+		s.marks.feed(buffer[:n], s.print, s.mark)
+		s.change()
+		s.mu.Unlock()
+		if err != nil {
+			break
+		}
+	}
+	close(s.closed)
+	<-s.process.Done()
+	s.mu.Lock()
+	s.idle = false
+	s.change()
+	s.mu.Unlock()
+	_ = s.master.Close()
+}
+
+// change wakes all that wait. It is called with mu held.
+func (s *session) change() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// print takes text of the terminal; a character that is not whole waits for its rest.
+func (s *session) print(text []byte) {
+	if len(text) == 0 {
+		return
+	}
+	_, _ = s.all.Write(text)
+	if s.current != nil {
+		_, _ = s.current.Write(text)
+	}
+	text = append(s.rest, text...)
+	end := len(text)
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if at := len(text) - n; utf8.RuneStart(text[at]) {
+			if !utf8.FullRune(text[at:]) {
+				end = at
+			}
+			break
+		}
+	}
+	whole := strings.ToValidUTF8(string(text[:end]), "\uFFFD")
+	s.rest = append([]byte(nil), text[end:]...)
+	s.recording.output(whole)
+	s.screen.write(whole)
+}
+
+// mark takes a mark of the shell.
+func (s *session) mark(kind byte, value string) {
+	switch kind {
+	case markRun:
+		if s.wanted && s.current == nil {
+			s.current = process.NewOutput(keepOutput)
+			s.output = s.current
+		}
+	case markDone:
+		s.exitCode, _ = strconv.Atoi(value)
+		s.current, s.wanted = nil, false
+	case markReady:
+		s.prompts++
+		s.idle = true
+	case markUnread:
+		s.unread++
+	}
+}
+
+// write types text.
+func (s *session) write(text string, atMost time.Duration) error {
+	_ = s.master.SetWriteDeadline(time.Now().Add(atMost))
+	_, err := s.master.WriteString(text)
+	return err
+}
+
+// ended says whether the shell has ended.
+func (s *session) ended() bool { return !s.process.Running() }

@@ -1,0 +1,31 @@
+package sandboxtool_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The ids of one sandbox's calls mean nothing in another: neither its results nor its shell can be reached.
+func TestSandboxesAreApart(t *testing.T) {
+	t.Parallel()
+	a, b := newBox(t), newBox(t)
+	for _, name := range []string{"bash", "terminal_stateful"} {
+		arguments := map[string]any{"command": "echo x >> " + name + "; cat " + name + "; Y=secret$Y; echo $Y"}
+		require.Equal(t, "x\nsecret", a.callAs("same", name, arguments).Content)
+		require.Equal(t, "x\nsecret", b.callAs("same", name, arguments).Content)
+	}
+	require.Contains(t, a.call("tmux", map[string]any{"action": "capture"}).Content, "secret")
+	c := newBox(t)
+	require.Equal(t, "no shell was started", c.call("tmux", map[string]any{"action": "capture"}).Message)
+	require.Equal(t, "File not found: bash", c.call("read_file", map[string]any{"path": "bash"}).Message)
+}
+
+// What a program in the sandbox prints or knows cannot end another's command early: a forged mark needs the secret of the session.
+func TestForgedMarks(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	r := b.call("terminal_stateful", map[string]any{"command": `printf '\033]133;D;0\007\033]133;B\007'; sleep 0.2; echo end; exit_code=4; (exit 4)`})
+	require.Equal(t, "end", r.Content)
+	require.Equal(t, "Exit code: 4", r.Message)
+}
