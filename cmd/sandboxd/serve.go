@@ -44,7 +44,7 @@ func parseServe(args []string) (serveFlags, error) {
 	fs.DurationVar(&f.lease, "lease", 0, "end the sandbox when not renewed for this long; 0: never")
 	fs.Int64Var(&f.treeLimit, "tree-limit", 0, "most bytes of file contents in one tar; 0: 4 GiB")
 	fs.Uint64Var(&f.processes, "max-processes", 0, "most processes and threads of the sandbox's user; 0: no limit of ours")
-	fs.Func("cgroup-fds", "inherited descriptors of cgroup.procs files that started processes enter", f.openCgroups)
+	fs.Func("cgroup-fds", "inherited descriptors of files through which started processes enter their cgroups", f.openCgroups)
 	fs.BoolVar(&f.separate, "separate-users", false, "the user namespace maps user ids for the agent and the verifier")
 	if err := fs.Parse(args); err != nil {
 		return f, err
@@ -64,7 +64,7 @@ func (f *serveFlags) openCgroups(list string) error {
 		if err != nil {
 			return err
 		}
-		f.cgroups = append(f.cgroups, os.NewFile(uintptr(fd), "cgroup.procs"))
+		f.cgroups = append(f.cgroups, os.NewFile(uintptr(fd), "cgroup"))
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ type Options struct {
 	SeparateUsers bool
 	// Program is the sandboxd binary, through which processes are started; "": this process's own.
 	Program string
-	// Cgroups are open cgroup.procs files that every started process enters.
+	// Cgroups are open files through which every started process enters its cgroups: it writes "0" to each.
 	Cgroups []*os.File
 	Logger  *slog.Logger
 }

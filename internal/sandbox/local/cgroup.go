@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,11 +99,19 @@ func (h *hierarchy) folders(name ...string) []string {
 	return list
 }
 
-// entrances are the files through which a process enters the cgroups of a sandbox: sandboxd's, or those of its processes.
-type entrances struct{ sandboxd, work []string }
+// entrances are the ways into the cgroups of a sandbox: sandboxd's, and those of its processes.
+//
+// A write to cgroup.procs takes a lock of the whole kernel, for which it waits some 10 ms. Two ways need no such lock: a thread
+// writes "0" to the tasks file of version 1, which moves it alone, and a fork places the child into a version 2 folder.
+type entrances struct {
+	folder   string   // of version 2, which sandboxd is forked into; "": none
+	sandboxd []string // files to which the stage writes "0"
+	work     []string // the same for a started process
+}
 
 // create makes the cgroups of a sandbox with their limits.
-func (h *hierarchy) create(name string, spec driver.Spec) (e entrances, err error) {
+func (h *hierarchy) create(name string, spec driver.Spec) (entrances, error) {
+	e := h.entrances(name)
 	for _, names := range [][]string{{name}, {name, sandboxdCgroup}, {name, workCgroup}} {
 		for _, folder := range h.folders(names...) {
 			if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -115,13 +124,25 @@ func (h *hierarchy) create(name string, spec driver.Spec) (e entrances, err erro
 			}
 		}
 	}
-	for _, folder := range h.folders(name, sandboxdCgroup) {
-		e.sandboxd = append(e.sandboxd, filepath.Join(folder, "cgroup.procs"))
-	}
-	for _, folder := range h.folders(name, workCgroup) {
-		e.work = append(e.work, filepath.Join(folder, "cgroup.procs"))
-	}
 	return e, h.limit(name, spec)
+}
+
+func (h *hierarchy) entrances(name string) entrances {
+	var e entrances
+	if h.root != "" {
+		e.folder = filepath.Join(h.root, parentCgroup, name, sandboxdCgroup)
+	}
+	if h.version == 2 {
+		e.work = []string{filepath.Join(h.root, parentCgroup, name, workCgroup, "cgroup.procs")}
+		return e
+	}
+	// A version 2 tree beside version 1 has no limits: the processes stay where sandboxd is.
+	for _, controller := range slices.Sorted(maps.Keys(h.v1)) {
+		at := h.v1[controller]
+		e.sandboxd = append(e.sandboxd, filepath.Join(at, parentCgroup, name, sandboxdCgroup, "tasks"))
+		e.work = append(e.work, filepath.Join(at, parentCgroup, name, workCgroup, "tasks"))
+	}
+	return e
 }
 
 // limit sets the limits of a sandbox's cgroups, new ones or those of a living sandbox.

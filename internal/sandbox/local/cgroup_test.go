@@ -40,9 +40,10 @@ func TestCgroupVersion2(t *testing.T) {
 	c := local.NewCgroups(root)
 	require.Equal(t, 2, c.Version())
 	require.NoError(t, c.Prepare())
-	sandboxd, work, err := c.Create("a", driver.Spec{CPU: 1.5, MemoryMiB: 3, PIDs: 7})
+	folder, sandboxd, work, err := c.Create("a", driver.Spec{CPU: 1.5, MemoryMiB: 3, PIDs: 7})
 	require.NoError(t, err)
-	require.Equal(t, []string{filepath.Join(root, "rolloutd/a/sandboxd/cgroup.procs")}, sandboxd)
+	require.Equal(t, filepath.Join(root, "rolloutd/a/sandboxd"), folder)
+	require.Empty(t, sandboxd)
 	require.Equal(t, []string{filepath.Join(root, "rolloutd/a/work/cgroup.procs")}, work)
 	requireFiles(t, root, map[string]string{
 		"cgroup.subtree_control":            "+memory +pids +cpu",
@@ -74,10 +75,13 @@ func TestCgroupVersion1(t *testing.T) {
 	c := local.NewCgroups(root)
 	require.Equal(t, 1, c.Version())
 	require.NoError(t, c.Prepare())
-	sandboxd, work, err := c.Create("a", driver.Spec{CPU: 0.5, MemoryMiB: 1, PIDs: 9})
+	folder, sandboxd, work, err := c.Create("a", driver.Spec{CPU: 0.5, MemoryMiB: 1, PIDs: 9})
 	require.NoError(t, err)
-	require.Len(t, sandboxd, 4)
-	require.Len(t, work, 4)
+	require.Empty(t, folder)
+	for i, controller := range []string{"cpu", "cpuacct", "memory", "pids"} {
+		require.Equal(t, filepath.Join(root, controller, "rolloutd/a/sandboxd/tasks"), sandboxd[i])
+		require.Equal(t, filepath.Join(root, controller, "rolloutd/a/work/tasks"), work[i])
+	}
 	requireFiles(t, root, map[string]string{
 		"memory/rolloutd/a/memory.limit_in_bytes":            "269484032",
 		"memory/rolloutd/a/work/memory.limit_in_bytes":       "1048576",

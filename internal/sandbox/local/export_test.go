@@ -15,10 +15,10 @@ func (c Cgroups) Version() int { return c.version }
 // Prepare makes the parents.
 func (c Cgroups) Prepare() error { return c.prepare() }
 
-// Create makes the cgroups of a sandbox, and returns the entrances for sandboxd and for its processes.
-func (c Cgroups) Create(name string, spec driver.Spec) (sandboxd, work []string, err error) {
+// Create makes the cgroups of a sandbox, and returns the ways in for sandboxd and for its processes.
+func (c Cgroups) Create(name string, spec driver.Spec) (folder string, sandboxd, work []string, err error) {
 	e, err := c.create(name, spec)
-	return e.sandboxd, e.work, err
+	return e.folder, e.sandboxd, e.work, err
 }
 
 // Usage is what it used.

@@ -29,6 +29,7 @@ type launch struct {
 	log       *os.File
 	files     []*os.File // the child's descriptors from 3 on
 	cgroups   []string   // those of them that are entrances to the cgroups of sandboxd's processes
+	cgroup    *os.File   // folder that the child is forked into; nil: none
 }
 
 // launch opens everything. What it has opened is closed by close, also when it fails.
@@ -102,7 +103,12 @@ func (l *launch) enterCgroups(h *hierarchy, name string, spec driver.Spec) error
 	if err != nil {
 		return err
 	}
-	l.stage.CgroupProcs = e.sandboxd
+	l.stage.Cgroups = e.sandboxd
+	if e.folder != "" {
+		if l.cgroup, err = os.Open(e.folder); err != nil {
+			return err
+		}
+	}
 	for _, path := range e.work {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
@@ -155,12 +161,12 @@ func (l *launch) close() {
 
 // closeFiles closes what the child has inherited.
 func (l *launch) closeFiles() {
-	for _, f := range append(l.files, l.log) {
+	for _, f := range append(l.files, l.log, l.cgroup) {
 		if f != nil {
 			_ = f.Close()
 		}
 	}
-	l.files, l.log = nil, nil
+	l.files, l.log, l.cgroup = nil, nil, nil
 }
 
 // memfile holds data as a file that has no name anywhere.

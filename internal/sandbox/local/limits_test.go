@@ -1,6 +1,9 @@
 package local_test
 
 import (
+	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -101,4 +104,40 @@ func TestCPUQuota(t *testing.T) {
 	p.Eventually(func() bool { return usage()-before > 200*time.Millisecond }, "some work is done")
 	share := float64(usage()-before) / float64(time.Since(began))
 	require.Less(t, share, 0.5) // far from the two cores that it asks for, and from one
+}
+
+// Every thread of a started process is in the cgroups that have the sandbox's limits; those of sandboxd are not.
+func TestCgroupsOfProcesses(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	dir := t.TempDir()
+	p := sandboxtest.New(t, open(t, local.Options{Dir: dir}), driver.Spec{})
+	p.StartBash("job", "exec sleep infinity")
+	p.Eventually(func() bool { return len(partsOf(t, dir, "sleep")) > 0 }, "the program runs")
+	require.Equal(t, []string{"work"}, partsOf(t, dir, "sleep"))
+	require.Equal(t, []string{"sandboxd"}, partsOf(t, dir, "sandboxd"))
+}
+
+// partsOf lists the parts of the sandbox's cgroups that the threads of a program are in, by every controller.
+func partsOf(t *testing.T, dir, program string) []string {
+	t.Helper()
+	part := regexp.MustCompile(`(?m):[a-z,]+:/rolloutd/\S+/(\w+)$`)
+	if local.NewCgroups("/sys/fs/cgroup").Version() == 2 {
+		part = regexp.MustCompile(`(?m)::/rolloutd/\S+/(\w+)$`)
+	}
+	var parts []string
+	for _, pid := range membersOf(t, dir) {
+		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); strings.TrimSpace(string(name)) != program {
+			continue
+		}
+		for _, file := range glob(t, fmt.Sprintf("/proc/%d/task/*/cgroup", pid)) {
+			data, err := os.ReadFile(file)
+			require.NoError(t, err)
+			for _, found := range part.FindAllStringSubmatch(string(data), -1) {
+				parts = append(parts, found[1])
+			}
+		}
+	}
+	slices.Sort(parts)
+	return slices.Compact(parts)
 }

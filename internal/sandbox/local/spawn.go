@@ -28,6 +28,9 @@ func (l *launch) start() (*child, error) {
 	}
 	pidfd := -1
 	attr := &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
+	if l.cgroup != nil {
+		attr.UseCgroupFD, attr.CgroupFD = true, int(l.cgroup.Fd())
+	}
 	if l.private {
 		attr.Unshareflags = unix.CLONE_NEWNS
 	}

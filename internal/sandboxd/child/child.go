@@ -25,7 +25,7 @@ const Command = "child"
 const (
 	ConfigFD = 3 // to read Config from, as JSON
 	StatusFD = 4 // to write a Failure to, as JSON; it is closed by a successful exec
-	CgroupFD = 5 // the first of Config.Cgroups open cgroup.procs files
+	CgroupFD = 5 // the first of Config.Cgroups open files; a write of "0" moves the writing thread or process
 )
 
 // Config describes the program.
@@ -123,14 +123,8 @@ func become(u *User) error {
 	if err := emptyBoundingSet(); err != nil {
 		return fmt.Errorf("bounding set: %w", err)
 	}
-	if err := unix.Setgroups(u.Groups); err != nil {
-		return fmt.Errorf("groups: %w", err)
-	}
-	if err := unix.Setresgid(u.GID, u.GID, u.GID); err != nil {
-		return fmt.Errorf("group %d: %w", u.GID, err)
-	}
-	if err := unix.Setresuid(u.UID, u.UID, u.UID); err != nil {
-		return fmt.Errorf("user %d: %w", u.UID, err)
+	if err := BecomeUser(u.UID, u.GID, u.Groups); err != nil {
+		return err
 	}
 	if err := raiseAmbient(u.Capabilities); err != nil {
 		return fmt.Errorf("ambient set: %w", err)

@@ -20,7 +20,7 @@ const launchTime = 10 * time.Second
 // launcher starts processes through package child.
 type launcher struct {
 	program string     // the sandboxd binary
-	cgroups []*os.File // cgroup.procs files that every process enters
+	cgroups []*os.File // files through which every process enters its cgroups
 	reaper  *reaper
 }
 

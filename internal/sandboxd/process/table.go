@@ -36,7 +36,7 @@ type Table struct {
 type Options struct {
 	SeparateUsers bool       // see Users
 	Program       string     // the sandboxd binary, through which processes are started
-	Cgroups       []*os.File // cgroup.procs files that every process enters
+	Cgroups       []*os.File // files through which every process enters its cgroups
 	Logger        *slog.Logger
 }
 

@@ -12,6 +12,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
 )
 
 // Command is the argument that asks a binary for the stage; its configuration is JSON on ConfigFD.
@@ -22,13 +24,13 @@ const (
 
 // Config is what the stage does, in the order of its fields.
 type Config struct {
-	CgroupProcs []string          `json:"cgroup_procs"` // files to write the own pid to
-	Mounts      string            `json:"mounts"`       // folder to gather Binds in; "": the binds' sources are used as they are
-	Binds       map[string]string `json:"binds"`        // name below Mounts → host path
-	Rlimits     []Rlimit          `json:"rlimits"`
-	UID         int               `json:"uid"` // 0: stays who it is
-	Argv        []string          `json:"argv"`
-	Env         []string          `json:"env"`
+	Cgroups []string          `json:"cgroups"` // files to write "0" to, which moves the writing thread
+	Mounts  string            `json:"mounts"`  // folder to gather Binds in; "": the binds' sources are used as they are
+	Binds   map[string]string `json:"binds"`   // name below Mounts → host path
+	Rlimits []Rlimit          `json:"rlimits"`
+	UID     int               `json:"uid"` // 0: stays who it is
+	Argv    []string          `json:"argv"`
+	Env     []string          `json:"env"`
 }
 
 // Rlimit is a resource limit, soft and hard.
@@ -39,7 +41,7 @@ type Rlimit struct {
 
 // Run does what ConfigFD says, and returns only when that failed.
 func Run() error {
-	// The mount namespace, unlike all else here, belongs to the thread that execs.
+	// The mount namespace and the cgroups belong to the thread, which is the one that execs.
 	runtime.LockOSThread()
 	c, err := readConfig()
 	if err != nil {
@@ -72,7 +74,7 @@ func readConfig() (Config, error) {
 }
 
 func enterCgroups(c Config) error {
-	for _, path := range c.CgroupProcs {
+	for _, path := range c.Cgroups {
 		if err := os.WriteFile(path, []byte("0"), 0); err != nil {
 			return err
 		}
@@ -95,14 +97,5 @@ func becomeUser(c Config) error {
 	if c.UID == 0 {
 		return nil
 	}
-	if err := unix.Setgroups(nil); err != nil {
-		return fmt.Errorf("groups: %w", err)
-	}
-	if err := unix.Setresgid(c.UID, c.UID, c.UID); err != nil {
-		return fmt.Errorf("group %d: %w", c.UID, err)
-	}
-	if err := unix.Setresuid(c.UID, c.UID, c.UID); err != nil {
-		return fmt.Errorf("user %d: %w", c.UID, err)
-	}
-	return nil
+	return child.BecomeUser(c.UID, c.UID, nil)
 }
