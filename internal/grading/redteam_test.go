@@ -194,7 +194,7 @@ func TestRedteamAsOrdinaryUser(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(to, content, 0o755))
 	}
-	cmd := exec.CommandContext(t.Context(), suite, "-test.run", "^TestRedteam$")
+	cmd := exec.CommandContext(t.Context(), suite, "-test.run", "^(TestRedteam|TestExhaustion)$")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), sandboxdEnv+"="+helper, "TMPDIR="+tmp, "HOME="+tmp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
