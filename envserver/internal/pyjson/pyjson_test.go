@@ -97,7 +97,7 @@ func TestEncode(t *testing.T) {
 // FuzzDecode holds the decoder against the standard one: it takes all that is JSON, with the same value, and what it takes
 // beyond that is Python's number words.
 func FuzzDecode(f *testing.F) {
-	for _, s := range []string{`{"type":"step","data":{"x":[1,2.5e3,"é\u00e9"]}}`, `NaN`, `{"a":-Infinity}`, `"\ud83d\ude00"`, `[`, `1e999`, "\"\\ud800\""} {
+	for _, s := range []string{`{"type":"step","data":{"x":[1,2.5e3,"é\u00e9"]}}`, `NaN`, `{"a":-Infinity}`, `"\ud83d\ude00"`, `[`, `1e999`, "\"\\ud800\"", `"\u`, `"\u"`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -40,13 +40,14 @@ func (d *decoder) str() (string, error) {
 	return "", d.fail(start, "Unterminated string starting at")
 }
 
-// toQuote is how many bytes there are to the end of the string, which is about as long as it decodes to.
+// toQuote is how many bytes there are to the end of the string, which is about as long as it decodes to. An escape that is cut
+// short counts for more than it has.
 func (d *decoder) toQuote() int {
 	escapes := 0
 	for i := d.pos; i < len(d.data); i++ {
 		switch d.data[i] {
 		case '"':
-			return i - d.pos - escapes
+			return max(i-d.pos-escapes, 0)
 		case '\\':
 			if i++; i < len(d.data) && d.data[i] == 'u' {
 				escapes += 3 // six bytes for at most three
@@ -55,7 +56,7 @@ func (d *decoder) toQuote() int {
 			}
 		}
 	}
-	return len(d.data) - d.pos - escapes
+	return max(len(d.data)-d.pos-escapes, 0)
 }
 
 // escape reads one escape, both halves of a surrogate pair; start is where the string began, for the error.
