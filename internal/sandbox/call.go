@@ -59,7 +59,7 @@ func (s *Sandbox) do(ctx context.Context, c call) (*http.Response, error) {
 	res, err := s.backend.client.Do(req)
 	if err != nil {
 		dog.end()
-		return nil, s.failed(ctx, c, dog, err)
+		return nil, s.broken(ctx, c, err)
 	}
 	dog.progress()
 	res.Body = &watchedBody{Reader: dog.reader(res.Body), body: res.Body, dog: dog}
@@ -68,14 +68,6 @@ func (s *Sandbox) do(ctx context.Context, c call) (*http.Response, error) {
 		return nil, fmt.Errorf("sandbox %q: %w", s.id, remoteError(res))
 	}
 	return res, nil
-}
-
-// failed is the error of an exchange that err broke.
-func (s *Sandbox) failed(ctx context.Context, c call, dog *watchdog, err error) error {
-	if dog.bitten.Load() && ctx.Err() == nil {
-		return s.endSilent(ctx, c)
-	}
-	return s.broken(ctx, c, err)
 }
 
 func (s *Sandbox) request(ctx context.Context, c call) (*http.Request, error) {

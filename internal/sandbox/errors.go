@@ -23,8 +23,12 @@ func remoteError(res *http.Response) error {
 }
 
 // broken says what a failed exchange means. A broken connection alone proves nothing (a provider's network may hiccup), so
-// the driver is asked: only when it cannot reach the sandbox either is the sandbox lost.
+// the driver is asked: only when it cannot reach the sandbox either is the sandbox lost. One that made no progress (errSilent) is
+// asked for a sign of life, and destroyed when it gives none.
 func (s *Sandbox) broken(ctx context.Context, c call, err error) error {
+	if errors.Is(err, errSilent) && ctx.Err() == nil {
+		return s.endSilent(ctx, c)
+	}
 	err = fault.Wrap(s.kindOfBreak(ctx, err), err, "sandbox %q: %s %s", s.id, c.method, c.path)
 	return contextual(ctx, err)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync/atomic"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -28,17 +27,14 @@ type watchdog struct {
 	atMost time.Duration
 	timer  *time.Timer
 	cancel context.CancelCauseFunc
-	bitten atomic.Bool
 }
 
-// watch returns a context that ends with the watchdog.
+// watch returns a context that ends with the watchdog. Its cause, which net/http returns as the error of the exchange, is then
+// errSilent.
 func watch(ctx context.Context, atMost time.Duration) (context.Context, *watchdog) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &watchdog{atMost: atMost, cancel: cancel}
-	w.timer = time.AfterFunc(atMost, func() {
-		w.bitten.Store(true)
-		cancel(errSilent)
-	})
+	w.timer = time.AfterFunc(atMost, func() { cancel(errSilent) })
 	return ctx, w
 }
 

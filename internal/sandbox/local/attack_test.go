@@ -1,8 +1,13 @@
 package local_test
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // The agent's processes cannot take memory, descriptors or processor time from sandboxd.
@@ -97,20 +102,81 @@ func TestForkBombEnds(t *testing.T) {
 	}
 }
 
-// A sandboxd that does not answer any more is ended from outside, and leaves nothing.
+// A sandboxd that does not answer any more is ended from outside, whatever it was asked, and leaves nothing.
 func TestSilentSandbox(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	dir := t.TempDir()
+	for name, ask := range map[string]func(context.Context, *sandbox.Sandbox) error{
+		"kill all": func(ctx context.Context, s *sandbox.Sandbox) error { return s.KillAll(ctx) },
+		"wait": func(ctx context.Context, s *sandbox.Sandbox) error {
+			_, err := s.Wait(ctx, "job", time.Second)
+			return err
+		},
+		"read": func(ctx context.Context, s *sandbox.Sandbox) error {
+			_, err := s.ReadFile(ctx, "/tmp/x", 1)
+			return err
+		},
+		"write": func(ctx context.Context, s *sandbox.Sandbox) error {
+			return s.WriteFile(ctx, "/tmp/x", io.LimitReader(zeros{}, 64<<20), 0o600)
+		},
+		"start": func(ctx context.Context, s *sandbox.Sandbox) error {
+			_, err := s.Start(ctx, "next", wire.Process{Argv: []string{"true"}})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, dir := impatient(t)
+			stopAll(t, dir)
+			requireLost(t, dir, ask(t.Context(), s))
+		})
+	}
+	t.Run("in the middle of an archive", func(t *testing.T) {
+		t.Parallel()
+		s, dir := impatient(t)
+		content, err := s.GetTar(t.Context(), "/home/user")
+		require.NoError(t, err)
+		stopAll(t, dir)
+		_, err = io.Copy(io.Discard, content)
+		requireLost(t, dir, err)
+		require.NoError(t, content.Close())
+	})
+}
+
+// impatient makes a sandbox with a large file, whose client gives up soon.
+func impatient(t *testing.T) (s *sandbox.Sandbox, dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	d := open(t, local.Options{Dir: dir})
 	p := sandboxtest.New(t, d, driver.Spec{})
+	require.NoError(t, p.WriteFile(t.Context(), "/home/user/big", io.LimitReader(zeros{}, 48<<20), 0o600))
 	b := sandbox.New(d, sandbox.Options{Silence: 500 * time.Millisecond, Proof: 500 * time.Millisecond})
-	s, err := b.Create(t.Context(), p.ID(), rollout.Sandbox{}, nil)
+	s, err := b.Attach(t.Context(), p.ID())
 	require.NoError(t, err)
+	return s, dir
+}
+
+// stopAll stops every process of the sandboxes, sandboxd's included.
+func stopAll(t *testing.T, dir string) {
+	t.Helper()
 	for _, pid := range membersOf(t, dir) {
 		require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+		require.Eventually(t, func() bool { return stopped(t, pid) }, sandboxtest.Patience, time.Millisecond)
 	}
-	err = s.KillAll(t.Context())
+}
+
+// stopped says whether every thread of the process is stopped.
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	threads := glob(t, fmt.Sprintf("/proc/%d/task/*/status", pid))
+	return !slices.ContainsFunc(threads, func(file string) bool {
+		status, err := os.ReadFile(file)
+		return err != nil || !strings.Contains(string(status), "State:\tT")
+	})
+}
+
+func requireLost(t *testing.T, dir string, err error) {
+	t.Helper()
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
 	requireNothingLeft(t, dir)
 	requireFolders(t, dir, 0)
