@@ -13,7 +13,7 @@ VULN := $(TOOLS)/govulncheck-$(VULN_VERSION)
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo test redteam build deps test-deps lint test-root test-dev bench-rollout bench-sandbox bench-gateway bench-edge clean
+.PHONY: demo test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev bench-rollout bench-sandbox bench-gateway bench-edge clean
 
 demo: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml
@@ -50,11 +50,25 @@ $(VULN):
 test-root:
 	go test -count=1 -race -timeout 20m ./...
 
-# Every cheat against every kind of verifier, as root and as an ordinary user; see docs/security.md.
-redteam:
-	ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 60m ./internal/grading -run 'Redteam|Users|Examples'
-	go test -count=1 -timeout 20m ./internal/sandbox/local -run 'Isolation|Users|Ordinary|Limits'
+# What a hostile policy, client or endpoint can try, as root and as an ordinary user; see docs/security.md. `make test` runs a part.
+redteam: redteam-grading redteam-sandbox redteam-server redteam-fuzz
+
+# Every cheat against every kind of verifier; sandboxes that exhaust what they have, beside one that is graded.
+redteam-grading:
+	ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./internal/grading
+
+# Probes of the isolation, limits, kills, trees of a million files.
+redteam-sandbox:
+	ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 20m ./internal/sandbox/... ./internal/sandboxd/... ./cmd/sandboxd
+
+# Memory of the largest requests to every route; cheats and outcomes with the real agent.
+redteam-server:
+	go test -count=1 -timeout 10m ./envserver -run 'Memory|Crowd|Dropped'
 	cd $(DEV) && go test -count=1 -timeout 20m ./e2e -run 'Cheats|Outcomes'
+
+# Every decoder of what comes from outside.
+redteam-fuzz:
+	deploy/fuzz.sh 5s
 
 # The nested module embeds the Temporal server, which is not ours to check for races and slow to build with the detector.
 test-dev:
