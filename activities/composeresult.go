@@ -94,7 +94,7 @@ func (a *Activities) addGrading(ctx context.Context, in CollectInput, res *rollo
 // addLinks points at the blobs of the attempt that there are, by their names without endings.
 func (a *Activities) addLinks(ctx context.Context, in CollectInput, res *rollout.Result) error {
 	for _, name := range []string{
-		store.Trace, store.Transcript, store.AgentEvents, store.OpencodeOutput, store.AgentOutput, store.Home, store.Setup, store.Verdict,
+		store.Trace, store.Transcript, store.AgentEvents, store.OpencodeOutput, store.AgentOutput, store.Home, store.Setup, store.Grading,
 		store.VerifierStdout, store.VerifierStderr,
 	} {
 		key := store.AttemptKey(in.RolloutID, in.Attempt, name)

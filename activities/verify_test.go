@@ -116,7 +116,7 @@ func TestAnAttemptBegunAgainIsGradedAnew(t *testing.T) {
 		require.NoError(t, err)
 		b.see(func() { b.began = b.began.Add(-time.Minute) }) // a file system's clock is coarse
 		h.sandbox(t)                                          // found, not made: what belongs to it stays
-		require.Contains(t, h.stored(t, store.Verdict), reward)
+		require.Contains(t, h.stored(t, store.Grading), reward)
 		require.NoError(t, h.CloseSandbox(t.Context(), activities.CloseInput{Target: target()}))
 	}
 	h.sandbox(t)
@@ -249,7 +249,7 @@ func TestWhoseFaultAGradingIs(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Zero(t, grade.Reward)
-			require.Contains(t, h.stored(t, store.Verdict), `"status":"failed_by_submission","why":"`+c.why)
+			require.Contains(t, h.stored(t, store.Grading), `"status":"failed_by_submission","why":"`+c.why)
 		})
 	}
 }
@@ -336,7 +336,7 @@ func TestVerifierOutputIsKept(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, long, h.stored(t, store.VerifierStdout))
 	require.Equal(t, "oops", h.stored(t, store.VerifierStderr))
-	require.Contains(t, h.stored(t, store.Verdict), `"stdout":"`+strings.Repeat("a", 3999)+`é"`)
+	require.Contains(t, h.stored(t, store.Grading), `"stdout":"`+strings.Repeat("a", 3999)+`é"`)
 }
 
 // The verifier's time is the time for which its commands run. A worker that was away between two of them takes nothing from it.

@@ -29,7 +29,7 @@ func TestDroppedConnectionsLeaveNothing(t *testing.T) {
 	require.Less(t, heapInUse()-heap, int64(n)*300, "a session alone is more than that")
 }
 
-// drop opens n connections and leaves each in one of the ways there are, the last of which is to stay and never say a word.
+// drop opens n connections and leaves each in one of the ways there are; the last way is to stay and send nothing.
 func (r *rig) drop(registry *prometheus.Registry, n int) {
 	r.t.Helper()
 	var silent []socket
@@ -61,8 +61,8 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A client that sends too much is told so.
-func TestTooLargeABodyIsToldSo(t *testing.T) {
+// A client that sends too much gets an error that says so.
+func TestTooLargeABodyIsRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.MaxMessage = 1 << 10 })
 	resp, err := http.Post(r.url+"/rollouts", "application/json", io.MultiReader(bytes.NewReader(bytes.Repeat([]byte(" "), 2<<10))))

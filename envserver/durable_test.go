@@ -14,16 +14,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// shelf keeps sessions in memory, for several servers.
-type shelf struct {
+// memoryKeeper keeps sessions in memory, for several servers.
+type memoryKeeper struct {
 	mu     sync.Mutex
 	m      map[string][]byte
 	writes int
 }
 
-func newShelf() *shelf { return &shelf{m: map[string][]byte{}} }
+func newKeeper() *memoryKeeper { return &memoryKeeper{m: map[string][]byte{}} }
 
-func (k *shelf) Load(_ context.Context, key string) ([]byte, error) {
+func (k *memoryKeeper) Load(_ context.Context, key string) ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	data, ok := k.m[key]
@@ -33,7 +33,7 @@ func (k *shelf) Load(_ context.Context, key string) ([]byte, error) {
 	return data, nil
 }
 
-func (k *shelf) Save(_ context.Context, key string, data []byte) error {
+func (k *memoryKeeper) Save(_ context.Context, key string, data []byte) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.m[key] = data
@@ -41,23 +41,23 @@ func (k *shelf) Save(_ context.Context, key string, data []byte) error {
 	return nil
 }
 
-func (k *shelf) Delete(_ context.Context, key string) error {
+func (k *memoryKeeper) Delete(_ context.Context, key string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.m, key)
 	return nil
 }
 
-func (k *shelf) count() int {
+func (k *memoryKeeper) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.writes
 }
 
-// replicas are two servers with one engine and one shelf; MaxSessions lets a test see which slots are taken.
-func replicas(t *testing.T, change ...func(*envserver.Options)) (a, b *rig, kept *shelf) {
+// replicas are two servers with one engine and one keeper; MaxSessions lets a test see which slots are taken.
+func replicas(t *testing.T, change ...func(*envserver.Options)) (a, b *rig, kept *memoryKeeper) {
 	t.Helper()
-	kept = newShelf()
+	kept = newKeeper()
 	engine := newFake()
 	with := append(change, func(o *envserver.Options) { o.Sessions, o.Rollouts = kept, engine })
 	a, b = start(t, with...), start(t, with...)
@@ -209,7 +209,7 @@ func TestWhatDoesNotChangeIsNotWritten(t *testing.T) {
 	require.Equal(t, before, kept.count(), "steps that start nothing are kept when the connection ends")
 }
 
-// The body of a request may not come byte by byte for ever.
+// The body of a request must arrive within a bound, also when it comes byte by byte.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.BodyTimeout = 20 * time.Millisecond })

@@ -175,7 +175,7 @@ func TestHeadersTooLarge(t *testing.T) {
 	}
 }
 
-// A client that sends its body byte by byte is told that it took too long, and its connection is closed.
+// A client that sends its body byte by byte gets 408, and its connection is closed.
 func TestASlowBodyIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.BodyTimeout = 100 * time.Millisecond })

@@ -86,7 +86,7 @@ type Options struct {
 	// connection or this process.
 	Sessions    Sessions
 	MaxSessions int // sessions at once, over all transports; default 64
-	// SessionIdle ends sessions made over POST /mcp that nobody used for so long; default 1 h, negative never.
+	// SessionIdle is how long a session made over POST /mcp may be unused before it ends; default 1 h, negative: without limit.
 	SessionIdle time.Duration
 	// StepTimeout bounds the answer to a step over /ws, and to a tools/call over /mcp, whose client names no timeout_s; default
 	// 55 s, below the 60 s after which the Python clients give up and, over /ws in older versions, mistake the late answer for

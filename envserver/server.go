@@ -32,7 +32,7 @@ type Server struct {
 	schemas   reply.SchemaResponse
 	described reply.Encoded // the OpenAPI document
 	page      http.Handler  // of the web interface
-	desks     web.Desks
+	views     web.Views
 	handler   http.Handler
 
 	stop    context.Context

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/egress"
 )
 
-func TestCapacityIsToldOverEveryTransport(t *testing.T) {
+func TestCapacityIsReportedOverEveryTransport(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *envserver.Options) { o.MaxSessions = 1 })
 	first := r.dial("/ws")
@@ -176,7 +176,7 @@ func TestASocketsOwnSessionIsNotForOthersToClose(t *testing.T) {
 	require.Equal(t, refused, dig(t, r.rpc("openenv/session/close", map[string]any{"session_id": id}), "error", "message"))
 }
 
-func TestStartThatNobodyCouldAbortIsRefused(t *testing.T) {
+func TestStartWithoutASessionToEndIsRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	out := r.rpc("tools/call", map[string]any{"name": "start_rollout", "arguments": task("r", waits, "on_disconnect", "abort")})

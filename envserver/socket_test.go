@@ -172,7 +172,7 @@ func TestFrameTooLarge(t *testing.T) {
 		"/mcp": `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"message too large: at most 1000 bytes are taken","data":{"kind":"Invalid"}}}`,
 	} {
 		c := r.dial(path)
-		require.JSONEq(t, want, c.ask(strings.Repeat(" ", 10_000_000)), "it is told once it has sent all")
+		require.JSONEq(t, want, c.ask(strings.Repeat(" ", 10_000_000)), "it gets the error once it has sent all")
 		require.Equal(t, websocket.CloseMessageTooBig, c.closed())
 	}
 }
@@ -237,7 +237,7 @@ func TestHandshakeRefusals(t *testing.T) {
 }
 
 // A handshake that is none is refused with the reason, as every request is.
-func TestAnOddHandshakeIsToldWhy(t *testing.T) {
+func TestAnOddHandshakeGetsTheReason(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	status, headers, body := r.do("GET", "/ws", "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "12", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")

@@ -18,7 +18,7 @@ import (
 // is written.
 type splicer struct {
 	http.ResponseWriter
-	mark []byte // begins every mark of this request; nobody can guess it
+	mark []byte // begins every mark of this request; random, so that no text contains it
 
 	mu    sync.Mutex
 	texts []*tools.Text // by what ends their marks

@@ -79,7 +79,7 @@ func (s *Server) webReset(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	s.desks.Of(sess).Reset()
+	s.views.Of(sess).Reset()
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
 
@@ -152,7 +152,7 @@ func (s *Server) webState(w http.ResponseWriter, r *http.Request) {
 // maxShown bounds a result that the page's log holds, in bytes.
 const maxShown = 2 << 20
 
-// log puts a step on the session's desk, without the keys that its arguments may hold.
+// log adds a step to what the session's page shows, without the keys that its arguments may hold.
 func (s *Server) log(sess *session.Session, a env.Action, out reply.StepResponse) {
 	var did any = map[string]any{"type": "list_tools"}
 	if !a.List {
@@ -163,7 +163,7 @@ func (s *Server) log(sess *session.Session, a env.Action, out reply.StepResponse
 	}
 	seen, err := pyjson.Encode(out.Observation)
 	if err == nil {
-		err = s.desks.Of(sess).Add(web.Entry{
+		err = s.views.Of(sess).Add(web.Entry{
 			Timestamp: time.Now().UTC().Format("2006-01-02T15:04:05.000000"), Action: did,
 			Observation: json.RawMessage(seen), Reward: out.Reward, Done: out.Done, StepCount: sess.State().StepCount,
 		})

@@ -71,7 +71,7 @@ func TestWebUpdates(t *testing.T) {
 	r.do("POST", "/web/reset", `{"episode_id":"ep"}`)
 	same(t, decode(t, []byte(`{"type":"state_update","episode_state":{"episode_id":"ep","step_count":0,"current_observation":{},"action_logs":[],"is_reset":true}}`)),
 		decode(t, []byte(c.read())), "after the reset")
-	c.send("whatever is said is not heard")
+	c.send("the server ignores what a page sends")
 	r.do("POST", "/web/step", step(call("abort_rollout", map[string]any{"rollout_id": "none", "api_key": "sk-secret"})))
 	update := c.read()
 	require.NotContains(t, update, "sk-secret")
@@ -92,16 +92,16 @@ func TestWebUpdates(t *testing.T) {
 	require.Equal(t, websocket.CloseServiceRestart, c.closed())
 }
 
-// A page whose session has ended is told so, and nothing of the session stays.
+// A page whose session has ended gets a close frame that says so, and nothing of the session stays.
 func TestWebUpdatesEndWithTheSession(t *testing.T) {
 	t.Parallel()
 	r := start(t, withWeb)
 	c := r.dial("/ws/ui?session_id=page")
 	c.read()
-	require.Equal(t, 1, r.srv.Desks())
+	require.Equal(t, 1, r.srv.Views())
 	r.rpc("openenv/session/close", map[string]any{"session_id": "page"})
 	require.Equal(t, websocket.CloseNormalClosure, c.closed())
-	r.eventually(func() bool { return r.srv.Desks() == 0 }, "the log is forgotten")
+	r.eventually(func() bool { return r.srv.Views() == 0 }, "the log is forgotten")
 }
 
 // The page itself can be had without a token, which it then asks for; nothing else can, and a script's WebSocket brings the token

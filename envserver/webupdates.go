@@ -17,7 +17,7 @@ import (
 // offer to be taken, and it must not be the token.
 const uiProtocol = "rolloutd.ui"
 
-// webUpdates shows the web session to a page: once when it connects and after each reset and step. What the page says is not heard.
+// webUpdates shows the web session to a page: once when it connects and after each reset and step. It ignores what the page sends.
 func (s *Server) webUpdates(w http.ResponseWriter, r *http.Request) {
 	if !s.enter() {
 		httpio.WriteDetail(w, http.StatusServiceUnavailable, tools.ErrStopping.Error())
@@ -29,7 +29,7 @@ func (s *Server) webUpdates(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	done() // to look on is no use of a session: one that nobody works in ends
+	done() // watching does not use a session: one without steps ends
 	up := websocket.Upgrader{CheckOrigin: s.sameOrigin, Error: noHandshake, Subprotocols: []string{uiProtocol}}
 	ws, err := up.Upgrade(w, r, nil)
 	if err != nil {
@@ -61,14 +61,14 @@ func (s *Server) ignore(ws *websocket.Conn) {
 
 // show writes an update after each change until the client leaves, the session ends or the server stops.
 func (s *Server) show(ctx context.Context, ws *websocket.Conn, sess *session.Session) {
-	desk := s.desks.Of(sess)
+	view := s.views.Of(sess)
 	for {
-		update, changed := desk.Show(sess.State())
+		update, changed := view.Show(sess.State())
 		frame, err := pyjson.Encode(update)
 		if err != nil || ws.SetWriteDeadline(time.Now().Add(s.o.BodyTimeout)) != nil || ws.WriteMessage(websocket.TextMessage, frame) != nil {
 			return
 		}
-		if !s.changes(ctx, ws, changed, desk.Cleared()) {
+		if !s.changes(ctx, ws, changed, view.Cleared()) {
 			break
 		}
 	}

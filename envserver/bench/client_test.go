@@ -68,7 +68,7 @@ func (s *server) drop(t *testing.T, n int) {
 		case 2: // in the middle of a frame
 			_, err := c.NetConn().Write([]byte{0x81, 0xfe})
 			require.NoError(t, err)
-		case 3: // half-open: never closed, and never heard of again
+		case 3: // half-open: never closed, and nothing is received from it again
 			silent = append(silent, c)
 			continue
 		}

@@ -37,7 +37,7 @@ const (
 	SetupFailed Kind = "SetupFailed"
 	// AgentFailed: the agent itself broke off.
 	AgentFailed Kind = "AgentFailed"
-	// VerifierFailed: the verifier gave no usable verdict.
+	// VerifierFailed: the verifier gave no usable reward.
 	VerifierFailed Kind = "VerifierFailed"
 	// UpstreamFailed: the model endpoint gave no usable answer within the call's budget.
 	UpstreamFailed Kind = "UpstreamFailed"

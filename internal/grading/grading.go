@@ -38,7 +38,7 @@ type Job struct {
 	Timeout  time.Duration // of script and commands together
 }
 
-// Record is what the store keeps of a grading under store.Verdict, with a reward or without.
+// Record is what the store keeps of a grading under store.Grading, with a reward or without.
 type Record struct {
 	Reward   *float64                `json:"reward"`
 	Error    string                  `json:"error,omitempty"` // why there is no reward
@@ -71,7 +71,7 @@ func ReadRecord(ctx context.Context, s *store.Store, t rollout.Target) (Record, 
 }
 
 func recordKey(t rollout.Target) string {
-	return store.AttemptKey(t.RolloutID, t.Attempt, store.Verdict)
+	return store.AttemptKey(t.RolloutID, t.Attempt, store.Grading)
 }
 
 // grade prepares the sandbox, runs the verifier in it and reads the reward.

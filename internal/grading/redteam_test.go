@@ -180,12 +180,12 @@ func TestRedteamAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("TestRedteam has run as an ordinary user")
 	}
-	const nobody = 65534
+	const unprivileged = 65534
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 	tmp := filepath.Join(dir, "tmp")
 	require.NoError(t, os.Mkdir(tmp, 0o700))
-	require.NoError(t, os.Chown(tmp, nobody, nobody))
+	require.NoError(t, os.Chown(tmp, unprivileged, unprivileged))
 	self, err := os.Executable()
 	require.NoError(t, err)
 	suite, helper := filepath.Join(dir, "suite"), filepath.Join(dir, "sandboxd")
@@ -197,7 +197,7 @@ func TestRedteamAsOrdinaryUser(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), suite, "-test.run", "^(TestRedteam|TestExhaustion)$")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), sandboxdEnv+"="+helper, "TMPDIR="+tmp, "HOME="+tmp)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }

@@ -84,7 +84,7 @@ func (y *yard) janitor() *host.Janitor {
 	}
 }
 
-// The janitor takes what nobody claims, and nothing else.
+// The janitor removes what no open workflow claims, and nothing else.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	const running, closed = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
@@ -107,13 +107,13 @@ func TestSweep(t *testing.T) {
 	y.add("never.1", "never", "agent", time.Hour)
 
 	destroyed, err := y.janitor().Sweep(t.Context())
-	require.Error(t, err, "what it was not sure about is told")
+	require.Error(t, err, "it returns what it could not decide")
 	require.Equal(t, []string{"open.1", "open.20", "closed.1", "closed.1.v", "never.1"}, destroyed)
 	require.Len(t, y.infos, kept)
 	require.Equal(t, []string{"open.1", "open.20", "closed.1", "never.1"}, y.routes, "the verifier's has none")
 }
 
-// A route whose sandbox ended by itself is nobody's once its workflow is closed, or past that attempt.
+// A route whose sandbox ended by itself has no owner once its workflow is closed, or past that attempt.
 func TestSweepRoutes(t *testing.T) {
 	t.Parallel()
 	y := &yard{failing: "rollout-unsure", workflows: map[string]*client.WorkflowExecutionDescription{
@@ -123,7 +123,7 @@ func TestSweepRoutes(t *testing.T) {
 	}}
 	y.open = []string{"open.1", "open.2", "new.1", "closed.1", "never.1", "unsure.1"}
 	_, err := y.janitor().Sweep(t.Context())
-	require.Error(t, err, "what it was not sure about is told")
+	require.Error(t, err, "it returns what it could not decide")
 	require.Equal(t, []string{"open.1", "closed.1", "never.1"}, y.routes)
 }
 

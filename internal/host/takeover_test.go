@@ -55,9 +55,9 @@ func pending(n int, worker string, state enums.PendingActivityState) *workflow.P
 	}
 }
 
-// Only what a worker of this very host was at is given out again: what waits, what another host is at, and what nobody knows is
-// left alone.
-func TestHeirGivesOutTheStepsOfTheDead(t *testing.T) {
+// Only activities that a worker of this very host ran are retried: activities that wait, that run on another host, or that are unknown
+// are left alone.
+func TestTakeoverRetriesTheActivitiesOfADeadWorker(t *testing.T) {
 	t.Parallel()
 	const started, scheduled = enums.PENDING_ACTIVITY_STATE_STARTED, enums.PENDING_ACTIVITY_STATE_SCHEDULED
 	box := func(id, rollout string) driver.Info {

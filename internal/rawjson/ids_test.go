@@ -33,7 +33,7 @@ func TestIDsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-// What is no plain list of ids is either refused, or read and not taken for plainly spelt.
+// A value that is not a plain list of ids is either refused, or read and not reported as plainly spelt.
 func TestOddIDs(t *testing.T) {
 	t.Parallel()
 	for list, want := range map[string][]int32{

@@ -59,7 +59,7 @@ func (r Result) Head() Result {
 	return r
 }
 
-// NewResult is the result of a rollout of which nothing is known: no list or map is null, for clients of both generations
+// NewResult is the result of a rollout about which nothing is known: no list or map is null, for clients of both generations
 // iterate over them.
 func NewResult(id string) Result {
 	return Result{
@@ -98,7 +98,7 @@ type CommandResult struct {
 	DurationS float64 `json:"duration_s"`
 }
 
-// Attempt is the evidence of one numbered try; earlier ones are kept.
+// Attempt is the record of one numbered attempt; earlier ones are kept.
 type Attempt struct {
 	Number    int       `json:"number"`
 	SandboxID string    `json:"sandbox_id"`

@@ -35,7 +35,7 @@ func StatisticsOf(rewards []float64) Statistics {
 	return s
 }
 
-// PassAtK is the unbiased estimate of the probability that at least one of k attempts passes, from n attempts of which c passed:
+// PassAtK is the unbiased estimate of the probability that at least one of k attempts passes, from n attempts, c of them passed:
 // 1 − C(n−c, k) / C(n, k) (Chen et al., "Evaluating Large Language Models Trained on Code", 2021). k is from 1 to n.
 func PassAtK(n, c, k int) float64 {
 	if n-c < k {

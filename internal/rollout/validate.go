@@ -21,7 +21,7 @@ const (
 	maxFiles = 200_000
 )
 
-// maxCommands bounds a task's setup and verifier commands: each is a named process of a sandbox, of which those are counted.
+// maxCommands bounds a task's setup and verifier commands: each is a named process, and a sandbox bounds their number.
 const maxCommands = 1000
 
 // idPattern leaves dots out: sandbox ids join a rollout id and an attempt number with one.

@@ -124,7 +124,7 @@ func TestLongestLimits(t *testing.T) {
 	require.NoError(t, l.Filled().Validate())
 }
 
-// Everything that is wrong is told at once, so that a caller mends it in one go.
+// The error lists everything that is wrong, so that a caller fixes it in one go.
 func TestSpecValidateTellsAll(t *testing.T) {
 	t.Parallel()
 	err := rollout.Spec{}.Validate()

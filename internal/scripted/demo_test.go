@@ -181,7 +181,7 @@ func TestDemoTasksAreSolved(t *testing.T) {
 	}
 }
 
-// The verifiers can fail: nothing done, and each usual mistake, is told from a right answer.
+// The verifiers can fail: they reject an empty workspace and each usual mistake, and accept a right answer.
 func TestVerifiersFailWrongSolutions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -31,7 +31,7 @@ func TestLoadSaysWhatIsWrongAndWhere(t *testing.T) {
 		"not YAML":          {"a: [", "did not find"},
 		"wrong shape":       {"hello", "cannot unmarshal"},
 		"hidden script":     {"- turns: [{text: a}]\n- turns: [{text: b}]", "matches everything"},
-		"hidden fault":      {"turns: [{faults: [{hang: true}, {status: 500}]}]", "turns[0].faults[0]: shown for ever"},
+		"hidden fault":      {"turns: [{faults: [{hang: true}, {status: 500}]}]", "turns[0].faults[0]: has no times"},
 		"two faults in one": {"turns: [{faults: [{hang: true, status: 500}]}]", "status and hang together"},
 		"idle fault":        {"turns: [{faults: [{times: 2}]}]", "says nothing"},
 		"status":            {"turns: [{faults: [{status: 200}]}]", "want 400 to 599"},

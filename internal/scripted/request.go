@@ -35,7 +35,7 @@ type wireToolCall struct {
 	} `json:"function"`
 }
 
-// content is a message's text: a string, null, or a list of parts of which the text ones count.
+// content is a message's text: a string, null, or a list of parts; only the text parts count.
 type content string
 
 func (c *content) UnmarshalJSON(b []byte) error {

@@ -78,7 +78,7 @@ func (t Turn) validate(at string) []error {
 func (f Fault) validate(at string, last bool) []error {
 	var errs []error
 	if f.Times == 0 && !last {
-		errs = append(errs, fmt.Errorf("%s: shown for ever, so the faults after it never are; give it times", at))
+		errs = append(errs, fmt.Errorf("%s: has no times, so the faults after it are never shown: set times", at))
 	}
 	if f.Times < 0 || f.Delay < 0 || f.RetryAfter < 0 || negative(f.HangAfter) || negative(f.CutAfter) || negative(f.ErrorAfter) {
 		errs = append(errs, fmt.Errorf("%s: negative", at))

@@ -15,7 +15,7 @@ const (
 	Home           = "home.tar"        // the home directory as the agent left it
 	Setup          = "setup.json"      // []rollout.CommandResult
 	Packages       = "packages.tar"    // rollout.Packages as setup left them; empty where there was nothing, none without a setup
-	Verdict        = "verify.json"
+	Grading        = "verify.json"     // grading.Record
 	VerifierStdout = "verifier.stdout"
 	VerifierStderr = "verifier.stderr"
 )

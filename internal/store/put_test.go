@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// After a power cut a blob is there whole or not at all: its bytes are durable before it has its name, and its name before
-// anybody is told.
+// After a power cut a blob is there whole or not at all: its bytes are durable before it has its name, and its name before Put
+// returns.
 func TestPutOutlastsAPowerCut(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

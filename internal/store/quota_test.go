@@ -68,7 +68,7 @@ func TestHighWaterMarks(t *testing.T) {
 	require.NoError(t, limited(t, "mem://", store.Quota{MinFreeBytes: math.MaxInt64}).Full(t.Context()), "it has no disk")
 }
 
-// Nobody but the owner reads what rollouts left.
+// Only the owner reads what rollouts stored.
 func TestBlobsAreTheOwners(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

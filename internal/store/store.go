@@ -91,7 +91,7 @@ func (s *Store) Bytes(ctx context.Context, key string, limit int64) ([]byte, err
 // Tail reads the last n bytes of a blob, or what there is of them: of one that is as large as an agent cared to make it.
 func (s *Store) Tail(ctx context.Context, key string, n int64) ([]byte, error) {
 	about, err := s.bucket.Attributes(ctx, key)
-	if err != nil || about.Size == 0 { // of which some stores refuse to read any range
+	if err != nil || about.Size == 0 { // some stores refuse any range of an empty blob
 		return nil, classify(err, "look for", key)
 	}
 	r, err := s.bucket.NewRangeReader(ctx, key, max(about.Size-n, 0), n, nil)

@@ -80,7 +80,7 @@ func TestBrokenSourceStoresNothing(t *testing.T) {
 	require.Equal(t, []string{"a/b"}, files(t, dir))
 }
 
-// What is stored may hold private work: nobody but the owner gets into its folders.
+// Stored blobs may hold private work: only the owner gets into their folders.
 func TestFolderIsPrivate(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")

@@ -12,8 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// unfinishedAge is how long nothing was written to an unfinished blob that nobody writes any more: more than any step may take
-// between two writes.
+// unfinishedAge is how old the last write to an unfinished blob is once its writer is gone: longer than any writer may take between two
+// writes.
 const unfinishedAge = time.Hour
 
 // Sweep removes what writers that were killed left half-written in a folder, and tells how many there were. Other stores keep

@@ -25,8 +25,8 @@ type conversation struct {
 }
 
 // base is what is remembered of a conversation's latest whole record, so that the next is written as the difference to it:
-// agents send their whole past with each call. It is hashes of blocks and not the bytes, of which a thousand rollouts
-// have too many to keep.
+// agents send their whole past with each call. It holds hashes of blocks and not the bytes: those of a thousand rollouts are too many to
+// keep.
 type base struct {
 	place
 	depth           int

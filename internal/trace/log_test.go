@@ -185,7 +185,7 @@ func TestSyncsKeepADistance(t *testing.T) {
 	})
 }
 
-// After a failed sync nobody knows what is on disk: no append may be taken for durable any more.
+// After a failed sync the state of the disk is unknown: no later append counts as durable.
 func TestFailedSyncIsFinal(t *testing.T) {
 	t.Parallel()
 	broken := true
@@ -255,7 +255,7 @@ func export(t *testing.T, l *trace.Log) []rollout.Turn {
 	}
 }
 
-func TestFailedWriteIsTold(t *testing.T) {
+func TestFailedWriteIsReported(t *testing.T) {
 	t.Parallel()
 	store := openStore(t, t.TempDir(), trace.Options{})
 	l := store.Log("k")

@@ -24,7 +24,7 @@ type Compactor struct{ requests, tokens int }
 
 // Compact is a turn as RolloutResult's proxy_turns carries it: of the request what clients of both generations read, of the response
 // how it ended. It keeps nothing of the turn's memory. Prompts are left out, and named in "omitted", once those of a result exceed its
-// share; so are tokens, of which a flaw tells and without which a turn is not trained on.
+// share; so are tokens: a flaw then says so, and the turn is not trained on.
 func (c *Compactor) Compact(t rollout.Turn) rollout.CompactTurn {
 	out := rollout.CompactTurn{
 		Turn: t.Turn, Kind: t.Kind, Lineage: t.Lineage, Branch: t.Branch,

@@ -65,7 +65,7 @@ func TestPrefixBreaks(t *testing.T) {
 	add(rollout.KindAgent, "a", "", []int32{1, 2, 3, 4, 6, 9}, []int32{10})
 	add(rollout.KindSubagent, "a/b", "", []int32{1, 7, 8, 9}, nil)
 	add(rollout.KindAgent, "a", "", []int32{1, 2, 3}, []int32{4}) // shorter
-	add(rollout.KindAgent, "a", "", nil, nil)                     // an engine that told no ids
+	add(rollout.KindAgent, "a", "", nil, nil)                     // an engine that returned no ids
 	add(rollout.KindAgent, "a", "", []int32{1, 2, 3, 4}, nil)
 	add(rollout.KindAgent, "a", hungUp, []int32{1, 2, 3, 4, 5}, []int32{6})
 	add(rollout.KindAgent, "a", "", []int32{1, 2, 3, 4, 5}, []int32{7}) // asked again

@@ -28,7 +28,7 @@ func WriteBytes(w http.ResponseWriter, status int, body ...[]byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	for _, piece := range body {
-		_, _ = w.Write(piece) // a client that is gone cannot be told
+		_, _ = w.Write(piece) // the client may be gone
 	}
 }
 
@@ -52,7 +52,7 @@ type Bodies struct {
 // Read reads a request's body. The caller calls release when it has decoded the body. If ok is false the client has its answer, and
 // nothing is to be released.
 func (b Bodies) Read(w http.ResponseWriter, r *http.Request) (data []byte, release func(), ok bool) {
-	// What is no connection (a test's recorder) has no deadline either; the server then bounds it itself, or nothing needs to.
+	// A test's recorder is not a connection and has no deadline; nothing needs to bound it.
 	slow := http.NewResponseController(w)
 	_ = slow.SetReadDeadline(time.Now().Add(b.Within))
 	data, release, err := b.Memory.Read(http.MaxBytesReader(w, r.Body, b.Max), b.Max)
@@ -69,7 +69,7 @@ func (b Bodies) Read(w http.ResponseWriter, r *http.Request) (data []byte, relea
 	case err != nil:
 		WriteDetail(w, http.StatusBadRequest, "There was an error reading the body")
 	}
-	if err == nil { // else the deadline stays, lest the server wait for the rest of the body before it lets the client go
+	if err == nil { // else the deadline stays: the server would wait for the rest of the body before it closes the connection
 		_ = slow.SetReadDeadline(time.Time{})
 	}
 	return data, release, err == nil

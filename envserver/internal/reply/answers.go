@@ -57,22 +57,22 @@ type ValidationProblem struct {
 // Invalid is either of them.
 type Invalid struct{}
 
-// verdict is beside the observation, on every transport.
-type verdict struct {
+// ending is beside the observation, on every transport.
+type ending struct {
 	Reward *float64 `json:"reward" description:"the reward, where there is one"`
 	Done   bool     `json:"done" description:"whether the episode has ended"`
 }
 
 type ResetResponse struct {
 	Observation struct{} `json:"observation" nullable:"false" description:"nothing: the task comes with the step"`
-	verdict
+	ending
 
 	_ struct{} `title:"ResetResponse"`
 }
 
 type StepResponse struct {
 	Observation Observation `json:"observation" description:"what was observed"`
-	verdict
+	ending
 
 	_ struct{} `title:"StepResponse"`
 }

@@ -26,7 +26,7 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	next, _ := strconv.Atoi(r.Header.Get("Last-Event-ID")) // what is no number was never given
+	next, _ := strconv.Atoi(r.Header.Get("Last-Event-ID")) // an id that is not a number is none of ours: begin at the first event
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	ctx, cancel := a.Context(r)

@@ -18,7 +18,7 @@ func (a *API) proxyLog(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", string(textPlain))
-	_, _ = io.WriteString(w, res.ProxyLogTail) // a client that is gone cannot be told
+	_, _ = io.WriteString(w, res.ProxyLogTail) // the client may be gone
 }
 
 func (a *API) agentLog(w http.ResponseWriter, r *http.Request) {
@@ -26,14 +26,14 @@ func (a *API) agentLog(w http.ResponseWriter, r *http.Request) {
 	pourLog(w, left, err)
 }
 
-// verifierLog is what the script said, and what the commands did, of which there may be either, both or none.
+// verifierLog is the output of the verifier's script and of its commands. A verifier may have either, both or none.
 func (a *API) verifierLog(w http.ResponseWriter, r *http.Request) {
 	res, err := a.head(r)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	left, err := a.leavings(r.Context(), res.ID, "verifier.stdout", "verifier.stderr")
+	left, err := a.artifacts(r.Context(), res.ID, "verifier.stdout", "verifier.stderr")
 	for _, c := range res.VerifyResults {
 		left = append(left, io.NopCloser(strings.NewReader(transcript(c))))
 	}

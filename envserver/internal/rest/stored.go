@@ -16,7 +16,7 @@ func (a *API) leftBy(r *http.Request, what string, names ...string) (io.ReadClos
 	if err != nil {
 		return nil, err
 	}
-	left, err := a.leavings(r.Context(), state.ID, names...)
+	left, err := a.artifacts(r.Context(), state.ID, names...)
 	if err == nil && len(left) == 0 {
 		err = leftNothing(state.ID, what)
 	}
@@ -27,8 +27,8 @@ func leftNothing(id, what string) error {
 	return fault.New(fault.NotFound, "rollout %s left no %s", id, what)
 }
 
-// leavings opens what a rollout left under the names, as far as it did.
-func (a *API) leavings(ctx context.Context, id string, names ...string) (left parts, err error) {
+// artifacts opens what the rollout stored under the names. It leaves out names without a blob.
+func (a *API) artifacts(ctx context.Context, id string, names ...string) (left parts, err error) {
 	for _, name := range names {
 		part, err := a.Rollouts.Open(ctx, id, name)
 		switch {

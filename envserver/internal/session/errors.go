@@ -14,7 +14,7 @@ type UnknownError struct{ ID string }
 
 func (e *UnknownError) Error() string { return "Unknown session_id: " + e.ID }
 
-// HeldError says that a WebSocket holds the session, so that nobody else may take or close it.
+// HeldError says that a WebSocket holds the session, so that no other client may take or close it.
 type HeldError struct {
 	ID    string
 	Owned bool // the WebSocket's own session, not one it was attached to

@@ -146,8 +146,8 @@ func (t *Set) load(ctx context.Context, owner, id string) (record, error) {
 	return read(data, id)
 }
 
-// read decodes what is kept of a session. What else may lie in its place is an error, lest a client go on in a session that
-// nobody was in.
+// read decodes what is kept of a session. Other bytes in its place are an error, so that no client continues in a session that never
+// existed.
 func read(data []byte, id string) (r record, err error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return record{}, fault.Wrap(fault.Internal, err, "read session %s", id)

@@ -14,27 +14,27 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// shelf keeps records in memory and tells which were written.
-type shelf struct {
+// memoryKeeper keeps records in memory and counts those that were written.
+type memoryKeeper struct {
 	m      map[string][]byte
 	writes []string
 }
 
-func (k *shelf) Load(_ context.Context, key string) ([]byte, error) {
+func (k *memoryKeeper) Load(_ context.Context, key string) ([]byte, error) {
 	if data, ok := k.m[key]; ok {
 		return data, nil
 	}
 	return nil, fault.New(fault.NotFound, "nothing under %s", key)
 }
 
-func (k *shelf) Save(_ context.Context, key string, data []byte) error {
+func (k *memoryKeeper) Save(_ context.Context, key string, data []byte) error {
 	k.m[key] = bytes.Clone(data)
 	kind, _, _ := strings.Cut(key, "-")
 	k.writes = append(k.writes, kind)
 	return nil
 }
 
-func (k *shelf) Delete(_ context.Context, key string) error {
+func (k *memoryKeeper) Delete(_ context.Context, key string) error {
 	delete(k.m, key)
 	return nil
 }
@@ -44,7 +44,7 @@ func (k *shelf) Delete(_ context.Context, key string) error {
 func TestTheEpisodeIsNamedAgainWhileItIsInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := &shelf{m: map[string][]byte{}}
+		k := &memoryKeeper{m: map[string][]byte{}}
 		set, _ := newSet(session.Options{Max: 1, Keeper: k})
 		s, err := set.Open("", false)
 		require.NoError(t, err)

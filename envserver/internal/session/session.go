@@ -43,7 +43,7 @@ func (s State) clone() State {
 // Session is one environment. It is safe for concurrent use.
 type Session struct {
 	ID string
-	// Owner is the client that the session belongs to; to others its id means nothing. Empty where clients are not told apart.
+	// Owner is the client that the session belongs to; to others its id means nothing. Empty where all clients are one.
 	Owner string
 	// Transient says that the session lives for one request: nothing can be kept for it.
 	Transient bool

@@ -14,9 +14,9 @@ import (
 // Options of a Set.
 type Options struct {
 	Max int // how many sessions at once
-	// Idle ends a session made over HTTP that nobody used for so long; 0 never does.
+	// Idle is how long a session made over HTTP may be unused before it ends; 0: without limit.
 	Idle time.Duration
-	// Ended is told of every session that has left the set, with its cause; sessions may end at the same time.
+	// Ended is called for every session that has left the set, with its cause; sessions may end at the same time.
 	Ended func(*Session, error)
 	// Keeper keeps sessions beyond this process; nil: they end with it.
 	Keeper Keeper

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// defaultWaitS is how long finalize_rollout waits unless told otherwise.
+// defaultWaitS is how long finalize_rollout waits by default.
 const defaultWaitS = 300
 
 type abortAnswer struct {

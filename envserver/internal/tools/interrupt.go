@@ -57,7 +57,7 @@ func (t *Table) Abandon(ctx context.Context, ids ...string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
 	for _, id := range ids {
-		// A rollout that cannot be aborted now runs to its own deadline; there is nobody left to tell.
+		// A rollout that cannot be aborted now runs to its own deadline; its client is gone.
 		_, _ = t.o.Rollouts.Abort(ctx, id, "the client went away (on_disconnect: abort)")
 	}
 }

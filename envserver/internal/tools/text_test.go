@@ -12,8 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
 
-// A rollout's result is encoded once for all who hold it, at whatever time they came, and anew when nobody has held it: what is
-// kept for nobody is memory lost.
+// A rollout's result is encoded once for all callers that hold it at the same time, and again after the last one has released it: an
+// encoded result without a reader is freed.
 func TestResultIsSharedWhileItIsHeld(t *testing.T) {
 	t.Parallel()
 	made := make(chan string, 100)

@@ -211,7 +211,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		`{"instruction":"i","sandbox":{"memory":true}}`: `sandbox.memory: want a string, got true`,
 		`{"instruction":"i","sandbox":[]}`:              `sandbox: want an object, got []`,
 		`{"mode":"x","colour":1}`:                       `3 invalid arguments: instruction: missing: want a non-empty string; mode: want "transparent_proxy" or "black_box", got "x"; colour: unknown argument`,
-		// Told by the catalogue and the domain.
+		// Checked by the catalogue and the domain.
 		`{"instruction":"i"}`:                                                          `endpoint: say which model`,
 		`{"instruction":"i","endpoint":"nowhere"}`:                                     `endpoint: unknown endpoint "nowhere"`,
 		`{"instruction":"i","endpoint":"openai"}`:                                      `OPENAI_API_KEY`,

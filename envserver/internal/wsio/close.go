@@ -9,7 +9,7 @@ import (
 // closeWait bounds the closing handshake, and each of its writes.
 const closeWait = 2 * time.Second
 
-// farewell is what a client hears when Run's context ends.
+// farewell is the close frame that a client gets when Run's context ends.
 func (c *conn) farewell() {
 	if c.o.CloseCode != 0 {
 		c.end(c.o.CloseCode, "")

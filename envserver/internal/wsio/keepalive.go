@@ -7,13 +7,13 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// keepAlive pings the client, and cuts it off when nothing was heard since the ping before: whether it is gone without a word
+// keepAlive pings the client, and cuts it off when nothing was received since the ping before: whether it is gone without a word
 // or takes no reply, as then it gets no ping either. It works by a timer rather than by a goroutine or a deadline that moves with
 // every frame, so that an idle connection and a quick step cost little. The returned function stops it and waits for a ping
 // under way.
 func (c *conn) keepAlive() (stop func()) {
-	c.heard.Store(true)
-	c.ws.SetPongHandler(func(string) error { c.heard.Store(true); return nil })
+	c.received.Store(true)
+	c.ws.SetPongHandler(func(string) error { c.received.Store(true); return nil })
 	var (
 		mu      sync.Mutex
 		stopped bool
@@ -27,7 +27,7 @@ func (c *conn) keepAlive() (stop func()) {
 		if stopped {
 			return
 		}
-		if !c.heard.Swap(false) {
+		if !c.received.Swap(false) {
 			c.end(closeInternal, "keepalive ping timeout")
 			return
 		}

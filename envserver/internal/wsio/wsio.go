@@ -70,8 +70,8 @@ type conn struct {
 	handle Handler
 	life   context.Context // Run's; what Later is called with is made from it
 
-	heard  atomic.Bool // since the last ping
-	ending atomic.Bool // a close frame was sent, or tried
+	received atomic.Bool // since the last ping
+	ending   atomic.Bool // a close frame was sent, or tried
 
 	backlog backlog
 	worker  sync.WaitGroup
@@ -88,7 +88,7 @@ func Run(ctx context.Context, ws *websocket.Conn, o Options, h Handler) {
 	if c.cancel != nil {
 		c.cancel(o.Gone)
 	}
-	_ = ws.Close() // ends a write that nobody takes, too
+	_ = ws.Close() // also ends a write that the client does not read
 	c.worker.Wait()
 	stopPings()
 }
@@ -100,7 +100,7 @@ func (c *conn) read() {
 		if err != nil {
 			return
 		}
-		c.heard.Store(true)
+		c.received.Store(true)
 		if !c.backlog.put(frame) {
 			c.take(frame)
 		}
@@ -189,7 +189,7 @@ func (c *conn) say(a Answer) {
 			_ = c.ws.Close() // ends the reader
 			return
 		}
-		c.heard.Store(true) // a long write is a sign of life, too
+		c.received.Store(true) // a long write is a sign of life, too
 	}
 	if a.Close != 0 {
 		c.end(a.Close, "")
@@ -214,7 +214,7 @@ func (c *conn) write(pieces [][]byte) error {
 			if _, err := w.Write(part); err != nil {
 				return err
 			}
-			c.heard.Store(true)
+			c.received.Store(true)
 		}
 	}
 	return w.Close()

@@ -1,4 +1,4 @@
-"""A client that gets no session is told so, however it is timed. The server has one slot."""
+"""A client that gets no session gets the reason, however it is timed. The server has one slot."""
 
 import asyncio
 import sys

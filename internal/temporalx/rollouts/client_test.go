@@ -117,7 +117,7 @@ func TestHeadOfAResult(t *testing.T) {
 	require.True(t, fault.Is(err, fault.NotFound))
 }
 
-// An id is the same rollout for ever: while it runs, when it has ended, and when Temporal has forgotten it.
+// An id always names the same rollout: while it runs, when it has ended, and when Temporal has forgotten it.
 func TestStartIsIdempotent(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)
@@ -240,12 +240,12 @@ func TestStateOfARolloutThatWaitsForItsEndpoint(t *testing.T) {
 	rc, f, _ := newClient(t)
 	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
-	told := func(w rollout.Waiting) *commonpb.Payloads {
+	details := func(w rollout.Waiting) *commonpb.Payloads {
 		p, err := converter.GetDefaultDataConverter().ToPayloads(w)
 		require.NoError(t, err)
 		return p
 	}
-	paused := told(rollout.Waiting{Why: "it is paused", Returns: 2})
+	paused := details(rollout.Waiting{Why: "it is paused", Returns: 2})
 	const started, scheduled = enumspb.PENDING_ACTIVITY_STATE_STARTED, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
 	for name, c := range map[string]struct {
 		step  *workflowpb.PendingActivityInfo
@@ -255,7 +255,7 @@ func TestStateOfARolloutThatWaitsForItsEndpoint(t *testing.T) {
 		"holds a slot":     {&workflowpb.PendingActivityInfo{State: started, HeartbeatDetails: paused}, rollout.PhaseQueued, "it is paused"},
 		"comes back later": {&workflowpb.PendingActivityInfo{State: scheduled, HeartbeatDetails: paused, NextAttemptScheduleTime: timestamppb.Now()}, rollout.PhaseQueued, "it is paused"},
 		"wants a host":     {&workflowpb.PendingActivityInfo{State: scheduled, HeartbeatDetails: paused}, rollout.PhaseQueued, ""},
-		"waits no longer":  {&workflowpb.PendingActivityInfo{State: started, HeartbeatDetails: told(rollout.Waiting{Returns: 2})}, rollout.PhaseQueued, ""},
+		"waits no longer":  {&workflowpb.PendingActivityInfo{State: started, HeartbeatDetails: details(rollout.Waiting{Returns: 2})}, rollout.PhaseQueued, ""},
 		"never waited":     {&workflowpb.PendingActivityInfo{State: started}, rollout.PhaseQueued, ""},
 		"is long past it":  {&workflowpb.PendingActivityInfo{State: started, HeartbeatDetails: paused}, rollout.PhaseAgent, ""},
 	} {
@@ -320,7 +320,7 @@ func TestWait(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// A workflow that was terminated, or failed, leaves no result; whoever waits is told so, with no reward.
+// A workflow that was terminated, or failed, leaves no result; a caller that waits gets an outcome that says so, without a reward.
 func TestWaitForAWorkflowWithoutAResult(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -350,7 +350,7 @@ func TestWaitForAWorkflowWithoutAResult(t *testing.T) {
 	}
 }
 
-// A poll that does not hear of the end does not hold the result back for long.
+// A poll that misses the end does not hold the result back for long.
 func TestWaitWhereThePollIsDeaf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -118,7 +118,7 @@ func attributes(all map[string]any) *commonpb.SearchAttributes {
 	for name, value := range all {
 		p, err := converter.GetDefaultDataConverter().ToPayload(value)
 		if err != nil {
-			panic(err) // text and numbers can be told
+			panic(err) // text and numbers always encode
 		}
 		out[name] = p
 	}

@@ -81,7 +81,7 @@ func TestListRefuses(t *testing.T) {
 	}
 }
 
-// What a query cannot say to every store of Temporal's is asked for by its beginning, and told apart afterwards.
+// A filter that not every visibility store of Temporal supports is queried by its prefix, and the list filters the rest.
 func TestListByLabels(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 300)

@@ -80,7 +80,7 @@ func (c *Client) found(ctx context.Context, id string) (rollout.State, error) {
 	return listed(info), nil
 }
 
-// ask queries the running workflow, of which d is what Temporal itself knows.
+// ask queries the running workflow; d is Temporal's own description of it.
 func (c *Client) ask(ctx context.Context, id string, d *workflowservice.DescribeWorkflowExecutionResponse) (rollout.State, error) {
 	asking, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -104,14 +104,14 @@ func (c *Client) ask(ctx context.Context, id string, d *workflowservice.Describe
 // waiting is why a queued rollout waits for its model endpoint; "" when it does not, or Temporal does not say.
 func (c *Client) waiting(steps []*workflowpb.PendingActivityInfo) string {
 	for _, step := range steps {
-		// One that is scheduled, and not for later, waits for a host: what it told of the endpoint is over.
+		// An activity that is scheduled for now waits for a host: what it reported of the endpoint is over.
 		scheduled := step.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
 		if scheduled && step.GetNextAttemptScheduleTime() == nil {
 			continue
 		}
-		var told rollout.Waiting
-		if c.payloads.FromPayloads(step.GetHeartbeatDetails(), &told) == nil && told.Why != "" {
-			return told.Why
+		var last rollout.Waiting
+		if c.payloads.FromPayloads(step.GetHeartbeatDetails(), &last) == nil && last.Why != "" {
+			return last.Why
 		}
 	}
 	return ""

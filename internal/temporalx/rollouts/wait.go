@@ -18,7 +18,7 @@ const (
 	// pollSlice bounds one long poll for a workflow's end. A busy server can lose the event that ends the poll, and would then
 	// let it sleep for 20 s; asking anew costs one request.
 	pollSlice = 10 * time.Second
-	// outage is how long Temporal may be away before who waits is told.
+	// outage is how long Temporal may be away before a caller that waits gets an error.
 	outage = 2 * time.Minute
 	// resultBound bounds the reading of a result.
 	resultBound = 5 * time.Minute

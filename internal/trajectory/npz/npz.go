@@ -39,7 +39,7 @@ func Add[T Element](w *Writer, name string, values []T) error {
 	})
 }
 
-// AddStrings writes a one-dimensional array of strings, each as wide as the longest. What is no UTF-8 becomes U+FFFD.
+// AddStrings writes a one-dimensional array of strings, each as wide as the longest. Bytes that are not UTF-8 become U+FFFD.
 func AddStrings(w *Writer, name string, values []string) error {
 	width := 1 // numpy has no use for a width of 0
 	for _, v := range values {

@@ -60,7 +60,7 @@ func TestValuesAreAligned(t *testing.T) {
 }
 
 // An archive that could not be written whole says so.
-func TestFailedWritesAreTold(t *testing.T) {
+func TestFailedWritesAreReported(t *testing.T) {
 	t.Parallel()
 	w := npz.NewWriter(full{})
 	require.ErrorIs(t, npz.Add(w, "a", make([]int64, 1<<20)), errFull)

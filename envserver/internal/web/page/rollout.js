@@ -15,7 +15,7 @@ export async function rollout(id) {
   leaving = new AbortController();
   const { signal } = leaving;
   const path = "rollouts/" + encodeURIComponent(id);
-  // Outside what is drawn anew, so that nobody's click falls on a button that is being replaced.
+  // Outside of what is drawn again, so that no click falls on a button that is being replaced.
   const abort = el("button", { type: "button", hidden: true, click: () => end(abort, path) }, "Abort");
   const live = el("div");
   const left = el("div");

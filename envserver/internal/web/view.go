@@ -1,4 +1,4 @@
-// Package web is what the web interface shows: the page itself, and for each session a desk with its latest observation and the
+// Package web is what the web interface shows: the page itself, and for each session a view of its latest observation and the
 // log of its actions.
 package web
 
@@ -16,8 +16,8 @@ const (
 	maxBytes   = 8 << 20
 )
 
-// Desk is what one session shows. It is safe for concurrent use.
-type Desk struct {
+// View is what one session shows. It is safe for concurrent use.
+type View struct {
 	mu      sync.Mutex
 	latest  json.RawMessage
 	log     []json.RawMessage
@@ -27,8 +27,8 @@ type Desk struct {
 	cleared chan struct{} // closed when the session has ended
 }
 
-func newDesk() *Desk {
-	return &Desk{reset: true, latest: json.RawMessage("null"), log: []json.RawMessage{}, changed: make(chan struct{}), cleared: make(chan struct{})}
+func newView() *View {
+	return &View{reset: true, latest: json.RawMessage("null"), log: []json.RawMessage{}, changed: make(chan struct{}), cleared: make(chan struct{})}
 }
 
 // Entry is one action of the log.
@@ -42,15 +42,15 @@ type Entry struct {
 }
 
 // Reset begins the log anew.
-func (d *Desk) Reset() {
+func (d *View) Reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.latest, d.log, d.size, d.reset = json.RawMessage("{}"), []json.RawMessage{}, 0, true
-	d.tell()
+	d.wake()
 }
 
 // Add puts an entry into the log; the oldest ones give way.
-func (d *Desk) Add(e Entry) error {
+func (d *View) Add(e Entry) error {
 	raw, err := pyjson.Encode(e)
 	if err != nil {
 		return err
@@ -64,23 +64,23 @@ func (d *Desk) Add(e Entry) error {
 		d.size -= len(d.log[0])
 		d.log = d.log[1:]
 	}
-	d.tell()
+	d.wake()
 	return nil
 }
 
-// tell wakes those who watch; d.mu is held.
-func (d *Desk) tell() {
+// wake wakes those who watch; d.mu is held.
+func (d *View) wake() {
 	close(d.changed)
 	d.changed = make(chan struct{})
 }
 
-// Update is the message that shows a desk.
+// Update is the message that shows a view.
 type Update struct {
 	Type  string  `json:"type"`
 	State Episode `json:"episode_state"`
 }
 
-// Episode is a session and its desk.
+// Episode is a session and its view.
 type Episode struct {
 	EpisodeID   string            `json:"episode_id"`
 	StepCount   int               `json:"step_count"`
@@ -89,12 +89,12 @@ type Episode struct {
 	IsReset     bool              `json:"is_reset"`
 }
 
-// Show returns what the desk shows now beside the session's state, and a channel that closes when that is no longer so.
-func (d *Desk) Show(s session.State) (Update, <-chan struct{}) {
+// Show returns what the view shows now beside the session's state, and a channel that closes when that is no longer so.
+func (d *View) Show(s session.State) (Update, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return Update{"state_update", Episode{s.EpisodeID, s.StepCount, d.latest, d.log, d.reset}}, d.changed
 }
 
-// Cleared is closed when the desk's session has ended.
-func (d *Desk) Cleared() <-chan struct{} { return d.cleared }
+// Cleared is closed when the view's session has ended.
+func (d *View) Cleared() <-chan struct{} { return d.cleared }

@@ -23,13 +23,13 @@ func TestLogIsBounded(t *testing.T) {
 			t.Parallel()
 			s := session.Transient()
 			defer s.Close(session.ErrClosed)
-			var desks web.Desks
-			desk := desks.Of(s)
+			var views web.Views
+			view := views.Of(s)
 			seen := json.RawMessage(`"` + strings.Repeat("x", c.size) + `"`)
 			for i := range c.entries {
-				require.NoError(t, desk.Add(web.Entry{Observation: seen, StepCount: i}))
+				require.NoError(t, view.Add(web.Entry{Observation: seen, StepCount: i}))
 			}
-			update, _ := desk.Show(s.State())
+			update, _ := view.Show(s.State())
 			require.Len(t, update.State.Log, c.kept)
 			var last web.Entry
 			require.NoError(t, json.Unmarshal(update.State.Log[c.kept-1], &last))
@@ -44,14 +44,14 @@ func TestChangesWakeWatchers(t *testing.T) {
 	t.Parallel()
 	s := session.Transient()
 	defer s.Close(session.ErrClosed)
-	var desks web.Desks
-	desk := desks.Of(s)
-	before, changed := desk.Show(s.State())
-	require.NoError(t, desk.Add(web.Entry{Observation: json.RawMessage("1")}))
+	var views web.Views
+	view := views.Of(s)
+	before, changed := view.Show(s.State())
+	require.NoError(t, view.Add(web.Entry{Observation: json.RawMessage("1")}))
 	<-changed
 	require.Empty(t, before.State.Log)
-	after, changed := desk.Show(s.State())
-	desk.Reset()
+	after, changed := view.Show(s.State())
+	view.Reset()
 	<-changed
 	require.Len(t, after.State.Log, 1)
 }
