@@ -48,10 +48,10 @@ func TestAgentCompletes(t *testing.T) {
 	require.JSONEq(t, `{"serve_session_id":"ses","messages":[{"info":{}}]}`, h.stored(t, store.Transcript))
 	require.Equal(t, "log of ses\n", b.files[rollout.AgentLog])
 	require.Len(t, h.gate.ends, 1, "a stray process must not go on calling the model")
-	require.Equal(t, []rollout.Progress{{Attempt: 1, Turns: 2, SessionID: "ses"}}, h.signals.told, "told once: nothing changed since")
+	require.Equal(t, []rollout.Progress{{Attempt: 1, Turns: 2, SessionID: "ses"}}, h.signals.reports, "reported once: nothing changed since")
 }
 
-// What an agent says at length, or made up, must not burst the workflow's history: that would be told as a loss of ours.
+// Long or invented output of an agent must not exceed the limit of the workflow's history: the rollout would fail as infra_failed.
 func TestAgentsWordsAreBounded(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1)
@@ -134,7 +134,7 @@ func TestAgentTimeoutCountsFromTheFirstStart(t *testing.T) {
 	require.Equal(t, rollout.AgentTimeout, again.Outcome, "a third run comes to the same, though the agent is dead now")
 }
 
-// An agent that never calls its model is launched again, a bounded number of times, and then is nobody's zero.
+// An agent that never calls its model is launched again, a bounded number of times, and then the attempt has no reward.
 func TestAgentIsRelaunched(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

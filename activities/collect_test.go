@@ -135,7 +135,7 @@ func TestComposeWithNothing(t *testing.T) {
 	require.Equal(t, -1, res.ExitCode)
 }
 
-// Of an attempt that another one follows the evidence is kept, but it is not the rollout's result.
+// The artifacts of an attempt that is followed by another are kept, but they are not the rollout's result.
 func TestCollectOfALostAttempt(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -151,7 +151,7 @@ func TestCollectOfALostAttempt(t *testing.T) {
 	require.False(t, there)
 }
 
-// No trace, no reward: nobody could train on it. Where there can be none it is not missed.
+// Without a trace there is no reward: a trainer could not train on it. A rollout that records none needs none.
 func TestTraceMissing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

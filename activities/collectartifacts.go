@@ -16,7 +16,7 @@ import (
 // agentOutput is how many bytes of each of the agent's own streams are kept.
 const agentOutput = 64 << 10
 
-// CollectArtifacts saves the attempt's evidence and, when the rollout ends with it, composes the Result. A reward needs its
+// CollectArtifacts saves the attempt's artifacts and, when the rollout ends with it, composes the Result. A reward needs its
 // trace; everything else is collected as far as it can be had.
 func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (CollectResult, error) {
 	ctx, over, err := a.alone(ctx, in.Target)
@@ -53,7 +53,7 @@ func (a *Activities) collectTrace(ctx context.Context, in CollectInput) error {
 	}
 	trace, err := a.o.Gateway.Trace(ctx, in.SandboxID())
 	if fault.Is(err, fault.NotFound) && (in.Head.Mode == rollout.BlackBox || !in.Head.Outcome.MayCarryReward()) {
-		return nil // there never was one, or nobody will train on it
+		return nil // there never was one, or no trainer will use it
 	}
 	if err != nil {
 		return err

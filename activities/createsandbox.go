@@ -78,7 +78,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 }
 
 // forgetEarlier deletes what the store holds of this attempt from before its sandbox began: of a workflow that was reset since, or
-// that was terminated and forgotten before the same id was asked for again. Its verdict would be given to the work of this one.
+// that was terminated and forgotten before the same id was asked for again. Its grade would become the grade of this one.
 // A sandbox that was found, and not made, began before all that belongs to it.
 func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t Target) error {
 	since, err := sb.Since(ctx)

@@ -40,17 +40,17 @@ func workerOptions() worker.Options {
 	return worker.Options{Interceptors: []interceptor.WorkerInterceptor{&temporalx.Interceptor{}}}
 }
 
-// try is one try of CreateSandbox as a worker makes it. told, where it is not nil, is what the tries before told of their waiting, and
-// becomes what this one tells.
-func (h *host) try(t *testing.T, in activities.CreateSandboxInput, told *rollout.Waiting) (activities.Place, error) {
+// try is one try of CreateSandbox as a worker makes it. seen, where it is not nil, is what earlier tries reported of their waiting; the try
+// replaces it by what it reports.
+func (h *host) try(t *testing.T, in activities.CreateSandboxInput, seen *rollout.Waiting) (activities.Place, error) {
 	t.Helper()
 	env := suite().NewTestActivityEnvironment()
-	if told != nil && *told != (rollout.Waiting{}) {
-		env.SetHeartbeatDetails(*told)
+	if seen != nil && *seen != (rollout.Waiting{}) {
+		env.SetHeartbeatDetails(*seen)
 	}
 	return h.run(t, env, in, func(w rollout.Waiting) {
-		if told != nil {
-			*told = w
+		if seen != nil {
+			*seen = w
 		}
 	})
 }
@@ -79,7 +79,7 @@ func waiter(i int, upstream string) activities.CreateSandboxInput {
 	return activities.CreateSandboxInput{Target: id, Upstream: upstream, Tries: 20}
 }
 
-// returned says after what delay the step is to be given out again, of an error that says so.
+// returned says after what delay the activity is to be retried, of an error that says so.
 func returned(t *testing.T, err error) time.Duration {
 	t.Helper()
 	var app *temporal.ApplicationError
@@ -104,10 +104,10 @@ func TestHalfOfTheSlotsWaitForAnEndpoint(t *testing.T) {
 	const all, stay = 10, 2
 	back := make(chan error, all)
 	var waits sync.WaitGroup
-	told := make([]rollout.Waiting, all)
+	seen := make([]rollout.Waiting, all)
 	for i := range all {
 		waits.Go(func() {
-			_, err := h.try(t, waiter(i, "slow"), &told[i])
+			_, err := h.try(t, waiter(i, "slow"), &seen[i])
 			back <- err
 		})
 	}
@@ -125,9 +125,9 @@ func TestHalfOfTheSlotsWaitForAnEndpoint(t *testing.T) {
 		require.NoError(t, <-back)
 	}
 	waits.Wait()
-	for i, w := range told {
+	for i, w := range seen {
 		if w.Returns == 1 {
-			_, err := h.try(t, waiter(i, "slow"), &told[i])
+			_, err := h.try(t, waiter(i, "slow"), &seen[i])
 			require.NoError(t, err)
 		}
 	}
@@ -174,12 +174,12 @@ func TestReturnsGrowRare(t *testing.T) {
 	for returns, least := range map[int]time.Duration{
 		0: 2 * time.Second, 1: 4 * time.Second, 2: 8 * time.Second, 3: 10 * time.Second, 4: 10 * time.Second, 1 << 20: 10 * time.Second,
 	} {
-		told := rollout.Waiting{Returns: returns}
-		_, err := h.try(t, waiter(1, "slow"), &told)
+		seen := rollout.Waiting{Returns: returns}
+		_, err := h.try(t, waiter(1, "slow"), &seen)
 		pause := returned(t, err)
 		require.GreaterOrEqual(t, pause, least)
 		require.Less(t, pause, 2*least)
-		require.Equal(t, rollout.Waiting{Why: "it is paused", Returns: returns + 1}, told)
+		require.Equal(t, rollout.Waiting{Why: "it is paused", Returns: returns + 1}, seen)
 	}
 	require.Equal(t, 3, strings.Count(h.log.String(), "waiting for the model endpoint"), "of each only when it begins to wait")
 }
@@ -200,7 +200,7 @@ func TestManyReturnsAreSpread(t *testing.T) {
 }
 
 // What ends a try that waits in its slot, such as its worker's end or an outage of Temporal, is no failure. What comes after the
-// wait is, and is not told as waiting.
+// wait is, and is not reported as waiting.
 func TestWhatEndsAWaitIsNoFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -212,15 +212,15 @@ func TestWhatEndsAWaitIsNoFailure(t *testing.T) {
 			}
 			return then()
 		}
-		var told rollout.Waiting
-		_, err := h.try(t, waiter(1, "slow"), &told)
+		var seen rollout.Waiting
+		_, err := h.try(t, waiter(1, "slow"), &seen)
 		require.ErrorContains(t, err, "killed")
-		require.Equal(t, rollout.Waiting{Why: "it is paused", Returns: 1}, told)
+		require.Equal(t, rollout.Waiting{Why: "it is paused", Returns: 1}, seen)
 
 		looks, then = 0, func() error { return fault.New(fault.Unavailable, "connection refused") }
-		_, err = h.try(t, waiter(1, "slow"), &told)
+		_, err = h.try(t, waiter(1, "slow"), &seen)
 		require.ErrorContains(t, err, "connection refused")
-		require.Equal(t, rollout.Waiting{Returns: 1}, told)
+		require.Equal(t, rollout.Waiting{Returns: 1}, seen)
 	})
 }
 
@@ -228,27 +228,27 @@ func TestWhatEndsAWaitIsNoFailure(t *testing.T) {
 func TestWaitIsOver(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	told := rollout.Waiting{Why: "it is paused", Returns: 3}
-	_, err := h.try(t, waiter(1, "slow"), &told)
+	seen := rollout.Waiting{Why: "it is paused", Returns: 3}
+	_, err := h.try(t, waiter(1, "slow"), &seen)
 	require.NoError(t, err)
-	require.Equal(t, rollout.Waiting{Returns: 3}, told)
+	require.Equal(t, rollout.Waiting{Returns: 3}, seen)
 }
 
-// Why a rollout waits may be its host's own affair, such as a gateway that can record nothing; it does not wait there for ever.
-func TestNobodyStaysLong(t *testing.T) {
+// Why a rollout waits may be its host's own affair, such as a gateway that can record nothing; it does not wait there without end.
+func TestAWaitInASlotIsShort(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)
 		h.gate.look = func(string) error { return paused }
-		told := rollout.Waiting{Returns: 9}
-		_, err := h.try(t, waiter(1, "slow"), &told)
+		seen := rollout.Waiting{Returns: 9}
+		_, err := h.try(t, waiter(1, "slow"), &seen)
 		require.Less(t, returned(t, err), 4*time.Second, "it did not come too soon")
-		require.Equal(t, rollout.Waiting{Why: "it is paused", Returns: 10}, told, "one return")
+		require.Equal(t, rollout.Waiting{Why: "it is paused", Returns: 10}, seen, "one return")
 	})
 }
 
 // The one slot of a host is no place to wait in: nothing would be left for other endpoints.
-func TestNobodyWaitsInTheOnlySlot(t *testing.T) {
+func TestTheOnlySlotIsNotForWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHostOf(t, 1)
@@ -353,7 +353,7 @@ func TestReturnsAreNoTries(t *testing.T) {
 	}
 }
 
-// A worker that dies at it has failed, too; the step does not go round for ever.
+// A worker that dies during it has failed, too; the activity is not retried without end.
 func TestKilledWorkersAreTries(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -364,7 +364,7 @@ func TestKilledWorkersAreTries(t *testing.T) {
 	require.Empty(t, h.provider.made)
 }
 
-// Nobody waits on when too little time is left to make a sandbox in; that is told as no failure of the endpoint's.
+// The wait ends when too little time is left to create a sandbox; that is not reported as a failure of the endpoint.
 func TestWaitingEndsWithTheStepsTime(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

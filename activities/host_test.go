@@ -22,10 +22,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// signals notes what was told to workflows.
+// signals records the progress that was reported to workflows.
 type signals struct {
-	mu   sync.Mutex
-	told []rollout.Progress
+	mu      sync.Mutex
+	reports []rollout.Progress
 }
 
 func (s *signals) SignalWorkflow(_ context.Context, workflowID, _, name string, arg any) error {
@@ -34,7 +34,7 @@ func (s *signals) SignalWorkflow(_ context.Context, workflowID, _, name string, 
 	if workflowID != "rollout-r" || name != rollout.SignalTurns {
 		return fault.New(fault.NotFound, "no workflow %q", workflowID)
 	}
-	s.told = append(s.told, arg.(rollout.Progress))
+	s.reports = append(s.reports, arg.(rollout.Progress))
 	return nil
 }
 

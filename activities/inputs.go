@@ -42,7 +42,7 @@ type InstallResult struct {
 // ProxyInput asks for the model channel.
 type ProxyInput struct {
 	Target
-	Agent  string         `json:"agent,omitempty"` // "": calls are not told apart by process
+	Agent  string         `json:"agent,omitempty"` // "": calls of all processes count as the agent's
 	Mode   rollout.Mode   `json:"mode"`
 	Model  rollout.Model  `json:"model"`
 	Limits rollout.Limits `json:"limits"`
@@ -93,7 +93,7 @@ type VerifyInput struct {
 	Timeout  time.Duration    `json:"timeout"` // script and commands together
 }
 
-// Grade is the verifier's verdict. A verifier that gave none is an error of kind VerifierFailed instead.
+// Grade is what the verifier found. A verifier without a usable reward is an error of kind VerifierFailed instead.
 type Grade struct {
 	Reward float64 `json:"reward"` // finite
 }

@@ -63,7 +63,7 @@ func TestCreateSandboxWaitsForTheModelEndpoint(t *testing.T) {
 	})
 }
 
-// A gateway that does not answer is told to Temporal: another host's may.
+// A gateway that does not answer is reported to Temporal: another host's may.
 func TestCreateSandboxNeedsTheGatewaysWord(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -78,10 +78,10 @@ func TestCreateSandboxWaitsForTheStore(t *testing.T) {
 	t.Parallel()
 	h := newHostOf(t, 4, store.WithQuota(store.Quota{MinFreeBytes: math.MaxInt64}))
 	in := activities.CreateSandboxInput{Target: target(), Tries: 20}
-	var told rollout.Waiting
-	_, err := h.try(t, in, &told)
+	var waiting rollout.Waiting
+	_, err := h.try(t, in, &waiting)
 	require.ErrorContains(t, err, "store.min_free_mib")
-	require.Contains(t, told.Why, "store is full", "clients see why it waits")
+	require.Contains(t, waiting.Why, "store is full", "clients see why it waits")
 	require.Empty(t, h.provider.made)
 	in.Attempt = 2
 	_, err = h.try(t, in, nil)
@@ -93,10 +93,10 @@ func TestCreateSandboxLargerThanTheHost(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	in := activities.CreateSandboxInput{Target: target(), Sandbox: rollout.Sandbox{MemoryMiB: hostMiB + 1}, Tries: 20}
-	var told rollout.Waiting
-	_, err := h.try(t, in, &told)
+	var waiting rollout.Waiting
+	_, err := h.try(t, in, &waiting)
 	require.ErrorContains(t, err, "more than this host has")
-	require.Equal(t, 1, told.Returns, "it was no failure")
+	require.Equal(t, 1, waiting.Returns, "it was no failure")
 	require.Empty(t, h.provider.made)
 }
 
@@ -127,7 +127,7 @@ func TestStartProxyWaitsForTheChannel(t *testing.T) {
 	require.Equal(t, []gateway.Route{{ID: "r.1", RolloutID: "r", Attempt: 1, SandboxID: "r.1", Capture: true, Model: in.Model, Origin: "agent-*"}}, h.gate.opened)
 }
 
-// A sandbox that dies while the gateway tries to reach it does not keep the activity waiting for ever.
+// A sandbox that dies while the gateway tries to reach it does not keep the activity waiting until its timeout.
 func TestStartProxySeesTheSandboxDie(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -206,7 +206,7 @@ func TestSetupEndsAtTheFirstFailure(t *testing.T) {
 			require.Equal(t, fault.SetupFailed, fault.KindOf(err))
 			require.EqualError(t, err, c.says)
 			require.Equal(t, []string{"setup-1", "setup-2"}, b.order)
-			require.Contains(t, h.stored(t, store.Setup), `"cmd":"two"`, "what failed is told")
+			require.Contains(t, h.stored(t, store.Setup), `"cmd":"two"`, "what failed is stored")
 		})
 	}
 }

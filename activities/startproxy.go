@@ -33,7 +33,7 @@ func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
 	return a.attached(ctx, in.Target)
 }
 
-// route is the attempt's route. Without the agent's name calls are not told apart by process.
+// route is the attempt's route. Without the agent's name the calls of all processes count as the agent's.
 func (a *Activities) route(in ProxyInput) (gateway.Route, error) {
 	r := gateway.Route{
 		ID: in.SandboxID(), RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(),

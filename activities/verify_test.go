@@ -99,7 +99,7 @@ func TestVerifierHasThePackagesOfTheSetup(t *testing.T) {
 	}
 }
 
-// A workflow that is reset begins its attempt again under the same keys: neither the workspace nor the verdict of the first life
+// A workflow that is reset begins its attempt again under the same keys: neither the workspace nor the grade of the first run
 // is that of the second.
 func TestAnAttemptBegunAgainIsGradedAnew(t *testing.T) {
 	t.Parallel()
@@ -124,7 +124,7 @@ func TestAnAttemptBegunAgainIsGradedAnew(t *testing.T) {
 	require.Equal(t, fault.NotFound, fault.KindOf(err), "the rollout goes on: it has no result")
 }
 
-// A verdict stands: neither a retry nor the death of every sandbox makes another one.
+// A stored grade stays: neither a retry nor the death of every sandbox makes another one.
 func TestVerifierDoesNotGradeTwice(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// stuck is a step in the middle of which the rollout is ended, and which does not come back until its evidence is collected.
+// stuck is an activity that runs when the rollout is ended, and that does not return until the attempt's artifacts are collected.
 func (w *world) stuck(t *testing.T, end func()) func() {
 	released := make(chan struct{})
 	collect := w.collect
@@ -69,7 +69,7 @@ func TestAbortInEachPhase(t *testing.T) {
 	}
 }
 
-// Whatever a person sends as an abort is one, and a signal that cannot be read does not keep the next from being heard.
+// Any payload of an abort signal is an abort, and a signal that does not decode does not block the next one.
 func TestAbortByHand(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -29,7 +29,7 @@ type attempt struct {
 	ended    time.Time
 }
 
-// attempt makes try n, keeps its evidence and cleans up after it.
+// attempt makes attempt n, keeps its artifacts and cleans up after it.
 func (r *run) attempt(n int) *attempt {
 	a := &attempt{target: activities.Target{RolloutID: r.spec.ID, Attempt: n, Backend: r.spec.Sandbox.Backend}, started: workflow.Now(r.ctx)}
 	r.current = a

@@ -16,7 +16,7 @@ const (
 	composeTimeout = 24 * time.Hour // a store that is down that long loses the result
 )
 
-// collect keeps the attempt's evidence and, when the rollout ends with it, composes the result. What cannot be collected from
+// collect keeps the attempt's artifacts and, when the rollout ends with it, composes the result. What cannot be collected from
 // a reward's attempt takes the reward with it.
 func (r *run) collect(a *attempt) {
 	r.finished = !a.decision.retry
@@ -33,7 +33,7 @@ func (r *run) collect(a *attempt) {
 		return
 	}
 	lost := a.lost(err)
-	r.log.Warn("evidence not collected", "attempt", a.target.Attempt, "error", lost)
+	r.log.Warn("artifacts not collected", "attempt", a.target.Attempt, "error", lost)
 	r.classify(a, lost)
 	r.attempts[len(r.attempts)-1] = a.record()
 	if a.decision.retry && r.finished {

@@ -42,7 +42,7 @@ func (r *run) listen(ctx workflow.Context, cancelled workflow.Channel) {
 			r.progress(p)
 		}
 	})
-	workflow.Go(ctx, func(ctx workflow.Context) { // not in the selector: a closed channel would be ready for ever
+	workflow.Go(ctx, func(ctx workflow.Context) { // not in the selector: a closed channel would always be ready
 		cancelled.Receive(ctx, nil)
 		r.end(ctx, cause{aborted: true, reason: "the workflow was cancelled"})
 	})

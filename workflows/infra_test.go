@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
-// A lost attempt is kept as evidence and another one follows, up to the bound.
+// A lost attempt is kept in the result and another one follows, up to the bound.
 func TestInfrastructureRetries(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -118,8 +118,8 @@ func TestHostGone(t *testing.T) {
 	require.Contains(t, w.collected[1].Head.Attempts[0].Error, `host "h1"`)
 }
 
-// A reward whose evidence is lost is no reward: the attempt is lost, and another follows while the bound allows it.
-func TestEvidenceLost(t *testing.T) {
+// A reward without its artifacts does not count: the attempt is lost, and another follows while the bound allows it.
+func TestArtifactsLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.collect = func(context.Context, activities.CollectInput) (activities.CollectResult, error) {
@@ -135,8 +135,8 @@ func TestEvidenceLost(t *testing.T) {
 	require.Equal(t, rollout.InfraFailed, w.composed[0].Head.Attempts[2].Outcome)
 }
 
-// An outcome that carries no reward anyway stays what it is when its evidence cannot be collected.
-func TestEvidenceLostOfAFailedSetup(t *testing.T) {
+// An outcome that carries no reward anyway stays what it is when its artifacts cannot be collected.
+func TestArtifactsLostOfAFailedSetup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.prepare = fail(9, fault.SetupFailed, w.prepare)

@@ -70,7 +70,7 @@ func scenes() map[string]scene {
 		"setup_fails":      {arrange: func(s *stage) { s.w.prepare = fail(9, fault.SetupFailed, s.w.prepare) }},
 		"verifier_fails":   {arrange: (*stage).failVerifier},
 		"infra_retry":      {arrange: (*stage).loseFirst},
-		"evidence_lost":    {arrange: (*stage).loseEvidence},
+		"artifacts_lost":   {arrange: (*stage).loseArtifacts},
 		"abort_agent":      {arrange: (*stage).hangAgent, happens: abort},
 		"cancel_agent":     {arrange: (*stage).hangAgent, happens: cancel},
 		"abort_setup":      {arrange: (*stage).hangSetup, happens: abort},
@@ -179,7 +179,7 @@ func (s *stage) loseFirst() {
 	}
 }
 
-func (s *stage) loseEvidence() {
+func (s *stage) loseArtifacts() {
 	s.w.collect = func(context.Context, activities.CollectInput) (activities.CollectResult, error) {
 		return activities.CollectResult{}, fault.New(fault.NotFound, "no trace")
 	}

@@ -109,7 +109,7 @@ func (r *run) finish(a *attempt) (rollout.Summary, error) {
 	}, nil
 }
 
-// tries is how often an activity may fail within its deadline: not for ever, for it may be a bug of ours.
+// tries is how often an activity may fail within its deadline. The bound is there for failures that are a bug of rolloutd.
 const tries = 20
 
 // retryPolicy is that of every activity but CreateSandbox.

@@ -44,7 +44,7 @@ func TestActivitiesEndAtOnceWhenTheirWorkerStops(t *testing.T) {
 	require.ErrorAs(t, err, &app)
 	require.Equal(t, string(fault.Unavailable), app.Type())
 	require.False(t, app.NonRetryable())
-	require.NotZero(t, app.NextRetryDelay(), "given out again soon, not by the usual back-off")
+	require.NotZero(t, app.NextRetryDelay(), "retried soon, not by the usual back-off")
 }
 
 func TestActivitiesOfAWorkerThatStaysAreLeftAlone(t *testing.T) {

@@ -17,8 +17,8 @@ type Route struct {
 	Model     rollout.Model  `json:"model"`
 	Limits    rollout.Limits `json:"limits"` // Call, Turns, PromptTokens, CompletionTokens and Cost count here
 	// Origin is the name of the agent's process in the sandbox. A call from another process is foreign: recorded and counted by every
-	// budget, never trained on, and no sign of the endpoint's health. A trailing "*" matches the rest of a name. "": calls are not told
-	// apart by process.
+	// budget, never trained on, and no sign of the endpoint's health. A trailing "*" matches the rest of a name. "": the calls of all
+	// processes count as the agent's.
 	Origin string `json:"origin,omitempty"`
 	// OriginChildren has calls of the process's descendants count as its own.
 	OriginChildren bool `json:"origin_children,omitempty"`

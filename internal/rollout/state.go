@@ -44,7 +44,7 @@ func (s State) Done() bool { return s.Phase == PhaseDone }
 // Waiting is what the heartbeats of CreateSandbox tell Temporal once it waited for the model endpoint.
 type Waiting struct {
 	Why string `json:"why,omitempty"` // of the latest look; empty: it waits no longer
-	// Returns is how many tries of the activity, by Temporal's count, came to nothing but to wait.
+	// Returns is how many tries of the activity, by Temporal's count, only waited.
 	Returns int `json:"returns"`
 }
 

@@ -8,5 +8,5 @@ func ChoosingPorts(o Options, choose func(front int, free func(int) ([4]int, err
 	return o
 }
 
-// DynamicConfig is what the server is told.
+// DynamicConfig is the server's dynamic configuration.
 func DynamicConfig() map[dynamicconfig.Key]any { return dynamicConfig() }

@@ -74,7 +74,7 @@ func newWorker(c client.Client) worker.Worker {
 	return w
 }
 
-// twoSteps runs one step, waits to be told, and runs another.
+// twoSteps runs one step, waits for a signal, and runs another.
 func twoSteps(ctx workflow.Context, file string) (string, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
 	if err := workflow.ExecuteActivity(ctx, appendLine, file, "first").Get(ctx, nil); err != nil {

@@ -11,7 +11,7 @@ import (
 // choosePorts picks the ports of the server's parts: the front's own (0: any), and others for the parts that only it talks to.
 type choosePorts func(front int) ([len(services)]int, error)
 
-// freePorts chooses ports that nobody has. All are held open until all are chosen, so that no two are the same.
+// freePorts chooses ports that are not in use. All are held open until all are chosen, so that no two are the same.
 func freePorts(front int) (ports [len(services)]int, err error) {
 	var held []net.Listener
 	defer func() {
@@ -34,7 +34,7 @@ func freePorts(front int) (ports [len(services)]int, err error) {
 	return ports, nil
 }
 
-// free listens on a port that nobody has, and that the kernel gives to no outgoing connection: one of those could have it by the
+// free listens on a port that is not in use, and that the kernel gives to no outgoing connection: one of those could have it by the
 // time that Temporal's part listens there itself.
 func free() (net.Listener, error) {
 	const lowest, count = 10000, 5000 // Linux gives outgoing connections the ports from 32768 on

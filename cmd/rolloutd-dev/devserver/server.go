@@ -90,7 +90,7 @@ func (s *Server) fail(err error) {
 func (s *Server) Stop(ctx context.Context) error {
 	s.stopping.Store(true)
 	done := make(chan error, 1)
-	go func() { // ends with the server; nobody waits for it only when the process is about to end
+	go func() { // ends with the server; it is not waited for only when the process is about to end
 		var err error
 		s.stop.Do(func() { err = errors.Join(s.inner.Stop(), s.lock.Release()) })
 		done <- err

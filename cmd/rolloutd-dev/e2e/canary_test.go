@@ -63,9 +63,9 @@ func (s searched) requireCleanAtWork(t *testing.T, id, canary string) {
 	sealed := sealedForm.Find(plain)
 	require.NotEmpty(t, sealed, "no sealed key in the history")
 	requireClean(t, "gateway folder", allFiles(t, filepath.Join(s.data, "gateway")), string(sealed))
-	told := sandboxProcesses(t, id+".1")
+	found := sandboxProcesses(t, id+".1")
 	for _, control := range []string{"opencode", "HOME=/home/user", "/opt/rolloutd/sandboxd"} {
-		requireClean(t, "command lines and environments of the sandbox", told, control)
+		requireClean(t, "command lines and environments of the sandbox", found, control)
 	}
 	for name, r := range s.roles {
 		r.requireClean(t, name, canary)

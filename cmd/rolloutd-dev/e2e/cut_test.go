@@ -104,7 +104,7 @@ type cut struct {
 	early         bool // while the rollout runs
 }
 
-// cutPlan walks the bytes of a connection that resets, asks, is told of a timeout, asks again, is pinged, and gets the result.
+// cutPlan walks the bytes of a connection that resets, asks, gets a timeout, asks again, is pinged, and gets the result.
 // One client that is not cut shows how many there are. Those that come last in a connection come first in the plan.
 func cutPlan(t *testing.T, j joiner) []cut {
 	t.Helper()
@@ -175,7 +175,7 @@ func startGate(t *testing.T, script string) gate {
 	return gate{srv.URL + "/v1", sync.OnceFunc(func() { close(opened) })}
 }
 
-// agesScript is an agent's work of so many commands, the last of which comes to the gate.
+// agesScript is an agent's work of so many commands; the last one comes to the gate.
 func agesScript(commands int, pace time.Duration) string {
 	text := fmt.Sprintf("- match: take ages\n  pace: {delay: %s}\n  turns:\n", pace)
 	for i := range commands {

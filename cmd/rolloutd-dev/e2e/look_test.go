@@ -53,7 +53,7 @@ func (d site) activityNames(t testing.TB, id string) []string {
 	return names
 }
 
-// missedHeartbeats are the activities of a rollout that were given out again because their worker was not heard of for too long.
+// missedHeartbeats are the activities of a rollout that were retried because their worker did not heartbeat for too long.
 func (d site) missedHeartbeats(t testing.TB, id string) []int64 {
 	t.Helper()
 	var missed []int64

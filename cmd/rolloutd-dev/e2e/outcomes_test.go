@@ -77,7 +77,7 @@ func TestOutcomes(t *testing.T) {
 		},
 		{
 			"a turn budget is spent",
-			args{"instruction": "loop for ever", "verify": []string{"true"}, "limits": args{"turns": 4}},
+			args{"instruction": "loop without end", "verify": []string{"true"}, "limits": args{"turns": 4}},
 			rollout.BudgetExhausted, 1.0, "turns",
 		},
 		{
@@ -152,7 +152,7 @@ func deref(s *string) string {
 // outcomesScript makes the agent do what each case needs.
 const outcomesScript = `
 - name: loops
-  match: loop for ever
+  match: loop without end
   loop: true
   turns:
     - tool_calls: [{name: bash, arguments: {command: "echo again", description: "Again"}}]

@@ -45,7 +45,7 @@ func TestPausedEndpoint(t *testing.T) {
 	}
 	upstream("resume", "scripted")
 	srv.requireAllComplete(t, ids)
-	srv.requireToldOnce(t, ids)
+	srv.requireLoggedOnce(t, ids)
 }
 
 // Those that wait when everything is killed go on at the next start, which knows of no pause.
@@ -115,7 +115,7 @@ func (d *dev) waitsInTemporal(t *testing.T, ids []string) string {
 		next := step.GetNextAttemptScheduleTime()
 		return next != nil && time.Until(next.AsTime()) > 5*time.Second
 	})
-	require.Zero(t, step.GetMaximumAttempts(), "Temporal would count what is no failure")
+	require.Zero(t, step.GetMaximumAttempts(), "Temporal would count a wait as a failure")
 	key, err := seal.LoadOrCreate(filepath.Join(d.data, "key"))
 	require.NoError(t, err)
 	require.ErrorContains(t, temporalx.FailureConverter(key).FailureToError(step.GetLastFailure()), "it is paused")
@@ -154,23 +154,23 @@ func (d *dev) pending(t *testing.T, ids []string, want func(*workflowpb.PendingA
 	return found, step
 }
 
-// requireToldOnce checks what an operator's log holds of the wait: one line for each rollout.
-func (d *dev) requireToldOnce(t *testing.T, ids []string) {
+// requireLoggedOnce checks what an operator's log holds of the wait: one line for each rollout.
+func (d *dev) requireLoggedOnce(t *testing.T, ids []string) {
 	t.Helper()
 	log, err := os.ReadFile(d.log)
 	require.NoError(t, err)
-	told := map[string][]string{}
+	lines := map[string][]string{}
 	for line := range strings.Lines(string(log)) {
 		if strings.Contains(line, "it is paused") && !strings.Contains(line, "level=DEBUG") {
 			for _, id := range ids {
 				if strings.Contains(line, id) {
-					told[id] = append(told[id], line)
+					lines[id] = append(lines[id], line)
 				}
 			}
 		}
 	}
 	for _, id := range ids {
-		require.Len(t, told[id], 1, "%v", told[id])
-		require.Contains(t, told[id][0], "waiting for the model endpoint")
+		require.Len(t, lines[id], 1, "%v", lines[id])
+		require.Contains(t, lines[id][0], "waiting for the model endpoint")
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told is a file of /proc about the process.
-func (p *process) told(t testing.TB, file string) []byte {
+// proc reads a file of /proc about the process.
+func (p *process) proc(t testing.TB, file string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.cmd.Process.Pid, file))
 	require.NoError(t, err)
@@ -26,7 +26,7 @@ func (p *process) remembers(t testing.TB, key string) bool {
 	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", p.cmd.Process.Pid))
 	require.NoError(t, err)
 	defer memory.Close()
-	for line := range strings.Lines(string(p.told(t, "maps"))) {
+	for line := range strings.Lines(string(p.proc(t, "maps"))) {
 		var from, to uint64
 		var may string
 		_, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &may)
@@ -87,15 +87,15 @@ func sandboxProcesses(t testing.TB, id string) []byte {
 		command[f], _ = os.ReadFile(filepath.Join(f, "cmdline"))
 		parent[f] = "/proc/" + strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[1]
 	}
-	var told []byte
+	var all []byte
 	for f := range command {
 		for p := f; p != ""; p = parent[p] {
 			if bytes.Contains(command[p], []byte(id)) {
 				environ, _ := os.ReadFile(filepath.Join(f, "environ"))
-				told = append(append(told, command[f]...), environ...)
+				all = append(append(all, command[f]...), environ...)
 				break
 			}
 		}
 	}
-	return told
+	return all
 }

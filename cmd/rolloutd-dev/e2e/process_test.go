@@ -114,7 +114,7 @@ func tail(path string) string {
 // lastPort is the port that freePorts gave last: two tests that run at once must not be given the same.
 var lastPort atomic.Int32
 
-// freePorts returns n addresses on loopback that nobody listens on. A process started again after a kill must come back at
+// freePorts returns n addresses on loopback without a listener. A process started again after a kill must come back at
 // the same address, so the kernel cannot choose: it would choose among the ports that it also gives to outgoing connections, and
 // one of those may have it by the time that the process is back.
 func freePorts(t testing.TB, n int) []string {

@@ -43,13 +43,13 @@ func searchedApart(t *testing.T, model keyedModel, spans *collector) searched {
 // requireClean looks at the process as the kernel shows it, while it, or another one, makes a call with the key.
 func (r searchedRole) requireClean(t *testing.T, name, canary string) {
 	t.Helper()
-	environ := r.told(t, "environ")
+	environ := r.proc(t, "environ")
 	if r.given {
 		require.True(t, holds(environ, serverCanary), "%s's environment: the search is blind", name)
 		environ = bytes.ReplaceAll(environ, []byte(serverCanary), nil)
 	}
 	requireClean(t, name+"'s environment", environ, "PATH=")
-	requireClean(t, name+"'s command line", r.told(t, "cmdline"), "--data")
+	requireClean(t, name+"'s command line", r.proc(t, "cmdline"), "--data")
 	switch {
 	case r.calls:
 		require.True(t, r.remembers(t, canary), "%s's memory: the search is blind", name)

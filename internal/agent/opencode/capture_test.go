@@ -228,20 +228,20 @@ func (c *captured) check(t *testing.T, killed bool) {
 	}
 }
 
-// checkKinds holds the agent's own way through the script: every call is there once, in order, told apart.
+// checkKinds holds the agent's own way through the script: every call is there once, in order, with its kind.
 func checkKinds(t *testing.T, turns []rollout.Turn) {
 	t.Helper()
-	kinds, told := map[rollout.TurnKind]int{}, map[string]bool{}
+	kinds, calls := map[rollout.TurnKind]int{}, map[string]bool{}
 	var root string
 	for _, turn := range turns {
 		kinds[turn.Kind]++
 		if turn.Kind == rollout.KindAgent {
 			root = cmp.Or(root, turn.Lineage)
 		}
-		told[turn.CallID] = true
+		calls[turn.CallID] = true
 	}
 	require.Equal(t, map[rollout.TurnKind]int{rollout.KindTitle: 1, rollout.KindAgent: 9, rollout.KindSubagent: 2, rollout.KindSummary: 2}, kinds)
-	require.Len(t, told, len(turns))
+	require.Len(t, calls, len(turns))
 	for _, turn := range turns {
 		require.Equal(t, turn.Kind == rollout.KindAgent, turn.Train)
 		if turn.Kind == rollout.KindSubagent {
@@ -282,7 +282,7 @@ func TestWholeSessionIsCaptured(t *testing.T) {
 	for _, said := range []string{odd, "I think: " + odd, "All is done. " + odd} {
 		text, err := json.Marshal(said)
 		require.NoError(t, err)
-		require.Contains(t, plain(t, out), plain(t, string(text)), "the agent heard it whole")
+		require.Contains(t, plain(t, out), plain(t, string(text)), "the agent received it whole")
 	}
 }
 

@@ -27,7 +27,7 @@ func config(job agent.Job) string {
 		"autoupdate": false,
 		"snapshot":   false,
 		"permission": permissions(job.ObeyProject),
-		// A summary in the middle would cut the trajectory in two and cost calls nobody asked for.
+		// A summary in the middle would cut the trajectory in two and cost calls that the task does not need.
 		"compaction": map[string]bool{"auto": false, "prune": false},
 		"agent":      map[string]any{"title": map[string]bool{"disable": true}},
 		"provider": map[string]any{providerID: map[string]any{
@@ -60,7 +60,7 @@ func refused(obeyProject bool) []string {
 	return tools
 }
 
-// permissions never ask: an ask blocks the server for ever.
+// permissions never ask: an ask blocks the server without end.
 func permissions(obeyProject bool) map[string]string {
 	p := map[string]string{"*": "allow"}
 	for _, tool := range refused(obeyProject) {

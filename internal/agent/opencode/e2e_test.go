@@ -46,11 +46,11 @@ func TestWholeTask(t *testing.T) {
 			require.Equal(t, before, sent[i].PromptTokenIDs[:len(before)], "call %d", i)
 		}
 	}
-	told, err := r.Transcript(t.Context())
+	transcript, err := r.Transcript(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, st.SessionID, told.SessionID)
-	require.Len(t, told.Messages, 7)
-	log := string(opencode.AgentLog(told))
+	require.Equal(t, st.SessionID, transcript.SessionID)
+	require.Len(t, transcript.Messages, 7)
+	log := string(opencode.AgentLog(transcript))
 	for kind, n := range map[string]int{"step_start": 6, "step_finish": 6, "tool_use": 5, "text": 5, "error": 0} {
 		require.Equal(t, n, strings.Count(log, `{"type":"`+kind+`","timestamp"`), "%s in %s", kind, log)
 	}
@@ -92,7 +92,7 @@ turns:
 	require.Len(t, w.Sent(t), 2)
 }
 
-// Stop in the middle of an answer: generation ends at once, the process is dead, and what the agent had is still told.
+// Stop in the middle of an answer: generation ends at once, the process is dead, and what the agent had is still in the transcript.
 func TestStopInTheMiddle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `
@@ -103,8 +103,8 @@ func TestStopInTheMiddle(t *testing.T) {
 	a := w.agent()
 	r := w.begin(t, a, job)
 	require.Eventually(t, func() bool {
-		told, err := r.Transcript(t.Context())
-		return err == nil && strings.Contains(string(opencode.AgentLog(told)), `"step_start"`)
+		transcript, err := r.Transcript(t.Context())
+		return err == nil && strings.Contains(string(opencode.AgentLog(transcript)), `"step_start"`)
 	}, time.Minute, 20*time.Millisecond)
 
 	require.NoError(t, w.attach(t).Stop(t.Context()))
@@ -118,17 +118,17 @@ func TestStopInTheMiddle(t *testing.T) {
 	st := w.finish(t, w.attach(t))
 	require.NotZero(t, st.ExitCode)
 	require.Contains(t, st.Error, "killed")
-	told, err := w.attach(t).Transcript(t.Context())
+	transcript, err := w.attach(t).Transcript(t.Context())
 	require.NoError(t, err)
-	require.Contains(t, string(opencode.AgentLog(told)), "MessageAbortedError")
-	require.Contains(t, string(opencode.AgentLog(told)), "half of")
+	require.Contains(t, string(opencode.AgentLog(transcript)), "MessageAbortedError")
+	require.Contains(t, string(opencode.AgentLog(transcript)), "half of")
 
 	// A second launch is a new process with a new session.
 	job = agent.Job{Instruction: "second try", Launch: 2}
 	r = w.begin(t, a, job)
 	second := w.finish(t, r)
 	require.Zero(t, second.ExitCode, second.Error)
-	require.NotEqual(t, told.SessionID, second.SessionID)
+	require.NotEqual(t, transcript.SessionID, second.SessionID)
 }
 
 // A process that dies is an agent that is done, with the reason.
@@ -159,9 +159,9 @@ func TestRefusalEndsTheAgent(t *testing.T) {
 	require.Equal(t, 1, st.ExitCode)
 	require.Equal(t, "APIError: no such key", st.Error)
 	require.EqualValues(t, 1, w.Calls.Load())
-	told, err := r.Transcript(t.Context())
+	transcript, err := r.Transcript(t.Context())
 	require.NoError(t, err)
-	require.Contains(t, string(opencode.AgentLog(told)), `{"type":"error"`)
+	require.Contains(t, string(opencode.AgentLog(transcript)), `{"type":"error"`)
 }
 
 // Whatever an instruction holds, the model gets it byte for byte.
@@ -217,9 +217,9 @@ turns:
 	request, names := toolNames(t, w.Sent(t)[0])
 	require.ElementsMatch(t, []string{"bash", "edit", "glob", "grep", "read", "todowrite", "write"}, names)
 	require.EqualValues(t, 1234, request["max_tokens"])
-	told, err := r.Transcript(t.Context())
+	transcript, err := r.Transcript(t.Context())
 	require.NoError(t, err)
-	require.Contains(t, string(opencode.AgentLog(told)), "Found 1 match", "ripgrep works without a network")
+	require.Contains(t, string(opencode.AgentLog(transcript)), "Found 1 match", "ripgrep works without a network")
 }
 
 // Where the host's folder cannot be mounted, the uploaded copy does the same.

@@ -94,7 +94,7 @@ func (a *Agent) fill(ctx context.Context, rel release) error {
 // unfinished names folders that are being filled.
 const unfinished = ".fetch-*"
 
-// dropUnfinished removes what processes left that were killed while they fetched, some 250 MB each. The lock is held: nobody is
+// dropUnfinished removes what processes left that were killed while they fetched, some 250 MB each. The lock is held: no process is
 // at work on them.
 func (a *Agent) dropUnfinished(ctx context.Context) {
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(a.dir()), unfinished))

@@ -37,9 +37,9 @@ func TestFloodOfMessagesFailsTheAgent(t *testing.T) {
 	require.Contains(t, st.Error, "more than 200000 elements")
 	require.Less(t, allocated()-before, uint64(200<<20), "bytes allocated in all, freed ones included")
 
-	told, err := r.Transcript(t.Context())
+	transcript, err := r.Transcript(t.Context())
 	require.NoError(t, err)
-	require.LessOrEqual(t, len(told.Messages), 20_000)
+	require.LessOrEqual(t, len(transcript.Messages), 20_000)
 	require.Less(t, allocated()-before, uint64(400<<20))
 }
 

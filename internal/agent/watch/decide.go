@@ -91,7 +91,7 @@ func (s *State) timedOut() Decision {
 	open := s.owedSince(end)
 	unanswered := s.unanswered(end)
 	switch {
-	case s.noCall() && s.Launch.Number > 1: // the launches before came to nothing
+	case s.noCall() && s.Launch.Number > 1: // the earlier launches made no call
 		return infra(fault.AgentFailed, "no model call within the agent's %s, in %d launches", s.Limits.Agent, s.Launch.Number)
 	case 2*unanswered >= s.Limits.Agent:
 		return infra(fault.UpstreamFailed, "model endpoint: it owed answers for %s of the agent's %s", unanswered.Round(time.Second), s.Limits.Agent)

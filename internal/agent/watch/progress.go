@@ -14,7 +14,7 @@ const (
 	saveEvery     = 5 * time.Second  // of the transcript, while it grows
 	reportEvery   = 5 * time.Second  // to the workflow, at least
 	maxReports    = 200              // in the agent's whole time: each is an event of the workflow's history
-	reportTimeout = 10 * time.Second // of one saving or report, none of which may hold the watch up
+	reportTimeout = 10 * time.Second // of one saving or report: neither may delay the watch
 )
 
 // progressReporter makes an agent's progress known: the transcript to the store and the sandbox, turns and session to the
@@ -89,7 +89,7 @@ func (w *watch) saveTranscript(ctx context.Context) error {
 	return w.job.Env.Sandbox.WriteFile(ctx, w.job.Kind.LogPath, bytes.NewReader(w.job.Kind.Log(t)), 0o644)
 }
 
-// earlier is the earlier of two times, of which zero is none.
+// earlier is the earlier of two times; a zero time is none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

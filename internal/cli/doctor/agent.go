@@ -28,7 +28,7 @@ func agentFinding(binary string, have, npm bool) driver.Finding {
 		f.Detail = "not installed yet; the first rollout installs it with npm and verifies it"
 	default:
 		f.Level, f.Detail = driver.Fail, "not at "+binary+", and npm is missing"
-		f.Mend = "apt-get install npm"
+		f.Fix = "apt-get install npm"
 	}
 	return f
 }
@@ -38,7 +38,7 @@ func npmFinding(path string, have, npm bool) driver.Finding {
 	if npm {
 		return f
 	}
-	f.Level, f.Detail, f.Mend = driver.Warn, "missing; it installs the agent", "apt-get install npm"
+	f.Level, f.Detail, f.Fix = driver.Warn, "missing; it installs the agent", "apt-get install npm"
 	if !have {
 		f.Level = driver.Fail
 	}

@@ -18,7 +18,7 @@ func Data(dir string) Check {
 		f := driver.Finding{Name: "data folder", Detail: dir}
 		if err := writable(dir); err != nil {
 			f.Level, f.Detail = driver.Fail, err.Error()
-			f.Mend = "make it writable for this user, or set another folder with --data or ROLLOUTD_DATA"
+			f.Fix = "make it writable for this user, or set another folder with --data or ROLLOUTD_DATA"
 		}
 		return []driver.Finding{f}
 	}

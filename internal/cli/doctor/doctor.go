@@ -35,8 +35,8 @@ func Print(w io.Writer, all []driver.Finding) bool {
 			warns++
 		}
 		fmt.Fprintf(w, "%-5s %-*s %s\n", word(f.Level), width, f.Name, f.Detail)
-		if f.Mend != "" && f.Level != driver.OK {
-			fmt.Fprintf(w, "%-5s %-*s fix: %s\n", "", width, "", f.Mend)
+		if f.Fix != "" && f.Level != driver.OK {
+			fmt.Fprintf(w, "%-5s %-*s fix: %s\n", "", width, "", f.Fix)
 		}
 	}
 	fmt.Fprintf(w, "\n%s\n", summary(fails, warns))

@@ -20,9 +20,9 @@ import (
 
 func TestPrintSaysWhetherItRuns(t *testing.T) {
 	t.Parallel()
-	ok := driver.Finding{Name: "a", Detail: "fine", Mend: "never shown"}
-	warn := driver.Finding{Name: "b", Level: driver.Warn, Detail: "meh", Mend: "do b"}
-	fail := driver.Finding{Name: "c", Level: driver.Fail, Detail: "no", Mend: "do c"}
+	ok := driver.Finding{Name: "a", Detail: "fine", Fix: "never shown"}
+	warn := driver.Finding{Name: "b", Level: driver.Warn, Detail: "meh", Fix: "do b"}
+	fail := driver.Finding{Name: "c", Level: driver.Fail, Detail: "no", Fix: "do c"}
 	for _, c := range []struct {
 		findings []driver.Finding
 		runs     bool
@@ -52,7 +52,7 @@ func TestPortsReportsFreeTakenAndOurs(t *testing.T) {
 	require.Len(t, got, 2)
 	require.Equal(t, driver.OK, got[0].Level)
 	require.Equal(t, driver.Warn, got[1].Level)
-	require.Contains(t, got[1].Mend, "--port")
+	require.Contains(t, got[1].Fix, "--port")
 
 	ours := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer ours.Close()
@@ -67,7 +67,7 @@ func TestAgentNeedsNpmOnlyToBeFetched(t *testing.T) {
 	dir := t.TempDir()
 	for _, f := range doctor.Agent(dir)(t.Context()) {
 		require.Equal(t, driver.Fail, f.Level, f.Name)
-		require.NotEmpty(t, f.Mend)
+		require.NotEmpty(t, f.Fix)
 	}
 	binary := filepath.Join(dir, "opencode", opencode.DefaultVersion, "opencode")
 	require.NoError(t, os.MkdirAll(filepath.Dir(binary), 0o700))
@@ -123,5 +123,5 @@ func TestTemporalThatIsAwayIsAWarning(t *testing.T) {
 	require.Equal(t, driver.OK, up[0].Level)
 	away := doctor.Temporal("x:1", func(context.Context) error { return errors.New("refused") })(t.Context())
 	require.Equal(t, driver.Warn, away[0].Level)
-	require.Contains(t, away[0].Mend, "rolloutd-dev temporal")
+	require.Contains(t, away[0].Fix, "rolloutd-dev temporal")
 }

@@ -51,7 +51,7 @@ func captureResponse(d *Draft, m rollout.Model) {
 // textLogprobs is what include has for logprobs.
 const textLogprobs = "message.output_text.logprobs"
 
-// including is a list of strings with one more in it, unless it has it; what is no list is the agent's own mistake.
+// including is a list of strings with one more in it, unless it has it; a value that is not a list is the agent's own mistake.
 func including(list []byte, one string) ([]byte, bool) {
 	var has []json.RawMessage
 	if len(list) > 0 && json.Unmarshal(list, &has) != nil {

@@ -33,7 +33,7 @@ type Dialect struct {
 	errorEvent string
 	// refusal is an error's body.
 	refusal func(text, code string) []byte
-	// event is an error's event in a stream of which the agent has seen so much; nil: the body is its data.
+	// event is an error's event in a stream that the agent has seen so far; nil: the body is its data.
 	event func(text, code string, seen []byte) []byte
 }
 
@@ -66,8 +66,8 @@ func oneChoice(o *rawjson.Object) error {
 	return nil
 }
 
-// onePrompt refuses what gives several choices, and what puts the prompt in front of the completion, whose tokens could not be
-// told apart.
+// onePrompt refuses what gives several choices, and what puts the prompt in front of the completion: the tokens of
+// prompt and completion could not be separated.
 func onePrompt(o *rawjson.Object) error {
 	if on(o, "echo") {
 		return fault.Field("echo", "must be false: the prompt's tokens would count as sampled ones")

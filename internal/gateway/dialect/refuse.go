@@ -7,7 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
 )
 
-// Broken is the error as the last event of a stream that has begun, and of which the agent has seen so much.
+// Broken is the error as the last event of a stream that has begun, after what the agent has seen so far.
 func (d *Dialect) Broken(text, code string, seen []byte) []byte {
 	body := d.refusal(soften(text), code)
 	if d.event != nil {

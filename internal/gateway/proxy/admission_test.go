@@ -19,7 +19,7 @@ func bounded(b limits.Bounds) func(*proxy.Options) {
 	return func(o *proxy.Options) { o.Bounds = func(string) limits.Bounds { return b } }
 }
 
-// gated is an engine that answers one request each time it is told to.
+// gated is an engine that answers one request each time the test lets it.
 type gated struct{ came, answer chan string }
 
 func (g gated) serve(w http.ResponseWriter, r *http.Request) {

@@ -92,7 +92,7 @@ func TestStrangeReplies(t *testing.T) {
 			func(t *testing.T, got reply) { require.Contains(t, got.body, `"Hi"`) }},
 		{"invalid UTF-8", strings.Replace("data: "+choice+"}]}\n\n", "Hi", "\xff\xc3", 1), "chat/completions",
 			func(t *testing.T, got reply) { require.Contains(t, got.body, "\xff\xc3", "as it came") }},
-		{"NaN where nobody needs it", "data: " + choice + `,"x":NaN}]}` + "\n\n", "chat/completions",
+		{"NaN where it is not needed", "data: " + choice + `,"x":NaN}]}` + "\n\n", "chat/completions",
 			func(t *testing.T, got reply) { require.Contains(t, got.body, `"x":null`) }},
 		{"an object within objects", "data: " + choice + `}],"x":` + strings.Repeat(`{"a":[`, 50_000) + strings.Repeat(`]}`, 50_000) + "}\n\n", "chat/completions",
 			func(t *testing.T, got reply) { require.Contains(t, got.body, `"Hi"`) }},

@@ -68,7 +68,7 @@ func TestTurnsBudgetCountsCallsUnderWay(t *testing.T) {
 	require.Len(t, e.requests(), 2)
 }
 
-// A try that broke costs what the endpoint told of its use, be there a whole reply after it or none; what was in the cache costs less.
+// A broken try costs what the endpoint reported of its use, with a whole reply after it or without; what was in the cache costs less.
 func TestCostOfBrokenTriesAndCachedPrompts(t *testing.T) {
 	t.Parallel()
 	const counts = `"usage":{"prompt_tokens":3,"completion_tokens":2`

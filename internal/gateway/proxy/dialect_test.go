@@ -234,7 +234,7 @@ func TestWhatCannotBeCaptured(t *testing.T) {
 	require.Empty(t, e.requests())
 }
 
-// Titles, summaries and subagents are told apart in every API.
+// Titles, summaries and subagents have their kind in every API.
 func TestKindsInOtherAPIs(t *testing.T) {
 	t.Parallel()
 	const title = "You are a title generator. You"

@@ -79,7 +79,7 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.D
 	out := &delivery{w: w, ask: a, beat: r.keepAlive, fromHost: fromHost}
 	ans, ok := r.answer(req.Context(), callID(req), out)
 	if !ok {
-		// Nobody is there to be answered, or it is not for us to say: an aborted stream has the sandbox ask again.
+		// The caller is gone, or the call has no outcome yet: an aborted stream makes the sandbox ask again.
 		panic(http.ErrAbortHandler)
 	}
 	r.deliver(req, out, ans)

@@ -319,7 +319,7 @@ func cutOff(text string) http.HandlerFunc {
 	}
 }
 
-// hangs sends the beginning of a reply, says so, and waits until the request is cancelled (told by gone) or released.
+// hangs sends the beginning of a reply, says so, and waits until the request is cancelled (which closes gone) or released.
 type hanging struct {
 	begun, gone, release chan struct{}
 	first, rest          string

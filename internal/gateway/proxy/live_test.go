@@ -109,7 +109,7 @@ func TestPassThroughKeepsItsOwnToItself(t *testing.T) {
 	require.Equal(t, []int32{10, 11}, h.turns(t, "r1.1")[0].CompletionTokenIDs)
 }
 
-// A break before the agent has seen anything is retried; one after that is told to it, and on record.
+// A break before the agent has seen anything is retried; a later one is sent to it as an error event and recorded.
 func TestPassThroughOfABrokenReply(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, passThrough)
@@ -131,8 +131,8 @@ func TestPassThroughOfABrokenReply(t *testing.T) {
 	requireFailure(t, h, fault.UpstreamFailed, "cut off")
 }
 
-// A try that broke when all of it so far was for the gateway alone has the next one begin from the beginning.
-func TestPassThroughAfterATryThatToldNothing(t *testing.T) {
+// When the agent has seen nothing of a broken try, the next try is passed through from its beginning.
+func TestPassThroughAfterATryWithoutContent(t *testing.T) {
 	t.Parallel()
 	counts := `data: {"id":"c0","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":0}}` + "\n\n"
 	const ask = `{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}`
@@ -153,8 +153,8 @@ func TestPassThroughAfterATryThatToldNothing(t *testing.T) {
 	require.Len(t, e.requests(), 2)
 }
 
-// An agent that waits for a stream hears that it is still being worked on; what comes after is the reply, or an event that says
-// why there is none. One that asked for no stream hears nothing before its answer.
+// An agent that waits for a stream gets comments until the reply comes, or an event that says why there is none. An agent that asked for
+// no stream gets nothing before its answer.
 func TestKeepAlive(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -126,7 +126,7 @@ func TestServersUnderOneName(t *testing.T) {
 	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
 }
 
-// A drain that may not wait for long ends the calls under way; they are made again after the pause, and nobody is told.
+// A drain that may not wait for long ends the calls under way; they are made again after the pause, and no caller sees it.
 func TestDrainThatEndsCalls(t *testing.T) {
 	t.Parallel()
 	hang := newHanging(half(), "")
@@ -152,7 +152,7 @@ func TestDrainThatEndsCalls(t *testing.T) {
 	require.Equal(t, []int32{10, 11}, turns[0].CompletionTokenIDs)
 }
 
-// Who drains is told when the pause did not last until the last call was over: others have begun meanwhile.
+// A drain fails when its pause ended before the last call was over: others have begun meanwhile.
 func TestDrainThatOutlastsItsPause(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), goodReply[len(half()):])

@@ -78,7 +78,7 @@ func TestASuccessWithoutAReply(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, got.status)
 	requireNoRetryWords(t, got.body)
 	requireFailure(t, h, fault.UpstreamFailed, "the endpoint answered 204: the reply has no finish reason")
-	require.Equal(t, 1, h.turns(t, "r1.1")[0].UpstreamTries, "it is told to wait longer than the call may take")
+	require.Equal(t, 1, h.turns(t, "r1.1")[0].UpstreamTries, "the endpoint asks for a longer wait than the call may take")
 }
 
 func TestEngineThatComesBackUp(t *testing.T) {
@@ -106,7 +106,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	}
 }
 
-// When to try again is told by the endpoint's clock, which may be wrong.
+// The time of the next try is a time of the endpoint's clock, which may be wrong.
 func TestRetryAfterByAnotherClock(t *testing.T) {
 	t.Parallel()
 	then := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
@@ -202,7 +202,7 @@ func TestRefusalIsFinal(t *testing.T) {
 	}
 }
 
-// The agent's own mistakes are told to the agent, in words it does not try again for, and are nobody's failure.
+// The agent gets its own mistakes as errors that it does not retry; they are no failure of the rollout.
 func TestTheAgentsOwnMistakes(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -214,7 +214,7 @@ func TestTheAgentsOwnMistakes(t *testing.T) {
 		{"numbers like a status", answers(400, `{"error":{"message":"max_tokens 32000 exceeds limit 15000, try again later"}}`), 400, "max_tokens 32000 exceeds limit 15_000", ""},
 		{"validation", answers(422, `{"detail":"messages: rate limit timeout overloaded"}`), 400, "messages: ", ""},
 		{"too long a prompt", answers(400, `{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 15000 tokens"}`), 400, "maximum context length is 4096 tokens", "context_length_exceeded"},
-		{"too long a prompt, told inside the stream", says(`data: {"error":{"message":"This model's maximum context length is 4096 tokens.","code":400}}` + "\n\n"), 400, "maximum context length is 4096 tokens", "context_length_exceeded"},
+		{"too long a prompt, as an event of the stream", says(`data: {"error":{"message":"This model's maximum context length is 4096 tokens.","code":400}}` + "\n\n"), 400, "maximum context length is 4096 tokens", "context_length_exceeded"},
 		{"too large", answers(413, `{"message":"too large"}`), 413, "too large", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestTheAgentsOwnMistakes(t *testing.T) {
 	}
 }
 
-// Nobody misses a title: its failure does not fail the rollout.
+// A title is not needed: its failure does not fail the rollout.
 func TestTitleMayFail(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(404, "none"))

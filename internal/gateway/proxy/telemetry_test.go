@@ -54,7 +54,7 @@ func TestCallsBelongToTheTraceOfTheirRoute(t *testing.T) {
 	require.Equal(t, activity.SpanContext().SpanID(), spans.Ended()[0].Parent().SpanID())
 }
 
-// measured reads all instruments by their short names; of a histogram, how often it was told.
+// measured reads all instruments by their short names; of a histogram, its count.
 func measured(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()

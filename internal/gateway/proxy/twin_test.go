@@ -132,8 +132,8 @@ func TestStopAndStartUnderACall(t *testing.T) {
 	require.Equal(t, 1, h.status(t, "r1.1").Turns)
 }
 
-// A call whose channel broke is not kept for ever.
-func TestNobodyComesBackForACall(t *testing.T) {
+// A call whose channel broke is dropped after a while.
+func TestNoSandboxComesBackForACall(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(o *proxy.Options) { o.Hold = 100 * time.Millisecond })
 	hang := newHanging(half(), "")

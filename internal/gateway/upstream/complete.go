@@ -121,7 +121,7 @@ func (s Spec) target(engine string) target {
 	return target{url: engine + "/" + s.Path, key: s.Key, live: s.Live, progress: s.Progress, guarded: s.ClientGiven}
 }
 
-// owes is what of a try's time the endpoint owed an answer: all of one that came to nothing, and of one that was given up the time since
+// owes is what of a try's time the endpoint owed an answer: all of one that failed, and of one that was given up the time since
 // its reply last grew.
 func (f *retryState) owes(ctx context.Context, res *Result, began time.Time) time.Duration {
 	now := time.Now()

@@ -32,7 +32,7 @@ func (d *Driver) checkBwrap(ctx context.Context) driver.Finding {
 	defer cancel()
 	out, err := exec.CommandContext(ctx, d.bwrap, "--version").Output()
 	if err != nil {
-		f.Level, f.Detail, f.Mend = driver.Fail, err.Error(), "apt install bubblewrap"
+		f.Level, f.Detail, f.Fix = driver.Fail, err.Error(), "apt install bubblewrap"
 		return f
 	}
 	f.Detail = strings.TrimSpace(string(out)) + " at " + d.bwrap
@@ -45,7 +45,7 @@ func (d *Driver) checkUser() driver.Finding {
 		f.Level = driver.Warn
 		f.Detail = fmt.Sprintf("sandboxd, agent and verifier of every sandbox run as the user %d of this process: "+
 			"a hostile agent can disturb the grading of what it left running", os.Geteuid())
-		f.Mend = "run the worker as root: each sandbox then gets user ids of its own"
+		f.Fix = "run the worker as root: each sandbox then gets user ids of its own"
 		return f
 	}
 	f.Detail = fmt.Sprintf("separate for sandboxd, agent and verifier, from %d on", firstUID)
@@ -58,19 +58,19 @@ func (d *Driver) checkCgroups() driver.Finding {
 	case d.cgroups != nil:
 		f.Detail = fmt.Sprintf("version %d: memory, processes, cpu", d.cgroups.version)
 		if d.cgroups.root == "" {
-			f.Level, f.Mend = driver.Warn, "mount cgroup2 at /sys/fs/cgroup/unified: it kills all processes at once"
+			f.Level, f.Fix = driver.Warn, "mount cgroup2 at /sys/fs/cgroup/unified: it kills all processes at once"
 		}
 	case d.uids == nil:
 		f.Level, f.Detail = driver.Warn, "none: an ordinary user has no cgroups here"
-		f.Mend = "run the worker as root"
+		f.Fix = "run the worker as root"
 	default:
 		f.Level, f.Detail = driver.Warn, "none, allowed by configuration"
-		f.Mend = "mount the memory, pids and cpu controllers writable"
+		f.Fix = "mount the memory, pids and cpu controllers writable"
 	}
 	return f
 }
 
-func (d *Driver) checkProgram(name, why, mend string) driver.Finding {
+func (d *Driver) checkProgram(name, why, fix string) driver.Finding {
 	f := driver.Finding{Name: name + " in the root file system"}
 	for _, dir := range []string{"usr/local/bin", "usr/bin", "bin"} {
 		if path := filepath.Join("/", d.images.standard, dir, name); exists(path) {
@@ -78,7 +78,7 @@ func (d *Driver) checkProgram(name, why, mend string) driver.Finding {
 			return f
 		}
 	}
-	f.Level, f.Detail, f.Mend = driver.Warn, "missing: "+why, mend
+	f.Level, f.Detail, f.Fix = driver.Warn, "missing: "+why, fix
 	return f
 }
 
@@ -87,7 +87,7 @@ func (d *Driver) checkProbe(ctx context.Context) driver.Finding {
 	findings, err := d.probe(ctx)
 	if err != nil {
 		f.Level, f.Detail = driver.Fail, err.Error()
-		f.Mend = "check that unprivileged user namespaces are allowed (sysctl kernel.unprivileged_userns_clone, " +
+		f.Fix = "check that unprivileged user namespaces are allowed (sysctl kernel.unprivileged_userns_clone, " +
 			"kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces)"
 		return f
 	}

@@ -119,6 +119,6 @@ func TestCheck(t *testing.T) {
 	}
 	for _, f := range findings {
 		require.NotEmpty(t, f.Detail, f.Name)
-		require.Equal(t, f.Level == driver.OK, f.Mend == "", f.Name)
+		require.Equal(t, f.Level == driver.OK, f.Fix == "", f.Name)
 	}
 }

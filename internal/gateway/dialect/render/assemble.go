@@ -161,7 +161,7 @@ func (c *Completion) addEntries(in *rawjson.Cursor) {
 	}
 }
 
-// joined appends the elements of a list, as they stand, to those of another; what is no list adds nothing.
+// joined appends the elements of a list, as they stand, to those of another; a value that is not a list adds nothing.
 func joined(dst, list []byte) []byte {
 	if len(list) < 2 || list[0] != '[' {
 		return dst

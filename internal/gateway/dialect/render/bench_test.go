@@ -27,7 +27,7 @@ func BenchmarkPromptIDs(b *testing.B) {
 	}
 }
 
-// A thousand tokens as vLLM streams them with five alternatives each, of which the agent asked for none.
+// A thousand tokens as vLLM streams them with five alternatives each; the agent asked for none of them.
 func BenchmarkView(b *testing.B) {
 	alternative := `{"token":" the","logprob":-1.2345678,"bytes":[32,116,104,101]}`
 	event := `data: {"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1795216141,"model":"m","choices":[{"index":0,"delta":{"content":" the"},"logprobs":{"content":[{"token":" the","logprob":-1.2345678,"bytes":[32,116,104,101],"top_logprobs":[` +

@@ -131,7 +131,7 @@ func TestAssembleOddMessages(t *testing.T) {
 		"cut in a tool's input": {begin + `data: {"type":"content_block_start","index":0,"content_block":{"type":"tool_use","input":{}}}` + "\n\n" +
 			`data: {"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"a"}}` + "\n\n",
 			`{"id":"m","content":[{"type":"tool_use","input":"{\"a"}]}`},
-		"a block nobody knows, and citations": {begin + `data: {"type":"content_block_start","index":0,"content_block":{"type":"new","x":[1]}}` + "\n\n" +
+		"an unknown block, and citations": {begin + `data: {"type":"content_block_start","index":0,"content_block":{"type":"new","x":[1]}}` + "\n\n" +
 			`data: {"type":"content_block_start","index":1,"content_block":{"type":"text","text":"","citations":[]}}` + "\n\n" +
 			`data: {"type":"content_block_delta","index":1,"delta":{"type":"citations_delta","citation":{"n":1}}}` + "\n\n" +
 			`data: {"type":"content_block_delta","index":1,"delta":{"type":"citations_delta","citation":{"n":2}}}` + "\n\n",

@@ -40,7 +40,7 @@ func TestHowAResponseEnds(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, data, finish, wrong string }{
 		{"incomplete", `{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}`, "max_output_tokens", ""},
-		{"incomplete, nobody says why", `{"type":"response.incomplete","response":{"status":"incomplete"}}`, "incomplete", ""},
+		{"incomplete without a reason", `{"type":"response.incomplete","response":{"status":"incomplete"}}`, "incomplete", ""},
 		{"failed", `{"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"boom"}}}`, "", `{"code":"server_error","message":"boom"}`},
 		{"an error", `{"type":"error","code":"invalid_prompt","message":"boom"}`, "", `{"type":"error","code":"invalid_prompt","message":"boom"}`},
 		{"an error within", `{"type":"error","error":{"message":"boom"}}`, "", `{"message":"boom"}`},
@@ -108,7 +108,7 @@ func TestAssembleBrokenResponse(t *testing.T) {
 			`{"type":"response.output_text.delta","output_index":3,"content_index":0,"delta":"Hi"}`,
 			`{"type":"response.output_item.done","output_index":3,"item":{"type":"message","content":[{"text":"Hi!"}]}}`,
 		}, `[{"type":"message","content":[{"text":"Hi!"}]}]`},
-		"an item that nobody announced": {[]string{`{"type":"response.custom_tool_call_input.delta","output_index":3,"delta":"x"}`}, `[{"input":"x"}]`},
+		"an item that was not announced": {[]string{`{"type":"response.custom_tool_call_input.delta","output_index":3,"delta":"x"}`}, `[{"input":"x"}]`},
 		"an event that cannot be read": {[]string{
 			`{"type":"response.output_text.delta","delta":"Hi"}`, `{"type":}`, `{"type":"response.output_text.delta","delta":" lost"}`,
 		}, `[{"content":[{"type":"output_text","text":"Hi"}]}]`},

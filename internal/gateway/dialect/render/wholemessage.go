@@ -104,7 +104,7 @@ func flowing() []flow {
 	}
 }
 
-// inputOf is a tool's input from what stood in the pieces' quotes; what is no JSON stays a string.
+// inputOf is a tool's input from what stood in the pieces' quotes; text that is not JSON stays a string.
 func inputOf(inner []byte) []byte {
 	raw := rawjson.AppendString(nil, inner)
 	var s string
