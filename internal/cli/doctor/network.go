@@ -71,7 +71,7 @@ func Temporal(address string, dial func(context.Context) error) Check {
 			return []driver.Finding{{
 				Name: "Temporal", Level: driver.Warn,
 				Detail: "no server at " + address + "; the separate roles need one, rolloutd-dev has its own",
-				Fix:   "run rolloutd-dev temporal or docker compose up -d, or set TEMPORAL_ADDRESS",
+				Fix:    "run rolloutd-dev temporal or docker compose up -d, or set TEMPORAL_ADDRESS",
 			}}
 		}
 		return []driver.Finding{{Name: "Temporal", Detail: "answers at " + address}}
@@ -88,7 +88,7 @@ func TemporalAccess(address string, secured bool) Check {
 		return []driver.Finding{{
 			Name: "Temporal access", Level: driver.Warn,
 			Detail: "whoever can reach " + address + " or the Temporal UI can list, start and end workflows, and so can every user of this machine: no credentials are asked for (payloads are encrypted)",
-			Fix:   "give this machine no other users, or use a Temporal cluster with TLS client certificates (TEMPORAL_TLS_*)",
+			Fix:    "give this machine no other users, or use a Temporal cluster with TLS client certificates (TEMPORAL_TLS_*)",
 		}}
 	}
 }

@@ -14,7 +14,7 @@ func Sandboxes(allowWeak bool, open func() (d driver.Checker, done func(), err e
 			all = append(all, driver.Finding{
 				Name: "weak sandboxes", Level: driver.Warn,
 				Detail: "allowed by configuration: agents run without limits of memory and CPU where this machine cannot set them; run trusted agents only",
-				Fix:   "unset sandbox.allow_weak (ROLLOUTD_ALLOW_WEAK_SANDBOX)",
+				Fix:    "unset sandbox.allow_weak (ROLLOUTD_ALLOW_WEAK_SANDBOX)",
 			})
 		}
 		d, done, err := open()

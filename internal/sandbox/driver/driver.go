@@ -99,7 +99,7 @@ type Finding struct {
 	Name   string
 	Level  Level
 	Detail string
-	Fix   string // a command or a sentence; empty where nothing needs fixing
+	Fix    string // a command or a sentence; empty where nothing needs fixing
 }
 
 // Level says how grave a finding is.
