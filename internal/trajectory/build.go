@@ -23,6 +23,7 @@ type Builder struct {
 	subagents Subagents
 	done      Trajectory
 	open      map[string]int // lineage → index of its newest sequence
+	tokens    int            // of all sequences
 }
 
 // NewBuilder makes a Builder; subagents "" is DropSubagents.
@@ -63,7 +64,9 @@ func (b *Builder) Add(t *rollout.Turn) error {
 		return fault.New(fault.Invalid, "turn %d has %d token ids and %d logprobs: want one logprob per token", t.Turn, n, len(t.PerTokenLogps))
 	}
 	s := b.sequenceFor(t)
+	before := len(s.TokenIDs)
 	s.append(t, train)
+	b.tokens += len(s.TokenIDs) - before
 	return nil
 }
 

@@ -1,7 +1,10 @@
 package trajectory_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -150,6 +153,36 @@ func TestNothingToTrainOn(t *testing.T) {
 	out, err := json.Marshal(got)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"sequences":[],"skipped":{},"turns":0}`, string(out))
+}
+
+func TestReadATrace(t *testing.T) {
+	t.Parallel()
+	var lines bytes.Buffer
+	enc := json.NewEncoder(&lines)
+	turns := []rollout.Turn{sampled(1, ids{1, 2}, ids{3}), sampled(2, ids{1, 2, 3, 4}, ids{5})}
+	for _, turn := range turns {
+		require.NoError(t, enc.Encode(turn))
+	}
+	got, err := trajectory.Read(bytes.NewReader(lines.Bytes()), "")
+	require.NoError(t, err)
+	require.Equal(t, build(t, "", turns...), got)
+
+	_, err = trajectory.Read(io.MultiReader(&lines, strings.NewReader("{")), "")
+	require.ErrorContains(t, err, "trace after 2 turns")
+}
+
+// An agent that changes its conversation at every turn makes a new sequence each time: their sum is bounded.
+func TestReadIsBounded(t *testing.T) {
+	t.Parallel()
+	read, write := io.Pipe()
+	go func() {
+		enc := json.NewEncoder(write)
+		for n := 1; enc.Encode(sampled(n, append(ids{int32(n)}, make(ids, 1<<20)...), ids{1})) == nil; n++ { // until the reader is closed
+		}
+	}()
+	_, err := trajectory.Read(read, "")
+	require.NoError(t, read.Close())
+	require.True(t, fault.Is(err, fault.Exhausted))
 }
 
 // BenchmarkBuild joins 100 turns that grow to 120,000 tokens.

@@ -1,12 +1,15 @@
 package shapes_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
 )
@@ -72,4 +75,20 @@ func TestUntrainedSequencesAreLeftOut(t *testing.T) {
 	got, err := shapes.ToAtropos([]shapes.Scored{s})
 	require.NoError(t, err)
 	require.Len(t, got.Tokens, 1)
+}
+
+func TestLines(t *testing.T) {
+	t.Parallel()
+	s := scored()
+	var out bytes.Buffer
+	require.NoError(t, shapes.WriteLines(&out, rollout.State{ID: "r", TaskID: "t", GroupID: "g", Outcome: rollout.Completed, Reward: s.Reward}, s.Trajectory))
+	require.Equal(t, 1, strings.Count(out.String(), "\n"))
+	require.JSONEq(t, `{
+		"rollout_id": "r", "group_id": "g", "task_id": "t", "outcome": "completed", "reward": 0.25, "sequence": 0, "trained": 2,
+		"lineage": "", "branch": "", "token_ids": [1,2,3,4,5,6], "loss_mask": [0,0,1,0,0,1], "logprobs": [0,0,-0.5,0,0,-2], "end": "",
+		"spans": [
+			{"turn": 1, "start": 2, "stop": 3, "train": true, "finish_reason": "", "temperature": 0.7},
+			{"turn": 2, "start": 5, "stop": 6, "train": true, "finish_reason": "", "temperature": 0.7}
+		]
+	}`, out.String())
 }

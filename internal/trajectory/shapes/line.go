@@ -1,0 +1,37 @@
+package shapes
+
+import (
+	"encoding/json"
+	"io"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
+)
+
+// Line is one sequence as a line of JSON, with what its rollout is. It is written for rollouts without a reward, too.
+type Line struct {
+	RolloutID string          `json:"rollout_id"`
+	GroupID   string          `json:"group_id,omitempty"`
+	TaskID    string          `json:"task_id"`
+	Outcome   rollout.Outcome `json:"outcome"`
+	Reward    *float64        `json:"reward"`
+	Number    int             `json:"sequence"` // within the rollout, from 0
+	Trained   int             `json:"trained"`  // tokens to train on
+	trajectory.Sequence
+}
+
+// WriteLines writes each sequence of a rollout as a line of JSON.
+func WriteLines(w io.Writer, s rollout.State, t trajectory.Trajectory) error {
+	enc := json.NewEncoder(w)
+	for i := range t.Sequences {
+		line := Line{
+			RolloutID: s.ID, GroupID: s.GroupID, TaskID: s.TaskID, Outcome: s.Outcome, Reward: s.Reward,
+			Number: i, Trained: t.Sequences[i].Trained(), Sequence: t.Sequences[i],
+		}
+		if err := enc.Encode(line); err != nil {
+			return fault.Wrap(fault.Internal, err, "write sequence %d of rollout %q", i, s.ID)
+		}
+	}
+	return nil
+}
