@@ -50,6 +50,7 @@ var (
 // Options are what the tools are made of.
 type Options struct {
 	Rollouts Rollouts
+	Groups   Groups // nil: there is no tool run_group
 	// Resolve turns what the client said about its model into an endpoint and its plain API key.
 	Resolve func(catalog.Request) (rollout.Model, string, error)
 	// Seal makes the form of an API key that may be stored.

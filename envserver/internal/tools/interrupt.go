@@ -15,6 +15,9 @@ var errLimit = errors.New("the call's time limit")
 // abortTimeout bounds the aborts on behalf of a client that is gone.
 const abortTimeout = 10 * time.Second
 
+// goneReason is the reason of an abort on behalf of a client that is gone.
+const goneReason = "the client went away (on_disconnect: abort)"
+
 // interrupted says why a call ended before its work, and what the client can do about the rollout that goes on.
 func interrupted(ctx context.Context, c Call, rolloutID string) error {
 	hint := ""
@@ -58,6 +61,6 @@ func (t *Table) Abandon(ctx context.Context, ids ...string) {
 	defer cancel()
 	for _, id := range ids {
 		// A rollout that cannot be aborted now runs to its own deadline; its client is gone.
-		_, _ = t.o.Rollouts.Abort(ctx, id, "the client went away (on_disconnect: abort)")
+		_, _ = t.o.Rollouts.Abort(ctx, id, goneReason)
 	}
 }

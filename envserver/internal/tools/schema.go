@@ -49,6 +49,12 @@ func rolloutSchema(agents []string) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
+	constrain(s, agents)
+	return s, nil
+}
+
+// constrain adds what the Go types cannot say to a schema with the fields of RolloutArgs.
+func constrain(s *jsonschema.Schema, agents []string) {
 	one := 1
 	zero, longest, tries := 0.0, maxSeconds, maxAttempts
 	s.Properties["instruction"].MinLength = &one
@@ -72,7 +78,6 @@ func rolloutSchema(agents []string) (*jsonschema.Schema, error) {
 	}
 	s.Properties["limits"].Properties["attempts"].Maximum = &tries
 	sandboxSchema(s.Properties["sandbox"].Properties)
-	return s, nil
 }
 
 // sandboxSchema says what the Go types cannot. The one network is a const rather than an enum, so that it is the tool which

@@ -7,6 +7,15 @@ import (
 
 // spec makes a validated rollout of the arguments; nothing has been started when it fails.
 func (t *Table) spec(a RolloutArgs) (rollout.Spec, error) {
+	s, err := t.resolved(a)
+	if err == nil {
+		err = s.Validate()
+	}
+	return s, err
+}
+
+// resolved makes a rollout of the arguments, which is not validated yet.
+func (t *Table) resolved(a RolloutArgs) (rollout.Spec, error) {
 	model, err := t.model(a)
 	if err != nil {
 		return rollout.Spec{}, err
@@ -22,9 +31,6 @@ func (t *Table) spec(a RolloutArgs) (rollout.Spec, error) {
 	}
 	if s.ID == "" {
 		s.ID = t.o.NewID()
-	}
-	if err := s.Validate(); err != nil {
-		return rollout.Spec{}, err
 	}
 	return s, nil
 }

@@ -81,7 +81,16 @@ func New(o Options) (*Table, error) {
 		{"abort_rollout", "End a rollout early; what it produced is kept.", about, t.abortRollout},
 		{"finalize_rollout", "Wait for a rollout to end and return its result, as run_rollout does.", finalize, t.finalizeRollout},
 	}
-	return t, nil
+	return t, t.addGroups()
+}
+
+func (t *Table) addGroups() error {
+	if t.o.Groups == nil {
+		return nil
+	}
+	s, err := groupSchema(t.o.Agents)
+	t.tools = append(t.tools, Tool{runGroup, "Run several rollouts of one task at the same time and return their rewards, as JSON.", s, t.runGroup})
+	return err
 }
 
 // Start is the tool that begins a rollout and does not wait for it.
