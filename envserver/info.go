@@ -34,9 +34,12 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) document() api.Document {
-	return api.Document{Description: s.o.Description, Routes: s.routes(), Start: s.env.Tools.Start().InputSchema, Secured: func(path string) bool {
-		return len(s.o.Tokens) > 0 && !s.public(path)
-	}}
+	d := api.Document{Description: s.o.Description, Routes: s.routes(), Start: s.env.Tools.Start().InputSchema}
+	if tool, ok := s.env.Tools.Group(); ok {
+		d.Group = tool.InputSchema
+	}
+	d.Secured = func(path string) bool { return len(s.o.Tokens) > 0 && !s.public(path) }
+	return d
 }
 
 // docs serves a page for people: the routes and the tools, made from the same tables that serve them.

@@ -24,6 +24,9 @@ import (
 // Rollouts is what the edge needs of the engine that runs rollouts.
 type Rollouts = access.Rollouts
 
+// Groups is what the edge needs of the engine that runs groups of rollouts.
+type Groups = access.Groups
+
 // Token admits a client; see access.Token.
 type Token = access.Token
 
@@ -58,6 +61,7 @@ const (
 // Options are what a Server is made of. Rollouts, Resolve and Seal are required.
 type Options struct {
 	Rollouts Rollouts
+	Groups   Groups // nil: the server has no groups
 	// Resolve turns what a client said about its model into an endpoint and its plain API key.
 	Resolve func(catalog.Request) (rollout.Model, string, error)
 	// Seal makes the form of an API key that may be stored.
@@ -157,7 +161,7 @@ func (o Options) filled() (Options, error) {
 }
 
 func (o Options) table() (*tools.Table, error) {
-	return tools.New(tools.Options{Rollouts: o.Rollouts, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, MaxSandbox: o.MaxSandbox, Images: o.Images, Limits: o.Limits, NewID: newID})
+	return tools.New(tools.Options{Rollouts: o.Rollouts, Groups: o.Groups, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, MaxSandbox: o.MaxSandbox, Images: o.Images, Limits: o.Limits, NewID: newID})
 }
 
 // newID makes ids that sort by time, which keeps lists of rollouts in order.

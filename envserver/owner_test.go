@@ -20,16 +20,16 @@ const (
 )
 
 // shared is a server of two clients and an operator.
-func shared(t *testing.T) *rig {
+func shared(t *testing.T, change ...func(*envserver.Options)) *rig {
 	t.Helper()
-	return start(t, func(o *envserver.Options) {
+	return start(t, append(change, func(o *envserver.Options) {
 		for _, name := range []string{"alice", "bob"} {
 			token := envserver.PlainToken("token-of-" + name)
 			token.Name, token.Scope, token.MaxSandbox = name, envserver.ScopeClient, rollout.Resources{MemoryMiB: 4096}
 			o.Tokens = append(o.Tokens, token)
 		}
 		o.Tokens = append(o.Tokens, envserver.PlainToken("token-of-operator"))
-	})
+	})...)
 }
 
 // beginAsAlice starts alice's rollout, which waits to be finished.

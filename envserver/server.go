@@ -48,6 +48,9 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	o.Rollouts = access.NewOwned(o.Rollouts)
+	if o.Groups != nil {
+		o.Groups = access.NewOwnedGroups(o.Groups)
+	}
 	table, err := o.table()
 	if err != nil {
 		return nil, fmt.Errorf("envserver: tools: %w", err)

@@ -70,8 +70,10 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 		return nil, err
 	}
 	box := d.key.Box("model key")
+	engine := rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key))
 	return envserver.New(envserver.Options{
-		Rollouts:    rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key)),
+		Rollouts:    engine,
+		Groups:      engine,
 		Resolve:     d.resolve(catalog.New(d.modelLookup, policy)),
 		Seal:        box.SealString,
 		Backends:    d.cfg.Sandbox.BackendNames(),

@@ -151,7 +151,7 @@ type Turn struct {
 	Lineage            string          `json:"lineage"` // the agent's session id; "parent/child" for a subagent
 	Branch             Branch          `json:"branch"`
 	Delivered          bool            `json:"delivered"`
-	Train              bool            `json:"train"` // a trainer learns from it unless it knows better; see trajectory.Trains
+	Train              bool            `json:"train"` // a trainer learns from it unless it knows better; see sequence.Trains
 	PrefixBreak        *PrefixBreak    `json:"prefix_break,omitempty"`
 	Broken             string          `json:"broken,omitempty"` // why the call has no whole reply; empty: it has
 	Flaws              []string        `json:"flaws,omitempty"`  // what is wrong with the capture of a whole reply

@@ -15,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trace"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
 // TurnOf makes the public form of a record. Lists are never null. The tokens' strings are read from the raw reply here:
@@ -47,7 +48,7 @@ func TurnOf(r *trace.Record, delivered bool) rollout.Turn {
 	if len(r.Reply) > 0 {
 		respond(&t, reply.API(r.API), r.Reply)
 	}
-	t.Train = Trains(&t) && !r.Eval
+	t.Train = sequence.Trains(&t) && !r.Eval
 	if len(t.PromptTokenIDs) > 0 {
 		t.LossMask = rollout.NewMask(len(t.PromptTokenIDs), len(t.CompletionTokenIDs), t.Train)
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
+	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
 )
 
 // Names of the two ways to carry a token, in the document.
@@ -28,6 +30,8 @@ type Document struct {
 	Routes      []Route
 	// Start is the schema of the arguments that start a rollout.
 	Start *schema.Schema
+	// Group is the schema of the arguments that start a group; nil where there are no groups.
+	Group *schema.Schema
 	// Secured says whether a path needs a token.
 	Secured func(path string) bool
 }
@@ -39,6 +43,11 @@ func (d Document) Encode() (reply.Encoded, error) {
 	r.AddTypeMapping(new(reply.Observation), jsonschema.AnyOf(reply.ToolsObservation{}, reply.CallObservation{}))
 	r.AddTypeMapping(jsonrpc.Response{}, jsonschema.AnyOf(jsonrpc.Success{}, jsonrpc.Failure{}))
 	r.AddTypeMapping(tools.RolloutArgs{}, rolloutArguments{d.Start})
+	if d.Group != nil {
+		r.AddTypeMapping(tools.GroupArgs{}, rolloutArguments{d.Group})
+	}
+	r.AddTypeMapping(TrainingData{}, jsonschema.AnyOf(shapes.Atropos{}, shapes.TRL{}))
+	r.AddTypeMapping(sequence.Mask{}, []int{})
 	r.AddTypeMapping(schema.Schema{}, map[string]any{})
 	r.AddTypeMapping(reply.Invalid{}, jsonschema.AnyOf(reply.ValidationProblem{}, reply.Problem{}))
 	r.Spec.Info.WithTitle("OpenEnv Environment HTTP API").WithVersion("1.0.0").WithDescription(d.Description)
@@ -90,7 +99,7 @@ func componentName(t reflect.Type, fallback string) string {
 	case reflect.TypeFor[tools.Started]():
 		return "RolloutStarted"
 	}
-	for _, pkg := range []string{"Envserver", "Reply", "Rest"} {
+	for _, pkg := range []string{"Envserver", "Reply", "Rest", "Api"} {
 		fallback = strings.TrimPrefix(fallback, pkg)
 	}
 	return fallback
@@ -118,6 +127,9 @@ func always(p jsonschema.InterceptPropParams) error {
 	}
 	return nil
 }
+
+// TrainingData stands in the document for the formats of training sequences that are one JSON object.
+type TrainingData struct{}
 
 // rolloutArguments stands for tools.RolloutArgs in the document, which describes them by the schema that the tools publish.
 type rolloutArguments struct{ schema *schema.Schema }

@@ -17,7 +17,7 @@ type Operation struct {
 	Reads any
 	// NeedsBody says that nothing can be made of a request without a body.
 	NeedsBody bool
-	// Answers is the JSON answer, or the media types of an answer that is none.
+	// Answers is the JSON answer, or the Media of an answer that is none, or a list of both.
 	Answers any
 	// Status is what it answers when all is well; default 200.
 	Status int
@@ -45,15 +45,16 @@ func (o Operation) describe(oc openapi.OperationContext, secured bool) {
 		oc.AddReqStructure(o.Reads)
 	}
 	answer := []openapi.ContentOption{openapi.WithHTTPStatus(cmp.Or(o.Status, http.StatusOK)), described("Successful Response")}
-	switch a := o.Answers.(type) {
-	case Media:
-		oc.AddRespStructure("", append(answer, openapi.WithContentType(string(a)))...)
-	case []Media:
-		for _, m := range a {
+	forms, several := o.Answers.([]any)
+	if !several {
+		forms = []any{o.Answers}
+	}
+	for _, form := range forms {
+		if m, ok := form.(Media); ok {
 			oc.AddRespStructure("", append(slices.Clone(answer), openapi.WithContentType(string(m)))...)
+			continue
 		}
-	default:
-		oc.AddRespStructure(a, answer...)
+		oc.AddRespStructure(form, slices.Clone(answer)...)
 	}
 	refuses := append(slices.Clone(o.Refuses), http.StatusInternalServerError)
 	if secured {

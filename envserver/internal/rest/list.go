@@ -35,14 +35,23 @@ func filterOf(r *http.Request) (rollout.Filter, error) {
 	if err != nil {
 		return rollout.Filter{}, err
 	}
-	limit, err := strconv.Atoi(cmp.Or(q.Get("limit"), strconv.Itoa(pageSize)))
-	if err != nil || limit < 1 || limit > maxPage {
-		return rollout.Filter{}, fault.Field("limit", "want a whole number from 1 to %d, got %q", maxPage, q.Get("limit"))
+	limit, err := pageLimit(q)
+	if err != nil {
+		return rollout.Filter{}, err
 	}
 	return rollout.Filter{
 		Status: q.Get("status"), TaskID: q.Get("task_id"), GroupID: q.Get("group_id"),
 		Outcome: rollout.Outcome(q.Get("outcome")), Limit: limit, Cursor: q.Get("cursor"),
 	}, nil
+}
+
+// pageLimit reads how many items a page may have.
+func pageLimit(q url.Values) (int, error) {
+	limit, err := strconv.Atoi(cmp.Or(q.Get("limit"), strconv.Itoa(pageSize)))
+	if err != nil || limit < 1 || limit > maxPage {
+		return 0, fault.Field("limit", "want a whole number from 1 to %d, got %q", maxPage, q.Get("limit"))
+	}
+	return limit, nil
 }
 
 // parameters are those of a request. One that cannot be read, is not known or is given again would do nothing, and the answer would be

@@ -24,6 +24,7 @@ const tag = "Rollouts"
 // API serves rollouts as plain resources.
 type API struct {
 	Rollouts access.Rollouts
+	Groups   access.Groups // nil: there are no groups
 	Env      *env.Env
 	Bodies   httpio.Bodies
 	// Context is the context of a request that waits: it ends when the client leaves or the server stops.
@@ -32,7 +33,7 @@ type API struct {
 
 // Routes are rollouts as plain resources, for people and scripts, beside what OpenEnv has.
 func (a *API) Routes() []api.Route {
-	return []api.Route{
+	all := []api.Route{
 		api.Post("/rollouts", a.postRollout, &api.Operation{ID: "start_rollout", Tag: tag, Summary: "Start a rollout; the body is the arguments of the tool start_rollout",
 			Reads: tools.RolloutArgs{}, NeedsBody: true, Answers: tools.Started{}, Status: http.StatusAccepted, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusConflict)...)}),
 		api.Get("/rollouts", a.listRollouts, &api.Operation{ID: "list_rollouts", Tag: tag, Summary: "List the caller's rollouts, those that run first; operators see all",
@@ -43,12 +44,14 @@ func (a *API) Routes() []api.Route {
 			Reads: eventsRequest{}, Answers: api.Media("text/event-stream"), Refuses: api.Unserved(http.StatusNotFound)}),
 		left("/result", a.getResult, "get_result", "The result of a rollout that is done; 409 before", rollout.Result{}),
 		a.traceRoute(),
+		a.trajectoryRoute(),
 		left("/logs/agent", a.agentLog, "get_agent_log", "What the agent's processes wrote; 409 before the rollout is done", textPlain),
 		left("/logs/proxy", a.proxyLog, "get_proxy_log", "The end of the gateway's log; 409 before the rollout is done", textPlain),
 		left("/logs/verifier", a.verifierLog, "get_verifier_log", "The verifier's output, then its errors, then what each verify command said; 409 before the rollout is done", textPlain),
 		api.Post("/rollouts/{id}/abort", a.abortRollout, &api.Operation{ID: "abort_rollout", Tag: tag, Summary: "End a rollout early",
 			Reads: abortRequest{}, Answers: reply.AbortAnswer{}, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),
 	}
+	return append(all, a.groupRoutes()...)
 }
 
 // about is a route that tells of one rollout.
@@ -67,14 +70,8 @@ func left(path string, handle http.HandlerFunc, id, summary string, answers any)
 const textPlain api.Media = "text/plain; charset=utf-8"
 
 func (a *API) postRollout(w http.ResponseWriter, r *http.Request) {
-	data, release, ok := a.Bodies.Read(w, r)
+	args, ok := a.arguments(w, r)
 	if !ok {
-		return
-	}
-	args, found := httpio.Object(data)
-	release()
-	if len(found) > 0 {
-		httpio.WriteInvalid(w, found)
 		return
 	}
 	text, err := a.Env.Call(r.Context(), tools.Call{Tool: "start_rollout", Args: args})
@@ -135,17 +132,11 @@ func (a *API) getMessages(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) abortRollout(w http.ResponseWriter, r *http.Request) {
-	data, release, ok := a.Bodies.Read(w, r)
+	args, ok := a.arguments(w, r)
 	if !ok {
 		return
 	}
-	obj, found := httpio.Object(data)
-	release()
-	if len(found) > 0 {
-		httpio.WriteInvalid(w, found)
-		return
-	}
-	reason, _ := obj["reason"].(string)
+	reason, _ := args["reason"].(string)
 	id := chi.URLParam(r, "id")
 	aborted, err := a.Rollouts.Abort(r.Context(), id, cmp.Or(strings.TrimSpace(reason), "asked over REST"))
 	answerWith(w, reply.AbortAnswer{RolloutID: id, Aborted: aborted}, err)

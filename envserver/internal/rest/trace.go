@@ -17,7 +17,7 @@ const (
 )
 
 func (a *API) traceRoute() api.Route {
-	rt := left("/trace", a.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []api.Media{jsonLines, npzFile})
+	rt := left("/trace", a.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []any{jsonLines, npzFile})
 	rt.Says.Reads = traceRequest{}
 	rt.Says.Refuses = append(rt.Says.Refuses, http.StatusUnprocessableEntity)
 	return rt

@@ -99,6 +99,9 @@ func (t *Table) Start() Tool {
 	return tool
 }
 
+// Group is the tool that runs a group; false where the engine has no groups.
+func (t *Table) Group() (Tool, bool) { return t.Find(runGroup) }
+
 // List returns the tools in the order they are published.
 func (t *Table) List() []Tool { return t.tools }
 

@@ -1,7 +1,7 @@
 package shapes
 
 import (
-	"github.com/rolloutd/rolloutd/internal/trajectory"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
 // Values of a token that is not trained on, in Atropos' lists.
@@ -25,7 +25,7 @@ type Atropos struct {
 // fault.Conflict.
 func ToAtropos(group []Scored) (Atropos, error) {
 	out := Atropos{Tokens: [][]int32{}, Masks: [][]int32{}, Scores: []float64{}, InferenceLogprobs: [][]float64{}, GenerationParams: map[string]any{}}
-	err := each(group, func(s *trajectory.Sequence, reward float64) {
+	err := each(group, func(s *sequence.Sequence, reward float64) {
 		masks, logprobs := masked(s)
 		out.Tokens = append(out.Tokens, s.TokenIDs)
 		out.Masks = append(out.Masks, masks)
@@ -38,7 +38,7 @@ func ToAtropos(group []Scored) (Atropos, error) {
 	return out, err
 }
 
-func masked(s *trajectory.Sequence) ([]int32, []float64) {
+func masked(s *sequence.Sequence) ([]int32, []float64) {
 	masks, logprobs := make([]int32, len(s.TokenIDs)), make([]float64, len(s.TokenIDs))
 	for i, id := range s.TokenIDs {
 		masks[i], logprobs[i] = maskedID, maskedLogprob
@@ -49,7 +49,7 @@ func masked(s *trajectory.Sequence) ([]int32, []float64) {
 	return masks, logprobs
 }
 
-func firstTemperature(s *trajectory.Sequence) *float64 {
+func firstTemperature(s *sequence.Sequence) *float64 {
 	for _, span := range s.Spans {
 		if span.Train {
 			return span.Temperature

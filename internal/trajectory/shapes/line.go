@@ -6,7 +6,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/trajectory"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
 // Line is one sequence as a line of JSON, with what its rollout is. It is written for rollouts without a reward, too.
@@ -18,11 +18,11 @@ type Line struct {
 	Reward    *float64        `json:"reward"`
 	Number    int             `json:"sequence"` // within the rollout, from 0
 	Trained   int             `json:"trained"`  // tokens to train on
-	trajectory.Sequence
+	sequence.Sequence
 }
 
 // WriteLines writes each sequence of a rollout as a line of JSON.
-func WriteLines(w io.Writer, s rollout.State, t trajectory.Trajectory) error {
+func WriteLines(w io.Writer, s rollout.State, t sequence.Trajectory) error {
 	enc := json.NewEncoder(w)
 	for i := range t.Sequences {
 		line := Line{

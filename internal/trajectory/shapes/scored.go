@@ -2,14 +2,14 @@ package shapes
 
 import (
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/trajectory"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
 // Scored is one rollout's trajectory and its reward.
 type Scored struct {
 	RolloutID  string
 	Reward     *float64 // nil: the rollout has none, and is no training data
-	Trajectory trajectory.Trajectory
+	Trajectory sequence.Trajectory
 }
 
 // check refuses a rollout that is no training data: a trainer would take a missing reward for a bad one.
@@ -24,7 +24,7 @@ func (s *Scored) check() error {
 }
 
 // each calls do with every sequence that has a token to train on.
-func each(group []Scored, do func(s *trajectory.Sequence, reward float64)) error {
+func each(group []Scored, do func(s *sequence.Sequence, reward float64)) error {
 	for i := range group {
 		if err := group[i].check(); err != nil {
 			return err

@@ -10,18 +10,18 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/trajectory"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
 )
 
 // scored has one sequence: a prompt of two tokens, one sampled token, two of a tool, one sampled token.
 func scored() shapes.Scored {
 	reward, temperature := 0.25, 0.7
-	return shapes.Scored{RolloutID: "r", Reward: &reward, Trajectory: trajectory.Trajectory{Sequences: []trajectory.Sequence{{
+	return shapes.Scored{RolloutID: "r", Reward: &reward, Trajectory: sequence.Trajectory{Sequences: []sequence.Sequence{{
 		TokenIDs: []int32{1, 2, 3, 4, 5, 6},
-		LossMask: trajectory.Mask{0, 0, 1, 0, 0, 1},
+		LossMask: sequence.Mask{0, 0, 1, 0, 0, 1},
 		Logprobs: []float64{0, 0, -0.5, 0, 0, -2},
-		Spans: []trajectory.Span{
+		Spans: []sequence.Span{
 			{Turn: 1, Start: 2, Stop: 3, Train: true, Temperature: &temperature},
 			{Turn: 2, Start: 5, Stop: 6, Train: true, Temperature: &temperature},
 		},
@@ -71,7 +71,7 @@ func TestNoTrainingData(t *testing.T) {
 func TestUntrainedSequencesAreLeftOut(t *testing.T) {
 	t.Parallel()
 	s := scored()
-	s.Trajectory.Sequences = append(s.Trajectory.Sequences, trajectory.Sequence{TokenIDs: []int32{9}, LossMask: trajectory.Mask{0}, Logprobs: []float64{0}})
+	s.Trajectory.Sequences = append(s.Trajectory.Sequences, sequence.Sequence{TokenIDs: []int32{9}, LossMask: sequence.Mask{0}, Logprobs: []float64{0}})
 	got, err := shapes.ToAtropos([]shapes.Scored{s})
 	require.NoError(t, err)
 	require.Len(t, got.Tokens, 1)

@@ -1,6 +1,6 @@
 package shapes
 
-import "github.com/rolloutd/rolloutd/internal/trajectory"
+import "github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 
 // TRL is what a rollout_func of TRL's GRPOTrainer returns. All lists have one element per sequence.
 type TRL struct {
@@ -8,15 +8,15 @@ type TRL struct {
 	CompletionIDs [][]int32   `json:"completion_ids"` // all after it, sampled or not
 	Logprobs      [][]float64 `json:"logprobs"`       // one per completion id; 0 where EnvMask is 0
 	// EnvMask is 1 for each completion id to train on and 0 for what the environment wrote.
-	EnvMask []trajectory.Mask `json:"env_mask"`
-	Rewards []float64         `json:"rewards"`
+	EnvMask []sequence.Mask `json:"env_mask"`
+	Rewards []float64       `json:"rewards"`
 }
 
 // ToTRL makes the lists of rollouts, which may be of several tasks. A rollout without a reward or without a token to train on is a
 // fault.Conflict.
 func ToTRL(rollouts []Scored) (TRL, error) {
-	out := TRL{PromptIDs: [][]int32{}, CompletionIDs: [][]int32{}, Logprobs: [][]float64{}, EnvMask: []trajectory.Mask{}, Rewards: []float64{}}
-	err := each(rollouts, func(s *trajectory.Sequence, reward float64) {
+	out := TRL{PromptIDs: [][]int32{}, CompletionIDs: [][]int32{}, Logprobs: [][]float64{}, EnvMask: []sequence.Mask{}, Rewards: []float64{}}
+	err := each(rollouts, func(s *sequence.Sequence, reward float64) {
 		at := s.Spans[0].Start
 		out.PromptIDs = append(out.PromptIDs, s.TokenIDs[:at])
 		out.CompletionIDs = append(out.CompletionIDs, s.TokenIDs[at:])

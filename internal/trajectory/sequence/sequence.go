@@ -1,4 +1,4 @@
-package trajectory
+package sequence
 
 import "github.com/rolloutd/rolloutd/internal/rollout"
 
@@ -86,6 +86,15 @@ func (t *Trajectory) Trained() int {
 	n := 0
 	for i := range t.Sequences {
 		n += t.Sequences[i].Trained()
+	}
+	return n
+}
+
+// Tokens counts the tokens of all sequences.
+func (t *Trajectory) Tokens() int {
+	n := 0
+	for i := range t.Sequences {
+		n += len(t.Sequences[i].TokenIDs)
 	}
 	return n
 }

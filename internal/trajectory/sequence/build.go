@@ -1,4 +1,4 @@
-package trajectory
+package sequence
 
 import (
 	"encoding/json"
@@ -108,7 +108,7 @@ func (b *Builder) skip(t *rollout.Turn) Skip {
 func (b *Builder) sequenceFor(t *rollout.Turn) *Sequence {
 	if i, ok := b.open[t.Lineage]; ok {
 		s := &b.done.Sequences[i]
-		at := common(s.TokenIDs, t.PromptTokenIDs)
+		at := CommonPrefix(s.TokenIDs, t.PromptTokenIDs)
 		if at == len(s.TokenIDs) {
 			return s
 		}

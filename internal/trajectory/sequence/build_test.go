@@ -1,4 +1,4 @@
-package trajectory_test
+package sequence_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/trajectory"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
 // sampled makes a whole, delivered turn of the agent's own conversation.
@@ -33,9 +33,9 @@ func with(t rollout.Turn, edit func(*rollout.Turn)) rollout.Turn {
 
 type ids = []int32
 
-func build(t *testing.T, choice trajectory.Subagents, turns ...rollout.Turn) trajectory.Trajectory {
+func build(t *testing.T, choice sequence.Subagents, turns ...rollout.Turn) sequence.Trajectory {
 	t.Helper()
-	out, err := trajectory.Build(turns, choice)
+	out, err := sequence.Build(turns, choice)
 	require.NoError(t, err)
 	return out
 }
@@ -45,12 +45,12 @@ func TestTurnsJoinOnAnExactPrefix(t *testing.T) {
 	t.Parallel()
 	got := build(t, "", sampled(1, ids{1, 2}, ids{3, 4}), sampled(2, ids{1, 2, 3, 4, 5, 6}, ids{7}))
 	half := 0.5
-	require.Equal(t, []trajectory.Sequence{{
-		Lineage: "a", Branch: rollout.BranchRoot, End: trajectory.EndOfTrace,
+	require.Equal(t, []sequence.Sequence{{
+		Lineage: "a", Branch: rollout.BranchRoot, End: sequence.EndOfTrace,
 		TokenIDs: ids{1, 2, 3, 4, 5, 6, 7},
-		LossMask: trajectory.Mask{0, 0, 1, 1, 0, 0, 1},
+		LossMask: sequence.Mask{0, 0, 1, 1, 0, 0, 1},
 		Logprobs: []float64{0, 0, -1, -1.1, 0, 0, -2},
-		Spans: []trajectory.Span{
+		Spans: []sequence.Span{
 			{Turn: 1, Start: 2, Stop: 4, Train: true, FinishReason: "stop", Temperature: &half},
 			{Turn: 2, Start: 6, Stop: 7, Train: true, FinishReason: "stop", Temperature: &half},
 		},
@@ -63,9 +63,9 @@ func TestSequenceEndsAtAPrefixBreak(t *testing.T) {
 	t.Parallel()
 	got := build(t, "", sampled(1, ids{1, 2}, ids{3, 4}), sampled(2, ids{1, 2, 3, 9, 5}, ids{7}), sampled(3, ids{1, 2, 3, 9, 5, 7, 8}, ids{10}))
 	require.Len(t, got.Sequences, 2)
-	require.Equal(t, trajectory.EndPrefixBreak, got.Sequences[0].End)
+	require.Equal(t, sequence.EndPrefixBreak, got.Sequences[0].End)
 	require.Equal(t, &rollout.PrefixBreak{AfterTurn: 1, At: 3}, got.Sequences[0].Break)
-	require.Equal(t, trajectory.Mask{0, 0, 0, 0, 0, 1, 0, 1}, got.Sequences[1].LossMask)
+	require.Equal(t, sequence.Mask{0, 0, 0, 0, 0, 1, 0, 1}, got.Sequences[1].LossMask)
 	require.Equal(t, 4, got.Trained(), "no sampled token is trained twice or lost")
 }
 
@@ -73,20 +73,20 @@ func TestSequenceEndsAtACompaction(t *testing.T) {
 	t.Parallel()
 	after := with(sampled(3, ids{1, 8}, ids{9}), func(t *rollout.Turn) { t.Branch = rollout.BranchCompacted })
 	got := build(t, "", sampled(1, ids{1, 2}, ids{3}), after)
-	require.Equal(t, trajectory.EndCompacted, got.Sequences[0].End)
+	require.Equal(t, sequence.EndCompacted, got.Sequences[0].End)
 	require.Equal(t, rollout.BranchCompacted, got.Sequences[1].Branch)
 }
 
 // Turns that are in no sequence do not disturb the sequence around them.
 func TestSkippedTurns(t *testing.T) {
 	t.Parallel()
-	cases := map[trajectory.Skip]func(*rollout.Turn){
-		trajectory.SkipAuxiliary:   func(t *rollout.Turn) { t.Kind, t.Train = rollout.KindTitle, false },
-		trajectory.SkipForeign:     func(t *rollout.Turn) { t.Kind, t.Train = rollout.KindForeign, false },
-		trajectory.SkipSubagent:    func(t *rollout.Turn) { t.Kind, t.Train, t.Lineage = rollout.KindSubagent, false, "a/b" },
-		trajectory.SkipUndelivered: func(t *rollout.Turn) { t.Delivered, t.Train = false, false },
-		trajectory.SkipBroken:      func(t *rollout.Turn) { t.Broken, t.Train = "aborted", false },
-		trajectory.SkipNoTokens:    func(t *rollout.Turn) { t.PromptTokenIDs, t.Train = nil, false },
+	cases := map[sequence.Skip]func(*rollout.Turn){
+		sequence.SkipAuxiliary:   func(t *rollout.Turn) { t.Kind, t.Train = rollout.KindTitle, false },
+		sequence.SkipForeign:     func(t *rollout.Turn) { t.Kind, t.Train = rollout.KindForeign, false },
+		sequence.SkipSubagent:    func(t *rollout.Turn) { t.Kind, t.Train, t.Lineage = rollout.KindSubagent, false, "a/b" },
+		sequence.SkipUndelivered: func(t *rollout.Turn) { t.Delivered, t.Train = false, false },
+		sequence.SkipBroken:      func(t *rollout.Turn) { t.Broken, t.Train = "aborted", false },
+		sequence.SkipNoTokens:    func(t *rollout.Turn) { t.PromptTokenIDs, t.Train = nil, false },
 	}
 	for why, edit := range cases {
 		t.Run(string(why), func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestSkippedTurns(t *testing.T) {
 			got := build(t, "", sampled(1, ids{1, 2}, ids{3}), odd, sampled(3, ids{1, 2, 3, 4}, ids{5}))
 			require.Len(t, got.Sequences, 1)
 			require.Equal(t, ids{1, 2, 3, 4, 5}, got.Sequences[0].TokenIDs)
-			require.Equal(t, map[trajectory.Skip]int{why: 1}, got.Skipped)
+			require.Equal(t, map[sequence.Skip]int{why: 1}, got.Skipped)
 			require.Equal(t, 3, got.Turns)
 		})
 	}
@@ -107,7 +107,7 @@ func TestUntrainedTurnIsMasked(t *testing.T) {
 	odd := with(sampled(2, ids{1, 2, 3, 4}, ids{5}), func(t *rollout.Turn) { t.Train, t.PerTokenLogps = false, nil })
 	got := build(t, "", sampled(1, ids{1, 2}, ids{3}), odd, sampled(3, ids{1, 2, 3, 4, 5, 6}, ids{7}))
 	require.Len(t, got.Sequences, 1)
-	require.Equal(t, trajectory.Mask{0, 0, 1, 0, 0, 0, 1}, got.Sequences[0].LossMask)
+	require.Equal(t, sequence.Mask{0, 0, 1, 0, 0, 0, 1}, got.Sequences[0].LossMask)
 	require.False(t, got.Sequences[0].Spans[1].Train)
 }
 
@@ -116,14 +116,14 @@ func TestSubagentsApart(t *testing.T) {
 	sub := with(sampled(2, ids{20}, ids{21, 22}), func(t *rollout.Turn) {
 		t.Kind, t.Train, t.Lineage, t.Branch = rollout.KindSubagent, false, "a/b", rollout.BranchSubagent
 	})
-	got := build(t, trajectory.SeparateSubagents, sampled(1, ids{1}, ids{3}), sub, sampled(3, ids{1, 3, 4}, ids{5}))
+	got := build(t, sequence.SeparateSubagents, sampled(1, ids{1}, ids{3}), sub, sampled(3, ids{1, 3, 4}, ids{5}))
 	require.Len(t, got.Sequences, 2)
 	require.Equal(t, "a/b", got.Sequences[1].Lineage)
 	require.Equal(t, 2, got.Sequences[1].Trained())
 	flawed := with(sub, func(t *rollout.Turn) { t.Flaws = []string{"unknown"} })
-	untrained := build(t, trajectory.SeparateSubagents, flawed)
+	untrained := build(t, sequence.SeparateSubagents, flawed)
 	require.Zero(t, untrained.Trained())
-	_, err := trajectory.Build(nil, "all")
+	_, err := sequence.Build(nil, "all")
 	require.True(t, fault.Is(err, fault.Invalid))
 }
 
@@ -141,7 +141,7 @@ func TestMarksOfSpans(t *testing.T) {
 func TestUnequalListsAreRefused(t *testing.T) {
 	t.Parallel()
 	short := with(sampled(4, ids{1}, ids{2, 3}), func(t *rollout.Turn) { t.PerTokenLogps = t.PerTokenLogps[:1] })
-	_, err := trajectory.Build([]rollout.Turn{short}, "")
+	_, err := sequence.Build([]rollout.Turn{short}, "")
 	require.True(t, fault.Is(err, fault.Invalid))
 	require.ErrorContains(t, err, "turn 4 has 2 token ids and 1 logprobs")
 }
@@ -163,11 +163,11 @@ func TestReadATrace(t *testing.T) {
 	for _, turn := range turns {
 		require.NoError(t, enc.Encode(turn))
 	}
-	got, err := trajectory.Read(bytes.NewReader(lines.Bytes()), "")
+	got, err := sequence.Read(bytes.NewReader(lines.Bytes()), "")
 	require.NoError(t, err)
 	require.Equal(t, build(t, "", turns...), got)
 
-	_, err = trajectory.Read(io.MultiReader(&lines, strings.NewReader("{")), "")
+	_, err = sequence.Read(io.MultiReader(&lines, strings.NewReader("{")), "")
 	require.ErrorContains(t, err, "trace after 2 turns")
 }
 
@@ -180,7 +180,7 @@ func TestReadIsBounded(t *testing.T) {
 		for n := 1; enc.Encode(sampled(n, append(ids{int32(n)}, make(ids, 1<<20)...), ids{1})) == nil; n++ { // until the reader is closed
 		}
 	}()
-	_, err := trajectory.Read(read, "")
+	_, err := sequence.Read(read, "")
 	require.NoError(t, read.Close())
 	require.True(t, fault.Is(err, fault.Exhausted))
 }
@@ -199,7 +199,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		got, err := trajectory.Build(list, "")
+		got, err := sequence.Build(list, "")
 		require.NoError(b, err)
 		require.Len(b, got.Sequences, 1)
 	}

@@ -1,0 +1,93 @@
+package access
+
+import (
+	"context"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Groups is what the edge needs of the engine that runs groups of rollouts.
+type Groups interface {
+	tools.Groups
+	// Group returns the state of a group; fault.NotFound for an unknown id.
+	Group(ctx context.Context, id string) (rollout.GroupState, error)
+	// GroupOwner is the owner of a group's rollouts; fault.NotFound for an unknown id.
+	GroupOwner(ctx context.Context, id string) (string, error)
+	// Groups lists groups without their members: those that run first, then by their end, latest first, a page at a time.
+	Groups(ctx context.Context, f rollout.Filter) (rollout.GroupPage, error)
+}
+
+// NewOwnedGroups returns the groups of all as each caller may see them.
+func NewOwnedGroups(all Groups) Groups { return ownedGroups{all} }
+
+// ownedGroups gives each caller the groups that its token started, and operators all of them; see owned.
+type ownedGroups struct{ all Groups }
+
+// StartGroup starts the group for the caller, within what its token may ask for.
+func (o ownedGroups) StartGroup(ctx context.Context, g rollout.GroupSpec) (rollout.GroupState, error) {
+	caller := CallerOf(ctx)
+	if err := g.Member.Sandbox.CheckMax(caller.MaxSandbox); err != nil {
+		return rollout.GroupState{}, err
+	}
+	g.Member.Owner = caller.Name
+	state, err := o.all.StartGroup(ctx, g)
+	if err == nil && !caller.may(state.Owner) {
+		return rollout.GroupState{}, fault.New(fault.Conflict, "group_id: %q is taken: choose another", g.ID)
+	}
+	return state, err
+}
+
+// check answers fault.NotFound for a group that is not the caller's, in the words used for one that does not exist.
+func (o ownedGroups) check(ctx context.Context, id string) error {
+	missing := fault.New(fault.NotFound, "no group %q", id)
+	if rollout.CheckID(id) != nil {
+		return missing
+	}
+	caller := CallerOf(ctx)
+	if caller.Scope == ScopeOperator {
+		return nil
+	}
+	owner, err := o.all.GroupOwner(ctx, id)
+	if fault.Is(err, fault.NotFound) || err == nil && !caller.may(owner) {
+		return missing
+	}
+	return err
+}
+
+func (o ownedGroups) Group(ctx context.Context, id string) (rollout.GroupState, error) {
+	if err := o.check(ctx, id); err != nil {
+		return rollout.GroupState{}, err
+	}
+	return o.all.Group(ctx, id)
+}
+
+func (o ownedGroups) WaitGroup(ctx context.Context, id string) (rollout.GroupState, error) {
+	if err := o.check(ctx, id); err != nil {
+		return rollout.GroupState{}, err
+	}
+	return o.all.WaitGroup(ctx, id)
+}
+
+func (o ownedGroups) AbortGroup(ctx context.Context, id, reason string) (bool, error) {
+	if err := o.check(ctx, id); err != nil {
+		return false, err
+	}
+	return o.all.AbortGroup(ctx, id, reason)
+}
+
+func (o ownedGroups) GroupOwner(ctx context.Context, id string) (string, error) {
+	if err := o.check(ctx, id); err != nil {
+		return "", err
+	}
+	return o.all.GroupOwner(ctx, id)
+}
+
+// Groups lists all groups to operators, and to others their own.
+func (o ownedGroups) Groups(ctx context.Context, f rollout.Filter) (rollout.GroupPage, error) {
+	if caller := CallerOf(ctx); caller.Scope != ScopeOperator {
+		f.Owner = caller.Name
+	}
+	return o.all.Groups(ctx, f)
+}

@@ -1,0 +1,115 @@
+package rest
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+const groupTag = "Groups"
+
+// groupRoutes are groups of rollouts as plain resources.
+func (a *API) groupRoutes() []api.Route {
+	if a.Groups == nil {
+		return nil
+	}
+	return []api.Route{
+		api.Post("/groups", a.postGroup, &api.Operation{ID: "start_group", Tag: groupTag, Summary: "Start a group of rollouts of one task; the body is the arguments of the tool run_group",
+			Reads: tools.GroupArgs{}, NeedsBody: true, Answers: rollout.GroupState{}, Status: http.StatusAccepted, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusConflict)...)}),
+		api.Get("/groups", a.listGroups, &api.Operation{ID: "list_groups", Tag: groupTag, Summary: "List the caller's groups, those that run first; operators see all",
+			Reads: groupListRequest{}, Answers: rollout.GroupPage{}, Refuses: api.Unserved(http.StatusUnprocessableEntity)}),
+		api.Get("/groups/{id}", a.getGroup, &api.Operation{ID: "get_group", Tag: groupTag, Summary: "Where the rollouts of a group stand, their rewards and what these are together",
+			Reads: groupRequest{}, Answers: tools.GroupAnswer{}, Refuses: api.Unserved(http.StatusNotFound)}),
+		a.groupTrajectoryRoute(),
+		api.Post("/groups/{id}/abort", a.abortGroup, &api.Operation{ID: "abort_group", Tag: groupTag, Summary: "End a group and its rollouts early",
+			Reads: groupAbortRequest{}, Answers: groupAbortAnswer{}, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),
+	}
+}
+
+type groupRequest struct {
+	ID string `path:"id" description:"id of the group"`
+}
+
+type groupAbortRequest struct {
+	groupRequest
+	Reason string `json:"reason" description:"shown to people"`
+}
+
+type groupAbortAnswer struct {
+	GroupID string `json:"group_id"`
+	Aborted bool   `json:"aborted" description:"false: the group had ended before"`
+}
+
+// groupListRequest selects groups; what is left out selects all.
+type groupListRequest struct {
+	Status string `query:"status" enum:"running,done"`
+	TaskID string `query:"task_id"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"groups of a page"`
+	Cursor string `query:"cursor" description:"next of the page before"`
+}
+
+func (a *API) postGroup(w http.ResponseWriter, r *http.Request) {
+	args, ok := a.arguments(w, r)
+	if !ok {
+		return
+	}
+	g, err := a.Env.Tools.StartGroup(r.Context(), args)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	httpio.WriteJSON(w, http.StatusAccepted, g)
+}
+
+// arguments reads a body that is a JSON object. The client has its answer when ok is false.
+func (a *API) arguments(w http.ResponseWriter, r *http.Request) (args map[string]any, ok bool) {
+	data, release, ok := a.Bodies.Read(w, r)
+	if !ok {
+		return nil, false
+	}
+	args, found := httpio.Object(data)
+	release()
+	if len(found) > 0 {
+		httpio.WriteInvalid(w, found)
+		return nil, false
+	}
+	return args, true
+}
+
+func (a *API) listGroups(w http.ResponseWriter, r *http.Request) {
+	q, err := parameters(r, "status", "task_id", "limit", "cursor")
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	limit, err := pageLimit(q)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	page, err := a.Groups.Groups(r.Context(), rollout.Filter{Status: q.Get("status"), TaskID: q.Get("task_id"), Limit: limit, Cursor: q.Get("cursor")})
+	answerWith(w, page, err)
+}
+
+func (a *API) getGroup(w http.ResponseWriter, r *http.Request) {
+	g, err := a.Groups.Group(r.Context(), chi.URLParam(r, "id"))
+	answerWith(w, tools.AboutGroup(g), err)
+}
+
+func (a *API) abortGroup(w http.ResponseWriter, r *http.Request) {
+	args, ok := a.arguments(w, r)
+	if !ok {
+		return
+	}
+	reason, _ := args["reason"].(string)
+	id := chi.URLParam(r, "id")
+	aborted, err := a.Groups.AbortGroup(r.Context(), id, cmp.Or(strings.TrimSpace(reason), "asked over REST"))
+	answerWith(w, groupAbortAnswer{id, aborted}, err)
+}

@@ -1,0 +1,147 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
+	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
+)
+
+// Formats of training sequences.
+const (
+	sequenceLines = "jsonl"
+	atroposFormat = "atropos"
+	trlFormat     = "trl"
+)
+
+type trajectoryQuery struct {
+	Format    string `query:"format" enum:"jsonl,atropos,trl" default:"jsonl" description:"jsonl has a line per sequence; atropos is a scored group of Atropos' trainer API; trl is what a rollout_func of TRL returns"`
+	Subagents string `query:"subagents" enum:"drop,separate" default:"drop" description:"separate makes sequences of subagents' turns, too"`
+}
+
+type trajectoryRequest struct {
+	rolloutRequest
+	trajectoryQuery
+}
+
+type groupTrajectoryRequest struct {
+	groupRequest
+	trajectoryQuery
+}
+
+func (a *API) trajectoryRoute() api.Route {
+	rt := left("/trajectory", a.getTrajectory, "get_trajectory", "The training sequences of a rollout that is done; 409 before", []any{jsonLines, api.TrainingData{}})
+	rt.Says.Reads = trajectoryRequest{}
+	rt.Says.Refuses = append(rt.Says.Refuses, http.StatusUnprocessableEntity)
+	return rt
+}
+
+func (a *API) groupTrajectoryRoute() api.Route {
+	return api.Get("/groups/{id}/trajectory", a.getGroupTrajectory, &api.Operation{ID: "get_group_trajectory", Tag: groupTag,
+		Summary: "The training sequences of all rollouts of a group that is done; 409 before",
+		Reads:   groupTrajectoryRequest{}, Answers: []any{jsonLines, api.TrainingData{}},
+		Refuses: api.Unserved(http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity)})
+}
+
+func (a *API) getTrajectory(w http.ResponseWriter, r *http.Request) {
+	state, err := a.done(r)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	a.answerTrajectory(w, r, []rollout.State{state})
+}
+
+func (a *API) getGroupTrajectory(w http.ResponseWriter, r *http.Request) {
+	g, err := a.Groups.Group(r.Context(), chi.URLParam(r, "id"))
+	if err == nil && !g.Done() {
+		err = fault.New(fault.Conflict, "group %s is not done yet (%d of %d members): ask again", g.ID, g.Finished(), g.Size)
+	}
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	a.answerTrajectory(w, r, membersOf(g))
+}
+
+// membersOf are the rollouts of a group that may carry a reward; the others are no training data.
+func membersOf(g rollout.GroupState) []rollout.State {
+	var out []rollout.State
+	for _, m := range g.Members {
+		if m.Outcome.MayCarryReward() {
+			out = append(out, rollout.State{ID: m.RolloutID, GroupID: g.ID, TaskID: g.TaskID, Outcome: m.Outcome, Reward: m.Reward})
+		}
+	}
+	return out
+}
+
+// answerTrajectory answers with the sequences of rollouts in the format that the request asks for.
+func (a *API) answerTrajectory(w http.ResponseWriter, r *http.Request, done []rollout.State) {
+	q, err := parameters(r, "format", "subagents")
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	all, err := a.scored(r.Context(), done, sequence.Subagents(q.Get("subagents")))
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	switch format := cmp.Or(q.Get("format"), sequenceLines); format {
+	case sequenceLines:
+		pour(w, jsonLines, func(w io.Writer) error { return writeSequences(w, done, all) })
+	case atroposFormat:
+		group, err := shapes.ToAtropos(all)
+		answerWith(w, group, err)
+	case trlFormat:
+		lists, err := shapes.ToTRL(all)
+		answerWith(w, lists, err)
+	default:
+		httpio.WriteRefusal(w, fault.Field("format", "want %s, %s or %s, got %q", sequenceLines, atroposFormat, trlFormat, format))
+	}
+}
+
+func writeSequences(w io.Writer, done []rollout.State, all []shapes.Scored) error {
+	for i := range all {
+		if err := shapes.WriteLines(w, done[i], all[i].Trajectory); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scored builds the trajectory of each rollout. All are in memory together, within the bound of one.
+func (a *API) scored(ctx context.Context, done []rollout.State, subagents sequence.Subagents) ([]shapes.Scored, error) {
+	all := make([]shapes.Scored, 0, len(done))
+	room := sequence.MaxTokens
+	for _, state := range done {
+		t, err := a.trajectory(ctx, state.ID, subagents)
+		if err != nil {
+			return nil, err
+		}
+		if room -= t.Tokens(); room < 0 {
+			return nil, fault.New(fault.Exhausted, "the sequences of this group have more than %d tokens: ask for each rollout's", sequence.MaxTokens)
+		}
+		all = append(all, shapes.Scored{RolloutID: state.ID, Reward: state.Reward, Trajectory: t})
+	}
+	return all, nil
+}
+
+func (a *API) trajectory(ctx context.Context, id string, subagents sequence.Subagents) (sequence.Trajectory, error) {
+	lines, err := a.Rollouts.Open(ctx, id, "trace")
+	if err != nil {
+		return sequence.Trajectory{}, err
+	}
+	defer lines.Close()
+	t, err := sequence.Read(lines, subagents)
+	return t, fault.Wrap(fault.KindOf(err), err, "rollout %s", id)
+}
