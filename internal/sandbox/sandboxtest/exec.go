@@ -24,6 +24,7 @@ func execTests() map[string]func(*testing.T, Harness) {
 		"Delete":         execDelete,
 		"Refused":        execRefused,
 		"BackgroundLeft": execBackgroundLeft,
+		"NoneAfterEnd":   execNoneAfterEnd,
 	}
 }
 
@@ -173,4 +174,35 @@ func execBackgroundLeft(t *testing.T, h Harness) {
 	require.NoError(t, err)
 	require.Zero(t, r.ExitCode)
 	require.Equal(t, "1\n", p.Bash("pgrep -c sleep").Stdout)
+}
+
+// After KillAll no call starts a process: what is graded cannot be changed by a call that comes late. Processes of our own can start.
+func execNoneAfterEnd(t *testing.T, h Harness) {
+	p := h.place(t)
+	before, err := p.Exec(t.Context(), "before", bash("echo before"))
+	require.NoError(t, err)
+	shell := wire.Process{Argv: []string{"bash", "-i"}}
+	_, err = p.PTY(t.Context(), "main", "shell", wire.PTYCall{Action: wire.PTYStart, Shell: shell})
+	require.NoError(t, err)
+	late := make(chan error, 8)
+	for i := range cap(late) { // some come while the processes are ended
+		go func() {
+			_, err := p.Exec(t.Context(), "late-"+strconv.Itoa(i), bash("sleep 1000"))
+			late <- err
+		}()
+	}
+	require.NoError(t, p.KillAll(t.Context()))
+	for range cap(late) {
+		if err := <-late; err != nil {
+			require.True(t, fault.Is(err, fault.Aborted), "%v", err)
+		}
+	}
+	_, err = p.Exec(t.Context(), "after", bash("touch /tmp/after"))
+	require.True(t, fault.Is(err, fault.Aborted), "%v", err)
+	_, err = p.PTY(t.Context(), "main", "more", wire.PTYCall{Action: wire.PTYRun, Shell: shell, Command: "touch /tmp/after"})
+	require.True(t, fault.Is(err, fault.Aborted), "%v", err)
+	again, err := p.Exec(t.Context(), "before", bash("echo before"))
+	require.NoError(t, err)
+	require.Equal(t, before.PID, again.PID)
+	require.Equal(t, "0\n", p.Bash("pgrep -c sleep; test ! -e /tmp/after").Stdout)
 }

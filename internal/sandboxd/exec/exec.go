@@ -36,7 +36,7 @@ func (x *Execs) Delete(ctx context.Context, id string) error { return x.calls.De
 // run runs a command to its end, which its timeout, its deletion or the end of the sandbox bounds.
 func (x *Execs) run(ctx context.Context, e wire.Exec) (wire.ExecResult, error) {
 	name := fmt.Sprintf("exec-%d", x.started.Add(1))
-	p, err := x.processes.Start(name, e.Process)
+	p, err := x.processes.StartCall(name, e.Process, nil)
 	if err != nil {
 		return wire.ExecResult{}, err
 	}

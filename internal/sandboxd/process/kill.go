@@ -28,10 +28,11 @@ func SignalAll() {
 	}
 }
 
-// KillAll ends every process but this one.
+// KillAll ends every process but this one. From then on no tool call starts a process.
 func (t *Table) KillAll() error {
 	t.starting.Lock()
 	defer t.starting.Unlock()
+	t.closed = true
 	self := os.Getpid()
 	err := repeatKill(func(all []procEntry) []int {
 		SignalAll()

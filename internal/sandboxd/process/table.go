@@ -28,6 +28,7 @@ type Table struct {
 
 	// starting is held while a process starts, and while all are killed: nothing may start in between.
 	starting sync.Mutex
+	closed   bool // no tool call starts a process any more; starting is held
 	mu       sync.Mutex
 	byName   map[string]*Process
 }
@@ -54,20 +55,27 @@ func New(o Options) *Table {
 
 // Start starts the process, or returns the one of that name.
 func (t *Table) Start(name string, spec wire.Process) (*Process, error) {
+	t.starting.Lock()
+	defer t.starting.Unlock()
 	return t.start(name, spec, nil)
 }
 
-// StartTerminal is Start for a process whose three streams are tty, its controlling terminal. Its output is not kept; spec.Stdin does not count.
-func (t *Table) StartTerminal(name string, spec wire.Process, tty *os.File) (*Process, error) {
+// StartCall is Start for a process of a policy's tool call. Its streams are tty, its controlling terminal, where that is not nil; its
+// output is not kept then, and spec.Stdin does not count. After KillAll it is a fault.Aborted: no late call may change what is graded.
+func (t *Table) StartCall(name string, spec wire.Process, tty *os.File) (*Process, error) {
+	t.starting.Lock()
+	defer t.starting.Unlock()
+	if t.closed {
+		return nil, fault.New(fault.Aborted, "the sandbox takes no more tool calls: all its processes were ended")
+	}
 	return t.start(name, spec, tty)
 }
 
+// start is called with starting held.
 func (t *Table) start(name string, spec wire.Process, tty *os.File) (*Process, error) {
 	if !t.names.MatchString(name) {
 		return nil, fault.Field("name", "%q must be 1 to 64 letters, digits, '.', '_' or '-'", name)
 	}
-	t.starting.Lock()
-	defer t.starting.Unlock()
 	if p, err := t.Get(name); err == nil {
 		return p, nil
 	}

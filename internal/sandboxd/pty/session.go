@@ -68,7 +68,7 @@ func open(table *process.Table, name string, shell wire.Process, cols, rows int)
 	maps.Copy(shell.Env, environment(secret))
 	shell.Env["TERM"] = "xterm-256color"
 	if err = s.setSize(); err == nil {
-		s.process, err = table.StartTerminal(name, shell, tty)
+		s.process, err = table.StartCall(name, shell, tty)
 	}
 	if err != nil {
 		_ = s.master.Close()

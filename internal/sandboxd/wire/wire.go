@@ -10,7 +10,8 @@
 //	POST   /v1/exec/{id}?wait=5s        Exec             → ExecResult; runs it once, or returns the result of the call of that id
 //	DELETE /v1/exec/{id}                                 → 204; kills the command, forgets the call
 //	POST   /v1/pty/{name}/{id}?wait=5s  PTYCall          → PTYAnswer; the call of that id to the shell of that name, once
-//	POST   /v1/kill-all                                  → 204; every process of the sandbox but sandboxd is dead
+//	POST   /v1/kill-all                                  → 204; every process of the sandbox but sandboxd is dead, and no exec or
+//	                                                       pty call starts one any more
 //	PUT    /v1/files?path=&user=&mode=0644  bytes        → 204; parents are made, links are not followed
 //	GET    /v1/files?path=&user=&limit=                  → bytes; a regular file only
 //	DELETE /v1/files?path=&user=                         → 204; a whole tree, links not followed
