@@ -18,6 +18,8 @@ func (s *Server) mcpPost(w http.ResponseWriter, r *http.Request) {
 	defer release()
 	ctx, cancel := s.callContext(r)
 	defer cancel()
+	w, stop := httpio.KeepWarm(w, s.o.PingInterval)
+	defer stop()
 	if isStandardMCP(r) {
 		s.serveStandard(ctx, w, r, data, release)
 		return
@@ -55,5 +57,9 @@ func (s *Server) mcpFrame(ctx context.Context, sess *session.Session, raw []byte
 		return jsonrpc.Response{Error: bad}
 	}
 	_, span := s.env.Tracer.Start(ctx, "ws mcp")
-	return spanned(span, later(func(ctx context.Context) any { return s.rpc(ctx, req, sess) }))
+	reply := spanned(span, later(func(ctx context.Context) any { return s.rpc(ctx, req, sess) }))
+	if work, ok := reply.(later); ok && req.ID != nil {
+		return overtakable(work)
+	}
+	return reply
 }

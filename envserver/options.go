@@ -92,10 +92,12 @@ type Options struct {
 	MaxSessions int // sessions at once, over all transports; default 64
 	// SessionIdle is how long a session made over POST /mcp may be unused before it ends; default 1 h, negative: without limit.
 	SessionIdle time.Duration
-	// StepTimeout bounds the answer to a step over /ws, and to a tools/call over /mcp, whose client names no timeout_s; default
-	// 55 s, below the 60 s after which the Python clients give up and, over /ws in older versions, mistake the late answer for
-	// the next one. Negative: none.
+	// StepTimeout bounds the answer to a step over /ws, and to a tools/call over /mcp, whose client names no timeout_s; default none: a
+	// client waits as long as it likes, and a rollout ends by its own bounds.
 	StepTimeout time.Duration
+	// GiveUp is how old a call over /ws must be before the next request of a client that never sent ahead says that it no longer waits for
+	// the answer, which is then dropped; default 1 s.
+	GiveUp time.Duration
 	// MaxMessage is the largest request body or frame taken, in bytes; default 16 MiB.
 	MaxMessage int64
 	// RequestMemory is what large bodies and frames of all clients may take at once while they are read and decoded, in bytes; one more is
@@ -138,7 +140,6 @@ func (o Options) filled() (Options, error) {
 	o.Version = cmp.Or(o.Version, "1.0.0")
 	o.MaxSessions = cmp.Or(o.MaxSessions, 64)
 	o.SessionIdle = cmp.Or(o.SessionIdle, time.Hour)
-	o.StepTimeout = cmp.Or(o.StepTimeout, 55*time.Second)
 	o.MaxMessage = cmp.Or(o.MaxMessage, 16<<20)
 	o.RequestMemory = cmp.Or(o.RequestMemory, 8*o.MaxMessage)
 	o.BodyTimeout = cmp.Or(o.BodyTimeout, time.Minute)

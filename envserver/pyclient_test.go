@@ -33,6 +33,10 @@ func TestPythonClients(t *testing.T) {
 				r := start(t, func(o *envserver.Options) { o.StepTimeout = time.Second })
 				runPython(t, "step_limit.py", r.url)
 			})
+			t.Run("patience.py", func(t *testing.T) {
+				r := start(t, func(o *envserver.Options) { o.PingInterval = 200 * time.Millisecond })
+				runPython(t, "patience.py", r.url)
+			})
 			t.Run("tokens.py", func(t *testing.T) {
 				r := start(t, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken("0123456789abcdef")} })
 				runPython(t, "tokens.py", r.url)

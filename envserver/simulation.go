@@ -86,6 +86,8 @@ func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
+	w, stop := httpio.KeepWarm(w, s.o.PingInterval)
+	defer stop()
 	out := s.env.Step(ctx, sess, a, 0)
 	s.env.Keep(ctx, sess)
 	httpio.WriteJSON(w, http.StatusOK, out)

@@ -31,12 +31,15 @@ type protocol struct {
 	// refuse makes the frame that says why there is no session, failed the one that says that a request met a bug of ours.
 	refuse func(error) any
 	failed func(message string) any
-	// handle answers one frame in a session: with what is to be encoded, an encoded, a later or a goodbye.
+	// handle answers one frame in a session: with what is to be encoded, an encoded, a later, an overtakable or a goodbye.
 	handle func(ctx context.Context, sess *session.Session, frame []byte) any
 }
 
 // later is a reply that needs the engine or the store. It is made while the connection is read on.
 type later func(context.Context) any
+
+// overtakable is a later whose reply names its request: a client that no longer waits for it is not misled by it.
+type overtakable later
 
 // goodbye ends the connection.
 type goodbye struct{}
@@ -89,7 +92,8 @@ func (s *Server) converse(ctx context.Context, ws *websocket.Conn, p protocol, s
 }
 
 func (s *Server) wsOptions(p protocol) wsio.Options {
-	return wsio.Options{PingEvery: s.o.PingInterval, MaxMessage: s.o.MaxMessage, Memory: s.memory, Refuse: p.turnAway, Gone: tools.ErrGone}
+	return wsio.Options{PingEvery: s.o.PingInterval, MaxMessage: s.o.MaxMessage, Memory: s.memory, Refuse: p.turnAway,
+		Gone: tools.ErrGone, GaveUp: tools.ErrGaveUp, GiveUp: s.o.GiveUp}
 }
 
 // turnAway answers a frame that was not read, and ends the connection.
@@ -124,11 +128,18 @@ func (s *Server) answer(ctx context.Context, p protocol, sess *session.Session, 
 		s.env.Keep(s.stop, sess) // before it is said, for the client may answer by coming again
 		return wsio.Answer{Close: wsio.CloseNormal}
 	case later:
-		return wsio.Answer{Later: func(ctx context.Context) wsio.Answer {
-			return p.encode(s.guard(p, func() any { return reply(ctx) }))
-		}}
+		return wsio.Answer{Later: s.inTime(p, reply)}
+	case overtakable:
+		return wsio.Answer{Later: s.inTime(p, later(reply)), Named: true}
 	default:
 		return p.encode(reply)
+	}
+}
+
+// inTime is a later as the connection takes it.
+func (s *Server) inTime(p protocol, reply later) func(context.Context) wsio.Answer {
+	return func(ctx context.Context) wsio.Answer {
+		return p.encode(s.guard(p, func() any { return reply(ctx) }))
 	}
 }
 

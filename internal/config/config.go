@@ -44,7 +44,7 @@ type Serve struct {
 	MaxSessions int    `yaml:"max_sessions"` // OpenEnv sessions at once
 	// MaxConnections bounds the open connections of all kinds; default twice MaxSessions, at least 1024.
 	MaxConnections int           `yaml:"max_connections"`
-	StepTimeout    time.Duration `yaml:"step_timeout"` // a step over /ws or a call over /mcp is answered within this time
+	StepTimeout    time.Duration `yaml:"step_timeout"` // a step over /ws or a call over /mcp is answered within this time; 0: no bound
 	Tokens         []string      `yaml:"tokens"`       // bearer tokens; required for a listener beyond loopback
 	// Hosts are names, beside localhost, by which clients reach a server without tokens; requests for other names are refused.
 	Hosts []string `yaml:"hosts"`

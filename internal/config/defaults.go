@@ -11,7 +11,6 @@ func Defaults() Config {
 			Mode:        "simulation",
 			MaxSessions: 64,
 			// Under the 60 s after which OpenEnv clients give up and, over a WebSocket, lose step with it.
-			StepTimeout:  55 * time.Second,
 			KeepSessions: 7 * 24 * time.Hour,
 			CodecOrigins: []string{"http://127.0.0.1:8233", "http://localhost:8233"},
 		},

@@ -57,7 +57,7 @@ func (s Serve) validate(p *problems) {
 	p.check(s.Mode == "simulation" || s.Mode == "production", "serve.mode", "want simulation or production, got %q", s.Mode)
 	p.check(s.MaxSessions > 0, "serve.max_sessions", "want at least 1, got %d", s.MaxSessions)
 	p.check(s.MaxConnections >= 0, "serve.max_connections", "want at least 1, or 0 for the default, got %d", s.MaxConnections)
-	p.positive("serve.step_timeout", s.StepTimeout)
+	p.check(s.StepTimeout >= 0, "serve.step_timeout", "want a duration, or 0 for none, got %s", s.StepTimeout)
 	// Sessions in use are written at least every hour.
 	p.check(s.KeepSessions >= 2*time.Hour, "serve.keep_sessions", "want at least 2h, got %v", s.KeepSessions)
 	p.check(len(s.Tokens) > 0 || s.TokensFile != "" || Loopback(s.Listen), "serve.tokens",

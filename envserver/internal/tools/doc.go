@@ -43,6 +43,8 @@ type Session interface {
 var (
 	// ErrGone: the client went away. Rollouts that asked for it are aborted.
 	ErrGone = errors.New("the client went away")
+	// ErrGaveUp: the client sent its next request, and no longer waits for this answer. It is still there: nothing is aborted.
+	ErrGaveUp = errors.New("the client sent its next request")
 	// ErrStopping: this server is ending. Rollouts go on without it.
 	ErrStopping = errors.New("the server is shutting down")
 )

@@ -26,6 +26,13 @@ func (b *backlog) open() {
 	}
 }
 
+// shut has the next frame go past the worker, which has an answer under way that was overtaken. Nothing is queued then.
+func (b *backlog) shut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.isOpen = false
+}
+
 // put queues a frame, as soon as there is room. False: there is no worker, and nothing is before this frame.
 func (b *backlog) put(f frame) bool {
 	b.mu.Lock()

@@ -40,6 +40,9 @@ type Options struct {
 	CloseCode int
 	// Gone is the cause with which the context of an Answer's Later ends when the client leaves.
 	Gone error
+	// GaveUp is that cause when the client sends its next request, GiveUp or more after the one under way, and has never sent ahead.
+	GaveUp error
+	GiveUp time.Duration // default 1 s
 }
 
 // Handler answers one frame. It must be quick: nothing is read meanwhile.
@@ -60,6 +63,8 @@ type Answer struct {
 	Holds any
 	// Later, where set, makes the answer instead and may take its time. Its context ends with the connection.
 	Later func(context.Context) Answer
+	// Named: the reply names its request. A client that sends its next request meanwhile is answered at once, and gets this reply later.
+	Named bool
 	// Close ends the connection with this code, after the reply; 0: it goes on.
 	Close int
 }
@@ -74,12 +79,18 @@ type conn struct {
 	ending   atomic.Bool // a close frame was sent, or tried
 
 	backlog backlog
+	turns   turns
+	writing sync.Mutex // of messages: a reply that was overtaken is written when it is there
 	worker  sync.WaitGroup
-	cancel  context.CancelCauseFunc // ends the worker's context; nil before the first. The reader's own
+	working context.Context // of the workers; nil before the first. The reader's own, as is cancel
+	cancel  context.CancelCauseFunc
 }
 
 // Run answers frames until the client leaves, an answer ends the connection, or ctx ends. It closes ws.
 func Run(ctx context.Context, ws *websocket.Conn, o Options, h Handler) {
+	if o.GiveUp == 0 {
+		o.GiveUp = time.Second
+	}
 	c := &conn{ws: ws, o: o, handle: h, life: ctx}
 	stopPings := c.keepAlive()
 	stopWatch := context.AfterFunc(ctx, c.farewell)
@@ -90,6 +101,9 @@ func Run(ctx context.Context, ws *websocket.Conn, o Options, h Handler) {
 	}
 	_ = ws.Close() // also ends a write that the client does not read
 	c.worker.Wait()
+	if c.cancel != nil {
+		c.cancel(nil)
+	}
 	stopPings()
 }
 
@@ -101,10 +115,23 @@ func (c *conn) read() {
 			return
 		}
 		c.received.Store(true)
+		if late := c.turns.next(c.o.GiveUp); late != nil {
+			c.overtake(late)
+		}
 		if !c.backlog.put(frame) {
 			c.take(frame)
 		}
 	}
+}
+
+// overtake lets the next frame go past an answer that the client no longer waits for. One that names its request is sent when it is
+// there; any other is ended and dropped, and its worker goes on with the next frame.
+func (c *conn) overtake(late *turn) {
+	if !late.named {
+		late.cancel(c.o.GaveUp)
+		return
+	}
+	c.backlog.shut()
 }
 
 // frame reads the next frame. One that is not taken is read to its end all the same: a client that still sends reads no answer.
@@ -150,38 +177,54 @@ func (c *conn) take(f frame) {
 		c.say(a)
 		return
 	}
-	ctx, cancel := context.WithCancelCause(c.life)
-	c.cancel = cancel
+	if c.working == nil {
+		c.working, c.cancel = context.WithCancelCause(c.life)
+	}
 	c.backlog.open()
-	c.worker.Go(func() {
-		defer cancel(nil)
-		c.work(ctx, a)
-	})
+	one := c.begin(c.working, a)
+	c.worker.Go(func() { c.work(one, a) })
 }
 
-// work gives an answer, and answers what was queued meanwhile until nothing is.
-func (c *conn) work(ctx context.Context, a Answer) {
+// work gives an answer, and answers what was queued meanwhile until nothing is, or until another worker has the backlog.
+func (c *conn) work(one *turn, a Answer) {
+	ctx := c.working
 	for {
-		if a.Later != nil {
-			a = a.Later(ctx)
+		wanted := true
+		if one != nil {
+			a = a.Later(one.ctx)
+			wanted = c.turns.end(one)
+			one.cancel(nil)
 		}
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && (wanted || one.named) {
 			c.say(a)
+		}
+		if !wanted && one.named {
+			return
 		}
 		next, more := c.backlog.next()
 		if !more {
 			return
 		}
-		if a = (Answer{}); c.ending.Load() || ctx.Err() != nil {
+		if a, one = (Answer{}), nil; c.ending.Load() || ctx.Err() != nil {
 			next.drop()
-		} else {
-			a = c.answer(next)
+		} else if a = c.answer(next); a.Later != nil {
+			one = c.begin(ctx, a)
 		}
 	}
 }
 
+// begin makes an answer that takes long the one under way.
+func (c *conn) begin(ctx context.Context, a Answer) *turn {
+	one := &turn{began: time.Now(), named: a.Named}
+	one.ctx, one.cancel = context.WithCancelCause(ctx)
+	c.turns.begin(one)
+	return one
+}
+
 // say sends a reply, and the goodbye.
 func (c *conn) say(a Answer) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	if a.Reply != nil {
 		err := c.write(a.Reply)
 		runtime.KeepAlive(a.Holds)

@@ -1,0 +1,81 @@
+package wsio_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/wsio"
+)
+
+// long answers "long" when it is released, and everything else at once. The causes with which its context ended come by ended.
+type long struct {
+	release chan struct{}
+	ended   chan error
+	named   bool
+}
+
+func (l long) answer(frame []byte) wsio.Answer {
+	said := append([]byte("re "), frame...)
+	if string(frame) != "long" {
+		return wsio.Answer{Reply: [][]byte{said}}
+	}
+	return wsio.Answer{Named: l.named, Later: func(ctx context.Context) wsio.Answer {
+		select {
+		case <-ctx.Done():
+			l.ended <- context.Cause(ctx)
+		case <-l.release:
+		}
+		return wsio.Answer{Reply: [][]byte{said}}
+	}}
+}
+
+// A client that sends its next request while one is unanswered has given up on it: it never gets the late answer.
+func TestClientThatGaveUp(t *testing.T) {
+	t.Parallel()
+	gaveUp := context.Canceled
+	l := long{release: make(chan struct{}), ended: make(chan error, 1)}
+	c, _ := serve(t, wsio.Options{GiveUp: time.Nanosecond, GaveUp: gaveUp}, l.answer)
+	for range 2 {
+		send(t, c, "long")
+		send(t, c, "next")
+		require.Equal(t, "re next", read(t, c))
+		require.Equal(t, gaveUp, <-l.ended)
+		send(t, c, "last")
+		require.Equal(t, "re last", read(t, c))
+	}
+}
+
+// A client that sends ahead waits for every answer, in order, and however long that takes.
+func TestPipeliningClientGetsEveryAnswer(t *testing.T) {
+	t.Parallel()
+	l := long{release: make(chan struct{}), ended: make(chan error, 1)}
+	c, _ := serve(t, wsio.Options{GiveUp: patience}, l.answer)
+	send(t, c, "long")
+	send(t, c, "next")
+	send(t, c, "last")
+	close(l.release)
+	for _, want := range []string{"re long", "re next", "re last"} {
+		require.Equal(t, want, read(t, c))
+	}
+}
+
+// Where replies name their requests, the next request is answered at once and the late reply comes when it is there.
+func TestNamedReplyMayComeLate(t *testing.T) {
+	t.Parallel()
+	l := long{release: make(chan struct{}), ended: make(chan error, 1), named: true}
+	c, over := serve(t, wsio.Options{GiveUp: time.Nanosecond}, l.answer)
+	send(t, c, "long")
+	send(t, c, "next")
+	require.Equal(t, "re next", read(t, c))
+	send(t, c, "last")
+	require.Equal(t, "re last", read(t, c))
+	l.release <- struct{}{}
+	require.Equal(t, "re long", read(t, c))
+	send(t, c, "long")
+	require.NoError(t, c.Close())
+	require.Equal(t, errGone, <-l.ended)
+	closed(t, over)
+}
