@@ -50,7 +50,10 @@ func skeleton(in CollectInput) rollout.Result {
 	res := rollout.NewResult(in.RolloutID)
 	res.TaskID, res.GroupID, res.Owner = h.TaskID, h.GroupID, h.Owner
 	res.Mode, res.SessionID, res.Phases, res.Sampling = h.Mode, h.SessionID, h.Phases, h.Sampling
-	res.Outcome, res.Reward, res.ExitCode, res.AgentExitCode = h.Outcome, h.Reward, h.ExitCode, h.ExitCode
+	res.Outcome, res.Reward, res.ExitCode = h.Outcome, h.Reward, h.ExitCode
+	if h.AgentRan || h.ExitCode != -1 {
+		res.AgentExitCode = &h.ExitCode
+	}
 	res.WallS = h.EndedAt.Sub(h.StartedAt).Seconds()
 	res.InstallLogTail = text.Tail(h.InstallLog, installTail)
 	if n := len(h.Attempts); n > 0 {

@@ -15,6 +15,6 @@ func FilesOf(r io.Reader) (texts map[string]string, extra []string, err error) {
 
 // ReadTurns reads a trace into a result.
 func ReadTurns(r io.Reader, res *rollout.Result) error {
-	_, err := turnsOf(r, res)
+	_, err := turnsOf(r, "", res)
 	return err
 }

@@ -119,12 +119,14 @@ type Head struct {
 	Reward     *float64              `json:"reward"`
 	Error      string                `json:"error,omitempty"`
 	ExitCode   int                   `json:"exit_code"`
+	AgentRan   bool                  `json:"agent_ran,omitempty"` // false: ExitCode is none, unless it is another than -1
 	SessionID  string                `json:"session_id,omitempty"`
 	InstallLog string                `json:"install_log,omitempty"`
 	Attempts   []rollout.Attempt     `json:"attempts"` // the one being collected is the last
 	Phases     []rollout.PhaseTiming `json:"phases,omitempty"`
 	Purpose    rollout.Purpose       `json:"purpose,omitempty"`
 	Sampling   *rollout.Sampling     `json:"sampling,omitempty"`
+	Messages   rollout.MessagesMode  `json:"messages,omitempty"`
 	StartedAt  time.Time             `json:"started_at"`
 	EndedAt    time.Time             `json:"ended_at"`
 }

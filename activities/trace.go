@@ -26,7 +26,7 @@ func (a *Activities) addTrace(ctx context.Context, in CollectInput, res *rollout
 	}
 	defer r.Close()
 	sum := sha256.New()
-	log, err := turnsOf(io.TeeReader(r, sum), res)
+	log, err := turnsOf(io.TeeReader(r, sum), in.Head.Messages, res)
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "trace of attempt %d", in.Attempt)
 	}
@@ -36,9 +36,9 @@ func (a *Activities) addTrace(ctx context.Context, in CollectInput, res *rollout
 }
 
 // turnsOf reads JSON lines of rollout.Turn to the end, and returns a line for people about each.
-func turnsOf(r io.Reader, res *rollout.Result) (string, error) {
+func turnsOf(r io.Reader, messages rollout.MessagesMode, res *rollout.Result) (string, error) {
 	var log strings.Builder
-	var compact trajectory.Compactor
+	compact := trajectory.Compactor{Messages: messages}
 	dec := json.NewDecoder(bufio.NewReaderSize(r, 1<<20))
 	for {
 		var t rollout.Turn

@@ -25,7 +25,7 @@ type asking func(r *rig) (begun func() (io.Reader, error))
 // Hundreds who wait for one rollout with a result of megabytes are given it at the same moment, and none has taken it yet: what the
 // server holds then is one result, not hundreds. All get the same. It is not parallel: the heap is the whole process's.
 func TestACrowdSharesOneResult(t *testing.T) {
-	t.Run("WS /ws", func(t *testing.T) { oneResult(t, 100_000, 500, overWS) })
+	t.Run("WS /ws", func(t *testing.T) { oneResult(t, 150_000, 500, overWS) })
 	t.Run("MCP proper", func(t *testing.T) { oneResult(t, 300_000, 200, overMCP()) })
 }
 

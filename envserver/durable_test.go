@@ -84,7 +84,7 @@ func TestReattachAfterADrop(t *testing.T) {
 			require.NoError(t, c.NetConn().Close()) // no goodbye
 
 			again := b.dial("/ws")
-			require.Contains(t, again.ask(`{"type":"reset","data":{"episode_id":"ep","attach":true}}`), `"observation":{}`)
+			require.Contains(t, again.ask(`{"type":"reset","data":{"episode_id":"ep","attach":true}}`), `"observation":{"metadata":{}}`)
 			require.JSONEq(t, want, again.ask(`{"type":"state"}`))
 			a.fake.finish("r2")
 			require.Equal(t, "r2", answer(t, again.ask(call("finalize_rollout", map[string]any{"rollout_id": "r2"})))["rollout_id"])

@@ -52,6 +52,7 @@ func (s *Server) resetPost(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+	out.Metadata = reply.NullMetadata{}
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
 
@@ -90,6 +91,7 @@ func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 	out := s.env.Step(ctx, sess, a, 0)
 	s.env.Keep(ctx, sess)
+	out.Metadata = reply.NullMetadata{}
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
 

@@ -49,7 +49,7 @@ func TestWebSession(t *testing.T) {
 	t.Parallel()
 	r := start(t, withWeb)
 	_, _, out := r.do("POST", "/web/reset", `{"episode_id":"ep"}`)
-	require.JSONEq(t, `{"observation":{},"reward":null,"done":false}`, out)
+	require.JSONEq(t, `{"observation":{"metadata":{}},"reward":null,"done":false}`, out)
 	_, _, out = r.do("POST", "/web/step", step(call("run_rollout", task("r", "x"))))
 	require.Equal(t, "run_rollout", dig(t, object(t, out), "observation", "tool_name"))
 	_, _, out = r.do("GET", "/web/state", "")

@@ -226,7 +226,7 @@ func TestProductionHasNoSimulationRoutes(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, status, c.path)
 		require.JSONEq(t, `{"detail":"Not Found"}`, body)
 	}
-	same(t, decode(t, []byte(`{"type":"observation","data":{"observation":{},"reward":null,"done":false}}`)),
+	same(t, decode(t, []byte(`{"type":"observation","data":{"observation":{"metadata":{}},"reward":null,"done":false}}`)),
 		decode(t, []byte(r.dial("/ws").ask(`{"type":"reset"}`))), "reset over /ws works in production, too")
 }
 

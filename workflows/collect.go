@@ -85,11 +85,11 @@ func (r *run) head(a *attempt) activities.Head {
 		TaskID: r.spec.Task.ID, GroupID: r.spec.GroupID, Owner: r.spec.Owner, Mode: r.spec.Mode,
 		Outcome: a.decision.outcome, Reward: a.reward(), Error: a.decision.text, ExitCode: -1, InstallLog: a.install,
 		SessionID: r.state.SessionID, Attempts: r.attempts, Phases: r.state.Phases,
-		Purpose: r.spec.Model.Purpose, Sampling: r.spec.Model.Sampling,
+		Purpose: r.spec.Model.Purpose, Sampling: r.spec.Model.Sampling, Messages: r.spec.Messages,
 		StartedAt: r.state.StartedAt, EndedAt: workflow.Now(r.ctx),
 	}
 	if a.agent != nil {
-		h.ExitCode = a.agent.ExitCode
+		h.ExitCode, h.AgentRan = a.agent.ExitCode, true
 	}
 	return h
 }

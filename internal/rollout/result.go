@@ -27,7 +27,7 @@ type Result struct {
 	InstallLogTail string            `json:"install_log_tail"`
 
 	// Generation 2.
-	AgentExitCode int               `json:"agent_exit_code"`
+	AgentExitCode *int              `json:"agent_exit_code"` // null: the agent never ran, or how it ended is not known
 	SetupResults  []CommandResult   `json:"setup_results"`
 	VerifyResults []CommandResult   `json:"verify_results"`
 	Files         map[string]string `json:"files"`
@@ -63,7 +63,7 @@ func (r Result) Head() Result {
 // iterate over them.
 func NewResult(id string) Result {
 	return Result{
-		ID: id, Grading: Grading{Status: NotGraded}, ExitCode: -1, AgentExitCode: -1, ProxyTurns: []CompactTurn{}, WorkdirFiles: map[string]string{},
+		ID: id, Grading: Grading{Status: NotGraded}, ExitCode: -1, ProxyTurns: []CompactTurn{}, WorkdirFiles: map[string]string{},
 		SetupResults: []CommandResult{}, VerifyResults: []CommandResult{}, Files: map[string]string{}, FilesExtra: []string{},
 		Attempts: []Attempt{}, Links: map[string]string{},
 	}
@@ -234,6 +234,17 @@ type PrefixBreak struct {
 	At        int `json:"at"`         // index of the first of the prompt's ids that differs
 }
 
+// FinishReason is null in JSON where there is none.
+type FinishReason string
+
+// MarshalJSON writes null for the empty one.
+func (f FinishReason) MarshalJSON() ([]byte, error) {
+	if f == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(f))
+}
+
 // CompactTurn is a Turn as RolloutResult carries it: without tools and without the whole reply.
 type CompactTurn struct {
 	Turn               int             `json:"turn"`
@@ -245,7 +256,7 @@ type CompactTurn struct {
 	PrefixBreak        *PrefixBreak    `json:"prefix_break,omitempty"`
 	Broken             string          `json:"broken,omitempty"`
 	Flaws              []string        `json:"flaws,omitempty"`
-	FinishReason       string          `json:"finish_reason"`
+	FinishReason       FinishReason    `json:"finish_reason"`
 	PromptTokenIDs     []int32         `json:"prompt_token_ids"`
 	CompletionTokens   []string        `json:"completion_tokens"`
 	CompletionTokenIDs []int32         `json:"completion_token_ids"`

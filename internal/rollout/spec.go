@@ -35,6 +35,8 @@ type Spec struct {
 	Model   Model   `json:"model"`
 	Limits  Limits  `json:"limits"`
 	Sandbox Sandbox `json:"sandbox"`
+	// Messages is how much of each prompt the result's turns have.
+	Messages MessagesMode `json:"messages,omitempty"`
 }
 
 // Task is what is asked: instruction, setup, files, verifier.
@@ -58,6 +60,15 @@ type Mode string
 const (
 	TransparentProxy Mode = "transparent_proxy" // through the gateway, every call captured
 	BlackBox         Mode = "black_box"         // through the model channel, uncaptured
+)
+
+// MessagesMode is how much of each prompt the turns of a result have; the trace always has all.
+type MessagesMode string
+
+const (
+	MessagesDelta MessagesMode = ""     // what the turn before in the lineage did not have, and system messages cut
+	MessagesFull  MessagesMode = "full" // all, in each turn
+	MessagesNone  MessagesMode = "none"
 )
 
 // Model is a resolved model endpoint.

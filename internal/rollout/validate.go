@@ -58,6 +58,8 @@ func (s Spec) validAgent() error {
 	switch {
 	case !agentPattern.MatchString(s.Agent):
 		return fault.Field("agent", "want the name of an agent such as %q, got %q", AgentOpencode, s.Agent)
+	case s.Messages != MessagesDelta && s.Messages != MessagesFull && s.Messages != MessagesNone:
+		return fault.Field("messages", "unknown value %q, want %q, %q or %q", s.Messages, "delta", MessagesFull, MessagesNone)
 	case s.Mode != TransparentProxy && s.Mode != BlackBox:
 		return fault.Field("mode", "unknown mode %q, want %q or %q", s.Mode, TransparentProxy, BlackBox)
 	case s.Agent == AgentOracle && len(s.Task.Solution) == 0:

@@ -11,16 +11,22 @@ import (
 
 // Bounds of what the turns of one result have together. A result is read, kept and served as a whole; the trace has the rest.
 const (
-	// maxRequests is for prompts (messages, input, …), in bytes.
+	// maxRequests is for prompts (messages, input, …), in bytes; maxReplies for replies.
 	maxRequests = 1 << 20
+	maxReplies  = 4 << 20
 	// maxTokens is for token ids, log probabilities and tokens' strings, in bytes of memory: some 5 million ids.
 	maxTokens = 64 << 20
 	// maxMember is for any other member of a request or reply.
 	maxMember = 4 << 10
 )
 
-// Compactor makes the turns of one result compact. The zero value is ready.
-type Compactor struct{ requests, tokens int }
+// Compactor makes the turns of one result compact. The zero value gives messages as deltas.
+type Compactor struct {
+	// Messages is how much of each prompt is given.
+	Messages                  rollout.MessagesMode
+	requests, replies, tokens int
+	before                    map[string][]uint64 // digests of the messages of each lineage's latest turn
+}
 
 // Compact is a turn as RolloutResult's proxy_turns carries it: of the request what clients of both generations read, of the response
 // how it ended. It keeps nothing of the turn's memory. Prompts are left out, and named in "omitted", once those of a result exceed its
@@ -28,7 +34,7 @@ type Compactor struct{ requests, tokens int }
 func (c *Compactor) Compact(t rollout.Turn) rollout.CompactTurn {
 	out := rollout.CompactTurn{
 		Turn: t.Turn, Kind: t.Kind, Lineage: t.Lineage, Branch: t.Branch,
-		Delivered: t.Delivered, Train: t.Train, PrefixBreak: t.PrefixBreak, Broken: t.Broken, Flaws: t.Flaws, FinishReason: t.FinishReason,
+		Delivered: t.Delivered, Train: t.Train, PrefixBreak: t.PrefixBreak, Broken: t.Broken, Flaws: t.Flaws, FinishReason: rollout.FinishReason(t.FinishReason),
 		PromptTokenIDs:     []int32{},
 		CompletionTokens:   []string{},
 		CompletionTokenIDs: []int32{},
@@ -40,8 +46,8 @@ func (c *Compactor) Compact(t rollout.Turn) rollout.CompactTurn {
 		ModelVersion:       t.ModelVersion,
 		Engine:             t.Engine,
 		SamplingParams:     t.SamplingParams,
-		Request:            c.request(t.Request),
-		Response:           response(t),
+		Request:            c.request(&t),
+		Response:           c.response(&t),
 	}
 	if c.tokens += tokenBytes(&t); c.tokens > maxTokens {
 		out.Train = false
@@ -61,52 +67,12 @@ func tokenBytes(t *rollout.Turn) int {
 	return n
 }
 
-// request picks the members of a request that clients read.
-func (c *Compactor) request(raw json.RawMessage) map[string]any {
-	out := members(raw, "model", "temperature", "top_p", "max_tokens", "max_completion_tokens", "max_output_tokens", "logprobs", "top_logprobs", "stream")
-	o, err := rawjson.ParseObject(raw)
-	if err != nil {
-		return out // no object: there is nothing to pick
-	}
-	var omitted []string
-	for _, key := range []string{"messages", "prompt", "system", "instructions", "input"} {
-		v, ok := o.Get(key)
-		switch {
-		case !ok:
-		case c.requests+len(v) > maxRequests:
-			omitted = append(omitted, key)
-		default:
-			c.requests += len(v)
-			out[key] = json.RawMessage(bytes.Clone(v))
-		}
-	}
-	if omitted != nil {
-		out["omitted"] = omitted
-	}
-	return out
-}
-
 // shortError is an endpoint's error, where it is not too long for a result.
 func shortError(raw json.RawMessage) json.RawMessage {
 	if len(raw) > maxMember {
 		return json.RawMessage(`{"message":"the trace has this error, which is too long for a result"}`)
 	}
 	return raw
-}
-
-func response(t rollout.Turn) map[string]any {
-	out := members(t.Response, "usage")
-	if _, ok := out["usage"]; !ok {
-		out["usage"] = nil
-	}
-	out["finish_reason"] = nil
-	if t.FinishReason != "" {
-		out["finish_reason"] = t.FinishReason
-	}
-	if len(t.UpstreamError) > 0 && string(t.UpstreamError) != "null" {
-		out["error"] = shortError(t.UpstreamError)
-	}
-	return out
 }
 
 // members picks members of an object, as they stand: numbers keep their spelling. Large ones are left out.

@@ -64,15 +64,37 @@ type ending struct {
 }
 
 type ResetResponse struct {
-	Observation struct{} `json:"observation" nullable:"false" description:"nothing: the task comes with the step"`
+	Observation resetObservation `json:"observation" nullable:"false"`
 	ending
+	overHTTP
 
 	_ struct{} `title:"ResetResponse"`
 }
 
+// resetObservation has nothing to say: the task comes with the step.
+type resetObservation struct {
+	Metadata noMetadata `json:"metadata" nullable:"false" description:"empty"`
+}
+
+// noMetadata is an object without members. Clients read it in the observation, and beside the observation in the reference's HTTP answers.
+type noMetadata struct{}
+
+// overHTTP is beside the observation in answers over HTTP, as the reference's model of them has it. Over a WebSocket it must be left out: the
+// client takes a null there for metadata, which is none.
+type overHTTP struct {
+	Metadata any `json:"metadata,omitempty" description:"null, over HTTP"`
+}
+
+// NullMetadata is what overHTTP holds over HTTP.
+type NullMetadata struct{}
+
+// MarshalJSON writes null, which omitempty would leave out.
+func (NullMetadata) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
+
 type StepResponse struct {
 	Observation Observation `json:"observation" description:"what was observed"`
 	ending
+	overHTTP
 
 	_ struct{} `title:"StepResponse"`
 }
@@ -84,7 +106,8 @@ func (ToolsObservation) observed() {}
 func (CallObservation) observed()  {}
 
 type ToolsObservation struct {
-	Tools []StepTool `json:"tools" nullable:"false"`
+	Metadata noMetadata `json:"metadata" nullable:"false" description:"empty"`
+	Tools    []StepTool `json:"tools" nullable:"false"`
 }
 
 type StepTool struct {
@@ -94,6 +117,7 @@ type StepTool struct {
 }
 
 type CallObservation struct {
+	Metadata noMetadata  `json:"metadata" nullable:"false" description:"empty"`
 	ToolName string      `json:"tool_name" required:"true" description:"the tool that was called"`
 	Result   *callResult `json:"result" description:"what the tool returned; null when it failed"`
 	Error    *toolError  `json:"error" description:"why the tool failed; null when it did not"`
@@ -102,9 +126,8 @@ type CallObservation struct {
 // ObservationModel is callObservation as the reference's model has it: on the wire the members that it adds are beside the
 // observation, or never sent.
 type ObservationModel struct {
-	Done     bool           `json:"done" default:"false" description:"whether the episode has ended"`
-	Reward   *float64       `json:"reward" description:"reward of the step"`
-	Metadata map[string]any `json:"metadata" nullable:"false" description:"never sent"`
+	Done   bool     `json:"done" default:"false" description:"whether the episode has ended"`
+	Reward *float64 `json:"reward" description:"reward of the step"`
 	CallObservation
 
 	_ struct{} `title:"CallToolObservation" additionalProperties:"false"`

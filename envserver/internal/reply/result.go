@@ -38,7 +38,8 @@ func ToolErrorOf(err error) *toolError {
 	return &toolError{Type: toolErrorType(fault.EdgeOf(fault.KindOf(err)).ToolError), Message: Explain(err)}
 }
 
-// textBlock and resultModel are a tool's result as the reference writes it: with its text three times over.
+// textBlock and resultModel are a tool's result as clients read it: some the text of content, others data. The reference has it a third time,
+// in structured_content; a result of many turns would then be more than its clients take in one message.
 type textBlock struct {
 	Type        string `json:"type" const:"text"`
 	Text        string `json:"text"`
@@ -48,7 +49,7 @@ type textBlock struct {
 
 type resultModel struct {
 	Content    []textBlock       `json:"content" nullable:"false"`
-	Structured map[string]string `json:"structured_content"`
+	Structured map[string]string `json:"structured_content" description:"null"`
 	Meta       any               `json:"meta"`
 	Data       string            `json:"data"`
 	IsError    bool              `json:"is_error"`
@@ -58,9 +59,9 @@ type resultModel struct {
 
 // form is a tool's result as clients get it, in pieces; those that are the text are one and the same.
 func form(text *tools.Text) [][]byte {
-	const before, mid, last, behind = `{"content":[{"type":"text","text":"`, `","annotations":null,"meta":null}],"structured_content":{"result":"`,
-		`"},"meta":null,"data":"`, `","is_error":false,"isError":false}`
-	return [][]byte{[]byte(before), text.Quoted, []byte(mid), text.Quoted, []byte(last), text.Quoted, []byte(behind)}
+	const before, mid, behind = `{"content":[{"type":"text","text":"`, `","annotations":null,"meta":null}],"structured_content":null,"meta":null,"data":"`,
+		`","is_error":false,"isError":false}`
+	return [][]byte{[]byte(before), text.Quoted, []byte(mid), text.Quoted, []byte(behind)}
 }
 
 // callResult is a resultModel that is encoded already; the model's members are for the schema alone.

@@ -35,6 +35,7 @@ type RolloutArgs struct {
 	Limits          *LimitArgs        `json:"limits,omitempty" jsonschema:"bounds of the rollout; what is left out takes the server's default"`
 	OnDisconnect    string            `json:"on_disconnect,omitempty" jsonschema:"what becomes of the rollout when you go away before it is done"`
 	Sandbox         *SandboxArgs      `json:"sandbox,omitempty" jsonschema:"what the sandbox must have"`
+	Messages        string            `json:"messages,omitempty" jsonschema:"how much of each prompt the result's turns have: delta what is new, full all; the trace has all"`
 	Purpose         string            `json:"purpose,omitempty" jsonschema:"what the model calls are for: auto trains where the endpoint gives token ids"`
 	Sampling        *SamplingArgs     `json:"sampling,omitempty" jsonschema:"parameters of every model call, whatever the agent asks for; for training those that shift log probabilities must be neutral"`
 	EvalSampling    *SamplingArgs     `json:"eval_sampling,omitempty" jsonschema:"the same with purpose eval, of any value"`

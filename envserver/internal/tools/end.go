@@ -61,7 +61,7 @@ func (t *Table) finalizeRollout(ctx context.Context, c Call) (*Text, error) {
 // unfinished is a result with nothing in it but why; its lists and maps are empty rather than null, for typed clients.
 func unfinished(id, why string) rollout.Result {
 	return rollout.Result{
-		ID: id, Mode: rollout.TransparentProxy, Error: &why, ExitCode: -1, AgentExitCode: -1,
+		ID: id, Mode: rollout.TransparentProxy, Error: &why, ExitCode: -1,
 		ProxyTurns: []rollout.CompactTurn{}, WorkdirFiles: map[string]string{},
 		SetupResults: []rollout.CommandResult{}, VerifyResults: []rollout.CommandResult{},
 		Files: map[string]string{}, FilesExtra: []string{},

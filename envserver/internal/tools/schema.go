@@ -62,6 +62,7 @@ func constrain(s *jsonschema.Schema, agents []string) {
 	s.Properties["mode"].Enum = []any{string(rollout.TransparentProxy), string(rollout.BlackBox)}
 	s.Properties["on_timeout"].Enum = []any{rollout.TimeoutNull}
 	s.Properties["on_disconnect"].Enum = []any{onDisconnectContinue, onDisconnectAbort}
+	s.Properties["messages"].Enum = []any{messagesDelta, string(rollout.MessagesFull), string(rollout.MessagesNone)}
 	s.Properties["purpose"].Enum = []any{purposeAuto, string(rollout.PurposeTrain), string(rollout.PurposeEval)}
 	for _, a := range agents {
 		s.Properties["agent"].Enum = append(s.Properties["agent"].Enum, a)

@@ -5,6 +5,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
+// messagesDelta is how clients spell the default of messages.
+const messagesDelta = "delta"
+
 // spec makes a validated rollout of the arguments; nothing has been started when it fails.
 func (t *Table) spec(a RolloutArgs) (rollout.Spec, error) {
 	s, err := t.resolved(a)
@@ -27,7 +30,10 @@ func (t *Table) resolved(a RolloutArgs) (rollout.Spec, error) {
 	s := rollout.Spec{
 		ID: a.RolloutID, GroupID: a.GroupID, Task: task(a),
 		Agent: a.Agent, Mode: rollout.Mode(a.Mode),
-		Model: model, Limits: t.limits(a), Sandbox: box,
+		Model: model, Limits: t.limits(a), Sandbox: box, Messages: rollout.MessagesMode(a.Messages),
+	}
+	if a.Messages == messagesDelta {
+		s.Messages = rollout.MessagesDelta
 	}
 	if s.ID == "" {
 		s.ID = t.o.NewID()

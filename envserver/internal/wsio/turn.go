@@ -8,8 +8,8 @@ import (
 
 // turns is the answer under way, and what the client's way of sending says of it.
 //
-// A client that gives up on an answer closes the connection, or sends its next request while the answer is outstanding. The second is told
-// from pipelining by what came before: a client that never sent ahead, and sends now, at least Options.GiveUp after the request
+// A client that gives up on an answer closes the connection, or sends its next request while the answer is outstanding. What came before
+// distinguishes the second from pipelining: a client that never sent ahead, and sends now, at least Options.GiveUp after the request
 // under way, no longer waits. The late answer must not reach it, for it takes the next message for the answer to its latest request.
 type turns struct {
 	mu        sync.Mutex

@@ -1,0 +1,207 @@
+package trajectory
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"hash/fnv"
+	"slices"
+
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/text"
+)
+
+// request picks the members of a request that clients read: its parameters, the names of its tools, and of its messages as much as was
+// asked for.
+func (c *Compactor) request(t *rollout.Turn) map[string]any {
+	out := members(t.Request, "model", "temperature", "top_p", "max_tokens", "max_completion_tokens", "max_output_tokens", "logprobs", "top_logprobs", "stream")
+	o, err := rawjson.ParseObject(t.Request)
+	if err != nil || c.Messages == rollout.MessagesNone {
+		return out // no object: there is nothing to pick
+	}
+	if tools := toolNames(o.Or("tools", "null")); tools != nil {
+		out["tools"] = tools
+	}
+	if c.Messages == rollout.MessagesFull {
+		c.whole(o, out)
+	} else {
+		c.delta(t, o, out)
+	}
+	return out
+}
+
+// whole puts the prompt in as it was sent.
+func (c *Compactor) whole(o *rawjson.Object, out map[string]any) {
+	for _, key := range []string{"messages", "prompt", "system", "instructions", "input"} {
+		if v, ok := o.Get(key); ok {
+			c.put(out, key, bytes.Clone(v))
+		}
+	}
+}
+
+// delta puts in the messages that the turn before in the lineage did not have, and says how many it had. System messages stay in each turn,
+// cut: trainers tell an agent's calls from its titles and summaries by them.
+func (c *Compactor) delta(t *rollout.Turn, o *rawjson.Object, out map[string]any) {
+	for _, key := range []string{"system", "instructions"} {
+		if v, ok := o.Get(key); ok {
+			c.put(out, key, brief(v))
+		}
+	}
+	for _, key := range []string{"messages", "input"} {
+		list, ok := o.Get(key)
+		var all []json.RawMessage
+		if !ok || json.Unmarshal(list, &all) != nil {
+			continue
+		}
+		n := c.seen(t, all)
+		kept := []json.RawMessage{}
+		for i, m := range all {
+			switch role := rawjson.TextOf(rawjson.MemberOf(m, "role")); {
+			case role == "system" || role == "developer":
+				kept = append(kept, briefMessage(m))
+			case i >= n:
+				kept = append(kept, m)
+			}
+		}
+		text, err := marshal(kept)
+		if err == nil && c.put(out, key, text) && n > 0 {
+			out["messages_before"] = n
+		}
+	}
+}
+
+// seen is how many of a turn's messages the turn before in its lineage had, where it had no others.
+func (c *Compactor) seen(t *rollout.Turn, all []json.RawMessage) int {
+	digests := make([]uint64, len(all))
+	for i, m := range all {
+		h := fnv.New64a()
+		_, _ = h.Write(m) // never fails
+		digests[i] = h.Sum64()
+	}
+	if c.before == nil {
+		c.before = map[string][]uint64{}
+	}
+	lineage := string(t.Kind) + " " + t.Lineage
+	before := c.before[lineage]
+	c.before[lineage] = digests
+	if len(before) > len(digests) || !slices.Equal(before, digests[:len(before)]) {
+		return 0
+	}
+	return len(before)
+}
+
+// put adds a member where the result has room for it, else names it in "omitted".
+func (c *Compactor) put(out map[string]any, key string, value json.RawMessage) bool {
+	if c.requests+len(value) > maxRequests {
+		omitted, _ := out["omitted"].([]string)
+		out["omitted"] = append(omitted, key)
+		return false
+	}
+	c.requests += len(value)
+	out[key] = value
+	return true
+}
+
+// maxBrief is how much of a system message a delta has, in characters.
+const maxBrief = 200
+
+// briefMessage is a system message with its content cut.
+func briefMessage(m json.RawMessage) json.RawMessage {
+	o, err := rawjson.ParseObject(m)
+	if err != nil {
+		return m
+	}
+	o.Set("content", brief(o.Or("content", "null")))
+	return bytes.Clone(o.Bytes())
+}
+
+// brief is the beginning of a text and the digest of all of it, so that texts that differ still do. A text that is short stays as it is.
+func brief(v json.RawMessage) json.RawMessage {
+	s := string(v)
+	if json.Unmarshal(v, &s) != nil {
+		s = string(v) // a list of parts
+	}
+	if short := text.Head(s, maxBrief); short != s {
+		sum := sha256.Sum256([]byte(s))
+		s = short + "… sha256:" + hex.EncodeToString(sum[:8])
+	} else {
+		return bytes.Clone(v)
+	}
+	return rawjson.Quote(s)
+}
+
+// toolNames are a request's tools by their names alone, in the form of chat completions; nil: there are none.
+func toolNames(tools json.RawMessage) []any {
+	var list []struct {
+		Name     string                `json:"name"`
+		Function struct{ Name string } `json:"function"`
+	}
+	if json.Unmarshal(tools, &list) != nil {
+		return nil
+	}
+	var out []any
+	for i, tool := range list {
+		if i == maxTools {
+			break
+		}
+		name := text.Head(tool.Name+tool.Function.Name, maxBrief)
+		out = append(out, map[string]any{"type": "function", "function": map[string]string{"name": name}})
+	}
+	return out
+}
+
+// maxTools bounds the tools that a compact turn names.
+const maxTools = 128
+
+// response is what the model said, without logprobs and ids, and how it ended.
+func (c *Compactor) response(t *rollout.Turn) map[string]any {
+	out := members(t.Response, "usage")
+	if _, ok := out["usage"]; !ok {
+		out["usage"] = nil
+	}
+	out["finish_reason"] = nil
+	if t.FinishReason != "" {
+		out["finish_reason"] = t.FinishReason
+	}
+	if len(t.UpstreamError) > 0 && string(t.UpstreamError) != "null" {
+		out["error"] = shortError(t.UpstreamError)
+	}
+	o, err := rawjson.ParseObject(t.Response)
+	if err != nil {
+		return out
+	}
+	for _, key := range []string{"choices", "output", "content"} {
+		v, ok := o.Get(key)
+		if !ok {
+			continue
+		}
+		if v = withoutLogprobs(v); c.replies+len(v) > maxReplies {
+			out["omitted"] = []string{key}
+			continue
+		}
+		c.replies += len(v)
+		out[key] = json.RawMessage(v)
+	}
+	return out
+}
+
+// withoutLogprobs is a list of choices or items without what the turn has already.
+func withoutLogprobs(list json.RawMessage) json.RawMessage {
+	var all []json.RawMessage
+	if json.Unmarshal(list, &all) != nil {
+		return bytes.Clone(list)
+	}
+	for i, item := range all {
+		if o, err := rawjson.ParseObject(item); err == nil {
+			o.Remove("logprobs")
+			all[i] = bytes.Clone(o.Bytes())
+		}
+	}
+	out, err := marshal(all)
+	if err != nil {
+		return bytes.Clone(list)
+	}
+	return out
+}
