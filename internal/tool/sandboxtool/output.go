@@ -57,10 +57,9 @@ func wholeEnd(b []byte) []byte {
 
 // wholeStart cuts the rest of a character off the start.
 func wholeStart(b []byte) []byte {
-	for n := 0; n < utf8.UTFMax-1 && n < len(b); n++ {
-		if utf8.RuneStart(b[n]) {
-			return b[n:]
-		}
+	n := 0
+	for n < len(b) && n < utf8.UTFMax-1 && !utf8.RuneStart(b[n]) {
+		n++
 	}
-	return b
+	return b[n:]
 }
