@@ -13,7 +13,7 @@ VULN := $(TOOLS)/govulncheck-$(VULN_VERSION)
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev bench-rollout bench-sandbox bench-gateway bench-edge clean
+.PHONY: demo test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev bench-rollout bench-control bench-sandbox bench-gateway bench-edge clean
 
 demo: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml
@@ -78,6 +78,11 @@ test-dev:
 bench-rollout:
 	cd $(DEV) && go test ./e2e -run '^$$' -bench RolloutOverBareAgent -benchtime 10x
 	cd $(DEV) && go test ./e2e -run '^$$' -bench MemoryPerLiveRollout -benchtime 8x
+
+# What our own processes cost beside the agent's.
+bench-control:
+	cd $(DEV) && go test ./e2e -run '^$$' -bench 'ControlPlanePerRollout' -benchtime 10x
+	cd $(DEV) && go test ./e2e -run '^$$' -bench 'CPUPerWaitingAgent' -benchtime 1x
 
 bench-sandbox:
 	go test ./internal/sandbox/local -run '^$$' -bench CreateToFirstExec -benchtime 100x

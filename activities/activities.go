@@ -34,6 +34,7 @@ type Gateway interface {
 type Backend struct {
 	*sandbox.Backend
 	Capacity *host.Capacity // half of its slots at most wait for a model endpoint
+	Warm     *host.WarmPool // nil: none
 }
 
 // Options are what activities work with. All but Starts, Lease and Logger are needed.

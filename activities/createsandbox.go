@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/host"
@@ -67,7 +68,12 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	sb, err := a.create(ctx, b, in.SandboxID(), in.Sandbox, labels(in.Target, driver.PurposeAgent))
+	own := labels(in.Target, driver.PurposeAgent)
+	if in.Agent != "" {
+		b.Warm.Take(ctx, in.SandboxID(), host.WarmAgent{Name: in.Agent, Job: jobAhead(in)}, in.Sandbox, own)
+	}
+	b.Warm.MakeRoom(ctx)
+	sb, err := a.create(ctx, b, in.SandboxID(), in.Sandbox, own) // finds the one it took
 	if err == nil {
 		err = a.forgetEarlier(ctx, sb, in.Target)
 	}
@@ -75,6 +81,11 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 		return Place{}, err
 	}
 	return Place{SandboxID: in.SandboxID(), Host: a.o.Host, Queue: a.o.Queue, StartedAt: started}, nil
+}
+
+// jobAhead is what is known of the agent's job before its sandbox is made.
+func jobAhead(in CreateSandboxInput) agent.Job {
+	return agent.Job{ObeyProject: in.ObeyProject, MaxOutput: in.MaxOutput}
 }
 
 // forgetEarlier deletes what the store holds of this attempt from before its sandbox began: of a workflow that was reset since, or
@@ -98,7 +109,7 @@ func labels(t Target, purpose string) map[string]string {
 	}
 }
 
-// create makes a sandbox with the folders that every process in it relies on, and our lease.
+// create makes a sandbox with the folders that every process in it relies on, and our lease; or finds the one of that id.
 func (a *Activities) create(ctx context.Context, b Backend, id string, s rollout.Sandbox, labels map[string]string) (*sandbox.Sandbox, error) {
 	sb, err := b.Create(ctx, id, s, labels)
 	if err != nil {
@@ -107,5 +118,10 @@ func (a *Activities) create(ctx context.Context, b Backend, id string, s rollout
 	if err := sb.Renew(ctx, a.o.Lease); err != nil {
 		return nil, err
 	}
-	return sb, sb.PutTar(ctx, rollout.Home, grading.Folders(rollout.Workdir, path.Dir(rollout.AgentLog)))
+	return sb, PrepareSandbox(ctx, sb)
+}
+
+// PrepareSandbox makes the folders that every process in a sandbox relies on.
+func PrepareSandbox(ctx context.Context, sb *sandbox.Sandbox) error {
+	return sb.PutTar(ctx, rollout.Home, grading.Folders(rollout.Workdir, path.Dir(rollout.AgentLog)))
 }

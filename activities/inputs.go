@@ -18,6 +18,11 @@ type CreateSandboxInput struct {
 	// Tries is how often the step may fail; coming back to wait for the endpoint is no failure. 0: the workflow is of a build whose
 	// retry policy counts both, so the step waits where it is.
 	Tries int `json:"tries,omitempty"`
+	// Agent, ObeyProject and MaxOutput are those of RunAgent: a warm sandbox must have been started for them. Agent "": the sandbox
+	// is made.
+	Agent       string `json:"agent,omitempty"`
+	ObeyProject bool   `json:"obey_project,omitempty"`
+	MaxOutput   int    `json:"max_output,omitempty"`
 }
 
 // Place is where an attempt runs.

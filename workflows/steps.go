@@ -69,7 +69,10 @@ func (r *run) create(a *attempt) error {
 		WaitForCancellation:    true,        // a sandbox made all the same must be known, so that it is closed
 		Summary:                fmt.Sprintf("attempt %d", a.target.Attempt),
 	})
-	in := activities.CreateSandboxInput{Target: a.target, Sandbox: r.spec.Sandbox, Upstream: r.spec.Model.Upstream(), Tries: tries}
+	in := activities.CreateSandboxInput{
+		Target: a.target, Sandbox: r.spec.Sandbox, Upstream: r.spec.Model.Upstream(), Tries: tries,
+		Agent: r.spec.Agent, ObeyProject: r.spec.Task.ObeyProject, MaxOutput: max(r.spec.Model.MaxTokensCap, 0),
+	}
 	err := workflow.ExecuteActivity(ctx, r.acts.CreateSandbox, in).Get(ctx, &a.place)
 	if isScheduleToStartTimeout(err) {
 		a.phase = rollout.PhaseQueued

@@ -20,7 +20,8 @@ func ProcessName(launch int) string { return "agent-" + strconv.Itoa(launch) }
 // Processes matches the names of the agent's processes of all launches, see gateway.Route.Origin.
 const Processes = "agent-*"
 
-// OpenProcess finds the process of a launch, or starts it with what command returns. launch is as in Job.Launch.
+// OpenProcess finds the process of a launch, or starts it with what command returns. launch is as in Job.Launch. The launch of an
+// agent that waits for its job begins now; see Warmer.
 func OpenProcess(ctx context.Context, sb Sandbox, launch int, command func() (wire.Process, error)) (Launch, error) {
 	if launch == 0 {
 		latest, err := latestLaunch(ctx, sb)
@@ -35,6 +36,8 @@ func OpenProcess(ctx context.Context, sb Sandbox, launch int, command func() (wi
 		if p, err = command(); err == nil {
 			_, err = sb.Start(ctx, ProcessName(launch), p)
 		}
+	} else if err == nil && launch == 1 {
+		err = beginJob(ctx, sb)
 	}
 	if err != nil {
 		return Launch{}, err
@@ -42,13 +45,20 @@ func OpenProcess(ctx context.Context, sb Sandbox, launch int, command func() (wi
 	return launchOf(ctx, sb, launch)
 }
 
-// AttachProcess finds the process of the newest launch; fault.NotFound when there is none.
+// AttachProcess finds the process of the newest launch; fault.NotFound when there is none, or it waits for its job.
 func AttachProcess(ctx context.Context, sb Sandbox) (Launch, error) {
 	latest, err := latestLaunch(ctx, sb)
 	if err != nil {
 		return Launch{}, err
 	}
-	if latest == 0 {
+	waits := false
+	if latest == 1 {
+		waits, err = Warm(ctx, sb)
+	}
+	if err != nil {
+		return Launch{}, err
+	}
+	if latest == 0 || waits {
 		return Launch{}, fault.New(fault.NotFound, "the agent was never started in this sandbox")
 	}
 	return launchOf(ctx, sb, latest)
@@ -79,6 +89,11 @@ func launchOf(ctx context.Context, sb Sandbox, number int) (Launch, error) {
 }
 
 func began(ctx context.Context, sb Sandbox, launch int) (time.Time, error) {
+	if launch == 1 {
+		if w, err := warmthOf(ctx, sb); err != nil || !w.began.IsZero() {
+			return w.began, err
+		}
+	}
 	st, err := sb.Status(ctx, ProcessName(launch))
 	return time.Now().Add(-st.Age), fault.Wrap(fault.KindOf(err), err, "launch %d of the agent", launch)
 }

@@ -85,7 +85,7 @@ func (t Temporal) Secured() bool {
 // Worker has the settings of the worker role.
 type Worker struct {
 	Capacity int           `yaml:"capacity"` // sandboxes with an agent at once; 0: as many as memory allows
-	Starts   int           `yaml:"starts"`   // agents, warm sandboxes and images brought up at once; 0: one for each core
+	Starts   int           `yaml:"starts"`   // agents and images brought up at once; 0: one for each core
 	Lease    time.Duration `yaml:"lease"`    // a sandbox ends itself if no worker renews it for this long
 	Janitor  time.Duration `yaml:"janitor"`  // interval between two searches for orphans
 	Grace    time.Duration `yaml:"grace"`    // a sandbox younger than this is not an orphan
@@ -101,6 +101,7 @@ type Sandbox struct {
 	PIDs      int     `yaml:"pids"`
 	HomeMiB   int     `yaml:"home_mib"`
 	TmpMiB    int     `yaml:"tmp_mib"`
+	Warm      int     `yaml:"warm"` // sandboxes of each backend in which an agent waits for a rollout; 0: none
 
 	// Backends has the deployment's backends by name; empty: local only. Each worker creates sandboxes of all of them.
 	Backends map[string]Backend `yaml:"backends"`

@@ -56,6 +56,7 @@ func Variables() []Variable {
 		{"ROLLOUTD_SANDBOXD", "sandbox.sandboxd", text(func(c *Config) *string { return &c.Sandbox.Sandboxd })},
 		{"ROLLOUTD_SANDBOX_IMAGE", "sandbox.image", text(func(c *Config) *string { return &c.Sandbox.Image })},
 		{"ROLLOUTD_SANDBOX_MEMORY_MIB", "sandbox.memory_mib", number(func(c *Config) *int { return &c.Sandbox.MemoryMiB })},
+		{"ROLLOUTD_SANDBOX_WARM", "sandbox.warm", number(func(c *Config) *int { return &c.Sandbox.Warm })},
 		{"ROLLOUTD_ALLOW_WEAK_SANDBOX", "sandbox.allow_weak", yes(func(c *Config) *bool { return &c.Sandbox.AllowWeak })},
 		{"ROLLOUTD_STORE_URL", "store.url", text(func(c *Config) *string { return &c.Store.URL })},
 		{"ROLLOUTD_STORE_ROLLOUT_MIB", "store.rollout_mib", number(func(c *Config) *int { return &c.Store.RolloutMiB })},

@@ -94,9 +94,9 @@ func (s Sandbox) validate(p *problems) {
 		path  string
 		value int
 	}{
-		{"pids", s.PIDs}, {"home_mib", s.HomeMiB}, {"tmp_mib", s.TmpMiB},
+		{"pids", s.PIDs}, {"home_mib", s.HomeMiB}, {"tmp_mib", s.TmpMiB}, {"warm", s.Warm},
 	} {
-		p.check(n.value >= 0, "sandbox."+n.path, "want 0 (the default) or more, got %d", n.value)
+		p.check(n.value >= 0, "sandbox."+n.path, "want 0 or more, got %d", n.value)
 	}
 	for name, b := range s.Backends {
 		for which, r := range map[string]rollout.Resources{"total": b.Total, "max": b.Max} {

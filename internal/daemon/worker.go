@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/filelock"
@@ -37,7 +38,12 @@ func (d *Daemon) runWorkers(ctx context.Context) (tier.Running, error) {
 	if err != nil {
 		return tier.Running{}, err
 	}
-	acts, err := d.activities(routes, backends)
+	agents, err := d.agents()
+	if err != nil {
+		return tier.Running{}, err
+	}
+	runWarm := d.addWarmPools(backends, agents)
+	acts, err := d.activities(routes, backends, agents)
 	if err != nil {
 		return tier.Running{}, err
 	}
@@ -55,8 +61,9 @@ func (d *Daemon) runWorkers(ctx context.Context) (tier.Running, error) {
 		return tier.Running{}, err
 	}
 	janitor := tier.Background(d.janitor(routes))
+	warm := runWarm()
 	return tier.Running{Done: failed, Stop: func(ctx context.Context) error {
-		return errors.Join(janitor.Stop(ctx), stopWorkers(workers...))
+		return errors.Join(janitor.Stop(ctx), stopWorkers(workers...), warm.Stop(ctx)) // no activity takes a warm sandbox any more
 	}}, nil
 }
 
@@ -69,16 +76,14 @@ func (d *Daemon) takeOver(ctx context.Context) {
 }
 
 // activities are those of this host.
-func (d *Daemon) activities(routes *gateway.Client, backends map[string]activities.Backend) (*activities.Activities, error) {
+func (d *Daemon) activities(
+	routes *gateway.Client, backends map[string]activities.Backend, agents *agent.Registry,
+) (*activities.Activities, error) {
 	id, err := machine.HostID(d.cfg.HostIDFile())
 	if err != nil {
 		return nil, err
 	}
 	d.host = id
-	agents, err := d.agents()
-	if err != nil {
-		return nil, err
-	}
 	return activities.New(activities.Options{
 		Host: id, Queue: d.queue(), Backends: backends, Agents: agents, Gateway: routes, Store: d.store, Signals: d.temporal,
 		Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,

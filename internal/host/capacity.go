@@ -177,3 +177,20 @@ func (c *Capacity) sizeOf(info driver.Info) rollout.Resources {
 		CPU: cmp.Or(info.CPU, d.CPU), MemoryMiB: cmp.Or(info.MemoryMiB, d.MemoryMiB), DiskMiB: cmp.Or(info.HomeMiB, d.DiskMiB),
 	}
 }
+
+// Spare returns how many sandboxes of default size fit beside those of rollouts: the living ones, and those that are about to be made.
+// Warm sandboxes are not counted.
+func (c *Capacity) Spare(ctx context.Context) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	living, err := c.list(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n, used := c.used(living, c.claims)
+	spare := 0
+	for n+spare < c.o.Slots && used.Plus(c.o.Default.Times(spare+1)).Within(c.o.Total) {
+		spare++
+	}
+	return spare, nil
+}

@@ -18,7 +18,6 @@ type StartKind string
 
 const (
 	StartAgent StartKind = "agent" // launching an agent, until it has taken its instruction
-	StartWarm  StartKind = "warm"  // bringing up a warm sandbox
 	StartImage StartKind = "image" // unpacking or mounting an image
 )
 
@@ -41,6 +40,7 @@ const startBound = 30 * time.Second
 // *Starts admits everyone. It is safe for concurrent use.
 type Starts struct {
 	slots   *semaphore.Weighted
+	n       int64
 	waiting *prometheus.GaugeVec
 	running *prometheus.GaugeVec
 	waited  *prometheus.HistogramVec
@@ -53,9 +53,9 @@ func NewStarts(n int, reg prometheus.Registerer) *Starts {
 	}
 	f := promauto.With(reg)
 	return &Starts{
-		slots: semaphore.NewWeighted(int64(n)),
+		slots: semaphore.NewWeighted(int64(n)), n: int64(n),
 		waiting: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "rolloutd_starts_waiting", Help: "Heavy starts (agents, warm sandboxes, images) that wait for a slot of this host.",
+			Name: "rolloutd_starts_waiting", Help: "Heavy starts (agents, images) that wait for a slot of this host.",
 		}, []string{"kind"}),
 		running: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rolloutd_starts_running", Help: "Heavy starts that hold a slot of this host.",
@@ -90,4 +90,21 @@ func (s *Starts) Acquire(ctx context.Context, kind StartKind) (release func(), e
 	}
 	overdue := time.AfterFunc(startBound, free)
 	return func() { overdue.Stop(); free() }, nil
+}
+
+// idlePause is the time between two looks of Idle.
+const idlePause = 100 * time.Millisecond
+
+// Idle waits until no start runs or waits, or until ctx ends (fault.Unavailable). It is for work that gives way to every start: such
+// work takes no slot, so that a start never waits for it.
+func (s *Starts) Idle(ctx context.Context) error {
+	for s != nil && !s.slots.TryAcquire(s.n) {
+		if err := sleep(ctx, idlePause); err != nil {
+			return fault.Wrap(fault.Unavailable, err, "wait until no agent starts")
+		}
+	}
+	if s != nil {
+		s.slots.Release(s.n)
+	}
+	return nil
 }

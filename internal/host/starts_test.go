@@ -83,7 +83,7 @@ func TestNilStartsAdmitAll(t *testing.T) {
 	t.Parallel()
 	var starts *host.Starts
 	for range 100 {
-		release, err := starts.Acquire(t.Context(), host.StartWarm)
+		release, err := starts.Acquire(t.Context(), host.StartImage)
 		require.NoError(t, err)
 		defer release()
 	}

@@ -37,6 +37,7 @@ func startApart(t testing.TB, o apartOptions) *apart {
 		return append([]string{
 			"TEMPORAL_ADDRESS=" + p[1], "SCRIPTED_URL=" + o.modelURL, "ROLLOUTD_METRICS_LISTEN=" + metrics,
 			"ROLLOUTD_ALLOW_HOSTS=127.0.0.0/8", // clients of these tests have their models on this machine
+			"ROLLOUTD_SANDBOX_WARM=0",
 		}, o.env...)
 	}
 	a := &apart{site: site{url: "http://" + p[0], temporal: p[1], data: data}, t: t, roles: map[string]*role{

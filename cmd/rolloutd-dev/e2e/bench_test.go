@@ -40,36 +40,56 @@ const benchScript = `
 // BenchmarkRolloutOverBareAgent runs the same script by turns through the product (sandbox, capture, grading in a fresh
 // sandbox, result in the store) and by a bare `opencode run` with the same settings in the same kind of sandbox. It reports the
 // median of the ratios pair by pair. CPU is that of the sandboxes and, for the product, of rolloutd-dev with its Temporal
-// server; the model's is left out of both.
+// server; the model's is left out of both. first-call-s is from the request to the first model call.
+//
+// With warm sandboxes each rollout begins when one is ready, and its CPU includes that of the next one's start.
 //
 //	go test ./e2e -run '^$' -bench RolloutOverBareAgent -benchtime 10x
 func BenchmarkRolloutOverBareAgent(b *testing.B) {
+	b.Run("cold", func(b *testing.B) { benchOverBare(b, 0) })
+	b.Run("warm", func(b *testing.B) { benchOverBare(b, 1) })
+}
+
+func benchOverBare(b *testing.B, warm int) {
 	model := startModel(b, benchScript)
-	srv := startDev(b, devOptions{modelURL: model.url})
+	srv := startDev(b, devOptions{modelURL: model.url, env: []string{fmt.Sprintf("ROLLOUTD_SANDBOX_WARM=%d", warm)}})
 	bare := newBare(b, model.url)
 	cgroup := sandboxesCPU(b)
-	measure := func(run func()) (wall, cpu float64) {
+	measure := func(run func(), settle func()) (wall, cpu float64) {
 		begin, boxes, dev := time.Now(), cgroup(), processCPU(b, srv.cmd.Process.Pid)
 		run()
-		return time.Since(begin).Seconds(), cgroup() - boxes + processCPU(b, srv.cmd.Process.Pid) - dev
+		wall = time.Since(begin).Seconds()
+		settle()
+		return wall, cgroup() - boxes + processCPU(b, srv.cmd.Process.Pid) - dev
 	}
+	var first []float64
 	product := func() {
+		begin := time.Now()
 		r := runRollout(b, srv.url, args{"instruction": "bench", "endpoint": "scripted", "verify": []string{"test $(wc -l < log.txt) -eq 5"}})
 		require.Equal(b, rollout.Completed, r.Outcome)
 		require.InDelta(b, 1.0, *r.Reward, 0)
+		first = append(first, r.ProxyTurns[0].Timestamp-float64(begin.UnixMicro())/1e6)
+	}
+	refill := func() {
+		if warm > 0 {
+			srv.waitForWarm(b, warm)
+		}
 	}
 	product() // both once, uncounted
+	refill()
 	bare.run(b)
+	first = nil
 	var wall, cpu, bareWall, bareCPU []float64
 	for b.Loop() {
-		bw, bc := measure(func() { bare.run(b) })
-		pw, pc := measure(product)
+		bw, bc := measure(func() { bare.run(b) }, func() {})
+		pw, pc := measure(product, refill)
 		wall, cpu = append(wall, pw/bw), append(cpu, pc/bc)
 		bareWall, bareCPU = append(bareWall, bw), append(bareCPU, bc)
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(medianOf(wall), "wall-ratio")
 	b.ReportMetric(medianOf(cpu), "cpu-ratio")
+	b.ReportMetric(medianOf(first), "first-call-s")
 	b.ReportMetric(medianOf(bareWall), "bare-wall-s")
 	b.ReportMetric(medianOf(bareCPU), "bare-cpu-s")
 }

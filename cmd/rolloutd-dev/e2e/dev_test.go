@@ -37,6 +37,7 @@ func startDev(t testing.TB, o devOptions) *dev {
 		"ROLLOUTD_TRAINER_LISTEN=127.0.0.1:0",
 		"ROLLOUTD_MODEL_LISTEN=" + ports[3],
 		"ROLLOUTD_METRICS_LISTEN=" + ports[4],
+		"ROLLOUTD_SANDBOX_WARM=0", // a test that wants warm sandboxes says so
 	}, o.env...)
 	if o.script != "" {
 		file := filepath.Join(t.TempDir(), "script.yaml")

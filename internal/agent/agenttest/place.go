@@ -43,12 +43,19 @@ type Place struct {
 // NewPlace makes a sandbox that goes with the test. script is what the model plays, in YAML; "" is the demo's.
 func NewPlace(t *testing.T, b *sandbox.Backend, script string) *Place {
 	t.Helper()
+	p := NewPlaceWithoutModel(t, b)
+	p.ServeModel(t, script)
+	return p
+}
+
+// NewPlaceWithoutModel makes a place whose model comes with ServeModel.
+func NewPlaceWithoutModel(t *testing.T, b *sandbox.Backend) *Place {
+	t.Helper()
 	p := &Place{Backend: b, id: "test-" + rand.Text() + ".1"}
 	var err error
 	p.Sandbox, err = b.Create(t.Context(), p.id, rollout.Sandbox{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { p.Destroy(t) })
-	p.serveModel(t, script)
 	return p
 }
 
@@ -63,7 +70,8 @@ func (p *Place) Destroy(t *testing.T) {
 // Env is the place as agents get it.
 func (p *Place) Env() agent.Env { return agent.Env{Sandbox: p.Sandbox} }
 
-func (p *Place) serveModel(t *testing.T, script string) {
+// ServeModel serves the sandbox's model calls until the test ends; see NewPlace.
+func (p *Place) ServeModel(t *testing.T, script string) {
 	t.Helper()
 	var all scripted.Scripts
 	if script != "" {

@@ -59,6 +59,9 @@ func Kind(o Options) agent.Kind {
 
 // Open implements agent.Agent.
 func (a *Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.Run, error) {
+	if err := endStale(ctx, env.Sandbox); err != nil {
+		return nil, err
+	}
 	launch, err := agent.OpenProcess(ctx, env.Sandbox, job.Launch, func() (wire.Process, error) {
 		return a.Process(ctx, env, job, serveArgs()...)
 	})

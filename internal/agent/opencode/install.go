@@ -24,6 +24,9 @@ const (
 // the host's folder.
 func (a *Agent) Install(ctx context.Context, env agent.Env) (string, error) {
 	b := env.Sandbox
+	if waits, err := agent.Warm(ctx, b); err != nil || waits {
+		return fmt.Sprintf("opencode %s, started ahead in a warm sandbox", a.opts.Version), err
+	}
 	path, err := a.Fetch(ctx)
 	if err != nil {
 		return "", err

@@ -33,20 +33,31 @@ func newWorld(t *testing.T, script string) *world {
 // newWorldSeeing makes a sandbox that sees this host's folder of agents, or has to get its copy.
 func newWorldSeeing(t *testing.T, script string, mounted bool) *world {
 	t.Helper()
+	w, how := newWorldWithoutModel(t, mounted), "mounted"
+	if !mounted {
+		how = "uploaded"
+	}
+	w.ServeModel(t, script)
+	said, err := w.agent().Install(t.Context(), w.Env())
+	require.NoError(t, err)
+	require.Contains(t, said, how)
+	return w
+}
+
+// newWorldWithoutModel makes the sandbox, without an agent too.
+func newWorldWithoutModel(t *testing.T, mounted bool) *world {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs the real OpenCode, a download of 60 MB")
 	}
 	w := &world{agents: agentsDir(t)}
 	_, err := w.agent().Fetch(t.Context())
 	require.NoError(t, err)
-	mount, how := w.agents, "mounted"
+	mount := w.agents
 	if !mounted {
-		mount, how = "", "uploaded"
+		mount = ""
 	}
-	w.Place = agenttest.NewPlace(t, newBackend(t, mount), script)
-	said, err := w.agent().Install(t.Context(), w.Env())
-	require.NoError(t, err)
-	require.Contains(t, said, how)
+	w.Place = agenttest.NewPlaceWithoutModel(t, newBackend(t, mount))
 	return w
 }
 

@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// BenchmarkControlPlanePerRollout runs rollouts of six calls, and reports the CPU seconds of each beside the agent's and the
+// verifier's: of rolloutd-dev (all roles and Temporal), and of the sandboxd of both sandboxes.
+//
+//	go test ./e2e -run '^$' -bench ControlPlanePerRollout -benchtime 10x
+func BenchmarkControlPlanePerRollout(b *testing.B) {
+	model := startModel(b, benchScript)
+	srv := startDev(b, devOptions{modelURL: model.url})
+	one := func() {
+		r := runRollout(b, srv.url, args{"instruction": "bench", "endpoint": "scripted", "verify": []string{"test $(wc -l < log.txt) -eq 5"}})
+		require.Equal(b, rollout.Completed, r.Outcome)
+	}
+	one() // what comes with the first is not a cost of each
+	inside := watchCPU(b, "sandboxd")
+	dev, idle, begun := processCPU(b, srv.cmd.Process.Pid), 0.0, time.Now()
+	var n float64
+	for b.Loop() {
+		one()
+		n++
+	}
+	dev, took := processCPU(b, srv.cmd.Process.Pid)-dev, time.Since(begun)
+	sandboxd := inside.stop()
+	idle = processCPU(b, srv.cmd.Process.Pid)
+	time.Sleep(10 * time.Second) // what Temporal and the poll loops need when there is nothing to do
+	idle = (processCPU(b, srv.cmd.Process.Pid) - idle) * took.Seconds() / 10
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(dev/n, "rolloutd-s/rollout")
+	b.ReportMetric((dev-idle)/n, "rolloutd-less-idle-s/rollout")
+	b.ReportMetric(sandboxd/n, "sandboxd-s/rollout")
+}
+
+// BenchmarkCPUPerWaitingAgent holds eight rollouts whose agents wait for their model, and reports what each costs in percent of a
+// core over 40 s: rolloutd-dev (all roles and Temporal), sandboxd, and the agent.
+//
+//	go test ./e2e -run '^$' -bench CPUPerWaitingAgent -benchtime 1x
+func BenchmarkCPUPerWaitingAgent(b *testing.B) {
+	const agents, seconds = 8, 40
+	model := startModel(b, benchScript)
+	srv := startDev(b, devOptions{modelURL: model.url, env: []string{"ROLLOUTD_WORKER_CAPACITY=64"}})
+	ids := make([]string, agents)
+	for i := range ids {
+		ids[i] = start(b, srv.url, args{"instruction": "wait", "endpoint": "scripted"})
+	}
+	for _, id := range ids {
+		waitFor(b, srv.url, id, "agent at work", func(s state) bool { return s.SessionID != "" })
+	}
+	for b.Loop() {
+		time.Sleep(10 * time.Second) // the starts are over
+		sandboxd, opencode := watchCPU(b, "sandboxd"), watchCPU(b, "opencode")
+		dev := processCPU(b, srv.cmd.Process.Pid)
+		time.Sleep(seconds * time.Second)
+		dev = processCPU(b, srv.cmd.Process.Pid) - dev
+		const percent = 100.0 / agents / seconds
+		b.ReportMetric(dev*percent, "rolloutd-%/agent")
+		b.ReportMetric(sandboxd.stop()*percent, "sandboxd-%/agent")
+		b.ReportMetric(opencode.stop()*percent, "opencode-%/agent")
+	}
+	b.ReportMetric(0, "ns/op")
+	for _, id := range ids { // their sandboxes would outlive the server
+		_, err := call(b.Context(), srv.url, "abort_rollout", args{"rollout_id": id})
+		require.NoError(b, err)
+		finalize(b, srv.url, id)
+	}
+}
+
+// waitForWarm waits until n warm sandboxes are ready, by the server's metrics.
+func (d *dev) waitForWarm(t testing.TB, n int) {
+	t.Helper()
+	line := fmt.Sprintf("rolloutd_warm_sandboxes{backend=\"local\"} %d\n", n)
+	require.Eventually(t, func() bool {
+		res, err := http.Get(d.metrics)
+		if err != nil {
+			return false
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		return err == nil && strings.Contains(string(text), line)
+	}, 2*time.Minute, 50*time.Millisecond, line)
+}
+
+// cpuWatch sums the CPU time of the processes of a name, of those too that end meanwhile, as far as they were seen.
+type cpuWatch struct {
+	end     chan struct{}
+	watched sync.WaitGroup
+	name    string
+	first   map[int]float64
+	last    map[int]float64
+}
+
+func watchCPU(b *testing.B, name string) *cpuWatch {
+	b.Helper()
+	w := &cpuWatch{end: make(chan struct{}), name: name, first: map[int]float64{}, last: map[int]float64{}}
+	w.look()
+	for pid, used := range w.last {
+		w.first[pid] = used
+	}
+	w.watched.Go(func() {
+		for {
+			select {
+			case <-w.end:
+				return
+			case <-time.After(100 * time.Millisecond):
+				w.look()
+			}
+		}
+	})
+	return w
+}
+
+// stop returns the seconds used since watchCPU.
+func (w *cpuWatch) stop() (sum float64) {
+	close(w.end)
+	w.watched.Wait()
+	w.look()
+	for pid, used := range w.last {
+		sum += used - w.first[pid]
+	}
+	return sum
+}
+
+func (w *cpuWatch) look() {
+	names, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range names {
+		text, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(text), " ("+w.name+") ") {
+			continue
+		}
+		f := strings.Fields(string(text[strings.LastIndex(string(text), ")")+1:]))
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		user, err1 := strconv.ParseFloat(f[11], 64)
+		system, err2 := strconv.ParseFloat(f[12], 64)
+		if err == nil && err1 == nil && err2 == nil {
+			w.last[pid] = (user + system) / 100
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package opencode_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// newWarmWorld is newWorld with an agent that was warmed for job before the model was there.
+func newWarmWorld(t *testing.T, script string, job agent.Job) *world {
+	t.Helper()
+	w := newWorldWithoutModel(t, true)
+	serve := func(ctx context.Context, h http.Handler) error { return w.Backend.ServeModel(ctx, w.ID(), h) }
+	require.NoError(t, w.agent().Warm(t.Context(), w.Env(), job, serve))
+	w.ServeModel(t, script)
+	return w
+}
+
+const inspecting = `
+turns:
+  - tool_calls: [{name: bash, arguments: {command: "env | grep -v PID | sort; find ~ /tmp -mindepth 1 | sort", description: "Looks"}}]
+  - tool_calls: [{name: read, arguments: {filePath: /home/user/workdir/a.txt}}]
+  - text: done
+`
+
+// A warm agent asks its model what a cold one asks, byte for byte, although the task's setup came after its start; and it leaves the
+// same files.
+func TestWarmAsksWhatAColdOneAsks(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs the real OpenCode")
+	}
+	job := agent.Job{Instruction: "Look around.", MaxOutput: 1234, Launch: 1}
+	requests := map[string][]string{}
+	for name, make := range map[string]func(*testing.T) *world{
+		"cold": func(t *testing.T) *world { return newWorld(t, inspecting) },
+		"warm": func(t *testing.T) *world {
+			other := job
+			other.Instruction = "Something else."
+			return newWarmWorld(t, inspecting, other)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := make(t)
+			setup := `git init -q . && echo hello > a.txt && mkdir -p ~/.config/opencode/agent &&
+				echo "Be brief." > ~/.config/opencode/AGENTS.md && printf -- '---\nmode: primary\n---\nBe kind.' > ~/.config/opencode/agent/build.md`
+			out, status := w.bash(t, "setup-1", setup)
+			require.Zero(t, status, out)
+			require.Zero(t, w.finish(t, w.begin(t, w.agent(), job)).ExitCode)
+			for _, s := range w.Sent(t) {
+				requests[name] = append(requests[name], string(s.Request))
+			}
+		})
+	}
+	require.Len(t, requests["cold"], 3)
+	require.Equal(t, requests["cold"], requests["warm"])
+	require.Contains(t, requests["warm"][0], "Be brief.")
+	require.Contains(t, requests["warm"][0], "Be kind.")
+	require.Contains(t, requests["warm"][0], "git repo: yes")
+	require.Contains(t, requests["warm"][2], "OPENCODE_CONFIG_CONTENT")
+}
+
+// A warm agent belongs to no launch until it gets its job: its time counts from there.
+func TestWarmLaunchBeginsWithItsJob(t *testing.T) {
+	t.Parallel()
+	job := agent.Job{Instruction: "go", Launch: 1}
+	w := newWarmWorld(t, "turns: [{text: done}]", job)
+	ready, err := w.agent().Ready(t.Context(), w.Env())
+	require.NoError(t, err)
+	require.True(t, ready)
+	_, err = w.agent().Attach(t.Context(), w.Env(), job)
+	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
+	said, err := w.agent().Install(t.Context(), w.Env())
+	require.NoError(t, err)
+	require.Contains(t, said, "warm")
+
+	before := time.Now()
+	r := w.begin(t, w.agent(), job)
+	require.True(t, r.Launch().First.After(before))
+	require.WithinDuration(t, r.Launch().First, w.attach(t).Launch().First, time.Second)
+	ready, err = w.agent().Ready(t.Context(), w.Env())
+	require.NoError(t, err)
+	require.False(t, ready, "it has a job")
+	require.Zero(t, w.finish(t, r).ExitCode)
+	require.Len(t, w.Sent(t), 1)
+}
+
+// OpenCode reads the user's own configuration once. Where setup wrote one, the warm process is of no use: it ends, and the launch that
+// follows reads it.
+func TestWarmAndTheUsersConfiguration(t *testing.T) {
+	t.Parallel()
+	job := agent.Job{Instruction: "go", Launch: 1}
+	w := newWarmWorld(t, "turns: [{text: done}]", job)
+	require.NoError(t, w.WriteFile(t.Context(), rollout.Workdir+"/rules.md", strings.NewReader("Speak like a pirate."), 0o644))
+	require.NoError(t, w.WriteFile(t.Context(), rollout.Home+"/.config/opencode/opencode.json",
+		strings.NewReader(`{"instructions": ["/home/user/workdir/rules.md"]}`), 0o644))
+	st := w.finish(t, w.begin(t, w.agent(), job))
+	require.NotZero(t, st.ExitCode)
+	require.Empty(t, w.Sent(t))
+	job.Launch = 2
+	require.Zero(t, w.finish(t, w.begin(t, w.agent(), job)).ExitCode)
+	require.Contains(t, string(w.Sent(t)[0].Request), "Speak like a pirate.")
+}
+
+func TestWarmKey(t *testing.T) {
+	t.Parallel()
+	a := opencode.New(opencode.Options{})
+	key := a.WarmKey(agent.Job{MaxOutput: 10, Instruction: "a"})
+	require.Equal(t, key, a.WarmKey(agent.Job{MaxOutput: 10, Instruction: "b", Launch: 1, Model: rollout.Model{Name: "m"}}))
+	require.NotEqual(t, key, a.WarmKey(agent.Job{MaxOutput: 11}))
+	require.NotEqual(t, key, opencode.New(opencode.Options{Version: "0"}).WarmKey(agent.Job{MaxOutput: 10}))
+	require.Empty(t, a.WarmKey(agent.Job{ObeyProject: true}))
+}

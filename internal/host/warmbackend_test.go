@@ -1,0 +1,123 @@
+package host_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// sleeper is an agent that is a sleeping process.
+type sleeper struct{ agent.Agent }
+
+func (sleeper) WarmKey(job agent.Job) string {
+	if job.ObeyProject {
+		return ""
+	}
+	return "any"
+}
+
+func (sleeper) Warm(ctx context.Context, env agent.Env, _ agent.Job, _ func(context.Context, http.Handler) error) error {
+	_, err := agent.OpenProcess(ctx, env.Sandbox, 1, func() (wire.Process, error) {
+		return wire.Process{Argv: []string{"/bin/sleep", "infinity"}}, nil
+	})
+	if err != nil {
+		return err
+	}
+	return agent.MarkWarm(ctx, env.Sandbox)
+}
+
+func (sleeper) Ready(ctx context.Context, env agent.Env) (bool, error) {
+	return agent.Warm(ctx, env.Sandbox)
+}
+
+// realBackend makes warm sandboxes with the local driver.
+func realBackend(t *testing.T) host.WarmBackend {
+	t.Helper()
+	sandboxd := filepath.Join(t.TempDir(), "sandboxd")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", sandboxd, "github.com/rolloutd/rolloutd/cmd/sandboxd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	d, err := local.New(local.Options{Dir: t.TempDir(), SandboxdPath: sandboxd})
+	require.NoError(t, err)
+	agents, err := agent.NewRegistry(agent.Kind{Name: "sleeper", Agent: sleeper{}}, agent.Kind{Name: "cold"})
+	require.NoError(t, err)
+	return host.WarmBackend{
+		Backend: sandbox.New(d, sandbox.Options{Defaults: driver.Spec{HomeMiB: 16, TmpMiB: 16, MemoryMiB: 128}}),
+		Agents:  agents, Lease: time.Minute, Prepare: func(context.Context, *sandbox.Sandbox) error { return nil },
+	}
+}
+
+// A worker finds what a killed one left: it takes over the sandbox that waits, destroys the half-made one, gives the first to a rollout
+// and makes another. When it stops, only the rollout's is left.
+func TestWarmPoolOverRealSandboxes(t *testing.T) {
+	t.Parallel()
+	b := realBackend(t)
+	job := host.WarmAgent{Name: "sleeper"}
+	require.Equal(t, "sleeper/any", b.Key(job))
+	require.Empty(t, b.Key(host.WarmAgent{Name: "cold"}))
+	require.Empty(t, b.Key(host.WarmAgent{Name: "sleeper", Job: agent.Job{ObeyProject: true}}))
+	require.NoError(t, b.Start(t.Context(), "warm-left", job))
+	_, err := b.CreateIdle(t.Context(), "warm-half", host.WarmLabels("sleeper/any"))
+	require.NoError(t, err)
+	require.Error(t, b.Start(t.Context(), "warm-cold", host.WarmAgent{Name: "cold"}))
+
+	p := host.NewWarmPool(host.WarmOptions{
+		Size: 1, Sandboxes: b, Registry: prometheus.NewRegistry(),
+		Room: host.NewCapacity(host.CapacityOptions{Slots: 4, Sandboxes: b}),
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { p.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	only := func(id string) func() bool {
+		return func() bool {
+			living, err := b.Living(t.Context())
+			_, ok := living[id]
+			return err == nil && ok && len(living) == 1
+		}
+	}
+	require.Eventually(t, only("warm-left"), time.Minute, 10*time.Millisecond)
+
+	labels := map[string]string{driver.LabelRollout: "r", driver.LabelPurpose: driver.PurposeAgent}
+	require.Eventually(t, func() bool { return p.Take(t.Context(), "r.1", job, rollout.Sandbox{}, labels) }, time.Minute, 10*time.Millisecond)
+	t.Cleanup(func() { require.NoError(t, b.Destroy(context.WithoutCancel(t.Context()), "r.1")) })
+	sb, err := b.Attach(t.Context(), "r.1")
+	require.NoError(t, err)
+	launch, err := agent.OpenProcess(t.Context(), sb, 0, nil)
+	require.NoError(t, err, "its agent is the rollout's first launch")
+	require.Equal(t, 1, launch.Number)
+	require.False(t, p.Take(t.Context(), "r.1", job, rollout.Sandbox{}, labels), "a retried activity finds its sandbox")
+
+	require.Eventually(t, func() bool {
+		living, err := b.Living(t.Context())
+		return err == nil && len(living) == 1
+	}, time.Minute, 10*time.Millisecond, "it is replaced")
+	cancel()
+	running.Wait()
+	infos, err := b.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, infos, 1)
+	require.Equal(t, "r.1", infos[0].ID)
+	_, err = agent.AttachProcess(t.Context(), sb)
+	require.NoError(t, err)
+	_, err = b.Attach(t.Context(), "warm-half")
+	require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
+}

@@ -1,0 +1,133 @@
+package host
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// asked is what rollouts wanted of the pool lately.
+type asked struct {
+	key   string
+	agent WarmAgent
+	last  time.Time
+	// rival is another key that was asked for since. Asked for twice in a row it takes the place of key, so that a mix of jobs does
+	// not replace the pool's sandboxes with each rollout.
+	rival string
+}
+
+// ask notes what a rollout wants.
+func (p *WarmPool) ask(key string, a WarmAgent) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked.last = time.Now()
+	switch {
+	case p.asked.agent.Name == "" || key == p.asked.key || key == p.asked.rival:
+		p.asked.key, p.asked.agent, p.asked.rival = key, a, ""
+	default:
+		p.asked.rival = key
+	}
+}
+
+// wanted is what to start, and how many of it at most. With no key, nothing is started, and so many are kept that wait.
+func (p *WarmPool) wanted(spare int) (a WarmAgent, key string, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.asked.last) > idleTime {
+		return WarmAgent{}, "", 0
+	}
+	return p.asked.agent, p.asked.key, min(p.o.Size, spare)
+}
+
+func (p *WarmPool) notify() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *WarmPool) pop(key string) (warmSandbox, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.ready, func(w warmSandbox) bool { return w.key == key })
+	if i < 0 {
+		return warmSandbox{}, false
+	}
+	w := p.ready[i]
+	p.ready = slices.Delete(p.ready, i, i+1)
+	p.waiting.Set(float64(len(p.ready)))
+	return w, true
+}
+
+func (p *WarmPool) push(w warmSandbox) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready = append(p.ready, w)
+	p.waiting.Set(float64(len(p.ready)))
+}
+
+// drop leaves a sandbox for collect.
+func (p *WarmPool) drop(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.garbage = append(p.garbage, id)
+}
+
+// any says whether there is anything to destroy.
+func (p *WarmPool) any() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.ready)+len(p.garbage) > 0 || p.stop != nil
+}
+
+// shrink drops what is beyond n sandboxes: the one that is starting first, then the oldest.
+func (p *WarmPool) shrink(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stop != nil {
+		if len(p.ready)+1 > n {
+			p.stop()
+		} else {
+			n--
+		}
+	}
+	for len(p.ready) > max(n, 0) {
+		p.garbage, p.ready = append(p.garbage, p.ready[0].id), p.ready[1:]
+	}
+	p.waiting.Set(float64(len(p.ready)))
+}
+
+// discard drops the ready sandboxes that f names.
+func (p *WarmPool) discard(f func(warmSandbox) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready = slices.DeleteFunc(p.ready, func(w warmSandbox) bool {
+		gone := f(w)
+		if gone {
+			p.garbage = append(p.garbage, w.id)
+		}
+		return gone
+	})
+	p.waiting.Set(float64(len(p.ready)))
+}
+
+// collect destroys what was dropped. What cannot be destroyed is tried again at the next look.
+func (p *WarmPool) collect(ctx context.Context) {
+	p.mu.Lock()
+	ids := p.garbage
+	p.garbage = nil
+	p.mu.Unlock()
+	for _, id := range ids {
+		if err := p.o.Sandboxes.Destroy(ctx, id); err != nil {
+			p.log.WarnContext(ctx, "warm sandbox not destroyed", "sandbox", id, "error", err)
+			p.drop(id)
+		}
+	}
+}
+
+// snapshot is the ready sandboxes.
+func (p *WarmPool) snapshot() []warmSandbox {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.ready)
+}
