@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -19,16 +18,7 @@ type Trainer struct{ caller }
 // NewTrainer makes a client of the trainer API at baseURL (no path).
 func NewTrainer(baseURL, token string) *Trainer { return &Trainer{newCaller(baseURL, token)} }
 
-// Trace is that of Client.
-func (t *Trainer) Trace(ctx context.Context, id string) (io.ReadCloser, error) {
-	path, err := pathOf(id, "/trace")
-	if err != nil {
-		return nil, err
-	}
-	return t.stream(ctx, path)
-}
-
-// Upstream tells how an upstream stands; its name is that of rollout.Model.Upstream.
+// Upstream returns the status of an upstream; its name is that of rollout.Model.Upstream.
 func (t *Trainer) Upstream(ctx context.Context, name string) (UpstreamStatus, error) {
 	return t.upstream(ctx, http.MethodGet, name, "", nil)
 }

@@ -1,6 +1,9 @@
 package pyjson
 
-import "errors"
+import (
+	"encoding/json"
+	"errors"
+)
 
 // Bounds of what is decoded: a decoded value takes some fifty bytes of memory, however few it takes in the text.
 const (
@@ -39,4 +42,31 @@ func Check(data []byte) error {
 		}
 	}
 	return nil
+}
+
+// Within says whether the text of a decoded value, its names included, has at most so many bytes. Every value counts each bytes more.
+func Within(v any, each, bytes int) bool { return fits(v, each, &bytes) }
+
+// fits subtracts a value's size from room, and says whether there was enough.
+func fits(v any, each int, room *int) bool {
+	*room -= each
+	switch v := v.(type) {
+	case string:
+		*room -= len(v)
+	case json.Number:
+		*room -= len(v)
+	case []any:
+		for _, e := range v {
+			if !fits(e, each, room) {
+				return false
+			}
+		}
+	case map[string]any:
+		for k, e := range v {
+			if *room -= len(k); !fits(e, each, room) {
+				return false
+			}
+		}
+	}
+	return *room >= 0
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/text"
@@ -18,7 +19,7 @@ import (
 // refuses with fault.Invalid; the message names every wrong argument and says what would be right. Numbers and booleans
 // that come as strings are taken, as the original servers take them, and null stands for "not given".
 func decode(tool string, s *jsonschema.Schema, args map[string]any, into any) error {
-	if room := maxArguments; !fits(args, &room) {
+	if !pyjson.Within(args, 0, maxArguments) {
 		return fault.New(fault.Invalid, "arguments of %s: more than %d bytes of text", tool, maxArguments)
 	}
 	c := coercer{tool: tool}
@@ -38,29 +39,6 @@ func decode(tool string, s *jsonschema.Schema, args map[string]any, into any) er
 
 // maxArguments bounds the text of a call's arguments, in bytes: what a task may hold, and room for the rest.
 const maxArguments = rollout.MaxTaskBytes + 256<<10
-
-// fits takes the text of a value off room, and says whether there was enough.
-func fits(v any, room *int) bool {
-	switch v := v.(type) {
-	case string:
-		*room -= len(v)
-	case json.Number:
-		*room -= len(v)
-	case []any:
-		for _, e := range v {
-			if !fits(e, room) {
-				return false
-			}
-		}
-	case map[string]any:
-		for k, e := range v {
-			if *room -= len(k); !fits(e, room) {
-				return false
-			}
-		}
-	}
-	return *room >= 0
-}
 
 // coercer collects what is wrong, in the order of the schema.
 type coercer struct {

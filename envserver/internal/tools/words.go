@@ -10,6 +10,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
@@ -69,7 +70,7 @@ const maxPublic = 64 << 10
 
 // Public is a call's arguments for showing: without the secret ones, and without any where they are long.
 func Public(args map[string]any) map[string]any {
-	if room := maxPublic; !fits(args, &room) {
+	if !pyjson.Within(args, 0, maxPublic) {
 		return map[string]any{"…": "arguments of more than 64 KiB"}
 	}
 	out := maps.Clone(args)
