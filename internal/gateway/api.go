@@ -39,6 +39,9 @@ type RouteStatus struct {
 	Ended       string        `json:"ended,omitempty"`        // the reason given to End; "" while open
 	BudgetSpent string        `json:"budget_spent,omitempty"` // a Budget name, once a call was refused for it
 	Failure     *Failure      `json:"failure,omitempty"`      // why the agent's own last call that failed for good did
+	// Trouble is why the endpoint gives the agent no answer: what came of the latest try of its own call under way that is retried, or
+	// before the first call of a connection. "": nothing is wrong.
+	Trouble string `json:"trouble,omitempty"`
 	// Owed is how long the agent's own calls waited for an endpoint that gave nothing of use: tries that failed, the pauses between them,
 	// admission, and of a call that was given up the time since its reply last grew. Calls at the same time count once.
 	Owed time.Duration `json:"owed,omitempty"`
@@ -65,6 +68,7 @@ type Failure struct {
 	// (the record could not be written, and nothing unrecorded is handed on).
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`
+	Status  int        `json:"status,omitempty"` // of the endpoint's answer; 0: there was none, or it was no refusal
 }
 
 // Admin API paths; {id} is a Route's ID, {name} an upstream's: see rollout.Model.Upstream.

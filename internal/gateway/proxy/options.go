@@ -50,6 +50,8 @@ type Options struct {
 	KeepAlive time.Duration
 	// Backoff is the first pause between tries of an upstream call; it doubles with each. 0: 500 ms.
 	Backoff time.Duration
+	// Reach is for how long a call tries to connect to an endpoint that refuses connections or cannot be found. 0: 2 min.
+	Reach time.Duration
 	// Hold is how long a call outlives a broken model channel, for the sandbox to come back and ask again. 0: 30 s.
 	Hold time.Duration
 	// TraceBytes bounds what the calls of one route take on disk; maxExport times as much bounds what they come to when they are written
@@ -61,6 +63,7 @@ type Options struct {
 
 const (
 	defaultBackoff = 500 * time.Millisecond
+	defaultReach   = 2 * time.Minute
 	defaultHold    = 30 * time.Second
 	// defaultTraceBytes is what 500 calls of 120,000 tokens take many times over: what a call repeats of the one before is not written again.
 	defaultTraceBytes = 256 << 20
@@ -80,6 +83,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Backoff <= 0 {
 		o.Backoff = defaultBackoff
+	}
+	if o.Reach <= 0 {
+		o.Reach = defaultReach
 	}
 	if o.TraceBytes <= 0 {
 		o.TraceBytes = defaultTraceBytes

@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"context"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -28,6 +30,41 @@ func (o *owed) add(end time.Time, d time.Duration) {
 // awaited says whether the agent waits for calls of that kind: titles are made beside its work, and foreign calls are not its own.
 func awaited(k rollout.TurnKind) bool {
 	return k == rollout.KindAgent || k == rollout.KindSubagent || k == rollout.KindSummary
+}
+
+// trouble is why a call of the agent's own is being retried; of several the one that began first. r.mu is held.
+func (r *route) trouble() string {
+	if r.begun == 0 {
+		return r.unreached
+	}
+	var first *call
+	for _, c := range r.inFlight {
+		if awaited(c.ask.Kind) && c.progress.Trouble() != "" && (first == nil || c.turn < first.turn) {
+			first = c
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	return first.progress.Trouble()
+}
+
+// reach tries to connect to the endpoint of a route without calls: a wrong address is known before the agent has started.
+func (r *route) reach(ctx context.Context) {
+	r.mu.Lock()
+	idle := r.begun == 0
+	r.mu.Unlock()
+	if !idle {
+		return
+	}
+	why := r.upstream.Reach(ctx, upstream.Spec{Engines: r.engines, Key: r.key, ClientGiven: r.Model.ClientGiven()})
+	if why == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unreached = why
+	r.version.note()
 }
 
 // owedSince is since when the endpoint owes an answer to a call under way; the zero time: it owes none. r.mu is held.

@@ -149,7 +149,7 @@ func (r *route) unrecorded(err error, text string) answer {
 func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans answer) {
 	failure := ans.failure
 	if res.Problem != nil && failure == nil && awaited(c.ask.Kind) {
-		failure = res.Problem.Failure()
+		failure = res.Problem.Failure(res.Status)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

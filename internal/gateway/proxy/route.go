@@ -53,19 +53,20 @@ type route struct {
 	traceBytes      int64
 	passThrough     bool
 
-	mu       sync.Mutex
-	journal  journal
-	inFlight map[string]*call // by call id
-	begun    int              // number of the latest turn
-	usage    rollout.Usage    // of whole replies, as the status says
-	dialect  *dialect.Dialect // of the latest call; nil: there was none
-	spending spending         // of all calls
-	owed     owed
-	first    time.Time // the first call's begin
-	last     time.Time // the latest call's begin or end
-	attached bool
-	epoch    int // counts connections of the model channel
-	version  statusVersion
+	mu        sync.Mutex
+	journal   journal
+	inFlight  map[string]*call // by call id
+	begun     int              // number of the latest turn
+	usage     rollout.Usage    // of whole replies, as the status says
+	dialect   *dialect.Dialect // of the latest call; nil: there was none
+	spending  spending         // of all calls
+	owed      owed
+	unreached string    // why the endpoint could not be reached before the first call
+	first     time.Time // the first call's begin
+	last      time.Time // the latest call's begin or end
+	attached  bool
+	epoch     int // counts connections of the model channel
+	version   statusVersion
 	// working is the lifetime of the route's loop and calls, from Run's context; nil outside Run.
 	working context.Context
 	cancel  context.CancelCauseFunc
@@ -159,7 +160,7 @@ func (r *route) status() gateway.RouteStatus {
 	defer r.mu.Unlock()
 	since := r.owedSince(time.Now())
 	return gateway.RouteStatus{
-		Owed: r.owed.total, OwedSince: since,
+		Owed: r.owed.total, OwedSince: since, Trouble: r.trouble(),
 		ID: r.ID, Version: r.version.current, Attached: r.attached, Turns: r.usage.Turns, InFlight: len(r.inFlight), Usage: r.usage,
 		FirstCallAt: r.first, LastCallAt: r.last,
 		Ended: r.journal.Ended, BudgetSpent: r.journal.BudgetSpent, Failure: r.journal.Failure,

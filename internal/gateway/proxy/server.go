@@ -55,7 +55,7 @@ func New(o Options) (*Server, error) {
 	report, meters := newReporter(o.Registerer), upstream.NewMeters(o.Registerer)
 	s := &Server{
 		dir: o.Dir, box: o.Key.Box("model key"), dialer: o.Dialer, log: o.Logger,
-		report: report, upstream: upstream.New(o.Proxy, o.Egress, o.Backoff, meters), upstreams: limits.NewRegistry(o.Bounds, o.Endpoints, o.Registerer, o.Logger), options: o, seed: maphash.MakeSeed(),
+		report: report, upstream: upstream.New(o.Proxy, o.Egress, o.Backoff, o.Reach, meters), upstreams: limits.NewRegistry(o.Bounds, o.Endpoints, o.Registerer, o.Logger), options: o, seed: maphash.MakeSeed(),
 		bodies: buffer.Pool[byte]{Least: 8 << 10, Most: minRequest}, routes: map[string]*route{},
 	}
 	var err error
@@ -94,6 +94,7 @@ func (s *Server) Run(ctx context.Context) error {
 // serve starts the route's loop. s.mu is held.
 func (s *Server) serve(r *route) {
 	ctx := r.start(s.serving)
+	s.working.Go(func() { r.reach(ctx) })
 	s.working.Go(func() {
 		defer r.rest()
 		r.attach(ctx, s.dialer)

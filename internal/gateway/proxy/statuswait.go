@@ -25,6 +25,13 @@ func (c *statusVersion) note() {
 	c.next = make(chan struct{})
 }
 
+// noteChange is statusVersion.note for what changes without the route's lock.
+func (r *route) noteChange() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.version.note()
+}
+
 // changed returns the status once its version differs from since, or after wait, or when the route stops working.
 func (r *route) changed(ctx context.Context, since int64, wait time.Duration) gateway.RouteStatus {
 	r.mu.Lock()

@@ -18,6 +18,7 @@ type Client struct {
 	proxy     func(*http.Request) (*url.URL, error)
 	policy    egress.Policy
 	backoff   time.Duration
+	reach     time.Duration
 	Engines   *health
 	report    *meters
 	quirks    endpointQuirks
@@ -31,11 +32,11 @@ const (
 )
 
 // New makes a Client. The proxy is as in http.Transport; nil: none. The policy says which special hosts clients may have called. The
-// backoff is the first pause between tries; it doubles with each.
-func New(proxy func(*http.Request) (*url.URL, error), policy egress.Policy, backoff time.Duration, report *meters) *Client {
+// backoff is the first pause between tries; it doubles with each. A call ends when no connection could be made for the time of reach.
+func New(proxy func(*http.Request) (*url.URL, error), policy egress.Policy, backoff, reach time.Duration, report *meters) *Client {
 	return &Client{
 		transport: newTransport(newDialer().DialContext, proxy), guarded: newTransport(guardedDial(policy), nil),
-		proxy: proxy, policy: policy, backoff: backoff, Engines: &health{lost: map[string]time.Time{}}, report: report,
+		proxy: proxy, policy: policy, backoff: backoff, reach: reach, Engines: &health{lost: map[string]time.Time{}}, report: report,
 		Prompts: buffer.Pool[int32]{Least: 4 << 10, Most: 256 << 10},
 	}
 }

@@ -35,6 +35,7 @@ type retryState struct {
 	cost   float64       // US dollars, of the use that tries reported
 	queued time.Duration // waiting for admission
 	owed   time.Duration // see gateway.RouteStatus.Owed
+	lost   time.Time     // since when no try got a connection; zero: the last one did
 }
 
 // Complete makes the call until its reply is whole, or until it is clear that none will come within its budget.
@@ -65,15 +66,29 @@ func (u *Client) completeWithRetries(ctx context.Context, f *retryState) *Result
 			continue
 		}
 		pause := max(Jitter(backoff), res.Problem.after)
-		if f.left <= pause {
+		if f.left <= pause || f.unreachable(res.Problem, pause) > u.reach {
 			res.Problem.Class = Failed
 			return res
 		}
+		f.Progress.fails(res.Problem.Text)
 		f.left -= pause
 		began := time.Now()
 		Sleep(ctx, pause)
 		f.owed += time.Since(began)
 	}
+}
+
+// unreachable is for how long no try has got a connection by the end of the pause. An engine that is restarted comes back within
+// minutes; an address at which nobody listens is most often wrong.
+func (f *retryState) unreachable(p *Problem, pause time.Duration) time.Duration {
+	if !p.unreachable {
+		f.lost = time.Time{}
+		return 0
+	}
+	if f.lost.IsZero() {
+		f.lost = time.Now()
+	}
+	return time.Since(f.lost) + pause
 }
 
 // attempt waits for admission and tries once. The error is why ctx ended before that.
@@ -142,7 +157,7 @@ func (u *Client) Probe(ctx context.Context, s Spec) *gateway.Failure {
 	case p == nil || p.Class == Rejected:
 		return nil
 	case p.Class == Refused:
-		return p.Failure()
+		return p.Failure(res.Status)
 	default:
 		return &gateway.Failure{Kind: fault.UpstreamFailed, Message: p.Text}
 	}

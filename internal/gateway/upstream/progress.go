@@ -7,12 +7,40 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
-// Progress is when the reply of a call last grew. It is safe for concurrent use; a nil one notes nothing.
-type Progress struct{ grew atomic.Int64 }
+// Progress is how a call stands: when its reply last grew, and why it is being retried. It is safe for concurrent use; a nil one notes
+// nothing.
+type Progress struct {
+	Changed func() // called when the trouble changes; nil: not wanted. It is set before the call begins.
+
+	grew    atomic.Int64
+	trouble atomic.Pointer[string]
+}
+
+// fails notes why a try came to nothing.
+func (p *Progress) fails(why string) {
+	if p == nil {
+		return
+	}
+	if before := p.trouble.Swap(&why); p.Changed != nil && (before == nil || *before != why) {
+		p.Changed()
+	}
+}
+
+// Trouble is why the latest try came to nothing; "": there was none, or the reply grows.
+func (p *Progress) Trouble() string {
+	if why := p.trouble.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
 
 func (p *Progress) note(at time.Time) {
-	if p != nil {
-		p.grew.Store(at.UnixNano())
+	if p == nil {
+		return
+	}
+	p.grew.Store(at.UnixNano())
+	if p.trouble.Load() != nil && p.trouble.Swap(nil) != nil && p.Changed != nil {
+		p.Changed()
 	}
 }
 

@@ -38,13 +38,14 @@ const (
 
 // Problem is why a request to an endpoint failed.
 type Problem struct {
-	Class   Class
-	Text    string          // for people; never holds the key
-	body    json.RawMessage // the upstream's own error, an object; nil: there was none
-	shown   json.RawMessage // of that what callers may see
-	guarded bool            // a client gave the endpoint's URL
-	after   time.Duration   // the upstream asks to wait that long
-	Cause   error           // of cancelled; errCleared of a try that is to be made again
+	Class       Class
+	Text        string          // for people; never holds the key
+	body        json.RawMessage // the upstream's own error, an object; nil: there was none
+	shown       json.RawMessage // of that what callers may see
+	guarded     bool            // a client gave the endpoint's URL
+	unreachable bool            // there was no connection
+	after       time.Duration   // the upstream asks to wait that long
+	Cause       error           // of cancelled; errCleared of a try that is to be made again
 }
 
 // under adds the status that a broken reply came under, where it says more than 200, and when to try again, where the endpoint says so.
@@ -77,11 +78,11 @@ func (r *Result) giveUp(ctx context.Context) *Result {
 	return r
 }
 
-// Failure is what the route's status says of the problem; nil for one that is not the upstream's.
-func (p *Problem) Failure() *gateway.Failure {
+// Failure is what the route's status says of a problem of an answer with that HTTP status; nil for one that is not the upstream's.
+func (p *Problem) Failure(status int) *gateway.Failure {
 	switch p.Class {
 	case Refused:
-		return &gateway.Failure{Kind: fault.UpstreamRefused, Message: p.Text}
+		return &gateway.Failure{Kind: fault.UpstreamRefused, Message: p.Text, Status: status}
 	case Failed:
 		return &gateway.Failure{Kind: fault.UpstreamFailed, Message: p.Text}
 	default:

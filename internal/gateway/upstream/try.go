@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"net/http"
 	"time"
 
@@ -113,6 +114,8 @@ func newRequest(ctx context.Context, t target, a *dialect.Request) (*http.Reques
 // address that is refused be allowed.
 func judgeNoAnswer(err error, key string) *Problem {
 	p := &Problem{Class: Retry, Text: "no answer from the endpoint: " + clean(err.Error(), key)}
+	var op *net.OpError
+	p.unreachable = errors.As(err, &op) && op.Op == "dial"
 	var cert *tls.CertificateVerificationError
 	if errors.As(err, &cert) || fault.Is(err, fault.Invalid) {
 		p.Class = Refused

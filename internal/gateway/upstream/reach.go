@@ -1,0 +1,51 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// reachTime bounds one connection that Reach makes.
+const reachTime = 2 * time.Second
+
+// Reach connects to one engine after the other, sends nothing, and says why none could be reached; "": one was, or it cannot be told,
+// since calls go by an HTTP proxy.
+func (u *Client) Reach(ctx context.Context, s Spec) string {
+	why := ""
+	for _, engine := range s.Engines {
+		err := u.connect(ctx, engine, s.ClientGiven)
+		if err == nil || ctx.Err() != nil {
+			return ""
+		}
+		why = judgeNoAnswer(err, s.Key).Text
+	}
+	return why
+}
+
+func (u *Client) connect(ctx context.Context, engine string, guarded bool) error {
+	to, err := url.Parse(engine)
+	if err != nil {
+		return err
+	}
+	if u.proxy != nil {
+		if via, err := u.proxy(&http.Request{URL: to}); err != nil || via != nil {
+			return nil //nolint:nilerr // a call finds out
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	dial := newDialer().DialContext
+	if guarded {
+		dial = guardedDial(u.policy)
+	}
+	ports := map[string]string{"http": "80", "https": "443"}
+	c, err := dial(ctx, "tcp", net.JoinHostPort(to.Hostname(), cmp.Or(to.Port(), ports[to.Scheme])))
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
