@@ -2,6 +2,8 @@ package activities_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +70,34 @@ func TestAgentsWordsAreBounded(t *testing.T) {
 	require.Less(t, len(h.gate.ends[0]), 10_000)
 }
 
+// Why the endpoint gives no answer is told when it begins, and when it is over; not each try's words.
+func TestAgentWaitsForItsEndpoint(t *testing.T) {
+	t.Parallel()
+	h := working(t, 1000)
+	h.sandbox(t)
+	in := agentInput()
+	told := func() []rollout.Progress {
+		h.signals.mu.Lock()
+		defer h.signals.mu.Unlock()
+		return slices.Clone(h.signals.reports)
+	}
+	h.gate.onPoll = func(n int, s *gateway.RouteStatus) {
+		switch {
+		case len(told()) == 0:
+			s.Trouble = fmt.Sprintf("port %d: connection refused", n)
+		default:
+			s.Trouble = ""
+			h.coder.mu.Lock()
+			h.coder.status = func(_, _ int) (agent.Status, error) { return agent.Status{SessionID: "ses", Done: true}, nil }
+			h.coder.mu.Unlock()
+		}
+	}
+	_, err := h.RunAgent(t.Context(), in)
+	require.NoError(t, err)
+	require.Regexp(t, `^model endpoint: port \d+: connection refused$`, told()[0].Waiting)
+	require.Len(t, told(), 1)
+}
+
 // A second run, after its worker was killed, attaches to the agent that is at work.
 func TestAgentIsAttachedTo(t *testing.T) {
 	t.Parallel()
@@ -107,15 +137,18 @@ func TestAgentOutlivesAStepOfTheClock(t *testing.T) {
 	require.Equal(t, rollout.Completed, out.Outcome)
 }
 
-// Its time counts from the agent's first start, so a run that comes late does not give it more.
-func TestAgentTimeoutCountsFromTheFirstStart(t *testing.T) {
+// Its time counts from the agent's first call, so a run that comes late does not give it more.
+func TestAgentTimeoutCountsFromTheFirstCall(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1000)
 	b := h.sandbox(t)
 	in := agentInput()
 	h.coder.status = func(_, wait int) (agent.Status, error) {
-		if wait == 2 { // the first launch was long ago
+		if wait == 2 { // that was long ago
 			b.see(func() { b.procs["agent-1"].Age = in.Limits.Agent })
+			h.gate.mu.Lock()
+			h.gate.status.FirstCallAt = time.Now().Add(-in.Limits.Agent)
+			h.gate.mu.Unlock()
 			return agent.Status{}, fault.New(fault.Unavailable, "the worker died")
 		}
 		return agent.Status{SessionID: "ses"}, nil

@@ -27,7 +27,7 @@ func TestRegisteredNames(t *testing.T) {
 	acts.RegisterLocal(&local)
 	acts.RegisterHost(&host)
 	require.Equal(t, []string{"CreateSandbox"}, create.names)
-	require.Equal(t, []string{"ComposeResult"}, local.names)
+	require.Equal(t, []string{"ComposeResult", "StoreGroup"}, local.names)
 	require.ElementsMatch(t, []string{
 		"InstallOpencode", "StartProxy", "RunSetup", "RunAgent", "RunVerifier", "CollectArtifacts", "CloseSandbox", "AbortAgent",
 	}, host.names)

@@ -12,7 +12,7 @@ import (
 func (in AgentInput) MaxTime() time.Duration { return watch.MaxTime(in.Limits) }
 
 // RunAgent launches the agent on its task, or attaches to the one that runs, until it is done or one of its bounds ends it. The
-// agent's time counts from its first launch, however often the activity runs.
+// agent's time counts from its first model call, however often the activity runs.
 func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, error) {
 	ctx, over, err := a.alone(ctx, in.Target)
 	if err != nil {

@@ -213,7 +213,7 @@ func TestProgress(t *testing.T) {
 	w := newWorld(t)
 	w.agentTime = time.Minute
 	w.env.RegisterDelayedCallback(func() {
-		w.env.SignalWorkflow(rollout.SignalTurns, rollout.Progress{Attempt: 1, Turns: 2, SessionID: "ses"})
+		w.env.SignalWorkflow(rollout.SignalTurns, rollout.Progress{Attempt: 1, Turns: 2, SessionID: "ses", Waiting: "model endpoint: 500"})
 		w.env.SignalWorkflow(rollout.SignalTurns, rollout.Progress{Attempt: 7, Turns: 99, SessionID: "old"})
 	}, 10*time.Second)
 	var seen rollout.State
@@ -222,4 +222,6 @@ func TestProgress(t *testing.T) {
 	require.Equal(t, rollout.PhaseAgent, seen.Phase)
 	require.Equal(t, 2, seen.Turns)
 	require.Equal(t, "ses", seen.SessionID)
+	require.Equal(t, "model endpoint: 500", seen.Waiting)
+	require.Empty(t, w.state(t).Waiting, "it was the agent that waited")
 }

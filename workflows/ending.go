@@ -72,7 +72,7 @@ func cut(s string, n int) string {
 // progress records what RunAgent reports. Reports of an earlier attempt are ignored.
 func (r *run) progress(p rollout.Progress) {
 	if p.Attempt == r.state.Attempt {
-		r.state.Turns, r.state.SessionID = p.Turns, p.SessionID
+		r.state.Turns, r.state.SessionID, r.state.Waiting = p.Turns, p.SessionID, p.Waiting
 	}
 }
 

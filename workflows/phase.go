@@ -23,7 +23,7 @@ func (r *run) begin(p rollout.Phase) workflow.Context {
 
 // enter says that phase p begins now, to everyone who looks: the state, Temporal's list, its page of the workflow.
 func (r *run) enter(p rollout.Phase) {
-	r.stop = nil
+	r.stop, r.state.Waiting = nil, ""
 	r.turnTo(p, workflow.Now(r.ctx))
 	updates := []temporal.SearchAttributeUpdate{r.keys.Phase.ValueSet(string(p))}
 	if p == rollout.PhaseDone {

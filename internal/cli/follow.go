@@ -86,9 +86,9 @@ func (f *Follower) report(s client.State) {
 		f.line(sinceStart(s, p.Start), phaseName(p.Phase))
 	}
 	if s.Waiting != "" && !f.waiting {
-		f.waiting = true
 		f.line(sinceStart(s, time.Now()), "  "+plain(s.Waiting))
 	}
+	f.waiting = s.Waiting != ""
 	if s.Turns > f.turns && s.Phase == rollout.PhaseAgent {
 		f.turns = s.Turns
 		f.line(sinceStart(s, time.Now()), "  "+count(s.Turns, "model call"))

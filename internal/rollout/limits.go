@@ -10,11 +10,11 @@ import (
 )
 
 // attemptOverhead is reserved per attempt for making the sandbox, installing the agent and opening the model channel when
-// Limits.Rollout is derived.
+// Limits.Rollout is derived, beside the time of one call that is open when the agent's time is up.
 const attemptOverhead = 2 * time.Minute
 
 // DefaultLimits returns the bounds of a rollout that asks for none. Call, FirstCall, Quiet and Rollout are left zero: they
-// depend on the others, so that a caller who only changes Agent still gets a set that nests (see Filled).
+// depend on others, so that a caller who only changes Agent still gets a set that nests (see Filled).
 func DefaultLimits() Limits {
 	return Limits{
 		Setup:    5 * time.Minute,
@@ -39,9 +39,9 @@ func (l Limits) Filled() Limits {
 		l.Attempts = d.Attempts
 	}
 	l.Call = or(l.Call, min(5*time.Minute, l.Agent*4/5))
-	l.FirstCall = or(l.FirstCall, min(time.Minute, l.Agent/2))
+	l.FirstCall = or(l.FirstCall, time.Minute)
 	l.Quiet = or(l.Quiet, min(5*time.Minute, l.Agent))
-	l.Rollout = or(l.Rollout, time.Duration(l.Attempts)*(l.attempt()+attemptOverhead))
+	l.Rollout = or(l.Rollout, time.Duration(l.Attempts)*(l.attempt()+l.Call+attemptOverhead))
 	return l
 }
 
@@ -101,9 +101,6 @@ func (l Limits) misnested() []string {
 	var problems []string
 	if l.Call >= l.Agent {
 		problems = append(problems, fmt.Sprintf("limits.call_s: one model call (%s) must be shorter than agent_timeout_s (%s)", l.Call, l.Agent))
-	}
-	if l.FirstCall > l.Agent {
-		problems = append(problems, fmt.Sprintf("limits.first_call_s: %s is longer than agent_timeout_s (%s)", l.FirstCall, l.Agent))
 	}
 	if l.Quiet > l.Agent {
 		problems = append(problems, fmt.Sprintf("limits.quiet_s: %s is longer than agent_timeout_s (%s)", l.Quiet, l.Agent))

@@ -29,7 +29,7 @@ type State struct {
 	Turns      int           `json:"turns"` // model calls so far, of this attempt
 	SandboxID  string        `json:"sandbox_id,omitempty"`
 	SessionID  string        `json:"serve_session_id,omitempty"` // the agent's own session
-	Waiting    string        `json:"waiting,omitempty"`          // while queued: why the model endpoint takes no further rollout
+	Waiting    string        `json:"waiting,omitempty"`          // why the model endpoint takes no further rollout (while queued), or gives the agent no answer
 	Outcome    Outcome       `json:"outcome,omitempty"`
 	Reward     *float64      `json:"reward"`
 	Error      string        `json:"error,omitempty"`
@@ -79,6 +79,7 @@ type Progress struct {
 	Attempt   int    `json:"attempt"`
 	Turns     int    `json:"turns"`
 	SessionID string `json:"session_id,omitempty"`
+	Waiting   string `json:"waiting,omitempty"` // see State.Waiting
 }
 
 // Summary is the workflow's own result: small; the whole Result lies in the store.

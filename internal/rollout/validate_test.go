@@ -73,7 +73,6 @@ func TestSpecValidate(t *testing.T) {
 		"negative turns":       {func(s *rollout.Spec) { s.Limits.Turns = -1 }, "limits.turns", "-1"},
 		"call beyond agent":    {func(s *rollout.Spec) { s.Limits.Call = time.Hour }, "limits.call_s", "10m0s"},
 		"quiet beyond agent":   {func(s *rollout.Spec) { s.Limits.Quiet = time.Hour }, "limits.quiet_s", "10m0s"},
-		"first call too late":  {func(s *rollout.Spec) { s.Limits.FirstCall = time.Hour }, "limits.first_call_s", "10m0s"},
 		"rollout too short":    {func(s *rollout.Spec) { s.Limits.Rollout = 11 * time.Minute }, "limits.rollout_s", "= 18m0s"},
 		"uploads too large":    {func(s *rollout.Spec) { s.Task.Files = map[string]string{"a": strings.Repeat("x", 257<<20)} }, "upload_files", "at most"},
 		"task too large":       {func(s *rollout.Spec) { s.Task.Instruction = strings.Repeat("x", 2<<20) }, "instruction", "at most"},

@@ -29,7 +29,7 @@ func MaxTime(l rollout.Limits) time.Duration {
 
 // launchedTime is the part of MaxTime that follows the wait for the first launch.
 func launchedTime(l rollout.Limits) time.Duration {
-	return l.Agent + // from the first launch, relaunches included
+	return startGrace + l.Agent + // relaunches included
 		l.Call + callSlack + // a call that is open when the agent's time is up
 		gatewayPatience + // a gateway that is away
 		gateway.ProbeTime + // the endpoint, asked from outside
@@ -44,7 +44,7 @@ func (w *watch) acquireStart(ctx context.Context, launch int) (release func(), e
 		until = later(deadline.Add(-launchedTime(w.state.Limits)), time.Now().Add(leastStartWait))
 	}
 	if launch > 1 {
-		until = w.state.Launch.First.Add(w.state.Limits.Agent)
+		until = w.state.end()
 	}
 	bounded, cancel := context.WithDeadline(ctx, until)
 	defer cancel()

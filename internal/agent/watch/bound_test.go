@@ -23,7 +23,7 @@ func TestMaxTime(t *testing.T) {
 	t.Parallel()
 	const (
 		start  = 20 * minute
-		others = 30*second + 3*minute + 10*second + 2*minute // a late call's slack, the gateway away, a probe, the end
+		others = 5*minute + 30*second + 3*minute + 10*second + 2*minute // a slow start, a late call's slack, the gateway away, a probe, the end
 	)
 	for name, c := range map[string]struct {
 		limits rollout.Limits
@@ -43,7 +43,7 @@ func TestMaxTime(t *testing.T) {
 func TestDecideEndsInTime(t *testing.T) {
 	t.Parallel()
 	limits := rollout.DefaultLimits().Filled()
-	last := limits.Agent + limits.Call + 30*second
+	last := 5*minute + limits.Agent + limits.Call + 30*second
 	for _, owed := range []time.Duration{0, second, 5 * minute, last - limits.Agent, last - limits.Agent + second, last} {
 		for _, before := range []time.Duration{0, 4 * minute, 6 * minute} {
 			for _, firstCall := range []time.Duration{0, second, last} {

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ func Decide(s State) Decision {
 		return Decision{Action: End, Outcome: rollout.Completed}
 	case s.Agent.Done:
 		return failed(s.failure())
-	case s.Now.Sub(s.Launch.First) >= s.Limits.Agent:
+	case !s.Now.Before(s.end()):
 		return s.timedOut()
 	case s.noCall() && s.stalled():
 		return s.relaunch(fmt.Sprintf("no model call within %s of the agent's launch, and no progress towards one", s.Now.Sub(s.Launch.Began).Round(time.Second)))
@@ -87,12 +88,12 @@ func (s *State) stalled() bool {
 // timedOut decides when the agent's time is up. Time for which the endpoint owed an answer is not the agent's: a call that is
 // open then is waited for, within its own bound, and decides.
 func (s *State) timedOut() Decision {
-	end := s.Launch.First.Add(s.Limits.Agent)
+	end := s.end()
 	open := s.owedSince(end)
 	unanswered := s.unanswered(end)
 	switch {
-	case s.noCall() && s.Launch.Number > 1: // the earlier launches made no call
-		return infra(fault.AgentFailed, "no model call within the agent's %s, in %d launches", s.Limits.Agent, s.Launch.Number)
+	case s.noCall(): // the policy was never asked
+		return infra(fault.AgentFailed, "no model call within %s of the agent's launch, in %d launches", end.Sub(s.Launch.First), s.Launch.Number)
 	case 2*unanswered >= s.Limits.Agent:
 		return infra(fault.UpstreamFailed, "model endpoint: it owed answers for %s of the agent's %s", unanswered.Round(time.Second), s.Limits.Agent)
 	case !open.IsZero() && s.Now.Sub(open) < s.Limits.Call+callSlack:
@@ -123,7 +124,8 @@ func (s *State) unanswered(end time.Time) time.Duration {
 }
 
 // blame decides on a final failure of the agent's own call; calls of other processes and sessions never get here. After a refusal
-// the endpoint is asked from outside the sandbox, and the error says whether it refuses that, too.
+// the endpoint is asked from outside the sandbox. One that answered this agent before, answers a probe, and forbids a call objects to what
+// the agent wrote: that is the policy's doing.
 func (s *State) blame() Decision {
 	f := s.Route.Failure
 	switch {
@@ -131,6 +133,8 @@ func (s *State) blame() Decision {
 		return infra(f.Kind, "model endpoint: %s", f.Message)
 	case !s.Probed:
 		return Decision{Action: Probe}
+	case s.Probe == nil && f.Status == http.StatusForbidden && s.Route.Turns > 0:
+		return failed(fmt.Sprintf("model endpoint: %s; it answered the calls before, and answers others", f.Message))
 	case s.Probe == nil:
 		return infra(f.Kind, "model endpoint: %s; asked from outside the sandbox, it answers", f.Message)
 	default:

@@ -95,9 +95,11 @@ func TestDecide(t *testing.T) {
 	done := agent.Status{Done: true}
 	broken := agent.Status{Done: true, ExitCode: 1, Error: "boom"}
 	refused := gateway.RouteStatus{Failure: failure(fault.UpstreamRefused)}
+	forbidden := gateway.RouteStatus{Failure: &gateway.Failure{Kind: fault.UpstreamRefused, Message: "content policy", Status: 403}}
+	answered := gateway.RouteStatus{Failure: forbidden.Failure, Turns: 2}
 	killed := agent.Status{Done: true, ExitCode: 137, Error: "killed"}
 	called := func(l look) look {
-		l.firstCall = 9 * minute
+		l.firstCall = max(l.first, second)
 		l.lastCall = max(l.lastCall, second)
 		return l
 	}
@@ -115,12 +117,15 @@ func TestDecide(t *testing.T) {
 		"ended by a watch":     {called(look{agent: broken, route: gateway.RouteStatus{Ended: watch.EndedPrefix + "agent_timeout: late: very"}}), ends(rollout.AgentTimeout, "late: very")},
 		"completed, then died": {called(look{route: gateway.RouteStatus{Ended: watch.EndedPrefix + "completed: "}}), ends(rollout.Completed, "")},
 
-		"endpoint refuses":               {called(look{agent: broken, route: refused}), want{action: watch.Probe}},
-		"endpoint refuses a probe, too":  {called(look{agent: broken, route: refused, probed: true, probe: errors.New("401")}), infraFails(fault.UpstreamRefused, "401")},
-		"endpoint refuses this one only": {called(look{agent: broken, route: refused, probed: true}), infraFails(fault.UpstreamRefused, "it answers")},
-		"endpoint failed, agent coped":   {called(look{agent: done, route: gateway.RouteStatus{Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Completed, "")},
-		"abort beats a failure":          {called(look{route: gateway.RouteStatus{Ended: "enough", Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Aborted, "enough")},
-		"a failure beats a budget":       {called(look{agent: broken, route: gateway.RouteStatus{BudgetSpent: "turns", Failure: failure(fault.UpstreamFailed)}}), infraFails(fault.UpstreamFailed, "503")},
+		"endpoint refuses":                {called(look{agent: broken, route: refused}), want{action: watch.Probe}},
+		"endpoint refuses a probe, too":   {called(look{agent: broken, route: refused, probed: true, probe: errors.New("401")}), infraFails(fault.UpstreamRefused, "401")},
+		"endpoint refuses this one only":  {called(look{agent: broken, route: refused, probed: true}), infraFails(fault.UpstreamRefused, "it answers")},
+		"endpoint forbids the first call": {called(look{agent: broken, route: forbidden, probed: true}), infraFails(fault.UpstreamRefused, "it answers")},
+		"endpoint forbids a later call":   {called(look{agent: broken, route: answered, probed: true}), ends(rollout.AgentFailed, "it answered the calls before")},
+		"endpoint forbids all now":        {called(look{agent: broken, route: answered, probed: true, probe: errors.New("403")}), infraFails(fault.UpstreamRefused, "403")},
+		"endpoint failed, agent coped":    {called(look{agent: done, route: gateway.RouteStatus{Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Completed, "")},
+		"abort beats a failure":           {called(look{route: gateway.RouteStatus{Ended: "enough", Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Aborted, "enough")},
+		"a failure beats a budget":        {called(look{agent: broken, route: gateway.RouteStatus{BudgetSpent: "turns", Failure: failure(fault.UpstreamFailed)}}), infraFails(fault.UpstreamFailed, "503")},
 
 		"budget spent, agent ends":    {called(look{agent: done, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), ends(rollout.BudgetExhausted, "budget of turns")},
 		"budget spent, agent breaks":  {called(look{agent: broken, route: gateway.RouteStatus{BudgetSpent: gateway.BudgetTurns}}), ends(rollout.BudgetExhausted, "")},
@@ -138,8 +143,13 @@ func TestDecide(t *testing.T) {
 		"needs no model, done":               {look{noModel: true, agent: done}, ends(rollout.Completed, "")},
 		"needs no model, broke":              {look{noModel: true, agent: broken}, ends(rollout.AgentFailed, "boom")},
 		"needs no model, for long":           {look{noModel: true, first: 5 * minute, progress: 2 * minute}, goesOn()},
-		"time is up before the first call":   {look{first: 10 * minute}, ends(rollout.AgentTimeout, "10m0s")},
-		"the same after a launch that hung":  {look{launch: 2, first: 10 * minute}, infraFails(fault.AgentFailed, "in 2 launches")},
+		"time counts from the first call":    {look{first: 10 * minute, firstCall: 9 * minute}, goesOn()},
+		"time after a late first call":       {look{first: 14 * minute, firstCall: 10 * minute}, ends(rollout.AgentTimeout, "10m0s")},
+		"time after a very late first call":  {look{first: 15 * minute, firstCall: 6 * minute}, ends(rollout.AgentTimeout, "10m0s")},
+		"no call after a slow start":         {look{first: 14 * minute}, goesOn()},
+		"no call in all the time":            {look{first: 15 * minute}, infraFails(fault.AgentFailed, "no model call within 15m0s")},
+		"the same after a launch that hung":  {look{launch: 2, first: 15 * minute}, infraFails(fault.AgentFailed, "in 2 launches")},
+		"needs no model, out of time":        {look{noModel: true, first: 10 * minute}, ends(rollout.AgentTimeout, "10m0s")},
 		"no call yet, but progress":          {look{first: 5 * minute, progress: 59 * second}, goesOn()},
 		"no call and no progress":            {look{first: 5 * minute, progress: minute}, relaunches("no progress towards one")},
 		"no call, and much CPU for nothing":  {look{first: 5 * minute, progress: second, cpu: minute}, relaunches("no progress towards one")},
@@ -165,17 +175,17 @@ func TestDecideWhoIsToBlame(t *testing.T) {
 		want want
 	}{
 		"hangs at once, call over":         {look{first: 5 * minute, firstCall: 5 * minute, route: failed}, infraFails(fault.UpstreamFailed, "model endpoint")},
-		"hangs at once, time is up":        {look{first: 10 * minute, firstCall: 9 * minute, owed: 9 * minute, route: working}, infraFails(fault.UpstreamFailed, "owed answers for 9m0s")},
-		"hangs later, time is up":          {look{first: 10 * minute, firstCall: 9 * minute, owed: 2 * minute, route: working}, goesOn()},
-		"hangs later, call over":           {look{first: 13 * minute, firstCall: 12 * minute, route: failed}, infraFails(fault.UpstreamFailed, "model endpoint")},
-		"hangs later, call has no end":     {look{first: 15 * minute, firstCall: 14 * minute, owed: 6 * minute, route: working}, infraFails(fault.UpstreamFailed, "was not answered within 5m0s")},
-		"slow drip, stalled at the end":    {look{first: 10 * minute, firstCall: 9 * minute, owed: 5 * second, route: working}, goesOn()},
-		"reply grows when time is up":      {look{first: 10 * minute, firstCall: 9 * minute, route: working}, ends(rollout.AgentTimeout, "")},
-		"429 for most of the time":         {look{first: 10 * minute, firstCall: 9 * minute, route: owedBefore}, infraFails(fault.UpstreamFailed, "owed answers for 6m0s")},
-		"429 and cut streams, then well":   {look{first: 5 * minute, firstCall: 9 * minute, route: owedBefore}, goesOn()},
-		"slow, but answered late":          {look{first: 11 * minute, firstCall: 10 * minute}, ends(rollout.AgentTimeout, "")},
-		"the next call after time is up":   {look{first: 11 * minute, firstCall: 10 * minute, owed: 3 * second, route: working}, ends(rollout.AgentTimeout, "")},
-		"a foreign call open at the end":   {look{first: 10 * minute, firstCall: 9 * minute, lastCall: minute, route: working}, ends(rollout.AgentTimeout, "")},
+		"hangs at once, time is up":        {look{first: 10 * minute, firstCall: 10 * minute, owed: 9 * minute, route: working}, infraFails(fault.UpstreamFailed, "owed answers for 9m0s")},
+		"hangs later, time is up":          {look{first: 10 * minute, firstCall: 10 * minute, owed: 2 * minute, route: working}, goesOn()},
+		"hangs later, call over":           {look{first: 13 * minute, firstCall: 13 * minute, route: failed}, infraFails(fault.UpstreamFailed, "model endpoint")},
+		"hangs later, call has no end":     {look{first: 15 * minute, firstCall: 15 * minute, owed: 6 * minute, route: working}, infraFails(fault.UpstreamFailed, "was not answered within 5m0s")},
+		"slow drip, stalled at the end":    {look{first: 10 * minute, firstCall: 10 * minute, owed: 5 * second, route: working}, goesOn()},
+		"reply grows when time is up":      {look{first: 10 * minute, firstCall: 10 * minute, route: working}, ends(rollout.AgentTimeout, "")},
+		"429 for most of the time":         {look{first: 10 * minute, firstCall: 10 * minute, route: owedBefore}, infraFails(fault.UpstreamFailed, "owed answers for 6m0s")},
+		"429 and cut streams, then well":   {look{first: 5 * minute, firstCall: 5 * minute, route: owedBefore}, goesOn()},
+		"slow, but answered late":          {look{first: 11 * minute, firstCall: 11 * minute}, ends(rollout.AgentTimeout, "")},
+		"the next call after time is up":   {look{first: 11 * minute, firstCall: 11 * minute, owed: 3 * second, route: working}, ends(rollout.AgentTimeout, "")},
+		"a foreign call open at the end":   {look{first: 10 * minute, firstCall: 10 * minute, lastCall: minute, route: working}, ends(rollout.AgentTimeout, "")},
 		"500 later, agent broke off":       {look{first: minute, firstCall: minute, route: failed, agent: agent.Status{Done: true, ExitCode: 1}}, infraFails(fault.UpstreamFailed, "")},
 		"garbage, refused connections":     {look{first: minute, firstCall: minute, route: failed}, infraFails(fault.UpstreamFailed, "")},
 		"pkill after a foreign call's 500": {look{first: minute, firstCall: minute, agent: agent.Status{Done: true, ExitCode: 137, Error: "killed"}}, ends(rollout.AgentFailed, "killed")},

@@ -14,6 +14,7 @@ const (
 	saveEvery     = 5 * time.Second  // of the transcript, while it grows
 	reportEvery   = 5 * time.Second  // to the workflow, at least
 	maxReports    = 200              // in the agent's whole time: each is an event of the workflow's history
+	maxUrgent     = 50               // of those that say that the endpoint has begun to fail, which do not wait for their turn
 	reportTimeout = 10 * time.Second // of one saving or report: neither may delay the watch
 )
 
@@ -23,6 +24,7 @@ type progressReporter struct {
 	reported   rollout.Progress
 	reportedAt time.Time
 	pause      time.Duration // between reports
+	urgent     int           // reports that did not wait for it
 
 	savedTurns int
 	savedAt    time.Time
@@ -37,22 +39,29 @@ func newProgressReporter(j Job) progressReporter {
 // report reports and saves what has changed, as far as it is time for it, and returns when it is time for the rest; zero: there
 // is no rest.
 func (p *progressReporter) report(ctx context.Context, w *watch) (next time.Time) {
-	if !w.state.Agent.Ready {
+	if !w.state.Agent.Ready && w.state.Route.Trouble == "" {
 		return time.Time{}
 	}
 	now := time.Now()
-	if w.state.Route.Turns != p.savedTurns {
+	if w.state.Agent.Ready && w.state.Route.Turns != p.savedTurns {
 		if next = p.savedAt.Add(saveEvery); !next.After(now) {
 			p.save(ctx, w)
 			next = time.Time{}
 		}
 	}
-	current := rollout.Progress{Attempt: w.job.Attempt, Turns: w.state.Route.Turns, SessionID: w.state.Agent.SessionID}
+	current := p.progress(w)
 	if current == p.reported {
 		return next
 	}
-	if due := p.reportedAt.Add(p.pause); due.After(now) {
+	pause, urgent := p.pause, current.Waiting != "" && p.reported.Waiting == "" && p.urgent < maxUrgent
+	if urgent {
+		pause = reportEvery
+	}
+	if due := p.reportedAt.Add(pause); due.After(now) {
 		return earlier(next, due)
+	}
+	if urgent {
+		p.urgent++
 	}
 	p.reported, p.reportedAt = current, now
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
@@ -61,6 +70,15 @@ func (p *progressReporter) report(ctx context.Context, w *watch) (next time.Time
 		w.log.WarnContext(ctx, "progress not reported", "error", err)
 	}
 	return next
+}
+
+// progress is what there is to report. While the endpoint fails the first reason stays: those of the next tries often differ by a port.
+func (p *progressReporter) progress(w *watch) rollout.Progress {
+	waiting := w.state.waiting()
+	if waiting != "" && p.reported.Waiting != "" {
+		waiting = p.reported.Waiting
+	}
+	return rollout.Progress{Attempt: w.job.Attempt, Turns: w.state.Route.Turns, SessionID: w.state.Agent.SessionID, Waiting: waiting}
 }
 
 // save puts the transcript into the store, and its log to where task authors look for it in the sandbox.

@@ -14,11 +14,15 @@ import (
 const (
 	maxError     = 4000 // characters
 	maxSessionID = 200
+	maxWaiting   = 1000
 )
 
 // gatewayPatience is how long the gateway may be away before the watch gives up: sandboxd holds the agent's calls meanwhile, so a
 // restart of the gateway costs nothing.
 const gatewayPatience = 3 * time.Minute
+
+// startGrace is how long after its first launch an agent's time begins at the latest.
+const startGrace = 5 * time.Minute
 
 // workingShare is the part of one core above which an agent that has not called its model yet makes progress. An OpenCode that
 // waits takes about 0.02; one that starts takes all it can get.
@@ -104,9 +108,32 @@ func (s *State) sawCPU(now time.Time, used time.Duration) {
 	s.Now, s.CPU, s.sampled = now, used, now
 }
 
+// end is when the agent's time is up. It counts from the first model call: how long a busy host takes to bring the agent up is not the
+// agent's doing.
+func (s *State) end() time.Time {
+	began := s.Launch.First
+	if !s.NoModel {
+		latest := began.Add(startGrace)
+		if call := s.Route.FirstCallAt; call.IsZero() || call.After(latest) {
+			began = latest
+		} else if call.After(began) {
+			began = call
+		}
+	}
+	return began.Add(s.Limits.Agent)
+}
+
 // noCall says that the agent has not called its model yet, in any launch, and that it should have.
 func (s *State) noCall() bool {
 	return !s.NoModel && s.Route.FirstCallAt.IsZero() && s.Route.InFlight == 0
+}
+
+// waiting is why the agent gets no answer, for people; "": nothing is wrong.
+func (s *State) waiting() string {
+	if s.Route.Trouble == "" {
+		return ""
+	}
+	return "model endpoint: " + text.HeadUTF8(s.Route.Trouble, maxWaiting)
 }
 
 // exitCode is the agent's own, or -1 when it did not end by itself.

@@ -104,7 +104,7 @@ type watch struct {
 }
 
 // Run launches the agent, or attaches to the one that runs, and returns when it is done or one of its bounds has ended it. The
-// agent's time counts from its first launch, however often Run is called.
+// agent's time counts from its first model call, or from startGrace after its first launch, however often Run is called.
 func (wr *Watcher) Run(ctx context.Context, j Job) (Result, error) {
 	w := &watch{Watcher: wr, job: j, log: j.Logger, reporter: newProgressReporter(j)}
 	w.state.Limits, w.state.NoModel = j.Limits, j.Kind.NoModel
@@ -158,7 +158,7 @@ func (w *watch) wait(ctx context.Context, reporter time.Time) error {
 		return w.sawRoute(u)
 	case <-timer.C:
 		w.state.Now = time.Now()
-		if w.state.Now.Before(w.state.Launch.First.Add(w.state.Limits.Agent)) {
+		if w.state.Now.Before(w.state.end()) {
 			return w.sample(ctx)
 		}
 		return w.refreshRoute(ctx) // what is owed changes without a change of the version
@@ -228,7 +228,7 @@ func (w *watch) nextRoute() func(context.Context) (gateway.RouteStatus, bool, er
 // nextBound is when a bound of the agent may strike, or its progress is measured next.
 func (w *watch) nextBound(now time.Time) time.Time {
 	s, next := &w.state, now.Add(longestWait)
-	bounds := []time.Time{s.Launch.First.Add(s.Limits.Agent), s.Alive.Add(s.Limits.Quiet)}
+	bounds := []time.Time{s.end(), s.Alive.Add(s.Limits.Quiet)}
 	if !now.Before(bounds[0]) { // a call that is owed decides
 		bounds = append(bounds, now.Add(sampleEvery))
 	}

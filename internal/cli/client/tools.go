@@ -26,7 +26,7 @@ type State struct {
 	Reward     *float64              `json:"reward"`
 	Error      string                `json:"error"`
 	SandboxID  string                `json:"sandbox_id"`
-	Waiting    string                `json:"waiting"` // why the rollout waits for the model endpoint
+	Waiting    string                `json:"waiting"` // why the model endpoint keeps the rollout or its agent waiting
 	SessionID  string                `json:"serve_session_id"`
 	StartedAt  float64               `json:"started_at"` // unix seconds
 	FinishedAt *float64              `json:"finished_at"`
