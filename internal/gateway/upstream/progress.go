@@ -16,7 +16,7 @@ type Progress struct {
 	trouble atomic.Pointer[string]
 }
 
-// fails notes why a try came to nothing.
+// fails records why a try failed.
 func (p *Progress) fails(why string) {
 	if p == nil {
 		return
@@ -26,7 +26,7 @@ func (p *Progress) fails(why string) {
 	}
 }
 
-// Trouble is why the latest try came to nothing; "": there was none, or the reply grows.
+// Trouble is why the latest try failed; "": none did, or the reply grows.
 func (p *Progress) Trouble() string {
 	if why := p.trouble.Load(); why != nil {
 		return *why

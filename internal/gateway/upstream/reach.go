@@ -12,7 +12,7 @@ import (
 // reachTime bounds one connection that Reach makes.
 const reachTime = 2 * time.Second
 
-// Reach connects to one engine after the other, sends nothing, and says why none could be reached; "": one was, or it cannot be told,
+// Reach connects to one engine after the other, sends nothing, and says why none could be reached; "": one was, or that is not known,
 // since calls go by an HTTP proxy.
 func (u *Client) Reach(ctx context.Context, s Spec) string {
 	why := ""
