@@ -70,20 +70,20 @@ func TestAgentsWordsAreBounded(t *testing.T) {
 	require.Less(t, len(h.gate.ends[0]), 10_000)
 }
 
-// Why the endpoint gives no answer is told when it begins, and when it is over; not each try's words.
+// Why the endpoint gives no answer is reported when it begins and when it is over, not for each try.
 func TestAgentWaitsForItsEndpoint(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1000)
 	h.sandbox(t)
 	in := agentInput()
-	told := func() []rollout.Progress {
+	reports := func() []rollout.Progress {
 		h.signals.mu.Lock()
 		defer h.signals.mu.Unlock()
 		return slices.Clone(h.signals.reports)
 	}
 	h.gate.onPoll = func(n int, s *gateway.RouteStatus) {
 		switch {
-		case len(told()) == 0:
+		case len(reports()) == 0:
 			s.Trouble = fmt.Sprintf("port %d: connection refused", n)
 		default:
 			s.Trouble = ""
@@ -94,8 +94,8 @@ func TestAgentWaitsForItsEndpoint(t *testing.T) {
 	}
 	_, err := h.RunAgent(t.Context(), in)
 	require.NoError(t, err)
-	require.Regexp(t, `^model endpoint: port \d+: connection refused$`, told()[0].Waiting)
-	require.Len(t, told(), 1)
+	require.Regexp(t, `^model endpoint: port \d+: connection refused$`, reports()[0].Waiting)
+	require.Len(t, reports(), 1)
 }
 
 // A second run, after its worker was killed, attaches to the agent that is at work.

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 )
 
-// An address at which nobody listens is said before the agent calls, and ends a call long before its budget does.
+// An address without a listener is reported before the agent calls, and ends a call long before its budget does.
 func TestUnreachableEndpoint(t *testing.T) {
 	t.Parallel()
 	gone := httptest.NewServer(nil)
@@ -40,7 +40,7 @@ func TestOneEngineIsReached(t *testing.T) {
 	require.Empty(t, h.status(t, r.ID).Trouble)
 }
 
-// Why a call is retried is told meanwhile, to those who wait for a change too; once a reply comes it is over.
+// Why a call is retried is in the status meanwhile, and wakes those who wait for a change; once a reply comes it is over.
 func TestTroubleOfACall(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), "")

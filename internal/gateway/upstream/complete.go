@@ -79,7 +79,7 @@ func (u *Client) completeWithRetries(ctx context.Context, f *retryState) *Result
 }
 
 // unreachable is for how long no try has got a connection by the end of the pause. An engine that is restarted comes back within
-// minutes; an address at which nobody listens is most often wrong.
+// minutes; an address without a listener is most often wrong.
 func (f *retryState) unreachable(p *Problem, pause time.Duration) time.Duration {
 	if !p.unreachable {
 		f.lost = time.Time{}
