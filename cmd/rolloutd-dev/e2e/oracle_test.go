@@ -23,7 +23,7 @@ func TestOracleAndNop(t *testing.T) {
 			require.NotNil(t, result.Reward)
 			require.InDelta(t, reward, *result.Reward, 0, "%+v", result.VerifyResults)
 			require.Empty(t, result.ProxyTurns)
-			require.Zero(t, result.AgentExitCode)
+			require.Zero(t, *result.AgentExitCode)
 		})
 	}
 }
@@ -36,7 +36,7 @@ func TestFailingSolution(t *testing.T) {
 		"instruction": "fail", "agent": rollout.AgentOracle, "solution": []string{"echo fine", "echo broken >&2; exit 3"}, "verify": []string{"true"},
 	})
 	require.Equal(t, rollout.AgentFailed, result.Outcome)
-	require.Equal(t, 3, result.AgentExitCode)
+	require.Equal(t, 3, *result.AgentExitCode)
 	require.Contains(t, deref(result.Error), "solution command 2 failed")
 	require.Contains(t, result.AgentLogTail, "fine")
 }

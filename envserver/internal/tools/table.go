@@ -69,6 +69,10 @@ func New(o Options) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	trace, err := schemaOf(traceArgs{Limit: maxTraceTurns})
+	if err != nil {
+		return nil, err
+	}
 	finalize, err := schemaOf(finalizeArgs{WaitS: defaultWaitS})
 	if err != nil {
 		return nil, err
@@ -78,6 +82,7 @@ func New(o Options) (*Table, error) {
 		{startRollout, "Start a rollout and return its id at once.", start, t.start},
 		{"get_state", "Tell where a rollout stands.", about, t.getState},
 		{"get_messages", "Return the agent's transcript of a rollout.", about, t.getMessages},
+		{"get_trace", "Return turns of a finished rollout's trace, whole: requests, replies, token ids, log probabilities, loss masks.", trace, t.getTrace},
 		{"abort_rollout", "End a rollout early; what it produced is kept.", about, t.abortRollout},
 		{"finalize_rollout", "Wait for a rollout to end and return its result, as run_rollout does.", finalize, t.finalizeRollout},
 	}

@@ -1,0 +1,85 @@
+package tools
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Bounds of one answer of get_trace.
+const (
+	maxTraceBytes = 16 << 20 // a turn that is larger comes alone
+	maxTraceTurns = 1000
+)
+
+type traceArgs struct {
+	RolloutID string `json:"rollout_id" jsonschema:"id of the rollout, as start_rollout or run_rollout gave it"`
+	Cursor    int    `json:"cursor,omitempty" jsonschema:"turns to pass over: next of the answer before"`
+	Limit     int    `json:"limit,omitempty" jsonschema:"turns to return at most"`
+}
+
+// traceAnswer is a stretch of a trace.
+type traceAnswer struct {
+	RolloutID string            `json:"rollout_id"`
+	Turns     []json.RawMessage `json:"turns"` // of rollout.Turn
+	Next      *int              `json:"next"`  // cursor of the turns after these; null: there are none
+}
+
+// getTrace returns turns of a finished rollout's trace, whole.
+func (t *Table) getTrace(ctx context.Context, c Call) (*Text, error) {
+	a := traceArgs{Limit: maxTraceTurns}
+	tool, _ := t.Find(c.Tool)
+	if err := decode(c.Tool, tool.InputSchema, c.Args, &a); err != nil {
+		return nil, err
+	}
+	switch {
+	case a.Cursor < 0:
+		return nil, fault.Field("cursor", "must not be negative, got %d", a.Cursor)
+	case a.Limit < 1 || a.Limit > maxTraceTurns:
+		return nil, fault.Field("limit", "want 1 to %d, got %d", maxTraceTurns, a.Limit)
+	}
+	s, err := t.o.Rollouts.State(ctx, a.RolloutID)
+	if err != nil {
+		return nil, err
+	}
+	if !s.Done() {
+		return nil, fault.New(fault.Conflict, "rollout %q is not done: its trace is there when it is", a.RolloutID)
+	}
+	r, err := t.o.Rollouts.Open(ctx, a.RolloutID, "trace")
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	out, err := a.read(r)
+	if err != nil {
+		return nil, err
+	}
+	return t.text(out)
+}
+
+// read takes the turns that were asked for. One line is in memory beside them.
+func (a traceArgs) read(r io.Reader) (traceAnswer, error) {
+	out := traceAnswer{RolloutID: a.RolloutID, Turns: []json.RawMessage{}}
+	lines, size := bufio.NewReaderSize(r, 64<<10), 0
+	for n := 0; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		if line = bytes.TrimSpace(line); len(line) > 0 && n >= a.Cursor {
+			if size += len(line); len(out.Turns) == a.Limit || len(out.Turns) > 0 && size > maxTraceBytes {
+				out.Next = &n
+				return out, nil
+			}
+			out.Turns = append(out.Turns, line)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			return out, fault.Wrap(fault.Unavailable, err, "read the trace of %q", a.RolloutID)
+		}
+	}
+}
