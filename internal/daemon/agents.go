@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"path/filepath"
+	"slices"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/command"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/agent/oracle"
 )
@@ -14,5 +16,25 @@ func (d *Daemon) agents() (*agent.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return agent.NewRegistry(opencode.Kind(opencode.Options{AgentsDir: dir, Logger: d.log}), oracle.Oracle(), oracle.Nop())
+	kinds := []agent.Kind{opencode.Kind(opencode.Options{AgentsDir: dir, Logger: d.log}), oracle.Oracle(), oracle.Nop()}
+	for _, spec := range d.commandAgents() {
+		kind, err := command.Kind(spec, command.Options{AgentsDir: dir, Logger: d.log})
+		if err != nil {
+			return nil, err
+		}
+		kinds = append(kinds, kind)
+	}
+	return agent.NewRegistry(kinds...)
+}
+
+// commandAgents are the configured command-line agents, and the presets that none of them replaces.
+func (d *Daemon) commandAgents() []command.Spec {
+	var own []command.Spec
+	for _, a := range d.cfg.Agents {
+		own = append(own, command.Spec(a))
+	}
+	presets := slices.DeleteFunc(command.Presets(), func(p command.Spec) bool {
+		return slices.ContainsFunc(own, func(s command.Spec) bool { return s.Name == p.Name })
+	})
+	return append(presets, own...)
 }

@@ -1,0 +1,59 @@
+package command_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/agent/agenttest"
+	"github.com/rolloutd/rolloutd/internal/agent/command"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+)
+
+// sandboxdPath is built once for the package.
+var sandboxdPath string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "sandboxd")
+	if err == nil {
+		defer func() { _ = os.RemoveAll(dir) }()
+		sandboxdPath, err = agenttest.BuildSandboxd(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// newBackend makes sandboxes that see a folder of agents; "": they see none.
+func newBackend(t *testing.T, agents string) *sandbox.Backend {
+	t.Helper()
+	d, err := local.New(local.Options{Dir: t.TempDir(), AgentsDir: agents, SandboxdPath: sandboxdPath})
+	require.NoError(t, err)
+	return sandbox.New(d, sandbox.Options{})
+}
+
+// agentsDir keeps downloads between test runs.
+func agentsDir(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("ROLLOUTD_TEST_AGENTS"); dir != "" {
+		return dir
+	}
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	return filepath.Join(cache, "rolloutd-test", "agents")
+}
+
+func newAgent(t *testing.T, s command.Spec, o command.Options) *command.Agent {
+	t.Helper()
+	a, err := command.New(s, o)
+	require.NoError(t, err)
+	return a
+}
