@@ -3,12 +3,14 @@
 package filelock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,6 +46,27 @@ func Take(path string) (*Lock, error) {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 	}
 	return &Lock{file: f}, sign(f)
+}
+
+// waitStep is the time between two tries of Wait.
+const waitStep = 100 * time.Millisecond
+
+// Wait acquires the lock at path once no other process holds it. When ctx ends first, its error names the holder.
+func Wait(ctx context.Context, path string) (*Lock, error) {
+	tick := time.NewTicker(waitStep)
+	defer tick.Stop()
+	for {
+		lock, err := Take(path)
+		var held *HeldError
+		if !errors.As(err, &held) {
+			return lock, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), held)
+		}
+	}
 }
 
 // Release releases the lock.

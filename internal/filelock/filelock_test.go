@@ -1,6 +1,7 @@
 package filelock_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,4 +33,26 @@ func TestFolderMustExist(t *testing.T) {
 	t.Parallel()
 	_, err := filelock.Take(filepath.Join(t.TempDir(), "missing", "lock"))
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestWait(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lock")
+	first, err := filelock.Take(path)
+	require.NoError(t, err)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = filelock.Wait(cancelled, path)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, path+" is held by")
+	got := make(chan error, 1)
+	go func() {
+		second, err := filelock.Wait(t.Context(), path)
+		if err == nil {
+			err = second.Release()
+		}
+		got <- err
+	}()
+	require.NoError(t, first.Release())
+	require.NoError(t, <-got)
 }

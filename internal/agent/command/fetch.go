@@ -55,7 +55,7 @@ func (a *Agent) Fetch(ctx context.Context) (string, error) {
 	if err := errors.Join(os.MkdirAll(parent, 0o755), os.Chmod(parent, 0o755)); err != nil { // whatever the umask
 		return "", fmt.Errorf("agents folder: %w", err)
 	}
-	lock, err := waitForLock(ctx, filepath.Join(parent, ".lock"))
+	lock, err := filelock.Wait(ctx, filepath.Join(parent, ".lock"))
 	if err != nil {
 		return "", fault.Wrap(fault.Timeout, err, "fetch %s", a.Name)
 	}
@@ -72,23 +72,6 @@ func (a *Agent) Fetch(ctx context.Context) (string, error) {
 func isComplete(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, completeFile))
 	return err == nil
-}
-
-func waitForLock(ctx context.Context, path string) (*filelock.Lock, error) {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		lock, err := filelock.Take(path)
-		var held *filelock.HeldError
-		if !errors.As(err, &held) {
-			return lock, err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), held)
-		}
-	}
 }
 
 // fill makes the folder beside its place and moves it there. The lock is held.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/filelock"
@@ -36,32 +35,15 @@ func (a *Agent) Fetch(ctx context.Context) (string, error) {
 	if err := makeReadable(filepath.Dir(a.dir())); err != nil {
 		return "", fmt.Errorf("agents folder: %w", err)
 	}
-	lock, err := waitForLock(ctx, filepath.Join(filepath.Dir(a.dir()), ".lock"))
+	lock, err := filelock.Wait(ctx, filepath.Join(filepath.Dir(a.dir()), ".lock"))
 	if err != nil {
-		return "", err
+		return "", fault.Wrap(fault.Timeout, err, "fetch opencode")
 	}
 	defer func() { _ = lock.Release() }() // closing an unwritten file: nothing to lose
 	if remembered(a.dir(), rel.sha256) {  // somebody else was first
 		return path, nil
 	}
 	return path, a.fill(ctx, rel)
-}
-
-func waitForLock(ctx context.Context, path string) (*filelock.Lock, error) {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		lock, err := filelock.Take(path)
-		var held *filelock.HeldError
-		if !errors.As(err, &held) {
-			return lock, err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, fault.Wrap(fault.Timeout, ctx.Err(), "fetch opencode: %v", held)
-		}
-	}
 }
 
 // fill makes the version's folder: from a binary somebody put there, else from npm.
