@@ -17,7 +17,7 @@ type Kind struct {
 	Agent
 	// OutputBlob is the name of the attempt's blob that keeps the agent's own output; "" is store.AgentOutput.
 	OutputBlob string
-	// LogPath is where the log of the transcript lies in the sandbox while the agent works; "" is agent.jsonl in rollout.AgentLogDir.
+	// LogPath is where the log of the transcript lies in the sandbox while the agent works; "" is NAME.jsonl in rollout.AgentLogDir.
 	LogPath string
 	// Log renders a transcript as a log, one JSON event a line; nil: one message a line.
 	Log func(rollout.Transcript) []byte
@@ -42,7 +42,7 @@ func NewRegistry(kinds ...Kind) (*Registry, error) {
 			return nil, fault.New(fault.Invalid, "agents: %q is defined twice", k.Name)
 		}
 		if k.LogPath == "" {
-			k.LogPath = rollout.AgentLogDir + "/agent.jsonl"
+			k.LogPath = rollout.AgentLogDir + "/" + k.Name + ".jsonl"
 		}
 		if k.OutputBlob == "" {
 			k.OutputBlob = store.AgentOutput

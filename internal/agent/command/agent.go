@@ -9,7 +9,6 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -73,7 +72,7 @@ func Kind(s Spec, o Options) (agent.Kind, error) {
 	if err != nil {
 		return agent.Kind{}, err
 	}
-	return agent.Kind{Name: s.Name, Agent: a, LogPath: rollout.AgentLogDir + "/" + s.Name + ".jsonl", Descendants: true}, nil
+	return agent.Kind{Name: s.Name, Agent: a, Descendants: true}, nil
 }
 
 // Open implements agent.Agent.
