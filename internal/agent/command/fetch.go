@@ -113,6 +113,10 @@ func (a *Agent) fill(ctx context.Context, dir string) error {
 
 // npmInstall installs the package into dir and checks it. npm checks the registry's integrity hash of each package.
 func (a *Agent) npmInstall(ctx context.Context, dir string) error {
+	dir, err := filepath.EvalSymlinks(dir) // npm's lock file names packages by their place from the real path
+	if err != nil {
+		return err
+	}
 	cmd := exec.CommandContext(ctx, a.o.NPM, "install", "--prefix", dir, "--ignore-scripts", "--omit=optional", "--omit=dev",
 		"--no-audit", "--no-fund", "--no-save", "--loglevel", "error", a.Package)
 	cmd.Dir = dir

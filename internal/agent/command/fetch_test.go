@@ -27,7 +27,8 @@ func fakeNPM(t *testing.T, script string) (path string, calls func() []string) {
 	}
 }
 
-const installs = `umask 077
+const installs = `[ "$3" = "$(pwd -P)" ] || { echo "prefix $3 has a link in it"; exit 9; }
+umask 077
 mkdir -p node_modules/@s/p-linux-arm64
 echo '#!/bin/sh' > node_modules/@s/p-linux-arm64/run
 chmod u+x node_modules/@s/p-linux-arm64/run
@@ -44,7 +45,9 @@ func packed() command.Spec {
 func TestPackageIsFetchedOnce(t *testing.T) {
 	t.Parallel()
 	npm, calls := fakeNPM(t, installs)
-	o := command.Options{AgentsDir: t.TempDir(), NPM: npm, Arch: "arm64"}
+	dir := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(t.TempDir(), dir))
+	o := command.Options{AgentsDir: dir, NPM: npm, Arch: "arm64"}
 	left := filepath.Join(o.AgentsDir, "p", ".fetch-killed")
 	require.NoError(t, os.MkdirAll(left, 0o755))
 	var wg sync.WaitGroup
