@@ -1,5 +1,5 @@
 // Package command runs any command-line agent as an agent of rolloutd, by a description: where it comes from, its command line, its
-// environment, and how its end is told. It has such descriptions for some well-known agents, see Presets.
+// environment, and how its end is recognized. It has such descriptions for some well-known agents, see Presets.
 package command
 
 import (
