@@ -6,23 +6,23 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"regexp"
 	"sync"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // Bounds of the results that one Table keeps.
 const (
 	maxCalls = 20_000
 	maxBytes = 32 << 20
+	maxID    = 128 // bytes of an id
 )
 
 // Table is calls by id, with results of type R.
 type Table[R any] struct {
 	size func(R) int
-	ids  *regexp.Regexp
 
 	mu    sync.Mutex
 	calls map[string]*call[R]
@@ -41,7 +41,7 @@ type call[R any] struct {
 
 // New makes a Table; size is the memory of a result in bytes.
 func New[R any](size func(R) int) *Table[R] {
-	return &Table[R]{size: size, ids: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`), calls: map[string]*call[R]{}}
+	return &Table[R]{size: size, calls: map[string]*call[R]{}}
 }
 
 // Run runs do, or attaches to the call of that id, and returns its result at its end. It returns running after wait, or when ctx
@@ -67,7 +67,7 @@ func (t *Table[R]) Run(
 
 // begin finds the call of that id, or starts it.
 func (t *Table[R]) begin(id string, request any, do func(context.Context) (R, error)) (*call[R], error) {
-	if !t.ids.MatchString(id) {
+	if !wire.Name(id, maxID) {
 		return nil, fault.Field("id", "%.140q must be 1 to 128 letters, digits, '.', '_' or '-', the first a letter or digit", id)
 	}
 	text, err := json.Marshal(request)

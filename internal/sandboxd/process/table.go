@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -23,7 +22,6 @@ const maxProcesses = 1024
 type Table struct {
 	launcher *launcher
 	Users    Users
-	names    *regexp.Regexp
 	log      *slog.Logger
 
 	// starting is held while a process starts, and while all are killed: nothing may start in between.
@@ -47,7 +45,6 @@ func New(o Options) *Table {
 	return &Table{
 		launcher: &launcher{program: o.Program, cgroups: o.Cgroups, reaper: newReaper()},
 		Users:    Users{o.SeparateUsers},
-		names:    regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`),
 		log:      o.Logger,
 		byName:   map[string]*Process{},
 	}
@@ -73,7 +70,7 @@ func (t *Table) StartCall(name string, spec wire.Process, tty *os.File) (*Proces
 
 // start is called with starting held.
 func (t *Table) start(name string, spec wire.Process, tty *os.File) (*Process, error) {
-	if !t.names.MatchString(name) {
+	if !wire.Name(name, 64) {
 		return nil, fault.Field("name", "%q must be 1 to 64 letters, digits, '.', '_' or '-'", name)
 	}
 	if p, err := t.Get(name); err == nil {

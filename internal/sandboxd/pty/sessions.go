@@ -3,7 +3,6 @@ package pty
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -23,7 +22,6 @@ const (
 // Sessions are the shells of a sandbox by name.
 type Sessions struct {
 	processes *process.Table
-	names     *regexp.Regexp
 	calls     *calls.Table[wire.PTYAnswer]
 
 	mu      sync.Mutex
@@ -35,7 +33,6 @@ type Sessions struct {
 func New(p *process.Table) *Sessions {
 	return &Sessions{
 		processes: p,
-		names:     regexp.MustCompile(`^[a-z0-9-]{1,32}$`),
 		calls:     calls.New(func(a wire.PTYAnswer) int { return len(a.Text) + a.Output.Len() + len(a.Error) }),
 		byName:    map[string]*session{},
 	}
@@ -43,8 +40,8 @@ func New(p *process.Table) *Sessions {
 
 // Call makes one call once under its id, and returns its answer at its end, or after wait with Running; see calls.Table.
 func (t *Sessions) Call(ctx context.Context, name, id string, c wire.PTYCall, wait time.Duration) (wire.PTYAnswer, error) {
-	if !t.names.MatchString(name) {
-		return wire.PTYAnswer{}, fault.Field("name", "%.40q must be 1 to 32 lower-case letters, digits or '-'", name)
+	if !wire.Name(name, 32) {
+		return wire.PTYAnswer{}, fault.Field("name", "%.40q must be 1 to 32 letters, digits, '.', '_' or '-', the first a letter or digit", name)
 	}
 	a, running, err := t.calls.Run(ctx, id, []any{name, c}, wait, func(ctx context.Context) (wire.PTYAnswer, error) {
 		return t.do(ctx, name, c)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"regexp"
 	"strings"
 	"time"
 
@@ -47,7 +46,7 @@ func exec(ctx context.Context, env tool.Env, id string, p wire.Process, atMost t
 
 // execID is the id of a call in the form that sandboxd takes.
 func execID(id string) string {
-	if ok, _ := regexp.MatchString(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$`, id); ok {
+	if wire.Name(id, 100) {
 		return "tool-" + id
 	}
 	sum := sha256.Sum256([]byte(id))

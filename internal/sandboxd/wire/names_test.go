@@ -1,0 +1,20 @@
+package wire_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+func TestName(t *testing.T) {
+	t.Parallel()
+	for _, ok := range []string{"a", "Z9", "0._-", strings.Repeat("a", 64)} {
+		require.True(t, wire.Name(ok, 64), ok)
+	}
+	for _, bad := range []string{"", ".", "..", "-a", "_a", "a/b", "a b", "a\n", "é", "a\x00", strings.Repeat("a", 65)} {
+		require.False(t, wire.Name(bad, 64), bad)
+	}
+}
