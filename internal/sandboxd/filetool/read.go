@@ -3,6 +3,7 @@ package filetool
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -64,7 +65,7 @@ func cut(r *bufio.Reader, first, limit int) (*piece, error) {
 		if line {
 			p.lines++
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return p, nil
 		}
 		if err != nil {
@@ -81,15 +82,13 @@ func (p *piece) line(r *bufio.Reader, wanted bool) (found bool, err error) {
 		part, err := r.ReadSlice('\n')
 		found = found || len(part) > 0
 		if wanted {
-			if p.content.Len()+len(part) > maxRead {
+			if room := maxRead - p.content.Len(); len(part) > room {
 				p.full, wanted = true, false
-				part = part[:maxRead-p.content.Len()]
-				p.content.Write(part)
-			} else {
-				p.content.Write(part)
+				part = part[:room]
 			}
+			p.content.Write(part)
 		}
-		if err == bufio.ErrBufferFull {
+		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
 		if wanted && found {
