@@ -90,7 +90,7 @@ func returned(t *testing.T, err error) time.Duration {
 	return app.NextRetryDelay()
 }
 
-// Half of the slots are held by those who wait for a paused endpoint, and the others go to whoever can begin.
+// Half of the slots are held by rollouts that wait for a paused endpoint, and the others go to rollouts that can begin.
 func TestHalfOfTheSlotsWaitForAnEndpoint(t *testing.T) {
 	t.Parallel()
 	h := newHost(t) // of 4 slots

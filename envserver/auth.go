@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
-// public says whether a path needs no token: whoever probes a container has none, and the page asks for one.
+// public says whether a path needs no token: a container's probe has none, and the page asks for one.
 func (s *Server) public(path string) bool {
 	part, underWeb := strings.CutPrefix(path, webHome)
 	return path == "/health" || s.o.Web && (path == "/" || path == "/web" || underWeb && web.Part(part))
@@ -23,7 +23,7 @@ func (s *Server) public(path string) bool {
 
 // authenticate admits requests with a known token.
 func (s *Server) authenticate(next http.Handler) http.Handler {
-	if len(s.o.Tokens) == 0 { // whoever reaches an open server is its operator
+	if len(s.o.Tokens) == 0 { // every caller of an open server is its operator
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			next.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), access.Token{Scope: access.ScopeOperator})))
 		})

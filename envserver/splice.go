@@ -14,7 +14,7 @@ import (
 )
 
 // splicer writes the replies of the MCP library, which encodes all of a reply anew for each client. What a tool returned may be
-// megabytes that hundreds are given at once, so the library is given a mark in its stead, and the text is put there as the reply
+// megabytes that hundreds are given at once, so the library gets a mark in its place, and the text is put there as the reply
 // is written.
 type splicer struct {
 	http.ResponseWriter
@@ -71,6 +71,6 @@ func (s *splicer) put(number []byte) error {
 	text := s.texts[i]
 	s.mu.Unlock()
 	_, err = s.ResponseWriter.Write(text.Quoted)
-	runtime.KeepAlive(text) // so that those who come while it is being taken share it
+	runtime.KeepAlive(text) // so that callers that come while it is being read share it
 	return err
 }

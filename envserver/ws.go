@@ -87,7 +87,7 @@ func (s *Server) converse(ctx context.Context, ws *websocket.Conn, p protocol, s
 		}
 	}()
 	defer s.env.Sessions.Release(sess, session.ErrClosed)
-	defer s.env.Keep(s.stop, sess) // before it is let go, so that whoever comes next finds it whole
+	defer s.env.Keep(s.stop, sess) // before it is let go, so that the next client finds it whole
 	wsio.Run(ctx, ws, s.wsOptions(p), func(frame []byte) wsio.Answer { return s.answer(ctx, p, sess, frame) })
 }
 

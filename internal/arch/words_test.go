@@ -15,7 +15,7 @@ import (
 var banned = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	"told", "lest", "nobody", "for ever", "what is no", "of which", // riddles
 	"hear", "hears", "heard", "hearing", "ruling", "rulings", "verdict", "verdicts", "evidence", "courtroom", // courts
-	"heir", "heirs", "shelf", "shelves", "desk", "errand", "errands", "manners", "gulp", "gulps", "news", "leavings", "fruitless", "given out again", "comes to nothing", "came to nothing", // furniture, families, moods
+	"heir", "heirs", "shelf", "shelves", "desk", "errand", "errands", "manners", "gulp", "gulps", "news", "leavings", "fruitless", "whoever", "those who", "in vain", "given out again", "comes to nothing", "came to nothing", // furniture, families, moods
 }, "|") + `)\b`)
 
 // kept are lines whose words are names on the wire, in histories or of other programs.

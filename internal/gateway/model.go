@@ -45,8 +45,8 @@ type Reply struct {
 	Ended string
 }
 
-// Call makes a call of the API, such as "chat/completions", under an id. A call repeated under its id gets the recorded reply; whoever
-// asks again after a crash therefore causes no second call. While the gateway does not answer, Call repeats the request until ctx ends. Its
+// Call makes a call of the API, such as "chat/completions", under an id. A call repeated under its id gets the recorded reply; a
+// caller that asks again after a crash therefore causes no second call. While the gateway does not answer, Call repeats the request until ctx ends. Its
 // error is a fault.Invalid when the gateway or the endpoint refuses the call, and a fault.NotFound when there is no such route.
 func (m *Model) Call(ctx context.Context, id, api string, request []byte) (Reply, error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {

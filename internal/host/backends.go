@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// Backends are the sandbox backends of a host, by the name that a task uses. Its methods look at all of them, for those who know a
+// Backends are the sandbox backends of a host, by the name that a task uses. Its methods look at all of them, for callers that know a
 // sandbox by its id alone: the gateway, Takeover and Janitor.
 type Backends map[string]*sandbox.Backend
 

@@ -44,7 +44,7 @@ func (l *living) set(n int) {
 	}
 }
 
-// What lives counts, whoever made it, and so does what is being made.
+// Every living sandbox counts, also one of another process, and so does one that is being made.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	l := &living{}

@@ -28,7 +28,7 @@ const startBound = 30 * time.Second
 // Starts bounds how many heavy starts a host works on at once. An agent needs a core for about a second to come up; 40 of them at
 // once on two cores all miss their deadlines, and every relaunch adds to the load.
 //
-// Whoever begins a heavy start acquires a slot first, and measures deadlines from then on:
+// A caller that begins a heavy start acquires a slot first, and measures deadlines from then on:
 //
 //	release, err := starts.Acquire(ctx, host.StartAgent)
 //	if err != nil {

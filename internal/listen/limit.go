@@ -102,8 +102,8 @@ func (l *Limited) drop(c *conn) {
 	}
 }
 
-// conn is a connection of a Limited. It embeds the type rather than the interface, as that is more than a net.Conn to those who
-// write to it: half of it can be closed, and many buffers be written at once.
+// conn is a connection of a Limited. It embeds the type rather than the interface, since it is more than a net.Conn to
+// its writers: half of it can be closed, and many buffers can be written at once.
 type conn struct {
 	*net.TCPConn
 	over bool

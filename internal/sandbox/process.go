@@ -68,7 +68,7 @@ func (s *Sandbox) Kill(ctx context.Context, name string) error {
 	return s.json(ctx, call{method: http.MethodPost, path: processPath(name) + "/kill"}, nil)
 }
 
-// KillAll ends every process of the sandbox but sandboxd, whoever started it, and returns when they are gone. From then on Exec and PTY
+// KillAll ends every process of the sandbox but sandboxd, from every caller, and returns when they are gone. From then on Exec and PTY
 // start nothing and are a fault.Aborted; a call that was made before still returns its result.
 func (s *Sandbox) KillAll(ctx context.Context) error {
 	return s.json(ctx, call{method: http.MethodPost, path: "/v1/kill-all"}, nil)

@@ -100,7 +100,7 @@ func (c *call) finish() {
 	}
 }
 
-// complete logs the call as whole. It is called just before the last bytes go out, so that whoever has read the reply to
+// complete logs the call as whole. It is called just before the last bytes go out, so that a client that has read the reply to
 // its end finds the line.
 func (c *call) complete(finish string) {
 	c.sent.FinishReason, c.sent.Complete = finish, true

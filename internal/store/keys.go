@@ -23,7 +23,7 @@ const (
 // ResultKey is where the rollout.Result of a finished rollout lies.
 func ResultKey(rolloutID string) string { return path.Join("rollouts", rolloutID, "result.json") }
 
-// HeadKey is where Result.Head of a finished rollout lies, for those who need not the whole. Rollouts that ended under an earlier version
+// HeadKey is where Result.Head of a finished rollout lies, for readers that do not need the whole. Rollouts that ended under an earlier version
 // have none.
 func HeadKey(rolloutID string) string { return path.Join("rollouts", rolloutID, "head.json") }
 

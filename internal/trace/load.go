@@ -26,7 +26,7 @@ func (s *Store) load() error {
 }
 
 // loadSegment reads one segment, which is in memory as a whole meanwhile. The last one's torn tail is cut off; an older one was
-// synced as a whole, so that a bad tail of it is damage, and stays for whoever wants to look at it.
+// synced as a whole, so that a bad tail of it is damage, and stays for inspection.
 func (s *Store) loadSegment(seg *segment, last bool) error {
 	raw, err := os.ReadFile(seg.file.Name())
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // logger gives the Temporal server's log lines to slog. Once the server is stopping, its parts warn of losing each other,
 // which is what a stop is; only errors are logged then. What the server thinks fatal ends the goroutine that says so and is
-// reported to whoever owns the server; the library's own logger would end the process on the spot.
+// reported to the owner of the server; the library's own logger would end the process on the spot.
 type logger struct {
 	slog     *slog.Logger
 	fatal    func(error)

@@ -16,7 +16,7 @@ import (
 // joiner is a client of one rollout over /ws, whose connections can be cut.
 type joiner struct {
 	url, episode, rollout string
-	// reading has room for those who may read a message at a time, so that the test does not hold hundreds of results itself.
+	// reading has room for the clients that may read a message at a time, so that the test does not hold hundreds of results itself.
 	reading chan struct{}
 }
 

@@ -13,7 +13,7 @@ type searched struct {
 	roles map[string]searchedRole
 }
 
-// searchedRole is one of its processes. Whoever takes a client's call has the key in memory, and whoever makes the model call.
+// searchedRole is one of its processes. The process that takes a client's call has the key in memory, and the process that makes the model call.
 type searchedRole struct {
 	*process
 	metrics string // what Prometheus scrapes; "": nothing

@@ -108,7 +108,7 @@ func (s *Session) Stepped() {
 	s.dirty = true
 }
 
-// Started records a rollout that is about to be started, before it is: whoever finds the session again must find all.
+// Started records a rollout that is about to be started, before it is: a client that finds the session again must find all.
 func (s *Session) Started(ctx context.Context, rolloutID string) error {
 	s.mu.Lock()
 	if !slices.Contains(s.state.Rollouts, rolloutID) {

@@ -20,7 +20,7 @@ func Part(path string) bool {
 }
 
 // Page serves the page and its parts under prefix. There is nothing secret in them: what they show they ask of the server, with
-// the token of whoever looks.
+// the token of the page's user.
 func Page(prefix string) (http.Handler, error) {
 	page, err := fs.Sub(files, "page")
 	if err != nil {

@@ -68,7 +68,7 @@ func (d *View) Add(e Entry) error {
 	return nil
 }
 
-// wake wakes those who watch; d.mu is held.
+// wake wakes the watchers; d.mu is held.
 func (d *View) wake() {
 	close(d.changed)
 	d.changed = make(chan struct{})

@@ -28,7 +28,7 @@ type fakeServer struct {
 	swallow  int // so many prompts are taken and lost
 	aborted  int
 	looks    int           // requests of the status
-	events   chan string   // sent to whoever listens
+	events   chan string   // sent to the listener
 	cut      chan struct{} // cuts the event stream
 	opened   chan struct{} // an event stream was opened
 	endless  atomic.Bool   // the event stream is one line without an end

@@ -15,7 +15,7 @@ const lookTimeout = 3 * time.Second
 // endGrace is how long a process that no longer listens may take to end before the reply counts as its own.
 const endGrace = time.Second
 
-// look returns the state of the session. An agent is done only if its process still runs after it said so: whoever kills it and
+// look returns the state of the session. An agent is done only if its process still runs after it said so: a process that kills it and
 // answers in its place has not completed the task.
 func (r *run) look(ctx context.Context) (agent.Status, error) {
 	bounded, cancel := context.WithTimeout(ctx, lookTimeout)

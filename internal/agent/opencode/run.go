@@ -14,7 +14,7 @@ import (
 const (
 	// slowPoll is the time between two questions when no event says that there is anything to ask.
 	slowPoll = 10 * time.Second
-	// askRate and askBurst bound the questions that events cause, per second: whoever sends events may send any number.
+	// askRate and askBurst bound the questions that events cause, per second: the sender of events may send any number.
 	askRate  = 2
 	askBurst = 8
 )

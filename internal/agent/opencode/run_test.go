@@ -210,7 +210,7 @@ func TestNextSurvivesABrokenStream(t *testing.T) {
 	require.True(t, (<-done).st.Done)
 }
 
-// Whoever listens on OpenCode's port may send an event that never ends. It does not fill the memory of whoever watches.
+// A process that listens on OpenCode's port may send an event that never ends. It does not fill the memory of the watcher.
 func TestEndlessEventIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s, b, a := newFake(t)

@@ -18,7 +18,7 @@ func serveArgs() []string {
 }
 
 // ready waits until OpenCode takes requests; a process that has ended is a Status with Done. It reads the announcement in the
-// log first, since a request that comes before it may hang for seconds. ctx alone bounds the wait: whoever watches the agent
+// log first, since a request that comes before it may hang for seconds. ctx alone bounds the wait: the watcher of the agent
 // decides whether it makes progress.
 func (r *run) ready(ctx context.Context) (agent.Status, error) {
 	for p := newPauses(); ; {

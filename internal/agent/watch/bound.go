@@ -21,7 +21,7 @@ const (
 	finishTime = 2 * time.Minute
 )
 
-// MaxTime is the longest that Run takes within the limits: the deadline of whoever calls it must not be earlier. Each part is a bound
+// MaxTime is the longest that Run takes within the limits: the deadline of its caller must not be earlier. Each part is a bound
 // that Run or Decide holds.
 func MaxTime(l rollout.Limits) time.Duration {
 	return startWait + launchedTime(l)

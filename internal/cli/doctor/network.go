@@ -87,7 +87,7 @@ func TemporalAccess(address string, secured bool) Check {
 		}
 		return []driver.Finding{{
 			Name: "Temporal access", Level: driver.Warn,
-			Detail: "whoever can reach " + address + " or the Temporal UI can list, start and end workflows, and so can every user of this machine: no credentials are asked for (payloads are encrypted)",
+			Detail: "everyone who can reach " + address + " or the Temporal UI can list, start and end workflows, and so can every user of this machine: no credentials are asked for (payloads are encrypted)",
 			Fix:    "give this machine no other users, or use a Temporal cluster with TLS client certificates (TEMPORAL_TLS_*)",
 		}}
 	}

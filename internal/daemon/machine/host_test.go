@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 )
 
-// The id names this host's task queue. With another id after a restart, its activities would wait there in vain.
+// The id names this host's task queue. With another id after a restart, its activities would wait there until their timeout.
 func TestHostIDIsKept(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "host_id")

@@ -127,7 +127,7 @@ func TestWhoLeavesTheLineIsForgotten(t *testing.T) {
 	require.Zero(t, now.InFlight)
 }
 
-// So many requests a second and no more, whoever makes them.
+// So many requests a second and no more, over all callers.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t, bounded(limits.Bounds{Rate: 10, Burst: 1})), newEngine(t, says(goodReply))

@@ -20,7 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
-// mortal writes so many bytes. At the last of them its process is as good as killed: whoever writes goes no further, and nothing
+// mortal writes so many bytes. At the last of them its process acts as killed: the writer goes no further, and nothing
 // more is written. A kill loses nothing that was written, so that syncs do not matter.
 type mortal struct {
 	died chan struct{}

@@ -61,7 +61,7 @@ func counts(engines []*engine) []int {
 }
 
 // When its engine is lost a rollout moves on to another, and the agent does not notice. The lost one keeps its port: once free, it
-// might be given to whoever listens next.
+// might go to the next listener.
 func TestALostEngineIsPassedOver(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/buffer"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy/journal"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -54,7 +55,7 @@ type route struct {
 	passThrough     bool
 
 	mu        sync.Mutex
-	journal   journal
+	journal   journal.Journal
 	inFlight  map[string]*call // by call id
 	begun     int              // number of the latest turn
 	usage     rollout.Usage    // of whole replies, as the status says
@@ -119,7 +120,7 @@ func (r *route) forget() error {
 }
 
 // save writes the journal. r.mu is held, or the route is not shared yet.
-func (r *route) save() error { return saveJournal(r.folder, r.journal) }
+func (r *route) save() error { return journal.Save(r.folder, r.journal) }
 
 // saveOrLog is save for what a call must not fail over. r.mu is held.
 func (r *route) saveOrLog(what string) {

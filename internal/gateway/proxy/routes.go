@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,14 +13,13 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy/journal"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-const (
-	journalFile = "route.json"
-	traceFolder = ".trace" // no route's: an ID does not begin with a dot
-)
+// traceFolder is the folder of the traces. No route has this name: an ID does not begin with a dot.
+const traceFolder = ".trace"
 
 func (s *Server) folder(id string) string { return filepath.Join(s.dir, id) }
 
@@ -39,7 +39,7 @@ func (s *Server) Open(def gateway.Route) error {
 	if err := os.MkdirAll(s.folder(def.ID), 0o700); err != nil {
 		return fault.Wrap(fault.Internal, err, "route folder")
 	}
-	r, err := s.newRoute(journal{Route: def, Trace: uuid.NewString()})
+	r, err := s.newRoute(journal.Journal{Route: def, Trace: uuid.NewString()})
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(s.folder(def.ID)))
 	}
@@ -71,7 +71,7 @@ func check(r gateway.Route) error {
 
 // reopen opens a journalled route. A missing journal is os.ErrNotExist.
 func (s *Server) reopen(id string) (*route, error) {
-	j, err := loadJournal(s.folder(id))
+	j, err := journal.Load(s.folder(id))
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (s *Server) reopen(id string) (*route, error) {
 }
 
 // newRoute opens the key and the trace of a route whose folder exists.
-func (s *Server) newRoute(j journal) (*route, error) {
+func (s *Server) newRoute(j journal.Journal) (*route, error) {
 	key, err := s.box.OpenString(j.Route.Model.SealedKey)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "model key of route %q", j.Route.ID)
@@ -127,9 +127,59 @@ func (s *Server) Close(ctx context.Context, id string) error {
 	s.report.routes.Set(float64(len(s.routes)))
 	s.mu.Unlock()
 	s.upstreams.Leave(r.admission)
-	err = errors.Join(os.Remove(filepath.Join(r.folder, journalFile)), os.RemoveAll(r.folder), r.forget())
+	err = errors.Join(os.Remove(filepath.Join(r.folder, journal.File)), os.RemoveAll(r.folder), r.forget())
 	return fault.Wrap(fault.Internal, err, "close route %q", id)
 }
 
 // counts says whether a call of that kind is a turn of the agent's own.
 func isTurn(k rollout.TurnKind) bool { return k == rollout.KindAgent || k == rollout.KindSubagent }
+
+// load opens every journalled route, and drops the records that none of them has: what a crash left of routes being closed.
+// Where a route could not be opened none are dropped, for they may be its.
+func (s *Server) load() error {
+	if n := s.traces.Damaged(); n > 0 {
+		s.log.Error("trace has damaged records", "count", n)
+	}
+	all, err := s.loadRoutes()
+	if err != nil {
+		return err
+	}
+	s.report.routes.Set(float64(len(s.routes)))
+	if !all {
+		return nil
+	}
+	kept := map[string]bool{}
+	for _, r := range s.routes {
+		kept[r.journal.Trace] = true
+	}
+	return s.traces.Retain(func(key string) bool { return kept[key] })
+}
+
+// loadRoutes opens the routes; the server is not shared yet. A folder without a journal is what a crash left of a route being
+// opened or closed. A route that cannot be opened is left alone, and out: the others must not suffer.
+func (s *Server) loadRoutes() (all bool, err error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return false, fmt.Errorf("gateway folder: %w", err)
+	}
+	all = true
+	for _, e := range entries {
+		if !e.IsDir() || !gateway.ValidID(e.Name()) {
+			continue
+		}
+		r, err := s.reopen(e.Name())
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			err = os.RemoveAll(s.folder(e.Name()))
+		case err == nil:
+			r.admission = s.upstreams.Join(r.Model.Upstream())
+			s.routes[r.ID] = r
+		default:
+			all = false
+		}
+		if err != nil {
+			s.log.Error("route not loaded", "route", e.Name(), "error", err)
+		}
+	}
+	return all, nil
+}

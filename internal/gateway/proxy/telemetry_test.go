@@ -37,7 +37,7 @@ func TestCallsAreMeasured(t *testing.T) {
 	require.Contains(t, e.requests()[0].header.Get("Traceparent"), ended[0].SpanContext().TraceID().String())
 }
 
-// A model call belongs to the trace of whoever opened its route, and hands it on to the endpoint; opening it again, from
+// A model call belongs to the trace of the request that opened its route, and hands it on to the endpoint; opening it again, from
 // another span, is opening the same route.
 func TestCallsBelongToTheTraceOfTheirRoute(t *testing.T) {
 	t.Parallel()

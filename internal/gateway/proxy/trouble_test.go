@@ -40,7 +40,7 @@ func TestOneEngineIsReached(t *testing.T) {
 	require.Empty(t, h.status(t, r.ID).Trouble)
 }
 
-// Why a call is retried is in the status meanwhile, and wakes those who wait for a change; once a reply comes it is over.
+// Why a call is retried is in the status meanwhile, and wakes the callers that wait for a change; once a reply comes it is over.
 func TestTroubleOfACall(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging(half(), "")

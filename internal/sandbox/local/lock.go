@@ -18,7 +18,7 @@ type folder struct {
 	file *os.File
 }
 
-// lockFolder makes the folder if wanted and locks it, waiting for whoever has it. A missing one is an os.ErrNotExist.
+// lockFolder makes the folder if wanted and locks it, waiting for its holder. A missing one is an os.ErrNotExist.
 func lockFolder(ctx context.Context, path string, create bool) (*folder, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		f, err := tryLockFolder(path, create)

@@ -206,7 +206,7 @@ func inspect(t *testing.T, h Harness) {
 	require.NotZero(t, u.CPU)
 }
 
-// Whoever waits for a process learns at once that its sandbox is gone.
+// A caller that waits for a process learns at once that its sandbox is gone.
 func endsWhileWaited(t *testing.T, h Harness) {
 	p := h.place(t)
 	p.StartBash("job", "echo up; sleep infinity")

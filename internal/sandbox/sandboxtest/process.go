@@ -158,7 +158,7 @@ func nothingInherited(t *testing.T, h Harness) {
 	require.Empty(t, out.Stdout)
 }
 
-// Whoever loses its parent becomes sandboxd's to bury.
+// A process that loses its parent becomes a child of sandboxd, which reaps it.
 func orphansReaped(t *testing.T, h Harness) {
 	p := h.place(t)
 	p.Bash("for i in $(seq 20); do (sleep 0.01 &) ; done; sleep 0.1")

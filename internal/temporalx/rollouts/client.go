@@ -57,7 +57,7 @@ func (c *Client) Start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 }
 
 func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, error) {
-	// Temporal forgets a rollout when its retention ends; the store does not. The lookup is not shared with those who wait for the
+	// Temporal forgets a rollout when its retention ends; the store does not. The lookup is not shared with the callers that wait for the
 	// result: it may be stored a moment later.
 	res, err := c.fetch(ctx, spec.ID)
 	if err == nil {

@@ -28,7 +28,7 @@ type Span struct {
 	FinishReason string `json:"finish_reason"`
 	// Truncated says that the engine stopped at a bound of tokens and not at an end of its own.
 	Truncated bool `json:"truncated,omitempty"`
-	// DoubledEnd says that the prompt after the reply repeats its last token, which ended the reply: whoever made the prompt added an
+	// DoubledEnd says that the prompt after the reply repeats its last token, which ended the reply: the maker of the prompt added an
 	// end of turn that was already there.
 	DoubledEnd   bool     `json:"doubled_end,omitempty"`
 	ModelVersion string   `json:"model_version,omitempty"`

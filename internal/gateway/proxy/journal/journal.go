@@ -1,0 +1,72 @@
+// Package journal keeps what a gateway has to know of a route after a restart, in a file of the route's folder.
+package journal
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+)
+
+// File is the name of a route's journal in its folder.
+const File = "route.json"
+
+// Journal is what is kept of a route besides its trace. The model's key is in it sealed.
+type Journal struct {
+	Route       gateway.Route    `json:"route"`
+	Trace       string           `json:"trace"` // key of its records; another for each life of a route of that ID
+	Ended       string           `json:"ended,omitempty"`
+	BudgetSpent string           `json:"budget_spent,omitempty"`
+	Failure     *gateway.Failure `json:"failure,omitempty"`
+	Sessions    []string         `json:"sessions,omitempty"` // of the agent's own
+}
+
+// Load reads the journal of a route's folder. A missing one is os.ErrNotExist.
+func Load(folder string) (Journal, error) {
+	var j Journal
+	raw, err := os.ReadFile(filepath.Join(folder, File))
+	if err != nil {
+		return j, fmt.Errorf("route journal: %w", err)
+	}
+	if err := json.Unmarshal(raw, &j); err != nil {
+		return j, fmt.Errorf("route journal: %w", err)
+	}
+	if j.Route.ID != filepath.Base(folder) {
+		return j, fmt.Errorf("route journal: folder %q holds route %q", filepath.Base(folder), j.Route.ID)
+	}
+	return j, nil
+}
+
+// Save replaces the journal in one step: a crash leaves the old one or the new one.
+func Save(folder string, j Journal) error {
+	raw, err := json.Marshal(j)
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "route journal")
+	}
+	tmp, err := os.CreateTemp(folder, ".journal-*")
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "route journal")
+	}
+	defer os.Remove(tmp.Name()) // gone already when all went well
+	_, err = tmp.Write(raw)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), filepath.Join(folder, File))
+	}
+	if err == nil {
+		err = errors.Join(syncFolder(folder), syncFolder(filepath.Dir(folder)))
+	}
+	return fault.Wrap(fault.Internal, err, "route journal")
+}
+
+// syncFolder makes the names in a folder durable.
+func syncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
