@@ -24,7 +24,7 @@ func TestRolloutsOfCommandAgents(t *testing.T) {
 			require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
 			require.NotNil(t, result.Reward)
 			require.InDelta(t, 1.0, *result.Reward, 0, "%+v", result.VerifyResults)
-			require.Zero(t, result.AgentExitCode)
+			require.Zero(t, *result.AgentExitCode)
 			require.Contains(t, result.InstallLogTail, "package @")
 			require.NotEmpty(t, result.AgentLogTail)
 			require.Len(t, result.ProxyTurns, 6)
