@@ -18,12 +18,12 @@ func (s *Server) mcpPost(w http.ResponseWriter, r *http.Request) {
 	defer release()
 	ctx, cancel := s.callContext(r)
 	defer cancel()
-	w, stop := httpio.KeepWarm(w, s.o.PingInterval)
-	defer stop()
 	if isStandardMCP(r) {
 		s.serveStandard(ctx, w, r, data, release)
 		return
 	}
+	w, stop := httpio.KeepWarm(w, s.o.PingInterval)
+	defer stop()
 	req, bad := jsonrpc.Parse(data)
 	release()
 	if bad != nil {

@@ -22,18 +22,19 @@ import (
 // Server is the edge, an http.Handler. Shutdown must be called before the http.Server that carries it is closed:
 // WebSockets are none of that one's business any more.
 type Server struct {
-	o         Options
-	env       *env.Env
-	memory    *intake.Memory // for requests
-	bodies    httpio.Bodies
-	standard  http.Handler
-	upgrader  websocket.Upgrader
-	listed    reply.Encoded // the answer to list_tools
-	schemas   reply.SchemaResponse
-	described reply.Encoded // the OpenAPI document
-	page      http.Handler  // of the web interface
-	views     web.Views
-	handler   http.Handler
+	o           Options
+	env         *env.Env
+	memory      *intake.Memory // for requests
+	bodies      httpio.Bodies
+	standard    http.Handler // of the MCP library: answers are objects
+	progressing http.Handler // the same with streams of events
+	upgrader    websocket.Upgrader
+	listed      reply.Encoded // the answer to list_tools
+	schemas     reply.SchemaResponse
+	described   reply.Encoded // the OpenAPI document
+	page        http.Handler  // of the web interface
+	views       web.Views
+	handler     http.Handler
 
 	stop    context.Context
 	stopped context.CancelCauseFunc
@@ -77,7 +78,7 @@ func New(o Options) (*Server, error) {
 	if s.described, err = s.document().Encode(); err != nil {
 		return nil, fmt.Errorf("envserver: OpenAPI: %w", err)
 	}
-	s.standard = s.standardMCP()
+	s.standard, s.progressing = s.standardMCP(false), s.standardMCP(true)
 	// Small and shared buffers: most connections are at rest, and a large frame goes past them.
 	s.upgrader = websocket.Upgrader{CheckOrigin: s.sameOrigin, Error: noHandshake, ReadBufferSize: 256, WriteBufferSize: 1024, WriteBufferPool: &sync.Pool{}}
 	s.stop, s.stopped = context.WithCancelCause(context.Background())

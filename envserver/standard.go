@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -22,8 +24,9 @@ func isStandardMCP(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 }
 
-// standardMCP serves the same tools by the protocol's own rules (initialize, ping, notifications, camel case), stateless.
-func (s *Server) standardMCP() http.Handler {
+// standardMCP serves the same tools by the protocol's own rules (initialize, ping, notifications, camel case), stateless. Answers are objects, or
+// streams of events, in which there is room for notifications of progress.
+func (s *Server) standardMCP(events bool) http.Handler {
 	server := mcp.NewServer(&mcp.Implementation{Name: s.o.Name, Version: s.o.Version}, &mcp.ServerOptions{Logger: s.o.Logger})
 	for _, t := range s.env.Tools.List() {
 		server.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema}, s.standardCall)
@@ -37,7 +40,7 @@ func (s *Server) standardMCP() http.Handler {
 		}
 	})
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
-		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, Logger: s.o.Logger,
+		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: !events, Logger: s.o.Logger,
 			MaxRequestBodyBytes: -1}) // it is given what was read within our own bounds
 }
 
@@ -58,7 +61,44 @@ func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *ht
 	}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, ctx))
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), atEnd(release)))
+	if bytes.Contains(body, []byte(progressToken)) {
+		s.progressing.ServeHTTP(withSplicer(w, r))
+		return
+	}
+	w, stop := httpio.KeepWarm(w, s.o.PingInterval)
+	defer stop()
 	s.standard.ServeHTTP(withSplicer(w, r))
+}
+
+// progressToken is how a request asks for notifications of progress.
+const progressToken = `"progressToken"`
+
+// progress notifies a client that asked for it, at once and then at the interval of pings, that its call is under way: many bound the silence. The
+// returned function ends it.
+func (s *Server) progress(ctx context.Context, r *mcp.CallToolRequest) (stop func()) {
+	token := r.Params.GetProgressToken()
+	if token == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var notifying sync.WaitGroup
+	notifying.Go(func() {
+		begun, every := time.Now(), time.NewTicker(s.o.PingInterval)
+		defer every.Stop()
+		for {
+			elapsed := time.Since(begun).Seconds()
+			note := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: elapsed, Message: fmt.Sprintf("%s: %.0f s", r.Params.Name, elapsed)}
+			if r.Session.NotifyProgress(ctx, note) != nil {
+				return // the client is gone, which ends the call, too
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-every.C:
+			}
+		}
+	})
+	return func() { cancel(); notifying.Wait() }
 }
 
 // atEnd is an empty reader that calls a function when it is read.
@@ -92,6 +132,7 @@ func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp
 	}
 	ctx, cancel := tied(ctx)
 	defer cancel()
+	defer s.progress(ctx, r)()
 	text, err := s.env.Call(ctx, tools.Call{Tool: r.Params.Name, Args: args, Limit: limit})
 	if err != nil {
 		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil

@@ -23,6 +23,14 @@ async def main(url: str) -> None:
         state = await session.call_tool("get_state", {"rollout_id": result["rollout_id"]})
         assert json.loads(state.content[0].text)["status"] == "done", state
 
+        notes = []
+
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            notes.append(message)
+
+        ran = await session.call_tool("run_rollout", {"endpoint": "vllm", "instruction": "x"}, progress_callback=note)
+        assert json.loads(ran.content[0].text)["outcome"] == "completed" and notes[0].startswith("run_rollout"), (ran, notes)
+
         wrong = await session.call_tool("get_state", {"rollout_id": 5})
         assert wrong.isError and "rollout_id" in wrong.content[0].text, wrong
         try:
