@@ -92,6 +92,7 @@ func TestExhaustion(t *testing.T) {
 			record := a.grade(t, id, 0, styles()[0], time.Minute)
 			require.NotNil(t, record.Reward, "%+v", record)
 			require.Zero(t, *record.Reward, "%+v", record)
+			t.Logf("this process has held at most %d MiB", peakMemory(t)>>20)
 			require.Less(t, peakMemory(t), int64(serverMemory))
 		})
 	}

@@ -114,6 +114,20 @@ func TestSystemCalls(t *testing.T) {
 	require.Equal(t, 30, strings.Count(ran.Stdout, "\n"))
 }
 
+// Each kind of namespace is the sandbox's own, and the kernel takes its processes before sandboxd when memory runs out.
+func TestOwnNamespaces(t *testing.T) {
+	t.Parallel()
+	p := place(t, driver.Spec{})
+	for _, kind := range []string{"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"} {
+		host, err := os.Readlink("/proc/self/ns/" + kind)
+		require.NoError(t, err)
+		ran := p.Bash("readlink /proc/self/ns/" + kind)
+		require.Zero(t, ran.ExitCode, ran.Stderr)
+		require.NotEqual(t, host+"\n", ran.Stdout)
+	}
+	require.Equal(t, "500\n", p.Bash("cat /proc/self/oom_score_adj").Stdout)
+}
+
 // Nothing of the root file system can be changed, and nothing in it gives more rights.
 func TestRootIsReadOnly(t *testing.T) {
 	t.Parallel()

@@ -54,7 +54,11 @@ func TestOrdinaryUser(t *testing.T) {
 	require.Empty(t, infos)
 }
 
-// The suite holds for an ordinary user too, whose sandboxes have one user for all.
+// ordinaryTests are those of this package that need neither root nor a compiler.
+const ordinaryTests = "^Test(Suite|SupervisorIsClosed|LimitsOfSandboxd|NoWayToTheHost|OwnNamespaces|RootIsReadOnly|DisksAreBounded)$/" +
+	"^(Users|Process|Kill|Model)$"
+
+// The suite and the isolation hold for an ordinary user too, whose sandboxes have one user for all.
 func TestSuiteOfAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -71,7 +75,7 @@ func TestSuiteOfAnOrdinaryUser(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(to, content, 0o755))
 	}
-	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestSuite$/^(Users|Process|Kill|Model)$", "-test.timeout=5m")
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run="+ordinaryTests, "-test.timeout=5m")
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), sandboxdEnv+"="+helper, "TMPDIR="+data, "HOME="+data)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryID, Gid: ordinaryID}}
