@@ -209,6 +209,9 @@ func modelTooLarge(t *testing.T, h Harness) {
 	out := p.Bash(`exec 3<>/dev/tcp/127.0.0.1/7000; printf 'POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 80000000\r\n\r\n' >&3
 		(head -c 80000000 /dev/zero >&3 2>/dev/null) & head -1 <&3; kill %1`)
 	require.Contains(t, out.Stdout, "413")
+	// One that could never be held is refused by its length, before a byte of it arrives.
+	out = p.Bash(`exec 3<>/dev/tcp/127.0.0.1/7000; printf 'POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000000\r\n\r\n' >&3; head -1 <&3`)
+	require.Contains(t, out.Stdout, "413")
 }
 
 func modelManyAtOnce(t *testing.T, h Harness) {

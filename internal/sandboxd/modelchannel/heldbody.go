@@ -30,7 +30,7 @@ func (m *Model) holdBody(w http.ResponseWriter, r *http.Request) (*heldBody, err
 		return nil, err
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // a connection without deadlines is one of a test
+	_ = control.SetReadDeadline(time.Now().Add(m.bodyTime)) // a connection without deadlines is one of a test
 	data, err := readBody(http.MaxBytesReader(w, r.Body, maxCallBody), r.ContentLength)
 	_ = control.SetReadDeadline(time.Time{})
 	if err != nil {

@@ -43,8 +43,10 @@ type Model struct {
 	origin  func(client, server netip.AddrPort) string
 	slots   chan struct{}
 	held    *semaphore.Weighted // bytes of bodies
-	prefix  string
-	calls   atomic.Int64
+	// bodyTime is how long a body may take to arrive.
+	bodyTime time.Duration
+	prefix   string
+	calls    atomic.Int64
 }
 
 // New makes a Model. origin names the process that holds the client's end of a connection.
@@ -54,7 +56,9 @@ func New(log *slog.Logger, origin func(client, server netip.AddrPort) string) *M
 		origin:  origin,
 		slots:   make(chan struct{}, maxCalls),
 		held:    semaphore.NewWeighted(maxHeldBodies),
-		prefix:  rand.Text() + "-",
+
+		bodyTime: bodyTime,
+		prefix:   rand.Text() + "-",
 	}
 	m.proxy = &httputil.ReverseProxy{
 		Rewrite:       m.rewrite,
