@@ -19,6 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/modelchannel"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -83,6 +84,31 @@ func TestFloodOfTheModelChannel(t *testing.T) {
 	}()
 	p.StartBash("call", `exec 3<>/dev/tcp/127.0.0.1/7000; printf 'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello' >&3; cat <&3`)
 	require.Equal(t, "hello", <-calls)
+}
+
+// Connections to the model channel beyond the bound wait in the kernel: they cost sandboxd nothing.
+func TestConnectionsToTheModelChannel(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	dir := t.TempDir()
+	p := sandboxtest.New(t, open(t, local.Options{Dir: dir}), driver.Spec{})
+	serveInside(t, p, "connections", "python3", "-c", `
+import socket, time
+held = [socket.create_connection(("127.0.0.1", 7000)) for _ in range(350)]
+print("up", flush=True)
+time.sleep(3600)`)
+	sockets := func() int {
+		n := 0
+		for _, pid := range membersOf(t, dir) {
+			if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(name) == "sandboxd\n" {
+				n += len(glob(t, fmt.Sprintf("/proc/%d/fd/*", pid)))
+			}
+		}
+		return n
+	}
+	p.Eventually(func() bool { return sockets() >= modelchannel.MaxConnections }, "connections are accepted")
+	require.Equal(t, "ok\n", p.Bash("echo ok").Stdout)
+	require.Less(t, sockets(), modelchannel.MaxConnections+50)
 }
 
 // A fork bomb in a sandbox with little processor time ends within the time of a kill: alone, and with all the rest.

@@ -4,8 +4,10 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,4 +30,34 @@ func TestABodyThatDoesNotArrive(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, answer)
 	require.True(t, m.held.TryAcquire(maxHeldBodies))
+}
+
+// Calls beyond the bound wait for one that is in flight to end.
+func TestCallsAtATime(t *testing.T) {
+	t.Parallel()
+	var begun, connected atomic.Int64
+	m := New(slog.New(slog.DiscardHandler), func(_, _ netip.AddrPort) string { begun.Add(1); return "" })
+	server := httptest.NewUnstartedServer(m)
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateActive { // its header has arrived
+			connected.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	var conns []net.Conn
+	for range maxCalls + 6 {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx")
+		require.NoError(t, err)
+		conns = append(conns, conn)
+	}
+	require.Eventually(t, func() bool { return connected.Load() == maxCalls+6 && begun.Load() >= maxCalls }, time.Minute, time.Millisecond)
+	require.EqualValues(t, maxCalls, begun.Load())
+	for _, conn := range conns {
+		require.NoError(t, conn.Close())
+	}
+	require.Eventually(t, func() bool { return begun.Load() > maxCalls }, time.Minute, time.Millisecond)
 }
