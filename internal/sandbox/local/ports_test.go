@@ -74,3 +74,31 @@ func TestPortOfAProcess(t *testing.T) {
 	require.NoError(t, err, "unless no process is named")
 	require.Equal(t, "fake None", answer)
 }
+
+// takeover is a server that lets another process listen on its port before it answers.
+const takeover = `
+import os, socket, time
+def listen():
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    s.bind(("127.0.0.1", 4096)); s.listen()
+    return s
+s = listen()
+print("up", flush=True)
+c, _ = s.accept()
+c.recv(65536)
+r, w = os.pipe()
+if os.fork() == 0:
+    os.setsid(); s.close(); other = listen(); os.write(w, b"x"); time.sleep(3600)
+os.read(r, 1)
+c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes")
+time.sleep(3600)`
+
+// An answer counts only if no other process listens on the port after it.
+func TestPortTakenDuringAnExchange(t *testing.T) {
+	t.Parallel()
+	p := place(t, driver.Spec{})
+	serveInside(t, p, "server", "python3", "-c", takeover)
+	_, err := ask(p, "server")
+	require.Equal(t, fault.AgentFailed, fault.KindOf(err), "%v", err)
+}
