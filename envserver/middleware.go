@@ -32,8 +32,10 @@ func (s *Server) middleware(next http.Handler) (http.Handler, error) {
 		otelhttp.WithPropagators(propagation.TraceContext{}),
 		// The route gives the span its whole name; see named.
 		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return r.Method }),
-		// A span as long as a connection says nothing; the steps in it have their own.
-		otelhttp.WithFilter(func(r *http.Request) bool { return !websocket.IsWebSocketUpgrade(r) }),
+		// Reads have no spans, since clients poll. Neither has a connection; the steps in it have their own.
+		otelhttp.WithFilter(func(r *http.Request) bool {
+			return r.Method != http.MethodGet && r.Method != http.MethodHead && !websocket.IsWebSocketUpgrade(r)
+		}),
 	), nil
 }
 

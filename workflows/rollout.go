@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"strconv"
 	"time"
 
 	"go.temporal.io/sdk/log"
@@ -77,6 +78,7 @@ func setup(ctx workflow.Context, spec rollout.Spec) (*run, error) {
 
 // run makes attempts until one ends the rollout.
 func (r *run) run() (rollout.Summary, error) {
+	r.log.Info("rollout started", "task", r.spec.Task.ID, "model", r.spec.Model.Name, "agent", r.spec.Agent)
 	for n := 1; ; n++ {
 		a := r.attempt(n)
 		if !a.decision.retry {
@@ -104,9 +106,18 @@ func (r *run) finish(a *attempt) (rollout.Summary, error) {
 	now := workflow.Now(r.ctx)
 	r.state.Outcome, r.state.Reward, r.state.Error, r.state.FinishedAt = a.decision.outcome, a.reward(), a.decision.text, &now
 	r.enter(rollout.PhaseDone)
+	r.log.Info("rollout ended", "outcome", a.decision.outcome, "reward", rewardText(a.reward()), "attempts", a.target.Attempt, "error", a.decision.text)
 	return rollout.Summary{
 		ID: r.spec.ID, Outcome: a.decision.outcome, Reward: a.reward(), Error: a.decision.text, Result: a.result,
 	}, nil
+}
+
+// rewardText is a reward for the log.
+func rewardText(reward *float64) string {
+	if reward == nil {
+		return "none"
+	}
+	return strconv.FormatFloat(*reward, 'g', -1, 64)
 }
 
 // tries is how often an activity may fail within its deadline. The bound is there for failures that are a bug of rolloutd.

@@ -55,7 +55,7 @@ func ClientOptions(o Options) (client.Options, error) {
 	if err != nil {
 		return client.Options{}, fault.Wrap(fault.Invalid, err, "TEMPORAL_* settings")
 	}
-	tracing, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{Tracer: o.Tracer})
+	tracing, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{Tracer: o.Tracer, DisableQueryTracing: true})
 	if err != nil {
 		return client.Options{}, fault.Wrap(fault.Internal, err, "tracing")
 	}
