@@ -39,7 +39,8 @@ func tool(t *testing.T) (command.Spec, command.Options) {
 	folder := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(folder, "bin"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "bin", "tool"), []byte("#!/bin/bash\necho \"$@\"; cat\n"), 0o700))
-	s := command.Spec{Name: "tool", Folder: folder, Check: []string{"tool", "--version"}, Command: []string{"{dir}/bin/tool", "{max_tokens}"}}
+	require.NoError(t, os.Symlink("tool", filepath.Join(folder, "bin", "link")))
+	s := command.Spec{Name: "tool", Folder: folder, Check: []string{"tool", "--version"}, Command: []string{"{dir}/bin/link", "{max_tokens}"}}
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o755))
 	return s, command.Options{AgentsDir: dir}

@@ -1,21 +1,14 @@
 package command
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
-	"path"
 	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/filelock"
@@ -109,81 +102,4 @@ func (a *Agent) fill(ctx context.Context, dir string) error {
 		return err
 	}
 	return os.Rename(tmp, dir)
-}
-
-// npmInstall installs the package into dir and checks it. npm checks the registry's integrity hash of each package.
-func (a *Agent) npmInstall(ctx context.Context, dir string) error {
-	dir, err := filepath.EvalSymlinks(dir) // npm's lock file names packages by their place from the real path
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, a.o.NPM, "install", "--prefix", dir, "--ignore-scripts", "--omit=optional", "--omit=dev",
-		"--no-audit", "--no-fund", "--no-save", "--loglevel", "error", a.Package)
-	cmd.Dir = dir
-	cmd.WaitDelay = 5 * time.Second // npm's children may hold the pipe
-	out, err := cmd.CombinedOutput()
-	if errors.Is(err, exec.ErrNotFound) {
-		return fault.Wrap(fault.NotFound, err, "npm is needed to install %s; install Node.js with npm", a.Package)
-	}
-	if err != nil {
-		return fault.Wrap(fault.Unavailable, err, "`npm install %s` failed; is the npm registry reachable from here? npm said: %s",
-			a.Package, bytes.TrimSpace(out[max(0, len(out)-1000):]))
-	}
-	return a.verify(dir)
-}
-
-// verify holds the integrity hash of what was installed against the pinned one.
-func (a *Agent) verify(dir string) error {
-	want := a.integrity()
-	if want == "" {
-		return nil
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "node_modules", ".package-lock.json"))
-	if err != nil {
-		return fault.Wrap(fault.Internal, err, "npm left no lock file")
-	}
-	var lock struct {
-		Packages map[string]struct{ Integrity string }
-	}
-	if err := json.Unmarshal(text, &lock); err != nil {
-		return fault.Wrap(fault.Internal, err, "npm's lock file")
-	}
-	name := a.Package[:strings.LastIndex(a.Package, "@")]
-	if got := lock.Packages["node_modules/"+name].Integrity; got != want {
-		return fault.New(fault.Conflict, "%s is not the pinned package: integrity %q, want %q", a.Package, got, want)
-	}
-	return nil
-}
-
-// makeReadable lets every user read what is below dir, whatever the umask: sandboxes run as other users.
-func makeReadable(dir string) error {
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.Type()&fs.ModeSymlink != 0 {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		mode := info.Mode().Perm() | 0o444
-		if d.IsDir() || mode&0o100 != 0 {
-			mode |= 0o111
-		}
-		return os.Chmod(path, mode)
-	})
-}
-
-// withoutComplete hides the complete file at the root of a folder.
-type withoutComplete struct{ fs.FS }
-
-// ReadDir implements fs.ReadDirFS.
-func (f withoutComplete) ReadDir(name string) ([]fs.DirEntry, error) {
-	all, err := fs.ReadDir(f.FS, name)
-	kept := all[:0]
-	for _, e := range all {
-		if path.Join(name, e.Name()) != completeFile {
-			kept = append(kept, e)
-		}
-	}
-	return kept, err
 }

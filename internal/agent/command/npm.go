@@ -1,0 +1,59 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// npmInstall installs the package into dir and checks it. npm checks the registry's integrity hash of each package.
+func (a *Agent) npmInstall(ctx context.Context, dir string) error {
+	dir, err := filepath.EvalSymlinks(dir) // npm's lock file names packages by their place from the real path
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, a.o.NPM, "install", "--prefix", dir, "--ignore-scripts", "--omit=optional", "--omit=dev",
+		"--no-audit", "--no-fund", "--no-save", "--loglevel", "error", a.Package)
+	cmd.Dir = dir
+	cmd.WaitDelay = 5 * time.Second // npm's children may hold the pipe
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return fault.Wrap(fault.NotFound, err, "npm is needed to install %s; install Node.js with npm", a.Package)
+	}
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "`npm install %s` failed; is the npm registry reachable from here? npm said: %s",
+			a.Package, bytes.TrimSpace(out[max(0, len(out)-1000):]))
+	}
+	return a.verify(dir)
+}
+
+// verify holds the integrity hash of what was installed against the pinned one.
+func (a *Agent) verify(dir string) error {
+	want := a.integrity()
+	if want == "" {
+		return nil
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "node_modules", ".package-lock.json"))
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "npm left no lock file")
+	}
+	var lock struct {
+		Packages map[string]struct{ Integrity string }
+	}
+	if err := json.Unmarshal(text, &lock); err != nil {
+		return fault.Wrap(fault.Internal, err, "npm's lock file")
+	}
+	name := a.Package[:strings.LastIndex(a.Package, "@")]
+	if got := lock.Packages["node_modules/"+name].Integrity; got != want {
+		return fault.New(fault.Conflict, "%s is not the pinned package: integrity %q, want %q", a.Package, got, want)
+	}
+	return nil
+}
