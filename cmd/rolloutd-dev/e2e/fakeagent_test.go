@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// A policy that stops its agent and answers in its place has not completed its task, and what it answers does not fill the memory of
+// the server, which is worker and gateway here, too. Its work is graded as that of an agent that failed.
+func TestFakeAgentServer(t *testing.T) {
+	t.Parallel()
+	const agentIs = `real=$(pgrep -f 'serve --port 4096' | head -1); `
+	script := ""
+	for name, does := range map[string]string{
+		"kills it":   agentIs + `kill -9 $real; setsid python3 fake.py >/dev/null 2>&1 & sleep 20`,
+		"freezes it": agentIs + `setsid python3 fake.py >/dev/null 2>&1 & kill -STOP $real; sleep 60`,
+		"forks twice and kills it later": agentIs + `(setsid sh -c "sleep 1; kill -9 $real; exec python3 fake.py" >/dev/null 2>&1 &); ` +
+			`touch done.txt`,
+	} {
+		script += fmt.Sprintf("- match: %s\n  turns:\n    - tool_calls: [{name: bash, arguments: {command: %q, description: Cheats}}]\n", name, does)
+		script += "    - {text: Done., pace: {delay: 5s}}\n"
+	}
+	srv := startDev(t, devOptions{script: script + "- turns: [{text: Hello.}]\n"})
+	honest := runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted"})
+	require.Equal(t, rollout.Completed, honest.Outcome, deref(honest.Error))
+	before := kib(t, srv.peakMemory(t))
+
+	t.Run("all", func(t *testing.T) {
+		for name, says := range map[string]string{"kills it": "killed", "freezes it": "no sign of life", "forks twice and kills it later": "killed"} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				got := runRollout(t, srv.url, args{
+					"instruction": name, "endpoint": "scripted", "upload_files": args{"/home/user/workdir/fake.py": fakeServer}, "verify": []string{"true", "false"},
+					"limits": args{"quiet_s": 10},
+				})
+				require.Equal(t, rollout.AgentFailed, got.Outcome, deref(got.Error))
+				require.Contains(t, deref(got.Error), says)
+				require.InDelta(t, 0.5, *got.Reward, 0)
+				require.Len(t, got.Attempts, 1)
+			})
+		}
+	})
+	grew := kib(t, srv.peakMemory(t)) - before
+	t.Logf("the peak was %d MiB and grew by %d MiB", before>>10, grew>>10)
+	require.Less(t, grew, 150<<10, "KiB")
+}
+
+// kib reads "123 kB".
+func kib(t *testing.T, size string) int {
+	t.Helper()
+	n, err := strconv.Atoi(strings.TrimSuffix(size, " kB"))
+	require.NoError(t, err, size)
+	return n
+}
+
+// fakeServer answers on the agent's port as soon as that is free: it is well, its session is idle, and its messages are 200 MB of
+// empty objects with an answer at the end.
+const fakeServer = `
+import http.server, socketserver, json, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream" if "event" in self.path else "application/json")
+        self.end_headers()
+        if "event" in self.path:
+            while True:
+                self.wfile.write(b'data: {"type":"session.idle","properties":{"sessionID":"x"}}\n\n')
+                time.sleep(0.05)
+        elif "/message" in self.path:
+            self.wfile.write(b"[")
+            for _ in range(2000):
+                self.wfile.write(b"{}," * 33000)
+            self.wfile.write(b'{"info":{"id":"msg_z","role":"assistant","finish":"stop","time":{"created":1,"completed":2}}}]')
+        elif "/status" in self.path:
+            self.wfile.write(b"{}")
+        elif "/health" in self.path:
+            self.wfile.write(b'{"healthy":true}')
+        else:
+            self.wfile.write(json.dumps([{"id": "ses_x", "title": "rollout", "time": {"created": 1}}]).encode())
+    do_POST = do_GET
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    allow_reuse_address = True
+while True:
+    try:
+        Server(("127.0.0.1", 4096), Handler).serve_forever()
+    except OSError:
+        time.sleep(0.01)
+`
