@@ -31,6 +31,8 @@ type fleet struct {
 	stuck    int           // so many destructions fail
 	slow     time.Duration // of a start
 	spare    int
+	looks    int          // questions whether one is ready
+	starts   *host.Starts // of the host
 }
 
 func newFleet() *fleet {
@@ -71,6 +73,7 @@ func (f *fleet) Start(ctx context.Context, id string, a host.WarmAgent) error {
 func (f *fleet) Ready(_ context.Context, id, _ string) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.looks++
 	if _, ok := f.living[id]; !ok {
 		return false, fault.New(fault.SandboxLost, "gone")
 	}
@@ -108,6 +111,12 @@ func (f *fleet) Spare(context.Context) (int, error) {
 	return f.spare, nil
 }
 
+func (f *fleet) asked() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.looks
+}
+
 func (f *fleet) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +141,8 @@ func wants(name string, output int) host.WarmAgent {
 func pooled(t *testing.T, f *fleet, size int, test func(t *testing.T, p *host.WarmPool)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := host.NewWarmPool(host.WarmOptions{Size: size, Sandboxes: f, Room: f, Starts: host.NewStarts(1, nil), Registry: prometheus.NewRegistry()})
+		f.starts = host.NewStarts(1, nil)
+		p := host.NewWarmPool(host.WarmOptions{Size: size, Sandboxes: f, Room: f, Starts: f.starts, Registry: prometheus.NewRegistry()})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { p.Run(ctx) })
@@ -243,6 +253,26 @@ func TestWarmPoolGivesWay(t *testing.T) {
 		f.set(func() { f.slow, f.spare = 0, 2 })
 		time.Sleep(time.Minute)
 		synctest.Wait()
+		require.Len(t, f.ids(), 2)
+	})
+}
+
+// While agents of rollouts are starting, the pool starts none, and keeps those it has alive.
+func TestWarmPoolWaitsForStarts(t *testing.T) {
+	t.Parallel()
+	f := newFleet()
+	pooled(t, f, 2, func(t *testing.T, p *host.WarmPool) {
+		take(t, p, "r1.1", wants("a", 1))
+		before := f.asked()
+		release, err := f.starts.Acquire(t.Context(), host.StartAgent)
+		require.NoError(t, err)
+		require.True(t, take(t, p, "r2.1", wants("a", 1)))
+		time.Sleep(25 * time.Second) // of the bubble's clock; a start counts for 30 s
+		synctest.Wait()
+		require.Len(t, f.ids(), 1)
+		require.Greater(t, f.asked(), before, "the leases are renewed meanwhile")
+		release()
+		time.Sleep(time.Minute)
 		require.Len(t, f.ids(), 2)
 	})
 }

@@ -13,7 +13,7 @@ const (
 	// idleTime is how long the pool is kept full while no rollout comes.
 	idleTime = 30 * time.Minute
 	// warmTimeout bounds one start. A warm sandbox gets the CPU time that is left, so on a busy host it takes long.
-	warmTimeout = 3 * time.Minute
+	warmTimeout = 2 * time.Minute
 	// firstRetry, doubled with each failure up to lastRetry, is the pause after a start that failed.
 	firstRetry = 15 * time.Second
 	lastRetry  = 10 * time.Minute
@@ -83,7 +83,7 @@ func (p *WarmPool) tend(ctx context.Context, retry *retryPause) {
 		}
 		p.shrink(n)
 		p.collect(ctx)
-		if key == "" || len(p.snapshot()) >= n || !retry.over() {
+		if key == "" || len(p.snapshot()) >= n || !retry.over() || !p.idle(ctx) {
 			return
 		}
 		if err := p.start(ctx, key, a); err != nil {
@@ -95,11 +95,15 @@ func (p *WarmPool) tend(ctx context.Context, retry *retryPause) {
 	}
 }
 
-// start makes one sandbox ready, when no agent is starting.
+// idle waits until no agent is starting, but no longer than until the next look at the pool.
+func (p *WarmPool) idle(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, warmLook)
+	defer cancel()
+	return p.o.Starts.Idle(ctx) == nil
+}
+
+// start makes one sandbox ready.
 func (p *WarmPool) start(ctx context.Context, key string, a WarmAgent) error {
-	if err := p.o.Starts.Idle(ctx); err != nil {
-		return err
-	}
 	starting, cancel := context.WithTimeout(ctx, warmTimeout)
 	defer cancel()
 	p.setStop(cancel)

@@ -48,7 +48,7 @@ func BenchmarkControlPlanePerRollout(b *testing.B) {
 }
 
 // BenchmarkCPUPerWaitingAgent holds eight rollouts whose agents wait for their model, and reports what each costs in percent of a
-// core over 40 s: rolloutd-dev (all roles and Temporal), sandboxd, and the agent.
+// core over 40 s: rolloutd-dev (all roles and Temporal), sandboxd, and the agent; and the agent's memory (PSS).
 //
 //	go test ./e2e -run '^$' -bench CPUPerWaitingAgent -benchtime 1x
 func BenchmarkCPUPerWaitingAgent(b *testing.B) {
@@ -72,6 +72,7 @@ func BenchmarkCPUPerWaitingAgent(b *testing.B) {
 		b.ReportMetric(dev*percent, "rolloutd-%/agent")
 		b.ReportMetric(sandboxd.stop()*percent, "sandboxd-%/agent")
 		b.ReportMetric(opencode.stop()*percent, "opencode-%/agent")
+		b.ReportMetric(memoryOfAll(b, "opencode")/agents/1024, "opencode-MiB/agent")
 	}
 	b.ReportMetric(0, "ns/op")
 	for _, id := range ids { // their sandboxes would outlive the server

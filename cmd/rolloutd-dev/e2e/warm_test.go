@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// warmOnes are the folders of the warm sandboxes.
+func (d site) warmOnes(t testing.TB) []string {
+	t.Helper()
+	folders, err := filepath.Glob(filepath.Join(d.data, "sandboxes", "warm-*"))
+	require.NoError(t, err)
+	return folders
+}
+
+// Rollouts after the first begin in a sandbox that waits for them. A killed server's successor takes the waiting one over, each goes to
+// one rollout, no rollout sees another's files, and a server that stops leaves none.
+func TestWarmRollouts(t *testing.T) {
+	t.Parallel()
+	model := startModel(t, slowScript)
+	srv := startDev(t, devOptions{modelURL: model.url, env: []string{"ROLLOUTD_SANDBOX_WARM=1"}})
+	job := args{
+		"instruction": "take your time", "endpoint": "scripted", "setup": []string{"test ! -e log.txt && echo setup >> log.txt"},
+		"verify": []string{"test \"$(cat log.txt)\" = \"$(printf 'setup\\none\\ntwo\\nthree')\""},
+	}
+	check := func(r rollout.Result, warm bool) {
+		t.Helper()
+		require.Equal(t, rollout.Completed, r.Outcome, deref(r.Error))
+		require.InDelta(t, 1.0, *r.Reward, 0, "%+v", r.VerifyResults)
+		require.Equal(t, warm, strings.Contains(r.InstallLogTail, "warm"), r.InstallLogTail)
+		require.Len(t, r.Attempts, 1)
+		require.Len(t, r.ProxyTurns, 4, "the rehearsal is no call of the rollout")
+		require.Equal(t, 1, srv.agentStarts(t, r))
+	}
+	check(runRollout(t, srv.url, job), false)
+	srv.waitForWarm(t, 1)
+
+	waiting := srv.warmOnes(t)
+	require.Len(t, waiting, 1)
+	srv.kill()
+	srv = srv.restart(t)
+	srv.waitForWarm(t, 1)
+	require.Equal(t, waiting, srv.warmOnes(t), "it was taken over")
+
+	// Two at once and one that waits: one of them gets it. The server is killed while they work.
+	ids := []string{start(t, srv.url, job), start(t, srv.url, job)}
+	for _, id := range ids {
+		waitFor(t, srv.url, id, "agent at work", func(s state) bool { return reached(s.Phase, rollout.PhaseAgent) })
+	}
+	srv.kill()
+	srv = srv.restart(t)
+	warm := 0
+	for _, id := range ids {
+		r := finalize(t, srv.url, id)
+		check(r, strings.Contains(r.InstallLogTail, "warm"))
+		warm += strings.Count(r.InstallLogTail, "warm")
+	}
+	require.Equal(t, 1, min(warm, 1))
+	require.NotContains(t, srv.warmOnes(t), waiting[0])
+	srv.stop(t)
+	require.Empty(t, srv.sandboxes(t))
+}
