@@ -3,6 +3,7 @@ package local_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -87,6 +88,33 @@ func TestBareBwrapIsFoundOut(t *testing.T) {
 	infos, err := d.List(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, infos)
+}
+
+// A bwrap that starts sandboxes without one of their walls is found out as well: what the probe finds open is in the error.
+func TestWeakBwrapIsFoundOut(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	real, err := exec.LookPath("bwrap")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	require.NoError(t, os.Chmod(dir, 0o755))
+	weak := filepath.Join(dir, "bwrap")
+	script := fmt.Sprintf(`#!/bin/bash
+[ "$1" = --args ] || exec %[1]s "$@"
+options=()
+while IFS= read -r -d "" o; do
+	if [ "$o" = --seccomp ]; then read -r -d "" _; else options+=("$o"); fi
+done < /dev/fd/$2
+shift 2
+exec %[1]s "${options[@]}" "$@"
+`, real)
+	require.NoError(t, os.WriteFile(weak, []byte(script), 0o755))
+	d := open(t, local.Options{Bwrap: weak})
+	err = d.Create(t.Context(), "weak", tiny())
+	require.ErrorContains(t, err, "refusing to run: inside a sandbox it was possible to open a vsock")
+	_, err = d.Dial(t.Context(), "weak")
+	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
 }
 
 // A passed probe is kept for the next process, but only for the same kernel and programs.
