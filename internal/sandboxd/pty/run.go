@@ -122,12 +122,10 @@ func (s *session) interrupt(ctx context.Context, table *process.Table, prompts i
 
 // foreground is the process group that has the terminal, 0 where it is not known.
 func (s *session) foreground() (group int) {
-	// Not by Fd, which would make the descriptor block.
-	raw, err := s.master.SyscallConn()
-	if err == nil {
-		err = raw.Control(func(fd uintptr) { group, _ = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
-	}
-	if err != nil {
+	if err := s.control(func(fd int) (err error) {
+		group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+		return err
+	}); err != nil {
 		return 0
 	}
 	return group

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	creack "github.com/creack/pty"
+	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -30,6 +31,7 @@ type session struct {
 	mu        sync.Mutex
 	changed   chan struct{} // closed at the next change of what follows
 	screen    *screen
+	replies   replies // not sent yet
 	rest      []byte
 	marks     *marks
 	all       *process.Output // everything printed
@@ -57,13 +59,13 @@ func open(table *process.Table, name string, shell wire.Process, cols, rows int)
 		all: process.NewOutput(200_000), recording: newRecording(cols, rows, time.Now()),
 	}
 	// The terminal belongs to the user who opens it.
-	if runErr := table.Users.Run(user, func() { s.master, tty, err = creack.Open() }); runErr != nil || err != nil {
+	if runErr := table.Users.Run(user, func() { s.master, tty, err = openTerminal() }); runErr != nil || err != nil {
 		return nil, errors.Join(runErr, err)
 	}
 	defer tty.Close()
 	secret := rand.Text()
 	s.marks = newMarks(secret)
-	s.screen = newScreen(cols, rows, replier{s.master})
+	s.screen = newScreen(cols, rows, &s.replies)
 	shell.Env = maps.Clone(shell.Env)
 	maps.Copy(shell.Env, environment(secret))
 	shell.Env["TERM"] = "xterm-256color"
@@ -78,18 +80,63 @@ func open(table *process.Table, name string, shell wire.Process, cols, rows int)
 	return s, nil
 }
 
-func (s *session) setSize() error {
-	return creack.Setsize(s.master, &creack.Winsize{Cols: uint16(s.cols), Rows: uint16(s.rows)})
+// openTerminal opens both ends of a terminal. Ours does not block: a program that reads nothing must not hold a write for good.
+func openTerminal() (master, tty *os.File, err error) {
+	blocking, tty, err := creack.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer blocking.Close()
+	fd, err := unix.FcntlInt(blocking.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err != nil {
+		_ = tty.Close()
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fd), "terminal"), tty, nil
 }
 
-// replier writes the terminal's own replies, such as the place of the cursor. They are dropped when the program does not read.
-type replier struct{ master *os.File }
+// control runs f on the descriptor of the terminal. Fd would make it block.
+func (s *session) control(f func(fd int) error) error {
+	raw, err := s.master.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = f(int(fd)) }); err != nil {
+		return err
+	}
+	return failed
+}
+
+func (s *session) setSize() error {
+	return s.control(func(fd int) error {
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(s.cols), Row: uint16(s.rows)})
+	})
+}
+
+// maxReplies bounds the terminal's replies to one piece of what a program prints, in bytes.
+const maxReplies = 4 << 10
+
+// replies are the terminal's own replies, such as the place of the cursor, until they are sent.
+type replies []byte
 
 // Write implements io.Writer.
-func (r replier) Write(p []byte) (int, error) {
-	_ = r.master.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	_, _ = r.master.Write(p)
+func (r *replies) Write(p []byte) (int, error) {
+	if len(*r) < maxReplies {
+		*r = append(*r, p...)
+	}
 	return len(p), nil
+}
+
+// reply sends the replies. They are dropped when the program does not read them. It is called without mu: a program that asks and
+// does not read must hold up nothing but itself.
+func (s *session) reply(text replies) {
+	if len(text) > 0 {
+		_ = s.write(string(text), 100*time.Millisecond)
+	}
 }
 
 // read takes in what is printed, until every process has closed the terminal, or the shell has ended and the terminal is silent.
@@ -104,7 +151,10 @@ func (s *session) read() {
 		s.mu.Lock()
 		s.marks.feed(buffer[:n], s.print, s.mark)
 		s.change()
+		unsent := s.replies
+		s.replies = nil
 		s.mu.Unlock()
+		s.reply(unsent)
 		if err != nil {
 			break
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
 // The shell keeps its state, and the end of a command is seen whatever the command ends in.
@@ -134,4 +136,22 @@ func TestTmux(t *testing.T) {
 	require.Contains(t, b.call("tmux", map[string]any{"action": "capture", "capture_entire": true}).Content, "hello\n24 80\n")
 	require.Equal(t, "stopped", b.call("tmux", map[string]any{"action": "stop"}).Content)
 	require.Equal(t, "120 ok", b.call("terminal_stateful", map[string]any{"command": "echo $(stty size | cut -d' ' -f2) ok"}).Content)
+}
+
+// A program that asks the terminal for replies and reads none holds up nothing but itself: the timeout is the command's, and the screen
+// can be read meanwhile.
+func TestRepliesAreNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.call("tmux", map[string]any{"action": "start"})
+	flood := make(chan tool.Result, 1)
+	go func() {
+		flood <- b.callAs("flood", "terminal_stateful", map[string]any{"command": "stty raw -echo; while printf '\\033[6n\\033[6n\\033[6n\\033[6n'; do :; done", "timeout": 2})
+	}()
+	for range 20 {
+		require.False(t, b.call("tmux", map[string]any{"action": "capture"}).Error)
+	}
+	r := <-flood
+	require.Contains(t, r.Message, "Command timed out after 2s")
+	require.Equal(t, "on", b.call("bash", map[string]any{"command": "echo on"}).Content)
 }
