@@ -58,6 +58,7 @@ func CallerOf(ctx context.Context) Token {
 	return t
 }
 
+// WithCaller is ctx with the client that a request comes from.
 func WithCaller(ctx context.Context, t Token) context.Context {
 	return context.WithValue(ctx, callerKey{}, t)
 }

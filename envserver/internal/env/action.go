@@ -74,6 +74,7 @@ func (e *Env) Step(ctx context.Context, sess *session.Session, a Action, limit t
 	return reply.StepResponse{Observation: reply.CallObservation{ToolName: a.ToolName, Result: reply.ResultOf(text)}}
 }
 
+// ListTools is the observation of the action list_tools.
 func (e *Env) ListTools() reply.ToolsObservation {
 	var o reply.ToolsObservation
 	for _, t := range e.Tools.List() {

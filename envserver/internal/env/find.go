@@ -43,6 +43,7 @@ func (e *Env) Begun(ctx context.Context, id string, attach bool) (*session.Sessi
 	return e.SessionFor(ctx, id)
 }
 
+// CountRefused counts a session that was refused because no slot was free; err is why it was refused, if it was.
 func (e *Env) CountRefused(err error) {
 	var full *session.CapacityError
 	if errors.As(err, &full) {

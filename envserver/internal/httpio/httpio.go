@@ -15,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
+// WriteJSON answers with v as JSON.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
 	body, err := reply.Encode(v)
 	if err != nil {
@@ -24,6 +25,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	runtime.KeepAlive(body.Text)
 }
 
+// WriteBytes answers with encoded JSON, in pieces.
 func WriteBytes(w http.ResponseWriter, status int, body ...[]byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

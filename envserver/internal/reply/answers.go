@@ -9,6 +9,7 @@ import (
 
 // What the routes answer with; the tags describe the members in the OpenAPI document.
 
+// HealthResponse answers GET /health.
 type HealthResponse struct {
 	Status healthStatus `json:"status"`
 }
@@ -63,6 +64,7 @@ type ending struct {
 	Done   bool     `json:"done" description:"whether the episode has ended"`
 }
 
+// ResetResponse answers a reset.
 type ResetResponse struct {
 	Observation resetObservation `json:"observation" nullable:"false"`
 	ending
@@ -91,6 +93,7 @@ type NullMetadata struct{}
 // MarshalJSON writes null, which omitempty would leave out.
 func (NullMetadata) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
+// StepResponse answers a step.
 type StepResponse struct {
 	Observation Observation `json:"observation" description:"what was observed"`
 	ending
@@ -105,17 +108,20 @@ type Observation interface{ observed() }
 func (ToolsObservation) observed() {}
 func (CallObservation) observed()  {}
 
+// ToolsObservation is the observation of the action list_tools.
 type ToolsObservation struct {
 	Metadata noMetadata `json:"metadata" nullable:"false" description:"empty"`
 	Tools    []StepTool `json:"tools" nullable:"false"`
 }
 
+// StepTool is a tool in a ToolsObservation.
 type StepTool struct {
 	Name        string             `json:"name"`
 	Description string             `json:"description"`
 	InputSchema *jsonschema.Schema `json:"input_schema"`
 }
 
+// CallObservation is the observation of a tool call.
 type CallObservation struct {
 	Metadata noMetadata  `json:"metadata" nullable:"false" description:"empty"`
 	ToolName string      `json:"tool_name" required:"true" description:"the tool that was called"`
@@ -133,6 +139,7 @@ type ObservationModel struct {
 	_ struct{} `title:"CallToolObservation" additionalProperties:"false"`
 }
 
+// AbortAnswer answers an abort.
 type AbortAnswer struct {
 	RolloutID string `json:"rollout_id"`
 	Aborted   bool   `json:"aborted" description:"false when it was done already"`

@@ -30,6 +30,7 @@ func (toolErrorType) Enum() []any {
 	return []any{"execution_error", "invalid_args", "transport_error", "tool_not_found", "timeout"}
 }
 
+// ToolErrorOf is the form of a failed call in an observation.
 func ToolErrorOf(err error) *toolError {
 	var unknown *tools.UnknownError
 	if errors.As(err, &unknown) {
@@ -72,4 +73,5 @@ type callResult struct {
 
 func (r *callResult) MarshalJSON() ([]byte, error) { return slices.Concat(form(r.Text)...), nil }
 
+// ResultOf is the form of a tool's result in an observation.
 func ResultOf(text *tools.Text) *callResult { return &callResult{Text: text} }
