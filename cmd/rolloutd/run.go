@@ -24,6 +24,7 @@ type runFlags struct {
 	endpoint, baseURL, keyEnv, model, agent, id string
 	purpose, sampling                           string
 	json, detach                                bool
+	groupSize                                   int
 	timeout                                     time.Duration
 }
 
@@ -54,6 +55,9 @@ func runCommand(s std) *cobra.Command {
 		}
 		ctx, cancel := f.waitContext(cmd.Context())
 		defer cancel()
+		if f.groupSize > 0 {
+			return f.runGroup(ctx, s, c, arguments)
+		}
 		r, raw, err := cli.Run(ctx, c, arguments, s.err)
 		return f.finish(s.out, r, raw, hint(err, c))
 	}
@@ -73,7 +77,10 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fl.BoolVar(&f.detach, "detach", false, "print the rollout's id and exit; the rollout runs on the server")
 	fl.BoolVar(&f.json, "json", false, "print the whole result as JSON on stdout")
 	fl.DurationVar(&f.timeout, "timeout", 0, "stop waiting after this long; the rollout continues")
+	fl.IntVar(&f.groupSize, "group-size", 0, "run this many rollouts of the task at the same time, as a group")
 	cmd.MarkFlagsMutuallyExclusive("detach", "timeout")
+	cmd.MarkFlagsMutuallyExclusive("group-size", "detach")
+	cmd.MarkFlagsMutuallyExclusive("group-size", "rollout-id")
 }
 
 // apply sets the flags in the task's arguments.
@@ -142,14 +149,39 @@ func (f *runFlags) submit(ctx context.Context, out io.Writer, c *client.Client, 
 	return err
 }
 
-// finish prints the result and returns the exit code as an error.
-func (f *runFlags) finish(out io.Writer, r rollout.Result, raw []byte, err error) error {
+// runGroup runs the task as a group and prints its rewards.
+func (f *runFlags) runGroup(ctx context.Context, s std, c *client.Client, args map[string]any) error {
+	args["group_size"] = f.groupSize
+	g, err := cli.RunGroup(ctx, c, args, s.err)
+	if err = waitError(hint(err, c)); err != nil {
+		return err
+	}
+	if f.json {
+		err = json.NewEncoder(s.out).Encode(g)
+	} else {
+		fmt.Fprintln(s.out)
+		cli.GroupTable(s.out, g)
+	}
+	if code := cli.GroupExitCode(g.GroupState); err == nil && code != cli.ExitOK {
+		return exitError(code)
+	}
+	return err
+}
+
+// waitError is the exit code of a wait that ended early, as an error, or the error itself.
+func waitError(err error) error {
 	switch {
 	case errors.Is(err, cli.ErrDetached):
 		return exitError(cli.ExitDetached)
 	case errors.Is(err, errTimeout):
 		return exitError(cli.ExitTimeout)
-	case err != nil:
+	}
+	return err
+}
+
+// finish prints the result and returns the exit code as an error.
+func (f *runFlags) finish(out io.Writer, r rollout.Result, raw []byte, err error) error {
+	if err := waitError(err); err != nil {
 		return err
 	}
 	if f.json {

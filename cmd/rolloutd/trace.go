@@ -21,15 +21,20 @@ func traceCommand(s std) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
 		fetch := func(w io.Writer) error { return c.Trace(cmd.Context(), args[0], format, w) }
-		if path == "" {
-			return hint(fetch(s.out), c)
-		}
-		return hint(writeWhole(path, fetch), c)
+		return hint(writeTo(s.out, path, fetch), c)
 	}
 	return cmd
 }
 
-// writeWhole writes to a temporary file and renames it, so that an error leaves no partial trace.
+// writeTo writes to the file, or to out where none is named.
+func writeTo(out io.Writer, path string, write func(io.Writer) error) error {
+	if path == "" {
+		return write(out)
+	}
+	return writeWhole(path, write)
+}
+
+// writeWhole writes to a temporary file and renames it, so that an error leaves no partial file.
 func writeWhole(path string, write func(io.Writer) error) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return fault.New(fault.Invalid, "output: want a file, %s is a folder", path)

@@ -10,14 +10,24 @@ import (
 
 // Trace writes the trace of a rollout that is done to w, in the format jsonl or npz.
 func (c *Client) Trace(ctx context.Context, id, format string, w io.Writer) error {
-	path := "/rollouts/" + url.PathEscape(id) + "/trace?" + url.Values{"format": {format}}.Encode()
-	resp, err := c.send(ctx, http.MethodGet, path, http.NoBody)
+	return c.download(ctx, "/rollouts/"+url.PathEscape(id)+"/trace", url.Values{"format": {format}}, w)
+}
+
+// Trajectory writes the training sequences of a rollout or a group ("rollouts", "groups") that is done to w, in the format jsonl,
+// atropos or trl. subagents is drop or separate.
+func (c *Client) Trajectory(ctx context.Context, of, id, format, subagents string, w io.Writer) error {
+	return c.download(ctx, "/"+of+"/"+url.PathEscape(id)+"/trajectory", url.Values{"format": {format}, "subagents": {subagents}}, w)
+}
+
+// download writes the answer to a GET to w.
+func (c *Client) download(ctx context.Context, path string, query url.Values, w io.Writer) error {
+	resp, err := c.send(ctx, http.MethodGet, path+"?"+query.Encode(), http.NoBody)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	if _, err := io.Copy(w, resp.Body); err != nil {
-		return fmt.Errorf("read trace of %s: %w", id, err)
+		return fmt.Errorf("read %s: %w", path, err)
 	}
 	return nil
 }

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// serveGroup is a server with one group, whose second member ends as outcome says at the second look.
+func serveGroup(t *testing.T, outcome string) (url string, asked *map[string]any) {
+	t.Helper()
+	var looks atomic.Int32
+	asked = &map[string]any{}
+	member := func(id, outcome string) map[string]any {
+		return map[string]any{"rollout_id": id, "outcome": outcome, "reward": map[bool]any{true: 1}[outcome == "completed"]}
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g := map[string]any{"group_id": "g", "size": 2, "members": []any{member("g-0", "completed"), member("g-1", "")}}
+		switch {
+		case r.Method == http.MethodPost && r.URL.Path == "/groups":
+			_ = json.NewDecoder(r.Body).Decode(asked) // what cannot be read is not what the test wants
+			w.WriteHeader(http.StatusAccepted)
+		case r.URL.Path == "/groups/g" && looks.Add(1) > 1:
+			g["members"], g["outcome"] = []any{member("g-0", "completed"), member("g-1", outcome)}, "complete"
+			g["statistics"], g["pass_at_k"] = map[string]any{"mean": 1, "std": 0}, map[string]any{"1": 1, "2": 1}
+		case r.URL.Path == "/groups/g/trajectory", r.URL.Path == "/rollouts/r1/trajectory":
+			_, _ = w.Write([]byte(r.URL.String()))
+			return
+		}
+		_ = json.NewEncoder(w).Encode(g)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL, asked
+}
+
+func TestRunAGroup(t *testing.T) {
+	t.Parallel()
+	for outcome, want := range map[string]int{"completed": 0, "agent_timeout": 11} {
+		url, asked := serveGroup(t, outcome)
+		code, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_SERVER": url}, "run", taskFile(t, "instruction: say hello\n"), "--group-size", "2")
+		require.Equal(t, want, code, errText)
+		require.InDelta(t, 2, (*asked)["group_size"], 0)
+		require.Equal(t, "say hello", (*asked)["instruction"])
+		require.Contains(t, out, "pass@k    1: 1  2: 1")
+		require.Contains(t, out, "mean      1 ± 0")
+		require.Contains(t, errText, "g-0  completed, reward 1\n")
+		require.Contains(t, errText, "g-1  "+outcome)
+	}
+}
+
+func TestTrajectoryCommand(t *testing.T) {
+	t.Parallel()
+	url, _ := serveGroup(t, "completed")
+	env := map[string]string{"ROLLOUTD_SERVER": url}
+	for want, args := range map[string][]string{
+		"/rollouts/r1/trajectory?format=jsonl&subagents=drop": {"r1"},
+		"/groups/g/trajectory?format=trl&subagents=separate":  {"g", "--group", "--format", "trl", "--subagents", "separate"},
+	} {
+		code, out, errText := rolloutd(t.Context(), env, append([]string{"trajectory"}, args...)...)
+		require.Zero(t, code, errText)
+		require.Equal(t, want, out)
+	}
+}

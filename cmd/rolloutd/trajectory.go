@@ -1,0 +1,31 @@
+package main
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+func trajectoryCommand(s std) *cobra.Command {
+	var format, subagents, path string
+	var group bool
+	cmd := &cobra.Command{
+		Use: "trajectory ID", Short: "Write the training sequences of a rollout or a group that is done", Args: rolloutID, GroupID: groupRollouts,
+		Long: "Trajectory writes token ids, loss mask and logprobs: as JSON lines, one per sequence; as a scored group of Atropos'\ntrainer API; or as the lists that a rollout_func of TRL returns.",
+	}
+	cmd.Flags().StringVar(&format, "format", "jsonl", "jsonl, atropos or trl")
+	cmd.Flags().StringVar(&subagents, "subagents", "drop", "drop, or separate for sequences of subagents' turns, too")
+	cmd.Flags().BoolVar(&group, "group", false, "ID is a group's")
+	cmd.Flags().StringVarP(&path, "output", "o", "", "file to write (default: standard output)")
+	connect := serverFlag(cmd, s)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c := connect()
+		of := "rollouts"
+		if group {
+			of = "groups"
+		}
+		fetch := func(w io.Writer) error { return c.Trajectory(cmd.Context(), of, args[0], format, subagents, w) }
+		return hint(writeTo(s.out, path, fetch), c)
+	}
+	return cmd
+}

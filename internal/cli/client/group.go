@@ -1,0 +1,50 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Group is a group's state and what its rewards are together.
+type Group struct {
+	rollout.GroupState
+	Statistics rollout.Statistics `json:"statistics"`
+	PassAtK    map[int]float64    `json:"pass_at_k"`
+}
+
+// StartGroup starts a group of rollouts, or finds the one that has the id.
+func (c *Client) StartGroup(ctx context.Context, args map[string]any) (Group, error) {
+	body, err := json.Marshal(args)
+	if err != nil {
+		return Group{}, fault.Wrap(fault.Invalid, err, "encode the task")
+	}
+	reply, err := c.do(ctx, http.MethodPost, "/groups", bytes.NewReader(body))
+	if err != nil {
+		return Group{}, err
+	}
+	return c.group(reply)
+}
+
+// Group returns a group's state.
+func (c *Client) Group(ctx context.Context, id string) (Group, error) {
+	reply, err := c.do(ctx, http.MethodGet, "/groups/"+url.PathEscape(id), http.NoBody)
+	if err != nil {
+		return Group{}, err
+	}
+	return c.group(reply)
+}
+
+func (c *Client) group(reply []byte) (Group, error) {
+	var g Group
+	if err := json.Unmarshal(reply, &g); err != nil {
+		return Group{}, noServer(c.Address(), fmt.Errorf("decode the group: %w", err))
+	}
+	return g, nil
+}
