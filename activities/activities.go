@@ -18,6 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
 // Gateway is the model gateway of this host; *gateway.Client is one.
@@ -45,6 +46,7 @@ type Options struct {
 	Gateway  Gateway
 	Store    *store.Store
 	Agents   *agent.Registry
+	Tools    *tool.Registry // of policies, for agents that run on the host; nil: there are no such agents
 	Signals  watch.Signaller
 	Starts   *host.Starts  // of this host; an agent's launch acquires a slot. nil: no bound
 	Lease    time.Duration // 0: 5 minutes

@@ -69,6 +69,7 @@ type AgentInput struct {
 	Instruction string         `json:"instruction"`
 	ObeyProject bool           `json:"obey_project,omitempty"`
 	Solution    []string       `json:"solution,omitempty"` // of the agent oracle only
+	React       *rollout.React `json:"react,omitempty"`    // of the agent react only
 	Mode        rollout.Mode   `json:"mode"`
 	Model       rollout.Model  `json:"model"`
 	Limits      rollout.Limits `json:"limits"`

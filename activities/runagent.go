@@ -6,6 +6,9 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/watch"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
 // MaxTime is the longest that RunAgent takes, all its tries together, apart from the time in which no worker runs it.
@@ -32,12 +35,28 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 		return AgentResult{}, err
 	}
 	defer release()
+	env := a.env(sb, in.Target)
+	if kind.OnHost {
+		if env.Tools, err = a.tools(in.React, sb); err != nil {
+			return AgentResult{}, err
+		}
+	}
 	res, err := a.watcher.Run(ctx, watch.Job{
-		RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(), Kind: kind, Env: a.env(sb, in.Target), Sandboxes: sandboxes,
+		RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(), Kind: kind, Env: env, Sandboxes: sandboxes,
 		Work: agent.Job{
-			Instruction: in.Instruction, ObeyProject: in.ObeyProject, Solution: in.Solution, Model: in.Model, MaxOutput: max(in.Model.MaxTokensCap, 0),
+			Instruction: in.Instruction, ObeyProject: in.ObeyProject, Solution: in.Solution, React: in.React, Model: in.Model, MaxOutput: max(in.Model.MaxTokensCap, 0),
 		},
 		Limits: in.Limits, Logger: a.loggerOf("RunAgent", in.Target),
 	})
 	return AgentResult{Outcome: res.Outcome, ExitCode: res.ExitCode, Error: res.Error, Turns: res.Turns, SessionID: res.SessionID}, err
+}
+
+// tools are those of the rollout's policy in its sandbox.
+func (a *Activities) tools(r *rollout.React, sb *sandbox.Sandbox) (tool.Set, error) {
+	config := r.Filled()
+	selected, err := a.o.Tools.Select(config.EnabledToolsets, config.DisabledToolsets)
+	if err != nil {
+		return nil, err
+	}
+	return selected.Bind(tool.Env{Sandbox: sb}), nil
 }

@@ -76,6 +76,9 @@ type Options struct {
 	Backends    []string // of sandboxes, that a rollout may name; the first is the default; default "local"
 	Images      []string // of sandboxes, that a rollout may name instead of the workers' own; default none
 
+	// CheckToolsets refuses toolsets of the agent "react" that no worker has; nil: all are taken.
+	CheckToolsets func(enabled, disabled []string) error
+
 	// MaxSandbox is what a sandbox of each backend may ask for; what is not listed is unbounded.
 	MaxSandbox map[string]rollout.Resources
 
@@ -162,7 +165,7 @@ func (o Options) filled() (Options, error) {
 }
 
 func (o Options) table() (*tools.Table, error) {
-	return tools.New(tools.Options{Rollouts: o.Rollouts, Groups: o.Groups, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, MaxSandbox: o.MaxSandbox, Images: o.Images, Limits: o.Limits, NewID: newID})
+	return tools.New(tools.Options{Rollouts: o.Rollouts, Groups: o.Groups, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, MaxSandbox: o.MaxSandbox, Images: o.Images, Limits: o.Limits, CheckToolsets: o.CheckToolsets, NewID: newID})
 }
 
 // newID makes ids that sort by time, which keeps lists of rollouts in order.

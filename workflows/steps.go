@@ -118,7 +118,7 @@ func (r *run) prepare(a *attempt) error {
 func (r *run) runAgent(a *attempt) error {
 	s := r.spec
 	in := activities.AgentInput{
-		Target: a.target, Agent: s.Agent, Instruction: s.Task.Instruction, ObeyProject: s.Task.ObeyProject,
+		Target: a.target, Agent: s.Agent, Instruction: s.Task.Instruction, ObeyProject: s.Task.ObeyProject, React: s.React,
 		Mode: s.Mode, Model: s.Model, Limits: s.Limits,
 	}
 	if s.Agent == rollout.AgentOracle { // no other agent may come near it

@@ -6,10 +6,12 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
 // Env is what an agent works with.
@@ -17,11 +19,14 @@ type Env struct {
 	Sandbox Sandbox
 	// Model makes the calls of an agent that runs on the host; see Kind.OnHost.
 	Model Model
+	// Tools are those of the rollout's policy, for an agent that runs on the host; nil where no agent is to run.
+	Tools tool.Set
 }
 
 // Model makes model calls on the rollout's route; *gateway.Model documents the methods.
 type Model interface {
 	Call(ctx context.Context, id, api string, request []byte) (gateway.Reply, error)
+	Tokenize(ctx context.Context, messages []json.RawMessage) (gateway.Tokens, error)
 	Status(ctx context.Context) (gateway.RouteStatus, error)
 }
 
@@ -32,8 +37,9 @@ type Job struct {
 	Instruction string
 	ObeyProject bool // the task repository's own agent configuration counts
 	Model       rollout.Model
-	MaxOutput   int      // tokens the agent may ask for per call; 0: no bound
-	Solution    []string // bash commands that solve the task; for the agent oracle only
+	MaxOutput   int            // tokens the agent may ask for per call; 0: no bound
+	Solution    []string       // bash commands that solve the task; for the agent oracle only
+	React       *rollout.React // of the agent "react"; nil: its defaults
 	// Launch is the launch to open, from 1. 0 is the newest one, or the first where there is none.
 	Launch int
 }

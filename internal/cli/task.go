@@ -28,6 +28,7 @@ type Task struct {
 	Mode          string         `yaml:"mode"`
 	Template      string         `yaml:"template"`
 	Agent         string         `yaml:"agent"`
+	React         map[string]any `yaml:"react"` // configuration of the agent react; the server checks it
 	GroupID       string         `yaml:"group_id"`
 	Limits        map[string]any `yaml:"limits"`        // turns, prompt_tokens, completion_tokens …; the server checks them
 	Purpose       string         `yaml:"purpose"`       // auto, train or eval
@@ -64,6 +65,7 @@ func (t Task) Arguments() map[string]any {
 	lists(args, "solution", t.Solution)
 	lists(args, "verify", t.Verify)
 	lists(args, "reward_range", t.RewardRange)
+	objects(args, "react", t.React)
 	objects(args, "limits", t.Limits)
 	objects(args, "sandbox", t.Sandbox)
 	objects(args, "sampling", t.Sampling)

@@ -8,6 +8,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent/command"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/agent/oracle"
+	"github.com/rolloutd/rolloutd/internal/agent/react"
+	"github.com/rolloutd/rolloutd/internal/tool"
+	"github.com/rolloutd/rolloutd/internal/tool/sandboxtool"
 )
 
 // agents are the agents of this deployment; the first is the default.
@@ -16,7 +19,7 @@ func (d *Daemon) agents() (*agent.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	kinds := []agent.Kind{opencode.Kind(opencode.Options{AgentsDir: dir, Logger: d.log}), oracle.Oracle(), oracle.Nop()}
+	kinds := []agent.Kind{opencode.Kind(opencode.Options{AgentsDir: dir, Logger: d.log}), reactKind(), oracle.Oracle(), oracle.Nop()}
 	for _, spec := range d.commandAgents() {
 		kind, err := command.Kind(spec, command.Options{AgentsDir: dir, Logger: d.log})
 		if err != nil {
@@ -38,3 +41,13 @@ func (d *Daemon) commandAgents() []command.Spec {
 	})
 	return append(presets, own...)
 }
+
+// reactKind is ReACT with the log of its transcript, which has OpenCode's form.
+func reactKind() agent.Kind {
+	k := react.Kind()
+	k.Log = opencode.AgentLog
+	return k
+}
+
+// tools are what the policies of this deployment may call.
+func (d *Daemon) tools() (*tool.Registry, error) { return sandboxtool.NewRegistry() }

@@ -69,16 +69,24 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	tools, err := d.tools()
+	if err != nil {
+		return nil, err
+	}
 	box := d.key.Box("model key")
 	engine := rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key))
 	return envserver.New(envserver.Options{
-		Rollouts:    engine,
-		Groups:      engine,
-		Resolve:     d.resolve(catalog.New(d.modelLookup, policy)),
-		Seal:        box.SealString,
-		Backends:    d.cfg.Sandbox.BackendNames(),
-		MaxSandbox:  d.cfg.Sandbox.Max(),
-		Agents:      agents.Names(),
+		Rollouts:   engine,
+		Groups:     engine,
+		Resolve:    d.resolve(catalog.New(d.modelLookup, policy)),
+		Seal:       box.SealString,
+		Backends:   d.cfg.Sandbox.BackendNames(),
+		MaxSandbox: d.cfg.Sandbox.Max(),
+		Agents:     agents.Names(),
+		CheckToolsets: func(enabled, disabled []string) error {
+			_, err := tools.Select(enabled, disabled)
+			return err
+		},
 		Limits:      d.cfg.Limits.Over(rollout.DefaultLimits()),
 		Version:     Version,
 		Mode:        envserver.Mode(d.cfg.Serve.Mode),

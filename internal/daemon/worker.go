@@ -84,8 +84,12 @@ func (d *Daemon) activities(
 		return nil, err
 	}
 	d.host = id
+	tools, err := d.tools()
+	if err != nil {
+		return nil, err
+	}
 	return activities.New(activities.Options{
-		Host: id, Queue: d.queue(), Backends: backends, Agents: agents, Gateway: routes, Store: d.store, Signals: d.temporal,
+		Host: id, Queue: d.queue(), Backends: backends, Agents: agents, Tools: tools, Gateway: routes, Store: d.store, Signals: d.temporal,
 		Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
 	}), nil
 }

@@ -3,6 +3,7 @@ package rollout
 // Names of agents that every deployment has.
 const (
 	AgentOpencode = "opencode"
+	AgentReact    = "react"  // acts by tool calls, in a loop on the host
 	AgentOracle   = "oracle" // runs the task's solution
 	AgentNop      = "nop"    // does nothing
 )

@@ -30,7 +30,8 @@ type Spec struct {
 	GroupID string  `json:"group_id,omitempty"`
 	Owner   string  `json:"owner,omitempty"` // name of the token that asked for it; empty on a server without tokens
 	Task    Task    `json:"task"`
-	Agent   string  `json:"agent"` // a name of the deployment's registry, such as AgentOpencode
+	Agent   string  `json:"agent"`           // a name of the deployment's registry, such as AgentOpencode
+	React   *React  `json:"react,omitempty"` // of AgentReact
 	Mode    Mode    `json:"mode"`
 	Model   Model   `json:"model"`
 	Limits  Limits  `json:"limits"`

@@ -64,6 +64,10 @@ func (s Spec) validAgent() error {
 		return fault.Field("mode", "unknown mode %q, want %q or %q", s.Mode, TransparentProxy, BlackBox)
 	case s.Agent == AgentOracle && len(s.Task.Solution) == 0:
 		return fault.Field("solution", "agent %q runs the task's solution, and the task has none", AgentOracle)
+	case s.Agent == AgentReact && s.Mode == BlackBox:
+		return fault.Field("mode", "agent %q needs %q: after a crash it continues from the recorded model calls", AgentReact, TransparentProxy)
+	case s.Agent == AgentReact:
+		return s.React.validate()
 	}
 	return nil
 }

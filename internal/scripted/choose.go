@@ -14,12 +14,13 @@ type scene struct {
 // choose finds what to play, from the request alone. ok is false when no script matches.
 func (s *Server) choose(req *request) (sc scene, ok bool) {
 	text, answered := req.instruction()
-	if aside := asideReply(req.system(), text); aside != nil {
+	system := req.system()
+	if aside := asideReply(system, text); aside != nil {
 		return scene{script: "aside", reply: aside}, true
 	}
 	for i := range s.scripts {
 		script := &s.scripts[i]
-		if !strings.Contains(text, script.Match) {
+		if !strings.Contains(text, script.Match) || script.Hermes && !strings.Contains(system, "<tools>") {
 			continue
 		}
 		if script.Loop {

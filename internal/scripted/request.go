@@ -61,11 +61,14 @@ func (c *content) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// instruction is the last user message, and how many assistant messages follow it.
+// instruction is the last user message that is not the result of a tool, and how many assistant messages follow it.
 func (r *request) instruction() (text string, answered int) {
 	for i := len(r.Messages) - 1; i >= 0; i-- {
 		switch r.Messages[i].Role {
 		case "user":
+			if strings.HasPrefix(string(r.Messages[i].Content), "<tool_response>") {
+				continue
+			}
 			return string(r.Messages[i].Content), answered
 		case "assistant":
 			answered++

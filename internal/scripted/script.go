@@ -1,6 +1,9 @@
 package scripted
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Scripts are tried in order: the first whose Match is found in the instruction is played.
 type Scripts []Script
@@ -10,6 +13,9 @@ type Script struct {
 	Name string `yaml:"name"`
 	// Match is a part of the instruction; empty matches any.
 	Match string `yaml:"match"`
+	// Hermes plays the script for agents that list their tools in the system prompt, within <tools>, and only for them: thoughts and tool
+	// calls are written into the text, in the tags that such agents read.
+	Hermes bool `yaml:"hermes"`
 	// Loop starts over after the last turn. Without it whatever comes after the last turn is answered with nothing and
 	// finish reason "stop", on which agents end.
 	Loop  bool   `yaml:"loop"`
@@ -61,4 +67,25 @@ type Fault struct {
 	NoFinish   bool          `yaml:"no_finish"`   // [DONE] without a finish reason
 	NotSSE     bool          `yaml:"not_sse"`     // 200 with a body that is no stream and no completion
 	Garbage    bool          `yaml:"garbage"`     // 200 with a stream of events that are not JSON
+}
+
+// hermes is the turn with its thoughts and tool calls in the text, as a model writes them that has no tools of its API.
+func (t Turn) hermes() Turn {
+	var text strings.Builder
+	if t.Reasoning != "" {
+		text.WriteString("<think>\n" + strings.TrimSpace(t.Reasoning) + "\n</think>\n")
+	}
+	text.WriteString(t.Text)
+	for _, call := range t.ToolCalls {
+		if s := text.String(); s != "" && !strings.HasSuffix(s, "\n") {
+			text.WriteByte('\n')
+		}
+		arguments, _ := call.json() // valid: checked by Validate
+		text.WriteString("<tool_call>\n" + callHead(call.Name) + arguments + "}\n</tool_call>")
+	}
+	if t.FinishReason == "" {
+		t.FinishReason = "stop"
+	}
+	t.Reasoning, t.Text, t.ToolCalls = "", text.String(), nil
+	return t
 }

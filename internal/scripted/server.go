@@ -47,6 +47,8 @@ func New(o Options) *Server {
 	for path, d := range map[string]*dialect{"responses": responsesAPI(), "messages": messagesAPI()} {
 		s.mux.HandleFunc("POST /v1/"+path, s.serve(d.read, d.answer))
 	}
+	s.mux.HandleFunc("POST /v1/completions", s.completions)
+	s.mux.HandleFunc("POST /tokenize", s.tokenize)
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +60,11 @@ func New(o Options) *Server {
 func makeReady(script Script) ready {
 	r := ready{Script: script}
 	for i := range script.Turns {
-		r.replies = append(r.replies, newReply(script.Turns[i], r.pace(i).TokensPerChunk))
+		turn := script.Turns[i]
+		if script.Hermes {
+			turn = turn.hermes()
+		}
+		r.replies = append(r.replies, newReply(turn, r.pace(i).TokensPerChunk))
 	}
 	return r
 }

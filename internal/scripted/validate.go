@@ -18,7 +18,7 @@ func (ss Scripts) Validate() error {
 			at += fmt.Sprintf(" %q", s.Name)
 		}
 		errs = append(errs, s.validate(at)...)
-		if s.Match == "" && i < len(ss)-1 {
+		if s.Match == "" && !s.Hermes && i < len(ss)-1 {
 			errs = append(errs, fmt.Errorf("%s: matches everything, so the scripts after it are never played; put it last", at))
 		}
 	}

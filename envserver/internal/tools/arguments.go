@@ -31,6 +31,7 @@ type RolloutArgs struct {
 	Template        string            `json:"template,omitempty" jsonschema:"sandbox template or image"`
 	RolloutID       string            `json:"rollout_id,omitempty" jsonschema:"your id for the rollout; the same id returns the same rollout"`
 	Agent           string            `json:"agent,omitempty" jsonschema:"which agent runs"`
+	React           *ReactArgs        `json:"react,omitempty" jsonschema:"configuration of the agent react"`
 	GroupID         string            `json:"group_id,omitempty" jsonschema:"names the group of rollouts of one task"`
 	Limits          *LimitArgs        `json:"limits,omitempty" jsonschema:"bounds of the rollout; what is left out takes the server's default"`
 	OnDisconnect    string            `json:"on_disconnect,omitempty" jsonschema:"what becomes of the rollout when you go away before it is done"`

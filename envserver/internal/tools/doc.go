@@ -67,5 +67,7 @@ type Options struct {
 	// its own published default.
 	Limits rollout.Limits
 	// NewID makes ids for rollouts that come without one.
-	NewID func() string
+	// CheckToolsets refuses toolsets that no worker has; nil: all are taken.
+	CheckToolsets func(enabled, disabled []string) error
+	NewID         func() string
 }

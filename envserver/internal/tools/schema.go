@@ -79,6 +79,7 @@ func constrain(s *jsonschema.Schema, agents []string) {
 	}
 	s.Properties["limits"].Properties["attempts"].Maximum = &tries
 	sandboxSchema(s.Properties["sandbox"].Properties)
+	reactSchema(s.Properties["react"].Properties)
 }
 
 // sandboxSchema says what the Go types cannot. The one network is a const rather than an enum, so that it is the tool which

@@ -27,9 +27,13 @@ func (t *Table) resolved(a RolloutArgs) (rollout.Spec, error) {
 	if err != nil {
 		return rollout.Spec{}, err
 	}
+	react, err := t.react(a)
+	if err != nil {
+		return rollout.Spec{}, err
+	}
 	s := rollout.Spec{
 		ID: a.RolloutID, GroupID: a.GroupID, Task: task(a),
-		Agent: a.Agent, Mode: rollout.Mode(a.Mode),
+		Agent: a.Agent, React: react, Mode: rollout.Mode(a.Mode),
 		Model: model, Limits: t.limits(a), Sandbox: box, Messages: rollout.MessagesMode(a.Messages),
 	}
 	if a.Messages == messagesDelta {

@@ -13,12 +13,14 @@ import (
 //
 //	POST /routes/{id}/v1/chat/completions, …/completions, …/responses, …/messages
 //	GET  /routes/{id}/v1/models
+//	POST /routes/{id}/tokenize    gateway.TokenizeRequest → gateway.Tokens
 func (s *Server) HostAPI() map[string]func(http.ResponseWriter, *http.Request) error {
 	all := map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET " + gateway.ModelPath + "/models": s.ofRoute(func(_ *route, w http.ResponseWriter, _ *http.Request) {
 			writeJSON(w, http.StatusOK, []byte(modelList))
 		}),
 	}
+	all["POST "+gateway.TokenizePath] = s.tokenize
 	for _, d := range dialect.All() {
 		all["POST "+gateway.ModelPath+"/"+string(d.API)] = s.ofRoute(func(r *route, w http.ResponseWriter, req *http.Request) {
 			r.serveCall(w, req, d, true)

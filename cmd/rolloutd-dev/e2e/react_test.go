@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// reactScript plays four turns, the first three with side effects that a repetition would show.
+const reactScript = `
+- name: react
+  match: count to three
+  hermes: true
+  pace: {delay: 300ms}
+  turns:
+    - reasoning: One.
+      tool_calls:
+        - {name: terminal, arguments: {command: "echo one >> log.txt; sleep 0.3"}}
+        - {name: terminal, arguments: {command: "echo two >> log.txt; cat log.txt"}}
+    - tool_calls: [{name: nonsense, arguments: {}}]
+    - tool_calls: [{name: terminal, arguments: {command: "sleep 0.3; echo three >> log.txt"}}]
+    - text: Done.
+`
+
+func reactArgs() args {
+	return args{
+		"instruction": "count to three", "endpoint": "scripted", "agent": "react",
+		"verify": []string{"test \"$(cat log.txt)\" = \"$(printf 'one\\ntwo\\nthree')\""},
+	}
+}
+
+// requireReact checks the result of reactScript: each side effect once, each turn once.
+func requireReact(t *testing.T, result rollout.Result) {
+	t.Helper()
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.NotNil(t, result.Reward)
+	require.InDelta(t, 1.0, *result.Reward, 0, "%+v", result.VerifyResults)
+	require.Len(t, result.Attempts, 1)
+	var whole []rollout.CompactTurn
+	for _, turn := range result.ProxyTurns {
+		if turn.Broken == "" {
+			whole = append(whole, turn)
+		}
+	}
+	require.Len(t, whole, 4)
+	for _, turn := range whole {
+		require.True(t, turn.Train, "turn %d: %v", turn.Turn, turn.Flaws)
+		require.Nil(t, turn.PrefixBreak)
+		require.Equal(t, rollout.BranchRoot, turn.Branch)
+	}
+	require.Contains(t, result.AgentLogTail, "terminal")
+}
+
+func TestReact(t *testing.T) {
+	t.Parallel()
+	model := startModel(t, reactScript)
+	srv := startDev(t, devOptions{modelURL: model.url})
+	result := finalize(t, srv.url, start(t, srv.url, reactArgs()))
+	requireReact(t, result)
+	require.Len(t, result.ProxyTurns, 4)
+	require.Equal(t, 4, result.Usage.Turns)
+	last := fmt.Sprint(result.ProxyTurns[2].Request["messages"])
+	require.Contains(t, last, `unknown tool`, "the policy learns of its mistake")
+	require.Contains(t, last, `"uniq_id": "call_1_2"`)
+	require.True(t, strings.Contains(last, `one\ntwo`), "%s", last)
+	require.Empty(t, srv.sandboxes(t))
+}

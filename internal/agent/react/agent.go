@@ -1,0 +1,46 @@
+package react
+
+import (
+	"context"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// Agent implements agent.Agent with a loop on the host. It keeps no state: a launch is marked by a process in the sandbox that ends at once,
+// so that number and age of the launch outlive the worker. It is safe for concurrent use.
+type Agent struct{}
+
+var _ agent.Agent = Agent{}
+
+// Kind is the entry in the registry. The transcript has OpenCode's form; the caller adds the matching log.
+func Kind() agent.Kind {
+	return agent.Kind{Name: rollout.AgentReact, Agent: Agent{}, OnHost: true}
+}
+
+// Install implements agent.Agent: there is nothing to install.
+func (Agent) Install(context.Context, agent.Env) (string, error) {
+	return "react runs on the host; nothing is installed", nil
+}
+
+// Open implements agent.Agent.
+func (Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.Run, error) {
+	launch, err := agent.OpenProcess(ctx, env.Sandbox, job.Launch, func() (wire.Process, error) {
+		return wire.Process{Argv: []string{"/bin/sh", "-c", ":"}, Dir: "/"}, nil
+	})
+	if err != nil {
+		return nil, fault.Wrap(fault.KindOf(err), err, "mark the launch of react (its tools need /bin/sh in the image)")
+	}
+	return newRun(env, job, launch), nil
+}
+
+// Attach implements agent.Agent.
+func (Agent) Attach(ctx context.Context, env agent.Env, job agent.Job) (agent.Run, error) {
+	launch, err := agent.AttachProcess(ctx, env.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	return newRun(env, job, launch), nil
+}

@@ -1,0 +1,137 @@
+package react
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+)
+
+// sampling are the members of a request that say how to sample; the gateway adds what the rollout pins.
+type sampling struct {
+	Model       string   `json:"model"`
+	Temperature *float64 `json:"temperature,omitempty"`
+	MaxTokens   int      `json:"max_tokens,omitempty"`
+}
+
+// chat continues by chat completions: the engine tokenises the whole conversation for each reply.
+type chat struct {
+	model    agent.Model
+	sampling sampling
+	tools    []nativeTool
+	messages []json.RawMessage
+}
+
+type chatRequest struct {
+	sampling
+	Messages []json.RawMessage `json:"messages"`
+	Tools    []nativeTool      `json:"tools,omitempty"`
+	Parallel *bool             `json:"parallel_tool_calls,omitempty"`
+}
+
+func (c *chat) ask(ctx context.Context, id string, add []message) (answer, error) {
+	if err := c.append(add...); err != nil {
+		return answer{}, err
+	}
+	request := chatRequest{sampling: c.sampling, Messages: c.messages, Tools: c.tools}
+	if len(c.tools) > 0 {
+		parallel := true
+		request.Parallel = &parallel
+	}
+	body, err := marshal(request)
+	if err != nil {
+		return answer{}, fault.Wrap(fault.Internal, err, "model call %s", id)
+	}
+	reply, err := c.model.Call(ctx, id, "chat/completions", body)
+	if err != nil {
+		return answer{}, err
+	}
+	a, said, err := readReply(reply)
+	if err != nil {
+		return answer{}, err
+	}
+	return a, c.append(said)
+}
+
+func (c *chat) append(messages ...message) error {
+	for _, m := range messages {
+		raw, err := marshal(m)
+		if err != nil {
+			return fault.Wrap(fault.Internal, err, "encode a message")
+		}
+		c.messages = append(c.messages, raw)
+	}
+	return nil
+}
+
+// wireCall is a native tool call.
+type wireCall struct {
+	ID       string `json:"id"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+// readReply reads a chat completion, or a text completion, and gives the message that stands for it in later prompts.
+func readReply(r gateway.Reply) (answer, message, error) {
+	var in struct {
+		Choices []struct {
+			Text    string `json:"text"`
+			Message struct {
+				Content          string          `json:"content"`
+				ReasoningContent string          `json:"reasoning_content"`
+				Reasoning        string          `json:"reasoning"`
+				ToolCalls        json.RawMessage `json:"tool_calls"`
+			} `json:"message"`
+			FinishReason string `json:"finish_reason"`
+		} `json:"choices"`
+		Usage usage `json:"usage"`
+	}
+	if err := json.Unmarshal(r.Body, &in); err != nil {
+		return answer{}, message{}, fault.Wrap(fault.Invalid, err, "the model's reply cannot be read")
+	}
+	if len(in.Choices) == 0 {
+		return answer{}, message{}, fault.New(fault.Invalid, "the model's reply has no choice")
+	}
+	first := in.Choices[0]
+	a := answer{
+		Text: cmp.Or(first.Message.Content, first.Text), Reasoning: cmp.Or(first.Message.ReasoningContent, first.Message.Reasoning),
+		Finish: first.FinishReason, Ended: r.Ended, Usage: in.Usage,
+	}
+	said := message{Role: "assistant", Content: a.Text, Reasoning: a.Reasoning}
+	var calls []wireCall
+	if len(first.Message.ToolCalls) > 0 {
+		if err := json.Unmarshal(first.Message.ToolCalls, &calls); err != nil {
+			return answer{}, message{}, fault.Wrap(fault.Invalid, err, "the model's tool calls cannot be read")
+		}
+	}
+	if len(calls) > 0 {
+		a.Calls, said.ToolCalls = nativeCalls(calls), first.Message.ToolCalls
+	}
+	return a, said, nil
+}
+
+func nativeCalls(calls []wireCall) []call {
+	list := make([]call, 0, len(calls))
+	for i, w := range calls {
+		c := call{ID: w.ID, Name: w.Function.Name}
+		arguments, err := object([]byte(cmp.Or(w.Function.Arguments, "{}")))
+		switch {
+		case i >= maxCalls:
+			c = call{ID: w.ID, Malformed: fmt.Sprintf("more than %d tool calls in one message", maxCalls)}
+		case w.Function.Name == "":
+			c.Malformed = "it names no function"
+		case err != nil:
+			c = call{ID: w.ID, Malformed: "the arguments are " + err.Error()}
+		default:
+			c.Arguments = arguments
+		}
+		list = append(list, c)
+	}
+	return list
+}

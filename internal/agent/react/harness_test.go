@@ -1,0 +1,222 @@
+package react_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/react"
+	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/admin"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+	"github.com/rolloutd/rolloutd/internal/scripted"
+	"github.com/rolloutd/rolloutd/internal/seal"
+	"github.com/rolloutd/rolloutd/internal/tool"
+)
+
+const patience = time.Minute
+
+// world is a gateway with one route, a scripted model behind it, and a sandbox of which only the marks of launches are real.
+type world struct {
+	client *gateway.Client
+	box    *box
+	tools  *tools
+	model  http.Handler // what the endpoint is; the scripted model unless a test changes it
+	sent   *sentLog
+}
+
+func newWorld(t *testing.T, script string) *world {
+	t.Helper()
+	scripts, err := scripted.Load(strings.NewReader(script))
+	require.NoError(t, err)
+	w := &world{box: &box{marks: map[string]wire.Status{}}, tools: &tools{}, sent: &sentLog{}}
+	w.model = scripted.New(scripted.Options{Scripts: scripts, Log: w.sent})
+	endpoint := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.model.ServeHTTP(rw, r) }))
+	t.Cleanup(endpoint.Close)
+	dir := t.TempDir()
+	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
+	require.NoError(t, err)
+	policy, err := egress.Parse([]string{"127.0.0.0/8"})
+	require.NoError(t, err)
+	srv, err := proxy.New(proxy.Options{Dir: filepath.Join(dir, "gateway"), Key: key, Dialer: noSandbox{}, Egress: policy, Backoff: time.Millisecond})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan error, 1)
+	go func() { over <- srv.Run(ctx) }()
+	api := httptest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-over)
+		api.Close()
+	})
+	w.client = gateway.NewClient(api.URL, key)
+	require.NoError(t, w.client.Open(t.Context(), gateway.Route{
+		ID: "r1.1", RolloutID: "r1", Attempt: 1, Capture: true, Limits: rollout.Limits{Call: patience},
+		Model: rollout.Model{BaseURL: endpoint.URL + "/v1", Name: "m", Logprobs: true, TokenIDs: true},
+	}))
+	return w
+}
+
+type noSandbox struct{}
+
+func (noSandbox) ServeModel(context.Context, string, http.Handler) error {
+	return errors.New("no sandbox")
+}
+
+func (w *world) env() agent.Env {
+	return agent.Env{Sandbox: w.box, Model: w.client.Model("r1.1"), Tools: w.tools}
+}
+
+func job(config *rollout.React) agent.Job {
+	return agent.Job{Instruction: "go", Model: rollout.Model{TokenIDs: true}, React: config}
+}
+
+// finish runs the job to its end, as a worker of its own.
+func (w *world) finish(t *testing.T, j agent.Job) (agent.Status, rollout.Transcript) {
+	t.Helper()
+	r, err := react.Agent{}.Open(t.Context(), w.env(), j)
+	require.NoError(t, err)
+	defer r.Close()
+	st := await(t, r)
+	told, err := r.Transcript(t.Context())
+	require.NoError(t, err)
+	return st, told
+}
+
+func await(t *testing.T, r agent.Run) agent.Status {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		st, err := r.Next(ctx)
+		require.NoError(t, err)
+		if st.Done {
+			return st
+		}
+	}
+}
+
+func (w *world) turns(t *testing.T) []rollout.Turn {
+	t.Helper()
+	body, err := w.client.Trace(t.Context(), "r1.1")
+	require.NoError(t, err)
+	defer body.Close()
+	var turns []rollout.Turn
+	for d := json.NewDecoder(body); ; {
+		var turn rollout.Turn
+		err := d.Decode(&turn)
+		if errors.Is(err, io.EOF) {
+			return turns
+		}
+		require.NoError(t, err)
+		turns = append(turns, turn)
+	}
+}
+
+// requireOneSequence checks that each prompt goes on from all that came before it.
+func requireOneSequence(t *testing.T, turns []rollout.Turn) {
+	t.Helper()
+	ids := []int32{}
+	for _, turn := range turns {
+		require.Empty(t, turn.Broken)
+		require.True(t, turn.Train)
+		require.Nil(t, turn.PrefixBreak)
+		require.GreaterOrEqual(t, len(turn.PromptTokenIDs), len(ids))
+		require.Equal(t, ids, turn.PromptTokenIDs[:len(ids)], "turn %d", turn.Turn)
+		ids = append(append([]int32{}, turn.PromptTokenIDs...), turn.CompletionTokenIDs...)
+	}
+}
+
+// box keeps the marks of launches.
+type box struct {
+	agent.Sandbox
+	mu    sync.Mutex
+	marks map[string]wire.Status
+}
+
+func (b *box) Start(_ context.Context, name string, _ wire.Process) (wire.Status, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.marks[name] = wire.Status{Name: name}
+	return b.marks[name], nil
+}
+
+func (b *box) Status(_ context.Context, name string) (wire.Status, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	st, ok := b.marks[name]
+	if !ok {
+		return st, fault.New(fault.NotFound, "no process %q", name)
+	}
+	return st, nil
+}
+
+func (b *box) Tail(context.Context, string, string, int) ([]byte, error) { return nil, nil }
+
+// tools count each execution. A call repeated under its id gets its result and runs nothing, as in a sandbox.
+type tools struct {
+	mu      sync.Mutex
+	results map[string]tool.Result
+	runs    []string                               // arguments, in order
+	call    func(tool.Call) (tool.Result, error)   // nil: the arguments are the output
+	before  func(ctx context.Context, c tool.Call) // each call, repeated ones too
+}
+
+func (s *tools) Definitions() []tool.Definition { return definitions() }
+
+func (s *tools) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
+	if s.before != nil {
+		s.before(ctx, c)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r, ok := s.results[c.ID]; ok {
+		return r, nil
+	}
+	r := tool.Result{Content: string(c.Arguments)}
+	if s.call != nil {
+		var err error
+		if r, err = s.call(c); err != nil {
+			return r, err
+		}
+	}
+	if s.results == nil {
+		s.results = map[string]tool.Result{}
+	}
+	s.results[c.ID], s.runs = r, append(s.runs, string(c.Arguments))
+	return r, nil
+}
+
+// sentLog is what the model sent.
+type sentLog struct {
+	mu    sync.Mutex
+	lines int
+}
+
+func (l *sentLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines++
+	return len(p), nil
+}
+
+func (l *sentLog) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines
+}

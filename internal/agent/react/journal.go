@@ -1,0 +1,208 @@
+package react
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/text"
+	"github.com/rolloutd/rolloutd/internal/tool"
+)
+
+// Bounds of a transcript: of all its text, and of one tool's input and output in it, in bytes.
+const (
+	maxTranscript = 24 << 20
+	maxToolText   = 64 << 10
+)
+
+// journal is what the agent did so far, for the transcript; it is in memory alone. It is safe for concurrent use.
+type journal struct {
+	session string
+
+	mu        sync.Mutex
+	messages  []*entry
+	size      int           // bytes of text
+	malformed int           // tool calls that could not be read
+	steps     int           // replies so far
+	recorded  int           // replies that were on record when the loop began; -1: not known yet
+	sign      time.Time     // of the latest change
+	caught    chan struct{} // closed when the loop has passed the recorded replies
+}
+
+// entry is a message in OpenCode's form, which the page, the CLI and the check of a trace read.
+type entry struct {
+	Info  info   `json:"info"`
+	Parts []part `json:"parts"`
+}
+
+type info struct {
+	ID        string `json:"id"`
+	SessionID string `json:"sessionID"`
+	Role      string `json:"role"`
+	Finish    string `json:"finish,omitempty"`
+	Time      span   `json:"time"`
+	Malformed int    `json:"malformed_calls,omitempty"`
+}
+
+type span struct {
+	Created   int64 `json:"created,omitempty"` // milliseconds
+	Completed int64 `json:"completed,omitempty"`
+	Start     int64 `json:"start,omitempty"`
+	End       int64 `json:"end,omitempty"`
+}
+
+type part struct {
+	ID        string  `json:"id"`
+	SessionID string  `json:"sessionID"`
+	MessageID string  `json:"messageID"`
+	Type      string  `json:"type"`
+	Text      string  `json:"text,omitempty"`
+	Reason    string  `json:"reason,omitempty"`
+	Time      *span   `json:"time,omitempty"`
+	CallID    string  `json:"callID,omitempty"`
+	Tool      string  `json:"tool,omitempty"`
+	State     *state  `json:"state,omitempty"`
+	Tokens    *tokens `json:"tokens,omitempty"`
+}
+
+type state struct {
+	Status   string          `json:"status"` // running, completed or error
+	Input    json.RawMessage `json:"input"`
+	Output   string          `json:"output,omitempty"`
+	Error    string          `json:"error,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+	Time     *span           `json:"time,omitempty"`
+}
+
+type tokens struct {
+	Input  int64 `json:"input"`
+	Output int64 `json:"output"`
+}
+
+func newJournal(session string) *journal {
+	return &journal{session: session, recorded: -1, caught: make(chan struct{})}
+}
+
+// asked notes the instruction.
+func (j *journal) asked(instruction string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	m := j.message(0, "user", time.Now())
+	j.add(m, part{Type: "text", Text: instruction})
+}
+
+// replied notes a reply and the calls that it makes.
+func (j *journal) replied(s step) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	m := j.message(s.number, "assistant", s.began)
+	m.Info.Finish, m.Info.Time.Completed = s.answer.Finish, s.ended.UnixMilli()
+	at := &span{Start: s.began.UnixMilli(), End: s.ended.UnixMilli()}
+	j.add(m, part{Type: "step-start"})
+	if s.answer.Reasoning != "" {
+		j.add(m, part{Type: "reasoning", Text: s.answer.Reasoning, Time: at})
+	}
+	if s.answer.Text != "" {
+		j.add(m, part{Type: "text", Text: s.answer.Text, Time: at})
+	}
+	for _, c := range s.calls {
+		name, input := c.Name, c.Arguments
+		if c.Malformed != "" {
+			name, input, j.malformed = "malformed", nil, j.malformed+1
+		}
+		if len(input) == 0 || len(input) > maxToolText {
+			input = json.RawMessage("{}")
+		}
+		j.add(m, part{Type: "tool", CallID: c.ID, Tool: name, State: &state{Status: "running", Input: input, Time: &span{Start: s.ended.UnixMilli()}}})
+	}
+	j.add(m, part{Type: "step-finish", Reason: s.answer.Finish, Tokens: &tokens{s.answer.Usage.Prompt, s.answer.Usage.Completion}})
+	m.Info.Malformed = j.malformed
+	j.steps = s.number
+	j.change()
+}
+
+// called notes the result of call i of the latest reply.
+func (j *journal) called(i int, r tool.Result, began time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	defer j.change()
+	m := j.messages[len(j.messages)-1]
+	for k := range m.Parts {
+		if m.Parts[k].Type != "tool" {
+			continue
+		}
+		if i--; i >= 0 {
+			continue
+		}
+		st := m.Parts[k].State
+		st.Status, st.Output, st.Error, st.Metadata = "completed", j.fit(text.HeadUTF8(r.Content, maxToolText)), j.fit(text.HeadUTF8(r.Message, maxToolText)), r.Data
+		if r.Error {
+			st.Status = "error"
+		}
+		st.Time = &span{Start: began.UnixMilli(), End: time.Now().UnixMilli()}
+		return
+	}
+}
+
+// message begins a message. j.mu is held.
+func (j *journal) message(number int, role string, began time.Time) *entry {
+	m := &entry{Info: info{ID: fmt.Sprintf("msg_%04d", number), SessionID: j.session, Role: role, Time: span{Created: began.UnixMilli()}}}
+	j.messages = append(j.messages, m)
+	return m
+}
+
+// add puts a part into a message. j.mu is held.
+func (j *journal) add(m *entry, p part) {
+	p.SessionID, p.MessageID, p.ID = j.session, m.Info.ID, fmt.Sprintf("%s_%d", m.Info.ID, len(m.Parts)+1)
+	p.Text = j.fit(p.Text)
+	m.Parts = append(m.Parts, p)
+}
+
+// fit leaves out a text that would make the transcript too long. j.mu is held.
+func (j *journal) fit(s string) string {
+	if j.size += len(s); j.size > maxTranscript {
+		return fmt.Sprintf("[%d bytes left out]", len(s))
+	}
+	return s
+}
+
+// begin notes how many replies are on record.
+func (j *journal) begin(recorded int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.recorded = recorded
+	j.change()
+}
+
+// change notes a sign of life. j.mu is held.
+func (j *journal) change() {
+	j.sign = time.Now()
+	if j.recorded >= 0 && j.steps >= j.recorded {
+		j.recorded = -1
+		close(j.caught)
+	}
+}
+
+// lastSign is when something last changed.
+func (j *journal) lastSign() time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.sign
+}
+
+// transcript renders what there is.
+func (j *journal) transcript() (rollout.Transcript, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	t := rollout.Transcript{SessionID: j.session, Messages: []json.RawMessage{}}
+	for _, m := range j.messages {
+		raw, err := marshal(m)
+		if err != nil {
+			return t, err
+		}
+		t.Messages = append(t.Messages, raw)
+	}
+	return t, nil
+}

@@ -1,0 +1,184 @@
+package react
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// statusEvery is the longest wait of Next. It then checks that the sandbox is there, which a loop that waits for its model does not notice.
+const statusEvery = 10 * time.Second
+
+// run implements agent.Run. The loop begins with the first Next or Transcript, from the first step.
+type run struct {
+	env     agent.Env
+	job     agent.Job
+	launch  agent.Launch
+	journal *journal
+
+	begin  sync.Once
+	ctx    context.Context // of the loop
+	cancel context.CancelFunc
+	ready  bool          // the first status was given
+	done   chan struct{} // closed when the loop is over; then status and err are set
+	status agent.Status
+	err    error
+}
+
+var _ agent.Run = (*run)(nil)
+
+func newRun(env agent.Env, job agent.Job, launch agent.Launch) *run {
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:gosec // Stop and Close call it
+	return &run{
+		env: env, job: job, launch: launch, journal: newJournal(fmt.Sprintf("react-%d", launch.Number)),
+		ctx: ctx, cancel: cancel, done: make(chan struct{}),
+	}
+}
+
+// Launch implements agent.Run.
+func (r *run) Launch() agent.Launch { return r.launch }
+
+// start begins the loop once.
+func (r *run) start() {
+	r.begin.Do(func() {
+		go func() {
+			defer close(r.done)
+			r.status, r.err = r.work()
+		}()
+	})
+}
+
+// work runs the loop to its end.
+func (r *run) work() (agent.Status, error) {
+	if r.ctx.Err() != nil {
+		return stopped(), nil
+	}
+	config := r.job.React.Filled()
+	l := &loop{config: config, launch: r.launch.Number, tools: r.env.Tools, journal: r.journal}
+	recorded, err := r.recorded()
+	if err == nil {
+		r.journal.begin(recorded)
+		l.conversation = r.converse(config)
+		r.journal.asked(r.job.Instruction)
+		var st agent.Status
+		if st, err = l.run(r.ctx, r.job.Instruction); err == nil {
+			return st, nil
+		}
+	}
+	if r.ctx.Err() != nil {
+		return stopped(), nil
+	}
+	return agent.Status{}, err
+}
+
+// stopped is the status of a loop that Stop or Close ended.
+func stopped() agent.Status {
+	return agent.Status{Done: true, ExitCode: 130, Error: "the agent was stopped"}
+}
+
+// converse is the conversation in the form that the job asks for.
+func (r *run) converse(config rollout.React) conversation {
+	byChat := &chat{model: r.env.Model, sampling: sampling{Model: "m", Temperature: config.Temperature, MaxTokens: config.MaxTokens}}
+	if config.Tools == rollout.ToolsNative {
+		byChat.tools = nativeTools(r.env.Tools.Definitions())
+		return byChat
+	}
+	if config.Continuation == rollout.ContinueMessages || !r.job.Model.TokenIDs && config.Continuation != rollout.ContinueTokens {
+		return byChat
+	}
+	return &byTokens{chat: byChat, required: config.Continuation == rollout.ContinueTokens}
+}
+
+// recorded is how many replies are on record. It asks until the gateway answers, as model calls do.
+func (r *run) recorded() (int, error) {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		route, err := r.env.Model.Status(r.ctx)
+		if !fault.Is(err, fault.Unavailable) {
+			return route.Turns, err
+		}
+		if err := sleep(r.ctx, pause); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// Next implements agent.Run.
+func (r *run) Next(ctx context.Context) (agent.Status, error) {
+	r.start()
+	if !r.ready {
+		select {
+		case <-r.done:
+		default:
+			r.ready = true
+			return r.working(), nil
+		}
+	}
+	timer := time.NewTimer(statusEvery)
+	defer timer.Stop()
+	select {
+	case <-r.done:
+		return r.end()
+	default:
+	}
+	select {
+	case <-r.done:
+		return r.end()
+	case <-timer.C:
+		_, err := r.env.Sandbox.Status(ctx, agent.ProcessName(r.launch.Number))
+		return r.working(), err
+	case <-ctx.Done():
+		return agent.Status{}, fault.Wrap(fault.Unavailable, ctx.Err(), "wait for react")
+	}
+}
+
+// working is the status of a loop that is not over. Waiting for the model or for a tool is work: both have bounds of their own.
+func (r *run) working() agent.Status {
+	return agent.Status{SessionID: r.journal.session, Ready: true, LastSign: time.Now()}
+}
+
+// end is the status of a loop that is over.
+func (r *run) end() (agent.Status, error) {
+	st := r.status
+	st.LastSign = r.journal.lastSign()
+	st.SessionID, st.Ready = r.journal.session, true
+	return st, r.err
+}
+
+// Transcript implements agent.Run. A replayed loop first passes what is on record.
+func (r *run) Transcript(ctx context.Context) (rollout.Transcript, error) {
+	r.start()
+	select {
+	case <-r.journal.caught:
+	case <-r.done:
+	case <-ctx.Done():
+		return rollout.Transcript{}, fault.Wrap(fault.Unavailable, ctx.Err(), "replay of react")
+	}
+	t, err := r.journal.transcript()
+	if err == nil && len(t.Messages) == 0 {
+		return t, fault.New(fault.NotFound, "react has not begun")
+	}
+	return t, fault.Wrap(fault.Internal, err, "transcript")
+}
+
+// Output implements agent.Run: the loop writes no streams.
+func (r *run) Output(ctx context.Context, limit int) ([]byte, error) {
+	return agent.ProcessOutput(ctx, r.env.Sandbox, r.launch.Number, limit)
+}
+
+// Stop implements agent.Run. A command that a tool runs ends with the sandbox.
+func (r *run) Stop(context.Context) error {
+	r.Close()
+	return nil
+}
+
+// Close implements agent.Run. It ends the loop, which the next Run of this launch replays.
+func (r *run) Close() {
+	r.cancel()
+	r.start() // a run that was stopped before it began is done
+	<-r.done
+}

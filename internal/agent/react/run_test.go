@@ -1,0 +1,258 @@
+package react_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/agent/react"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/tool"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
+)
+
+const script = `
+- name: react
+  hermes: true
+  turns:
+    - reasoning: First.
+      tool_calls: [{name: terminal, arguments: {command: one}}, {name: terminal, arguments: {command: two}}]
+    - text: '<tool_call>{"name": "terminal", "arguments": {"command": "bad",}}</tool_call>'
+    - text: "\n\nuser:\n now <tool_call>\n{\"name\": \"terminal\", \"id\": 7, \"arguments\": {\"command\": \"three\"}}\n</tool_call>"
+    - text: Done. é
+`
+
+// The whole loop by token ids: the tokenizer's merges cross the borders of messages and of replies, and the endpoint refuses a prompt with a
+// doubled end of turn or with messages that were tokenised on their own.
+func TestOneSequenceByTokens(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script)
+	st, told := w.finish(t, job(&rollout.React{Continuation: rollout.ContinueTokens}))
+	require.True(t, st.Answered(), "%+v", st)
+	require.Equal(t, []string{`{"command":"one"}`, `{"command":"two"}`, `{"command": "three"}`}, w.tools.runs)
+	turns := w.turns(t)
+	require.Len(t, turns, 4)
+	requireOneSequence(t, turns)
+	for i, turn := range turns {
+		require.Equal(t, "completions", turn.API)
+		require.Equal(t, fmt.Sprintf("react-1-%d", i+1), turn.CallID)
+		require.True(t, trajectory.NewSaid(told).Knows(&turn), "the transcript has the reply")
+	}
+	log := string(opencode.AgentLog(told))
+	require.Equal(t, 4, strings.Count(log, `"type":"tool_use"`), log)
+	require.Contains(t, log, "malformed tool call: the block is not valid JSON")
+}
+
+// Chat completions give the same conversation; the ids of the prompt in it are deterministic.
+func TestByMessages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script)
+	st, _ := w.finish(t, job(&rollout.React{Continuation: rollout.ContinueMessages}))
+	require.True(t, st.Answered(), "%+v", st)
+	turns := w.turns(t)
+	require.Len(t, turns, 4)
+	golden(t, "request.json", string(turns[3].Request))
+}
+
+// An endpoint that cannot tokenise is continued by messages, unless the job asks for ids.
+func TestEndpointWithoutTokenize(t *testing.T) {
+	t.Parallel()
+	for _, continuation := range []string{rollout.ContinueAuto, rollout.ContinueTokens} {
+		w := newWorld(t, script)
+		model := w.model
+		w.model = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/tokenize" {
+				http.NotFound(rw, r)
+				return
+			}
+			model.ServeHTTP(rw, r)
+		})
+		st, _ := w.finish(t, job(&rollout.React{Continuation: continuation}))
+		if continuation == rollout.ContinueTokens {
+			require.Contains(t, st.Error, `continuation "tokens": `)
+			require.Empty(t, w.turns(t))
+			continue
+		}
+		require.True(t, st.Answered(), "%+v", st)
+		require.Equal(t, "chat/completions", w.turns(t)[3].API)
+	}
+}
+
+// A reply that is cut off has no end of turn; the next prompt has it, once.
+func TestReplyCutOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `
+- name: cut
+  hermes: true
+  turns:
+    - tool_calls: [{name: terminal, arguments: {command: a long command that does not fit into the reply}}]
+    - text: Short.
+`)
+	st, _ := w.finish(t, job(&rollout.React{MaxTokens: 40}))
+	require.True(t, st.Answered(), "%+v", st)
+	turns := w.turns(t)
+	require.Len(t, turns, 2)
+	require.Equal(t, "length", turns[0].FinishReason)
+	requireOneSequence(t, turns)
+	require.Empty(t, w.tools.runs)
+}
+
+func TestNativeToolsRunInParallel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `
+- name: native
+  turns:
+    - tool_calls: [{name: terminal, arguments: {command: one}}, {name: terminal, arguments: {command: two}}, {name: terminal, arguments: "{broken"}]
+    - text: Done.
+`)
+	var together sync.WaitGroup
+	together.Add(2)
+	w.tools.before = func(context.Context, tool.Call) { // each waits for the other
+		together.Done()
+		together.Wait()
+	}
+	st, told := w.finish(t, job(&rollout.React{Tools: rollout.ToolsNative}))
+	require.True(t, st.Answered(), "%+v", st)
+	require.ElementsMatch(t, []string{`{"command":"one"}`, `{"command":"two"}`}, w.tools.runs)
+	turns := w.turns(t)
+	require.Len(t, turns, 2)
+	require.Contains(t, string(turns[0].Request), `"parallel_tool_calls":true`)
+	require.Contains(t, string(turns[1].Request), `malformed tool call: the arguments are not valid JSON`)
+	require.Equal(t, 3, strings.Count(string(turns[1].Request), `"role":"tool"`))
+	require.True(t, trajectory.NewSaid(told).Knows(&turns[0]))
+}
+
+func TestHowItEnds(t *testing.T) {
+	t.Parallel()
+	endless := `[{name: x, hermes: true, loop: true, turns: [{tool_calls: [{name: terminal, arguments: {command: again}}]}]}]`
+	bad := `[{name: x, hermes: true, turns: [{text: "<tool_call>{</tool_call>"}, {text: ok}]}]`
+	for name, c := range map[string]struct {
+		script, want string
+		config       rollout.React
+		turns        int
+	}{
+		"maximum steps":      {endless, "reached maximum steps (3)", rollout.React{MaxSteps: 3}, 3},
+		"malformed, respond": {bad, "", rollout.React{}, 2},
+		"malformed, final":   {bad, "", rollout.React{OnMalformed: rollout.MalformedFinal}, 1},
+		"refused":            {`[{name: x, match: other, turns: [{text: a}]}]`, "model call: the endpoint answered 400: no script matches", rollout.React{Continuation: rollout.ContinueMessages}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, c.script)
+			st, _ := w.finish(t, job(&c.config))
+			require.Contains(t, st.Error, c.want)
+			require.Equal(t, c.want == "", st.Answered())
+			require.Len(t, w.turns(t), c.turns)
+		})
+	}
+	w := newWorld(t, script)
+	require.NoError(t, w.client.End(t.Context(), "r1.1", "enough"))
+	st, _ := w.finish(t, job(&rollout.React{Continuation: rollout.ContinueMessages}))
+	require.Equal(t, "no further model calls: enough", st.Error)
+}
+
+// The worker dies at each event in turn, and the next one comes to the same end: each tool ran once, each call is one turn, and the prompts are
+// those of a run without a crash.
+func TestReplayAtEachEvent(t *testing.T) {
+	t.Parallel()
+	for _, continuation := range []string{rollout.ContinueTokens, rollout.ContinueMessages} {
+		whole := newWorld(t, script)
+		whole.finish(t, job(&rollout.React{Continuation: continuation}))
+		for event := range 6 {
+			t.Run(fmt.Sprint(continuation, event), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, script)
+				j := job(&rollout.React{Continuation: continuation})
+				r, err := react.Agent{}.Open(t.Context(), w.env(), j)
+				require.NoError(t, err)
+				events, killed := 0, make(chan struct{})
+				strike := func(ctx context.Context) {
+					if events == event {
+						close(killed)
+						<-ctx.Done()
+					}
+					events++
+				}
+				w.tools.before = func(ctx context.Context, _ tool.Call) { strike(ctx) }
+				model := w.model
+				w.model = http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+					model.ServeHTTP(rw, req)
+					if strings.HasSuffix(req.URL.Path, "completions") && events == event {
+						close(killed) // the reply is under way to the gateway
+						events++
+					} else if strings.HasSuffix(req.URL.Path, "completions") {
+						events++
+					}
+				})
+				_, err = r.Next(t.Context())
+				require.NoError(t, err)
+				<-killed
+				r.Close()
+				w.tools.before, w.model = nil, model
+				next, err := react.Agent{}.Attach(t.Context(), w.env(), j)
+				require.NoError(t, err)
+				defer next.Close()
+				require.Equal(t, 1, next.Launch().Number)
+				st := await(t, next)
+				require.True(t, st.Answered(), "%+v", st)
+				require.Equal(t, whole.tools.runs, w.tools.runs)
+				require.Equal(t, 4, w.sent.count(), "no call was made twice")
+				a, b := whole.turns(t), w.turns(t)
+				require.Len(t, b, len(a))
+				for i := range a {
+					require.Equal(t, string(a[i].Request), string(b[i].Request))
+					require.True(t, b[i].Delivered)
+				}
+			})
+		}
+	}
+}
+
+// A transcript that is taken while the loop is replayed has all that is on record.
+func TestTranscriptOfAReplay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script)
+	_, whole := w.finish(t, job(nil))
+	require.NoError(t, w.client.End(t.Context(), "r1.1", "over"))
+	r, err := react.Agent{}.Attach(t.Context(), w.env(), job(nil))
+	require.NoError(t, err)
+	defer r.Close()
+	told, err := r.Transcript(t.Context())
+	require.NoError(t, err)
+	require.Len(t, told.Messages, len(whole.Messages))
+}
+
+func TestStopAndLoss(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script)
+	_, err := react.Agent{}.Attach(t.Context(), w.env(), job(nil))
+	require.True(t, fault.Is(err, fault.NotFound))
+	w.tools.call = func(tool.Call) (tool.Result, error) {
+		return tool.Result{}, fault.New(fault.SandboxLost, "gone")
+	}
+	r, err := react.Agent{}.Open(t.Context(), w.env(), job(nil))
+	require.NoError(t, err)
+	defer r.Close()
+	for err == nil {
+		var st agent.Status
+		st, err = r.Next(t.Context())
+		require.False(t, st.Done)
+	}
+	require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
+
+	second := job(nil)
+	second.Launch = 2
+	r, err = react.Agent{}.Open(t.Context(), w.env(), second)
+	require.NoError(t, err)
+	require.NoError(t, r.Stop(t.Context()))
+	st := await(t, r)
+	require.False(t, st.Answered())
+}

@@ -1,0 +1,74 @@
+package react
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+)
+
+// splicer finds the ids that a chat template puts behind an assistant's text for the messages that follow it: the end of the turn, the new
+// messages, and the beginning of the next reply.
+//
+// It tokenises two short conversations that differ only in the text of the assistant, followed by the new messages. What their prompts have in
+// common at the end is the continuation. Merges across the borders of messages are in it, as the engine itself makes them.
+type splicer struct {
+	head []int32 // what stands before the continuation in the first conversation; nil before the first use
+}
+
+// probes are the conversations' beginnings.
+func probes() [2][]json.RawMessage {
+	begin := func(text string) []json.RawMessage {
+		return []json.RawMessage{json.RawMessage(`{"role":"user","content":"x"}`), json.RawMessage(`{"role":"assistant","content":"` + text + `"}`)}
+	}
+	return [2][]json.RawMessage{begin("y"), begin("z")}
+}
+
+func (s *splicer) continuation(ctx context.Context, model agent.Model, add []json.RawMessage) ([]int32, error) {
+	begin := probes()
+	first, err := tokenize(ctx, model, slices.Concat(begin[0], add))
+	if err != nil {
+		return nil, err
+	}
+	if n := len(s.head); n > 0 && len(first.IDs) > n && slices.Equal(first.IDs[:n], s.head) {
+		return first.IDs[n:], nil
+	}
+	second, err := tokenize(ctx, model, slices.Concat(begin[1], add))
+	if err != nil {
+		return nil, err
+	}
+	n := commonEnd(first.IDs, second.IDs)
+	if n == 0 || n == len(first.IDs) {
+		return nil, fault.New(fault.NotFound, "the chat template does not keep the text of earlier replies")
+	}
+	s.head = first.IDs[:len(first.IDs)-n]
+	return first.IDs[len(first.IDs)-n:], nil
+}
+
+// commonEnd is how many ids two lists end with alike.
+func commonEnd(a, b []int32) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {
+		n++
+	}
+	return n
+}
+
+// tokenizeTries is how often an endpoint is asked that does not answer, and tokenizePause the first pause, which doubles.
+const (
+	tokenizeTries = 8
+	tokenizePause = 100 * time.Millisecond
+)
+
+func tokenize(ctx context.Context, model agent.Model, messages []json.RawMessage) (gateway.Tokens, error) {
+	for try, pause := 1, tokenizePause; ; try, pause = try+1, 2*pause {
+		t, err := model.Tokenize(ctx, messages)
+		if !fault.Is(err, fault.Unavailable) || try == tokenizeTries || sleep(ctx, pause) != nil {
+			return t, err
+		}
+	}
+}

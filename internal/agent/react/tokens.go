@@ -1,0 +1,144 @@
+package react
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// byTokens continues by token ids: the next prompt is exactly the ids so far and those of the new messages, as the engine's own template and
+// tokenizer make them. What was sampled is never tokenised again, so that a rollout is one sequence.
+//
+// Where the endpoint cannot be prompted so, it continues by chat completions instead, unless the job asks for ids.
+type byTokens struct {
+	chat     *chat
+	required bool // fail rather than continue by messages
+
+	messages bool    // continues by messages
+	ids      []int32 // of the conversation so far; nil before the first reply
+	limit    int     // of prompt and reply together, in tokens; 0: not known
+	splice   splicer
+}
+
+type tokensRequest struct {
+	sampling
+	Prompt    []int32 `json:"prompt"`
+	ReturnIDs bool    `json:"return_token_ids"`
+}
+
+func (c *byTokens) ask(ctx context.Context, id string, add []message) (answer, error) {
+	if c.messages {
+		return c.chat.ask(ctx, id, add)
+	}
+	prompt, err := c.prompt(ctx, add)
+	if err == nil {
+		var a answer
+		var ok bool
+		if a, ok, err = c.sample(ctx, id, prompt, add); ok || err != nil {
+			return a, err
+		}
+		err = fault.New(fault.NotFound, "the endpoint's reply has no token ids")
+	}
+	if !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Invalid) {
+		return answer{}, err
+	}
+	if c.required {
+		return answer{}, fault.New(fault.Invalid, "continuation %q: %v", rollout.ContinueTokens, err)
+	}
+	c.messages = true
+	return c.chat.ask(ctx, id, add)
+}
+
+// prompt is the conversation so far and the new messages.
+func (c *byTokens) prompt(ctx context.Context, add []message) ([]int32, error) {
+	raw, err := encode(add)
+	if err != nil {
+		return nil, err
+	}
+	if c.ids == nil {
+		all, err := tokenize(ctx, c.chat.model, raw)
+		c.limit = all.MaxLength
+		return all.IDs, err
+	}
+	more, err := c.splice.continuation(ctx, c.chat.model, raw)
+	if err != nil {
+		return nil, err
+	}
+	return splice(c.ids, more), nil
+}
+
+// splice appends a continuation. It begins with the token that ends the turn before it: where the model sampled that token, it is there
+// already.
+func splice(ids, more []int32) []int32 {
+	if len(ids) > 0 && len(more) > 0 && ids[len(ids)-1] == more[0] {
+		more = more[1:]
+	}
+	return slices.Concat(ids, more)
+}
+
+// sample asks for a reply to the prompt. It is false when the reply has no ids: the endpoint gives none, or the call was made by messages
+// before a crash.
+func (c *byTokens) sample(ctx context.Context, id string, prompt []int32, add []message) (answer, bool, error) {
+	request := tokensRequest{sampling: c.chat.sampling, Prompt: prompt, ReturnIDs: true}
+	if c.limit > 0 { // engines sample few tokens where no bound is given
+		room := c.limit - len(prompt)
+		if room <= 0 {
+			return answer{}, false, fault.New(fault.Exhausted, "the conversation has %d tokens, and the model's context %d", len(prompt), c.limit)
+		}
+		if request.MaxTokens == 0 || request.MaxTokens > room {
+			request.MaxTokens = room
+		}
+	}
+	body, err := marshal(request)
+	if err != nil {
+		return answer{}, false, fault.Wrap(fault.Internal, err, "model call %s", id)
+	}
+	reply, err := c.chat.model.Call(ctx, id, "completions", body)
+	if err != nil {
+		return answer{}, false, err
+	}
+	a, said, err := readReply(reply)
+	if err != nil || a.Ended != "" {
+		return a, true, err
+	}
+	before, sampled := idsOf(reply)
+	if len(before) == 0 || len(sampled) == 0 {
+		return answer{}, false, nil
+	}
+	c.ids = slices.Concat(before, sampled)
+	return a, true, c.chat.append(append(slices.Clone(add), said)...) // in case it goes on by messages
+}
+
+// idsOf are the engine's ids of a reply's prompt and of what was sampled.
+func idsOf(r gateway.Reply) (prompt, sampled []int32) {
+	var in struct {
+		Prompt  []int32 `json:"prompt_token_ids"`
+		Choices []struct {
+			Prompt  []int32 `json:"prompt_token_ids"`
+			Sampled []int32 `json:"token_ids"`
+		} `json:"choices"`
+	}
+	if json.Unmarshal(r.Body, &in) != nil || len(in.Choices) == 0 {
+		return nil, nil
+	}
+	if prompt = in.Prompt; len(prompt) == 0 {
+		prompt = in.Choices[0].Prompt
+	}
+	return prompt, in.Choices[0].Sampled
+}
+
+func encode(messages []message) ([]json.RawMessage, error) {
+	list := make([]json.RawMessage, 0, len(messages))
+	for _, m := range messages {
+		raw, err := marshal(m)
+		if err != nil {
+			return nil, fault.Wrap(fault.Internal, err, "encode a message")
+		}
+		list = append(list, raw)
+	}
+	return list, nil
+}

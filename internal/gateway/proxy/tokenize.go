@@ -1,0 +1,99 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+)
+
+// maxPrompt bounds the values in an endpoint's reply about a prompt; each token is one of them.
+const maxPrompt = 4 << 20
+
+// tokenize gives the prompt of a conversation as the endpoint's own template and tokenizer make it.
+func (s *Server) tokenize(w http.ResponseWriter, req *http.Request) error {
+	r, err := s.route(req.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
+	if err != nil {
+		return fault.Wrap(fault.Invalid, err, "request body")
+	}
+	var in gateway.TokenizeRequest
+	if err := json.Unmarshal(body, &in); err != nil {
+		return fault.Wrap(fault.Invalid, err, "request body")
+	}
+	tokens, err := r.tokens(req.Context(), in.Messages)
+	if err != nil {
+		return err
+	}
+	out, err := json.Marshal(tokens)
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "tokens")
+	}
+	writeJSON(w, http.StatusOK, out)
+	return nil
+}
+
+// tokens asks as vLLM is asked, and where that path is not known as SGLang is, which gives a prompt's ids with a reply of one token.
+func (r *route) tokens(ctx context.Context, messages []json.RawMessage) (gateway.Tokens, error) {
+	request := map[string]any{"model": r.Model.Name, "messages": messages, "add_generation_prompt": true}
+	if r.Model.Thinking != nil {
+		request["chat_template_kwargs"] = map[string]bool{"enable_thinking": *r.Model.Thinking}
+	}
+	var vllm struct {
+		Tokens []int32 `json:"tokens"`
+		Max    int     `json:"max_model_len"`
+	}
+	err := r.post(ctx, "/tokenize", request, &vllm)
+	if err == nil && len(vllm.Tokens) > 0 {
+		return gateway.Tokens{IDs: vllm.Tokens, MaxLength: vllm.Max}, nil
+	}
+	if err != nil && fault.Is(err, fault.Unavailable) {
+		return gateway.Tokens{}, err
+	}
+	delete(request, "add_generation_prompt")
+	request["max_tokens"], request["stream"], request["return_prompt_token_ids"] = 1, false, true
+	var sglang struct {
+		Prompt  []int32 `json:"prompt_token_ids"`
+		Choices []struct {
+			Prompt []int32 `json:"prompt_token_ids"`
+		} `json:"choices"`
+	}
+	if err := r.post(ctx, "/v1/"+string(reply.Chat), request, &sglang); err != nil {
+		return gateway.Tokens{}, err
+	}
+	if len(sglang.Choices) > 0 && len(sglang.Prompt) == 0 {
+		sglang.Prompt = sglang.Choices[0].Prompt
+	}
+	if len(sglang.Prompt) == 0 {
+		return gateway.Tokens{}, fault.New(fault.NotFound, "the endpoint does not tell the token ids of a conversation")
+	}
+	return gateway.Tokens{IDs: sglang.Prompt}, nil
+}
+
+// post sends a request beside the model calls and decodes its reply.
+func (r *route) post(ctx context.Context, path string, request, into any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "request %s", path)
+	}
+	chat := dialect.All()[0]
+	raw, err := r.upstream.Post(ctx, upstream.Spec{
+		Request: &dialect.Request{Dialect: chat, Body: body}, Engines: r.engines, Path: string(chat.API), Key: r.key, ClientGiven: r.Model.ClientGiven(),
+	}, path)
+	if err != nil {
+		return err
+	}
+	in := jsonlimit.NewReader(bytes.NewReader(raw), jsonlimit.Limits{Elements: maxPrompt, Depth: 64})
+	return fault.Wrap(fault.NotFound, json.NewDecoder(in).Decode(into), "reply of the endpoint to %s", path)
+}

@@ -1,0 +1,52 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Post sends one request beside the model calls, such as for token ids: no retries, no record. The path is below the engine's root, and not
+// below its /v1. The error is a fault.Unavailable where no answer came, or one that may pass, and else a fault.NotFound where the engine has
+// no such path, or a fault.Invalid.
+func (u *Client) Post(ctx context.Context, s Spec, path string) ([]byte, error) {
+	t := s.target(u.Engines.pick(s.Engines))
+	t.url = strings.TrimSuffix(strings.TrimRight(strings.TrimSuffix(t.url, s.Path), "/"), "/v1") + path
+	req, err := newRequest(ctx, t, s.Request)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "the endpoint's address is wrong")
+	}
+	req.Header.Set("Accept", "application/json")
+	res, err := u.roundTrip(req, t.guarded)
+	if err != nil {
+		p := judgeNoAnswer(err, t.key)
+		if p.Class == Refused {
+			return nil, fault.New(fault.Invalid, "%s", p.Text)
+		}
+		return nil, fault.New(fault.Unavailable, "%s", p.Text)
+	}
+	defer res.Body.Close()
+	if !answered(res.StatusCode) {
+		return nil, postFailure(refusal(res, t))
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply+1))
+	if err == nil && len(body) > maxReply {
+		err = errors.New("larger than we take")
+	}
+	return body, fault.Wrap(fault.Unavailable, err, "reply of the endpoint to %s", path)
+}
+
+func postFailure(res *Result) error {
+	switch {
+	case res.Status == http.StatusNotFound, res.Status == http.StatusMethodNotAllowed, res.Status == http.StatusNotImplemented:
+		return fault.New(fault.NotFound, "%s", res.Problem.Text)
+	case res.Problem.Class == Retry:
+		return fault.New(fault.Unavailable, "%s", res.Problem.Text)
+	default:
+		return fault.New(fault.Invalid, "%s", res.Problem.Text)
+	}
+}

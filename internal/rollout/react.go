@@ -1,0 +1,123 @@
+package rollout
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// React configures the agent "react". It is part of stored histories.
+type React struct {
+	Tools        string   `json:"tools,omitempty"`         // ToolsHermes (default) or ToolsNative
+	MaxSteps     int      `json:"max_steps,omitempty"`     // model calls; 0: DefaultSteps
+	Temperature  *float64 `json:"temperature,omitempty"`   // nil: DefaultTemperature
+	MaxTokens    int      `json:"max_tokens,omitempty"`    // of one reply; 0: the endpoint's own bound
+	ToolDelayS   float64  `json:"tool_delay_s,omitempty"`  // pause after each tool call, in seconds
+	SystemPrompt string   `json:"system_prompt,omitempty"` // instead of the default one; it then lists the tools itself
+	// InitialMessages stand between the system prompt and the instruction.
+	InitialMessages []Message `json:"initial_messages,omitempty"`
+	// OnMalformed says what becomes of a tool call that cannot be read: MalformedRespond (default) or MalformedFinal.
+	OnMalformed  string `json:"on_malformed,omitempty"`
+	Continuation string `json:"continuation,omitempty"` // ContinueAuto (default), ContinueTokens or ContinueMessages
+	// EnabledToolsets less DisabledToolsets are the tools of the policy; none enabled: the toolset "default".
+	EnabledToolsets  []string `json:"enabled_toolsets,omitempty"`
+	DisabledToolsets []string `json:"disabled_toolsets,omitempty"`
+}
+
+// Message is a text message of a conversation.
+type Message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// Values of React's fields.
+const (
+	ToolsHermes = "hermes" // tools in the system prompt, calls in <tool_call> tags
+	ToolsNative = "native" // the model API's own tools and tool_calls
+
+	MalformedRespond = "respond" // the policy gets an error and goes on
+	MalformedFinal   = "final"   // it is ignored; a message without another call is the final answer
+
+	ContinueAuto     = "auto"     // token ids where the endpoint can be prompted with them
+	ContinueTokens   = "tokens"   // token ids, or the agent fails
+	ContinueMessages = "messages" // chat completions
+
+	DefaultSteps       = 50
+	DefaultTemperature = 0.7
+)
+
+const (
+	maxSteps     = 10_000
+	maxToolDelay = 3600.0 // seconds
+	maxInitial   = 1000
+)
+
+// Filled returns r with every empty field set. A nil r stands for the defaults.
+func (r *React) Filled() React {
+	var f React
+	if r != nil {
+		f = *r
+	}
+	if f.Tools == "" {
+		f.Tools = ToolsHermes
+	}
+	if f.MaxSteps == 0 {
+		f.MaxSteps = DefaultSteps
+	}
+	if f.Temperature == nil {
+		t := DefaultTemperature
+		f.Temperature = &t
+	}
+	if f.OnMalformed == "" {
+		f.OnMalformed = MalformedRespond
+	}
+	if f.Continuation == "" {
+		f.Continuation = ContinueAuto
+	}
+	return f
+}
+
+// validate reports the first field that cannot hold.
+func (r *React) validate() error {
+	f := r.Filled()
+	switch {
+	case f.Tools != ToolsHermes && f.Tools != ToolsNative:
+		return oneOf("react.tools", f.Tools, ToolsHermes, ToolsNative)
+	case f.OnMalformed != MalformedRespond && f.OnMalformed != MalformedFinal:
+		return oneOf("react.on_malformed", f.OnMalformed, MalformedRespond, MalformedFinal)
+	case !slices.Contains([]string{ContinueAuto, ContinueTokens, ContinueMessages}, f.Continuation):
+		return oneOf("react.continuation", f.Continuation, ContinueAuto, ContinueTokens, ContinueMessages)
+	case f.Continuation == ContinueTokens && f.Tools == ToolsNative:
+		return fault.Field("react.continuation", "%q needs tools %q: an engine parses native tool calls in chat completions only", ContinueTokens, ToolsHermes)
+	case f.MaxSteps < 0 || f.MaxSteps > maxSteps:
+		return fault.Field("react.max_steps", "want 1 to %d, got %d", maxSteps, f.MaxSteps)
+	case !(*f.Temperature >= 0 && !math.IsInf(*f.Temperature, 0)):
+		return fault.Field("react.temperature", "want 0 or more, got %g", *f.Temperature)
+	case f.MaxTokens < 0:
+		return fault.Field("react.max_tokens", "want 0 (no bound) or more, got %d", f.MaxTokens)
+	case !(f.ToolDelayS >= 0 && f.ToolDelayS <= maxToolDelay):
+		return fault.Field("react.tool_delay_s", "want 0 to %g seconds, got %g", maxToolDelay, f.ToolDelayS)
+	}
+	return f.validMessages()
+}
+
+func (r *React) validMessages() error {
+	size := len(r.SystemPrompt)
+	for _, m := range r.InitialMessages {
+		if !slices.Contains([]string{"system", "user", "assistant"}, m.Role) {
+			return oneOf("react.initial_messages", m.Role, "system", "user", "assistant")
+		}
+		size += len(m.Content)
+	}
+	if size > MaxTaskBytes/2 || len(r.InitialMessages) > maxInitial {
+		return fault.Field("react.initial_messages", "with system_prompt at most %d messages and %d bytes, got %d and %d",
+			maxInitial, MaxTaskBytes/2, len(r.InitialMessages), size)
+	}
+	return nil
+}
+
+func oneOf(field, got string, want ...string) error {
+	return fault.Field(field, "unknown value %q, want one of %s", got, strings.Join(want, ", "))
+}
