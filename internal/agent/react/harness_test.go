@@ -31,7 +31,7 @@ import (
 
 const patience = time.Minute
 
-// world is a gateway with one route, a scripted model behind it, and a sandbox of which only the marks of launches are real.
+// world is a gateway with one route, a scripted model behind it, and a sandbox that keeps only the marks of launches.
 type world struct {
 	client *gateway.Client
 	box    *box
@@ -93,9 +93,9 @@ func (w *world) finish(t *testing.T, j agent.Job) (agent.Status, rollout.Transcr
 	require.NoError(t, err)
 	defer r.Close()
 	st := await(t, r)
-	told, err := r.Transcript(t.Context())
+	said, err := r.Transcript(t.Context())
 	require.NoError(t, err)
-	return st, told
+	return st, said
 }
 
 func await(t *testing.T, r agent.Run) agent.Status {

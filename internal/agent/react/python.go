@@ -76,7 +76,7 @@ func writeString(out *bytes.Buffer, s string, ascii bool) {
 func unquoted(raw []byte) string {
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
-		return string(raw) // the caller gave what is no JSON
+		return string(raw) // the caller gave invalid JSON
 	}
 	return s
 }

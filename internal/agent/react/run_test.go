@@ -35,7 +35,7 @@ const script = `
 func TestOneSequenceByTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, script)
-	st, told := w.finish(t, job(&rollout.React{Continuation: rollout.ContinueTokens}))
+	st, said := w.finish(t, job(&rollout.React{Continuation: rollout.ContinueTokens}))
 	require.True(t, st.Answered(), "%+v", st)
 	require.Equal(t, []string{`{"command":"one"}`, `{"command":"two"}`, `{"command": "three"}`}, w.tools.runs)
 	turns := w.turns(t)
@@ -44,9 +44,9 @@ func TestOneSequenceByTokens(t *testing.T) {
 	for i, turn := range turns {
 		require.Equal(t, "completions", turn.API)
 		require.Equal(t, fmt.Sprintf("react-1-%d", i+1), turn.CallID)
-		require.True(t, trajectory.NewSaid(told).Knows(&turn), "the transcript has the reply")
+		require.True(t, trajectory.NewSaid(said).Knows(&turn), "the transcript has the reply")
 	}
-	log := string(opencode.AgentLog(told))
+	log := string(opencode.AgentLog(said))
 	require.Equal(t, 4, strings.Count(log, `"type":"tool_use"`), log)
 	require.Contains(t, log, "malformed tool call: the block is not valid JSON")
 }
@@ -119,7 +119,7 @@ func TestNativeToolsRunInParallel(t *testing.T) {
 		together.Done()
 		together.Wait()
 	}
-	st, told := w.finish(t, job(&rollout.React{Tools: rollout.ToolsNative}))
+	st, said := w.finish(t, job(&rollout.React{Tools: rollout.ToolsNative}))
 	require.True(t, st.Answered(), "%+v", st)
 	require.ElementsMatch(t, []string{`{"command":"one"}`, `{"command":"two"}`}, w.tools.runs)
 	turns := w.turns(t)
@@ -127,7 +127,7 @@ func TestNativeToolsRunInParallel(t *testing.T) {
 	require.Contains(t, string(turns[0].Request), `"parallel_tool_calls":true`)
 	require.Contains(t, string(turns[1].Request), `malformed tool call: the arguments are not valid JSON`)
 	require.Equal(t, 3, strings.Count(string(turns[1].Request), `"role":"tool"`))
-	require.True(t, trajectory.NewSaid(told).Knows(&turns[0]))
+	require.True(t, trajectory.NewSaid(said).Knows(&turns[0]))
 }
 
 func TestHowItEnds(t *testing.T) {
@@ -225,9 +225,9 @@ func TestTranscriptOfAReplay(t *testing.T) {
 	r, err := react.Agent{}.Attach(t.Context(), w.env(), job(nil))
 	require.NoError(t, err)
 	defer r.Close()
-	told, err := r.Transcript(t.Context())
+	said, err := r.Transcript(t.Context())
 	require.NoError(t, err)
-	require.Len(t, told.Messages, len(whole.Messages))
+	require.Len(t, said.Messages, len(whole.Messages))
 }
 
 func TestStopAndLoss(t *testing.T) {
