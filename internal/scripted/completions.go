@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/scripted/toy"
 )
 
 // tokenize answers as vLLM's path does for a conversation.
@@ -17,8 +19,12 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, "request: want messages")
 		return
 	}
-	ids := toyPrompt(in.Messages)
-	writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": toyMax, "tokens": ids})
+	messages := make([]toy.Message, 0, len(in.Messages))
+	for _, m := range in.Messages {
+		messages = append(messages, toy.Message{Role: m.Role, Content: string(m.Content)})
+	}
+	ids := toy.Prompt(messages)
+	writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": toy.MaxLength, "tokens": ids})
 }
 
 // completion is one call of /v1/completions with a prompt of token ids.
@@ -46,10 +52,14 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, "request: want a prompt of token ids: "+err.Error())
 		return
 	}
-	messages, err := toyMessages(c.Prompt)
+	read, err := toy.Read(c.Prompt)
 	if err != nil {
 		writeError(w, http.StatusBadRequest, err.Error())
 		return
+	}
+	messages := make([]message, 0, len(read))
+	for _, m := range read {
+		messages = append(messages, message{Role: m.Role, Content: content(m.Content)})
 	}
 	sc, ok := s.choose(&request{Messages: messages})
 	if !ok {
@@ -71,7 +81,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 
 // reply sends the sampled tokens, as far as max_tokens allows.
 func (c *completion) reply(w http.ResponseWriter, sc scene, sent *Sent, log *sentLog) {
-	tokens, finish := toySample(sc.reply.text), sc.reply.finish
+	tokens, finish := sampleOf(sc.reply.text), sc.reply.finish
 	most := 16 // what engines take where no bound is given
 	if c.MaxTokens != nil {
 		most = *c.MaxTokens
@@ -116,4 +126,16 @@ func (c *completion) object(tokens []token, finish string) map[string]any {
 		"id": "cmpl-" + replyID(c.Prompt), "object": "text_completion", "created": time.Now().Unix(), "model": c.Model,
 		"choices": []any{choice}, "usage": map[string]int{"prompt_tokens": n, "completion_tokens": m, "total_tokens": n + m},
 	}
+}
+
+// sampleOf is text as the model samples it: in tokens that the tokenizer would not make of it, and the end of the turn.
+func sampleOf(text string) []token {
+	var tokens []token
+	for _, piece := range pieces(text) {
+		for _, id := range append([]int32{toy.Bytes + int32(piece[0])}, toy.Encode(nil, piece[1:])...) {
+			s, _ := toy.Text(id) // just encoded
+			tokens = append(tokens, newToken(s, id, len(tokens)))
+		}
+	}
+	return append(tokens, newToken("", toy.End, len(tokens)))
 }

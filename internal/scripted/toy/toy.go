@@ -1,0 +1,149 @@
+// Package toy is a tokenizer and a chat template for prompts of token ids.
+//
+// Its ids can be decoded, and its merges cross the borders of messages: who tokenises messages on their own, or tokenises a reply again, gets
+// other ids than the template makes, and Read refuses them.
+package toy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const (
+	// End is the token that ends a turn, the only special one.
+	End = 1
+	// Bytes is the first id of single bytes.
+	Bytes = 16
+	// MaxLength is the length of the model's context, in tokens.
+	MaxLength = 131072
+
+	pairs = 512 // first id of two letters
+)
+
+// Message is a message of a conversation.
+type Message struct{ Role, Content string }
+
+// roles are those that the template knows.
+func roles() []string { return []string{"system", "user", "assistant", "tool"} }
+
+// merges are pieces of several characters by id, from End+1 on; longer ones first.
+func merges() []string {
+	var all []string
+	for _, role := range roles() {
+		all = append(all, "\n\n"+role+":\n")
+	}
+	return append(all, ":\n\n", "\n\n", ":\n")
+}
+
+func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+
+// Encode appends the ids of text.
+func Encode(ids []int32, text string) []int32 {
+	known := merges()
+	for i := 0; i < len(text); {
+		n := slices.IndexFunc(known, func(m string) bool { return text[i] == m[0] && strings.HasPrefix(text[i:], m) })
+		switch {
+		case n >= 0:
+			ids = append(ids, int32(End+1+n))
+			i += len(known[n])
+		case i+1 < len(text) && isLetter(text[i]) && isLetter(text[i+1]):
+			ids = append(ids, pairs+int32(text[i])<<8+int32(text[i+1]))
+			i += 2
+		default:
+			ids = append(ids, Bytes+int32(text[i]))
+			i++
+		}
+	}
+	return ids
+}
+
+// Text returns the text of one token other than End.
+func Text(id int32) (string, error) {
+	known := merges()
+	switch {
+	case id > End && int(id) <= End+len(known):
+		return known[id-End-1], nil
+	case id >= Bytes && id < Bytes+256:
+		return string([]byte{byte(id - Bytes)}), nil
+	case id >= pairs && id < pairs+1<<16:
+		return string([]byte{byte((id - pairs) >> 8), byte(id - pairs)}), nil
+	default:
+		return "", fmt.Errorf("prompt: no token has id %d", id)
+	}
+}
+
+func decode(ids []int32) (string, error) {
+	var text strings.Builder
+	for _, id := range ids {
+		piece, err := Text(id)
+		if err != nil {
+			return "", err
+		}
+		text.WriteString(piece)
+	}
+	return text.String(), nil
+}
+
+// Prompt applies the template: each message with its role before it and End behind it, then the beginning of the reply.
+func Prompt(messages []Message) []int32 {
+	var ids []int32
+	text := ""
+	for _, m := range messages {
+		ids = append(Encode(ids, text+m.Role+":\n"+m.Content), End)
+		text = "\n\n"
+	}
+	return Encode(ids, text+"assistant:\n")
+}
+
+// Read returns the messages of a prompt. It refuses one that the template cannot have made around what was sampled: a doubled End, a message
+// without a role, or one that was tokenised on its own.
+func Read(prompt []int32) ([]Message, error) {
+	var messages []Message
+	for n := 0; ; n++ {
+		end := slices.Index(prompt, End)
+		part := prompt
+		if end >= 0 {
+			part = prompt[:end]
+		}
+		m, err := readMessage(part, n > 0)
+		if err != nil {
+			return nil, fmt.Errorf("prompt, message %d: %w", n+1, err)
+		}
+		if end < 0 {
+			if m.Role != "assistant" || m.Content != "" {
+				return nil, errors.New("prompt: it does not end where a reply begins")
+			}
+			return messages, nil
+		}
+		messages, prompt = append(messages, m), prompt[end+1:]
+	}
+}
+
+func readMessage(ids []int32, later bool) (Message, error) {
+	text, err := decode(ids)
+	if err != nil {
+		return Message{}, err
+	}
+	lead := ""
+	if later {
+		lead = "\n\n"
+	}
+	for _, role := range roles() {
+		header := lead + role + ":\n"
+		if !strings.HasPrefix(text, header) {
+			continue
+		}
+		want := Encode(nil, text)
+		if role == "assistant" { // its text was sampled, in tokens of any form
+			want = Encode(nil, header)
+			ids = ids[:min(len(want), len(ids))]
+		}
+		if !slices.Equal(ids, want) {
+			return Message{}, fmt.Errorf("the tokens of %q are not those that the tokenizer makes", role)
+		}
+		return Message{Role: role, Content: text[len(header):]}, nil
+	}
+	return Message{}, errors.New("it has no role")
+}
