@@ -13,7 +13,10 @@ VULN := $(TOOLS)/govulncheck-$(VULN_VERSION)
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev bench-rollout bench-control bench-sandbox bench-gateway bench-edge clean
+.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev bench-rollout bench-control bench-sandbox bench-gateway bench-edge clean
+
+demo-react: deps build
+	@exec bin/rolloutd-dev --demo examples/binary_search.yaml --demo-agent react
 
 demo: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml

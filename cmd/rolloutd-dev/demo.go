@@ -12,18 +12,20 @@ import (
 	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // demoTier runs one rollout after begin. The process keeps running after it.
 type demoTier struct {
 	task  *cli.Task // nil: none
+	agent string    // instead of the task's; "": the task's
 	d     *daemon.Daemon
 	out   io.Writer
 	ready chan struct{}
 }
 
-func newDemoTier(task *cli.Task, d *daemon.Daemon, out io.Writer) *demoTier {
-	return &demoTier{task: task, d: d, out: out, ready: make(chan struct{})}
+func newDemoTier(task *cli.Task, agent string, d *daemon.Daemon, out io.Writer) *demoTier {
+	return &demoTier{task: task, agent: agent, d: d, out: out, ready: make(chan struct{})}
 }
 
 // begin starts the demo.
@@ -51,6 +53,9 @@ func (t *demoTier) run(ctx context.Context) {
 	}
 	args := t.task.Arguments()
 	args["endpoint"] = "scripted"
+	if t.agent != "" {
+		args["agent"] = t.agent
+	}
 	c := &client.Client{URL: "http://" + t.d.Addresses().Serve, HTTP: &http.Client{}}
 	if tokens := t.d.Tokens(); len(tokens) > 0 {
 		c.Token = tokens[0]
@@ -64,7 +69,24 @@ func (t *demoTier) run(ctx context.Context) {
 	default:
 		fmt.Fprintln(t.out)
 		cli.Table(t.out, r)
+		fmt.Fprintln(t.out, sequences(r.ProxyTurns))
 	}
 	fmt.Fprintf(t.out, "\nrun another, for instance\n  %s run examples/fizzbuzz.yaml --endpoint scripted --server %s\n",
 		filepath.Join(filepath.Dir(os.Args[0]), "rolloutd"), c.URL)
+}
+
+// sequences says how many training sequences the agent's turns make: a new one begins where a prompt does not continue the turn before it.
+func sequences(turns []rollout.CompactTurn) string {
+	count, trained, sampled := 0, 0, 0
+	for _, turn := range turns {
+		if !turn.Train {
+			continue
+		}
+		if trained == 0 || turn.PrefixBreak != nil {
+			count++
+		}
+		trained++
+		sampled += len(turn.CompletionTokenIDs)
+	}
+	return fmt.Sprintf("trajectory %d sequence(s) of %d turns, %d sampled tokens", count, trained, sampled)
 }

@@ -35,7 +35,7 @@ func everything(ctx context.Context, f *flags) error {
 		Config: cfg, Log: log.own, Roles: daemon.Roles{Serve: true, Worker: true, Gateway: true, Model: true},
 	})
 	var e embedded
-	show := newDemoTier(demo, d, f.s.out)
+	show := newDemoTier(demo, f.demoAgent, d, f.s.out)
 	tiers := []tier.Tier{e.serverTier(f, cfg.Data, log.temporal, func(address string) { d.UseTemporal(address, namespace) })}
 	if f.noUI {
 		d.UseUI()

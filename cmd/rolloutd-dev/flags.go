@@ -20,6 +20,7 @@ type flags struct {
 	noUI         bool
 	verbose      bool
 	demo         string
+	demoAgent    string
 	codec        string
 	s            std
 	given        func(name string) bool // whether a flag is set
@@ -38,6 +39,7 @@ func (f *flags) registerCommon(cmd *cobra.Command) {
 func (f *flags) registerDaemon(cmd *cobra.Command) {
 	cmd.Flags().Uint16Var(&f.port, "port", 8000, "port of the OpenEnv server") // default: the configuration
 	cmd.Flags().StringVar(&f.mode, "mode", "", "simulation (default) or production, which has no /reset, /step and /state over HTTP")
+	cmd.Flags().StringVar(&f.demoAgent, "demo-agent", "", "with --demo: the agent, instead of the task's")
 	cmd.Flags().StringVar(&f.demo, "demo", "", "run this task file with the scripted model after the start, and keep running")
 }
 

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,13 +58,37 @@ func TestReact(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, reactScript)
 	srv := startDev(t, devOptions{modelURL: model.url})
-	result := finalize(t, srv.url, start(t, srv.url, reactArgs()))
+	byMessages := reactArgs()
+	byMessages["react"] = args{"continuation": "messages"}
+	result := finalize(t, srv.url, start(t, srv.url, byMessages))
 	requireReact(t, result)
 	require.Len(t, result.ProxyTurns, 4)
 	require.Equal(t, 4, result.Usage.Turns)
-	last := fmt.Sprint(result.ProxyTurns[2].Request["messages"])
-	require.Contains(t, last, `unknown tool`, "the policy learns of its mistake")
-	require.Contains(t, last, `"uniq_id": "call_1_2"`)
-	require.True(t, strings.Contains(last, `one\ntwo`), "%s", last)
+	require.Contains(t, fmt.Sprint(result.ProxyTurns[2].Request["messages"]), "unknown tool", "the policy learns of its mistake")
+	require.Contains(t, fmt.Sprint(result.ProxyTurns[1].Request["messages"]), `"uniq_id": "call_1_2"`)
+
+	byTokens := finalize(t, srv.url, start(t, srv.url, reactArgs()))
+	requireReact(t, byTokens)
+	require.NotNil(t, byTokens.ProxyTurns[0].Request["prompt"], "prompted with ids")
 	require.Empty(t, srv.sandboxes(t))
+}
+
+// kill -9 of the whole process after each turn: each side effect is there once, and no turn is doubled.
+func TestReactKilled(t *testing.T) {
+	t.Parallel()
+	for turns := range 4 {
+		t.Run(fmt.Sprint(turns), func(t *testing.T) {
+			t.Parallel()
+			model := startModel(t, reactScript)
+			srv := startDev(t, devOptions{modelURL: model.url})
+			id := start(t, srv.url, reactArgs())
+			waitFor(t, srv.url, id, fmt.Sprintf("%d turns", turns), func(s state) bool {
+				return s.Phase == rollout.PhaseAgent && s.Turns >= turns || reached(s.Phase, rollout.PhaseVerifying)
+			})
+			srv.kill()
+			srv = srv.restart(t)
+			requireReact(t, finalize(t, srv.url, id))
+			require.Empty(t, srv.sandboxes(t))
+		})
+	}
 }
