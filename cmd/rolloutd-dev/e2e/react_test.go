@@ -71,3 +71,23 @@ func TestReact(t *testing.T) {
 	requireReact(t, byTokens)
 	require.Empty(t, srv.sandboxes(t))
 }
+
+// kill -9 of the whole process after each turn: each side effect is there once, and no turn is doubled.
+func TestReactKilled(t *testing.T) {
+	t.Parallel()
+	for turns := range 4 {
+		t.Run(fmt.Sprint(turns), func(t *testing.T) {
+			t.Parallel()
+			model := startModel(t, reactScript)
+			srv := startDev(t, devOptions{modelURL: model.url})
+			id := start(t, srv.url, reactArgs())
+			waitFor(t, srv.url, id, fmt.Sprintf("%d turns", turns), func(s state) bool {
+				return s.Phase == rollout.PhaseAgent && s.Turns >= turns || reached(s.Phase, rollout.PhaseVerifying)
+			})
+			srv.kill()
+			srv = srv.restart(t)
+			requireReact(t, finalize(t, srv.url, id))
+			require.Empty(t, srv.sandboxes(t))
+		})
+	}
+}
