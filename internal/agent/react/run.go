@@ -33,7 +33,7 @@ type run struct {
 var _ agent.Run = (*run)(nil)
 
 func newRun(env agent.Env, job agent.Job, launch agent.Launch) *run {
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:gosec // Stop and Close call it
+	ctx, cancel := context.WithCancel(context.Background())
 	return &run{
 		env: env, job: job, launch: launch, journal: newJournal(fmt.Sprintf("react-%d", launch.Number)),
 		ctx: ctx, cancel: cancel, done: make(chan struct{}),
