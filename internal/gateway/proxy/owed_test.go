@@ -165,3 +165,54 @@ func TestProbe(t *testing.T) {
 	require.True(t, fault.Is(h.client.Probe(t.Context(), hanging.ID), fault.UpstreamFailed))
 	require.True(t, fault.Is(h.client.Probe(t.Context(), "nope"), fault.NotFound))
 }
+
+// A reply that outgrows its call at a healthy pace is the policy's own: no failure of the endpoint, and nothing owed, so that sampling on
+// and on is never exchanged for another attempt. An endpoint that drips tokens is at fault.
+func TestRepliesThatOutgrowTheirCall(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		pause time.Duration
+		drips bool
+	}{"at a healthy pace": {10 * time.Millisecond, false}, "by drips": {time.Second / 2, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			r := h.route(newEngine(t, endless(tc.pause)).URL)
+			r.Limits.Call = 3 * time.Second
+			url := h.open(t, r)
+			require.Equal(t, 400, send(t.Context(), url, "", streamed).status)
+			s, turn := h.status(t, r.ID), h.turns(t, r.ID)[0]
+			if tc.drips {
+				require.Equal(t, fault.UpstreamFailed, s.Failure.Kind)
+				require.NotZero(t, s.Owed)
+				return
+			}
+			require.Nil(t, s.Failure)
+			require.Zero(t, s.Owed.Truncate(100*time.Millisecond))
+			require.Contains(t, turn.Broken, "overlong: the model did not end its reply within the call's 3s")
+			require.Equal(t, 1, turn.UpstreamTries)
+			require.False(t, turn.Train)
+		})
+	}
+}
+
+// endless streams a token after each pause until the client leaves.
+func endless(pause time.Duration) http.HandlerFunc {
+	const chunk = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"x"},"token_ids":[7],` +
+		`"logprobs":{"content":[{"token":"x","logprob":-0.5}]}}]}` + "\n\n"
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		tick := time.NewTicker(pause)
+		defer tick.Stop()
+		for {
+			if _, err := io.WriteString(w, chunk); err != nil || http.NewResponseController(w).Flush() != nil {
+				return
+			}
+			select {
+			case <-r.Context().Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}
+}

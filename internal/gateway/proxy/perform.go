@@ -101,6 +101,8 @@ func (r *route) reason(p *upstream.Problem) string {
 		return "refused: " + p.Text
 	case p.Class == upstream.Failed:
 		return "failed: " + p.Text
+	case p.Class == upstream.Overlong:
+		return "overlong: " + p.Text
 	case errors.Is(p.Cause, errEnded):
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -129,6 +131,9 @@ func (r *route) answerOf(c *call, res *upstream.Result) answer {
 		}
 		return answer{kind: refusedCall, status: 400, text: fmt.Sprintf(
 			"The model endpoint gave no usable answer in the time of one call, in %d tries; the rollout's trace has its last words.", res.Tries)}
+	}
+	if p.Class == upstream.Overlong {
+		return answer{kind: refusedCall, status: 400, text: "The reply did not end within the time of one call; ask for less at a time."}
 	}
 	if errors.Is(p.Cause, errEnded) {
 		return answer{kind: empty}

@@ -109,13 +109,17 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	res.Engine = engine
 	f.tries++
 	f.cost += f.Price.Of(res.Reply.Usage)
-	f.owed += f.owes(ctx, res, began)
 	u.report.tries.Inc()
 	if res.Problem != nil && res.Problem.Class == Retry && ctx.Err() == nil && errors.Is(context.Cause(p.Ctx), limits.ErrCleared) {
 		res.Problem.Cause = limits.ErrCleared
+		f.owed += f.owes(ctx, res, began)
 		return res, nil // ended by a drain: retried without charging the call's budget
 	}
 	f.left -= time.Since(began)
+	if ctx.Err() == nil && f.overlong(res) {
+		res.Problem = f.tooLong(res)
+	}
+	f.owed += f.owes(ctx, res, began)
 	if ctx.Err() == nil {
 		res.report(f.Admission)
 		u.Engines.saw(engine, res.Status == 0 && res.Problem.Class == Retry && bounded.Err() == nil)
@@ -141,7 +145,7 @@ func (s Spec) target(engine string) target {
 func (f *retryState) owes(ctx context.Context, res *Result, began time.Time) time.Duration {
 	now := time.Now()
 	switch {
-	case res.Problem == nil || res.Problem.Class == Rejected:
+	case res.Problem == nil || res.Problem.Class == Rejected || res.Problem.Class == Overlong:
 		return 0
 	case ctx.Err() != nil:
 		return f.Progress.owes(began, now)

@@ -33,6 +33,7 @@ const (
 	Rejected               // the agent's own mistake: the agent gets the error
 	Refused                // the endpoint refuses us for good
 	Failed                 // the call's time is up without a usable answer
+	Overlong               // the call's time is up while the reply grew at a healthy pace: the policy did not end it
 	cancelled              // somebody ended it; see cause
 )
 
