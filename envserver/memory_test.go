@@ -111,7 +111,7 @@ func TestMemoryOfResults(t *testing.T) {
 		"/web/step": `{"action":{"tool_name":"run_rollout","arguments":{"instruction":"x","endpoint":"vllm","rollout_id":"r"}}}`} {
 		runtime.GC() // the last iteration's value is free now
 		took, out := allocated(t, srv, httptest.NewRequest(http.MethodPost, "http://localhost"+path, strings.NewReader(body)))
-		require.Greater(t, out.bytes, 3*size)
+		require.Greater(t, out.bytes, 2*size, "the text and its copy in structured content")
 		t.Logf("POST %-20s %d MiB for an answer of %d MiB", path, took>>20, out.bytes>>20)
 		require.Less(t, took, uint64(8*size), path)
 	}
