@@ -28,7 +28,8 @@ func withSandboxd(m *testing.M) (int, error) {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "sandboxd")
-	build := exec.Command("go", "build", "-o", path, "github.com/rolloutd/rolloutd/cmd/sandboxd")
+	build := exec.Command("go", "build", "-o", path, "./cmd/sandboxd")
+	build.Dir = filepath.Join("..", "..") // its own module, which alone lists what sandboxd needs
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("build sandboxd: %w\n%s", err, out)
