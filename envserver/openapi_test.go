@@ -86,6 +86,8 @@ func TestRequestsAreAsDescribed(t *testing.T) {
 		{"/rollouts", `{"instruction":"x","endpoint":"vllm","colour":"red"}`, false},
 		{"/rollouts", `{"instruction":"x","endpoint":"vllm","agent_timeout_s":0}`, false},
 		{"/rollouts", `{"instruction":"x","endpoint":"vllm","mode":"loud"}`, false},
+		{"/groups", `{"instruction":"x","endpoint":"vllm","group_size":2}`, true},
+		{"/groups", `{"instruction":"x","endpoint":"vllm"}`, false},
 	} {
 		op, ok := r.says.find("POST", c.path)
 		require.True(t, ok)

@@ -133,8 +133,11 @@ func TestGroupsOverREST(t *testing.T) {
 // A server without an engine of groups has neither the routes nor the tool.
 func TestNoGroups(t *testing.T) {
 	t.Parallel()
-	status, _, _ := start(t).do("GET", "/groups", "")
+	r := start(t, func(o *envserver.Options) { o.Groups = nil })
+	status, _, _ := r.do("GET", "/groups", "")
 	require.Equal(t, http.StatusNotFound, status)
+	_, _, out := r.do("POST", "/mcp", `{"jsonrpc":"2.0","method":"tools/list","id":1}`)
+	require.NotContains(t, out, "run_group")
 }
 
 // Another client's group is not there, in the very words that are used for one that does not exist.

@@ -44,7 +44,7 @@ func (d Document) Encode() (reply.Encoded, error) {
 	r.AddTypeMapping(jsonrpc.Response{}, jsonschema.AnyOf(jsonrpc.Success{}, jsonrpc.Failure{}))
 	r.AddTypeMapping(tools.RolloutArgs{}, rolloutArguments{d.Start})
 	if d.Group != nil {
-		r.AddTypeMapping(tools.GroupArgs{}, rolloutArguments{d.Group})
+		r.AddTypeMapping(tools.GroupArgs{}, groupArguments{d.Group})
 	}
 	r.AddTypeMapping(TrainingData{}, jsonschema.AnyOf(shapes.Atropos{}, shapes.TRL{}))
 	r.AddTypeMapping(sequence.Mask{}, []int{})
@@ -136,3 +136,9 @@ type rolloutArguments struct{ schema *schema.Schema }
 
 // JSONSchemaBytes is how the document's library asks a value for its schema.
 func (a rolloutArguments) JSONSchemaBytes() ([]byte, error) { return a.schema.MarshalJSON() }
+
+// groupArguments stands for tools.GroupArgs in the same way. It is a type of its own because the document names schemas by type.
+type groupArguments struct{ schema *schema.Schema }
+
+// JSONSchemaBytes is how the document's library asks a value for its schema.
+func (a groupArguments) JSONSchemaBytes() ([]byte, error) { return a.schema.MarshalJSON() }
