@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// work is a turn in which the agent works.
+const work = `{tool_calls: [{name: bash, arguments: {command: "echo done > done.txt", description: "Works"}}]}`
+
+// An endpoint that does not answer never looks like a policy that was slow: each of its faults ends as infra_failed, without a reward
+// that something could be trained on, and in another attempt while there is one. An agent that takes its own time is out of time, and
+// graded. All run at the same time, and no other test beside them: eighteen agents start at once.
+func TestWhoIsToBlame(t *testing.T) {
+	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_WORKER_CAPACITY=32"}})
+	lost := func(says string) ending { return ending{outcome: rollout.InfraFailed, attempts: 2, says: says} }
+	late := ending{outcome: rollout.AgentTimeout, attempts: 1, reward: 0.5}
+	soon := args{"agent_timeout_s": 25, "limits": args{"call_s": 24, "attempts": 2}}
+	cases := []struct {
+		name  string
+		turns string // of the scripted model; "": the address has no listener
+		args  args   // besides the usual
+		want  ending
+	}{
+		{"refuses connections", "", nil, lost("connection refused")},
+		{"hangs at once", `[{faults: [{hang: true}]}]`, nil, lost("context deadline exceeded")},
+		{"hangs until time is up", `[{faults: [{hang: true}]}]`, soon, lost("model endpoint")},
+		{"hangs from the second call", `[` + work + `, {faults: [{hang: true}]}]`, nil, lost("context deadline exceeded")},
+		{"hangs in the middle", `[{text: one two three, faults: [{hang_after: 2}]}]`, nil, lost("context deadline exceeded")},
+		{"drips", `[{filler: 500, pace: {chunk_delay: 500ms}}]`, nil, lost("context deadline exceeded")},
+		{"429 for good", `[{faults: [{status: 429, retry_after: 1s, message: slow down}]}]`, nil, lost("slow down")},
+		{"500 from the second call", `[` + work + `, {faults: [{status: 500, message: out of memory}]}]`, nil, lost("out of memory")},
+		{"cut streams", `[{text: one two three, faults: [{cut_after: 2}]}]`, nil, lost("EOF")},
+		{"errors within streams", `[` + work + `, {text: one two, faults: [{error_after: 1}]}]`, nil, lost("scripted failure in the stream")},
+		{"no finish reason", `[{text: one, faults: [{no_finish: true}]}]`, nil, lost("model endpoint")},
+		{"garbage", `[{faults: [{garbage: true}]}]`, nil, lost("model endpoint")},
+		{"another service's JSON", `[{faults: [{not_sse: true}]}]`, nil, lost("model endpoint")},
+		{"is well again in the second attempt", `[` + work + `, {text: Done., faults: [{hang: true}]}]`, args{"base_url": wellAgain(t)},
+			ending{outcome: rollout.Completed, attempts: 2, reward: 0.5}},
+		{"less time than the agent's start takes", `[` + work + `, {tool_calls: [{name: bash, arguments: {command: "sleep 600", description: "Sleeps"}}]}]`,
+			args{"agent_timeout_s": 2, "limits": args{"call_s": 1.9}, "verify": []string{"true", "false"}}, late},
+		{"a command without end", `[` + work + `, {tool_calls: [{name: bash, arguments: {command: "sleep 600", description: "Sleeps"}}]}]`, soon, late},
+		{"samples without end", `[` + work + `, {filler: 5000, pace: {chunk_delay: 100ms}}]`,
+			args{"agent_timeout_s": 25, "limits": args{"call_s": 24.9, "attempts": 2}}, late},
+		{"samples beyond the time of a call", `[` + work + `, {filler: 5000, pace: {chunk_delay: 100ms}}]`, nil,
+			ending{outcome: rollout.AgentFailed, attempts: 1, reward: 0.5}},
+	}
+	ids := make([]string, len(cases))
+	for i, c := range cases {
+		asked := args{
+			"instruction": "work", "endpoint": "vllm", "base_url": faulty(t, c.turns), "model": "m", "verify": []string{"test -f done.txt", "false"},
+			"limits": args{"call_s": 4, "attempts": 2}, "agent_timeout_s": 60,
+		}
+		maps.Copy(asked, c.args)
+		ids[i] = start(t, srv.url, asked)
+	}
+	waitFor(t, srv.url, ids[0], "says that it is refused", func(s state) bool { return strings.Contains(s.Waiting, "connection refused") })
+	for i, c := range cases {
+		t.Run(c.name, func(t *testing.T) { c.want.check(t, finalize(t, srv.url, ids[i])) })
+	}
+}
+
+// ending is how a rollout ends; says is a part of its error. All attempts but a last one that completed were lost to the endpoint.
+type ending struct {
+	outcome  rollout.Outcome
+	attempts int
+	reward   float64 // of an outcome that carries one
+	says     string
+}
+
+func (e ending) check(t *testing.T, got rollout.Result) {
+	t.Helper()
+	t.Log(deref(got.Error))
+	require.Equal(t, e.outcome, got.Outcome, deref(got.Error))
+	require.Contains(t, deref(got.Error), e.says)
+	require.Len(t, got.Attempts, e.attempts)
+	for _, a := range got.Attempts[:e.attempts-1] {
+		require.Equal(t, rollout.InfraFailed, a.Outcome)
+		require.Equal(t, string(fault.UpstreamFailed), a.ErrorKind, a.Error)
+	}
+	if e.outcome == rollout.InfraFailed {
+		require.Nil(t, got.Reward)
+		require.Equal(t, string(fault.UpstreamFailed), got.Attempts[e.attempts-1].ErrorKind)
+		return
+	}
+	require.InDelta(t, e.reward, *got.Reward, 0)
+}
+
+// faulty is the address of an endpoint that plays these turns.
+func faulty(t *testing.T, turns string) string {
+	t.Helper()
+	if turns != "" {
+		return startModel(t, "turns: "+turns).url
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return "http://" + l.Addr().String() + "/v1"
+}
+
+// wellAgain is an endpoint that does not answer its first call, as if it had been lost, and then plays well.
+func wellAgain(t *testing.T) string {
+	t.Helper()
+	well, err := url.Parse(startModel(t, "turns: ["+work+", {text: Done.}]").url)
+	require.NoError(t, err)
+	through := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: well.Scheme, Host: well.Host})
+	var calls atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if calls.Add(1) == 1 {
+			_, _ = io.Copy(io.Discard, r.Body) // a server sees a client leave only once it has read the request
+			<-r.Context().Done()
+			return
+		}
+		through.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	return srv.URL + "/v1"
+}
