@@ -17,7 +17,7 @@ type Operation struct {
 	Reads any
 	// NeedsBody says that nothing can be made of a request without a body.
 	NeedsBody bool
-	// Answers is the JSON answer, or the Media of an answer that is none, or a list of both.
+	// Answers is a Go type for a JSON answer, a Media for any other one, or an []any with several of these.
 	Answers any
 	// Status is what it answers when all is well; default 200.
 	Status int
