@@ -114,8 +114,9 @@ func TestTmux(t *testing.T) {
 	screen := b.call("tmux", map[string]any{"action": "capture"}).Content
 	require.Contains(t, screen, "$ echo hello; stty size\nhello\n24 80\n")
 
-	// A program that has the whole screen, and a key that interrupts.
-	keys([]string{"printf '\\033[?1049h\\033[2J\\033[5;3Hmid'; cat", "Enter"}, false)
+	// A program that has the whole screen, and a key that interrupts. The program draws the screen itself: an interrupt that reaches the
+	// shell while it starts a program does not end that program.
+	keys([]string{`sh -c 'printf "\033[?1049h\033[2J\033[5;3Hmid"; exec cat'`, "Enter"}, false)
 	require.Eventually(t, func() bool {
 		return strings.HasPrefix(b.call("tmux", map[string]any{"action": "capture"}).Content, "\n\n\n\n  mid")
 	}, patience, tick)
