@@ -6,7 +6,6 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/watch"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
@@ -37,7 +36,7 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 	defer release()
 	env := a.env(sb, in.Target)
 	if kind.OnHost {
-		if env.Tools, err = a.tools(in.React, sb); err != nil {
+		if env.Tools, err = a.tools(ctx, in, sb); err != nil {
 			return AgentResult{}, err
 		}
 	}
@@ -52,11 +51,11 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 }
 
 // tools are those of the rollout's policy in its sandbox.
-func (a *Activities) tools(r *rollout.React, sb *sandbox.Sandbox) (tool.Set, error) {
-	config := r.Filled()
+func (a *Activities) tools(ctx context.Context, in AgentInput, sb *sandbox.Sandbox) (tool.Set, error) {
+	config := in.React.Filled()
 	selected, err := a.o.Tools.Select(config.EnabledToolsets, config.DisabledToolsets)
 	if err != nil {
 		return nil, err
 	}
-	return selected.Bind(tool.Env{Sandbox: sb}), nil
+	return selected.Bind(ctx, tool.Env{Sandbox: sb, Record: a.o.Store.ToolRecord(in.RolloutID, in.Attempt)})
 }

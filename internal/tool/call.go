@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -13,19 +14,33 @@ const maxID = 256
 
 // bound is the Set of one sandbox.
 type bound struct {
-	selection *Selection
-	env       Env
+	tools []*checked
+	env   Env
 }
 
 // Definitions implements Set.
-func (b *bound) Definitions() []Definition { return b.selection.Definitions() }
+func (b *bound) Definitions() []Definition {
+	list := make([]Definition, 0, len(b.tools))
+	for _, t := range b.tools {
+		list = append(list, t.definition)
+	}
+	return list
+}
+
+func (b *bound) find(name string) *checked {
+	i := slices.IndexFunc(b.tools, func(t *checked) bool { return t.definition.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return b.tools[i]
+}
 
 // Call implements Set.
 func (b *bound) Call(ctx context.Context, c Call) (Result, error) {
 	if c.ID == "" || len(c.ID) > maxID {
 		return Result{}, fault.Field("id", "the id of a call must have 1 to %d bytes", maxID)
 	}
-	t := b.selection.find(c.Name)
+	t := b.find(c.Name)
 	if t == nil {
 		return Failed(b.unknown(c.Name)), nil
 	}
@@ -39,7 +54,7 @@ func (b *bound) Call(ctx context.Context, c Call) (Result, error) {
 
 func (b *bound) unknown(name string) string {
 	var names []string
-	for _, t := range b.selection.tools {
+	for _, t := range b.tools {
 		names = append(names, t.definition.Name)
 	}
 	if len(names) == 0 {

@@ -1,21 +1,24 @@
 package tool
 
 import (
+	"context"
 	"slices"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Registry is the tools and toolsets of a deployment. It does not change once it is made.
+// Registry is the tools and toolsets of a deployment. It does not change once it is made; what its servers offer may.
 type Registry struct {
 	order    []string // names of the tools as registered
 	tools    map[string]*checked
 	toolsets toolsets
+	servers  []Server
 }
 
-// NewRegistry makes a registry. Names must differ, schemas must be valid, and toolsets must name what exists.
-func NewRegistry(tools []Tool, sets []Toolset) (*Registry, error) {
-	r := &Registry{tools: map[string]*checked{}, toolsets: toolsets{}}
+// NewRegistry makes a registry. Names must differ, schemas must be valid, and toolsets must name what exists. The name of a server is
+// that of the toolset of its tools.
+func NewRegistry(tools []Tool, sets []Toolset, servers ...Server) (*Registry, error) {
+	r := &Registry{tools: map[string]*checked{}, toolsets: toolsets{}, servers: servers}
 	for _, t := range tools {
 		name := t.Definition().Name
 		if name == "" || r.tools[name] != nil {
@@ -28,13 +31,29 @@ func NewRegistry(tools []Tool, sets []Toolset) (*Registry, error) {
 		r.order, r.tools[name] = append(r.order, name), c
 	}
 	for _, s := range sets {
-		_, twice := r.toolsets[s.Name]
-		if s.Name == "" || s.Name == All || s.Name == star || twice {
-			return nil, fault.New(fault.Invalid, "toolsets: the name %q is empty, reserved or defined twice", s.Name)
+		if err := r.toolsets.add(s, ""); err != nil {
+			return nil, err
 		}
-		r.toolsets[s.Name] = s
 	}
-	return r, r.toolsets.check(r.tools)
+	if err := r.toolsets.check(r.tools); err != nil {
+		return nil, err
+	}
+	return r, r.addServers()
+}
+
+// addServers adds the toolsets of the servers. Their tools are known when they are listed.
+func (r *Registry) addServers() error {
+	for _, s := range r.servers {
+		if err := r.toolsets.add(Toolset{Name: s.Name}, s.Name); err != nil {
+			return err
+		}
+		for _, set := range s.Toolsets {
+			if err := r.toolsets.add(set, s.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Toolsets lists the names that Select takes.
@@ -42,50 +61,64 @@ func (r *Registry) Toolsets() []string { return r.toolsets.names() }
 
 // Selection is some tools of a registry, bound to no sandbox.
 type Selection struct {
-	tools []*checked
+	registry      *Registry
+	tools         []*checked // of the registry itself
+	with, without picked
 }
 
 // Select picks the tools of the enabled toolsets that no disabled toolset has. No enabled toolset stands for Default. An unknown
-// name is a fault.Invalid of field "enabled_toolsets" or "disabled_toolsets" that lists the known ones.
+// name is a fault.Invalid of field "enabled_toolsets" or "disabled_toolsets" that lists the known ones. It calls no server.
 func (r *Registry) Select(enabled, disabled []string) (*Selection, error) {
 	if len(enabled) == 0 {
 		enabled = []string{Default}
 	}
-	with, err := r.toolsets.resolve("enabled_toolsets", enabled, r.order)
+	with, err := r.toolsets.resolve("enabled_toolsets", enabled)
 	if err != nil {
 		return nil, err
 	}
-	without, err := r.toolsets.resolve("disabled_toolsets", disabled, r.order)
+	without, err := r.toolsets.resolve("disabled_toolsets", disabled)
 	if err != nil {
 		return nil, err
 	}
-	s := &Selection{}
+	s := &Selection{registry: r, with: with, without: without}
 	for _, name := range r.order {
-		if with[name] && !without[name] {
+		if with.has(name, "") && !without.has(name, "") {
 			s.tools = append(s.tools, r.tools[name])
 		}
 	}
 	return s, nil
 }
 
-// Definitions lists the tools in the order of their registration.
-func (s *Selection) Definitions() []Definition {
-	list := make([]Definition, 0, len(s.tools))
-	for _, t := range s.tools {
-		list = append(list, t.definition)
+// Bind ties the tools to a sandbox and asks the selected servers for theirs. Its error is a failure of infrastructure of one of these
+// servers, or a fault.Invalid where a server's tool has the name of another selected tool.
+func (s *Selection) Bind(ctx context.Context, env Env) (Set, error) {
+	b := &bound{env: env, tools: slices.Clone(s.tools)}
+	for _, server := range s.registry.servers {
+		if !s.with.asks(server.Name) {
+			continue
+		}
+		list, err := listed(ctx, env, server)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.add(b, server, list); err != nil {
+			return nil, err
+		}
 	}
-	return list
+	return b, nil
 }
 
-// Bind ties the tools to a sandbox.
-func (s *Selection) Bind(env Env) Set {
-	return &bound{selection: s, env: env}
-}
-
-func (s *Selection) find(name string) *checked {
-	i := slices.IndexFunc(s.tools, func(t *checked) bool { return t.definition.Name == name })
-	if i < 0 {
-		return nil
+// add adds those of a server's tools that are selected and that model APIs accept.
+func (s *Selection) add(b *bound, server Server, list []Definition) error {
+	for _, d := range list {
+		c, err := newChecked(&serverTool{definition: d, source: server.Source})
+		if err != nil || !ValidName(d.Name) || !s.with.has(d.Name, server.Name) || s.without.has(d.Name, server.Name) {
+			continue
+		}
+		if s.registry.tools[d.Name] != nil || b.find(d.Name) != nil {
+			return fault.New(fault.Invalid, "toolset %q: another tool is called %q as well: set tools.servers.%s.prefix", server.Name, d.Name, server.Name)
+		}
+		b.tools = append(b.tools, c)
 	}
-	return s.tools[i]
+	return nil
 }

@@ -55,7 +55,9 @@ func TestSelect(t *testing.T) {
 		s, err := registry(t).Select(c.enabled, c.disabled)
 		require.NoError(t, err)
 		var names []string
-		for _, d := range s.Definitions() {
+		set, err := s.Bind(t.Context(), tool.Env{})
+		require.NoError(t, err)
+		for _, d := range set.Definitions() {
 			names = append(names, d.Name)
 		}
 		require.Equal(t, c.want, strings.Join(names, " "), "%v less %v", c.enabled, c.disabled)
@@ -92,7 +94,8 @@ func TestCall(t *testing.T) {
 	t.Parallel()
 	selection, err := registry(t).Select(nil, nil)
 	require.NoError(t, err)
-	set := selection.Bind(tool.Env{})
+	set, err := selection.Bind(t.Context(), tool.Env{})
+	require.NoError(t, err)
 	for _, c := range []struct{ name, arguments, content, message string }{
 		{"terminal", `{"command":"ls"}`, `{"command":"ls"}`, ""},
 		{"terminal", `{"command":"ls","more":1}`, `{"command":"ls","more":1}`, ""},
@@ -127,7 +130,8 @@ func FuzzArguments(f *testing.F) {
 	require.NoError(f, err)
 	s, err := r.Select(nil, nil)
 	require.NoError(f, err)
-	set := s.Bind(tool.Env{})
+	set, err := s.Bind(f.Context(), tool.Env{})
+	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, arguments string) {
 		res, err := set.Call(t.Context(), tool.Call{ID: "1", Name: "terminal", Arguments: json.RawMessage(arguments)})
 		require.NoError(t, err)

@@ -49,6 +49,16 @@ type Set interface {
 // Env is what the tools of a Set work with.
 type Env struct {
 	Sandbox *sandbox.Sandbox
+	// Record keeps what servers outside the sandbox answered; nil: nothing is kept.
+	Record Record
+}
+
+// Scope names the attempt or the episode in which the ids of calls are unique.
+func (e Env) Scope() string {
+	if e.Sandbox == nil {
+		return ""
+	}
+	return e.Sandbox.ID()
 }
 
 // Tool is one tool, bound to nothing. It is safe for concurrent use.

@@ -25,40 +25,75 @@ const (
 )
 
 // toolsets resolves names of toolsets to names of tools.
-type toolsets map[string]Toolset
+type toolsets map[string]ownedSet
+
+// ownedSet is a Toolset, and the server that has its tools; "": the registry itself.
+type ownedSet struct {
+	Toolset
+	server string
+}
+
+// add defines a toolset.
+func (t toolsets) add(s Toolset, server string) error {
+	_, twice := t[s.Name]
+	if s.Name == "" || s.Name == All || s.Name == star || twice {
+		return fault.New(fault.Invalid, "toolsets: the name %q is empty, reserved or defined twice", s.Name)
+	}
+	t[s.Name] = ownedSet{s, server}
+	return nil
+}
 
 // names lists the toolsets, sorted.
 func (t toolsets) names() []string { return append(slices.Sorted(maps.Keys(t)), All) }
 
-// resolve returns the tools of the named toolsets and of all that they include. field is the input that named them.
-func (t toolsets) resolve(field string, names []string, all []string) (map[string]bool, error) {
-	found, visited := map[string]bool{}, map[string]bool{}
+// picked is what some toolsets contain.
+type picked struct {
+	all     bool
+	tools   map[string]map[string]bool // names by server; "": of the registry itself
+	visited map[string]bool            // toolsets; the one of a server's name has all its tools
+}
+
+// has says whether a tool of a server is picked.
+func (p picked) has(tool, server string) bool {
+	return p.all || server != "" && p.visited[server] || p.tools[server][tool]
+}
+
+// asks says whether a tool of the server may be picked.
+func (p picked) asks(server string) bool {
+	return p.all || p.visited[server] || len(p.tools[server]) > 0
+}
+
+// resolve returns what the named toolsets and all that they include contain. field is the input that named them.
+func (t toolsets) resolve(field string, names []string) (picked, error) {
+	p := picked{tools: map[string]map[string]bool{}, visited: map[string]bool{}}
 	for _, name := range names {
 		if name == All || name == star {
-			for _, tool := range all {
-				found[tool] = true
-			}
+			p.all = true
 			continue
 		}
 		if _, ok := t[name]; !ok {
-			return nil, fault.Field(field, "unknown toolset %q, want one of %s", name, strings.Join(t.names(), ", "))
+			return p, fault.Field(field, "unknown toolset %q, want one of %s", name, strings.Join(t.names(), ", "))
 		}
-		t.collect(name, found, visited)
+		t.collect(name, p)
 	}
-	return found, nil
+	return p, nil
 }
 
 // collect adds the tools of one toolset. Includes may form a cycle: each toolset is visited once.
-func (t toolsets) collect(name string, found, visited map[string]bool) {
-	if visited[name] {
+func (t toolsets) collect(name string, p picked) {
+	if p.visited[name] {
 		return
 	}
-	visited[name] = true
+	p.visited[name] = true
+	server := t[name].server
 	for _, tool := range t[name].Tools {
-		found[tool] = true
+		if p.tools[server] == nil {
+			p.tools[server] = map[string]bool{}
+		}
+		p.tools[server][tool] = true
 	}
 	for _, include := range t[name].Includes {
-		t.collect(include, found, visited)
+		t.collect(include, p)
 	}
 }
 

@@ -71,7 +71,9 @@ func newBox(t testing.TB) *box {
 	require.NoError(t, err)
 	selection, err := registry.Select([]string{"all"}, nil)
 	require.NoError(t, err)
-	return &box{t: t, sb: sb, set: selection.Bind(tool.Env{Sandbox: sb})}
+	set, err := selection.Bind(t.Context(), tool.Env{Sandbox: sb})
+	require.NoError(t, err)
+	return &box{t: t, sb: sb, set: set}
 }
 
 // call calls a tool under a fresh id.

@@ -1,0 +1,64 @@
+package tool
+
+import (
+	"context"
+	"regexp"
+	"time"
+)
+
+// Source is a server of tools that do not run in the sandbox. It is safe for concurrent use.
+type Source interface {
+	// List returns the tools that policies may call. Its errors are failures of infrastructure; they concern this source alone.
+	List(ctx context.Context) ([]Definition, error)
+	// Call runs a call whose arguments fit the schema of the definition of that name. Its errors are those of Set.Call.
+	Call(ctx context.Context, env Env, c Call) (Result, error)
+}
+
+// Server is a Source with its place in a registry.
+type Server struct {
+	Name string // of the toolset that has all tools of the server
+	// Toolsets are further groups of the server's tools. A tool that the server does not have is left out.
+	Toolsets []Toolset
+	Source
+}
+
+// saveTime bounds the time to keep a result.
+const saveTime = 30 * time.Second
+
+// namePattern is what model APIs accept as the name of a tool.
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// ValidName says whether model APIs accept the name of a tool.
+func ValidName(name string) bool { return namePattern.MatchString(name) }
+
+// serverTool is a tool of a Source.
+type serverTool struct {
+	definition Definition
+	source     Source
+}
+
+// Definition implements Tool.
+func (t *serverTool) Definition() Definition { return t.definition }
+
+// Call implements Tool. A result is kept before it is returned, so that the call is made once however often it is repeated.
+func (t *serverTool) Call(ctx context.Context, env Env, c Call) (Result, error) {
+	if env.Record == nil {
+		return t.source.Call(ctx, env, c)
+	}
+	key := callKey(c.ID)
+	var kept keptCall
+	found, err := env.Record.Load(ctx, key, &kept)
+	if err != nil {
+		return Result{}, err
+	}
+	if found {
+		return kept.result(c)
+	}
+	result, err := t.source.Call(ctx, env, c)
+	if err != nil {
+		return Result{}, err
+	}
+	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime) // an effect that is not kept would happen twice
+	defer cancel()
+	return result, env.Record.Save(saving, key, keep(c, result))
+}

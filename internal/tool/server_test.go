@@ -1,0 +1,169 @@
+package tool_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/tool"
+)
+
+// source is a server whose tools return how often they were called.
+type source struct {
+	tools []tool.Definition
+	err   error
+	calls int
+}
+
+func (s *source) List(context.Context) ([]tool.Definition, error) { return s.tools, s.err }
+
+func (s *source) Call(_ context.Context, _ tool.Env, c tool.Call) (tool.Result, error) {
+	if s.err != nil {
+		return tool.Result{}, s.err
+	}
+	s.calls++
+	return tool.Result{Content: fmt.Sprintf("%s %d", c.Name, s.calls), Data: json.RawMessage(`{"a": "<&>"}`)}, nil
+}
+
+func define(names ...string) []tool.Definition {
+	var list []tool.Definition
+	for _, name := range names {
+		list = append(list, tool.Definition{Name: name, Description: "<b>", Parameters: json.RawMessage(`{"type": "object", "description": "a & b"}`)})
+	}
+	return list
+}
+
+// memory is a Record as the store has it: in JSON.
+type memory struct {
+	mu    sync.Mutex
+	blobs map[string][]byte
+}
+
+func (m *memory) Load(_ context.Context, key string, v any) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	raw, ok := m.blobs[key]
+	if !ok {
+		return false, nil
+	}
+	return true, json.Unmarshal(raw, v)
+}
+
+func (m *memory) Save(_ context.Context, key string, v any) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	raw, err := json.Marshal(v)
+	m.blobs[key] = raw
+	return err
+}
+
+func withServers(t *testing.T, servers ...tool.Server) *tool.Registry {
+	t.Helper()
+	r, err := tool.NewRegistry([]tool.Tool{echo("terminal")}, []tool.Toolset{{Name: "default", Tools: []string{"terminal"}}}, servers...)
+	require.NoError(t, err)
+	return r
+}
+
+func bind(t *testing.T, r *tool.Registry, env tool.Env, enabled, disabled []string) (tool.Set, error) {
+	t.Helper()
+	s, err := r.Select(enabled, disabled)
+	require.NoError(t, err)
+	return s.Bind(t.Context(), env)
+}
+
+func names(set tool.Set) string {
+	var list []string
+	for _, d := range set.Definitions() {
+		list = append(list, d.Name)
+	}
+	return strings.Join(list, " ")
+}
+
+func TestSelectOfServers(t *testing.T) {
+	t.Parallel()
+	r := withServers(t,
+		tool.Server{Name: "skills", Source: &source{tools: define("skills_list", "skill_view", "bad name")}},
+		tool.Server{Name: "net", Source: &source{tools: define("web_search", "web_extract")}, Toolsets: []tool.Toolset{
+			{Name: "searching", Tools: []string{"web_search", "terminal", "absent"}},
+		}},
+	)
+	require.Equal(t, []string{"default", "net", "searching", "skills", "all"}, r.Toolsets())
+	for _, c := range []struct{ enabled, disabled, want string }{
+		{"", "", "terminal"},
+		{"skills", "", "skills_list skill_view"},
+		{"default skills", "", "terminal skills_list skill_view"},
+		{"searching", "", "web_search"},
+		{"net", "searching", "web_extract"},
+		{"all", "", "terminal skills_list skill_view web_search web_extract"},
+		{"all", "net", "terminal skills_list skill_view"},
+	} {
+		set, err := bind(t, r, tool.Env{}, strings.Fields(c.enabled), strings.Fields(c.disabled))
+		require.NoError(t, err)
+		require.Equal(t, c.want, names(set), "%s less %s", c.enabled, c.disabled)
+	}
+}
+
+// A server that fails concerns the rollouts that want its tools.
+func TestFailedServer(t *testing.T) {
+	t.Parallel()
+	down := &source{err: fault.New(fault.Unavailable, "connection refused")}
+	r := withServers(t, tool.Server{Name: "down", Source: down}, tool.Server{Name: "up", Source: &source{tools: define("a")}})
+	set, err := bind(t, r, tool.Env{}, []string{"default", "up"}, nil)
+	require.NoError(t, err)
+	require.Equal(t, "terminal a", names(set))
+	_, err = bind(t, r, tool.Env{}, []string{"default", "down"}, nil)
+	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
+	require.EqualError(t, err, `toolset "down": connection refused`)
+}
+
+func TestServerToolsOfOneName(t *testing.T) {
+	t.Parallel()
+	r := withServers(t, tool.Server{Name: "x", Source: &source{tools: define("terminal")}}, tool.Server{Name: "y", Source: &source{tools: define("a")}},
+		tool.Server{Name: "z", Source: &source{tools: define("a")}})
+	_, err := bind(t, r, tool.Env{}, []string{"x"}, nil)
+	require.EqualError(t, err, `toolset "x": another tool is called "terminal" as well: set tools.servers.x.prefix`)
+	_, err = bind(t, r, tool.Env{}, []string{"y", "z"}, nil)
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+	_, err = bind(t, r, tool.Env{}, []string{"z"}, nil)
+	require.NoError(t, err)
+	_, err = tool.NewRegistry(nil, []tool.Toolset{{Name: "y"}}, tool.Server{Name: "y"})
+	require.ErrorContains(t, err, "defined twice")
+}
+
+// After a crash the same tools are shown, byte for byte, and no call is made again.
+func TestReplayOfServers(t *testing.T) {
+	t.Parallel()
+	s, record := &source{tools: define("a")}, &memory{blobs: map[string][]byte{}}
+	r := withServers(t, tool.Server{Name: "s", Source: s})
+	first, err := bind(t, r, tool.Env{Record: record}, []string{"s"}, nil)
+	require.NoError(t, err)
+	call := tool.Call{ID: "1", Name: "a", Arguments: json.RawMessage(`{"x": "<"}`)}
+	result, err := first.Call(t.Context(), call)
+	require.NoError(t, err)
+
+	s.tools = define("b")
+	second, err := bind(t, r, tool.Env{Record: record}, []string{"s"}, nil)
+	require.NoError(t, err)
+	require.Equal(t, first.Definitions(), second.Definitions())
+	again, err := second.Call(t.Context(), call)
+	require.NoError(t, err)
+	require.Equal(t, result, again)
+	require.Equal(t, 1, s.calls)
+
+	call.Arguments = json.RawMessage(`{"x": ">"}`)
+	_, err = second.Call(t.Context(), call)
+	require.True(t, fault.Is(err, fault.Conflict), "%v", err)
+	call.ID, s.err = "2", fault.New(fault.Unavailable, "gone")
+	_, err = second.Call(t.Context(), call)
+	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
+	s.err = nil
+	result, err = second.Call(t.Context(), call)
+	require.NoError(t, err, "a failed call is not kept")
+	require.Equal(t, "a 2", result.Content)
+}
