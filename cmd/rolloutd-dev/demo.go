@@ -13,18 +13,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
 // demoTier runs one rollout after begin. The process keeps running after it.
 type demoTier struct {
-	task  *cli.Task // nil: none
-	agent string    // instead of the task's; "": the task's
+	task  *taskset.Task // nil: none
+	agent string        // instead of the task's; "": the task's
 	d     *daemon.Daemon
 	out   io.Writer
 	ready chan struct{}
 }
 
-func newDemoTier(task *cli.Task, agent string, d *daemon.Daemon, out io.Writer) *demoTier {
+func newDemoTier(task *taskset.Task, agent string, d *daemon.Daemon, out io.Writer) *demoTier {
 	return &demoTier{task: task, agent: agent, d: d, out: out, ready: make(chan struct{})}
 }
 

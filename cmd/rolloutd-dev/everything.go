@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/cmd/rolloutd-dev/devserver"
-	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
 // everything runs all roles over the embedded server until ctx ends.
@@ -94,11 +94,11 @@ func explain(err error, log string) error {
 }
 
 // readDemo reads the task of --demo.
-func readDemo(path string) (*cli.Task, error) {
+func readDemo(path string) (*taskset.Task, error) {
 	if path == "" {
 		return nil, nil // no demo, no error
 	}
-	task, err := cli.OpenTask(path)
+	task, err := taskset.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
 // errTimeout is the cancellation cause when --timeout runs out.
@@ -41,7 +42,7 @@ func runCommand(s std) *cobra.Command {
 	f.register(cmd)
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		task, err := cli.OpenTask(args[0])
+		task, err := taskset.OpenFile(args[0])
 		if err != nil {
 			return err
 		}

@@ -31,6 +31,7 @@ func (c Config) Validate() error {
 	c.Limits.validate(&p)
 	c.validatePrices(&p)
 	c.validateAgents(&p)
+	c.validateTaskSets(&p)
 	for _, name := range slices.Sorted(maps.Keys(c.ModelEnv)) {
 		p.check(slices.Contains(modelVariables(), name), "model_env."+name, "want %s", strings.Join(modelVariables(), ", "))
 		if strings.HasSuffix(name, "_URL") {

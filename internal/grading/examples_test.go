@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
 // The verifiers of examples/ give honest work 1, and work that ends the judge's process nothing.
@@ -54,7 +54,7 @@ E`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			task, err := cli.OpenTask(filepath.Join("..", "..", "examples", name+".yaml"))
+			task, err := taskset.OpenFile(filepath.Join("..", "..", "examples", name+".yaml"))
 			require.NoError(t, err)
 			s := style{verifier: rollout.Verifier{Script: task.TestScript, Commands: task.Verify, Files: task.TestFiles}}
 			for who, does := range map[string]string{"honest": c.honest, "cheat": c.cheat} {

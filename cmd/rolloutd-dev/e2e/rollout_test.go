@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/scripted"
+	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
 // One rollout of the demo task, with the real agent in a real sandbox, ends with the full reward, and what the operator and the
@@ -100,7 +100,7 @@ func exampleArgs(t *testing.T, name string) args {
 	f, err := os.Open(filepath.Join("..", "..", "..", "examples", name+".yaml"))
 	require.NoError(t, err)
 	defer f.Close()
-	task, err := cli.LoadTask(f)
+	task, err := taskset.ReadYAML(f)
 	require.NoError(t, err)
 	a := args(task.Arguments())
 	a["endpoint"] = "scripted"

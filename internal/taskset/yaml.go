@@ -1,4 +1,4 @@
-package cli
+package taskset
 
 import (
 	"bytes"
@@ -14,22 +14,22 @@ import (
 // maxSize bounds a task file, in bytes.
 const maxSize = 2 << 20
 
-// OpenTask reads the task file at path. Errors name the file and the line.
-func OpenTask(path string) (Task, error) {
+// OpenFile reads the task file at path. Errors name the file and the line.
+func OpenFile(path string) (Task, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return Task{}, err
 	}
 	defer f.Close()
-	t, err := LoadTask(f)
+	t, err := ReadYAML(f)
 	if err != nil {
 		return Task{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
 }
 
-// LoadTask reads one task in YAML. Errors name the line.
-func LoadTask(r io.Reader) (Task, error) {
+// ReadYAML reads one task in YAML. Errors name the line.
+func ReadYAML(r io.Reader) (Task, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
 		return Task{}, err
@@ -55,7 +55,7 @@ func LoadTask(r io.Reader) (Task, error) {
 func rewordYAML(err error) error {
 	msg := strings.TrimPrefix(err.Error(), "yaml: ")
 	msg = strings.TrimPrefix(msg, "unmarshal errors:\n  ")
-	msg = strings.ReplaceAll(msg, " in type cli.Task", ": no such field of a task")
+	msg = strings.ReplaceAll(msg, " in type taskset.Task", ": no such field of a task")
 	msg = strings.ReplaceAll(msg, " not found:", ":")
 	return errors.New(strings.ReplaceAll(msg, "\n  ", "; "))
 }

@@ -1,4 +1,4 @@
-package cli_test
+package taskset_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
 func TestExamplesAreTasks(t *testing.T) {
@@ -18,7 +18,7 @@ func TestExamplesAreTasks(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {
-		task, err := cli.OpenTask(file)
+		task, err := taskset.OpenFile(file)
 		require.NoError(t, err)
 		require.True(t, len(task.Verify) > 0 || task.TestScript != "", "%s has no verifier", file)
 	}
@@ -27,16 +27,16 @@ func TestExamplesAreTasks(t *testing.T) {
 func TestOpenNamesTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "task.yaml")
-	_, err := cli.OpenTask(path)
+	_, err := taskset.OpenFile(path)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.WriteFile(path, []byte("id: x"), 0o600))
-	_, err = cli.OpenTask(path)
+	_, err = taskset.OpenFile(path)
 	require.ErrorContains(t, err, path+": instruction")
 }
 
 func TestArgumentsHaveTheFieldsOfTheFile(t *testing.T) {
 	t.Parallel()
-	task, err := cli.LoadTask(strings.NewReader(`
+	task, err := taskset.ReadYAML(strings.NewReader(`
 id: t1
 instruction: do it
 files: {a.txt: "hello\n"}
@@ -58,7 +58,7 @@ eval_sampling: {temperature: 0, stop: [END]}
 		"verify":["test -d x","true"],"test_files":{"check.py":"pass\n"},"reward_range":[-1,1],"on_timeout":"null","agent_timeout_s":30,"max_tokens_cap":0,"limits":{"turns":5},
 		"purpose":"eval","eval_sampling":{"temperature":0,"stop":["END"]}}`, string(got))
 
-	task, err = cli.LoadTask(strings.NewReader("instruction: x"))
+	task, err = taskset.ReadYAML(strings.NewReader("instruction: x"))
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"instruction": "x"}, task.Arguments())
 }
@@ -77,16 +77,16 @@ func TestErrorsNameTheLine(t *testing.T) {
 		"instruction: x\n---\ninstruction: y":        "second document",
 		"instruction: " + strings.Repeat("x", 2<<20): "at most 2 MiB",
 	} {
-		_, err := cli.LoadTask(strings.NewReader(text))
+		_, err := taskset.ReadYAML(strings.NewReader(text))
 		require.ErrorContains(t, err, want, "%.60q", text)
 	}
 }
 
-func FuzzLoad(f *testing.F) {
+func FuzzYAML(f *testing.F) {
 	f.Add("instruction: x\nverify: [a]\n")
 	f.Add("a: &a [*a]\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		task, err := cli.LoadTask(strings.NewReader(text))
+		task, err := taskset.ReadYAML(strings.NewReader(text))
 		if err != nil {
 			return
 		}

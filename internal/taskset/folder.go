@@ -1,0 +1,123 @@
+package taskset
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// harborFile is the file that makes a folder a Harbor task.
+const harborFile = "task.toml"
+
+// openFolder finds the tasks below a folder. A dataset of Harbor has them in its folder tasks.
+func (s *Set) openFolder() error {
+	folder := s.path
+	if st, err := os.Stat(filepath.Join(folder, "tasks")); err == nil && st.IsDir() {
+		folder = filepath.Join(folder, "tasks")
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return fault.Wrap(fault.Invalid, err, "task set")
+	}
+	s.close = root.Close
+	f := finder{set: s, files: root.FS(), folder: folder}
+	return fs.WalkDir(f.files, ".", f.visit)
+}
+
+// finder adds what it meets in a folder to a set.
+type finder struct {
+	set    *Set
+	files  fs.FS // no link leads out of it
+	folder string
+	seen   int
+}
+
+func (f *finder) visit(name string, d fs.DirEntry, err error) error {
+	switch f.seen++; {
+	case err != nil:
+		return fault.Wrap(fault.Invalid, err, "task set %s", f.folder)
+	case f.seen > maxEntries:
+		return fault.New(fault.Invalid, "task set %s has more than %d files", f.folder, maxEntries)
+	case name != "." && strings.HasPrefix(d.Name(), "."):
+		return skip(d)
+	case d.IsDir():
+		return f.directory(name)
+	}
+	kind := path.Ext(name)
+	if kind != ".yaml" && kind != ".yml" {
+		return nil
+	}
+	if err := f.set.full(); err != nil {
+		return err
+	}
+	source := filepath.Join(f.folder, filepath.FromSlash(name))
+	f.set.add(item{name: strings.TrimSuffix(name, kind), source: source, read: func() (Task, error) { return readYAMLIn(f.files, name, source) }})
+	return nil
+}
+
+func skip(d fs.DirEntry) error {
+	if d.IsDir() {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+// directory adds a Harbor task; any other folder is searched.
+func (f *finder) directory(name string) error {
+	if strings.Count(name, "/") >= maxDepth {
+		return fs.SkipDir
+	}
+	if _, err := fs.Stat(f.files, path.Join(name, harborFile)); err != nil {
+		return nil
+	}
+	if err := f.set.full(); err != nil {
+		return err
+	}
+	source := filepath.Join(f.folder, filepath.FromSlash(name))
+	task, err := fs.Sub(f.files, name)
+	if name == "." {
+		name = filepath.Base(filepath.Clean(f.folder))
+	}
+	f.set.add(item{name: name, source: source, err: err, read: func() (Task, error) { return readHarbor(task, source) }})
+	return fs.SkipDir
+}
+
+func readYAMLIn(files fs.FS, name, source string) (Task, error) {
+	text, err := readFile(files, name, maxSize)
+	if err != nil {
+		return Task{}, at(source, err)
+	}
+	t, err := ReadYAML(strings.NewReader(text))
+	if err != nil {
+		return Task{}, at(source, err)
+	}
+	return t, nil
+}
+
+// readFile reads a regular file of at most limit bytes. A pipe or a device is refused before it is opened: it may never end.
+func readFile(files fs.FS, name string, limit int64) (string, error) {
+	st, err := fs.Stat(files, name)
+	switch {
+	case err != nil:
+		return "", err
+	case !st.Mode().IsRegular():
+		return "", fault.New(fault.Invalid, "want a regular file, got %s", st.Mode().Type())
+	case st.Size() > limit:
+		return "", fault.New(fault.Invalid, "want at most %d bytes, got %d", limit, st.Size())
+	}
+	f, err := files.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fault.New(fault.Invalid, "want at most %d bytes", limit)
+	}
+	return string(text), err
+}

@@ -1,0 +1,126 @@
+package taskset_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+const harborSettings = `version = "1.0"
+[metadata]
+author_name = "A"
+difficulty = "easy"
+[agent]
+timeout_sec = 120.0
+[verifier]
+timeout_sec = 60.0
+[environment]
+build_timeout_sec = 600.0
+cpus = 2
+memory_mb = 2048
+storage_mb = 512
+gpus = 0
+mcp_servers = []
+[environment.env]
+`
+
+func harborTask(changes map[string]string) map[string]string {
+	files := map[string]string{
+		"task.toml": harborSettings, "instruction.md": "Write hello.txt.\n", "environment/data.txt": "1\n", "environment/docs/readme.md": "x\n",
+		"tests/test.sh": "#!/bin/bash\necho 1 > /home/user/logs/verifier/reward.txt\n", "tests/check.py": "pass\n",
+		"solution/solve.sh": "#!/bin/bash\ncp ~/solution/hello.txt .\n", "solution/hello.txt": "it's\n",
+	}
+	for name, text := range changes {
+		files[name] = text
+		if text == "-" {
+			delete(files, name)
+		}
+	}
+	return files
+}
+
+func below(folder string, files map[string]string) map[string]string {
+	out := map[string]string{}
+	for name, text := range files {
+		out[folder+"/"+name] = text
+	}
+	return out
+}
+
+func TestHarborDataset(t *testing.T) {
+	t.Parallel()
+	files := below("tasks/hello", harborTask(nil))
+	for name, text := range below("tasks/group/other", harborTask(map[string]string{"environment/Dockerfile": "FROM x\n"})) {
+		files[name] = text
+	}
+	files["registry.yaml"] = "not: a task"
+	s := open(t, folder(t, files))
+	require.Equal(t, []string{"group/other", "hello"}, names(s), "the files of a task are no tasks")
+	task, err := s.Task(1)
+	require.NoError(t, err)
+	require.Equal(t, "hello", task.ID)
+	args := task.Arguments()
+	require.Equal(t, "Write hello.txt.\n", args["instruction"])
+	require.Equal(t, map[string]string{"data.txt": "1\n", "docs/readme.md": "x\n"}, args["upload_files"])
+	require.Equal(t, map[string]string{"check.py": "pass\n"}, args["test_files"])
+	require.Contains(t, args["test_script"], "echo 1")
+	require.Equal(t, map[string]any{"verifier_s": 60.0}, args["limits"])
+	require.Equal(t, map[string]any{"cpu": 2.0, "memory_mib": 2048, "disk_mib": 512}, args["sandbox"])
+	require.Equal(t, 120.0, args["agent_timeout_s"])
+	require.Equal(t, []string{
+		`mkdir -p "$(dirname '` + rollout.Home + `/solution/hello.txt')" && base64 -d > '` + rollout.Home + `/solution/hello.txt' <<< aXQncwo=`,
+		"#!/bin/bash\ncp ~/solution/hello.txt .\n",
+	}, args["solution"])
+	_, err = s.Task(0)
+	require.ErrorContains(t, err, "other: environment/Dockerfile: builds an image")
+}
+
+func TestOneHarborTaskIsASet(t *testing.T) {
+	t.Parallel()
+	s := open(t, folder(t, harborTask(nil)))
+	require.Equal(t, 1, s.Len())
+	_, err := s.Task(0)
+	require.NoError(t, err)
+}
+
+func TestBrokenHarborTasks(t *testing.T) {
+	t.Parallel()
+	for want, changes := range map[string]map[string]string{
+		"instruction.md: is missing":                      {"instruction.md": "-"},
+		"tests/test.sh: is missing":                       {"tests/test.sh": "-"},
+		"tests/test.sh: writes reward.json":               {"tests/test.sh": "echo '{}' > /logs/verifier/reward.json"},
+		"environment/data.txt: want text in UTF-8":        {"environment/data.txt": "\xff"},
+		"task.toml: environment.docker_image: needs":      {"task.toml": "[environment]\ndocker_image = \"python:3.13\"\n"},
+		"task.toml: steps: is not supported":              {"task.toml": "[[steps]]\nname = \"a\"\n"},
+		"task.toml: environment.gpus: is not supported":   {"task.toml": "[environment]\ngpus = 1\n"},
+		"task.toml: verifier.env: is not supported":       {"task.toml": "[verifier.env]\nKEY = \"${KEY}\"\n"},
+		"task.toml: line 1":                               {"task.toml": "version = = 1\n"},
+		"task.toml: want at most 65536 bytes":             {"task.toml": strings.Repeat("#", 65537)},
+		"environment/docker-compose.yaml: builds an imag": {"environment/docker-compose.yaml": "services: {}"},
+		"instruction: must not be empty":                  {"instruction.md": " \n"},
+		"agent_timeout_s: want seconds":                   {"task.toml": "[agent]\ntimeout_sec = nan\n"},
+	} {
+		s := open(t, folder(t, below("x", harborTask(changes))))
+		_, err := s.Task(0)
+		require.ErrorContains(t, err, want)
+		require.Contains(t, err.Error(), string(filepath.Separator)+"x: ", "names the task")
+	}
+}
+
+func FuzzHarborSettings(f *testing.F) {
+	f.Add(harborSettings, "do it")
+	f.Add("[[steps]]\n[verifier]\nenv = 1\n", "x")
+	f.Fuzz(func(t *testing.T, settings, instruction string) {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "task.toml"), []byte(settings), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "instruction.md"), []byte(instruction), 0o600))
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "tests"), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "tests", "test.sh"), []byte("true"), 0o600))
+		readAll(t, dir)
+	})
+}

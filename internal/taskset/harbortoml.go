@@ -1,0 +1,96 @@
+package taskset
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// maxSettings bounds a task.toml, in bytes.
+const maxSettings = 64 << 10
+
+// harborSettings are the fields of a task.toml that have a meaning here. Others describe the task to people.
+type harborSettings struct {
+	Agent struct {
+		TimeoutSec float64 `toml:"timeout_sec"`
+	} `toml:"agent"`
+	Verifier struct {
+		TimeoutSec float64 `toml:"timeout_sec"`
+	} `toml:"verifier"`
+	Environment struct {
+		DockerImage string  `toml:"docker_image"`
+		CPUs        float64 `toml:"cpus"`
+		MemoryMB    float64 `toml:"memory_mb"`
+		StorageMB   float64 `toml:"storage_mb"`
+		Memory      string  `toml:"memory"`
+	} `toml:"environment"`
+}
+
+// notHere are fields that change what a task does and that no sandbox here has: the task would run as another one.
+var notHere = []string{
+	"steps", "agent.user", "verifier.user", "verifier.env", "verifier.collect", "verifier.environment", "solution.env", "environment.env",
+	"environment.os", "environment.gpus", "environment.gpu_types", "environment.tpu", "environment.mcp_servers", "environment.skills_dir",
+	"environment.healthcheck", "environment.workdir",
+}
+
+// settings reads task.toml into the task.
+func (h *harborReader) settings(t *Task) {
+	text, err := readFile(h.folder, harborFile, maxSettings)
+	if err != nil {
+		h.refuse("%s: %v", harborFile, err)
+		return
+	}
+	var s harborSettings
+	if _, err := toml.Decode(text, &s); err != nil {
+		h.refuse("%s: %s", harborFile, strings.TrimPrefix(err.Error(), "toml: "))
+		return
+	}
+	h.refuseSettings(text)
+	if image := s.Environment.DockerImage; image != "" {
+		h.refuse("%s: environment.docker_image: needs the image %q; %s", harborFile, image, noImages)
+	}
+	t.AgentTimeoutS = s.Agent.TimeoutSec
+	if s.Verifier.TimeoutSec != 0 {
+		t.Limits = map[string]any{"verifier_s": s.Verifier.TimeoutSec}
+	}
+	size := map[string]any{}
+	set(size, "cpu", s.Environment.CPUs)
+	set(size, "memory", s.Environment.Memory)
+	set(size, "memory_mib", int(s.Environment.MemoryMB))
+	set(size, "disk_mib", int(s.Environment.StorageMB))
+	if len(size) > 0 {
+		t.Sandbox = size
+	}
+}
+
+// refuseSettings names the fields that nothing here can honour.
+func (h *harborReader) refuseSettings(text string) {
+	var all map[string]any
+	meta, err := toml.Decode(text, &all)
+	if err != nil {
+		return // the caller has decoded it before
+	}
+	for _, field := range notHere {
+		if meta.IsDefined(strings.Split(field, ".")...) && !blank(all, strings.Split(field, ".")) {
+			h.refuse("%s: %s: is not supported", harborFile, field)
+		}
+	}
+}
+
+// blank says whether a field has the value that it has when it is left out.
+func blank(v any, field []string) bool {
+	if len(field) > 0 {
+		fields, ok := v.(map[string]any)
+		return !ok || blank(fields[field[0]], field[1:])
+	}
+	switch fmt.Sprint(v) {
+	case "", "0", "false", "map[]", "[]", "linux", "root":
+		return true
+	}
+	return false
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

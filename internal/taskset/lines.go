@@ -1,0 +1,135 @@
+package taskset
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+)
+
+// Bounds of one line of a file of JSON lines.
+const (
+	maxLine     = 16 << 20
+	maxElements = 100_000
+	maxLevels   = 32
+)
+
+// openLines notes where each line of a file is, and its id. The file stays open: a task is read again where its line was.
+func (s *Set) openLines() error {
+	file, err := os.Open(s.path)
+	if err != nil {
+		return fault.Wrap(fault.Invalid, err, "task set")
+	}
+	s.close = file.Close
+	lines := bufio.NewReaderSize(file, 1<<20)
+	var offset int64
+	for number := 1; ; number++ {
+		line, size, err := readLine(lines)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fault.Wrap(fault.Invalid, err, "%s:%d", s.path, number)
+		}
+		if len(bytes.TrimSpace(line)) > 0 || size > maxLine {
+			if err := s.full(); err != nil {
+				return err
+			}
+			s.add(lineItem(file, fmt.Sprintf("%s:%d", s.path, number), number, line, offset, size))
+		}
+		offset += size
+	}
+}
+
+// readLine returns a line and its size with the line break. Of one that is longer than maxLine it returns nothing but the size.
+func readLine(r *bufio.Reader) (line []byte, size int64, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		size += int64(len(part))
+		if size <= maxLine {
+			line = append(line, part...)
+		} else {
+			line = nil
+		}
+		switch {
+		case err == nil, errors.Is(err, io.EOF) && size > 0:
+			return line, size, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, 0, err
+		}
+	}
+}
+
+// lineItem is the task of a line. Its name is its id, or the number of the line where it has none.
+func lineItem(file io.ReaderAt, source string, number int, line []byte, offset, size int64) item {
+	it := item{name: fmt.Sprintf("line-%d", number), source: source}
+	if size > maxLine {
+		it.err = fault.New(fault.Invalid, "%s: want lines of at most %d MiB", source, maxLine>>20)
+		return it
+	}
+	var about struct {
+		ID string `json:"id"`
+	}
+	if json.Unmarshal(line, &about) == nil && about.ID != "" { // a broken line is reported when it is read
+		it.name = about.ID
+	}
+	it.read = func() (Task, error) {
+		text := make([]byte, size)
+		if n, err := file.ReadAt(text, offset); n < len(text) {
+			return Task{}, at(source, err)
+		}
+		t, err := readJSON(text)
+		if err != nil {
+			return Task{}, at(source, err)
+		}
+		return t, nil
+	}
+	return it
+}
+
+// readJSON reads a task that has the fields of a task file.
+func readJSON(text []byte) (Task, error) {
+	limits := jsonlimit.Limits{Bytes: maxLine, Elements: maxElements, Depth: maxLevels}
+	dec := json.NewDecoder(jsonlimit.NewReader(bytes.NewReader(text), limits))
+	dec.DisallowUnknownFields()
+	var line struct {
+		Task
+		OnTimeout json.RawMessage `json:"on_timeout"`
+	}
+	if err := dec.Decode(&line); err != nil {
+		return Task{}, rewordJSON(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return Task{}, errors.New("want one JSON object, got more")
+	}
+	t := line.Task
+	if line.OnTimeout != nil {
+		if err := yaml.Unmarshal(line.OnTimeout, &t.OnTimeout); err != nil {
+			return Task{}, fmt.Errorf("on_timeout: %w", err)
+		}
+		t.OnTimeout = *t.OnTimeout.Content[0]
+	}
+	return t, t.check(nil)
+}
+
+// rewordJSON names the field and removes Go types from the decoder's errors.
+func rewordJSON(err error) error {
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		return fmt.Errorf("%s: want %s, got %s", strings.TrimPrefix(kind.Field, "Task."), kind.Type, kind.Value)
+	}
+	msg := strings.TrimPrefix(err.Error(), "json: ")
+	if field, ok := strings.CutPrefix(msg, "unknown field "); ok {
+		return fmt.Errorf("field %s: no such field of a task", strings.Trim(field, `"`))
+	}
+	return errors.New(msg)
+}

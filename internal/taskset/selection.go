@@ -1,0 +1,100 @@
+package taskset
+
+import (
+	"path"
+	"slices"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Selection says which tasks of a set are taken, and in which order.
+type Selection struct {
+	Tasks   []string `json:"tasks,omitempty"`   // names or globs (* ? [a-z]; * stops at /); empty: all
+	Exclude []string `json:"exclude,omitempty"` // names or globs of tasks that are left out
+	Shuffle *uint64  `json:"shuffle,omitempty"` // seed of the order; nil: the order of the set
+	Shard   int      `json:"shard,omitempty"`   // of Shards, from 0
+	Shards  int      `json:"shards,omitempty"`  // parts of the selected tasks, of nearly equal size; 0: one
+	Limit   int      `json:"limit,omitempty"`   // tasks at most; 0: all
+}
+
+// Validate reports what is wrong with the selection. The error's kind is Invalid.
+func (sel Selection) Validate() error {
+	for _, p := range slices.Concat(sel.Tasks, sel.Exclude) {
+		if _, err := path.Match(p, ""); err != nil {
+			return fault.Field("tasks", "%q is not a name or a glob: %v", p, err)
+		}
+	}
+	switch {
+	case sel.Shards < 0 || sel.Shard < 0 || sel.Shard >= max(sel.Shards, 1):
+		return fault.Field("shard", "want i/n with 0 ≤ i < n, got %d/%d", sel.Shard, sel.Shards)
+	case sel.Limit < 0:
+		return fault.Field("limit", "must not be negative, got %d", sel.Limit)
+	}
+	return nil
+}
+
+// Select returns the indices of the selected tasks, in order. A shard is taken after the shuffle, so that the shards of one seed share no
+// task. Names and globs that select nothing are Invalid.
+func (s *Set) Select(sel Selection) ([]int, error) {
+	if err := sel.Validate(); err != nil {
+		return nil, err
+	}
+	chosen := make([]int, 0, len(s.items))
+	for i, it := range s.items {
+		if (len(sel.Tasks) == 0 || matches(sel.Tasks, it.name)) && !matches(sel.Exclude, it.name) {
+			chosen = append(chosen, i)
+		}
+	}
+	if err := s.checkUsed(sel.Tasks); err != nil {
+		return nil, err
+	}
+	if sel.Shuffle != nil {
+		Shuffle(chosen, *sel.Shuffle)
+	}
+	if sel.Shards > 1 {
+		n := len(chosen)
+		chosen = chosen[n*sel.Shard/sel.Shards : n*(sel.Shard+1)/sel.Shards]
+	}
+	if sel.Limit > 0 && len(chosen) > sel.Limit {
+		chosen = chosen[:sel.Limit]
+	}
+	if len(chosen) == 0 {
+		return nil, fault.Field("tasks", "no task of %s is selected", s.path)
+	}
+	return chosen, nil
+}
+
+// checkUsed refuses a pattern that no task matches: it is misspelt.
+func (s *Set) checkUsed(patterns []string) error {
+	for _, p := range patterns {
+		if !slices.ContainsFunc(s.items, func(it item) bool { return matches([]string{p}, it.name) }) {
+			return fault.Field("tasks", "no task of %s is named %q", s.path, p)
+		}
+	}
+	return nil
+}
+
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		ok, _ := path.Match(p, name)
+		return ok || p == name
+	})
+}
+
+// Shuffle orders indices by a seed. The same seed gives the same order in every version: workflows depend on it.
+func Shuffle(all []int, seed uint64) {
+	state := seed
+	for i := len(all) - 1; i > 0; i-- {
+		j := int(splitmix(&state) % uint64(i+1)) // the bias is below i/2^64
+		all[i], all[j] = all[j], all[i]
+	}
+}
+
+// splitmix is the generator SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+func splitmix(state *uint64) uint64 {
+	*state += 0x9e3779b97f4a7c15
+	z := *state
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}

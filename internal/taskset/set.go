@@ -1,0 +1,119 @@
+package taskset
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Bounds of a set.
+const (
+	MaxTasks   = 1_000_000
+	maxEntries = 4 * MaxTasks // files and folders that are looked at
+	maxDepth   = 8            // of folders
+)
+
+// Set is an ordered collection of tasks. Close releases its folder. It is safe for concurrent use.
+type Set struct {
+	path  string
+	close func() error
+	items []item
+	index map[string]int // by name
+}
+
+// item is one task of a set that has not been read yet.
+type item struct {
+	name, source string
+	read         func() (Task, error)
+	err          error // why it cannot be read
+}
+
+// Open finds the tasks at path: a file of JSON lines (.jsonl), one task file (.yaml), or a folder of task files and Harbor tasks. The
+// order is that of lines, or of names. The error's kind is Invalid, or NotFound; a broken task is no error before it is read.
+func Open(path string) (*Set, error) {
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fault.Wrap(fault.NotFound, err, "task set")
+	case err != nil:
+		return nil, fault.Wrap(fault.Invalid, err, "task set")
+	}
+	s := &Set{path: path, close: func() error { return nil }, index: map[string]int{}}
+	switch kind := strings.ToLower(filepath.Ext(path)); {
+	case st.IsDir():
+		err = s.openFolder()
+	case kind == ".jsonl" || kind == ".ndjson":
+		err = s.openLines()
+	case kind == ".yaml" || kind == ".yml":
+		s.add(item{name: strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), source: path, read: func() (Task, error) { return OpenFile(path) }})
+	default:
+		err = fault.New(fault.Invalid, "task set %s: want a folder, a file of JSON lines (.jsonl) or a task file (.yaml)", path)
+	}
+	if err == nil && len(s.items) == 0 {
+		err = fault.New(fault.Invalid, "task set %s has no tasks: want task files (.yaml), Harbor tasks (task.toml) or JSON lines", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Close releases what the set holds open. Its tasks cannot be read afterwards.
+func (s *Set) Close() error { return s.close() }
+
+// Len is the number of tasks.
+func (s *Set) Len() int { return len(s.items) }
+
+// Name is the name of task i.
+func (s *Set) Name(i int) string { return s.items[i].name }
+
+// Source says where task i is, for messages.
+func (s *Set) Source(i int) string { return s.items[i].source }
+
+// Find returns the index of the task of that name.
+func (s *Set) Find(name string) (int, bool) {
+	i, ok := s.index[name]
+	return i, ok
+}
+
+// Task reads task i. Its id is its name where the file has none. An error names the file and the field.
+func (s *Set) Task(i int) (Task, error) {
+	it := s.items[i]
+	if it.err != nil {
+		return Task{}, it.err
+	}
+	t, err := it.read()
+	if err != nil {
+		return Task{}, fault.Wrap(fault.Invalid, err, "")
+	}
+	t.Name, t.Source = it.name, it.source
+	if t.ID == "" {
+		t.ID = it.name
+	}
+	return t, nil
+}
+
+// add appends a task. A second one of the same name is kept, as a broken one.
+func (s *Set) add(it item) {
+	if first, ok := s.index[it.name]; ok && it.err == nil {
+		it.err = fault.New(fault.Invalid, "%s: id: %q is the name of the task at %s", it.source, it.name, s.items[first].source)
+	} else if !ok {
+		s.index[it.name] = len(s.items)
+	}
+	s.items = append(s.items, it)
+}
+
+// full reports a set that has all the tasks it may have.
+func (s *Set) full() error {
+	if len(s.items) < MaxTasks {
+		return nil
+	}
+	return fault.New(fault.Invalid, "task set %s has more than %d tasks", s.path, MaxTasks)
+}
+
+func at(source string, err error) error { return fmt.Errorf("%s: %w", source, err) }

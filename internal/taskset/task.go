@@ -1,0 +1,116 @@
+package taskset
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Task is a task as its file has it: what the agent does, the files it finds, and how its work is graded. Fields that are absent are not
+// sent, so that the server's defaults apply.
+type Task struct {
+	Name   string `yaml:"-" json:"-"` // unique in its set; empty for a task of no set
+	Source string `yaml:"-" json:"-"` // where the task is: a path, with the line in a file of JSON lines
+
+	ID          string            `yaml:"id" json:"id"`
+	Instruction string            `yaml:"instruction" json:"instruction"`
+	Files       map[string]string `yaml:"files" json:"files"`             // path (relative to the workdir) → text, written before the agent starts
+	Setup       []string          `yaml:"setup" json:"setup"`             // bash commands before the agent starts; a failure ends the rollout
+	Solution    []string          `yaml:"solution" json:"solution"`       // bash commands that solve the task, run by the agent oracle
+	Verify      []string          `yaml:"verify" json:"verify"`           // bash commands that grade; the reward is the share that passes
+	TestScript  string            `yaml:"test_script" json:"test_script"` // a bash script that writes the reward file
+	TestFiles   map[string]string `yaml:"test_files" json:"test_files"`   // name in the tests folder → text, written when grading begins
+	RewardRange []float64         `yaml:"reward_range" json:"reward_range"`
+	OnTimeout   yaml.Node         `yaml:"on_timeout" json:"-"` // null, quoted or not
+
+	AgentTimeoutS float64        `yaml:"agent_timeout_s" json:"agent_timeout_s"`
+	MaxTokensCap  *int           `yaml:"max_tokens_cap" json:"max_tokens_cap"` // ≤ 0: none
+	TopLogprobs   *int           `yaml:"top_logprobs" json:"top_logprobs"`
+	Mode          string         `yaml:"mode" json:"mode"`
+	Template      string         `yaml:"template" json:"template"`
+	Agent         string         `yaml:"agent" json:"agent"`
+	React         map[string]any `yaml:"react" json:"react"` // configuration of the agent react; the server checks it
+	GroupID       string         `yaml:"group_id" json:"group_id"`
+	Limits        map[string]any `yaml:"limits" json:"limits"`               // turns, prompt_tokens, completion_tokens …; the server checks them
+	Purpose       string         `yaml:"purpose" json:"purpose"`             // auto, train or eval
+	Sampling      map[string]any `yaml:"sampling" json:"sampling"`           // temperature, seed, max_tokens …, of every model call
+	EvalSampling  map[string]any `yaml:"eval_sampling" json:"eval_sampling"` // the same with purpose eval
+	Sandbox       map[string]any `yaml:"sandbox" json:"sandbox"`             // cpu, memory_mib, disk_mib …; the server checks them
+}
+
+// Digest is the SHA-256 of the task's arguments, in hex: tasks that ask for the same have the same, wherever they are.
+func (t Task) Digest() (string, error) {
+	text, err := json.Marshal(t.Arguments()) // the keys of maps are sorted
+	if err != nil {
+		return "", fault.Wrap(fault.Invalid, err, "%s", t.Source)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// Arguments returns the task as arguments of the tools run_rollout and start_rollout.
+func (t Task) Arguments() map[string]any {
+	args := map[string]any{"instruction": t.Instruction}
+	set(args, "task_id", t.ID)
+	set(args, "test_script", t.TestScript)
+	set(args, "mode", t.Mode)
+	set(args, "template", t.Template)
+	set(args, "agent", t.Agent)
+	set(args, "group_id", t.GroupID)
+	set(args, "purpose", t.Purpose)
+	set(args, "agent_timeout_s", t.AgentTimeoutS)
+	if t.MaxTokensCap != nil {
+		args["max_tokens_cap"] = *t.MaxTokensCap
+	}
+	if t.TopLogprobs != nil {
+		args["top_logprobs"] = *t.TopLogprobs
+	}
+	if !t.OnTimeout.IsZero() && t.OnTimeout.ShortTag() == "!!null" {
+		args["on_timeout"] = rollout.TimeoutNull
+	} else {
+		set(args, "on_timeout", t.OnTimeout.Value)
+	}
+	fileMap(args, "upload_files", t.Files)
+	fileMap(args, "test_files", t.TestFiles)
+	lists(args, "setup", t.Setup)
+	lists(args, "solution", t.Solution)
+	lists(args, "verify", t.Verify)
+	lists(args, "reward_range", t.RewardRange)
+	objects(args, "react", t.React)
+	objects(args, "limits", t.Limits)
+	objects(args, "sandbox", t.Sandbox)
+	objects(args, "sampling", t.Sampling)
+	objects(args, "eval_sampling", t.EvalSampling)
+	return args
+}
+
+func set[T comparable](args map[string]any, name string, v T) {
+	var zero T
+	if v != zero {
+		args[name] = v
+	}
+}
+
+func fileMap(args map[string]any, name string, v map[string]string) {
+	if len(v) > 0 {
+		args[name] = maps.Clone(v)
+	}
+}
+
+func lists[T any](args map[string]any, name string, v []T) {
+	if len(v) > 0 {
+		args[name] = v
+	}
+}
+
+func objects(args map[string]any, name string, v map[string]any) {
+	if len(v) > 0 {
+		args[name] = v
+	}
+}
