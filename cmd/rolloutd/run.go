@@ -27,21 +27,30 @@ type runFlags struct {
 	json, detach                                bool
 	groupSize                                   int
 	timeout                                     time.Duration
+	tasks                                       selectFlags // of a set
+	concurrency                                 int         // rollouts of a set at once
 }
 
 func runCommand(s std) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use:     "run TASK.yaml",
-		Short:   "Run a rollout of a task and show its progress",
-		Long:    "Run submits the task to a server and follows the rollout to its result. The rollout runs on the server: Ctrl-C\nand --detach leave it running.\n\n" + cli.ExitCodes,
+		Use:     "run TASK.yaml|SET",
+		Short:   "Run a rollout of a task, or of each task of a set, and show its progress",
+		Long:    "Run submits the task to a server and follows the rollout to its result. The rollout runs on the server: Ctrl-C\nand --detach leave it running. With a folder or a file of JSON lines it runs one rollout of each task.\n\n" + cli.ExitCodes,
 		Example: "  rolloutd run examples/binary_search.yaml --endpoint scripted\n  rolloutd run task.yaml --base-url http://gpu:8000/v1 --model Qwen/Qwen3.5-4B",
 		Args:    cli.Arguments("TASK.yaml"),
 		GroupID: groupRollouts,
 	}
 	f.register(cmd)
+	f.tasks.register(cmd)
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if isSet(args[0]) {
+			return f.runSet(cmd, s, connect(), args[0])
+		}
+		if err := refuseFlags(cmd, args[0], setFlags...); err != nil {
+			return err
+		}
 		task, err := taskset.OpenFile(args[0])
 		if err != nil {
 			return err
@@ -79,6 +88,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fl.BoolVar(&f.json, "json", false, "print the whole result as JSON on stdout")
 	fl.DurationVar(&f.timeout, "timeout", 0, "stop waiting after this long; the rollout continues")
 	fl.IntVar(&f.groupSize, "group-size", 0, "run this many rollouts of the task at the same time, as a group")
+	fl.IntVar(&f.concurrency, "concurrency", 4, "with a set: rollouts at once")
 	cmd.MarkFlagsMutuallyExclusive("detach", "timeout")
 	cmd.MarkFlagsMutuallyExclusive("group-size", "detach")
 	cmd.MarkFlagsMutuallyExclusive("group-size", "rollout-id")

@@ -8,6 +8,15 @@ import (
 // messagesDelta is how clients spell the default of messages.
 const messagesDelta = "delta"
 
+// Spec makes a validated rollout of the arguments of start_rollout; it starts none.
+func (t *Table) Spec(args map[string]any) (rollout.Spec, error) {
+	a := defaultRolloutArgs(t.o.Agents[0])
+	if err := decode(startRollout, t.Start().InputSchema, args, &a); err != nil {
+		return rollout.Spec{}, err
+	}
+	return t.spec(a)
+}
+
 // spec makes a validated rollout of the arguments; nothing has been started when it fails.
 func (t *Table) spec(a RolloutArgs) (rollout.Spec, error) {
 	s, err := t.resolved(a)

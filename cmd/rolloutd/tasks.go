@@ -1,0 +1,257 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rolloutd/rolloutd/envserver"
+	agentcommand "github.com/rolloutd/rolloutd/internal/agent/command"
+	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/taskset"
+)
+
+func tasksCommand(s std) *cobra.Command {
+	cmd := &cobra.Command{Use: "tasks", Short: "List and check the tasks of a set", GroupID: groupRollouts}
+	cmd.AddCommand(tasksLsCommand(s), tasksCheckCommand(s))
+	return cmd
+}
+
+const aboutSets = "A set is a folder of task files or Harbor tasks, a file of JSON lines, one task file, or the name of a set in the\nconfiguration (task_sets)."
+
+func tasksLsCommand(s std) *cobra.Command {
+	f := settings{s: s}
+	var sel selectFlags
+	asJSON := false
+	cmd := &cobra.Command{Use: "ls SET", Short: "List the tasks of a set, with their digests", Long: aboutSets, Args: cli.Arguments("SET")}
+	f.register(cmd)
+	sel.register(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON lines")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		set, chosen, _, err := f.openSet(args[0], sel)
+		if err != nil {
+			return err
+		}
+		defer set.Close()
+		for _, i := range chosen {
+			if err := listTask(s.out, set, i, asJSON); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// listTask writes a line about a task; of a broken one it says why it is.
+func listTask(w io.Writer, set *taskset.Set, i int, asJSON bool) error {
+	line := struct {
+		Name        string `json:"name"`
+		Digest      string `json:"digest,omitempty"`
+		Source      string `json:"source"`
+		Instruction string `json:"instruction,omitempty"`
+		Error       string `json:"error,omitempty"`
+	}{Name: set.Name(i), Source: set.Source(i)}
+	t, err := set.Task(i)
+	if err == nil {
+		line.Instruction = t.Instruction
+		line.Digest, err = t.Digest()
+	}
+	if err != nil {
+		line.Error = err.Error()
+	}
+	if asJSON {
+		return json.NewEncoder(w).Encode(line)
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(line.Instruction), "\n")
+	if line.Error != "" {
+		first = "broken: " + line.Error
+	}
+	_, err = fmt.Fprintf(w, "%-28s %-12.12s %.100s\n", line.Name, line.Digest, first)
+	return err
+}
+
+func tasksCheckCommand(s std) *cobra.Command {
+	f := settings{s: s}
+	var sel selectFlags
+	var oracle, nop bool
+	concurrency := 4
+	cmd := &cobra.Command{
+		Use: "check SET", Short: "Check each task of a set; with a server, that it can be solved and is not free", Args: cli.Arguments("SET"),
+		Long:    aboutSets + "\n\nCheck names each broken task with its file and field, and exits with 1 if there is one.",
+		Example: "  rolloutd tasks check examples/tasks\n  rolloutd tasks check examples/tasks --oracle --nop",
+	}
+	f.register(cmd)
+	sel.register(cmd)
+	cmd.Flags().BoolVar(&oracle, "oracle", false, "run the solution of each task: it must earn the full reward")
+	cmd.Flags().BoolVar(&nop, "nop", false, "run each task with an agent that does nothing: it must not earn the full reward")
+	cmd.Flags().IntVar(&concurrency, "concurrency", concurrency, "rollouts at once")
+	connect := serverFlag(cmd, s)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if concurrency < 1 {
+			return fmt.Errorf("--concurrency: want at least 1, got %d", concurrency)
+		}
+		set, chosen, cfg, err := f.openSet(args[0], sel)
+		if err != nil {
+			return err
+		}
+		defer set.Close()
+		check, err := taskCheck(cfg)
+		if err != nil {
+			return err
+		}
+		sound, broken := checkTasks(s.out, set, chosen, check)
+		c := connect()
+		for _, trial := range trials(oracle, nop) {
+			bad := func(r cli.TaskResult) {
+				if why := trial.judge(r); why != "" {
+					broken++
+					fmt.Fprintf(s.out, "broken  %-28s %s: %s\n", r.Task.Name, r.Task.Source, why)
+				}
+			}
+			if _, err := cli.RunTasks(cmd.Context(), c, sound, concurrency, trial.arguments, bad); err != nil {
+				return hint(err, c)
+			}
+		}
+		fmt.Fprintf(s.out, "%d tasks, %d problems\n", len(chosen), broken)
+		if broken > 0 {
+			return exitError(cli.ExitError)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// trial runs each task with an agent that needs no model.
+type trial struct {
+	agent string
+	judge func(cli.TaskResult) string
+}
+
+func trials(oracle, nop bool) []trial {
+	var all []trial
+	if oracle {
+		all = append(all, trial{rollout.AgentOracle, cli.TaskResult.Solvable})
+	}
+	if nop {
+		all = append(all, trial{rollout.AgentNop, cli.TaskResult.NotFree})
+	}
+	return all
+}
+
+func (t trial) arguments(task taskset.Task) (map[string]any, error) {
+	args := task.Arguments()
+	args["agent"] = t.agent
+	delete(args, "react")
+	if t.agent == rollout.AgentOracle && len(task.Solution) == 0 {
+		return nil, errors.New("the task has no solution")
+	}
+	return args, nil
+}
+
+// taskCheck checks tasks by the agents and backends of the configuration.
+func taskCheck(c config.Config) (envserver.TaskCheck, error) {
+	agents := []string{rollout.AgentOpencode, rollout.AgentReact, rollout.AgentOracle, rollout.AgentNop}
+	for _, p := range agentcommand.Presets() {
+		agents = append(agents, p.Name)
+	}
+	for _, a := range c.Agents {
+		agents = append(agents, a.Name)
+	}
+	return envserver.NewTaskCheck(agents, c.Sandbox.BackendNames())
+}
+
+// checkTasks reads and checks tasks, names the broken ones and returns the others.
+func checkTasks(w io.Writer, set *taskset.Set, chosen []int, check envserver.TaskCheck) (sound []taskset.Task, broken int) {
+	for _, i := range chosen {
+		t, err := set.Task(i)
+		if err == nil {
+			if err = check.Check(t.Arguments()); err != nil {
+				err = fmt.Errorf("%s: %w", t.Source, err)
+			}
+		}
+		if err != nil {
+			broken++
+			fmt.Fprintf(w, "broken  %-28s %v\n", set.Name(i), err)
+			continue
+		}
+		sound = append(sound, t)
+	}
+	return sound, broken
+}
+
+// selectFlags choose tasks of a set.
+type selectFlags struct {
+	tasks, exclude []string
+	shuffle, shard string
+	limit          int
+}
+
+func (f *selectFlags) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringSliceVar(&f.tasks, "task", nil, "names or globs of tasks (default: all)")
+	fl.StringSliceVar(&f.exclude, "exclude", nil, "names or globs of tasks that are left out")
+	fl.StringVar(&f.shuffle, "shuffle", "", "seed of a random order (default: the order of the set)")
+	fl.StringVar(&f.shard, "shard", "", "part i/n of the tasks, from 0/n")
+	fl.IntVar(&f.limit, "limit", 0, "tasks at most (default: all)")
+}
+
+func (f *selectFlags) selection() (taskset.Selection, error) {
+	sel := taskset.Selection{Tasks: f.tasks, Exclude: f.exclude, Limit: f.limit}
+	if f.shuffle != "" {
+		seed, err := strconv.ParseUint(f.shuffle, 10, 64)
+		if err != nil {
+			return sel, fmt.Errorf("--shuffle: want a whole number from 0, got %q", f.shuffle)
+		}
+		sel.Shuffle = &seed
+	}
+	if f.shard != "" {
+		if n, err := fmt.Sscanf(f.shard, "%d/%d", &sel.Shard, &sel.Shards); err != nil || n != 2 || sel.Shards < 1 {
+			return sel, fmt.Errorf("--shard: want i/n with 0 ≤ i < n, got %q", f.shard)
+		}
+	}
+	return sel, sel.Validate()
+}
+
+// openSet opens the set of a name or a path and selects tasks of it.
+func (f *settings) openSet(name string, flags selectFlags) (*taskset.Set, []int, config.Config, error) {
+	cfg, err := f.load(nil)
+	if err != nil {
+		return nil, nil, cfg, err
+	}
+	sel, err := flags.selection()
+	if err != nil {
+		return nil, nil, cfg, err
+	}
+	set, err := taskset.Open(setPath(cfg, name))
+	if err != nil {
+		return nil, nil, cfg, err
+	}
+	chosen, err := set.Select(sel)
+	if err != nil {
+		return nil, nil, cfg, errors.Join(err, set.Close())
+	}
+	return set, chosen, cfg, nil
+}
+
+// setPath is the path of a configured set; any other name is a path.
+func setPath(cfg config.Config, name string) string {
+	if named, ok := cfg.TaskSets[name]; ok {
+		return named.Path
+	}
+	return name
+}
+
+// isSet says whether a path is a set of tasks rather than one task file.
+func isSet(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir() || strings.HasSuffix(path, ".jsonl") || strings.HasSuffix(path, ".ndjson")
+}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rolloutd/rolloutd/internal/cli/client"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/taskset"
+)
+
+// TaskResult is how the rollout of one task of a set ended.
+type TaskResult struct {
+	Task   taskset.Task
+	Result rollout.Result
+	Err    error // there is no result
+}
+
+// RunTasks runs one rollout of each task, at most concurrency at once, and calls each as they end. It returns the results in the order of
+// the tasks. args makes the arguments of a task. It ends early with ctx's error; the rollouts that have started continue.
+func RunTasks(ctx context.Context, c *client.Client, tasks []taskset.Task, concurrency int, args func(taskset.Task) (map[string]any, error), each func(TaskResult)) ([]TaskResult, error) {
+	results := make([]TaskResult, len(tasks))
+	var mu sync.Mutex // each is called by one goroutine at a time
+	var g errgroup.Group
+	g.SetLimit(concurrency)
+	for i, t := range tasks {
+		g.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			r := TaskResult{Task: t}
+			var a map[string]any
+			if a, r.Err = args(t); r.Err == nil {
+				r.Result, _, r.Err = Run(ctx, c, a, io.Discard)
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			results[i] = r
+			each(r)
+			return nil
+		})
+	}
+	return results, g.Wait()
+}
+
+// TaskLine writes one line about a task of a set.
+func TaskLine(w io.Writer, r TaskResult) {
+	if r.Err != nil {
+		fmt.Fprintf(w, "  %-28s error: %v\n", r.Task.Name, r.Err)
+		return
+	}
+	fmt.Fprintf(w, "  %-28s %s, reward %s, rollout %s\n", r.Task.Name, r.Result.Outcome, rewardOf(r.Result.Reward), r.Result.ID)
+}
+
+// SetTable writes what the results of a set are together.
+func SetTable(w io.Writer, results []TaskResult) {
+	var rewards []float64
+	for _, r := range results {
+		if r.Err == nil && r.Result.Reward != nil {
+			rewards = append(rewards, *r.Result.Reward)
+		}
+	}
+	s := rollout.StatisticsOf(rewards)
+	fmt.Fprintf(w, "  %-9s %d, %d with a reward\n", "tasks", len(results), s.N)
+	fmt.Fprintf(w, "  %-9s %.4g ± %.4g\n", "mean", s.Mean, s.Std)
+	fmt.Fprintf(w, "  %-9s %d\n", "passed", s.Pass)
+}
+
+// SetExitCode is the exit code of a set: that of its first task that did not complete.
+func SetExitCode(results []TaskResult) int {
+	for _, r := range results {
+		if r.Err != nil {
+			return ExitError
+		}
+		if code := ExitCode(r.Result.Outcome); code != ExitOK {
+			return code
+		}
+	}
+	return ExitOK
+}
+
+// Solvable says why a task whose solution ran (by the agent oracle) is not proven solvable; "" if it is.
+func (r TaskResult) Solvable() string {
+	switch _, most := r.rewardRange(); {
+	case r.Err != nil:
+		return "oracle: " + r.Err.Error()
+	case r.Result.Outcome != rollout.Completed:
+		return fmt.Sprintf("oracle: %s: %s", r.Result.Outcome, textOf(r.Result.Error))
+	case r.Result.Reward == nil:
+		return "oracle: the task has no verifier: want verify or test_script"
+	case *r.Result.Reward < most:
+		return fmt.Sprintf("oracle: the solution earns %g of %g (rollout %s)", *r.Result.Reward, most, r.Result.ID)
+	}
+	return ""
+}
+
+// NotFree says why a task for which the agent nop did nothing gives its reward away; "" if it does not.
+func (r TaskResult) NotFree() string {
+	switch _, most := r.rewardRange(); {
+	case r.Err != nil:
+		return "nop: " + r.Err.Error()
+	case r.Result.Outcome != rollout.Completed:
+		return fmt.Sprintf("nop: %s: %s", r.Result.Outcome, textOf(r.Result.Error))
+	case r.Result.Reward != nil && *r.Result.Reward >= most:
+		return fmt.Sprintf("nop: doing nothing earns %g of %g (rollout %s)", *r.Result.Reward, most, r.Result.ID)
+	}
+	return ""
+}
+
+func (r TaskResult) rewardRange() (least, most float64) {
+	return rollout.Verifier{RewardRange: r.Task.RewardRange}.Range()
+}
+
+func textOf(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
