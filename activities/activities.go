@@ -48,6 +48,7 @@ type Options struct {
 	Agents   *agent.Registry
 	Tools    *tool.Registry // of policies, for agents that run on the host; nil: there are no such agents
 	Signals  watch.Signaller
+	Delivery Delivery      // brings groups to sinks; nil: there are none
 	Starts   *host.Starts  // of this host; an agent's launch acquires a slot. nil: no bound
 	Lease    time.Duration // 0: 5 minutes
 	Logger   *slog.Logger  // nil: silent
@@ -90,6 +91,11 @@ func (a *Activities) RegisterCreate(w worker.ActivityRegistry) {
 // RegisterLocal registers the local activities of workflows; w polls the queue of workflows.
 func (a *Activities) RegisterLocal(w worker.ActivityRegistry) {
 	register(w, map[string]any{"ComposeResult": a.ComposeResult, "StoreGroup": a.StoreGroup})
+}
+
+// RegisterDelivery registers what any host can do with a finished group; w polls rollout.DeliveryQueue.
+func (a *Activities) RegisterDelivery(w worker.ActivityRegistry) {
+	register(w, map[string]any{"SinkStatus": a.SinkStatus, "DeliverGroup": a.DeliverGroup})
 }
 
 // RegisterHost makes w, a worker of this host's own queue, take what only this host can do.

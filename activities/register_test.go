@@ -22,12 +22,14 @@ func (r *registry) RegisterDynamicActivity(any, activity.DynamicRegisterOptions)
 func TestRegisteredNames(t *testing.T) {
 	t.Parallel()
 	acts := activities.New(activities.Options{})
-	var create, local, host registry
+	var create, local, host, delivery registry
 	acts.RegisterCreate(&create)
 	acts.RegisterLocal(&local)
 	acts.RegisterHost(&host)
+	acts.RegisterDelivery(&delivery)
 	require.Equal(t, []string{"CreateSandbox"}, create.names)
 	require.Equal(t, []string{"ComposeResult", "StoreGroup"}, local.names)
+	require.ElementsMatch(t, []string{"SinkStatus", "DeliverGroup"}, delivery.names)
 	require.ElementsMatch(t, []string{
 		"InstallOpencode", "StartProxy", "RunSetup", "RunAgent", "RunVerifier", "CollectArtifacts", "CloseSandbox", "AbortAgent",
 	}, host.names)

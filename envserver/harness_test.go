@@ -37,11 +37,12 @@ func start(t *testing.T, change ...func(*envserver.Options)) *rig {
 	f := newFake()
 	env := map[string]string{"VLLM_URL": "http://vllm.test:8000", "OPENAI_API_KEY": "sk-from-env"}
 	o := envserver.Options{
-		Rollouts: f,
-		Groups:   &fakeGroups{states: map[string]rollout.GroupState{}},
-		Resolve:  catalog.New(func(k string) string { return env[k] }, egress.Policy{}).Resolve,
-		Seal:     func(key string) string { return "sealed(" + key + ")" },
-		Linger:   patience,
+		Rollouts:   f,
+		Groups:     &fakeGroups{states: map[string]rollout.GroupState{}},
+		Deliveries: &fakeDeliveries{},
+		Resolve:    catalog.New(func(k string) string { return env[k] }, egress.Policy{}).Resolve,
+		Seal:       func(key string) string { return "sealed(" + key + ")" },
+		Linger:     patience,
 	}
 	for _, c := range change {
 		c(&o)

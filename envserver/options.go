@@ -27,6 +27,9 @@ type Rollouts = access.Rollouts
 // Groups is what the edge needs of the engine that runs groups of rollouts.
 type Groups = access.Groups
 
+// Deliveries is what the edge needs of the engine that delivers groups to sinks.
+type Deliveries = access.Deliveries
+
 // Token admits a client; see access.Token.
 type Token = access.Token
 
@@ -60,8 +63,9 @@ const (
 
 // Options are what a Server is made of. Rollouts, Resolve and Seal are required.
 type Options struct {
-	Rollouts Rollouts
-	Groups   Groups // nil: the server has no groups
+	Rollouts   Rollouts
+	Groups     Groups     // nil: the server has no groups
+	Deliveries Deliveries // nil: groups cannot be delivered; needs Groups
 	// Resolve turns what a client said about its model into an endpoint and its plain API key.
 	Resolve func(catalog.Request) (rollout.Model, string, error)
 	// Seal makes the form of an API key that may be stored.

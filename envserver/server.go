@@ -50,6 +50,9 @@ func New(o Options) (*Server, error) {
 	}
 	o.Rollouts = access.NewOwned(o.Rollouts)
 	if o.Groups != nil {
+		if o.Deliveries != nil {
+			o.Deliveries = access.NewOwnedDeliveries(o.Deliveries, o.Groups)
+		}
 		o.Groups = access.NewOwnedGroups(o.Groups)
 	}
 	table, err := o.table()

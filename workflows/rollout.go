@@ -22,6 +22,7 @@ const retryPause = 2 * time.Second
 func Register(w worker.WorkflowRegistry) {
 	w.RegisterWorkflowWithOptions(RolloutWorkflow, workflow.RegisterOptions{Name: rollout.WorkflowName})
 	w.RegisterWorkflowWithOptions(GroupWorkflow, workflow.RegisterOptions{Name: rollout.GroupWorkflowName})
+	w.RegisterWorkflowWithOptions(DeliveryWorkflow, workflow.RegisterOptions{Name: rollout.DeliveryWorkflowName})
 }
 
 // RolloutWorkflow runs one rollout to its end and returns where the result lies. It fails only when the spec is Invalid, or when

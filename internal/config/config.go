@@ -30,6 +30,8 @@ type Config struct {
 	Agents []Agent `yaml:"agents"`
 	// TaskSets are the sets of tasks that clients name.
 	TaskSets map[string]TaskSet `yaml:"task_sets"`
+	// Sinks are where finished groups are delivered, by name.
+	Sinks map[string]Sink `yaml:"sinks"`
 	// Prices are the prices of models, by the endpoint's name for the model, for rollouts that set none.
 	Prices map[string]rollout.Price `yaml:"prices"`
 	// ModelEnv has the model catalog's variables (VLLM_URL, OPENAI_API_KEY …), as in the environment.

@@ -32,6 +32,7 @@ func (c Config) Validate() error {
 	c.validatePrices(&p)
 	c.validateAgents(&p)
 	c.validateTaskSets(&p)
+	c.validateSinks(&p)
 	for _, name := range slices.Sorted(maps.Keys(c.ModelEnv)) {
 		p.check(slices.Contains(modelVariables(), name), "model_env."+name, "want %s", strings.Join(modelVariables(), ", "))
 		if strings.HasSuffix(name, "_URL") {

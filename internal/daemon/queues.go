@@ -21,6 +21,8 @@ const (
 	workerStop = 5 * time.Second
 	// activitiesPerSandbox bounds the activities of one rollout that run at once on its host: the current one, and an abort.
 	activitiesPerSandbox = 4
+	// deliveriesAtOnce bounds the groups that a host delivers at the same time.
+	deliveriesAtOnce = 4
 	// createBeat is how often CreateSandbox may heartbeat, and so learn of an abort while it waits. The SDK's default, four fifths of
 	// the heartbeat timeout, leaves a busy machine little time to spare.
 	createBeat = 3 * time.Second
@@ -78,6 +80,16 @@ func (d *Daemon) hostWorker(acts *activities.Activities, backends map[string]act
 	o.MaxConcurrentActivityExecutionSize = activitiesPerSandbox * sandboxes
 	w := worker.New(d.temporal, d.queue(), o)
 	acts.RegisterHost(w)
+	return w
+}
+
+// deliveryWorker delivers groups to sinks. Each delivery holds the sequences of its group in memory.
+func (d *Daemon) deliveryWorker(acts *activities.Activities, failed chan<- error) worker.Worker {
+	o := d.workerOptions(failed)
+	o.DisableWorkflowWorker = true
+	o.MaxConcurrentActivityExecutionSize = deliveriesAtOnce
+	w := worker.New(d.temporal, rollout.DeliveryQueue, o)
+	acts.RegisterDelivery(w)
 	return w
 }
 

@@ -78,6 +78,7 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 	return envserver.New(envserver.Options{
 		Rollouts:   engine,
 		Groups:     engine,
+		Deliveries: knownSinks{engine, d.cfg.Sinks},
 		Resolve:    d.resolve(catalog.New(d.modelLookup, policy)),
 		Seal:       box.SealString,
 		Backends:   d.cfg.Sandbox.BackendNames(),

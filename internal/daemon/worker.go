@@ -55,7 +55,7 @@ func (d *Daemon) runWorkers(ctx context.Context) (tier.Running, error) {
 	if err != nil {
 		return tier.Running{}, err
 	}
-	workers = append(workers, d.hostWorker(acts, backends, failed))
+	workers = append(workers, d.hostWorker(acts, backends, failed), d.deliveryWorker(acts, failed))
 	d.takeOver(ctx)
 	if err := startWorkers(workers...); err != nil {
 		return tier.Running{}, err
@@ -88,9 +88,14 @@ func (d *Daemon) activities(
 	if err != nil {
 		return nil, err
 	}
+	sinks, err := d.deliverer()
+	if err != nil {
+		return nil, err
+	}
 	return activities.New(activities.Options{
 		Host: id, Queue: d.queue(), Backends: backends, Agents: agents, Tools: tools, Gateway: routes, Store: d.store, Signals: d.temporal,
-		Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
+		Delivery: sinks,
+		Starts:   d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
 	}), nil
 }
 

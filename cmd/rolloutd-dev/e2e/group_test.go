@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +20,10 @@ import (
 // A group of two real rollouts: both complete, and its training sequences have each sampled token of the agent's turns once.
 func TestGroup(t *testing.T) {
 	t.Parallel()
-	srv := startDev(t, devOptions{})
+	out := t.TempDir()
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(config, []byte("sinks: {disk: {kind: files, path: "+out+"}}\n"), 0o600))
+	srv := startDev(t, devOptions{flags: []string{"--config", config}})
 	group := postGroup(t, srv.url, args{
 		"instruction": "say hello", "endpoint": "scripted", "task_id": "hello", "group_id": "g", "group_size": 2, "verify": []string{"true"},
 	})
@@ -49,8 +54,25 @@ func TestGroup(t *testing.T) {
 	require.Len(t, batch.Scores, len(batch.Tokens))
 	require.NotEmpty(t, batch.Tokens)
 
+	deliverGroup(t, srv.url, "g", "disk")
+	delivered, err := os.ReadFile(filepath.Join(out, "shard-000001.jsonl"))
+	require.NoError(t, err)
+	require.Equal(t, get(t, srv.url+"/groups/g/trajectory"), string(delivered))
+
 	again := postGroup(t, srv.url, args{"instruction": "something else", "endpoint": "scripted", "group_id": "g", "group_size": 3})
 	require.Equal(t, ended.Members, again.Members, "the same id is the same group")
+}
+
+// deliverGroup delivers a finished group and waits until the sink has it.
+func deliverGroup(t *testing.T, url, group, sink string) {
+	t.Helper()
+	resp, err := http.Post(url+"/groups/"+group+"/deliver", "application/json", strings.NewReader(`{"sink":"`+sink+`"}`))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, http.StatusAccepted, resp.StatusCode)
+	require.Eventually(t, func() bool {
+		return decode[rollout.Delivery](t, get(t, url+"/groups/"+group+"/deliveries/"+sink)).State == rollout.DeliveryDelivered
+	}, 4*time.Minute, 200*time.Millisecond)
 }
 
 // An abort of the group ends its rollouts, and no sandbox stays.

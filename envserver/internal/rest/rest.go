@@ -23,10 +23,11 @@ const tag = "Rollouts"
 
 // API serves rollouts as plain resources.
 type API struct {
-	Rollouts access.Rollouts
-	Groups   access.Groups // nil: there are no groups
-	Env      *env.Env
-	Bodies   httpio.Bodies
+	Rollouts   access.Rollouts
+	Groups     access.Groups     // nil: there are no groups
+	Deliveries access.Deliveries // nil: there are no sinks
+	Env        *env.Env
+	Bodies     httpio.Bodies
 	// Context is the context of a request that waits: it ends when the client leaves or the server stops.
 	Context func(*http.Request) (context.Context, context.CancelFunc)
 }
@@ -51,7 +52,7 @@ func (a *API) Routes() []api.Route {
 		api.Post("/rollouts/{id}/abort", a.abortRollout, &api.Operation{ID: "abort_rollout", Tag: tag, Summary: "End a rollout early",
 			Reads: abortRequest{}, Answers: reply.AbortAnswer{}, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),
 	}
-	return append(all, a.groupRoutes()...)
+	return append(append(all, a.groupRoutes()...), a.deliveryRoutes()...)
 }
 
 // about is a route that tells of one rollout.

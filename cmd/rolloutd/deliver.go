@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/cli/client"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+func deliverCommand(s std) *cobra.Command {
+	var spec rollout.DeliverySpec
+	detach := false
+	cmd := &cobra.Command{
+		Use: "deliver GROUP_ID --sink NAME", Short: "Deliver a finished group to a sink", Args: cli.Arguments("GROUP_ID"), GroupID: groupRollouts,
+		Long: "Deliver records the delivery and waits until the sink has acknowledged the group. The server goes on without the\ncommand, until the sink is there; rolloutd deliveries lists what is undelivered.",
+	}
+	cmd.Flags().StringVar(&spec.Sink, "sink", "", "name of a sink in the server's configuration")
+	cmd.Flags().BoolVar(&detach, "detach", false, "do not wait")
+	connect := serverFlag(cmd, s)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		spec.GroupID = args[0]
+		if spec.Sink == "" {
+			return errors.New("--sink: want the name of a sink")
+		}
+		c := connect()
+		d, err := deliver(cmd.Context(), c, spec, detach, s.err)
+		if err != nil {
+			return hint(err, c)
+		}
+		if err := json.NewEncoder(s.out).Encode(d); err != nil {
+			return err
+		}
+		if d.State == rollout.DeliveryRefused || d.State == rollout.DeliverySkipped {
+			return exitError(cli.ExitError)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// deliver submits the delivery and, unless detached, asks until it has ended.
+func deliver(ctx context.Context, c *client.Client, spec rollout.DeliverySpec, detach bool, progress io.Writer) (rollout.Delivery, error) {
+	d, err := c.Deliver(ctx, spec)
+	said := ""
+	for {
+		if err != nil || d.Done() || detach {
+			return d, err
+		}
+		if d.Reason != said {
+			said = d.Reason
+			fmt.Fprintf(progress, "not delivered yet: %s\n", said)
+		}
+		select {
+		case <-ctx.Done():
+			return d, exitError(cli.ExitDetached)
+		case <-time.After(time.Second):
+		}
+		d, err = c.Delivery(ctx, spec)
+	}
+}
+
+func deliveriesCommand(s std) *cobra.Command {
+	var f rollout.DeliveryFilter
+	var state string
+	asJSON := false
+	cmd := &cobra.Command{
+		Use: "deliveries", Short: "List deliveries of groups, those that have not ended first", Args: cli.Arguments(), GroupID: groupRollouts,
+	}
+	cmd.Flags().StringVar(&f.Sink, "sink", "", "only deliveries to this sink")
+	cmd.Flags().StringVar(&state, "state", "", "only pending, delivered, refused or skipped deliveries")
+	cmd.Flags().IntVar(&f.Limit, "limit", 20, "size of the page, at most 1000")
+	cmd.Flags().StringVar(&f.Cursor, "cursor", "", "continue after the previous page")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the page as JSON")
+	connect := serverFlag(cmd, s)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		f.State = rollout.DeliveryState(state)
+		c := connect()
+		page, err := c.Deliveries(cmd.Context(), f)
+		if err != nil {
+			return hint(err, c)
+		}
+		if asJSON {
+			return json.NewEncoder(s.out).Encode(page)
+		}
+		cli.Deliveries(s.out, page.Deliveries)
+		if page.Next != "" {
+			fmt.Fprintf(s.err, "more: repeat the command with --cursor %s\n", page.Next)
+		}
+		return nil
+	}
+	return cmd
+}

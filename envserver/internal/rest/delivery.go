@@ -1,0 +1,84 @@
+package rest
+
+import (
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+const deliveryTag = "Deliveries"
+
+// deliveryRoutes deliver groups to the configured sinks.
+func (a *API) deliveryRoutes() []api.Route {
+	if a.Deliveries == nil {
+		return nil
+	}
+	return []api.Route{
+		api.Post("/groups/{id}/deliver", a.postDelivery, &api.Operation{ID: "deliver_group", Tag: deliveryTag, Summary: "Deliver a group that is done to a sink; 409 before",
+			Reads: deliverRequest{}, NeedsBody: true, Answers: rollout.Delivery{}, Status: http.StatusAccepted,
+			Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)}),
+		api.Get("/groups/{id}/deliveries/{sink}", a.getDelivery, &api.Operation{ID: "get_delivery", Tag: deliveryTag, Summary: "Where the delivery of a group to a sink stands",
+			Reads: deliveryRequest{}, Answers: rollout.Delivery{}, Refuses: api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)}),
+		api.Get("/deliveries", a.listDeliveries, &api.Operation{ID: "list_deliveries", Tag: deliveryTag,
+			Summary: "List the deliveries of the caller's groups: those that have not ended, then the others, oldest group first; operators see all",
+			Reads:   deliveryListRequest{}, Answers: rollout.DeliveryPage{}, Refuses: api.Unserved(http.StatusUnprocessableEntity)}),
+	}
+}
+
+type deliverRequest struct {
+	groupRequest
+	Sink string `json:"sink" required:"true" description:"name of a configured sink"`
+}
+
+type deliveryRequest struct {
+	groupRequest
+	Sink string `path:"sink" description:"name of a sink"`
+}
+
+// deliveryListRequest selects deliveries; what is left out selects all.
+type deliveryListRequest struct {
+	Sink   string `query:"sink"`
+	State  string `query:"state" enum:"pending,delivered,refused,skipped"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"deliveries of a page"`
+	Cursor string `query:"cursor" description:"next of the page before"`
+}
+
+func (a *API) postDelivery(w http.ResponseWriter, r *http.Request) {
+	args, ok := a.arguments(w, r)
+	if !ok {
+		return
+	}
+	sink, _ := args["sink"].(string)
+	d, err := a.Deliveries.Deliver(r.Context(), rollout.DeliverySpec{GroupID: chi.URLParam(r, "id"), Sink: sink})
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	httpio.WriteJSON(w, http.StatusAccepted, d)
+}
+
+func (a *API) getDelivery(w http.ResponseWriter, r *http.Request) {
+	d, err := a.Deliveries.Delivery(r.Context(), rollout.DeliverySpec{GroupID: chi.URLParam(r, "id"), Sink: chi.URLParam(r, "sink")})
+	answerWith(w, d, err)
+}
+
+func (a *API) listDeliveries(w http.ResponseWriter, r *http.Request) {
+	q, err := parameters(r, "sink", "state", "limit", "cursor")
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	limit, err := pageLimit(q)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	page, err := a.Deliveries.Deliveries(r.Context(), rollout.DeliveryFilter{
+		Sink: q.Get("sink"), State: rollout.DeliveryState(q.Get("state")), Limit: limit, Cursor: q.Get("cursor"),
+	})
+	answerWith(w, page, err)
+}

@@ -1,0 +1,85 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Kinds of sinks.
+const (
+	SinkAtropos    = "atropos"
+	SinkTrainerAPI = "trainer_api"
+	SinkFiles      = "files"
+	SinkPull       = "pull"
+)
+
+// Sink is where finished groups are delivered; docs/sinks.md explains the settings.
+type Sink struct {
+	Kind string `yaml:"kind"`
+	// Partial delivers groups in which a rollout has no reward or no token to train on.
+	Partial bool `yaml:"partial"`
+	// Sequences is "one" (the sequence of each rollout that has the most tokens to train on) or "all"; empty: the kind's default.
+	Sequences string `yaml:"sequences"`
+	Subagents string `yaml:"subagents"` // "drop" (default) or "separate"
+
+	// Of the kinds with a trainer.
+	URL   string `yaml:"url"`
+	Token string `yaml:"token"` // bearer token; empty: none
+	// MaxBatchesOffPolicy bounds the batches that wait for the trainer: with more there is no room. 0: 2.
+	MaxBatchesOffPolicy float64 `yaml:"max_batches_offpolicy"`
+	// GroupSize is the number of sequences of a group.
+	GroupSize int `yaml:"group_size"`
+
+	// Of the kind atropos: what register-env sends.
+	Name               string   `yaml:"name"` // empty: the sink's name
+	MaxTokenLength     int      `yaml:"max_token_length"`
+	Weight             float64  `yaml:"weight"` // 0: 1
+	MinBatchAllocation *float64 `yaml:"min_batch_allocation"`
+
+	// Of the kind files.
+	Path        string        `yaml:"path"`
+	Format      string        `yaml:"format"`       // "jsonl" (default) or "parquet"
+	ShardGroups int           `yaml:"shard_groups"` // groups of a file; 0: 1
+	ShardAge    time.Duration `yaml:"shard_age"`    // a file is closed with fewer groups after this time; 0: 10m
+
+	// Of the kind pull.
+	Queue string `yaml:"queue"` // empty: the sink's name
+}
+
+// One reports whether the sink takes one sequence of each rollout.
+func (s Sink) One() bool {
+	if s.Sequences == "" {
+		return s.Kind == SinkAtropos || s.Kind == SinkTrainerAPI
+	}
+	return s.Sequences == "one"
+}
+
+func (c Config) validateSinks(p *problems) {
+	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
+		path := "sinks." + name
+		err := rollout.CheckSink(name)
+		p.check(err == nil, path, "%v", err)
+		c.Sinks[name].validate(p, path)
+	}
+}
+
+func (s Sink) validate(p *problems, path string) {
+	kinds := []string{SinkFiles}
+	p.check(slices.Contains(kinds, s.Kind), path+".kind", "want %s, got %q", strings.Join(kinds, ", "), s.Kind)
+	p.oneOf(path+".sequences", s.Sequences, "", "one", "all")
+	p.oneOf(path+".subagents", s.Subagents, "", "drop", "separate")
+	p.oneOf(path+".format", s.Format, "", "jsonl", "parquet")
+	if s.Kind == SinkFiles {
+		p.check(s.Path != "", path+".path", "want a folder")
+		p.check(s.ShardGroups >= 0, path+".shard_groups", "want 1 or more, or 0 for 1, got %d", s.ShardGroups)
+		p.check(s.ShardAge >= 0, path+".shard_age", "want a duration, or 0 for 10m, got %s", s.ShardAge)
+	}
+}
+
+func (p *problems) oneOf(path, got string, want ...string) {
+	p.check(slices.Contains(want, got), path, "want %s, got %q", strings.Join(slices.DeleteFunc(want, func(s string) bool { return s == "" }), " or "), got)
+}

@@ -1,0 +1,31 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+)
+
+func TestSinks(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(strings.NewReader("sinks: {disk: {kind: files, path: /data, shard_groups: 8, shard_age: 1m}}\n"), nil)
+	require.NoError(t, err)
+	require.NoError(t, c.Validate())
+	require.Equal(t, 8, c.Sinks["disk"].ShardGroups)
+
+	c.Sinks = map[string]config.Sink{
+		"a/b":  {Kind: "files", Path: "x"},
+		"none": {},
+		"disk": {Kind: "files", Format: "csv", ShardGroups: -1, Sequences: "two", Subagents: "keep"},
+	}
+	err = c.Validate()
+	for _, text := range []string{
+		"sinks.a/b: sink: want 1 to 40 letters", "sinks.none.kind: want ", "sinks.disk.path: want a folder", `sinks.disk.format: want jsonl or parquet, got "csv"`,
+		"sinks.disk.shard_groups: want 1 or more", `sinks.disk.sequences: want one or all, got "two"`, `sinks.disk.subagents: want drop or separate, got "keep"`,
+	} {
+		require.ErrorContains(t, err, text)
+	}
+}

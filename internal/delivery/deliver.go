@@ -1,0 +1,117 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/text"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
+)
+
+// Named is a configured sink and what it takes.
+type Named struct {
+	Sink
+	// Partial says that the sink takes groups in which a rollout has no data.
+	Partial bool
+	// One delivers one sequence of each rollout, the one with the most tokens to train on, for trainers that count sequences as rollouts.
+	One bool
+	// Subagents is what becomes of the turns of subagents; "" is sequence.DropSubagents.
+	Subagents sequence.Subagents
+}
+
+// Deliverer brings groups from the store to sinks. It is safe for concurrent use.
+type Deliverer struct {
+	Store *store.Store
+	Sinks map[string]Named
+	Log   *slog.Logger
+}
+
+// maxReason bounds what is kept of an error, in bytes.
+const maxReason = 2000
+
+// Status asks a sink what it can take. An unknown name is a fault.Invalid.
+func (d *Deliverer) Status(ctx context.Context, sink string) (Status, error) {
+	s, err := d.sink(sink)
+	if err != nil {
+		return Status{}, err
+	}
+	return s.Status(ctx)
+}
+
+// Deliver delivers a finished group to a sink and returns how that ended. An error says that it did not end: the delivery stays pending
+// and the call is to be repeated, unless the error is a fault.Invalid (there is no such sink) or a fault.NotFound (there is no such group).
+func (d *Deliverer) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
+	s, err := d.sink(spec.Sink)
+	if err != nil {
+		return rollout.Delivery{}, err
+	}
+	var state rollout.GroupState
+	err = d.Store.JSON(ctx, store.GroupKey(spec.GroupID), &state)
+	if fault.Is(err, fault.NotFound) {
+		return rollout.Delivery{}, fault.New(fault.NotFound, "no finished group %q", spec.GroupID)
+	}
+	if err != nil {
+		return rollout.Delivery{}, err
+	}
+	g := GroupOf(state)
+	out := Outbox{d.Store}
+	record, err := out.Begin(ctx, spec.Sink, g, time.Now())
+	if err != nil || record.Done() {
+		return record, err
+	}
+	err = d.try(ctx, s, &g)
+	record.Rollouts = len(g.Data)
+	return d.record(ctx, out, record, g, err)
+}
+
+// try loads the group's data and hands it over.
+func (d *Deliverer) try(ctx context.Context, s Named, g *Group) error {
+	if err := (reader{d.Store}).load(ctx, g, s); err != nil {
+		return err
+	}
+	return s.Deliver(ctx, *g)
+}
+
+// record writes how a try ended. The error is nil when the delivery has ended.
+func (d *Deliverer) record(ctx context.Context, out Outbox, r rollout.Delivery, g Group, tried error) (rollout.Delivery, error) {
+	now := time.Now().UTC()
+	switch kind := fault.KindOf(tried); {
+	case tried == nil:
+		r.State, r.Reason, r.EndedAt = rollout.DeliveryDelivered, "", &now
+	case ctx.Err() != nil:
+		return r, tried // the worker stops
+	case kind == fault.Conflict:
+		r.State, r.EndedAt = rollout.DeliverySkipped, &now
+	case kind == fault.Invalid, kind == fault.UpstreamRefused:
+		r.State, r.EndedAt = rollout.DeliveryRefused, &now
+		r.Tries++
+	default:
+		r.Tries++
+	}
+	if tried != nil {
+		r.Reason = text.Head(tried.Error(), maxReason)
+		d.Log.WarnContext(ctx, "group not delivered", "sink", r.Sink, "group", r.GroupID, "state", r.State, "error", tried)
+	}
+	if err := out.Save(ctx, r, g); err != nil {
+		return r, err
+	}
+	if !r.Done() {
+		return r, fault.Wrap(fault.Unavailable, tried, "deliver group %s to sink %s", g.ID, r.Sink)
+	}
+	return r, nil
+}
+
+func (d *Deliverer) sink(name string) (Named, error) {
+	s, ok := d.Sinks[name]
+	if !ok {
+		return s, fault.Field("sink", "no sink %q is configured: want one of %s", name, strings.Join(slices.Sorted(maps.Keys(d.Sinks)), ", "))
+	}
+	return s, nil
+}

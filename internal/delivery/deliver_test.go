@@ -1,0 +1,220 @@
+package delivery_test
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/delivery"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// recorder is a sink that answers with err and keeps what it took.
+type recorder struct {
+	err   error
+	taken []delivery.Group
+}
+
+func (r *recorder) Status(context.Context) (delivery.Status, error) {
+	return delivery.Status{Ready: true, Room: delivery.Unbounded}, nil
+}
+
+func (r *recorder) Deliver(_ context.Context, g delivery.Group) error {
+	if r.err == nil {
+		r.taken = append(r.taken, g)
+	}
+	return r.err
+}
+
+type rig struct {
+	*delivery.Deliverer
+	sink *recorder
+}
+
+func newRig(t *testing.T, change ...func(*delivery.Named)) *rig {
+	t.Helper()
+	st, err := store.Open(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	sink := &recorder{}
+	named := delivery.Named{Sink: sink}
+	for _, c := range change {
+		c(&named)
+	}
+	return &rig{&delivery.Deliverer{Store: st, Sinks: map[string]delivery.Named{"s": named}, Log: slog.New(slog.DiscardHandler)}, sink}
+}
+
+// Traces: one trained reply; two conversations, the second with more tokens to train on; none to train on.
+const (
+	good  = `{"turn":1,"kind":"agent","lineage":"a","train":true,"delivered":true,"prompt_token_ids":[1,2],"completion_token_ids":[3],"per_token_logps":[-1]}` + "\n"
+	split = good + `{"turn":2,"kind":"agent","lineage":"a","train":true,"delivered":true,"prompt_token_ids":[9],"completion_token_ids":[4,5],"per_token_logps":[-1,-1]}` + "\n"
+	empty = `{"turn":1,"kind":"agent","lineage":"a","delivered":true,"prompt_token_ids":[1,2],"completion_token_ids":[3],"per_token_logps":[-1]}` + "\n"
+)
+
+// finish stores a group with a rollout of each trace; "" is one that infrastructure lost.
+func (r *rig) finish(t *testing.T, id string, at int, traces ...string) {
+	t.Helper()
+	ended := time.Unix(int64(at), 0).UTC()
+	g := rollout.GroupState{ID: id, TaskID: "task", Owner: "alice", Size: len(traces), Outcome: rollout.GroupComplete, StartedAt: ended, FinishedAt: &ended}
+	for i, trace := range traces {
+		m := rollout.Member{Index: i, RolloutID: rollout.MemberID(id, i, 0), Outcome: rollout.InfraFailed}
+		if trace != "" {
+			reward := float64(i)
+			m.Outcome, m.Reward = rollout.Completed, &reward
+			key := store.AttemptKey(m.RolloutID, 1, store.Trace)
+			_, err := r.Store.PutBytes(t.Context(), key, []byte(trace))
+			require.NoError(t, err)
+			head := rollout.NewResult(m.RolloutID)
+			head.Links["trace"] = key
+			require.NoError(t, r.Store.PutJSON(t.Context(), store.HeadKey(m.RolloutID), head))
+		}
+		g.Members = append(g.Members, m)
+	}
+	require.NoError(t, r.Store.PutJSON(t.Context(), store.GroupKey(id), g))
+}
+
+func (r *rig) list(t *testing.T, f rollout.DeliveryFilter) (out []string, next string) {
+	t.Helper()
+	if f.Limit == 0 {
+		f.Limit = 100
+	}
+	page, err := delivery.Outbox{Store: r.Store}.List(t.Context(), f)
+	require.NoError(t, err)
+	for _, d := range page.Deliveries {
+		out = append(out, d.GroupID+" "+string(d.State))
+	}
+	return out, page.Next
+}
+
+func TestDelivery(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.finish(t, "g", 5, good, split)
+	spec := rollout.DeliverySpec{GroupID: "g", Sink: "s"}
+
+	r.sink.err = fault.New(fault.Unauthorized, "no such token") // the operator mends it
+	_, err := r.Deliver(t.Context(), spec)
+	require.True(t, fault.Is(err, fault.Unavailable), "to be repeated")
+	page, err := delivery.Outbox{Store: r.Store}.List(t.Context(), rollout.DeliveryFilter{Limit: 1})
+	require.NoError(t, err)
+	require.Equal(t, rollout.DeliveryPending, page.Deliveries[0].State)
+	require.Equal(t, "no such token", page.Deliveries[0].Reason)
+	require.Equal(t, 1, page.Deliveries[0].Tries)
+
+	r.sink.err = nil
+	for range 2 {
+		d, err := r.Deliver(t.Context(), spec)
+		require.NoError(t, err)
+		require.Equal(t, rollout.DeliveryDelivered, d.State)
+		require.Equal(t, 2, d.Rollouts)
+		require.NotNil(t, d.EndedAt)
+	}
+	require.Len(t, r.sink.taken, 1)
+	g := r.sink.taken[0]
+	require.Equal(t, 3, g.Sequences())
+	require.InDelta(t, 0.5, g.Statistics.Mean, 1e-9)
+	all, _ := r.list(t, rollout.DeliveryFilter{})
+	require.Equal(t, []string{"g delivered"}, all)
+}
+
+func TestOneSequenceOfEachRollout(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(n *delivery.Named) { n.One = true })
+	r.finish(t, "g", 5, good, split)
+	_, err := r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "g", Sink: "s"})
+	require.NoError(t, err)
+	require.Equal(t, 2, r.sink.taken[0].Sequences())
+	require.Equal(t, []int32{9, 4, 5}, r.sink.taken[0].Data[1].Trajectory.Sequences[0].TokenIDs)
+}
+
+// A group without data for the sink is skipped with a reason, and one that the sink refuses can be delivered again.
+func TestGroupsThatAreNotTaken(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.finish(t, "empty", 1, empty, "")
+	r.finish(t, "part", 2, good, empty, "")
+	for id, why := range map[string]string{
+		"empty": "1 of 2 rollouts of group empty have a reward, 0 of these have tokens to train on",
+		"part":  "2 of 3 rollouts of group part have a reward, 1 of these have tokens to train on; the sink takes complete groups only (partial: true takes others)",
+	} {
+		d, err := r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: id, Sink: "s"})
+		require.NoError(t, err)
+		require.Equal(t, rollout.DeliverySkipped, d.State)
+		require.Equal(t, why, d.Reason)
+	}
+	r.finish(t, "g", 3, good)
+	r.sink.err = fault.New(fault.UpstreamRefused, "422")
+	spec := rollout.DeliverySpec{GroupID: "g", Sink: "s"}
+	d, err := r.Deliver(t.Context(), spec)
+	require.NoError(t, err)
+	require.Equal(t, rollout.DeliveryRefused, d.State)
+	all, _ := r.list(t, rollout.DeliveryFilter{})
+	require.Equal(t, []string{"g refused", "empty skipped", "part skipped"}, all)
+	r.sink.err = nil
+	d, err = r.Deliver(t.Context(), spec)
+	require.NoError(t, err)
+	require.Equal(t, rollout.DeliveryDelivered, d.State)
+
+	_, err = r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "g", Sink: "x"})
+	require.True(t, fault.Is(err, fault.Invalid))
+	require.ErrorContains(t, err, `no sink "x" is configured: want one of s`)
+	_, err = r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "none", Sink: "s"})
+	require.True(t, fault.Is(err, fault.NotFound))
+}
+
+func TestPartialGroups(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(n *delivery.Named) { n.Partial = true })
+	r.finish(t, "part", 2, "", good, empty)
+	d, err := r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "part", Sink: "s"})
+	require.NoError(t, err)
+	require.Equal(t, rollout.DeliveryDelivered, d.State)
+	require.Equal(t, 1, d.Rollouts)
+	require.Equal(t, "part-1", r.sink.taken[0].Siblings[0].RolloutID)
+}
+
+// Lists are oldest group first, whatever the ids, in pages.
+func TestListOfDeliveries(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i := range 5 {
+		r.finish(t, "g"+strconv.Itoa(9-i), 10+i, good)
+		r.sink.err = nil
+		if i > 2 {
+			r.sink.err = fault.New(fault.Unavailable, "away")
+		}
+		_, _ = r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "g" + strconv.Itoa(9-i), Sink: "s"}) // the states are compared below
+	}
+	want := []string{"g6 pending", "g5 pending", "g9 delivered", "g8 delivered", "g7 delivered"}
+	all, _ := r.list(t, rollout.DeliveryFilter{})
+	require.Equal(t, want, all)
+	for limit := 1; limit < 6; limit++ {
+		var got []string
+		f := rollout.DeliveryFilter{Limit: limit}
+		for {
+			page, next := r.list(t, f)
+			require.LessOrEqual(t, len(page), limit)
+			got = append(got, page...)
+			if f.Cursor = next; next == "" {
+				break
+			}
+		}
+		require.Equal(t, want, got)
+	}
+	for _, c := range []struct {
+		f    rollout.DeliveryFilter
+		want []string
+	}{
+		{rollout.DeliveryFilter{State: rollout.DeliveryPending}, want[:2]}, {rollout.DeliveryFilter{State: rollout.DeliveryDelivered}, want[2:]},
+		{rollout.DeliveryFilter{Owner: "bob"}, nil}, {rollout.DeliveryFilter{Sink: "other"}, nil}, {rollout.DeliveryFilter{Sink: "s", Owner: "alice"}, want},
+	} {
+		got, _ := r.list(t, c.f)
+		require.Equal(t, c.want, got)
+	}
+}

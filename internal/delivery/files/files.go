@@ -1,0 +1,111 @@
+// Package files is the sink that writes groups to files in a folder, a number of groups each.
+//
+// A file is written under a temporary name and renamed when it is whole. Until then its groups lie in a small database in the folder,
+// which also has the keys of all groups that were delivered. The database is open, and locked, during one call only, so processes that
+// share the folder take turns.
+package files
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rolloutd/rolloutd/internal/delivery"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
+)
+
+// Options of a sink.
+type Options struct {
+	Folder string
+	Format Format
+	Groups int           // of a file; 0: 1
+	Age    time.Duration // a file is closed with fewer groups this long after its first one came; 0: 10 minutes
+}
+
+const (
+	defaultAge = 10 * time.Minute
+	// lockWait bounds the wait for another process that uses the folder.
+	lockWait = 2 * time.Minute
+	database = ".rolloutd.db"
+)
+
+// Sink writes groups to files. It implements delivery.Sink.
+type Sink struct {
+	o   Options
+	now func() time.Time
+}
+
+// New makes the sink of a folder, which is made at the first delivery.
+func New(o Options) *Sink {
+	o.Groups = max(o.Groups, 1)
+	if o.Age == 0 {
+		o.Age = defaultAge
+	}
+	return &Sink{o: o, now: time.Now}
+}
+
+// Status closes a file that is due. A folder has room for any number of groups.
+func (s *Sink) Status(ctx context.Context) (delivery.Status, error) {
+	return delivery.Status{Ready: true, Room: delivery.Unbounded}, s.with(ctx, func(sh *shards) error { return sh.closeDue(s.o, s.now()) })
+}
+
+// Deliver returns when the group is synced. Its file is there when it has all its groups, or at its age.
+func (s *Sink) Deliver(ctx context.Context, g delivery.Group) error {
+	lines, err := linesOf(g)
+	if err != nil {
+		return err
+	}
+	return s.with(ctx, func(sh *shards) error {
+		if err := sh.stage(g.Key, lines, s.now()); err != nil {
+			return err
+		}
+		return sh.closeDue(s.o, s.now())
+	})
+}
+
+// Flush closes the file that is being filled, if it has a group.
+func (s *Sink) Flush(ctx context.Context) error {
+	return s.with(ctx, func(sh *shards) error { return sh.close(s.o) })
+}
+
+// with calls do with the folder's database, after the file that a killed process was closing is closed.
+func (s *Sink) with(ctx context.Context, do func(*shards) error) error {
+	if err := os.MkdirAll(s.o.Folder, 0o755); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "folder of the sink")
+	}
+	wait := lockWait
+	if until, ok := ctx.Deadline(); ok {
+		wait = max(min(wait, time.Until(until)), time.Millisecond)
+	}
+	db, err := bbolt.Open(filepath.Join(s.o.Folder, database), 0o600, &bbolt.Options{Timeout: wait})
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "open the database of %s (another process may be using it)", s.o.Folder)
+	}
+	sh := &shards{db: db}
+	err = sh.recover(s.o)
+	if err == nil {
+		err = do(sh)
+	}
+	if e := db.Close(); err == nil {
+		err = e
+	}
+	return fault.Wrap(fault.Unavailable, err, "write to %s", s.o.Folder)
+}
+
+// linesOf is the group as JSON lines, one per sequence.
+func linesOf(g delivery.Group) ([]byte, error) {
+	var out bytes.Buffer
+	for i, s := range g.Siblings {
+		state := rollout.State{ID: s.RolloutID, GroupID: g.ID, TaskID: g.TaskID, Outcome: s.Outcome, Reward: &s.Reward}
+		if err := shapes.WriteLines(&out, state, g.Data[i].Trajectory); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,211 @@
+package files
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// shards is the database of a folder.
+type shards struct{ db *bbolt.DB }
+
+var (
+	staged  = []byte("staged")  // number of the group → its lines
+	keys    = []byte("keys")    // idempotency key → number of the group
+	about   = []byte("about")   // one record: state
+	present = []byte("present") // its key
+)
+
+// state is the rest of what is known.
+type state struct {
+	Files   int       `json:"files"`             // that are closed
+	Since   time.Time `json:"since"`             // when the first staged group came
+	Closing uint64    `json:"closing,omitempty"` // the last group of the file that is being closed; 0: none is
+}
+
+// stage keeps a group until its file is closed. A key that is known changes nothing.
+func (s *shards) stage(key string, lines []byte, now time.Time) error {
+	return s.db.Update(func(tx *bbolt.Tx) error {
+		seen, err := tx.CreateBucketIfNotExists(keys)
+		if err != nil || seen.Get([]byte(key)) != nil {
+			return err
+		}
+		waiting, err := tx.CreateBucketIfNotExists(staged)
+		if err != nil {
+			return err
+		}
+		if first, _ := waiting.Cursor().First(); first == nil {
+			if err := change(tx, func(st *state) { st.Since = now }); err != nil {
+				return err
+			}
+		}
+		n, err := seen.NextSequence()
+		if err != nil {
+			return err
+		}
+		if err := seen.Put([]byte(key), number(n)); err != nil {
+			return err
+		}
+		return waiting.Put(number(n), lines)
+	})
+}
+
+func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+func change(tx *bbolt.Tx, do func(*state)) error {
+	b, err := tx.CreateBucketIfNotExists(about)
+	if err != nil {
+		return err
+	}
+	st, err := read(tx)
+	if err != nil {
+		return err
+	}
+	do(&st)
+	data, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	return b.Put(present, data)
+}
+
+func read(tx *bbolt.Tx) (st state, err error) {
+	if b := tx.Bucket(about); b != nil && b.Get(present) != nil {
+		err = json.Unmarshal(b.Get(present), &st)
+	}
+	return st, err
+}
+
+// waiting counts the staged groups, at most as many as asked for, and returns the state.
+func (s *shards) waiting(most int) (n int, st state, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		if b := tx.Bucket(staged); b != nil {
+			for k, _ := b.Cursor().First(); k != nil && n < most; n++ {
+				k = next(b, k)
+			}
+		}
+		st, err = read(tx)
+		return err
+	})
+	return n, st, err
+}
+
+func next(b *bbolt.Bucket, after []byte) []byte {
+	c := b.Cursor()
+	c.Seek(after)
+	k, _ := c.Next()
+	return k
+}
+
+// closeDue closes files that have all their groups, and one that is old enough.
+func (s *shards) closeDue(o Options, now time.Time) error {
+	for {
+		n, st, err := s.waiting(o.Groups)
+		if err != nil || n == 0 || n < o.Groups && now.Sub(st.Since) < o.Age {
+			return err
+		}
+		if err := s.close(o); err != nil {
+			return err
+		}
+	}
+}
+
+// close writes a file of the staged groups, at most Options.Groups. What it takes is recorded first: after a crash the same file is
+// written again.
+func (s *shards) close(o Options) error {
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(staged)
+		if b == nil {
+			return nil
+		}
+		last := uint64(0)
+		c := b.Cursor()
+		for k, n := first(c), 0; k != nil && n < o.Groups; n++ {
+			last = binary.BigEndian.Uint64(k)
+			k, _ = c.Next()
+		}
+		return change(tx, func(st *state) { st.Closing = last })
+	})
+	if err != nil {
+		return err
+	}
+	return s.recover(o)
+}
+
+func first(c *bbolt.Cursor) []byte {
+	k, _ := c.First()
+	return k
+}
+
+// recover writes the file that is being closed, if there is one, and then forgets its groups.
+func (s *shards) recover(o Options) error {
+	_, st, err := s.waiting(0)
+	if err != nil || st.Closing == 0 {
+		return err
+	}
+	path := filepath.Join(o.Folder, fmt.Sprintf("shard-%06d.%s", st.Files+1, o.Format))
+	if err := s.db.View(func(tx *bbolt.Tx) error { return writeFile(path, o.Format, groups(tx, st.Closing)) }); err != nil {
+		return err
+	}
+	return s.db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(staged)
+		for k := first(b.Cursor()); k != nil && binary.BigEndian.Uint64(k) <= st.Closing; k = first(b.Cursor()) {
+			if err := b.Delete(k); err != nil {
+				return err
+			}
+		}
+		return change(tx, func(st *state) { st.Files, st.Closing, st.Since = st.Files+1, 0, time.Now() })
+	})
+}
+
+// groups calls each with the lines of the staged groups up to a number.
+func groups(tx *bbolt.Tx, last uint64) func(each func(lines []byte) error) error {
+	return func(each func(lines []byte) error) error {
+		c := tx.Bucket(staged).Cursor()
+		for k, lines := c.First(); k != nil && binary.BigEndian.Uint64(k) <= last; k, lines = c.Next() {
+			if err := each(lines); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// writeFile writes a file under another name, syncs and renames it.
+func writeFile(path string, format Format, all func(func([]byte) error) error) (err error) {
+	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	err = format.write(f, all)
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+func syncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if e := d.Close(); err == nil {
+		err = e
+	}
+	return err
+}

@@ -1,0 +1,67 @@
+package delivery
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
+)
+
+// Group is one finished group on its way to a sink.
+type Group struct {
+	// Key is the idempotency key: the same for every delivery of the group, and no other group's.
+	Key        string               `json:"key"`
+	ID         string               `json:"group_id"`
+	TaskID     string               `json:"task_id"`
+	Owner      string               `json:"owner,omitempty"`
+	Outcome    rollout.GroupOutcome `json:"outcome"`
+	Size       int                  `json:"size"` // rollouts that were asked for
+	Siblings   []Sibling            `json:"siblings"`
+	Statistics rollout.Statistics   `json:"statistics"` // of the siblings' rewards
+	FinishedAt time.Time            `json:"finished_at"`
+
+	// Data has the training sequences of each sibling, in the order of Siblings. Each has a reward and at least one token to train on.
+	Data []shapes.Scored `json:"-"`
+}
+
+// Sibling is one rollout of a group that has a reward.
+type Sibling struct {
+	RolloutID string          `json:"rollout_id"`
+	Outcome   rollout.Outcome `json:"outcome"`
+	Reward    float64         `json:"reward"`
+}
+
+// Sequences counts the training sequences of all siblings.
+func (g *Group) Sequences() int {
+	n := 0
+	for i := range g.Data {
+		n += len(g.Data[i].Trajectory.Sequences)
+	}
+	return n
+}
+
+// GroupOf is the group as its state in the store has it, without Data. Members without a reward are left out.
+func GroupOf(s rollout.GroupState) Group {
+	g := Group{Key: keyOf(s), ID: s.ID, TaskID: s.TaskID, Owner: s.Owner, Outcome: s.Outcome, Size: s.Size}
+	if s.FinishedAt != nil {
+		g.FinishedAt = *s.FinishedAt
+	}
+	var rewards []float64
+	for _, m := range s.Members {
+		if m.Outcome.MayCarryReward() && m.Reward != nil {
+			g.Siblings = append(g.Siblings, Sibling{m.RolloutID, m.Outcome, *m.Reward})
+			rewards = append(rewards, *m.Reward)
+		}
+	}
+	g.Statistics = rollout.StatisticsOf(rewards)
+	return g
+}
+
+// keyOf adds the start to the id: two deployments that deliver to one trainer may have groups of the same id.
+func keyOf(s rollout.GroupState) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", s.ID, s.StartedAt.UnixNano()))
+	return s.ID + "-" + hex.EncodeToString(sum[:6])
+}

@@ -1,0 +1,100 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
+	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
+)
+
+// reader makes training sequences of stored traces.
+type reader struct{ store *store.Store }
+
+// load fills g.Data and leaves out the siblings without a token to train on. A group that the sink does not take is a fault.Conflict. All
+// sequences are in memory together, at most sequence.MaxTokens tokens.
+func (r reader) load(ctx context.Context, g *Group, s Named) error {
+	siblings := g.Siblings
+	g.Siblings, g.Data = nil, nil
+	room := sequence.MaxTokens
+	for _, sibling := range siblings {
+		t, err := r.trajectory(ctx, sibling.RolloutID, s.Subagents)
+		if err != nil {
+			return err
+		}
+		trainable(&t, s.One)
+		if len(t.Sequences) == 0 {
+			continue
+		}
+		if room -= t.Tokens(); room < 0 {
+			return fault.New(fault.Conflict, "the sequences of group %s have more than %d tokens", g.ID, sequence.MaxTokens)
+		}
+		reward := sibling.Reward
+		g.Siblings = append(g.Siblings, sibling)
+		g.Data = append(g.Data, shapes.Scored{RolloutID: sibling.RolloutID, Reward: &reward, Trajectory: t})
+	}
+	return g.check(s.Partial, len(siblings))
+}
+
+// check refuses a group without data, and one that is not complete where the sink wants complete ones.
+func (g *Group) check(partial bool, rewarded int) error {
+	n := len(g.Data)
+	if n == g.Size || n > 0 && partial {
+		return nil
+	}
+	why := fmt.Sprintf("%d of %d rollouts of group %s have a reward, %d of these have tokens to train on", rewarded, g.Size, g.ID, n)
+	if n > 0 {
+		why += "; the sink takes complete groups only (partial: true takes others)"
+	}
+	return fault.New(fault.Conflict, "%s", why)
+}
+
+// trainable leaves out the sequences without a token to train on; with one, all but the one that has the most.
+func trainable(t *sequence.Trajectory, one bool) {
+	kept := t.Sequences[:0]
+	for i := range t.Sequences {
+		n := t.Sequences[i].Trained()
+		switch {
+		case n == 0:
+		case one && len(kept) == 1:
+			if n > kept[0].Trained() {
+				kept[0] = t.Sequences[i]
+			}
+		default:
+			kept = append(kept, t.Sequences[i])
+		}
+	}
+	t.Sequences = kept
+}
+
+func (r reader) trajectory(ctx context.Context, id string, subagents sequence.Subagents) (sequence.Trajectory, error) {
+	var head rollout.Result
+	if err := r.store.JSON(ctx, store.HeadKey(id), &head); err != nil {
+		return sequence.Trajectory{}, fault.Wrap(fault.Unavailable, err, "result of rollout %s", id)
+	}
+	key := head.Links["trace"]
+	if key == "" {
+		return sequence.Trajectory{}, nil
+	}
+	lines, err := r.store.Reader(ctx, key)
+	if err != nil {
+		return sequence.Trajectory{}, fault.Wrap(fault.Unavailable, err, "trace of rollout %s", id)
+	}
+	defer lines.Close()
+	t, err := sequence.Read(lines, subagents)
+	if err != nil {
+		return t, fault.Wrap(unreadable(err), err, "trace of rollout %s", id)
+	}
+	return t, nil
+}
+
+// unreadable is the kind of a trace that has no sequences, now or for good.
+func unreadable(err error) fault.Kind {
+	if k := fault.KindOf(err); k == fault.Invalid || k == fault.Exhausted {
+		return fault.Conflict
+	}
+	return fault.Unavailable
+}

@@ -1,0 +1,122 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// Outbox records deliveries in the store: those that are pending or refused under one prefix, the others under another. Names begin with
+// the time at which the group ended, so that a list is oldest first.
+type Outbox struct{ Store *store.Store }
+
+const (
+	openPrefix  = "deliveries/open/"
+	endedPrefix = "deliveries/ended/"
+)
+
+// name is the record's name under either prefix. It is made of what does not change between two tries.
+func name(sink string, g Group) string {
+	return path.Join(sink, fmt.Sprintf("%020d-%s.json", max(g.FinishedAt.UnixNano(), 0), g.Key))
+}
+
+// Find returns the record of a delivery; fault.NotFound when there is none.
+func (o Outbox) Find(ctx context.Context, sink string, g Group) (rollout.Delivery, error) {
+	var d rollout.Delivery
+	err := o.Store.JSON(ctx, endedPrefix+name(sink, g), &d)
+	if fault.Is(err, fault.NotFound) {
+		err = o.Store.JSON(ctx, openPrefix+name(sink, g), &d)
+	}
+	return d, err
+}
+
+// Begin records a delivery before its first try, or finds it. A delivery that was refused is pending again.
+func (o Outbox) Begin(ctx context.Context, sink string, g Group, now time.Time) (rollout.Delivery, error) {
+	d, err := o.Find(ctx, sink, g)
+	switch {
+	case err == nil && d.State != rollout.DeliveryRefused:
+		return d, nil
+	case err != nil && !fault.Is(err, fault.NotFound):
+		return d, err
+	case err != nil:
+		d = rollout.Delivery{Sink: sink, GroupID: g.ID, Key: g.Key, TaskID: g.TaskID, Owner: g.Owner, QueuedAt: now.UTC()}
+	}
+	d.State, d.Reason, d.EndedAt = rollout.DeliveryPending, "", nil
+	return d, o.Store.PutJSON(ctx, openPrefix+name(sink, g), d)
+}
+
+// Save records where a delivery stands. The record of one that ended is written before the open one is deleted.
+func (o Outbox) Save(ctx context.Context, d rollout.Delivery, g Group) error {
+	if d.State == rollout.DeliveryPending || d.State == rollout.DeliveryRefused {
+		return o.Store.PutJSON(ctx, openPrefix+name(d.Sink, g), d)
+	}
+	if err := o.Store.PutJSON(ctx, endedPrefix+name(d.Sink, g), d); err != nil {
+		return err
+	}
+	return o.Store.Delete(ctx, openPrefix+name(d.Sink, g))
+}
+
+// List lists deliveries sink by sink, oldest group first: those that are open (pending or refused), then those that ended.
+func (o Outbox) List(ctx context.Context, f rollout.DeliveryFilter) (rollout.DeliveryPage, error) {
+	page := rollout.DeliveryPage{Deliveries: []rollout.Delivery{}}
+	for _, prefix := range prefixes(f.State) {
+		if f.Cursor != "" && !strings.HasPrefix(f.Cursor, prefix) && prefix == openPrefix {
+			continue // the page before ended behind the open ones
+		}
+		if err := o.listUnder(ctx, prefix, f, &page); err != nil || page.Next != "" {
+			return page, err
+		}
+	}
+	return page, nil
+}
+
+func prefixes(s rollout.DeliveryState) []string {
+	switch s {
+	case "":
+		return []string{openPrefix, endedPrefix}
+	case rollout.DeliveryPending, rollout.DeliveryRefused:
+		return []string{openPrefix}
+	default:
+		return []string{endedPrefix}
+	}
+}
+
+// listUnder adds the records under a prefix to the page until that is full.
+func (o Outbox) listUnder(ctx context.Context, prefix string, f rollout.DeliveryFilter, page *rollout.DeliveryPage) error {
+	all := prefix
+	if f.Sink != "" {
+		all += f.Sink + "/"
+	}
+	for key, err := range o.Store.Keys(ctx, all) {
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(f.Cursor, prefix) && key <= f.Cursor {
+			continue
+		}
+		if len(page.Deliveries) == f.Limit {
+			return nil
+		}
+		var d rollout.Delivery
+		err := o.Store.JSON(ctx, key, &d)
+		if fault.Is(err, fault.NotFound) {
+			continue // it ended since
+		}
+		if err != nil {
+			return err
+		}
+		if (f.State == "" || d.State == f.State) && (f.Owner == "" || d.Owner == f.Owner) {
+			page.Deliveries = append(page.Deliveries, d)
+			if len(page.Deliveries) == f.Limit {
+				page.Next = key
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+
+	"gocloud.dev/blob"
+)
+
+// Keys lists the keys that begin with the prefix, in their order. It ends after an error.
+func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		all := s.bucket.List(&blob.ListOptions{Prefix: prefix})
+		for {
+			o, err := all.Next(ctx)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield("", classify(err, "list", prefix))
+				return
+			}
+			if !yield(o.Key, nil) {
+				return
+			}
+		}
+	}
+}
