@@ -17,3 +17,11 @@ func MakeEntry(pid, ppid, session int, zombie bool) Entry {
 
 // Tree picks what a kill of root takes.
 var Tree = tree
+
+// Two ways to find a connection's client and the listeners of a port: the kernel's socket diagnosis, and /proc/net.
+var (
+	Connected     = connected
+	ReadClient    = readClient
+	Listening     = listening
+	ReadListeners = readListeners
+)

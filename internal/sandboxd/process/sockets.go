@@ -72,10 +72,27 @@ func mappedPrefix() string {
 }
 
 // clientInode is the inode of the socket that has connected from client to server; 0: none is found.
-func clientInode(client, server netip.AddrPort) (inode uint64, err error) {
+func clientInode(client, server netip.AddrPort) (uint64, error) {
 	if !client.Addr().Unmap().Is4() || !server.Addr().Unmap().Is4() {
 		return 0, nil
 	}
+	if inode, err := connected(client, server); err == nil {
+		return inode, nil
+	}
+	return readClient(client, server)
+}
+
+// listeners are the inodes of the sockets that listen on a port, whatever their address.
+func listeners(port uint16) ([]uint64, error) {
+	if inodes, err := listening(port); err == nil {
+		return inodes, nil
+	}
+	return readListeners(port)
+}
+
+// readClient is connected for kernels without socket diagnosis. It costs a millisecond and more: the kernel walks through the
+// sockets of the whole machine.
+func readClient(client, server netip.AddrPort) (inode uint64, err error) {
 	local, remote := hexAddr(client), hexAddr(server)
 	err = eachSocket(func(e socketEntry) bool {
 		for i := range local {
@@ -89,8 +106,8 @@ func clientInode(client, server netip.AddrPort) (inode uint64, err error) {
 	return inode, err
 }
 
-// listeners are the inodes of the sockets that listen on a port, whatever their address.
-func listeners(port uint16) (inodes []uint64, err error) {
+// readListeners is listening for kernels without socket diagnosis.
+func readListeners(port uint16) (inodes []uint64, err error) {
 	suffix := fmt.Sprintf(":%04X", port)
 	err = eachSocket(func(e socketEntry) bool {
 		if e.listening && strings.HasSuffix(e.local, suffix) {

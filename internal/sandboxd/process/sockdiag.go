@@ -1,0 +1,144 @@
+package process
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// States of TCP sockets, as the kernel numbers them.
+const (
+	stateTimeWait = 6
+	stateListen   = 10
+)
+
+// diagTimeout bounds the wait for the kernel's answer, which it has ready when it takes the question.
+var diagTimeout = unix.Timeval{Sec: 10}
+
+// socketID is the kernel's struct inet_diag_sockid; ports and addresses are in network byte order.
+type socketID struct {
+	Ports     [4]byte // local, remote
+	Local     [16]byte
+	Remote    [16]byte
+	Interface uint32
+	Cookie    [2]uint32
+}
+
+// diagRequest is the kernel's struct inet_diag_req_v2.
+type diagRequest struct {
+	Family, Protocol, Extensions, _ uint8
+	States                          uint32
+	ID                              socketID
+}
+
+// diagAnswer is the kernel's struct inet_diag_msg.
+type diagAnswer struct {
+	Family, State, Timer, Retransmits uint8
+	ID                                socketID
+	Expires, Receives, Sends, User    uint32
+	Inode                             uint32
+}
+
+// connected asks the kernel for the inode of the socket that has connected from client to server, both IPv4; 0: there is none.
+func connected(client, server netip.AddrPort) (uint64, error) {
+	q := diagRequest{Family: unix.AF_INET, Protocol: unix.IPPROTO_TCP, States: ^uint32(0)}
+	q.ID.Cookie = [2]uint32{^uint32(0), ^uint32(0)} // any
+	binary.BigEndian.PutUint16(q.ID.Ports[:], client.Port())
+	binary.BigEndian.PutUint16(q.ID.Ports[2:], server.Port())
+	local, remote := client.Addr().Unmap().As4(), server.Addr().Unmap().As4()
+	copy(q.ID.Local[:], local[:])
+	copy(q.ID.Remote[:], remote[:])
+	answers, err := diagnose(q, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return 0, nil
+	case err != nil || len(answers) == 0:
+		return 0, err
+	case answers[0].State == stateListen || answers[0].State == stateTimeWait: // the lookup falls back to listeners
+		return 0, nil
+	}
+	return uint64(answers[0].Inode), nil
+}
+
+// listening asks the kernel for the inodes of the sockets that listen on a port, whatever their address.
+func listening(port uint16) (inodes []uint64, err error) {
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		q := diagRequest{Family: family, Protocol: unix.IPPROTO_TCP, States: 1 << stateListen}
+		binary.BigEndian.PutUint16(q.ID.Ports[:], port)
+		answers, err := diagnose(q, unix.NLM_F_DUMP)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range answers {
+			if binary.BigEndian.Uint16(a.ID.Ports[:]) == port {
+				inodes = append(inodes, uint64(a.Inode))
+			}
+		}
+	}
+	return inodes, nil
+}
+
+// diagnose sends one question to the kernel's socket diagnosis and reads the whole answer.
+func diagnose(q diagRequest, flags uint16) ([]diagAnswer, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_INET_DIAG)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &diagTimeout); err != nil {
+		return nil, os.NewSyscallError("setsockopt", err)
+	}
+	var msg bytes.Buffer
+	head := unix.NlMsghdr{Type: unix.SOCK_DIAG_BY_FAMILY, Flags: unix.NLM_F_REQUEST | flags}
+	head.Len = uint32(binary.Size(head) + binary.Size(q))
+	_ = binary.Write(&msg, binary.NativeEndian, head) // a buffer takes all that fits in memory
+	_ = binary.Write(&msg, binary.NativeEndian, q)
+	if err := unix.Sendto(fd, msg.Bytes(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return nil, os.NewSyscallError("sendto", err)
+	}
+	return readAnswers(fd, flags&unix.NLM_F_DUMP != 0)
+}
+
+// readAnswers reads one answer, or a list up to its end.
+func readAnswers(fd int, list bool) (answers []diagAnswer, err error) {
+	buf := make([]byte, 32<<10) // the kernel's messages are smaller
+	for {
+		n, _, err := unix.Recvfrom(fd, buf, 0)
+		if err != nil {
+			return nil, os.NewSyscallError("recvfrom", err)
+		}
+		messages, err := syscall.ParseNetlinkMessage(buf[:n])
+		if err != nil {
+			return nil, fmt.Errorf("socket diagnosis: %w", err)
+		}
+		for _, m := range messages {
+			switch m.Header.Type {
+			case unix.NLMSG_DONE:
+				return answers, nil
+			case unix.NLMSG_ERROR:
+				return nil, fmt.Errorf("socket diagnosis: %w", errnoOf(m.Data))
+			}
+			var a diagAnswer
+			if err := binary.Read(bytes.NewReader(m.Data), binary.NativeEndian, &a); err != nil {
+				return nil, fmt.Errorf("socket diagnosis: %w", err)
+			}
+			answers = append(answers, a)
+		}
+		if !list {
+			return answers, nil
+		}
+	}
+}
+
+func errnoOf(data []byte) error {
+	if len(data) < 4 {
+		return unix.EBADMSG
+	}
+	return unix.Errno(-int32(binary.NativeEndian.Uint32(data)))
+}
