@@ -1,6 +1,8 @@
 package temporalx
 
 import (
+	"slices"
+
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/protobuf/proto"
@@ -26,7 +28,30 @@ func DataConverter(key seal.Key) converter.DataConverter {
 
 // Codecs returns the codecs of a payload, outermost first. Compression is the inner one, since encrypted bytes do not compress.
 func Codecs(key seal.Key) []converter.PayloadCodec {
-	return []converter.PayloadCodec{NewCodec(key), converter.NewZlibCodec(converter.ZlibCodecOptions{})}
+	return []converter.PayloadCodec{NewCodec(key), compression{converter.NewZlibCodec(converter.ZlibCodecOptions{})}}
+}
+
+// compressFrom is the size in bytes from which a payload is compressed. A compressor takes 0.8 MB of memory, whatever it is given, and most
+// payloads of a rollout have a few hundred bytes.
+const compressFrom = 4 << 10
+
+// compression compresses large payloads only. It reads small ones that are compressed, too: histories of earlier versions have them.
+type compression struct{ converter.PayloadCodec }
+
+// Encode compresses the large payloads.
+func (c compression) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+	out := slices.Clone(payloads)
+	for i, p := range payloads {
+		if proto.Size(p) < compressFrom {
+			continue
+		}
+		compressed, err := c.PayloadCodec.Encode([]*commonpb.Payload{p})
+		if err != nil {
+			return nil, fault.Wrap(fault.Internal, err, "compress payload")
+		}
+		out[i] = compressed[0]
+	}
+	return out, nil
 }
 
 // Codec encrypts whole payloads, metadata included, with AES-256-GCM.

@@ -66,6 +66,7 @@ func ClientOptions(o Options) (client.Options, error) {
 		options.Namespace = o.Namespace
 	}
 	options.Identity = o.Identity
+	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{} // large payloads are compressed, and encrypted bytes do not compress
 	options.DataConverter = DataConverter(o.Key)
 	options.FailureConverter = FailureConverter(o.Key)
 	options.MetricsHandler = o.Metrics

@@ -359,12 +359,12 @@ func TestWaitWhereThePollIsDeaf(t *testing.T) {
 		_, err := rc.Start(t.Context(), spec("r1"))
 		require.NoError(t, err)
 		want := finish(t, st, "r1")
-		time.AfterFunc(time.Second, func() { f.end("r1", completed, nil) })
+		time.AfterFunc(79*time.Second, func() { f.end("r1", completed, nil) })
 		begun := time.Now()
 		got, err := rc.Wait(t.Context(), "r1")
 		require.NoError(t, err)
 		require.Equal(t, want, got)
-		require.Equal(t, 10*time.Second, time.Since(begun))
+		require.Less(t, time.Since(begun), 89*time.Second, "an eighth of the wait at most")
 	})
 }
 
@@ -392,7 +392,7 @@ func TestManyWaitAsOne(t *testing.T) {
 		for range cap(results) {
 			require.Equal(t, want, <-results)
 		}
-		require.Equal(t, 1, f.polls)
+		require.LessOrEqual(t, f.polls, 6, "one a second")
 	})
 }
 

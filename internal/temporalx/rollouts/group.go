@@ -134,21 +134,21 @@ func (c *Client) AbortGroup(ctx context.Context, id, reason string) (bool, error
 
 // WaitGroup returns the state of a group once it has ended, or ctx's error.
 func (c *Client) WaitGroup(ctx context.Context, id string) (rollout.GroupState, error) {
-	for {
+	for begun := time.Now(); ; {
 		s, err := c.Group(ctx, id)
 		if err != nil && (!fault.Is(err, fault.Unavailable) || ctx.Err() != nil) || err == nil && s.Done() {
 			return s, err
 		}
-		c.pollGroup(ctx, id)
+		c.pollGroup(ctx, id, pollTime(time.Since(begun)))
 		if ctx.Err() != nil {
 			return s, ctx.Err()
 		}
 	}
 }
 
-// pollGroup waits for the workflow's end, for pollSlice at most.
-func (c *Client) pollGroup(ctx context.Context, id string) {
-	slice, cancel := context.WithTimeout(ctx, pollSlice)
+// pollGroup waits for the workflow's end, for so long at most.
+func (c *Client) pollGroup(ctx context.Context, id string, most time.Duration) {
+	slice, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	if err := c.temporal.GetWorkflow(slice, rollout.GroupWorkflowID(id), "").Get(slice, nil); err != nil && slice.Err() == nil {
 		pause(slice, time.Second) // the workflow failed, or Temporal is away: not in a rush

@@ -31,7 +31,7 @@ func (c *Client) State(ctx context.Context, id string) (rollout.State, error) {
 // Owner is the name of the token that asked for the rollout, "" where a server without tokens was asked; fault.NotFound when there is no
 // rollout of that id.
 func (c *Client) Owner(ctx context.Context, id string) (string, error) {
-	d, err := shared(ctx, &c.owners, id, pollSlice, func(ctx context.Context) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	d, err := shared(ctx, &c.owners, id, lookTime, func(ctx context.Context) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 		return c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
 	})
 	var notFound *serviceerror.NotFound

@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	// pollSlice bounds one long poll for a workflow's end. A busy server can lose the event that ends the poll, and would then
-	// let it sleep for 20 s; asking anew costs one request.
-	pollSlice = 10 * time.Second
+	// shortPoll and longPoll bound one long poll for a workflow's end; see pollTime.
+	shortPoll = time.Second
+	longPoll  = 10 * time.Second
+	// lookTime bounds one request that describes a workflow.
+	lookTime = 10 * time.Second
 	// outage is how long Temporal may be away before a caller that waits gets an error.
 	outage = 2 * time.Minute
 	// resultBound bounds the reading of a result.
@@ -30,10 +32,14 @@ const (
 	maxTranscript = 64 << 20
 )
 
+// pollTime is how long one long poll may take after so long a wait. A busy server can lose the event that ends a poll, so the answer can
+// be late by as much; asking anew costs two requests.
+func pollTime(waited time.Duration) time.Duration { return min(max(waited/8, shortPoll), longPoll) }
+
 // Wait returns the head of the rollout's result when it has ended, or ctx's error. Others may get the same one: nothing in it may be
 // changed. A workflow that was terminated or failed leaves no result; its rollout is reported as infra_failed. Open reads the whole.
 func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
-	for {
+	for begun := time.Now(); ; {
 		status, err := c.look(ctx, id)
 		var notFound *serviceerror.NotFound
 		switch {
@@ -48,7 +54,7 @@ func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
 		case status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 			return c.unfinished(ctx, id, status), nil
 		}
-		_, _ = shared(ctx, &c.polls, id, pollSlice, func(ctx context.Context) (struct{}, error) {
+		_, _ = shared(ctx, &c.polls, id, pollTime(time.Since(begun)), func(ctx context.Context) (struct{}, error) {
 			c.pollOnce(ctx, id)
 			return struct{}{}, nil
 		})
@@ -58,7 +64,7 @@ func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
 // look asks how the workflow stands. A Temporal that is busy, or being started again, is waited for a while: its rollouts go on.
 func (c *Client) look(ctx context.Context, id string) (enumspb.WorkflowExecutionStatus, error) {
 	for begun := time.Now(); ; pause(ctx, time.Second) {
-		status, err := shared(ctx, &c.looks, id, pollSlice, func(ctx context.Context) (enumspb.WorkflowExecutionStatus, error) {
+		status, err := shared(ctx, &c.looks, id, lookTime, func(ctx context.Context) (enumspb.WorkflowExecutionStatus, error) {
 			d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
 			return d.GetWorkflowExecutionInfo().GetStatus(), err
 		})
