@@ -184,6 +184,9 @@ func (p *poll) Get(ctx context.Context, _ any) error {
 	}
 	p.fake.mu.Lock()
 	p.fake.polls++
+	if _, bounded := ctx.Deadline(); bounded && p.workflow.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		panic("the server answers a poll at once in the last second of its deadline")
+	}
 	closed := p.workflow.closed
 	if p.fake.lossy && p.workflow.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		closed = nil

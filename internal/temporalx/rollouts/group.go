@@ -150,7 +150,7 @@ func (c *Client) WaitGroup(ctx context.Context, id string) (rollout.GroupState, 
 func (c *Client) pollGroup(ctx context.Context, id string, most time.Duration) {
 	slice, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	if err := c.temporal.GetWorkflow(slice, rollout.GroupWorkflowID(id), "").Get(slice, nil); err != nil && slice.Err() == nil {
+	if err := c.untilClosed(slice, rollout.GroupWorkflowID(id)); err != nil && slice.Err() == nil {
 		pause(slice, time.Second) // the workflow failed, or Temporal is away: not in a rush
 	}
 }

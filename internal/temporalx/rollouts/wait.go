@@ -84,12 +84,21 @@ func passing(err error) bool {
 // pollOnce waits for the workflow's end, or until ctx ends. How it ended is asked afterwards.
 func (c *Client) pollOnce(ctx context.Context, id string) {
 	begun := time.Now()
-	err := c.temporal.GetWorkflow(ctx, rollout.WorkflowID(id), "").Get(ctx, nil)
+	err := c.untilClosed(ctx, rollout.WorkflowID(id))
 	if err == nil || ctx.Err() != nil {
 		return
 	}
 	// The workflow did not complete, or Temporal is not there. Only the latter comes back here, and not in a rush.
 	pause(ctx, time.Second-time.Since(begun))
+}
+
+// untilClosed waits until a workflow is closed, or ctx ends. Its requests carry no deadline: Temporal's server answers a long poll at
+// once in the last second of its deadline, and the SDK would poll without a pause.
+func (c *Client) untilClosed(ctx context.Context, workflowID string) error {
+	polling, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	return c.temporal.GetWorkflow(polling, workflowID, "").Get(polling, nil)
 }
 
 // past is the result of a rollout that Temporal has forgotten, or never knew.
