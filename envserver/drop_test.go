@@ -19,14 +19,14 @@ import (
 func TestDroppedConnectionsLeaveNothing(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	r := start(t, func(o *envserver.Options) {
-		o.Registerer, o.MaxSessions, o.PingInterval = registry, 1000, time.Second // half-open ones are found by pings
+		o.Registerer, o.MaxSessions, o.PingInterval = registry, 1000, 2*time.Second // half-open ones are found by pings
 	})
 	const n = 500
 	r.drop(registry, n) // what is made once is made, such as the runtime's descriptors of so many goroutines
 	goroutines, heap := runtime.NumGoroutine(), heapInUse()
 	r.drop(registry, n)
 	r.eventually(func() bool { return runtime.NumGoroutine() < goroutines+10 }, "goroutines ended") // this look at them is some, too
-	require.Less(t, heapInUse()-heap, int64(n)*300, "a session alone is more than that")
+	r.eventually(func() bool { return heapInUse()-heap < n*300 }, "memory given back: a session alone is more than that")
 }
 
 // drop opens n connections and leaves each in one of the ways there are; the last way is to stay and send nothing.

@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds every wait of these tests; only a bug ever uses it up.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 // rig is a server with a fake engine, on a listener of its own.
 type rig struct {

@@ -38,13 +38,13 @@ func TestLongCallsHaveNoBoundByDefault(t *testing.T) {
 func TestACallsOwnTimeoutWinsOverMCP(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	own := map[string]any{"timeout_s": 0.03}
+	own := map[string]any{"timeout_s": 1.5}
 
 	_, _, body := r.do("POST", "/mcp", rpcRun(t, own))
-	requireTimeout(t, object(t, body), "0.03")
-	requireTimeout(t, object(t, r.dial("/mcp").ask(rpcRun(t, own))), "0.03")
+	requireTimeout(t, object(t, body), "1.5")
+	requireTimeout(t, object(t, r.dial("/mcp").ask(rpcRun(t, own))), "1.5")
 	inFrame := r.dial("/ws").ask(`{"type":"mcp","data":` + rpcRun(t, own) + `}`)
-	requireTimeout(t, dig(t, object(t, inFrame), "data").(map[string]any), "0.03")
+	requireTimeout(t, dig(t, object(t, inFrame), "data").(map[string]any), "1.5")
 
 	s, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).
 		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: r.url + "/mcp"}, nil)
@@ -53,7 +53,7 @@ func TestACallsOwnTimeoutWinsOverMCP(t *testing.T) {
 	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Meta: mcp.Meta(own), Name: "run_rollout", Arguments: task("r", waits)})
 	require.NoError(t, err)
 	require.True(t, res.IsError)
-	require.Contains(t, res.Content[0].(*mcp.TextContent).Text, "timed out after 0.03 seconds; rollout r goes on")
+	require.Contains(t, res.Content[0].(*mcp.TextContent).Text, "timed out after 1.5 seconds; rollout r goes on")
 
 	require.False(t, r.fake.aborted("r"))
 	require.Equal(t, 1, r.fake.count())
@@ -75,13 +75,13 @@ func TestTimeoutOfAStepOverHTTP(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	action := map[string]any{"type": "call_tool", "tool_name": "run_rollout", "arguments": task("r", waits)}
-	body, err := json.Marshal(map[string]any{"timeout_s": 0.03, "action": action})
+	body, err := json.Marshal(map[string]any{"timeout_s": 1.5, "action": action})
 	require.NoError(t, err)
 	status, _, out := r.do("POST", "/step", string(body))
 	require.Equal(t, http.StatusOK, status)
 	failed := dig(t, object(t, out), "observation", "error")
 	require.Equal(t, "timeout", dig(t, failed, "error_type"))
-	require.Contains(t, dig(t, failed, "message"), "timed out after 0.03 seconds; rollout r goes on")
+	require.Contains(t, dig(t, failed, "message"), "timed out after 1.5 seconds; rollout r goes on")
 }
 
 // rpcRun is the request that runs a rollout which does not end by itself.

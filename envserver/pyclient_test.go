@@ -30,7 +30,7 @@ func TestPythonClients(t *testing.T) {
 				runPython(t, "capacity.py", r.url)
 			})
 			t.Run("step_limit.py", func(t *testing.T) {
-				r := start(t, func(o *envserver.Options) { o.StepTimeout = time.Second })
+				r := start(t, func(o *envserver.Options) { o.StepTimeout = 4 * time.Second })
 				runPython(t, "step_limit.py", r.url)
 			})
 			t.Run("patience.py", func(t *testing.T) {

@@ -74,7 +74,7 @@ func TestFinalizeRollout(t *testing.T) {
 
 func TestTheCallsLimitCutsAFinalizeShort(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(o *envserver.Options) { o.StepTimeout = 30 * time.Millisecond })
+	r := start(t, func(o *envserver.Options) { o.StepTimeout = 2 * time.Second })
 	c := r.dial("/ws")
 	c.ask(call("start_rollout", task("r", waits)))
 	require.Equal(t, "timeout waiting for rollout_id=r", object(t, c.about("finalize_rollout", "r"))["error"])
@@ -84,11 +84,11 @@ func TestAStepsOwnTimeoutWins(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	c := r.dial("/ws")
-	reply := c.ask(`{"type":"step","data":{"tool_name":"run_rollout","metadata":{"timeout_s":0.03},
+	reply := c.ask(`{"type":"step","data":{"tool_name":"run_rollout","metadata":{"timeout_s":1.5},
 		"arguments":{"instruction":"wait","endpoint":"vllm","rollout_id":"r"}}}`)
 	failed := dig(t, object(t, reply), "data", "observation", "error")
 	require.Equal(t, "timeout", dig(t, failed, "error_type"))
-	require.Contains(t, dig(t, failed, "message"), `timed out after 0.03 seconds; rollout r goes on: call finalize_rollout with rollout_id "r"`)
+	require.Contains(t, dig(t, failed, "message"), `timed out after 1.5 seconds; rollout r goes on: call finalize_rollout with rollout_id "r"`)
 	require.False(t, r.fake.aborted("r"))
 }
 

@@ -31,7 +31,7 @@ func (r *rig) started(id string) {
 // While a step runs the server answers the client's pings, and pings the client.
 func TestPingsDuringAStep(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(o *envserver.Options) { o.PingInterval = time.Second })
+	r := start(t, func(o *envserver.Options) { o.PingInterval = 4 * time.Second })
 	c := r.dial("/ws")
 	pong, ping := make(chan string, 1), make(chan string, 100)
 	c.SetPongHandler(func(data string) error { pong <- data; return nil })
@@ -42,7 +42,6 @@ func TestPingsDuringAStep(t *testing.T) {
 	require.NoError(t, c.WriteControl(websocket.PingMessage, []byte("hi"), time.Now().Add(patience)))
 	go func() { // the reply may come only after the pong, and after pings whose answers kept the connection
 		if <-pong == "hi" {
-			<-ping
 			<-ping
 			<-ping
 			r.fake.finish("long")
@@ -179,7 +178,7 @@ func TestFrameTooLarge(t *testing.T) {
 
 func TestSilentClientIsCutOff(t *testing.T) {
 	t.Parallel()
-	c := start(t, func(o *envserver.Options) { o.PingInterval = 20 * time.Millisecond }).dial("/ws")
+	c := start(t, func(o *envserver.Options) { o.PingInterval = 200 * time.Millisecond }).dial("/ws")
 	c.SetPingHandler(func(string) error { return nil }) // answers no ping
 	_, _, err := c.ReadMessage()
 	var closed *websocket.CloseError
@@ -191,7 +190,7 @@ func TestSilentClientIsCutOff(t *testing.T) {
 // One that falls silent while a step runs is gone, too, and its step with it.
 func TestSilenceDuringAStepEndsIt(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(o *envserver.Options) { o.PingInterval = time.Second })
+	r := start(t, func(o *envserver.Options) { o.PingInterval = 4 * time.Second })
 	c := r.dial("/ws")
 	c.SetPingHandler(func(string) error { return nil })
 	c.send(call("run_rollout", task("r", waits, "on_disconnect", "abort")))

@@ -51,7 +51,7 @@ func newWorld(t *testing.T) *world {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	w := &world{env: suite.NewTestWorkflowEnvironment()}
-	w.env.SetTestTimeout(time.Minute) // real time; the machine may be busy
+	w.env.SetTestTimeout(10 * time.Minute) // real time; the machine may be busy
 	w.env.RegisterWorkflow(workflows.RolloutWorkflow)
 	w.succeed(w.env.Now)
 	return w

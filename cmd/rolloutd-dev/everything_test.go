@@ -87,7 +87,7 @@ func (p *process) address(t *testing.T, name string) string {
 		default:
 			return line.MatchString(p.out.String())
 		}
-	}, 2*time.Minute, 20*time.Millisecond, "no %s in the banner", name)
+	}, 5*time.Minute, 20*time.Millisecond, "no %s in the banner", name)
 	require.Regexp(t, line, p.out.String())
 	return line.FindStringSubmatch(p.out.String())[1]
 }

@@ -55,7 +55,7 @@ func TestServeOnAPath(t *testing.T) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		},
 	}}
-	require.Eventually(t, func() bool { return request(client, "GET", "/v1/info", "") == http.StatusOK }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return request(client, "GET", "/v1/info", "") == http.StatusOK }, 5*time.Minute, time.Millisecond)
 	process := `{"argv":["sleep","infinity"],"dir":"/","env":{"PATH":"/usr/bin:/bin"}}`
 	require.Equal(t, http.StatusOK, request(client, "PUT", "/v1/processes/p", process))
 	require.Equal(t, http.StatusNoContent, request(client, "POST", "/v1/kill-all", ""))

@@ -48,7 +48,7 @@ func TestAServerDeletesOldSessions(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err := os.Stat(filepath.Join(at, "session-old.json"))
 			return os.IsNotExist(err)
-		}, time.Minute, 10*time.Millisecond)
+		}, 5*time.Minute, 10*time.Millisecond)
 	})
 	require.FileExists(t, filepath.Join(at, "session-new.json"))
 }

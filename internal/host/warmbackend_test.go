@@ -94,10 +94,10 @@ func TestWarmPoolOverRealSandboxes(t *testing.T) {
 			return err == nil && ok && len(living) == 1
 		}
 	}
-	require.Eventually(t, only("warm-left"), time.Minute, 10*time.Millisecond)
+	require.Eventually(t, only("warm-left"), 5*time.Minute, 10*time.Millisecond)
 
 	labels := map[string]string{driver.LabelRollout: "r", driver.LabelPurpose: driver.PurposeAgent}
-	require.Eventually(t, func() bool { return p.Take(t.Context(), "r.1", job, rollout.Sandbox{}, labels) }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return p.Take(t.Context(), "r.1", job, rollout.Sandbox{}, labels) }, 5*time.Minute, 10*time.Millisecond)
 	t.Cleanup(func() { require.NoError(t, b.Destroy(context.WithoutCancel(t.Context()), "r.1")) })
 	sb, err := b.Attach(t.Context(), "r.1")
 	require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestWarmPoolOverRealSandboxes(t *testing.T) {
 	require.Eventually(t, func() bool {
 		living, err := b.Living(t.Context())
 		return err == nil && len(living) == 1
-	}, time.Minute, 10*time.Millisecond, "it is replaced")
+	}, 5*time.Minute, 10*time.Millisecond, "it is replaced")
 	cancel()
 	running.Wait()
 	infos, err := b.List(t.Context())

@@ -14,7 +14,7 @@ import (
 )
 
 // impatient makes a sandbox whose client gives up soon. The handler hangs on what hangs says.
-func impatient(t *testing.T, hangs func(*http.Request) bool) (*sandbox.Sandbox, *fake) {
+func impatient(t *testing.T, proof time.Duration, hangs func(*http.Request) bool) (*sandbox.Sandbox, *fake) {
 	t.Helper()
 	over := make(chan struct{})
 	f := newFake(t, func(w http.ResponseWriter, r *http.Request) {
@@ -27,7 +27,7 @@ func impatient(t *testing.T, hangs func(*http.Request) bool) (*sandbox.Sandbox, 
 		w.WriteHeader(http.StatusNoContent)
 	})
 	t.Cleanup(func() { close(over) })
-	b := sandbox.New(f, sandbox.Options{Silence: 50 * time.Millisecond, Proof: 50 * time.Millisecond})
+	b := sandbox.New(f, sandbox.Options{Silence: 50 * time.Millisecond, Proof: proof})
 	s, err := b.Create(t.Context(), "r.1", rollout.Sandbox{}, nil)
 	require.NoError(t, err)
 	return s, f
@@ -44,7 +44,7 @@ func TestSilentSandboxIsDestroyed(t *testing.T) {
 		},
 		"status": func(t *testing.T, s *sandbox.Sandbox) error { _, err := s.Status(t.Context(), "p"); return err },
 	} {
-		s, f := impatient(t, func(*http.Request) bool { return true })
+		s, f := impatient(t, 50*time.Millisecond, func(*http.Request) bool { return true })
 		err := call(t, s)
 		require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%s: %v", name, err)
 		require.EqualValues(t, 1, f.destroyed.Load(), name)
@@ -54,7 +54,7 @@ func TestSilentSandboxIsDestroyed(t *testing.T) {
 // One that answers is kept: a single request may be slow.
 func TestSlowRequestKeepsTheSandbox(t *testing.T) {
 	t.Parallel()
-	s, f := impatient(t, func(r *http.Request) bool { return r.URL.Path != "/v1/info" })
+	s, f := impatient(t, 5*time.Minute, func(r *http.Request) bool { return r.URL.Path != "/v1/info" })
 	err := s.KillAll(t.Context())
 	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
 	require.Zero(t, f.destroyed.Load())

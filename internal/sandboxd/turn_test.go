@@ -69,7 +69,7 @@ func TestChangesAreMadeOneAtATime(t *testing.T) {
 		left, _ := filepath.Glob(filepath.Join(dir, "w", "*"))
 		hidden, _ := filepath.Glob(filepath.Join(dir, "w", ".*"))
 		return len(left)+len(hidden) > 0
-	}, time.Minute, time.Millisecond)
+	}, 5*time.Minute, time.Millisecond)
 
 	removal := a.begin(http.MethodDelete, "/v1/files", filepath.Join(dir, "w"), http.NoBody)
 	require.Equal(t, http.StatusNotFound, <-a.begin(http.MethodGet, "/v1/files", file, http.NoBody))

@@ -142,7 +142,7 @@ func TestConcurrentAppendsShareASync(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		return len(store.Log("0").Entries())+len(store.Log("1").Entries())+len(store.Log("2").Entries()) == n
-	}, 10*time.Second, time.Millisecond)
+	}, 5*time.Minute, time.Millisecond)
 	close(release)
 	wg.Wait()
 	require.Zero(t, failed.Load())

@@ -133,7 +133,7 @@ func (s searched) requireCleanSigns(t *testing.T, spans *collector) {
 		requireClean(t, "metrics", metrics, control)
 	}
 	for _, control := range []string{"tool run_rollout", "RunActivity:CloseSandbox", "model call"} { // of serve, worker, gateway
-		require.Eventually(t, func() bool { return bytes.Contains(spans.all(), []byte(control)) }, 30*time.Second, 50*time.Millisecond, control)
+		require.Eventually(t, func() bool { return bytes.Contains(spans.all(), []byte(control)) }, 5*time.Minute, 50*time.Millisecond, control)
 	}
 	requireNoCanary(t, "spans", spans.all())
 }

@@ -23,7 +23,7 @@ func TestDemo(t *testing.T) {
 		return string(text)
 	}
 	awaitSaid := func(text string) {
-		require.Eventually(t, func() bool { return strings.Contains(said(), text) }, 90*time.Second, 50*time.Millisecond, "%s", text)
+		require.Eventually(t, func() bool { return strings.Contains(said(), text) }, 5*time.Minute, 50*time.Millisecond, "%s", text)
 	}
 	awaitSaid("running the agent")
 	workflows := srv.workflows(t)

@@ -116,7 +116,7 @@ func waitGroup(t *testing.T, url, id string) rollout.GroupState {
 	require.Eventually(t, func() bool {
 		g = decode[rollout.GroupState](t, get(t, fmt.Sprintf("%s/groups/%s", url, id)))
 		return g.Done()
-	}, 4*time.Minute, 200*time.Millisecond)
+	}, 5*time.Minute, 200*time.Millisecond)
 	return g
 }
 

@@ -48,5 +48,5 @@ func startModel(t testing.TB, script string) *model {
 // requireIdle checks that no call is being answered any more.
 func (m *model) requireIdle(t testing.TB) {
 	t.Helper()
-	require.Eventually(t, func() bool { return m.busy.Load() == 0 }, 10*time.Second, 10*time.Millisecond, "the model is still generating")
+	require.Eventually(t, func() bool { return m.busy.Load() == 0 }, 5*time.Minute, 10*time.Millisecond, "the model is still generating")
 }

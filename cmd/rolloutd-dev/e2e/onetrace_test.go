@@ -67,7 +67,7 @@ func TestOneTrace(t *testing.T) {
 				require.Eventually(t, func() bool {
 					got = reversed(spans.way(tc.trace, leaf, client))
 					return got != nil
-				}, 30*time.Second, 50*time.Millisecond, "no way from %s to the client", leaf)
+				}, 5*time.Minute, 50*time.Millisecond, "no way from %s to the client", leaf)
 				require.Equal(t, want, got)
 			}
 		})

@@ -150,7 +150,7 @@ func (d *dev) pending(t *testing.T, ids []string, want func(*workflowpb.PendingA
 			}
 		}
 		return false
-	}, time.Minute, 50*time.Millisecond)
+	}, 5*time.Minute, 50*time.Millisecond)
 	return found, step
 }
 

@@ -35,7 +35,7 @@ func TestRolloutsOverREST(t *testing.T) {
 		"outcome=infra_failed":                    {ended},
 		"task_id=" + url.QueryEscape("it's gone"): nil,
 	} {
-		require.Eventually(t, func() bool { return equal(listed(t, srv.url, query), want) }, 10*time.Second, 50*time.Millisecond, query)
+		require.Eventually(t, func() bool { return equal(listed(t, srv.url, query), want) }, 5*time.Minute, 50*time.Millisecond, query)
 	}
 	require.Len(t, listed(t, srv.url, "status=done"), 3)
 

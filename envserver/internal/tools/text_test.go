@@ -40,5 +40,5 @@ func TestResultIsSharedWhileItIsHeld(t *testing.T) {
 		runtime.GC()
 		_ = give("r1")
 		return len(made) > 2
-	}, 30*time.Second, 10*time.Millisecond)
+	}, 5*time.Minute, 10*time.Millisecond)
 }

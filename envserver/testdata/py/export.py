@@ -16,7 +16,7 @@ url, rollout, at_least = f"{sys.argv[1]}/rollouts/{sys.argv[2]}/trace", sys.argv
 
 
 def get(**query):
-    reply = requests.get(url, params=query, timeout=60)
+    reply = requests.get(url, params=query, timeout=300)
     reply.raise_for_status()
     return reply
 

@@ -21,7 +21,7 @@ async def times_out(call) -> None:
 
 async def gives_up(url: str) -> None:
     """The next calls get their own answers and never the late one; the rollout is found by its id."""
-    async with GenericEnvClient(base_url=url, message_timeout_s=1.5) as env:
+    async with GenericEnvClient(base_url=url, message_timeout_s=5.0) as env:
         await env.reset(episode_id="ep")
         await times_out(env.step({"tool_name": "run_rollout", "arguments": {**LONG, "rollout_id": "late"}}))
         for _ in range(2):
@@ -43,7 +43,7 @@ async def waits(url: str) -> None:
 
 async def ends(env, rollout: str) -> None:
     """Ends a rollout as soon as it has begun, after longer than the impatient clients of this script wait in silence."""
-    await times_out(GenericEnvClient(base_url=URL, message_timeout_s=2.0).step({"tool_name": "run_rollout", "arguments": {**LONG, "rollout_id": "other"}}))
+    await times_out(GenericEnvClient(base_url=URL, message_timeout_s=6.0).step({"tool_name": "run_rollout", "arguments": {**LONG, "rollout_id": "other"}}))
     while True:
         step = await env.step({"tool_name": "abort_rollout", "arguments": {"rollout_id": rollout}})
         if json.loads(step.observation["result"]["data"])["aborted"]:
@@ -52,7 +52,7 @@ async def ends(env, rollout: str) -> None:
 
 async def is_kept_waiting(url: str) -> None:
     """Over POST /mcp the server is never silent for as long as the client waits, so that the call takes as long as its rollout."""
-    env = MCPToolClient(base_url=url, message_timeout_s=1.0)
+    env = MCPToolClient(base_url=url, message_timeout_s=5.0)
     env.use_production_mode = True
     async with GenericEnvClient(base_url=url) as other:
         answer = asyncio.create_task(env.call_tool("run_rollout", **LONG, rollout_id="kept"))

@@ -8,7 +8,7 @@ from openenv.core.mcp_client import MCPToolClient
 
 
 async def main(url: str) -> None:
-    async with MCPToolClient(base_url=url, message_timeout_s=20.0) as env:
+    async with MCPToolClient(base_url=url, message_timeout_s=300.0) as env:
         await env.reset()
         try:
             await env.call_tool("run_rollout", endpoint="vllm", instruction="wait", rollout_id="long")

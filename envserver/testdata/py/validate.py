@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 openenv = pathlib.Path(sys.executable).with_name("openenv")
-said = subprocess.run([openenv, "validate", "--url", sys.argv[1], "--json", "--timeout", "20"], capture_output=True, text=True)
+said = subprocess.run([openenv, "validate", "--url", sys.argv[1], "--json", "--timeout", "300"], capture_output=True, text=True)
 assert said.returncode == 0, said.stdout + said.stderr
 report = json.loads(said.stdout)
 assert report["passed"] is True, said.stdout

@@ -38,7 +38,7 @@ const (
 )
 
 // Patience bounds every wait of the suite. It is never reached, even on a busy machine.
-const Patience = 2 * time.Minute
+const Patience = 5 * time.Minute
 
 // MaxTranscript bounds the JSON of a transcript, in bytes.
 const MaxTranscript = 33 << 20

@@ -3,7 +3,6 @@ package agenttest
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -39,7 +38,7 @@ func statusWhileWorking(t *testing.T, h Harness) {
 	other := h.attach(t, p, h.endless(t))
 	h.requireWorking(t, other)
 	require.Equal(t, 1, other.Launch().Number)
-	require.WithinDuration(t, r.Launch().First, other.Launch().First, 5*time.Second, "both know when it began")
+	require.WithinDuration(t, r.Launch().First, other.Launch().First, Patience, "both know when it began")
 }
 
 func cancelledNext(t *testing.T, h Harness) {

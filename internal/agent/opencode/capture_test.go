@@ -306,7 +306,7 @@ func TestWholeSessionIsCapturedThoughTheGatewayDies(t *testing.T) {
 	c := newCaptured(t)
 	c.launch(t, agentsDir(t))
 	for _, calls := range []int{2, 5, 9, 12, 16} {
-		require.Eventually(t, func() bool { return len(c.model.exchanges()) >= calls }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return len(c.model.exchanges()) >= calls }, 5*time.Minute, time.Millisecond)
 		c.gateway.kill()
 		c.gateway = startGateway(t, c.dir)
 	}

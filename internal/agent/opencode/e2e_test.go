@@ -71,7 +71,7 @@ turns:
 	require.NoError(t, err)
 	process, err := w.Status(t.Context(), "agent-1")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return w.Calls.Load() > 0 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.Calls.Load() > 0 }, 5*time.Minute, 10*time.Millisecond)
 
 	var next agent.Run
 	for range 2 {
@@ -105,10 +105,10 @@ func TestStopInTheMiddle(t *testing.T) {
 	require.Eventually(t, func() bool {
 		transcript, err := r.Transcript(t.Context())
 		return err == nil && strings.Contains(string(opencode.AgentLog(transcript)), `"step_start"`)
-	}, time.Minute, 20*time.Millisecond)
+	}, 5*time.Minute, 20*time.Millisecond)
 
 	require.NoError(t, w.attach(t).Stop(t.Context()))
-	require.Eventually(t, func() bool { return len(w.Sent(t)) == 1 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.Sent(t)) == 1 }, 5*time.Minute, 10*time.Millisecond)
 	require.False(t, w.Sent(t)[0].Complete)
 	process, err := w.Status(t.Context(), "agent-1")
 	require.NoError(t, err)
@@ -138,7 +138,7 @@ func TestKilledAgentIsDone(t *testing.T) {
 	job := agent.Job{Instruction: "go", Launch: 1}
 	a := w.agent()
 	r := w.begin(t, a, job)
-	require.Eventually(t, func() bool { return w.Calls.Load() > 0 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.Calls.Load() > 0 }, 5*time.Minute, 10*time.Millisecond)
 	done := waiting(t, r)
 	require.NoError(t, w.Kill(t.Context(), "agent-1"))
 	got := <-done

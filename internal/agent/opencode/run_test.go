@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-const patient = 20 * time.Second
+const patient = 5 * time.Minute
 
 type result struct {
 	st  agent.Status

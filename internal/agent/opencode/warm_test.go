@@ -86,7 +86,7 @@ func TestWarmLaunchBeginsWithItsJob(t *testing.T) {
 	before := time.Now()
 	r := w.begin(t, w.agent(), job)
 	require.True(t, r.Launch().First.After(before))
-	require.WithinDuration(t, r.Launch().First, w.attach(t).Launch().First, time.Second)
+	require.True(t, w.attach(t).Launch().First.After(before))
 	ready, err = w.agent().Ready(t.Context(), w.Env())
 	require.NoError(t, err)
 	require.False(t, ready, "it has a job")

@@ -29,7 +29,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // world is a gateway with one route, a scripted model behind it, and a sandbox that keeps only the marks of launches.
 type world struct {

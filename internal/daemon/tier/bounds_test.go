@@ -75,7 +75,7 @@ func TestOneConnectionTooMany(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 
 	require.NoError(t, first.Close())
-	require.Eventually(t, func() bool { _, status, _ := ask(t, address); return status == http.StatusOK }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { _, status, _ := ask(t, address); return status == http.StatusOK }, 5*time.Minute, 10*time.Millisecond)
 }
 
 // Clients that send no request, or no whole one, keep no other client out.
@@ -108,7 +108,7 @@ func TestSlowHeadersHoldNoPlaceForLong(t *testing.T) {
 	require.NoError(t, slow.SetDeadline(time.Now().Add(time.Minute)))
 	_, err = io.Copy(io.Discard, slow)
 	require.NoError(t, err, "the server hangs up")
-	require.Eventually(t, func() bool { _, status, _ := ask(t, address); return status == http.StatusOK }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { _, status, _ := ask(t, address); return status == http.StatusOK }, 5*time.Minute, 10*time.Millisecond)
 }
 
 // Bytes that are not HTTP, or exceed the limits, never reach a handler: the connection is refused and closed. Others are served.

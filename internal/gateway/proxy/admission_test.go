@@ -86,7 +86,7 @@ func TestRolloutsTakeTurns(t *testing.T) {
 // Who waits for admission does not use up the time of the call, and leaves no trace in the line when the agent hangs up.
 func TestWaitingIsNotTheCallsTime(t *testing.T) {
 	t.Parallel()
-	const budget = time.Second / 2
+	const budget = 3 * time.Second
 	hang := newHanging(half(), goodReply[len(half()):])
 	h, e := newHost(t, bounded(limits.Bounds{Calls: 1})), newEngine(t, hang.serve, says(goodReply))
 	first, second := h.route(e.URL), h.route(e.URL)
@@ -145,7 +145,7 @@ func TestRate(t *testing.T) {
 // An upstream that asks to be left alone is left alone by all.
 func TestRetryAfterHoldsTheWholeUpstreamBack(t *testing.T) {
 	t.Parallel()
-	h, e := newHost(t), newEngine(t, answers(429, "", "Retry-After", "1"), says(goodReply))
+	h, e := newHost(t), newEngine(t, answers(429, "", "Retry-After", "5"), says(goodReply))
 	r, other := h.route(e.URL), h.route(e.URL)
 	other.ID, other.SandboxID = "r2.1", "r2.1"
 	url, otherURL := h.open(t, r), h.open(t, other)

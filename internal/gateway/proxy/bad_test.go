@@ -128,7 +128,7 @@ func TestRepliesThatAreNone(t *testing.T) {
 			} {
 				h, e := newHost(t), newEngine(t, says(reply))
 				r := h.route(e.URL)
-				r.Limits.Call = patience / 100
+				r.Limits.Call = 400 * time.Millisecond
 				got := s.call(t.Context(), h.open(t, r), "a", true)
 				require.Equal(t, http.StatusBadRequest, got.status, "%q", reply)
 				require.Contains(t, h.turns(t, "r1.1")[0].Broken, "failed: ", "%q", reply)

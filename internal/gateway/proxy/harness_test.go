@@ -37,7 +37,7 @@ func loopback() egress.Policy {
 	return p
 }
 
-const patience = 20 * time.Second
+const patience = 5 * time.Minute
 
 // channels is a Dialer: each sandbox's model channel is a listener of its own.
 type channels struct {

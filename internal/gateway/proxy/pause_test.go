@@ -162,7 +162,7 @@ func TestDrainThatOutlastsItsPause(t *testing.T) {
 	await(t, hang.begun)
 	drained := make(chan error, 1)
 	go func() {
-		_, err := h.trainer.Drain(t.Context(), "vllm", 100*time.Millisecond, patience, false)
+		_, err := h.trainer.Drain(t.Context(), "vllm", 3*time.Second, patience, false)
 		drained <- err
 	}()
 	h.upstream(t, "vllm", func(now gateway.UpstreamStatus) bool { return now.Paused })

@@ -170,7 +170,7 @@ func TestBudgetOfACallRunsOut(t *testing.T) {
 			t.Parallel()
 			h, e := newHost(t), newEngine(t, step)
 			r := h.route(e.URL)
-			r.Limits.Call = 300 * time.Millisecond
+			r.Limits.Call = 2 * time.Second
 			got := send(t.Context(), h.open(t, r), "", streamed)
 			require.Equal(t, http.StatusBadRequest, got.status)
 			requireNoRetryWords(t, got.body)

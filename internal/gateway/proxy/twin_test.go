@@ -75,12 +75,12 @@ func TestCallOutlivesItsChannel(t *testing.T) {
 // Each time that the channel breaks anew, a call is kept as long as the first time.
 func TestCallOutlivesItsChannelAgain(t *testing.T) {
 	t.Parallel()
-	const hold = 5 * time.Second
+	const hold = 10 * time.Second
 	h := newHost(t, func(o *proxy.Options) { o.Hold, o.KeepAlive = hold, time.Millisecond })
 	hang := newHanging(half(), goodReply[len(half()):])
 	e := newEngine(t, hang.serve)
 	url := h.open(t, h.route(e.URL))
-	for range 2 { // 1.2 times hold in all
+	for range 4 { // 1.2 times hold in all
 		broken := heldCall(t, url, "same", streamed)
 		h.channels.breakOff("r1.1")
 		_, err := io.ReadAll(broken)
@@ -89,7 +89,7 @@ func TestCallOutlivesItsChannelAgain(t *testing.T) {
 		select {
 		case <-hang.gone:
 			require.Fail(t, "the call was cancelled")
-		case <-time.After(hold * 3 / 5):
+		case <-time.After(hold * 3 / 10):
 		}
 	}
 	last := heldCall(t, url, "same", streamed)

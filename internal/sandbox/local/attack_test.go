@@ -176,7 +176,7 @@ func impatient(t *testing.T) (s *sandbox.Sandbox, dir string) {
 	d := open(t, local.Options{Dir: dir})
 	p := sandboxtest.New(t, d, driver.Spec{})
 	require.NoError(t, p.WriteFile(t.Context(), "/home/user/big", io.LimitReader(zeros{}, 48<<20), 0o600))
-	b := sandbox.New(d, sandbox.Options{Silence: 500 * time.Millisecond, Proof: 500 * time.Millisecond})
+	b := sandbox.New(d, sandbox.Options{Silence: 3 * time.Second, Proof: 3 * time.Second})
 	s, err := b.Attach(t.Context(), p.ID())
 	require.NoError(t, err)
 	return s, dir

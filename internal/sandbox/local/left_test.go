@@ -121,9 +121,10 @@ func TestListWithOneThatCannotBeSwept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	d := open(t, local.Options{Dir: dir})
-	living, dead := sandboxtest.New(t, d, driver.Spec{}), sandboxtest.New(t, d, driver.Spec{Lease: 300 * time.Millisecond})
+	living, dead := sandboxtest.New(t, d, driver.Spec{}), sandboxtest.New(t, d, driver.Spec{})
 	stuck := filepath.Join(dir, dead.ID(), "state.json.new", "in the way")
 	require.NoError(t, os.MkdirAll(stuck, 0o700))
+	require.NoError(t, dead.Renew(t.Context(), time.Millisecond))
 	living.Eventually(func() bool {
 		_, err := d.Dial(t.Context(), dead.ID())
 		return fault.Is(err, fault.SandboxLost)

@@ -35,7 +35,7 @@ func TestOrdinaryUser(t *testing.T) {
 		require.NoError(t, os.WriteFile(to, content, 0o755))
 	}
 	worker := startWorkerAs(t, job{
-		Dir: data, Sandboxd: helper, IDs: []string{"r.1", "r.2"}, Lease: 30 * time.Second,
+		Dir: data, Sandboxd: helper, IDs: []string{"r.1", "r.2"}, Lease: 10 * time.Minute,
 		Script: "id -u; cat /etc/shadow; [ -w /proc/sys/kernel/core_pattern ] && echo writable; sleep infinity",
 	}, binary, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryID, Gid: ordinaryID}})
 
@@ -75,7 +75,7 @@ func TestSuiteOfAnOrdinaryUser(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(to, content, 0o755))
 	}
-	cmd := exec.CommandContext(t.Context(), binary, "-test.run="+ordinaryTests, "-test.timeout=5m")
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run="+ordinaryTests, "-test.timeout=15m")
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), sandboxdEnv+"="+helper, "TMPDIR="+data, "HOME="+data)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryID, Gid: ordinaryID}}

@@ -55,10 +55,15 @@ func TestOrphansEndByThemselves(t *testing.T) {
 	for i := range 8 {
 		ids = append(ids, fmt.Sprintf("orphan-%d", i))
 	}
-	worker := startWorker(t, job{Dir: dir, Sandboxd: sandboxdPath, IDs: ids, Lease: 2 * time.Second, Script: "setsid sleep infinity & sleep infinity"})
+	worker := startWorker(t, job{Dir: dir, Sandboxd: sandboxdPath, IDs: ids, Lease: time.Hour, Script: "setsid sleep infinity & sleep infinity"})
 	kill9(t, worker)
 
 	d := open(t, local.Options{Dir: dir})
+	for _, id := range ids {
+		s, err := sandbox.New(d, sandbox.Options{}).Attach(t.Context(), id)
+		require.NoError(t, err)
+		require.NoError(t, s.Renew(t.Context(), time.Second))
+	}
 	require.Eventually(t, func() bool {
 		infos, err := d.List(t.Context())
 		return err == nil && len(infos) == 0

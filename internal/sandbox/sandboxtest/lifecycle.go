@@ -175,7 +175,7 @@ func leaseRunsOut(t *testing.T, h Harness) {
 }
 
 func leaseRenewed(t *testing.T, h Harness) {
-	p := New(t, h.Open(t), driver.Spec{Lease: 20 * time.Second})
+	p := New(t, h.Open(t), driver.Spec{Lease: Patience})
 	require.NoError(t, p.Renew(t.Context(), time.Hour))
 	require.Equal(t, fault.Invalid, fault.KindOf(p.Renew(t.Context(), 0)))
 	require.Equal(t, fault.Invalid, fault.KindOf(p.Renew(t.Context(), -time.Second)))

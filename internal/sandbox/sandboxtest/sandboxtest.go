@@ -23,7 +23,7 @@ type Harness struct {
 }
 
 // Patience bounds every wait of the suite; on a machine that does anything at all it is never reached.
-const Patience = time.Minute
+const Patience = 5 * time.Minute
 
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {

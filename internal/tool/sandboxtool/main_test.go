@@ -43,7 +43,7 @@ func run(m *testing.M) int {
 }
 
 const (
-	patience = time.Minute
+	patience = 5 * time.Minute
 	tick     = 10 * time.Millisecond
 )
 
