@@ -99,7 +99,7 @@ func (p *process) end(t *testing.T) error {
 	select {
 	case err := <-p.done:
 		return err
-	case <-time.After(2 * time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("does not stop")
 		return nil
 	}

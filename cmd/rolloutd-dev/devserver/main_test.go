@@ -76,7 +76,7 @@ func newWorker(c client.Client) worker.Worker {
 
 // twoSteps runs one step, waits for a signal, and runs another.
 func twoSteps(ctx workflow.Context, file string) (string, error) {
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: 10 * time.Minute})
 	if err := workflow.ExecuteActivity(ctx, appendLine, file, "first").Get(ctx, nil); err != nil {
 		return "", err
 	}

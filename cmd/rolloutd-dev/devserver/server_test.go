@@ -160,7 +160,7 @@ func serve(t *testing.T, dir string) (*devserver.Server, client.Client) {
 
 func stop(t *testing.T, srv *devserver.Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
 	defer cancel()
 	require.NoError(t, srv.Stop(ctx))
 }
@@ -182,7 +182,7 @@ func startChild(t *testing.T, dir string) (*exec.Cmd, string) {
 // awaitEvent waits until the workflow's history has such an event: what an activity did is not yet what is known of it.
 func awaitEvent(t *testing.T, c client.Client, id string, want enumspb.EventType) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for events := c.GetWorkflowHistory(ctx, id, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
 		e, err := events.Next()

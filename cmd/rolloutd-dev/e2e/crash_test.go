@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,14 +52,16 @@ func TestKillDuringAModelCall(t *testing.T) {
 	srv := startDev(t, devOptions{modelURL: model.url})
 	id := start(t, srv.url, args{"instruction": "take your time", "endpoint": "scripted"})
 	waitFor(t, srv.url, id, "one turn done", func(s state) bool { return s.Phase == rollout.PhaseAgent && s.SessionID != "" })
+	killed := time.Now()
 	srv.kill()
 	srv = srv.restart(t)
+	away := time.Since(killed)
 	result := finalize(t, srv.url, id)
 	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
 	require.Len(t, result.ProxyTurns, 4)
 	requireWholeTurns(t, result)
 	require.Equal(t, 1, srv.agentStarts(t, result))
-	require.Empty(t, srv.missedHeartbeats(t, id), "the next worker takes over at once")
+	srv.requireTakenOver(t, id, away)
 }
 
 // Abort stops the model's generation at once, keeps what was produced, and gives no reward.

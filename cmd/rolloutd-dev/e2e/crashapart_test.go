@@ -21,8 +21,10 @@ func TestFourProcessesApart(t *testing.T) {
 				"verify": []string{"test \"$(cat log.txt)\" = \"$(printf 'one\\ntwo\\nthree')\""},
 			})
 			waitFor(t, set.url, id, "agent at work", func(s state) bool { return s.Phase == rollout.PhaseAgent && s.SessionID != "" })
+			killed := time.Now()
 			set.roles[role].kill()
 			set.start(role)
+			away := time.Since(killed)
 			result := finalize(t, set.url, id)
 			require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
 			require.NotNil(t, result.Reward)
@@ -30,7 +32,7 @@ func TestFourProcessesApart(t *testing.T) {
 			require.Len(t, result.Attempts, 1)
 			require.Len(t, result.ProxyTurns, 4)
 			requireWholeTurns(t, result)
-			require.Empty(t, set.missedHeartbeats(t, id), "the next worker takes over at once")
+			set.requireTakenOver(t, id, away)
 		})
 	}
 }
@@ -43,7 +45,7 @@ func TestSecondWorkerOfAHostIsRefused(t *testing.T) {
 	second := startProcess(t, append(worker.env, "ROLLOUTD_METRICS_LISTEN="+freePorts(t, 1)[0]), worker.binary, worker.args...)
 	select {
 	case <-second.done:
-	case <-time.After(90 * time.Second):
+	case <-time.After(5 * time.Minute):
 		require.Fail(t, "it runs")
 	}
 	require.NotZero(t, second.cmd.ProcessState.ExitCode())

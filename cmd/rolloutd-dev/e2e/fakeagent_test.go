@@ -24,7 +24,7 @@ func TestFakeAgentServer(t *testing.T) {
 			`touch done.txt`,
 	} {
 		script += fmt.Sprintf("- match: %s\n  turns:\n    - tool_calls: [{name: bash, arguments: {command: %q, description: Cheats}}]\n", name, does)
-		script += "    - {text: Done., pace: {delay: 5s}}\n"
+		script += "    - {text: Done., pace: {delay: 60s}}\n"
 	}
 	srv := startDev(t, devOptions{script: script + "- turns: [{text: Hello.}]\n"})
 	honest := runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted"})
@@ -35,9 +35,13 @@ func TestFakeAgentServer(t *testing.T) {
 		for name, says := range map[string]string{"kills it": "killed", "freezes it": "no sign of life", "forks twice and kills it later": "killed"} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
+				limits := args{}
+				if name == "freezes it" {
+					limits["quiet_s"] = 20
+				}
 				got := runRollout(t, srv.url, args{
 					"instruction": name, "endpoint": "scripted", "upload_files": args{"/home/user/workdir/fake.py": fakeServer}, "verify": []string{"true", "false"},
-					"limits": args{"quiet_s": 10},
+					"limits": limits,
 				})
 				require.Equal(t, rollout.AgentFailed, got.Outcome, deref(got.Error))
 				require.Contains(t, deref(got.Error), says)

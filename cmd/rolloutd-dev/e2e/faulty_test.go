@@ -23,12 +23,14 @@ const work = `{tool_calls: [{name: bash, arguments: {command: "echo done > done.
 
 // An endpoint that does not answer never looks like a policy that was slow: each of its faults ends as infra_failed, without a reward
 // that something could be trained on, and in another attempt while there is one. An agent that takes its own time is out of time, and
-// graded. All run at the same time, and no other test beside them: eighteen agents start at once.
+// graded. All run at the same time, and no other test beside them: eighteen agents start at once. What an agent may take grows with what a
+// rollout takes on this machine.
 func TestWhoIsToBlame(t *testing.T) {
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_WORKER_CAPACITY=32"}})
 	lost := func(says string) ending { return ending{outcome: rollout.InfraFailed, attempts: 2, says: says} }
 	late := ending{outcome: rollout.AgentTimeout, attempts: 1, reward: 0.5}
-	soon := args{"agent_timeout_s": 25, "limits": args{"call_s": 24, "attempts": 2}}
+	slow := slowness(t, srv.url)
+	soon := args{"agent_timeout_s": 25 * slow, "limits": args{"call_s": 24 * slow, "attempts": 2}}
 	cases := []struct {
 		name  string
 		turns string // of the scripted model; "": the address has no listener
@@ -54,7 +56,7 @@ func TestWhoIsToBlame(t *testing.T) {
 			args{"agent_timeout_s": 2, "limits": args{"call_s": 1.9}, "verify": []string{"true", "false"}}, late},
 		{"a command without end", `[` + work + `, {tool_calls: [{name: bash, arguments: {command: "sleep 600", description: "Sleeps"}}]}]`, soon, late},
 		{"samples without end", `[` + work + `, {filler: 5000, pace: {chunk_delay: 100ms}}]`,
-			args{"agent_timeout_s": 25, "limits": args{"call_s": 24.9, "attempts": 2}}, late},
+			args{"agent_timeout_s": 25 * slow, "limits": args{"call_s": 24.9 * slow, "attempts": 2}}, late},
 		{"samples beyond the time of a call", `[` + work + `, {filler: 5000, pace: {chunk_delay: 100ms}}]`, nil,
 			ending{outcome: rollout.AgentFailed, attempts: 1, reward: 0.5}},
 	}
@@ -62,7 +64,7 @@ func TestWhoIsToBlame(t *testing.T) {
 	for i, c := range cases {
 		asked := args{
 			"instruction": "work", "endpoint": "vllm", "base_url": faulty(t, c.turns), "model": "m", "verify": []string{"test -f done.txt", "false"},
-			"limits": args{"call_s": 4, "attempts": 2}, "agent_timeout_s": 60,
+			"limits": args{"call_s": 4 * slow, "attempts": 2}, "agent_timeout_s": 60 * slow,
 		}
 		maps.Copy(asked, c.args)
 		ids[i] = start(t, srv.url, asked)
@@ -71,6 +73,16 @@ func TestWhoIsToBlame(t *testing.T) {
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) { c.want.check(t, finalize(t, srv.url, ids[i])) })
 	}
+}
+
+// slowness is by how much a rollout takes longer than on an idle machine with two cores of today; at least 1.
+func slowness(t *testing.T, url string) float64 {
+	t.Helper()
+	const usualS = 6
+	r := runRollout(t, url, args{"instruction": "say hello", "endpoint": "scripted"})
+	require.Equal(t, rollout.Completed, r.Outcome, deref(r.Error))
+	t.Logf("a rollout takes %.1f s", r.WallS)
+	return max(1, r.WallS/usualS)
 }
 
 // ending is how a rollout ends; says is a part of its error. All attempts but a last one that completed were lost to the endpoint.

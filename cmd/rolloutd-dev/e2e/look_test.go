@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
@@ -67,6 +68,15 @@ func (d site) missedHeartbeats(t testing.TB, id string) []int64 {
 		}
 	}
 	return missed
+}
+
+// requireTakenOver checks that the next worker took over at once. One that starts so slowly that heartbeats are due before it is there
+// shows nothing about that.
+func (d site) requireTakenOver(t testing.TB, id string, away time.Duration) {
+	t.Helper()
+	if missed := d.missedHeartbeats(t, id); away < 4*time.Second {
+		require.Empty(t, missed, "the next worker takes over at once")
+	}
 }
 
 // history is a rollout's history with what Temporal tells of its open activities, as stored, and all payloads of it decrypted.

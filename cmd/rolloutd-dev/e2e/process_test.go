@@ -56,7 +56,7 @@ func (p *process) stop(t testing.TB) {
 	_ = p.cmd.Process.Signal(os.Interrupt)
 	select {
 	case <-p.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Errorf("%s did not end after an interrupt", p.cmd.Path)
 		p.kill()
 	}
@@ -94,7 +94,7 @@ func (p *process) ready(t testing.TB, url string) {
 		}
 		defer resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
-	}, time.Minute, 20*time.Millisecond, "%s does not answer", url)
+	}, 5*time.Minute, 20*time.Millisecond, "%s does not answer", url)
 }
 
 // tail is the end of a log, for people.

@@ -14,10 +14,10 @@ import (
 func TestALongCallIsAnsweredInTime(t *testing.T) {
 	t.Parallel()
 	gate := startGate(t, agesScript(1, 0))
-	srv := startDev(t, devOptions{modelURL: gate.url, env: []string{"ROLLOUTD_STEP_TIMEOUT=1s"}})
+	srv := startDev(t, devOptions{modelURL: gate.url, env: []string{"ROLLOUTD_STEP_TIMEOUT=5s"}})
 	late := post(t, srv.url+"/mcp", http.Header{"Content-Type": {"application/json"}}, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_rollout",
 		"arguments":{"instruction":"take ages","endpoint":"scripted","rollout_id":"long","verify":["cat log.txt","false"]}}}`)
-	require.Contains(t, late, "timed out after 1.0 seconds; rollout long goes on")
+	require.Contains(t, late, "timed out after 5.0 seconds; rollout long goes on")
 	gate.open()
 	text, err := call(t.Context(), srv.url, "finalize_rollout", args{"rollout_id": "long"})
 	require.NoError(t, err)

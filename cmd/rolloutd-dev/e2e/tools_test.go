@@ -22,7 +22,7 @@ type args map[string]any
 func call(ctx context.Context, url, tool string, a args) (string, error) {
 	body, err := json.Marshal(map[string]any{
 		"jsonrpc": "2.0", "id": 1, "method": "tools/call",
-		"params": map[string]any{"name": tool, "arguments": a, "_meta": args{"timeout_s": 240}},
+		"params": map[string]any{"name": tool, "arguments": a, "_meta": args{"timeout_s": 900}},
 	})
 	if err != nil {
 		return "", err
@@ -61,7 +61,7 @@ func toolText(r io.Reader) (string, error) {
 // runRollout runs a rollout to its end and returns its result.
 func runRollout(t testing.TB, url string, a args) rollout.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	text, err := call(ctx, url, "run_rollout", a)
 	require.NoError(t, err)
@@ -112,16 +112,16 @@ func waitFor(t testing.TB, url, id, what string, ok func(state) bool) state {
 			last = s
 		}
 		return err == nil && ok(s)
-	}, 90*time.Second, 50*time.Millisecond, "rollout %s: %s", id, what)
+	}, 5*time.Minute, 50*time.Millisecond, "rollout %s: %s", id, what)
 	return last
 }
 
 // finalize waits for the rollout's result.
 func finalize(t testing.TB, url, id string) rollout.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
-	text, err := call(ctx, url, "finalize_rollout", args{"rollout_id": id, "wait_s": 200})
+	text, err := call(ctx, url, "finalize_rollout", args{"rollout_id": id, "wait_s": 800})
 	require.NoError(t, err)
 	return decode[rollout.Result](t, text)
 }
