@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,9 @@ var modelClients string
 //go:embed requirements-trainer.txt
 var trainer string
 
+//go:embed requirements-package.txt
+var packaging string
+
 // Releases are those that the tests hold the server to: the one that the wire contract describes, and a later one whose tool
 // client takes another way.
 func Releases() []Requirements {
@@ -49,18 +53,46 @@ func ModelClients() Requirements { return Requirements{"models", modelClients} }
 // Trainer is numpy and TRL's package, without the libraries that train, beside the later release.
 func Trainer() Requirements { return Requirements{"trainer", release010 + trainer} }
 
+// Packaging builds and checks our own package for Python.
+func Packaging() Requirements { return Requirements{"package", packaging} }
+
 // Python is an interpreter that has the client.
-type Python struct{ path string }
+type Python struct {
+	path string
+	env  []string // more environment
+}
+
+// WithPackage is the interpreter with our own package for Python beside what it has.
+func (p Python) WithPackage(t *testing.T) Python {
+	t.Helper()
+	p.env = append(slices.Clone(p.env), "PYTHONPATH="+filepath.Join(PackageDir(t), "src"))
+	return p
+}
+
+// PackageDir is the folder of our own package for Python.
+func PackageDir(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/rolloutd/rolloutd").Output()
+	require.NoError(t, err)
+	return filepath.Join(strings.TrimSpace(string(out)), "clients", "python")
+}
 
 // Run runs a script, which must say "all checks held" when it comes to its end: one that ends early without an error must
 // not pass.
 func (p Python) Run(t *testing.T, script string, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), p.path, append([]string{script}, args...)...)
+	cmd := p.Command(t, append([]string{script}, args...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoErrorf(t, cmd.Run(), "%s:\n%s", script, &out)
 	require.Contains(t, out.String(), "all checks held", "%s:\n%s", script, &out)
+}
+
+// Command is a command of the interpreter, which ends with the test.
+func (p Python) Command(t *testing.T, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), p.path, args...)
+	cmd.Env = append(append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1"), p.env...)
+	return cmd
 }
 
 // Interpreter returns the interpreter of a virtual environment with the requirements installed; it is made once per machine
@@ -81,12 +113,12 @@ func Interpreter(t *testing.T, r Requirements) Python {
 	defer unlock()
 	python, ready := filepath.Join(dir, "bin", "python"), filepath.Join(dir, "ready")
 	if _, err := os.Stat(ready); err == nil {
-		return Python{python}
+		return Python{path: python}
 	}
 	require.NoError(t, os.RemoveAll(dir))
 	install(t, host, python, dir, r.list)
 	require.NoError(t, os.WriteFile(ready, nil, 0o600))
-	return Python{python}
+	return Python{path: python}
 }
 
 // locked waits for the lock: another test process may be making the environment.

@@ -1,0 +1,126 @@
+"""The requests of the API without their transport: the sync and the async client send the same ones."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from .errors import ProtocolError
+from .types import Group, GroupPage, Page, Result, Sequence, State
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One request. Each is safe to repeat: what starts something carries the id of what it starts."""
+
+    method: str
+    path: str
+    parse: Callable[[bytes], T]
+    params: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+
+
+def decode(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as err:
+        raise ProtocolError(f"the answer is not JSON: {text[:200]!r}") from err
+
+
+def _object(of: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], T]:
+    def parse(text: bytes) -> T:
+        raw = decode(text)
+        try:
+            return of(raw)
+        except (KeyError, TypeError, AttributeError) as err:
+            raise ProtocolError(f"the answer has not the members of the API: {text[:200]!r}") from err
+
+    return parse
+
+
+def _lines(of: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], list[T]]:
+    one = _object(of)
+    return lambda text: [one(line) for line in text.splitlines() if line]
+
+
+def _same(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    return raw
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def one(kind: str, id: str, what: str = "") -> str:
+    """The path of a rollout or a group, or of what it has."""
+    if not id:
+        raise ValueError(f"the id of one of the {kind} must not be empty")
+    return f"/{kind}/{quote(id, safe='')}" + (f"/{what}" if what else "")
+
+
+def submit(task: Mapping[str, Any]) -> Call[str]:
+    return Call("POST", "/rollouts", _object(lambda raw: str(raw["rollout_id"])), body={"rollout_id": new_id(), **task})
+
+
+def state(id: str) -> Call[State]:
+    return Call("GET", one("rollouts", id), _object(State.of))
+
+
+def result(id: str) -> Call[Result]:
+    return Call("GET", one("rollouts", id, "result"), _object(Result.of))
+
+
+def trace(id: str) -> Call[list[Mapping[str, Any]]]:
+    return Call("GET", one("rollouts", id, "trace"), _lines(_same))
+
+
+def messages(id: str) -> Call[Mapping[str, Any]]:
+    return Call("GET", one("rollouts", id, "messages"), _object(_same))
+
+
+def log(id: str, name: str) -> Call[str]:
+    return Call("GET", one("rollouts", id, f"logs/{quote(name, safe='')}"), lambda text: text.decode(errors="replace"))
+
+
+def trajectory(kind: str, id: str, subagents: str) -> Call[list[Sequence]]:
+    return Call("GET", one(kind, id, "trajectory"), _lines(Sequence.of), {"format": "jsonl", "subagents": subagents})
+
+
+def shaped(kind: str, id: str, format: str, subagents: str) -> Call[Mapping[str, Any]]:
+    return Call("GET", one(kind, id, "trajectory"), _object(_same), {"format": format, "subagents": subagents})
+
+
+def abort(kind: str, id: str, reason: str) -> Call[bool]:
+    return Call("POST", one(kind, id, "abort"), _object(lambda raw: bool(raw["aborted"])), body={"reason": reason})
+
+
+def _known(params: Mapping[str, str | int | None]) -> Mapping[str, str]:
+    return {name: str(value) for name, value in params.items() if value is not None and value != ""}
+
+
+def rollouts(**params: str | int | None) -> Call[Page]:
+    def of(raw: Mapping[str, Any]) -> Page:
+        return Page(tuple(State.of(s) for s in raw["rollouts"] or ()), raw.get("next", ""))
+
+    return Call("GET", "/rollouts", _object(of), _known(params))
+
+
+def groups(**params: str | int | None) -> Call[GroupPage]:
+    def of(raw: Mapping[str, Any]) -> GroupPage:
+        return GroupPage(tuple(Group.of(g) for g in raw["groups"] or ()), raw.get("next", ""))
+
+    return Call("GET", "/groups", _object(of), _known(params))
+
+
+def submit_group(task: Mapping[str, Any]) -> Call[Group]:
+    return Call("POST", "/groups", _object(Group.of), body={"group_id": new_id(), **task})
+
+
+def group(id: str) -> Call[Group]:
+    return Call("GET", one("groups", id), _object(Group.of))

@@ -1,0 +1,35 @@
+"""Settings that both clients share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import httpx
+
+from .errors import InvalidError
+
+DEFAULT_SERVER = "http://127.0.0.1:8000"
+
+# The server writes at least a comment every 20 s to a stream of events, so silence of this length is a lost connection.
+TIMEOUT = httpx.Timeout(connect=10.0, read=60.0, write=60.0, pool=None)
+
+# Seconds for which a request is repeated: a server that is restarted answers within it.
+RETRY_S = 120.0
+
+# Pause between two looks at a group, in seconds.
+POLL_S = 1.0
+
+
+def server_of(server: str | None) -> str:
+    """The server's URL: as given, else of ROLLOUTD_SERVER, else the default one."""
+    url = (server or os.environ.get("ROLLOUTD_SERVER") or DEFAULT_SERVER).rstrip("/")
+    if not url.startswith(("http://", "https://")):
+        raise InvalidError(f"server: want http://HOST:PORT or https://HOST:PORT, got {url!r}")
+    return url
+
+
+def headers_of(token: str | None) -> Mapping[str, str]:
+    """The header of the token: as given, else of ROLLOUTD_TOKEN; "" sends none."""
+    token = os.environ.get("ROLLOUTD_TOKEN", "") if token is None else token
+    return {"Authorization": f"Bearer {token}"} if token else {}

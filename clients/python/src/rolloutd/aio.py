@@ -1,0 +1,241 @@
+"""The asynchronous client. One event loop may use it for any number of calls at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx
+
+from . import _calls as calls
+from ._calls import Call
+from ._http import POLL_S, RETRY_S, TIMEOUT, headers_of, server_of
+from ._retry import Retry, asked, lost, passing, refused
+from ._sse import Decoder
+from .client import _check, _resume, _within
+from .errors import ExhaustedError, RolloutdError, UnavailableError
+from .types import JSON, Event, Group, GroupPage, GroupTask, Page, Result, Sequence, State, Task
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """A rolloutd server.
+
+    `server` defaults to the environment variable ROLLOUTD_SERVER, `token` to ROLLOUTD_TOKEN. A request whose answer is lost is sent again
+    for `retry_s` seconds; this starts nothing twice, because whatever is started has an id.
+    """
+
+    def __init__(
+        self,
+        server: str | None = None,
+        *,
+        token: str | None = None,
+        retry_s: float = RETRY_S,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.server = server_of(server)
+        self._http = httpx.AsyncClient(headers=headers_of(token), timeout=TIMEOUT, transport=transport)
+        self._retry_s = retry_s
+        self.rollouts = AsyncRollouts(self)
+        self.groups = AsyncGroups(self)
+
+    async def close(self) -> None:
+        """Closes the connections. What was started goes on."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def send(self, call: Call[T]) -> T:
+        """Sends a request and reads its answer."""
+        retry = Retry(self._retry_s)
+        while True:
+            try:
+                response = await self._http.request(call.method, self.server + call.path, params=call.params or None, json=call.body)
+            except httpx.TransportError as err:
+                await asyncio.sleep(retry.pause(lost(self.server, err)))
+                continue
+            error = refused(response)
+            if error is None:
+                return call.parse(response.content)
+            if not passing(response):
+                raise error
+            await asyncio.sleep(retry.pause(error, asked(response)))
+
+    async def events(self, path: str, after: str = "", timeout_s: float | None = None) -> AsyncIterator[Event]:
+        """The events of a stream after the one with the id `after`. A lost connection goes on where it was."""
+        decoder, retry = Decoder(after), Retry(self._retry_s)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            decoder.restart()
+            try:
+                async with self._http.stream("GET", self.server + path, headers=_resume(decoder.last), timeout=_within(deadline)) as response:
+                    async for event in _read(response, decoder, deadline, path):
+                        retry = Retry(self._retry_s)
+                        yield event
+                        if event.kind == "done":
+                            return
+                failure: RolloutdError = UnavailableError(f"{path} ended without the event done")
+            except httpx.TransportError as err:
+                failure = lost(self.server, err)
+            except (UnavailableError, ExhaustedError) as err:
+                failure = err
+            _check(deadline, path)
+            await asyncio.sleep(retry.pause(failure))
+
+
+async def _read(response: httpx.Response, decoder: Decoder, deadline: float | None, path: str) -> AsyncIterator[Event]:
+    """The events of one connection."""
+    if response.status_code >= 300:
+        await response.aread()
+        error = refused(response)
+        if error is not None:
+            raise error
+    async for line in response.aiter_lines():
+        _check(deadline, path)
+        event = decoder.line(line)
+        if event is not None:
+            yield event
+
+
+class AsyncRollouts:
+    """The rollouts of a server."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def submit(self, arguments: Mapping[str, Any] | None = None, /, **task: Unpack[Task]) -> str:
+        """Starts a rollout and returns its id. The same `rollout_id` returns the same rollout."""
+        return await self._client.send(calls.submit({**(arguments or {}), **task}))
+
+    async def run(self, arguments: Mapping[str, Any] | None = None, /, *, timeout_s: float | None = None, **task: Unpack[Task]) -> Result:
+        """Starts a rollout and waits for its result."""
+        id = await self.submit(arguments, **task)
+        await self.wait(id, timeout_s=timeout_s)
+        return await self.result(id)
+
+    async def get(self, rollout_id: str) -> State:
+        """Where a rollout stands."""
+        return await self._client.send(calls.state(rollout_id))
+
+    async def wait(self, rollout_id: str, *, timeout_s: float | None = None) -> State:
+        """Waits for the end of a rollout. DeadlineError after `timeout_s` seconds; the rollout goes on."""
+        async for event in self.events(rollout_id, timeout_s=timeout_s):
+            if event.kind == "done":
+                return State.of(event.data)
+        return await self.get(rollout_id)
+
+    async def result(self, rollout_id: str) -> Result:
+        """The result of a rollout. ConflictError while it runs."""
+        return await self._client.send(calls.result(rollout_id))
+
+    async def trace(self, rollout_id: str) -> list[JSON]:
+        """Every model call of a rollout that is done."""
+        return await self._client.send(calls.trace(rollout_id))
+
+    async def trajectory(self, rollout_id: str, *, subagents: str = "drop") -> list[Sequence]:
+        """The training sequences of a rollout that is done. `subagents` is drop or separate."""
+        return await self._client.send(calls.trajectory("rollouts", rollout_id, subagents))
+
+    async def shaped(self, rollout_id: str, format: str, *, subagents: str = "drop") -> JSON:
+        """The training sequences in a trainer's own form, `trl` or `atropos`."""
+        return await self._client.send(calls.shaped("rollouts", rollout_id, format, subagents))
+
+    async def messages(self, rollout_id: str) -> JSON:
+        """The agent's latest transcript. NotFoundError while there is none."""
+        return await self._client.send(calls.messages(rollout_id))
+
+    async def log(self, rollout_id: str, name: str) -> str:
+        """The log `agent`, `proxy` or `verifier` of a rollout that is done."""
+        return await self._client.send(calls.log(rollout_id, name))
+
+    def events(self, rollout_id: str, *, after: str = "", timeout_s: float | None = None) -> AsyncIterator[Event]:
+        """The events of a rollout as they come, to the event `done`. `after` is the id of the last event that was seen."""
+        return self._client.events(calls.one("rollouts", rollout_id, "events"), after, timeout_s)
+
+    async def abort(self, rollout_id: str, reason: str = "") -> bool:
+        """Ends a rollout early. False: it had ended before."""
+        return await self._client.send(calls.abort("rollouts", rollout_id, reason))
+
+    async def page(self, *, status: str = "", task_id: str = "", group_id: str = "", outcome: str = "", limit: int | None = None, cursor: str = "") -> Page:
+        """One page of the caller's rollouts."""
+        return await self._client.send(
+            calls.rollouts(status=status, task_id=task_id, group_id=group_id, outcome=outcome, limit=limit, cursor=cursor)
+        )
+
+    async def all(self, *, status: str = "", task_id: str = "", group_id: str = "", outcome: str = "") -> AsyncIterator[State]:
+        """All of the caller's rollouts: those that run first, then by their end, latest first."""
+        cursor = ""
+        while True:
+            page = await self.page(status=status, task_id=task_id, group_id=group_id, outcome=outcome, cursor=cursor)
+            for rollout in page.rollouts:
+                yield rollout
+            cursor = page.next
+            if not cursor:
+                return
+
+
+class AsyncGroups:
+    """The groups of a server."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def submit(self, arguments: Mapping[str, Any] | None = None, /, **task: Unpack[GroupTask]) -> Group:
+        """Starts a group. The same `group_id` returns the same group."""
+        return await self._client.send(calls.submit_group({**(arguments or {}), **task}))
+
+    async def run(self, arguments: Mapping[str, Any] | None = None, /, *, timeout_s: float | None = None, **task: Unpack[GroupTask]) -> Group:
+        """Starts a group and waits for its end."""
+        return await self.wait((await self.submit(arguments, **task)).group_id, timeout_s=timeout_s)
+
+    async def get(self, group_id: str) -> Group:
+        """Where a group stands."""
+        return await self._client.send(calls.group(group_id))
+
+    async def wait(self, group_id: str, *, timeout_s: float | None = None, poll_s: float = POLL_S) -> Group:
+        """Waits for the end of a group. DeadlineError after `timeout_s` seconds; the group goes on."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            group = await self.get(group_id)
+            if group.done:
+                return group
+            _check(deadline, f"group {group_id}")
+            await asyncio.sleep(poll_s)
+
+    async def trajectory(self, group_id: str, *, subagents: str = "drop") -> list[Sequence]:
+        """The training sequences of the members that carry a reward. ConflictError while the group runs."""
+        return await self._client.send(calls.trajectory("groups", group_id, subagents))
+
+    async def shaped(self, group_id: str, format: str, *, subagents: str = "drop") -> JSON:
+        """The training sequences in a trainer's own form, `trl` or `atropos`."""
+        return await self._client.send(calls.shaped("groups", group_id, format, subagents))
+
+    async def abort(self, group_id: str, reason: str = "") -> bool:
+        """Ends a group and its rollouts early. False: it had ended before."""
+        return await self._client.send(calls.abort("groups", group_id, reason))
+
+    async def page(self, *, status: str = "", task_id: str = "", limit: int | None = None, cursor: str = "") -> GroupPage:
+        """One page of the caller's groups."""
+        return await self._client.send(calls.groups(status=status, task_id=task_id, limit=limit, cursor=cursor))
+
+    async def all(self, *, status: str = "", task_id: str = "") -> AsyncIterator[Group]:
+        """All of the caller's groups, those that run first."""
+        cursor = ""
+        while True:
+            page = await self.page(status=status, task_id=task_id, cursor=cursor)
+            for group in page.groups:
+                yield group
+            cursor = page.next
+            if not cursor:
+                return

@@ -1,0 +1,254 @@
+"""The synchronous client. It is safe for use by several threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx
+
+from . import _calls as calls
+from ._calls import Call
+from ._http import POLL_S, RETRY_S, TIMEOUT, headers_of, server_of
+from ._retry import Retry, asked, lost, passing, refused
+from ._sse import Decoder
+from .errors import DeadlineError, ExhaustedError, RolloutdError, UnavailableError
+from .types import JSON, Event, Group, GroupPage, GroupTask, Page, Result, Sequence, State, Task
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+T = TypeVar("T")
+
+
+class Client:
+    """A rolloutd server.
+
+    `server` defaults to the environment variable ROLLOUTD_SERVER, `token` to ROLLOUTD_TOKEN. A request whose answer is lost is sent again
+    for `retry_s` seconds; this starts nothing twice, because whatever is started has an id.
+    """
+
+    def __init__(
+        self,
+        server: str | None = None,
+        *,
+        token: str | None = None,
+        retry_s: float = RETRY_S,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.server = server_of(server)
+        self._http = httpx.Client(headers=headers_of(token), timeout=TIMEOUT, transport=transport)
+        self._retry_s = retry_s
+        self.rollouts = Rollouts(self)
+        self.groups = Groups(self)
+
+    def close(self) -> None:
+        """Closes the connections. What was started goes on."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def send(self, call: Call[T]) -> T:
+        """Sends a request and reads its answer."""
+        retry = Retry(self._retry_s)
+        while True:
+            try:
+                response = self._http.request(call.method, self.server + call.path, params=call.params or None, json=call.body)
+            except httpx.TransportError as err:
+                time.sleep(retry.pause(lost(self.server, err)))
+                continue
+            error = refused(response)
+            if error is None:
+                return call.parse(response.content)
+            if not passing(response):
+                raise error
+            time.sleep(retry.pause(error, asked(response)))
+
+    def events(self, path: str, after: str = "", timeout_s: float | None = None) -> Iterator[Event]:
+        """The events of a stream after the one with the id `after`. A lost connection goes on where it was."""
+        decoder, retry = Decoder(after), Retry(self._retry_s)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            decoder.restart()
+            try:
+                with self._http.stream("GET", self.server + path, headers=_resume(decoder.last), timeout=_within(deadline)) as response:
+                    for event in _read(response, decoder, deadline, path):
+                        retry = Retry(self._retry_s)
+                        yield event
+                        if event.kind == "done":
+                            return
+                failure: RolloutdError = UnavailableError(f"{path} ended without the event done")
+            except httpx.TransportError as err:
+                failure = lost(self.server, err)
+            except (UnavailableError, ExhaustedError) as err:
+                failure = err
+            _check(deadline, path)
+            time.sleep(retry.pause(failure))
+
+
+def _read(response: httpx.Response, decoder: Decoder, deadline: float | None, path: str) -> Iterator[Event]:
+    """The events of one connection."""
+    if response.status_code >= 300:
+        response.read()
+        error = refused(response)
+        if error is not None:
+            raise error
+    for line in response.iter_lines():
+        _check(deadline, path)
+        event = decoder.line(line)
+        if event is not None:
+            yield event
+
+
+def _resume(last: str) -> Mapping[str, str]:
+    return {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
+
+
+def _within(deadline: float | None) -> httpx.Timeout:
+    """The timeouts of a request that must end by the deadline."""
+    if deadline is None:
+        return TIMEOUT
+    left = max(0.05, deadline - time.monotonic())
+    return httpx.Timeout(connect=min(10.0, left), read=min(60.0, left), write=60.0, pool=None)
+
+
+def _check(deadline: float | None, path: str) -> None:
+    if deadline is not None and time.monotonic() > deadline:
+        raise DeadlineError(f"{path} did not end in time; it goes on, and may be waited for again")
+
+
+class Rollouts:
+    """The rollouts of a server."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def submit(self, arguments: Mapping[str, Any] | None = None, /, **task: Unpack[Task]) -> str:
+        """Starts a rollout and returns its id. The same `rollout_id` returns the same rollout."""
+        return self._client.send(calls.submit({**(arguments or {}), **task}))
+
+    def run(self, arguments: Mapping[str, Any] | None = None, /, *, timeout_s: float | None = None, **task: Unpack[Task]) -> Result:
+        """Starts a rollout and waits for its result."""
+        id = self.submit(arguments, **task)
+        self.wait(id, timeout_s=timeout_s)
+        return self.result(id)
+
+    def get(self, rollout_id: str) -> State:
+        """Where a rollout stands."""
+        return self._client.send(calls.state(rollout_id))
+
+    def wait(self, rollout_id: str, *, timeout_s: float | None = None) -> State:
+        """Waits for the end of a rollout. DeadlineError after `timeout_s` seconds; the rollout goes on."""
+        for event in self.events(rollout_id, timeout_s=timeout_s):
+            if event.kind == "done":
+                return State.of(event.data)
+        return self.get(rollout_id)
+
+    def result(self, rollout_id: str) -> Result:
+        """The result of a rollout. ConflictError while it runs."""
+        return self._client.send(calls.result(rollout_id))
+
+    def trace(self, rollout_id: str) -> list[JSON]:
+        """Every model call of a rollout that is done."""
+        return self._client.send(calls.trace(rollout_id))
+
+    def trajectory(self, rollout_id: str, *, subagents: str = "drop") -> list[Sequence]:
+        """The training sequences of a rollout that is done. `subagents` is drop or separate."""
+        return self._client.send(calls.trajectory("rollouts", rollout_id, subagents))
+
+    def shaped(self, rollout_id: str, format: str, *, subagents: str = "drop") -> JSON:
+        """The training sequences in a trainer's own form, `trl` or `atropos`."""
+        return self._client.send(calls.shaped("rollouts", rollout_id, format, subagents))
+
+    def messages(self, rollout_id: str) -> JSON:
+        """The agent's latest transcript. NotFoundError while there is none."""
+        return self._client.send(calls.messages(rollout_id))
+
+    def log(self, rollout_id: str, name: str) -> str:
+        """The log `agent`, `proxy` or `verifier` of a rollout that is done."""
+        return self._client.send(calls.log(rollout_id, name))
+
+    def events(self, rollout_id: str, *, after: str = "", timeout_s: float | None = None) -> Iterator[Event]:
+        """The events of a rollout as they come, to the event `done`. `after` is the id of the last event that was seen."""
+        return self._client.events(calls.one("rollouts", rollout_id, "events"), after, timeout_s)
+
+    def abort(self, rollout_id: str, reason: str = "") -> bool:
+        """Ends a rollout early. False: it had ended before."""
+        return self._client.send(calls.abort("rollouts", rollout_id, reason))
+
+    def page(self, *, status: str = "", task_id: str = "", group_id: str = "", outcome: str = "", limit: int | None = None, cursor: str = "") -> Page:
+        """One page of the caller's rollouts."""
+        return self._client.send(
+            calls.rollouts(status=status, task_id=task_id, group_id=group_id, outcome=outcome, limit=limit, cursor=cursor)
+        )
+
+    def all(self, *, status: str = "", task_id: str = "", group_id: str = "", outcome: str = "") -> Iterator[State]:
+        """All of the caller's rollouts: those that run first, then by their end, latest first."""
+        cursor = ""
+        while True:
+            page = self.page(status=status, task_id=task_id, group_id=group_id, outcome=outcome, cursor=cursor)
+            yield from page.rollouts
+            cursor = page.next
+            if not cursor:
+                return
+
+
+class Groups:
+    """The groups of a server."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def submit(self, arguments: Mapping[str, Any] | None = None, /, **task: Unpack[GroupTask]) -> Group:
+        """Starts a group. The same `group_id` returns the same group."""
+        return self._client.send(calls.submit_group({**(arguments or {}), **task}))
+
+    def run(self, arguments: Mapping[str, Any] | None = None, /, *, timeout_s: float | None = None, **task: Unpack[GroupTask]) -> Group:
+        """Starts a group and waits for its end."""
+        return self.wait(self.submit(arguments, **task).group_id, timeout_s=timeout_s)
+
+    def get(self, group_id: str) -> Group:
+        """Where a group stands."""
+        return self._client.send(calls.group(group_id))
+
+    def wait(self, group_id: str, *, timeout_s: float | None = None, poll_s: float = POLL_S) -> Group:
+        """Waits for the end of a group. DeadlineError after `timeout_s` seconds; the group goes on."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            group = self.get(group_id)
+            if group.done:
+                return group
+            _check(deadline, f"group {group_id}")
+            time.sleep(poll_s)
+
+    def trajectory(self, group_id: str, *, subagents: str = "drop") -> list[Sequence]:
+        """The training sequences of the members that carry a reward. ConflictError while the group runs."""
+        return self._client.send(calls.trajectory("groups", group_id, subagents))
+
+    def shaped(self, group_id: str, format: str, *, subagents: str = "drop") -> JSON:
+        """The training sequences in a trainer's own form, `trl` or `atropos`."""
+        return self._client.send(calls.shaped("groups", group_id, format, subagents))
+
+    def abort(self, group_id: str, reason: str = "") -> bool:
+        """Ends a group and its rollouts early. False: it had ended before."""
+        return self._client.send(calls.abort("groups", group_id, reason))
+
+    def page(self, *, status: str = "", task_id: str = "", limit: int | None = None, cursor: str = "") -> GroupPage:
+        """One page of the caller's groups."""
+        return self._client.send(calls.groups(status=status, task_id=task_id, limit=limit, cursor=cursor))
+
+    def all(self, *, status: str = "", task_id: str = "") -> Iterator[Group]:
+        """All of the caller's groups, those that run first."""
+        cursor = ""
+        while True:
+            page = self.page(status=status, task_id=task_id, cursor=cursor)
+            yield from page.groups
+            cursor = page.next
+            if not cursor:
+                return

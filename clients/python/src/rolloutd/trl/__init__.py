@@ -1,0 +1,9 @@
+"""Adapters for TRL: a `rollout_func` and its reward for GRPOTrainer, and the sessions of its loop-owning harness.
+
+Importing this needs neither TRL nor OpenEnv; the methods of `Session` need OpenEnv.
+"""
+
+from .rollouts import Batch, Counts, RolloutFunc, instruction_of, reward
+from .sessions import Session, SessionFactory, training_entries
+
+__all__ = ["Batch", "Counts", "RolloutFunc", "Session", "SessionFactory", "instruction_of", "reward", "training_entries"]

@@ -1,0 +1,139 @@
+"""A `rollout_func` for TRL's GRPOTrainer and its reward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, TypedDict
+
+from .._calls import new_id
+from ..client import Client
+from ..errors import InvalidError, UnscoredError
+from ..staleness import Staleness
+from ..types import Group, Sequence
+
+Prompt = Any  # a string, or a list of messages with role and content
+
+# Members of a group that a server takes at most.
+_LARGEST_GROUP = 128
+
+
+def instruction_of(prompt: Prompt) -> str:
+    """The text of the last user message of a prompt."""
+    if isinstance(prompt, str):
+        return prompt
+    for message in reversed(prompt):
+        if message.get("role") == "user":
+            content = message.get("content")
+            if isinstance(content, str):
+                return content
+            return "".join(part.get("text", "") for part in content or () if part.get("type") == "text")
+    raise InvalidError("prompt: want a text, or messages with one of the user")
+
+
+class Batch(TypedDict):
+    """What a rollout_func returns: one element per prompt."""
+
+    prompt_ids: list[list[int]]
+    completion_ids: list[list[int]]
+    logprobs: list[list[float]]
+    env_mask: list[list[int]]
+    rewards: list[float | None]
+    rollout_ids: list[str]
+
+
+@dataclass
+class Counts:
+    """What became of the rollouts of a RolloutFunc. A row is one prompt of a batch."""
+
+    rows: int = 0
+    lost: int = 0  # rows without a reward or without tokens to train on: masked, reward None
+    stale: int = 0  # rows masked by the bound on staleness
+    dropped_sequences: int = 0  # further sequences of a rollout; TRL takes one per prompt
+
+
+@dataclass
+class RolloutFunc:
+    """A `rollout_func` of GRPOTrainer: runs each prompt of a batch as a rollout, equal neighbours as one group.
+
+    `task` has the arguments that all rollouts share; a callable makes them of the prompt. A row whose rollout has no reward gets the
+    reward None, which TRL leaves out of the group's mean, and a mask of zeros. `current_version` is the trainer's version for `staleness`.
+    """
+
+    client: Client
+    task: Mapping[str, Any] | Callable[[Prompt], Mapping[str, Any]]
+    staleness: Staleness | None = None
+    current_version: Callable[[], int] | None = None
+    timeout_s: float | None = None
+    concurrency: int = 32
+    counts: Counts = field(default_factory=Counts)
+
+    def __post_init__(self) -> None:
+        if self.staleness is not None and self.current_version is None:
+            raise InvalidError("current_version: wanted with staleness, a callable that returns the trainer's version")
+
+    def __call__(self, prompts: list[Prompt], trainer: Any = None) -> Batch:
+        runs = [list(run) for _, run in groupby(prompts)]
+        parts = [(run[0], len(run[at : at + _LARGEST_GROUP])) for run in runs for at in range(0, len(run), _LARGEST_GROUP)]
+        with ThreadPoolExecutor(min(len(parts), self.concurrency) or 1) as pool:
+            groups = list(pool.map(lambda part: self._group(*part), parts))
+        rows: list[Sequence | str] = [row for group in groups for row in group]
+        if not any(isinstance(row, Sequence) for row in rows):
+            raise UnscoredError(f"no rollout of this batch has a reward and tokens to train on: {', '.join(map(str, rows))}")
+        return self._batch(rows)
+
+    def _group(self, prompt: Prompt, size: int) -> list[Sequence | str]:
+        """The sequence of each member of a group, or the id of a rollout that has none."""
+        task = self.task(prompt) if callable(self.task) else self.task
+        args = {"instruction": instruction_of(prompt), "purpose": "train", **task, "group_size": size, "group_id": new_id()}
+        group = self.client.groups.run(args, timeout_s=self.timeout_s)
+        if not any(member.reward is not None for member in group.members):
+            return [member.rollout_id for member in group.members]
+        return self._members(group)
+
+    def _members(self, group: Group) -> list[Sequence | str]:
+        best: dict[str, Sequence] = {}
+        for sequence in self.client.groups.trajectory(group.group_id):
+            if sequence.reward is None or not sequence.trained:
+                continue
+            other = best.get(sequence.rollout_id)
+            if other is not None:
+                self.counts.dropped_sequences += 1
+            if other is None or sequence.trained > other.trained:
+                best[sequence.rollout_id] = sequence
+        return [best.get(member.rollout_id, member.rollout_id) for member in group.members]
+
+    def _batch(self, rows: list[Sequence | str]) -> Batch:
+        out = Batch(prompt_ids=[], completion_ids=[], logprobs=[], env_mask=[], rewards=[], rollout_ids=[])
+        filler = next(row for row in rows if isinstance(row, Sequence))
+        for row in rows:
+            self.counts.rows += 1
+            stale = isinstance(row, Sequence) and self._stale(row)
+            if not isinstance(row, Sequence):
+                self.counts.lost += 1
+            sequence = row if isinstance(row, Sequence) else filler
+            masked = stale or not isinstance(row, Sequence)
+            at = sequence.prompt_length
+            # A masked row needs tokens all the same; one is enough.
+            end = at + 1 if masked else len(sequence.token_ids)
+            out["prompt_ids"].append(sequence.token_ids[:at])
+            out["completion_ids"].append(sequence.token_ids[at:end])
+            out["logprobs"].append(sequence.logprobs[at:end])
+            out["env_mask"].append([0] if masked else sequence.loss_mask[at:end])
+            out["rewards"].append(None if masked else sequence.reward)
+            out["rollout_ids"].append(row.rollout_id if isinstance(row, Sequence) else row)
+        return out
+
+    def _stale(self, sequence: Sequence) -> bool:
+        if self.staleness is None or self.current_version is None:
+            return False
+        stale = self.staleness.is_stale(sequence, self.current_version())
+        self.counts.stale += stale
+        return stale and self.staleness.action == "drop"
+
+
+def reward(completions: list[Any], rewards: list[float | None], **_: Any) -> list[float | None]:
+    """The reward function of GRPOTrainer beside a RolloutFunc: the rewards that the verifiers gave."""
+    return rewards

@@ -1,0 +1,294 @@
+"""What the server answers with, as frozen dataclasses. `raw` has the whole JSON object, with members that this version does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+JSON = Mapping[str, Any]
+
+# Outcomes that are the policy's own doing. Any other outcome has no reward.
+SCORED_OUTCOMES = frozenset({"completed", "agent_failed", "agent_timeout", "budget_exhausted"})
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a rollout stands."""
+
+    rollout_id: str
+    task_id: str
+    phase: str
+    attempt: int
+    turns: int
+    outcome: str
+    reward: float | None
+    error: str
+    group_id: str
+    raw: JSON = field(repr=False)
+
+    @property
+    def done(self) -> bool:
+        return self.phase == "done"
+
+    @classmethod
+    def of(cls, raw: JSON) -> State:
+        return cls(
+            rollout_id=raw["rollout_id"],
+            task_id=raw.get("task_id", ""),
+            phase=raw.get("phase", ""),
+            attempt=raw.get("attempt", 0),
+            turns=raw.get("turns", 0),
+            outcome=raw.get("outcome", ""),
+            reward=raw.get("reward"),
+            error=raw.get("error") or "",
+            group_id=raw.get("group_id", ""),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished rollout left. `reward` is None where the outcome is not the policy's own doing, or nothing graded it."""
+
+    rollout_id: str
+    task_id: str
+    group_id: str
+    outcome: str
+    reward: float | None
+    error: str
+    wall_s: float
+    files: Mapping[str, str]
+    turns: tuple[JSON, ...]
+    rollout_type: str
+    capture_level: str
+    usage: JSON
+    grading: JSON
+    raw: JSON = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: JSON) -> Result:
+        return cls(
+            rollout_id=raw["rollout_id"],
+            task_id=raw.get("task_id", ""),
+            group_id=raw.get("group_id", ""),
+            outcome=raw.get("outcome", ""),
+            reward=raw.get("reward"),
+            error=raw.get("error") or "",
+            wall_s=raw.get("wall_s", 0.0),
+            files=raw.get("files") or {},
+            turns=tuple(raw.get("proxy_turns") or ()),
+            rollout_type=raw.get("rollout_type", ""),
+            capture_level=raw.get("capture_level", ""),
+            usage=raw.get("usage") or {},
+            grading=raw.get("grading") or {},
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of a group's rollouts. `lost` are the rollouts before it that infrastructure lost."""
+
+    index: int
+    rollout_id: str
+    outcome: str
+    reward: float | None
+    error: str
+    lost: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rollouts of one task. `outcome` is "" while it runs, then complete, partial, failed or aborted."""
+
+    group_id: str
+    task_id: str
+    size: int
+    outcome: str
+    error: str
+    replaced: int
+    members: tuple[Member, ...]
+    statistics: JSON
+    pass_at_k: Mapping[int, float]
+    advantages: tuple[float, ...]
+    raw: JSON = field(repr=False)
+
+    @property
+    def done(self) -> bool:
+        return bool(self.outcome)
+
+    @classmethod
+    def of(cls, raw: JSON) -> Group:
+        return cls(
+            group_id=raw["group_id"],
+            task_id=raw.get("task_id", ""),
+            size=raw.get("size", 0),
+            outcome=raw.get("outcome", ""),
+            error=raw.get("error", ""),
+            replaced=raw.get("replaced", 0),
+            members=tuple(
+                Member(
+                    index=m["index"],
+                    rollout_id=m["rollout_id"],
+                    outcome=m.get("outcome", ""),
+                    reward=m.get("reward"),
+                    error=m.get("error", ""),
+                    lost=tuple(m.get("lost") or ()),
+                )
+                for m in raw.get("members") or ()
+            ),
+            statistics=raw.get("statistics") or {},
+            pass_at_k={int(k): v for k, v in (raw.get("pass_at_k") or {}).items()},
+            advantages=tuple(raw.get("advantages") or ()),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True)
+class Span:
+    """One reply inside a sequence: token_ids[start:stop] were sampled in that turn."""
+
+    turn: int
+    start: int
+    stop: int
+    train: bool
+    finish_reason: str
+    truncated: bool
+    doubled_end: bool
+    model_version: str
+    temperature: float | None
+
+    @property
+    def versions(self) -> tuple[str, str]:
+        """The versions of the weights at the first and the last token of the reply; "" where the endpoint does not tell them."""
+        first, _, last = self.model_version.partition("..")
+        return first, last or first
+
+    @classmethod
+    def of(cls, raw: JSON) -> Span:
+        return cls(
+            turn=raw["turn"],
+            start=raw["start"],
+            stop=raw["stop"],
+            train=raw.get("train", False),
+            finish_reason=raw.get("finish_reason") or "",
+            truncated=raw.get("truncated", False),
+            doubled_end=raw.get("doubled_end", False),
+            model_version=raw.get("model_version") or "",
+            temperature=raw.get("temperature"),
+        )
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """One training sequence. `loss_mask` is 1 for the tokens to train on; `logprobs` has their log probabilities and 0 elsewhere."""
+
+    rollout_id: str
+    group_id: str
+    task_id: str
+    outcome: str
+    reward: float | None
+    number: int
+    trained: int
+    lineage: str
+    branch: str
+    token_ids: list[int] = field(repr=False)
+    loss_mask: list[int] = field(repr=False)
+    logprobs: list[float] = field(repr=False)
+    spans: tuple[Span, ...] = field(repr=False)
+    end: str
+
+    @property
+    def prompt_length(self) -> int:
+        """How many tokens come before the first sampled one."""
+        return self.spans[0].start if self.spans else len(self.token_ids)
+
+    @classmethod
+    def of(cls, raw: JSON) -> Sequence:
+        return cls(
+            rollout_id=raw["rollout_id"],
+            group_id=raw.get("group_id", ""),
+            task_id=raw.get("task_id", ""),
+            outcome=raw.get("outcome", ""),
+            reward=raw.get("reward"),
+            number=raw.get("sequence", 0),
+            trained=raw.get("trained", 0),
+            lineage=raw.get("lineage", ""),
+            branch=raw.get("branch", ""),
+            token_ids=raw["token_ids"],
+            loss_mask=raw["loss_mask"],
+            logprobs=raw["logprobs"],
+            spans=tuple(Span.of(s) for s in raw.get("spans") or ()),
+            end=raw.get("end", ""),
+        )
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a rollout. `id` resumes the stream after it."""
+
+    id: str
+    kind: str
+    data: JSON
+
+
+@dataclass(frozen=True)
+class Page:
+    """A part of a list of rollouts. `next` is the next page's cursor, "" on the last one."""
+
+    rollouts: tuple[State, ...]
+    next: str
+
+
+@dataclass(frozen=True)
+class GroupPage:
+    """A part of a list of groups. `next` is the next page's cursor, "" on the last one."""
+
+    groups: tuple[Group, ...]
+    next: str
+
+
+class Task(TypedDict, total=False):
+    """The arguments of a rollout; docs/edge.md explains each. `arguments` of the methods takes any that are missing here."""
+
+    instruction: str
+    task_id: str
+    rollout_id: str
+    group_id: str
+    agent: str
+    react: dict[str, Any]
+    endpoint: str
+    base_url: str
+    api_key: str
+    model: str
+    disable_thinking: bool | None
+    upload_files: dict[str, str]
+    setup: list[str]
+    setup_shell: str
+    verify: list[str]
+    test_script: str
+    test_files: dict[str, str]
+    solution: list[str]
+    reward_range: list[float]
+    on_timeout: str
+    mode: str
+    max_tokens_cap: int
+    top_logprobs: int
+    price: dict[str, float]
+    agent_timeout_s: float
+    template: str
+    limits: dict[str, Any]
+    sandbox: dict[str, Any]
+    messages: str
+    purpose: str
+    sampling: dict[str, Any]
+    eval_sampling: dict[str, Any]
+
+
+class GroupTask(Task, total=False):
+    """The arguments of a group: those of a rollout, which hold for each member, and the group's own."""
+
+    group_size: int
+    max_replacements: int
+    deadline_s: float

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import pytest
+from conftest import Answer, Server
+
+from rolloutd import (
+    AsyncClient,
+    Client,
+    ConflictError,
+    DeadlineError,
+    ExhaustedError,
+    InvalidError,
+    NotFoundError,
+    ProtocolError,
+    ServerError,
+    UnauthorizedError,
+    UnavailableError,
+    aio,
+    client,
+)
+
+DONE = {"rollout_id": "r", "task_id": "t", "phase": "done", "outcome": "completed", "reward": 1.0}
+EVENTS = [
+    b'id: 1\nevent: phase\ndata: {"phase":"queued"}\n\n',
+    b': still here\n\nid: 2\nevent: phase\ndata: {"phase":"setup"}\n\n',
+    b'id: 3\nevent: done\ndata: {"rollout_id":"r","phase":"done","outcome":"completed","reward":0.5}\n\n',
+]
+
+
+def stream(*parts: bytes, cut: bool = True) -> Answer:
+    return Answer(200, b"".join(parts), {"Content-Type": "text/event-stream"}, cut=cut)
+
+
+def test_a_lost_answer_starts_nothing_twice(server: Server) -> None:
+    server.on("POST /rollouts", Answer(silent=True), Answer(503, {"detail": "away"}), Answer(202, {"rollout_id": "r"}))
+    with Client(server.url, token="secret") as c:
+        assert c.rollouts.submit(instruction="x") == "r"
+    sent = server.requests("POST /rollouts")
+    assert len(sent) == 3
+    assert len({s.body["rollout_id"] for s in sent}) == 1, "each try names the same rollout"
+    assert {s.headers["Authorization"] for s in sent} == {"Bearer secret"}
+
+
+def test_groups_have_ids_of_the_client(server: Server) -> None:
+    server.on("POST /groups", Answer(silent=True), Answer(202, {"group_id": "g", "size": 2, "members": []}))
+    with Client(server.url) as c:
+        assert c.groups.submit(instruction="x", group_size=2).group_id == "g"
+    assert len({s.body["group_id"] for s in server.requests("POST /groups")}) == 1
+
+
+def test_events_go_on_where_the_connection_was_lost(server: Server) -> None:
+    half = EVENTS[1][:-12]
+    server.on("GET /rollouts/r/events", stream(EVENTS[0], half), Answer(silent=True), stream(EVENTS[1], EVENTS[2]))
+    with Client(server.url) as c:
+        events = list(c.rollouts.events("r"))
+    assert [(e.id, e.kind) for e in events] == [("1", "phase"), ("2", "phase"), ("3", "done")]
+    assert [s.headers.get("Last-Event-Id", s.headers.get("Last-Event-ID")) for s in server.requests("GET /rollouts/r/events")] == [None, "1", "1"]
+
+
+def test_wait_returns_the_state_of_the_end(server: Server) -> None:
+    server.on("GET /rollouts/r/events", stream(*EVENTS))
+    with Client(server.url) as c:
+        state = c.rollouts.wait("r")
+    assert (state.done, state.outcome, state.reward) == (True, "completed", 0.5)
+
+
+def test_wait_has_a_time_limit(server: Server) -> None:
+    server.on("GET /rollouts/r/events", stream(EVENTS[0]))
+    with Client(server.url) as c, pytest.raises(DeadlineError, match="goes on"):
+        c.rollouts.wait("r", timeout_s=0.2)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "text"),
+    [
+        (422, {"detail": "agent: want react", "kind": "Invalid"}, InvalidError, "agent: want react"),
+        (422, {"detail": [{"loc": ["body", "verify"], "msg": "want a list"}]}, InvalidError, "verify: want a list"),
+        (401, {"detail": "no token"}, UnauthorizedError, "no token"),
+        (404, {"detail": "no rollout r", "kind": "NotFound"}, NotFoundError, "no rollout r"),
+        (409, {"detail": "not done", "kind": "Conflict"}, ConflictError, "not done"),
+        (500, {"detail": "broke", "error_id": "e1"}, ServerError, "error_id e1"),
+        (500, b"<html>", ServerError, "answered 500: <html>"),
+        (504, {"detail": "late", "kind": "Timeout"}, DeadlineError, "late"),
+        (200, b"<html>", ProtocolError, "not JSON"),
+        (200, {"id": 1}, ProtocolError, "members of the API"),
+        (200, [], ProtocolError, "members of the API"),
+    ],
+)
+def test_errors_are_typed(server: Server, status: int, body: Any, kind: type[Exception], text: str) -> None:
+    server.on("GET /rollouts/r", Answer(status, body))
+    with Client(server.url) as c, pytest.raises(kind, match=text):
+        c.rollouts.get("r")
+    assert len(server.seen) == 1, "an answer that stays the same is not asked for again"
+
+
+@pytest.mark.parametrize(("status", "kind"), [(429, ExhaustedError), (503, UnavailableError)])
+def test_a_busy_server_is_asked_again_for_a_while(server: Server, status: int, kind: type[Exception]) -> None:
+    server.on("GET /rollouts/r", Answer(status, {"detail": "busy"}), Answer(200, DONE))
+    with Client(server.url) as c:
+        assert c.rollouts.get("r").done
+    server.on("GET /rollouts/r", Answer(status, {"detail": "busy"}))
+    with Client(server.url, retry_s=0) as c, pytest.raises(kind, match="busy"):
+        c.rollouts.get("r")
+
+
+def test_no_server(server: Server) -> None:
+    with Client("http://127.0.0.1:1", retry_s=0) as c, pytest.raises(UnavailableError, match="no answer from http://127.0.0.1:1"):
+        c.rollouts.get("r")
+    with pytest.raises(InvalidError, match="want http://HOST:PORT"):
+        Client("127.0.0.1:8000")
+    with Client(server.url) as c, pytest.raises(ValueError, match="must not be empty"):
+        c.rollouts.get("")
+
+
+def test_lists_follow_the_cursor(server: Server) -> None:
+    server.on("GET /rollouts", Answer(200, {"rollouts": [DONE], "next": "c1"}), Answer(200, {"rollouts": [DONE, DONE]}))
+    with Client(server.url) as c:
+        assert len(list(c.rollouts.all(status="done"))) == 3
+    assert [s.path for s in server.seen] == ["/rollouts?status=done", "/rollouts?status=done&cursor=c1"]
+
+
+def test_sequences_carry_their_versions(server: Server) -> None:
+    line = (
+        b'{"rollout_id":"r","reward":1,"token_ids":[1,2,3],"loss_mask":[0,1,1],"logprobs":[0,-1,-2],"trained":2,'
+        b'"spans":[{"turn":1,"start":1,"stop":3,"train":true,"model_version":"step-3..step-4"}],"end":"end"}\n'
+    )
+    server.on("GET /rollouts/r/trajectory", Answer(200, line))
+    with Client(server.url) as c:
+        (sequence,) = c.rollouts.trajectory("r")
+    assert sequence.spans[0].versions == ("step-3", "step-4")
+    assert (sequence.prompt_length, sequence.logprobs) == (1, [0, -1, -2])
+
+
+def test_async_client(server: Server) -> None:
+    server.on("POST /rollouts", Answer(silent=True), Answer(202, {"rollout_id": "r"}))
+    server.on("GET /rollouts/r/events", stream(EVENTS[0]), stream(EVENTS[1], EVENTS[2]))
+    server.on("GET /rollouts/r/result", Answer(200, DONE))
+    server.on("GET /rollouts/x", Answer(404, {"detail": "no rollout x"}))
+
+    async def main() -> None:
+        async with AsyncClient(server.url) as c:
+            result = await c.rollouts.run(instruction="x")
+            assert (result.rollout_id, result.reward) == ("r", 1.0)
+            with pytest.raises(NotFoundError):
+                await c.rollouts.get("x")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("sync", "of"), [(client.Client, aio.AsyncClient), (client.Rollouts, aio.AsyncRollouts), (client.Groups, aio.AsyncGroups)])
+def test_both_clients_have_the_same_methods(sync: type, of: type) -> None:
+    def public(cls: type) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(f).parameters) for name, f in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")
+        }
+
+    assert public(sync) == public(of)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+import pickle
+from functools import partial
+from typing import Any
+
+import pytest
+from conftest import Answer, Server
+
+from rolloutd import Client, InvalidError, Staleness, UnscoredError
+from rolloutd.trl import RolloutFunc, SessionFactory, instruction_of, reward
+
+CHAT = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "do"}, {"type": "text", "text": " it"}]}]
+
+
+def line(rollout: str, tokens: list[int], mask: list[int], reward: float | None = 1.0, version: str = "") -> bytes:
+    start = mask.index(1) if 1 in mask else len(mask)
+    span = {"turn": 1, "start": start, "stop": len(tokens), "train": True, "model_version": version}
+    raw = {"rollout_id": rollout, "reward": reward, "token_ids": tokens, "loss_mask": mask, "trained": sum(mask), "spans": [span], "end": "end"}
+    return json.dumps(raw | {"logprobs": [-0.5 * m for m in mask]}).encode() + b"\n"
+
+
+def group(server: Server, lines: list[bytes], *members: float | None) -> None:
+    state = {"group_id": "g", "size": len(members), "outcome": "complete"}
+    state["members"] = [{"index": i, "rollout_id": f"r{i}", "outcome": "completed", "reward": r} for i, r in enumerate(members)]
+    server.on("POST /groups", Answer(202, state | {"group_id": "g", "outcome": ""}))
+    for seen in ("g",):
+        server.on(f"GET /groups/{seen}", Answer(200, state))
+        server.on(f"GET /groups/{seen}/trajectory", Answer(200, b"".join(lines)))
+
+
+def test_a_batch_has_a_row_for_each_prompt(server: Server) -> None:
+    group(server, [line("r0", [1, 2, 3, 4, 5], [0, 0, 1, 0, 1]), line("r0", [1, 9], [0, 1]), line("r1", [1, 2, 6], [0, 0, 1], 0.0)], 1.0, 0.0, None)
+    with Client(server.url) as client:
+        func = RolloutFunc(client, {"endpoint": "vllm"})
+        batch = func(["p", "p", "p"])
+    assert batch["prompt_ids"] == [[1, 2], [1, 2], [1, 2]]
+    assert batch["completion_ids"] == [[3, 4, 5], [6], [3]]
+    assert batch["logprobs"] == [[-0.5, 0, -0.5], [-0.5], [-0.5]]
+    assert batch["env_mask"] == [[1, 0, 1], [1], [0]]
+    assert batch["rewards"] == [1.0, 0.0, None]
+    assert reward([], batch["rewards"]) == [1.0, 0.0, None]
+    assert (func.counts.rows, func.counts.lost, func.counts.dropped_sequences) == (3, 1, 1)
+    (sent,) = server.requests("POST /groups")
+    assert sent.body | {"group_id": ""} == {"instruction": "p", "purpose": "train", "endpoint": "vllm", "group_size": 3, "group_id": ""}
+
+
+def test_stale_rows_are_masked(server: Server) -> None:
+    group(server, [line("r0", [1, 2], [0, 1], version="3"), line("r1", [1, 2], [0, 1], 0.0, "7..8")], 1.0, 0.0)
+    with Client(server.url) as client:
+        func = RolloutFunc(client, {}, staleness=Staleness(2), current_version=lambda: 9)
+        batch = func(["p", "p"])
+        assert batch["rewards"] == [None, 0.0]
+        assert batch["env_mask"] == [[0], [1]]
+        assert func.counts.stale == 1
+        with pytest.raises(InvalidError, match="current_version"):
+            RolloutFunc(client, {}, staleness=Staleness(2))
+
+
+def test_a_batch_without_data_is_an_error(server: Server) -> None:
+    group(server, [], None, None)
+    with Client(server.url) as client, pytest.raises(UnscoredError, match="no rollout of this batch"):
+        RolloutFunc(client, {})(["p", "p"])
+
+
+def test_instructions() -> None:
+    assert instruction_of("text") == "text"
+    assert instruction_of(CHAT) == "do it"
+    with pytest.raises(InvalidError):
+        instruction_of([{"role": "system", "content": "s"}])
+
+
+def events(**state: Any) -> Answer:
+    done = {"rollout_id": "e", "phase": "done", "reward": None, **state}
+    return Answer(200, f"id: 1\nevent: done\ndata: {json.dumps(done)}\n\n".encode(), cut=True)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "want"), [("completed", 0), ("agent_failed", 1), ("agent_timeout", TimeoutError), ("infra_failed", UnscoredError), ("aborted", UnscoredError)]
+)
+def test_sessions_end_as_trl_expects(server: Server, outcome: str, want: int | type[Exception]) -> None:
+    server.on("POST /rollouts", Answer(202, {"rollout_id": "e"}))
+    server.on("GET /rollouts/e/events", events(outcome=outcome))
+    factory = pickle.loads(pickle.dumps(partial(SessionFactory, server.url, task={"endpoint": "vllm"})))(sampling={"temperature": 0.7})
+    session = factory.create(CHAT, seed=3, episode_id="e")
+    if isinstance(want, int):
+        assert session.wait_for_completion() == want
+    else:
+        with pytest.raises(want) as caught:
+            session.wait_for_completion()
+        # These would stop TRL's worker as a broken capture.
+        assert not isinstance(caught.value, (ValueError, TypeError, KeyError))
+    (sent,) = server.requests("POST /rollouts")
+    assert sent.body["instruction"] == "do it"
+    assert sent.body["sampling"] == {"temperature": 0.7}
+    assert sent.body["group_id"].endswith("-3")
+    session.close()
+    assert not server.requests("POST /rollouts/e/abort")
+    factory.close()
+
+
+def test_closing_a_session_aborts_its_rollout(server: Server) -> None:
+    server.on("POST /rollouts/e/abort", Answer(200, {"rollout_id": "e", "aborted": True}))
+    factory = SessionFactory(server.url, task={})
+    session = factory.create("p", episode_id="e")
+    session.close()
+    session.close()
+    assert len(server.requests("POST /rollouts/e/abort")) == 1
+    with pytest.raises(UnscoredError, match="closed"):
+        session.wait_for_completion()
+    factory.close()

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+from conftest import Answer, Server
+
+from rolloutd import DeadlineError, InvalidError, Sequence, Span, Staleness, WeightSync
+from rolloutd.staleness import oldest, version_number
+
+STATUS = {"paused": True, "in_flight": 0, "queued": 2}
+
+
+def paths(server: Server) -> list[str]:
+    return [s.path for s in server.seen]
+
+
+def gateway(server: Server, *drains: Answer) -> None:
+    for what in ("pause", "resume"):
+        server.on(f"POST /upstreams/vllm/{what}", Answer(200, STATUS))
+    server.on("POST /upstreams/vllm/drain", *(drains or [Answer(200, STATUS)]))
+    server.on("GET /upstreams/vllm", Answer(200, STATUS))
+
+
+def test_update_is_drain_load_resume(server: Server) -> None:
+    gateway(server)
+    sync = WeightSync("vllm", server.url, token="t")
+    assert sync.update(lambda: (paths(server), "loaded"), hold_s=600)[1] == "loaded"
+    assert paths(server) == ["/upstreams/vllm/pause", "/upstreams/vllm/drain", "/upstreams/vllm/resume"]
+    assert {s.headers["Authorization"] for s in server.seen} == {"Bearer t"}
+    assert server.seen[1].body == {"for_s": 900, "wait_s": 300, "abort": False}
+
+
+def test_a_failure_resumes(server: Server) -> None:
+    gateway(server, Answer(504, {"kind": "Timeout", "message": "calls are under way"}))
+    with pytest.raises(DeadlineError, match="under way"):
+        WeightSync("vllm", server.url).update(lambda: pytest.fail("loaded into an endpoint that works"), hold_s=600)
+    assert paths(server)[-1] == "/upstreams/vllm/resume"
+
+    gateway(server)
+    with pytest.raises(RuntimeError, match="no memory"), WeightSync("vllm", server.url).drained(hold_s=600):
+        raise RuntimeError("no memory")
+    assert paths(server)[-1] == "/upstreams/vllm/resume"
+
+
+def test_the_pause_is_renewed_while_weights_load(server: Server) -> None:
+    gateway(server)
+    with WeightSync("vllm", server.url).drained(hold_s=0.03):
+        while len(server.requests("POST /upstreams/vllm/pause")) < 3:
+            threading.Event().wait(0.01)
+    assert paths(server)[-1] == "/upstreams/vllm/resume"
+
+
+def test_all_gateways_are_drained(server: Server) -> None:
+    gateway(server)
+    sync = WeightSync("vllm", [server.url, server.url])
+    assert [s.queued for s in sync.status()] == [2, 2]
+    sync.update(lambda: None, hold_s=600)
+    assert len(server.requests("POST /upstreams/vllm/drain")) == 2
+
+
+def sequence(*versions: str) -> Sequence:
+    spans = tuple(Span(i, i, i + 1, True, "stop", False, False, v, None) for i, v in enumerate(versions))
+    n = len(spans)
+    return Sequence("r", "g", "t", "completed", 1.0, 0, n, "", "root", [1] * n, [1] * n, [-1.0] * n, spans, "end")
+
+
+def test_versions() -> None:
+    assert [version_number(v) for v in ("step-12", "v1.7", "main", "")] == [12, 7, None, None]
+    assert oldest(sequence("4..5", "3..4", "6")) == 3
+    assert oldest(sequence("", "main")) is None
+
+
+def test_staleness_drops_or_marks_and_counts() -> None:
+    all = [sequence("10"), sequence("8..9"), sequence("7"), sequence("")]
+    drop = Staleness(2)
+    assert [s for s, _ in drop.apply(all, 10)] == [all[0], all[1], all[3]]
+    assert (drop.fresh, drop.stale, drop.unknown, drop.lags) == (2, 1, 1, {0: 1, 2: 1, 3: 1})
+    mark = Staleness(2, "mark")
+    assert [stale for _, stale in mark.apply(all, 10)] == [False, False, True, False]
+    with pytest.raises(InvalidError, match="max_version_lag"):
+        Staleness(-1)
