@@ -58,40 +58,16 @@ func (l Limits) Validate() error {
 	return &fault.Error{Kind: fault.Invalid, Field: field, Msg: strings.Join(problems, "; ")}
 }
 
-const (
-	// longest is what a bound may be, but for the rollout's own, which sums up the others of all attempts and does not overflow.
-	longest = 100 * 24 * time.Hour
-	// mostAttempts keeps a workflow's history, which an attempt makes some hundred events longer, below what Temporal takes.
-	mostAttempts = 100
-)
-
-// absurd lists the bounds below zero, which no default can stand in for, and those beyond all reckoning.
+// absurd lists the bounds below zero, which no default can stand in for, and those beyond the largest that can be kept.
 func (l Limits) absurd() []string {
 	var problems []string
-	for _, b := range l.durations() {
-		switch {
-		case b.value < 0:
-			problems = append(problems, fmt.Sprintf("%s: must not be negative, got %gs", b.name, b.value.Seconds()))
-		case b.value > longest && b.name != "limits.rollout_s":
-			problems = append(problems, fmt.Sprintf("%s: can be %gs at most, got %gs", b.name, longest.Seconds(), b.value.Seconds()))
+	for _, b := range Bounds() {
+		switch v, most := b.Of(l), b.Max(); {
+		case !(v >= 0) || math.IsInf(v, 0):
+			problems = append(problems, fmt.Sprintf("%s: want 0 or more, got %g", b.Name, v))
+		case v > most:
+			problems = append(problems, fmt.Sprintf("%s: can be %g at most, got %g", b.Name, most, v))
 		}
-	}
-	if l.Attempts > mostAttempts {
-		problems = append(problems, fmt.Sprintf("limits.attempts: can be %d at most, got %d", mostAttempts, l.Attempts))
-	}
-	for _, c := range []struct {
-		name  string
-		value int64
-	}{
-		{"limits.attempts", int64(l.Attempts)}, {"limits.turns", int64(l.Turns)},
-		{"limits.prompt_tokens", l.PromptTokens}, {"limits.completion_tokens", l.CompletionTokens},
-	} {
-		if c.value < 0 {
-			problems = append(problems, fmt.Sprintf("%s: must not be negative, got %d", c.name, c.value))
-		}
-	}
-	if !(l.Cost >= 0 && !math.IsInf(l.Cost, 0)) {
-		problems = append(problems, fmt.Sprintf("limits.cost: want US dollars, 0 (no bound) or more, got %g", l.Cost))
 	}
 	return problems
 }
@@ -114,19 +90,6 @@ func (l Limits) misnested() []string {
 
 // attempt is how long one attempt may take, apart from what the infrastructure needs.
 func (l Limits) attempt() time.Duration { return l.Setup + l.Agent + l.Verifier + l.Collect }
-
-type namedDuration struct {
-	name  string
-	value time.Duration
-}
-
-func (l Limits) durations() []namedDuration {
-	return []namedDuration{
-		{"agent_timeout_s", l.Agent}, {"limits.call_s", l.Call}, {"limits.setup_s", l.Setup},
-		{"limits.verifier_s", l.Verifier}, {"limits.collect_s", l.Collect}, {"limits.rollout_s", l.Rollout},
-		{"limits.queue_s", l.Queue}, {"limits.first_call_s", l.FirstCall}, {"limits.quiet_s", l.Quiet},
-	}
-}
 
 func or(d, fallback time.Duration) time.Duration {
 	if d == 0 {

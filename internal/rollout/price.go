@@ -2,10 +2,10 @@ package rollout
 
 // Price is what a model costs, in US dollars for a million tokens.
 type Price struct {
-	Prompt     float64 `json:"prompt" yaml:"prompt"`
-	Completion float64 `json:"completion" yaml:"completion"`
+	Prompt     float64 `json:"prompt" yaml:"prompt" jsonschema:"US dollars for a million prompt tokens"`
+	Completion float64 `json:"completion" yaml:"completion" jsonschema:"US dollars for a million completion tokens"`
 	// CachedPrompt is for prompt tokens that the endpoint had in its cache; nil: they cost what the others do.
-	CachedPrompt *float64 `json:"cached_prompt,omitempty" yaml:"cached_prompt"`
+	CachedPrompt *float64 `json:"cached_prompt,omitempty" yaml:"cached_prompt" jsonschema:"US dollars for a million prompt tokens from the endpoint's cache; default: as prompt"`
 }
 
 // Of is the cost of what was used, in US dollars. Writing to a cache, for which some charge more, costs what the prompt does.

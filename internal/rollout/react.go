@@ -10,26 +10,26 @@ import (
 
 // React configures the agent "react". It is part of stored histories.
 type React struct {
-	Tools        string   `json:"tools,omitempty"`         // ToolsHermes (default) or ToolsNative
-	MaxSteps     int      `json:"max_steps,omitempty"`     // model calls; 0: DefaultSteps
-	Temperature  *float64 `json:"temperature,omitempty"`   // nil: DefaultTemperature
-	MaxTokens    int      `json:"max_tokens,omitempty"`    // of one reply; 0: the endpoint's own bound
-	ToolDelayS   float64  `json:"tool_delay_s,omitempty"`  // pause after each tool call, in seconds
-	SystemPrompt string   `json:"system_prompt,omitempty"` // instead of the default one; it then lists the tools itself
-	// InitialMessages stand between the system prompt and the instruction.
-	InitialMessages []Message `json:"initial_messages,omitempty"`
-	// OnMalformed says what becomes of a tool call that cannot be read: MalformedRespond (default) or MalformedFinal.
-	OnMalformed  string `json:"on_malformed,omitempty"`
-	Continuation string `json:"continuation,omitempty"` // ContinueAuto (default), ContinueTokens or ContinueMessages
+	// Tools is ToolsHermes (default) or ToolsNative.
+	Tools           string    `json:"tools,omitempty" jsonschema:"form of the tools: hermes (in the system prompt) or native (the model API's own)"`
+	MaxSteps        int       `json:"max_steps,omitempty" jsonschema:"model calls at most"`    // 0: DefaultSteps
+	Temperature     *float64  `json:"temperature,omitempty" jsonschema:"sampling temperature"` // nil: DefaultTemperature
+	MaxTokens       int       `json:"max_tokens,omitempty" jsonschema:"tokens of one reply at most; 0 sets no bound"`
+	ToolDelayS      float64   `json:"tool_delay_s,omitempty" jsonschema:"pause after each tool call, in seconds"`
+	SystemPrompt    string    `json:"system_prompt,omitempty" jsonschema:"system prompt in place of the default one, which lists the tools"`
+	InitialMessages []Message `json:"initial_messages,omitempty" jsonschema:"messages between the system prompt and the instruction"`
+	// OnMalformed is MalformedRespond (default) or MalformedFinal, Continuation is ContinueAuto (default), ContinueTokens or ContinueMessages.
+	OnMalformed  string `json:"on_malformed,omitempty" jsonschema:"a tool call that cannot be read: respond with an error, or take the message as the final answer"`
+	Continuation string `json:"continuation,omitempty" jsonschema:"how prompts are continued: tokens (ids), messages (chat completions), or auto"`
 	// EnabledToolsets less DisabledToolsets are the tools of the policy; none enabled: the toolset "default".
-	EnabledToolsets  []string `json:"enabled_toolsets,omitempty"`
-	DisabledToolsets []string `json:"disabled_toolsets,omitempty"`
+	EnabledToolsets  []string `json:"enabled_toolsets,omitempty" jsonschema:"toolsets of the policy"`
+	DisabledToolsets []string `json:"disabled_toolsets,omitempty" jsonschema:"toolsets taken from the enabled ones"`
 }
 
 // Message is a text message of a conversation.
 type Message struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
+	Role    string `json:"role" jsonschema:"system, user or assistant"`
+	Content string `json:"content" jsonschema:"text of the message"`
 }
 
 // Values of React's fields.

@@ -44,16 +44,16 @@ func (p Purpose) Type(level CaptureLevel, turns int) RolloutType {
 // Sampling are the parameters that every model call of a rollout is made with, whatever the agent asks for. A nil field leaves the
 // parameter to the agent. It is part of stored histories: fields are added, never renamed or removed.
 type Sampling struct {
-	Temperature       *float64 `json:"temperature,omitempty"`
-	TopP              *float64 `json:"top_p,omitempty"`
-	TopK              *int     `json:"top_k,omitempty"` // -1 or 0: all tokens
-	MinP              *float64 `json:"min_p,omitempty"`
-	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty"`
-	PresencePenalty   *float64 `json:"presence_penalty,omitempty"`
-	FrequencyPenalty  *float64 `json:"frequency_penalty,omitempty"`
-	Seed              *int64   `json:"seed,omitempty"`
-	MaxTokens         *int     `json:"max_tokens,omitempty"` // of one call; Model.MaxTokensCap still holds
-	Stop              []string `json:"stop,omitempty"`
+	Temperature       *float64 `json:"temperature,omitempty" jsonschema:"pinned on every model call"`
+	TopP              *float64 `json:"top_p,omitempty" jsonschema:"pinned on every model call"`
+	TopK              *int     `json:"top_k,omitempty" jsonschema:"pinned on every model call; -1: all tokens"` // 0 is the same
+	MinP              *float64 `json:"min_p,omitempty" jsonschema:"pinned on every model call"`
+	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty" jsonschema:"pinned on every model call"`
+	PresencePenalty   *float64 `json:"presence_penalty,omitempty" jsonschema:"pinned on every model call"`
+	FrequencyPenalty  *float64 `json:"frequency_penalty,omitempty" jsonschema:"pinned on every model call"`
+	Seed              *int64   `json:"seed,omitempty" jsonschema:"pinned on every model call"`
+	MaxTokens         *int     `json:"max_tokens,omitempty" jsonschema:"pinned on every model call; max_tokens_cap still holds"`
+	Stop              []string `json:"stop,omitempty" jsonschema:"pinned on every model call"`
 }
 
 // ForTraining returns s with every parameter that truncates or reweights the distribution at its neutral value, where it has

@@ -117,24 +117,27 @@ func (m Model) host() string {
 	return u.Host
 }
 
-// Limits bounds a rollout. Durations nest: Call < Agent, and Setup+Agent+Verifier+Collect ≤ Rollout.
+// Limits bounds a rollout. Durations nest: Call < Agent, and Setup+Agent+Verifier+Collect ≤ Rollout. The tags are all that is said of a
+// bound: its name in histories, its name as an argument (durations are in seconds there), and its description.
 type Limits struct {
-	Call     time.Duration `json:"call"`  // one model call, retries included
-	Setup    time.Duration `json:"setup"` // all setup commands together
-	Agent    time.Duration `json:"agent"` // the agent's wall time
-	Verifier time.Duration `json:"verifier"`
-	Collect  time.Duration `json:"collect"`
-	Rollout  time.Duration `json:"rollout"` // everything, all attempts, from the first sandbox on
-	Queue    time.Duration `json:"queue"`   // waiting for a host with room
+	Call     time.Duration `json:"call" arg:"limits.call_s" jsonschema:"seconds for one model call, retries included"`
+	Setup    time.Duration `json:"setup" arg:"limits.setup_s" jsonschema:"seconds for all setup together"`
+	Agent    time.Duration `json:"agent" arg:"agent_timeout_s" jsonschema:"wall time of the agent, in seconds"`
+	Verifier time.Duration `json:"verifier" arg:"limits.verifier_s" jsonschema:"seconds for the verifier"`
+	Collect  time.Duration `json:"collect" arg:"limits.collect_s" jsonschema:"seconds for collecting the results"`
+	// Rollout counts from the first sandbox on, Queue is the wait before it.
+	Rollout time.Duration `json:"rollout" arg:"limits.rollout_s" jsonschema:"seconds for the whole rollout, all attempts"`
+	Queue   time.Duration `json:"queue" arg:"limits.queue_s" jsonschema:"seconds to wait for a host with room"`
 
-	FirstCall time.Duration `json:"first_call"` // no model call within this after the agent's start: relaunch
-	Quiet     time.Duration `json:"quiet"`      // no sign of life within this: end
+	FirstCall time.Duration `json:"first_call" arg:"limits.first_call_s" jsonschema:"seconds within which the agent must make its first model call"`
+	Quiet     time.Duration `json:"quiet" arg:"limits.quiet_s" jsonschema:"seconds without any sign of life after which the agent is ended"`
 
-	Attempts         int     `json:"attempts"`                    // tries when infrastructure fails
-	Turns            int     `json:"turns,omitempty"`             // model calls of the agent; 0: no bound
-	PromptTokens     int64   `json:"prompt_tokens,omitempty"`     // summed over calls; 0: no bound
-	CompletionTokens int64   `json:"completion_tokens,omitempty"` // summed over calls; 0: no bound
-	Cost             float64 `json:"cost,omitempty"`              // US dollars, summed over calls; 0: no bound; needs Model.Price
+	// Attempts are needed; 0 of the others sets no bound.
+	Attempts         int     `json:"attempts" arg:"limits.attempts" jsonschema:"tries when the infrastructure fails"`
+	Turns            int     `json:"turns,omitempty" arg:"limits.turns" jsonschema:"model calls of the agent"`
+	PromptTokens     int64   `json:"prompt_tokens,omitempty" arg:"limits.prompt_tokens" jsonschema:"prompt tokens, summed over all calls"`
+	CompletionTokens int64   `json:"completion_tokens,omitempty" arg:"limits.completion_tokens" jsonschema:"completion tokens, summed over all calls"`
+	Cost             float64 `json:"cost,omitempty" arg:"limits.cost" jsonschema:"US dollars, summed over all calls; the model's price must be known"`
 }
 
 // Sandbox is what the task asks of the place it runs in; zero values take the backend's defaults.

@@ -65,7 +65,7 @@ func TestSpecValidate(t *testing.T) {
 		"test file twice":      {uploaded("/home/user/tests/a", "a"), "test_files", "is the file of"},
 		"script as a file":     {testFile("test.sh"), "test_files", "test_script"},
 		"absurd cpu":           {func(s *rollout.Spec) { s.Sandbox.CPU = 1e300 }, "sandbox", "4096"},
-		"negative timeout":     {func(s *rollout.Spec) { s.Limits.Agent = -time.Second }, "agent_timeout_s", "-1s"},
+		"negative timeout":     {func(s *rollout.Spec) { s.Limits.Agent = -time.Second }, "agent_timeout_s", "got -1"},
 		"endless timeout":      {func(s *rollout.Spec) { s.Limits.Agent = math.MaxInt64 }, "agent_timeout_s", "8.64e+06"},
 		"endless queue":        {func(s *rollout.Spec) { s.Limits.Queue = math.MaxInt64 }, "limits.queue_s", "8.64e+06"},
 		"endless attempts":     {func(s *rollout.Spec) { s.Limits.Attempts = math.MaxInt }, "limits.attempts", "100 at most"},

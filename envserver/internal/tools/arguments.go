@@ -1,5 +1,7 @@
 package tools
 
+import "github.com/rolloutd/rolloutd/internal/rollout"
+
 // RolloutArgs are the arguments of run_rollout and start_rollout, of both generations of clients and our own. The field
 // order is the order of the published schema.
 type RolloutArgs struct {
@@ -26,61 +28,25 @@ type RolloutArgs struct {
 	Mode            string            `json:"mode,omitempty" jsonschema:"transparent_proxy captures every model call, black_box none"`
 	MaxTokensCap    int               `json:"max_tokens_cap,omitempty" jsonschema:"upper bound of each call's max_tokens; 0 or less sets none"`
 	TopLogprobs     int               `json:"top_logprobs,omitempty" jsonschema:"alternatives per token asked of the model endpoint"`
-	Price           *PriceArgs        `json:"price,omitempty" jsonschema:"what the model costs; wins over the server's configuration"`
+	Price           *rollout.Price    `json:"price,omitempty" jsonschema:"what the model costs; wins over the server's configuration"`
 	AgentTimeoutS   float64           `json:"agent_timeout_s,omitempty" jsonschema:"wall time of the agent, in seconds"`
 	Template        string            `json:"template,omitempty" jsonschema:"sandbox template or image"`
 	RolloutID       string            `json:"rollout_id,omitempty" jsonschema:"your id for the rollout; the same id returns the same rollout"`
 	Agent           string            `json:"agent,omitempty" jsonschema:"which agent runs"`
-	React           *ReactArgs        `json:"react,omitempty" jsonschema:"configuration of the agent react"`
+	React           *rollout.React    `json:"react,omitempty" jsonschema:"configuration of the agent react"`
 	GroupID         string            `json:"group_id,omitempty" jsonschema:"names the group of rollouts of one task"`
-	Limits          *LimitArgs        `json:"limits,omitempty" jsonschema:"bounds of the rollout; what is left out takes the server's default"`
+	Limits          LimitArgs         `json:"limits,omitempty" jsonschema:"bounds of the rollout; what is left out takes the server's default"`
 	OnDisconnect    string            `json:"on_disconnect,omitempty" jsonschema:"what becomes of the rollout when you go away before it is done"`
 	Sandbox         *SandboxArgs      `json:"sandbox,omitempty" jsonschema:"what the sandbox must have"`
 	Messages        string            `json:"messages,omitempty" jsonschema:"how much of each prompt the result's turns have: delta what is new, full all; the trace has all"`
 	Purpose         string            `json:"purpose,omitempty" jsonschema:"what the model calls are for: auto trains where the endpoint gives token ids"`
-	Sampling        *SamplingArgs     `json:"sampling,omitempty" jsonschema:"parameters of every model call, whatever the agent asks for; for training those that shift log probabilities must be neutral"`
-	EvalSampling    *SamplingArgs     `json:"eval_sampling,omitempty" jsonschema:"the same with purpose eval, of any value"`
-	SamplingArgs
+	Pinned          *rollout.Sampling `json:"sampling,omitempty" jsonschema:"parameters of every model call, whatever the agent asks for; for training those that shift log probabilities must be neutral"`
+	EvalPinned      *rollout.Sampling `json:"eval_sampling,omitempty" jsonschema:"the same with purpose eval, of any value"`
+	rollout.Sampling
 }
 
-// SamplingArgs pin parameters of every model call; what is left out is the agent's choice.
-type SamplingArgs struct {
-	Temperature       *float64 `json:"temperature,omitempty" jsonschema:"pinned on every model call"`
-	TopP              *float64 `json:"top_p,omitempty" jsonschema:"pinned on every model call"`
-	TopK              *int     `json:"top_k,omitempty" jsonschema:"pinned on every model call; -1: all tokens"`
-	MinP              *float64 `json:"min_p,omitempty" jsonschema:"pinned on every model call"`
-	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty" jsonschema:"pinned on every model call"`
-	PresencePenalty   *float64 `json:"presence_penalty,omitempty" jsonschema:"pinned on every model call"`
-	FrequencyPenalty  *float64 `json:"frequency_penalty,omitempty" jsonschema:"pinned on every model call"`
-	Seed              *int64   `json:"seed,omitempty" jsonschema:"pinned on every model call"`
-	MaxTokens         *int     `json:"max_tokens,omitempty" jsonschema:"pinned on every model call; max_tokens_cap still holds"`
-	Stop              []string `json:"stop,omitempty" jsonschema:"pinned on every model call"`
-}
-
-// LimitArgs are bounds; fields that are absent or null keep the server's default.
-type LimitArgs struct {
-	Turns            *int     `json:"turns,omitempty" jsonschema:"model calls of the agent"`
-	PromptTokens     *int64   `json:"prompt_tokens,omitempty" jsonschema:"prompt tokens, summed over all calls"`
-	CompletionTokens *int64   `json:"completion_tokens,omitempty" jsonschema:"completion tokens, summed over all calls"`
-	Cost             *float64 `json:"cost,omitempty" jsonschema:"US dollars, summed over all calls; the model's price must be known"`
-	Attempts         *int     `json:"attempts,omitempty" jsonschema:"tries when the infrastructure fails"`
-	CallS            *float64 `json:"call_s,omitempty" jsonschema:"seconds for one model call, retries included"`
-	SetupS           *float64 `json:"setup_s,omitempty" jsonschema:"seconds for all setup together"`
-	VerifierS        *float64 `json:"verifier_s,omitempty" jsonschema:"seconds for the verifier"`
-	CollectS         *float64 `json:"collect_s,omitempty" jsonschema:"seconds for collecting the results"`
-	RolloutS         *float64 `json:"rollout_s,omitempty" jsonschema:"seconds for the whole rollout, all attempts"`
-	QueueS           *float64 `json:"queue_s,omitempty" jsonschema:"seconds to wait for a host with room"`
-	FirstCallS       *float64 `json:"first_call_s,omitempty" jsonschema:"seconds within which the agent must make its first model call"`
-	QuietS           *float64 `json:"quiet_s,omitempty" jsonschema:"seconds without any sign of life after which the agent is ended"`
-}
-
-// PriceArgs are what a model costs.
-type PriceArgs struct {
-	Prompt     float64 `json:"prompt" jsonschema:"US dollars for a million prompt tokens"`
-	Completion float64 `json:"completion" jsonschema:"US dollars for a million completion tokens"`
-	// CachedPrompt is absent where cached tokens cost what others do.
-	CachedPrompt *float64 `json:"cached_prompt,omitempty" jsonschema:"US dollars for a million prompt tokens from the endpoint's cache; default: as prompt"`
-}
+// LimitArgs are rollout.Limits by the names of their arguments, without "limits."; what is left out keeps the server's default.
+type LimitArgs map[string]float64
 
 // SandboxArgs ask for a kind of sandbox; zero values take the backend's defaults.
 type SandboxArgs struct {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -28,31 +29,37 @@ func inBounds(s *jsonschema.Schema, f float64) bool {
 		(s.Maximum == nil || f <= *s.Maximum)
 }
 
-// value takes v as the schema's type, or refuses it.
-func (c *coercer) value(path string, s *jsonschema.Schema, v any) any {
+// value puts v into the Go value as the schema's type, or refuses it.
+func (c *coercer) value(path string, s *jsonschema.Schema, v any, to reflect.Value) {
+	if to.Kind() == reflect.Pointer {
+		to.Set(reflect.New(to.Type().Elem()))
+		to = to.Elem()
+	}
 	switch typeOf(s) {
 	case "object":
 		if m, ok := v.(map[string]any); ok {
-			return c.object(path, s, m)
+			c.object(path, s, m, to)
+			return
 		}
 	case "array":
 		if list, ok := v.([]any); ok {
-			return c.list(path, s.Items, list)
+			c.list(path, s.Items, list, to)
+			return
 		}
 	default:
 		if out, ok := scalar(s, v); ok {
-			return out
+			to.Set(reflect.ValueOf(out).Convert(to.Type()))
+			return
 		}
 	}
-	return c.refuse(path, "want %s, got %s", want(s), show(path, v))
+	c.refuse(path, "want %s, got %s", want(s), show(path, v))
 }
 
-func (c *coercer) list(path string, items *jsonschema.Schema, list []any) any {
-	out := make([]any, len(list))
+func (c *coercer) list(path string, items *jsonschema.Schema, list []any, to reflect.Value) {
+	to.Set(reflect.MakeSlice(to.Type(), len(list), len(list)))
 	for i, v := range list {
-		out[i] = c.value(fmt.Sprintf("%s[%d]", path, i), items, v)
+		c.value(fmt.Sprintf("%s[%d]", path, i), items, v, to.Index(i))
 	}
-	return out
 }
 
 func scalar(s *jsonschema.Schema, v any) (any, bool) {

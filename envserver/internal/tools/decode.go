@@ -1,9 +1,9 @@
 package tools
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// decode checks a call's arguments against the tool's schema and fills the Go value, which holds the defaults already. It
+// decode checks a call's arguments against the tool's schema and puts them into the Go value, which holds the defaults already. It
 // refuses with fault.Invalid; the message names every wrong argument and says what would be right. Numbers and booleans
 // that come as strings are taken, as the original servers take them, and null stands for "not given".
 func decode(tool string, s *jsonschema.Schema, args map[string]any, into any) error {
@@ -23,18 +23,8 @@ func decode(tool string, s *jsonschema.Schema, args map[string]any, into any) er
 		return fault.New(fault.Invalid, "arguments of %s: more than %d bytes of text", tool, maxArguments)
 	}
 	c := coercer{tool: tool}
-	clean := c.object("", s, args)
-	if err := c.fault(); err != nil {
-		return err
-	}
-	raw, err := json.Marshal(clean)
-	if err != nil {
-		return fault.Wrap(fault.Invalid, err, "arguments of %s", tool)
-	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		return fault.Wrap(fault.Invalid, err, "arguments of %s", tool)
-	}
-	return nil
+	c.object("", s, args, reflect.ValueOf(into).Elem())
+	return c.fault()
 }
 
 // maxArguments bounds the text of a call's arguments, in bytes: what a task may hold, and room for the rest.
@@ -71,26 +61,26 @@ func (c *coercer) fault() error {
 		Msg: fmt.Sprintf("%d invalid arguments: %s", len(c.wrong)+c.more, strings.Join(lines, "; "))}
 }
 
-func (c *coercer) refuse(path, format string, args ...any) any {
+func (c *coercer) refuse(path, format string, args ...any) {
 	if len(c.wrong) == maxWrong {
 		c.more++
-		return nil
+		return
 	}
 	c.wrong = append(c.wrong, fault.Field(path, format, args...))
-	return nil
 }
 
-// object takes the fields that the schema knows and refuses the others.
-func (c *coercer) object(path string, s *jsonschema.Schema, obj map[string]any) map[string]any {
+// object puts the fields that the schema knows into a struct or a map, and refuses the others.
+func (c *coercer) object(path string, s *jsonschema.Schema, obj map[string]any, to reflect.Value) {
 	if s.Properties == nil {
-		return c.mapping(path, s, obj)
+		c.mapping(path, s, obj, to)
+		return
 	}
-	out := map[string]any{}
+	put := into(to)
 	for _, name := range s.PropertyOrder {
 		v := obj[name]
 		switch {
 		case v != nil:
-			out[name] = c.value(join(path, name), s.Properties[name], v)
+			put(name, func(field reflect.Value) { c.value(join(path, name), s.Properties[name], v, field) })
 		case slices.Contains(s.Required, name):
 			c.refuse(join(path, name), "missing: want %s", want(s.Properties[name]))
 		}
@@ -100,16 +90,37 @@ func (c *coercer) object(path string, s *jsonschema.Schema, obj map[string]any) 
 			c.refuse(join(path, name), "unknown argument: %s takes %s", c.owner(path), strings.Join(s.PropertyOrder, ", "))
 		}
 	}
-	return out
 }
 
 // mapping takes an object whose keys are the caller's own.
-func (c *coercer) mapping(path string, s *jsonschema.Schema, obj map[string]any) map[string]any {
-	out := map[string]any{}
+func (c *coercer) mapping(path string, s *jsonschema.Schema, obj map[string]any, to reflect.Value) {
+	put := into(to)
 	for _, k := range slices.Sorted(maps.Keys(obj)) {
-		out[k] = c.value(fmt.Sprintf("%s[%q]", path, text.Head(k, maxName)), s.AdditionalProperties, obj[k])
+		put(k, func(value reflect.Value) {
+			c.value(fmt.Sprintf("%s[%q]", path, text.Head(k, maxName)), s.AdditionalProperties, obj[k], value)
+		})
 	}
-	return out
+}
+
+// into returns how a named value is put into a struct, by the names of its JSON fields, or into a map.
+func into(to reflect.Value) func(name string, fill func(reflect.Value)) {
+	if to.Kind() == reflect.Struct {
+		fields := map[string]reflect.Value{}
+		for _, f := range reflect.VisibleFields(to.Type()) {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+				fields[name] = to.FieldByIndex(f.Index)
+			}
+		}
+		return func(name string, fill func(reflect.Value)) { fill(fields[name]) }
+	}
+	if to.IsNil() {
+		to.Set(reflect.MakeMap(to.Type()))
+	}
+	return func(name string, fill func(reflect.Value)) {
+		value := reflect.New(to.Type().Elem()).Elem()
+		fill(value)
+		to.SetMapIndex(reflect.ValueOf(name), value)
+	}
 }
 
 func (c *coercer) owner(path string) string {

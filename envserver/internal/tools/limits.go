@@ -1,10 +1,17 @@
 package tools
 
 import (
+	"math"
+	"strings"
 	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
+
+// inLimits is where the bounds stand in the arguments, but for agent_timeout_s.
+const inLimits = "limits."
 
 // limits are the server's defaults, changed by what the caller asks and then completed, so that a client which knows only
 // agent_timeout_s still gets a set that nests.
@@ -16,26 +23,32 @@ func (t *Table) limits(a RolloutArgs) rollout.Limits {
 			*inner = 0 // the server's, for longer agents; here it is derived
 		}
 	}
-	if ask := a.Limits; ask != nil {
-		apply(&l, *ask)
+	for _, b := range rollout.Bounds() {
+		if v, asked := a.Limits[strings.TrimPrefix(b.Name, inLimits)]; asked {
+			b.Set(&l, v)
+		}
 	}
 	return l.Filled()
 }
 
-func apply(l *rollout.Limits, ask LimitArgs) {
-	for to, s := range map[*time.Duration]*float64{
-		&l.Call: ask.CallS, &l.Setup: ask.SetupS, &l.Verifier: ask.VerifierS, &l.Collect: ask.CollectS,
-		&l.Rollout: ask.RolloutS, &l.Queue: ask.QueueS, &l.FirstCall: ask.FirstCallS, &l.Quiet: ask.QuietS,
-	} {
-		if s != nil {
-			*to = seconds(*s)
+// limitsSchema describes the argument limits.
+func limitsSchema(s *jsonschema.Schema) {
+	s.Type, s.Types = "", []string{"null", "object"}
+	s.AdditionalProperties, s.Properties = &jsonschema.Schema{Not: &jsonschema.Schema{}}, map[string]*jsonschema.Schema{}
+	for _, b := range rollout.Bounds() {
+		name, isLimit := strings.CutPrefix(b.Name, inLimits)
+		if !isLimit {
+			continue
 		}
+		p := &jsonschema.Schema{Types: []string{"null", "number"}, Description: b.About, Minimum: jsonschema.Ptr(0.0)}
+		if b.Whole() {
+			p.Types[1] = "integer"
+		}
+		if most := b.Max(); !math.IsInf(most, 0) {
+			p.Maximum = &most
+		}
+		s.Properties[name], s.PropertyOrder = p, append(s.PropertyOrder, name)
 	}
-	set(&l.Attempts, ask.Attempts)
-	set(&l.Turns, ask.Turns)
-	set(&l.PromptTokens, ask.PromptTokens)
-	set(&l.CompletionTokens, ask.CompletionTokens)
-	set(&l.Cost, ask.Cost)
 }
 
 func set[T any](to *T, v *T) {

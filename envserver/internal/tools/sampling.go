@@ -16,21 +16,21 @@ func pin(m *rollout.Model, mode rollout.Mode, a RolloutArgs) error {
 	if m.Purpose = rollout.Purpose(a.Purpose); a.Purpose == purposeAuto {
 		m.Purpose = rollout.PurposeAuto
 	}
-	field, object := "sampling", a.Sampling
+	field, object := "sampling", a.Pinned
 	switch evaluates := m.Purpose == rollout.PurposeEval; {
-	case evaluates && a.Sampling != nil:
+	case evaluates && a.Pinned != nil:
 		return fault.Field("sampling", "is for training: with purpose %q give eval_sampling", rollout.PurposeEval)
-	case !evaluates && a.EvalSampling != nil:
+	case !evaluates && a.EvalPinned != nil:
 		return fault.Field("eval_sampling", "goes with purpose %q; got %q", rollout.PurposeEval, a.Purpose)
 	case m.Purpose == rollout.PurposeTrain && mode == rollout.BlackBox:
 		return fault.Field("purpose", "training needs mode %q: %q captures no tokens", rollout.TransparentProxy, mode)
 	case evaluates:
-		field, object = "eval_sampling", a.EvalSampling
+		field, object = "eval_sampling", a.EvalPinned
 	}
 	if mode == rollout.BlackBox && m.Purpose == rollout.PurposeAuto {
 		m.Purpose = rollout.PurposeEval // nothing is captured that could be trained on
 	}
-	pinned, err := merged(field, a.SamplingArgs, object)
+	pinned, err := merged(field, a.Sampling, object)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func pin(m *rollout.Model, mode rollout.Mode, a RolloutArgs) error {
 }
 
 // merged are the parameters of both places; nil: there are none. One that is given twice must be given alike.
-func merged(field string, top SamplingArgs, object *SamplingArgs) (*rollout.Sampling, error) {
+func merged(field string, top rollout.Sampling, object *rollout.Sampling) (*rollout.Sampling, error) {
 	if object != nil {
 		to, from := reflect.ValueOf(&top).Elem(), reflect.ValueOf(*object)
 		for i := range from.NumField() {
@@ -62,6 +62,5 @@ func merged(field string, top SamplingArgs, object *SamplingArgs) (*rollout.Samp
 	if reflect.ValueOf(top).IsZero() {
 		return nil, nil
 	}
-	pinned := rollout.Sampling(top)
-	return &pinned, nil
+	return &top, nil
 }

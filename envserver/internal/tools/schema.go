@@ -4,18 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Upper bounds of what may be asked: they keep sums of durations far from overflow.
-const (
-	maxSeconds  = 31 * 24 * 3600.0
-	maxAttempts = 100.0
-)
+// maxSeconds bounds every duration that may be asked, so that sums of them do not overflow.
+const maxSeconds = float64(rollout.MaxBound / time.Second)
 
 // schemaOf makes the schema of a tool's arguments from their Go type; the fields set in defaults are published as defaults.
 func schemaOf[T any](defaults T) (*jsonschema.Schema, error) {
@@ -56,7 +53,7 @@ func rolloutSchema(agents []string) (*jsonschema.Schema, error) {
 // constrain adds what the Go types cannot say to a schema with the fields of RolloutArgs.
 func constrain(s *jsonschema.Schema, agents []string) {
 	one := 1
-	zero, longest, tries := 0.0, maxSeconds, maxAttempts
+	zero, longest := 0.0, maxSeconds
 	s.Properties["instruction"].MinLength = &one
 	s.Properties["agent_timeout_s"].ExclusiveMinimum = &zero
 	s.Properties["mode"].Enum = []any{string(rollout.TransparentProxy), string(rollout.BlackBox)}
@@ -71,13 +68,7 @@ func constrain(s *jsonschema.Schema, agents []string) {
 	for _, p := range s.Properties["price"].Properties {
 		p.Minimum = &zero
 	}
-	for name, p := range s.Properties["limits"].Properties {
-		p.Minimum = &zero
-		if strings.HasSuffix(name, "_s") {
-			p.Maximum = &longest
-		}
-	}
-	s.Properties["limits"].Properties["attempts"].Maximum = &tries
+	limitsSchema(s.Properties["limits"])
 	sandboxSchema(s.Properties["sandbox"].Properties)
 	reactSchema(s.Properties["react"].Properties)
 }

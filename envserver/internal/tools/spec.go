@@ -72,7 +72,7 @@ func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
 		return rollout.Model{}, err
 	}
 	if a.Price != nil {
-		m.Price = &rollout.Price{Prompt: a.Price.Prompt, Completion: a.Price.Completion, CachedPrompt: a.Price.CachedPrompt}
+		m.Price = a.Price
 	}
 	return m, nil
 }
