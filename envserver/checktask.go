@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -25,7 +26,7 @@ func NewTaskCheck(agents, backends []string) (TaskCheck, error) {
 	if err != nil {
 		return TaskCheck{}, err
 	}
-	table, err := o.table()
+	table, err := o.table(exports.New(o.ExportMemory))
 	return TaskCheck{table}, err
 }
 

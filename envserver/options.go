@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/catalog"
@@ -110,6 +111,9 @@ type Options struct {
 	// RequestMemory is what large bodies and frames of all clients may take at once while they are read and decoded, in bytes; one more is
 	// answered with 503, or close code 1013. Default: eight of MaxMessage.
 	RequestMemory int64
+	// ExportMemory is what transcripts, arrays and training sequences of all clients may take at once while they are made and sent, in
+	// bytes; one more waits up to a minute and is then answered with 503. Default: 1 GiB.
+	ExportMemory int64
 	// BodyTimeout bounds the sending of a request's body, so that a client which sends byte by byte holds nothing for long;
 	// default 1 min.
 	BodyTimeout time.Duration
@@ -149,6 +153,7 @@ func (o Options) filled() (Options, error) {
 	o.SessionIdle = cmp.Or(o.SessionIdle, time.Hour)
 	o.MaxMessage = cmp.Or(o.MaxMessage, 16<<20)
 	o.RequestMemory = cmp.Or(o.RequestMemory, 8*o.MaxMessage)
+	o.ExportMemory = cmp.Or(o.ExportMemory, 1<<30)
 	o.BodyTimeout = cmp.Or(o.BodyTimeout, time.Minute)
 	o.PingInterval = cmp.Or(o.PingInterval, 20*time.Second)
 	o.Linger = cmp.Or(o.Linger, 5*time.Second)
@@ -168,8 +173,8 @@ func (o Options) filled() (Options, error) {
 	return o, nil
 }
 
-func (o Options) table() (*tools.Table, error) {
-	return tools.New(tools.Options{Rollouts: o.Rollouts, Groups: o.Groups, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, MaxSandbox: o.MaxSandbox, Images: o.Images, Limits: o.Limits, CheckToolsets: o.CheckToolsets, NewID: newID})
+func (o Options) table(room *exports.Room) (*tools.Table, error) {
+	return tools.New(tools.Options{Rollouts: o.Rollouts, Groups: o.Groups, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, MaxSandbox: o.MaxSandbox, Images: o.Images, Limits: o.Limits, CheckToolsets: o.CheckToolsets, NewID: newID, Exports: room})
 }
 
 // newID makes ids that sort by time, which keeps lists of rollouts in order.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
+	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/intake"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
@@ -25,6 +26,7 @@ type Server struct {
 	o           Options
 	env         *env.Env
 	memory      *intake.Memory // for requests
+	exports     *exports.Room
 	bodies      httpio.Bodies
 	standard    http.Handler // of the MCP library: answers are objects
 	progressing http.Handler // the same with streams of events
@@ -55,11 +57,12 @@ func New(o Options) (*Server, error) {
 		}
 		o.Groups = access.NewOwnedGroups(o.Groups)
 	}
-	table, err := o.table()
+	room := exports.New(o.ExportMemory)
+	table, err := o.table(room)
 	if err != nil {
 		return nil, fmt.Errorf("envserver: tools: %w", err)
 	}
-	s := &Server{o: o, memory: intake.New(o.RequestMemory)}
+	s := &Server{o: o, memory: intake.New(o.RequestMemory), exports: room}
 	s.bodies = httpio.Bodies{Memory: s.memory, Max: o.MaxMessage, Within: o.BodyTimeout}
 	s.env, err = env.New(env.Options{
 		Tools: table, StepTimeout: o.StepTimeout, Registerer: o.Registerer, Logger: o.Logger,

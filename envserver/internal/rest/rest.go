@@ -12,6 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
+	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
@@ -28,6 +29,7 @@ type API struct {
 	Deliveries access.Deliveries // nil: there are no sinks
 	Env        *env.Env
 	Bodies     httpio.Bodies
+	Exports    *exports.Room
 	// Context is the context of a request that waits: it ends when the client leaves or the server stops.
 	Context func(*http.Request) (context.Context, context.CancelFunc)
 }
@@ -128,7 +130,13 @@ func (a *API) getResult(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) getMessages(w http.ResponseWriter, r *http.Request) {
+	x, ok := a.export(w, r, exports.Messages)
+	if !ok {
+		return
+	}
+	defer x.leave()
 	t, err := a.Rollouts.Messages(r.Context(), chi.URLParam(r, "id"))
+	x.Shrink(3 * sizeOf(t)) // decoded, encoded, and the buffer before it grew
 	answerWith(w, t, err)
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/trajectory/arrays"
@@ -47,11 +48,21 @@ func (a *API) getTrace(w http.ResponseWriter, r *http.Request) {
 		})
 		return
 	}
-	// All is read before the answer begins: the arrays come one after another, and a trace that cannot be read is an error.
-	turns, err := arrays.Read(lines)
+	a.pourArrays(w, r, lines)
+}
+
+// pourArrays reads all before the answer begins: the arrays come one after another, and a trace that cannot be read is an error.
+func (a *API) pourArrays(w http.ResponseWriter, r *http.Request, lines io.Reader) {
+	x, ok := a.export(w, r, exports.Arrays)
+	if !ok {
+		return
+	}
+	defer x.leave()
+	turns, err := arrays.Read(lines, arrays.MaxBytes)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
+	x.Shrink(turns.Bytes())
 	pour(w, npzFile, turns.Write)
 }

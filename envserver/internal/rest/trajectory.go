@@ -9,6 +9,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -91,12 +92,19 @@ func (a *API) answerTrajectory(w http.ResponseWriter, r *http.Request, done []ro
 		httpio.WriteRefusal(w, err)
 		return
 	}
+	format := cmp.Or(q.Get("format"), sequenceLines)
+	x, ok := a.export(w, r, mostOf(format))
+	if !ok {
+		return
+	}
+	defer x.leave()
 	all, err := a.scored(r.Context(), done, sequence.Subagents(q.Get("subagents")))
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	switch format := cmp.Or(q.Get("format"), sequenceLines); format {
+	x.Shrink(tokensOf(all) * mostOf(format) / sequence.MaxTokens)
+	switch format {
 	case sequenceLines:
 		pour(w, jsonLines, func(w io.Writer) error { return writeSequences(w, done, all) })
 	case atroposFormat:
@@ -108,6 +116,21 @@ func (a *API) answerTrajectory(w http.ResponseWriter, r *http.Request, done []ro
 	default:
 		httpio.WriteRefusal(w, fault.Field("format", "want %s, %s or %s, got %q", sequenceLines, atroposFormat, trlFormat, format))
 	}
+}
+
+// mostOf is what an export of sequence.MaxTokens tokens takes, in bytes.
+func mostOf(format string) int64 {
+	if format == sequenceLines {
+		return exports.Sequences
+	}
+	return exports.Shapes
+}
+
+func tokensOf(all []shapes.Scored) (n int64) {
+	for i := range all {
+		n += int64(all[i].Trajectory.Tokens())
+	}
+	return n
 }
 
 func writeSequences(w io.Writer, done []rollout.State, all []shapes.Scored) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -101,6 +102,11 @@ func (t *Table) getMessages(ctx context.Context, c Call) (*Text, error) {
 		return nil, err
 	}
 	a.Status, a.SessionID = status(s), s.SessionID
+	room, err := t.o.Exports.Enter(ctx, exports.Messages)
+	if err != nil {
+		return nil, err
+	}
+	defer room.Leave()
 	transcript, err := t.o.Rollouts.Messages(ctx, id)
 	switch {
 	case fault.Is(err, fault.NotFound):

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -70,4 +71,6 @@ type Options struct {
 	// CheckToolsets refuses toolsets that no worker has; nil: all are taken.
 	CheckToolsets func(enabled, disabled []string) error
 	NewID         func() string
+	// Exports is the memory for transcripts.
+	Exports *exports.Room
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/catalog"
@@ -43,7 +44,7 @@ func table(t testing.TB, r *recorder, change ...func(*tools.Options)) *tools.Tab
 		Rollouts: r, Resolve: catalog.New(func(k string) string { return env[k] }, egress.Policy{}).Resolve,
 		Seal: func(k string) string { return "sealed:" + k }, Agents: []string{"opencode"}, Backends: []string{"local"}, Images: []string{"img", "b"},
 		MaxSandbox: map[string]rollout.Resources{"local": {CPU: 8, MemoryMiB: 4096, DiskMiB: 8192}}, NewID: func() string { return "made-up" },
-		Limits: rollout.DefaultLimits(),
+		Limits: rollout.DefaultLimits(), Exports: exports.New(1 << 30),
 	}
 	for _, c := range change {
 		c(&o)

@@ -35,8 +35,22 @@ func (f *flat[T]) add(list []T) {
 // offsets say where the lists are: list i is values[offsets[i]:offsets[i+1]].
 func (f *flat[T]) offsets() []int64 { return append([]int64{0}, f.ends...) }
 
-// Read reads JSON lines of rollout.Turn to the end. One line is in memory at a time, and of those before it what becomes arrays.
-func Read(lines io.Reader) (*Turns, error) {
+// MaxBytes is a bound for the lists of token ids and log-probabilities of a trace. While they grow they take up to twice as much.
+const MaxBytes = 96 << 20
+
+// Bytes is what the arrays take in memory.
+func (t *Turns) Bytes() int64 {
+	const numbers, words = 11 * 8, 8 * 32 // of a turn, about
+	return t.listBytes() + int64(len(t.turn))*(numbers+words)
+}
+
+func (t *Turns) listBytes() int64 {
+	return int64(4*len(t.prompt.values) + 4*len(t.completion.values) + 8*len(t.logps.values))
+}
+
+// Read reads JSON lines of rollout.Turn to the end. One line is in memory at a time, and of those before it what becomes arrays. A trace
+// whose lists take more than so many bytes is a fault.Exhausted.
+func Read(lines io.Reader, most int64) (*Turns, error) {
 	t := &Turns{}
 	dec := json.NewDecoder(bufio.NewReaderSize(lines, 1<<20))
 	for {
@@ -49,6 +63,9 @@ func Read(lines io.Reader) (*Turns, error) {
 			return nil, fault.Wrap(fault.Internal, err, "trace after %d turns", len(t.turn))
 		}
 		t.add(&turn)
+		if t.listBytes() > most {
+			return nil, fault.New(fault.Exhausted, "the arrays of this trace take more than %d bytes: read the trace as jsonl", most)
+		}
 	}
 }
 

@@ -1,0 +1,61 @@
+// Package exports bounds the memory of answers that are made as a whole before they are sent, so that many large ones at once cannot take
+// more than there is.
+package exports
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// What an export may take while it is made, in bytes.
+const (
+	Arrays    = 256 << 20 // a trace as arrays, see arrays.MaxBytes
+	Messages  = 256 << 20 // a transcript of 64 MiB, decoded and encoded again
+	Sequences = 256 << 20 // training sequences, see sequence.MaxTokens
+	Shapes    = 768 << 20 // the same in one JSON document
+)
+
+// maxWait is how long an export waits for room.
+const maxWait = time.Minute
+
+// Room is memory that exports share. It is safe for concurrent use.
+type Room struct {
+	free  *semaphore.Weighted
+	bytes int64
+}
+
+// New makes a Room of so many bytes.
+func New(bytes int64) *Room { return &Room{semaphore.NewWeighted(bytes), bytes} }
+
+// Enter waits until there is room for an export that takes at most so many bytes, or all room where there is less. The caller must call
+// Leave. After a minute the error is a fault.Unavailable.
+func (r *Room) Enter(ctx context.Context, most int64) (*Export, error) {
+	short, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+	held := min(most, r.bytes)
+	if err := r.free.Acquire(short, held); err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "the server is making as many exports as it has memory for: try again")
+	}
+	return &Export{r.free, held}, nil
+}
+
+// Export is one export's share. It is not safe for concurrent use.
+type Export struct {
+	free *semaphore.Weighted
+	held int64
+}
+
+// Shrink gives back what the export does not take now that it is read, so that a client which reads slowly holds only what its answer takes.
+func (x *Export) Shrink(bytes int64) {
+	if bytes < x.held {
+		x.free.Release(x.held - bytes)
+		x.held = bytes
+	}
+}
+
+// Leave gives back all.
+func (x *Export) Leave() { x.Shrink(0) }

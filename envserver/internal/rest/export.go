@@ -1,0 +1,45 @@
+package rest
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// maxSend bounds the sending of an export, whose memory others wait for.
+const maxSend = 10 * time.Minute
+
+// export is one answer that is made as a whole.
+type export struct {
+	*exports.Export
+	conn *http.ResponseController
+}
+
+// export waits for room for an answer. The client has its answer when ok is false; else the caller must call leave.
+func (a *API) export(w http.ResponseWriter, r *http.Request, most int64) (x export, ok bool) {
+	room, err := a.Exports.Enter(r.Context(), most)
+	if err != nil {
+		w.Header().Set("Retry-After", "1")
+		httpio.WriteRefusal(w, err)
+		return export{}, false
+	}
+	x = export{room, http.NewResponseController(w)}
+	_ = x.conn.SetWriteDeadline(time.Now().Add(maxSend)) // a test's recorder has none
+	return x, true
+}
+
+// leave gives the room back. The connection may serve more requests.
+func (x export) leave() {
+	x.Leave()
+	_ = x.conn.SetWriteDeadline(time.Time{})
+}
+
+func sizeOf(t rollout.Transcript) (n int64) {
+	for _, m := range t.Messages {
+		n += int64(len(m))
+	}
+	return n
+}
