@@ -1,5 +1,11 @@
 package process
 
+import (
+	"context"
+	"fmt"
+	"net"
+)
+
 // Exported for tests: the parts whose input comes from inside the sandbox, and the ring of output, which are worth more cases
 // than can be had through processes.
 var ParseStat = parseStat
@@ -25,3 +31,26 @@ var (
 	Listening     = listening
 	ReadListeners = readListeners
 )
+
+// RepeatKill kills what is picked until nothing is.
+func RepeatKill(pick func() []int) error {
+	return repeatKill(func([]procEntry) []int { return pick() })
+}
+
+// MaxProcesses is how many names a table keeps.
+const MaxProcesses = maxProcesses
+
+// Fill gives a table n names of processes that have ended.
+func (t *Table) Fill(n int) {
+	ended := make(chan struct{})
+	close(ended)
+	for i := range n {
+		name := fmt.Sprint("p", i)
+		t.byName[name] = &Process{name: name, done: ended}
+	}
+}
+
+// ServeRunAsOn serves run-as-agent on a socket of the test's.
+func (t *Table) ServeRunAsOn(ctx context.Context, l *net.UnixListener) error {
+	return (&runAs{table: t, slots: make(chan struct{}, 1)}).serve(ctx, l)
+}
