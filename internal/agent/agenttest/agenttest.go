@@ -18,6 +18,8 @@ type Harness struct {
 	Backend func(t *testing.T) *sandbox.Backend
 	// Agent returns a new Agent at each call, as a worker that was started again has one.
 	Agent func(t *testing.T) agent.Agent
+	// Env is what the agent gets in a place; nil: the place's own, which has the sandbox only.
+	Env func(t *testing.T, p *Place) agent.Env
 	// Quick is a job that the agent ends by itself, with an answer. Its instruction should be QuickInstruction where the agent asks
 	// a model.
 	Quick agent.Job
@@ -80,11 +82,22 @@ func (h Harness) endless(t *testing.T) agent.Job {
 	return *h.Endless
 }
 
+// env is what the agent gets in a place. Each place has one.
+func (h Harness) env(t *testing.T, p *Place) agent.Env {
+	t.Helper()
+	p.envOnce.Do(func() {
+		if p.env = p.Env(); h.Env != nil {
+			p.env = h.Env(t, p)
+		}
+	})
+	return p.env
+}
+
 // installed is a place with the agent in it.
 func (h Harness) installed(t *testing.T) *Place {
 	t.Helper()
 	p := NewPlace(t, h.Backend(t), scripts)
-	_, err := h.Agent(t).Install(t.Context(), p.Env())
+	_, err := h.Agent(t).Install(t.Context(), h.env(t, p))
 	require.NoError(t, err)
 	return p
 }
@@ -92,7 +105,7 @@ func (h Harness) installed(t *testing.T) *Place {
 // open starts or attaches to the agent, as a worker of its own.
 func (h Harness) open(t *testing.T, p *Place, job agent.Job) agent.Run {
 	t.Helper()
-	r, err := h.Agent(t).Open(t.Context(), p.Env(), job)
+	r, err := h.Agent(t).Open(t.Context(), h.env(t, p), job)
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return r
@@ -101,7 +114,7 @@ func (h Harness) open(t *testing.T, p *Place, job agent.Job) agent.Run {
 // attach attaches to the agent, as a worker of its own.
 func (h Harness) attach(t *testing.T, p *Place, job agent.Job) agent.Run {
 	t.Helper()
-	r, err := h.Agent(t).Attach(t.Context(), p.Env(), job)
+	r, err := h.Agent(t).Attach(t.Context(), h.env(t, p), job)
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return r

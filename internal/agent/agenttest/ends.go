@@ -14,7 +14,7 @@ import (
 func installTwice(t *testing.T, h Harness) {
 	p := NewPlace(t, h.Backend(t), scripts)
 	for range 2 {
-		said, err := h.Agent(t).Install(t.Context(), p.Env())
+		said, err := h.Agent(t).Install(t.Context(), h.env(t, p))
 		require.NoError(t, err)
 		require.NotEmpty(t, said, "people read what it did")
 	}
@@ -23,7 +23,7 @@ func installTwice(t *testing.T, h Harness) {
 
 func attachBeforeTheStart(t *testing.T, h Harness) {
 	p := h.installed(t)
-	_, err := h.Agent(t).Attach(t.Context(), p.Env(), h.Quick)
+	_, err := h.Agent(t).Attach(t.Context(), h.env(t, p), h.Quick)
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 }
 
@@ -82,9 +82,9 @@ func transcriptAndOutput(t *testing.T, h Harness) {
 func lostSandboxAtTheStart(t *testing.T, h Harness) {
 	p := h.installed(t)
 	p.Destroy(t)
-	_, err := h.Agent(t).Open(t.Context(), p.Env(), h.Quick)
+	_, err := h.Agent(t).Open(t.Context(), h.env(t, p), h.Quick)
 	require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
-	_, err = h.Agent(t).Attach(t.Context(), p.Env(), h.Quick)
+	_, err = h.Agent(t).Attach(t.Context(), h.env(t, p), h.Quick)
 	require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
 }
 

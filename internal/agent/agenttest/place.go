@@ -32,9 +32,11 @@ const scripts = `
 type Place struct {
 	*sandbox.Sandbox
 	Backend *sandbox.Backend
-	Calls   atomic.Int32 // model calls that have begun
+	Calls   atomic.Int32 // model calls that have begun; a question for the tokenizer is none
 	id      string
 	model   *httptest.Server
+	envOnce sync.Once
+	env     agent.Env // see Harness.Env
 
 	mu  sync.Mutex
 	log bytes.Buffer
@@ -79,7 +81,13 @@ func (p *Place) ServeModel(t *testing.T, script string) {
 		all, err = scripted.Load(strings.NewReader(script))
 		require.NoError(t, err)
 	}
-	p.model = httptest.NewServer(scripted.New(scripted.Options{Scripts: all, Log: p}))
+	played := scripted.New(scripted.Options{Scripts: all, Log: p})
+	p.model = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/tokenize" {
+			p.Calls.Add(1)
+		}
+		played.ServeHTTP(rw, r)
+	}))
 	u, err := url.Parse(p.model.URL)
 	require.NoError(t, err)
 	proxy := &httputil.ReverseProxy{
@@ -87,15 +95,11 @@ func (p *Place) ServeModel(t *testing.T, script string) {
 		FlushInterval: -1,
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
-	handler := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		p.Calls.Add(1)
-		proxy.ServeHTTP(rw, r)
-	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			_ = p.Backend.ServeModel(ctx, p.id, handler) // ends with the sandbox
+			_ = p.Backend.ServeModel(ctx, p.id, proxy) // ends with the sandbox
 		}
 	})
 	t.Cleanup(func() {
@@ -105,6 +109,9 @@ func (p *Place) ServeModel(t *testing.T, script string) {
 		p.model.Close()
 	})
 }
+
+// ModelURL is the base URL of the model, for a gateway of the test's own.
+func (p *Place) ModelURL() string { return p.model.URL + "/v1" }
 
 // StopModel ends the model, whose calls fail from then on.
 func (p *Place) StopModel() { p.model.CloseClientConnections(); p.model.Close() }

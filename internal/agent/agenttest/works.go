@@ -56,7 +56,7 @@ func cancelledNext(t *testing.T, h Harness) {
 func closeLeavesItWorking(t *testing.T, h Harness) {
 	job := h.endless(t)
 	p := h.installed(t)
-	r, err := h.Agent(t).Open(t.Context(), p.Env(), job)
+	r, err := h.Agent(t).Open(t.Context(), h.env(t, p), job)
 	require.NoError(t, err)
 	h.requireWorking(t, r)
 	r.Close()

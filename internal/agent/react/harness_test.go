@@ -48,6 +48,13 @@ func newWorld(t *testing.T, script string) *world {
 	w.model = scripted.New(scripted.Options{Scripts: scripts, Log: w.sent})
 	endpoint := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.model.ServeHTTP(rw, r) }))
 	t.Cleanup(endpoint.Close)
+	w.client = newGateway(t, endpoint.URL+"/v1")
+	return w
+}
+
+// newGateway is a gateway with the route r1.1 to an endpoint.
+func newGateway(t *testing.T, endpoint string) *gateway.Client {
+	t.Helper()
 	dir := t.TempDir()
 	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
 	require.NoError(t, err)
@@ -64,12 +71,12 @@ func newWorld(t *testing.T, script string) *world {
 		require.NoError(t, <-over)
 		api.Close()
 	})
-	w.client = gateway.NewClient(api.URL, key)
-	require.NoError(t, w.client.Open(t.Context(), gateway.Route{
+	client := gateway.NewClient(api.URL, key)
+	require.NoError(t, client.Open(t.Context(), gateway.Route{
 		ID: "r1.1", RolloutID: "r1", Attempt: 1, Capture: true, Limits: rollout.Limits{Call: patience},
-		Model: rollout.Model{BaseURL: endpoint.URL + "/v1", Name: "m", Logprobs: true, TokenIDs: true},
+		Model: rollout.Model{BaseURL: endpoint, Name: "m", Logprobs: true, TokenIDs: true},
 	}))
-	return w
+	return client
 }
 
 type noSandbox struct{}

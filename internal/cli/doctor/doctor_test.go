@@ -125,3 +125,13 @@ func TestTemporalThatIsAwayIsAWarning(t *testing.T) {
 	require.Equal(t, driver.Warn, away[0].Level)
 	require.Contains(t, away[0].Fix, "rolloutd-dev temporal")
 }
+
+func TestWarmCountsWhatWaits(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	for _, name := range []string{"warm-1", "r1.1"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(data, "sandboxes", name), 0o700))
+	}
+	require.Contains(t, doctor.Warm(data, 2)(t.Context())[0].Detail, "1 of at most 2")
+	require.Contains(t, doctor.Warm(data, 0)(t.Context())[0].Detail, "sandbox.warm is 0")
+}
