@@ -2,7 +2,6 @@ package envserver
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"go.opentelemetry.io/otel/trace"
@@ -24,7 +23,7 @@ func (s *Server) message(ctx context.Context, sess *session.Session, raw []byte)
 	obj, ok := v.(map[string]any)
 	if !ok {
 		found := issue.List{{Type: "dict_type", Loc: []any{}, Msg: "Input should be a valid dictionary", Input: issue.Shown(v)}}
-		return invalidFrame(found.WithURLs())
+		return invalidFrame(found)
 	}
 	kind, _ := obj["type"].(string)
 	if !slices.Contains([]string{"reset", "step", "state", "close", "mcp"}, kind) {
@@ -57,12 +56,12 @@ func (s *Server) dispatch(sess *session.Session, kind string, obj map[string]any
 		return s.wsStep(sess, c.Dict("data", true), c.Found(true))
 	case "state":
 		if found := c.Found(true); len(found) > 0 {
-			return invalidFrame(found.WithURLs())
+			return invalidFrame(found)
 		}
 		return reply.Frame{Type: "state", Data: sess.State()}
 	case "close":
 		if found := c.Found(true); len(found) > 0 {
-			return invalidFrame(found.WithURLs())
+			return invalidFrame(found)
 		}
 		return goodbye{}
 	default:
@@ -70,28 +69,20 @@ func (s *Server) dispatch(sess *session.Session, kind string, obj map[string]any
 	}
 }
 
-// kindName writes a message's type as Python does, or as JSON where it is no plain value; one that is missing is empty.
+// kindName writes a message's type; one that is missing is empty.
 func kindName(obj map[string]any) string {
-	switch kind, there := obj["type"]; kind := kind.(type) {
-	case nil:
-		if !there {
-			return ""
-		}
-		return "None"
-	case bool:
-		return map[bool]string{true: "True", false: "False"}[kind]
-	case map[string]any, []any:
-		text, _ := pyjson.Encode(kind) // it was decoded from JSON
-		return string(text)
-	default:
-		return fmt.Sprint(kind)
+	kind, there := obj["type"]
+	if text, ok := kind.(string); ok || !there {
+		return text
 	}
+	text, _ := pyjson.Encode(pyjson.Plain(kind)) // it was decoded from JSON
+	return string(text)
 }
 
 // wsReset takes any parameters: over a WebSocket the reference bounds none of them.
 func (s *Server) wsReset(sess *session.Session, data map[string]any, found issue.List) any {
 	if len(found) > 0 {
-		return invalidFrame(found.WithURLs())
+		return invalidFrame(found)
 	}
 	id, _ := data["episode_id"].(string)
 	attach, _ := data["attach"].(bool)
@@ -106,7 +97,7 @@ func (s *Server) wsReset(sess *session.Session, data map[string]any, found issue
 
 func (s *Server) wsStep(sess *session.Session, data map[string]any, found issue.List) any {
 	if len(found) > 0 {
-		return invalidFrame(found.WithURLs())
+		return invalidFrame(found)
 	}
 	a, found := env.ReadAction(data)
 	if len(found) > 0 {
@@ -124,7 +115,7 @@ func (s *Server) wsStep(sess *session.Session, data map[string]any, found issue.
 
 func (s *Server) wsMCP(sess *session.Session, data map[string]any, found issue.List) any {
 	if len(found) > 0 {
-		return invalidFrame(found.WithURLs())
+		return invalidFrame(found)
 	}
 	req, bad := jsonrpc.FromObject(data)
 	if bad != nil {

@@ -41,7 +41,7 @@ func TestTheReferenceAgrees(t *testing.T) {
 	r := reference(t)
 	agree := func(t *testing.T, differs string, want []byte, got string) {
 		t.Helper()
-		err := mismatch(decode(t, want), parsed(got), "answer")
+		err := mismatch(decode(t, want), withoutLinks(parsed(got)), "answer")
 		if differs == "" {
 			require.NoError(t, err)
 		} else {
@@ -84,4 +84,22 @@ func TestTheReferenceAgrees(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withoutLinks removes what the reference's findings have and ours do not: a link to the page of pydantic about their type.
+func withoutLinks(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if link, _ := v["url"].(string); strings.HasPrefix(link, "https://errors.pydantic.dev/") {
+			delete(v, "url")
+		}
+		for _, e := range v {
+			withoutLinks(e)
+		}
+	case []any:
+		for _, e := range v {
+			withoutLinks(e)
+		}
+	}
+	return v
 }

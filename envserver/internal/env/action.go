@@ -34,7 +34,7 @@ func ReadAction(data map[string]any) (Action, issue.List) {
 	if t, ok := m.Positive("timeout_s"); ok {
 		a.Limit = SecondsLimit(t)
 	}
-	return a, append(found, m.Found(false)...).WithURLs()
+	return a, append(found, m.Found(false)...)
 }
 
 // Reset begins a new episode or, with attach, goes on with one that the client was in on a connection it lost.

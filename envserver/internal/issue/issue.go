@@ -1,14 +1,11 @@
-// Package issue says what is wrong with a message, in the shape that pydantic gives its validation errors: clients of the
-// reference server show these to people and look at their types.
+// Package issue says what is wrong with a message, in the shape of the reference server's validation errors: clients show these to
+// people and look at their types.
 package issue
 
 import (
 	"fmt"
 	"strings"
 )
-
-// docs is where the reference's error items point; the version is that of the reference's lock file.
-const docs = "https://errors.pydantic.dev/2.12/v/"
 
 // Issue is one thing wrong. Loc is the path to it: strings for keys, ints for positions.
 type Issue struct {
@@ -17,7 +14,6 @@ type Issue struct {
 	Msg   string         `json:"msg"`
 	Input any            `json:"input"`
 	Ctx   map[string]any `json:"ctx,omitempty"`
-	URL   string         `json:"url,omitempty"`
 }
 
 // List is what is wrong with one message, the first maxIssues of it; an empty list means it is right.
@@ -31,29 +27,13 @@ const (
 	maxInput  = 1000 // bytes of a value that is shown, about; a larger one is left out
 )
 
-// WithURLs returns a copy whose items link to their explanation. The reference links them in WebSocket replies and for
-// actions, not for bodies of HTTP requests.
-func (l List) WithURLs() List {
-	out := make(List, len(l))
+// String says in one line what is wrong and where.
+func (l List) String() string {
+	lines := make([]string, len(l))
 	for i, it := range l {
-		it.URL = docs + it.Type
-		out[i] = it
+		lines[i] = it.path() + ": " + it.Msg
 	}
-	return out
-}
-
-// Text writes the list as pydantic prints an error about the named model.
-func (l List) Text(model string) string {
-	var b strings.Builder
-	plural := ""
-	if len(l) != 1 {
-		plural = "s"
-	}
-	fmt.Fprintf(&b, "%d validation error%s for %s", len(l), plural, model)
-	for _, it := range l {
-		fmt.Fprintf(&b, "\n%s\n  %s [type=%s, input_type=%s]", it.path(), it.Msg, it.Type, typeName(it.Input))
-	}
-	return b.String()
+	return strings.Join(lines, "; ")
 }
 
 func (it Issue) path() string {

@@ -23,8 +23,6 @@ func TestOrderIsTheModelsThenTheExtras(t *testing.T) {
 		got = append(got, it.Type+" "+it.Loc[1].(string))
 	}
 	require.Equal(t, []string{"missing data", "literal_error kind", "extra_forbidden a", "extra_forbidden z"}, got)
-	require.Empty(t, found[0].URL)
-	require.Equal(t, "https://errors.pydantic.dev/2.12/v/missing", found.WithURLs()[0].URL)
 }
 
 // A message that is wrong all over gets a short answer, whatever it holds.
@@ -41,7 +39,7 @@ func TestWhatIsWrongIsBounded(t *testing.T) {
 	c.String("metadata")
 	found := c.Found(true)
 	require.Equal(t, "Extra inputs are not permitted: and 49984 more", found[len(found)-1].Msg)
-	raw, err := json.Marshal(found.WithURLs())
+	raw, err := json.Marshal(found)
 	require.NoError(t, err)
 	require.Less(t, len(raw), 20_000)
 }
@@ -52,10 +50,7 @@ func TestText(t *testing.T) {
 	c.String("s")
 	c.String("n")
 	c.Literal("l", "x", true)
-	require.Equal(t, "3 validation errors for M\n"+
-		"s\n  Input should be a valid string [type=string_type, input_type=NoneType]\n"+
-		"n\n  Input should be a valid string [type=string_type, input_type=NoneType]\n"+
-		"l\n  Input should be 'x' [type=literal_error, input_type=list]", c.Found(true).Text("M"))
+	require.Equal(t, "s: Input should be a valid string; n: Input should be a valid string; l: Input should be 'x'", c.Found(true).String())
 }
 
 func TestNumbers(t *testing.T) {

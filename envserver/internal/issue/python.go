@@ -6,26 +6,6 @@ import (
 	"strings"
 )
 
-// typeName is Python's name of a decoded value's type.
-func typeName(v any) string {
-	switch v.(type) {
-	case nil:
-		return "NoneType"
-	case bool:
-		return "bool"
-	case string:
-		return "str"
-	case []any:
-		return "list"
-	case map[string]any:
-		return "dict"
-	}
-	if isInt(v) {
-		return "int"
-	}
-	return "float"
-}
-
 // isInt says whether a decoded number was written as an integer, which has no bounds in Python.
 func isInt(v any) bool {
 	n, ok := v.(json.Number)

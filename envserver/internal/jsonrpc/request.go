@@ -46,7 +46,7 @@ func FromObject(obj map[string]any) (Request, *Error) {
 		found = append(found, issue.Issue{Type: "int_type", Loc: []any{"id"}, Msg: "Input should be a string, an integer or null", Input: issue.Shown(raw)})
 	}
 	if len(found) > 0 {
-		return Request{}, &Error{Code: InvalidRequest, Message: "Invalid request: " + found.Text("JsonRpcRequest")}
+		return Request{}, &Error{Code: InvalidRequest, Message: "Invalid request: " + found.String()}
 	}
 	return r, nil
 }

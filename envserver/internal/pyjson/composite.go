@@ -23,7 +23,7 @@ func (d *decoder) array(depth int) (any, error) {
 			d.pos++
 			return out, nil
 		default:
-			return nil, d.fail(d.pos, "Expecting ',' delimiter")
+			return nil, d.fail(d.pos, "expected ',' or ']'")
 		}
 	}
 }
@@ -53,7 +53,7 @@ func (d *decoder) object(depth int) (any, error) {
 			d.pos++
 			return out, nil
 		default:
-			return nil, d.fail(d.pos, "Expecting ',' delimiter")
+			return nil, d.fail(d.pos, "expected ',' or '}'")
 		}
 	}
 }
@@ -61,7 +61,7 @@ func (d *decoder) object(depth int) (any, error) {
 // key reads a property name and its colon, up to the value.
 func (d *decoder) key() (string, error) {
 	if d.peek() != '"' {
-		return "", d.fail(d.pos, "Expecting property name enclosed in double quotes")
+		return "", d.fail(d.pos, "expected a name in double quotes")
 	}
 	key, err := d.str()
 	if err != nil {
@@ -69,7 +69,7 @@ func (d *decoder) key() (string, error) {
 	}
 	d.space()
 	if d.peek() != ':' {
-		return "", d.fail(d.pos, "Expecting ':' delimiter")
+		return "", d.fail(d.pos, "expected ':'")
 	}
 	d.pos++
 	d.space()

@@ -1,5 +1,5 @@
-// Package pyjson reads JSON as Python's json module does: NaN, Infinity and -Infinity are numbers, and errors carry Python's
-// words and positions. The clients of this server write with that module, and the reference server answers with its words.
+// Package pyjson reads JSON as Python's json module does: NaN, Infinity and -Infinity are numbers. The clients of this server write
+// with that module.
 package pyjson
 
 import (
@@ -7,25 +7,23 @@ import (
 	"unicode/utf8"
 )
 
-// SyntaxError says where a text stops being JSON. Pos counts characters (not bytes) from 0, Line and Col from 1.
+// SyntaxError says where a text stops being JSON. Pos counts characters (not bytes) from 0.
 type SyntaxError struct {
-	Msg            string
-	Pos, Line, Col int
+	Msg string
+	Pos int
 }
 
-func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("%s: line %d column %d (char %d)", e.Msg, e.Line, e.Col, e.Pos)
-}
+func (e *SyntaxError) Error() string { return fmt.Sprintf("%s (character %d)", e.Msg, e.Pos) }
 
 // Decode reads one value: nil, bool, string, json.Number, []any, map[string]any, or a float64 for numbers JSON has no
 // token for (NaN, infinities, and literals too large for a float).
 func Decode(data []byte) (any, error) {
 	d := &decoder{data: data}
 	if err := Check(data); err != nil {
-		return nil, &SyntaxError{Msg: err.Error(), Line: 1, Col: 1}
+		return nil, &SyntaxError{Msg: err.Error()}
 	}
 	if !utf8.Valid(data) {
-		return nil, d.fail(0, "Text is not valid UTF-8")
+		return nil, d.fail(0, "text is not UTF-8")
 	}
 	d.space()
 	v, err := d.value(0)
@@ -34,7 +32,7 @@ func Decode(data []byte) (any, error) {
 	}
 	d.space()
 	if d.pos < len(data) {
-		return nil, d.fail(d.pos, "Extra data")
+		return nil, d.fail(d.pos, "text after the value")
 	}
 	return v, nil
 }
@@ -45,15 +43,7 @@ type decoder struct {
 }
 
 func (d *decoder) fail(at int, msg string) error {
-	e := &SyntaxError{Msg: msg, Line: 1, Col: 1}
-	for _, r := range string(d.data[:min(at, len(d.data))]) {
-		e.Pos++
-		e.Col++
-		if r == '\n' {
-			e.Line, e.Col = e.Line+1, 1
-		}
-	}
-	return e
+	return &SyntaxError{Msg: msg, Pos: utf8.RuneCount(d.data[:min(at, len(d.data))])}
 }
 
 func (d *decoder) space() {

@@ -21,7 +21,7 @@ func (d *decoder) word() (any, error) {
 			return w.value, nil
 		}
 	}
-	return nil, d.fail(d.pos, "Expecting value")
+	return nil, d.fail(d.pos, "expected a value")
 }
 
 func (d *decoder) digits() int {

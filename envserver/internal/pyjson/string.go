@@ -27,7 +27,7 @@ func (d *decoder) str() (string, error) {
 			}
 			b.WriteRune(r)
 		case c < 0x20:
-			return "", d.fail(d.pos, "Invalid control character at")
+			return "", d.fail(d.pos, "control character in a string")
 		default:
 			end := d.pos + 1
 			for end < len(d.data) && d.data[end] != '"' && d.data[end] != '\\' && d.data[end] >= 0x20 {
@@ -37,7 +37,7 @@ func (d *decoder) str() (string, error) {
 			d.pos = end
 		}
 	}
-	return "", d.fail(start, "Unterminated string starting at")
+	return "", d.fail(start, "string without an end")
 }
 
 // toQuote is how many bytes there are to the end of the string, which is about as long as it decodes to. An escape that is cut
@@ -64,7 +64,7 @@ func (d *decoder) escape(start int) (rune, error) {
 	at := d.pos
 	d.pos++ // backslash
 	if d.pos >= len(d.data) {
-		return 0, d.fail(start, "Unterminated string starting at")
+		return 0, d.fail(start, "string without an end")
 	}
 	c := d.data[d.pos]
 	d.pos++
@@ -72,11 +72,11 @@ func (d *decoder) escape(start int) (rune, error) {
 		return rune(escaped[i]), nil
 	}
 	if c != 'u' {
-		return 0, d.fail(at, `Invalid \escape`)
+		return 0, d.fail(at, "unknown escape")
 	}
 	r, ok := d.hex()
 	if !ok {
-		return 0, d.fail(at+1, `Invalid \uXXXX escape`)
+		return 0, d.fail(at+1, "\\u without four hexadecimal digits")
 	}
 	if !utf16.IsSurrogate(r) {
 		return r, nil
