@@ -20,7 +20,7 @@ type Server interface {
 type Follower struct {
 	Server Server
 	Out    io.Writer
-	Poll   time.Duration // interval between two requests
+	Poll   time.Duration // least interval between two requests; it grows to two seconds as the rollout goes on
 
 	shown   int  // number of phases printed
 	turns   int  // model calls printed for this attempt
@@ -32,20 +32,23 @@ type Follower struct {
 // Follow polls until the rollout is done and returns its last state. It waits while the server is unreachable, since the rollout does
 // not need the server.
 func (f *Follower) Follow(ctx context.Context, id string) (client.State, error) {
-	tick := time.NewTicker(f.Poll)
-	defer tick.Stop()
-	for {
+	for begun := time.Now(); ; {
 		s, err := f.poll(ctx, id)
 		if err != nil || s.Done() {
 			return s, err
 		}
+		pause := time.NewTimer(max(f.Poll, min(time.Since(begun)/20, longestPoll)))
 		select {
 		case <-ctx.Done():
+			pause.Stop()
 			return s, context.Cause(ctx)
-		case <-tick.C:
+		case <-pause.C:
 		}
 	}
 }
+
+// longestPoll is the longest pause between two requests: each asks the workflow, which costs some 5 ms of CPU time.
+const longestPoll = 2 * time.Second
 
 func (f *Follower) poll(ctx context.Context, id string) (client.State, error) {
 	s, err := f.Server.State(ctx, id)
