@@ -25,16 +25,7 @@ func run(m *testing.M) int {
 		}
 		return 0
 	}
-	dir, err := os.MkdirTemp("", "sandboxd")
-	if err == nil {
-		defer func() { _ = os.RemoveAll(dir) }()
-		sandboxdPath, err = agenttest.BuildSandboxd(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	return agenttest.Main(m, &sandboxdPath)
 }
 
 func newBackend(t *testing.T, agents string) *sandbox.Backend {

@@ -19,20 +19,7 @@ import (
 // sandboxdPath is built once for the package.
 var sandboxdPath string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "sandboxd")
-	if err == nil {
-		defer func() { _ = os.RemoveAll(dir) }()
-		sandboxdPath, err = agenttest.BuildSandboxd(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(agenttest.Main(m, &sandboxdPath)) }
 
 func newBackend(t *testing.T) *sandbox.Backend {
 	t.Helper()

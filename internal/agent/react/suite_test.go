@@ -1,7 +1,6 @@
 package react_test
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -18,20 +17,7 @@ import (
 // sandboxdPath is built once for the package.
 var sandboxdPath string
 
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
-
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "sandboxd")
-	if err == nil {
-		defer func() { _ = os.RemoveAll(dir) }()
-		sandboxdPath, err = agenttest.BuildSandboxd(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(agenttest.Main(m, &sandboxdPath)) }
 
 // The agent passes the suite with real sandboxes, and with a gateway between it and the scripted model.
 func TestSuite(t *testing.T) {
