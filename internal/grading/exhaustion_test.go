@@ -89,7 +89,7 @@ func TestExhaustion(t *testing.T) {
 			t.Logf("neighbour: %s beside it, %s alone: %.1f times", beside, alone, float64(beside)/float64(alone))
 			require.NoError(t, greedy.KillAll(t.Context()))
 			require.Equal(t, "ok\n", greedy.Bash("echo ok").Stdout)
-			record := a.grade(t, id, 0, styles()[0], time.Minute)
+			record := a.grade(t, id, 0, styles()[0], 5*time.Minute)
 			require.NotNil(t, record.Reward, "%+v", record)
 			require.Zero(t, *record.Reward, "%+v", record)
 			t.Logf("this process has held at most %d MiB", peakMemory(t)>>20)
@@ -145,7 +145,7 @@ func (n *neighbour) round(t *testing.T) time.Duration {
 		cat <&3; seq 10000 | sha256sum`, n.rounds)).Stdout
 	require.Contains(t, said, fmt.Sprintf("word%03d", n.rounds))
 	require.Contains(t, said, "8060aa0ac20a3e5db2b67325c98a0122f2d09a612574458225dcb9a086f87cc3")
-	record := n.attacked.grade(t, "neighbour", n.rounds, styles()[0], time.Minute)
+	record := n.attacked.grade(t, "neighbour", n.rounds, styles()[0], 5*time.Minute)
 	require.NotNil(t, record.Reward, "%+v", record)
 	require.InDelta(t, 1.0, *record.Reward, 0, "%+v", record)
 	return time.Since(began)

@@ -72,8 +72,9 @@ func newAttacked(t *testing.T) *attacked {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	a := &attacked{store: s, backend: sandbox.New(d, sandbox.Options{Defaults: driver.Spec{
-		MemoryMiB: 512, HomeMiB: 64, TmpMiB: 32, PIDs: 128, Lease: 5 * time.Minute,
+		MemoryMiB: 512, HomeMiB: 64, TmpMiB: 32, PIDs: 128, Lease: time.Hour, // nothing renews it
 	}})}
+	t.Cleanup(a.destroyAll)
 	a.grader = &grading.Grader{Store: s, Sandboxes: a, Logger: slog.New(slog.DiscardHandler)}
 	sb, _, err := a.create(t.Context(), "probe.1")
 	require.NoError(t, err)
@@ -82,6 +83,14 @@ func newAttacked(t *testing.T) *attacked {
 	a.separate = info.SeparateUsers
 	require.NoError(t, a.backend.Destroy(t.Context(), "probe.1"))
 	return a
+}
+
+// destroyAll destroys every sandbox of the test.
+func (a *attacked) destroyAll() {
+	all, _ := a.backend.List(context.Background())
+	for _, sb := range all {
+		_ = a.backend.Destroy(context.Background(), sb.ID)
+	}
 }
 
 func (a *attacked) create(ctx context.Context, id string) (*sandbox.Sandbox, func(), error) {
@@ -112,7 +121,7 @@ func (a *attacked) agent(t *testing.T, id string, c cheat) {
 	}
 	require.NoError(t, sb.WriteFile(t.Context(), "/home/user/workdir/hello.py", strings.NewReader(prelude+hello+"\n"), 0o644))
 	p := shell.Bash("-c", "cd ~; "+c.agent)
-	_, err = shell.Run(t.Context(), sb, "agent", p, &shell.Budget{Total: time.Minute})
+	_, err = shell.Run(t.Context(), sb, "agent", p, &shell.Budget{Total: 5 * time.Minute})
 	require.NoError(t, err)
 }
 
@@ -141,9 +150,9 @@ func TestRedteam(t *testing.T) {
 		a.agent(t, "honest", cheat{hello: "print('Hello')"})
 		a.agent(t, "lazy", cheat{})
 		for n, s := range available(t) {
-			record := a.grade(t, "honest", n, s, time.Minute)
+			record := a.grade(t, "honest", n, s, 5*time.Minute)
 			require.InDelta(t, 1.0, *record.Reward, 0, "%s: %+v", s.name, record)
-			require.Zero(t, *a.grade(t, "lazy", n, s, time.Minute).Reward, s.name)
+			require.Zero(t, *a.grade(t, "lazy", n, s, 5*time.Minute).Reward, s.name)
 		}
 	})
 	slots := make(chan struct{}, 3)
@@ -158,7 +167,7 @@ func TestRedteam(t *testing.T) {
 			id := "cheat-" + c.id()
 			a.agent(t, id, c)
 			defer func() { _ = a.backend.Destroy(context.WithoutCancel(t.Context()), id+".1") }()
-			timeout := time.Minute
+			timeout := 5 * time.Minute
 			if c.hangs {
 				timeout = 3 * time.Second
 			}
@@ -223,7 +232,7 @@ func TestUsersOfAGrading(t *testing.T) {
 		},
 		Files: map[string]string{"sub/want": "wanted\n"},
 	}
-	record := a.grade(t, "modes", 0, style{verifier: v}, time.Minute)
+	record := a.grade(t, "modes", 0, style{verifier: v}, 5*time.Minute)
 	for _, c := range record.Commands {
 		require.Zero(t, c.ExitCode, "%+v", c)
 	}
