@@ -238,3 +238,24 @@ func TestUsersOfAGrading(t *testing.T) {
 	}
 	require.InDelta(t, 1.0, *record.Reward, 0)
 }
+
+// What a repository's configuration has git run, git does not run for a verifier.
+func TestGitOfAVerifier(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	a := newAttacked(t)
+	const runs = `printf '#!/bin/sh\necho 1 > /verifier/logs/ran\n' > ~/workdir/run; chmod +x ~/workdir/run; `
+	for name, does := range map[string]string{
+		"fsmonitor": "git config core.fsmonitor ~/workdir/run",
+		"hooks":     "mkdir .hooks; for h in post-index-change post-checkout; do cp run .hooks/$h; done; git config core.hooksPath .hooks",
+	} {
+		a.agent(t, name, cheat{agent: runs + "cd workdir; git init -q; git add hello.py; " + does + "; touch hello.py"})
+		v := rollout.Verifier{Script: `cd ~/workdir; git status && git checkout -q -- hello.py || exit
+test -e $VERIFIER_DIR/ran; echo 0.$? > $VERIFIER_DIR/reward.txt`}
+		record := a.grade(t, name, 0, style{verifier: v}, 5*time.Minute)
+		require.NotNil(t, record.Reward, "%s: %+v", name, record)
+		require.InDelta(t, 0.1, *record.Reward, 0, "%s: %+v", name, record)
+	}
+}

@@ -54,6 +54,7 @@ func TestCgroupVersion2(t *testing.T) {
 		"rolloutd/a/work/memory.max":        mib(3),
 		"rolloutd/a/work/pids.max":          "7",
 		"rolloutd/a/work/cpu.max":           "150000 100000",
+		"rolloutd/a/cpu.weight":             "100",
 	})
 	require.Equal(t, driver.Usage{OOMKills: -1, PeakMemoryBytes: -1, CPU: -1}, c.Usage("a"))
 	plant(t, root, map[string]string{
@@ -89,6 +90,7 @@ func TestCgroupVersion1(t *testing.T) {
 		"pids/rolloutd/a/work/pids.max":                      "9",
 		"cpu/rolloutd/a/work/cpu.cfs_quota_us":               "50000",
 		"cpu/rolloutd/a/work/cpu.cfs_period_us":              "100000",
+		"cpu/rolloutd/a/cpu.shares":                          "1024",
 	})
 	plant(t, root, map[string]string{
 		"memory/rolloutd/a/work/memory.oom_control":        "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n",
