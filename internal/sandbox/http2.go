@@ -23,6 +23,8 @@ func serveHTTP2(ctx context.Context, conn net.Conn, h http.Handler, log *slog.Lo
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: 250,
+			// The largest frame stays in the connection's buffer for the life of the rollout; the default is 1 MiB.
+			MaxReadFrameSize: 16 << 10,
 			// These find a dead path to a remote provider; a local connection ends by itself.
 			SendPingTimeout: 30 * time.Second,
 			PingTimeout:     15 * time.Second,
