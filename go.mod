@@ -41,12 +41,15 @@ require (
 )
 
 require (
+	github.com/JohannesKaufmann/html-to-markdown/v2 v2.5.2
 	github.com/creack/pty v1.1.24
 	github.com/hinshun/vt10x v0.0.0-20220301184237-5011da428d02
 	mvdan.cc/sh/v3 v3.14.1
 )
 
 require go.etcd.io/bbolt v1.5.0
+
+require github.com/JohannesKaufmann/dom v0.3.1 // indirect
 
 require (
 	github.com/BurntSushi/toml v1.6.0

@@ -16,14 +16,16 @@ func roles(s std) []*cobra.Command {
 	worker := role(s, "worker", "Run rollouts in this host's sandboxes (needs a gateway on the same host)", "127.0.0.1:9465", daemon.Roles{Worker: true})
 	gateway := role(s, "gateway", "Forward and record the model calls of this host's sandboxes", "127.0.0.1:9466", daemon.Roles{Gateway: true})
 	model := role(s, "model", "Serve the scripted model, for demos and tests", "", daemon.Roles{Model: true})
+	tools := role(s, "toolserver", "Serve tools (MCP servers, web_search, web_extract) to policies of other hosts", "", daemon.Roles{ToolServer: true})
 
 	listenFlag(serve, "OpenEnv server", func(c *config.Config) *string { return &c.Serve.Listen })
 	stringFlag(serve, "mode", "simulation (default) or production, which has no /reset, /step and /state over HTTP", func(c *config.Config) *string { return &c.Serve.Mode })
 	listenFlag(gateway, "admin API", func(c *config.Config) *string { return &c.Gateway.Listen })
 	listenFlag(model, "scripted model", func(c *config.Config) *string { return &c.Model.Listen })
 	stringFlag(model, "script", "YAML file with the model's replies (default: the built-in demo scripts)", func(c *config.Config) *string { return &c.Model.Script })
+	listenFlag(tools, "tool server", func(c *config.Config) *string { return &c.ToolServer.Listen })
 	stringFlag(worker, "gateway", "URL of this host's gateway (default http://127.0.0.1:7070)", func(c *config.Config) *string { return &c.Gateway.URL })
-	return []*cobra.Command{serve.cmd, worker.cmd, gateway.cmd, model.cmd}
+	return []*cobra.Command{serve.cmd, worker.cmd, gateway.cmd, model.cmd, tools.cmd}
 }
 
 // roleCommand is a command whose flags override the configuration.

@@ -26,6 +26,10 @@ type Config struct {
 	Limits    Limits    `yaml:"limits"`
 	Telemetry Telemetry `yaml:"telemetry"`
 
+	// Tools are the servers of tools that policies may call; ToolServer is the role that serves tools.
+	Tools      Tools      `yaml:"tools"`
+	ToolServer ToolServer `yaml:"tool_server"`
+
 	// Agents are command-line agents beside the built-in ones. One with the name of a preset replaces it.
 	Agents []Agent `yaml:"agents"`
 	// TaskSets are the sets of tasks that clients name.
@@ -109,8 +113,19 @@ type Sandbox struct {
 	TmpMiB    int     `yaml:"tmp_mib"`
 	Warm      int     `yaml:"warm"` // sandboxes of each backend in which an agent waits for a rollout; 0: none
 
+	// Network is what tasks may ask to reach.
+	Network Network `yaml:"network"`
+
 	// Backends has the deployment's backends by name; empty: local only. Each worker creates sandboxes of all of them.
 	Backends map[string]Backend `yaml:"backends"`
+}
+
+// Network bounds what tasks may ask to reach.
+type Network struct {
+	// Max are the hosts that any task may ask for: names, *.domain, "*" for all public hosts, each with or without a port. Empty: none.
+	Max []string `yaml:"max"`
+	// AllowHosts are the special hosts (loopback, private, link-local) that may be reached; see package egress for the patterns.
+	AllowHosts []string `yaml:"allow_hosts"`
 }
 
 // Backend is one kind of sandbox.

@@ -17,9 +17,10 @@ func Defaults() Config {
 		Gateway: Gateway{Listen: "127.0.0.1:7070", TrainerListen: "127.0.0.1:7071", Reply: ReplyComplete, Queue: 32},
 		Worker:  Worker{Lease: 5 * time.Minute, Janitor: time.Minute, Grace: 2 * time.Minute},
 		// The memory of a sandbox decides how many fit on a host, so it always has a value.
-		Sandbox:   Sandbox{MemoryMiB: 2048, Warm: 1},
-		Store:     Store{RolloutMiB: 4096, MinFreeMiB: 2048},
-		Model:     Model{Listen: "127.0.0.1:9099"},
-		Telemetry: Telemetry{Listen: "127.0.0.1:9464", Service: "rolloutd"},
+		Sandbox:    Sandbox{MemoryMiB: 2048, Warm: 1},
+		Store:      Store{RolloutMiB: 4096, MinFreeMiB: 2048},
+		Model:      Model{Listen: "127.0.0.1:9099"},
+		ToolServer: ToolServer{Listen: "127.0.0.1:9002"},
+		Telemetry:  Telemetry{Listen: "127.0.0.1:9464", Service: "rolloutd"},
 	}
 }

@@ -56,6 +56,8 @@ func Variables() []Variable {
 		{"ROLLOUTD_SANDBOXD", "sandbox.sandboxd", text(func(c *Config) *string { return &c.Sandbox.Sandboxd })},
 		{"ROLLOUTD_SANDBOX_IMAGE", "sandbox.image", text(func(c *Config) *string { return &c.Sandbox.Image })},
 		{"ROLLOUTD_SANDBOX_MEMORY_MIB", "sandbox.memory_mib", number(func(c *Config) *int { return &c.Sandbox.MemoryMiB })},
+		{"ROLLOUTD_NETWORK_MAX", "sandbox.network.max", list(func(c *Config) *[]string { return &c.Sandbox.Network.Max })},
+		{"ROLLOUTD_NETWORK_ALLOW_HOSTS", "sandbox.network.allow_hosts", list(func(c *Config) *[]string { return &c.Sandbox.Network.AllowHosts })},
 		{"ROLLOUTD_SANDBOX_WARM", "sandbox.warm", number(func(c *Config) *int { return &c.Sandbox.Warm })},
 		{"ROLLOUTD_ALLOW_WEAK_SANDBOX", "sandbox.allow_weak", yes(func(c *Config) *bool { return &c.Sandbox.AllowWeak })},
 		{"ROLLOUTD_STORE_URL", "store.url", text(func(c *Config) *string { return &c.Store.URL })},
@@ -64,6 +66,9 @@ func Variables() []Variable {
 		{"ROLLOUTD_STORE_MAX_MIB", "store.max_mib", number(func(c *Config) *int { return &c.Store.MaxMiB })},
 		{"ROLLOUTD_MODEL_LISTEN", "model.listen", text(func(c *Config) *string { return &c.Model.Listen })},
 		{"ROLLOUTD_MODEL_SCRIPT", "model.script", text(func(c *Config) *string { return &c.Model.Script })},
+		{"ROLLOUTD_TOOL_SERVER_URL", "tools.tool_server_url", text(func(c *Config) *string { return &c.Tools.ToolServerURL })},
+		{"ROLLOUTD_TOOL_SERVER_TOKEN", "tool_server.token", text(func(c *Config) *string { return &c.ToolServer.Token })},
+		{"ROLLOUTD_TOOL_SERVER_LISTEN", "tool_server.listen", text(func(c *Config) *string { return &c.ToolServer.Listen })},
 		{"ROLLOUTD_PRICES", "prices", prices},
 		{"ROLLOUTD_METRICS_LISTEN", "telemetry.listen", text(func(c *Config) *string { return &c.Telemetry.Listen })},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "telemetry.otlp_endpoint", text(func(c *Config) *string { return &c.Telemetry.OTLPEndpoint })},
@@ -87,6 +92,7 @@ func (c *Config) fromEnv(env Environ) error {
 	}
 	c.ModelEnv = overlay(c.ModelEnv, env, modelVariables())
 	c.Temporal.Env = overlay(nil, env, temporalVariables())
+	c.toolSecrets(env)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("environment:\n%w", err)
 	}

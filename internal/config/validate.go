@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -33,6 +34,8 @@ func (c Config) Validate() error {
 	c.validateAgents(&p)
 	c.validateTaskSets(&p)
 	c.validateSinks(&p)
+	c.Tools.validate(&p)
+	c.ToolServer.validate(&p)
 	for _, name := range slices.Sorted(maps.Keys(c.ModelEnv)) {
 		p.check(slices.Contains(modelVariables(), name), "model_env."+name, "want %s", strings.Join(modelVariables(), ", "))
 		if strings.HasSuffix(name, "_URL") {
@@ -100,6 +103,14 @@ func (s Sandbox) validate(p *problems) {
 		{"pids", s.PIDs}, {"home_mib", s.HomeMiB}, {"tmp_mib", s.TmpMiB}, {"warm", s.Warm},
 	} {
 		p.check(n.value >= 0, "sandbox."+n.path, "want 0 or more, got %d", n.value)
+	}
+	for i, host := range s.Network.Max {
+		_, err := egress.ParseAllow([]string{host})
+		p.check(err == nil, fmt.Sprintf("sandbox.network.max[%d]", i), "%v", err)
+	}
+	for i, host := range s.Network.AllowHosts {
+		_, err := egress.Parse([]string{host})
+		p.check(err == nil, fmt.Sprintf("sandbox.network.allow_hosts[%d]", i), "%v", err)
 	}
 	for name, b := range s.Backends {
 		for which, r := range map[string]rollout.Resources{"total": b.Total, "max": b.Max} {

@@ -9,8 +9,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/agent/oracle"
 	"github.com/rolloutd/rolloutd/internal/agent/react"
-	"github.com/rolloutd/rolloutd/internal/tool"
-	"github.com/rolloutd/rolloutd/internal/tool/sandboxtool"
 )
 
 // agents are the agents of this deployment; the first is the default.
@@ -48,6 +46,3 @@ func reactKind() agent.Kind {
 	k.Log = opencode.AgentLog
 	return k
 }
-
-// tools are what the policies of this deployment may call.
-func (d *Daemon) tools() (*tool.Registry, error) { return sandboxtool.NewRegistry() }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
+	"github.com/rolloutd/rolloutd/internal/daemon/toolset"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -19,7 +20,7 @@ import (
 var Version = "dev" // the linker sets variables only
 
 // Roles selects the roles of a process.
-type Roles struct{ Serve, Worker, Gateway, Model bool }
+type Roles struct{ Serve, Worker, Gateway, Model, ToolServer bool }
 
 // Options of a Daemon.
 type Options struct {
@@ -47,7 +48,7 @@ type Daemon struct {
 }
 
 // Addresses are the addresses of the roles; empty for roles that the process does not have.
-type Addresses struct{ Serve, Gateway, Trainer, Model, Metrics, Temporal string }
+type Addresses struct{ Serve, Gateway, Trainer, Model, Metrics, Temporal, ToolServer string }
 
 // New prepares a process. It starts nothing.
 func New(o Options) *Daemon {
@@ -56,7 +57,10 @@ func New(o Options) *Daemon {
 
 // Tiers returns the tiers in the order of their start.
 func (d *Daemon) Tiers() []tier.Tier {
-	tiers := []tier.Tier{d.telemetryTier(), d.dataTier()}
+	tiers := []tier.Tier{d.telemetryTier()}
+	if d.roles != (Roles{ToolServer: true}) { // it has no files
+		tiers = append(tiers, d.dataTier())
+	}
 	add := func(when bool, t func() tier.Tier) {
 		if when {
 			tiers = append(tiers, t())
@@ -66,6 +70,9 @@ func (d *Daemon) Tiers() []tier.Tier {
 	add(d.roles.Worker || d.roles.Gateway, d.sandboxTier)
 	add(d.roles.Gateway, d.gatewayTier)
 	add(d.roles.Model, d.modelTier)
+	add(d.roles.ToolServer, func() tier.Tier {
+		return toolset.Tier(d.cfg.ToolServer, d.log, func(address string) { d.at.ToolServer = address })
+	})
 	add(d.roles.Worker, d.workerTier)
 	add(d.roles.Serve, d.serveTier)
 	return append(tiers, d.readinessTier())
@@ -84,6 +91,7 @@ func (d *Daemon) Ready() {
 	var at []any
 	for _, a := range []struct{ part, address string }{
 		{"serve", d.at.Serve}, {"gateway", d.at.Gateway}, {"trainer", d.at.Trainer}, {"model", d.at.Model}, {"metrics", d.at.Metrics}, {"temporal", d.at.Temporal},
+		{"tool server", d.at.ToolServer},
 	} {
 		if a.address != "" {
 			at = append(at, slog.String(a.part, a.address))

@@ -9,6 +9,7 @@
 package egress
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -22,7 +23,19 @@ import (
 )
 
 // Policy is which special hosts are allowed. The zero value allows none. It is safe for concurrent use.
-type Policy struct{ allowed []pattern }
+type Policy struct {
+	allowed []pattern
+	setting string // that allows further hosts; "": gatewaySetting
+}
+
+// gatewaySetting is the setting behind most policies.
+const gatewaySetting = "gateway.allow_hosts (ROLLOUTD_ALLOW_HOSTS)"
+
+// Setting returns the same policy for another setting, which its refusals name.
+func (p Policy) Setting(name string) Policy {
+	p.setting = name
+	return p
+}
 
 // Parse makes a Policy that allows what patterns name. A pattern is an address (10.0.0.5), a range (10.0.0.0/8), a host name (gpu-1) or
 // the names below one (*.gpu.lan), each with or without a port (gpu-1:8000, [::1]:8000); without one it allows all ports.
@@ -40,8 +53,11 @@ func Parse(patterns []string) (Policy, error) {
 
 // CheckURL refuses, with a fault.Invalid, a URL whose host is a special address or a name known to mean one. What other names resolve to
 // is for CheckAddr.
-func (p Policy) CheckURL(u *url.URL) error {
-	host, port := strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")), portOf(u)
+func (p Policy) CheckURL(u *url.URL) error { return p.CheckHost(u.Hostname(), portOf(u)) }
+
+// CheckHost is CheckURL for a host, a name or an address, and a port.
+func (p Policy) CheckHost(host string, port uint16) error {
+	host = Canonical(host)
 	addr, err := netip.ParseAddr(host)
 	switch {
 	case err == nil:
@@ -49,7 +65,7 @@ func (p Policy) CheckURL(u *url.URL) error {
 	case slices.Contains(loopbackNames, host) || strings.HasSuffix(host, ".localhost"):
 		return p.CheckAddr(host, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port))
 	case slices.Contains(metadataNames, host) && !p.allows(host, netip.AddrPortFrom(netip.Addr{}, port)):
-		return refused(host, "a cloud metadata service")
+		return p.refused(host, "a cloud metadata service")
 	case endsInNumber(host):
 		return fault.New(fault.Invalid, "%q is neither a host name nor an address: write addresses as 192.0.2.1 or [2001:db8::1]", host)
 	}
@@ -62,11 +78,11 @@ func (p Policy) CheckAddr(host string, to netip.AddrPort) error {
 	if kind == "" || p.allows(strings.ToLower(strings.TrimSuffix(host, ".")), to) {
 		return nil
 	}
-	return refused(host, kind)
+	return p.refused(host, kind)
 }
 
-func refused(host, kind string) error {
-	return fault.New(fault.Invalid, "%s is %s, which clients may not have called: the operator allows it with gateway.allow_hosts (ROLLOUTD_ALLOW_HOSTS)", host, kind)
+func (p Policy) refused(host, kind string) error {
+	return fault.New(fault.Invalid, "%s is %s, which clients may not have called: the operator allows it with %s", host, kind, cmp.Or(p.setting, gatewaySetting))
 }
 
 func (p Policy) allows(host string, to netip.AddrPort) bool {

@@ -111,8 +111,8 @@ func (s *Selection) Bind(ctx context.Context, env Env) (Set, error) {
 // add adds those of a server's tools that are selected and that model APIs accept.
 func (s *Selection) add(b *bound, server Server, list []Definition) error {
 	for _, d := range list {
-		c, err := newChecked(&serverTool{definition: d, source: server.Source})
-		if err != nil || !ValidName(d.Name) || !s.with.has(d.Name, server.Name) || s.without.has(d.Name, server.Name) {
+		c, err := checkServerTool(d, server.Source)
+		if err != nil || !s.with.has(d.Name, server.Name) || s.without.has(d.Name, server.Name) {
 			continue
 		}
 		if s.registry.tools[d.Name] != nil || b.find(d.Name) != nil {

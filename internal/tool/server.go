@@ -4,6 +4,8 @@ import (
 	"context"
 	"regexp"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // Source is a server of tools that do not run in the sandbox. It is safe for concurrent use.
@@ -28,8 +30,28 @@ const saveTime = 30 * time.Second
 // namePattern is what model APIs accept as the name of a tool.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// ValidName says whether model APIs accept the name of a tool.
-func ValidName(name string) bool { return namePattern.MatchString(name) }
+// CheckDefinition says why a tool cannot be shown to a policy; nil: it can.
+func CheckDefinition(d Definition) error {
+	_, err := checkServerTool(d, nil)
+	return err
+}
+
+// Bounds of the definition of a server's tool, in bytes.
+const (
+	maxDescription = 32 << 10
+	maxParameters  = 128 << 10
+)
+
+func checkServerTool(d Definition, s Source) (*checked, error) {
+	switch {
+	case !namePattern.MatchString(d.Name):
+		return nil, fault.New(fault.Invalid, "tool %.100q: a name has 1 to 64 letters, digits, '_' or '-'", d.Name)
+	case len(d.Description) > maxDescription || len(d.Parameters) > maxParameters:
+		return nil, fault.New(fault.Invalid, "tool %q: the description may have %d bytes and the schema %d, got %d and %d",
+			d.Name, maxDescription, maxParameters, len(d.Description), len(d.Parameters))
+	}
+	return newChecked(&serverTool{definition: d, source: s})
+}
 
 // serverTool is a tool of a Source.
 type serverTool struct {

@@ -51,12 +51,14 @@ type Env struct {
 	Sandbox *sandbox.Sandbox
 	// Record keeps what servers outside the sandbox answered; nil: nothing is kept.
 	Record Record
+	// CallScope names what the ids of calls are unique in; "": the sandbox.
+	CallScope string
 }
 
 // Scope names the attempt or the episode in which the ids of calls are unique.
 func (e Env) Scope() string {
-	if e.Sandbox == nil {
-		return ""
+	if e.CallScope != "" || e.Sandbox == nil {
+		return e.CallScope
 	}
 	return e.Sandbox.ID()
 }

@@ -35,7 +35,7 @@ const (
 // backoff is the first pause between tries; it doubles with each. A call ends when no connection could be made for the time of reach.
 func New(proxy func(*http.Request) (*url.URL, error), policy egress.Policy, backoff, reach time.Duration, report *meters) *Client {
 	return &Client{
-		transport: newTransport(newDialer().DialContext, proxy), guarded: newTransport(guardedDial(policy), nil),
+		transport: newTransport(newDialer().DialContext, proxy), guarded: newTransport(policy.Dial, nil),
 		proxy: proxy, policy: policy, backoff: backoff, reach: reach, Engines: &health{lost: map[string]time.Time{}}, report: report,
 		Prompts: buffer.Pool[int32]{Least: 4 << 10, Most: 256 << 10},
 	}

@@ -1,38 +1,13 @@
 package upstream
 
 import (
-	"context"
 	"net"
 	"net/http"
-	"net/netip"
-	"syscall"
 	"time"
-
-	"github.com/rolloutd/rolloutd/internal/egress"
 )
 
 func newDialer() *net.Dialer {
 	return &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
-}
-
-// guardedDial checks the address of each connection after its name was resolved, so that a name which resolves to a public address at
-// submit and to a private one later is refused as well.
-func guardedDial(policy egress.Policy) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, err
-		}
-		d := newDialer()
-		d.Control = func(_, resolved string, _ syscall.RawConn) error {
-			to, err := netip.ParseAddrPort(resolved)
-			if err != nil {
-				return err
-			}
-			return policy.CheckAddr(host, to)
-		}
-		return d.DialContext(ctx, network, address)
-	}
 }
 
 // roundTrip sends a request. Transports are asked directly: a client would follow redirects, which would take the key elsewhere. A URL

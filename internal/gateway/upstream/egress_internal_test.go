@@ -19,12 +19,12 @@ func TestResolvedAddressesAreChecked(t *testing.T) {
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	require.NoError(t, err)
 	for _, host := range []string{"localhost", "127.0.0.1", "::ffff:127.0.0.1", "0.0.0.0"} {
-		_, err := guardedDial(egress.Policy{})(t.Context(), "tcp", net.JoinHostPort(host, port))
+		_, err := egress.Policy{}.Dial(t.Context(), "tcp", net.JoinHostPort(host, port))
 		require.True(t, fault.Is(err, fault.Invalid), "%s: %v", host, err)
 	}
 	allowed, err := egress.Parse([]string{"127.0.0.1:" + port})
 	require.NoError(t, err)
-	c, err := guardedDial(allowed)(t.Context(), "tcp", l.Addr().String())
+	c, err := allowed.Dial(t.Context(), "tcp", l.Addr().String())
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 }

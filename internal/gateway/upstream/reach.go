@@ -40,7 +40,7 @@ func (u *Client) connect(ctx context.Context, engine string, guarded bool) error
 	defer cancel()
 	dial := newDialer().DialContext
 	if guarded {
-		dial = guardedDial(u.policy)
+		dial = u.policy.Dial
 	}
 	ports := map[string]string{"http": "80", "https": "443"}
 	c, err := dial(ctx, "tcp", net.JoinHostPort(to.Hostname(), cmp.Or(to.Port(), ports[to.Scheme])))

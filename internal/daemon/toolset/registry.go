@@ -1,0 +1,105 @@
+package toolset
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/tool"
+	"github.com/rolloutd/rolloutd/internal/tool/external"
+	"github.com/rolloutd/rolloutd/internal/tool/sandboxtool"
+)
+
+// Names is the registry of a process that runs no tools: it knows the toolsets.
+func Names(c config.Config) (*tool.Registry, error) {
+	var servers []tool.Server
+	for name, source := range sorted(c.ToolServers()) {
+		servers = append(servers, tool.Server{Name: name, Toolsets: toolsetsOf(source)})
+	}
+	return registry(servers)
+}
+
+// Registry is the registry of a worker. close ends the connections to servers, and servers that are processes of this host.
+func Registry(c config.Config, log *slog.Logger) (r *tool.Registry, closeAll func() error, err error) {
+	var opened closers
+	var servers []tool.Server
+	for name, source := range sorted(c.ToolServers()) {
+		s, err := open(c, name, source, "tools.servers."+name, log, &opened)
+		if err != nil {
+			return nil, nil, errors.Join(err, opened.close())
+		}
+		servers = append(servers, tool.Server{Name: name, Toolsets: toolsetsOf(source), Source: s})
+	}
+	if r, err = registry(servers); err != nil {
+		return nil, nil, errors.Join(err, opened.close())
+	}
+	return r, opened.close, nil
+}
+
+func registry(servers []tool.Server) (*tool.Registry, error) {
+	return tool.NewRegistry(sandboxtool.Tools(), sandboxtool.Toolsets(), servers...)
+}
+
+// open makes the source of one server. It connects when the source is first asked.
+func open(c config.Config, name string, s config.ToolSource, path string, log *slog.Logger, opened *closers) (*external.Server, error) {
+	if s.Missing != nil {
+		return nil, s.Missing
+	}
+	o := external.Options{Name: name, Prefix: s.Prefix, Timeout: s.Timeout, Concurrency: s.Concurrency, Logger: log}
+	var server *external.Server
+	switch {
+	case s.URL == config.InProcess:
+		inside, err := Handler(c.ToolServer, log, opened)
+		if err != nil {
+			return nil, err
+		}
+		server = external.ToolServer(o, "http://inprocess", c.ToolServer.Token, memoryTransport{inside})
+	case s.URL != "":
+		server = external.ToolServer(o, s.URL, s.Token, nil)
+	case s.MCP != "":
+		server = external.MCP(o, s.MCP, s.Token)
+	case len(s.Command) > 0:
+		var env []string
+		for key, value := range sorted(s.Env) {
+			env = append(env, key+"="+value)
+		}
+		server = external.Command(o, s.Command, env)
+	default:
+		return nil, fmt.Errorf("%s: want one of url, mcp and command", path)
+	}
+	*opened = append(*opened, server.Close)
+	return server, nil
+}
+
+func toolsetsOf(s config.ToolSource) []tool.Toolset {
+	var sets []tool.Toolset
+	for name, tools := range sorted(s.Toolsets) {
+		sets = append(sets, tool.Toolset{Name: name, Tools: tools})
+	}
+	return sets
+}
+
+// sorted iterates a map in the order of its keys.
+func sorted[V any](m map[string]V) func(func(string, V) bool) {
+	return func(yield func(string, V) bool) {
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			if !yield(key, m[key]) {
+				return
+			}
+		}
+	}
+}
+
+// closers end what was opened.
+type closers []func() error
+
+func (c *closers) close() error {
+	var errs []error
+	for _, f := range *c {
+		errs = append(errs, f())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,51 @@
+package external
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/tool"
+)
+
+const (
+	maxAnswer   = 8 << 20  // bytes of one answer
+	keepBytes   = 25_000   // of each end of a text
+	maxMessage  = 4_000    // bytes of an error message
+	maxMetadata = 64 << 10 // bytes; larger metadata are left out
+)
+
+// answerLimits bound the JSON of one answer.
+func answerLimits() jsonlimit.Limits {
+	return jsonlimit.Limits{Bytes: maxAnswer, Elements: 100_000, Depth: 64}
+}
+
+// tooLarge is the result of a call whose answer exceeds a bound.
+func tooLarge(err *jsonlimit.Error) tool.Result {
+	return tool.Failed("the tool's answer is too large: " + err.Error())
+}
+
+// bounded keeps both ends of a text and makes it valid UTF-8.
+func bounded(text string, keep int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= 2*keep {
+		return text
+	}
+	head, tail := strings.ToValidUTF8(text[:keep], ""), strings.ToValidUTF8(text[len(text)-keep:], "")
+	return fmt.Sprintf("%s\n[... %d bytes left out ...]\n%s", head, len(text)-len(head)-len(tail), tail)
+}
+
+// result makes a Result of an answer. The message of a failed call is never empty.
+func result(success bool, output, message string, metadata json.RawMessage) tool.Result {
+	r := tool.Result{Content: bounded(output, keepBytes), Error: !success}
+	if r.Error {
+		if r.Message = bounded(message, maxMessage/2); strings.TrimSpace(r.Message) == "" {
+			r.Message = "the tool failed and gave no reason"
+		}
+	}
+	if m := strings.TrimSpace(string(metadata)); strings.HasPrefix(m, "{") && len(m) <= maxMetadata && m != "{}" {
+		r.Data = json.RawMessage(strings.ToValidUTF8(m, "\uFFFD"))
+	}
+	return r
+}

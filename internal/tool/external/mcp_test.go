@@ -1,0 +1,128 @@
+package external_test
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/pyclient"
+	"github.com/rolloutd/rolloutd/internal/tool"
+	"github.com/rolloutd/rolloutd/internal/tool/external"
+)
+
+// mcpScript is a server of the official SDK for Python.
+func mcpScript(t *testing.T) (python, script string) {
+	t.Helper()
+	releases := pyclient.Releases()
+	script, err := filepath.Abs("testdata/server.py")
+	require.NoError(t, err)
+	return pyclient.Interpreter(t, releases[len(releases)-1]).Path(), script
+}
+
+// options do not try a server again that was there.
+func options() external.Options {
+	o := impatient()
+	o.Prefix = "py_"
+	return o
+}
+
+func command(t *testing.T, o external.Options, args ...string) *external.Server {
+	t.Helper()
+	python, script := mcpScript(t)
+	s := external.Command(o, append([]string{python, script}, args...), []string{"PATH=/usr/bin:/bin", "TOKEN=secret"})
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func TestMCPCommand(t *testing.T) {
+	t.Parallel()
+	s := command(t, options(), "stdio")
+	exercise(t, s)
+	r, err := s.Call(t.Context(), tool.Env{}, tool.Call{ID: "9", Name: "py_environment"})
+	require.NoError(t, err)
+	require.Equal(t, "secret", r.Content, "a server has the environment that is configured")
+
+	r, err = s.Call(t.Context(), tool.Env{}, tool.Call{ID: "10", Name: "py_quit"})
+	require.True(t, err != nil || r.Error, "the process ends within the call: %+v", r)
+	exercise(t, s)
+}
+
+func TestMCPOverHTTP(t *testing.T) {
+	t.Parallel()
+	python, script := mcpScript(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // the port is the server's at once
+	require.NoError(t, err)
+	file, err := l.(*net.TCPListener).File()
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	cmd := exec.Command(python, script, "http") //nolint:noctx,gosec // ended below
+	cmd.ExtraFiles = []*os.File{file}
+	require.NoError(t, cmd.Start())
+	require.NoError(t, file.Close())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	o := options()
+	o.Patience = 5 * time.Minute // the server is starting
+	s := external.MCP(o, "http://"+l.Addr().String()+"/mcp", "secret")
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	exercise(t, s)
+
+	_, err = external.MCP(impatient(), "http://127.0.0.1:1/mcp", "").List(t.Context())
+	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
+}
+
+func exercise(t *testing.T, s *external.Server) {
+	t.Helper()
+	list, err := s.List(t.Context())
+	require.NoError(t, err)
+	var names []string
+	for _, d := range list {
+		names = append(names, d.Name)
+	}
+	require.Equal(t, "py_add py_fail py_picture py_key py_environment py_quit py_big", strings.Join(names, " "))
+	for _, c := range []struct {
+		name, arguments, content, message string
+	}{
+		{"py_add", `{"a":2,"b":3}`, "5", ""},
+		{"py_add", `{"a":"two","b":3}`, "", "validation error"},
+		{"py_fail", `{}`, "", "out of cheese"},
+		{"py_picture", `{}`, "[image of 3 bytes (image/png), which is not shown]", ""},
+		{"py_key", `{}`, "r1.1/1", ""},
+		{"py_nothing", `{}`, "", "nothing"},
+	} {
+		r, err := s.Call(t.Context(), tool.Env{CallScope: "r1.1"}, tool.Call{ID: "1", Name: c.name, Arguments: json.RawMessage(c.arguments)})
+		require.NoError(t, err, c.name)
+		require.Equal(t, c.message != "", r.Error, "%s: %+v", c.name, r)
+		require.Equal(t, c.content, r.Content, c.name)
+		require.Contains(t, r.Message, c.message)
+	}
+}
+
+// Answers are bounded while they are read.
+func TestMCPAnswerTooLarge(t *testing.T) {
+	t.Parallel()
+	s := command(t, options(), "stdio")
+	r, err := s.Call(t.Context(), tool.Env{}, tool.Call{ID: "1", Name: "py_big"})
+	require.True(t, err != nil || r.Error, "%.100s", r.Content)
+	r, err = s.Call(t.Context(), tool.Env{}, tool.Call{ID: "2", Name: "py_add", Arguments: json.RawMessage(`{"a":1,"b":1}`)})
+	require.NoError(t, err, "the next call has a new session")
+	require.Equal(t, "2", r.Content)
+}
+
+// A program that is no MCP server, and one that does not exist.
+func TestMCPCommandIsNoServer(t *testing.T) {
+	t.Parallel()
+	for _, argv := range [][]string{{"/bin/echo", "<html>"}, {"/nonexistent/program"}, {"/bin/true"}} {
+		s := external.Command(impatient(), argv, nil)
+		_, err := s.List(t.Context())
+		require.True(t, fault.Is(err, fault.Unavailable), "%v: %v", argv, err)
+		require.NoError(t, s.Close())
+	}
+}

@@ -1,0 +1,130 @@
+package external
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/text"
+)
+
+// Command makes the Source of an MCP server that is a process of this host and speaks on stdin and stdout. argv is its command line, env its
+// whole environment. It is started when it is first needed, again after it has ended, and stopped by Close.
+func Command(o Options, argv, env []string) *Server {
+	s := newServer(o, nil)
+	s.remote = &mcpServer{connect: func() mcp.Transport { return &commandTransport{argv: argv, env: env, log: s.log} }}
+	return s
+}
+
+// commandTransport starts the process of a session.
+type commandTransport struct {
+	argv, env []string
+	log       *slog.Logger
+}
+
+// Connect implements mcp.Transport.
+func (t *commandTransport) Connect(ctx context.Context) (mcp.Connection, error) {
+	cmd := exec.Command(t.argv[0], t.argv[1:]...) //nolint:gosec,noctx // the operator's command line; the process outlives the call that starts it
+	cmd.Env = t.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Stderr = &logWriter{log: t.log}
+	cmd.WaitDelay = stopTime
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &serverProcess{cmd: cmd, stdin: stdin}
+	return (&mcp.IOTransport{Reader: newLineLimit(stdout), Writer: p, MaxLineLength: maxAnswer}).Connect(ctx)
+}
+
+// serverProcess is the stdin of a process, which ends the process when it is closed.
+type serverProcess struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	once  sync.Once
+}
+
+func (p *serverProcess) Write(b []byte) (int, error) { return p.stdin.Write(b) }
+
+// stopTime is how long a process may take to end after its stdin was closed.
+const stopTime = 5 * time.Second
+
+// Close ends the process and those of its process group.
+func (p *serverProcess) Close() (err error) {
+	p.once.Do(func() {
+		err = p.stdin.Close()
+		kill := time.AfterFunc(stopTime, p.killGroup)
+		defer kill.Stop()
+		if wait := p.cmd.Wait(); wait != nil {
+			var exit *exec.ExitError
+			if !errors.As(wait, &exit) { // how it ended does not matter
+				err = errors.Join(err, wait)
+			}
+		}
+		p.killGroup() // what it has left running
+	})
+	return err
+}
+
+func (p *serverProcess) killGroup() {
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // it may be gone
+}
+
+// lineLimit bounds the JSON of each line.
+type lineLimit struct {
+	io.Closer
+	in    *bufio.Reader
+	chunk bytes.Reader      // what was read of the line and not yet returned
+	line  *jsonlimit.Reader // over chunk; nil: a new line begins
+}
+
+func newLineLimit(r io.ReadCloser) *lineLimit {
+	return &lineLimit{Closer: r, in: bufio.NewReader(r)}
+}
+
+// Read implements io.Reader.
+func (l *lineLimit) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if l.chunk.Len() == 0 {
+		chunk, err := l.in.ReadSlice('\n')
+		if len(chunk) == 0 {
+			return 0, err
+		}
+		l.chunk.Reset(chunk)
+	}
+	if l.line == nil {
+		l.line = jsonlimit.NewReader(&l.chunk, answerLimits())
+	}
+	n, err := l.line.Read(p)
+	if n > 0 && p[n-1] == '\n' {
+		l.line = nil
+	}
+	return n, err
+}
+
+// logWriter logs what a process writes to stderr.
+type logWriter struct{ log *slog.Logger }
+
+func (w *logWriter) Write(p []byte) (int, error) {
+	w.log.Debug("stderr", "text", text.HeadUTF8(string(p), 1000))
+	return len(p), nil
+}

@@ -1,0 +1,194 @@
+package external
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/tool"
+)
+
+// Defaults of Options.
+const (
+	DefaultTimeout     = 2 * time.Minute
+	DefaultConcurrency = 16
+	DefaultPatience    = 30 * time.Second
+)
+
+const (
+	listTime = 30 * time.Second // bounds the time to list a server's tools
+	listAge  = time.Minute      // a list that is older is asked for again
+	maxTools = 256
+)
+
+// Options of a Server.
+type Options struct {
+	Name        string        // in messages
+	Prefix      string        // stands before the server's own name of each tool
+	Timeout     time.Duration // of one call, without the wait for a slot; 0: DefaultTimeout
+	Concurrency int           // calls at once; more wait. 0: DefaultConcurrency
+	Patience    time.Duration // for how long a server that cannot be reached is tried again; 0: DefaultPatience
+	Logger      *slog.Logger  // nil: silent
+}
+
+// request is one call in a server's own terms.
+type request struct {
+	scope     string // the attempt or episode
+	id        string // unique in the scope; the server may know calls by it
+	name      string
+	arguments json.RawMessage
+	timeout   time.Duration
+}
+
+// key is the idempotency key.
+func (r request) key() string { return r.scope + "/" + r.id }
+
+// remote speaks a server's protocol. Its errors are failures of infrastructure.
+type remote interface {
+	list(ctx context.Context) ([]tool.Definition, error)
+	call(ctx context.Context, r request) (tool.Result, error)
+	close() error
+}
+
+// Server is a tool.Source over one server. It is safe for concurrent use.
+type Server struct {
+	o      Options
+	remote remote
+	log    *slog.Logger
+	slots  *semaphore.Weighted
+
+	listing sync.Mutex // held while the server is asked for its tools
+	mu      sync.Mutex
+	tools   []tool.Definition // under the server's own names
+	listed  time.Time
+}
+
+var _ tool.Source = (*Server)(nil)
+
+func newServer(o Options, r remote) *Server {
+	o.Timeout, o.Patience = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.Patience, DefaultPatience)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Server{
+		o: o, remote: r, log: o.Logger.With("tool_server", o.Name),
+		slots: semaphore.NewWeighted(int64(cmp.Or(o.Concurrency, DefaultConcurrency))),
+	}
+}
+
+// List implements tool.Source. A server that cannot be reached is one as long as no earlier list is known.
+func (s *Server) List(ctx context.Context) ([]tool.Definition, error) {
+	known, age := s.known()
+	if age < listAge {
+		return s.shown(known), nil
+	}
+	s.listing.Lock()
+	defer s.listing.Unlock()
+	if known, age = s.known(); age < listAge {
+		return s.shown(known), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	tools, err := s.remote.list(ctx)
+	if err != nil && known != nil {
+		s.log.WarnContext(ctx, "tools not listed; those of the last list are used", "error", err)
+		return s.shown(known), nil
+	}
+	if err != nil {
+		return nil, fault.Wrap(fault.KindOf(err), err, "list the tools of server %q", s.o.Name)
+	}
+	tools = s.usable(ctx, tools)
+	s.mu.Lock()
+	s.tools, s.listed = tools, time.Now()
+	s.mu.Unlock()
+	return s.shown(tools), nil
+}
+
+func (s *Server) known() ([]tool.Definition, time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tools, time.Since(s.listed)
+}
+
+// usable leaves out what cannot be shown to a policy.
+func (s *Server) usable(ctx context.Context, tools []tool.Definition) []tool.Definition {
+	list := make([]tool.Definition, 0, len(tools))
+	for _, d := range tools {
+		shown := d
+		shown.Name = s.o.Prefix + d.Name
+		err := tool.CheckDefinition(shown)
+		if err == nil && len(list) == maxTools {
+			err = errors.New("the server has too many tools")
+		}
+		if err != nil {
+			s.log.WarnContext(ctx, "tool left out", "error", err)
+			continue
+		}
+		list = append(list, d)
+	}
+	return list
+}
+
+// shown is the tools under the names that policies see.
+func (s *Server) shown(tools []tool.Definition) []tool.Definition {
+	list := make([]tool.Definition, len(tools))
+	for i, d := range tools {
+		d.Name = s.o.Prefix + d.Name
+		list[i] = d
+	}
+	return list
+}
+
+// Call implements tool.Source.
+func (s *Server) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Result, error) {
+	if err := s.slots.Acquire(ctx, 1); err != nil {
+		return tool.Result{}, fault.Wrap(fault.Unavailable, err, "wait for tool server %q", s.o.Name)
+	}
+	defer s.slots.Release(1)
+	r := request{
+		scope: env.Scope(), id: c.ID, name: strings.TrimPrefix(c.Name, s.o.Prefix), arguments: c.Arguments, timeout: s.o.Timeout,
+	}
+	if len(r.arguments) == 0 {
+		r.arguments = json.RawMessage("{}")
+	}
+	until := time.Now().Add(s.o.Patience)
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		result, err := s.try(ctx, r)
+		if err == nil || !fault.Is(err, fault.Unavailable) || time.Now().Add(pause).After(until) || !sleep(ctx, pause) {
+			return result, fault.Wrap(fault.KindOf(err), err, "tool server %q", s.o.Name)
+		}
+	}
+}
+
+// try makes the call once. Running out of time is a result: how long a tool takes depends on what it was asked for.
+func (s *Server) try(ctx context.Context, r request) (tool.Result, error) {
+	within, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	result, err := s.remote.call(within, r)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return tool.Failed("the tool did not answer within " + r.timeout.String()), nil
+	}
+	return result, err
+}
+
+// Close ends the connection to the server, and the server itself where it is a process of this host.
+func (s *Server) Close() error { return s.remote.close() }
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
