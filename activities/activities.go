@@ -15,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -38,7 +39,7 @@ type Backend struct {
 	Warm     *host.WarmPool // nil: none
 }
 
-// Options are what activities work with. All but Starts, Lease and Logger are needed.
+// Options are what activities work with. All but Network, Starts, Lease and Logger are needed.
 type Options struct {
 	Host     string             // this host's stable id
 	Queue    string             // the task queue of this host's own activities
@@ -46,7 +47,8 @@ type Options struct {
 	Gateway  Gateway
 	Store    *store.Store
 	Agents   *agent.Registry
-	Tools    *tool.Registry // of policies, for agents that run on the host; nil: there are no such agents
+	Tools    *tool.Registry   // of policies, for agents that run on the host; nil: there are no such agents
+	Network  *network.Service // nil: no sandbox of this host may reach a network
 	Signals  watch.Signaller
 	Delivery Delivery      // brings groups to sinks; nil: there are none
 	Starts   *host.Starts  // of this host; an agent's launch acquires a slot. nil: no bound

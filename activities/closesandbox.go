@@ -21,5 +21,6 @@ func (a *Activities) CloseSandbox(ctx context.Context, in CloseInput) error {
 		a.o.Gateway.Close(ctx, in.SandboxID()), // first: it would dial a dead sandbox again and again
 		b.Destroy(ctx, in.SandboxID()),
 		b.Destroy(ctx, in.VerifierID()),
+		a.forgetNetwork(in.Target),
 	)
 }

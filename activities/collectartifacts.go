@@ -29,7 +29,7 @@ func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (Col
 	}
 	log := a.loggerOf("CollectArtifacts", in.Target)
 	for what, collect := range map[string]func(context.Context, CollectInput) error{
-		"agent output": a.collectOutput, "agent events": a.collectEvents,
+		"agent output": a.collectOutput, "agent events": a.collectEvents, "network": a.collectNetwork,
 		"workspace": func(ctx context.Context, in CollectInput) error { return a.grader(in.Target).SaveHome(ctx, in.Target) },
 	} {
 		if err := collect(ctx, in); err != nil && !fault.Is(err, fault.NotFound) {

@@ -54,6 +54,7 @@ func skeleton(in CollectInput) rollout.Result {
 	if h.AgentRan || h.ExitCode != -1 {
 		res.AgentExitCode = &h.ExitCode
 	}
+	res.MalformedCalls = h.Malformed
 	res.WallS = h.EndedAt.Sub(h.StartedAt).Seconds()
 	res.InstallLogTail = text.Tail(h.InstallLog, installTail)
 	if n := len(h.Attempts); n > 0 {
@@ -98,7 +99,7 @@ func (a *Activities) addGrading(ctx context.Context, in CollectInput, res *rollo
 func (a *Activities) addLinks(ctx context.Context, in CollectInput, res *rollout.Result) error {
 	for _, name := range []string{
 		store.Trace, store.Transcript, store.AgentEvents, store.OpencodeOutput, store.AgentOutput, store.Home, store.Setup, store.Grading,
-		store.VerifierStdout, store.VerifierStderr,
+		store.VerifierStdout, store.VerifierStderr, store.Network,
 	} {
 		key := store.AttemptKey(in.RolloutID, in.Attempt, name)
 		there, err := a.o.Store.Exists(ctx, key)

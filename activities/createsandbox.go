@@ -69,7 +69,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	own := labels(in.Target, driver.PurposeAgent)
-	if in.Agent != "" {
+	if in.Agent != "" && len(in.Sandbox.Network.ForAgent()) == 0 { // a warm agent was started without a proxy
 		b.Warm.Take(ctx, in.SandboxID(), host.WarmAgent{Name: in.Agent, Job: jobAhead(in)}, in.Sandbox, own)
 	}
 	b.Warm.MakeRoom(ctx)

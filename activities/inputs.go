@@ -60,19 +60,21 @@ type SetupInput struct {
 	FilesRef *rollout.Ref      `json:"files_ref,omitempty"` // the archive of the files; nil: there are none
 	Commands []string          `json:"commands,omitempty"`
 	Timeout  time.Duration     `json:"timeout"` // all commands together
+	Network  *rollout.Network  `json:"network,omitempty"`
 }
 
 // AgentInput is the agent's work.
 type AgentInput struct {
 	Target
-	Agent       string         `json:"agent"`
-	Instruction string         `json:"instruction"`
-	ObeyProject bool           `json:"obey_project,omitempty"`
-	Solution    []string       `json:"solution,omitempty"` // of the agent oracle only
-	React       *rollout.React `json:"react,omitempty"`    // of the agent react only
-	Mode        rollout.Mode   `json:"mode"`
-	Model       rollout.Model  `json:"model"`
-	Limits      rollout.Limits `json:"limits"`
+	Agent       string           `json:"agent"`
+	Instruction string           `json:"instruction"`
+	ObeyProject bool             `json:"obey_project,omitempty"`
+	Solution    []string         `json:"solution,omitempty"` // of the agent oracle only
+	React       *rollout.React   `json:"react,omitempty"`    // of the agent react only
+	Mode        rollout.Mode     `json:"mode"`
+	Model       rollout.Model    `json:"model"`
+	Limits      rollout.Limits   `json:"limits"`
+	Network     *rollout.Network `json:"network,omitempty"`
 }
 
 // AgentResult is how the agent's work ended. What kept the agent from working at all is an error instead.
@@ -82,6 +84,7 @@ type AgentResult struct {
 	Error     string          `json:"error,omitempty"`
 	Turns     int             `json:"turns"`
 	SessionID string          `json:"session_id,omitempty"`
+	Malformed int             `json:"malformed_calls,omitempty"` // tool calls of the policy that could not be read
 }
 
 // AbortInput ends the agent's work at once.
@@ -128,6 +131,7 @@ type Head struct {
 	AgentRan   bool                  `json:"agent_ran,omitempty"` // false: ExitCode is none, unless it is another than -1
 	SessionID  string                `json:"session_id,omitempty"`
 	InstallLog string                `json:"install_log,omitempty"`
+	Malformed  int                   `json:"malformed_calls,omitempty"`
 	Attempts   []rollout.Attempt     `json:"attempts"` // the one being collected is the last
 	Phases     []rollout.PhaseTiming `json:"phases,omitempty"`
 	Purpose    rollout.Purpose       `json:"purpose,omitempty"`

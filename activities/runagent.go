@@ -6,6 +6,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/watch"
+	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
@@ -34,6 +35,11 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 		return AgentResult{}, err
 	}
 	defer release()
+	sb, offline, err := a.withNetwork(ctx, in.Target, sb, network.Agent, in.Network.ForAgent())
+	if err != nil {
+		return AgentResult{}, err
+	}
+	defer offline()
 	env := a.env(sb, in.Target)
 	if kind.OnHost {
 		if env.Tools, err = a.tools(ctx, in, sb); err != nil {
@@ -47,7 +53,7 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 		},
 		Limits: in.Limits, Logger: a.loggerOf("RunAgent", in.Target),
 	})
-	return AgentResult{Outcome: res.Outcome, ExitCode: res.ExitCode, Error: res.Error, Turns: res.Turns, SessionID: res.SessionID}, err
+	return AgentResult{Outcome: res.Outcome, ExitCode: res.ExitCode, Error: res.Error, Turns: res.Turns, SessionID: res.SessionID, Malformed: res.Malformed}, err
 }
 
 // tools are those of the rollout's policy in its sandbox.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/shell"
@@ -31,6 +32,11 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 	if err := a.stageFiles(ctx, sb, in); err != nil {
 		return err
 	}
+	sb, offline, err := a.withNetwork(ctx, in.Target, sb, network.Setup, in.Network.ForSetup())
+	if err != nil {
+		return err
+	}
+	defer offline()
 	results, failed := runSetup(ctx, sb, in)
 	if failed != nil && !fault.Is(failed, fault.SetupFailed) {
 		return failed

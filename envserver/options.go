@@ -6,6 +6,7 @@ package envserver
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -86,6 +88,8 @@ type Options struct {
 
 	// MaxSandbox is what a sandbox of each backend may ask for; what is not listed is unbounded.
 	MaxSandbox map[string]rollout.Resources
+	// MaxNetwork are the hosts that a task may ask to reach: names, *.domain, "*" for all. Empty: none.
+	MaxNetwork []string
 
 	// Web adds the web interface: the page at /web/ and the routes that it uses.
 	Web bool
@@ -174,7 +178,11 @@ func (o Options) filled() (Options, error) {
 }
 
 func (o Options) table(room *exports.Room) (*tools.Table, error) {
-	return tools.New(tools.Options{Rollouts: o.Rollouts, Groups: o.Groups, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, MaxSandbox: o.MaxSandbox, Images: o.Images, Limits: o.Limits, CheckToolsets: o.CheckToolsets, NewID: newID, Exports: room})
+	network, err := egress.ParseAllow(o.MaxNetwork)
+	if err != nil {
+		return nil, fmt.Errorf("envserver: MaxNetwork: %w", err)
+	}
+	return tools.New(tools.Options{Rollouts: o.Rollouts, Groups: o.Groups, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, MaxSandbox: o.MaxSandbox, MaxNetwork: tools.NetworkMax{Hosts: o.MaxNetwork, List: network}, Images: o.Images, Limits: o.Limits, CheckToolsets: o.CheckToolsets, NewID: newID, Exports: room})
 }
 
 // newID makes ids that sort by time, which keeps lists of rollouts in order.

@@ -89,7 +89,7 @@ func (r *run) head(a *attempt) activities.Head {
 		StartedAt: r.state.StartedAt, EndedAt: workflow.Now(r.ctx),
 	}
 	if a.agent != nil {
-		h.ExitCode, h.AgentRan = a.agent.ExitCode, true
+		h.ExitCode, h.AgentRan, h.Malformed = a.agent.ExitCode, true, a.agent.Malformed
 	}
 	return h
 }

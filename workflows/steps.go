@@ -107,7 +107,7 @@ func (r *run) prepare(a *attempt) error {
 		return nil
 	}
 	files, _ := t.Split()
-	in := activities.SetupInput{Target: a.target, Files: files, FilesRef: t.FilesRef, Commands: t.Setup, Timeout: r.spec.Limits.Setup}
+	in := activities.SetupInput{Target: a.target, Files: files, FilesRef: t.FilesRef, Commands: t.Setup, Timeout: r.spec.Limits.Setup, Network: r.spec.Sandbox.Network}
 	summary := fmt.Sprintf("%d commands", len(t.Setup))
 	if t.FilesRef != nil {
 		summary += fmt.Sprintf(", %d KiB of files", t.FilesRef.Size>>10)
@@ -119,7 +119,7 @@ func (r *run) runAgent(a *attempt) error {
 	s := r.spec
 	in := activities.AgentInput{
 		Target: a.target, Agent: s.Agent, Instruction: s.Task.Instruction, ObeyProject: s.Task.ObeyProject, React: s.React,
-		Mode: s.Mode, Model: s.Model, Limits: s.Limits,
+		Mode: s.Mode, Model: s.Model, Limits: s.Limits, Network: s.Sandbox.Network,
 	}
 	if s.Agent == rollout.AgentOracle { // no other agent may come near it
 		in.Solution = s.Task.Solution

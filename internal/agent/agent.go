@@ -89,6 +89,8 @@ type Status struct {
 	Done      bool
 	ExitCode  int    // meaningful when Done: 0 when the agent ended by itself with an answer
 	Error     string // why the agent broke off, in its own words; empty otherwise
+	// Malformed counts the tool calls of the policy that could not be read; always 0 for an agent that does not know.
+	Malformed int
 	// LastSign is when the agent last gave a sign of life of its own (output, an event); zero when none.
 	LastSign time.Time
 }

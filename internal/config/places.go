@@ -17,6 +17,9 @@ func (c Config) SandboxDir() string { return filepath.Join(c.Data, "sandboxes") 
 // GatewayDir holds the gateway's journal and the traces of open routes.
 func (c Config) GatewayDir() string { return filepath.Join(c.Data, "gateway") }
 
+// NetworkDir holds the logs of connections that sandboxes made to hosts outside.
+func (c Config) NetworkDir() string { return filepath.Join(c.Data, "network") }
+
 // AgentsDir holds the agents' binaries.
 func (c Config) AgentsDir() string { return filepath.Join(c.Data, "agents") }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
+	"github.com/rolloutd/rolloutd/internal/daemon/toolset"
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/listen"
@@ -69,7 +70,7 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools, err := d.tools()
+	tools, err := toolset.Names(d.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +84,7 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 		Seal:       box.SealString,
 		Backends:   d.cfg.Sandbox.BackendNames(),
 		MaxSandbox: d.cfg.Sandbox.Max(),
+		MaxNetwork: d.cfg.Sandbox.Network.Max,
 		Agents:     agents.Names(),
 		CheckToolsets: func(enabled, disabled []string) error {
 			_, err := tools.Select(enabled, disabled)

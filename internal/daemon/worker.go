@@ -9,9 +9,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
+	"github.com/rolloutd/rolloutd/internal/daemon/toolset"
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/host/network"
+	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
 // workerTier runs rollouts: a worker for workflows and CreateSandbox on the queue that all hosts share, one for CreateSandbox of each
@@ -42,8 +46,25 @@ func (d *Daemon) runWorkers(ctx context.Context) (tier.Running, error) {
 	if err != nil {
 		return tier.Running{}, err
 	}
+	tools, closeTools, err := toolset.Registry(d.cfg, d.log)
+	if err != nil {
+		return tier.Running{}, err
+	}
+	running, err := d.runWorkersOf(ctx, routes, backends, agents, tools)
+	if err != nil {
+		return tier.Running{}, errors.Join(err, closeTools())
+	}
+	stop := running.Stop
+	running.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), closeTools()) }
+	return running, nil
+}
+
+// runWorkersOf is runWorkers with the parts that activities work with.
+func (d *Daemon) runWorkersOf(
+	ctx context.Context, routes *gateway.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry,
+) (tier.Running, error) {
 	runWarm := d.addWarmPools(backends, agents)
-	acts, err := d.activities(routes, backends, agents)
+	acts, err := d.activities(routes, backends, agents, tools)
 	if err != nil {
 		return tier.Running{}, err
 	}
@@ -77,14 +98,14 @@ func (d *Daemon) takeOver(ctx context.Context) {
 
 // activities are those of this host.
 func (d *Daemon) activities(
-	routes *gateway.Client, backends map[string]activities.Backend, agents *agent.Registry,
+	routes *gateway.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry,
 ) (*activities.Activities, error) {
 	id, err := machine.HostID(d.cfg.HostIDFile())
 	if err != nil {
 		return nil, err
 	}
 	d.host = id
-	tools, err := d.tools()
+	reach, err := d.network()
 	if err != nil {
 		return nil, err
 	}
@@ -93,10 +114,29 @@ func (d *Daemon) activities(
 		return nil, err
 	}
 	return activities.New(activities.Options{
-		Host: id, Queue: d.queue(), Backends: backends, Agents: agents, Tools: tools, Gateway: routes, Store: d.store, Signals: d.temporal,
+		Host: id, Queue: d.queue(), Backends: backends, Agents: agents, Tools: tools, Network: reach, Gateway: routes, Store: d.store, Signals: d.temporal,
 		Delivery: sinks,
 		Starts:   d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
 	}), nil
+}
+
+// network is what tasks may ask to reach; nil: nothing.
+func (d *Daemon) network() (*network.Service, error) {
+	c := d.cfg.Sandbox.Network
+	if len(c.Max) == 0 {
+		return nil, nil // no network, no error
+	}
+	most, err := egress.ParseAllow(c.Max)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox.network.max: %w", err)
+	}
+	special, err := egress.Parse(c.AllowHosts)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox.network.allow_hosts: %w", err)
+	}
+	return &network.Service{
+		Dir: d.cfg.NetworkDir(), Max: most, Addresses: special.Setting("sandbox.network.allow_hosts (ROLLOUTD_NETWORK_ALLOW_HOSTS)"), Logger: d.log,
+	}, nil
 }
 
 func (d *Daemon) janitor(routes *gateway.Client) func(context.Context) error {

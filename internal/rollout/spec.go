@@ -147,4 +147,6 @@ type Sandbox struct {
 	CPU       float64 `json:"cpu,omitempty"`        // cores
 	MemoryMiB int     `json:"memory_mib,omitempty"` // whole sandbox, tmpfs included
 	DiskMiB   int     `json:"disk_mib,omitempty"`   // home directory
+	// Network is what the processes of the sandbox may reach, through a proxy of the host; nil: nothing but the model channel.
+	Network *Network `json:"network,omitempty"`
 }

@@ -221,7 +221,7 @@ func (s Sandbox) validate() error {
 	case s.CPU > mostCPU || s.MemoryMiB > mostMiB || s.DiskMiB > mostMiB:
 		return fault.Field("sandbox", "cpu must be at most %d, memory_mib and disk_mib at most %d", mostCPU, mostMiB)
 	}
-	return nil
+	return s.Network.validate()
 }
 
 func joined(errs []error) string {

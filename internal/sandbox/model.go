@@ -20,7 +20,7 @@ func (b *Backend) ServeModel(ctx context.Context, id string, h http.Handler) err
 	if err := checkID(id); err != nil {
 		return err
 	}
-	conn, err := b.upgrade(ctx, id)
+	conn, err := b.upgrade(ctx, id, "/v1/model", wire.ModelUpgrade)
 	if err == nil {
 		err = fault.Wrap(fault.Unavailable, serveHTTP2(ctx, conn, h, b.log), "serve")
 	}
@@ -30,15 +30,15 @@ func (b *Backend) ServeModel(ctx context.Context, id string, h http.Handler) err
 	return fmt.Errorf("model channel of sandbox %q: %w", id, err)
 }
 
-// upgrade dials the sandbox and turns the connection into the model channel.
-func (b *Backend) upgrade(ctx context.Context, id string) (net.Conn, error) {
+// upgrade dials the sandbox and turns the connection into a channel of that path and protocol.
+func (b *Backend) upgrade(ctx context.Context, id, path, protocol string) (net.Conn, error) {
 	conn, err := b.driver.Dial(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	_ = conn.SetDeadline(time.Now().Add(b.silence))
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	upgraded, err := switchProtocol(conn, id)
+	upgraded, err := switchProtocol(conn, id, path, protocol)
 	if !stop() || err != nil {
 		_ = conn.Close()
 		if err == nil {
@@ -50,13 +50,13 @@ func (b *Backend) upgrade(ctx context.Context, id string) (net.Conn, error) {
 	return upgraded, nil
 }
 
-func switchProtocol(conn net.Conn, id string) (net.Conn, error) {
-	req, err := http.NewRequest(http.MethodPost, "http://"+id+"/v1/model", http.NoBody)
+func switchProtocol(conn net.Conn, id, path, protocol string) (net.Conn, error) {
+	req, err := http.NewRequest(http.MethodPost, "http://"+id+path, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Connection", "Upgrade")
-	req.Header.Set("Upgrade", wire.ModelUpgrade)
+	req.Header.Set("Upgrade", protocol)
 	if err := req.Write(conn); err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "send upgrade")
 	}

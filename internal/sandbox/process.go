@@ -31,7 +31,7 @@ func (s *Sandbox) Start(ctx context.Context, name string, p wire.Process) (st wi
 
 func (s *Sandbox) withDefaults(p wire.Process) wire.Process {
 	p.User = cmp.Or(p.User, s.user)
-	p.Env = withBasics(p.Env, homeOf(p.User))
+	p.Env = withBasics(s.env, p.Env, homeOf(p.User))
 	p.Dir = cmp.Or(p.Dir, homeOf(p.User))
 	return p
 }
@@ -128,8 +128,9 @@ func homeOf(user string) string {
 	return wire.AgentHome
 }
 
-func withBasics(env map[string]string, home string) map[string]string {
+func withBasics(more, env map[string]string, home string) map[string]string {
 	full := map[string]string{"PATH": DefaultPath, "HOME": home}
+	maps.Copy(full, more)
 	maps.Copy(full, env)
 	return full
 }

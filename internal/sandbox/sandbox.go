@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"time"
 
@@ -12,14 +13,25 @@ import (
 // the same sandbox, in any process.
 type Sandbox struct {
 	id      string
-	user    string // whose processes are started and whose files are written; "": the agent's
+	user    string            // whose processes are started and whose files are written; "": the agent's
+	env     map[string]string // added to the environment of processes
 	backend *Backend
 }
 
 // As returns the same sandbox for another user, "" or wire.VerifierUser: processes are started, and files are read and written,
 // with that user's rights. Where Info says that users are not separate, all share the same rights.
 func (s *Sandbox) As(user string) *Sandbox {
-	return &Sandbox{id: s.id, user: user, backend: s.backend}
+	return &Sandbox{id: s.id, user: user, env: s.env, backend: s.backend}
+}
+
+// WithEnv returns the same sandbox, in which processes are started with further variables. What a process names itself wins.
+func (s *Sandbox) WithEnv(env map[string]string) *Sandbox {
+	all := maps.Clone(s.env)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, env)
+	return &Sandbox{id: s.id, user: s.user, env: all, backend: s.backend}
 }
 
 // ID is the id of Create.

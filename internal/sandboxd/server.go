@@ -15,6 +15,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/sandboxd/exec"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/files"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/forward"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/modelchannel"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/pty"
@@ -43,7 +44,9 @@ type Options struct {
 	Program string
 	// Cgroups are open files through which every started process enters its cgroups: it writes "0" to each.
 	Cgroups []*os.File
-	Logger  *slog.Logger
+	// NetworkAddr is where processes find the proxy once the host side has opened the network channel; "": wire.NetworkAddr.
+	NetworkAddr string
+	Logger      *slog.Logger
 }
 
 // Server is one sandboxd.
@@ -54,6 +57,7 @@ type Server struct {
 	exec      *exec.Execs
 	pty       *pty.Sessions
 	model     *modelchannel.Model
+	network   *forward.Forwarder
 	places    files.Places
 	turn      turn
 	treeLimit int64
@@ -83,6 +87,7 @@ func New(o Options) *Server {
 		exec:      exec.New(table),
 		pty:       pty.New(table),
 		model:     modelchannel.New(o.Logger, table.Origin),
+		network:   forward.New(cmp.Or(o.NetworkAddr, wire.NetworkAddr), o.Logger),
 		places:    o.Writable,
 		turn:      newTurn(),
 		treeLimit: cmp.Or(o.TreeLimit, 4<<30),
@@ -120,6 +125,7 @@ func (s *Server) Run(ctx context.Context, control, model net.Listener) error {
 		<-failed
 	}
 	s.model.Close()
+	s.network.Close()
 	return err
 }
 
@@ -161,6 +167,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("PUT /v1/tar", s.turn.take(s.as(s.putTar)))
 	mux.HandleFunc("GET /v1/tar", s.as(s.getTar))
 	mux.HandleFunc("POST /v1/model", s.model.Upgrade)
+	mux.HandleFunc("POST /v1/network", s.network.Upgrade)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Past the mux: it would redirect forwarded paths such as //x.
 		if strings.HasPrefix(r.URL.Path, portsPrefix) {

@@ -18,6 +18,7 @@ const (
 	Grading        = "verify.json"     // grading.Record
 	VerifierStdout = "verifier.stdout"
 	VerifierStderr = "verifier.stderr"
+	Network        = "network.jsonl" // connections to hosts outside, one a line; none without them
 )
 
 // ResultKey is where the rollout.Result of a finished rollout lies.

@@ -42,6 +42,12 @@ type Task struct {
 	Sampling      map[string]any `yaml:"sampling" json:"sampling"`           // temperature, seed, max_tokens …, of every model call
 	EvalSampling  map[string]any `yaml:"eval_sampling" json:"eval_sampling"` // the same with purpose eval
 	Sandbox       map[string]any `yaml:"sandbox" json:"sandbox"`             // cpu, memory_mib, disk_mib …; the server checks them
+	Network       map[string]any `yaml:"network" json:"network"`             // allow, setup, agent: hosts that the task may reach; the server checks them
+	AllowNetwork  *bool          `yaml:"allow_network" json:"allow_network"` // true: all hosts that the operator allows
+
+	// RequireSandbox and RequireStateful are accepted: no rollout runs without a sandbox.
+	RequireSandbox  bool `yaml:"require_sandbox" json:"require_sandbox"`
+	RequireStateful bool `yaml:"require_stateful_sandbox" json:"require_stateful_sandbox"`
 }
 
 // Digest is the SHA-256 of the task's arguments, in hex: tasks that ask for the same have the same, wherever they are.
@@ -85,6 +91,10 @@ func (t Task) Arguments() map[string]any {
 	objects(args, "react", t.React)
 	objects(args, "limits", t.Limits)
 	objects(args, "sandbox", t.Sandbox)
+	objects(args, "network", t.Network)
+	if t.AllowNetwork != nil {
+		args["allow_network"] = *t.AllowNetwork
+	}
 	objects(args, "sampling", t.Sampling)
 	objects(args, "eval_sampling", t.EvalSampling)
 	return args

@@ -26,6 +26,11 @@ func (a *API) agentLog(w http.ResponseWriter, r *http.Request) {
 	pourLog(w, left, err)
 }
 
+func (a *API) networkLog(w http.ResponseWriter, r *http.Request) {
+	left, err := a.leftBy(r, "log of connections", "network")
+	pourLog(w, left, err)
+}
+
 // verifierLog is the output of the verifier's script and of its commands. A verifier may have either, both or none.
 func (a *API) verifierLog(w http.ResponseWriter, r *http.Request) {
 	res, err := a.head(r)

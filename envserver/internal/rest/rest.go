@@ -50,6 +50,7 @@ func (a *API) Routes() []api.Route {
 		a.trajectoryRoute(),
 		left("/logs/agent", a.agentLog, "get_agent_log", "What the agent's processes wrote; 409 before the rollout is done", textPlain),
 		left("/logs/proxy", a.proxyLog, "get_proxy_log", "The end of the gateway's log; 409 before the rollout is done", textPlain),
+		left("/logs/network", a.networkLog, "get_network_log", "The connections that the task's processes made to hosts outside, JSON lines; 409 before the rollout is done", textPlain),
 		left("/logs/verifier", a.verifierLog, "get_verifier_log", "The verifier's output, then its errors, then what each verify command said; 409 before the rollout is done", textPlain),
 		api.Post("/rollouts/{id}/abort", a.abortRollout, &api.Operation{ID: "abort_rollout", Tag: tag, Summary: "End a rollout early",
 			Reads: abortRequest{}, Answers: reply.AbortAnswer{}, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),

@@ -38,6 +38,10 @@ type RolloutArgs struct {
 	Limits          LimitArgs         `json:"limits,omitempty" jsonschema:"bounds of the rollout; what is left out takes the server's default"`
 	OnDisconnect    string            `json:"on_disconnect,omitempty" jsonschema:"what becomes of the rollout when you go away before it is done"`
 	Sandbox         *SandboxArgs      `json:"sandbox,omitempty" jsonschema:"what the sandbox must have"`
+	Network         *NetworkArgs      `json:"network,omitempty" jsonschema:"hosts that the task may reach through a proxy; left out: none"`
+	AllowNetwork    *bool             `json:"allow_network,omitempty" jsonschema:"true: all hosts that the operator lets tasks reach; left out: those of network"`
+	RequireSandbox  bool              `json:"require_sandbox,omitempty" jsonschema:"accepted: a rollout never runs without a sandbox"`
+	RequireStateful bool              `json:"require_stateful_sandbox,omitempty" jsonschema:"accepted: a rollout never runs without a sandbox"`
 	Messages        string            `json:"messages,omitempty" jsonschema:"how much of each prompt the result's turns have: delta what is new, full all; the trace has all"`
 	Purpose         string            `json:"purpose,omitempty" jsonschema:"what the model calls are for: auto trains where the endpoint gives token ids"`
 	Pinned          *rollout.Sampling `json:"sampling,omitempty" jsonschema:"parameters of every model call, whatever the agent asks for; for training those that shift log probabilities must be neutral"`
@@ -56,7 +60,14 @@ type SandboxArgs struct {
 	Memory    string  `json:"memory,omitempty" jsonschema:"memory of the whole sandbox, as 2GiB or 512MiB; a plain number counts MiB"`
 	MemoryMiB int     `json:"memory_mib,omitempty" jsonschema:"the same as memory, in MiB"`
 	DiskMiB   int     `json:"disk_mib,omitempty" jsonschema:"size of the home directory"`
-	Network   string  `json:"network,omitempty" jsonschema:"none is all there is: a sandbox reaches the model, and that through the model channel"`
+	Network   string  `json:"network,omitempty" jsonschema:"none: a sandbox has no network of its own; hosts that the task may reach are named in network"`
+}
+
+// NetworkArgs are hosts that a task may reach: names, *.domain, with or without a port.
+type NetworkArgs struct {
+	Allow []string `json:"allow,omitempty" jsonschema:"in setup and by the agent: example.org, *.example.org, example.org:8443"`
+	Setup []string `json:"setup,omitempty" jsonschema:"in setup only"`
+	Agent []string `json:"agent,omitempty" jsonschema:"by the agent only"`
 }
 
 // idArgs are the arguments of the tools about one rollout.

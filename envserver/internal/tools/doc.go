@@ -64,6 +64,8 @@ type Options struct {
 	Backends, Images []string
 	// MaxSandbox is what a sandbox of each backend may ask for; what is not listed is unbounded.
 	MaxSandbox map[string]rollout.Resources
+	// MaxNetwork is what a task may ask to reach.
+	MaxNetwork NetworkMax
 	// Limits are the bounds of a rollout where its caller does not say; what they leave open is derived. agent_timeout_s has
 	// its own published default.
 	Limits rollout.Limits

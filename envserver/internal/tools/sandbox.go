@@ -8,6 +8,7 @@ import (
 
 	"github.com/docker/go-units"
 
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -25,12 +26,15 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 	s := rollout.Sandbox{Backend: ask.Backend, CPU: ask.CPU, DiskMiB: ask.DiskMiB}
 	if ask.Network != "" && ask.Network != noNetwork {
 		return s, fault.Field("sandbox.network", `want %q, got %q: no sandbox has a network; the agent reaches the model endpoint `+
-			`through the model channel, in mode black_box too`, noNetwork, ask.Network)
+			`through the model channel, in mode black_box too, and the hosts of the argument network through a proxy`, noNetwork, ask.Network)
 	}
 	if s.Backend != "" && !slices.Contains(t.o.Backends, s.Backend) {
 		return s, fault.Field("sandbox.backend", "want %s, got %q", strings.Join(t.o.Backends, " or "), s.Backend)
 	}
 	var err error
+	if s.Network, err = t.network(a); err != nil {
+		return s, err
+	}
 	if s.Image, err = t.image(a.Template, ask.Image); err != nil {
 		return s, err
 	}
@@ -76,4 +80,46 @@ func memory(ask SandboxArgs) (int, error) {
 		return 0, fault.Field("sandbox.memory", "is %q but sandbox.memory_mib is %d: give one of them", ask.Memory, ask.MemoryMiB)
 	}
 	return mib, nil
+}
+
+// NetworkMax is what the operator lets tasks reach. The zero value is nothing.
+type NetworkMax struct {
+	Hosts []string         // for messages
+	List  egress.AllowList // the same, parsed
+}
+
+// network reads which hosts the task may reach. Hosts beyond the operator's are refused here, before the rollout is queued.
+func (t *Table) network(a RolloutArgs) (*rollout.Network, error) {
+	asked := a.Network != nil && len(a.Network.Allow)+len(a.Network.Setup)+len(a.Network.Agent) > 0
+	switch {
+	case asked && a.AllowNetwork != nil && !*a.AllowNetwork:
+		return nil, fault.Field("allow_network", "is false, but network names hosts")
+	case asked:
+		n := &rollout.Network{Allow: a.Network.Allow, Setup: a.Network.Setup, Agent: a.Network.Agent}
+		return n, t.checkNetwork(n)
+	case a.AllowNetwork == nil || !*a.AllowNetwork:
+		return nil, nil //nolint:nilnil // no network, no error
+	case t.o.MaxNetwork.List.Empty():
+		return nil, fault.Field("allow_network", "the operator lets no task reach a network (sandbox.network.max, ROLLOUTD_NETWORK_MAX)")
+	}
+	return &rollout.Network{Allow: t.o.MaxNetwork.Hosts}, nil
+}
+
+func (t *Table) checkNetwork(n *rollout.Network) error {
+	for field, hosts := range map[string][]string{"network.allow": n.Allow, "network.setup": n.Setup, "network.agent": n.Agent} {
+		if _, err := egress.ParseAllow(hosts); err != nil {
+			return fault.Field(field, "%v", err)
+		}
+		for _, host := range hosts {
+			if t.o.MaxNetwork.List.Covers(host) {
+				continue
+			}
+			most := "none"
+			if len(t.o.MaxNetwork.Hosts) > 0 {
+				most = strings.Join(t.o.MaxNetwork.Hosts, ", ")
+			}
+			return fault.Field(field, "%q is not among the hosts that the operator lets tasks reach (%s): see sandbox.network.max, ROLLOUTD_NETWORK_MAX", host, most)
+		}
+	}
+	return nil
 }

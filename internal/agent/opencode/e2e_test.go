@@ -9,6 +9,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
+	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -230,4 +231,17 @@ func TestUploadedBinary(t *testing.T) {
 	a := w.agent()
 	r := w.begin(t, a, job)
 	require.Zero(t, w.finish(t, r).ExitCode)
+}
+
+// The variables that name the proxy of a task with a network reach the agent's commands, and change nothing for model calls.
+func TestModelCallsTakeNoProxy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `turns: [{tool_calls: [{name: bash, arguments: {description: look, command: "echo by=$http_proxy"}}]}, {text: Done.}]`)
+	w.Sandbox = w.Sandbox.WithEnv(network.Env()) // nothing listens there
+	r := w.begin(t, w.agent(), agent.Job{Instruction: "look", MaxOutput: 4096, Launch: 1})
+	st := w.finish(t, r)
+	require.True(t, st.Answered(), "%+v", st)
+	transcript, err := r.Transcript(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, string(opencode.AgentLog(transcript)), "by=http://127.0.0.1:7001")
 }

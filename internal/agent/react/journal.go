@@ -192,6 +192,13 @@ func (j *journal) lastSign() time.Time {
 	return j.sign
 }
 
+// malformedCalls is how many tool calls could not be read.
+func (j *journal) malformedCalls() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.malformed
+}
+
 // transcript renders what there is.
 func (j *journal) transcript() (rollout.Transcript, error) {
 	j.mu.Lock()

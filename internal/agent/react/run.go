@@ -138,13 +138,13 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 
 // working is the status of a loop that is not over. Waiting for the model or for a tool is work: both have bounds of their own.
 func (r *run) working() agent.Status {
-	return agent.Status{SessionID: r.journal.session, Ready: true, LastSign: time.Now()}
+	return agent.Status{SessionID: r.journal.session, Ready: true, LastSign: time.Now(), Malformed: r.journal.malformedCalls()}
 }
 
 // end is the status of a loop that is over.
 func (r *run) end() (agent.Status, error) {
 	st := r.status
-	st.LastSign = r.journal.lastSign()
+	st.LastSign, st.Malformed = r.journal.lastSign(), r.journal.malformedCalls()
 	st.SessionID, st.Ready = r.journal.session, true
 	return st, r.err
 }

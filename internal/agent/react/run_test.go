@@ -151,6 +151,7 @@ func TestHowItEnds(t *testing.T) {
 			require.Contains(t, st.Error, c.want)
 			require.Equal(t, c.want == "", st.Answered())
 			require.Len(t, w.turns(t), c.turns)
+			require.Equal(t, name == "malformed, respond", st.Malformed == 1, "%+v", st)
 		})
 	}
 	w := newWorld(t, script)

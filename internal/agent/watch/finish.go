@@ -22,7 +22,7 @@ func (w *watch) finish(ctx context.Context, d Decision) (Result, error) {
 	}
 	return Result{
 		Outcome: d.Outcome, ExitCode: w.state.exitCode(), Error: w.explain(ctx, d.Text),
-		Turns: w.state.Route.Turns, SessionID: w.state.Agent.SessionID,
+		Turns: w.state.Route.Turns, SessionID: w.state.Agent.SessionID, Malformed: w.state.Agent.Malformed,
 	}, nil
 }
 

@@ -85,6 +85,7 @@ type Result struct {
 	Error     string
 	Turns     int
 	SessionID string
+	Malformed int // see agent.Status
 }
 
 // watch is one run of Watcher.Run.

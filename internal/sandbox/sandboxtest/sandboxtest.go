@@ -40,6 +40,7 @@ func Run(t *testing.T, h Harness) {
 		{"Files", fileTests()},
 		{"Tar", tarTests()},
 		{"Model", modelTests()},
+		{"Network", networkTests()},
 		{"Ports", portTests()},
 		{"Users", userTests()},
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/backchannel"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -39,7 +40,7 @@ const (
 // back. A call that has had no answer yet outlives the gateway: it is held, and sent again under the same id to the next one.
 type Model struct {
 	proxy   *httputil.ReverseProxy
-	channel *channel
+	channel *backchannel.Channel
 	origin  func(client, server netip.AddrPort) string
 	slots   chan struct{}
 	held    *semaphore.Weighted // bytes of bodies
@@ -52,7 +53,7 @@ type Model struct {
 // New makes a Model. origin names the process that holds the client's end of a connection.
 func New(log *slog.Logger, origin func(client, server netip.AddrPort) string) *Model {
 	m := &Model{
-		channel: newChannel(log),
+		channel: backchannel.New(wire.ModelUpgrade, log),
 		origin:  origin,
 		slots:   make(chan struct{}, maxCalls),
 		held:    semaphore.NewWeighted(maxHeldBodies),
@@ -128,7 +129,7 @@ func (m *Model) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	defer body.release() // the answer has begun, or there is none
 	for resets := 0; ; resets++ {
-		conn, err := m.channel.get(req.Context())
+		conn, err := m.channel.Get(req.Context())
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +137,7 @@ func (m *Model) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err == nil || req.Context().Err() != nil {
 			return res, err
 		}
-		if m.channel.broken(conn) {
+		if m.channel.Broken(conn) {
 			resets = 0
 		}
 		if resets == maxResets {
@@ -178,5 +179,8 @@ func modelError(w http.ResponseWriter, _ *http.Request, err error) {
 	panic(http.ErrAbortHandler)
 }
 
+// Upgrade turns the connection of a request into the model channel.
+func (m *Model) Upgrade(w http.ResponseWriter, r *http.Request) { m.channel.Upgrade(w, r) }
+
 // Close ends the connection to the gateway.
-func (m *Model) Close() { m.channel.close() }
+func (m *Model) Close() { m.channel.Close() }

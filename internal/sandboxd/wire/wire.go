@@ -31,6 +31,12 @@ import "time"
 // ModelAddr is where the agent finds its model.
 const ModelAddr = "127.0.0.1:7000"
 
+// NetworkAddr is where processes find the HTTP proxy of a rollout that may use the network.
+const NetworkAddr = "127.0.0.1:7001"
+
+// NetworkUpgrade is the Upgrade token of the network channel. Each request on it carries one connection of a process, in both directions.
+const NetworkUpgrade = "rolloutd-network"
+
 // ModelUpgrade is the Upgrade token of the model channel.
 const ModelUpgrade = "rolloutd-model"
 

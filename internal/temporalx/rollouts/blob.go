@@ -14,7 +14,7 @@ import (
 // The output of an agent has one of two names.
 var blobs = map[string][]string{
 	"trace": {store.Trace}, "agent": {store.OpencodeOutput, store.AgentOutput},
-	"verifier.stdout": {store.VerifierStdout}, "verifier.stderr": {store.VerifierStderr},
+	"verifier.stdout": {store.VerifierStdout}, "verifier.stderr": {store.VerifierStderr}, "network": {store.Network},
 }
 
 // Open reads the result, or the trace or a log of the newest attempt that has one; fault.NotFound when there is none. The caller closes it.

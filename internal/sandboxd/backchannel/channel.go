@@ -1,4 +1,4 @@
-package modelchannel
+package backchannel
 
 import (
 	"bufio"
@@ -12,24 +12,25 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// channel is the current connection to the gateway, or the wait for one.
-type channel struct {
-	log *slog.Logger
+// Channel is the current connection that the host side has made, or the wait for one. It is safe for concurrent use.
+type Channel struct {
+	protocol string // the Upgrade token
+	log      *slog.Logger
 
 	mu      sync.Mutex
 	conn    *http.ClientConn // nil: none
 	changed chan struct{}    // closed when conn is set
 }
 
-func newChannel(log *slog.Logger) *channel {
-	return &channel{log: log, changed: make(chan struct{})}
+// New makes a channel without a connection. protocol is the Upgrade token of its requests.
+func New(protocol string, log *slog.Logger) *Channel {
+	return &Channel{protocol: protocol, log: log, changed: make(chan struct{})}
 }
 
-// get returns the current connection, and waits for one if there is none that works.
-func (c *channel) get(ctx context.Context) (*http.ClientConn, error) {
+// Get returns the current connection, and waits for one if there is none that works.
+func (c *Channel) Get(ctx context.Context) (*http.ClientConn, error) {
 	for {
 		c.mu.Lock()
 		conn, changed := c.conn, c.changed
@@ -45,15 +46,15 @@ func (c *channel) get(ctx context.Context) (*http.ClientConn, error) {
 	}
 }
 
-// broken says whether conn is of no more use.
-func (c *channel) broken(conn *http.ClientConn) bool {
+// Broken says whether conn is of no more use.
+func (c *Channel) Broken(conn *http.ClientConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return conn != c.conn || conn.Err() != nil
 }
 
 // set makes conn the current connection, and ends the one before it: its calls are sent again on conn.
-func (c *channel) set(conn *http.ClientConn) {
+func (c *Channel) set(conn *http.ClientConn) {
 	c.mu.Lock()
 	old := c.conn
 	c.conn = conn
@@ -65,7 +66,8 @@ func (c *channel) set(conn *http.ClientConn) {
 	}
 }
 
-func (c *channel) close() {
+// Close ends the connection.
+func (c *Channel) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn != nil {
@@ -73,10 +75,10 @@ func (c *channel) close() {
 	}
 }
 
-// Upgrade turns the connection of a request into the model channel: from here on it speaks HTTP/2, and this side is the client.
-func (m *Model) Upgrade(w http.ResponseWriter, r *http.Request) {
-	if !strings.EqualFold(r.Header.Get("Upgrade"), wire.ModelUpgrade) {
-		reply.Error(w, fault.New(fault.Invalid, "wants Upgrade: %s", wire.ModelUpgrade))
+// Upgrade turns the connection of a request into the channel: from here on it speaks HTTP/2, and this side is the client.
+func (c *Channel) Upgrade(w http.ResponseWriter, r *http.Request) {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), c.protocol) {
+		reply.Error(w, fault.New(fault.Invalid, "wants Upgrade: %s", c.protocol))
 		return
 	}
 	conn, rw, err := http.NewResponseController(w).Hijack()
@@ -84,21 +86,21 @@ func (m *Model) Upgrade(w http.ResponseWriter, r *http.Request) {
 		reply.Error(w, fault.Wrap(fault.Internal, err, "take over connection"))
 		return
 	}
-	client, err := upgrade(conn, rw)
+	client, err := c.upgrade(conn, rw)
 	if err != nil {
-		m.channel.log.Warn("model channel refused", "error", err)
+		c.log.Warn("channel refused", "protocol", c.protocol, "error", err)
 		_ = conn.Close()
 		return
 	}
-	m.channel.set(client)
-	m.channel.log.Info("model channel open")
+	c.set(client)
+	c.log.Info("channel open", "protocol", c.protocol)
 }
 
-func upgrade(conn net.Conn, rw *bufio.ReadWriter) (*http.ClientConn, error) {
+func (c *Channel) upgrade(conn net.Conn, rw *bufio.ReadWriter) (*http.ClientConn, error) {
 	if rw.Reader.Buffered() > 0 {
-		return nil, fault.New(fault.Invalid, "the gateway spoke before the upgrade")
+		return nil, fault.New(fault.Invalid, "the host side spoke before the upgrade")
 	}
-	_, err := rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + wire.ModelUpgrade + "\r\n\r\n")
+	_, err := rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + c.protocol + "\r\n\r\n")
 	if err == nil {
 		err = rw.Flush()
 	}

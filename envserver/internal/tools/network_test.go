@@ -1,0 +1,50 @@
+package tools_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Hosts that the operator does not allow are refused before the rollout is queued.
+func TestNetworkArguments(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		most      []string
+		arguments string
+		want      *rollout.Network
+		refused   string
+	}{
+		{nil, `{}`, nil, ""},
+		{nil, `{"allow_network":false,"require_sandbox":true,"require_stateful_sandbox":true,"network":{}}`, nil, ""},
+		{nil, `{"allow_network":true}`, nil, "the operator lets no task reach a network"},
+		{nil, `{"network":{"allow":["example.org"]}}`, nil, `network.allow: "example.org" is not among the hosts that the operator lets tasks reach (none)`},
+		{[]string{"*.example.org"}, `{"network":{"agent":["a.example.org","example.org"]}}`, nil, `network.agent: "example.org" is not among`},
+		{[]string{"*.example.org"}, `{"network":{"setup":["10.0.0.0/8"]}}`, nil, `network.setup: "10.0.0.0/8": want a host name`},
+		{[]string{"example.org"}, `{"allow_network":false,"network":{"allow":["example.org"]}}`, nil, "allow_network: is false, but network names hosts"},
+		{[]string{"example.org"}, `{"allow_network":true}`, &rollout.Network{Allow: []string{"example.org"}}, ""},
+		{[]string{"*"}, `{"network":{"allow":["a.org"],"setup":["b.org"],"agent":["c.org:22"]}}`,
+			&rollout.Network{Allow: []string{"a.org"}, Setup: []string{"b.org"}, Agent: []string{"c.org:22"}}, ""},
+	} {
+		list, err := egress.ParseAllow(c.most)
+		require.NoError(t, err)
+		r := &recorder{}
+		tab := table(t, r, func(o *tools.Options) { o.MaxNetwork = tools.NetworkMax{Hosts: c.most, List: list} })
+		v, err := pyjson.Decode([]byte(c.arguments))
+		require.NoError(t, err)
+		arguments := v.(map[string]any)
+		arguments["instruction"], arguments["endpoint"] = "go", "vllm"
+		_, err = tab.Call(t.Context(), tools.Call{Tool: "start_rollout", Args: arguments})
+		if c.refused != "" {
+			require.ErrorContains(t, err, c.refused)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, c.want, r.specs[0].Sandbox.Network, c.arguments)
+	}
+}

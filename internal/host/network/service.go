@@ -1,0 +1,97 @@
+// Package network lets the processes of a sandbox reach the hosts that its task names, through an HTTP proxy on this host. The sandbox
+// itself has no network: connections come over its control connection. The network is open while a Serve of the sandbox runs, and not
+// otherwise.
+package network
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/egress/proxy"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// Phases of a rollout that may have a network of their own.
+const (
+	Setup = "setup"
+	Agent = "agent"
+)
+
+// Channel opens the network channel of a sandbox; *sandbox.Backend documents the method.
+type Channel interface {
+	ServeNetwork(ctx context.Context, id string, open func(), serve func(context.Context, io.ReadWriteCloser)) error
+}
+
+// Service serves the sandboxes of one host. It is safe for concurrent use.
+type Service struct {
+	Dir       string           // of the logs of connections
+	Max       egress.AllowList // what any task may reach
+	Addresses egress.Policy    // special addresses that the operator allows
+	Logger    *slog.Logger
+}
+
+// Env is the environment by which programs find the proxy.
+func Env() map[string]string {
+	const at, direct = "http://" + wire.NetworkAddr, "localhost,127.0.0.1,::1"
+	return map[string]string{
+		"http_proxy": at, "https_proxy": at, "HTTP_PROXY": at, "HTTPS_PROXY": at, "no_proxy": direct, "NO_PROXY": direct,
+	}
+}
+
+// Serve opens the network of a sandbox to the allowed hosts until stop is called, which ends all connections. It returns when the
+// network is open. It is opened again when the channel breaks.
+func (s *Service) Serve(ctx context.Context, c Channel, id, phase string, allow []string) (stop func(), err error) {
+	list, err := egress.ParseAllow(allow)
+	if err != nil {
+		return nil, fault.Field("network.allow", "%v", err)
+	}
+	log, err := s.open(id)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "log of connections")
+	}
+	p := proxy.New(proxy.Options{Allow: list, Max: s.Max, Addresses: s.Addresses, Record: func(e proxy.Entry) { log.add(phase, e) }})
+	ctx, cancel := context.WithCancel(ctx)
+	opened := make(chan struct{})
+	lost := make(chan error, 1)
+	var running sync.WaitGroup
+	running.Go(func() { lost <- s.keep(ctx, c, id, sync.OnceFunc(func() { close(opened) }), p) })
+	stop = func() {
+		cancel()
+		running.Wait()
+		if err := log.close(); err != nil {
+			s.Logger.Warn("log of connections", "sandbox", id, "error", err)
+		}
+	}
+	select {
+	case <-opened:
+		return stop, nil
+	case err = <-lost:
+	}
+	stop()
+	return nil, err
+}
+
+// keep serves until ctx ends or the sandbox is gone.
+func (s *Service) keep(ctx context.Context, c Channel, id string, open func(), p *proxy.Proxy) error {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		err := c.ServeNetwork(ctx, id, func() { pause = 50 * time.Millisecond; open() }, p.Serve)
+		if ctx.Err() != nil {
+			return fault.Wrap(fault.Unavailable, context.Cause(ctx), "open the network of sandbox %q", id)
+		}
+		if fault.Is(err, fault.SandboxLost) || fault.Is(err, fault.NotFound) {
+			return err
+		}
+		s.Logger.DebugContext(ctx, "network channel broke", "sandbox", id, "error", err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}

@@ -1,0 +1,114 @@
+package network_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/host/network"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// fetch prints the first line of the proxy's answer to a request for a page.
+const fetch = `at=${http_proxy#http://}; exec 3<>"/dev/tcp/${at%:*}/${at#*:}" && printf 'GET http://%s/ HTTP/1.1\r\n\r\n' "$1" >&3 && head -n 1 <&3`
+
+func newSandbox(t *testing.T) (*sandbox.Backend, *sandbox.Sandbox) {
+	t.Helper()
+	sandboxd := filepath.Join(t.TempDir(), "sandboxd")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", sandboxd, "github.com/rolloutd/rolloutd/cmd/sandboxd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	d, err := local.New(local.Options{SandboxdPath: sandboxd, Dir: filepath.Join(t.TempDir(), "sandboxes")})
+	require.NoError(t, err)
+	b := sandbox.New(d, sandbox.Options{Defaults: driver.Spec{HomeMiB: 64, TmpMiB: 64, MemoryMiB: 512, PIDs: 128}})
+	id := "network-" + rand.Text()
+	sb, err := b.Create(t.Context(), id, rollout.Sandbox{}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer cancel()
+		require.NoError(t, b.Destroy(ctx, id))
+	})
+	return b, sb
+}
+
+func page(t *testing.T) string {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }))
+	t.Cleanup(srv.Close)
+	return strings.TrimPrefix(srv.URL, "http://")
+}
+
+// The network of a sandbox is open while it is served, to the hosts of the phase alone; each connection is logged.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	b, sb := newSandbox(t)
+	one, two := page(t), page(t)
+	special, err := egress.Parse([]string{one, two})
+	require.NoError(t, err)
+	most, err := egress.ParseAllow([]string{"*"})
+	require.NoError(t, err)
+	s := &network.Service{Dir: filepath.Join(t.TempDir(), "network"), Max: most, Addresses: special, Logger: slog.New(slog.DiscardHandler)}
+	calls := 0
+	get := func(host string) string {
+		calls++
+		r, err := sb.WithEnv(network.Env()).Exec(t.Context(), fmt.Sprintf("get-%d", calls), wire.Exec{Process: wire.Process{Argv: []string{"bash", "-c", fetch, "bash", host}}})
+		require.NoError(t, err)
+		return strings.TrimSpace(string(r.Stdout.Head) + string(r.Stderr.Head))
+	}
+	require.Contains(t, get(one), "refused")
+	stop, err := s.Serve(t.Context(), b, sb.ID(), network.Setup, []string{one})
+	require.NoError(t, err)
+	require.Equal(t, "HTTP/1.1 200 OK", get(one))
+	require.Equal(t, "HTTP/1.1 403 Forbidden", get(two))
+	stop()
+	stop, err = s.Serve(t.Context(), b, sb.ID(), network.Agent, []string{two, "169.254.169.254"})
+	require.NoError(t, err)
+	require.Equal(t, "HTTP/1.1 200 OK", get(two))
+	require.Equal(t, "HTTP/1.1 403 Forbidden", get(one))
+	require.Equal(t, "HTTP/1.1 502 Bad Gateway", get("169.254.169.254"))
+	stop()
+
+	log, err := s.Log(sb.ID())
+	require.NoError(t, err)
+	defer log.Close()
+	var seen []string
+	for d := json.NewDecoder(log); d.More(); {
+		var e struct {
+			Phase, Host, Refused string
+			Port                 int
+			Received             int `json:"received_bytes"`
+		}
+		require.NoError(t, d.Decode(&e))
+		require.Equal(t, e.Refused == "", e.Received > 0)
+		seen = append(seen, fmt.Sprintf("%s %s:%d %t", e.Phase, e.Host, e.Port, e.Refused == ""))
+	}
+	require.Equal(t, []string{"setup " + one + " true", "setup " + two + " false", "agent " + two + " true", "agent " + one + " false", "agent 169.254.169.254:80 false"}, seen)
+	require.NoError(t, s.Forget(sb.ID()))
+	_, err = s.Log(sb.ID())
+	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
+	_, err = s.Serve(t.Context(), b, sb.ID()+"x", network.Agent, []string{one})
+	require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
+	_, err = s.Serve(t.Context(), b, sb.ID(), network.Agent, []string{"10.0.0.0/8"})
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+}

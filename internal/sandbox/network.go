@@ -1,0 +1,63 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// ServeNetwork serves connections that processes of the sandbox make to wire.NetworkAddr with serve, until ctx ends (nil) or the channel
+// breaks (an error; a newer ServeNetwork of the same sandbox breaks the older one's). open is called when the channel is open. It returns
+// when every serve has: their contexts end with the channel.
+func (b *Backend) ServeNetwork(ctx context.Context, id string, open func(), serve func(context.Context, io.ReadWriteCloser)) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	conn, err := b.upgrade(ctx, id, "/v1/network", wire.NetworkUpgrade)
+	if err == nil {
+		open()
+		err = fault.Wrap(fault.Unavailable, serveHTTP2(ctx, conn, connections(serve), b.log), "serve")
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("network channel of sandbox %q: %w", id, err)
+}
+
+// connections makes a connection of each request.
+func connections(serve func(context.Context, io.ReadWriteCloser)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		w.WriteHeader(http.StatusOK)
+		if control.Flush() != nil {
+			return
+		}
+		serve(r.Context(), &connection{body: r.Body, w: w, control: control})
+	})
+}
+
+// connection is a request and its answer as a connection. The answer ends when the handler returns.
+type connection struct {
+	body    io.ReadCloser
+	w       io.Writer
+	control *http.ResponseController
+}
+
+// Read implements io.Reader.
+func (s *connection) Read(p []byte) (int, error) { return s.body.Read(p) }
+
+// Write implements io.Writer.
+func (s *connection) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	if err == nil {
+		err = s.control.Flush()
+	}
+	return n, err
+}
+
+// Close implements io.Closer: a Read that waits returns.
+func (s *connection) Close() error { return s.body.Close() }

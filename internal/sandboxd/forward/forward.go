@@ -1,0 +1,142 @@
+// Package forward carries connections of a sandbox's processes to the host side, byte for byte. The host side decides what becomes of
+// them; the sandbox itself has no network.
+package forward
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/backchannel"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+const (
+	maxConnections = 128              // of processes of the sandbox; more wait to be accepted
+	channelTime    = 10 * time.Second // how long a connection waits for the host side
+)
+
+// Forwarder listens once the host side has opened the network channel, and not before.
+type Forwarder struct {
+	channel *backchannel.Channel
+	address string
+
+	mu       sync.Mutex
+	listener net.Listener // nil: not yet
+	closed   bool
+	ctx      context.Context // of all connections
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+}
+
+// New makes a Forwarder that will listen at address.
+func New(address string, log *slog.Logger) *Forwarder {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Forwarder{channel: backchannel.New(wire.NetworkUpgrade, log), address: address, ctx: ctx, cancel: cancel}
+}
+
+// Upgrade turns the connection of a request into the network channel, and begins to listen.
+func (f *Forwarder) Upgrade(w http.ResponseWriter, r *http.Request) {
+	if err := f.listen(); err != nil {
+		reply.Error(w, fault.Wrap(fault.Unavailable, err, "listen for connections of processes"))
+		return
+	}
+	f.channel.Upgrade(w, r)
+}
+
+func (f *Forwarder) listen() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.listener != nil || f.closed {
+		return nil
+	}
+	l, err := net.Listen("tcp", f.address) //nolint:noctx // loopback
+	if err != nil {
+		return err
+	}
+	f.listener = netutil.LimitListener(l, maxConnections)
+	f.running.Go(f.accept)
+	return nil
+}
+
+// Addr is where it listens; nil: it does not.
+func (f *Forwarder) Addr() net.Addr {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.listener == nil {
+		return nil
+	}
+	return f.listener.Addr()
+}
+
+func (f *Forwarder) accept() {
+	for {
+		conn, err := f.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of descriptors: some connection will end
+			select {
+			case <-f.ctx.Done():
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+			continue
+		}
+		f.running.Go(func() { f.carry(conn) })
+	}
+}
+
+// carry sends what the connection says as the body of a request, and returns the body of the answer to it.
+func (f *Forwarder) carry(conn net.Conn) {
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	defer conn.Close()
+	waiting, enough := context.WithTimeout(ctx, channelTime)
+	defer enough()
+	host, err := f.channel.Get(waiting)
+	if err != nil {
+		return
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://host/", body{conn})
+	if err != nil {
+		return
+	}
+	req.ContentLength = -1
+	res, err := host.RoundTrip(req)
+	if err != nil {
+		return
+	}
+	defer res.Body.Close()
+	_, _ = io.Copy(conn, res.Body) // either end may be gone
+}
+
+// body is what a connection says. Closing it ends a Read that waits, and leaves the connection open for the answer.
+type body struct{ net.Conn }
+
+// Close implements io.Closer.
+func (b body) Close() error { return b.SetReadDeadline(time.Unix(1, 0)) }
+
+// Close ends all connections and the channel.
+func (f *Forwarder) Close() {
+	f.mu.Lock()
+	f.closed = true
+	if f.listener != nil {
+		_ = f.listener.Close()
+	}
+	f.mu.Unlock()
+	f.cancel()
+	f.channel.Close()
+	f.running.Wait()
+}
