@@ -1,0 +1,81 @@
+// Package jsclient lets tests run scripts with real clients for JavaScript. It is a fixture: only tests import it.
+package jsclient
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/filelock"
+)
+
+// MCP is the TypeScript client of the Model Context Protocol.
+const MCP = "@modelcontextprotocol/sdk@1.32.2"
+
+// Run runs a script beside which the package is installed. The script must say "all checks held" when it comes to its end. Without node the
+// test is skipped, but not on CI.
+func Run(t *testing.T, pkg, script string, args ...string) {
+	t.Helper()
+	if _, err := exec.LookPath("node"); err != nil {
+		require.Empty(t, os.Getenv("CI"), "CI must have node")
+		t.Skip("node is not installed")
+	}
+	text, err := os.ReadFile(script)
+	require.NoError(t, err)
+	// Node looks for packages beside the script, so that it runs from a folder of its own in the package's.
+	dir := filepath.Join(installed(t, pkg), "run")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	dir, err = os.MkdirTemp(dir, "")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	copied := filepath.Join(dir, filepath.Base(script))
+	require.NoError(t, os.WriteFile(copied, text, 0o600))
+	out := command(t, dir, "node", append([]string{copied}, args...)...)
+	require.Contains(t, out, "all checks held", script)
+}
+
+// installed is a folder with the package, which is made once per machine.
+func installed(t *testing.T, pkg string) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	dir := filepath.Join(cache, "rolloutd-test", "node-"+strings.NewReplacer("@", "", "/", "-").Replace(pkg))
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	defer locked(t, dir+".lock")()
+	ready := filepath.Join(dir, "ready")
+	if _, err := os.Stat(ready); err == nil {
+		return dir
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"private": true, "type": "module"}`), 0o600))
+	command(t, dir, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--silent", "--save-exact", pkg)
+	require.NoError(t, os.WriteFile(ready, nil, 0o600))
+	return dir
+}
+
+// locked waits for the lock: another test process may be installing.
+func locked(t *testing.T, path string) (unlock func()) {
+	t.Helper()
+	var lock *filelock.Lock
+	require.Eventually(t, func() bool {
+		var err error
+		lock, err = filelock.Take(path)
+		return err == nil
+	}, 10*time.Minute, 100*time.Millisecond)
+	return func() { require.NoError(t, lock.Release()) }
+}
+
+func command(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoErrorf(t, cmd.Run(), "%s:\n%s", cmd, &out)
+	return out.String()
+}
