@@ -93,7 +93,7 @@ func (w *watch) sample(ctx context.Context) error {
 		return nil
 	}
 	if used := w.cpu(ctx); used >= 0 && w.cpuAt >= 0 {
-		w.state.sawCPU(time.Now(), used-w.cpuAt)
+		w.state.sawCPU(time.Now(), used-w.cpuAt, share())
 	}
 	return ctx.Err()
 }

@@ -24,10 +24,6 @@ const gatewayPatience = 3 * time.Minute
 // startGrace is how long after its first launch an agent's time begins at the latest.
 const startGrace = 5 * time.Minute
 
-// workingShare is the part of one core above which an agent that has not called its model yet makes progress. An OpenCode that
-// waits takes about 0.02; one that starts takes all it can get.
-const workingShare = 0.05
-
 // State is what is known of an agent and its route. Times are by this process's clock.
 type State struct {
 	Limits  rollout.Limits
@@ -99,10 +95,10 @@ func (s *State) sawNoGateway(now time.Time, err error) error {
 	return nil
 }
 
-// sawCPU takes in the CPU time that the sandbox has used since this launch. An agent that works is not stalled, however long a
-// busy machine lets it wait for its share.
-func (s *State) sawCPU(now time.Time, used time.Duration) {
-	if took := now.Sub(s.sampled); took > 0 && float64(used-s.CPU) >= workingShare*float64(took) {
+// sawCPU takes in the CPU time that the sandbox has used since this launch. An agent that takes this share of a core works, and is not
+// stalled, however long a busy machine lets it wait.
+func (s *State) sawCPU(now time.Time, used time.Duration, share float64) {
+	if took := now.Sub(s.sampled); took > 0 && float64(used-s.CPU) >= share*float64(took) {
 		s.Progress = now
 	}
 	s.Now, s.CPU, s.sampled = now, used, now
