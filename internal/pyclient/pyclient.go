@@ -35,6 +35,9 @@ var release010 string
 //go:embed requirements-models.txt
 var modelClients string
 
+//go:embed requirements-atropos.txt
+var atropos string
+
 //go:embed requirements-trainer.txt
 var trainer string
 
@@ -55,6 +58,9 @@ func Trainer() Requirements { return Requirements{"trainer", release010 + traine
 
 // Packaging builds and checks our own package for Python.
 func Packaging() Requirements { return Requirements{"package", packaging} }
+
+// Atropos is Atropos' package with what its trainer API runs on, and without the libraries that train.
+func Atropos() Requirements { return Requirements{"atropos", atropos} }
 
 // Python is an interpreter that has the client.
 type Python struct {
@@ -133,8 +139,8 @@ func locked(t *testing.T, path string) (unlock func()) {
 	return func() { require.NoError(t, lock.Release()) }
 }
 
-// install leaves out what openenv and trl themselves would pull in: the web interface of the one brings 200 MB that no client
-// touches, the other what it trains with.
+// install leaves out what openenv, trl and atroposlib themselves would pull in: the web interface of the first brings 200 MB that no client
+// touches, the others what they train with.
 func install(t *testing.T, host, python, dir, list string) {
 	t.Helper()
 	run(t, host, "-m", "venv", dir)
@@ -142,7 +148,7 @@ func install(t *testing.T, host, python, dir, list string) {
 	var alone []string
 	var others string
 	for line := range strings.Lines(list) {
-		if strings.HasPrefix(line, "openenv==") || strings.HasPrefix(line, "trl==") {
+		if strings.HasPrefix(line, "openenv==") || strings.HasPrefix(line, "trl==") || strings.HasPrefix(line, "atroposlib==") {
 			alone = append(alone, strings.TrimSpace(line))
 		} else {
 			others += line

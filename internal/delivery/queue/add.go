@@ -1,0 +1,206 @@
+package queue
+
+import (
+	"bytes"
+	"slices"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Submission is a scored group that arrives.
+type Submission struct {
+	Key       string // idempotency key; "": none, and the group is queued whatever came before
+	Env       *int   // nil: it names no environment
+	Sequences int
+	Payload   []byte // the group as it is served; not changed afterwards
+}
+
+// Added is what became of a submission.
+type Added struct {
+	Duplicate bool // it was queued before, under the same key
+	Buffered  bool // it has another size than the environment's groups
+	Waiting   int  // sequences that the environment's buffer has now
+}
+
+// maxBuffered bounds the groups that wait for others of their environment, in groups.
+const maxBuffered = 1024
+
+// Add queues submissions, all or none, and returns when they are synced. A group that can never fill a batch is a fault.Invalid.
+func (q *Queue) Add(all ...Submission) ([]Added, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	out := make([]Added, len(all))
+	now := q.o.Now()
+	err := q.change(func(tx *bbolt.Tx, st *state, queue *[]group) error {
+		for i, s := range all {
+			added, err := add(tx, st, queue, s)
+			if err != nil {
+				return err
+			}
+			out[i] = added
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		if env := envOf(s); q.st.registered(env) {
+			q.touch(env, now)
+		}
+	}
+	return out, nil
+}
+
+// envOf is the environment that a submission names, registered or not.
+func envOf(s Submission) int {
+	if s.Env == nil || *s.Env < 0 {
+		return noEnv
+	}
+	return *s.Env
+}
+
+func (st *state) registered(env int) bool { return env >= 0 && env < len(st.Envs) }
+
+func add(tx *bbolt.Tx, st *state, all *[]group, s Submission) (Added, error) {
+	env := envOf(s)
+	if s.Key != "" && tx.Bucket(keys).Get([]byte(s.Key)) != nil {
+		return Added{Duplicate: true, Waiting: waiting(*all, env)}, nil
+	}
+	buffered := st.registered(env) && s.Sequences < st.Envs[env].GroupSize
+	if r := st.Registration; !buffered && r != nil && !fits(s.Sequences, r.BatchSize) {
+		return Added{}, fault.Field("tokens", "a group of %d sequences can never fill a batch of %d: want a divisor of the batch size", s.Sequences, r.BatchSize)
+	}
+	id, err := tx.Bucket(payloads).NextSequence()
+	if err != nil {
+		return Added{}, err
+	}
+	g := group{ID: id, Env: env, Sequences: s.Sequences, Buffered: buffered}
+	if err := keep(tx, g, s); err != nil {
+		return Added{}, err
+	}
+	*all = append(*all, g)
+	if !buffered {
+		return Added{}, latest(tx, st, id, *all)
+	}
+	if err := release(tx, st, all, env); err != nil {
+		return Added{}, err
+	}
+	if n := len(bufferOf(*all, env)); n > maxBuffered {
+		return Added{}, fault.New(fault.Exhausted, "%d groups of environment %d wait for others to have the group size of %d", n, env, st.Envs[env].GroupSize)
+	}
+	return Added{Buffered: true, Waiting: waiting(*all, env)}, nil
+}
+
+// keep writes a group, its payload and its key.
+func keep(tx *bbolt.Tx, g group, s Submission) error {
+	if err := putGroup(tx, g); err != nil {
+		return err
+	}
+	if err := tx.Bucket(payloads).Put(number(g.ID), s.Payload); err != nil {
+		return err
+	}
+	if s.Key == "" {
+		return nil
+	}
+	if err := tx.Bucket(keys).Put([]byte(s.Key), number(g.ID)); err != nil {
+		return err
+	}
+	if err := tx.Bucket(order).Put(number(g.ID), []byte(s.Key)); err != nil {
+		return err
+	}
+	return forget(tx, g.ID)
+}
+
+// forget drops keys that are older than the newest keptKeys.
+func forget(tx *bbolt.Tx, newest uint64) error {
+	if newest <= keptKeys {
+		return nil
+	}
+	c := tx.Bucket(order).Cursor()
+	for id, key := c.First(); id != nil && bytes.Compare(id, number(newest-keptKeys)) <= 0; id, key = c.Next() {
+		if err := tx.Bucket(keys).Delete(key); err != nil {
+			return err
+		}
+		if err := c.Delete(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release queues buffered groups of an environment that have together the size of its groups.
+func release(tx *bbolt.Tx, st *state, all *[]group, env int) error {
+	buffer, unit := bufferOf(*all, env), uint64(0)
+	var waits []group
+	for _, i := range buffer {
+		waits = append(waits, (*all)[i])
+	}
+	for _, i := range sumTo(waits, st.Envs[env].GroupSize) {
+		g := &(*all)[buffer[i]]
+		if unit == 0 {
+			unit = g.ID
+		}
+		g.Buffered, g.Unit = false, unit
+		if err := putGroup(tx, *g); err != nil {
+			return err
+		}
+		if err := latest(tx, st, g.ID, *all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// latest makes a group the newest queued one, whose payload is kept for GET /latest_example. That of the one before goes if it is trained
+// on already.
+func latest(tx *bbolt.Tx, st *state, id uint64, all []group) error {
+	before := st.Latest
+	st.Latest = id
+	if before == 0 || held(st, all, before) {
+		return nil
+	}
+	return tx.Bucket(payloads).Delete(number(before))
+}
+
+// held says whether a group waits in the queue or is in a batch that is not acknowledged.
+func held(st *state, all []group, id uint64) bool {
+	is := func(g group) bool { return g.ID == id }
+	return slices.ContainsFunc(all, is) || slices.ContainsFunc(st.Batches, func(b batch) bool { return slices.ContainsFunc(b.Groups, is) })
+}
+
+// bufferOf lists the indices of the groups of an environment that wait for others.
+func bufferOf(all []group, env int) (out []int) {
+	for i, g := range all {
+		if g.Buffered && g.Env == env {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func waiting(all []group, env int) (n int) {
+	for _, i := range bufferOf(all, env) {
+		n += all[i].Sequences
+	}
+	return n
+}
+
+func sorted(all []group) []group {
+	slices.SortFunc(all, func(a, b group) int { return int(int64(a.ID) - int64(b.ID)) })
+	return all
+}
+
+// Latest returns the newest queued group; nil: there was none.
+func (q *Queue) Latest() ([]byte, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var out []byte
+	err := q.db.View(func(tx *bbolt.Tx) error {
+		out = bytes.Clone(tx.Bucket(payloads).Get(number(q.st.Latest)))
+		return nil
+	})
+	return out, err
+}

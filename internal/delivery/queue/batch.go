@@ -1,0 +1,184 @@
+package queue
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Lease says how a batch is taken.
+type Lease struct {
+	// Explicit says that the client acknowledges the batch by Ack. Another one acknowledges it by its next call.
+	Explicit bool
+	// Client tells clients apart that take batches at the same time: each has its own, until its lease ends. "": the only one, which gets
+	// the same batch again.
+	Client string
+	For    time.Duration // 0: 10 minutes
+}
+
+const defaultLease = 10 * time.Minute
+
+// Batch is a batch as it is served.
+type Batch struct {
+	ID     uint64
+	Groups [][]byte // payloads
+}
+
+// ErrNoTrainer says that no trainer has registered.
+var ErrNoTrainer = fault.New(fault.Conflict, "Trainer not registered. Call /register first.")
+
+// Take serves the oldest batch that is not acknowledged, or forms one; false: there is none yet. The call is the trainer's start:
+// environments can register from now on.
+func (q *Queue) Take(l Lease) (Batch, bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.st.Registration == nil {
+		return Batch{}, false, ErrNoTrainer
+	}
+	if !q.st.Started {
+		if err := q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error { st.Started = true; return nil }); err != nil {
+			return Batch{}, false, err
+		}
+	}
+	if !l.Explicit {
+		if err := q.ackServed(); err != nil {
+			return Batch{}, false, err
+		}
+	}
+	now := q.o.Now()
+	i := q.free(l, now)
+	if i < 0 {
+		formed, err := q.form()
+		if err != nil || !formed {
+			return Batch{}, false, err
+		}
+		i = len(q.st.Batches) - 1
+	}
+	if err := q.lease(i, l, now); err != nil {
+		return Batch{}, false, err
+	}
+	return q.read(q.st.Batches[i])
+}
+
+// free is the index of the oldest formed batch that the client may have; -1: none.
+func (q *Queue) free(l Lease, now time.Time) int {
+	return slices.IndexFunc(q.st.Batches, func(b batch) bool { return b.Client == l.Client || b.Client == "" || !now.Before(b.Until) })
+}
+
+// lease notes which client has a batch. Without a name there is nothing to note.
+func (q *Queue) lease(i int, l Lease, now time.Time) error {
+	b := q.st.Batches[i]
+	if l.Client == "" && b.Client == "" {
+		return nil
+	}
+	b.Client, b.Until = l.Client, now.Add(max(l.For, 0))
+	if l.For == 0 {
+		b.Until = now.Add(defaultLease)
+	}
+	return q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error { st.Batches[i] = b; return nil })
+}
+
+// form forms the next batch of the oldest groups, if they fill one.
+func (q *Queue) form() (bool, error) {
+	queue, parts, _ := q.queued()
+	size := q.st.Registration.BatchSize
+	indices := form(queue, size)
+	if minimums := q.minimums(); len(minimums) > 0 {
+		indices = formWithMinimums(queue, size, minimums)
+	}
+	if indices == nil {
+		return false, nil
+	}
+	b := batch{}
+	for _, i := range indices {
+		b.Groups = append(b.Groups, parts[i]...)
+	}
+	return true, q.change(func(tx *bbolt.Tx, st *state, all *[]group) error {
+		for _, g := range b.Groups {
+			if err := tx.Bucket(groups).Delete(number(g.ID)); err != nil {
+				return err
+			}
+		}
+		*all = slices.DeleteFunc(*all, func(g group) bool {
+			return slices.ContainsFunc(b.Groups, func(in group) bool { return in.ID == g.ID })
+		})
+		st.Formed++
+		st.Step++
+		b.ID = st.Formed
+		st.Batches = append(st.Batches, b)
+		return nil
+	})
+}
+
+func (q *Queue) read(b batch) (Batch, bool, error) {
+	out := Batch{ID: b.ID}
+	err := q.db.View(func(tx *bbolt.Tx) error {
+		for _, g := range b.Groups {
+			payload := tx.Bucket(payloads).Get(number(g.ID))
+			if payload == nil {
+				return fault.New(fault.Internal, "group %d of batch %d has no payload", g.ID, b.ID)
+			}
+			out.Groups = append(out.Groups, bytes.Clone(payload))
+		}
+		return nil
+	})
+	return out, err == nil, err
+}
+
+// Served notes that a client which acknowledges by its next call has got all of a batch. A batch without it is served again.
+func (q *Queue) Served(id uint64) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.IndexFunc(q.st.Batches, func(b batch) bool { return b.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error { st.Batches[i].Served = true; return nil })
+}
+
+// ackServed acknowledges the batches that clients without Ack have got.
+func (q *Queue) ackServed() error {
+	for _, b := range slices.Clone(q.st.Batches) {
+		if b.Served {
+			if err := q.ack(b.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Ack says that a batch is trained on, or otherwise safe at the trainer. Again is as once; a batch that was never formed is a
+// fault.NotFound.
+func (q *Queue) Ack(id uint64) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if id == 0 || id > q.st.Formed {
+		return fault.New(fault.NotFound, "no batch %d", id)
+	}
+	return q.ack(id)
+}
+
+func (q *Queue) ack(id uint64) error {
+	i := slices.IndexFunc(q.st.Batches, func(b batch) bool { return b.ID == id })
+	if i < 0 {
+		return nil
+	}
+	done := q.st.Batches[i]
+	return q.change(func(tx *bbolt.Tx, st *state, _ *[]group) error {
+		for _, g := range done.Groups {
+			if g.ID == st.Latest {
+				continue
+			}
+			if err := tx.Bucket(payloads).Delete(number(g.ID)); err != nil {
+				return err
+			}
+		}
+		st.Batches = slices.Delete(st.Batches, i, i+1)
+		return nil
+	})
+}

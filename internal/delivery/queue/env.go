@@ -1,0 +1,238 @@
+package queue
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Registration is what a trainer says of itself. Steps count batches.
+type Registration struct {
+	WandbGroup     string `json:"wandb_group"`
+	WandbProject   string `json:"wandb_project"`
+	BatchSize      int    `json:"batch_size"` // sequences
+	MaxTokenLen    int    `json:"max_token_len"`
+	CheckpointDir  string `json:"checkpoint_dir"`
+	SaveCheckpoint int    `json:"save_checkpoint_interval"`
+	StartingStep   int    `json:"starting_step"`
+	NumSteps       int    `json:"num_steps"`
+}
+
+// Env is a registered environment. Its id is its index.
+type Env struct {
+	Name      string   `json:"name"` // as desired, not unique
+	MaxTokens int      `json:"max_tokens"`
+	Weight    float64  `json:"weight"`
+	GroupSize int      `json:"group_size"` // sequences
+	Minimum   *float64 `json:"minimum,omitempty"`
+	Left      bool     `json:"left,omitempty"` // it said that it disconnects
+}
+
+// maxEnvs bounds the environments of a queue: each costs every status of the others.
+const maxEnvs = 4096
+
+// Register makes the trainer's settings those of the queue. What is queued stays. Batches that were not acknowledged are served again: a
+// trainer that registers has started anew. With other settings than before they are taken apart first, and the step is the starting step.
+func (q *Queue) Register(r Registration) error {
+	switch {
+	case r.BatchSize < 1:
+		return fault.Field("batch_size", "want at least 1 sequence, got %d", r.BatchSize)
+	case r.StartingStep < 0:
+		return fault.Field("starting_step", "must not be negative, got %d", r.StartingStep)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.st.Registration != nil && *q.st.Registration == r {
+		return q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error {
+			for i := range st.Batches {
+				st.Batches[i].Served, st.Batches[i].Client = false, ""
+			}
+			return nil
+		})
+	}
+	return q.change(func(tx *bbolt.Tx, st *state, all *[]group) error {
+		var back []group
+		for _, b := range st.Batches {
+			for _, g := range b.Groups {
+				if err := putGroup(tx, g); err != nil {
+					return err
+				}
+				back = append(back, g)
+			}
+		}
+		*all = sorted(append(back, *all...))
+		st.Registration, st.Step, st.Batches, st.Started = &r, r.StartingStep, nil, false
+		return nil
+	})
+}
+
+// Trainer returns the trainer's registration; nil: none has registered.
+func (q *Queue) Trainer() *Registration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.st.Registration
+}
+
+// Registered is the answer to an environment.
+type Registered struct {
+	ID    int
+	Name  string // unique
+	Step  int
+	Saves int
+	Steps int
+	Dir   string
+}
+
+// RegisterEnv adds an environment. false: the trainer has not asked for a batch yet, and the environment is to ask again.
+func (q *Queue) RegisterEnv(e Env) (Registered, bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.st.Started || q.st.Registration == nil {
+		return Registered{}, false, nil
+	}
+	if err := q.checkEnv(e); err != nil {
+		return Registered{}, false, err
+	}
+	same := 0
+	for _, other := range q.st.Envs {
+		if other.Name == e.Name {
+			same++
+		}
+	}
+	err := q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error {
+		st.Envs = append(st.Envs, e)
+		return nil
+	})
+	if err != nil {
+		return Registered{}, false, err
+	}
+	id, t := len(q.st.Envs)-1, q.st.Registration
+	q.seen[id] = q.o.Now()
+	return Registered{ID: id, Name: fmt.Sprintf("%s_%d", e.Name, same), Step: q.st.Step, Saves: t.SaveCheckpoint, Steps: t.NumSteps, Dir: t.CheckpointDir}, true, nil
+}
+
+func (q *Queue) checkEnv(e Env) error {
+	size := q.st.Registration.BatchSize
+	switch {
+	case !fits(e.GroupSize, size):
+		return fault.Field("group_size", "groups of %d sequences can never fill a batch of %d: want a divisor of the batch size", e.GroupSize, size)
+	case math.IsNaN(e.Weight) || math.IsInf(e.Weight, 0):
+		return fault.Field("weight", "want a finite number, got %v", e.Weight)
+	case e.MaxTokens < 0:
+		return fault.Field("max_token_length", "must not be negative, got %d", e.MaxTokens)
+	case e.Minimum != nil && !(*e.Minimum >= 0 && *e.Minimum <= 1):
+		return fault.Field("min_batch_allocation", "want a share from 0 to 1, got %v", *e.Minimum)
+	case len(q.st.Envs) >= maxEnvs:
+		return fault.New(fault.Exhausted, "%d environments are registered, at most %d can be: reset the data", len(q.st.Envs), maxEnvs)
+	}
+	return nil
+}
+
+// DisconnectEnv says that an environment sends no more. false: there is none of that id.
+func (q *Queue) DisconnectEnv(id int) (bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if id < 0 || id >= len(q.st.Envs) {
+		return false, nil
+	}
+	return true, q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error {
+		st.Envs[id].Left = true
+		return nil
+	})
+}
+
+// connected says whether an environment counts: it has not left, and was heard of lately.
+func (q *Queue) connected(id int) bool {
+	return !q.st.Envs[id].Left && q.o.Now().Sub(q.seen[id]) < q.o.EnvTimeout
+}
+
+// touch notes that an environment called. One that had left is back.
+func (q *Queue) touch(id int, now time.Time) { q.seen[id] = now }
+
+// EnvStatus is what an environment bounds its work by. Sizes are in groups of its own size.
+type EnvStatus struct {
+	Step        int
+	Queue       int // its groups, and those of others beyond their minimums
+	Unallocated float64
+	Own         int
+	Largest     int // sequences of the largest queued group
+	Weight      float64
+}
+
+// leastWeight keeps an environment from starving.
+const leastWeight = 0.01
+
+// StatusOf is the status for an environment; fault.NotFound when there is none of that id. Its group size grows to that of its largest
+// queued group.
+func (q *Queue) StatusOf(id int) (EnvStatus, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if id < 0 || id >= len(q.st.Envs) {
+		return EnvStatus{}, fault.New(fault.NotFound, "no environment %d is registered: register it", id)
+	}
+	q.touch(id, q.o.Now())
+	own, others, size := 0, map[int]int{}, q.st.Envs[id].GroupSize
+	s := EnvStatus{Step: q.st.Step, Largest: 1, Weight: q.weight(id), Unallocated: 1}
+	queue, _, _ := q.queued()
+	for _, g := range queue {
+		s.Largest = max(s.Largest, g.Sequences)
+		if g.Env == id {
+			own += g.Sequences
+			size = max(size, g.Sequences)
+		} else {
+			others[g.Env] += g.Sequences
+		}
+	}
+	q.st.Envs[id].GroupSize = size // not worth a sync: the next status finds it again
+	s.Own, s.Queue = own/size, (own+q.available(others, s.Largest))/size
+	taken := 0.0
+	for _, m := range q.minimums() {
+		taken += m.share
+	}
+	s.Unallocated -= min(taken, 1)
+	return s, nil
+}
+
+// available counts the sequences of other environments, in whole packs, beyond their minimums.
+func (q *Queue) available(others map[int]int, most int) int {
+	if most <= 1 || q.st.Registration == nil {
+		return 0
+	}
+	least := map[int]int{}
+	for _, m := range q.minimums() {
+		least[m.env] = int(float64(q.st.Registration.BatchSize) * m.share)
+	}
+	n := 0
+	for env, sequences := range others {
+		n += max(0, (sequences+most-1)/most*most-least[env])
+	}
+	return n
+}
+
+// weight is the environment's share of the work, by context length and weight, of those that are connected.
+func (q *Queue) weight(id int) float64 {
+	total := 0.0
+	for i, e := range q.st.Envs {
+		if q.connected(i) {
+			total += float64(e.MaxTokens) * max(0, e.Weight)
+		}
+	}
+	if total == 0 {
+		return 1
+	}
+	return max(leastWeight, float64(q.st.Envs[id].MaxTokens)*q.st.Envs[id].Weight/total)
+}
+
+// minimums are those of the connected environments.
+func (q *Queue) minimums() (out []minimum) {
+	for i, e := range q.st.Envs {
+		if e.Minimum != nil && q.connected(i) {
+			out = append(out, minimum{i, *e.Minimum})
+		}
+	}
+	return out
+}

@@ -1,0 +1,209 @@
+package queue
+
+import "slices"
+
+// group is what is known of a queued group without its payload.
+type group struct {
+	ID        uint64 `json:"id"` // grows with the order of arrival
+	Env       int    `json:"env"` // noEnv: of no environment
+	Sequences int    `json:"sequences"`
+	// Buffered says that the group waits for others of its environment, with which it has the size of a group.
+	Buffered bool `json:"buffered,omitempty"`
+	// Unit is the first of the groups that were buffered and have together the size of a group: they count as one. 0: it is one by itself.
+	Unit uint64 `json:"unit,omitempty"`
+}
+
+// units joins the groups that count as one. It returns what a batch is formed of, with the parts of each.
+func units(queue []group) (all []group, parts [][]group) {
+	at := map[uint64]int{}
+	for _, g := range queue {
+		if i, ok := at[g.Unit]; ok && g.Unit != 0 {
+			all[i].Sequences += g.Sequences
+			parts[i] = append(parts[i], g)
+			continue
+		}
+		at[g.Unit] = len(all)
+		all, parts = append(all, g), append(parts, []group{g})
+	}
+	return all, parts
+}
+
+// noEnv is the environment of a group that names none.
+const noEnv = -1
+
+// fits says whether groups of n sequences can fill a batch: a batch has a whole number of packs of the size of its largest group.
+func fits(n, batch int) bool { return n > 0 && n <= batch && batch%n == 0 }
+
+func largest(queue []group) int {
+	most := 0
+	for _, g := range queue {
+		most = max(most, g.Sequences)
+	}
+	return most
+}
+
+// packed lists the indices of the groups that are in a pack, pack by pack as each is complete. A pack is as many groups of one size as have
+// together the size of the largest group.
+func packed(queue []group, most int) []int {
+	var out []int
+	open := map[int][]int{} // size → indices
+	for i, g := range queue {
+		n := g.Sequences
+		if open[n] = append(open[n], i); len(open[n])*n == most {
+			out = append(out, open[n]...)
+			delete(open, n)
+		}
+	}
+	return out
+}
+
+// form returns the indices of the groups of the next batch, which has exactly size sequences; nil: there is none yet.
+func form(queue []group, size int) []int {
+	n := 0
+	all := packed(queue, largest(queue))
+	for i, at := range all {
+		if n += queue[at].Sequences; n >= size {
+			if n > size {
+				return nil
+			}
+			return all[:i+1]
+		}
+	}
+	return nil
+}
+
+// minimum is the least share of a batch that an environment is to have.
+type minimum struct {
+	env   int
+	share float64
+}
+
+// formWithMinimums is form where connected environments have minimums. Groups of no environment fill what is left; Atropos leaves them out.
+func formWithMinimums(queue []group, size int, minimums []minimum) []int {
+	packs := packsByEnv(queue)
+	wanted, ok := wantedOf(queue, packs, size, minimums)
+	if !ok {
+		return nil
+	}
+	var batch []int
+	n, taken, inPack := 0, map[int]bool{}, map[int]bool{}
+	for _, indices := range packs {
+		for _, at := range indices {
+			inPack[at] = true
+		}
+	}
+	take := func(at int) bool {
+		if n+queue[at].Sequences > size {
+			return false
+		}
+		batch, n, taken[at] = append(batch, at), n+queue[at].Sequences, true
+		return true
+	}
+	for _, m := range minimums {
+		got := 0
+		for _, at := range packs[m.env] {
+			if got >= wanted[m.env] {
+				break
+			}
+			if take(at) {
+				got += queue[at].Sequences
+			}
+		}
+	}
+	for at := range queue {
+		if n < size && inPack[at] && !taken[at] {
+			take(at)
+		}
+	}
+	if n != size {
+		return nil
+	}
+	return batch
+}
+
+// packsByEnv are the packed groups of each environment. The size of a pack is that of the largest group of all.
+func packsByEnv(queue []group) map[int][]int {
+	most := largest(queue)
+	own := map[int][]int{}
+	for i, g := range queue {
+		own[g.Env] = append(own[g.Env], i)
+	}
+	packs := map[int][]int{}
+	for env, indices := range own {
+		var groups []group
+		for _, i := range indices {
+			groups = append(groups, queue[i])
+		}
+		for _, i := range packed(groups, most) {
+			packs[env] = append(packs[env], indices[i])
+		}
+	}
+	return packs
+}
+
+// wantedOf is how many sequences each environment is to have at least; false: one with a minimum has no pack. Minimums of more than a batch
+// are scaled down, to one group each at least.
+func wantedOf(queue []group, packs map[int][]int, size int, minimums []minimum) (map[int]int, bool) {
+	wanted, total := map[int]int{}, 0
+	for _, m := range minimums {
+		n := int(float64(size) * m.share)
+		if n <= 0 {
+			continue
+		}
+		if len(packs[m.env]) == 0 {
+			return nil, false
+		}
+		wanted[m.env] = n
+		total += n
+	}
+	if total <= size {
+		return wanted, true
+	}
+	for env, n := range wanted {
+		least := queue[packs[env][0]].Sequences
+		for _, at := range packs[env] {
+			least = min(least, queue[at].Sequences)
+		}
+		wanted[env] = max(least, int(float64(n)*float64(size)/float64(total)))
+	}
+	return wanted, true
+}
+
+// sumTo returns the indices of buffered groups that have together exactly the size, in their order: the first ones that fit, else any that
+// do; nil: none do.
+func sumTo(buffer []group, size int) []int {
+	var out []int
+	n := 0
+	for i, g := range buffer {
+		if n+g.Sequences <= size {
+			out = append(out, i)
+			if n += g.Sequences; n == size {
+				return out
+			}
+		}
+	}
+	return subset(buffer, size)
+}
+
+// subset solves the subset sum: reach[i][n] says whether some of the first i groups have n sequences.
+func subset(buffer []group, size int) []int {
+	reach := make([][]bool, len(buffer)+1)
+	for i := range reach {
+		reach[i] = make([]bool, size+1)
+		for n := range size + 1 {
+			reach[i][n] = n == 0 || i > 0 && (reach[i-1][n] || n >= buffer[i-1].Sequences && reach[i-1][n-buffer[i-1].Sequences])
+		}
+	}
+	if !reach[len(buffer)][size] {
+		return nil
+	}
+	var out []int
+	for i, n := len(buffer), size; i > 0; i-- {
+		if s := buffer[i-1].Sequences; n >= s && reach[i-1][n-s] {
+			out = append(out, i-1)
+			n -= s
+		}
+	}
+	slices.Reverse(out)
+	return out
+}

@@ -1,0 +1,129 @@
+package queue
+
+import (
+	"bytes"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// pulls has a bucket for each pull queue: number → key, a line break, payload.
+var pulls = []byte("pulls")
+
+// Item is a group in a pull queue.
+type Item struct {
+	Key     string
+	Payload []byte
+}
+
+// pullKey is the idempotency key of a group in a pull queue. Keys of the trainer's queue have no line break.
+func pullKey(name, key string) []byte { return []byte(name + "\n" + key) }
+
+// Push adds a group to a pull queue and returns when it is synced. One that was pushed under the same key changes nothing.
+func (q *Queue) Push(name string, item Item) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return unavailableOr(q.db.Update(func(tx *bbolt.Tx) error {
+		known := tx.Bucket(keys)
+		if known.Get(pullKey(name, item.Key)) != nil {
+			return nil
+		}
+		b, err := tx.Bucket(pulls).CreateBucketIfNotExists([]byte(name))
+		if err != nil {
+			return err
+		}
+		id, err := tx.Bucket(payloads).NextSequence()
+		if err != nil {
+			return err
+		}
+		if err := known.Put(pullKey(name, item.Key), number(id)); err != nil {
+			return err
+		}
+		if err := tx.Bucket(order).Put(number(id), pullKey(name, item.Key)); err != nil {
+			return err
+		}
+		if err := forget(tx, id); err != nil {
+			return err
+		}
+		return b.Put(number(id), append([]byte(item.Key+"\n"), item.Payload...))
+	}))
+}
+
+// Pull returns the oldest groups of a pull queue that are not acknowledged and not leased, at most as many as asked for and, beside the
+// first, at most maxBytes of them. Those that it returns are leased for a time; 0: they are returned again by the next call.
+func (q *Queue) Pull(name string, most int, maxBytes int64, lease time.Duration) ([]Item, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.o.Now()
+	var out []Item
+	err := q.db.View(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(pulls).Bucket([]byte(name))
+		if b == nil {
+			return nil
+		}
+		size := int64(0)
+		c := b.Cursor()
+		for id, v := c.First(); id != nil && len(out) < most; id, v = c.Next() {
+			key, payload, _ := bytes.Cut(v, []byte("\n"))
+			if now.Before(q.leases[string(pullKey(name, string(key)))]) {
+				continue
+			}
+			if size += int64(len(payload)); len(out) > 0 && size > maxBytes {
+				break
+			}
+			out = append(out, Item{string(key), bytes.Clone(payload)})
+		}
+		return nil
+	})
+	for _, item := range out {
+		if lease > 0 {
+			q.leases[string(pullKey(name, item.Key))] = now.Add(lease)
+		}
+	}
+	return out, unavailableOr(err)
+}
+
+// AckPull drops groups from a pull queue and counts them. Keys that it does not have are passed over.
+func (q *Queue) AckPull(name string, acked []string) (n int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	err = q.db.Update(func(tx *bbolt.Tx) error {
+		n = 0
+		b := tx.Bucket(pulls).Bucket([]byte(name))
+		for _, key := range acked {
+			id := tx.Bucket(keys).Get(pullKey(name, key))
+			if b == nil || id == nil || b.Get(id) == nil {
+				continue
+			}
+			if err := b.Delete(id); err != nil {
+				return err
+			}
+			n++
+		}
+		return nil
+	})
+	for _, key := range acked {
+		delete(q.leases, string(pullKey(name, key)))
+	}
+	return n, unavailableOr(err)
+}
+
+// Waiting counts the groups of a pull queue that are not acknowledged.
+func (q *Queue) Waiting(name string) (n int, err error) {
+	err = q.db.View(func(tx *bbolt.Tx) error {
+		if b := tx.Bucket(pulls).Bucket([]byte(name)); b != nil {
+			n = b.Stats().KeyN
+		}
+		return nil
+	})
+	return n, unavailableOr(err)
+}
+
+func unavailableOr(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.Wrap(fault.Unavailable, err, "queue")
+}

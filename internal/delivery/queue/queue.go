@@ -1,0 +1,241 @@
+package queue
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Options of a queue.
+type Options struct {
+	Path string // of the file; one process has it open
+	// EnvTimeout is how long an environment may be silent until it counts as disconnected; 0: 15 minutes.
+	EnvTimeout time.Duration
+	Now        func() time.Time // nil: time.Now
+}
+
+const (
+	defaultEnvTimeout = 15 * time.Minute
+	// keptKeys is how many idempotency keys of groups that left the queue are kept, the newest.
+	keptKeys = 1 << 20
+)
+
+// Queue is a durable queue. It is safe for concurrent use.
+type Queue struct {
+	db  *bbolt.DB
+	o   Options
+	mu  sync.Mutex // guards the fields below; held while the file is written, so that both always agree
+	st  state
+	all []group // oldest first: queued and buffered ones
+	// seen is when each environment last called.
+	seen map[int]time.Time
+	// leases are of groups in pull queues, until when.
+	leases map[string]time.Time
+}
+
+// state is all but the groups. It is one record of the file.
+type state struct {
+	Registration *Registration `json:"registration,omitempty"` // nil: no trainer has registered
+	Started      bool          `json:"started"`                // the trainer has asked for a batch
+	Step         int           `json:"step"`                   // batches formed, from the registration's starting step
+	Envs         []Env         `json:"envs"`
+	Batches      []batch       `json:"batches"` // formed and not acknowledged, oldest first
+	Formed       uint64        `json:"formed"`  // id of the newest batch
+	Latest       uint64        `json:"latest"`  // newest queued group, whose payload is kept
+}
+
+// batch is a formed batch.
+type batch struct {
+	ID     uint64    `json:"id"`
+	Groups []group   `json:"groups"`
+	Served bool      `json:"served,omitempty"` // a client that acknowledges by its next call has had all of it
+	Client string    `json:"client,omitempty"` // that leases it
+	Until  time.Time `json:"until"`            // end of the lease
+}
+
+var (
+	payloads = []byte("payloads") // group id → JSON
+	groups   = []byte("groups")   // group id → group, while it is queued or buffered
+	keys     = []byte("keys")     // idempotency key → group id
+	order    = []byte("order")    // group id → idempotency key
+	about    = []byte("about")
+	present  = []byte("state")
+)
+
+// Open opens the queue, which is made when there is none. A file that another process has open is a fault.Conflict.
+func Open(o Options) (*Queue, error) {
+	if o.EnvTimeout == 0 {
+		o.EnvTimeout = defaultEnvTimeout
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	// The list of free pages is made when the file is opened: written with every change it would cost more than the change.
+	db, err := bbolt.Open(o.Path, 0o600, &bbolt.Options{Timeout: time.Second, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType})
+	if err == berrors.ErrTimeout {
+		return nil, fault.New(fault.Conflict, "%s is open in another process", o.Path)
+	}
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "open %s", o.Path)
+	}
+	q := &Queue{db: db, o: o, seen: map[int]time.Time{}, leases: map[string]time.Time{}}
+	if err := q.load(); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "read %s", o.Path)
+	}
+	return q, nil
+}
+
+// Close closes the file.
+func (q *Queue) Close() error { return q.db.Close() }
+
+// load makes the buckets and reads all but the payloads.
+func (q *Queue) load() error {
+	err := q.db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range [][]byte{payloads, groups, keys, order, about, pulls} {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return q.db.View(func(tx *bbolt.Tx) error {
+		if data := tx.Bucket(about).Get(present); data != nil {
+			if err := json.Unmarshal(data, &q.st); err != nil {
+				return err
+			}
+		}
+		for env := range q.st.Envs {
+			q.seen[env] = q.o.Now()
+		}
+		return tx.Bucket(groups).ForEach(func(_, data []byte) error {
+			var g group
+			if err := json.Unmarshal(data, &g); err != nil {
+				return err
+			}
+			q.all = append(q.all, g)
+			return nil
+		})
+	})
+}
+
+// change changes the state: do changes copies, which are kept when they are synced. The caller holds the lock.
+func (q *Queue) change(do func(tx *bbolt.Tx, st *state, all *[]group) error) error {
+	st, all := q.st, slices.Clone(q.all)
+	st.Envs, st.Batches = slices.Clone(st.Envs), slices.Clone(st.Batches)
+	err := q.db.Update(func(tx *bbolt.Tx) error {
+		if err := do(tx, &st, &all); err != nil {
+			return err
+		}
+		data, err := json.Marshal(st)
+		if err != nil {
+			return err
+		}
+		return tx.Bucket(about).Put(present, data)
+	})
+	if err != nil {
+		return unavailable(err)
+	}
+	q.st, q.all = st, all
+	return nil
+}
+
+// unavailable gives an error of the file a kind; one that has a kind keeps it.
+func unavailable(err error) error {
+	if kind := fault.KindOf(err); kind != fault.Internal {
+		return err
+	}
+	return fault.Wrap(fault.Unavailable, err, "queue")
+}
+
+func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+func putGroup(tx *bbolt.Tx, g group) error {
+	data, err := json.Marshal(g)
+	if err != nil {
+		return err
+	}
+	return tx.Bucket(groups).Put(number(g.ID), data)
+}
+
+// queued is what a batch can be formed of, with the groups of each unit, and the number of groups that cannot fill a batch. These wait for
+// a trainer with another batch size.
+func (q *Queue) queued() (all []group, parts [][]group, unfit int) {
+	var ready []group
+	for _, g := range q.all {
+		if !g.Buffered {
+			ready = append(ready, g)
+		}
+	}
+	waiting, of := units(ready)
+	for i, g := range waiting {
+		if r := q.st.Registration; r != nil && !fits(g.Sequences, r.BatchSize) {
+			unfit += len(of[i])
+			continue
+		}
+		all, parts = append(all, g), append(parts, of[i])
+	}
+	return all, parts, unfit
+}
+
+// Counts is what the queue holds.
+type Counts struct {
+	Step      int
+	Groups    int // that wait for a batch
+	Sequences int // of these
+	Unfit     int // groups that cannot fill a batch of the trainer's size
+	Buffered  int // sequences that wait for others of their group
+	Batches   int // formed and not acknowledged
+}
+
+// Counts returns what the queue holds.
+func (q *Queue) Counts() Counts {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := Counts{Step: q.st.Step, Batches: len(q.st.Batches)}
+	queue, parts, unfit := q.queued()
+	c.Unfit = unfit
+	for i, g := range queue {
+		c.Groups += len(parts[i])
+		c.Sequences += g.Sequences
+	}
+	for _, g := range q.all {
+		if g.Buffered {
+			c.Buffered += g.Sequences
+		}
+	}
+	return c
+}
+
+// Reset drops all groups, batches, keys and the trainer's registration. Environments stay registered.
+func (q *Queue) Reset() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.change(func(tx *bbolt.Tx, st *state, all *[]group) error {
+		for _, name := range [][]byte{payloads, groups, keys, order} {
+			seq := tx.Bucket(name).Sequence()
+			if err := tx.DeleteBucket(name); err != nil {
+				return fmt.Errorf("drop %s: %w", name, err)
+			}
+			b, err := tx.CreateBucket(name)
+			if err != nil {
+				return err
+			}
+			if err := b.SetSequence(seq); err != nil { // ids are not given twice
+				return err
+			}
+		}
+		*all, *st = nil, state{Envs: st.Envs, Formed: st.Formed}
+		return nil
+	})
+}

@@ -1,0 +1,134 @@
+package trainerapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+)
+
+// bodies reads request bodies within bounds.
+type bodies struct {
+	most int64
+	// memory is what all bodies together may use. A compressed body reserves the most that it may become.
+	memory *semaphore.Weighted
+}
+
+func newBodies(most int64) bodies { return bodies{most, semaphore.NewWeighted(2 * most)} }
+
+// spare is the room behind a body, which parseScored uses.
+const spare = 256
+
+// errGzip is answered in Atropos' words.
+var errGzip = errors.New("Invalid gzip payload") //nolint:staticcheck // these are the words
+
+// read returns the body of a request and a function that gives its memory back. It answers itself when ok is false.
+func (b bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), ok bool) {
+	zipped := strings.Contains(strings.ToLower(r.Header.Get("Content-Encoding")), "gzip")
+	size := b.most
+	if r.ContentLength >= 0 && !zipped {
+		size = r.ContentLength
+	}
+	if size > b.most {
+		http.Error(w, `{"detail":"the body is too large"}`, http.StatusRequestEntityTooLarge)
+		return nil, nil, false
+	}
+	if b.memory.Acquire(r.Context(), size) != nil {
+		return nil, nil, false // the client is gone
+	}
+	body, err := b.fill(r, size, zipped)
+	if err == nil {
+		return body, func() { b.memory.Release(size) }, true
+	}
+	b.memory.Release(size)
+	status, text := http.StatusBadRequest, `{"detail":"the body could not be read"}`
+	switch {
+	case errors.Is(err, errGzip):
+		text = errGzip.Error()
+	case errors.Is(err, errLarge):
+		status, text = http.StatusRequestEntityTooLarge, `{"detail":"the body is too large"}`
+	}
+	http.Error(w, text, status)
+	return nil, nil, false
+}
+
+var errLarge = errors.New("too large")
+
+func (b bodies) fill(r *http.Request, size int64, zipped bool) ([]byte, error) {
+	if !zipped && r.ContentLength >= 0 {
+		body := make([]byte, size, size+spare)
+		_, err := io.ReadFull(r.Body, body)
+		return body, err
+	}
+	from := io.Reader(r.Body)
+	if zipped {
+		z, err := gzip.NewReader(r.Body)
+		if errors.Is(err, io.EOF) {
+			return nil, nil // an empty body
+		}
+		if err != nil {
+			return nil, errGzip
+		}
+		from = z
+	}
+	var out bytes.Buffer
+	n, err := out.ReadFrom(io.LimitReader(from, b.most+1))
+	switch {
+	case n > b.most:
+		return nil, errLarge
+	case err != nil && zipped:
+		return nil, errGzip
+	}
+	return out.Bytes(), err
+}
+
+// decode reads a small JSON body into v.
+func (s *server) decode(w http.ResponseWriter, r *http.Request, v any) bool {
+	body, release, ok := s.bodies.read(w, r)
+	if !ok {
+		return false
+	}
+	defer release()
+	limited := jsonlimit.NewReader(bytes.NewReader(body), jsonlimit.Limits{Bytes: 1 << 20, Elements: 1 << 16, Depth: maxDepth})
+	if err := json.NewDecoder(limited).Decode(v); err != nil {
+		s.refuse(w, wrongType(err))
+		return false
+	}
+	return true
+}
+
+// wrongType says which member of a body is wrong.
+func wrongType(err error) error {
+	var t *json.UnmarshalTypeError
+	if errors.As(err, &t) && t.Field != "" {
+		return fault.Field(t.Field, "want %s, got %s", t.Type, t.Value)
+	}
+	return fault.Field("body", "want a JSON object: %v", err)
+}
+
+func asField(err error, f **fault.Error) bool { return errors.As(err, f) && (*f).Field != "" }
+
+// required refuses a body that lacks a member.
+func required[T any](name string, v *T) error {
+	if v == nil {
+		return fault.Field(name, "Field required")
+	}
+	return nil
+}
+
+// small refuses numbers that no setting has: the sums that are made of them must not overflow.
+func small(name string, v int) error {
+	if v > math.MaxInt32 || v < math.MinInt32 {
+		return fault.Field(name, "want at most %d, got %d", math.MaxInt32, v)
+	}
+	return nil
+}

@@ -1,0 +1,295 @@
+package trainerapi
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// scanner reads a JSON text in one pass. Lists of numbers are most of a scored group: it checks each number and keeps none.
+type scanner struct {
+	b []byte
+	i int
+}
+
+// Bounds of a scored group.
+const (
+	maxDepth     = 64
+	maxSequences = 4096
+)
+
+func (s *scanner) space() {
+	for s.i < len(s.b) && (s.b[s.i] == ' ' || s.b[s.i] == '\n' || s.b[s.i] == '\t' || s.b[s.i] == '\r') {
+		s.i++
+	}
+}
+
+// take passes over the byte, and space before it, if it comes next.
+func (s *scanner) take(c byte) bool {
+	s.space()
+	if s.i < len(s.b) && s.b[s.i] == c {
+		s.i++
+		return true
+	}
+	return false
+}
+
+func (s *scanner) peek() byte {
+	s.space()
+	if s.i < len(s.b) {
+		return s.b[s.i]
+	}
+	return 0
+}
+
+// null passes over a null.
+func (s *scanner) null() bool {
+	s.space()
+	if s.i+4 <= len(s.b) && string(s.b[s.i:s.i+4]) == "null" {
+		s.i += 4
+		return true
+	}
+	return false
+}
+
+// broken is the error of a text that is not the JSON that is wanted here.
+func (s *scanner) broken(field, want string) error {
+	rest := s.b[min(s.i, len(s.b)):]
+	if len(rest) > 12 {
+		rest = rest[:12]
+	}
+	return fault.Field(field, "want %s at byte %d, got %q", want, s.i, rest)
+}
+
+// key reads the name of a member and its colon.
+func (s *scanner) key() (string, error) {
+	raw, err := s.text()
+	if err != nil {
+		return "", err
+	}
+	var name string
+	if err := json.Unmarshal(raw, &name); err != nil {
+		return "", s.broken("body", "a string")
+	}
+	if !s.take(':') {
+		return "", s.broken("body", "a colon")
+	}
+	return name, nil
+}
+
+// text passes over a string and returns it with its quotes.
+func (s *scanner) text() ([]byte, error) {
+	s.space()
+	start := s.i
+	if !s.take('"') {
+		return nil, s.broken("body", "a string")
+	}
+	for ; s.i < len(s.b); s.i++ {
+		switch s.b[s.i] {
+		case '\\':
+			s.i++
+		case '"':
+			s.i++
+			return s.b[start:s.i], nil
+		}
+	}
+	return nil, s.broken("body", "the end of a string")
+}
+
+// value passes over any value and returns it. It is checked: strings, numbers and nesting.
+func (s *scanner) value(field string) ([]byte, error) {
+	s.space()
+	start, depth := s.i, 0
+	for ; s.i < len(s.b); s.i++ {
+		switch c := s.b[s.i]; c {
+		case '"':
+			if _, err := s.text(); err != nil {
+				return nil, err
+			}
+			s.i--
+		case '[', '{':
+			if depth++; depth > maxDepth {
+				return nil, fault.Field(field, "has more than %d levels", maxDepth)
+			}
+			continue
+		case ']', '}':
+			if depth--; depth < 0 {
+				return s.checked(field, start)
+			}
+		case ',':
+			if depth == 0 {
+				return s.checked(field, start)
+			}
+			continue
+		default:
+			continue
+		}
+		if depth == 0 {
+			s.i++
+			return s.checked(field, start)
+		}
+	}
+	return s.checked(field, start)
+}
+
+func (s *scanner) checked(field string, start int) ([]byte, error) {
+	raw := s.b[start:s.i]
+	if !json.Valid(raw) {
+		s.i = start
+		return nil, s.broken(field, "JSON (a number must be finite)")
+	}
+	return raw, nil
+}
+
+// list passes over a list and calls each for every element, at most most of them.
+func (s *scanner) list(field string, most int, each func(n int) error) (n int, err error) {
+	if !s.take('[') {
+		return 0, s.broken(field, "a list")
+	}
+	if s.take(']') {
+		return 0, nil
+	}
+	for {
+		if n == most {
+			return 0, fault.Field(field, "has more than %d elements", most)
+		}
+		if err := each(n); err != nil {
+			return 0, err
+		}
+		n++
+		if s.take(']') {
+			return n, nil
+		}
+		if !s.take(',') {
+			return 0, s.broken(at(field, n), "a comma or the end of the list")
+		}
+	}
+}
+
+func at(field string, indices ...int) string {
+	for _, i := range indices {
+		field += fmt.Sprintf("[%d]", i)
+	}
+	return field
+}
+
+// ints passes over a list of whole numbers from least to most and counts them. Known is a number that is expected often.
+func (s *scanner) ints(field string, least, most int64) (n int, err error) {
+	if !s.take('[') {
+		return 0, s.broken(field, "a list of whole numbers")
+	}
+	if s.take(']') {
+		return 0, nil
+	}
+	for {
+		s.space()
+		start := s.i
+		if s.i < len(s.b) && s.b[s.i] == '-' {
+			s.i++
+		}
+		digits := s.digits()
+		if digits == 0 || digits > 1 && s.b[s.i-digits] == '0' {
+			s.i = start
+			return 0, s.broken(at(field, n), "a whole number")
+		}
+		if digits > smallDigits {
+			v, err := strconv.ParseInt(string(s.b[start:s.i]), 10, 64)
+			if err != nil || v < least || v > most {
+				return 0, fault.Field(at(field, n), "want a whole number from %d to %d, got %.30s", least, most, s.b[start:s.i])
+			}
+		} else if s.b[start] == '-' && least == 0 {
+			return 0, fault.Field(at(field, n), "want a whole number from %d to %d, got %s", least, most, s.b[start:s.i])
+		}
+		n++
+		switch {
+		case s.take(','):
+		case s.take(']'):
+			return n, nil
+		default:
+			s.i = start
+			return 0, s.broken(at(field, n-1), "a whole number")
+		}
+	}
+}
+
+// smallDigits is how many digits every number within ±2^31 may have.
+const smallDigits = 9
+
+// digits passes over digits and counts them, eight bytes at a time.
+func (s *scanner) digits() int {
+	const zeros, ones, high = 0x3030303030303030, 0x7f7f7f7f7f7f7f7f, 0x8080808080808080
+	start := s.i
+	for s.i+8 <= len(s.b) {
+		x := binary.LittleEndian.Uint64(s.b[s.i:]) ^ zeros // a digit becomes 0 to 9
+		over := ((x & ones) + 0x7676767676767676 | x) & high
+		if over != 0 {
+			s.i += bits.TrailingZeros64(over) / 8
+			return s.i - start
+		}
+		s.i += 8
+	}
+	for s.i < len(s.b) && s.b[s.i]-'0' <= 9 {
+		s.i++
+	}
+	return s.i - start
+}
+
+// floats passes over a list of finite numbers and counts them.
+func (s *scanner) floats(field string) (n int, err error) {
+	if !s.take('[') {
+		return 0, s.broken(field, "a list of numbers")
+	}
+	if s.take(']') {
+		return 0, nil
+	}
+	for {
+		if err := s.float(field, n); err != nil {
+			return 0, err
+		}
+		n++
+		switch {
+		case s.take(','):
+		case s.take(']'):
+			return n, nil
+		default:
+			return 0, s.broken(at(field, n-1), "a finite number")
+		}
+	}
+}
+
+// float passes over a finite number: -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
+func (s *scanner) float(field string, n int) error {
+	s.space()
+	start := s.i
+	if s.i < len(s.b) && s.b[s.i] == '-' {
+		s.i++
+	}
+	whole := s.digits()
+	ok := whole > 0 && (whole == 1 || s.b[s.i-whole] != '0')
+	if s.i < len(s.b) && s.b[s.i] == '.' {
+		s.i++
+		ok = s.digits() > 0 && ok
+	}
+	plain := whole < 300
+	if s.i < len(s.b) && (s.b[s.i] == 'e' || s.b[s.i] == 'E') {
+		if s.i++; s.i < len(s.b) && (s.b[s.i] == '+' || s.b[s.i] == '-') {
+			s.i++
+		}
+		ok = s.digits() > 0 && ok
+		plain = false
+	}
+	if ok && !plain {
+		v, err := strconv.ParseFloat(string(s.b[start:s.i]), 64)
+		ok = err == nil && !math.IsInf(v, 0)
+	}
+	if !ok {
+		s.i = start
+		return s.broken(at(field, n), "a finite number")
+	}
+	return nil
+}

@@ -1,0 +1,294 @@
+package trainerapi_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/delivery/atroposserver"
+	"github.com/rolloutd/rolloutd/internal/delivery/queue"
+	"github.com/rolloutd/rolloutd/internal/delivery/trainerapi"
+)
+
+// client asks one server.
+type client struct {
+	t   *testing.T
+	url string
+}
+
+func (c client) do(method, path, body string, header ...string) (int, string) {
+	c.t.Helper()
+	return atroposserver.Do(c.t, method, c.url+path, body, header...)
+}
+
+// ok requires the status 200 and decodes the answer.
+func (c client) ok(method, path, body string, header ...string) map[string]any {
+	c.t.Helper()
+	status, text := c.do(method, path, body, header...)
+	require.Equal(c.t, http.StatusOK, status, text)
+	var out map[string]any
+	require.NoError(c.t, json.Unmarshal([]byte(text), &out), text)
+	return out
+}
+
+// marks are the third tokens of a batch's groups, which groupOf makes their marks; nil: there is no batch.
+func marks(answer map[string]any) (out []int) {
+	groups, _ := answer["batch"].([]any)
+	for _, g := range groups {
+		out = append(out, int(g.(map[string]any)["tokens"].([]any)[0].([]any)[2].(float64)))
+	}
+	return out
+}
+
+func (c client) register(batch int) { c.ok("POST", "/register", fmt.Sprintf(registration, batch)) }
+
+// What Atropos' server loses or refuses from then on.
+func TestOddStates(t *testing.T) {
+	t.Parallel()
+	c := client{t, serve(t)}
+	c.ok("POST", "/scored_data", groupOf(2, 1, ""))
+	require.Equal(t, "error", c.ok("GET", "/batch", "")["status"])
+	c.register(2)
+	require.Equal(t, []int{1}, marks(c.ok("GET", "/batch", "")), "data from before the registration is there")
+
+	c.ok("POST", "/register-env", `{"max_token_length":1,"desired_name":"e","weight":1,"group_size":2}`)
+	c.ok("POST", "/scored_data", groupOf(2, 2, ""))
+	c.register(4)
+	require.InDelta(t, 4, c.ok("GET", "/info", "")["batch_size"], 0, "another registration counts")
+	require.Equal(t, []int{1, 2}, marks(c.ok("GET", "/batch", "")), "and takes apart what was not acknowledged")
+
+	status, text := c.do("GET", "/reset_data", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "Reset successful", text)
+	require.Equal(t, "error", c.ok("GET", "/batch", "")["status"])
+	c.ok("GET", "/status-env", `{"env_id":0}`)
+	c.register(2)
+	c.ok("POST", "/scored_data", groupOf(2, 3, `, "env_id": 0`))
+	require.Equal(t, []int{3}, marks(c.ok("GET", "/batch", "")))
+}
+
+// A batch is served until it is acknowledged: by a call of its own, or by the next one of a client that knows no other.
+func TestAcknowledgement(t *testing.T) {
+	t.Parallel()
+	c := client{t, serve(t)}
+	c.register(2)
+	for mark := 1; mark <= 4; mark++ {
+		c.ok("POST", "/scored_data", groupOf(2, mark, ""))
+	}
+	for range 2 {
+		first := c.ok("GET", "/batch?ack=explicit", "")
+		require.Equal(t, []int{1}, marks(first))
+		require.InDelta(t, 1, first["batch_id"], 0)
+	}
+	c.register(2)
+	require.Equal(t, []int{1}, marks(c.ok("GET", "/batch?ack=explicit", "")), "the trainer was restarted")
+	for range 2 {
+		c.ok("POST", "/batch/1/ack", "")
+	}
+	require.Equal(t, []int{2}, marks(c.ok("GET", "/batch", "")))
+	require.Equal(t, []int{3}, marks(c.ok("GET", "/batch", "")))
+	require.InDelta(t, 3+3, c.ok("GET", "/status", "")["current_step"], 0)
+	for _, id := range []string{"9", "x", "0"} {
+		status, _ := c.do("POST", "/batch/"+id+"/ack", "")
+		require.Equal(t, http.StatusNotFound, status, id)
+	}
+}
+
+// Clients with names have a batch each.
+func TestSeveralClients(t *testing.T) {
+	t.Parallel()
+	c := client{t, serve(t)}
+	c.register(2)
+	for mark := 1; mark <= 3; mark++ {
+		c.ok("POST", "/scored_data", groupOf(2, mark, ""))
+	}
+	for range 2 {
+		require.Equal(t, []int{1}, marks(c.ok("GET", "/batch?ack=explicit&client=a", "")))
+		require.Equal(t, []int{2}, marks(c.ok("GET", "/batch?ack=explicit&client=b&lease_s=0.000001", "")))
+	}
+	require.Equal(t, []int{2}, marks(c.ok("GET", "/batch?ack=explicit&client=c", "")), "b's lease has ended")
+	for _, query := range []string{"ack=no", "lease_s=-1", "lease_s=NaN", "lease_s=1e9", "client=" + strings.Repeat("x", 101)} {
+		status, _ := c.do("GET", "/batch?"+query, "")
+		require.Equal(t, http.StatusUnprocessableEntity, status, query)
+	}
+}
+
+func TestDuplicates(t *testing.T) {
+	t.Parallel()
+	c := client{t, serve(t)}
+	c.register(2)
+	for _, key := range []string{"a", "a", "b"} {
+		c.ok("POST", "/scored_data", groupOf(2, 1, ""), "Idempotency-Key", key)
+	}
+	list := "[" + groupOf(2, 2, "") + "," + groupOf(2, 3, "") + "]"
+	for range 2 {
+		c.ok("POST", "/scored_data_list", list, "Idempotency-Key", "c")
+	}
+	require.InDelta(t, 4, c.ok("GET", "/status", "")["queue_size"], 0)
+	c.ok("GET", "/batch", "")
+	c.ok("GET", "/batch", "")
+	c.ok("POST", "/scored_data", groupOf(2, 1, ""), "Idempotency-Key", "a")
+	require.InDelta(t, 2, c.ok("GET", "/status", "")["queue_size"], 0, "also when it is trained on")
+	status, _ := c.do("POST", "/scored_data", groupOf(2, 1, ""), "Idempotency-Key", strings.Repeat("x", 201))
+	require.Equal(t, http.StatusUnprocessableEntity, status)
+}
+
+// What can never be trained on is refused with the reason, and nothing of it is queued.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	c := client{t, serve(t)}
+	for body, why := range map[string]string{
+		groupOf(1, 2147483648, ""): "tokens[0][2]: want a whole number from 0 to 2147483647, got 2147483648",
+		strings.Replace(groupOf(1, 1, ""), "0.5", "NaN", 1):           `scores[0]: want a finite number at byte`,
+		strings.Replace(groupOf(1, 1, ""), "0.5", "-Infinity", 1):     `scores[0]: want a finite number`,
+		strings.Replace(groupOf(1, 1, ""), "0.5", "1e999", 1):         `scores[0]: want a finite number`,
+		strings.Replace(groupOf(1, 1, ""), "0.5", "01", 1):            `scores[0]: want a finite number`,
+		strings.Replace(groupOf(1, 1, ""), "-0.25", "NaN", 1):         `inference_logprobs[0][2]: want a finite number`,
+		strings.Replace(groupOf(1, 1, ""), "0.5", "0.5, 1", 1):        "scores: 2 scores for 1 sequences: want one each",
+		strings.Replace(groupOf(1, 1, ""), "-100, -100", "-100", 1):   "masks[0]: 2 values for 3 tokens: want one each",
+		strings.Replace(groupOf(1, 1, ""), "[1, 2, 1]", "[-1, 2]", 1): "tokens[0][0]: want a whole number from 0 to 2147483647, got -1",
+		groupOf(1, 1, `, "env_id": 4294967296`):                       "env_id: want a whole number from 0 to 2147483647",
+		groupOf(1, 1, `, "env_id": -1`):                               "env_id: want a whole number",
+		groupOf(1, 1, `, "images": `+strings.Repeat("[", 100)):        "images: has more than 64 levels",
+		groupOf(1, 1, `, "images": [NaN]`):                            "images: want JSON (a number must be finite)",
+		groupOf(1, 1, `, "overrides": {}`):                            "overrides: want a list of objects",
+		groupOf(1, 1, `, "generation_params": [1]`):                   "generation_params: want an object",
+		`{"tokens":[],"masks":[],"scores":[]}`:                        "tokens: want at least one sequence",
+		`{"tokens":[[1]],"masks":[[1]],"scores":[1]} {}`:              "body: want the end",
+	} {
+		status, text := c.do("POST", "/scored_data", body)
+		require.Equal(t, http.StatusUnprocessableEntity, status, body)
+		var answer struct {
+			Detail []struct{ Msg string }
+		}
+		require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
+		require.Contains(t, answer.Detail[0].Msg, why)
+	}
+	c.register(8)
+	c.ok("GET", "/batch", "")
+	for path, body := range map[string]string{
+		"/scored_data":  groupOf(3, 1, ""),
+		"/register-env": `{"max_token_length":1,"desired_name":"e","weight":1,"group_size":3}`,
+		"/register":     strings.Replace(fmt.Sprintf(registration, 8), `"batch_size":8`, `"batch_size":0`, 1),
+	} {
+		status, text := c.do("POST", path, body)
+		require.Equal(t, http.StatusUnprocessableEntity, status, path)
+		if path != "/register" {
+			require.Contains(t, text, "of 3 sequences can never fill a batch of 8: want a divisor of the batch size")
+		}
+	}
+	status, _ := c.do("POST", "/scored_data_list", "["+groupOf(2, 1, "")+","+groupOf(3, 1, "")+"]")
+	require.Equal(t, http.StatusUnprocessableEntity, status)
+	require.InDelta(t, 0, c.ok("GET", "/status", "")["queue_size"], 0)
+}
+
+// Groups that were buffered count as one from then on, so that no part of them waits for ever for groups of its size.
+func TestBufferedGroupsStayTogether(t *testing.T) {
+	t.Parallel()
+	c := client{t, serve(t)}
+	c.register(8)
+	c.ok("GET", "/batch", "")
+	c.ok("POST", "/register-env", `{"max_token_length":1,"desired_name":"e","weight":1,"group_size":8}`)
+	require.Equal(t, "buffered", c.ok("POST", "/scored_data", groupOf(5, 1, `, "env_id": 0`))["status"])
+	require.Empty(t, marks(c.ok("GET", "/batch", "")))
+	require.InDelta(t, 0, c.ok("POST", "/scored_data", groupOf(3, 2, `, "env_id": 0`))["buffer_size"], 0)
+	require.Equal(t, []int{1, 2}, marks(c.ok("GET", "/batch", "")))
+}
+
+// An environment that is silent for long does not hold a part of each batch.
+func TestSilentEnvironments(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	q, err := queue.Open(queue.Options{Path: filepath.Join(t.TempDir(), "q"), Now: func() time.Time { return now }, EnvTimeout: time.Minute})
+	require.NoError(t, err)
+	defer q.Close()
+	srv := httptest.NewServer(trainerapi.New(trainerapi.Options{Queue: q, Log: slog.New(slog.DiscardHandler)}))
+	defer srv.Close()
+	c := client{t, srv.URL}
+	c.register(2)
+	c.ok("GET", "/batch", "")
+	for _, least := range []string{"0.5", "null"} {
+		c.ok("POST", "/register-env", `{"max_token_length":1,"desired_name":"e","weight":1,"group_size":2,"min_batch_allocation":`+least+`}`)
+	}
+	c.ok("POST", "/scored_data", groupOf(2, 1, `, "env_id": 1`))
+	require.Empty(t, marks(c.ok("GET", "/batch", "")))
+	require.InDelta(t, 0.5, c.ok("GET", "/status-env", `{"env_id":1}`)["env_weight"], 0)
+	now = now.Add(time.Hour)
+	require.InDelta(t, 1, c.ok("GET", "/status-env?env_id=1", "")["env_weight"], 0)
+	require.Equal(t, []int{1}, marks(c.ok("GET", "/batch", "")))
+}
+
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	q, err := queue.Open(queue.Options{Path: filepath.Join(t.TempDir(), "q")})
+	require.NoError(t, err)
+	defer q.Close()
+	srv := httptest.NewServer(trainerapi.New(trainerapi.Options{Queue: q, Log: slog.New(slog.DiscardHandler), MaxBody: 1 << 16}))
+	defer srv.Close()
+	c := client{t, srv.URL}
+	zipped := func(text string) string {
+		var out bytes.Buffer
+		z := gzip.NewWriter(&out)
+		_, err := z.Write([]byte(text))
+		require.NoError(t, err)
+		require.NoError(t, z.Close())
+		return out.String()
+	}
+	c.ok("POST", "/scored_data", zipped(groupOf(2, 1, "")), "Content-Encoding", "gzip")
+	status, text := c.do("POST", "/scored_data", groupOf(2, 1, ""), "Content-Encoding", "gzip")
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Equal(t, "Invalid gzip payload", strings.TrimSpace(text))
+	for _, body := range []string{zipped(strings.Repeat(" ", 1<<20)), strings.Repeat(" ", 1<<17)} {
+		header := "identity"
+		if body[0] != ' ' {
+			header = "gzip"
+		}
+		status, _ = c.do("POST", "/scored_data", body, "Content-Encoding", header)
+		require.Equal(t, http.StatusRequestEntityTooLarge, status)
+	}
+	require.InDelta(t, 1, c.ok("GET", "/status", "")["queue_size"], 0)
+}
+
+// Groups of a pull queue are served oldest first until they are acknowledged.
+func TestPull(t *testing.T) {
+	t.Parallel()
+	c := client{t, serve(t)}
+	pulled := func(query string) (keys []string) {
+		for _, g := range c.ok("GET", "/queues/q/groups"+query, "")["groups"].([]any) {
+			require.Equal(t, g.(map[string]any)["key"], g.(map[string]any)["group"].(map[string]any)["n"])
+			keys = append(keys, g.(map[string]any)["key"].(string))
+		}
+		return keys
+	}
+	require.Empty(t, pulled(""))
+	for _, key := range []string{"a", "b", "a", "c"} {
+		c.ok("POST", "/queues/q/groups", `{"n":"`+key+`"}`, "Idempotency-Key", key)
+	}
+	require.Equal(t, []string{"a"}, pulled(""))
+	require.Equal(t, []string{"a", "b", "c"}, pulled("?max=10"))
+	require.Equal(t, []string{"a", "b"}, pulled("?max=2&lease_s=60"))
+	require.Equal(t, []string{"c"}, pulled("?max=2"))
+	require.InDelta(t, 2, c.ok("POST", "/queues/q/ack", `{"keys":["a","a","c","x"]}`)["acknowledged"], 0)
+	require.Empty(t, pulled("?max=10"), "b is leased")
+	require.InDelta(t, 1, c.ok("GET", "/queues/q", "")["waiting"], 0)
+	c.ok("POST", "/queues/q/groups", `{"n":"a"}`, "Idempotency-Key", "a")
+	require.InDelta(t, 1, c.ok("GET", "/queues/q", "")["waiting"], 0, "acknowledged groups do not come back")
+	for path, body := range map[string]string{"/queues/q/groups": `[]`, "/queues/a%20b/groups": `{}`} {
+		status, _ := c.do("POST", path, body, "Idempotency-Key", "k")
+		require.Equal(t, http.StatusUnprocessableEntity, status, path)
+	}
+	status, _ := c.do("POST", "/queues/q/groups", `{}`)
+	require.Equal(t, http.StatusUnprocessableEntity, status)
+	status, _ = c.do("GET", "/queues/q/groups?max=0", "")
+	require.Equal(t, http.StatusUnprocessableEntity, status)
+}
