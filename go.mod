@@ -47,7 +47,19 @@ require (
 	mvdan.cc/sh/v3 v3.14.1
 )
 
-require go.etcd.io/bbolt v1.5.0
+require (
+	github.com/parquet-go/parquet-go v0.32.0
+	go.etcd.io/bbolt v1.5.0
+)
+
+require (
+	github.com/andybalholm/brotli v1.1.1 // indirect
+	github.com/klauspost/compress v1.20.1 // indirect
+	github.com/parquet-go/bitpack v1.0.0 // indirect
+	github.com/parquet-go/jsonlite v1.0.0 // indirect
+	github.com/pierrec/lz4/v4 v4.1.21 // indirect
+	github.com/twpayne/go-geom v1.6.1 // indirect
+)
 
 require github.com/JohannesKaufmann/dom v0.3.1 // indirect
 

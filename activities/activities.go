@@ -97,7 +97,7 @@ func (a *Activities) RegisterLocal(w worker.ActivityRegistry) {
 
 // RegisterDelivery registers what any host can do with a finished group; w polls rollout.DeliveryQueue.
 func (a *Activities) RegisterDelivery(w worker.ActivityRegistry) {
-	register(w, map[string]any{"SinkStatus": a.SinkStatus, "DeliverGroup": a.DeliverGroup})
+	register(w, map[string]any{"SinkStatus": a.SinkStatus, "DeliverGroup": a.DeliverGroup, "CloseSink": a.CloseSink})
 }
 
 // RegisterHost makes w, a worker of this host's own queue, take what only this host can do.

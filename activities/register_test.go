@@ -29,7 +29,7 @@ func TestRegisteredNames(t *testing.T) {
 	acts.RegisterDelivery(&delivery)
 	require.Equal(t, []string{"CreateSandbox"}, create.names)
 	require.Equal(t, []string{"ComposeResult", "StoreGroup"}, local.names)
-	require.ElementsMatch(t, []string{"SinkStatus", "DeliverGroup"}, delivery.names)
+	require.ElementsMatch(t, []string{"SinkStatus", "DeliverGroup", "CloseSink"}, delivery.names)
 	require.ElementsMatch(t, []string{
 		"InstallOpencode", "StartProxy", "RunSetup", "RunAgent", "RunVerifier", "CollectArtifacts", "CloseSandbox", "AbortAgent",
 	}, host.names)

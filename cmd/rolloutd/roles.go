@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/cli"
@@ -18,6 +20,8 @@ func roles(s std) []*cobra.Command {
 	model := role(s, "model", "Serve the scripted model, for demos and tests", "", daemon.Roles{Model: true})
 	tools := role(s, "toolserver", "Serve tools (MCP servers, web_search, web_extract) to policies of other hosts", "", daemon.Roles{ToolServer: true})
 
+	trainer := role(s, "trainer-api", "Serve scored groups to trainers, in the protocol of Atropos' trainer API", "", daemon.Roles{TrainerAPI: true})
+
 	listenFlag(serve, "OpenEnv server", func(c *config.Config) *string { return &c.Serve.Listen })
 	stringFlag(serve, "mode", "simulation (default) or production, which has no /reset, /step and /state over HTTP", func(c *config.Config) *string { return &c.Serve.Mode })
 	listenFlag(gateway, "admin API", func(c *config.Config) *string { return &c.Gateway.Listen })
@@ -25,7 +29,9 @@ func roles(s std) []*cobra.Command {
 	stringFlag(model, "script", "YAML file with the model's replies (default: the built-in demo scripts)", func(c *config.Config) *string { return &c.Model.Script })
 	listenFlag(tools, "tool server", func(c *config.Config) *string { return &c.ToolServer.Listen })
 	stringFlag(worker, "gateway", "URL of this host's gateway (default http://127.0.0.1:7070)", func(c *config.Config) *string { return &c.Gateway.URL })
-	return []*cobra.Command{serve.cmd, worker.cmd, gateway.cmd, model.cmd, tools.cmd}
+	trainer.changes = append(trainer.changes, func(c *config.Config) { c.TrainerAPI.Listen = cmp.Or(c.TrainerAPI.Listen, config.DefaultTrainerAPI) })
+	listenFlag(trainer, "trainer API", func(c *config.Config) *string { return &c.TrainerAPI.Listen })
+	return []*cobra.Command{serve.cmd, worker.cmd, gateway.cmd, model.cmd, tools.cmd, trainer.cmd}
 }
 
 // roleCommand is a command whose flags override the configuration.

@@ -33,7 +33,8 @@ type Config struct {
 	// Agents are command-line agents beside the built-in ones. One with the name of a preset replaces it.
 	Agents []Agent `yaml:"agents"`
 	// TaskSets are the sets of tasks that clients name.
-	TaskSets map[string]TaskSet `yaml:"task_sets"`
+	TaskSets   map[string]TaskSet `yaml:"task_sets"`
+	TrainerAPI TrainerAPI         `yaml:"trainer_api"`
 	// Sinks are where finished groups are delivered, by name.
 	Sinks map[string]Sink `yaml:"sinks"`
 	// Prices are the prices of models, by the endpoint's name for the model, for rollouts that set none.

@@ -69,6 +69,8 @@ func Variables() []Variable {
 		{"ROLLOUTD_TOOL_SERVER_URL", "tools.tool_server_url", text(func(c *Config) *string { return &c.Tools.ToolServerURL })},
 		{"ROLLOUTD_TOOL_SERVER_TOKEN", "tool_server.token", text(func(c *Config) *string { return &c.ToolServer.Token })},
 		{"ROLLOUTD_TOOL_SERVER_LISTEN", "tool_server.listen", text(func(c *Config) *string { return &c.ToolServer.Listen })},
+		{"ROLLOUTD_TRAINER_API_LISTEN", "trainer_api.listen", text(func(c *Config) *string { return &c.TrainerAPI.Listen })},
+		{"ROLLOUTD_TRAINER_API_TOKENS", "trainer_api.tokens", list(func(c *Config) *[]string { return &c.TrainerAPI.Tokens })},
 		{"ROLLOUTD_PRICES", "prices", prices},
 		{"ROLLOUTD_METRICS_LISTEN", "telemetry.listen", text(func(c *Config) *string { return &c.Telemetry.Listen })},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "telemetry.otlp_endpoint", text(func(c *Config) *string { return &c.Telemetry.OTLPEndpoint })},

@@ -26,7 +26,7 @@ type Sink struct {
 	Sequences string `yaml:"sequences"`
 	Subagents string `yaml:"subagents"` // "drop" (default) or "separate"
 
-	// Of the kinds with a trainer.
+	// Of the kinds atropos, trainer_api and pull.
 	URL   string `yaml:"url"`
 	Token string `yaml:"token"` // bearer token; empty: none
 	// MaxBatchesOffPolicy bounds the batches that wait for the trainer: with more there is no room. 0: 2.
@@ -48,6 +48,8 @@ type Sink struct {
 
 	// Of the kind pull.
 	Queue string `yaml:"queue"` // empty: the sink's name
+	// MaxWaiting is how many groups may wait to be pulled until there is no room; 0: any number.
+	MaxWaiting int `yaml:"max_waiting"`
 }
 
 // One reports whether the sink takes one sequence of each rollout.
@@ -68,12 +70,25 @@ func (c Config) validateSinks(p *problems) {
 }
 
 func (s Sink) validate(p *problems, path string) {
-	kinds := []string{SinkFiles}
+	kinds := []string{SinkAtropos, SinkTrainerAPI, SinkFiles, SinkPull}
 	p.check(slices.Contains(kinds, s.Kind), path+".kind", "want %s, got %q", strings.Join(kinds, ", "), s.Kind)
 	p.oneOf(path+".sequences", s.Sequences, "", "one", "all")
 	p.oneOf(path+".subagents", s.Subagents, "", "drop", "separate")
 	p.oneOf(path+".format", s.Format, "", "jsonl", "parquet")
-	if s.Kind == SinkFiles {
+	switch s.Kind {
+	case SinkAtropos, SinkTrainerAPI:
+		p.httpURL(path+".url", s.URL)
+		p.check(s.GroupSize > 0, path+".group_size", "want the number of sequences of a group, got %d", s.GroupSize)
+		p.check(s.Kind != SinkAtropos || s.MaxTokenLength > 0, path+".max_token_length", "want the length of the longest sequence in tokens, got %d", s.MaxTokenLength)
+		p.check(s.MaxBatchesOffPolicy >= 0 && s.MaxBatchesOffPolicy < 1e6, path+".max_batches_offpolicy", "want 0 (2) or more, got %g", s.MaxBatchesOffPolicy)
+		p.check(s.Weight >= 0 && s.Weight < 1e6, path+".weight", "want 0 (1) or more, got %g", s.Weight)
+		m := s.MinBatchAllocation
+		p.check(m == nil || *m >= 0 && *m <= 1, path+".min_batch_allocation", "want a share from 0 to 1")
+	case SinkPull:
+		p.httpURL(path+".url", s.URL)
+		p.check(s.MaxWaiting >= 0, path+".max_waiting", "want 0 (any number) or more groups, got %d", s.MaxWaiting)
+		p.check(s.Queue == "" || rollout.CheckSink(s.Queue) == nil, path+".queue", "want letters, digits, '_' or '-', got %q", s.Queue)
+	case SinkFiles:
 		p.check(s.Path != "", path+".path", "want a folder")
 		p.check(s.ShardGroups >= 0, path+".shard_groups", "want 1 or more, or 0 for 1, got %d", s.ShardGroups)
 		p.check(s.ShardAge >= 0, path+".shard_age", "want a duration, or 0 for 10m, got %s", s.ShardAge)

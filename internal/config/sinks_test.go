@@ -19,11 +19,14 @@ func TestSinks(t *testing.T) {
 	c.Sinks = map[string]config.Sink{
 		"a/b":  {Kind: "files", Path: "x"},
 		"none": {},
+		"own":  {Kind: "trainer_api", URL: "trainer:8001"},
+		"far":  {Kind: "atropos", URL: "http://trainer:8000", GroupSize: 8},
 		"disk": {Kind: "files", Format: "csv", ShardGroups: -1, Sequences: "two", Subagents: "keep"},
 	}
 	err = c.Validate()
 	for _, text := range []string{
 		"sinks.a/b: sink: want 1 to 40 letters", "sinks.none.kind: want ", "sinks.disk.path: want a folder", `sinks.disk.format: want jsonl or parquet, got "csv"`,
+		"sinks.own.url: want an http:// or https:// URL", "sinks.own.group_size: want ", "sinks.far.max_token_length: want ",
 		"sinks.disk.shard_groups: want 1 or more", `sinks.disk.sequences: want one or all, got "two"`, `sinks.disk.subagents: want drop or separate, got "keep"`,
 	} {
 		require.ErrorContains(t, err, text)

@@ -36,6 +36,7 @@ func (c Config) Validate() error {
 	c.validateSinks(&p)
 	c.Tools.validate(&p)
 	c.ToolServer.validate(&p)
+	c.TrainerAPI.validate(&p)
 	for _, name := range slices.Sorted(maps.Keys(c.ModelEnv)) {
 		p.check(slices.Contains(modelVariables(), name), "model_env."+name, "want %s", strings.Join(modelVariables(), ", "))
 		if strings.HasSuffix(name, "_URL") {

@@ -20,7 +20,7 @@ import (
 var Version = "dev" // the linker sets variables only
 
 // Roles selects the roles of a process.
-type Roles struct{ Serve, Worker, Gateway, Model, ToolServer bool }
+type Roles struct{ Serve, Worker, Gateway, Model, ToolServer, TrainerAPI bool }
 
 // Options of a Daemon.
 type Options struct {
@@ -48,7 +48,7 @@ type Daemon struct {
 }
 
 // Addresses are the addresses of the roles; empty for roles that the process does not have.
-type Addresses struct{ Serve, Gateway, Trainer, Model, Metrics, Temporal, ToolServer string }
+type Addresses struct{ Serve, Gateway, Trainer, Model, Metrics, Temporal, ToolServer, TrainerAPI string }
 
 // New prepares a process. It starts nothing.
 func New(o Options) *Daemon {
@@ -73,6 +73,7 @@ func (d *Daemon) Tiers() []tier.Tier {
 	add(d.roles.ToolServer, func() tier.Tier {
 		return toolset.Tier(d.cfg.ToolServer, d.log, func(address string) { d.at.ToolServer = address })
 	})
+	add(d.roles.TrainerAPI || d.roles.Serve && d.cfg.TrainerAPI.Listen != "", d.trainerAPITier)
 	add(d.roles.Worker, d.workerTier)
 	add(d.roles.Serve, d.serveTier)
 	return append(tiers, d.readinessTier())
@@ -91,7 +92,7 @@ func (d *Daemon) Ready() {
 	var at []any
 	for _, a := range []struct{ part, address string }{
 		{"serve", d.at.Serve}, {"gateway", d.at.Gateway}, {"trainer", d.at.Trainer}, {"model", d.at.Model}, {"metrics", d.at.Metrics}, {"temporal", d.at.Temporal},
-		{"tool server", d.at.ToolServer},
+		{"tool server", d.at.ToolServer}, {"trainer_api", d.at.TrainerAPI},
 	} {
 		if a.address != "" {
 			at = append(at, slog.String(a.part, a.address))

@@ -2,18 +2,26 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/delivery"
+	"github.com/rolloutd/rolloutd/internal/delivery/queue"
 	"github.com/rolloutd/rolloutd/internal/delivery/sinks"
+	"github.com/rolloutd/rolloutd/internal/delivery/trainerapi"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/listen"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // deliverer brings groups to the configured sinks.
 func (d *Daemon) deliverer() (*delivery.Deliverer, error) {
-	all, err := sinks.Open(d.cfg.Sinks)
+	all, err := sinks.Open(d.cfg.Sinks, sinks.Options{Store: d.store, Log: d.log})
 	return &delivery.Deliverer{Store: d.store, Sinks: all, Log: d.log}, err
 }
 
@@ -30,4 +38,38 @@ func (k knownSinks) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rol
 		return rollout.Delivery{}, fault.Field("sink", "no sink %q is configured (sinks in the configuration)", spec.Sink)
 	}
 	return k.engine.Deliver(ctx, spec)
+}
+
+// trainerAPITier serves scored groups to trainers, and keeps them in the data folder.
+func (d *Daemon) trainerAPITier() tier.Tier {
+	return tier.Tier{Name: "trainer API", Budget: 10 * time.Second, Start: func(context.Context) (tier.Running, error) {
+		c := d.cfg.TrainerAPI
+		if !config.Loopback(c.Listen) && len(c.Tokens) == 0 {
+			return tier.Running{}, fault.Field("trainer_api.tokens", "needed to listen on %s", c.Listen)
+		}
+		if err := os.MkdirAll(filepath.Dir(d.cfg.TrainerQueueFile()), 0o700); err != nil {
+			return tier.Running{}, err
+		}
+		q, err := queue.Open(queue.Options{Path: d.cfg.TrainerQueueFile()})
+		if err != nil {
+			return tier.Running{}, err
+		}
+		l, err := listen.TCP("the trainer API", c.Listen, "trainer_api.listen (ROLLOUTD_TRAINER_API_LISTEN, --listen)")
+		if err != nil {
+			return tier.Running{}, errors.Join(err, q.Close())
+		}
+		d.at.TrainerAPI = l.Addr().String()
+		handler := trainerapi.New(trainerapi.Options{Queue: q, Log: d.log})
+		var tokens []envserver.Token
+		for _, text := range c.Tokens {
+			tokens = append(tokens, envserver.PlainToken(text))
+		}
+		if len(tokens) == 0 {
+			handler = tier.OwnHost(c.Hosts, handler)
+		}
+		r := tier.ServeHTTP(l, admit(tokens, handler))
+		stop := r.Stop
+		r.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), q.Close()) }
+		return r, nil
+	}}
 }

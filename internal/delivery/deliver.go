@@ -45,6 +45,21 @@ func (d *Deliverer) Status(ctx context.Context, sink string) (Status, error) {
 	return s.Status(ctx)
 }
 
+// Close says to a sink's trainer that no more groups come for now. Most sinks have nothing to say. An unknown name is a fault.Invalid.
+func (d *Deliverer) Close(ctx context.Context, sink string) error {
+	s, err := d.sink(sink)
+	if err != nil {
+		return err
+	}
+	if leaver, ok := s.Sink.(interface{ Disconnect(context.Context) error }); ok {
+		return leaver.Disconnect(ctx)
+	}
+	if buffer, ok := s.Sink.(interface{ Flush(context.Context) error }); ok {
+		return buffer.Flush(ctx)
+	}
+	return nil
+}
+
 // Deliver delivers a finished group to a sink and returns how that ended. An error says that it did not end: the delivery stays pending
 // and the call is to be repeated, unless the error is a fault.Invalid (there is no such sink) or a fault.NotFound (there is no such group).
 func (d *Deliverer) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {

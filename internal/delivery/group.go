@@ -19,7 +19,7 @@ type Group struct {
 	Owner      string               `json:"owner,omitempty"`
 	Outcome    rollout.GroupOutcome `json:"outcome"`
 	Size       int                  `json:"size"` // rollouts that were asked for
-	Siblings   []Sibling            `json:"siblings"`
+	Siblings   []Sibling            `json:"siblings,omitempty"`
 	Statistics rollout.Statistics   `json:"statistics"` // of the siblings' rewards
 	FinishedAt time.Time            `json:"finished_at"`
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/delivery"
@@ -35,9 +36,54 @@ func TestSuite(t *testing.T) {
 }
 
 type line struct {
-	GroupID   string  `json:"group_id"`
-	RolloutID string  `json:"rollout_id"`
-	Reward    float64 `json:"reward"`
+	GroupID   string  `json:"group_id" parquet:"group_id"`
+	RolloutID string  `json:"rollout_id" parquet:"rollout_id"`
+	Reward    float64 `json:"reward" parquet:"reward"`
+}
+
+// Rows of Parquet have what lines of JSON have.
+func TestParquet(t *testing.T) {
+	t.Parallel()
+	sinktest.Run(t, func(t *testing.T) sinktest.Subject {
+		o := files.Options{Folder: t.TempDir(), Format: files.Parquet, Groups: 3, Age: time.Hour}
+		sink := files.New(o)
+		return sinktest.Subject{
+			Sink:    sink,
+			Restart: func(*testing.T) delivery.Sink { return files.New(o) },
+			Received: func(t *testing.T) []float64 {
+				require.NoError(t, sink.Flush(t.Context()))
+				names, err := filepath.Glob(filepath.Join(o.Folder, "shard-*.parquet"))
+				require.NoError(t, err)
+				var all []line
+				for _, name := range names {
+					rows, err := parquet.ReadFile[line](name)
+					require.NoError(t, err)
+					all = append(all, rows...)
+				}
+				return firsts(t, all)
+			},
+		}
+	})
+}
+
+func TestColumnsOfParquet(t *testing.T) {
+	t.Parallel()
+	o := files.Options{Folder: t.TempDir(), Format: files.Parquet}
+	require.NoError(t, files.New(o).Deliver(t.Context(), sinktest.Group(1)))
+	rows, err := parquet.ReadFile[struct {
+		TokenIDs []int32   `parquet:"token_ids,list"`
+		LossMask []int32   `parquet:"loss_mask,list"`
+		Logprobs []float64 `parquet:"logprobs,list"`
+		Spans    string    `parquet:"spans"`
+		Trained  int32     `parquet:"trained"`
+	}](filepath.Join(o.Folder, "shard-000001.parquet"))
+	require.NoError(t, err)
+	require.Len(t, rows, sinktest.Size)
+	require.Equal(t, []int32{1, 2, 1001, 3, 2000, 5}, rows[0].TokenIDs)
+	require.Equal(t, []int32{0, 0, 1, 0, 1, 1}, rows[0].LossMask)
+	require.Equal(t, []float64{0, 0, -0.5, 0, -0.25, -2}, rows[0].Logprobs)
+	require.Equal(t, int32(3), rows[0].Trained)
+	require.Contains(t, rows[0].Spans, `"finish_reason":"tool_calls"`)
 }
 
 // lines reads all files of a folder.

@@ -1,16 +1,70 @@
 package files
 
-import "io"
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+
+	"github.com/parquet-go/parquet-go"
+)
 
 // Format is how a file has its sequences; it is also the ending of its name.
 type Format string
 
-// JSONLines has one sequence a line, as GET /groups/{id}/trajectory?format=jsonl.
-const JSONLines Format = "jsonl"
+const (
+	// JSONLines has one sequence a line, as GET /groups/{id}/trajectory?format=jsonl.
+	JSONLines Format = "jsonl"
+	// Parquet has one sequence a row, with the fields of a line as columns. Spans are JSON text.
+	Parquet Format = "parquet"
+)
 
+// write writes the groups, which are lines of JSON.
 func (f Format) write(w io.Writer, groups func(func([]byte) error) error) error {
+	if f == Parquet {
+		return writeRows(w, groups)
+	}
 	return groups(func(lines []byte) error {
 		_, err := w.Write(lines)
 		return err
 	})
+}
+
+// row is a sequence in Parquet.
+type row struct {
+	RolloutID string          `parquet:"rollout_id" json:"rollout_id"`
+	GroupID   string          `parquet:"group_id" json:"group_id"`
+	TaskID    string          `parquet:"task_id" json:"task_id"`
+	Outcome   string          `parquet:"outcome" json:"outcome"`
+	Reward    float64         `parquet:"reward" json:"reward"`
+	Number    int32           `parquet:"sequence" json:"sequence"`
+	Trained   int32           `parquet:"trained" json:"trained"`
+	Lineage   string          `parquet:"lineage" json:"lineage"`
+	Branch    string          `parquet:"branch" json:"branch"`
+	TokenIDs  []int32         `parquet:"token_ids,list" json:"token_ids"`
+	LossMask  []int32         `parquet:"loss_mask,list" json:"loss_mask"`
+	Logprobs  []float64       `parquet:"logprobs,list" json:"logprobs"`
+	Spans     json.RawMessage `parquet:"spans,string" json:"spans"`
+	End       string          `parquet:"end" json:"end"`
+}
+
+// writeRows has the rows of one group in memory at a time, beside the row group of the writer.
+func writeRows(w io.Writer, groups func(func([]byte) error) error) error {
+	out := parquet.NewGenericWriter[row](w, parquet.Compression(&parquet.Zstd))
+	err := groups(func(lines []byte) error {
+		dec := json.NewDecoder(bytes.NewReader(lines))
+		for dec.More() {
+			var r row
+			if err := dec.Decode(&r); err != nil {
+				return err
+			}
+			if _, err := out.Write([]row{r}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return out.Close()
 }

@@ -145,7 +145,7 @@ func (q *Queue) DisconnectEnv(id int) (bool, error) {
 	})
 }
 
-// connected says whether an environment counts: it has not left, and was heard of lately.
+// connected says whether an environment counts: it has not left, and called lately.
 func (q *Queue) connected(id int) bool {
 	return !q.st.Envs[id].Left && q.o.Now().Sub(q.seen[id]) < q.o.EnvTimeout
 }

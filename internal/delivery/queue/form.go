@@ -4,7 +4,7 @@ import "slices"
 
 // group is what is known of a queued group without its payload.
 type group struct {
-	ID        uint64 `json:"id"` // grows with the order of arrival
+	ID        uint64 `json:"id"`  // grows with the order of arrival
 	Env       int    `json:"env"` // noEnv: of no environment
 	Sequences int    `json:"sequences"`
 	// Buffered says that the group waits for others of its environment, with which it has the size of a group.

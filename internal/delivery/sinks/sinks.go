@@ -3,19 +3,30 @@ package sinks
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"log/slog"
+	"path"
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/delivery/files"
+	"github.com/rolloutd/rolloutd/internal/delivery/trainer"
+	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
+// Options are what sinks work with.
+type Options struct {
+	Store *store.Store // where they keep notes
+	Log   *slog.Logger
+}
+
 // Open makes all sinks of a configuration. It reaches none of them.
-func Open(all map[string]config.Sink) (map[string]delivery.Named, error) {
+func Open(all map[string]config.Sink, o Options) (map[string]delivery.Named, error) {
 	out := map[string]delivery.Named{}
 	for name, c := range all {
-		s, err := open(c)
+		s, err := open(name, c, o)
 		if err != nil {
 			return nil, fmt.Errorf("sinks.%s: %w", name, err)
 		}
@@ -24,13 +35,39 @@ func Open(all map[string]config.Sink) (map[string]delivery.Named, error) {
 	return out, nil
 }
 
-func open(c config.Sink) (delivery.Sink, error) {
+func open(name string, c config.Sink, o Options) (delivery.Sink, error) {
+	api := trainer.Options{URL: c.URL, Token: c.Token, OffPolicy: c.MaxBatchesOffPolicy, GroupSize: c.GroupSize}
 	switch c.Kind {
 	case config.SinkFiles:
 		return files.New(files.Options{
 			Folder: c.Path, Format: cmp.Or(files.Format(c.Format), files.JSONLines), Groups: c.ShardGroups, Age: c.ShardAge,
 		}), nil
+	case config.SinkTrainerAPI:
+		return trainer.NewOwn(api), nil
+	case config.SinkPull:
+		return trainer.NewPull(api, cmp.Or(c.Queue, name), c.MaxWaiting), nil
+	case config.SinkAtropos:
+		env := trainer.Env{Name: cmp.Or(c.Name, name), MaxTokens: c.MaxTokenLength, Weight: c.Weight, Minimum: c.MinBatchAllocation}
+		return trainer.NewAtropos(api, env, notes{o.Store, name}, o.Log.With("sink", name)), nil
 	default:
 		return nil, fmt.Errorf("kind: unknown %q", c.Kind)
 	}
+}
+
+// notes keeps the notes of a sink in the store.
+type notes struct {
+	store *store.Store
+	sink  string
+}
+
+func (n notes) key(name string) string { return path.Join("deliveries", "notes", n.sink, name+".json") }
+
+// Load reads a note.
+func (n notes) Load(ctx context.Context, name string, v any) error {
+	return n.store.JSON(ctx, n.key(name), v)
+}
+
+// Save writes a note over the one before.
+func (n notes) Save(ctx context.Context, name string, v any) error {
+	return n.store.PutJSON(ctx, n.key(name), v)
 }

@@ -26,6 +26,9 @@ type server struct {
 	q      *queue.Queue
 	log    *slog.Logger
 	bodies bodies
+	// plain is held while a batch is served to a client that acknowledges it by its next call: that call may come over another connection
+	// before the end of this one is noted.
+	plain chan struct{}
 }
 
 // New makes the handler. It checks no tokens: the caller does.
@@ -33,9 +36,11 @@ func New(o Options) http.Handler {
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultMaxBody
 	}
-	s := &server{q: o.Queue, log: o.Log, bodies: newBodies(o.MaxBody)}
+	s := &server{q: o.Queue, log: o.Log, bodies: newBodies(o.MaxBody), plain: make(chan struct{}, 1)}
 	r := chi.NewRouter()
-	r.Get("/", func(w http.ResponseWriter, _ *http.Request) { s.answer(w, map[string]string{"message": "AtroposLib API"}) })
+	r.Get("/", func(w http.ResponseWriter, _ *http.Request) {
+		s.answer(w, map[string]string{"message": "AtroposLib API"})
+	})
 	r.Post("/register", s.register)
 	r.Get("/info", s.info)
 	r.Get("/wandb_info", s.wandbInfo)
@@ -53,7 +58,9 @@ func New(o Options) http.Handler {
 	r.Get("/queues/{name}/groups", s.pull)
 	r.Post("/queues/{name}/groups", s.push)
 	r.Post("/queues/{name}/ack", s.ackPull)
-	r.NotFound(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"detail":"Not Found"}`, http.StatusNotFound) })
+	r.NotFound(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, `{"detail":"Not Found"}`, http.StatusNotFound)
+	})
 	return r
 }
 

@@ -148,7 +148,7 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}
 	for body, why := range map[string]string{
-		groupOf(1, 2147483648, ""): "tokens[0][2]: want a whole number from 0 to 2147483647, got 2147483648",
+		groupOf(1, 2147483648, ""):                                    "tokens[0][2]: want a whole number from 0 to 2147483647, got 2147483648",
 		strings.Replace(groupOf(1, 1, ""), "0.5", "NaN", 1):           `scores[0]: want a finite number at byte`,
 		strings.Replace(groupOf(1, 1, ""), "0.5", "-Infinity", 1):     `scores[0]: want a finite number`,
 		strings.Replace(groupOf(1, 1, ""), "0.5", "1e999", 1):         `scores[0]: want a finite number`,
@@ -192,7 +192,7 @@ func TestRefusals(t *testing.T) {
 	require.InDelta(t, 0, c.ok("GET", "/status", "")["queue_size"], 0)
 }
 
-// Groups that were buffered count as one from then on, so that no part of them waits for ever for groups of its size.
+// Groups that were buffered count as one from then on, so that no part of them waits for groups of its size.
 func TestBufferedGroupsStayTogether(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}

@@ -110,6 +110,21 @@ func (s *server) batch(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, err)
 		return
 	}
+	if !lease.Explicit {
+		select {
+		case s.plain <- struct{}{}:
+			defer func() { <-s.plain }()
+		case <-r.Context().Done():
+			return
+		}
+	}
+	s.serveBatch(w, r, lease)
+}
+
+// serveTimeout is how long a client may take to read a batch.
+const serveTimeout = 5 * time.Minute
+
+func (s *server) serveBatch(w http.ResponseWriter, r *http.Request, lease queue.Lease) {
 	b, ok, err := s.q.Take(lease)
 	switch {
 	case errors.Is(err, queue.ErrNoTrainer):
@@ -122,7 +137,8 @@ func (s *server) batch(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, map[string]any{"batch": nil})
 		return
 	}
-	if err := serve(w, b); err != nil || r.Context().Err() != nil || lease.Explicit {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(serveTimeout)) // a writer without deadlines is a test's
+	if err := serve(w, b); err != nil || lease.Explicit {
 		return // a client that did not get all of it gets it again
 	}
 	if err := s.q.Served(b.ID); err != nil {

@@ -1,0 +1,294 @@
+package trainer
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/rolloutd/rolloutd/internal/delivery"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
+)
+
+// Notes keeps what the sink must remember when its process ends, under short names.
+type Notes interface {
+	Load(ctx context.Context, name string, v any) error // fault.NotFound when there is none
+	Save(ctx context.Context, name string, v any) error
+}
+
+// Env is what the sink says of itself to Atropos' trainer API.
+type Env struct {
+	Name      string
+	MaxTokens int // longest sequence, in tokens
+	Weight    float64
+	Minimum   *float64 // share of each batch
+}
+
+// Atropos is the trainer API of Atropos' own package. It implements delivery.Sink.
+//
+// That API has no idempotency keys. A send whose answer was lost is looked up before it is sent again: in the newest queued group, and in
+// the counters of the queue. Where both leave it open, for other environments send too, the group is sent again and the log says that it may
+// be doubled.
+type Atropos struct {
+	o     Options
+	env   Env
+	c     caller
+	notes Notes
+	log   *slog.Logger
+	mu    sync.Mutex // one send at a time: the newest queued group is then mostly ours
+	reg   *registered
+}
+
+// registered is the note of the registration.
+type registered struct {
+	ID    int `json:"env_id"`
+	Step  int `json:"step"` // the newest that was seen
+	Steps int `json:"num_steps"`
+}
+
+const registrationNote = "registration"
+
+// NewAtropos makes the sink. It reaches nothing.
+func NewAtropos(o Options, env Env, notes Notes, log *slog.Logger) *Atropos {
+	if env.Weight == 0 {
+		env.Weight = 1
+	}
+	return &Atropos{o: o, env: env, c: newCaller(o.URL, o.Token), notes: notes, log: log}
+}
+
+// errWaiting says that the trainer has not started.
+var errWaiting = fault.New(fault.Unavailable, "the trainer has not started")
+
+// Status registers the environment, if need be, and says what the trainer can take.
+func (s *Atropos) Status(ctx context.Context) (delivery.Status, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st, batch, err := s.ready(ctx)
+	if err == errWaiting { //nolint:errorlint // it is never wrapped
+		return delivery.Status{Waiting: errWaiting.Msg}, nil
+	}
+	if err != nil {
+		return delivery.Status{}, err
+	}
+	queued := st.Queue * max(s.o.GroupSize, 1)
+	out := delivery.Status{Ready: true, Room: s.o.room(batch, queued), Step: st.Step, TotalSteps: s.reg.Steps, BatchSize: batch, Queued: queued}
+	if out.Room == 0 {
+		out.Waiting = "the trainer has enough batches"
+	}
+	return out, nil
+}
+
+// envStatus is the answer of GET /status-env.
+type envStatus struct {
+	Step  int `json:"current_step"`
+	Queue int `json:"queue_size"` // in groups of this environment's size
+}
+
+// ready returns the trainer's status and batch size. It registers the environment if the trainer does not know it: at the start, after
+// the trainer's restart and after its data was reset. Data must not be sent before: a group that comes before the trainer's registration
+// makes Atropos' server unusable.
+func (s *Atropos) ready(ctx context.Context) (st envStatus, batch int, err error) {
+	var info struct {
+		BatchSize int `json:"batch_size"`
+	}
+	if err := s.c.do(ctx, request{method: http.MethodGet, path: "/info"}, &info); err != nil {
+		return st, 0, err
+	}
+	if info.BatchSize <= 0 {
+		s.reg = nil
+		return st, 0, firstOf(s.notes.Save(ctx, registrationNote, nil), errWaiting)
+	}
+	if err := s.register(ctx); err != nil {
+		return st, 0, err
+	}
+	st, err = s.status(ctx)
+	if unknown := fault.Is(err, fault.Internal) || fault.Is(err, fault.NotFound); unknown || err == nil && st.Step < s.reg.Step {
+		// Atropos answers 500 for an environment that it does not know. A step that went back is that of another run.
+		s.reg = nil
+		if err := firstOf(s.notes.Save(ctx, registrationNote, nil), s.register(ctx)); err != nil {
+			return st, 0, err
+		}
+		st, err = s.status(ctx)
+	}
+	if err == nil && st.Step > s.reg.Step {
+		s.reg.Step = st.Step
+		err = s.notes.Save(ctx, registrationNote, s.reg)
+	}
+	return st, info.BatchSize, err
+}
+
+// firstOf returns the first error.
+func firstOf(all ...error) error {
+	for _, err := range all {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Atropos) status(ctx context.Context) (st envStatus, err error) {
+	body, err := encode(map[string]int{"env_id": s.reg.ID})
+	if err == nil {
+		err = s.c.do(ctx, request{method: http.MethodGet, path: "/status-env", body: body}, &st)
+	}
+	return st, err
+}
+
+// register takes the registration from the notes, or registers the environment.
+func (s *Atropos) register(ctx context.Context) error {
+	if s.reg != nil {
+		return nil
+	}
+	var noted *registered
+	if err := s.notes.Load(ctx, registrationNote, &noted); err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	if noted != nil {
+		s.reg = noted
+		return nil
+	}
+	body, err := encode(map[string]any{
+		"max_token_length": s.env.MaxTokens, "desired_name": s.env.Name, "weight": s.env.Weight, "group_size": s.o.GroupSize, "min_batch_allocation": s.env.Minimum,
+	})
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Status string `json:"status"`
+		ID     *int   `json:"env_id"`
+		Step   int    `json:"starting_step"`
+		Steps  int    `json:"num_steps"`
+	}
+	if err := s.c.do(ctx, request{method: http.MethodPost, path: "/register-env", body: body}, &answer); err != nil {
+		return err
+	}
+	if answer.ID == nil {
+		return errWaiting
+	}
+	s.reg = &registered{ID: *answer.ID, Step: answer.Step, Steps: answer.Steps}
+	return s.notes.Save(ctx, registrationNote, s.reg)
+}
+
+// Disconnect says that the environment sends no more. The next delivery registers it again.
+func (s *Atropos) Disconnect(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var noted *registered
+	err := s.notes.Load(ctx, registrationNote, &noted)
+	if fault.Is(err, fault.NotFound) || err == nil && noted == nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	body, err := encode(map[string]int{"env_id": noted.ID})
+	if err == nil {
+		err = s.c.do(ctx, request{method: http.MethodPost, path: "/disconnect-env", body: body}, &struct{}{})
+	}
+	if err != nil {
+		return err
+	}
+	s.reg = nil
+	return s.notes.Save(ctx, registrationNote, nil)
+}
+
+// atroposGroup is a group with what tells it from all others.
+type atroposGroup struct {
+	shapes.Atropos
+	Env       int            `json:"env_id"`
+	Overrides groupOverrides `json:"group_overrides"`
+}
+
+// groupOverrides is passed through to the trainer as it is.
+type groupOverrides struct {
+	Key string `json:"rolloutd_key"`
+}
+
+// sent is the note of a group.
+type sent struct {
+	Done   bool    `json:"done,omitempty"`
+	Before counter `json:"before"` // as it was before the send
+}
+
+// counter changes with every group that is queued and with every batch.
+type counter struct {
+	Step   int `json:"current_step"`
+	Groups int `json:"queue_size"`
+}
+
+// Deliver sends the group, unless it was sent before.
+func (s *Atropos) Deliver(ctx context.Context, g delivery.Group) error {
+	if n := g.Sequences(); n != s.o.GroupSize {
+		return fault.New(fault.Conflict, "group %s has %d sequences: the trainer takes groups of %d", g.ID, n, s.o.GroupSize)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var before sent
+	err := s.notes.Load(ctx, g.Key, &before)
+	first := fault.Is(err, fault.NotFound)
+	if err != nil && !first || before.Done {
+		return err
+	}
+	if _, _, err := s.ready(ctx); err != nil {
+		return err
+	}
+	now, err := s.counter(ctx)
+	if err != nil {
+		return err
+	}
+	if !first {
+		arrived, err := s.arrived(ctx, g, before, now)
+		if err != nil {
+			return err
+		}
+		if arrived {
+			return s.notes.Save(ctx, g.Key, sent{Done: true})
+		}
+	}
+	if err := s.notes.Save(ctx, g.Key, sent{Before: now}); err != nil {
+		return err
+	}
+	if err := s.send(ctx, g); err != nil {
+		return err
+	}
+	return s.notes.Save(ctx, g.Key, sent{Done: true})
+}
+
+func (s *Atropos) counter(ctx context.Context) (c counter, err error) {
+	err = s.c.do(ctx, request{method: http.MethodGet, path: "/status"}, &c)
+	return c, err
+}
+
+// arrived looks up a group that was sent and not acknowledged. Where it cannot be known, the group counts as not arrived.
+func (s *Atropos) arrived(ctx context.Context, g delivery.Group, before sent, now counter) (bool, error) {
+	var newest struct {
+		Overrides *groupOverrides `json:"group_overrides"`
+		Tokens    json.RawMessage `json:"tokens"`
+	}
+	if err := s.c.do(ctx, request{method: http.MethodGet, path: "/latest_example"}, &newest); err != nil {
+		return false, err
+	}
+	if newest.Overrides != nil && newest.Overrides.Key == g.Key {
+		return true, nil
+	}
+	if now != before.Before {
+		s.log.WarnContext(ctx, "group is sent again and may be doubled: the answer to the send before was lost, and the trainer's queue has changed since",
+			"group", g.ID, "key", g.Key)
+	}
+	return false, nil
+}
+
+func (s *Atropos) send(ctx context.Context, g delivery.Group) error {
+	form, err := shapes.ToAtropos(g.Data)
+	if err != nil {
+		return err
+	}
+	body, err := encode(atroposGroup{form, s.reg.ID, groupOverrides{g.Key}})
+	if err != nil {
+		return err
+	}
+	return s.c.do(ctx, request{method: http.MethodPost, path: "/scored_data", body: body, gzip: true}, &struct{}{})
+}

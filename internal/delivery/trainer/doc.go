@@ -1,0 +1,2 @@
+// Package trainer has the sinks that are trainers: Atropos' trainer API, our own, and its pull queues.
+package trainer

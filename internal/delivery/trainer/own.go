@@ -1,0 +1,74 @@
+package trainer
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/rolloutd/rolloutd/internal/delivery"
+	"github.com/rolloutd/rolloutd/internal/trajectory/shapes"
+)
+
+// Options of a trainer that is a sink.
+type Options struct {
+	URL   string
+	Token string // bearer token; "": none
+	// OffPolicy bounds the batches that wait for the trainer; 0: 2.
+	OffPolicy float64
+	GroupSize int // sequences of a group; at least 1
+}
+
+const defaultOffPolicy = 2
+
+// room is how many more groups may wait, with so many sequences waiting.
+func (o Options) room(batch, queued int) int {
+	most := o.OffPolicy
+	if most == 0 {
+		most = defaultOffPolicy
+	}
+	return max(0, (int(most*float64(batch))-queued)/max(o.GroupSize, 1))
+}
+
+// Own is the trainer API of this program. It implements delivery.Sink. The API knows idempotency keys, so every call can be repeated.
+type Own struct {
+	o Options
+	c caller
+}
+
+// NewOwn makes the sink. It reaches nothing.
+func NewOwn(o Options) *Own { return &Own{o, newCaller(o.URL, o.Token)} }
+
+// Status is what the trainer API says of its queue.
+func (s *Own) Status(ctx context.Context) (delivery.Status, error) {
+	var a struct {
+		Step      int  `json:"current_step"`
+		Sequences *int `json:"queued_sequences"`
+		Batches   int  `json:"unacknowledged_batches"`
+		BatchSize int  `json:"batch_size"`
+		NumSteps  int  `json:"num_steps"`
+	}
+	if err := s.c.do(ctx, request{method: http.MethodGet, path: "/status"}, &a); err != nil {
+		return delivery.Status{}, err
+	}
+	if a.Sequences == nil || a.BatchSize <= 0 {
+		return delivery.Status{Waiting: "no trainer has registered"}, nil
+	}
+	queued := *a.Sequences + a.Batches*a.BatchSize
+	out := delivery.Status{Ready: true, Room: s.o.room(a.BatchSize, queued), Step: a.Step, TotalSteps: a.NumSteps, BatchSize: a.BatchSize, Queued: queued}
+	if out.Room == 0 {
+		out.Waiting = "the trainer has enough batches"
+	}
+	return out, nil
+}
+
+// Deliver posts the group in Atropos' form under its key.
+func (s *Own) Deliver(ctx context.Context, g delivery.Group) error {
+	form, err := shapes.ToAtropos(g.Data)
+	if err != nil {
+		return err
+	}
+	body, err := encode(form)
+	if err != nil {
+		return err
+	}
+	return s.c.do(ctx, request{method: http.MethodPost, path: "/scored_data", body: body, key: g.Key}, &struct{}{})
+}

@@ -1,0 +1,334 @@
+package trainer_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/delivery"
+	"github.com/rolloutd/rolloutd/internal/delivery/atroposserver"
+	"github.com/rolloutd/rolloutd/internal/delivery/queue"
+	"github.com/rolloutd/rolloutd/internal/delivery/sinktest"
+	"github.com/rolloutd/rolloutd/internal/delivery/trainer"
+	"github.com/rolloutd/rolloutd/internal/delivery/trainerapi"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// cutter stands between a sink and its trainer, and cuts the answer of the next send after the trainer has it.
+type cutter struct {
+	*httptest.Server
+	cut atomic.Bool
+}
+
+func cutterOf(t *testing.T, target string) *cutter {
+	t.Helper()
+	u, err := url.Parse(target)
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(u)
+	c := &cutter{}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && (r.URL.Path == "/scored_data" || r.URL.Path == "/queues/q/groups") && c.cut.Swap(false) {
+			proxy.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+// memory keeps notes.
+type memory struct {
+	mu  sync.Mutex
+	all map[string][]byte
+}
+
+func (m *memory) Load(_ context.Context, name string, v any) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	data, ok := m.all[name]
+	if !ok {
+		return fault.New(fault.NotFound, "no note")
+	}
+	return json.Unmarshal(data, v)
+}
+
+func (m *memory) Save(_ context.Context, name string, v any) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	data, err := json.Marshal(v)
+	m.all[name] = data
+	return err
+}
+
+const registration = `{"wandb_group":"g","wandb_project":"p","batch_size":2,"max_token_len":512,"checkpoint_dir":"/c","save_checkpoint_interval":10,"starting_step":3,"num_steps":100}`
+
+// begin registers a trainer with batches of one group, and starts it.
+func begin(t *testing.T, url string) {
+	t.Helper()
+	status, text := atroposserver.Do(t, "POST", url+"/register", registration)
+	require.Equal(t, http.StatusOK, status, text)
+	atroposserver.Do(t, "GET", url+"/batch", "")
+}
+
+// scores are those of the first sequences of all batches that there are, in the order of service.
+func scores(t *testing.T, url string) (out []float64) {
+	t.Helper()
+	for {
+		var answer struct {
+			Batch []struct {
+				Scores           []float64
+				Tokens           [][]int
+				GenerationParams map[string]float64 `json:"generation_params"`
+			}
+		}
+		_, text := atroposserver.Do(t, "GET", url+"/batch", "")
+		require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
+		if answer.Batch == nil {
+			return out
+		}
+		require.Len(t, answer.Batch, 1)
+		require.Len(t, answer.Batch[0].Tokens, sinktest.Size)
+		require.InDelta(t, 0.7, answer.Batch[0].GenerationParams["temperature"], 0)
+		out = append(out, answer.Batch[0].Scores[0])
+	}
+}
+
+func options(url string) trainer.Options { return trainer.Options{URL: url, GroupSize: sinktest.Size} }
+
+func atropos(url string, notes trainer.Notes, log *slog.Logger) *trainer.Atropos {
+	return trainer.NewAtropos(options(url), trainer.Env{Name: "e", MaxTokens: 512}, notes, log)
+}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func newNotes() *memory { return &memory{all: map[string][]byte{}} }
+
+// Atropos' own server forms all batches that it can at once, and serves the last one first.
+func TestAtropos(t *testing.T) {
+	t.Parallel()
+	server := atroposserver.Start(t)
+	sinktest.Run(t, func(t *testing.T) sinktest.Subject {
+		atroposserver.Do(t, "GET", server.URL+"/reset_data", "")
+		begin(t, server.URL)
+		c, notes := cutterOf(t, server.URL), newNotes()
+		var got []float64
+		return sinktest.Subject{
+			Sink:    atropos(c.URL, notes, discard()),
+			Restart: func(*testing.T) delivery.Sink { return atropos(c.URL, notes, discard()) },
+			Received: func(t *testing.T) []float64 {
+				more := scores(t, server.URL)
+				slices.Reverse(more)
+				got = append(got, more...)
+				return got
+			},
+			BreakNext: func() { c.cut.Store(true) },
+		}
+	})
+}
+
+func ownServer(t *testing.T) string {
+	t.Helper()
+	q, err := queue.Open(queue.Options{Path: filepath.Join(t.TempDir(), "q")})
+	require.NoError(t, err)
+	srv := httptest.NewServer(trainerapi.New(trainerapi.Options{Queue: q, Log: discard()}))
+	t.Cleanup(func() {
+		srv.Close()
+		require.NoError(t, q.Close())
+	})
+	return srv.URL
+}
+
+func TestOwn(t *testing.T) {
+	t.Parallel()
+	sinktest.Run(t, func(t *testing.T) sinktest.Subject {
+		at := ownServer(t)
+		begin(t, at)
+		c := cutterOf(t, at)
+		var got []float64
+		return sinktest.Subject{
+			Sink:    trainer.NewOwn(options(c.URL)),
+			Restart: func(*testing.T) delivery.Sink { return trainer.NewOwn(options(c.URL)) },
+			Received: func(t *testing.T) []float64 {
+				got = append(got, scores(t, at)...)
+				return got
+			},
+			BreakNext: func() { c.cut.Store(true) },
+		}
+	})
+}
+
+// A client of Atropos' own server is a client of ours.
+func TestAtroposAtOurServer(t *testing.T) {
+	t.Parallel()
+	sinktest.Run(t, func(t *testing.T) sinktest.Subject {
+		at := ownServer(t)
+		begin(t, at)
+		c, notes := cutterOf(t, at), newNotes()
+		var got []float64
+		return sinktest.Subject{
+			Sink:    atropos(c.URL, notes, discard()),
+			Restart: func(*testing.T) delivery.Sink { return atropos(c.URL, notes, discard()) },
+			Received: func(t *testing.T) []float64 {
+				got = append(got, scores(t, at)...)
+				return got
+			},
+			BreakNext: func() { c.cut.Store(true) },
+		}
+	})
+}
+
+func TestPull(t *testing.T) {
+	t.Parallel()
+	sinktest.Run(t, func(t *testing.T) sinktest.Subject {
+		at := ownServer(t)
+		c := cutterOf(t, at)
+		return sinktest.Subject{
+			Sink:      trainer.NewPull(options(c.URL), "q", 100),
+			Restart:   func(*testing.T) delivery.Sink { return trainer.NewPull(options(c.URL), "q", 100) },
+			Received:  func(t *testing.T) []float64 { return pulled(t, at) },
+			BreakNext: func() { c.cut.Store(true) },
+		}
+	})
+}
+
+// pulled are the rewards of the first rollouts of the groups that wait.
+func pulled(t *testing.T, url string) (out []float64) {
+	t.Helper()
+	var answer struct {
+		Groups []struct {
+			Group struct {
+				GroupID  string `json:"group_id"`
+				Rollouts []struct {
+					Reward    float64
+					Sequences []struct {
+						TokenIDs []int `json:"token_ids"`
+					}
+				}
+			}
+		}
+	}
+	_, text := atroposserver.Do(t, "GET", url+"/queues/q/groups?max=100", "")
+	require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
+	for _, g := range answer.Groups {
+		require.Len(t, g.Group.Rollouts, sinktest.Size)
+		require.Len(t, g.Group.Rollouts[0].Sequences[0].TokenIDs, 6)
+		out = append(out, g.Group.Rollouts[0].Reward)
+	}
+	return out
+}
+
+// The trainer is not there, has not registered, has not started, has enough; then it is reset and starts again.
+func TestAtroposTrainersLife(t *testing.T) {
+	t.Parallel()
+	server := atroposserver.Start(t)
+	notes := newNotes()
+	sink := atropos(server.URL, notes, discard())
+	waits := func(why string) {
+		t.Helper()
+		st, err := sink.Status(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, delivery.Status{Waiting: why}, st)
+		require.True(t, fault.Is(sink.Deliver(t.Context(), sinktest.Group(1)), fault.Unavailable))
+	}
+	waits("the trainer has not started")
+	atroposserver.Do(t, "POST", server.URL+"/register", registration)
+	waits("the trainer has not started")
+	begin(t, server.URL)
+	st, err := sink.Status(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, delivery.Status{Ready: true, Room: 2, Step: 3, TotalSteps: 100, BatchSize: 2}, st)
+	for n := 1; n <= 2; n++ {
+		require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(n)))
+	}
+	st, err = sink.Status(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, st.Room)
+	require.Equal(t, "the trainer has enough batches", st.Waiting)
+	require.Equal(t, 4, st.Queued)
+
+	atroposserver.Do(t, "GET", server.URL+"/reset_data", "")
+	waits2 := sink.Deliver(t.Context(), sinktest.Group(3))
+	require.True(t, fault.Is(waits2, fault.Unavailable), "a group that comes now would make the server unusable: %v", waits2)
+	begin(t, server.URL)
+	require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(3)))
+	require.Equal(t, []float64{3}, scores(t, server.URL))
+	require.NoError(t, sink.Disconnect(t.Context()))
+	require.NoError(t, sink.Disconnect(t.Context()), "twice is as once")
+	require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(4)))
+
+	address := server.URL[len("http://"):]
+	server.Stop()
+	_, err = sink.Status(t.Context())
+	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
+	server = atroposserver.StartAt(t, address)
+	begin(t, server.URL)
+	sink = atropos(server.URL, notes, discard()) // our process was restarted, too
+	require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(5)))
+	require.Equal(t, []float64{5}, scores(t, server.URL))
+}
+
+// Where another environment has sent since a lost answer, it cannot be known whether the group arrived. The log says so.
+func TestAtroposLeavesItOpen(t *testing.T) {
+	t.Parallel()
+	server := atroposserver.Start(t)
+	begin(t, server.URL)
+	c := cutterOf(t, server.URL)
+	var log bytes.Buffer
+	sink := atropos(c.URL, newNotes(), slog.New(slog.NewTextHandler(&log, nil)))
+	other := atropos(server.URL, newNotes(), discard())
+	c.cut.Store(true)
+	require.Error(t, sink.Deliver(t.Context(), sinktest.Group(1)))
+	require.NoError(t, other.Deliver(t.Context(), sinktest.Group(2)))
+	require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(1)))
+	require.Contains(t, log.String(), "group is sent again and may be doubled")
+	require.ElementsMatch(t, []float64{1, 1, 2}, scores(t, server.URL))
+}
+
+// Trainers that answer with something else are said so, and tried again unless they refuse the group itself.
+func TestStrangeAnswers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		kind   fault.Kind
+	}{
+		"html": {200, "<html>", fault.Unavailable}, "422": {422, `{"detail":"no"}`, fault.UpstreamRefused}, "500": {500, "oops", fault.Internal},
+		"503": {503, "", fault.Unavailable}, "401": {401, "", fault.Unauthorized}, "429": {429, "", fault.Unavailable}, "404": {404, "", fault.NotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(c.status)
+				fmt.Fprint(w, c.body)
+			}))
+			defer srv.Close()
+			for _, sink := range []delivery.Sink{trainer.NewOwn(options(srv.URL)), trainer.NewPull(options(srv.URL), "q", 0), atropos(srv.URL, newNotes(), discard())} {
+				err := sink.Deliver(t.Context(), sinktest.Group(1))
+				require.Equal(t, c.kind, fault.KindOf(err), "%v", err)
+			}
+		})
+	}
+}
+
+func TestGroupOfAnotherSize(t *testing.T) {
+	t.Parallel()
+	g := sinktest.Group(1)
+	g.Data = g.Data[:1]
+	err := atropos("http://127.0.0.1:1", newNotes(), discard()).Deliver(t.Context(), g)
+	require.True(t, fault.Is(err, fault.Conflict))
+	require.ErrorContains(t, err, "group g1 has 1 sequences: the trainer takes groups of 2")
+}
