@@ -50,6 +50,11 @@ func (s *Sandbox) PTY(ctx context.Context, name, id string, c wire.PTYCall) (a w
 	}
 }
 
+// DeletePTY ends the shell of that name on a pseudo terminal with all that it started, and forgets it. An unknown name is no error.
+func (s *Sandbox) DeletePTY(ctx context.Context, name string) error {
+	return s.json(ctx, call{method: http.MethodDelete, path: "/v1/pty/" + url.PathEscape(name)}, nil)
+}
+
 // DeleteExec kills the command of a call when it still runs, and forgets the call. An unknown id is no error.
 func (s *Sandbox) DeleteExec(ctx context.Context, id string) error {
 	return s.json(ctx, call{method: http.MethodDelete, path: execPath(id)}, nil)

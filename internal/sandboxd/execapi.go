@@ -35,6 +35,10 @@ func (s *Server) postPTY(w http.ResponseWriter, r *http.Request) {
 	answer(w, result, err)
 }
 
+func (s *Server) deletePTY(w http.ResponseWriter, r *http.Request) {
+	reply.Result(w, s.pty.Delete(r.PathValue("name")))
+}
+
 // readCall reads the body of a call, and how long its answer may be waited for.
 func readCall(w http.ResponseWriter, r *http.Request, body any) (time.Duration, error) {
 	if err := readJSON(w, r, body); err != nil {

@@ -160,6 +160,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /v1/exec/{id}", s.postExec)
 	mux.HandleFunc("DELETE /v1/exec/{id}", s.deleteExec)
 	mux.HandleFunc("POST /v1/pty/{name}/{id}", s.postPTY)
+	mux.HandleFunc("DELETE /v1/pty/{name}", s.deletePTY)
 	mux.HandleFunc("POST /v1/kill-all", s.killBefore(s.turn.take(s.postKillAll)))
 	mux.HandleFunc("PUT /v1/files", s.turn.take(s.as(s.putFile)))
 	mux.HandleFunc("GET /v1/files", s.as(s.getFile))

@@ -25,6 +25,7 @@ func execTests() map[string]func(*testing.T, Harness) {
 		"Refused":        execRefused,
 		"BackgroundLeft": execBackgroundLeft,
 		"NoneAfterEnd":   execNoneAfterEnd,
+		"DeletePTY":      ptyDelete,
 	}
 }
 
@@ -205,4 +206,26 @@ func execNoneAfterEnd(t *testing.T, h Harness) {
 	require.NoError(t, err)
 	require.Equal(t, before.PID, again.PID)
 	require.Equal(t, "0\n", p.Bash("pgrep -c sleep; test ! -e /tmp/after").Stdout)
+}
+
+// A deleted shell is ended with what it started, and makes room for another.
+func ptyDelete(t *testing.T, h Harness) {
+	p := h.place(t)
+	shell := wire.Process{Argv: []string{"bash"}}
+	run := func(name, id, command string) wire.PTYAnswer {
+		t.Helper()
+		a, err := p.PTY(t.Context(), name, id, wire.PTYCall{Action: wire.PTYRun, Shell: shell, Command: command, TimeoutMillis: Patience.Milliseconds()})
+		require.NoError(t, err)
+		return a
+	}
+	for i := range 10 { // more than a sandbox has at a time
+		name := "shell" + strconv.Itoa(i)
+		require.Zero(t, run(name, name, "sleep infinity & echo $! > /tmp/pid").ExitCode)
+		require.NoError(t, p.DeletePTY(t.Context(), name))
+		require.Equal(t, "gone\n", p.Bash(`kill -0 "$(cat /tmp/pid)" 2> /tmp/why || echo gone`).Stdout)
+	}
+	require.NoError(t, p.DeletePTY(t.Context(), "never"))
+	require.Zero(t, run("shell0", "again", "true").ExitCode)
+	a := run("shell0", "shell0", "sleep infinity & echo $! > /tmp/pid")
+	require.Zero(t, a.ExitCode, "the answer to an earlier call is kept")
 }

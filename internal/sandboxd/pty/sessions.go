@@ -50,6 +50,19 @@ func (t *Sessions) Call(ctx context.Context, name, id string, c wire.PTYCall, wa
 	return a, err
 }
 
+// Delete ends the shell of that name with all that it started, and forgets it with its recording; another may be started then. An
+// unknown name is no error. Answers to calls are kept.
+func (t *Sessions) Delete(name string) error {
+	t.mu.Lock()
+	s := t.byName[name]
+	delete(t.byName, name)
+	t.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	return t.processes.Kill(s.process)
+}
+
 func (t *Sessions) do(ctx context.Context, name string, c wire.PTYCall) (wire.PTYAnswer, error) {
 	switch c.Action {
 	case wire.PTYStart, wire.PTYRun, wire.PTYKeys:

@@ -10,6 +10,7 @@
 //	POST   /v1/exec/{id}?wait=5s        Exec             → ExecResult; runs it once, or returns the result of the call of that id
 //	DELETE /v1/exec/{id}                                 → 204; kills the command, forgets the call
 //	POST   /v1/pty/{name}/{id}?wait=5s  PTYCall          → PTYAnswer; the call of that id to the shell of that name, once
+//	DELETE /v1/pty/{name}                                → 204; ends the shell and all that it started, forgets it
 //	POST   /v1/kill-all                                  → 204; every process of the sandbox but sandboxd is dead, and no exec or
 //	                                                       pty call starts one any more
 //	PUT    /v1/files?path=&user=&mode=0644  bytes        → 204; parents are made, links are not followed
@@ -20,6 +21,8 @@
 //	ANY    /v1/ports/{port}/...                          → forwarded to 127.0.0.1:{port} inside; see PortProcessHeader
 //	POST   /v1/model  (Upgrade: rolloutd-model)          → 101, then the connection speaks HTTP/2 with the roles swapped:
 //	                                                       sandboxd is the client, the host side serves the agent's calls
+//	POST   /v1/network (Upgrade: rolloutd-network)       → 101, then the same: each request carries one connection that a process
+//	                                                       made to NetworkAddr
 //
 // A file is read and written with the rights of the user that the request names (see VerifierUser), and belongs to that user.
 //
