@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,12 +136,12 @@ func (d site) workflows(t testing.TB) []string {
 	return ids
 }
 
-// sandboxes lists what is left of sandboxes in the data folder.
+// sandboxes lists what is left of sandboxes in the data folder, without the warm ones.
 func (d site) sandboxes(t testing.TB) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(d.data, "sandboxes", "*", "control.sock"))
 	require.NoError(t, err)
-	return files
+	return slices.DeleteFunc(files, func(file string) bool { return strings.Contains(file, "/sandboxes/warm-") })
 }
 
 // everyFile calls look for each regular file below dir.

@@ -64,4 +64,5 @@ func TestWarmRollouts(t *testing.T) {
 	require.NotContains(t, srv.warmOnes(t), waiting[0])
 	srv.stop(t)
 	require.Empty(t, srv.sandboxes(t))
+	require.Empty(t, srv.warmOnes(t))
 }
