@@ -12,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/watch"
+	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/host"
@@ -50,10 +51,11 @@ type Options struct {
 	Tools    *tool.Registry   // of policies, for agents that run on the host; nil: there are no such agents
 	Network  *network.Service // nil: no sandbox of this host may reach a network
 	Signals  watch.Signaller
-	Delivery Delivery      // brings groups to sinks; nil: there are none
-	Starts   *host.Starts  // of this host; an agent's launch acquires a slot. nil: no bound
-	Lease    time.Duration // 0: 5 minutes
-	Logger   *slog.Logger  // nil: silent
+	Delivery Delivery       // brings groups to sinks; nil: there are none
+	Starts   *host.Starts   // of this host; an agent's launch acquires a slot. nil: no bound
+	Events   *eventlog.Logs // nil: events are not logged
+	Lease    time.Duration  // 0: 5 minutes
+	Logger   *slog.Logger   // nil: silent
 }
 
 // Activities are the steps of a rollout. Workflows name their methods on a nil pointer.
@@ -81,8 +83,13 @@ func New(o Options) *Activities {
 	for name, b := range o.Backends {
 		a.admission[name] = host.NewAdmission(o.Gateway, b.Capacity.MaxSlots(), createTimeout)
 	}
-	a.watcher = watch.New(watch.Options{Gateway: o.Gateway, Store: o.Store, Signals: o.Signals, Starts: o.Starts})
+	a.watcher = watch.New(watch.Options{Gateway: o.Gateway, Store: o.Store, Signals: o.Signals, Starts: o.Starts, Events: o.Events})
 	return a
+}
+
+// Transcript is the transcript of the agent that works in a sandbox of this host; see watch.Watcher.
+func (a *Activities) Transcript(ctx context.Context, sandboxID string) (rollout.Transcript, error) {
+	return a.watcher.Transcript(ctx, sandboxID)
 }
 
 // RegisterCreate registers what any host with a backend can do; w polls the backend's create queue.

@@ -3,6 +3,8 @@ package activities
 import (
 	"context"
 	"errors"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // CloseSandbox destroys the attempt's sandboxes and closes its gateway route; what is gone already is no error. It tries all of them
@@ -17,7 +19,9 @@ func (a *Activities) CloseSandbox(ctx context.Context, in CloseInput) error {
 	if err != nil {
 		return err
 	}
+	a.phase(in.Target, rollout.PhaseClosing)
 	return errors.Join(
+		a.storeEvents(ctx, in.Target),
 		a.o.Gateway.Close(ctx, in.SandboxID()), // first: it would dial a dead sandbox again and again
 		b.Destroy(ctx, in.SandboxID()),
 		b.Destroy(ctx, in.VerifierID()),

@@ -24,6 +24,7 @@ func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (Col
 		return CollectResult{}, err
 	}
 	defer over()
+	a.phase(in.Target, rollout.PhaseCollecting)
 	if err := a.collectTrace(ctx, in); err != nil {
 		return CollectResult{}, err
 	}
@@ -36,6 +37,7 @@ func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (Col
 			log.WarnContext(ctx, "not collected", "what", what, "kind", fault.KindOf(err), "error", err)
 		}
 	}
+	a.attemptEnded(in)
 	if !in.Final {
 		return CollectResult{}, nil
 	}

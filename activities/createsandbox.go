@@ -80,6 +80,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	if err != nil {
 		return Place{}, err
 	}
+	a.placed(ctx, in.Target, started)
 	return Place{SandboxID: in.SandboxID(), Host: a.o.Host, Queue: a.o.Queue, StartedAt: started}, nil
 }
 
@@ -94,6 +95,9 @@ func jobAhead(in CreateSandboxInput) agent.Job {
 func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t Target) error {
 	since, err := sb.Since(ctx)
 	if err != nil {
+		return err
+	}
+	if err := a.o.Events.Forget(t, since); err != nil {
 		return err
 	}
 	n, err := a.o.Store.DeleteEarlier(ctx, t.RolloutID, t.Attempt, since)

@@ -67,6 +67,8 @@ func (g *gate) Changed(ctx context.Context, id string, since int64, _ time.Durat
 	return s, err
 }
 
+func (g *gate) Turns(context.Context, string, int) ([]gateway.Turn, error) { return nil, nil }
+
 func (g *gate) AddSessions(_ context.Context, _ string, sessions ...string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
@@ -17,6 +18,7 @@ func (a *Activities) InstallOpencode(ctx context.Context, in InstallInput) (Inst
 		return InstallResult{}, err
 	}
 	defer over()
+	a.phase(in.Target, rollout.PhaseInstalling)
 	kind, err := a.o.Agents.Get(in.Agent)
 	if err != nil {
 		return InstallResult{}, err

@@ -22,6 +22,7 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 		return AgentResult{}, err
 	}
 	defer over()
+	a.phase(in.Target, rollout.PhaseAgent)
 	kind, err := a.o.Agents.Get(in.Agent)
 	if err != nil {
 		return AgentResult{}, err

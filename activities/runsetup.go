@@ -24,6 +24,7 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 		return err
 	}
 	defer over()
+	a.phase(in.Target, rollout.PhaseSetup)
 	sb, release, err := a.attach(ctx, in.Target)
 	if err != nil {
 		return err
@@ -37,7 +38,7 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 		return err
 	}
 	defer offline()
-	results, failed := runSetup(ctx, sb, in)
+	results, failed := a.runSetup(ctx, sb, in)
 	if failed != nil && !fault.Is(failed, fault.SetupFailed) {
 		return failed
 	}
@@ -73,10 +74,12 @@ func (a *Activities) stageFiles(ctx context.Context, sb *sandbox.Sandbox, in Set
 }
 
 // runSetup returns the results so far and why it stopped.
-func runSetup(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) ([]rollout.CommandResult, error) {
+func (a *Activities) runSetup(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) ([]rollout.CommandResult, error) {
 	results := []rollout.CommandResult{}
 	budget := &shell.Budget{Total: in.Timeout}
+	log := a.o.Events.Of(in.Target)
 	for i, cmd := range in.Commands {
+		command(log, rollout.StageSetup, i+1, cmd, nil)
 		st, err := shell.Run(ctx, sb, setupName(i), shell.Bash("-c", cmd), budget)
 		if err != nil {
 			return results, err
@@ -86,6 +89,7 @@ func runSetup(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) ([]rollou
 			return results, err
 		}
 		results = append(results, res)
+		command(log, rollout.StageSetup, i+1, cmd, &res)
 		if st.TimedOut || st.ExitCode != 0 {
 			return results, fault.New(fault.SetupFailed, "setup command %d of %d (%s): %s%s",
 				i+1, len(in.Commands), text.Head(cmd, 120), shell.Why(st, in.Timeout), said(res))

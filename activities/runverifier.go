@@ -18,10 +18,13 @@ func (a *Activities) RunVerifier(ctx context.Context, in VerifyInput) (Grade, er
 		return Grade{}, err
 	}
 	defer over()
+	a.phase(in.Target, rollout.PhaseVerifying)
 	record, err := a.grader(in.Target).Grade(ctx, grading.Job(in))
 	if err != nil {
 		return Grade{}, err
 	}
+	log := a.o.Events.Of(in.Target)
+	log.Append(rollout.EventGrade, "grade", rollout.GradeEvent{Stamp: log.Stamp(), Reward: record.Reward, Grading: record.Grading})
 	if record.Reward == nil {
 		return Grade{}, fault.New(fault.VerifierFailed, "%s", record.Error)
 	}
@@ -30,7 +33,11 @@ func (a *Activities) RunVerifier(ctx context.Context, in VerifyInput) (Grade, er
 
 // grader grades one attempt.
 func (a *Activities) grader(t Target) *grading.Grader {
-	return &grading.Grader{Store: a.o.Store, Sandboxes: leased{a: a, target: t}, Logger: a.log}
+	return &grading.Grader{Store: a.o.Store, Sandboxes: leased{a: a, target: t}, Logger: a.log,
+		Command: func(n int, cmd string, res *rollout.CommandResult) {
+			command(a.o.Events.Of(t), rollout.StageVerifier, n, cmd, res)
+		},
+	}
 }
 
 // leased makes and finds sandboxes for grading an attempt.

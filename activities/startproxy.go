@@ -18,6 +18,7 @@ func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
 		return err
 	}
 	defer over()
+	a.phase(in.Target, rollout.PhaseProxy)
 	route, err := a.route(in)
 	if err != nil {
 		return err

@@ -155,6 +155,36 @@ func (f *fake) Messages(_ context.Context, id string) (rollout.Transcript, error
 	return t, nil
 }
 
+// Events are the phases, a text at the end of the rollout, and its end.
+func (f *fake) Events(ctx context.Context, id string, after int64, emit func([]rollout.Event) error) error {
+	state, err := f.State(ctx, id)
+	if err != nil {
+		return err
+	}
+	send := func(n int64, kind rollout.EventKind, data any) error {
+		raw, err := json.Marshal(data)
+		if err != nil || rollout.EventID(1, n) <= after {
+			return err
+		}
+		return emit([]rollout.Event{{ID: rollout.EventID(1, n), Kind: kind, Data: raw}})
+	}
+	for i, p := range state.Phases {
+		if err := send(int64(i+1), rollout.EventPhase, rollout.PhaseEvent{Phase: p.Phase, Attempt: p.Attempt, Start: p.Start}); err != nil {
+			return err
+		}
+	}
+	if _, err := f.Wait(ctx, id); err != nil {
+		return err
+	}
+	if state, err = f.State(ctx, id); err != nil {
+		return err
+	}
+	if err := send(10, rollout.EventText, rollout.TextEvent{Text: "two\nlines"}); err != nil {
+		return err
+	}
+	return send(11, rollout.EventDone, state)
+}
+
 func (f *fake) said(id, text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -167,9 +167,41 @@ func TestRESTEvents(t *testing.T) {
 	defer resp.Body.Close()
 	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
 	lines := bufio.NewScanner(resp.Body)
-	require.True(t, lines.Scan())
-	require.Equal(t, "id: 1", lines.Text())
+	for _, want := range []string{": events follow", "", "id: 1000001", "event: phase"} {
+		require.True(t, lines.Scan())
+		require.Equal(t, want, lines.Text())
+	}
 	r.fake.finish("r")
-	_, _, rest := r.do("GET", "/rollouts/r/events", "", "Last-Event-ID", "2")
-	require.Regexp(t, `^id: 3\nevent: done\ndata: \{.*"outcome":"completed".*\}\n\n$`, rest)
+	_, _, rest := r.do("GET", "/rollouts/r/events", "", "Last-Event-ID", "1000002")
+	require.Regexp(t, `^: events follow\n\nid: 1000010\nevent: text\ndata: \{.*two\\nlines.*\}\n\nid: 1000011\nevent: done\ndata: \{.*"outcome":"completed".*\}\n\n$`, rest)
+}
+
+// The tool gives the same events a stretch at a time: without any it waits, and after the last one it says so.
+func TestSubscribeEvents(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.fake.phases = []rollout.PhaseTiming{{Phase: rollout.PhaseCreating, Attempt: 1}, {Phase: rollout.PhaseAgent, Attempt: 1}}
+	c := r.dial("/ws")
+	c.ask(call("start_rollout", task("r", waits)))
+	next := 0.0
+	for _, n := range []float64{1000001, 1000002} {
+		got := answer(t, c.ask(call("subscribe_events", map[string]any{"rollout_id": "r", "cursor": next})))
+		next = got["next"].(float64)
+		require.InDelta(t, n, next, 0)
+		require.Len(t, got["events"], 1)
+		require.Equal(t, false, got["done"])
+	}
+	got := answer(t, c.ask(call("subscribe_events", map[string]any{"rollout_id": "r", "cursor": next, "wait_s": 0.01})))
+	require.Empty(t, got["events"])
+	require.InDelta(t, next, got["next"], 0)
+	r.fake.finish("r")
+	for _, kind := range []string{"text", "done"} {
+		got = answer(t, c.ask(call("subscribe_events", map[string]any{"rollout_id": "r", "cursor": next})))
+		next = got["next"].(float64)
+		require.Equal(t, kind, got["events"].([]any)[0].(map[string]any)["kind"])
+	}
+	require.Equal(t, true, got["done"])
+	got = answer(t, c.ask(call("subscribe_events", map[string]any{"rollout_id": "r", "cursor": next})))
+	require.Empty(t, got["events"])
+	require.Equal(t, true, got["done"])
 }

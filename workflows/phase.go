@@ -49,7 +49,7 @@ func (r *run) turnTo(p rollout.Phase, at time.Time) {
 // placed notes where the attempt runs, and tells the wait for room from the making of the sandbox. The host's clock may differ
 // from Temporal's, so its time counts only where it makes sense.
 func (r *run) placed(p activities.Place) {
-	r.state.SandboxID = p.SandboxID
+	r.state.SandboxID, r.state.Host = p.SandboxID, p.Host
 	at, now := p.StartedAt, workflow.Now(r.ctx)
 	if queued := r.state.Phases[len(r.state.Phases)-1].Start; at.Before(queued) || at.After(now) {
 		at = now

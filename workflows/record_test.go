@@ -90,7 +90,7 @@ func recordOne(t *testing.T, c client.Client, key seal.Key, name string, sc scen
 
 	in := spec()
 	in.ID = name
-	_, err = rollouts.New(c, st, temporalx.DataConverter(key)).Start(t.Context(), in)
+	_, err = rollouts.New(c, st, temporalx.DataConverter(key), nil).Start(t.Context(), in)
 	require.NoError(t, err)
 	if sc.happens != nil {
 		<-s.reached

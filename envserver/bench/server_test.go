@@ -128,6 +128,8 @@ func (none) State(_ context.Context, id string) (rollout.State, error) {
 func (none) Wait(_ context.Context, id string) (rollout.Result, error) {
 	return rollout.Result{}, missing(id)
 }
+func (none) Events(context.Context, string, int64, func([]rollout.Event) error) error { return nil }
+
 func (none) Messages(_ context.Context, id string) (rollout.Transcript, error) {
 	return rollout.Transcript{}, missing(id)
 }

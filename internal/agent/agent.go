@@ -21,6 +21,8 @@ type Env struct {
 	Model Model
 	// Tools are those of the rollout's policy, for an agent that runs on the host; nil where no agent is to run.
 	Tools tool.Set
+	// Events takes what the agent says and does, as it happens; nil: it is not logged.
+	Events *Reporter
 }
 
 // Model makes model calls on the rollout's route; *gateway.Model documents the methods.

@@ -95,6 +95,11 @@ func (t Temporal) Secured() bool {
 
 // Worker has the settings of the worker role.
 type Worker struct {
+	// Listen is where the host tells the servers of the deployment of its rollouts; port 0: any free one. Advertise is the URL by which they reach
+	// it; empty: the listener's own address.
+	Listen    string `yaml:"listen"`
+	Advertise string `yaml:"advertise"`
+
 	Capacity int           `yaml:"capacity"` // sandboxes with an agent at once; 0: as many as memory allows
 	Starts   int           `yaml:"starts"`   // agents and images brought up at once; 0: one for each core
 	Lease    time.Duration `yaml:"lease"`    // a sandbox ends itself if no worker renews it for this long

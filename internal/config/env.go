@@ -50,6 +50,8 @@ func Variables() []Variable {
 		{"ROLLOUTD_GATEWAY_RATE", "gateway.rate", named(func(c *Config) *map[string]float64 { return &c.Gateway.Rate })},
 		{"ROLLOUTD_GATEWAY_BURST", "gateway.burst", named(func(c *Config) *map[string]float64 { return &c.Gateway.Burst })},
 		{"ROLLOUTD_GATEWAY_QUEUE", "gateway.queue", number(func(c *Config) *int { return &c.Gateway.Queue })},
+		{"ROLLOUTD_WORKER_LISTEN", "worker.listen", text(func(c *Config) *string { return &c.Worker.Listen })},
+		{"ROLLOUTD_WORKER_ADVERTISE", "worker.advertise", text(func(c *Config) *string { return &c.Worker.Advertise })},
 		{"ROLLOUTD_WORKER_CAPACITY", "worker.capacity", number(func(c *Config) *int { return &c.Worker.Capacity })},
 		{"ROLLOUTD_WORKER_STARTS", "worker.starts", number(func(c *Config) *int { return &c.Worker.Starts })},
 		{"ROLLOUTD_SANDBOX_LEASE", "worker.lease", span(func(c *Config) *time.Duration { return &c.Worker.Lease })},

@@ -86,6 +86,10 @@ func (t Temporal) validate(p *problems) {
 }
 
 func (w Worker) validate(p *problems) {
+	p.address("worker.listen", w.Listen)
+	if u, err := url.Parse(w.Advertise); w.Advertise != "" {
+		p.check(err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https"), "worker.advertise", "want http://HOST:PORT or https://HOST:PORT, got %q", w.Advertise)
+	}
 	p.check(w.Capacity >= 0, "worker.capacity", "want 0 (as many as memory allows) or more, got %d", w.Capacity)
 	p.check(w.Starts >= 0, "worker.starts", "want 0 (one for each core) or more, got %d", w.Starts)
 	p.check(w.Lease >= 30*time.Second && w.Lease <= 7*24*time.Hour, "worker.lease",

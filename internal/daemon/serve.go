@@ -16,6 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon/toolset"
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/hostapi"
 	"github.com/rolloutd/rolloutd/internal/listen"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -75,7 +76,7 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 		return nil, err
 	}
 	box := d.key.Box("model key")
-	engine := rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key))
+	engine := rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key), hostapi.NewClient(d.store, d.key))
 	return envserver.New(envserver.Options{
 		Rollouts:   engine,
 		Groups:     engine,

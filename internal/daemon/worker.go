@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/agent"
@@ -11,10 +12,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/daemon/toolset"
 	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/host/network"
+	"github.com/rolloutd/rolloutd/internal/hostapi"
+	"github.com/rolloutd/rolloutd/internal/listen"
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
@@ -64,27 +68,35 @@ func (d *Daemon) runWorkersOf(
 	ctx context.Context, routes *gateway.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry,
 ) (tier.Running, error) {
 	runWarm := d.addWarmPools(backends, agents)
-	acts, err := d.activities(routes, backends, agents, tools)
+	events, err := eventlog.Open(filepath.Join(d.cfg.Data, "events"), d.log)
+	if err != nil {
+		return tier.Running{}, err
+	}
+	acts, err := d.activities(routes, backends, agents, tools, events)
+	if err != nil {
+		return tier.Running{}, err
+	}
+	api, err := d.hostAPI(ctx, acts, events)
 	if err != nil {
 		return tier.Running{}, err
 	}
 	if err := meet(ctx, d.cfg.GatewayURL(), d.key, d.log); err != nil {
-		return tier.Running{}, err
+		return tier.Running{}, errors.Join(err, api.Stop(ctx))
 	}
 	failed := make(chan error, 1)
 	workers, err := d.createWorkers(acts, backends, failed)
 	if err != nil {
-		return tier.Running{}, err
+		return tier.Running{}, errors.Join(err, api.Stop(ctx))
 	}
 	workers = append(workers, d.hostWorker(acts, backends, failed), d.deliveryWorker(acts, failed))
 	d.takeOver(ctx)
 	if err := startWorkers(workers...); err != nil {
-		return tier.Running{}, err
+		return tier.Running{}, errors.Join(err, api.Stop(ctx))
 	}
 	janitor := tier.Background(d.janitor(routes))
 	warm := runWarm()
-	return tier.Running{Done: failed, Stop: func(ctx context.Context) error {
-		return errors.Join(janitor.Stop(ctx), stopWorkers(workers...), warm.Stop(ctx)) // no activity takes a warm sandbox any more
+	return tier.Running{Done: tier.Either(failed, api.Done), Stop: func(ctx context.Context) error {
+		return errors.Join(api.Stop(ctx), janitor.Stop(ctx), stopWorkers(workers...), warm.Stop(ctx)) // no activity takes a warm sandbox any more
 	}}, nil
 }
 
@@ -98,7 +110,7 @@ func (d *Daemon) takeOver(ctx context.Context) {
 
 // activities are those of this host.
 func (d *Daemon) activities(
-	routes *gateway.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry,
+	routes *gateway.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry, events *eventlog.Logs,
 ) (*activities.Activities, error) {
 	id, err := machine.HostID(d.cfg.HostIDFile())
 	if err != nil {
@@ -115,8 +127,7 @@ func (d *Daemon) activities(
 	}
 	return activities.New(activities.Options{
 		Host: id, Queue: d.queue(), Backends: backends, Agents: agents, Tools: tools, Network: reach, Gateway: routes, Store: d.store, Signals: d.temporal,
-		Delivery: sinks,
-		Starts:   d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
+		Delivery: sinks, Events: events, Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
 	}), nil
 }
 
@@ -137,6 +148,18 @@ func (d *Daemon) network() (*network.Service, error) {
 	return &network.Service{
 		Dir: d.cfg.NetworkDir(), Max: most, Addresses: special.Setting("sandbox.network.allow_hosts (ROLLOUTD_NETWORK_ALLOW_HOSTS)"), Logger: d.log,
 	}, nil
+}
+
+// hostAPI serves what only this host has, and announces where.
+func (d *Daemon) hostAPI(ctx context.Context, acts *activities.Activities, events *eventlog.Logs) (tier.Running, error) {
+	l, err := listen.TCP("the host's API", d.cfg.Worker.Listen, "worker.listen (ROLLOUTD_WORKER_LISTEN)")
+	if err != nil {
+		return tier.Running{}, err
+	}
+	if err := hostapi.Announce(ctx, d.store, d.host, hostapi.URL(l.Addr(), d.cfg.Worker.Advertise)); err != nil {
+		return tier.Running{}, errors.Join(fmt.Errorf("announce this host: %w", err), l.Close())
+	}
+	return tier.ServeHTTP(l, hostapi.Handler(hostapi.Options{Key: d.key, Events: events, Transcripts: acts})), nil
 }
 
 func (d *Daemon) janitor(routes *gateway.Client) func(context.Context) error {

@@ -33,6 +33,7 @@ type RouteStatus struct {
 	Attached    bool          `json:"attached"`  // the sandbox's model channel is being served
 	Turns       int           `json:"turns"`     // whole replies to the agent and its subagents
 	InFlight    int           `json:"in_flight"` // calls being worked on
+	Calls       int           `json:"calls"`     // recorded calls of every kind, whole or not; see Client.Turns
 	Usage       rollout.Usage `json:"usage"`     // over whole replies of every kind, cost over all calls; Turns as above
 	FirstCallAt time.Time     `json:"first_call_at,omitzero"`
 	LastCallAt  time.Time     `json:"last_call_at,omitzero"`
@@ -78,6 +79,7 @@ const (
 	EndPath      = RoutePath + "/end"
 	TracePath    = RoutePath + "/trace"
 	SessionsPath = RoutePath + "/sessions"
+	TurnsPath    = RoutePath + "/turns"
 	ProbePath    = RoutePath + "/probe"
 	ModelPath    = RoutePath + "/v1" // the model APIs, for an agent outside the sandbox
 	ReadyPath    = "/ready/{name}"
@@ -100,6 +102,27 @@ type RouteList struct {
 // EndRequest is the body of POST /routes/{id}/end.
 type EndRequest struct {
 	Reason string `json:"reason"`
+}
+
+// TurnList is the answer to GET /routes/{id}/turns?after=N: the recorded calls behind the first N, in the order they ended, at most MaxTurns of them.
+type TurnList struct {
+	Turns []Turn `json:"turns"`
+}
+
+// MaxTurns bounds a TurnList.
+const MaxTurns = 256
+
+// Turn is a recorded call without what was said in it.
+type Turn struct {
+	Turn             int              `json:"turn"`
+	Kind             rollout.TurnKind `json:"kind"`
+	Lineage          string           `json:"lineage,omitempty"`
+	PromptTokens     int64            `json:"prompt_tokens"`
+	CompletionTokens int64            `json:"completion_tokens"`
+	FinishReason     string           `json:"finish_reason,omitempty"`
+	Broken           string           `json:"broken,omitempty"`
+	Began            time.Time        `json:"began"`
+	Ended            time.Time        `json:"ended"`
 }
 
 // SessionsRequest is the body of POST /routes/{id}/sessions.

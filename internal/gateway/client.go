@@ -71,6 +71,13 @@ func (c *Client) AddSessions(ctx context.Context, id string, sessions ...string)
 	return c.doRoute(ctx, http.MethodPost, id, "/sessions", SessionsRequest{Sessions: sessions}, nil)
 }
 
+// Turns lists the recorded calls of a route behind the first n, in the order they ended; see RouteStatus.Calls.
+func (c *Client) Turns(ctx context.Context, id string, n int) ([]Turn, error) {
+	var list TurnList
+	err := c.doRoute(ctx, http.MethodGet, id, "/turns?after="+strconv.Itoa(n), nil, &list)
+	return list.Turns, err
+}
+
 // Probe asks the route's endpoint for one token, from the gateway and not from the sandbox, within ProbeTime. It returns nil when the
 // endpoint answers, else a fault.UpstreamFailed or fault.UpstreamRefused that says how it failed. A probe is not recorded and counts
 // for no budget.

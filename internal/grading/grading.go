@@ -28,6 +28,9 @@ type Grader struct {
 	Store     *store.Store
 	Sandboxes Sandboxes
 	Logger    *slog.Logger
+	// Command is called when a command of the verifier begins, and with its result when it has ended: number 0 is the test script. nil: it
+	// is not called.
+	Command func(number int, command string, res *rollout.CommandResult)
 }
 
 // Job is what is to be graded, and how.

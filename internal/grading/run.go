@@ -65,7 +65,7 @@ func (g *Grader) run(ctx context.Context, sb *sandbox.Sandbox, job Job, record *
 			return err
 		}
 	}
-	if err := runCommands(ctx, sb, job, record, budget); err != nil {
+	if err := g.runCommands(ctx, sb, job, record, budget); err != nil {
 		return err
 	}
 	if err := sb.KillAll(ctx); err != nil { // nothing may write the reward file while it is read
@@ -75,6 +75,7 @@ func (g *Grader) run(ctx context.Context, sb *sandbox.Sandbox, job Job, record *
 }
 
 func (g *Grader) runScript(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, b *shell.Budget) error {
+	g.report(0, testScript, nil)
 	st, err := shell.Run(ctx, sb, scriptProcess, asVerifier(testScript), b)
 	if err != nil {
 		return err
@@ -84,10 +85,18 @@ func (g *Grader) runScript(ctx context.Context, sb *sandbox.Sandbox, job Job, re
 	}
 	res, err := shell.Result(ctx, sb, testScript, st)
 	record.Script = &res
+	g.report(0, testScript, &res)
 	if err != nil || !st.TimedOut {
 		return err
 	}
 	return timedOut(job, "the test script")
+}
+
+// report tells of a command that begins or, with a result, has ended.
+func (g *Grader) report(number int, cmd string, res *rollout.CommandResult) {
+	if g.Command != nil {
+		g.Command(number, cmd, res)
+	}
 }
 
 // timedOut is the failure of a verifier whose time was up.
@@ -99,8 +108,9 @@ func timedOut(job Job, what string) error {
 }
 
 // runCommands runs every command. One for which the time did not suffice has failed.
-func runCommands(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, b *shell.Budget) error {
+func (g *Grader) runCommands(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, b *shell.Budget) error {
 	for i, cmd := range job.Verifier.Commands {
+		g.report(i+1, cmd, nil)
 		st, err := runCommand(ctx, sb, i, cmd, b)
 		if err != nil {
 			return err
@@ -110,6 +120,7 @@ func runCommands(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Reco
 			return err
 		}
 		record.Commands = append(record.Commands, res)
+		g.report(i+1, cmd, &res)
 		if !st.TimedOut {
 			continue
 		}

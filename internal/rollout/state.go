@@ -28,6 +28,7 @@ type State struct {
 	Attempt    int           `json:"attempt"`
 	Turns      int           `json:"turns"` // model calls so far, of this attempt
 	SandboxID  string        `json:"sandbox_id,omitempty"`
+	Host       string        `json:"host,omitempty"`             // that has the sandbox
 	SessionID  string        `json:"serve_session_id,omitempty"` // the agent's own session
 	Waiting    string        `json:"waiting,omitempty"`          // why the model endpoint takes no further rollout (while queued), or gives the agent no answer
 	Outcome    Outcome       `json:"outcome,omitempty"`

@@ -10,6 +10,7 @@ const (
 	Trace          = "trace.jsonl"     // JSON lines of rollout.Turn
 	Transcript     = "transcript.json" // rollout.Transcript
 	AgentEvents    = "agent.jsonl"     // the agent's events, one a line
+	Events         = "events.jsonl"    // JSON lines of rollout.Event
 	AgentOutput    = "output.log"      // the tail of what the agent's processes wrote to stdout and stderr
 	OpencodeOutput = "opencode.log"    // the same of OpenCode
 	Home           = "home.tar"        // the home directory as the agent left it

@@ -13,6 +13,8 @@ type Entry struct {
 	Turn      int
 	CallID    string
 	Kind      rollout.TurnKind
+	Lineage   string
+	Finish    string // as Head.FinishReason
 	Whole     bool
 	Delivered bool // the agent got it
 	Usage     rollout.Usage
@@ -47,7 +49,7 @@ func (ix *index) put(h *storedHead, at place) {
 	ix.disk += at.size
 	ix.restored += int64(request + prompt + h.Reply + h.TokenIDs + h.Logprobs)
 	ix.entries = append(ix.entries, Entry{
-		Turn: h.Turn, CallID: h.CallID, Kind: h.Kind, Whole: h.Whole(), Usage: h.Usage,
+		Turn: h.Turn, CallID: h.CallID, Kind: h.Kind, Lineage: h.Lineage, Finish: h.FinishReason, Whole: h.Whole(), Usage: h.Usage,
 		Began: h.Began, Ended: h.Began.Add(h.Latency), Broken: h.Broken, Tries: h.Tries, Owed: h.Owed, place: at, request: request, prompt: prompt,
 	})
 }

@@ -1,6 +1,8 @@
 package trace
 
 import (
+	"slices"
+
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -9,6 +11,22 @@ func (l *Log) Entries() []Entry {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
 	return l.index.byTurn()
+}
+
+// EntriesFrom lists at most limit records behind the first n, in the order of the file.
+func (l *Log) EntriesFrom(n, limit int) []Entry {
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	all := l.index.entries
+	n = min(n, len(all))
+	return slices.Clone(all[n:min(n+limit, len(all))])
+}
+
+// Len is the number of records.
+func (l *Log) Len() int {
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	return len(l.index.entries)
 }
 
 // Size is how many bytes the log's records take on disk, and how many they come to when what they share with others is written out.

@@ -79,6 +79,13 @@ func (o owned) Messages(ctx context.Context, id string) (rollout.Transcript, err
 	return o.all.Messages(ctx, id)
 }
 
+func (o owned) Events(ctx context.Context, id string, after int64, emit func([]rollout.Event) error) error {
+	if err := o.check(ctx, id); err != nil {
+		return err
+	}
+	return o.all.Events(ctx, id, after, emit)
+}
+
 func (o owned) Abort(ctx context.Context, id, reason string) (bool, error) {
 	if err := o.check(ctx, id); err != nil {
 		return false, err

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -10,69 +11,72 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// eventPoll is the time between two looks at a rollout whose events are followed.
-const eventPoll = time.Second
+// sseAlive is how often a stream without events has a comment, which shows a proxy, and us, that the connection is up.
+const sseAlive = 15 * time.Second
 
-// events tells the phases of a rollout as they begin, and ends with its end. An event's id is its place among all of the
-// rollout's, so that a client which lost the stream goes on where it was, on any replica.
+// events streams the events of a rollout as they happen, and ends with its end. An event's id is its place in the rollout's log, so a
+// client that lost the stream continues where it was, on any replica.
 func (a *API) events(w http.ResponseWriter, r *http.Request) {
 	id := chi.URLParam(r, "id")
-	state, err := a.Rollouts.State(r.Context(), id)
-	if err != nil {
+	if _, err := a.Rollouts.State(r.Context(), id); err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	next, _ := strconv.Atoi(r.Header.Get("Last-Event-ID")) // an id that is not a number is none of ours: begin at the first event
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
+	after, _ := strconv.ParseInt(r.Header.Get("Last-Event-ID"), 10, 64) // an id that is not a number is none of ours: begin at the first event
 	ctx, cancel := a.Context(r)
 	defer cancel()
-	tick := time.NewTicker(eventPoll)
-	defer tick.Stop()
+	batches := make(chan []rollout.Event)
+	go func() {
+		defer close(batches)
+		_ = a.Rollouts.Events(ctx, id, after, func(events []rollout.Event) error { // its client comes back
+			select {
+			case batches <- events:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	}()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	stream(w, batches)
+	cancel()
+	for range batches { // the sender ends before the handler does
+	}
+}
+
+// stream writes batches of events, and comments between them, until there are no more or the client is gone.
+func stream(w http.ResponseWriter, batches <-chan []rollout.Event) {
+	beat := time.NewTicker(sseAlive)
+	defer beat.Stop()
+	out := []byte(": events follow\n\n")
 	for {
-		var out []byte
-		out, next = newEvents(state, max(next, 0))
-		if len(out) == 0 {
-			out = []byte(": still here\n\n") // shows a proxy, and us, that the line is up
-		}
-		if _, err := w.Write(out); err != nil || http.NewResponseController(w).Flush() != nil || state.Done() {
+		if _, err := w.Write(out); err != nil || http.NewResponseController(w).Flush() != nil {
 			return
 		}
 		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if now, err := a.Rollouts.State(ctx, id); err == nil { // an engine that is away is waited for
-			state = now
+		case events, more := <-batches:
+			if !more {
+				return
+			}
+			out = sse(events)
+		case <-beat.C:
+			out = []byte(": still here\n\n")
 		}
 	}
 }
 
-// newEvents are the events of a rollout after the first seen ones, and how many there are then.
-func newEvents(state rollout.State, seen int) ([]byte, int) {
+// sse writes events as server-sent ones. Their data is JSON on one line.
+func sse(events []rollout.Event) []byte {
 	var b bytes.Buffer
-	write := func(n int, name string, v any) {
-		data, err := pyjson.Encode(v)
-		if err != nil {
-			return // a state is made of plain values
+	for _, e := range events {
+		if e.ID > 0 {
+			fmt.Fprintf(&b, "id: %d\n", e.ID)
 		}
-		fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: %s\n\n", n, name, data)
+		fmt.Fprintf(&b, "event: %s\ndata: %s\n\n", e.Kind, e.Data)
 	}
-	for i := seen; i < len(state.Phases); i++ {
-		p := state.Phases[i]
-		write(i+1, "phase", map[string]any{"phase": p.Phase, "attempt": p.Attempt, "start": p.Start})
-	}
-	n := len(state.Phases)
-	if state.Done() {
-		n++
-		if seen < n {
-			write(n, "done", state)
-		}
-	}
-	return b.Bytes(), max(n, seen)
+	return b.Bytes()
 }

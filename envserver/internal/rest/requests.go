@@ -11,7 +11,7 @@ type traceRequest struct {
 
 type eventsRequest struct {
 	rolloutRequest
-	After int `header:"Last-Event-ID" minimum:"0" description:"the last event that was seen"`
+	After int64 `header:"Last-Event-ID" minimum:"0" description:"the last event that was seen"`
 }
 
 type abortRequest struct {

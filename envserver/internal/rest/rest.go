@@ -43,7 +43,7 @@ func (a *API) Routes() []api.Route {
 			Reads: listRequest{}, Answers: rollout.Page{}, Refuses: api.Unserved(http.StatusUnprocessableEntity)}),
 		about("", a.getRollout, "get_rollout", "Where a rollout stands", rollout.State{}),
 		about("/messages", a.getMessages, "get_messages", "The agent's latest transcript", rollout.Transcript{}),
-		api.Get("/rollouts/{id}/events", a.events, &api.Operation{ID: "get_events", Tag: tag, Summary: "The phases of a rollout as they begin, and its end, as server-sent events; Last-Event-ID resumes",
+		api.Get("/rollouts/{id}/events", a.events, &api.Operation{ID: "get_events", Tag: tag, Summary: "What happens in a rollout, as it happens, as server-sent events; Last-Event-ID resumes",
 			Reads: eventsRequest{}, Answers: api.Media("text/event-stream"), Refuses: api.Unserved(http.StatusNotFound)}),
 		left("/result", a.getResult, "get_result", "The result of a rollout that is done; 409 before", rollout.Result{}),
 		a.traceRoute(),

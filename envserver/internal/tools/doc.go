@@ -23,8 +23,11 @@ type Rollouts interface {
 	// Open reads what a rollout left under a name: "result" (JSON of rollout.Result), "trace", "agent", "verifier.stdout",
 	// "verifier.stderr"; fault.NotFound when it left none. The caller closes it.
 	Open(ctx context.Context, id, name string) (io.ReadCloser, error)
-	// Messages returns the agent's latest stored transcript; fault.NotFound while there is none.
+	// Messages returns the agent's transcript as it is now, or the latest stored one; fault.NotFound while there is none.
 	Messages(ctx context.Context, id string) (rollout.Transcript, error)
+	// Events calls emit with the rollout's events after an id, in order, as they happen. It returns nil after the last one, or the error of
+	// emit or of ctx; fault.NotFound for an unknown id.
+	Events(ctx context.Context, id string, after int64, emit func([]rollout.Event) error) error
 	// Abort asks a rollout to end; false when it had ended already.
 	Abort(ctx context.Context, id, reason string) (bool, error)
 }

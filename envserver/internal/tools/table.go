@@ -77,11 +77,16 @@ func New(o Options) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	subscribe, err := schemaOf(subscribeArgs{WaitS: defaultEventWaitS, Limit: defaultEvents})
+	if err != nil {
+		return nil, err
+	}
 	t.tools = []Tool{
 		{"run_rollout", "Run a coding agent on a task in a sandbox and return the result with its captured model calls, as JSON.", start, t.run},
 		{startRollout, "Start a rollout and return its id at once.", start, t.start},
 		{"get_state", "Tell where a rollout stands.", about, t.getState},
 		{"get_messages", "Return the agent's transcript of a rollout.", about, t.getMessages},
+		{"subscribe_events", "Return a rollout's events after a cursor: phases, texts, thinking, tool calls, model calls, commands, outcome. Waits for the next ones where there are none yet.", subscribe, t.subscribeEvents},
 		{"get_trace", "Return turns of a finished rollout's trace, whole: requests, replies, token ids, log probabilities, loss masks.", trace, t.getTrace},
 		{"abort_rollout", "End a rollout early; what it produced is kept.", about, t.abortRollout},
 		{"finalize_rollout", "Wait for a rollout to end and return its result, as run_rollout does.", finalize, t.finalizeRollout},

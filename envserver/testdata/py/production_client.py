@@ -11,7 +11,7 @@ async def main(url: str) -> None:
     env = MCPToolClient(base_url=url)
     env.use_production_mode = True
     tools = await env.list_tools()
-    assert len(tools) == 8 and all(isinstance(t.description, str) for t in tools), tools
+    assert len(tools) == 9 and all(isinstance(t.description, str) for t in tools), tools
     assert await env.has_tool("run_rollout")
     result = json.loads(await env.call_tool("run_rollout", endpoint="vllm", instruction="x", task_id="p"))
     assert result["task_id"] == "p" and result["outcome"] == "completed", result

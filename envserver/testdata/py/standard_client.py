@@ -14,7 +14,7 @@ async def main(url: str) -> None:
         assert hello.serverInfo.name == "opencode_env" and hello.capabilities.tools is not None, hello
         await session.send_ping()
         tools = {tool.name: tool.inputSchema for tool in (await session.list_tools()).tools}
-        assert len(tools) == 8 and tools["run_rollout"]["required"] == ["instruction"], tools
+        assert len(tools) == 9 and tools["run_rollout"]["required"] == ["instruction"], tools
 
         ran = await session.call_tool("run_rollout", {"endpoint": "vllm", "instruction": "x", "task_id": "m"})
         assert not ran.isError, ran

@@ -7,7 +7,7 @@ from openenv.core.mcp_client import MCPToolClient
 
 with MCPToolClient(base_url=sys.argv[1]).sync() as env:
     env.reset()
-    assert len(env.list_tools()) == 8
+    assert len(env.list_tools()) == 9
     result = json.loads(env.call_tool("run_rollout", endpoint="openai", instruction="x"))
     assert result["outcome"] == "completed", result
     assert env.state().step_count >= 0

@@ -8,7 +8,7 @@ import sys
 from openenv.core.env_server.mcp_types import CallToolAction
 from openenv.core.mcp_client import MCPToolClient
 
-TOOLS = ["run_rollout", "start_rollout", "get_state", "get_messages", "get_trace", "abort_rollout", "finalize_rollout", "run_group"]
+TOOLS = ["run_rollout", "start_rollout", "get_state", "get_messages", "subscribe_events", "get_trace", "abort_rollout", "finalize_rollout", "run_group"]
 # Exactly what the typed client of the second generation sends, empty values and nulls included.
 TYPED = dict(
     endpoint="", base_url=sys.argv[2] if len(sys.argv) > 2 else "http://model.test/v1", api_key="intercepted", model="m",

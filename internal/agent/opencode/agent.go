@@ -71,7 +71,7 @@ func (a *Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.R
 	if err != nil {
 		return nil, err
 	}
-	return a.newRun(env.Sandbox, job, launch), nil
+	return a.newRun(env, job, launch), nil
 }
 
 // Attach implements agent.Agent.
@@ -80,7 +80,7 @@ func (a *Agent) Attach(ctx context.Context, env agent.Env, job agent.Job) (agent
 	if err != nil {
 		return nil, err
 	}
-	return a.newRun(env.Sandbox, job, launch), nil
+	return a.newRun(env, job, launch), nil
 }
 
 // Process is the installed OpenCode with arguments args, in the environment that it has when it works on the job.

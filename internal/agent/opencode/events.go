@@ -17,6 +17,11 @@ type event struct {
 		Status    struct {
 			Type string `json:"type"`
 		} `json:"status"`
+		Info struct {
+			ID   string `json:"id"`
+			Role string `json:"role"`
+		} `json:"info"`
+		Part json.RawMessage `json:"part"`
 	} `json:"properties"`
 }
 
@@ -101,9 +106,10 @@ func (f *feed) send(ctx context.Context, e event) bool {
 }
 
 const (
-	// maxEvent bounds what is held of one event, in bytes. Events that carry tool outputs are longer; what counts of them is
-	// that they came.
-	maxEvent = 32 << 10
+	// maxEvent is the size of the buffer for events, in bytes. A longer event, as one with a tool's output, is held only while it is read.
+	maxEvent = 4 << 10
+	// maxHeld bounds an event that is read, in bytes. Of a longer one only counts that it came.
+	maxHeld = 512 << 10
 	// maxSkipped bounds one event in bytes.
 	maxSkipped = 16 << 20
 )
@@ -116,12 +122,32 @@ func nextEvent(r *bufio.Reader) (event, error) {
 		return e, err
 	}
 	if long {
-		return event{Type: eventTooLong}, skipLine(r)
+		var whole bool
+		if line, whole, err = restOfLine(r, line); err != nil || !whole {
+			return event{Type: eventTooLong}, err
+		}
 	}
 	if data, ok := bytes.CutPrefix(line, []byte("data:")); ok && json.Unmarshal(data, &e) != nil {
 		e = event{}
 	}
 	return e, nil
+}
+
+// restOfLine reads the rest of a line that begins with start; whole is false for one that is too long to be held.
+func restOfLine(r *bufio.Reader, start []byte) (line []byte, whole bool, err error) {
+	for line, more := bytes.Clone(start), true; more; {
+		if len(line) > maxHeld {
+			return nil, false, skipLine(r)
+		}
+		var piece []byte
+		if piece, more, err = r.ReadLine(); err != nil {
+			return nil, false, err
+		}
+		if line = append(line, piece...); !more {
+			return line, true, nil
+		}
+	}
+	return nil, false, nil
 }
 
 // skipLine reads the rest of a line.

@@ -23,11 +23,14 @@ const (
 type run struct {
 	agent  *Agent
 	box    agent.Sandbox
+	events *agent.Reporter
 	job    agent.Job
 	launch agent.Launch
 
 	session string // "" until the instruction is taken
 	feed    *feed  // nil until then
+	report  *report
+	missed  bool // events that are not reported yet
 	poll    *time.Ticker
 	asks    *rate.Limiter
 	last    agent.Status
@@ -35,8 +38,8 @@ type run struct {
 
 var _ agent.Run = (*run)(nil)
 
-func (a *Agent) newRun(b agent.Sandbox, job agent.Job, launch agent.Launch) *run {
-	return &run{agent: a, box: b, job: job, launch: launch, asks: rate.NewLimiter(askRate, askBurst)}
+func (a *Agent) newRun(env agent.Env, job agent.Job, launch agent.Launch) *run {
+	return &run{agent: a, box: env.Sandbox, events: env.Events, job: job, launch: launch, asks: rate.NewLimiter(askRate, askBurst)}
 }
 
 // Launch implements agent.Run.
@@ -69,6 +72,7 @@ func (r *run) begin(ctx context.Context) (agent.Status, error) {
 	if r.session, err = r.instruct(ctx); err != nil {
 		return r.explain(ctx, agent.Status{}, err)
 	}
+	r.report = newReport(r.events, r.session)
 	r.feed = subscribe(r.api())
 	r.poll = time.NewTicker(slowPoll)
 	return agent.Status{SessionID: r.session, Ready: true, LastSign: time.Now()}, nil
@@ -81,6 +85,7 @@ func (r *run) follow(ctx context.Context) (agent.Status, error) {
 		over := false
 		select {
 		case e := <-r.feed.events:
+			r.saw(ctx, e)
 			if e.Properties.SessionID != "" || e.Type == eventTooLong {
 				sign = time.Now()
 			}
@@ -90,6 +95,9 @@ func (r *run) follow(ctx context.Context) (agent.Status, error) {
 			if err := r.asks.Wait(ctx); err != nil {
 				return r.last, fault.Wrap(fault.Unavailable, err, "wait for opencode")
 			}
+		case <-r.report.due:
+			r.report.flush()
+			continue
 		case <-r.poll.C:
 			over = true
 		case <-ctx.Done():
@@ -99,10 +107,31 @@ func (r *run) follow(ctx context.Context) (agent.Status, error) {
 		if sign.After(st.LastSign) {
 			st.LastSign = sign
 		}
+		if r.missed && r.events != nil && (over || st.Done) {
+			r.catchUp(ctx)
+		}
 		if err != nil || st.Done || over {
 			return st, err
 		}
 	}
+}
+
+// saw reports an event, and the whole session where events may have been missed.
+func (r *run) saw(ctx context.Context, e event) {
+	switch {
+	case r.events == nil:
+	case e.Type == eventBroken, e.Type == eventTooLong:
+		r.missed = true
+	case e.Type == eventConnected:
+		r.catchUp(ctx)
+	default:
+		r.report.saw(e)
+	}
+}
+
+// catchUp reports the whole session. A look that follows says what is wrong where it cannot.
+func (r *run) catchUp(ctx context.Context) {
+	r.missed = r.report.all(ctx, r.api()) != nil
 }
 
 // Output implements agent.Run.

@@ -43,7 +43,7 @@ func (a *Agent) Warm(ctx context.Context, env agent.Env, job agent.Job, serve fu
 		return err
 	}
 	defer opened.Close()
-	r := a.newRun(env.Sandbox, job, opened.Launch())
+	r := a.newRun(env, job, opened.Launch())
 	st, err := r.ready(ctx)
 	if err == nil && st.Done {
 		err = fault.New(fault.AgentFailed, "%s", st.Error)
@@ -62,7 +62,7 @@ func (a *Agent) Ready(ctx context.Context, env agent.Env) (bool, error) {
 	if warm, err := agent.Warm(ctx, env.Sandbox); err != nil || !warm {
 		return false, err
 	}
-	r := a.newRun(env.Sandbox, agent.Job{}, agent.Launch{Number: 1})
+	r := a.newRun(env, agent.Job{}, agent.Launch{Number: 1})
 	st, err := env.Sandbox.Status(ctx, r.process())
 	return err == nil && st.Running && r.healthy(ctx), err
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/text"
 	"github.com/rolloutd/rolloutd/internal/tool"
@@ -20,6 +21,7 @@ const (
 // journal is what the agent did so far, for the transcript; it is in memory alone. It is safe for concurrent use.
 type journal struct {
 	session string
+	events  *agent.Reporter
 
 	mu        sync.Mutex
 	messages  []*entry
@@ -81,8 +83,8 @@ type tokens struct {
 	Output int64 `json:"output"`
 }
 
-func newJournal(session string) *journal {
-	return &journal{session: session, recorded: -1, caught: make(chan struct{})}
+func newJournal(session string, events *agent.Reporter) *journal {
+	return &journal{session: session, events: events, recorded: -1, caught: make(chan struct{})}
 }
 
 // asked notes the instruction.
@@ -119,8 +121,23 @@ func (j *journal) replied(s step) {
 	}
 	j.add(m, part{Type: "step-finish", Reason: s.answer.Finish, Tokens: &tokens{s.answer.Usage.Prompt, s.answer.Usage.Completion}})
 	m.Info.Malformed = j.malformed
+	j.report(m)
 	j.steps = s.number
 	j.change()
+}
+
+// report writes a reply to the event log. j.mu is held.
+func (j *journal) report(m *entry) {
+	for _, p := range m.Parts {
+		switch p.Type {
+		case "reasoning":
+			j.events.Text(rollout.EventThinking, j.session+"/"+p.ID, "", p.Text)
+		case "text":
+			j.events.Text(rollout.EventText, j.session+"/"+p.ID, "", p.Text)
+		case "tool":
+			j.events.ToolStart(j.session+"/"+p.ID, rollout.ToolEvent{CallID: p.CallID, Tool: p.Tool}, p.State.Input)
+		}
+	}
 }
 
 // called notes the result of call i of the latest reply.
@@ -142,6 +159,7 @@ func (j *journal) called(i int, r tool.Result, began time.Time) {
 			st.Status = "error"
 		}
 		st.Time = &span{Start: began.UnixMilli(), End: time.Now().UnixMilli()}
+		j.events.ToolEnd(j.session+"/"+m.Parts[k].ID, rollout.ToolEvent{CallID: m.Parts[k].CallID, Tool: m.Parts[k].Tool, Status: st.Status}, r.Content, r.Message)
 		return
 	}
 }

@@ -35,7 +35,7 @@ var _ agent.Run = (*run)(nil)
 func newRun(env agent.Env, job agent.Job, launch agent.Launch) *run {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &run{
-		env: env, job: job, launch: launch, journal: newJournal(fmt.Sprintf("react-%d", launch.Number)),
+		env: env, job: job, launch: launch, journal: newJournal(fmt.Sprintf("react-%d", launch.Number), env.Events),
 		ctx: ctx, cancel: cancel, done: make(chan struct{}),
 	}
 }

@@ -9,12 +9,14 @@ func (w *watch) finish(ctx context.Context, d Decision) (Result, error) {
 	defer cancel()
 	if d.Err != nil {
 		w.reporter.save(ctx, w)
+		w.events.last(ctx, w)
 		return Result{}, d.Err
 	}
 	if err := w.Gateway.End(ctx, w.job.SandboxID, d.reason()); err != nil {
 		return Result{}, err
 	}
 	w.reporter.save(ctx, w)
+	w.events.last(ctx, w)
 	if !w.state.Agent.Done {
 		if err := w.run.Stop(ctx); err != nil {
 			return Result{}, err

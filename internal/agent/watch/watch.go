@@ -3,11 +3,13 @@ package watch
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -33,6 +35,7 @@ type Gateway interface {
 	Changed(ctx context.Context, route string, since int64, wait time.Duration) (gateway.RouteStatus, error)
 	End(ctx context.Context, route, reason string) error
 	AddSessions(ctx context.Context, route string, sessions ...string) error
+	Turns(ctx context.Context, route string, n int) ([]gateway.Turn, error)
 	Probe(ctx context.Context, route string) error
 }
 
@@ -51,18 +54,22 @@ type Options struct {
 	Gateway Gateway
 	Store   *store.Store
 	Signals Signaller
-	Starts  *host.Starts // nil: no bound
+	Starts  *host.Starts   // nil: no bound
+	Events  *eventlog.Logs // nil: none
 }
 
 // Watcher watches the agents of a host. It is safe for concurrent use.
 type Watcher struct {
 	Options
 	transcripts *semaphore.Weighted
+
+	mu     sync.Mutex
+	asking map[string]chan<- question // of the agents that are watched, by sandbox
 }
 
 // New makes a Watcher.
 func New(o Options) *Watcher {
-	return &Watcher{Options: o, transcripts: semaphore.NewWeighted(maxTranscripts)}
+	return &Watcher{Options: o, transcripts: semaphore.NewWeighted(maxTranscripts), asking: map[string]chan<- question{}}
 }
 
 // Job is one agent to watch.
@@ -95,6 +102,8 @@ type watch struct {
 	log      *slog.Logger
 	state    State
 	reporter progressReporter
+	events   *eventReporter
+	asked    chan question
 
 	run      agent.Run
 	statuses *stream[agent.Status]
@@ -107,7 +116,9 @@ type watch struct {
 // Run launches the agent, or attaches to the one that runs, and returns when it is done or one of its bounds has ended it. The
 // agent's time counts from its first model call, or from startGrace after its first launch, however often Run is called.
 func (wr *Watcher) Run(ctx context.Context, j Job) (Result, error) {
-	w := &watch{Watcher: wr, job: j, log: j.Logger, reporter: newProgressReporter(j)}
+	w := &watch{Watcher: wr, job: j, log: j.Logger, reporter: newProgressReporter(j), asked: make(chan question)}
+	w.events = &eventReporter{log: wr.Events.Of(rollout.Target{RolloutID: j.RolloutID, Attempt: j.Attempt})}
+	w.job.Env.Events = agent.NewReporter(w.events.log)
 	w.state.Limits, w.state.NoModel = j.Limits, j.Kind.NoModel
 	route, err := wr.Gateway.Status(ctx, j.SandboxID)
 	if err != nil {
@@ -121,6 +132,7 @@ func (wr *Watcher) Run(ctx context.Context, j Job) (Result, error) {
 	if w.run == nil { // ended before the agent was ever launched
 		return Result{Outcome: rollout.Aborted, ExitCode: -1, Error: w.state.Route.Ended}, nil
 	}
+	defer wr.takeQuestions(j.SandboxID, w.asked)()
 	w.routes = startStream(ctx, w.nextRoute())
 	defer w.routes.close()
 	return w.loop(ctx)
@@ -133,6 +145,7 @@ func (w *watch) loop(ctx context.Context) (Result, error) {
 		var err error
 		switch d.Action {
 		case Continue:
+			w.events.report(ctx, w)
 			err = w.wait(ctx, w.reporter.report(ctx, w))
 		case Probe:
 			w.state.Probed, w.state.Probe = true, w.Gateway.Probe(ctx, w.job.SandboxID)
@@ -157,6 +170,9 @@ func (w *watch) wait(ctx context.Context, reporter time.Time) error {
 		return w.sawStatus(ctx, u)
 	case u := <-w.routes.updates:
 		return w.sawRoute(u)
+	case q := <-w.asked:
+		w.answer(q)
+		return nil
 	case <-timer.C:
 		w.state.Now = time.Now()
 		if w.state.Now.Before(w.state.end()) {

@@ -44,6 +44,7 @@ func New(g *proxy.Server, o Options) *API {
 //	GET    /routes/{id}?since=V&wait=30s        → RouteStatus; with since, once its version is not V, or after the wait
 //	POST   /routes/{id}/end    {"reason": …}    → 204, when cancelled calls are recorded
 //	POST   /routes/{id}/sessions {"sessions": […]} → 204; these are the agent's own
+//	GET    /routes/{id}/turns?after=N           → TurnList
 //	POST   /routes/{id}/probe                   → 204, when the endpoint answers; a fault.UpstreamFailed or UpstreamRefused else
 //	GET    /routes/{id}/trace                   → JSON lines of rollout.Turn
 //	DELETE /routes/{id}                         → 204
@@ -58,6 +59,7 @@ func (a *API) Handler() http.Handler {
 	mux.HandleFunc("POST "+gateway.EndPath, answering(a.endRoute))
 	mux.HandleFunc("GET "+gateway.TracePath, answering(a.getTrace))
 	mux.HandleFunc("POST "+gateway.SessionsPath, answering(a.addSessions))
+	mux.HandleFunc("GET "+gateway.TurnsPath, answering(a.getTurns))
 	mux.HandleFunc("POST "+gateway.ProbePath, answering(a.probe))
 	mux.HandleFunc("DELETE "+gateway.RoutePath, answering(a.deleteRoute))
 	mux.HandleFunc("GET "+gateway.ReadyPath, answering(a.getReady))
@@ -121,6 +123,18 @@ func (a *API) addSessions(w http.ResponseWriter, req *http.Request) error {
 		return err
 	}
 	return done(w, a.gateway.AddSessions(req.PathValue("id"), in.Sessions))
+}
+
+func (a *API) getTurns(w http.ResponseWriter, req *http.Request) error {
+	after, err := strconv.Atoi(req.URL.Query().Get("after"))
+	if err != nil {
+		return fault.Field("after", "%q is not a number of calls", req.URL.Query().Get("after"))
+	}
+	turns, err := a.gateway.Turns(req.PathValue("id"), after)
+	if err != nil {
+		return err
+	}
+	return encode(w, gateway.TurnList{Turns: turns})
 }
 
 func (a *API) probe(w http.ResponseWriter, req *http.Request) error {

@@ -162,7 +162,7 @@ func (r *route) status() gateway.RouteStatus {
 	since := r.owedSince(time.Now())
 	return gateway.RouteStatus{
 		Owed: r.owed.total, OwedSince: since, Trouble: r.trouble(),
-		ID: r.ID, Version: r.version.current, Attached: r.attached, Turns: r.usage.Turns, InFlight: len(r.inFlight), Usage: r.usage,
+		ID: r.ID, Version: r.version.current, Attached: r.attached, Turns: r.usage.Turns, InFlight: len(r.inFlight), Calls: r.recorded(), Usage: r.usage,
 		FirstCallAt: r.first, LastCallAt: r.last,
 		Ended: r.journal.Ended, BudgetSpent: r.journal.BudgetSpent, Failure: r.journal.Failure,
 	}

@@ -58,3 +58,27 @@ func (s *Server) Status(ctx context.Context, id string, since int64, wait time.D
 	}
 	return r.changed(ctx, since, wait), nil
 }
+
+// Turns lists the recorded calls of a route behind the first n, in the order they ended, at most gateway.MaxTurns of them.
+func (s *Server) Turns(id string, n int) ([]gateway.Turn, error) {
+	r, err := s.route(id)
+	if err != nil || r.trace == nil {
+		return nil, err
+	}
+	turns := []gateway.Turn{}
+	for _, e := range r.trace.EntriesFrom(max(n, 0), gateway.MaxTurns) {
+		turns = append(turns, gateway.Turn{
+			Turn: e.Turn, Kind: e.Kind, Lineage: e.Lineage, PromptTokens: e.Usage.PromptTokens, CompletionTokens: e.Usage.CompletionTokens,
+			FinishReason: e.Finish, Broken: e.Broken, Began: e.Began, Ended: e.Ended,
+		})
+	}
+	return turns, nil
+}
+
+// recorded is how many calls the trace has.
+func (r *route) recorded() int {
+	if r.trace == nil {
+		return 0
+	}
+	return r.trace.Len()
+}

@@ -28,6 +28,7 @@ type Temporal interface {
 	QueryWorkflow(ctx context.Context, workflowID, runID, queryType string, args ...any) (converter.EncodedValue, error)
 	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
 	DescribeWorkflowExecution(ctx context.Context, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
+	GetWorkflowHistory(ctx context.Context, workflowID, runID string, isLongPoll bool, filter enumspb.HistoryEventFilterType) client.HistoryEventIterator
 	ListWorkflow(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
 }
 
@@ -39,12 +40,13 @@ type Client struct {
 	temporal                              Temporal
 	store                                 *store.Store
 	payloads                              converter.DataConverter
+	hosts                                 Hosts
 	starts, looks, polls, results, owners singleflight.Group // by rollout
 }
 
 // New makes a Client. payloads must be the data converter that the workers use.
-func New(t Temporal, st *store.Store, payloads converter.DataConverter) *Client {
-	return &Client{temporal: t, store: st, payloads: payloads}
+func New(t Temporal, st *store.Store, payloads converter.DataConverter, hosts Hosts) *Client {
+	return &Client{temporal: t, store: st, payloads: payloads, hosts: hosts}
 }
 
 // Start starts the rollout, or finds the one of that id, running or ended: an id names the same rollout, whatever a later spec asks.
@@ -142,11 +144,17 @@ func (c *Client) Abort(ctx context.Context, id, reason string) (bool, error) {
 	return false, err
 }
 
-// Messages is the latest transcript that was saved, of the newest attempt that has one; a fault.NotFound when there is none yet.
+// Messages is the transcript of the agent that works, as it is now; else the latest that was saved, of the newest attempt that has one; a fault.NotFound when there is none yet.
 func (c *Client) Messages(ctx context.Context, id string) (rollout.Transcript, error) {
 	s, err := c.State(ctx, id)
 	if err != nil {
 		return rollout.Transcript{}, err
+	}
+	if s.Phase == rollout.PhaseAgent && s.Host != "" {
+		now, err := c.hosts.Transcript(ctx, s.Host, rollout.Target{RolloutID: id, Attempt: s.Attempt})
+		if err == nil && len(now.Messages) > 0 {
+			return now, nil
+		}
 	}
 	for n := s.Attempt; n > 0; n-- {
 		var t rollout.Transcript

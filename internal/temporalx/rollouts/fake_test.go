@@ -47,6 +47,9 @@ type temporal struct {
 	looks     int  // at one workflow
 	lossy     bool // long polls never see a workflow's end
 	pending   []*workflowpb.PendingActivityInfo
+	hosts     hosts
+	length    int           // of every history
+	change    chan struct{} // closed at the next change of a state; nil: none was changed
 	listed    []*workflowservice.ListWorkflowExecutionsRequest
 	list      *workflowservice.ListWorkflowExecutionsResponse
 }
@@ -104,7 +107,7 @@ func (f *temporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*
 	owner, _ := w.owner.GetKeyword(searchattr.Typed().Owner)
 	return &workflowservice.DescribeWorkflowExecutionResponse{
 		WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
-			Execution: &commonpb.WorkflowExecution{WorkflowId: id}, Status: w.status, StartTime: timestamppb.New(time.Unix(1, 0)),
+			Execution: &commonpb.WorkflowExecution{WorkflowId: id}, Status: w.status, HistoryLength: int64(f.length), StartTime: timestamppb.New(time.Unix(1, 0)),
 			SearchAttributes: attributes(map[string]any{
 				searchattr.NameTask: w.spec.Task.ID, searchattr.NamePhase: string(w.state.Phase), searchattr.NameOwner: owner,
 			}),
@@ -218,7 +221,7 @@ func newClient(t *testing.T) (*rollouts.Client, *temporal, *store.Store) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = st.Close() })
 	f := &temporal{workflows: map[string]*workflow{}}
-	return rollouts.New(f, st, converter.GetDefaultDataConverter()), f, st
+	return rollouts.New(f, st, converter.GetDefaultDataConverter(), &f.hosts), f, st
 }
 
 func spec(id string) rollout.Spec {

@@ -1,0 +1,70 @@
+package activities
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/rolloutd/rolloutd/internal/eventlog"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/text"
+)
+
+// phase logs that a phase of the attempt begins, once.
+func (a *Activities) phase(t Target, p rollout.Phase) { a.phaseAt(t, p, time.Now()) }
+
+func (a *Activities) phaseAt(t Target, p rollout.Phase, at time.Time) {
+	a.o.Events.Of(t).Append(rollout.EventPhase, "phase/"+string(p), rollout.PhaseEvent{Phase: p, Attempt: t.Attempt, Start: at})
+}
+
+// placed logs the phases up to the sandbox. They were over before the host had the attempt: its first event is that it waits for a host.
+func (a *Activities) placed(ctx context.Context, t Target, began time.Time) {
+	queued := began
+	if activity.IsActivity(ctx) {
+		queued = activity.GetInfo(ctx).ScheduledTime
+	}
+	a.phaseAt(t, rollout.PhaseQueued, queued)
+	a.phaseAt(t, rollout.PhaseCreating, began)
+}
+
+// attemptEnded logs how the attempt ended, as far as the workflow knows it.
+func (a *Activities) attemptEnded(in CollectInput) {
+	log := a.o.Events.Of(in.Target)
+	e := rollout.AttemptEvent{Stamp: log.Stamp(), Outcome: in.Head.Outcome, Error: in.Head.Error}
+	if n := len(in.Head.Attempts); n > 0 {
+		last := in.Head.Attempts[n-1]
+		e.SandboxID, e.Host, e.ErrorKind = last.SandboxID, last.Host, last.ErrorKind
+	}
+	log.Append(rollout.EventAttempt, "attempt", e)
+}
+
+// maxCommand bounds a command in an event, in characters.
+const maxCommand = 1000
+
+// command logs that a command of the task begins or, with a result, has ended.
+func command(log *eventlog.Log, stage string, number int, cmd string, res *rollout.CommandResult) {
+	key := stage + "/" + strconv.Itoa(number)
+	cmd = text.HeadUTF8(cmd, maxCommand)
+	if res != nil {
+		short := *res
+		key, short.Cmd = key+"/end", cmd
+		res = &short
+	}
+	log.Append(rollout.EventCommand, key, rollout.CommandEvent{Stamp: log.Stamp(), Stage: stage, Number: number, Command: cmd, Result: res})
+}
+
+// storeEvents puts the whole log of an attempt that is over into the store, and removes it from this host. An attempt without a log has none.
+func (a *Activities) storeEvents(ctx context.Context, t Target) error {
+	log, err := a.o.Events.Find(t)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if _, err = a.o.Store.Put(ctx, store.AttemptKey(t.RolloutID, t.Attempt, store.Events), log.Reader()); err != nil {
+		return err
+	}
+	return a.o.Events.Remove(t) // its readers find it in the store from here on
+}

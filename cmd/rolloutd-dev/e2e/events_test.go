@@ -1,0 +1,82 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// events reads the events of a rollout after an id, until the stream ends.
+func events(t *testing.T, server, id, after string) []rollout.Event {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server+"/rollouts/"+id+"/events", http.NoBody)
+	require.NoError(t, err)
+	req.Header.Set("Last-Event-ID", after)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	var all []rollout.Event
+	var e rollout.Event
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		switch name {
+		case "id":
+			e.ID, err = strconv.ParseInt(value, 10, 64)
+			require.NoError(t, err)
+		case "event":
+			e.Kind = rollout.EventKind(value)
+		case "data":
+			e.Data = json.RawMessage(value)
+			if e.ID > 0 { // others are not in the log
+				all = append(all, e)
+			}
+			e = rollout.Event{}
+		}
+	}
+	return all
+}
+
+// A client that follows a rollout sees all that happens in it, once and in order; one that comes later sees the same, from wherever it was.
+// Both agents tell what they say and do.
+func TestEventsOfARollout(t *testing.T) {
+	t.Parallel()
+	srv := startDev(t, devOptions{})
+	for _, agent := range []string{"opencode", "react"} {
+		task := exampleArgs(t, "binary_search")
+		task["agent"], task["setup"] = agent, []string{"echo prepared"}
+		id := start(t, srv.url, task)
+		live := events(t, srv.url, id, "")
+		kinds := map[rollout.EventKind]int{}
+		var last int64
+		for _, e := range live {
+			require.Greater(t, e.ID, last)
+			kinds[e.Kind]++
+			last = e.ID
+		}
+		for _, kind := range []rollout.EventKind{
+			rollout.EventPhase, rollout.EventAgent, rollout.EventText, rollout.EventToolStart, rollout.EventToolEnd, rollout.EventTurn, rollout.EventCommand,
+			rollout.EventGrade, rollout.EventAttempt, rollout.EventDone,
+		} {
+			require.NotZero(t, kinds[kind], "%s of %s: %v", kind, agent, kinds)
+		}
+		require.Equal(t, kinds[rollout.EventToolStart], kinds[rollout.EventToolEnd])
+		res := decode[rollout.Result](t, get(t, srv.url+"/rollouts/"+id+"/result"))
+		require.Equal(t, res.Usage.Turns, kinds[rollout.EventTurn])
+		require.Equal(t, 2*(len(res.SetupResults)+len(res.VerifyResults)), kinds[rollout.EventCommand])
+		require.Equal(t, len(res.Phases), kinds[rollout.EventPhase]-1, "the result does not have the last one, which closes the sandbox")
+		t.Log(agent, kinds)
+
+		require.Equal(t, live, events(t, srv.url, id, "0"))
+		middle := len(live) / 2
+		require.Equal(t, live[middle:], events(t, srv.url, id, strconv.FormatInt(live[middle-1].ID, 10)))
+	}
+}

@@ -1,0 +1,82 @@
+package tools
+
+import (
+	"context"
+	"errors"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Bounds of one answer of subscribe_events.
+const (
+	defaultEventWaitS = 25.0
+	maxEventWaitS     = 900.0
+	defaultEvents     = 200
+	maxEvents         = 1000
+	maxEventBytes     = 4 << 20 // an event that is larger comes alone
+)
+
+type subscribeArgs struct {
+	RolloutID string  `json:"rollout_id" jsonschema:"id of the rollout, as start_rollout or run_rollout gave it"`
+	Cursor    int64   `json:"cursor,omitempty" jsonschema:"next of the answer before; 0: from the first event"`
+	WaitS     float64 `json:"wait_s,omitempty" jsonschema:"how long to wait for an event, in seconds, where there is none yet"`
+	Limit     int     `json:"limit,omitempty" jsonschema:"events to return at most"`
+}
+
+type subscribeAnswer struct {
+	RolloutID string          `json:"rollout_id"`
+	Events    []rollout.Event `json:"events"`
+	Next      int64           `json:"next"` // cursor of the events after these
+	Done      bool            `json:"done"` // the last event has been returned, now or before
+}
+
+// errEnoughEvents ends a subscription whose answer is full.
+var errEnoughEvents = errors.New("the answer is full")
+
+// subscribeEvents returns the events after a cursor. Without any it waits for the next ones.
+func (t *Table) subscribeEvents(ctx context.Context, c Call) (*Text, error) {
+	a := subscribeArgs{WaitS: defaultEventWaitS, Limit: defaultEvents}
+	tool, _ := t.Find(c.Tool)
+	if err := decode(c.Tool, tool.InputSchema, c.Args, &a); err != nil {
+		return nil, err
+	}
+	switch {
+	case a.Cursor < 0:
+		return nil, fault.Field("cursor", "must not be negative, got %d", a.Cursor)
+	case a.Limit < 1 || a.Limit > maxEvents:
+		return nil, fault.Field("limit", "want 1 to %d, got %d", maxEvents, a.Limit)
+	}
+	out := subscribeAnswer{RolloutID: a.RolloutID, Events: []rollout.Event{}, Next: a.Cursor}
+	wait, cancel := context.WithTimeoutCause(ctx, seconds(min(max(a.WaitS, 0), maxEventWaitS)), errLimit)
+	defer cancel()
+	err := t.o.Rollouts.Events(wait, a.RolloutID, a.Cursor, out.take(a.Limit))
+	switch {
+	case err == nil:
+		out.Done = true
+	case errors.Is(err, errEnoughEvents):
+	case wait.Err() == nil:
+		return nil, err
+	case !errors.Is(context.Cause(wait), errLimit):
+		return nil, interrupted(ctx, c, a.RolloutID)
+	}
+	return t.text(out)
+}
+
+// take collects one batch, up to the limits.
+func (s *subscribeAnswer) take(limit int) func([]rollout.Event) error {
+	size := 0
+	return func(events []rollout.Event) error {
+		for _, e := range events {
+			size += len(e.Data)
+			if len(s.Events) == limit || len(s.Events) > 0 && size > maxEventBytes {
+				break
+			}
+			s.Events, s.Next = append(s.Events, e), max(s.Next, e.ID)
+			if e.Kind == rollout.EventDone {
+				return nil
+			}
+		}
+		return errEnoughEvents
+	}
+}

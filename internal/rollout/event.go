@@ -1,0 +1,143 @@
+package rollout
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// EventKind says what happened; it decides which type Event.Data has.
+type EventKind string
+
+const (
+	EventPhase      EventKind = "phase"       // PhaseEvent: a phase begins
+	EventAttempt    EventKind = "attempt"     // AttemptEvent: an attempt has ended
+	EventAgent      EventKind = "agent"       // AgentEvent: a launch of the agent works
+	EventText       EventKind = "text"        // TextEvent: what the agent says
+	EventThinking   EventKind = "thinking"    // TextEvent
+	EventToolStart  EventKind = "tool_start"  // ToolEvent
+	EventToolOutput EventKind = "tool_output" // ToolEvent: output since the event before
+	EventToolEnd    EventKind = "tool_end"    // ToolEvent
+	EventTurn       EventKind = "turn"        // TurnEvent: a model call has ended
+	EventCommand    EventKind = "command"     // CommandEvent: a setup or verifier command begins or has ended
+	EventGrade      EventKind = "grade"       // GradeEvent
+	EventWaiting    EventKind = "waiting"     // WaitingEvent
+	EventTruncated  EventKind = "truncated"   // Stamp: the log is full; text and tools are left out from here on
+	EventDone       EventKind = "done"        // State: the last event
+)
+
+// Event is one entry of a rollout's event log.
+type Event struct {
+	// ID is the place of the event in the log: greater than that of every event before it. It is also the cursor of a reader. 0: the event
+	// describes the present only, and is not in the log.
+	ID   int64           `json:"id,omitempty"`
+	Kind EventKind       `json:"kind"`
+	Data json.RawMessage `json:"data"`
+}
+
+// attemptEvents is how many ids an attempt has.
+const attemptEvents = 1_000_000
+
+// EventID is the id of event number n, from 1, of an attempt.
+func EventID(attempt int, n int64) int64 {
+	return int64(attempt)*attemptEvents + min(max(n, 0), attemptEvents-2)
+}
+
+// LastEventID is the id of the event after all events of an attempt.
+func LastEventID(attempt int) int64 { return int64(attempt)*attemptEvents + attemptEvents - 1 }
+
+// EventPlace is the attempt and the number of an event's id.
+func EventPlace(id int64) (attempt int, n int64) {
+	return int(id / attemptEvents), id % attemptEvents
+}
+
+// Stamp is in the data of every event but EventDone. Phases have their time in Start.
+type Stamp struct {
+	Attempt int       `json:"attempt"`
+	At      time.Time `json:"at,omitzero"`
+}
+
+// PhaseEvent says that a phase begins.
+type PhaseEvent struct {
+	Phase   Phase     `json:"phase"`
+	Attempt int       `json:"attempt"`
+	Start   time.Time `json:"start"`
+}
+
+// AttemptEvent says how an attempt ended.
+type AttemptEvent struct {
+	Stamp
+	SandboxID string  `json:"sandbox_id,omitempty"`
+	Host      string  `json:"host,omitempty"`
+	Outcome   Outcome `json:"outcome"`
+	Error     string  `json:"error,omitempty"`
+	ErrorKind string  `json:"error_kind,omitempty"`
+}
+
+// AgentEvent says that the agent works on its task.
+type AgentEvent struct {
+	Stamp
+	Launch    int    `json:"launch"`
+	SessionID string `json:"serve_session_id,omitempty"`
+}
+
+// TextEvent is a text of the agent, whole.
+type TextEvent struct {
+	Stamp
+	SessionID string `json:"serve_session_id,omitempty"` // absent: the agent's own
+	Text      string `json:"text"`
+	Bytes     int    `json:"bytes,omitempty"` // of the whole text, where it is cut
+}
+
+// ToolEvent is a part of a tool call. CallID distinguishes calls at the same time.
+type ToolEvent struct {
+	Stamp
+	SessionID string          `json:"serve_session_id,omitempty"` // absent: the agent's own
+	CallID    string          `json:"call_id"`
+	Tool      string          `json:"tool"`
+	Input     json.RawMessage `json:"input,omitempty"`  // of the start
+	Output    string          `json:"output,omitempty"` // of the end: whole, with its middle left out where it is long
+	Error     string          `json:"error,omitempty"`
+	Status    string          `json:"status,omitempty"` // of the end: completed or error
+	Bytes     int             `json:"bytes,omitempty"`  // of the whole input or output, where it is cut
+}
+
+// TurnEvent is a model call that has ended.
+type TurnEvent struct {
+	Stamp
+	Turn             int      `json:"turn"`
+	TurnKind         TurnKind `json:"turn_kind"`
+	Lineage          string   `json:"lineage,omitempty"`
+	PromptTokens     int64    `json:"prompt_tokens"`
+	CompletionTokens int64    `json:"completion_tokens"`
+	FinishReason     string   `json:"finish_reason,omitempty"`
+	LatencyS         float64  `json:"latency_s"`
+	Broken           string   `json:"broken,omitempty"`
+}
+
+// Stages of a CommandEvent.
+const (
+	StageSetup    = "setup"
+	StageVerifier = "verifier"
+)
+
+// CommandEvent is a command of the task that begins or, with Result, has ended.
+type CommandEvent struct {
+	Stamp
+	Stage   string         `json:"stage"`
+	Number  int            `json:"number"` // from 1; 0: the test script
+	Command string         `json:"command"`
+	Result  *CommandResult `json:"result,omitempty"`
+}
+
+// GradeEvent is the end of grading.
+type GradeEvent struct {
+	Stamp
+	Reward *float64 `json:"reward"`
+	Grading
+}
+
+// WaitingEvent says why nothing happens; an empty reason: it is over.
+type WaitingEvent struct {
+	Stamp
+	Waiting string `json:"waiting"`
+}

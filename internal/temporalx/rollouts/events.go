@@ -1,0 +1,218 @@
+package rollouts
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// Hosts tells what only the host of an attempt has; *hostapi.Client documents the methods.
+type Hosts interface {
+	Events(ctx context.Context, host string, t rollout.Target, after int64, emit func([]rollout.Event) error) error
+	Transcript(ctx context.Context, host string, t rollout.Target) (rollout.Transcript, error)
+}
+
+const (
+	// lookEvery bounds the wait for a change of a rollout that no host has: why it waits is in no history.
+	lookEvery = 5 * time.Second
+	// hostPause is waited before a host is asked again that did not answer.
+	hostPause = time.Second
+	// maxEventLine bounds an event of the store, in bytes.
+	maxEventLine = 1 << 20
+)
+
+// Events calls emit with the rollout's events after an id, in order, as they happen. It returns nil when emit has got the last one, and the
+// error of emit, or of ctx, when that ends it. Events of an attempt whose host was lost are its phases.
+func (c *Client) Events(ctx context.Context, id string, after int64, emit func([]rollout.Event) error) error {
+	f := follower{client: c, id: id, after: after, emit: emit}
+	for {
+		state, err := f.look(ctx)
+		if err != nil && (f.state.ID == "" || fault.Is(err, fault.NotFound)) {
+			return err
+		}
+		if err == nil {
+			f.state = state
+			if err := f.catchUp(ctx); err != nil {
+				return err
+			}
+			if f.state.Done() {
+				return f.done()
+			}
+		}
+		if err := f.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// follower hands on the events of one rollout.
+type follower struct {
+	client  *Client
+	id      string
+	after   int64
+	emit    func([]rollout.Event) error
+	state   rollout.State
+	length  int64  // of the workflow's history, when the state was asked for
+	waiting string // the reason that was sent last
+}
+
+// look is how the rollout stands. The length of the history is of before: what changes meanwhile ends the next wait.
+func (f *follower) look(ctx context.Context) (rollout.State, error) {
+	d, err := f.client.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(f.id), "")
+	if err == nil {
+		f.length = d.GetWorkflowExecutionInfo().GetHistoryLength()
+	}
+	s, err := f.client.state(ctx, f.id, d, err)
+	s.Owner = cmp.Or(ownerIn(d), s.Owner)
+	return s, err
+}
+
+// send hands on events that the reader does not have yet.
+func (f *follower) send(events []rollout.Event) error {
+	for len(events) > 0 && events[0].ID <= f.after {
+		events = events[1:]
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	f.after = events[len(events)-1].ID
+	return f.emit(events)
+}
+
+// catchUp sends the events of all attempts up to the present one, and follows that one while its host has it.
+func (f *follower) catchUp(ctx context.Context) error {
+	first, _ := rollout.EventPlace(f.after)
+	for n := max(first, 1); n <= f.state.Attempt; n++ {
+		found, err := f.stored(ctx, n)
+		if err != nil {
+			return err
+		}
+		switch {
+		case found:
+		case n == f.state.Attempt && !f.state.Done() && f.state.Host != "":
+			err = f.live(ctx, n)
+		case n == f.state.Attempt && !f.state.Done():
+			err = f.queued(n)
+		default:
+			err = f.phases(n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// live follows the attempt on its host. A host that does not answer may come back: its events are sent then.
+func (f *follower) live(ctx context.Context, n int) error {
+	t := rollout.Target{RolloutID: f.id, Attempt: n}
+	var refused error
+	err := f.client.hosts.Events(ctx, f.state.Host, t, f.after, func(events []rollout.Event) error {
+		refused = f.send(events)
+		return refused
+	})
+	switch {
+	case refused != nil:
+		return refused
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case fault.Is(err, fault.Unavailable):
+		pause(ctx, hostPause)
+		return f.phasesSoFar(n)
+	case fault.Is(err, fault.NotFound): // it is in the store by now, or the host is of an earlier version
+		return f.phasesSoFar(n)
+	}
+	return err
+}
+
+// phasesSoFar stands for the log of an attempt whose host cannot be asked, as long as nothing of the log was sent.
+func (f *follower) phasesSoFar(n int) error {
+	if attempt, number := rollout.EventPlace(f.after); attempt == n && number > int64(len(f.state.Phases)) {
+		return nil
+	}
+	return f.phases(n)
+}
+
+// phases hands on the phases of an attempt.
+func (f *follower) phases(n int) error {
+	var events []rollout.Event
+	for _, p := range f.state.Phases {
+		if p.Attempt == n {
+			events = append(events, event(rollout.EventID(n, int64(len(events)+1)), rollout.EventPhase, rollout.PhaseEvent{Phase: p.Phase, Attempt: p.Attempt, Start: p.Start}))
+		}
+	}
+	return f.send(events)
+}
+
+// queued tells that the attempt waits for a host, and why.
+func (f *follower) queued(n int) error {
+	if err := f.phases(n); err != nil || f.state.Waiting == f.waiting {
+		return err
+	}
+	f.waiting = f.state.Waiting
+	now := rollout.WaitingEvent{Stamp: rollout.Stamp{Attempt: n, At: time.Now()}, Waiting: f.waiting}
+	return f.emit([]rollout.Event{event(0, rollout.EventWaiting, now)})
+}
+
+// done hands on the last event.
+func (f *follower) done() error {
+	return f.send([]rollout.Event{event(rollout.LastEventID(max(f.state.Attempt, 1)), rollout.EventDone, f.state)})
+}
+
+// stored hands on the events that the store has of an attempt; false: it has none.
+func (f *follower) stored(ctx context.Context, n int) (bool, error) {
+	blob, err := f.client.store.Reader(ctx, store.AttemptKey(f.id, n, store.Events))
+	if err != nil {
+		return false, unlessMissing(err)
+	}
+	defer blob.Close()
+	lines := bufio.NewScanner(blob)
+	lines.Buffer(nil, maxEventLine)
+	for lines.Scan() {
+		var e rollout.Event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return true, fault.Wrap(fault.Internal, err, "events of attempt %d of rollout %q", n, f.id)
+		}
+		if err := f.send([]rollout.Event{e}); err != nil {
+			return true, err
+		}
+	}
+	return true, fault.Wrap(fault.Unavailable, lines.Err(), "events of attempt %d of rollout %q", n, f.id)
+}
+
+func unlessMissing(err error) error {
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// wait returns when the history of the workflow is longer than it was, after lookEvery at the latest.
+func (f *follower) wait(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, lookEvery)
+	defer cancel()
+	all := f.client.temporal.GetWorkflowHistory(waiting, rollout.WorkflowID(f.id), "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for n := int64(0); n <= f.length && all.HasNext(); n++ {
+		if _, err := all.Next(); err != nil {
+			pause(waiting, hostPause) // Temporal does not answer
+			break
+		}
+	}
+	return ctx.Err()
+}
+
+func event(id int64, kind rollout.EventKind, data any) rollout.Event {
+	raw, err := json.Marshal(data)
+	if err != nil {
+		raw = []byte("null") // data is made of plain values
+	}
+	return rollout.Event{ID: id, Kind: kind, Data: raw}
+}

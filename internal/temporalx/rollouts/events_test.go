@@ -1,0 +1,205 @@
+package rollouts_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// hosts is all hosts of the fake deployment.
+type hosts struct {
+	mu         sync.Mutex
+	events     func(ctx context.Context, after int64, emit func([]rollout.Event) error) error // of the attempt under way; nil: no host answers
+	transcript rollout.Transcript
+}
+
+func (h *hosts) Events(ctx context.Context, _ string, _ rollout.Target, after int64, emit func([]rollout.Event) error) error {
+	h.mu.Lock()
+	events := h.events
+	h.mu.Unlock()
+	if events == nil {
+		return fault.New(fault.Unavailable, "connection refused")
+	}
+	return events(ctx, after, emit)
+}
+
+func (h *hosts) Transcript(context.Context, string, rollout.Target) (rollout.Transcript, error) {
+	if h.transcript.Messages == nil {
+		return rollout.Transcript{}, fault.New(fault.NotFound, "no agent works here")
+	}
+	return h.transcript, nil
+}
+
+// history is a long poll of a history that has an event for each change.
+type history struct {
+	ctx  context.Context
+	fake *temporal
+	read int
+}
+
+func (h *history) HasNext() bool {
+	h.fake.mu.Lock()
+	length, change := h.fake.length, h.fake.change
+	h.fake.mu.Unlock()
+	if h.read < length {
+		return true
+	}
+	select {
+	case <-change:
+		return true
+	case <-h.ctx.Done():
+		return false
+	}
+}
+
+func (h *history) Next() (*historypb.HistoryEvent, error) {
+	h.read++
+	return &historypb.HistoryEvent{}, nil
+}
+
+func (f *temporal) GetWorkflowHistory(ctx context.Context, _, _ string, _ bool, _ enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+	return &history{ctx: ctx, fake: f}
+}
+
+// turnTo changes the state of a rollout, and wakes who waits for a change.
+func (f *temporal) turnTo(id string, s rollout.State) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.ID = id
+	f.workflows[rollout.WorkflowID(id)].state = s
+	f.length++
+	if f.change != nil {
+		close(f.change)
+	}
+	f.change = make(chan struct{})
+}
+
+func at(attempt int, n int64, text string) rollout.Event {
+	raw, _ := json.Marshal(text)
+	return rollout.Event{ID: rollout.EventID(attempt, n), Kind: rollout.EventText, Data: raw}
+}
+
+// A reader gets every event once and in order: while no host has the rollout, from the host, from the store of an attempt that is over,
+// of one whose host was lost, and the end. Another reader that comes later gets the same from wherever it was.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	rc, f, st := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	phases := []rollout.PhaseTiming{{Phase: rollout.PhaseQueued, Attempt: 1}}
+	f.turnTo("r1", rollout.State{Phase: rollout.PhaseQueued, Attempt: 1, Phases: phases})
+
+	var got []int64
+	ended := make(chan error, 1)
+	sent := make(chan rollout.Event, 20)
+	go func() {
+		ended <- rc.Events(t.Context(), "r1", 0, func(events []rollout.Event) error {
+			for _, e := range events {
+				got = append(got, e.ID)
+				sent <- e
+			}
+			return nil
+		})
+	}()
+	require.Equal(t, rollout.EventID(1, 1), (<-sent).ID, "it waits for a host")
+
+	over := make(chan struct{})
+	f.hosts.mu.Lock()
+	f.hosts.events = func(ctx context.Context, after int64, emit func([]rollout.Event) error) error {
+		for n := int64(1); n <= 4; n++ {
+			if rollout.EventID(1, n) > after {
+				if err := emit([]rollout.Event{at(1, n, "live")}); err != nil {
+					return err
+				}
+			}
+		}
+		select {
+		case <-over:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	f.hosts.mu.Unlock()
+	phases = append(phases, rollout.PhaseTiming{Phase: rollout.PhaseCreating, Attempt: 1})
+	f.turnTo("r1", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h", Phases: phases})
+	for n := int64(2); n <= 4; n++ {
+		require.Equal(t, rollout.EventID(1, n), (<-sent).ID)
+	}
+
+	// The attempt ends: its log is in the store. The next one loses its host, and the third is still queued.
+	var log []byte
+	for n := int64(1); n <= 6; n++ {
+		line, err := json.Marshal(at(1, n, "stored"))
+		require.NoError(t, err)
+		log = append(append(log, line...), '\n')
+	}
+	_, err = st.PutBytes(t.Context(), store.AttemptKey("r1", 1, store.Events), log)
+	require.NoError(t, err)
+	phases = append(phases, rollout.PhaseTiming{Phase: rollout.PhaseQueued, Attempt: 2}, rollout.PhaseTiming{Phase: rollout.PhaseQueued, Attempt: 3})
+	f.turnTo("r1", rollout.State{Phase: rollout.PhaseQueued, Attempt: 3, Phases: phases})
+	close(over)
+	for _, want := range []int64{rollout.EventID(1, 5), rollout.EventID(1, 6), rollout.EventID(2, 1), rollout.EventID(3, 1)} {
+		require.Equal(t, want, (<-sent).ID)
+	}
+	f.turnTo("r1", rollout.State{Phase: rollout.PhaseDone, Attempt: 3, Phases: phases, Outcome: rollout.InfraFailed})
+	last := <-sent
+	require.Equal(t, rollout.EventDone, last.Kind)
+	require.NoError(t, <-ended)
+	require.IsIncreasing(t, got)
+
+	for i, after := range got {
+		var rest []int64
+		require.NoError(t, rc.Events(t.Context(), "r1", after, func(events []rollout.Event) error {
+			for _, e := range events {
+				rest = append(rest, e.ID)
+			}
+			return nil
+		}))
+		require.Equal(t, len(got)-1-i, len(rest))
+		require.Subset(t, got, rest)
+	}
+	_, err = rc.State(t.Context(), "r2")
+	require.Equal(t, fault.KindOf(err), fault.KindOf(rc.Events(t.Context(), "r2", 0, nil)))
+}
+
+// What the reader does not take ends the subscription with its own error.
+func TestEventsThatAreNotTaken(t *testing.T) {
+	t.Parallel()
+	rc, f, _ := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	f.turnTo("r1", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h"})
+	f.hosts.events = func(_ context.Context, _ int64, emit func([]rollout.Event) error) error {
+		return fault.Wrap(fault.Unavailable, emit([]rollout.Event{at(1, 1, "x")}), "the client does not take it")
+	}
+	enough := errors.New("enough")
+	require.ErrorIs(t, rc.Events(t.Context(), "r1", 0, func([]rollout.Event) error { return enough }), enough)
+}
+
+// The transcript of an agent that works comes from its host, of another from the store.
+func TestMessagesAreCurrent(t *testing.T) {
+	t.Parallel()
+	rc, f, st := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	require.NoError(t, st.PutJSON(t.Context(), store.AttemptKey("r1", 1, store.Transcript), rollout.Transcript{SessionID: "stored"}))
+	f.turnTo("r1", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h"})
+	for _, want := range []string{"stored", "live"} {
+		got, err := rc.Messages(t.Context(), "r1")
+		require.NoError(t, err)
+		require.Equal(t, want, got.SessionID)
+		f.hosts.transcript = rollout.Transcript{SessionID: "live", Messages: []json.RawMessage{json.RawMessage(`{}`)}}
+	}
+}
