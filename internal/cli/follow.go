@@ -2,70 +2,59 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Server is the server that a Follower polls. *client.Client implements it.
+// Server is the server that a Follower follows a rollout on. *client.Client implements it.
 type Server interface {
-	State(ctx context.Context, id string) (client.State, error)
+	Events(ctx context.Context, id string, after int64, each func(rollout.Event)) error
 }
 
-// Follower prints a rollout's phases as they happen.
+// Follower prints what happens in a rollout, as it happens.
 type Follower struct {
-	Server Server
-	Out    io.Writer
-	Poll   time.Duration // least interval between two requests; it grows to two seconds as the rollout goes on
+	Server  Server
+	Out     io.Writer
+	Pause   time.Duration // before a server is asked again that did not answer
+	Verbose bool          // print what the agent says and does, not only phases and model calls
 
-	shown   int  // number of phases printed
-	turns   int  // model calls printed for this attempt
-	attempt int  // the attempt printed last
+	after   int64 // id of the last event
+	began   time.Time
+	turns   int  // model calls of this attempt
+	attempt int  // printed last
 	waiting bool // the reason for waiting was printed
 	away    bool // the loss of the server was printed
+	done    bool
 }
 
-// Follow polls until the rollout is done and returns its last state. It waits while the server is unreachable, since the rollout does
-// not need the server.
-func (f *Follower) Follow(ctx context.Context, id string) (client.State, error) {
-	for begun := time.Now(); ; {
-		s, err := f.poll(ctx, id)
-		if err != nil || s.Done() {
-			return s, err
+// Follow prints the events of a rollout until it is done. It waits while the server is unreachable, since the rollout does not need the
+// server.
+func (f *Follower) Follow(ctx context.Context, id string) error {
+	for {
+		err := f.Server.Events(ctx, id, f.after, f.saw)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case f.done:
+			return nil
+		case err != nil && !fault.Is(err, fault.Unavailable):
+			return err
 		}
-		pause := time.NewTimer(max(f.Poll, min(time.Since(begun)/20, longestPoll)))
+		if err != nil {
+			f.reportAway()
+		}
+		timer := time.NewTimer(f.Pause)
 		select {
 		case <-ctx.Done():
-			pause.Stop()
-			return s, context.Cause(ctx)
-		case <-pause.C:
+		case <-timer.C:
 		}
+		timer.Stop()
 	}
-}
-
-// longestPoll is the longest pause between two requests: each asks the workflow, which costs some 5 ms of CPU time.
-const longestPoll = 2 * time.Second
-
-func (f *Follower) poll(ctx context.Context, id string) (client.State, error) {
-	s, err := f.Server.State(ctx, id)
-	switch {
-	case ctx.Err() != nil:
-		return s, context.Cause(ctx)
-	case fault.Is(err, fault.Unavailable):
-		f.reportAway()
-		return client.State{}, nil
-	case err != nil:
-		return s, err
-	case s.Unknown():
-		return s, fault.New(fault.NotFound, "the server has no rollout %q", id)
-	}
-	f.away = false
-	f.report(s)
-	return s, nil
 }
 
 // reportAway prints one line for each outage of the server.
@@ -76,32 +65,58 @@ func (f *Follower) reportAway() {
 	}
 }
 
-// report prints what is new in s. It includes phases that began and ended between two requests, with their own times.
-func (f *Follower) report(s client.State) {
-	for _, p := range s.Phases[min(f.shown, len(s.Phases)):] {
-		f.shown++
-		if p.Attempt > 1 && p.Attempt != f.attempt {
+// saw prints an event. Data that does not decode is of a later version, and is passed over.
+func (f *Follower) saw(e rollout.Event) {
+	f.away, f.after = false, max(f.after, e.ID)
+	switch e.Kind {
+	case rollout.EventPhase:
+		if p, ok := decodeEvent[rollout.PhaseEvent](e); ok {
+			f.phase(p)
+		}
+	case rollout.EventTurn:
+		if t, ok := decodeEvent[rollout.TurnEvent](e); ok && t.Broken == "" && (t.TurnKind == rollout.KindAgent || t.TurnKind == rollout.KindSubagent) {
+			f.turns++
+			f.line(t.At, fmt.Sprintf("  %s (%d prompt + %d completion tokens)", count(f.turns, "model call"), t.PromptTokens, t.CompletionTokens))
+		}
+	case rollout.EventWaiting:
+		if w, ok := decodeEvent[rollout.WaitingEvent](e); ok {
+			if w.Waiting != "" && !f.waiting {
+				f.line(w.At, "  "+plain(w.Waiting))
+			}
+			f.waiting = w.Waiting != ""
+		}
+	case rollout.EventDone:
+		f.done = true
+		if s, ok := decodeEvent[rollout.State](e); ok && s.FinishedAt != nil {
+			f.line(*s.FinishedAt, phaseName(rollout.PhaseDone))
+		}
+	default:
+		if f.Verbose {
+			f.detail(e)
+		}
+	}
+}
+
+func decodeEvent[T any](e rollout.Event) (data T, ok bool) {
+	return data, json.Unmarshal(e.Data, &data) == nil
+}
+
+func (f *Follower) phase(p rollout.PhaseEvent) {
+	if f.began.IsZero() {
+		f.began = p.Start
+	}
+	if p.Attempt != f.attempt {
+		if p.Attempt > 1 {
 			fmt.Fprintf(f.Out, "          attempt %d\n", p.Attempt)
 		}
-		if p.Attempt != f.attempt {
-			f.attempt, f.turns, f.waiting = p.Attempt, 0, false
-		}
-		f.line(sinceStart(s, p.Start), phaseName(p.Phase))
+		f.attempt, f.turns, f.waiting = p.Attempt, 0, false
 	}
-	if s.Waiting != "" && !f.waiting {
-		f.line(sinceStart(s, time.Now()), "  "+plain(s.Waiting))
-	}
-	f.waiting = s.Waiting != ""
-	if s.Turns > f.turns && s.Phase == rollout.PhaseAgent {
-		f.turns = s.Turns
-		f.line(sinceStart(s, time.Now()), "  "+count(s.Turns, "model call"))
-	}
+	f.line(p.Start, phaseName(p.Phase))
 }
 
-func (f *Follower) line(at time.Duration, text string) {
-	fmt.Fprintf(f.Out, "%7.1f s  %s\n", at.Seconds(), text)
-}
-
-func sinceStart(s client.State, t time.Time) time.Duration {
-	return max(0, t.Sub(time.UnixMicro(int64(s.StartedAt*1e6))))
+func (f *Follower) line(at time.Time, text string) {
+	if f.began.IsZero() {
+		f.began = at
+	}
+	fmt.Fprintf(f.Out, "%7.1f s  %s\n", max(0, at.Sub(f.began).Seconds()), text)
 }

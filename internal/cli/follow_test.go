@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -10,61 +11,76 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/cli"
-	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// answers returns one answer after another, and then repeats the last.
-type answers []func() (client.State, error)
+// stream is one connection: its events, and why it ends.
+type stream struct {
+	events []rollout.Event
+	err    error
+}
 
-func (a *answers) State(context.Context, string) (client.State, error) {
-	next := (*a)[0]
-	if len(*a) > 1 {
-		*a = (*a)[1:]
+// streams gives one connection after another, each with the events behind the last id alone.
+type streams []stream
+
+func (s *streams) Events(_ context.Context, _ string, after int64, each func(rollout.Event)) error {
+	next := (*s)[0]
+	if len(*s) > 1 {
+		*s = (*s)[1:]
 	}
-	return next()
+	for _, e := range next.events {
+		if e.ID == 0 || e.ID > after {
+			each(e)
+		}
+	}
+	return next.err
 }
 
 var begin = time.Unix(1_800_000_000, 0)
 
-// state has the given phases, a second apart.
-func state(status string, turns int, phases ...rollout.PhaseTiming) func() (client.State, error) {
-	s := client.State{Status: status, Turns: turns, StartedAt: float64(begin.Unix())}
-	for i, p := range phases {
-		p.Start = begin.Add(time.Duration(i) * time.Second)
-		s.Phases = append(s.Phases, p)
-		s.Phase = p.Phase
-	}
-	return func() (client.State, error) { return s, nil }
+func event(id int64, kind rollout.EventKind, data any) rollout.Event {
+	raw, _ := json.Marshal(data)
+	return rollout.Event{ID: id, Kind: kind, Data: raw}
 }
 
-func phase(p rollout.Phase, attempt int) rollout.PhaseTiming {
-	return rollout.PhaseTiming{Phase: p, Attempt: attempt}
+// phase begins so many seconds after the first.
+func phase(id int64, p rollout.Phase, attempt, seconds int) rollout.Event {
+	return event(id, rollout.EventPhase, rollout.PhaseEvent{Phase: p, Attempt: attempt, Start: begin.Add(time.Duration(seconds) * time.Second)})
 }
 
-// Each phase is printed once, even if it is shorter than the interval between requests. An outage is printed and survived.
-func TestFollowPrintsEveryPhaseOnce(t *testing.T) {
+func stamp(seconds int) rollout.Stamp {
+	return rollout.Stamp{At: begin.Add(time.Duration(seconds) * time.Second)}
+}
+
+// Each event is printed once, also where the stream breaks. An outage is printed and survived.
+func TestFollowPrintsEveryEventOnce(t *testing.T) {
 	t.Parallel()
-	creating, proxy, agent, done := phase(rollout.PhaseCreating, 1), phase(rollout.PhaseProxy, 1), phase(rollout.PhaseAgent, 1), phase(rollout.PhaseDone, 2)
-	again := phase(rollout.PhaseCreating, 2)
-	away := func() (client.State, error) { return client.State{}, fault.New(fault.Unavailable, "no answer") }
-	waits := func() (client.State, error) {
-		return client.State{Status: "running", Waiting: "it is\x1b paused"}, nil
+	away := fault.New(fault.Unavailable, "no answer")
+	finished := begin.Add(9 * time.Second)
+	first := []rollout.Event{
+		phase(1, rollout.PhaseCreating, 1, 0), event(0, rollout.EventWaiting, rollout.WaitingEvent{Stamp: stamp(1), Waiting: "it is\x1b paused"}),
+		phase(2, rollout.PhaseAgent, 1, 2),
 	}
-	server := answers{
-		waits, waits, state("running", 0, creating), state("running", 0, creating), away, away,
-		state("running", 2, creating, proxy, agent), state("done", 2, creating, proxy, agent, again, done),
+	rest := []rollout.Event{
+		event(3, rollout.EventTurn, rollout.TurnEvent{Stamp: stamp(3), TurnKind: rollout.KindAgent, PromptTokens: 7}),
+		event(4, rollout.EventTurn, rollout.TurnEvent{Stamp: stamp(3), TurnKind: rollout.KindTitle}),
+		event(5, rollout.EventText, rollout.TextEvent{Stamp: stamp(4), Text: "I am\x1b here"}),
+		event(6, rollout.EventToolStart, rollout.ToolEvent{Stamp: stamp(4), Tool: "bash", Input: json.RawMessage(`{"command":"ls"}`)}),
+		event(7, rollout.EventToolEnd, rollout.ToolEvent{Stamp: stamp(5), Tool: "bash", Status: "completed", Output: "a\nb"}),
+		event(8, rollout.EventCommand, rollout.CommandEvent{Stamp: stamp(6), Stage: rollout.StageVerifier, Number: 1, Command: "true", Result: &rollout.CommandResult{}}),
+		event(9, rollout.EventAttempt, rollout.AttemptEvent{Stamp: stamp(7), Outcome: rollout.InfraFailed}), event(10, "of the future", 1),
+		phase(11, rollout.PhaseCreating, 2, 8), event(12, rollout.EventDone, rollout.State{Phase: rollout.PhaseDone, FinishedAt: &finished}),
 	}
+	server := streams{{first, away}, {nil, away}, {append(first, rest...), nil}}
 	var out strings.Builder
-	f := cli.Follower{Server: &server, Out: &out, Poll: time.Millisecond}
-	s, err := f.Follow(t.Context(), "r")
-	require.NoError(t, err)
-	require.True(t, s.Done())
+	f := cli.Follower{Server: &server, Out: &out, Pause: time.Millisecond, Verbose: true}
+	require.NoError(t, f.Follow(t.Context(), "r"))
 	got := out.String()
 	for _, line := range []string{
-		"    0.0 s  creating the sandbox\n", "    1.0 s  opening the model channel\n", "    2.0 s  running the agent\n",
-		"  it is\\x1b paused\n", "2 model calls\n", "attempt 2\n", "    3.0 s  creating the sandbox\n", "    4.0 s  done\n", "the server does not answer",
+		"    0.0 s  creating the sandbox\n", "    2.0 s  running the agent\n", "  it is\\x1b paused\n", "    3.0 s    1 model call (7 prompt", "text: I am\\x1b here\n",
+		`bash {"command":"ls"}`, "bash completed: a\n", "verifier command 1 exited with 0: true\n", "infra_failed", "attempt 2\n", "    8.0 s  creating the sandbox\n",
+		"    9.0 s  done\n", "the server does not answer",
 	} {
 		require.Equal(t, 1, strings.Count(got, line), "%q in\n%s", line, got)
 	}
@@ -73,17 +89,15 @@ func TestFollowPrintsEveryPhaseOnce(t *testing.T) {
 func TestFollowEnds(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	follow := func(ctx context.Context, a answers) error {
-		f := cli.Follower{Server: &a, Out: &out, Poll: time.Millisecond}
-		_, err := f.Follow(ctx, "r")
-		return err
+	follow := func(ctx context.Context, s streams) error {
+		f := cli.Follower{Server: &s, Out: &out, Pause: time.Millisecond}
+		return f.Follow(ctx, "r")
 	}
-	require.True(t, fault.Is(follow(t.Context(), answers{state("unknown", 0)}), fault.NotFound))
-	refused := func() (client.State, error) { return client.State{}, fault.New(fault.Unauthorized, "token") }
-	require.True(t, fault.Is(follow(t.Context(), answers{refused}), fault.Unauthorized))
+	require.True(t, fault.Is(follow(t.Context(), streams{{nil, fault.New(fault.NotFound, "no rollout")}}), fault.NotFound))
+	require.True(t, fault.Is(follow(t.Context(), streams{{nil, fault.New(fault.Unauthorized, "token")}}), fault.Unauthorized))
 
 	cause := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	require.ErrorIs(t, follow(ctx, answers{state("running", 0)}), cause)
+	require.ErrorIs(t, follow(ctx, streams{{nil, fault.New(fault.Unavailable, "away")}}), cause)
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
+// poll is the interval between two requests for a group's state.
+const poll = time.Second
+
 // RunGroup submits a group and follows it to its end. It waits while the server is unreachable, since the group does not need it.
 func RunGroup(ctx context.Context, c *client.Client, args map[string]any, progress io.Writer) (client.Group, error) {
 	g, err := c.StartGroup(ctx, args)

@@ -15,8 +15,8 @@ import (
 // ErrDetached is the cancellation cause of a Run whose user stops watching. The rollout continues.
 var ErrDetached = errors.New("detached")
 
-// poll is the interval between two requests for a rollout's state.
-const poll = 300 * time.Millisecond
+// pause is waited before a server is asked again that did not answer.
+const pause = time.Second
 
 // Run submits a rollout and follows it to its end. It returns the decoded result and the server's JSON.
 func Run(ctx context.Context, c *client.Client, args map[string]any, progress io.Writer) (rollout.Result, []byte, error) {
@@ -34,8 +34,8 @@ func Run(ctx context.Context, c *client.Client, args map[string]any, progress io
 
 // Follow follows an existing rollout to its end and returns its result, as Run does.
 func Follow(ctx context.Context, c *client.Client, id string, progress io.Writer) (rollout.Result, []byte, error) {
-	f := &Follower{Server: c, Out: progress, Poll: poll}
-	if _, err := f.Follow(ctx, id); err != nil {
+	f := &Follower{Server: c, Out: progress, Pause: pause}
+	if err := f.Follow(ctx, id); err != nil {
 		return rollout.Result{}, nil, err
 	}
 	r, raw, err := c.Result(ctx, id)

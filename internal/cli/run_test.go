@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,6 +20,10 @@ import (
 func serveTools(t *testing.T, texts map[string]string) *client.Client {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/events") {
+			_, _ = io.WriteString(w, texts["events"])
+			return
+		}
 		var req struct {
 			Params struct{ Name string }
 		}
@@ -35,7 +40,7 @@ func TestRunFollowsARolloutToItsResult(t *testing.T) {
 	t.Parallel()
 	c := serveTools(t, map[string]string{
 		"start_rollout":    `{"rollout_id":"r1","task_id":"t","status":"starting"}`,
-		"get_state":        `{"rollout_id":"r1","status":"done","phase":"done","started_at":1800000000,"phases":[{"phase":"done","attempt":1,"start":"2027-01-15T08:00:01Z"}]}`,
+		"events":           ": events follow\n\nid: 1\nevent: done\ndata: {\"phase\":\"done\",\"finished_at\":\"2027-01-15T08:00:01Z\"}\n\n",
 		"finalize_rollout": `{"rollout_id":"r1","outcome":"completed","reward":0.5,"of_the_future":1}`,
 	})
 	var out strings.Builder
@@ -52,7 +57,7 @@ func TestRunFollowsARolloutToItsResult(t *testing.T) {
 func TestDetachedRunSaysHowToReturn(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	c := serveTools(t, map[string]string{"start_rollout": `{"rollout_id":"r1"}`, "get_state": `{"status":"running"}`})
+	c := serveTools(t, map[string]string{"start_rollout": `{"rollout_id":"r1"}`, "events": ": events follow\n\n"})
 	var out detachAt
 	out.cancel = func() { cancel(cli.ErrDetached) }
 	_, _, err := cli.Run(ctx, c, nil, &out)
@@ -76,7 +81,7 @@ func (d *detachAt) Write(p []byte) (int, error) {
 func TestResultWithoutOutcomeIsAnError(t *testing.T) {
 	t.Parallel()
 	c := serveTools(t, map[string]string{
-		"get_state": `{"status":"done"}`, "finalize_rollout": `{"outcome":"","error":"timeout waiting for rollout_id=r1"}`,
+		"events": "event: done\ndata: {}\n\n", "finalize_rollout": `{"outcome":"","error":"timeout waiting for rollout_id=r1"}`,
 	})
 	_, _, err := cli.Follow(t.Context(), c, "r1", &strings.Builder{})
 	require.ErrorContains(t, err, "timeout waiting")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -48,6 +49,11 @@ func (c *Client) Address() string {
 
 // send returns a response with a status below 400, whose body the caller closes; others become errors.
 func (c *Client) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	return c.sendWith(ctx, method, path, body, nil)
+}
+
+// sendWith is send with further headers.
+func (c *Client) sendWith(ctx context.Context, method, path string, body io.Reader, more http.Header) (*http.Response, error) {
 	if u, err := url.Parse(c.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fault.New(fault.Invalid, "server address: want http://HOST:PORT or https://HOST:PORT, got %q", c.Address())
 	}
@@ -56,6 +62,7 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader) 
 		return nil, fault.Wrap(fault.Invalid, err, "server address")
 	}
 	req.Header.Set("Content-Type", "application/json")
+	maps.Copy(req.Header, more)
 	if c.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.Token)
 	}
@@ -105,6 +112,8 @@ func statusError(url string, resp *http.Response, body []byte) error {
 		return noServer(url, fmt.Errorf("it answered %s to %s %s", resp.Status, resp.Request.Method, resp.Request.URL.Path))
 	case status >= 500:
 		return fault.New(fault.Unavailable, "%s answered %s: %.300s", url, resp.Status, said.Detail)
+	case ours && said.Kind == fault.NotFound:
+		return fault.New(fault.NotFound, "%.300s", said.Detail)
 	case ours:
 		return fault.New(fault.Invalid, "%.300s", said.Detail)
 	default:

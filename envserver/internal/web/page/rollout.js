@@ -26,7 +26,21 @@ export async function rollout(id) {
     live.replaceChildren(...standing(state));
   };
   await now();
-  await events(path + "/events", signal, () => now().catch((error) => complain(error.message)));
+  // Events may come fast: what they change is drawn twice a second at most.
+  let drawing = false;
+  let changed = false;
+  const redraw = async () => {
+    changed = true;
+    if (drawing) return;
+    drawing = true;
+    while (changed && !signal.aborted) {
+      changed = false;
+      await now().catch((error) => complain(error.message));
+      await new Promise((over) => setTimeout(over, 500));
+    }
+    drawing = false;
+  };
+  await events(path + "/events", signal, redraw);
   if (signal.aborted) return;
   await now();
   left.replaceChildren(...result(path, await get(path + "/result")));

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rolloutd/rolloutd/internal/cli"
+)
+
+// tailPause is waited before a server is asked again that did not answer.
+const tailPause = time.Second
+
+func tailCommand(s std) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "tail ID", Short: "Print what happens in a rollout, as it happens", Args: rolloutID, GroupID: groupRollouts,
+		Long: "Tail prints the events of a rollout from its beginning until it is done: phases, what the agent says, its tool calls, model\ncalls and the verifier's commands. The rollout does not need it: stop it with Ctrl-C.",
+	}
+	connect := serverFlag(cmd, s)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c := connect()
+		f := &cli.Follower{Server: c, Out: s.out, Pause: tailPause, Verbose: true}
+		return hint(f.Follow(cmd.Context(), args[0]), c)
+	}
+	return cmd
+}
