@@ -27,12 +27,22 @@ func (a *Activities) placed(ctx context.Context, t Target, began time.Time) {
 	if activity.IsActivity(ctx) {
 		queued = activity.GetInfo(ctx).ScheduledTime
 	}
+	a.log.Info("attempt started", "rollout", t.RolloutID, "attempt", t.Attempt, "sandbox", t.SandboxID(), "queued_s", began.Sub(queued).Seconds())
 	a.phaseAt(t, rollout.PhaseQueued, queued)
 	a.phaseAt(t, rollout.PhaseCreating, began)
 }
 
+// rewardOf is a reward for a line of the log.
+func rewardOf(r *float64) any {
+	if r == nil {
+		return "none"
+	}
+	return *r
+}
+
 // attemptEnded logs how the attempt ended, as far as the workflow knows it.
 func (a *Activities) attemptEnded(in CollectInput) {
+	a.log.Info("attempt ended", "rollout", in.RolloutID, "attempt", in.Attempt, "outcome", in.Head.Outcome, "reward", rewardOf(in.Head.Reward), "error", in.Head.Error)
 	log := a.o.Events.Of(in.Target)
 	e := rollout.AttemptEvent{Stamp: log.Stamp(), Outcome: in.Head.Outcome, Error: in.Head.Error}
 	if n := len(in.Head.Attempts); n > 0 {

@@ -176,6 +176,23 @@ func TestRESTEvents(t *testing.T) {
 	require.Regexp(t, `^: events follow\n\nid: 1000010\nevent: text\ndata: \{.*two\\nlines.*\}\n\nid: 1000011\nevent: done\ndata: \{.*"outcome":"completed".*\}\n\n$`, rest)
 }
 
+// HEAD is answered wherever GET is, with its status and without a body; a stream of events ends at once.
+func TestHead(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	body, err := json.Marshal(task("r", waits))
+	require.NoError(t, err)
+	r.do("POST", "/rollouts", string(body))
+	for path, want := range map[string]int{
+		"/health": 200, "/metadata": 200, "/schema": 200, "/state": 200, "/openapi.json": 200, "/rollouts": 200, "/rollouts/r": 200, "/rollouts/r/events": 200,
+		"/rollouts/r/result": 409, "/rollouts/none": 404, "/rollouts/none/events": 404, "/mcp": 405, "/reset": 405,
+	} {
+		status, _, out := r.do("HEAD", path, "")
+		require.Equal(t, want, status, path)
+		require.Empty(t, out, path)
+	}
+}
+
 // The tool gives the same events a stretch at a time: without any it waits, and after the last one it says so.
 func TestSubscribeEvents(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,8 @@
 package envserver
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -44,14 +46,51 @@ func (s *Server) router() chi.Router {
 	}
 	r.Use(unescaped, upgrades(sockets))
 	allowed := map[string]string{}
-	for _, rt := range s.routes() {
+	all := s.routes()
+	for _, rt := range all {
 		allowed[rt.Path] = strings.TrimPrefix(allowed[rt.Path]+", "+rt.Method, ", ")
 		r.MethodFunc(rt.Method, rt.Path, named(rt))
+	}
+	for _, rt := range all {
+		if rt.Method == http.MethodGet && !strings.Contains(allowed[rt.Path], http.MethodHead) {
+			r.MethodFunc(http.MethodHead, rt.Path, named(headOf(rt)))
+		}
 	}
 	r.MethodNotAllowed(methodNotAllowed(allowed))
 	r.NotFound(s.unknownPath(allowed))
 	return r
 }
+
+// headOf answers HEAD as the route answers GET: the HTTP server leaves the body out. A stream of events would never end.
+func headOf(rt api.Route) api.Route {
+	get := rt.Handle
+	rt.Method = http.MethodHead
+	if rt.Says != nil && rt.Says.Answers == api.Media("text/event-stream") {
+		rt.Handle = func(w http.ResponseWriter, r *http.Request) {
+			gone, cancel := context.WithCancel(r.Context())
+			get(&headOnly{ResponseWriter: w, sent: cancel}, r.WithContext(gone))
+		}
+	}
+	return rt
+}
+
+// headOnly ends a request with the first byte of its answer.
+type headOnly struct {
+	http.ResponseWriter
+	sent func()
+}
+
+// Write implements io.Writer.
+func (h *headOnly) Write(p []byte) (int, error) {
+	defer h.sent()
+	_, err := h.ResponseWriter.Write(p)
+	return len(p), errors.Join(err, errHeadOnly)
+}
+
+var errHeadOnly = errors.New("only the headers are asked for")
+
+// Unwrap is for http.ResponseController.
+func (h *headOnly) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
 // named gives a request's span the name of its route; paths themselves are without number.
 func named(rt api.Route) http.HandlerFunc {
