@@ -30,6 +30,7 @@ type Server struct {
 	bodies      httpio.Bodies
 	standard    http.Handler // of the MCP library: answers are objects
 	progressing http.Handler // the same with streams of events
+	underWay    underWay
 	upgrader    websocket.Upgrader
 	listed      reply.Encoded // the answer to list_tools
 	schemas     reply.SchemaResponse

@@ -59,6 +59,8 @@ func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *ht
 		httpio.WriteDetail(w, http.StatusBadRequest, "the body holds "+err.Error())
 		return
 	}
+	ctx, over := s.cancellable(ctx, w, r, body)
+	defer over()
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, ctx))
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), atEnd(release)))
 	if bytes.Contains(body, []byte(progressToken)) {
