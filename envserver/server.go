@@ -17,6 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/envserver/internal/underway"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
 )
 
@@ -28,9 +29,9 @@ type Server struct {
 	memory      *intake.Memory // for requests
 	exports     *exports.Room
 	bodies      httpio.Bodies
-	standard    http.Handler // of the MCP library: answers are objects
-	progressing http.Handler // the same with streams of events
-	underWay    underWay
+	standard    http.Handler   // of the MCP library: answers are objects
+	progressing http.Handler   // the same with streams of events
+	underWay    underway.Calls // of MCP proper
 	upgrader    websocket.Upgrader
 	listed      reply.Encoded // the answer to list_tools
 	schemas     reply.SchemaResponse

@@ -10,11 +10,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/envserver/internal/underway"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -70,6 +72,20 @@ func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *ht
 	w, stop := httpio.KeepWarm(w, s.o.PingInterval)
 	defer stop()
 	s.standard.ServeHTTP(withSplicer(w, r))
+}
+
+// cancellable gives a client that begins a name, under which its calls can be cancelled, and cancels calls. It returns the context of the call under
+// way.
+func (s *Server) cancellable(ctx context.Context, w http.ResponseWriter, r *http.Request, body []byte) (_ context.Context, over func()) {
+	switch h := underway.HeadOf(body); h.Method {
+	case "initialize":
+		w.Header().Set(underway.SessionHeader, uuid.NewString())
+	case "notifications/cancelled":
+		s.underWay.Cancel(underway.Name(r, h.Params.RequestID))
+	case "tools/call":
+		return s.underWay.Begin(ctx, underway.Name(r, h.ID))
+	}
+	return ctx, func() {}
 }
 
 // progressToken is how a request asks for notifications of progress.
