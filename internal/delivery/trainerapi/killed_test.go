@@ -1,0 +1,241 @@
+package trainerapi_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/delivery/queue"
+	"github.com/rolloutd/rolloutd/internal/delivery/trainerapi"
+)
+
+// fileVariable makes the test binary a server of the queue in a file, until it is killed.
+const fileVariable = "ROLLOUTD_TEST_QUEUE"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(fileVariable); path != "" {
+		serveUntilKilled(path)
+	}
+	os.Exit(m.Run())
+}
+
+func serveUntilKilled(path string) {
+	q, err := queue.Open(queue.Options{Path: path})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	srv := httptest.NewServer(dieUnanswered(trainerapi.New(trainerapi.Options{Queue: q, Log: slog.New(slog.DiscardHandler)})))
+	fmt.Println(srv.URL)
+	_, _ = io.Copy(io.Discard, os.Stdin) // ends with the test, if nothing kills it before
+	os.Exit(0)
+}
+
+// dieUnanswered kills the process between the work of a request and its answer, once after so many requests: the client cannot know then
+// what became of it.
+func dieUnanswered(next http.Handler) http.Handler {
+	var n atomic.Int64
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1) != 25 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(httptest.NewRecorder(), r)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // it cannot fail
+	})
+}
+
+// mortal is a server that is killed and started again.
+type mortal struct {
+	t     *testing.T
+	path  string
+	mu    sync.Mutex
+	url   string
+	cmd   *exec.Cmd
+	stdin io.Closer
+	dead  chan struct{} // closed when the process has ended
+	ticks chan struct{} // one for each request that the server has, but not necessarily answered
+}
+
+// tick says that a request is on its way. Ticks that come while the server is started again count as one.
+func (m *mortal) tick() {
+	select {
+	case m.ticks <- struct{}{}:
+	default:
+	}
+}
+
+// start runs another process on the file.
+func (m *mortal) start() {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fileVariable+"="+m.path)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	require.NoError(m.t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(m.t, err)
+	require.NoError(m.t, cmd.Start())
+	url, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(m.t, err, "the server did not start")
+	m.url, m.cmd, m.stdin, m.dead = strings.TrimSpace(url), cmd, stdin, make(chan struct{})
+	go func(dead chan<- struct{}) {
+		defer close(dead)
+		_ = cmd.Wait() // it was killed
+	}(m.dead)
+}
+
+// restart kills the server, wherever it is, and starts it again.
+func (m *mortal) restart() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kill()
+	m.start()
+}
+
+func (m *mortal) kill() {
+	_ = m.cmd.Process.Kill() // an error says that it has ended
+	<-m.dead
+}
+
+// revive starts the server again if it is dead.
+func (m *mortal) revive() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-m.dead:
+		m.start()
+	default:
+	}
+}
+
+func (m *mortal) at() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.url
+}
+
+// until sends a request until it is answered with 200.
+func (m *mortal) until(ctx context.Context, method, path, body, key string) ([]byte, error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for {
+		req, err := http.NewRequestWithContext(ctx, method, m.at()+path, strings.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Idempotency-Key", key)
+		req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { m.tick() }}))
+		if resp, err := client.Do(req); err == nil {
+			text, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close() // it is read
+			if err == nil && resp.StatusCode == http.StatusOK {
+				return text, nil
+			}
+			if err == nil && resp.StatusCode < http.StatusInternalServerError {
+				return nil, fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		m.revive()
+	}
+}
+
+// The server is killed again and again, in the middle of whatever it does. Each group is trained on once, oldest first.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	groups, kills := 200, 8
+	if n, err := strconv.Atoi(os.Getenv("ROLLOUTD_TEST_GROUPS")); err == nil {
+		groups, kills = n, n/50
+	}
+	m := &mortal{t: t, ticks: make(chan struct{}, 1), path: filepath.Join(t.TempDir(), "queue.db")}
+	m.start()
+	t.Cleanup(func() { m.kill(); _ = m.stdin.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	_, err := m.until(ctx, "POST", "/register", fmt.Sprintf(registration, 2), "")
+	require.NoError(t, err)
+
+	var all sync.WaitGroup
+	var sendErr, trainErr error
+	var trained []int
+	all.Go(func() { sendErr = m.send(ctx, groups) })
+	all.Go(func() { trained, trainErr = m.train(ctx, groups) })
+	done := make(chan struct{})
+	go func() { defer close(done); all.Wait() }()
+	for every, n := max(2*groups/kills, 1), 0; ; {
+		select {
+		case <-done:
+			require.NoError(t, sendErr)
+			require.NoError(t, trainErr)
+			var want []int
+			for mark := range groups {
+				want = append(want, mark)
+			}
+			require.Equal(t, want, trained)
+			return
+		case <-m.ticks:
+			if n++; n%every == 0 {
+				m.restart()
+			}
+		}
+	}
+}
+
+func (m *mortal) send(ctx context.Context, groups int) error {
+	for mark := range groups {
+		if _, err := m.until(ctx, "POST", "/scored_data", groupOf(2, mark, ""), "key-"+strconv.Itoa(mark)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// train takes batches until all groups are trained on. It knows which batch it had last, as a trainer does by its checkpoint.
+func (m *mortal) train(ctx context.Context, groups int) (trained []int, err error) {
+	last := 0
+	for len(trained) < groups {
+		text, err := m.until(ctx, "GET", "/batch?ack=explicit", "", "")
+		if err != nil {
+			return trained, err
+		}
+		var b struct {
+			ID    int                        `json:"batch_id"`
+			Batch []struct{ Tokens [][]int } `json:"batch"`
+		}
+		if err := json.Unmarshal(text, &b); err != nil {
+			return trained, err
+		}
+		if b.Batch == nil {
+			continue
+		}
+		if b.ID != last {
+			for _, g := range b.Batch {
+				trained = append(trained, g.Tokens[0][2])
+			}
+			last = b.ID
+		}
+		if _, err := m.until(ctx, "POST", fmt.Sprintf("/batch/%d/ack", b.ID), "", ""); err != nil {
+			return trained, err
+		}
+	}
+	return trained, nil
+}
