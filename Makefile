@@ -13,7 +13,7 @@ VULN := $(TOOLS)/govulncheck-$(VULN_VERSION)
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev bench-rollout bench-control bench-sandbox bench-gateway bench-edge clean
+.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl bench-rollout bench-control bench-sandbox bench-gateway bench-edge clean
 
 demo-react: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml --demo-agent react
@@ -76,6 +76,10 @@ redteam-fuzz:
 # The nested module embeds the Temporal server, which is not ours to check for races and slow to build with the detector.
 test-dev:
 	cd $(DEV) && go test -count=1 -timeout 30m ./...
+
+# One training step of TRL's GRPOTrainer. Not a part of `make test`: it fetches 3 GB once.
+test-trl: test-deps
+	ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./internal/pyclient -run TestPackageForPythonTrains -v
 
 # Measurements, for docs/benchmarks.md; each prints ratios or CPU time. As root, on a machine with nothing else to do.
 bench-rollout:

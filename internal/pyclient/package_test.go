@@ -39,6 +39,17 @@ func TestPackageForPython(t *testing.T) {
 	})
 }
 
+// One step of TRL's trainer on a tiny model. `make test-trl` runs it: the libraries are 3 GB.
+func TestPackageForPythonTrains(t *testing.T) {
+	if os.Getenv("ROLLOUTD_TEST_TRL") == "" {
+		t.Skip("set ROLLOUTD_TEST_TRL=1, as make test-trl does")
+	}
+	t.Parallel()
+	python := pyclient.Interpreter(t, pyclient.Torch()).WithPackage(t)
+	out := run(t, pyclient.PackageDir(t), python.Command(t, "-m", "pytest", "-p", "no:cacheprovider", filepath.Join("tests", "test_grpo.py")))
+	require.Contains(t, out, "1 passed")
+}
+
 // buildWheel builds the wheel of a copy of the package: the build writes beside its sources.
 func buildWheel(t *testing.T, python pyclient.Python, dir string) string {
 	t.Helper()

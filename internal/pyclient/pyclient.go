@@ -41,6 +41,9 @@ var atropos string
 //go:embed requirements-trainer.txt
 var trainer string
 
+//go:embed requirements-torch.txt
+var training string
+
 //go:embed requirements-package.txt
 var packaging string
 
@@ -61,6 +64,9 @@ func Packaging() Requirements { return Requirements{"package", packaging} }
 
 // Atropos is Atropos' package with what its trainer API runs on, and without the libraries that train.
 func Atropos() Requirements { return Requirements{"atropos", atropos} }
+
+// Torch is TRL's package with the libraries that it trains with.
+func Torch() Requirements { return Requirements{"torch", training} }
 
 // Python is an interpreter that has the client.
 type Python struct {

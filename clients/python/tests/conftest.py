@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -62,6 +63,8 @@ def _handler(get: Callable[[], Server]) -> type[BaseHTTPRequestHandler]:
             server = get()
             length = int(self.headers.get("Content-Length") or 0)
             text = self.rfile.read(length)
+            if self.headers.get("Content-Encoding") == "gzip":
+                text = gzip.decompress(text)
             server.seen.append(Seen(self.command, self.path, dict(self.headers), json.loads(text) if text else None))
             queue = server.answers.get(f"{self.command} {self.path.partition('?')[0]}") or [Answer(404, {"detail": "Not Found"})]
             answer = queue.pop(0) if len(queue) > 1 else queue[0]
