@@ -63,7 +63,7 @@ func TestMCPOverHTTP(t *testing.T) {
 	file, err := l.(*net.TCPListener).File()
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	cmd := exec.Command(python, script, "http") //nolint:noctx,gosec // ended below
+	cmd := exec.Command(python, script, "http") //nolint:noctx // ended below
 	cmd.ExtraFiles = []*os.File{file}
 	require.NoError(t, cmd.Start())
 	require.NoError(t, file.Close())

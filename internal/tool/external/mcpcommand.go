@@ -34,7 +34,7 @@ type commandTransport struct {
 
 // Connect implements mcp.Transport.
 func (t *commandTransport) Connect(ctx context.Context) (mcp.Connection, error) {
-	cmd := exec.Command(t.argv[0], t.argv[1:]...) //nolint:gosec,noctx // the operator's command line; the process outlives the call that starts it
+	cmd := exec.Command(t.argv[0], t.argv[1:]...) //nolint:noctx // the operator's command line; the process outlives the call that starts it
 	cmd.Env = t.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stderr = &logWriter{log: t.log}
