@@ -3,6 +3,7 @@ package queue
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -80,7 +81,7 @@ func Open(o Options) (*Queue, error) {
 	}
 	// The list of free pages is made when the file is opened: written with every change it would cost more than the change.
 	db, err := bbolt.Open(o.Path, 0o600, &bbolt.Options{Timeout: time.Second, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType})
-	if err == berrors.ErrTimeout {
+	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, fault.New(fault.Conflict, "%s is open in another process", o.Path)
 	}
 	if err != nil {

@@ -39,14 +39,6 @@ func (s *scanner) take(c byte) bool {
 	return false
 }
 
-func (s *scanner) peek() byte {
-	s.space()
-	if s.i < len(s.b) {
-		return s.b[s.i]
-	}
-	return 0
-}
-
 // null passes over a null.
 func (s *scanner) null() bool {
 	s.space()
@@ -178,7 +170,7 @@ func at(field string, indices ...int) string {
 	return field
 }
 
-// ints passes over a list of whole numbers from least to most and counts them. Known is a number that is expected often.
+// ints passes over a list of whole numbers from least to most and counts them.
 func (s *scanner) ints(field string, least, most int64) (n int, err error) {
 	if !s.take('[') {
 		return 0, s.broken(field, "a list of whole numbers")
