@@ -369,7 +369,7 @@ func TestStandardMCPClient(t *testing.T) {
 	defer func() { require.NoError(t, s.Close()) }()
 	tools, err := s.ListTools(t.Context(), nil)
 	require.NoError(t, err)
-	require.Len(t, tools.Tools, 8)
+	require.Len(t, tools.Tools, 9)
 	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "run_rollout", Arguments: task("r", "x", "task_id", "t")})
 	require.NoError(t, err)
 	require.False(t, res.IsError)
