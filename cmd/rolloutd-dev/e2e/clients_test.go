@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// bearer is a client that has a token of a server.
+type bearer struct{ url, name string }
+
+func (c bearer) token() string { return "the-token-of-" + c.name }
+
+// rest asks with the client's token; target is a method and a path.
+func (c bearer) rest(t *testing.T, target string, body any) (status int, out string) {
+	t.Helper()
+	method, path, _ := strings.Cut(target, " ")
+	text := []byte(nil)
+	if body != nil {
+		var err error
+		text, err = json.Marshal(body)
+		require.NoError(t, err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, c.url+path, strings.NewReader(string(text)))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+c.token())
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(raw)
+}
+
+// mcp calls a tool over MCP and returns the server's whole answer.
+func (c bearer) mcp(t *testing.T, tool string, a args) string {
+	t.Helper()
+	_, out := c.rest(t, "POST /mcp", args{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": args{"name": tool, "arguments": a}})
+	return out
+}
+
+// socket calls a tool over a WebSocket of its own and returns the server's whole answer.
+func (c bearer) socket(t *testing.T, tool string, a args) string {
+	t.Helper()
+	ws, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(c.url, "http")+"/ws", http.Header{"Authorization": {"Bearer " + c.token()}})
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	defer ws.Close()
+	require.NoError(t, ws.WriteJSON(step(tool, a, patienceS)))
+	_, out, err := ws.ReadMessage()
+	require.NoError(t, err)
+	return string(out)
+}
+
+// startShared starts a server of two clients and an operator, who have tokens.
+func startShared(t *testing.T) (alice, bob, operator bearer) {
+	t.Helper()
+	var list strings.Builder
+	for name, scope := range map[string]string{"alice": "client", "bob": "client", "operator": "operator"} {
+		fmt.Fprintf(&list, "- {name: %s, sha256: %x, scope: %s}\n", name, sha256.Sum256([]byte(bearer{name: name}.token())), scope)
+	}
+	file := filepath.Join(t.TempDir(), "tokens.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(list.String()), 0o600))
+	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_TOKENS_FILE=" + file}})
+	return bearer{srv.url, "alice"}, bearer{srv.url, "bob"}, bearer{srv.url, "operator"}
+}
+
+// Of two clients with tokens of their own neither reads, follows, joins, aborts or gets in the way of what is the other's, over REST, a
+// WebSocket or MCP: the answers are those for ids that are not used. The operator sees all.
+func TestClientsOfOneServer(t *testing.T) {
+	t.Parallel()
+	alice, bob, operator := startShared(t)
+	task := func(id string, more ...string) args {
+		return args{"instruction": "say hello", "endpoint": "scripted", "rollout_id": id, "setup": append([]string{"true"}, more...)}
+	}
+	require.Contains(t, alice.mcp(t, "run_rollout", task("alice-d")), "completed")
+	status, out := alice.rest(t, "POST /rollouts", task("alice-r", "sleep 3600"))
+	require.Equal(t, http.StatusAccepted, status, out)
+	group := args{"instruction": "say hello", "endpoint": "scripted", "group_id": "alice-g", "group_size": 2, "setup": []string{"sleep 3600"}}
+	status, out = alice.rest(t, "POST /groups", group)
+	require.Equal(t, http.StatusAccepted, status, out)
+
+	for _, id := range []string{"alice-d", "alice-r", rollout.MemberID("alice-g", 0, 0)} {
+		bob.requireStranger(t, id)
+	}
+	for _, at := range []string{"GET /groups/alice-g", "GET /groups/alice-g/trajectory", "POST /groups/alice-g/abort"} {
+		status, out := bob.rest(t, at, nil)
+		require.Equal(t, http.StatusNotFound, status, "%s: %s", at, out)
+	}
+	status, out = bob.rest(t, "POST /groups", group)
+	require.Equal(t, http.StatusConflict, status, out)
+	for _, path := range []string{"/rollouts", "/groups"} {
+		_, out = bob.rest(t, "GET "+path, nil)
+		require.NotContains(t, out, "alice")
+	}
+
+	for _, who := range []bearer{alice, operator} {
+		_, out = who.rest(t, "GET /rollouts/alice-d/result", nil)
+		require.Equal(t, rollout.Completed, decode[rollout.Result](t, out).Outcome)
+		_, out = who.rest(t, "GET /rollouts", nil)
+		require.Contains(t, out, "alice-d")
+		_, out = who.rest(t, "GET /groups/alice-g", nil)
+		require.False(t, decode[rollout.GroupState](t, out).Done(), "it runs, whatever bob asked for")
+		require.Contains(t, who.socket(t, "get_state", args{"rollout_id": "alice-r"}), "alice-r")
+	}
+	require.Contains(t, alice.socket(t, "abort_rollout", args{"rollout_id": "alice-r"}), `\"aborted\":true`)
+	status, out = operator.rest(t, "POST /groups/alice-g/abort", nil)
+	require.Equal(t, http.StatusOK, status, out)
+	require.Contains(t, operator.mcp(t, "finalize_rollout", args{"rollout_id": "alice-r"}), "aborted")
+	waitsFor := func() bool {
+		_, out := operator.rest(t, "GET /groups/alice-g", nil)
+		return decode[rollout.GroupState](t, out).Done()
+	}
+	require.Eventually(t, waitsFor, patienceS*1e9, 1e8)
+}
+
+// requireStranger checks that the client learns and changes nothing of another's rollout, and that its id is only taken.
+func (c bearer) requireStranger(t *testing.T, id string) {
+	t.Helper()
+	unused := strings.Repeat("x", len(id))
+	same := func(what, of, ofNone string) {
+		t.Helper()
+		require.Equal(t, strings.ReplaceAll(ofNone, unused, id), of, "%s of %s", what, id)
+	}
+	for _, at := range []string{"", "/result", "/trace", "/trace?format=npz", "/trajectory", "/messages", "/events", "/logs/agent", "/logs/proxy", "/logs/verifier", "/abort"} {
+		method := map[bool]string{true: "POST ", false: "GET "}[at == "/abort"]
+		status, out := c.rest(t, method+"/rollouts/"+id+at, nil)
+		require.Equal(t, http.StatusNotFound, status, "%s: %s", at, out)
+		_, none := c.rest(t, method+"/rollouts/"+unused+at, nil)
+		same(at, out, none)
+	}
+	for _, tool := range []string{"get_state", "get_messages", "get_trace", "finalize_rollout", "abort_rollout"} {
+		of, ofNone := args{"rollout_id": id}, args{"rollout_id": unused}
+		same(tool+" over MCP", c.mcp(t, tool, of), c.mcp(t, tool, ofNone))
+		same(tool+" over a WebSocket", c.socket(t, tool, of), c.socket(t, tool, ofNone))
+	}
+	mine := args{"instruction": "say hello", "endpoint": "scripted", "rollout_id": id}
+	status, out := c.rest(t, "POST /rollouts", mine)
+	require.Equal(t, http.StatusConflict, status, out)
+	for _, tool := range []string{"run_rollout", "start_rollout"} {
+		require.Contains(t, c.mcp(t, tool, mine), "is taken")
+		require.Contains(t, c.socket(t, tool, mine), "is taken")
+	}
+}
