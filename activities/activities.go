@@ -52,6 +52,7 @@ type Options struct {
 	Network  *network.Service // nil: no sandbox of this host may reach a network
 	Signals  watch.Signaller
 	Delivery Delivery       // brings groups to sinks; nil: there are none
+	Groups   Groups         // of producers; nil: there are none
 	Starts   *host.Starts   // of this host; an agent's launch acquires a slot. nil: no bound
 	Events   *eventlog.Logs // nil: events are not logged
 	Lease    time.Duration  // 0: 5 minutes
@@ -99,12 +100,14 @@ func (a *Activities) RegisterCreate(w worker.ActivityRegistry) {
 
 // RegisterLocal registers the local activities of workflows; w polls the queue of workflows.
 func (a *Activities) RegisterLocal(w worker.ActivityRegistry) {
-	register(w, map[string]any{"ComposeResult": a.ComposeResult, "StoreGroup": a.StoreGroup})
+	register(w, map[string]any{"ComposeResult": a.ComposeResult, "StoreGroup": a.StoreGroup, "StoreProducer": a.StoreProducer, "LoadTask": a.LoadTask})
 }
 
 // RegisterDelivery registers what any host can do with a finished group; w polls rollout.DeliveryQueue.
 func (a *Activities) RegisterDelivery(w worker.ActivityRegistry) {
-	register(w, map[string]any{"SinkStatus": a.SinkStatus, "DeliverGroup": a.DeliverGroup, "CloseSink": a.CloseSink})
+	register(w, map[string]any{
+		"SinkStatus": a.SinkStatus, "DeliverGroup": a.DeliverGroup, "CloseSink": a.CloseSink, "GroupReports": a.GroupReports,
+	})
 }
 
 // RegisterHost makes w, a worker of this host's own queue, take what only this host can do.

@@ -28,8 +28,8 @@ func TestRegisteredNames(t *testing.T) {
 	acts.RegisterHost(&host)
 	acts.RegisterDelivery(&delivery)
 	require.Equal(t, []string{"CreateSandbox"}, create.names)
-	require.Equal(t, []string{"ComposeResult", "StoreGroup"}, local.names)
-	require.ElementsMatch(t, []string{"SinkStatus", "DeliverGroup", "CloseSink"}, delivery.names)
+	require.ElementsMatch(t, []string{"ComposeResult", "StoreGroup", "StoreProducer", "LoadTask"}, local.names)
+	require.ElementsMatch(t, []string{"SinkStatus", "DeliverGroup", "CloseSink", "GroupReports"}, delivery.names)
 	require.ElementsMatch(t, []string{
 		"InstallOpencode", "StartProxy", "RunSetup", "RunAgent", "RunVerifier", "CollectArtifacts", "CloseSandbox", "AbortAgent",
 	}, host.names)

@@ -33,6 +33,9 @@ type Groups = access.Groups
 // Deliveries is what the edge needs of the engine that delivers groups to sinks.
 type Deliveries = access.Deliveries
 
+// Producers is what the edge needs of the engine that runs producers.
+type Producers = access.Producers
+
 // Token admits a client; see access.Token.
 type Token = access.Token
 
@@ -69,6 +72,9 @@ type Options struct {
 	Rollouts   Rollouts
 	Groups     Groups     // nil: the server has no groups
 	Deliveries Deliveries // nil: groups cannot be delivered; needs Groups
+	Producers  Producers  // nil: the server has no producers
+	// TaskSets are the paths of task sets by the name that clients use.
+	TaskSets map[string]string
 	// Resolve turns what a client said about its model into an endpoint and its plain API key.
 	Resolve func(catalog.Request) (rollout.Model, string, error)
 	// Seal makes the form of an API key that may be stored.

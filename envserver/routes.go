@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
+	"github.com/rolloutd/rolloutd/envserver/internal/produce"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/rest"
 )
@@ -28,7 +29,7 @@ func (s *Server) routes() []api.Route {
 	for path, page := range map[string]http.HandlerFunc{"/openapi.json": s.openAPI, "/docs": s.docs, "/redoc": s.docs} {
 		all = append(all, api.Get(path, page, nil), api.Head(path, page, nil))
 	}
-	all = append(all, (&rest.API{Rollouts: s.o.Rollouts, Groups: s.o.Groups, Deliveries: s.o.Deliveries, Env: s.env, Bodies: s.bodies, Exports: s.exports, Context: s.callContext}).Routes()...)
+	all = append(all, (&rest.API{Rollouts: s.o.Rollouts, Groups: s.o.Groups, Deliveries: s.o.Deliveries, Producers: s.o.Producers, Produce: s.produce(), Env: s.env, Bodies: s.bodies, Exports: s.exports, Context: s.callContext}).Routes()...)
 	if s.o.Mode == Simulation {
 		all = append(all, s.simulationRoutes()...)
 	}
@@ -36,6 +37,10 @@ func (s *Server) routes() []api.Route {
 		all = append(all, s.webRoutes()...)
 	}
 	return all
+}
+
+func (s *Server) produce() *produce.Maker {
+	return &produce.Maker{Tools: s.env.Tools, Engine: s.o.Producers, TaskSets: s.o.TaskSets, NewID: newID}
 }
 
 func (s *Server) router() chi.Router {

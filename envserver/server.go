@@ -59,6 +59,9 @@ func New(o Options) (*Server, error) {
 		}
 		o.Groups = access.NewOwnedGroups(o.Groups)
 	}
+	if o.Producers != nil {
+		o.Producers = access.NewOwnedProducers(o.Producers)
+	}
 	room := exports.New(o.ExportMemory)
 	table, err := o.table(room)
 	if err != nil {

@@ -16,8 +16,14 @@ import (
 // GroupWorkflow runs the rollouts of a group as child workflows, all at the same time, and returns how they ended. It replaces a rollout
 // that infrastructure lost, and keeps every other one. It fails only when the specification is Invalid or its state could not be stored.
 func GroupWorkflow(ctx workflow.Context, spec rollout.GroupSpec) (rollout.GroupState, error) {
+	spec, err := loaded(ctx, spec)
+	if err != nil {
+		reportFailure(ctx, spec, err)
+		return rollout.GroupState{}, failure.ToTemporal(err)
+	}
 	g, err := newGroup(ctx, spec)
 	if err != nil {
+		reportFailure(ctx, spec, err)
 		return rollout.GroupState{}, failure.ToTemporal(err)
 	}
 	return g.run()
@@ -66,6 +72,9 @@ func newGroup(ctx workflow.Context, spec rollout.GroupSpec) (*group, error) {
 	}
 	g.label()
 	workflow.Go(work, func(work workflow.Context) { g.listen(work, ctx.Done()) })
+	if spec.ReportTo != "" {
+		workflow.Go(work, g.report)
+	}
 	return g, nil
 }
 
@@ -85,7 +94,11 @@ func (g *group) run() (rollout.GroupState, error) {
 	g.state.FinishedAt = &now
 	g.state.Outcome, g.state.Error = g.outcome()
 	g.finish()
-	return g.state, g.store()
+	err := g.store()
+	if g.spec.ReportTo != "" {
+		g.lastReport()
+	}
+	return g.state, err
 }
 
 // outcome says how the group ended, and why it is not complete.

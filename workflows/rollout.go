@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
+	"github.com/rolloutd/rolloutd/workflows/producer"
 )
 
 // retryPause times the attempt's number is waited before the next one: what broke may need a moment.
@@ -21,6 +22,7 @@ const retryPause = 2 * time.Second
 // Register makes w run rollouts and groups of them.
 func Register(w worker.WorkflowRegistry) {
 	w.RegisterWorkflowWithOptions(RolloutWorkflow, workflow.RegisterOptions{Name: rollout.WorkflowName})
+	w.RegisterWorkflowWithOptions(producer.Workflow, workflow.RegisterOptions{Name: rollout.ProducerWorkflowName})
 	w.RegisterWorkflowWithOptions(GroupWorkflow, workflow.RegisterOptions{Name: rollout.GroupWorkflowName})
 	w.RegisterWorkflowWithOptions(DeliveryWorkflow, workflow.RegisterOptions{Name: rollout.DeliveryWorkflowName})
 }

@@ -255,3 +255,8 @@ func isSet(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.IsDir() || strings.HasSuffix(path, ".jsonl") || strings.HasSuffix(path, ".ndjson")
 }
+
+// isTaskFile says whether a path is a task file.
+func isTaskFile(path string) bool {
+	return strings.HasSuffix(path, ".yaml") || strings.HasSuffix(path, ".yml")
+}

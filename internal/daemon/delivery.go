@@ -73,3 +73,27 @@ func (d *Daemon) trainerAPITier() tier.Tier {
 		return r, nil
 	}}
 }
+
+type producers = envserver.Producers
+
+// sinkProducers refuses producers for a sink that is not configured.
+type sinkProducers struct {
+	producers
+	sinks map[string]config.Sink
+}
+
+func (p sinkProducers) StartProducer(ctx context.Context, spec rollout.ProducerSpec) (rollout.ProducerState, error) {
+	if _, ok := p.sinks[spec.Sink]; !ok {
+		return rollout.ProducerState{}, fault.Field("sink", "no sink %q is configured (sinks in the configuration)", spec.Sink)
+	}
+	return p.producers.StartProducer(ctx, spec)
+}
+
+// taskSets are the paths of the configured task sets by name.
+func (d *Daemon) taskSets() map[string]string {
+	paths := map[string]string{}
+	for name, s := range d.cfg.TaskSets {
+		paths[name] = s.Path
+	}
+	return paths
+}

@@ -81,6 +81,8 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 		Rollouts:   engine,
 		Groups:     engine,
 		Deliveries: knownSinks{engine, d.cfg.Sinks},
+		Producers:  sinkProducers{engine, d.cfg.Sinks},
+		TaskSets:   d.taskSets(),
 		Resolve:    d.resolve(catalog.New(d.modelLookup, policy)),
 		Seal:       box.SealString,
 		Backends:   d.cfg.Sandbox.BackendNames(),

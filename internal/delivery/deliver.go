@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -81,15 +82,21 @@ func (d *Deliverer) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rol
 	if err != nil || record.Done() {
 		return record, err
 	}
-	err = d.try(ctx, s, &g)
-	record.Rollouts = len(g.Data)
+	err = d.try(ctx, s, &g, spec.MaxTokens)
+	record.Rollouts, record.TooLong = len(g.Data), errors.Is(err, errTooLong)
 	return d.record(ctx, out, record, g, err)
 }
 
-// try loads the group's data and hands it over.
-func (d *Deliverer) try(ctx context.Context, s Named, g *Group) error {
+// errTooLong is why a group is skipped that has a sequence of rollout.DeliverySpec.MaxTokens tokens or more.
+var errTooLong = errors.New("too long")
+
+// try loads the group's data and hands it over. A sequence of maxTokens tokens or more makes the group a fault.Conflict; 0: none does.
+func (d *Deliverer) try(ctx context.Context, s Named, g *Group, maxTokens int) error {
 	if err := (reader{d.Store}).load(ctx, g, s); err != nil {
 		return err
+	}
+	if n := g.longest(); maxTokens > 0 && n >= maxTokens {
+		return fault.Wrap(fault.Conflict, errTooLong, "a sequence of %d tokens, want fewer than %d", n, maxTokens)
 	}
 	return s.Deliver(ctx, *g)
 }

@@ -218,3 +218,20 @@ func TestListOfDeliveries(t *testing.T) {
 		require.Equal(t, c.want, got)
 	}
 }
+
+// A group with a sequence of too many tokens is skipped, and says that it is for this reason.
+func TestTooLongSequences(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.finish(t, "g", 5, good, good)
+	d, err := r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "g", Sink: "s", MaxTokens: 3})
+	require.NoError(t, err)
+	require.Equal(t, rollout.DeliverySkipped, d.State)
+	require.True(t, d.TooLong)
+	require.Contains(t, d.Reason, "a sequence of 3 tokens, want fewer than 3")
+	require.Empty(t, r.sink.taken)
+	r.finish(t, "h", 6, good, good)
+	d, err = r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "h", Sink: "s", MaxTokens: 4})
+	require.NoError(t, err)
+	require.Equal(t, rollout.DeliveryDelivered, d.State)
+}

@@ -43,6 +43,17 @@ func (g *Group) Sequences() int {
 	return n
 }
 
+// longest is the number of tokens of the longest training sequence.
+func (g *Group) longest() int {
+	n := 0
+	for i := range g.Data {
+		for _, s := range g.Data[i].Trajectory.Sequences {
+			n = max(n, len(s.TokenIDs))
+		}
+	}
+	return n
+}
+
 // GroupOf is the group as its state in the store has it, without Data. Members without a reward are left out.
 func GroupOf(s rollout.GroupState) Group {
 	g := Group{Key: keyOf(s), ID: s.ID, TaskID: s.TaskID, Owner: s.Owner, Outcome: s.Outcome, Size: s.Size}

@@ -13,6 +13,8 @@ import (
 type DeliverySpec struct {
 	GroupID string `json:"group_id"`
 	Sink    string `json:"sink"`
+	// MaxTokens refuses groups with a training sequence of this many tokens or more; 0: none is refused.
+	MaxTokens int `json:"max_tokens,omitempty"`
 }
 
 // Validate reports what is wrong with the names. The error's kind is Invalid.
@@ -67,6 +69,7 @@ type Delivery struct {
 	Reason   string     `json:"reason,omitempty"`
 	Tries    int        `json:"tries"` // that failed
 	Rollouts int        `json:"rollouts"`
+	TooLong  bool       `json:"too_long,omitempty"` // skipped by DeliverySpec.MaxTokens
 	QueuedAt time.Time  `json:"queued_at"`
 	EndedAt  *time.Time `json:"ended_at,omitempty"`
 }

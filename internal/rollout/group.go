@@ -28,6 +28,10 @@ type GroupSpec struct {
 	Deadline time.Duration `json:"deadline,omitempty"`
 	// Member is what each rollout is asked for. Its ID and GroupID are set by MemberSpec.
 	Member Spec `json:"member"`
+	// From is where Member is stored; nil: it is here. Owner and Model.SealedKey are taken from Member in either case.
+	From *TaskRef `json:"from,omitempty"`
+	// ReportTo is the id of the workflow that gets a signal "report" whenever rollouts have ended; "": none does.
+	ReportTo string `json:"report_to,omitempty"`
 }
 
 // Validate reports what is wrong with the group. The error's kind is Invalid.

@@ -32,6 +32,9 @@ func HeadKey(rolloutID string) string { return path.Join("rollouts", rolloutID, 
 // GroupKey is where the rollout.GroupState of a finished group lies.
 func GroupKey(groupID string) string { return path.Join("groups", groupID, "state.json") }
 
+// ProducerKey is where the rollout.ProducerState of a finished producer lies.
+func ProducerKey(producerID string) string { return path.Join("producers", producerID, "state.json") }
+
 // AttemptKey is where one of the blobs of an attempt lies.
 func AttemptKey(rolloutID string, attempt int, name string) string {
 	return path.Join("rollouts", rolloutID, "attempts", strconv.Itoa(attempt), name)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Selection says which tasks of a set are taken, and in which order.
@@ -49,7 +50,7 @@ func (s *Set) Select(sel Selection) ([]int, error) {
 		return nil, err
 	}
 	if sel.Shuffle != nil {
-		Shuffle(chosen, *sel.Shuffle)
+		rollout.Shuffle(chosen, *sel.Shuffle)
 	}
 	if sel.Shards > 1 {
 		n := len(chosen)
@@ -79,22 +80,4 @@ func matches(patterns []string, name string) bool {
 		ok, _ := path.Match(p, name)
 		return ok || p == name
 	})
-}
-
-// Shuffle orders indices by a seed. The same seed gives the same order in every version: workflows depend on it.
-func Shuffle(all []int, seed uint64) {
-	state := seed
-	for i := len(all) - 1; i > 0; i-- {
-		j := int(splitmix(&state) % uint64(i+1)) // the bias is below i/2^64
-		all[i], all[j] = all[j], all[i]
-	}
-}
-
-// splitmix is the generator SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
-func splitmix(state *uint64) uint64 {
-	*state += 0x9e3779b97f4a7c15
-	z := *state
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
 }

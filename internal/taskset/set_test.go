@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -198,18 +197,6 @@ func TestSelect(t *testing.T) {
 		require.Equal(t, fault.Invalid, fault.KindOf(err))
 	}
 }
-
-// The order of a seed is part of stored cursors.
-func TestShuffleIsStable(t *testing.T) {
-	t.Parallel()
-	all := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
-	taskset.Shuffle(all, 42)
-	require.Equal(t, shuffledBy42, all)
-	slices.Sort(all)
-	require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, all)
-}
-
-var shuffledBy42 = []int{0, 9, 5, 8, 6, 4, 7, 2, 1, 3}
 
 func FuzzLines(f *testing.F) {
 	f.Add([]byte(`{"id":"one","instruction":"a","on_timeout":null}`))

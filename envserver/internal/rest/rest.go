@@ -14,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/envserver/internal/produce"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -27,6 +28,8 @@ type API struct {
 	Rollouts   access.Rollouts
 	Groups     access.Groups     // nil: there are no groups
 	Deliveries access.Deliveries // nil: there are no sinks
+	Producers  access.Producers  // nil: there are none
+	Produce    *produce.Maker    // of Producers
 	Env        *env.Env
 	Bodies     httpio.Bodies
 	Exports    *exports.Room
@@ -55,7 +58,7 @@ func (a *API) Routes() []api.Route {
 		api.Post("/rollouts/{id}/abort", a.abortRollout, &api.Operation{ID: "abort_rollout", Tag: tag, Summary: "End a rollout early",
 			Reads: abortRequest{}, Answers: reply.AbortAnswer{}, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),
 	}
-	return append(append(all, a.groupRoutes()...), a.deliveryRoutes()...)
+	return append(append(all, a.groupRoutes()...), append(a.deliveryRoutes(), a.producerRoutes()...)...)
 }
 
 // about is a route that tells of one rollout.

@@ -27,6 +27,15 @@ func decode(tool string, s *jsonschema.Schema, args map[string]any, into any) er
 	return c.fault()
 }
 
+// Decode checks arguments that are not a tool's against the schema of their Go type, and fills it.
+func Decode[T any](what string, args map[string]any, into *T) error {
+	s, err := schemaOf(*into)
+	if err != nil {
+		return err
+	}
+	return decode(what, s, args, into)
+}
+
 // maxArguments bounds the text of a call's arguments, in bytes: what a task may hold, and room for the rest.
 const maxArguments = rollout.MaxTaskBytes + 256<<10
 

@@ -1,0 +1,47 @@
+package activities
+
+import (
+	"context"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// Groups knows where groups stand.
+type Groups interface {
+	// Group returns the state of a group; fault.NotFound when there is none of that id.
+	Group(ctx context.Context, id string) (rollout.GroupState, error)
+}
+
+// LoadTask reads one task of a stored set.
+func (a *Activities) LoadTask(ctx context.Context, ref rollout.TaskRef) (rollout.Spec, error) {
+	return a.o.Store.Task(ctx, ref)
+}
+
+// StoreProducer writes how a producer ended. A retry writes the same again.
+func (a *Activities) StoreProducer(ctx context.Context, p rollout.ProducerState) error {
+	return a.o.Store.PutJSON(ctx, store.ProducerKey(p.ID), p)
+}
+
+// LookInput names groups.
+type LookInput struct {
+	GroupIDs []string `json:"group_ids"`
+}
+
+// GroupReports says where groups stand that their producer has no report of. One that does not exist is a lost one.
+func (a *Activities) GroupReports(ctx context.Context, in LookInput) ([]rollout.GroupReport, error) {
+	reports := make([]rollout.GroupReport, 0, len(in.GroupIDs))
+	for _, id := range in.GroupIDs {
+		g, err := a.o.Groups.Group(ctx, id)
+		switch {
+		case fault.Is(err, fault.NotFound):
+			reports = append(reports, rollout.GroupReport{GroupID: id, Outcome: rollout.GroupFailed, Lost: true, Error: "the group does not exist"})
+		case err != nil:
+			return nil, err
+		case g.Done() || len(g.Members) > 0: // a group that no worker has taken has no members yet
+			reports = append(reports, g.Report())
+		}
+	}
+	return reports, nil
+}

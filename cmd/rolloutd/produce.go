@@ -1,0 +1,265 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/cli/client"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/taskset"
+)
+
+// produceFlags are the flags of produce.
+type produceFlags struct {
+	run                                            runFlags // of each rollout
+	tasks, sink, id                                string
+	evalSet                                        string
+	groupSize, steps, epochs, batch                int
+	offpolicy, evalEvery, evalSize                 int
+	maxTokens                                      int
+	keepEqual, skipBroken, evalInstead, detach, js bool
+	sel                                            selectFlags
+}
+
+func produceCommand(s std) *cobra.Command {
+	var f produceFlags
+	cmd := &cobra.Command{
+		Use: "produce", Short: "Produce groups of a task set for a trainer", Args: cli.Arguments(), GroupID: groupRollouts,
+		Long: "Produce keeps as many groups of a task set in flight as the trainer behind a sink can take, delivers those that end, and\n" +
+			"follows the producer to its end. The producer runs on the server: Ctrl-C and --detach leave it running.",
+		Example: "  rolloutd produce --tasks examples --group-size 4 --endpoint scripted --sink disk\n  rolloutd produce show ID",
+	}
+	f.register(cmd)
+	connect := serverFlag(cmd, s)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		args, err := f.arguments(cmd, s)
+		if err != nil {
+			return err
+		}
+		return f.start(cmd, s, connect(), args)
+	}
+	cmd.AddCommand(produceLs(s), produceShow(s))
+	for _, c := range producerChanges() {
+		cmd.AddCommand(produceChange(s, c))
+	}
+	return cmd
+}
+
+func (f *produceFlags) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.tasks, "tasks", "", "task set: a folder, a file of JSON lines, or the name of a set in the server's configuration")
+	fl.StringVar(&f.sink, "sink", "", "sink by its name in the server's configuration")
+	fl.IntVar(&f.groupSize, "group-size", 0, "rollouts of each task")
+	fl.StringVar(&f.id, "producer-id", "", "id of the producer; an existing producer with this id is shown, no other is started")
+	fl.IntVar(&f.run.concurrency, "concurrency", 32, "rollouts at once")
+	fl.IntVar(&f.offpolicy, "max-batches-offpolicy", 3, "batches that may be produced ahead of the trainer; 0: no bound")
+	fl.IntVar(&f.steps, "total-steps", 0, "training steps after which the producer ends")
+	fl.IntVar(&f.epochs, "epochs", 1, "passes over the tasks; 0: no bound (the default with --total-steps)")
+	fl.IntVar(&f.batch, "batch-size", 0, "rollouts of a training step where the sink does not say")
+	fl.BoolVar(&f.keepEqual, "keep-equal", false, "deliver groups whose rewards are all equal")
+	fl.IntVar(&f.maxTokens, "max-tokens", 0, "do not deliver groups with a sequence of this many tokens")
+	fl.BoolVar(&f.skipBroken, "skip-broken", false, "leave broken tasks out")
+	fl.StringVar(&f.evalSet, "eval", "", "task set of evaluations, by its name in the server's configuration")
+	fl.IntVar(&f.evalEvery, "eval-every", 10, "training steps between two evaluations")
+	fl.IntVar(&f.evalSize, "eval-group-size", 1, "rollouts of each task of an evaluation")
+	fl.BoolVar(&f.evalInstead, "eval-instead", false, "start no training groups while an evaluation runs")
+	fl.StringVar(&f.run.endpoint, "endpoint", "", "model endpoint by name: vllm, openai, hf_router, scripted")
+	fl.StringVar(&f.run.baseURL, "base-url", "", "OpenAI-compatible base URL of the model")
+	fl.StringVar(&f.run.keyEnv, "api-key-env", "", "variable of this environment that holds the model's API key")
+	fl.StringVar(&f.run.model, "model", "", "name of the model at the endpoint")
+	fl.StringVar(&f.run.agent, "agent", "", "agent by name, instead of the tasks'")
+	fl.StringVar(&f.run.sampling, "sampling", "", `parameters of every model call, as JSON: {"temperature":0.7}`)
+	fl.BoolVar(&f.detach, "detach", false, "print the producer's id and exit; the producer runs on the server")
+	fl.BoolVar(&f.js, "json", false, "print the last state as JSON on stdout")
+	f.sel.register(cmd)
+	for _, name := range []string{"tasks", "sink", "group-size"} {
+		_ = cmd.MarkFlagRequired(name) // the flag is there
+	}
+}
+
+// arguments makes the body of POST /producers.
+func (f *produceFlags) arguments(cmd *cobra.Command, s std) (map[string]any, error) {
+	member, err := f.run.apply(map[string]any{}, s)
+	if err != nil {
+		return nil, err
+	}
+	args := map[string]any{
+		"sink": f.sink, "group_size": f.groupSize, "concurrency": f.run.concurrency, "max_batches_offpolicy": f.offpolicy, "rollout": member,
+		"filter": map[string]any{"equal_scores": !f.keepEqual, "max_tokens": f.maxTokens}, "skip_broken": f.skipBroken,
+		"total_steps": f.steps, "batch_size": f.batch,
+	}
+	if f.id != "" {
+		args["producer_id"] = f.id
+	}
+	if cmd.Flags().Changed("epochs") || f.steps == 0 {
+		args["epochs"] = f.epochs
+	}
+	if f.evalSet != "" {
+		args["eval"] = map[string]any{"task_set": f.evalSet, "every": f.evalEvery, "group_size": f.evalSize, "instead": f.evalInstead}
+	}
+	return args, f.addTasks(args)
+}
+
+// addTasks adds the tasks of a set on this machine, or the name of one of the server's.
+func (f *produceFlags) addTasks(args map[string]any) error {
+	sel, err := f.sel.selection()
+	if err != nil {
+		return err
+	}
+	if sel.Shuffle != nil {
+		seed, err := strconv.ParseInt(f.sel.shuffle, 10, 64)
+		if err != nil {
+			return fmt.Errorf("--shuffle: want a whole number from 0 to 2^63-1, got %q", f.sel.shuffle)
+		}
+		args["shuffle"], sel.Shuffle = seed, nil
+	}
+	if !isSet(f.tasks) && !isTaskFile(f.tasks) {
+		args["task_set"] = f.tasks
+		args["select"] = map[string]any{"tasks": sel.Tasks, "exclude": sel.Exclude, "shard": sel.Shard, "shards": sel.Shards, "limit": sel.Limit}
+		return nil
+	}
+	set, err := taskset.Open(f.tasks)
+	if err != nil {
+		return err
+	}
+	defer set.Close()
+	chosen, err := set.Select(sel)
+	if err != nil {
+		return err
+	}
+	tasks := []any{}
+	for _, i := range chosen {
+		t, err := set.Task(i)
+		if err != nil && f.skipBroken {
+			continue // rolloutd tasks check names it
+		}
+		if err != nil {
+			return err
+		}
+		tasks = append(tasks, t.Arguments())
+	}
+	args["tasks"] = tasks
+	return nil
+}
+
+func (f *produceFlags) start(cmd *cobra.Command, s std, c *client.Client, args map[string]any) error {
+	p, err := c.StartProducer(cmd.Context(), args)
+	if err != nil {
+		return hint(err, c)
+	}
+	for _, why := range p.Broken {
+		fmt.Fprintln(s.err, "left out:", why)
+	}
+	if f.detach {
+		fmt.Fprintln(s.out, p.ID)
+		return nil
+	}
+	fmt.Fprintf(s.err, "producer %s\n", p.ID)
+	ctx, cancel := f.run.waitContext(cmd.Context())
+	defer cancel()
+	p, err = cli.FollowProducer(ctx, c, p.ID, s.err)
+	if err = waitError(hint(err, c)); err != nil {
+		return err
+	}
+	return showProducer(s, p, f.js)
+}
+
+// showProducer prints a producer. One that failed or was aborted ends the command with an error code.
+func showProducer(s std, p client.Producer, asJSON bool) error {
+	if asJSON {
+		if err := json.NewEncoder(s.out).Encode(p); err != nil {
+			return err
+		}
+	} else {
+		cli.ProducerTable(s.out, p.ProducerState)
+	}
+	switch p.Outcome {
+	case rollout.ProducerAborted:
+		return exitError(cli.ExitCode(rollout.Aborted))
+	case rollout.ProducerFailed:
+		return exitError(cli.ExitError)
+	}
+	return nil
+}
+
+func produceLs(s std) *cobra.Command {
+	cmd := &cobra.Command{Use: "ls", Short: "List producers, running ones first", Args: cli.Arguments()}
+	limit := cmd.Flags().Int("limit", 20, "size of the list, at most 1000")
+	connect := serverFlag(cmd, s)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c := connect()
+		page, err := c.Producers(cmd.Context(), *limit)
+		if err == nil {
+			cli.Producers(s.out, page.Producers)
+		}
+		return hint(err, c)
+	}
+	return cmd
+}
+
+func produceShow(s std) *cobra.Command {
+	cmd := &cobra.Command{Use: "show ID", Short: "Show a producer", Args: rolloutID}
+	asJSON := cmd.Flags().Bool("json", false, "print JSON")
+	connect := serverFlag(cmd, s)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c := connect()
+		p, err := c.Producer(cmd.Context(), args[0])
+		if err != nil {
+			return hint(err, c)
+		}
+		return showProducer(s, p, *asJSON)
+	}
+	return cmd
+}
+
+// producerChange is a command that changes a producer.
+type producerChange struct {
+	name, short, path string
+	args              map[string]any
+	bounds            bool // the command has the flags of bounds
+}
+
+func producerChanges() []producerChange {
+	return []producerChange{
+		{name: "pause", short: "Start no further groups; those that run go on", path: "change", args: map[string]any{"paused": true}},
+		{name: "resume", short: "Start groups again, also with other bounds", path: "change", args: map[string]any{"paused": false}, bounds: true},
+		{name: "stop", short: "End the producer when what runs is delivered", path: "change", args: map[string]any{"stop": true}},
+		{name: "abort", short: "End the producer and its groups now", path: "abort", args: map[string]any{"reason": "asked by rolloutd produce abort"}},
+	}
+}
+
+func produceChange(s std, c producerChange) *cobra.Command {
+	cmd := &cobra.Command{Use: c.name + " ID", Short: c.short, Args: rolloutID}
+	bounds := map[string]*int{}
+	if c.bounds {
+		for flag, field := range map[string]string{"concurrency": "concurrency", "max-batches-offpolicy": "max_batches_offpolicy", "total-steps": "total_steps"} {
+			bounds[field] = cmd.Flags().Int(flag, -1, "new value (default: as it is)")
+		}
+	}
+	connect := serverFlag(cmd, s)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		body := map[string]any{}
+		for name, v := range c.args {
+			body[name] = v
+		}
+		for field, v := range bounds {
+			if *v >= 0 {
+				body[field] = *v
+			}
+		}
+		server := connect()
+		done, err := server.ChangeProducer(cmd.Context(), args[0], c.path, body)
+		switch {
+		case err != nil:
+			return hint(err, server)
+		case done:
+			return fmt.Errorf("producer %s has ended", args[0])
+		}
+		return nil
+	}
+	return cmd
+}

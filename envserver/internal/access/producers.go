@@ -1,0 +1,106 @@
+package access
+
+import (
+	"context"
+	"iter"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/produce"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Producers is what the edge needs of the engine that runs producers.
+type Producers interface {
+	produce.Engine
+	// ProducerOwner is the owner of a producer; fault.NotFound for an unknown id.
+	ProducerOwner(ctx context.Context, id string) (string, error)
+	// Producers lists producers without their groups and counts: those that run first, then by their end, latest first.
+	Producers(ctx context.Context, f rollout.Filter) (rollout.ProducerPage, error)
+	// ChangeProducer pauses, resumes, stops or bounds a producer; false when it had ended already.
+	ChangeProducer(ctx context.Context, id string, change rollout.ProducerChange) (bool, error)
+	// AbortProducer ends a producer and its groups; false when it had ended already.
+	AbortProducer(ctx context.Context, id, reason string) (bool, error)
+}
+
+// NewOwnedProducers returns the producers of all as each caller may see them: those that its token started, and all to operators.
+func NewOwnedProducers(all Producers) Producers { return ownedProducers{all} }
+
+type ownedProducers struct{ all Producers }
+
+// StoreTasks refuses a task whose sandbox is larger than the caller's token may ask for.
+func (o ownedProducers) StoreTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, error]) (rollout.SetRef, error) {
+	most := CallerOf(ctx).MaxSandbox
+	return o.all.StoreTasks(ctx, func(yield func(rollout.Spec, error) bool) {
+		for spec, err := range tasks {
+			if err == nil {
+				err = spec.Sandbox.CheckMax(most)
+			}
+			if !yield(spec, err) {
+				return
+			}
+		}
+	})
+}
+
+func (o ownedProducers) StartProducer(ctx context.Context, p rollout.ProducerSpec) (rollout.ProducerState, error) {
+	caller := CallerOf(ctx)
+	p.Owner = caller.Name
+	state, err := o.all.StartProducer(ctx, p)
+	if err == nil && !caller.may(state.Owner) {
+		return rollout.ProducerState{}, fault.New(fault.Conflict, "producer_id: %q is taken: choose another", p.ID)
+	}
+	return state, err
+}
+
+// check answers fault.NotFound for a producer that is not the caller's, in the words used for one that does not exist.
+func (o ownedProducers) check(ctx context.Context, id string) error {
+	missing := fault.New(fault.NotFound, "no producer %q", id)
+	if rollout.CheckID(id) != nil {
+		return missing
+	}
+	caller := CallerOf(ctx)
+	if caller.Scope == ScopeOperator {
+		return nil
+	}
+	owner, err := o.all.ProducerOwner(ctx, id)
+	if fault.Is(err, fault.NotFound) || err == nil && !caller.may(owner) {
+		return missing
+	}
+	return err
+}
+
+func (o ownedProducers) Producer(ctx context.Context, id string) (rollout.ProducerState, error) {
+	if err := o.check(ctx, id); err != nil {
+		return rollout.ProducerState{}, err
+	}
+	return o.all.Producer(ctx, id)
+}
+
+func (o ownedProducers) ProducerOwner(ctx context.Context, id string) (string, error) {
+	if err := o.check(ctx, id); err != nil {
+		return "", err
+	}
+	return o.all.ProducerOwner(ctx, id)
+}
+
+func (o ownedProducers) ChangeProducer(ctx context.Context, id string, change rollout.ProducerChange) (bool, error) {
+	if err := o.check(ctx, id); err != nil {
+		return false, err
+	}
+	return o.all.ChangeProducer(ctx, id, change)
+}
+
+func (o ownedProducers) AbortProducer(ctx context.Context, id, reason string) (bool, error) {
+	if err := o.check(ctx, id); err != nil {
+		return false, err
+	}
+	return o.all.AbortProducer(ctx, id, reason)
+}
+
+// Producers lists all producers to operators, and to others their own.
+func (o ownedProducers) Producers(ctx context.Context, f rollout.Filter) (rollout.ProducerPage, error) {
+	if caller := CallerOf(ctx); caller.Scope != ScopeOperator {
+		f.Owner = caller.Name
+	}
+	return o.all.Producers(ctx, f)
+}

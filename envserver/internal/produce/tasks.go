@@ -1,0 +1,198 @@
+package produce
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/taskset"
+)
+
+// taskSource is where the tasks of a producer come from.
+type taskSource struct {
+	set        string // a configured one
+	inline     []any
+	selection  *SelectArgs
+	rollout    map[string]any // arguments of each rollout
+	skipBroken bool
+	eval       bool
+}
+
+// evaluation is the source of the tasks of evaluations.
+func (s taskSource) evaluation(e EvalArgs) taskSource {
+	return taskSource{set: e.TaskSet, selection: e.Select, rollout: s.rollout, skipBroken: s.skipBroken, eval: true}
+}
+
+// storedTasks are the tasks of a producer in the store.
+type storedTasks struct {
+	ref    rollout.SetRef
+	key    string   // of the model endpoint, sealed
+	broken []string // left out, and why
+}
+
+// maxBroken bounds the broken tasks that an error or an answer names.
+const maxBroken = 20
+
+// storeTasks resolves each task as run_rollout would, and stores them. The error names broken tasks.
+func (m *Maker) storeTasks(ctx context.Context, src taskSource) (storedTasks, error) {
+	var out storedTasks
+	broken, more := []string{}, 0
+	var opening error
+	ref, err := m.Engine.StoreTasks(ctx, func(yield func(rollout.Spec, error) bool) {
+		for task, err := range m.tasks(src) {
+			if err != nil && task == "" {
+				opening = err
+				yield(rollout.Spec{}, err)
+				return
+			}
+			var spec rollout.Spec
+			if err == nil {
+				spec, err = m.taskSpec(src, task)
+			}
+			switch {
+			case err == nil:
+				out.key, spec.Model.SealedKey = spec.Model.SealedKey, ""
+				if !yield(spec, nil) {
+					return
+				}
+			case len(broken) < maxBroken:
+				broken = append(broken, err.Error())
+			default:
+				more++
+			}
+		}
+		if len(broken) > 0 && !src.skipBroken {
+			yield(rollout.Spec{}, brokenTasks(broken, more))
+		}
+	})
+	switch {
+	case opening != nil:
+		return out, opening
+	case err != nil:
+		return out, err
+	case ref.Len == 0:
+		return out, brokenTasks(broken, more)
+	}
+	out.ref, out.broken = ref, broken
+	return out, nil
+}
+
+func brokenTasks(broken []string, more int) error {
+	if len(broken) == 0 {
+		return fault.Field("tasks", "there are no tasks")
+	}
+	text := strings.Join(broken, "; ")
+	if more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return fault.Field("tasks", "%d tasks are broken (skip_broken leaves them out): %s", len(broken)+more, text)
+}
+
+// tasks yields the arguments of each task as JSON. An error without a task means that the set cannot be opened.
+func (m *Maker) tasks(src taskSource) iter.Seq2[string, error] {
+	if src.set == "" {
+		return inlineTasks(src.inline)
+	}
+	return func(yield func(string, error) bool) {
+		set, chosen, err := m.openSet(src)
+		if err != nil {
+			yield("", err)
+			return
+		}
+		defer set.Close()
+		for _, i := range chosen {
+			task, err := set.Task(i)
+			text := []byte(set.Name(i))
+			if err == nil {
+				if text, err = json.Marshal(task.Arguments()); err != nil {
+					text = []byte(task.Name)
+				}
+			}
+			if !yield(string(text), err) {
+				return
+			}
+		}
+	}
+}
+
+func inlineTasks(all []any) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for i, v := range all {
+			text, err := json.Marshal(v)
+			if err != nil {
+				text = []byte("task")
+			}
+			if _, ok := v.(map[string]any); !ok {
+				err = fault.Field(fmt.Sprintf("tasks[%d]", i), "want an object with arguments of run_rollout")
+			}
+			if !yield(string(text), err) {
+				return
+			}
+		}
+	}
+}
+
+func (m *Maker) openSet(src taskSource) (*taskset.Set, []int, error) {
+	path, ok := m.TaskSets[src.set]
+	if !ok {
+		return nil, nil, fault.Field("task_set", "no task set %q is configured (task_sets in the configuration)", src.set)
+	}
+	sel := taskset.Selection{}
+	if s := src.selection; s != nil {
+		sel = taskset.Selection{Tasks: s.Tasks, Exclude: s.Exclude, Shard: s.Shard, Shards: s.Shards, Limit: s.Limit}
+	}
+	set, err := taskset.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	chosen, err := set.Select(sel)
+	if err != nil {
+		_ = set.Close() // the selection is what is wrong
+		return nil, nil, err
+	}
+	return set, chosen, nil
+}
+
+// modelArguments name the model endpoint, which is one for all tasks: its key is stored once.
+var modelArguments = []string{"endpoint", "base_url", "api_key", "model", "model_key", "vllm_url", "hf_token", "rollout_id", "group_id", "on_disconnect"}
+
+// taskSpec resolves a task with the arguments of each rollout.
+func (m *Maker) taskSpec(src taskSource, text string) (rollout.Spec, error) {
+	dec := json.NewDecoder(bytes.NewReader([]byte(text)))
+	dec.UseNumber()
+	var args map[string]any
+	if err := dec.Decode(&args); err != nil {
+		return rollout.Spec{}, fault.Wrap(fault.Invalid, err, "task")
+	}
+	name, _ := args["task_id"].(string)
+	for _, field := range modelArguments {
+		if args[field] != nil {
+			return rollout.Spec{}, fault.Field(field, "task %q: does not go with a task: give it in rollout", name)
+		}
+	}
+	maps.Copy(args, src.rollout)
+	if src.eval {
+		args["purpose"] = string(rollout.PurposeEval)
+		delete(args, "sampling") // of training; eval_sampling holds
+	}
+	spec, err := m.Tools.Spec(args)
+	if err != nil {
+		return spec, fault.Wrap(fault.Invalid, err, "task %q", name)
+	}
+	spec.ID, spec.GroupID = "", ""
+	return spec, nil
+}
+
+// id is the id of a producer that has none: short enough for the ids of its groups.
+func (m *Maker) id(given string) string {
+	if given != "" {
+		return given
+	}
+	return strings.ReplaceAll(m.NewID(), "-", "")
+}

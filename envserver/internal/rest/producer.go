@@ -1,0 +1,142 @@
+package rest
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/envserver/internal/produce"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+const producerTag = "Producers"
+
+// producerRoutes are producers as plain resources.
+func (a *API) producerRoutes() []api.Route {
+	if a.Producers == nil {
+		return nil
+	}
+	changes := api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)
+	return []api.Route{
+		api.Post("/producers", a.postProducer, &api.Operation{ID: "start_producer", Tag: producerTag, Summary: "Start a producer: groups of a task set, as many at once as a sink can take",
+			Reads: produce.Args{}, NeedsBody: true, Answers: produce.Started{}, Status: http.StatusAccepted, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)}),
+		api.Get("/producers", a.listProducers, &api.Operation{ID: "list_producers", Tag: producerTag, Summary: "List the caller's producers, those that run first; operators see all",
+			Reads: producerListRequest{}, Answers: rollout.ProducerPage{}, Refuses: api.Unserved(http.StatusUnprocessableEntity)}),
+		api.Get("/producers/{id}", a.getProducer, &api.Operation{ID: "get_producer", Tag: producerTag, Summary: "Cursor, running groups, deliveries and sums of a producer",
+			Reads: producerRequest{}, Answers: rollout.ProducerState{}, Refuses: api.Unserved(http.StatusNotFound)}),
+		api.Post("/producers/{id}/change", a.changeProducer, &api.Operation{ID: "change_producer", Tag: producerTag, Summary: "Pause, resume or stop a producer, or change its bounds",
+			Reads: producerChangeRequest{}, Answers: producerAnswer{}, Refuses: changes}),
+		api.Post("/producers/{id}/abort", a.abortProducer, &api.Operation{ID: "abort_producer", Tag: producerTag, Summary: "End a producer and its groups early",
+			Reads: producerAbortRequest{}, Answers: producerAnswer{}, Refuses: changes}),
+	}
+}
+
+type producerRequest struct {
+	ID string `path:"id" description:"id of the producer"`
+}
+
+type producerChangeRequest struct {
+	producerRequest
+	Paused              *bool `json:"paused,omitempty" description:"true starts no groups, those that run go on; false resumes"`
+	Stop                bool  `json:"stop,omitempty" description:"end when what runs is delivered"`
+	Concurrency         *int  `json:"concurrency,omitempty" description:"rollouts at once"`
+	MaxBatchesOffpolicy *int  `json:"max_batches_offpolicy,omitempty" description:"batches that may be produced ahead of the trainer"`
+	TotalSteps          *int  `json:"total_steps,omitempty" description:"training steps after which the producer ends"`
+}
+
+type producerAbortRequest struct {
+	producerRequest
+	Reason string `json:"reason" description:"shown to people"`
+}
+
+type producerAnswer struct {
+	ProducerID string `json:"producer_id"`
+	Done       bool   `json:"done" description:"true: the producer had ended before, and nothing was changed"`
+}
+
+// producerListRequest selects producers; what is left out selects all.
+type producerListRequest struct {
+	Status string `query:"status" enum:"running,done"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"producers of a page"`
+	Cursor string `query:"cursor" description:"next of the page before"`
+}
+
+func (a *API) postProducer(w http.ResponseWriter, r *http.Request) {
+	args, ok := a.arguments(w, r)
+	if !ok {
+		return
+	}
+	p, err := a.Produce.Start(r.Context(), args)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	httpio.WriteJSON(w, http.StatusAccepted, p)
+}
+
+func (a *API) listProducers(w http.ResponseWriter, r *http.Request) {
+	q, err := parameters(r, "status", "limit", "cursor")
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	limit, err := pageLimit(q)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	page, err := a.Producers.Producers(r.Context(), rollout.Filter{Status: q.Get("status"), Limit: limit, Cursor: q.Get("cursor")})
+	answerWith(w, page, err)
+}
+
+func (a *API) getProducer(w http.ResponseWriter, r *http.Request) {
+	p, err := a.Producers.Producer(r.Context(), chi.URLParam(r, "id"))
+	answerWith(w, p, err)
+}
+
+func (a *API) changeProducer(w http.ResponseWriter, r *http.Request) {
+	args, ok := a.arguments(w, r)
+	if !ok {
+		return
+	}
+	change, err := producerChange(args)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	id := chi.URLParam(r, "id")
+	changed, err := a.Producers.ChangeProducer(r.Context(), id, change)
+	answerWith(w, producerAnswer{id, !changed}, err)
+}
+
+// producerChange reads a change and refuses bounds that cannot hold.
+func producerChange(args map[string]any) (rollout.ProducerChange, error) {
+	var c rollout.ProducerChange
+	text, err := json.Marshal(args)
+	if err != nil {
+		return c, fault.Wrap(fault.Invalid, err, "change")
+	}
+	dec := json.NewDecoder(strings.NewReader(string(text)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&c); err != nil {
+		return c, fault.New(fault.Invalid, "want paused, stop, concurrency, max_batches_offpolicy or total_steps: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return c, c.Apply(rollout.ProducerBounds{Concurrency: 1}).Validate()
+}
+
+func (a *API) abortProducer(w http.ResponseWriter, r *http.Request) {
+	args, ok := a.arguments(w, r)
+	if !ok {
+		return
+	}
+	reason, _ := args["reason"].(string)
+	id := chi.URLParam(r, "id")
+	aborted, err := a.Producers.AbortProducer(r.Context(), id, cmp.Or(strings.TrimSpace(reason), "asked over REST"))
+	answerWith(w, producerAnswer{id, !aborted}, err)
+}

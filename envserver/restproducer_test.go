@@ -1,0 +1,233 @@
+package envserver_test
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// fakeProducers is an engine of producers in memory; they run until they are aborted.
+type fakeProducers struct {
+	mu      sync.Mutex
+	states  map[string]rollout.ProducerState
+	specs   []rollout.ProducerSpec
+	sets    [][]rollout.Spec
+	changes []rollout.ProducerChange
+}
+
+func newFakeProducers() *fakeProducers {
+	return &fakeProducers{states: map[string]rollout.ProducerState{}}
+}
+
+func (f *fakeProducers) StoreTasks(_ context.Context, tasks iter.Seq2[rollout.Spec, error]) (rollout.SetRef, error) {
+	var all []rollout.Spec
+	for spec, err := range tasks {
+		if err != nil {
+			return rollout.SetRef{}, err
+		}
+		all = append(all, spec)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sets = append(f.sets, all)
+	return rollout.SetRef{Key: rollout.SetKey(strings.Repeat("a", 64)), Len: len(all)}, nil
+}
+
+func (f *fakeProducers) StartProducer(_ context.Context, p rollout.ProducerSpec) (rollout.ProducerState, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s, ok := f.states[p.ID]; ok {
+		return s, nil
+	}
+	if err := p.Validate(); err != nil {
+		return rollout.ProducerState{}, err
+	}
+	f.specs = append(f.specs, p)
+	s := rollout.ProducerState{
+		ID: p.ID, Owner: p.Owner, Name: p.Name, Sink: p.Sink, GroupSize: p.GroupSize, Phase: rollout.ProducerRunning, Bounds: p.Bounds,
+		Running: []rollout.RunningGroup{}, Outbox: []rollout.Finished{}, Again: []rollout.Cursor{}, Evaluated: []rollout.Evaluation{},
+	}
+	f.states[p.ID] = s
+	return s, nil
+}
+
+func (f *fakeProducers) Producer(_ context.Context, id string) (rollout.ProducerState, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, ok := f.states[id]
+	if !ok {
+		return s, fault.New(fault.NotFound, "no producer %q", id)
+	}
+	return s, nil
+}
+
+func (f *fakeProducers) ProducerOwner(ctx context.Context, id string) (string, error) {
+	s, err := f.Producer(ctx, id)
+	return s.Owner, err
+}
+
+func (f *fakeProducers) Producers(_ context.Context, q rollout.Filter) (rollout.ProducerPage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	page := rollout.ProducerPage{Producers: []rollout.ProducerState{}}
+	for _, s := range f.states {
+		if q.Owner == "" || s.Owner == q.Owner {
+			page.Producers = append(page.Producers, s)
+		}
+	}
+	return page, nil
+}
+
+func (f *fakeProducers) ChangeProducer(ctx context.Context, id string, c rollout.ProducerChange) (bool, error) {
+	s, err := f.Producer(ctx, id)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changes = append(f.changes, c)
+	return err == nil && !s.Done(), err
+}
+
+func (f *fakeProducers) AbortProducer(ctx context.Context, id, _ string) (bool, error) {
+	s, err := f.Producer(ctx, id)
+	if err != nil || s.Done() {
+		return false, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.Phase, s.Outcome = rollout.ProducerDone, rollout.ProducerAborted
+	f.states[id] = s
+	return true, nil
+}
+
+// withProducers is a server that has producers and a task set "mine" of the files.
+func withProducers(t *testing.T, files map[string]string, change ...func(*envserver.Options)) (*rig, *fakeProducers) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	f := newFakeProducers()
+	return start(t, append(change, func(o *envserver.Options) { o.Producers, o.TaskSets = f, map[string]string{"mine": dir} })...), f
+}
+
+func TestProducersOverREST(t *testing.T) {
+	t.Parallel()
+	r, f := withProducers(t, map[string]string{
+		"a.yaml": "instruction: a\nlimits: {turns: 3}\nsampling: {temperature: 1}\n", "b.yaml": "instruction: b\n", "skip.yaml": "instruction: c\n",
+	})
+	body := `{"producer_id":"p","task_set":"mine","select":{"exclude":["skip"]},"shuffle":7,"sink":"s","group_size":4,"total_steps":9,"concurrency":64,
+		"rollout":{"endpoint":"vllm","api_key":"sk-1","limits":{"turns":5}},"filter":{"equal_scores":false,"max_tokens":100},
+		"eval":{"task_set":"mine","every":10,"select":{"tasks":["a"]}}}`
+	status, _, out := r.do("POST", "/producers", body)
+	require.Equal(t, http.StatusAccepted, status, out)
+	require.NotContains(t, out, "sk-1")
+	p := f.specs[0]
+	seed := uint64(7)
+	require.Equal(t, &seed, p.Shuffle)
+	require.Equal(t, rollout.ProducerBounds{Concurrency: 64, MaxBatchesOffpolicy: 3, TotalSteps: 9}, p.Bounds)
+	require.Zero(t, p.Epochs, "without bound where the steps are bounded")
+	require.Equal(t, rollout.GroupFilter{MaxTokens: 100}, p.Filter)
+	require.Equal(t, "sealed(sk-1)", p.SealedKey)
+	require.Len(t, f.sets[0], 2)
+	one := f.sets[0][0]
+	require.Equal(t, "a", one.Task.ID)
+	require.Empty(t, one.ID, "equal tasks are stored once")
+	require.Empty(t, one.Model.SealedKey)
+	require.Equal(t, 5, one.Limits.Turns, "the producer's arguments win")
+	require.NotNil(t, one.Model.Sampling)
+	require.Len(t, f.sets[1], 1)
+	require.Equal(t, rollout.PurposeEval, f.sets[1][0].Model.Purpose)
+	require.Equal(t, 1, p.Eval.GroupSize)
+
+	status, _, again := r.do("POST", "/producers", strings.Replace(body, `"group_size":4`, `"group_size":5`, 1))
+	require.Equal(t, http.StatusAccepted, status, again)
+	require.Len(t, f.specs, 1, "the same id is the same producer")
+
+	for path, change := range map[string]string{"change": `{"paused":true,"concurrency":8}`, "abort": `{"reason":"enough"}`} {
+		status, _, out = r.do("POST", "/producers/p/"+path, change)
+		require.Equal(t, http.StatusOK, status, out)
+	}
+	require.Len(t, f.changes, 1)
+	require.Equal(t, 8, *f.changes[0].Concurrency)
+	status, _, out = r.do("GET", "/producers/p", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, out, "aborted")
+	status, _, out = r.do("GET", "/producers?limit=1", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, out, `"producer_id":"p"`)
+}
+
+func TestProducersRefuse(t *testing.T) {
+	t.Parallel()
+	r, f := withProducers(t, map[string]string{"a.yaml": "instruction: a\n", "b.yaml": "instruction: b\nlimits: {turn: 3}\n", "c.yaml": "verfy: x\n"})
+	head := `{"sink":"s","group_size":2,"rollout":{"endpoint":"vllm"},`
+	for body, want := range map[string]string{
+		`{}`:                        "group_size",
+		head + `"task_set":"none"}`: `no task set \"none\" is configured`,
+		head + `"task_set":"mine"}`: "2 tasks are broken",
+		head + `"tasks":[]}`:        "there are no tasks",
+		head + `"tasks":[1]}`:       "tasks[0]",
+		head + `"tasks":7}`:         "want a list of tasks",
+		head + `"task_set":"mine","tasks":[{"instruction":"x"}]}`:                  "but not both",
+		head + `"tasks":[{"instruction":"x","api_key":"k"}]}`:                      "give it in rollout",
+		head + `"tasks":[{"instruction":"x"}],"concurrency":-1}`:                   "concurrency",
+		head + `"tasks":[{"instruction":"x"}],"eval":{"task_set":"mine"}}`:         "every",
+		head + `"tasks":[{"instruction":"x"}],"shuffle":-1}`:                       "shuffle",
+		head + `"tasks":[{"instruction":"x"}],"verfy":1}`:                          "unknown argument",
+		`{"sink":"s","group_size":2,"rollout":7,"tasks":[{"instruction":"x"}]}`:    "rollout",
+		head + `"task_set":"mine","select":{"tasks":["x*"]}}`:                      "no task of",
+		head + `"tasks":[{"instruction":"x"}],"eval":{"task_set":"no","every":1}}`: "eval",
+	} {
+		status, _, out := r.do("POST", "/producers", body)
+		require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", body, out)
+		require.Contains(t, out, want, body)
+	}
+	require.Empty(t, f.specs)
+	status, _, out := r.do("POST", "/producers", head+`"task_set":"mine","skip_broken":true}`)
+	require.Equal(t, http.StatusAccepted, status, out)
+	require.Contains(t, out, "c.yaml")
+	require.Contains(t, out, "limits.turn")
+	require.Equal(t, 1, f.specs[0].Tasks.Len)
+	require.Len(t, f.specs[0].ID, 32)
+	for _, change := range []string{`{"concurrency":0}`, `{"colour":1}`, `{"paused":"yes"}`} {
+		status, _, _ = r.do("POST", "/producers/"+f.specs[0].ID+"/change", change)
+		require.Equal(t, http.StatusUnprocessableEntity, status, change)
+	}
+	status, _, _ = r.do("GET", "/producers/none", "")
+	require.Equal(t, http.StatusNotFound, status)
+}
+
+// A client sees its own producers only, and its tasks keep within what its token may ask for.
+func TestProducersHaveOwners(t *testing.T) {
+	t.Parallel()
+	f := newFakeProducers()
+	r := shared(t, func(o *envserver.Options) { o.Producers = f })
+	body := `{"producer_id":"p","sink":"s","group_size":2,"rollout":{"endpoint":"vllm"},"tasks":[{"instruction":"x"}]}`
+	status, _, out := r.do("POST", "/producers", body, "Authorization", alice)
+	require.Equal(t, http.StatusAccepted, status, out)
+	require.Equal(t, "alice", f.specs[0].Owner)
+	for path, method := range map[string]string{"/producers/p": "GET", "/producers/p/change": "POST", "/producers/p/abort": "POST"} {
+		status, _, _ = r.do(method, path, "{}", "Authorization", bob)
+		require.Equal(t, http.StatusNotFound, status, path)
+	}
+	for token, want := range map[string]int{alice: 1, bob: 0, admin: 1} {
+		_, _, out = r.do("GET", "/producers", "", "Authorization", token)
+		require.Equal(t, want, strings.Count(out, `"producer_id"`))
+	}
+	status, _, _ = r.do("POST", "/producers", body, "Authorization", bob)
+	require.Equal(t, http.StatusConflict, status)
+	large := strings.NewReplacer(`"p"`, `"q"`, `"instruction":"x"`, `"instruction":"x","sandbox":{"memory_mib":8192}`).Replace(body)
+	status, _, out = r.do("POST", "/producers", large, "Authorization", alice)
+	require.Equal(t, http.StatusUnprocessableEntity, status)
+	require.Contains(t, out, "sandbox.memory_mib")
+}

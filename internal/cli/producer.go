@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/cli/client"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// producerPoll is the interval between two requests for a producer's state.
+const producerPoll = time.Second
+
+// FollowProducer prints a line whenever the sums of a producer change, until it has ended. It waits while the server is unreachable, since the
+// producer does not need it.
+func FollowProducer(ctx context.Context, c *client.Client, id string, progress io.Writer) (client.Producer, error) {
+	tick := time.NewTicker(producerPoll)
+	defer tick.Stop()
+	last := ""
+	for {
+		p, err := c.Producer(ctx, id)
+		switch {
+		case ctx.Err() != nil:
+			fmt.Fprintf(progress, "the producer continues; show it:  rolloutd produce show %[1]s   end it:  rolloutd produce stop %[1]s\n", id)
+			return p, context.Cause(ctx)
+		case err != nil && !fault.Is(err, fault.Unavailable):
+			return p, err
+		case err == nil:
+			if line := producerLine(p.ProducerState); line != last {
+				last = line
+				fmt.Fprintln(progress, line)
+			}
+			if p.Done() {
+				return p, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// producerLine says in one line where a producer stands.
+func producerLine(s rollout.ProducerState) string {
+	c := s.Counts
+	return fmt.Sprintf("  %-8s step %d   groups: %d started, %d running, %d delivered, %d not   rollouts in flight: %d",
+		s.Phase, s.Step, c.Started, len(s.Running), c.Delivered, notDelivered(c), s.InFlight())
+}
+
+// notDelivered counts groups that have ended and are not delivered.
+func notDelivered(c rollout.ProducerCounts) int64 {
+	n := c.Skipped + c.Refused + c.Failed + c.Aborted
+	for _, filtered := range c.Filtered {
+		n += int64(filtered)
+	}
+	return n
+}
+
+// ProducerTable writes a producer as a small table for people.
+func ProducerTable(w io.Writer, s rollout.ProducerState) {
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "  %-10s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("producer", "%s", s.ID)
+	row("phase", "%s", strings.TrimSpace(string(s.Phase)+" "+string(s.Outcome)))
+	row("sink", "%s", s.Sink)
+	row("step", "%d", s.Step)
+	c := s.Counts
+	row("groups", "%d started, %d delivered, %d running, %d in the outbox", c.Started, c.Delivered, len(s.Running), len(s.Outbox))
+	row("not", "%s", reasons(c))
+	row("rollouts", "%d delivered, %d replaced, %d in flight of %d", c.Rollouts, c.Replaced, s.InFlight(), s.Bounds.Concurrency)
+	for _, e := range s.Evaluated {
+		row("eval", "step %d: mean %.4g of %d rollouts, %d passed", e.Step, e.Mean(), e.Rollouts, e.Passed)
+	}
+	if s.Waiting != "" && !s.Done() {
+		row("waiting", "%s", plain(s.Waiting))
+	}
+	if s.Error != "" {
+		row("error", "%s", plain(s.Error))
+	}
+}
+
+// reasons says why groups were not delivered.
+func reasons(c rollout.ProducerCounts) string {
+	text := fmt.Sprintf("%d skipped, %d refused, %d failed, %d aborted", c.Skipped, c.Refused, c.Failed, c.Aborted)
+	for _, why := range slices.Sorted(maps.Keys(c.Filtered)) {
+		text += fmt.Sprintf(", %d %s", c.Filtered[why], why)
+	}
+	return text
+}
+
+// Producers writes a list of producers.
+func Producers(w io.Writer, all []rollout.ProducerState) {
+	for _, s := range all {
+		fmt.Fprintf(w, "%-36s %-10s %-10s %-20s %s\n", s.ID, s.Phase, s.Outcome, s.Name, s.StartedAt.Local().Format(time.DateTime))
+	}
+}

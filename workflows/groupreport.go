@@ -1,0 +1,63 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// loaded is the specification with the member that is stored, where it is.
+func loaded(ctx workflow.Context, spec rollout.GroupSpec) (rollout.GroupSpec, error) {
+	if spec.From == nil {
+		return spec, nil
+	}
+	work, _ := workflow.NewDisconnectedContext(ctx)
+	work = workflow.WithLocalActivityOptions(work, workflow.LocalActivityOptions{
+		StartToCloseTimeout: composeTry, ScheduleToCloseTimeout: composeTimeout, RetryPolicy: composeRetries(),
+	})
+	var acts *activities.Activities
+	var member rollout.Spec
+	if err := workflow.ExecuteLocalActivity(work, acts.LoadTask, *spec.From).Get(work, &member); err != nil {
+		return spec, asFault(err)
+	}
+	member.Owner, member.Model.SealedKey = spec.Member.Owner, spec.Member.Model.SealedKey
+	spec.Member = member
+	return spec, nil
+}
+
+// report sends the number of rollouts that have not ended to the producer, whenever it has changed. Changes during a report are one.
+func (g *group) report(ctx workflow.Context) {
+	left := g.spec.Size
+	for {
+		if err := workflow.Await(ctx, func() bool { return g.state.Size-g.state.Finished() != left }); err != nil {
+			return
+		}
+		if left = g.state.Size - g.state.Finished(); left == 0 {
+			return // the last report follows
+		}
+		g.send(g.state.Report())
+	}
+}
+
+// lastReport reports the end. A producer that has ended gets none.
+func (g *group) lastReport() { g.send(g.state.Report()) }
+
+func (g *group) send(r rollout.GroupReport) {
+	r.Error = cut(r.Error, reasonBytes)
+	err := workflow.SignalExternalWorkflow(g.ctx, g.spec.ReportTo, "", rollout.SignalReport, r).Get(g.ctx, nil)
+	if err != nil {
+		g.log.Warn("no report to the producer", "producer", g.spec.ReportTo, "error", err)
+	}
+}
+
+// reportFailure tells the producer of a group that never began.
+func reportFailure(ctx workflow.Context, spec rollout.GroupSpec, why error) {
+	if spec.ReportTo == "" {
+		return
+	}
+	r := rollout.GroupReport{GroupID: spec.ID, Outcome: rollout.GroupFailed, Error: cut(why.Error(), reasonBytes)}
+	if err := workflow.SignalExternalWorkflow(ctx, spec.ReportTo, "", rollout.SignalReport, r).Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Warn("no report to the producer", "producer", spec.ReportTo, "error", err)
+	}
+}

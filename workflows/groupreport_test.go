@@ -1,0 +1,77 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+	"github.com/rolloutd/rolloutd/workflows"
+)
+
+// underProducer runs a group as the child of a workflow that collects its reports.
+func (p *party) underProducer(g rollout.GroupSpec) (all []rollout.GroupReport, err error) {
+	p.env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "producer-p"})
+	g.ReportTo = "producer-p"
+	p.env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: rollout.GroupWorkflowID(g.ID)})
+		err := workflow.ExecuteChildWorkflow(ctx, workflows.GroupWorkflow, g).Get(ctx, nil)
+		for reports := workflow.GetSignalChannel(ctx, rollout.SignalReport); ; {
+			var r rollout.GroupReport
+			if !reports.ReceiveAsync(&r) {
+				return err
+			}
+			all = append(all, r)
+		}
+	})
+	return all, p.env.GetWorkflowError()
+}
+
+// A group of a stored task loads it, and tells its producer how many rollouts run and how all ended.
+func TestGroupOfAProducer(t *testing.T) {
+	t.Parallel()
+	p := newParty(t)
+	ref := rollout.TaskRef{Set: rollout.SetRef{Key: "tasksets/x", Len: 3}, Index: 2}
+	p.env.OnActivity("LoadTask", mock.Anything, ref).Return(func(context.Context, rollout.TaskRef) (rollout.Spec, error) {
+		stored := spec()
+		stored.ID, stored.Task.ID = "", "stored"
+		return stored, nil
+	})
+	p.ends["g-0"] = lost("g-0")
+	g := groupOf(3)
+	g.From, g.Member = &ref, rollout.Spec{Owner: "alice", Model: rollout.Model{SealedKey: "sealed"}}
+	all, err := p.underProducer(g)
+	require.NoError(t, err)
+	require.Equal(t, "stored", p.stored[0].TaskID)
+	for _, member := range p.specs {
+		require.Equal(t, "sealed", member.Model.SealedKey)
+		require.Equal(t, "alice", member.Owner)
+	}
+	last := all[len(all)-1]
+	require.Equal(t, rollout.GroupReport{GroupID: "g", Outcome: rollout.GroupComplete, Rewards: []float64{1, 1, 1}, Replaced: 1}, last)
+	require.Greater(t, len(all), 1, "the ends before the last are reported too")
+	for _, r := range all[:len(all)-1] {
+		require.Empty(t, r.Outcome)
+		require.Positive(t, r.Left)
+	}
+}
+
+// A group that cannot begin says so: its producer would wait for it.
+func TestGroupWithoutItsTask(t *testing.T) {
+	t.Parallel()
+	p := newParty(t)
+	p.env.OnActivity("LoadTask", mock.Anything, mock.Anything).Return(rollout.Spec{}, failure.ToTemporal(fault.New(fault.NotFound, "no such set")))
+	g := groupOf(2)
+	g.From = &rollout.TaskRef{}
+	all, err := p.underProducer(g)
+	require.Error(t, err)
+	require.Len(t, all, 1)
+	require.Equal(t, rollout.GroupFailed, all[0].Outcome)
+	require.Contains(t, all[0].Error, "no such set")
+}

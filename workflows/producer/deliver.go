@@ -1,0 +1,188 @@
+package producer
+
+import (
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/delivery"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+)
+
+const (
+	deliveriesAtOnce = 4
+	deliverTry       = 5 * time.Minute // one try to deliver a group; a sink whose trainer hangs is tried again
+
+	statusTry     = 30 * time.Second
+	statusTimeout = 2 * time.Minute
+	// The sink is asked at these intervals while it is asked for something that does not change.
+	leastWait = time.Second
+	mostWait  = 30 * time.Second
+
+	lookEvery   = 5 * time.Minute
+	lookAfter   = 10 * time.Minute // without a report, a group is looked up
+	lookAtOnce  = 100
+	lookTimeout = 10 * time.Minute
+)
+
+// deliver starts the deliveries of the oldest groups of the outbox.
+func (p *producer) deliver() {
+	if p.handingOn || p.state.Phase == rollout.ProducerAborting {
+		return
+	}
+	for _, f := range p.state.Outbox {
+		if len(p.delivered) >= deliveriesAtOnce {
+			return
+		}
+		if !p.delivered[f.GroupID] {
+			p.delivered[f.GroupID] = true
+			p.spawn(func(ctx workflow.Context) { p.deliverOne(ctx, f) })
+		}
+	}
+}
+
+// deliverOne delivers a group, however long the sink is away. When this run ends, the next one delivers it, under the same key.
+func (p *producer) deliverOne(ctx workflow.Context, f rollout.Finished) {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: deliverTry, WaitForCancellation: true, Summary: f.GroupID + " to " + p.spec.Sink,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+	})
+	var d rollout.Delivery
+	spec := rollout.DeliverySpec{GroupID: f.GroupID, Sink: p.spec.Sink, MaxTokens: p.spec.Filter.MaxTokens}
+	err := workflow.ExecuteActivity(ctx, p.acts.DeliverGroup, spec).Get(ctx, &d)
+	delete(p.delivered, f.GroupID)
+	if kind := fault.KindOf(failure.FromTemporal(err)); err != nil && (ctx.Err() != nil || kind != fault.NotFound && kind != fault.Invalid) {
+		p.changed = true // it is still in the outbox
+		return
+	}
+	p.state.Outbox = slices.DeleteFunc(p.state.Outbox, func(o rollout.Finished) bool { return o.GroupID == f.GroupID })
+	p.count(d, err)
+	p.since++
+	p.asked = p.asked || p.spec.Eval != nil || p.totalSteps() > 0
+	p.changed = true
+}
+
+func (p *producer) count(d rollout.Delivery, err error) {
+	c := &p.state.Counts
+	switch {
+	case err != nil: // there is no such group, or no such sink
+		c.Refused++
+		p.log.Warn("group not delivered", "error", failure.FromTemporal(err))
+	case d.TooLong:
+		p.filtered(rollout.FilteredTooLong)
+	case d.State == rollout.DeliverySkipped:
+		c.Skipped++
+	case d.State == rollout.DeliveryRefused:
+		c.Refused++
+	default:
+		c.Delivered++
+		c.Rollouts += int64(d.Rollouts)
+	}
+	p.step()
+}
+
+// watchSink asks the sink what it can take, whenever that could let something start. The interval grows while the answer stays.
+func (p *producer) watchSink(ctx workflow.Context) {
+	wait := leastWait
+	for {
+		if err := workflow.Await(ctx, func() bool { return p.asked && p.state.Phase != rollout.ProducerPaused }); err != nil {
+			return
+		}
+		p.asked = false
+		before, known := p.status, p.known
+		since := p.since
+		status, err := p.ask(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			p.sinkError, p.asked = failure.FromTemporal(err).Error(), true
+		default:
+			p.status, p.known, p.sinkError = status, true, ""
+			p.since -= since // what was delivered while the sink was asked may be in its answer or not
+			p.step()
+		}
+		p.changed = true
+		wait = min(2*wait, mostWait)
+		if !known || p.known && before != p.status {
+			wait = leastWait
+		}
+		if err := workflow.Sleep(ctx, wait); err != nil {
+			return
+		}
+	}
+}
+
+func (p *producer) ask(ctx workflow.Context) (delivery.Status, error) {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTry, ScheduleToCloseTimeout: statusTimeout, WaitForCancellation: true, Summary: p.spec.Sink,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
+	})
+	var status delivery.Status
+	err := workflow.ExecuteActivity(ctx, p.acts.SinkStatus, activities.SinkInput{Sink: p.spec.Sink}).Get(ctx, &status)
+	return status, err
+}
+
+// step notes the step of training: the trainer's own, or that of the rollouts that were delivered.
+func (p *producer) step() {
+	step := p.status.Step
+	if p.status.BatchSize == 0 && step == 0 {
+		step = int(p.state.Counts.Rollouts / int64(p.batch()))
+	}
+	p.state.Step = max(p.state.Step, step)
+}
+
+// lookForLost looks up groups that have not reported for long: their last report may be lost, or an operator has terminated them.
+func (p *producer) lookForLost(ctx workflow.Context) {
+	for {
+		_, err := workflow.AwaitWithTimeout(ctx, lookEvery, func() bool { return p.anyStale() })
+		if err != nil {
+			return
+		}
+		ids := p.silent()
+		if len(ids) == 0 {
+			continue
+		}
+		var reports []rollout.GroupReport
+		err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+			TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTimeout, ScheduleToCloseTimeout: lookTimeout, WaitForCancellation: true,
+		}), p.acts.GroupReports, activities.LookInput{GroupIDs: ids}).Get(ctx, &reports)
+		if ctx.Err() != nil {
+			return
+		}
+		for _, id := range ids {
+			if i := p.state.Find(id); i >= 0 {
+				p.state.Running[i].ReportedAt = workflow.Now(ctx)
+			}
+		}
+		if err != nil {
+			p.log.Warn("groups not looked up", "error", failure.FromTemporal(err))
+			continue
+		}
+		for _, r := range reports {
+			p.report(r)
+		}
+	}
+}
+
+// anyStale says whether a group is to be looked up now.
+func (p *producer) anyStale() bool {
+	return slices.ContainsFunc(p.state.Running, func(g rollout.RunningGroup) bool { return g.ReportedAt.IsZero() })
+}
+
+// silent are running groups without a report for long, those first that are to be looked up now.
+func (p *producer) silent() []string {
+	now := workflow.Now(p.ctx)
+	var ids []string
+	for i := range p.state.Running {
+		if g := &p.state.Running[i]; now.Sub(g.ReportedAt) >= lookAfter && len(ids) < lookAtOnce {
+			ids = append(ids, g.ID)
+		}
+	}
+	return ids
+}

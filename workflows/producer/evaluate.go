@@ -1,0 +1,56 @@
+package producer
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// keptEvaluations bounds the evaluations in the state.
+const keptEvaluations = 50
+
+// evaluate begins the evaluation that is due and starts its groups. They go before those of training.
+func (p *producer) evaluate() {
+	e := p.spec.Eval
+	if e == nil || !p.known || p.state.Phase != rollout.ProducerRunning {
+		return
+	}
+	if p.state.Evaluation == nil && p.evalDue() {
+		p.state.Evaluation = &rollout.Evaluation{Step: p.state.Step - p.state.Step%e.Every, StartedAt: workflow.Now(p.ctx)}
+	}
+	now := p.state.Evaluation
+	for now != nil && now.Next < e.Tasks.Len && p.state.InFlight() < p.state.Bounds.Concurrency && len(p.state.Running) < rollout.MaxProducerGroups {
+		g := rollout.GroupSpec{
+			ID: rollout.EvalGroupID(p.spec.ID, now.Step, now.Next), Size: e.GroupSize, MaxReplacements: p.spec.MaxReplacements,
+			Deadline: p.spec.GroupDeadline, From: &rollout.TaskRef{Set: e.Tasks, Index: now.Next},
+		}
+		g.Member.Model.SealedKey = e.SealedKey
+		now.Next++
+		p.startGroup(g, rollout.RunningGroup{Eval: true})
+	}
+}
+
+// evalDue says whether the step has reached one at which no evaluation was made. The steps between two looks at the trainer count as one.
+func (p *producer) evalDue() bool {
+	done := p.state.Evaluated
+	return len(done) == 0 || p.state.Step-p.state.Step%p.spec.Eval.Every > done[len(done)-1].Step
+}
+
+// evaluated counts a group of the evaluation that runs.
+func (p *producer) evaluated(r rollout.GroupReport) {
+	now := p.state.Evaluation
+	if now == nil {
+		return
+	}
+	now.Add(r.Rewards)
+	if now.Done < p.spec.Eval.Tasks.Len {
+		return
+	}
+	end := workflow.Now(p.ctx)
+	now.FinishedAt = &end
+	p.state.Evaluated = append(p.state.Evaluated, *now)
+	if extra := len(p.state.Evaluated) - keptEvaluations; extra > 0 {
+		p.state.Evaluated = append([]rollout.Evaluation(nil), p.state.Evaluated[extra:]...)
+	}
+	p.state.Evaluation = nil
+}

@@ -1,0 +1,94 @@
+package producer_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// handOn runs a producer until its history is said to be long, and returns what it continues with.
+func handOn(t *testing.T, w *world, p rollout.ProducerSpec, after time.Duration) rollout.ProducerSpec {
+	t.Helper()
+	w.env.RegisterDelayedCallback(func() { w.env.SetContinueAsNewSuggested(true) }, after)
+	w.env.ExecuteWorkflow(rollout.ProducerWorkflowName, p)
+	var next *workflow.ContinueAsNewError
+	require.True(t, errors.As(w.env.GetWorkflowError(), &next), "%v", w.env.GetWorkflowError())
+	require.Empty(t, w.stored)
+	var handed rollout.ProducerSpec
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &handed))
+	return handed
+}
+
+// A producer continues as new with all that it knows. Its groups report to the next run; those whose report was lost are looked up.
+func TestContinuesAsNew(t *testing.T) {
+	t.Parallel()
+	first := newWorld(t)
+	first.end = func(string) (rollout.Summary, time.Duration) { return done(1), time.Minute }
+	seed := uint64(5)
+	p := spec(10, 2, 6)
+	p.Shuffle = &seed
+	handed := handOn(t, first, p, 90*time.Second)
+	running := handed.From.Running
+	require.NotEmpty(t, running)
+	require.Equal(t, int64(len(first.delivered)+len(handed.From.Outbox)+len(running)), handed.From.Counts.Started)
+
+	second := newWorld(t)
+	ended := func(id string) rollout.GroupReport {
+		return rollout.GroupReport{GroupID: id, Outcome: rollout.GroupComplete, Rewards: []float64{1, 1}}
+	}
+	second.env.RegisterDelayedCallback(func() { second.env.SignalWorkflow(rollout.SignalReport, ended(running[0].ID)) }, time.Second)
+	second.env.RegisterDelayedCallback(func() { second.env.SignalWorkflow(rollout.SignalReport, ended(running[0].ID)) }, time.Second) // a report comes twice
+	var looked []string
+	second.looked = func(ids []string) []rollout.GroupReport {
+		var all []rollout.GroupReport
+		for _, id := range ids {
+			looked = append(looked, id)
+			all = append(all, ended(id))
+		}
+		return all
+	}
+	s := second.run(t, handed)
+	require.Equal(t, 2, s.Runs)
+	require.Equal(t, int64(10), s.Counts.Started)
+	require.Equal(t, int64(10), s.Counts.Delivered, "none is lost")
+	require.ElementsMatch(t, []string{"p-0", "p-1", "p-2", "p-3", "p-4", "p-5", "p-6", "p-7", "p-8", "p-9"}, slices.Concat(first.delivered, second.delivered), "none is doubled")
+	require.NotContains(t, looked, running[0].ID)
+	require.Len(t, looked, len(running)-1)
+}
+
+// A delivery that runs when the history is long has ended before the next run delivers again, and the abort of a producer outlives it.
+func TestHandsOnDeliveriesAndAborts(t *testing.T) {
+	t.Parallel()
+	first := newWorld(t)
+	deliveries := 0
+	first.delivery = func(rollout.DeliverySpec) (rollout.Delivery, error) {
+		deliveries++
+		return rollout.Delivery{}, errAway
+	}
+	handed := handOn(t, first, spec(3, 2, 100), time.Hour)
+	require.NotZero(t, deliveries)
+	require.Len(t, handed.From.Outbox, 3)
+	second := newWorld(t)
+	s := second.run(t, handed)
+	require.Len(t, second.delivered, 3)
+	require.Equal(t, rollout.ProducerCompleted, s.Outcome)
+
+	third := newWorld(t)
+	third.delivery = first.delivery
+	handed.From.Phase, handed.From.Error = rollout.ProducerAborting, "enough"
+	handed.From.Running = []rollout.RunningGroup{{ID: "p-9", Left: 1}}
+	third.looked = func([]string) []rollout.GroupReport {
+		return []rollout.GroupReport{{GroupID: "p-9", Outcome: rollout.GroupAborted}}
+	}
+	third.env.OnSignalExternalWorkflow("default-test-namespace", rollout.GroupWorkflowID("p-9"), "", rollout.SignalAbort, rollout.Abort{Reason: "enough"}).Return(errors.New("not found")).Once()
+	s = third.run(t, handed)
+	require.Equal(t, rollout.ProducerAborted, s.Outcome)
+	require.Len(t, s.Outbox, 3, "what is not delivered is listed")
+}

@@ -1,0 +1,180 @@
+package producer
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/text"
+)
+
+// maxReason bounds the reason of an abort and the error of a group, in bytes.
+const maxReason = 2000
+
+// listen receives signals until the workflow ends. Operators send signals by hand: a change that does not decode is ignored, an abort that
+// does not decode is an abort.
+func (p *producer) listen(ctx workflow.Context) {
+	cancelled := ctx.Done()
+	workflow.Go(p.ctx, func(ctx workflow.Context) {
+		cancelled.Receive(ctx, nil)
+		p.end("the workflow was cancelled")
+	})
+	workflow.Go(p.ctx, func(ctx workflow.Context) {
+		aborts := workflow.GetSignalChannel(ctx, rollout.SignalAbort)
+		for {
+			var abort rollout.Abort
+			aborts.Receive(ctx, &abort)
+			p.end(text.Head(abort.Reason, maxReason))
+		}
+	})
+	workflow.Go(p.ctx, func(ctx workflow.Context) {
+		changes := workflow.GetSignalChannel(ctx, rollout.SignalChange)
+		for {
+			var c rollout.ProducerChange
+			changes.Receive(ctx, &c)
+			p.change(c)
+		}
+	})
+	workflow.Go(p.ctx, func(ctx workflow.Context) {
+		reports := workflow.GetSignalChannel(ctx, rollout.SignalReport)
+		for {
+			var r rollout.GroupReport
+			reports.Receive(ctx, &r)
+			p.report(r)
+		}
+	})
+}
+
+// change applies what an operator asks for. Bounds that cannot hold are ignored: the edge has refused them.
+func (p *producer) change(c rollout.ProducerChange) {
+	if b := c.Apply(p.state.Bounds); b.Validate() == nil {
+		p.state.Bounds = b
+	}
+	switch {
+	case p.state.Phase == rollout.ProducerAborting || p.state.Phase == rollout.ProducerDone:
+	case c.Stop:
+		p.enter(rollout.ProducerDraining)
+	case c.Paused == nil || p.state.Phase == rollout.ProducerDraining:
+	case *c.Paused:
+		p.enter(rollout.ProducerPaused)
+	default:
+		p.enter(rollout.ProducerRunning)
+	}
+	p.changed = true
+}
+
+func (p *producer) enter(phase rollout.ProducerPhase) {
+	p.state.Phase = phase
+	p.upsert(p.keys.Phase.ValueSet(string(phase)))
+}
+
+// end aborts the groups that run. The first reason stays.
+func (p *producer) end(reason string) {
+	if p.state.Phase == rollout.ProducerAborting {
+		return
+	}
+	if reason == "" {
+		reason = "aborted"
+	}
+	p.state.Error, p.changed = reason, true
+	p.enter(rollout.ProducerAborting)
+	p.abortAll(reason)
+}
+
+func (p *producer) abortAll(reason string) {
+	p.abort = reason
+	for i := range p.state.Running {
+		id := p.state.Running[i].ID
+		workflow.Go(p.ctx, func(ctx workflow.Context) { p.abortGroup(ctx, id) })
+	}
+}
+
+// abortGroup has one group end. One that has ended meanwhile is found by its report or by the next look.
+func (p *producer) abortGroup(ctx workflow.Context, id string) {
+	err := workflow.SignalExternalWorkflow(ctx, rollout.GroupWorkflowID(id), "", rollout.SignalAbort, rollout.Abort{Reason: p.abort}).Get(ctx, nil)
+	if err != nil {
+		p.log.Warn("group not aborted", "group", id, "error", err)
+		p.stale(id)
+	}
+}
+
+// report takes what a group says of itself. A group that has ended is on its way to the sink, or counted.
+func (p *producer) report(r rollout.GroupReport) {
+	i := p.state.Find(r.GroupID)
+	if i < 0 {
+		return // it was reported before
+	}
+	p.changed = true
+	g := &p.state.Running[i]
+	if r.Outcome == "" {
+		g.Left, g.ReportedAt = min(g.Left, max(r.Left, 0)), workflow.Now(p.ctx)
+		return
+	}
+	ended := *g
+	p.state.Running = append(p.state.Running[:i:i], p.state.Running[i+1:]...)
+	p.state.Counts.Replaced += int64(r.Replaced)
+	p.settle(ended, r)
+}
+
+// stale makes the next look include a group.
+func (p *producer) stale(id string) {
+	if i := p.state.Find(id); i >= 0 {
+		p.state.Running[i].ReportedAt = time.Time{}
+		p.changed = true
+	}
+}
+
+// maxTries bounds the groups of one place in the sequence.
+const maxTries = 3
+
+// settle decides what becomes of a group that has ended.
+func (p *producer) settle(g rollout.RunningGroup, r rollout.GroupReport) {
+	counts := &p.state.Counts
+	switch {
+	case g.Eval:
+		p.evaluated(r)
+	case r.Outcome == rollout.GroupAborted:
+		counts.Aborted++
+	case r.Lost && g.Cursor.Try+1 < maxTries && p.abort == "":
+		counts.Again++
+		p.state.Again = append(p.state.Again, rollout.Cursor{Number: g.Cursor.Number, Try: g.Cursor.Try + 1})
+	case len(r.Rewards) == 0:
+		counts.Failed++
+		p.log.Warn("group without a reward", "group", g.ID, "error", r.Error)
+	default:
+		p.filter(g, r.Rewards)
+	}
+}
+
+// filter puts a group into the outbox, or counts why it is not delivered.
+func (p *producer) filter(g rollout.RunningGroup, rewards []float64) {
+	why := ""
+	switch f := p.spec.Filter; {
+	case len(rewards) < f.MinRollouts:
+		why = rollout.FilteredTooFew
+	case f.EqualScores && len(rewards) > 1 && equal(rewards):
+		why = rollout.FilteredEqualScores
+	}
+	if why != "" {
+		p.filtered(why)
+		return
+	}
+	p.state.Outbox = append(p.state.Outbox, rollout.Finished{GroupID: g.ID, Rollouts: len(rewards)})
+}
+
+func (p *producer) filtered(why string) {
+	if p.state.Counts.Filtered == nil {
+		p.state.Counts.Filtered = map[string]int{}
+	}
+	p.state.Counts.Filtered[why]++
+}
+
+func equal(all []float64) bool {
+	for _, v := range all {
+		if v != all[0] {
+			return false
+		}
+	}
+	return true
+}

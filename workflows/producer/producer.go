@@ -1,0 +1,200 @@
+// Package producer holds ProducerWorkflow: it keeps as many groups of a task set in flight as the trainer behind a sink can take, and
+// delivers those that end.
+//
+// Groups are abandoned children: they outlive a run of the producer, which continues as new when its history is long, and report to it by
+// signals. A group whose report was lost is looked up. All that must survive is in rollout.ProducerState.
+package producer
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/delivery"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
+)
+
+// Workflow runs a producer to its end and returns its last state. It fails only when the specification is Invalid or its state could not be
+// stored.
+func Workflow(ctx workflow.Context, spec rollout.ProducerSpec) (rollout.ProducerState, error) {
+	p, err := begin(ctx, spec)
+	if err != nil {
+		return rollout.ProducerState{}, failure.ToTemporal(err)
+	}
+	return p.run(ctx)
+}
+
+// producer is one run of the workflow.
+type producer struct {
+	spec  rollout.ProducerSpec
+	ctx   workflow.Context // of all work: outlives a cancellation of the workflow
+	log   log.Logger
+	keys  searchattr.Keys
+	acts  *activities.Activities // nil: only to name the methods
+	state rollout.ProducerState
+
+	order     []int // of the tasks in the epoch
+	epoch     int   // of order; -1: none yet
+	starting  int   // groups whose start is not confirmed
+	changed   bool  // something has happened since the last decision
+	handingOn bool  // this run ends and another continues
+	abort     string
+
+	io        workflow.Context // of activities and timers: cancelled when this run ends
+	stopIO    workflow.CancelFunc
+	tasks     workflow.WaitGroup // of coroutines that use io
+	delivered map[string]bool    // groups whose delivery runs
+
+	status    delivery.Status
+	known     bool // status is set
+	asked     bool // the sink is to be asked
+	since     int  // groups delivered since the status was known
+	sinkError string
+}
+
+func begin(ctx workflow.Context, spec rollout.ProducerSpec) (*producer, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	work, _ := workflow.NewDisconnectedContext(ctx)
+	p := &producer{
+		spec: spec, ctx: work, log: log.With(workflow.GetLogger(ctx), "producer", spec.ID), keys: searchattr.Typed(),
+		epoch: -1, delivered: map[string]bool{}, asked: true, tasks: workflow.NewWaitGroup(work),
+	}
+	p.io, p.stopIO = workflow.WithCancel(work)
+	p.state = initial(spec, workflow.Now(ctx))
+	err := workflow.SetQueryHandlerWithOptions(ctx, rollout.QueryState, func() (rollout.ProducerState, error) { return p.state, nil },
+		workflow.QueryHandlerOptions{Description: "Cursor, running groups, deliveries and sums of the producer"})
+	if err != nil {
+		return nil, err
+	}
+	p.label()
+	p.listen(ctx)
+	if p.state.Phase == rollout.ProducerAborting { // the run before may not have reached all groups
+		p.abortAll(p.state.Error)
+	}
+	p.spawn(p.watchSink)
+	p.spawn(p.lookForLost)
+	return p, nil
+}
+
+// initial is the state of the first run, or that of the run before.
+func initial(spec rollout.ProducerSpec, now time.Time) rollout.ProducerState {
+	if spec.From != nil {
+		s := *spec.From
+		s.Runs++
+		return s
+	}
+	return rollout.ProducerState{
+		ID: spec.ID, Owner: spec.Owner, Name: spec.Name, Sink: spec.Sink, GroupSize: spec.GroupSize, Phase: rollout.ProducerRunning,
+		Bounds: spec.Bounds, Running: []rollout.RunningGroup{}, Outbox: []rollout.Finished{}, Again: []rollout.Cursor{},
+		Evaluated: []rollout.Evaluation{}, StartedAt: now, Runs: 1,
+	}
+}
+
+// spawn runs a coroutine that uses p.io until that is cancelled.
+func (p *producer) spawn(f func(workflow.Context)) {
+	p.tasks.Add(1)
+	workflow.Go(p.io, func(ctx workflow.Context) {
+		defer p.tasks.Done()
+		f(ctx)
+	})
+}
+
+// run decides after each change what to start, until the producer has ended or its history is long.
+func (p *producer) run(ctx workflow.Context) (rollout.ProducerState, error) {
+	for {
+		p.changed = false
+		p.advance()
+		if outcome, done := p.ended(); done {
+			return p.finish(outcome)
+		}
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+			return p.state, p.handOn(ctx)
+		}
+		p.describe()
+		if err := workflow.Await(p.ctx, func() bool { return p.changed }); err != nil {
+			return p.state, err
+		}
+	}
+}
+
+// handOn ends this run and continues in another one with the same state. Deliveries that run are ended first: two at once could reach a
+// trainer twice.
+func (p *producer) handOn(ctx workflow.Context) error {
+	p.handingOn = true
+	p.stopIO()
+	p.tasks.Wait(p.ctx)
+	if err := workflow.Await(p.ctx, func() bool { return p.starting == 0 }); err != nil {
+		return err
+	}
+	next := p.spec
+	next.From = &p.state
+	return workflow.NewContinueAsNewError(ctx, rollout.ProducerWorkflowName, next)
+}
+
+// ended says whether nothing is left to do.
+func (p *producer) ended() (rollout.ProducerOutcome, bool) {
+	if len(p.state.Running) > 0 || p.starting > 0 {
+		return "", false
+	}
+	switch {
+	case p.state.Phase == rollout.ProducerAborting:
+		return rollout.ProducerAborted, true // what is not delivered is listed in the state
+	case len(p.state.Outbox) > 0:
+		return "", false
+	case p.state.Phase == rollout.ProducerDraining:
+		return rollout.ProducerStopped, true
+	case p.state.Evaluation != nil, !p.exhausted():
+		return "", false
+	}
+	return rollout.ProducerCompleted, true
+}
+
+// finish stores the last state: Temporal forgets the workflow when its retention ends.
+func (p *producer) finish(outcome rollout.ProducerOutcome) (rollout.ProducerState, error) {
+	p.stopIO()
+	p.tasks.Wait(p.ctx)
+	now := workflow.Now(p.ctx)
+	p.state.Phase, p.state.Outcome, p.state.FinishedAt, p.state.Waiting = rollout.ProducerDone, outcome, &now, ""
+	p.upsert(p.keys.Phase.ValueSet(string(rollout.ProducerDone)), p.keys.Outcome.ValueSet(string(outcome)))
+	p.describe()
+	ctx := workflow.WithLocalActivityOptions(p.ctx, workflow.LocalActivityOptions{
+		StartToCloseTimeout: storeTry, ScheduleToCloseTimeout: storeTimeout, Summary: string(outcome),
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+	})
+	return p.state, workflow.ExecuteLocalActivity(ctx, p.acts.StoreProducer, p.state).Get(ctx, nil)
+}
+
+const (
+	storeTry     = time.Minute
+	storeTimeout = 24 * time.Hour // a store that is down that long loses the last state
+)
+
+// label sets the search attributes that stay.
+func (p *producer) label() {
+	updates := []temporal.SearchAttributeUpdate{p.keys.Phase.ValueSet(string(p.state.Phase))}
+	if p.spec.Name != "" {
+		updates = append(updates, p.keys.Task.ValueSet(searchattr.Keyword(p.spec.Name)))
+	}
+	p.upsert(updates...)
+}
+
+func (p *producer) upsert(updates ...temporal.SearchAttributeUpdate) {
+	if err := workflow.UpsertTypedSearchAttributes(p.ctx, updates...); err != nil {
+		p.log.Warn("search attributes not set", "error", err)
+	}
+}
+
+// describe writes the readable lines on Temporal's page of the workflow.
+func (p *producer) describe() {
+	s, c := p.state, p.state.Counts
+	workflow.SetCurrentDetails(p.ctx, fmt.Sprintf("%s: %d groups started, %d delivered, %d skipped or refused, %d run with %d rollouts in flight, step %d\n%s",
+		s.Phase, c.Started, c.Delivered, c.Skipped+c.Refused, len(s.Running), s.InFlight(), s.Step, s.Waiting))
+}

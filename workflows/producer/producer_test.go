@@ -1,0 +1,158 @@
+package producer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+func TestEveryTaskIsDeliveredOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := spec(10, 4, 8)
+	seed := uint64(3)
+	p.Epochs, p.Shuffle, p.SealedKey = 2, &seed, "sealed"
+	s := w.run(t, p)
+	require.Equal(t, rollout.ProducerCompleted, s.Outcome)
+	require.Equal(t, int64(20), s.Counts.Started)
+	require.Equal(t, int64(20), s.Counts.Delivered)
+	require.Equal(t, int64(80), s.Counts.Rollouts)
+	require.Len(t, w.delivered, 20)
+	require.ElementsMatch(t, w.delivered, w.groups)
+	var order []int
+	for _, ref := range w.loaded {
+		order = append(order, ref.Index)
+	}
+	require.ElementsMatch(t, rollout.Order(10, &seed, 0), order[:10], "each task once in an epoch")
+	require.ElementsMatch(t, rollout.Order(10, &seed, 1), order[10:])
+	require.Equal(t, rollout.Order(10, &seed, 0)[:2], order[:2])
+	require.NotNil(t, s.FinishedAt)
+	require.Equal(t, 20, s.Step, "a step is a group where neither sink nor caller says otherwise")
+}
+
+func TestInvalidProducer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env.ExecuteWorkflow(rollout.ProducerWorkflowName, rollout.ProducerSpec{ID: "p"})
+	require.ErrorContains(t, w.env.GetWorkflowError(), "group_size")
+}
+
+func TestConcurrencyBoundsRollouts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	most := 0
+	w.end = func(string) (rollout.Summary, time.Duration) {
+		return done(1), time.Duration(1+w.rand.IntN(100)) * time.Second
+	}
+	for i := range 100 {
+		w.env.RegisterDelayedCallback(func() { most = max(most, w.query(t).InFlight()) }, time.Duration(i+1)*7*time.Second)
+	}
+	s := w.run(t, spec(30, 4, 10))
+	require.Equal(t, int64(30), s.Counts.Delivered)
+	require.GreaterOrEqual(t, most, 9)
+	require.LessOrEqual(t, most, 13, "a group starts while one slot is free")
+}
+
+// Groups that are not data are counted by their reason, and never delivered.
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end = func(id string) (rollout.Summary, time.Duration) {
+		switch {
+		case id[:3] == "p-0": // all equal
+			return done(1), time.Second
+		case id[:3] == "p-1" && id[len(id)-2:] != "-0": // too few: cannot be graded
+			return rollout.Summary{Outcome: rollout.VerifierFailed, Error: "nan"}, time.Minute
+		case id[:3] == "p-2":
+			return rollout.Summary{Outcome: rollout.SetupFailed, Error: "npm"}, time.Second
+		}
+		return done(float64(id[len(id)-1] - '0')), time.Second
+	}
+	deliver := w.delivery
+	w.delivery = func(d rollout.DeliverySpec) (rollout.Delivery, error) {
+		require.Equal(t, 1000, d.MaxTokens)
+		switch d.GroupID {
+		case "p-3":
+			return rollout.Delivery{State: rollout.DeliverySkipped, TooLong: true}, nil
+		case "p-4":
+			return rollout.Delivery{State: rollout.DeliverySkipped}, nil
+		case "p-5":
+			return rollout.Delivery{State: rollout.DeliveryRefused}, nil
+		}
+		return deliver(d)
+	}
+	p := spec(8, 3, 100)
+	p.Filter = rollout.GroupFilter{EqualScores: true, MinRollouts: 2, MaxTokens: 1000}
+	s := w.run(t, p)
+	require.Equal(t, map[string]int{"equal_scores": 1, "too_few": 1, "too_long": 1}, s.Counts.Filtered)
+	require.Equal(t, rollout.ProducerCounts{
+		Started: 8, Delivered: 2, Skipped: 1, Refused: 1, Failed: 1, Filtered: s.Counts.Filtered, Rollouts: 6,
+	}, s.Counts)
+	require.ElementsMatch(t, []string{"p-6", "p-7"}, w.delivered)
+}
+
+// A group that infrastructure lost whole runs again under another id, a bounded number of times.
+func TestLostGroupsRunAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end = func(id string) (rollout.Summary, time.Duration) {
+		if id[:4] == "p-1-" || id[:3] == "p-2" {
+			return lost(), time.Second
+		}
+		return done(1), time.Second
+	}
+	p := spec(4, 2, 100)
+	p.MaxReplacements = 0
+	s := w.run(t, p)
+	require.ElementsMatch(t, []string{"p-0", "p-1t1", "p-3"}, w.delivered)
+	require.Equal(t, int64(3), s.Counts.Again)
+	require.Equal(t, int64(1), s.Counts.Failed)
+	require.Equal(t, int64(4), s.Counts.Started)
+}
+
+func TestPauseResumeStopAndBounds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end = func(string) (rollout.Summary, time.Duration) { return done(float64(w.rand.IntN(2))), time.Minute }
+	yes, no, ten := true, false, 10
+	var paused, resumed rollout.ProducerState
+	at := func(d time.Duration, f func()) { w.env.RegisterDelayedCallback(f, d) }
+	at(90*time.Second, func() { w.env.SignalWorkflow(rollout.SignalChange, rollout.ProducerChange{Paused: &yes}) })
+	at(10*time.Minute, func() { paused = w.query(t) })
+	at(11*time.Minute, func() {
+		w.env.SignalWorkflow(rollout.SignalChange, rollout.ProducerChange{Paused: &no, Concurrency: &ten})
+	})
+	at(11*time.Minute+30*time.Second, func() { resumed = w.query(t) })
+	at(20*time.Minute, func() { w.env.SignalWorkflow(rollout.SignalChange, "not a change") })
+	at(20*time.Minute, func() { w.env.SignalWorkflow(rollout.SignalChange, rollout.ProducerChange{Stop: true}) })
+	p := spec(3, 2, 2)
+	p.Epochs = 0
+	s := w.run(t, p)
+	require.Equal(t, rollout.ProducerPaused, paused.Phase)
+	require.Empty(t, paused.Running, "what ran has ended")
+	require.Equal(t, int64(2), paused.Counts.Delivered, "and was delivered")
+	require.Equal(t, 10, resumed.InFlight())
+	require.Equal(t, rollout.ProducerStopped, s.Outcome)
+	require.Equal(t, s.Counts.Started, s.Counts.Delivered, "nothing that ran is thrown away")
+}
+
+func TestProducerIsAborted(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*world){
+		"enough":                     func(w *world) { w.env.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: "enough"}) },
+		"the workflow was cancelled": func(w *world) { w.env.CancelWorkflow() },
+	} {
+		w := newWorld(t)
+		w.end = func(string) (rollout.Summary, time.Duration) { return done(1), 24 * time.Hour }
+		w.env.RegisterDelayedCallback(func() { end(w) }, time.Hour)
+		s := w.run(t, spec(10, 2, 6))
+		require.Equal(t, rollout.ProducerAborted, s.Outcome)
+		require.Equal(t, name, s.Error)
+		require.Equal(t, int64(3), s.Counts.Aborted)
+		require.Equal(t, rollout.GroupAborted, w.ended["p-2"].Outcome)
+		require.Empty(t, w.delivered)
+	}
+}

@@ -1,0 +1,149 @@
+package producer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/delivery"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// trainer takes a batch whenever it has one, and needs time for each.
+type trainer struct {
+	w             *world
+	batch, queued int
+	step          int
+	takes         time.Duration
+	free          time.Time // when the step that runs ends
+	most          int
+}
+
+func (tr *trainer) attach(w *world) {
+	tr.w = w
+	tr.free = w.env.Now()
+	w.status = func() (delivery.Status, error) {
+		tr.train()
+		return delivery.Status{Ready: true, Room: delivery.Unbounded, BatchSize: tr.batch, Queued: tr.queued, Step: tr.step}, nil
+	}
+	deliver := w.delivery
+	w.delivery = func(d rollout.DeliverySpec) (rollout.Delivery, error) {
+		tr.train()
+		out, err := deliver(d)
+		tr.queued += out.Rollouts
+		tr.most = max(tr.most, tr.queued)
+		return out, err
+	}
+}
+
+func (tr *trainer) train() {
+	for now := tr.w.env.Now(); tr.queued >= tr.batch && !tr.free.After(now); {
+		tr.queued -= tr.batch
+		tr.step++
+		tr.free = maxTime(tr.free, now.Add(-tr.takes)).Add(tr.takes)
+	}
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// A slow trainer never has more than the off-policy bound, and no group is thrown away for it.
+func TestOffpolicyBound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tr := &trainer{batch: 16, takes: 10 * time.Minute}
+	tr.attach(w)
+	p := spec(50, 4, 64)
+	p.Bounds.MaxBatchesOffpolicy = 2
+	s := w.run(t, p)
+	require.Equal(t, int64(50), s.Counts.Delivered)
+	require.LessOrEqual(t, tr.most, 32)
+	require.GreaterOrEqual(t, tr.most, 24)
+}
+
+func TestTotalSteps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tr := &trainer{batch: 8, takes: time.Minute}
+	tr.attach(w)
+	p := spec(5, 4, 8)
+	p.Epochs, p.Bounds.TotalSteps = 0, 6
+	s := w.run(t, p)
+	require.Equal(t, rollout.ProducerCompleted, s.Outcome)
+	require.Equal(t, int64(12), s.Counts.Delivered, "as many as six batches need")
+}
+
+// A group that is filtered is followed by another one: the steps need it.
+func TestTotalStepsWithFilteredGroups(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.end = func(id string) (rollout.Summary, time.Duration) {
+		if id[:3] == "p-1" {
+			return done(0), time.Second
+		}
+		return done(float64(id[len(id)-1] - '0')), time.Second
+	}
+	p := spec(5, 2, 8)
+	p.Epochs, p.Bounds.TotalSteps, p.BatchSize, p.Filter.EqualScores = 0, 3, 4, true
+	s := w.run(t, p)
+	require.Equal(t, int64(12), s.Counts.Rollouts)
+	require.Equal(t, 3, s.Step)
+	require.Equal(t, 1, s.Counts.Filtered[rollout.FilteredEqualScores])
+}
+
+// A trainer that is not there, or away for hours, holds back starts and loses nothing.
+func TestTrainerIsAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	begun := w.env.Now()
+	ready := w.status
+	w.status = func() (delivery.Status, error) {
+		switch age := w.env.Now().Sub(begun); {
+		case age < time.Hour:
+			return delivery.Status{}, errAway
+		case age < 2*time.Hour:
+			return delivery.Status{Ready: false, Waiting: "wait for trainer to start"}, nil
+		}
+		return ready()
+	}
+	deliver := w.delivery
+	w.delivery = func(d rollout.DeliverySpec) (rollout.Delivery, error) {
+		if w.env.Now().Sub(begun) < 4*time.Hour {
+			return rollout.Delivery{}, errAway
+		}
+		return deliver(d)
+	}
+	var first, second rollout.ProducerState
+	w.env.RegisterDelayedCallback(func() { first = w.query(t) }, 59*time.Minute)
+	w.env.RegisterDelayedCallback(func() { second = w.query(t) }, 119*time.Minute)
+	s := w.run(t, spec(6, 2, 4))
+	require.Contains(t, first.Waiting, "connection refused")
+	require.Zero(t, first.Counts.Started)
+	require.Contains(t, second.Waiting, "wait for trainer to start")
+	require.Equal(t, int64(6), s.Counts.Delivered, "%+v", s)
+}
+
+// A sink that names its room gets no more groups than it has room for.
+func TestRoomOfTheSink(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	taken, most := 0, 0
+	begun := w.env.Now()
+	w.status = func() (delivery.Status, error) {
+		return delivery.Status{Ready: true, Room: max(0, 3+int(w.env.Now().Sub(begun)/time.Minute)-taken)}, nil
+	}
+	deliver := w.delivery
+	w.delivery = func(d rollout.DeliverySpec) (rollout.Delivery, error) {
+		taken++
+		most = max(most, taken-3-int(w.env.Now().Sub(begun)/time.Minute))
+		return deliver(d)
+	}
+	s := w.run(t, spec(20, 2, 100))
+	require.Equal(t, int64(20), s.Counts.Delivered)
+	require.LessOrEqual(t, most, 0)
+}

@@ -1,0 +1,226 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rolloutd/rolloutd/internal/delivery"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
+)
+
+// advance starts deliveries, the groups of an evaluation and those of training, as the bounds allow.
+func (p *producer) advance() {
+	p.deliver()
+	p.evaluate()
+	for p.mayStart() {
+		p.start(p.next())
+	}
+}
+
+// mayStart says whether a group of training may start, and notes in the state why it may not.
+func (p *producer) mayStart() bool {
+	p.state.Waiting = p.obstacle()
+	return p.state.Waiting == ""
+}
+
+// obstacle is why no group of training starts; "" if one may.
+func (p *producer) obstacle() string {
+	s := &p.state
+	switch {
+	case s.Phase != rollout.ProducerRunning:
+		return string(s.Phase)
+	case p.atTheEnd():
+		return "all tasks have started"
+	case !p.known:
+		return "sink " + p.spec.Sink + " was not asked yet" + because(p.sinkError)
+	case p.enoughSteps():
+		p.asked = true
+		return "the groups in flight are enough for all steps"
+	case p.spec.Eval != nil && p.spec.Eval.Instead && s.Evaluation != nil:
+		return "an evaluation runs"
+	case s.InFlight() >= s.Bounds.Concurrency || len(s.Running) >= rollout.MaxProducerGroups:
+		return fmt.Sprintf("%d rollouts are in flight, at most %d may be", s.InFlight(), s.Bounds.Concurrency)
+	}
+	return p.noRoom()
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
+}
+
+// noRoom says why the sink takes no further group. Running and undelivered groups take its room already.
+func (p *producer) noRoom() string {
+	ahead := p.training() + len(p.state.Outbox)
+	why := ""
+	switch room, bounded := p.offpolicyRoom(); {
+	case !p.status.Ready:
+		why = "the trainer has not started"
+	case p.status.Room != delivery.Unbounded && ahead >= p.status.Room-p.since:
+		why = fmt.Sprintf("the sink takes %d groups, and %d are on their way", max(p.status.Room-p.since, 0), ahead)
+	case bounded && ahead >= room:
+		why = fmt.Sprintf("%d groups are on their way, at most %d may be ahead of the trainer (max_batches_offpolicy %d)", ahead, room, p.state.Bounds.MaxBatchesOffpolicy)
+	default:
+		return ""
+	}
+	p.asked = true
+	if p.status.Waiting != "" {
+		why += because(p.status.Waiting)
+	}
+	return why + because(p.sinkError)
+}
+
+// offpolicyRoom is how many groups may run or wait at the producer by the off-policy depth; false: any number.
+func (p *producer) offpolicyRoom() (int, bool) {
+	b := p.state.Bounds.MaxBatchesOffpolicy
+	if b == 0 {
+		return 0, false
+	}
+	queued := p.status.Queued + p.since*p.spec.GroupSize
+	if p.status.BatchSize == 0 {
+		queued = 0 // the sink has no trainer that could say what it has used
+	}
+	room := (b*p.batch() - queued) / p.spec.GroupSize
+	if queued == 0 {
+		room = max(room, 1) // a batch smaller than a group would stop all
+	}
+	return room, true
+}
+
+// batch is the number of rollouts of a training step.
+func (p *producer) batch() int {
+	switch {
+	case p.status.BatchSize > 0:
+		return p.status.BatchSize
+	case p.spec.BatchSize > 0:
+		return p.spec.BatchSize
+	}
+	return p.spec.GroupSize
+}
+
+// training counts the running groups that are not of an evaluation.
+func (p *producer) training() int {
+	n := 0
+	for i := range p.state.Running {
+		if !p.state.Running[i].Eval {
+			n++
+		}
+	}
+	return n
+}
+
+// atTheEnd says whether each task of each epoch has started.
+func (p *producer) atTheEnd() bool {
+	return len(p.state.Again) == 0 && p.spec.Epochs > 0 && p.state.Cursor.Number >= int64(p.spec.Epochs)*int64(p.spec.Tasks.Len)
+}
+
+// totalSteps is the number of steps after which the trainer ends; 0: not known, or none.
+func (p *producer) totalSteps() int {
+	if p.state.Bounds.TotalSteps > 0 {
+		return p.state.Bounds.TotalSteps
+	}
+	return p.status.TotalSteps
+}
+
+// enoughSteps says whether what is delivered and on its way is enough for all steps.
+func (p *producer) enoughSteps() bool {
+	total := p.totalSteps()
+	return total > 0 && p.covered(p.training()+len(p.state.Outbox)) >= int64(total)*int64(p.batch())
+}
+
+// covered counts the rollouts that the trainer has used, has queued, or gets from so many groups on their way.
+func (p *producer) covered(groups int) int64 {
+	coming := int64(groups) * int64(p.spec.GroupSize)
+	if p.status.BatchSize == 0 {
+		return p.state.Counts.Rollouts + coming
+	}
+	return int64(p.state.Step)*int64(p.batch()) + int64(p.status.Queued) + int64(p.since)*int64(p.spec.GroupSize) + coming
+}
+
+// exhausted says whether no group of training is to start any more. Nothing of training is on its way when it is called.
+func (p *producer) exhausted() bool {
+	if p.atTheEnd() {
+		return true
+	}
+	if total := p.totalSteps(); total == 0 || p.spec.Eval != nil && p.state.Step < total {
+		return false // without a bound, or the last evaluation is to come
+	}
+	return p.known && p.enoughSteps()
+}
+
+// next is the place of the next group: a task that runs again, or the next of the order.
+func (p *producer) next() rollout.Cursor {
+	if len(p.state.Again) > 0 {
+		c := p.state.Again[0]
+		p.state.Again = slices.Delete(p.state.Again, 0, 1)
+		return c
+	}
+	c := p.state.Cursor
+	p.state.Cursor.Number++
+	p.state.Counts.Started++
+	return c
+}
+
+// taskAt is the task at a place of the sequence.
+func (p *producer) taskAt(c rollout.Cursor) rollout.TaskRef {
+	n := int64(p.spec.Tasks.Len)
+	if epoch := int(c.Number / n); epoch != p.epoch {
+		p.epoch, p.order = epoch, rollout.Order(p.spec.Tasks.Len, p.spec.Shuffle, epoch)
+	}
+	return rollout.TaskRef{Set: p.spec.Tasks, Index: p.order[c.Number%n]}
+}
+
+// start starts a group of training.
+func (p *producer) start(c rollout.Cursor) {
+	ref := p.taskAt(c)
+	g := rollout.GroupSpec{
+		ID: rollout.ProducedGroupID(p.spec.ID, c), Size: p.spec.GroupSize, MaxReplacements: p.spec.MaxReplacements, Deadline: p.spec.GroupDeadline, From: &ref,
+	}
+	g.Member.Model.SealedKey = p.spec.SealedKey
+	p.startGroup(g, rollout.RunningGroup{Cursor: c})
+}
+
+// startGroup starts a child that outlives this run and reports to the producer by its id.
+func (p *producer) startGroup(g rollout.GroupSpec, r rollout.RunningGroup) {
+	now := workflow.Now(p.ctx)
+	r.ID, r.Left, r.StartedAt, r.ReportedAt = g.ID, g.Size, now, now
+	p.state.Running = append(p.state.Running, r)
+	g.Member.Owner, g.ReportTo = p.spec.Owner, rollout.ProducerWorkflowID(p.spec.ID)
+	options := workflow.ChildWorkflowOptions{
+		WorkflowID: rollout.GroupWorkflowID(g.ID), WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON, StaticSummary: fmt.Sprintf("%d rollouts for producer %s", g.Size, p.spec.ID),
+	}
+	if p.spec.Owner != "" {
+		options.TypedSearchAttributes = temporal.NewSearchAttributes(p.keys.Owner.ValueSet(searchattr.Keyword(p.spec.Owner)))
+	}
+	p.starting++
+	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(p.ctx, options), rollout.GroupWorkflowName, g)
+	workflow.Go(p.ctx, func(ctx workflow.Context) { p.confirm(ctx, g.ID, child) })
+}
+
+// confirm waits until a group has started. One that has its id already is the group itself: an earlier run of the producer began it.
+func (p *producer) confirm(ctx workflow.Context, id string, child workflow.ChildWorkflowFuture) {
+	err := child.GetChildWorkflowExecution().Get(ctx, nil)
+	p.starting--
+	p.changed = true
+	var already *temporal.ChildWorkflowExecutionAlreadyStartedError
+	if err != nil && !errors.As(err, &already) {
+		p.report(rollout.GroupReport{GroupID: id, Outcome: rollout.GroupFailed, Lost: true, Error: err.Error()})
+		return
+	}
+	if err != nil {
+		p.stale(id)
+		return
+	}
+	if p.abort != "" {
+		p.abortGroup(ctx, id)
+	}
+}
