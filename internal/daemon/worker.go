@@ -129,7 +129,7 @@ func (d *Daemon) activities(
 	}
 	return activities.New(activities.Options{
 		Host: id, Queue: d.queue(), Backends: backends, Agents: agents, Tools: tools, Network: reach, Gateway: routes, Store: d.store, Signals: d.temporal,
-		Delivery: sinks, Groups: rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key)), Events: events, Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
+		Delivery: sinks, Groups: rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key), nil), Events: events, Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
 	}), nil
 }
 

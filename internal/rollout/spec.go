@@ -150,3 +150,14 @@ type Sandbox struct {
 	// Network is what the processes of the sandbox may reach, through a proxy of the host; nil: nothing but the model channel.
 	Network *Network `json:"network,omitempty"`
 }
+
+// Names of agents that every deployment has.
+const (
+	AgentOpencode = "opencode"
+	AgentReact    = "react"  // acts by tool calls, in a loop on the host
+	AgentOracle   = "oracle" // runs the task's solution
+	AgentNop      = "nop"    // does nothing
+)
+
+// NeedsModel says whether rollouts of the agent need a model endpoint.
+func NeedsModel(agent string) bool { return agent != AgentOracle && agent != AgentNop }

@@ -45,3 +45,8 @@ func (a *Activities) GroupReports(ctx context.Context, in LookInput) ([]rollout.
 	}
 	return reports, nil
 }
+
+// StoreGroup writes how a group ended. A retry writes the same again.
+func (a *Activities) StoreGroup(ctx context.Context, g rollout.GroupState) error {
+	return a.o.Store.PutJSON(ctx, store.GroupKey(g.ID), g)
+}
