@@ -25,6 +25,10 @@ func serveTools(t *testing.T, texts map[string]string) *tools {
 	t.Helper()
 	ts := &tools{texts: texts, asked: make(chan map[string]any, 100)}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/events") {
+			ts.events(w, r)
+			return
+		}
 		var req struct {
 			Params struct {
 				Name      string
@@ -42,6 +46,19 @@ func serveTools(t *testing.T, texts map[string]string) *tools {
 	ts.url = srv.URL
 	return ts
 }
+
+// events answers with the stream of a rollout that is done, where it has a result; else with one that stays open.
+func (ts *tools) events(w http.ResponseWriter, r *http.Request) {
+	if ts.texts["finalize_rollout"] != "" {
+		writeDone(w)
+		return
+	}
+	ts.asked <- map[string]any{"tool": "events"}
+	_ = http.NewResponseController(w).Flush() // the client sees the end of a broken connection
+	<-r.Context().Done()
+}
+
+func writeDone(w io.Writer) { _, _ = io.WriteString(w, "id: 1\nevent: done\ndata: {}\n\n") }
 
 // rolloutd runs the command with vars as its whole environment.
 func rolloutd(ctx context.Context, vars map[string]string, args ...string) (code int, stdout, stderr string) {
@@ -129,7 +146,7 @@ func TestErrorOfAServerWithoutTemporal(t *testing.T) {
 // A command that stops waiting says how to return, with exit codes of their own for scripts.
 func TestRunThatStopsWaitingLeavesTheRollout(t *testing.T) {
 	t.Parallel()
-	texts := map[string]string{"start_rollout": `{"rollout_id":"r1"}`, "get_state": `{"status":"running"}`}
+	texts := map[string]string{"start_rollout": `{"rollout_id":"r1"}`}
 	ts := serveTools(t, texts)
 	task := taskFile(t, "instruction: x\n")
 	code, _, errText := rolloutd(t.Context(), nil, "run", task, "--server", ts.url, "--timeout", "50ms")
@@ -140,7 +157,7 @@ func TestRunThatStopsWaitingLeavesTheRollout(t *testing.T) {
 	ts = serveTools(t, texts)
 	go func() { // ends with the second call
 		<-ts.asked // start_rollout
-		<-ts.asked // get_state
+		<-ts.asked // its events
 		cancel()
 	}()
 	code, _, errText = rolloutd(ctx, nil, "run", task, "--server", ts.url)

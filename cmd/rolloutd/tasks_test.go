@@ -67,6 +67,10 @@ func TestTasksCheckNamesBrokenTasks(t *testing.T) {
 func serveTrials(t *testing.T, rewards map[string]float64) string {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/events") {
+			writeDone(w)
+			return
+		}
 		var req struct {
 			Params struct {
 				Name      string
