@@ -149,7 +149,7 @@ func TestRunThatStopsWaitingLeavesTheRollout(t *testing.T) {
 	texts := map[string]string{"start_rollout": `{"rollout_id":"r1"}`}
 	ts := serveTools(t, texts)
 	task := taskFile(t, "instruction: x\n")
-	code, _, errText := rolloutd(t.Context(), nil, "run", task, "--server", ts.url, "--timeout", "50ms")
+	code, _, errText := rolloutd(t.Context(), nil, "run", task, "--server", ts.url, "--timeout", "3s")
 	require.Equal(t, 124, code)
 	require.Contains(t, errText, "rolloutd show r1")
 
