@@ -66,7 +66,7 @@ func (h *harborReader) settings(t *Task) {
 	}
 }
 
-// refuseSettings names the fields that nothing here can honour.
+// refuseSettings names the fields that nothing here can obey.
 func (h *harborReader) refuseSettings(text string) {
 	var all map[string]any
 	meta, err := toml.Decode(text, &all)

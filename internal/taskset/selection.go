@@ -65,7 +65,7 @@ func (s *Set) Select(sel Selection) ([]int, error) {
 	return chosen, nil
 }
 
-// checkUsed refuses a pattern that no task matches: it is misspelt.
+// checkUsed refuses a pattern that no task matches: it is misspelled.
 func (s *Set) checkUsed(patterns []string) error {
 	for _, p := range patterns {
 		if !slices.ContainsFunc(s.items, func(it item) bool { return matches([]string{p}, it.name) }) {
