@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -76,9 +77,20 @@ func TestEventsOfARollout(t *testing.T) {
 		t.Log(agent, kinds)
 
 		later := events(t, srv.url, id, "0")
-		live[0].Data = later[0].Data // while it waited for a host, the workflow's clock counted
-		require.Equal(t, live, later)
-		middle := len(live) / 2
-		require.Equal(t, live[middle:], events(t, srv.url, id, strconv.FormatInt(live[middle-1].ID, 10)))
+		require.Equal(t, later[len(later)/2:], events(t, srv.url, id, strconv.FormatInt(later[len(later)/2-1].ID, 10)))
+		require.Equal(t, untimed(t, live), untimed(t, later))
 	}
+}
+
+// untimed takes the start out of phases: as long as no host has the rollout, it is by the workflow's clock.
+func untimed(t *testing.T, all []rollout.Event) []rollout.Event {
+	t.Helper()
+	for i, e := range all {
+		if e.Kind == rollout.EventPhase {
+			p := decode[rollout.PhaseEvent](t, string(e.Data))
+			p.Start = time.Time{}
+			all[i].Data, _ = json.Marshal(p) // made of plain values
+		}
+	}
+	return all
 }

@@ -44,7 +44,7 @@ func (c *Client) Events(ctx context.Context, id string, after int64, emit func([
 				return err
 			}
 			if f.state.Done() {
-				return f.done()
+				return f.done(ctx)
 			}
 		}
 		if err := f.wait(ctx); err != nil {
@@ -60,6 +60,7 @@ type follower struct {
 	after   int64
 	emit    func([]rollout.Event) error
 	state   rollout.State
+	running bool   // the workflow was, when the state was asked for
 	length  int64  // of the workflow's history, when the state was asked for
 	waiting string // the reason that was sent last
 }
@@ -70,6 +71,7 @@ func (f *follower) look(ctx context.Context) (rollout.State, error) {
 	if err == nil {
 		f.length = d.GetWorkflowExecutionInfo().GetHistoryLength()
 	}
+	f.running = d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 	s, err := f.client.state(ctx, f.id, d, err)
 	s.Owner = cmp.Or(ownerIn(d), s.Owner)
 	return s, err
@@ -162,8 +164,17 @@ func (f *follower) queued(n int) error {
 	return f.emit([]rollout.Event{event(0, rollout.EventWaiting, now)})
 }
 
-// done hands on the last event.
-func (f *follower) done() error {
+// done hands on the last event. A workflow that is about to close tells more of itself than its result does: the event is made of the
+// result, so that it is the same for a reader that comes later.
+func (f *follower) done(ctx context.Context) error {
+	if f.running {
+		switch archived, err := f.client.archived(ctx, f.id); {
+		case err == nil:
+			f.state = archived
+		case !fault.Is(err, fault.NotFound):
+			return err
+		}
+	}
 	return f.send([]rollout.Event{event(rollout.LastEventID(max(f.state.Attempt, 1)), rollout.EventDone, f.state)})
 }
 

@@ -174,6 +174,29 @@ func TestEvents(t *testing.T) {
 	require.Equal(t, fault.KindOf(err), fault.KindOf(rc.Events(t.Context(), "r2", 0, nil)))
 }
 
+// The last event is the same while the workflow still runs, with a state of its own, and after it has closed.
+func TestLastEvent(t *testing.T) {
+	t.Parallel()
+	rc, f, st := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	f.turnTo("r1", rollout.State{Phase: rollout.PhaseDone, Attempt: 1, Host: "h", Outcome: rollout.Completed})
+	last := func() (e rollout.Event) {
+		require.NoError(t, rc.Events(t.Context(), "r1", 0, func(events []rollout.Event) error {
+			e = events[len(events)-1]
+			return nil
+		}))
+		require.Equal(t, rollout.EventDone, e.Kind)
+		return e
+	}
+	require.Contains(t, string(last().Data), `"host":"h"`, "the result is not stored yet")
+	result := rollout.Result{ID: "r1", Outcome: rollout.Completed, Attempts: []rollout.Attempt{{Number: 1}}}
+	require.NoError(t, st.PutJSON(t.Context(), store.ResultKey("r1"), result))
+	running := last()
+	f.end("r1", completed, nil)
+	require.Equal(t, last(), running)
+}
+
 // What the reader does not take ends the subscription with its own error.
 func TestEventsThatAreNotTaken(t *testing.T) {
 	t.Parallel()
