@@ -25,10 +25,11 @@ type Follower struct {
 
 	after   int64 // id of the last event
 	began   time.Time
-	turns   int  // model calls of this attempt
-	attempt int  // printed last
-	waiting bool // the reason for waiting was printed
-	away    bool // the loss of the server was printed
+	latest  time.Time // of what was printed
+	turns   int       // model calls of this attempt
+	attempt int       // printed last
+	waiting bool      // the reason for waiting was printed
+	away    bool      // the loss of the server was printed
 	done    bool
 }
 
@@ -118,5 +119,9 @@ func (f *Follower) line(at time.Time, text string) {
 	if f.began.IsZero() {
 		f.began = at
 	}
+	if at.Before(f.latest) { // the end of a rollout is the end of its last attempt, before its sandboxes are closed
+		at = f.latest
+	}
+	f.latest = at
 	fmt.Fprintf(f.Out, "%7.1f s  %s\n", max(0, at.Sub(f.began).Seconds()), text)
 }
