@@ -17,6 +17,7 @@ import (
 const (
 	deliveriesAtOnce = 4
 	deliverTry       = 5 * time.Minute // one try to deliver a group; a sink whose trainer hangs is tried again
+	deliverPause     = time.Minute     // after an error that Temporal does not retry
 
 	statusTry     = 30 * time.Second
 	statusTimeout = 2 * time.Minute
@@ -55,8 +56,12 @@ func (p *producer) deliverOne(ctx workflow.Context, f rollout.Finished) {
 	var d rollout.Delivery
 	spec := rollout.DeliverySpec{GroupID: f.GroupID, Sink: p.spec.Sink, MaxTokens: p.spec.Filter.MaxTokens}
 	err := workflow.ExecuteActivity(ctx, p.acts.DeliverGroup, spec).Get(ctx, &d)
+	again := err != nil && (ctx.Err() != nil || !undeliverable(err))
+	if again {
+		_ = workflow.Sleep(ctx, deliverPause) // cancelled: this run ends
+	}
 	delete(p.delivered, f.GroupID)
-	if kind := fault.KindOf(failure.FromTemporal(err)); err != nil && (ctx.Err() != nil || kind != fault.NotFound && kind != fault.Invalid) {
+	if again {
 		p.changed = true // it is still in the outbox
 		return
 	}
@@ -67,10 +72,16 @@ func (p *producer) deliverOne(ctx workflow.Context, f rollout.Finished) {
 	p.changed = true
 }
 
+// undeliverable says that no later try can deliver the group: no group or no sink has that name.
+func undeliverable(err error) bool {
+	kind := fault.KindOf(failure.FromTemporal(err))
+	return kind == fault.NotFound || kind == fault.Invalid
+}
+
 func (p *producer) count(d rollout.Delivery, err error) {
 	c := &p.state.Counts
 	switch {
-	case err != nil: // there is no such group, or no such sink
+	case err != nil:
 		c.Refused++
 		p.log.Warn("group not delivered", "error", failure.FromTemporal(err))
 	case d.TooLong:

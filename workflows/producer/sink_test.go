@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/delivery"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -146,4 +147,31 @@ func TestRoomOfTheSink(t *testing.T) {
 	s := w.run(t, spec(20, 2, 100))
 	require.Equal(t, int64(20), s.Counts.Delivered)
 	require.LessOrEqual(t, most, 0)
+}
+
+// A delivery that Temporal does not retry is repeated after a pause, and the other groups do not wait for it. A group that does not exist
+// is not repeated.
+func TestDeliveryThatTemporalDoesNotRetry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var tries []time.Time
+	deliver := w.delivery
+	w.delivery = func(d rollout.DeliverySpec) (rollout.Delivery, error) {
+		switch d.GroupID {
+		case w.groups[0]:
+			if tries = append(tries, w.env.Now()); len(tries) < 3 {
+				return rollout.Delivery{}, fault.New(fault.Timeout, "the trainer does not answer")
+			}
+		case w.groups[1]:
+			return rollout.Delivery{}, fault.New(fault.NotFound, "no finished group")
+		}
+		return deliver(d)
+	}
+	s := w.run(t, spec(3, 2, 4))
+	require.Len(t, tries, 3)
+	for i, at := range tries[1:] {
+		require.GreaterOrEqual(t, at.Sub(tries[i]), time.Minute)
+	}
+	require.Equal(t, int64(1), s.Counts.Refused)
+	require.Equal(t, int64(2), s.Counts.Delivered)
 }
