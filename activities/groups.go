@@ -10,7 +10,7 @@ import (
 
 // Groups knows where groups stand.
 type Groups interface {
-	// Group returns the state of a group; fault.NotFound when there is none of that id.
+	// Group returns the state of a group; fault.NotFound when none has that id.
 	Group(ctx context.Context, id string) (rollout.GroupState, error)
 }
 

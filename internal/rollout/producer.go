@@ -314,7 +314,7 @@ func (s ProducerState) InFlight() int {
 	return n
 }
 
-// Find returns the index of a running group, -1 when there is none of that id.
+// Find returns the index of a running group, -1 when none has that id.
 func (s ProducerState) Find(groupID string) int {
 	return slices.IndexFunc(s.Running, func(g RunningGroup) bool { return g.ID == groupID })
 }

@@ -132,7 +132,7 @@ func (q *Queue) checkEnv(e Env) error {
 	return nil
 }
 
-// DisconnectEnv says that an environment sends no more. false: there is none of that id.
+// DisconnectEnv says that an environment sends no more. It returns false when none has that id.
 func (q *Queue) DisconnectEnv(id int) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -166,7 +166,7 @@ type EnvStatus struct {
 // leastWeight keeps an environment from starving.
 const leastWeight = 0.01
 
-// StatusOf is the status for an environment; fault.NotFound when there is none of that id. Its group size grows to that of its largest
+// StatusOf is the status for an environment; fault.NotFound when none has that id. Its group size grows to that of its largest
 // queued group.
 func (q *Queue) StatusOf(id int) (EnvStatus, error) {
 	q.mu.Lock()

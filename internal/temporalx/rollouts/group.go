@@ -66,7 +66,7 @@ func queuedGroup(g rollout.GroupSpec) rollout.GroupState {
 	return s
 }
 
-// Group returns the state of a group; fault.NotFound when there is none of that id.
+// Group returns the state of a group; fault.NotFound when none has that id.
 func (c *Client) Group(ctx context.Context, id string) (rollout.GroupState, error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.GroupWorkflowID(id), "")
 	var notFound *serviceerror.NotFound

@@ -69,7 +69,7 @@ func (c *Client) StartProducer(ctx context.Context, p rollout.ProducerSpec) (rol
 	}, nil
 }
 
-// Producer returns the state of a producer; fault.NotFound when there is none of that id.
+// Producer returns the state of a producer; fault.NotFound when none has that id.
 func (c *Client) Producer(ctx context.Context, id string) (rollout.ProducerState, error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.ProducerWorkflowID(id), "")
 	var notFound *serviceerror.NotFound
@@ -111,7 +111,7 @@ func (c *Client) storedProducer(ctx context.Context, id string) (rollout.Produce
 	return s, err
 }
 
-// ProducerOwner is the name of the token that asked for the producer; fault.NotFound when there is none of that id.
+// ProducerOwner is the name of the token that asked for the producer; fault.NotFound when none has that id.
 func (c *Client) ProducerOwner(ctx context.Context, id string) (string, error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.ProducerWorkflowID(id), "")
 	var notFound *serviceerror.NotFound

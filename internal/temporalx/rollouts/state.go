@@ -20,7 +20,7 @@ import (
 // itself; Temporal knows enough of it.
 const queryTimeout = 10 * time.Second
 
-// State tells how the rollout stands; fault.NotFound when there is none of that id.
+// State tells how the rollout stands; fault.NotFound when none has that id.
 func (c *Client) State(ctx context.Context, id string) (rollout.State, error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
 	s, err := c.state(ctx, id, d, err)

@@ -1,0 +1,39 @@
+package grading_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Where the saved home has something else in the place of a folder of a fresh sandbox, the rest of the home is graded all the same.
+func TestHomeWithoutItsFolders(t *testing.T) {
+	t.Parallel()
+	a := newAttacked(t)
+	v := rollout.Verifier{Commands: []string{"grep -qx 42 /home/user/answer"}}
+	for name, leaves := range map[string]string{
+		"file": "rm -rf workdir logs; echo 1 > workdir; echo 1 > logs",
+		"link": "rm -rf workdir logs; ln -s /tmp workdir; ln -s /tmp logs",
+	} {
+		a.agent(t, "folders-"+name, cheat{agent: "echo 42 > answer; " + leaves})
+		record := a.grade(t, "folders-"+name, 0, style{verifier: v}, 5*time.Minute)
+		require.NotNil(t, record.Reward, "%s: %+v", name, record)
+		require.InDelta(t, 1.0, *record.Reward, 0, "%s: %+v", name, record)
+	}
+}
+
+// Work that a careless script runs as the verifier's user can make the script unreadable. The script is staged again before it is
+// parsed, so the work gets 0 and not null.
+func TestScriptThatItsWorkBreaks(t *testing.T) {
+	t.Parallel()
+	a := newAttacked(t)
+	a.agent(t, "breaks", cheat{hello: "write('/verifier/tests/test.sh', 'if ( then')\nanyway(os.kill, parent, 9)"})
+	v := rollout.Verifier{Script: "cd ~/workdir\npython3 hello.py\necho 1 > $VERIFIER_DIR/reward.txt\n"}
+	record := a.grade(t, "breaks", 0, style{verifier: v}, 5*time.Minute)
+	require.NotNil(t, record.Reward, "%+v", record)
+	require.Zero(t, *record.Reward)
+	require.Equal(t, rollout.FailedBySubmission, record.Grading.Status, "%+v", record)
+}
