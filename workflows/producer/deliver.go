@@ -25,6 +25,8 @@ const (
 	leastWait = time.Second
 	mostWait  = 30 * time.Second
 
+	closeTimeout = 2 * time.Minute
+
 	lookEvery   = 5 * time.Minute
 	lookAfter   = 10 * time.Minute // without a report, a group is looked up
 	lookAtOnce  = 100
@@ -137,6 +139,17 @@ func (p *producer) ask(ctx workflow.Context) (delivery.Status, error) {
 	var status delivery.Status
 	err := workflow.ExecuteActivity(ctx, p.acts.SinkStatus, activities.SinkInput{Sink: p.spec.Sink}).Get(ctx, &status)
 	return status, err
+}
+
+// closeSink says to the sink that no more groups come from this producer. Its error is logged only: everything is delivered.
+func (p *producer) closeSink() {
+	ctx := workflow.WithActivityOptions(p.ctx, workflow.ActivityOptions{
+		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTry, ScheduleToCloseTimeout: closeTimeout, Summary: p.spec.Sink,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
+	})
+	if err := workflow.ExecuteActivity(ctx, p.acts.CloseSink, activities.SinkInput{Sink: p.spec.Sink}).Get(ctx, nil); err != nil {
+		p.log.Warn("sink not closed", "error", failure.FromTemporal(err))
+	}
 }
 
 // step notes the step of training: the trainer's own, or that of the rollouts that were delivered.

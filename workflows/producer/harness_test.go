@@ -36,6 +36,8 @@ type world struct {
 	status    func() (delivery.Status, error)
 	delivery  func(rollout.DeliverySpec) (rollout.Delivery, error)
 	looked    func([]string) []rollout.GroupReport
+	closing   func() error // what the sink answers when it is closed
+	closed    int          // how often it was
 	delivered []string
 	loaded    []rollout.TaskRef
 	stored    []rollout.ProducerState
@@ -104,6 +106,15 @@ func (w *world) mock() {
 			w.delivered = append(w.delivered, spec.GroupID)
 		}
 		return d, failure.ToTemporal(err)
+	})
+	w.env.OnActivity("CloseSink", mock.Anything, mock.Anything).Return(func(context.Context, activities.SinkInput) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.closed++
+		if w.closing == nil {
+			return nil
+		}
+		return failure.ToTemporal(w.closing())
 	})
 	w.env.OnActivity("GroupReports", mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.LookInput) ([]rollout.GroupReport, error) {
 		w.mu.Lock()

@@ -48,11 +48,14 @@ func (p *producer) listen(ctx workflow.Context) {
 
 // change applies what an operator asks for. Bounds that cannot hold are ignored: the edge has refused them.
 func (p *producer) change(c rollout.ProducerChange) {
+	if p.finishing {
+		return
+	}
 	if b := c.Apply(p.state.Bounds); b.Validate() == nil {
 		p.state.Bounds = b
 	}
 	switch {
-	case p.state.Phase == rollout.ProducerAborting || p.state.Phase == rollout.ProducerDone:
+	case p.state.Phase == rollout.ProducerAborting:
 	case c.Stop:
 		p.enter(rollout.ProducerDraining)
 	case c.Paused == nil || p.state.Phase == rollout.ProducerDraining:
@@ -71,7 +74,7 @@ func (p *producer) enter(phase rollout.ProducerPhase) {
 
 // end aborts the groups that run. The first reason stays.
 func (p *producer) end(reason string) {
-	if p.state.Phase == rollout.ProducerAborting {
+	if p.finishing || p.state.Phase == rollout.ProducerAborting {
 		return
 	}
 	if reason == "" {

@@ -44,6 +44,7 @@ type producer struct {
 	starting  int   // groups whose start is not confirmed
 	changed   bool  // something has happened since the last decision
 	handingOn bool  // this run ends and another continues
+	finishing bool  // the outcome is decided: changes and aborts come too late
 	abort     string
 
 	io        workflow.Context // of activities and timers: cancelled when this run ends
@@ -157,10 +158,12 @@ func (p *producer) ended() (rollout.ProducerOutcome, bool) {
 	return rollout.ProducerCompleted, true
 }
 
-// finish stores the last state: Temporal forgets the workflow when its retention ends.
+// finish closes the sink and stores the last state: Temporal forgets the workflow when its retention ends.
 func (p *producer) finish(outcome rollout.ProducerOutcome) (rollout.ProducerState, error) {
+	p.finishing = true
 	p.stopIO()
 	p.tasks.Wait(p.ctx)
+	p.closeSink()
 	now := workflow.Now(p.ctx)
 	p.state.Phase, p.state.Outcome, p.state.FinishedAt, p.state.Waiting = rollout.ProducerDone, outcome, &now, ""
 	p.upsert(p.keys.Phase.ValueSet(string(rollout.ProducerDone)), p.keys.Outcome.ValueSet(string(outcome)))

@@ -175,3 +175,23 @@ func TestDeliveryThatTemporalDoesNotRetry(t *testing.T) {
 	require.Equal(t, int64(1), s.Counts.Refused)
 	require.Equal(t, int64(2), s.Counts.Delivered)
 }
+
+// The sink is closed once. One that cannot be closed for some minutes does not fail the producer.
+func TestSinkIsClosed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.run(t, spec(3, 2, 4))
+	require.Equal(t, 1, w.closed)
+	require.Equal(t, rollout.ProducerCompleted, s.Outcome)
+
+	w = newWorld(t)
+	w.closing = func() error {
+		w.env.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: "too late"})
+		return errAway
+	}
+	s = w.run(t, spec(3, 2, 4))
+	require.Greater(t, w.closed, 1)
+	require.Equal(t, rollout.ProducerCompleted, s.Outcome)
+	require.Equal(t, int64(3), s.Counts.Delivered)
+	require.Empty(t, s.Error, "an abort after the outcome is decided changes nothing")
+}
