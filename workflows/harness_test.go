@@ -99,7 +99,9 @@ func (w *world) steps() map[string]any {
 			w.note(func() { w.collected = append(w.collected, in) })
 			return answer(w, "CollectArtifacts", &w.collect)(ctx, in)
 		},
-		"StoreGroup": func(context.Context, rollout.GroupState) error { return nil },
+		"StoreGroup":    func(context.Context, rollout.GroupState) error { return nil },
+		"StoreProducer": func(context.Context, rollout.ProducerState) error { return nil },
+		"LoadTask":      func(context.Context, rollout.TaskRef) (rollout.Spec, error) { return groupOf(1).Member, nil },
 		"ComposeResult": func(ctx context.Context, in activities.CollectInput) (activities.CollectResult, error) {
 			w.note(func() { w.composed = append(w.composed, in) })
 			return answer(w, "ComposeResult", &w.compose)(ctx, in)

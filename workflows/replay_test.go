@@ -18,7 +18,9 @@ func TestReplay(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(histories, "*.json"))
 	require.NoError(t, err)
-	require.Contains(t, files, filepath.Join(histories, "happy.json"), "record it: see TestRecord")
+	for _, name := range []string{"happy", "group_replaces", "producer_completed", "producer_paused", "producer_aborted", "producer_continued_first", "producer_continued"} {
+		require.Contains(t, files, filepath.Join(histories, name+".json"), "record it: see TestRecord, TestRecordGroups and TestRecordProducers")
+	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
