@@ -1,0 +1,262 @@
+"""The base class of environments."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .._calls import new_id
+from ..aio import AsyncClient
+from ..errors import InvalidError, RolloutdError
+from ..types import SCORED_OUTCOMES, Member, Sequence
+from .config import AgentConfig, AgentEnvConfig, APIServerConfig, ignored
+from .records import AgentResult, ScoredGroup, ToolCall, ToolResult, logprobs_of, masks_of
+
+log = logging.getLogger("rolloutd.atropos")
+
+Item = Any
+ExecTool = Callable[[ToolCall], Awaitable[ToolResult]]
+
+
+@dataclass
+class Counts:
+    """What became of the groups of an environment."""
+
+    delivered: int = 0
+    same_scores: int = 0
+    too_long: int = 0
+    incomplete: int = 0  # a sibling was lost, has nothing to train on, or its hook failed
+
+
+@dataclass
+class _Trajectory:
+    """A scored sibling."""
+
+    sequence: Sequence
+    score: float
+    result: AgentResult
+    task: str
+
+
+class AgentEnv(ABC):
+    """An environment: subclasses give the items, the task of each, and the score.
+
+    The hooks run in this process and may be plain functions, which run in a thread, or coroutines; each call has `worker_timeout` seconds.
+    The agent, its tools and its sandboxes are rollouts of rolloutd's agent `react`. A hook that fails costs its own group.
+    """
+
+    name: ClassVar[str] = "agent_env"
+    env_config_cls: ClassVar[type[AgentEnvConfig]] = AgentEnvConfig
+
+    def __init__(self, config: AgentEnvConfig, server_configs: list[APIServerConfig] | None = None) -> None:
+        self.config = config
+        self.server_configs = server_configs or []
+        self.counts = Counts()
+        self.client = AsyncClient(config.rolloutd_server, token=config.rolloutd_token)
+        self._next_server = 0
+        changed = ignored(config)
+        if changed:
+            log.warning("settings without effect, since rolloutd runs the sandboxes: %s", ", ".join(changed))
+
+    # Hooks of an environment.
+
+    @abstractmethod
+    def setup_agent_env(self) -> Any:
+        """Loads the data. Runs once, before the first item."""
+
+    @abstractmethod
+    def get_next_item(self) -> Any:
+        """The next item; None: none for now."""
+
+    @abstractmethod
+    def build_task(self, item: Item) -> Any:
+        """The instruction for the agent."""
+
+    @abstractmethod
+    def score_trajectory(self, item: Item, final_response: str) -> Any:
+        """The score of a trajectory."""
+
+    def verify_and_score_trajectory(
+        self, item: Item, final_response: str, *, trajectory_id: str, exec_tool: ExecTool, agent_result: AgentResult
+    ) -> Any:
+        """The score and metadata of a trajectory; by default those of `score_trajectory`."""
+        return self.score_trajectory(item, final_response)
+
+    def build_agent_config(self, item: Item) -> AgentConfig:
+        """What the agent does for an item."""
+        c = self.config
+        return AgentConfig(
+            max_steps=c.agent_max_steps, temperature=c.agent_temperature, max_tokens=c.agent_max_tokens, tool_delay_s=c.agent_tool_delay_s
+        )
+
+    def build_rollout(self, item: Item) -> dict[str, Any]:
+        """Further arguments of the item's rollouts, such as `setup` and `upload_files`, which prepare the workspace."""
+        return {}
+
+    def evaluate(self) -> Any:
+        """Evaluates the policy; returns metrics by name."""
+        return {}
+
+    @classmethod
+    def config_init(cls) -> tuple[AgentEnvConfig, list[APIServerConfig]]:
+        """The settings that the command line changes."""
+        return cls.env_config_cls(), [APIServerConfig()]
+
+    # What the base class does with them.
+
+    async def setup(self) -> None:
+        """Prepares the environment."""
+        if hasattr(self, "setup_trajectory_workspace"):
+            raise InvalidError(
+                "setup_trajectory_workspace: rolloutd makes the sandbox after this hook would run; "
+                "give setup commands and files by build_rollout(item)"
+            )
+        await self._hook(self.setup_agent_env)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self.client.close()
+
+    async def run_agent(self, item: Item, **arguments: Any) -> AgentResult:
+        """Runs the agent once, without a score."""
+        task = await self._arguments(item)
+        rollout_id = await self.client.rollouts.submit({**task, **arguments})
+        state = await self.client.rollouts.wait(rollout_id)
+        return await self._result(rollout_id, state.outcome, state.error)
+
+    async def collect_trajectories(self, item: Item) -> ScoredGroup | None:
+        """The scored group of an item; None where it is no data, which `counts` and the log explain."""
+        task = await self._arguments(item)
+        group = await self.client.groups.run({**task, "group_size": self.config.group_size, "group_id": new_id()})
+        scored = await asyncio.gather(*(self._score(item, task["instruction"], m) for m in group.members), return_exceptions=True)
+        kept: list[_Trajectory] = []
+        for member, outcome in zip(group.members, scored, strict=True):
+            if isinstance(outcome, _Trajectory):
+                kept.append(outcome)
+            elif isinstance(outcome, Exception):
+                log.error("group %s: rollout %s: %s: %s", group.group_id, member.rollout_id, type(outcome).__name__, outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        return self._group(group.group_id, kept)
+
+    def _group(self, group_id: str, kept: list[_Trajectory]) -> ScoredGroup | None:
+        c = self.config
+        if len(kept) != c.group_size:
+            self.counts.incomplete += 1
+            log.warning("group %s is left out: %d of %d trajectories have a score and tokens to train on", group_id, len(kept), c.group_size)
+            return None
+        if c.ensure_scores_are_not_same and len({t.score for t in kept}) == 1:
+            self.counts.same_scores += 1
+            return None
+        longest = max(len(t.sequence.token_ids) for t in kept)
+        if 0 < c.max_token_length <= longest:
+            self.counts.too_long += 1
+            log.warning("group %s is left out: %d tokens, max_token_length is %d", group_id, longest, c.max_token_length)
+            return None
+        temperatures = [span.temperature for t in kept for span in t.sequence.spans if span.train and span.temperature is not None]
+        return ScoredGroup(
+            tokens=[t.sequence.token_ids for t in kept],
+            masks=[masks_of(t.sequence) for t in kept],
+            scores=[t.score for t in kept],
+            inference_logprobs=[logprobs_of(t.sequence) for t in kept],
+            messages=[_messages(t) for t in kept] if c.include_messages else None,
+            generation_params={"temperature": temperatures[0] if temperatures else c.agent_temperature},
+            overrides=[{"rollout_id": t.result.rollout_id} for t in kept],
+            group_overrides={},
+        )
+
+    async def _arguments(self, item: Item) -> dict[str, Any]:
+        agent = self.build_agent_config(item)
+        react = {
+            "max_steps": agent.max_steps,
+            "temperature": agent.temperature,
+            "max_tokens": agent.max_tokens or 0,
+            "tool_delay_s": agent.tool_delay_s,
+            "system_prompt": agent.system_prompt or "",
+            "enabled_toolsets": self.config.enabled_toolsets or ["default"],
+            "disabled_toolsets": self.config.disabled_toolsets,
+        }
+        return {
+            "instruction": str(await self._hook(self.build_task, item)),
+            "agent": "react",
+            "react": {name: value for name, value in react.items() if value is not None},
+            **self._endpoint(),
+            **self.build_rollout(item),
+        }
+
+    def _endpoint(self) -> dict[str, Any]:
+        """The model endpoint of the next group: the configured ones in turn."""
+        if self.config.rolloutd_endpoint:
+            return {"endpoint": self.config.rolloutd_endpoint}
+        if not self.server_configs:
+            raise InvalidError("model endpoint: give server configs with base_url and model_name, or rolloutd_endpoint")
+        server = self.server_configs[self._next_server % len(self.server_configs)]
+        self._next_server += 1
+        endpoint = "openai" if server.server_type == "openai" and not server.base_url else "vllm"
+        given = {"endpoint": endpoint, "base_url": server.base_url, "api_key": server.api_key, "model": server.model_name}
+        return {name: value for name, value in given.items() if value}
+
+    async def _result(self, rollout_id: str, outcome: str, error: str) -> AgentResult:
+        transcript = await self.client.rollouts.messages(rollout_id)
+        sequences = [s for s in await self.client.rollouts.trajectory(rollout_id) if s.trained]
+        best = max(sequences, key=lambda s: s.trained, default=None)
+        return AgentResult.of(rollout_id, outcome, error, transcript, best)
+
+    async def _score(self, item: Item, task: str, member: Member) -> _Trajectory | None:
+        """The scored trajectory of a group's member; None where it has no tokens to train on or was lost."""
+        if member.outcome not in SCORED_OUTCOMES:
+            raise RolloutdError(f"ended as {member.outcome}: {member.error}")
+        result = await self._result(member.rollout_id, member.outcome, member.error)
+        if result.sequence is None:
+            raise RolloutdError("the endpoint gave no token ids to train on")
+        if not result.success:
+            score = self.config.failed_score
+            return None if score is None else _Trajectory(result.sequence, score, result, task)
+        hook = self.verify_and_score_trajectory
+        scored = await self._hook(
+            hook, item, result.final_response, trajectory_id=member.rollout_id, exec_tool=_no_tools, agent_result=result
+        )
+        value = scored[0] if isinstance(scored, tuple) else scored
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise InvalidError(f"the score is {value!r}: want a finite number")
+        return _Trajectory(result.sequence, float(value), result, task)
+
+    async def _hook(self, hook: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Calls a hook, with its time limit."""
+
+        async def call() -> Any:
+            if inspect.iscoroutinefunction(hook):
+                return await hook(*args, **kwargs)
+            value = await asyncio.to_thread(hook, *args, **kwargs)
+            return await value if inspect.isawaitable(value) else value
+
+        try:
+            return await asyncio.wait_for(call(), self.config.worker_timeout)
+        except asyncio.TimeoutError as err:
+            raise RolloutdError(f"{hook.__name__} took longer than worker_timeout ({self.config.worker_timeout:g} s)") from err
+
+    @classmethod
+    def cli(cls, arguments: list[str] | None = None) -> None:
+        """Runs `serve`, `process` or `evaluate`, as the command line says."""
+        from .cli import main
+
+        main(cls, arguments)
+
+
+async def _no_tools(call: ToolCall) -> ToolResult:
+    raise InvalidError(f"exec_tool({call.name}): the sandbox is closed before the score; score by agent_result, or by verify in build_rollout(item)")
+
+
+def _messages(t: _Trajectory) -> list[dict[str, str]]:
+    messages = [{"role": "user", "content": t.task}]
+    for step in t.result.steps:
+        messages.append({"role": "assistant", "content": step.assistant_message})
+        if step.tool_results:
+            messages.append({"role": "user", "content": "\n".join(r.output or r.error for r in step.tool_results)})
+    return messages

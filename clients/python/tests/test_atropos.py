@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Answer, Server
+
+from rolloutd import InvalidError
+from rolloutd.atropos import AgentConfig, AgentEnv, AgentEnvConfig, AgentResult, APIServerConfig, ScoredGroup
+from rolloutd.atropos.cli import _room, build, process, serve
+from rolloutd.atropos.trainer import Trainer
+
+
+class Config(AgentEnvConfig):
+    difficulty: int = 3
+
+
+class Env(AgentEnv):
+    name = "test_env"
+    env_config_cls = Config
+
+    def setup_agent_env(self) -> None:
+        return None
+
+    def get_next_item(self) -> dict[str, str]:
+        return {"prompt": "what"}
+
+    def build_task(self, item: Any) -> str:
+        return str(item["prompt"])
+
+    async def score_trajectory(self, item: Any, final_response: str) -> float:
+        return float(len(final_response))
+
+
+def transcript(text: str) -> Answer:
+    parts = [{"type": "tool", "tool": "terminal", "callID": "c1", "state": {"status": "completed", "input": {"command": "x"}, "output": "out"}}]
+    messages = [{"info": {"role": "user"}, "parts": [{"type": "text", "text": "what"}]}, {"info": {"role": "assistant"}, "parts": parts}]
+    return Answer(200, {"messages": [*messages, {"info": {"role": "assistant"}, "parts": [{"type": "text", "text": text}]}]})
+
+
+def group(server: Server, *members: tuple[str, str]) -> None:
+    """A group whose members have these outcomes and answers."""
+    state: dict[str, Any] = {"group_id": "g", "outcome": "complete", "members": []}
+    for i, (outcome, text) in enumerate(members):
+        state["members"].append({"index": i, "rollout_id": f"r{i}", "outcome": outcome, "reward": None})
+        span = {"turn": 1, "start": 1, "stop": 2, "train": True, "temperature": 0.2}
+        line = {"rollout_id": f"r{i}", "token_ids": [5, 6], "loss_mask": [0, 1], "logprobs": [0, -1], "trained": 1, "spans": [span]}
+        server.on(f"GET /rollouts/r{i}/trajectory", Answer(200, json.dumps(line).encode()))
+        server.on(f"GET /rollouts/r{i}/messages", transcript(text))
+    server.on("POST /groups", Answer(202, state | {"outcome": ""}))
+    server.on("GET /groups/g", Answer(200, state))
+
+
+def collect(env: AgentEnv) -> ScoredGroup | None:
+    async def main() -> ScoredGroup | None:
+        try:
+            await env.setup()
+            return await env.collect_trajectories({"prompt": "what"})
+        finally:
+            await env.close()
+
+    return asyncio.run(main())
+
+
+def make(server: Server, cls: type[AgentEnv] = Env, **config: Any) -> AgentEnv:
+    settings = Config(rolloutd_server=server.url, group_size=2, include_messages=True, **config)
+    return cls(settings, [APIServerConfig(base_url="http://model/v1", model_name="m")])
+
+
+def test_a_group_has_the_conventions_of_the_trainer(server: Server) -> None:
+    group(server, ("completed", "long answer"), ("agent_failed", ""))
+    got = collect(make(server, agent_max_steps=7, enabled_toolsets=["terminal"]))
+    assert got is not None
+    assert (got["tokens"], got["masks"], got["inference_logprobs"]) == ([[5, 6]] * 2, [[-100, 6]] * 2, [[1.0, -1]] * 2)
+    assert got["scores"] == [11.0, 0.0], "a failed agent has failed_score"
+    assert got["generation_params"] == {"temperature": 0.2}
+    messages = got["messages"]
+    assert messages is not None
+    assert [m["content"] for m in messages[0]] == ["what", "", "out", "long answer"]
+    (sent,) = server.requests("POST /groups")
+    assert sent.body["react"] | {"system_prompt": ""} == {
+        "max_steps": 7, "temperature": 0.7, "max_tokens": 0, "tool_delay_s": 0.0, "system_prompt": "",
+        "enabled_toolsets": ["terminal"], "disabled_toolsets": [],
+    }
+    assert (sent.body["agent"], sent.body["base_url"], sent.body["model"]) == ("react", "http://model/v1", "m")
+
+
+def test_what_is_left_out_is_counted(server: Server) -> None:
+    group(server, ("completed", "same"), ("completed", "same"))
+    env = make(server)
+    assert collect(env) is None
+    assert env.counts.same_scores == 1
+    env = make(server, ensure_scores_are_not_same=False, max_token_length=2)
+    assert collect(env) is None
+    assert env.counts.too_long == 1
+    group(server, ("completed", "one"), ("infra_failed", ""))
+    env = make(server)
+    assert collect(env) is None
+    assert env.counts.incomplete == 1
+
+
+class Raises(Env):
+    async def score_trajectory(self, item: Any, final_response: str) -> float:
+        raise KeyError("expected")
+
+
+class Hangs(Env):
+    def build_task(self, item: Any) -> str:
+        self.config.worker_timeout = 0.05  # of the hooks after this one
+        return "what"
+
+    async def score_trajectory(self, item: Any, final_response: str) -> float:
+        await asyncio.Event().wait()
+        return 0.0
+
+
+class NotANumber(Env):
+    async def score_trajectory(self, item: Any, final_response: str) -> float:
+        return float("nan")
+
+
+@pytest.mark.parametrize(("cls", "text"), [(Raises, "KeyError: 'expected'"), (Hangs, "longer than worker_timeout"), (NotANumber, "want a finite number")])
+def test_a_failing_hook_costs_its_group(server: Server, cls: type[AgentEnv], text: str, caplog: pytest.LogCaptureFixture) -> None:
+    group(server, ("completed", "one"), ("completed", "two"))
+    env = make(server, cls)
+    assert collect(env) is None
+    assert env.counts.incomplete == 1
+    assert "rollout r0" in caplog.text and text in caplog.text
+
+
+class Verifies(Env):
+    def verify_and_score_trajectory(self, item: Any, final_response: str, **more: Any) -> tuple[float, dict[str, Any]]:
+        result: AgentResult = more["agent_result"]
+        (call,) = result.steps[0].tool_calls
+        assert (call.name, call.arguments, result.total_tool_calls) == ("terminal", {"command": "x"}, 1)
+        return (1.0 if final_response == result.steps[0].tool_results[0].output else 0.0), {}
+
+
+def test_a_hook_sees_the_steps(server: Server) -> None:
+    group(server, ("completed", "out"), ("completed", "other"))
+    got = collect(make(server, Verifies))
+    assert got is not None
+    assert got["scores"] == [1.0, 0.0]
+
+
+class NeedsSlot(Env):
+    async def setup_trajectory_workspace(self, item: Any, **more: Any) -> dict[str, Any]:
+        return {}
+
+
+def test_what_is_not_supported_is_said(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(InvalidError, match="build_rollout"):
+        collect(make(server, NeedsSlot))
+    with caplog.at_level(logging.WARNING):
+        make(server, slots_per_container=3)
+    assert "slots_per_container" in caplog.text
+
+
+def test_command_line() -> None:
+    args = ["process", "--env.group_size", "8", "--env.difficulty", "5", "--env.enabled_toolsets", "terminal,files", "--env.use_wandb", "false"]
+    command, env = build(Env, [*args, "--openai.model_name", "7", "--env.agent_max_tokens", "64"])
+    assert (command, env.config.group_size, env.config.difficulty) == ("process", 8, 5)  # type: ignore[attr-defined]
+    assert (env.config.enabled_toolsets, env.config.use_wandb, env.config.agent_max_tokens) == (["terminal", "files"], False, 64)
+    assert env.server_configs[0].model_name == "7"
+    assert (env.config.include_messages, env.config.ensure_scores_are_not_same, env.config.data_path_to_save_groups) == (True, False, "data/test_env.jsonl")
+    asyncio.run(env.close())
+    for wrong in (["train"], ["serve", "--env.group_size", "many"], ["serve", "--env.nothing", "1"], ["serve", "--env.use_wandb", "3"]):
+        with pytest.raises(SystemExit):
+            build(Env, wrong)
+
+
+def test_process_writes_groups(server: Server, tmp_path: Path) -> None:
+    group(server, ("completed", "a"), ("completed", "bc"))
+    env = make(server, total_steps=2, data_path_to_save_groups=str(tmp_path / "deep" / "groups.jsonl"))
+
+    async def main() -> None:
+        await process(env)
+        await env.close()
+
+    asyncio.run(main())
+    lines = (tmp_path / "deep" / "groups.jsonl").read_text().splitlines()
+    assert [json.loads(line)["scores"] for line in lines] == [[1.0, 2.0]] * 2
+
+
+def test_room() -> None:
+    config = AgentEnvConfig(group_size=4, max_batches_offpolicy=3)
+    assert _room(config, {"queue_size": 2, "unallocated_fraction": 1.0}, 16, 2) == 10
+    assert _room(config, {"queue_size": 20, "unallocated_fraction": 1.0}, 16, 2) == 0
+    assert _room(AgentEnvConfig(group_size=4, max_num_workers=3), {"queue_size": 0}, 16, 1) == 3
+
+
+def test_trainer(server: Server) -> None:
+    server.on("POST /register-env", Answer(200, {"status": "wait for trainer to start"}), Answer(200, {"status": "success", "env_id": 0}))
+    server.on("GET /info", Answer(200, {"batch_size": 16, "max_token_len": 64}))
+    server.on("GET /status-env", Answer(500, b"Internal Server Error"), Answer(200, {"current_step": 1, "queue_size": 0}))
+    server.on("POST /disconnect-env", Answer(200, {"status": "success"}))
+
+    async def main() -> None:
+        async with Trainer(server.url) as trainer:
+            assert (await trainer.register("e", AgentEnvConfig(), poll_s=0.001))["batch_size"] == 16
+            assert (await trainer.status())["current_step"] == 1
+
+    asyncio.run(main())
+    assert server.requests("GET /status-env")[1].body == {"env_id": 0}
+    assert len(server.requests("POST /disconnect-env")) == 1
+
+
+class Until(Trainer):
+    """A trainer that has its steps once it got so many groups."""
+
+    async def status(self) -> dict[str, Any]:
+        return {**await super().status(), "current_step": 10_000 if self.env.counts.delivered >= 2 else 1}
+
+    env: AgentEnv
+
+
+class FailsFirst(Env):
+    """The hook of the first item fails."""
+
+    failed = False
+
+    def build_task(self, item: Any) -> str:
+        if not self.failed:
+            self.failed = True
+            raise KeyError("broken item")
+        return "what " * 300
+
+
+def test_serve_feeds_the_trainer(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    group(server, ("completed", "a"), ("completed", "bc"))
+    server.on("POST /register-env", Answer(200, {"status": "success", "env_id": 3}))
+    server.on("GET /info", Answer(200, {"batch_size": 2, "max_token_len": 64}))
+    server.on("GET /status-env", Answer(200, {"queue_size": 0, "unallocated_fraction": 1.0}))
+    server.on("POST /scored_data", Answer(silent=True), Answer(200, {"status": "received"}))
+    server.on("POST /disconnect-env", Answer(200, {"status": "success"}))
+    env = make(server, FailsFirst, max_num_workers=1)
+
+    async def main() -> None:
+        async with Until(server.url) as trainer:
+            trainer.env = env
+            await serve(env, trainer, poll_s=0.01)
+        await env.close()
+
+    asyncio.run(main())
+    assert "broken item" in caplog.text, "an item that fails is named, and the others go on"
+    sent = server.requests("POST /scored_data")
+    assert sent[0].headers["Idempotency-Key"] == sent[1].headers["Idempotency-Key"], "a group whose answer was lost keeps its key"
+    assert len({s.headers["Idempotency-Key"] for s in sent}) >= 2
+    assert all((s.body["env_id"], s.body["scores"]) == (3, [1.0, 2.0]) for s in sent)
+    assert sent[0].headers["Content-Encoding"] == "gzip"
+
+
+def test_agent_config_has_the_defaults_of_the_original() -> None:
+    assert (AgentConfig().max_steps, AgentConfig().temperature, AgentConfig().max_tokens) == (50, 0.7, None)

@@ -1,0 +1,79 @@
+"""Environments written for Atropos, run by our package: `environments.py NAME serve|process|evaluate …`."""
+
+import sys
+from typing import Any
+
+from rolloutd.atropos import AgentConfig, AgentEnv, AgentEnvConfig, AgentResult, APIServerConfig
+
+TRIVIA = [("What is the capital of France?", "Paris"), ("What is two plus two?", "4")]
+
+
+class SimpleTestEnv(AgentEnv):
+    """Questions with one word as the answer; no tools."""
+
+    name = "simple_test_env"
+
+    @classmethod
+    def config_init(cls) -> tuple[AgentEnvConfig, list[APIServerConfig]]:
+        return AgentEnvConfig(group_size=2, agent_max_steps=5), [APIServerConfig(model_name="toy", server_type="vllm")]
+
+    async def setup_agent_env(self) -> None:
+        self.number = 0
+
+    async def get_next_item(self) -> tuple[str, str]:
+        self.number += 1
+        return TRIVIA[(self.number - 1) % len(TRIVIA)]
+
+    def build_task(self, item: tuple[str, str]) -> str:
+        return item[0]
+
+    def build_agent_config(self, item: Any) -> AgentConfig:
+        return AgentConfig(max_steps=5, max_tokens=256, system_prompt="Answer in one word.")
+
+    async def score_trajectory(self, item: tuple[str, str], final_response: str) -> float:
+        return 1.0 if item[1].lower() in final_response.lower() else 0.0
+
+    async def evaluate(self) -> dict[str, float]:
+        scores = []
+        for item in TRIVIA:
+            result = await self.run_agent(item)
+            scores.append(await self.score_trajectory(item, result.final_response))
+        return {"eval/accuracy": sum(scores) / len(scores)}
+
+
+class TerminalSmokeEnv(AgentEnv):
+    """The policy must run a command, since the answer cannot be guessed."""
+
+    name = "terminal_smoke_env"
+
+    @classmethod
+    def config_init(cls) -> tuple[AgentEnvConfig, list[APIServerConfig]]:
+        config = AgentEnvConfig(
+            group_size=1, agent_max_steps=8, agent_temperature=0.2, max_token_length=32768, ensure_scores_are_not_same=False, enabled_toolsets=["terminal"]
+        )
+        return config, [APIServerConfig(model_name="toy", server_type="vllm")]
+
+    async def setup_agent_env(self) -> None:
+        return None
+
+    async def get_next_item(self) -> dict[str, str]:
+        return {"command": 'python3 -c "import secrets; print(secrets.token_hex(16))"'}
+
+    def build_task(self, item: dict[str, str]) -> str:
+        return f"Run this command and repeat the token that it prints, and nothing else: {item['command']}"
+
+    async def score_trajectory(self, item: Any, final_response: str) -> float:
+        raise NotImplementedError
+
+    async def verify_and_score_trajectory(
+        self, item: Any, final_response: str, *, trajectory_id: str, exec_tool: Any, agent_result: AgentResult
+    ) -> tuple[float, dict[str, Any]]:
+        results = [r for step in agent_result.steps for r in step.tool_results]
+        if not all(r.success for r in results):
+            return 0.0, {"error": "a tool failed"}
+        outputs = [r.output for r in results if r.output.strip()]
+        return (1.0 if outputs and final_response.strip() == outputs[-1].splitlines()[-1] else 0.0), {"trajectory": trajectory_id}
+
+
+if __name__ == "__main__":
+    {e.name: e for e in (SimpleTestEnv, TerminalSmokeEnv)}[sys.argv[1]].cli(sys.argv[2:])
