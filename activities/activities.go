@@ -12,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/watch"
+	"github.com/rolloutd/rolloutd/internal/episode/live"
 	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
@@ -50,6 +51,7 @@ type Options struct {
 	Agents   *agent.Registry
 	Tools    *tool.Registry   // of policies, for agents that run on the host; nil: there are no such agents
 	Network  *network.Service // nil: no sandbox of this host may reach a network
+	Episodes *live.Table      // of the host's tool service; nil: there are no agents whose calls come from a client
 	Signals  watch.Signaller
 	Delivery Delivery       // brings groups to sinks; nil: there are none
 	Groups   Groups         // of producers; nil: there are none
@@ -114,7 +116,7 @@ func (a *Activities) RegisterDelivery(w worker.ActivityRegistry) {
 func (a *Activities) RegisterHost(w worker.ActivityRegistry) {
 	register(w, map[string]any{
 		"InstallOpencode": a.InstallOpencode, "StartProxy": a.StartProxy, "RunSetup": a.RunSetup, "RunAgent": a.RunAgent,
-		"RunVerifier": a.RunVerifier, "CollectArtifacts": a.CollectArtifacts, "CloseSandbox": a.CloseSandbox, "AbortAgent": a.AbortAgent,
+		"RunVerifier": a.RunVerifier, "HoldSandbox": a.HoldSandbox, "CollectArtifacts": a.CollectArtifacts, "CloseSandbox": a.CloseSandbox, "AbortAgent": a.AbortAgent,
 	})
 }
 

@@ -26,5 +26,14 @@ func (a *Activities) CloseSandbox(ctx context.Context, in CloseInput) error {
 		b.Destroy(ctx, in.SandboxID()),
 		b.Destroy(ctx, in.VerifierID()),
 		a.forgetNetwork(in.Target),
+		a.forgetSteps(in.Target),
 	)
+}
+
+// forgetSteps deletes the step log of this host.
+func (a *Activities) forgetSteps(t Target) error {
+	if a.o.Episodes == nil {
+		return nil
+	}
+	return a.o.Episodes.Forget(t.SandboxID())
 }

@@ -30,7 +30,7 @@ func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (Col
 	}
 	log := a.loggerOf("CollectArtifacts", in.Target)
 	for what, collect := range map[string]func(context.Context, CollectInput) error{
-		"agent output": a.collectOutput, "agent events": a.collectEvents, "network": a.collectNetwork,
+		"agent output": a.collectOutput, "agent events": a.collectEvents, "network": a.collectNetwork, "steps": a.collectSteps,
 		"workspace": func(ctx context.Context, in CollectInput) error { return a.grader(in.Target).SaveHome(ctx, in.Target) },
 	} {
 		if err := collect(ctx, in); err != nil && !fault.Is(err, fault.NotFound) {
@@ -136,5 +136,19 @@ func (a *Activities) collectEvents(ctx context.Context, in CollectInput) error {
 		return err
 	}
 	_, err = a.o.Store.PutBytes(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.AgentEvents), kind.Log(t))
+	return err
+}
+
+// collectSteps copies the step log to the store.
+func (a *Activities) collectSteps(ctx context.Context, in CollectInput) error {
+	if a.o.Episodes == nil {
+		return nil
+	}
+	log, err := a.o.Episodes.Log(in.SandboxID())
+	if err != nil {
+		return unless(fault.NotFound, err)
+	}
+	defer log.Close()
+	_, err = a.o.Store.Put(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Steps), log)
 	return err
 }

@@ -63,6 +63,9 @@ func skeleton(in CollectInput) rollout.Result {
 	if h.Error != "" {
 		res.Error = &h.Error
 	}
+	if h.Reward != nil { // of a client; a verifier leaves a record
+		res.Grading = rollout.Grading{Status: rollout.Graded}
+	}
 	if h.Outcome == rollout.VerifierFailed { // unless the store has a record of the grading
 		res.Grading = rollout.Grading{Status: rollout.NoUsableReward, Why: h.Error}
 	}

@@ -71,6 +71,7 @@ type AgentInput struct {
 	ObeyProject bool             `json:"obey_project,omitempty"`
 	Solution    []string         `json:"solution,omitempty"` // of the agent oracle only
 	React       *rollout.React   `json:"react,omitempty"`    // of the agent react only
+	Episode     *rollout.Episode `json:"episode,omitempty"`  // of the agent interactive only
 	Mode        rollout.Mode     `json:"mode"`
 	Model       rollout.Model    `json:"model"`
 	Limits      rollout.Limits   `json:"limits"`
@@ -100,6 +101,13 @@ type VerifyInput struct {
 	Sandbox  rollout.Sandbox  `json:"sandbox"`
 	Verifier rollout.Verifier `json:"verifier"`
 	Timeout  time.Duration    `json:"timeout"` // script and commands together
+}
+
+// HoldInput asks that the sandbox take calls of a client that grades, after the agent has ended.
+type HoldInput struct {
+	Target
+	Proxied bool         `json:"proxied"` // there is a gateway route
+	Mode    rollout.Mode `json:"mode"`
 }
 
 // Grade is what the verifier found. A verifier without a usable reward is an error of kind VerifierFailed instead.

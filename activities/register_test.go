@@ -31,6 +31,6 @@ func TestRegisteredNames(t *testing.T) {
 	require.ElementsMatch(t, []string{"ComposeResult", "StoreGroup", "StoreProducer", "LoadTask"}, local.names)
 	require.ElementsMatch(t, []string{"SinkStatus", "DeliverGroup", "CloseSink", "GroupReports"}, delivery.names)
 	require.ElementsMatch(t, []string{
-		"InstallOpencode", "StartProxy", "RunSetup", "RunAgent", "RunVerifier", "CollectArtifacts", "CloseSandbox", "AbortAgent",
+		"InstallOpencode", "StartProxy", "RunSetup", "RunAgent", "RunVerifier", "HoldSandbox", "CollectArtifacts", "CloseSandbox", "AbortAgent",
 	}, host.names)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/watch"
+	"github.com/rolloutd/rolloutd/internal/episode/live"
 	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
@@ -43,15 +44,22 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 	}
 	defer offline()
 	env := a.env(sb, in.Target)
-	if kind.OnHost {
-		if env.Tools, err = a.tools(ctx, in, sb); err != nil {
+	if in.Agent == rollout.AgentInteractive {
+		var closeEpisode func()
+		if env.Episode, closeEpisode, err = a.openEpisode(ctx, sb, in, false); err != nil {
+			return AgentResult{}, err
+		}
+		defer closeEpisode()
+	} else if kind.OnHost {
+		config := in.React.Filled()
+		if env.Tools, err = a.tools(ctx, in.Target, config.EnabledToolsets, config.DisabledToolsets, sb); err != nil {
 			return AgentResult{}, err
 		}
 	}
 	res, err := a.watcher.Run(ctx, watch.Job{
 		RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(), Kind: kind, Env: env, Sandboxes: sandboxes,
 		Work: agent.Job{
-			Instruction: in.Instruction, ObeyProject: in.ObeyProject, Solution: in.Solution, React: in.React, Model: in.Model, MaxOutput: max(in.Model.MaxTokensCap, 0),
+			Instruction: in.Instruction, ObeyProject: in.ObeyProject, Solution: in.Solution, React: in.React, Episode: in.Episode, Model: in.Model, MaxOutput: max(in.Model.MaxTokensCap, 0),
 		},
 		Limits: in.Limits, Logger: a.loggerOf("RunAgent", in.Target),
 	})
@@ -59,11 +67,34 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 }
 
 // tools are those of the rollout's policy in its sandbox.
-func (a *Activities) tools(ctx context.Context, in AgentInput, sb *sandbox.Sandbox) (tool.Set, error) {
-	config := in.React.Filled()
-	selected, err := a.o.Tools.Select(config.EnabledToolsets, config.DisabledToolsets)
+func (a *Activities) tools(ctx context.Context, t Target, enabled, disabled []string, sb *sandbox.Sandbox) (tool.Set, error) {
+	selected, err := a.o.Tools.Select(enabled, disabled)
 	if err != nil {
 		return nil, err
 	}
-	return selected.Bind(ctx, tool.Env{Sandbox: sb, Record: a.o.Store.ToolRecord(in.RolloutID, in.Attempt)})
+	return selected.Bind(ctx, tool.Env{Sandbox: sb, Record: a.o.Store.ToolRecord(t.RolloutID, t.Attempt)})
+}
+
+// openEpisode lets the tool service take calls in the sandbox until close is called.
+func (a *Activities) openEpisode(ctx context.Context, sb *sandbox.Sandbox, in AgentInput, scoring bool) (_ *live.Episode, closeIt func(), err error) {
+	config := in.Episode.Filled()
+	tools, err := a.tools(ctx, in.Target, config.EnabledToolsets, config.DisabledToolsets, sb)
+	if err != nil {
+		return nil, nil, err
+	}
+	since, err := sb.Since(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	open, end, err := a.o.Episodes.Open(live.Options{
+		ID: sb.ID(), Scoring: scoring, Tools: tools, Files: sb, MaxSteps: config.MaxSteps, Since: since,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return open, func() {
+		if err := end(); err != nil {
+			a.log.WarnContext(ctx, "step log not closed", "sandbox", sb.ID(), "error", err)
+		}
+	}, nil
 }

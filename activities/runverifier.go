@@ -8,6 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
 // RunVerifier grades what the agent left. A stored grade is returned as it is. A verifier that gives no usable reward is a
@@ -62,4 +63,32 @@ func (l leased) CreateVerifier(ctx context.Context, t rollout.Target, s rollout.
 		return nil, nil, err
 	}
 	return sb, l.a.leases.Keep(ctx, sb), nil
+}
+
+// HoldSandbox keeps the sandbox of an agent that has ended, and lets a client that grades call any tool in it, until it is cancelled. The
+// trace so far is stored first, so that the client can read it.
+func (a *Activities) HoldSandbox(ctx context.Context, in HoldInput) error {
+	ctx, over, err := a.alone(ctx, in.Target)
+	if err != nil {
+		return err
+	}
+	defer over()
+	err = a.collectTrace(ctx, CollectInput{Target: in.Target, Proxied: in.Proxied, Head: Head{Mode: in.Mode, Outcome: rollout.Completed}})
+	if err != nil {
+		return err
+	}
+	sb, release, err := a.attach(ctx, in.Target)
+	if err != nil {
+		return err
+	}
+	defer release()
+	_, closeEpisode, err := a.openEpisode(ctx, sb, AgentInput{
+		Target: in.Target, Episode: &rollout.Episode{EnabledToolsets: []string{tool.All}},
+	}, true)
+	if err != nil {
+		return err
+	}
+	defer closeEpisode()
+	<-ctx.Done()
+	return fault.Wrap(fault.Unavailable, context.Cause(ctx), "hold the sandbox")
 }

@@ -55,11 +55,15 @@ func (s *Server) docs(w http.ResponseWriter, _ *http.Request) {
 }
 
 // schemas makes the schemas of /schema from the Go types of the wire.
-func schemas() (a reply.SchemaResponse, err error) {
+func schemas(episodes bool) (a reply.SchemaResponse, err error) {
+	var observation, state any = reply.ObservationModel{}, session.State{}
+	if episodes {
+		observation, state = reply.PlayModel{}, env.EpisodeState{}
+	}
 	for _, m := range []struct {
 		into  *map[string]any
 		model any
-	}{{&a.Action, env.CallAction{}}, {&a.Observation, reply.ObservationModel{}}, {&a.State, session.State{}}} {
+	}{{&a.Action, env.CallAction{}}, {&a.Observation, observation}, {&a.State, state}} {
 		if *m.into, err = api.SchemaOf(m.model); err != nil {
 			return a, err
 		}

@@ -58,7 +58,7 @@ func (s *Server) dispatch(sess *session.Session, kind string, obj map[string]any
 		if found := c.Found(true); len(found) > 0 {
 			return invalidFrame(found)
 		}
-		return reply.Frame{Type: "state", Data: sess.State()}
+		return reply.Frame{Type: "state", Data: s.env.State(sess)}
 	case "close":
 		if found := c.Found(true); len(found) > 0 {
 			return invalidFrame(found)
@@ -84,10 +84,8 @@ func (s *Server) wsReset(sess *session.Session, data map[string]any, found issue
 	if len(found) > 0 {
 		return invalidFrame(found)
 	}
-	id, _ := data["episode_id"].(string)
-	attach, _ := data["attach"].(bool)
 	return later(func(ctx context.Context) any {
-		out, err := s.env.Reset(ctx, sess, id, attach)
+		out, err := s.env.Reset(ctx, sess, env.ReadReset(data))
 		if err != nil {
 			return errorFrame(codeSession, err.Error(), nil)
 		}
@@ -104,7 +102,9 @@ func (s *Server) wsStep(sess *session.Session, data map[string]any, found issue.
 		return invalidFrame(found)
 	}
 	if a.List {
-		sess.Stepped()
+		if s.env.Play == nil {
+			sess.Stepped()
+		}
 		s.env.Listed()
 		return s.listed
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/catalog"
@@ -35,6 +36,24 @@ type Deliveries = access.Deliveries
 
 // Producers is what the edge needs of the engine that runs producers.
 type Producers = access.Producers
+
+// Episodes is what the edge needs of the tool services of the hosts.
+type Episodes = access.Episodes
+
+// Environment is an environment of interactive episodes.
+type Environment struct {
+	Name        string // in its path, and in /metadata
+	Description string
+	Tools       []Tool         // of the policy
+	Defaults    map[string]any // arguments of start_rollout, where the client's reset does not say
+	Tasks       Tasks          // nil: a task is in the arguments of the reset
+}
+
+// Tool is a tool of the policy of an interactive episode.
+type Tool = play.Tool
+
+// Tasks picks the tasks of episodes.
+type Tasks = play.Tasks
 
 // Token admits a client; see access.Token.
 type Token = access.Token
@@ -75,6 +94,10 @@ type Options struct {
 	Producers  Producers  // nil: the server has no producers
 	// TaskSets are the paths of task sets by the name that clients use.
 	TaskSets map[string]string
+	// Episodes reaches the tools of rollouts that wait for calls; nil: there are no interactive episodes.
+	Episodes Episodes
+	// Environments are environments of interactive episodes, mounted at /env/NAME/.
+	Environments []Environment
 	// Resolve turns what a client said about its model into an endpoint and its plain API key.
 	Resolve func(catalog.Request) (rollout.Model, string, error)
 	// Seal makes the form of an API key that may be stored.

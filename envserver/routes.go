@@ -29,7 +29,12 @@ func (s *Server) routes() []api.Route {
 	for path, page := range map[string]http.HandlerFunc{"/openapi.json": s.openAPI, "/docs": s.docs, "/redoc": s.docs} {
 		all = append(all, api.Get(path, page, nil), api.Head(path, page, nil))
 	}
-	all = append(all, (&rest.API{Rollouts: s.o.Rollouts, Groups: s.o.Groups, Deliveries: s.o.Deliveries, Producers: s.o.Producers, Produce: s.produce(), Env: s.env, Bodies: s.bodies, Exports: s.exports, Context: s.callContext}).Routes()...)
+	if s.env.Play == nil {
+		all = append(all, (&rest.API{Rollouts: s.o.Rollouts, Groups: s.o.Groups, Deliveries: s.o.Deliveries, Producers: s.o.Producers, Produce: s.produce(), Episodes: s.o.Episodes, Env: s.env, Bodies: s.bodies, Exports: s.exports, Context: s.callContext}).Routes()...)
+	}
+	if s.env.Play == nil && s.o.Episodes != nil {
+		all = append(all, s.executor().Routes()...)
+	}
 	if s.o.Mode == Simulation {
 		all = append(all, s.simulationRoutes()...)
 	}
@@ -164,7 +169,7 @@ func (s *Server) unknownPath(allowed map[string]string) http.HandlerFunc {
 		switch {
 		case path != r.URL.Path && allowed[path] != "":
 			to := *r.URL
-			to.Scheme, to.Host, to.Path = scheme(r), r.Host, path
+			to.Scheme, to.Host, to.Path = scheme(r), r.Host, s.base+path
 			w.Header().Set("Location", to.String())
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		default:

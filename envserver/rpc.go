@@ -2,6 +2,7 @@ package envserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -10,9 +11,11 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
+	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
@@ -79,7 +82,7 @@ func (s *Server) rpcList(ctx context.Context, r jsonrpc.Request, own *session.Se
 	defer done()
 	s.env.Listed()
 	var list []rpcTool
-	for _, t := range s.env.Tools.List() {
+	for _, t := range s.env.ListTools().Tools {
 		list = append(list, rpcTool{t.Name, t.Description, t.InputSchema})
 	}
 	return map[string]any{"tools": list}, nil
@@ -107,9 +110,49 @@ func (s *Server) rpcCall(ctx context.Context, r jsonrpc.Request, own *session.Se
 	ctx, unbind := sess.Bind(ctx)
 	defer unbind()
 	defer s.env.Keep(ctx, sess)
+	if s.env.Play != nil {
+		return played(s.env.PlayStep(ctx, sess, play.Step{ID: env.RequestIDOf(meta), Tool: name, Args: args}, limit))
+	}
 	text, err := s.env.Call(ctx, tools.Call{Tool: name, Args: args, Session: env.AsCaller(sess), Limit: limit})
 	if err != nil {
 		return nil, err
 	}
 	return reply.ResultOf(text), nil
+}
+
+// played is the result of a call in an interactive episode, with the end of the episode in its metadata.
+func played(out play.Outcome) (any, error) {
+	if out.Err != nil {
+		return nil, out.Err
+	}
+	result := reply.ToolResultOf(*out.Result)
+	if out.Done {
+		result.Meta = map[string]any{"done": true, "reward": out.Reward}
+	}
+	return result, nil
+}
+
+// rpcError gives every failure its code.
+func rpcError(err error) *jsonrpc.Error {
+	var (
+		ready   *jsonrpc.Error
+		full    *session.CapacityError
+		unknown *session.UnknownError
+		held    *session.HeldError
+		noTool  *tools.UnknownError
+	)
+	switch {
+	case errors.As(err, &ready):
+		return ready
+	case errors.As(err, &full):
+		return &jsonrpc.Error{Code: jsonrpc.ServerError, Message: reply.Explain(err),
+			Data: map[string]int{"active_sessions": full.Active, "max_sessions": full.Max}}
+	case errors.As(err, &unknown), errors.As(err, &noTool):
+		return &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: reply.Explain(err)}
+	case errors.As(err, &held):
+		return &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Cannot close active WebSocket-managed session via MCP method"}
+	default:
+		kind := fault.KindOf(err)
+		return &jsonrpc.Error{Code: fault.EdgeOf(kind).RPCCode, Message: reply.Explain(err), Data: map[string]any{"kind": kind}}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gorilla/websocket"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/intake"
+	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
@@ -39,6 +41,8 @@ type Server struct {
 	page        http.Handler  // of the web interface
 	views       web.Views
 	handler     http.Handler
+	base        string             // path below which the server is mounted; "": the root
+	mounted     map[string]*Server // environments of interactive episodes, by name
 
 	stop    context.Context
 	stopped context.CancelCauseFunc
@@ -67,10 +71,23 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("envserver: tools: %w", err)
 	}
+	if o.Episodes != nil {
+		o.Episodes = access.NewOwnedEpisodes(o.Episodes, o.Rollouts)
+	}
+	s, err := newServer(o, table, room, nil)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.mount(table)
+}
+
+// newServer makes the server of one environment; play is of interactive episodes, or nil.
+func newServer(o Options, table *tools.Table, room *exports.Room, player *play.Player) (*Server, error) {
+	var err error
 	s := &Server{o: o, memory: intake.New(o.RequestMemory), exports: room}
 	s.bodies = httpio.Bodies{Memory: s.memory, Max: o.MaxMessage, Within: o.BodyTimeout}
 	s.env, err = env.New(env.Options{
-		Tools: table, StepTimeout: o.StepTimeout, Registerer: o.Registerer, Logger: o.Logger,
+		Tools: table, Play: player, StepTimeout: o.StepTimeout, Registerer: o.Registerer, Logger: o.Logger,
 		Sessions: session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions},
 		Tracer:   o.TracerProvider.Tracer("github.com/rolloutd/rolloutd/envserver"),
 	})
@@ -83,7 +100,7 @@ func New(o Options) (*Server, error) {
 	if s.page, err = web.Page(strings.TrimSuffix(webHome, "/")); err != nil {
 		return nil, fmt.Errorf("envserver: %w", err)
 	}
-	if s.schemas, err = schemas(); err != nil {
+	if s.schemas, err = schemas(player != nil); err != nil {
 		return nil, fmt.Errorf("envserver: schemas: %w", err)
 	}
 	if s.described, err = s.document().Encode(); err != nil {
@@ -99,19 +116,33 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h := s.mountedAt(r.URL.Path); h != nil {
+		h.ServeHTTP(w, r)
+		return
+	}
+	s.handler.ServeHTTP(w, r)
+}
 
 // Shutdown ends every session without touching their rollouts: WebSockets are closed with code 1012, calls that wait are
 // answered. It returns when all WebSockets are closed, or with ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	s.stopped(tools.ErrStopping)
-	s.mu.Unlock()
-	s.env.Sessions.CloseAll(tools.ErrStopping)
+	all := []*Server{s}
+	for _, m := range s.mounted {
+		all = append(all, m)
+	}
+	for _, one := range all {
+		one.mu.Lock()
+		one.stopped(tools.ErrStopping)
+		one.mu.Unlock()
+		one.env.Sessions.CloseAll(tools.ErrStopping)
+	}
 	done := make(chan struct{})
 	go func() { // ends with the last socket, which closeWait bounds
 		defer close(done)
-		s.sockets.Wait()
+		for _, one := range all {
+			one.sockets.Wait()
+		}
 	}()
 	select {
 	case <-done:
@@ -132,6 +163,9 @@ func (s *Server) enter() bool {
 	return true
 }
 
+// leaveTime bounds the end of an episode whose client has closed its session. One that is not ended so ends when it is idle.
+const leaveTime = 10 * time.Second
+
 // sessionEnded aborts what was to end with the session. A server that stops is no reason: its clients have not left.
 func (s *Server) sessionEnded(ended *session.Session, cause error) {
 	s.o.Logger.Debug("session ended", "session", ended.ID, "cause", cause)
@@ -140,6 +174,11 @@ func (s *Server) sessionEnded(ended *session.Session, cause error) {
 	}
 	// Whatever ids the client has named: in its name only its own end.
 	client := access.WithCaller(context.Background(), access.Token{Name: ended.Owner, Scope: access.ScopeClient})
+	if s.env.Play != nil && ended.Left() {
+		ctx, cancel := context.WithTimeout(client, leaveTime)
+		defer cancel()
+		s.env.Play.Leave(ctx, ended.Playing(), "the client closed its session")
+	}
 	s.env.Tools.Abandon(client, ended.Watched()...)
 }
 

@@ -35,7 +35,7 @@ func (s *Server) resetPost(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	in, found := readReset(data)
+	in, args, found := readReset(data)
 	release()
 	if len(found) > 0 {
 		httpio.WriteInvalid(w, found)
@@ -47,7 +47,9 @@ func (s *Server) resetPost(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
-	out, err := s.env.Reset(r.Context(), sess, in.EpisodeID, in.Attach)
+	ctx, cancel := s.callContext(r)
+	defer cancel()
+	out, err := s.env.Reset(ctx, sess, env.ResetArgs{EpisodeID: in.EpisodeID, Attach: in.Attach, Args: args})
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
@@ -57,15 +59,14 @@ func (s *Server) resetPost(w http.ResponseWriter, r *http.Request) {
 }
 
 // readReset reads a reset request, whose members are all optional.
-func readReset(data []byte) (resetBody, issue.List) {
-	obj, found := httpio.Object(data)
+func readReset(data []byte) (in resetBody, obj map[string]any, found issue.List) {
+	obj, found = httpio.Object(data)
 	c := issue.Check(obj, "body")
-	var in resetBody
 	c.NaturalInt("seed")
 	in.EpisodeID, _ = c.OptionalString("episode_id", maxID)
 	in.SessionID, _ = c.OptionalString("session_id", maxID)
 	in.Attach, _ = c.Any("attach").(bool)
-	return in, append(found, c.Found(false)...)
+	return in, obj, append(found, c.Found(false)...)
 }
 
 func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
@@ -116,6 +117,9 @@ func readStep(data []byte) (in stepBody, a env.Action, found issue.List) {
 	if timed {
 		in.TimeoutS, a.Limit = timeout, env.SecondsLimit(timeout)
 	}
+	if in.RequestID != "" {
+		a.RequestID = env.RequestID(in.RequestID)
+	}
 	return in, a, found
 }
 
@@ -127,5 +131,5 @@ func (s *Server) stateGet(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
-	httpio.WriteJSON(w, http.StatusOK, sess.State())
+	httpio.WriteJSON(w, http.StatusOK, s.env.State(sess))
 }

@@ -13,8 +13,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/envserver/internal/underway"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -30,7 +34,7 @@ func isStandardMCP(r *http.Request) bool {
 // streams of events, in which there is room for notifications of progress.
 func (s *Server) standardMCP(events bool) http.Handler {
 	server := mcp.NewServer(&mcp.Implementation{Name: s.o.Name, Version: s.o.Version}, &mcp.ServerOptions{Logger: s.o.Logger})
-	for _, t := range s.env.Tools.List() {
+	for _, t := range s.env.ListTools().Tools {
 		server.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema}, s.standardCall)
 	}
 	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
@@ -63,7 +67,7 @@ func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *ht
 	}
 	ctx, over := s.cancellable(ctx, w, r, body)
 	defer over()
-	r = r.WithContext(context.WithValue(r.Context(), callKey{}, ctx))
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, calling{ctx, env.SessionOf(r)}))
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), atEnd(release)))
 	if bytes.Contains(body, []byte(progressToken)) {
 		s.progressing.ServeHTTP(withSplicer(w, r))
@@ -129,9 +133,16 @@ func (f atEnd) Read([]byte) (int, error) {
 
 type callKey struct{}
 
+// calling is what a call of the library needs of its request.
+type calling struct {
+	ctx     context.Context // of the call alone
+	session string          // that the request names
+}
+
 // tied is the library's context of a call, ended with the one that serveStandard was given.
 func tied(ctx context.Context) (context.Context, context.CancelFunc) {
-	calls, _ := ctx.Value(callKey{}).(context.Context)
+	own, _ := ctx.Value(callKey{}).(calling)
+	calls := own.ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(calls, func() { cancel(context.Cause(calls)) })
 	return ctx, func() { stop(); cancel(nil) }
@@ -151,6 +162,9 @@ func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp
 	ctx, cancel := tied(ctx)
 	defer cancel()
 	defer s.progress(ctx, r)()
+	if s.env.Play != nil {
+		return s.standardPlay(ctx, r.Params.Name, args, r.Params.Meta, limit)
+	}
 	text, err := s.env.Call(ctx, tools.Call{Tool: r.Params.Name, Args: args, Limit: limit})
 	if err != nil {
 		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
@@ -171,4 +185,33 @@ func standardArgs(raw []byte) (map[string]any, error) {
 		return nil, fault.Field("arguments", "want an object")
 	}
 	return args, nil
+}
+
+// standardPlay makes a call in the interactive episode of the session that the request names, by its header X-Session-Id or the parameter
+// session_id of its URL.
+func (s *Server) standardPlay(ctx context.Context, tool string, args, meta map[string]any, limit time.Duration) (*mcp.CallToolResult, error) {
+	own, _ := ctx.Value(callKey{}).(calling)
+	caller := access.WithCaller(ctx, access.CallerOf(own.ctx))
+	sess, done, err := s.env.Begun(caller, own.session, false)
+	if err != nil {
+		return failedCall(err), nil
+	}
+	defer done()
+	defer s.env.Keep(ctx, sess)
+	out := s.env.PlayStep(caller, sess, play.Step{ID: env.RequestIDOf(meta), Tool: tool, Args: args}, limit)
+	if out.Err != nil {
+		return failedCall(out.Err), nil
+	}
+	r := &mcp.CallToolResult{IsError: out.Result.Error, Content: []mcp.Content{&mcp.TextContent{Text: out.Result.Text()}}}
+	if len(out.Result.Data) > 0 {
+		r.StructuredContent = out.Result.Data
+	}
+	if out.Done {
+		r.Meta = mcp.Meta{"done": true, "reward": out.Reward}
+	}
+	return r, nil
+}
+
+func failedCall(err error) *mcp.CallToolResult {
+	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: reply.Explain(err)}}}
 }

@@ -72,9 +72,7 @@ func (s *Server) webReset(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
-	id, _ := obj["episode_id"].(string)
-	attach, _ := obj["attach"].(bool)
-	out, err := s.env.Reset(r.Context(), sess, id, attach)
+	out, err := s.env.Reset(r.Context(), sess, env.ReadReset(obj))
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
@@ -146,7 +144,7 @@ func (s *Server) webState(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
-	httpio.WriteJSON(w, http.StatusOK, sess.State())
+	httpio.WriteJSON(w, http.StatusOK, s.env.State(sess))
 }
 
 // maxShown bounds a result that the page's log holds, in bytes.

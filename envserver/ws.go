@@ -125,6 +125,7 @@ func (s *Server) open(ctx context.Context, owner, id string) (*session.Session, 
 func (s *Server) answer(ctx context.Context, p protocol, sess *session.Session, frame []byte) wsio.Answer {
 	switch reply := s.guard(p, func() any { return p.handle(ctx, sess, frame) }).(type) {
 	case goodbye:
+		sess.Leave()
 		s.env.Keep(s.stop, sess) // before it is said, for the client may answer by coming again
 		return wsio.Answer{Close: wsio.CloseNormal}
 	case later:

@@ -33,6 +33,7 @@ type attempt struct {
 func (r *run) attempt(n int) *attempt {
 	a := &attempt{target: activities.Target{RolloutID: r.spec.ID, Attempt: n, Backend: r.spec.Sandbox.Backend}, started: workflow.Now(r.ctx)}
 	r.current = a
+	r.score = nil
 	r.state.Attempt, r.state.Turns, r.state.SessionID, r.state.SandboxID, r.state.Host = n, 0, "", "", ""
 	a.err = r.work(a)
 	a.turns = r.state.Turns

@@ -52,6 +52,7 @@ type run struct {
 	late     cause               // the same, come when the result was being collected already
 	stop     workflow.CancelFunc // ends the phase under way; nil between phases
 	armed    bool                // the rollout's own deadline is running
+	score    *rollout.Score      // of a client, where the verifier is external; nil: not given yet
 	finished bool                // the last attempt is being collected: an abort has no effect any more
 }
 
@@ -72,6 +73,9 @@ func setup(ctx workflow.Context, spec rollout.Spec) (*run, error) {
 	err := workflow.SetQueryHandlerWithOptions(ctx, rollout.QueryState, func() (rollout.State, error) { return r.state, nil },
 		workflow.QueryHandlerOptions{Description: "Where the rollout stands"})
 	if err != nil {
+		return nil, err
+	}
+	if err := r.acceptScores(ctx); err != nil {
 		return nil, err
 	}
 	r.label()

@@ -118,7 +118,7 @@ func (r *run) prepare(a *attempt) error {
 func (r *run) runAgent(a *attempt) error {
 	s := r.spec
 	in := activities.AgentInput{
-		Target: a.target, Agent: s.Agent, Instruction: s.Task.Instruction, ObeyProject: s.Task.ObeyProject, React: s.React,
+		Target: a.target, Agent: s.Agent, Instruction: s.Task.Instruction, ObeyProject: s.Task.ObeyProject, React: s.React, Episode: s.Episode,
 		Mode: s.Mode, Model: s.Model, Limits: s.Limits, Network: s.Sandbox.Network,
 	}
 	if s.Agent == rollout.AgentOracle { // no other agent may come near it
@@ -139,6 +139,9 @@ func (r *run) verify(a *attempt) error {
 	_, v := r.spec.Task.Split()
 	if !v.Defined() || !a.agent.Outcome.MayCarryReward() {
 		return nil
+	}
+	if v.External {
+		return r.awaitScore(a)
 	}
 	in := activities.VerifyInput{Target: a.target, Sandbox: r.spec.Sandbox, Verifier: v, Timeout: r.spec.Limits.Verifier}
 	var out activities.Grade

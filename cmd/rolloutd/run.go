@@ -24,7 +24,7 @@ var errTimeout = errors.New("--timeout ran out")
 type runFlags struct {
 	endpoint, baseURL, keyEnv, model, agent, id string
 	purpose, sampling                           string
-	json, detach                                bool
+	json, detach, noVerify                      bool
 	groupSize                                   int
 	timeout                                     time.Duration
 	tasks                                       selectFlags // of a set
@@ -83,6 +83,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.purpose, "purpose", "", "what the model calls are for: auto, train or eval")
 	fl.StringVar(&f.sampling, "sampling", "", `parameters of every model call, as JSON: {"temperature":0.7,"seed":1}`)
 	fl.StringVar(&f.agent, "agent", "", "agent by name, instead of the task's: opencode, oracle (runs the task's solution), nop (does nothing), …")
+	fl.BoolVar(&f.noVerify, "no-verify", false, "leave the work ungraded, whatever verifier the task has")
 	fl.StringVar(&f.id, "rollout-id", "", "id of the rollout; an existing rollout with this id is shown, no other is started")
 	fl.BoolVar(&f.detach, "detach", false, "print the rollout's id and exit; the rollout runs on the server")
 	fl.BoolVar(&f.json, "json", false, "print the whole result as JSON on stdout")
@@ -100,6 +101,9 @@ func (f *runFlags) apply(args map[string]any, s std) (map[string]any, error) {
 		if v != "" {
 			args[name] = v
 		}
+	}
+	if f.noVerify {
+		args["no_verify"] = true
 	}
 	if err := f.pin(args); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/episode/live"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/tool"
@@ -23,6 +24,8 @@ type Env struct {
 	Tools tool.Set
 	// Events takes what the agent says and does, as it happens; nil: it is not logged.
 	Events *Reporter
+	// Episode takes the calls of the client, for the agent "interactive"; nil where no agent is to run.
+	Episode *live.Episode
 }
 
 // Model makes model calls on the rollout's route; *gateway.Model documents the methods.
@@ -39,9 +42,10 @@ type Job struct {
 	Instruction string
 	ObeyProject bool // the task repository's own agent configuration counts
 	Model       rollout.Model
-	MaxOutput   int            // tokens the agent may ask for per call; 0: no bound
-	Solution    []string       // bash commands that solve the task; for the agent oracle only
-	React       *rollout.React // of the agent "react"; nil: its defaults
+	MaxOutput   int              // tokens the agent may ask for per call; 0: no bound
+	Solution    []string         // bash commands that solve the task; for the agent oracle only
+	React       *rollout.React   // of the agent "react"; nil: its defaults
+	Episode     *rollout.Episode // of the agent "interactive"; nil: its defaults
 	// Launch is the launch to open, from 1. 0 is the newest one, or the first where there is none.
 	Launch int
 }
@@ -93,6 +97,8 @@ type Status struct {
 	Error     string // why the agent broke off, in its own words; empty otherwise
 	// Malformed counts the tool calls of the policy that could not be read; always 0 for an agent that does not know.
 	Malformed int
+	// Left says that the agent ended because its client went away, which is not the policy's doing. Error says how.
+	Left bool
 	// LastSign is when the agent last gave a sign of life of its own (output, an event); zero when none.
 	LastSign time.Time
 }

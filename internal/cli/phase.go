@@ -23,6 +23,8 @@ func phaseName(p rollout.Phase) string {
 		return "running the agent"
 	case rollout.PhaseVerifying:
 		return "grading in a fresh sandbox"
+	case rollout.PhaseScoring:
+		return "waiting for the score of a client"
 	case rollout.PhaseCollecting:
 		return "collecting results"
 	case rollout.PhaseClosing:

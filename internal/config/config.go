@@ -37,6 +37,8 @@ type Config struct {
 	TrainerAPI TrainerAPI         `yaml:"trainer_api"`
 	// Sinks are where finished groups are delivered, by name.
 	Sinks map[string]Sink `yaml:"sinks"`
+	// Environments are environments of interactive episodes, by name. One called ToolsEnvironment is there in any case.
+	Environments map[string]Environment `yaml:"environments"`
 	// Prices are the prices of models, by the endpoint's name for the model, for rollouts that set none.
 	Prices map[string]rollout.Price `yaml:"prices"`
 	// ModelEnv has the model catalog's variables (VLLM_URL, OPENAI_API_KEY …), as in the environment.
@@ -105,6 +107,10 @@ type Worker struct {
 	Lease    time.Duration `yaml:"lease"`    // a sandbox ends itself if no worker renews it for this long
 	Janitor  time.Duration `yaml:"janitor"`  // interval between two searches for orphans
 	Grace    time.Duration `yaml:"grace"`    // a sandbox younger than this is not an orphan
+	// ToolsListen is the address of the host's tool service, to which the server sends the calls of episodes. ToolsURL is its URL for the
+	// server; empty: http:// and the address.
+	ToolsListen string `yaml:"tools_listen"`
+	ToolsURL    string `yaml:"tools_url"`
 }
 
 // Sandbox has the settings of the local driver and the default size of a sandbox. Zero sizes mean the sandbox package's defaults.

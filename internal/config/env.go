@@ -54,6 +54,8 @@ func Variables() []Variable {
 		{"ROLLOUTD_WORKER_ADVERTISE", "worker.advertise", text(func(c *Config) *string { return &c.Worker.Advertise })},
 		{"ROLLOUTD_WORKER_CAPACITY", "worker.capacity", number(func(c *Config) *int { return &c.Worker.Capacity })},
 		{"ROLLOUTD_WORKER_STARTS", "worker.starts", number(func(c *Config) *int { return &c.Worker.Starts })},
+		{"ROLLOUTD_TOOLS_LISTEN", "worker.tools_listen", text(func(c *Config) *string { return &c.Worker.ToolsListen })},
+		{"ROLLOUTD_TOOLS_URL", "worker.tools_url", text(func(c *Config) *string { return &c.Worker.ToolsURL })},
 		{"ROLLOUTD_SANDBOX_LEASE", "worker.lease", span(func(c *Config) *time.Duration { return &c.Worker.Lease })},
 		{"ROLLOUTD_SANDBOXD", "sandbox.sandboxd", text(func(c *Config) *string { return &c.Sandbox.Sandboxd })},
 		{"ROLLOUTD_SANDBOX_IMAGE", "sandbox.image", text(func(c *Config) *string { return &c.Sandbox.Image })},

@@ -20,6 +20,9 @@ func (c Config) GatewayDir() string { return filepath.Join(c.Data, "gateway") }
 // NetworkDir holds the logs of connections that sandboxes made to hosts outside.
 func (c Config) NetworkDir() string { return filepath.Join(c.Data, "network") }
 
+// EpisodesDir holds the step logs of open episodes.
+func (c Config) EpisodesDir() string { return filepath.Join(c.Data, "episodes") }
+
 // AgentsDir holds the agents' binaries.
 func (c Config) AgentsDir() string { return filepath.Join(c.Data, "agents") }
 

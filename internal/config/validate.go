@@ -37,6 +37,7 @@ func (c Config) Validate() error {
 	c.Tools.validate(&p)
 	c.ToolServer.validate(&p)
 	c.TrainerAPI.validate(&p)
+	c.validateEnvironments(&p)
 	for _, name := range slices.Sorted(maps.Keys(c.ModelEnv)) {
 		p.check(slices.Contains(modelVariables(), name), "model_env."+name, "want %s", strings.Join(modelVariables(), ", "))
 		if strings.HasSuffix(name, "_URL") {
@@ -96,6 +97,10 @@ func (w Worker) validate(p *problems) {
 		"want at least 30s, so that a busy host can renew in time, and at most 168h, which is all that a sandbox grants; got %s", w.Lease)
 	p.positive("worker.janitor", w.Janitor)
 	p.positive("worker.grace", w.Grace)
+	p.address("worker.tools_listen", w.ToolsListen)
+	if w.ToolsURL != "" {
+		p.httpURL("worker.tools_url", w.ToolsURL)
+	}
 }
 
 func (s Sandbox) validate(p *problems) {

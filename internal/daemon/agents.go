@@ -6,6 +6,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/command"
+	"github.com/rolloutd/rolloutd/internal/agent/interactive"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/agent/oracle"
 	"github.com/rolloutd/rolloutd/internal/agent/react"
@@ -17,7 +18,7 @@ func (d *Daemon) agents() (*agent.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	kinds := []agent.Kind{opencode.Kind(opencode.Options{AgentsDir: dir, Logger: d.log}), reactKind(), oracle.Oracle(), oracle.Nop()}
+	kinds := []agent.Kind{opencode.Kind(opencode.Options{AgentsDir: dir, Logger: d.log}), reactKind(), interactive.Kind(), oracle.Oracle(), oracle.Nop()}
 	for _, spec := range d.commandAgents() {
 		kind, err := command.Kind(spec, command.Options{AgentsDir: dir, Logger: d.log})
 		if err != nil {

@@ -12,9 +12,11 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/episodes"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/daemon/toolset"
 	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/hostapi"
 	"github.com/rolloutd/rolloutd/internal/listen"
@@ -29,7 +31,7 @@ const codecPath = "/codec"
 
 // serveTier runs the OpenEnv edge. It starts last and stops first.
 func (d *Daemon) serveTier() tier.Tier {
-	return tier.Tier{Name: "OpenEnv server", Budget: 10 * time.Second, Start: func(context.Context) (tier.Running, error) {
+	return tier.Tier{Name: "OpenEnv server", Budget: 10 * time.Second, Start: func(ctx context.Context) (tier.Running, error) {
 		if !config.Loopback(d.cfg.Serve.Listen) && len(d.cfg.Serve.Tokens) == 0 && d.cfg.Serve.TokensFile == "" {
 			// Validate checks this too; an open server on a network deserves a second check.
 			return tier.Running{}, fault.Field("serve.tokens", "needed to listen on %s", d.cfg.Serve.Listen)
@@ -38,7 +40,7 @@ func (d *Daemon) serveTier() tier.Tier {
 		if err != nil {
 			return tier.Running{}, err
 		}
-		edge, err := d.edge(tokens)
+		edge, err := d.edge(ctx, tokens)
 		if err != nil {
 			return tier.Running{}, err
 		}
@@ -58,7 +60,7 @@ func (d *Daemon) serveTier() tier.Tier {
 	}}
 }
 
-func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
+func (d *Daemon) edge(ctx context.Context, tokens []envserver.Token) (*envserver.Server, error) {
 	readme, err := d.readme()
 	if err != nil {
 		return nil, err
@@ -75,20 +77,26 @@ func (d *Daemon) edge(tokens []envserver.Token) (*envserver.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	environments, err := episodes.Environments(ctx, d.cfg, tools)
+	if err != nil {
+		return nil, err
+	}
 	box := d.key.Box("model key")
 	engine := rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key), hostapi.NewClient(d.store, d.key))
 	return envserver.New(envserver.Options{
-		Rollouts:   engine,
-		Groups:     engine,
-		Deliveries: knownSinks{engine, d.cfg.Sinks},
-		Producers:  sinkProducers{engine, d.cfg.Sinks},
-		TaskSets:   d.taskSets(),
-		Resolve:    d.resolve(catalog.New(d.modelLookup, policy)),
-		Seal:       box.SealString,
-		Backends:   d.cfg.Sandbox.BackendNames(),
-		MaxSandbox: d.cfg.Sandbox.Max(),
-		MaxNetwork: d.cfg.Sandbox.Network.Max,
-		Agents:     agents.Names(),
+		Rollouts:     engine,
+		Groups:       engine,
+		Deliveries:   knownSinks{engine, d.cfg.Sinks},
+		Producers:    sinkProducers{engine, d.cfg.Sinks},
+		TaskSets:     d.taskSets(),
+		Episodes:     rollouts.NewEpisodes(engine, d.key.Token(episode.TokenPurpose)),
+		Environments: environments,
+		Resolve:      d.resolve(catalog.New(d.modelLookup, policy)),
+		Seal:         box.SealString,
+		Backends:     d.cfg.Sandbox.BackendNames(),
+		MaxSandbox:   d.cfg.Sandbox.Max(),
+		MaxNetwork:   d.cfg.Sandbox.Network.Max,
+		Agents:       agents.Names(),
 		CheckToolsets: func(enabled, disabled []string) error {
 			_, err := tools.Select(enabled, disabled)
 			return err

@@ -8,10 +8,12 @@ import (
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/daemon/episodes"
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/daemon/toolset"
 	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/episode/live"
 	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/gateway"
@@ -70,11 +72,12 @@ func (d *Daemon) runWorkersOf(
 	ctx context.Context, routes *gateway.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry,
 ) (tier.Running, error) {
 	runWarm := d.addWarmPools(backends, agents)
+	open := live.NewTable(d.cfg.EpisodesDir())
 	events, err := eventlog.Open(filepath.Join(d.cfg.Data, "events"), d.log)
 	if err != nil {
 		return tier.Running{}, err
 	}
-	acts, err := d.activities(routes, backends, agents, tools, events)
+	acts, err := d.activities(routes, backends, agents, tools, events, open)
 	if err != nil {
 		return tier.Running{}, err
 	}
@@ -91,14 +94,18 @@ func (d *Daemon) runWorkersOf(
 		return tier.Running{}, errors.Join(err, api.Stop(ctx))
 	}
 	workers = append(workers, d.hostWorker(acts, backends, failed), d.deliveryWorker(acts, failed))
+	service, err := episodes.Service{Host: d.host, Key: d.key, Store: d.store, Log: d.log}.Start(ctx, d.cfg.Worker, open)
+	if err != nil {
+		return tier.Running{}, errors.Join(err, api.Stop(ctx))
+	}
 	d.takeOver(ctx)
 	if err := startWorkers(workers...); err != nil {
-		return tier.Running{}, errors.Join(err, api.Stop(ctx))
+		return tier.Running{}, errors.Join(err, api.Stop(ctx), service.Stop(ctx))
 	}
 	janitor := tier.Background(d.janitor(routes))
 	warm := runWarm()
-	return tier.Running{Done: tier.Either(failed, api.Done), Stop: func(ctx context.Context) error {
-		return errors.Join(api.Stop(ctx), janitor.Stop(ctx), stopWorkers(workers...), warm.Stop(ctx)) // no activity takes a warm sandbox any more
+	return tier.Running{Done: tier.Either(failed, tier.Either(api.Done, service.Done)), Stop: func(ctx context.Context) error {
+		return errors.Join(api.Stop(ctx), service.Stop(ctx), janitor.Stop(ctx), stopWorkers(workers...), warm.Stop(ctx)) // no activity takes a warm sandbox any more
 	}}, nil
 }
 
@@ -112,7 +119,7 @@ func (d *Daemon) takeOver(ctx context.Context) {
 
 // activities are those of this host.
 func (d *Daemon) activities(
-	routes *gateway.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry, events *eventlog.Logs,
+	routes *gateway.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry, events *eventlog.Logs, open *live.Table,
 ) (*activities.Activities, error) {
 	id, err := machine.HostID(d.cfg.HostIDFile())
 	if err != nil {
@@ -128,7 +135,7 @@ func (d *Daemon) activities(
 		return nil, err
 	}
 	return activities.New(activities.Options{
-		Host: id, Queue: d.queue(), Backends: backends, Agents: agents, Tools: tools, Network: reach, Gateway: routes, Store: d.store, Signals: d.temporal,
+		Host: id, Queue: d.queue(), Backends: backends, Agents: agents, Tools: tools, Network: reach, Gateway: routes, Store: d.store, Episodes: open, Signals: d.temporal,
 		Delivery: sinks, Groups: rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key), nil), Events: events, Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
 	}), nil
 }

@@ -26,16 +26,17 @@ const (
 // Spec is one rollout as asked for, validated and resolved: everything a worker needs, on any host. It is the workflow's
 // input and therefore part of stored histories: fields are added, never renamed or removed.
 type Spec struct {
-	ID      string  `json:"id"`
-	GroupID string  `json:"group_id,omitempty"`
-	Owner   string  `json:"owner,omitempty"` // name of the token that asked for it; empty on a server without tokens
-	Task    Task    `json:"task"`
-	Agent   string  `json:"agent"`           // a name of the deployment's registry, such as AgentOpencode
-	React   *React  `json:"react,omitempty"` // of AgentReact
-	Mode    Mode    `json:"mode"`
-	Model   Model   `json:"model"`
-	Limits  Limits  `json:"limits"`
-	Sandbox Sandbox `json:"sandbox"`
+	ID      string   `json:"id"`
+	GroupID string   `json:"group_id,omitempty"`
+	Owner   string   `json:"owner,omitempty"` // name of the token that asked for it; empty on a server without tokens
+	Task    Task     `json:"task"`
+	Agent   string   `json:"agent"`             // a name of the deployment's registry, such as AgentOpencode
+	React   *React   `json:"react,omitempty"`   // of AgentReact
+	Episode *Episode `json:"episode,omitempty"` // of AgentInteractive
+	Mode    Mode     `json:"mode"`
+	Model   Model    `json:"model"`
+	Limits  Limits   `json:"limits"`
+	Sandbox Sandbox  `json:"sandbox"`
 	// Messages is how much of each prompt the result's turns have.
 	Messages MessagesMode `json:"messages,omitempty"`
 }
@@ -157,7 +158,11 @@ const (
 	AgentReact    = "react"  // acts by tool calls, in a loop on the host
 	AgentOracle   = "oracle" // runs the task's solution
 	AgentNop      = "nop"    // does nothing
+	// AgentInteractive waits for the tool calls of a client; see Episode.
+	AgentInteractive = "interactive"
 )
 
 // NeedsModel says whether rollouts of the agent need a model endpoint.
-func NeedsModel(agent string) bool { return agent != AgentOracle && agent != AgentNop }
+func NeedsModel(agent string) bool {
+	return agent != AgentOracle && agent != AgentNop && agent != AgentInteractive
+}

@@ -13,6 +13,7 @@ const (
 	PhaseSetup      Phase = "setup"
 	PhaseAgent      Phase = "running_agent"
 	PhaseVerifying  Phase = "verifying"
+	PhaseScoring    Phase = "awaiting_score" // a client grades; see Verifier.External
 	PhaseCollecting Phase = "collecting"
 	PhaseClosing    Phase = "closing_sandbox"
 	PhaseDone       Phase = "done"

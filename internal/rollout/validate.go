@@ -68,6 +68,8 @@ func (s Spec) validAgent() error {
 		return fault.Field("mode", "agent %q needs %q: after a crash it continues from the recorded model calls", AgentReact, TransparentProxy)
 	case s.Agent == AgentReact:
 		return s.React.validate()
+	case s.Agent == AgentInteractive:
+		return s.Episode.validate()
 	}
 	return nil
 }

@@ -28,10 +28,13 @@ type Verifier struct {
 	// SameSandbox grades where the agent ran (its processes dead). The default is a fresh sandbox with the agent-writable
 	// state restored into it.
 	SameSandbox bool `json:"same_sandbox,omitempty"`
+	// External leaves grading to a client: the sandbox is held after the agent has ended, for Limits.Verifier at most, until the client
+	// gives a score. RewardRange bounds it; empty: any finite number.
+	External bool `json:"external,omitempty"`
 }
 
-// Defined says whether there is anything to run.
-func (v Verifier) Defined() bool { return v.Script != "" || len(v.Commands) > 0 }
+// Defined says whether the work is graded.
+func (v Verifier) Defined() bool { return v.Script != "" || len(v.Commands) > 0 || v.External }
 
 // Range is the smallest and the largest reward that Script may write.
 func (v Verifier) Range() (least, most float64) {
@@ -89,6 +92,9 @@ func (v Verifier) validate() error {
 	if err := validRange(v.RewardRange); err != nil {
 		return err
 	}
+	if v.External && (v.Script != "" || len(v.Commands) > 0) {
+		return fault.Field("verifier", "external leaves grading to a client: leave out verify and test_script")
+	}
 	seen := map[string]string{}
 	if v.Script != "" {
 		seen[path.Base(TestScript)] = "test_script"
@@ -113,6 +119,29 @@ func validRange(r []float64) error {
 	finite := func(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 	if len(r) != 2 || !finite(r[0]) || !finite(r[1]) || r[0] >= r[1] {
 		return fault.Field("reward_range", "want [min, max] with min below max, got %v", r)
+	}
+	return nil
+}
+
+// UpdateScore is the name of the workflow update by which a client grades a rollout whose verifier is external; its argument is a Score.
+const UpdateScore = "score"
+
+// Score is the grade of a client. It is part of stored histories.
+type Score struct {
+	Score float64 `json:"score"`
+}
+
+// CheckScore refuses a score that the verifier does not allow.
+func (v Verifier) CheckScore(s Score) error {
+	least, most := math.Inf(-1), math.Inf(1)
+	if len(v.RewardRange) == 2 {
+		least, most = v.RewardRange[0], v.RewardRange[1]
+	}
+	switch {
+	case math.IsNaN(s.Score) || math.IsInf(s.Score, 0):
+		return fault.Field("score", "want a finite number, got %g", s.Score)
+	case s.Score < least || s.Score > most:
+		return fault.Field("score", "want %g to %g (reward_range), got %g", least, most, s.Score)
 	}
 	return nil
 }

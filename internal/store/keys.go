@@ -14,6 +14,7 @@ const (
 	AgentOutput    = "output.log"      // the tail of what the agent's processes wrote to stdout and stderr
 	OpencodeOutput = "opencode.log"    // the same of OpenCode
 	Home           = "home.tar"        // the home directory as the agent left it
+	Steps          = "steps.jsonl"     // JSON lines of episode.Step
 	Setup          = "setup.json"      // []rollout.CommandResult
 	Packages       = "packages.tar"    // rollout.Packages as setup left them; empty where there was nothing, none without a setup
 	Grading        = "verify.json"     // grading.Record

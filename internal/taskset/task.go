@@ -25,6 +25,7 @@ type Task struct {
 	Solution    []string          `yaml:"solution" json:"solution"`       // bash commands that solve the task, run by the agent oracle
 	Verify      []string          `yaml:"verify" json:"verify"`           // bash commands that grade; the reward is the share that passes
 	TestScript  string            `yaml:"test_script" json:"test_script"` // a bash script that writes the reward file
+	Verifier    map[string]any    `yaml:"verifier" json:"verifier"`       // external: a client grades
 	TestFiles   map[string]string `yaml:"test_files" json:"test_files"`   // name in the tests folder → text, written when grading begins
 	RewardRange []float64         `yaml:"reward_range" json:"reward_range"`
 	OnTimeout   yaml.Node         `yaml:"on_timeout" json:"-"` // null, quoted or not
@@ -97,6 +98,7 @@ func (t Task) Arguments() map[string]any {
 	}
 	objects(args, "sampling", t.Sampling)
 	objects(args, "eval_sampling", t.EvalSampling)
+	objects(args, "verifier", t.Verifier)
 	return args
 }
 

@@ -16,6 +16,8 @@ type Action struct {
 	CallAction
 	List  bool          // in which case there is nothing to call
 	Limit time.Duration // metadata.timeout_s; 0: not given
+	// RequestID is metadata.request_id as the id of a call; "": not given.
+	RequestID string
 }
 
 // ReadAction validates an action; anything but list_tools is read as a tool call, whose type may be left out.
@@ -34,20 +36,41 @@ func ReadAction(data map[string]any) (Action, issue.List) {
 	if t, ok := m.Positive("timeout_s"); ok {
 		a.Limit = SecondsLimit(t)
 	}
+	a.RequestID = RequestIDOf(a.Metadata)
 	return a, append(found, m.Found(false)...)
 }
 
 // Reset begins a new episode or, with attach, goes on with one that the client was in on a connection it lost.
-func (e *Env) Reset(ctx context.Context, sess *session.Session, episodeID string, attach bool) (reply.ResetResponse, error) {
-	if attach {
-		if err := e.Sessions.Rejoin(ctx, sess, episodeID); err != nil {
+func (e *Env) Reset(ctx context.Context, sess *session.Session, r ResetArgs) (reply.ResetResponse, error) {
+	if r.Attach {
+		if err := e.Sessions.Rejoin(ctx, sess, r.EpisodeID); err != nil {
 			return reply.ResetResponse{}, err
 		}
-	} else {
-		sess.Reset(episodeID)
+	}
+	if e.Play != nil {
+		defer e.Keep(ctx, sess)
+		return e.resetEpisode(ctx, sess, r)
+	}
+	if !r.Attach {
+		sess.Reset(r.EpisodeID)
 	}
 	e.Keep(ctx, sess)
 	return reply.ResetResponse{}, nil
+}
+
+// ResetArgs are the parameters of a reset.
+type ResetArgs struct {
+	EpisodeID string
+	Attach    bool
+	Args      map[string]any // all of them
+}
+
+// ReadReset reads the parameters of a reset; none of them is required.
+func ReadReset(data map[string]any) ResetArgs {
+	r := ResetArgs{Args: data}
+	r.EpisodeID, _ = data["episode_id"].(string)
+	r.Attach, _ = data["attach"].(bool)
+	return r
 }
 
 // Keep saves what has changed. A session that cannot be kept now goes on; the next change tries again.
@@ -59,7 +82,9 @@ func (e *Env) Keep(ctx context.Context, sess *session.Session) {
 
 // Step carries out an action in a session. limit bounds the answer unless the action brings its own.
 func (e *Env) Step(ctx context.Context, sess *session.Session, a Action, limit time.Duration) reply.StepResponse {
-	sess.Stepped()
+	if e.Play == nil { // of an episode calls alone count
+		sess.Stepped()
+	}
 	if a.List {
 		e.metrics.listed()
 		return reply.StepResponse{Observation: e.ListTools()}
@@ -67,6 +92,9 @@ func (e *Env) Step(ctx context.Context, sess *session.Session, a Action, limit t
 	ctx, done := sess.Bind(ctx)
 	defer done()
 	defer e.Keep(ctx, sess)
+	if e.Play != nil {
+		return e.playStep(ctx, sess, a, limit)
+	}
 	text, err := e.Call(ctx, tools.Call{Tool: a.ToolName, Args: a.Arguments, Session: AsCaller(sess), Limit: cmp.Or(a.Limit, limit)})
 	if err != nil {
 		return reply.StepResponse{Observation: reply.CallObservation{ToolName: a.ToolName, Error: reply.ToolErrorOf(err)}}
@@ -77,6 +105,12 @@ func (e *Env) Step(ctx context.Context, sess *session.Session, a Action, limit t
 // ListTools is the observation of the action list_tools.
 func (e *Env) ListTools() reply.ToolsObservation {
 	var o reply.ToolsObservation
+	if e.Play != nil {
+		for _, t := range e.Play.Tools() {
+			o.Tools = append(o.Tools, reply.StepTool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
+		}
+		return o
+	}
 	for _, t := range e.Tools.List() {
 		o.Tools = append(o.Tools, reply.StepTool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
@@ -14,6 +15,7 @@ import (
 // Options are what an environment is made of; all are required but Registerer.
 type Options struct {
 	Tools       *tools.Table
+	Play        *play.Player // of an environment of interactive episodes; nil: the tools are those of the table
 	Sessions    session.Options
 	StepTimeout time.Duration // of a step whose client names none; 0 or negative: none
 	Registerer  prometheus.Registerer
@@ -24,6 +26,7 @@ type Options struct {
 // Env is what every transport serves: it resets, steps and calls tools in sessions. It is safe for concurrent use.
 type Env struct {
 	Tools       *tools.Table
+	Play        *play.Player
 	Sessions    *session.Set
 	Tracer      trace.Tracer
 	metrics     *metrics
@@ -33,7 +36,7 @@ type Env struct {
 
 // New makes an environment and registers its metrics.
 func New(o Options) (*Env, error) {
-	e := &Env{Tools: o.Tools, Sessions: session.NewSet(o.Sessions), Tracer: o.Tracer, log: o.Logger, stepTimeout: o.StepTimeout}
+	e := &Env{Tools: o.Tools, Play: o.Play, Sessions: session.NewSet(o.Sessions), Tracer: o.Tracer, log: o.Logger, stepTimeout: o.StepTimeout}
 	var err error
 	e.metrics, err = newMetrics(o.Registerer, e.Sessions.Len)
 	return e, err

@@ -1,6 +1,8 @@
 package reply
 
 import (
+	"encoding/json"
+
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
@@ -73,9 +75,18 @@ type ResetResponse struct {
 	_ struct{} `title:"ResetResponse"`
 }
 
-// resetObservation has nothing to say: the task comes with the step.
+// resetObservation has nothing to say where the task comes with the step.
 type resetObservation struct {
 	Metadata noMetadata `json:"metadata" nullable:"false" description:"empty"`
+	Begun    *Begun     `json:"-"` // of an interactive episode
+}
+
+// MarshalJSON puts what Begun says beside the metadata.
+func (o resetObservation) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Metadata noMetadata `json:"metadata"`
+		*Begun
+	}{o.Metadata, o.Begun})
 }
 
 // noMetadata is an object without members. Clients read it in the observation, and beside the observation in the reference's HTTP answers.
@@ -107,6 +118,7 @@ type Observation interface{ observed() }
 
 func (ToolsObservation) observed() {}
 func (CallObservation) observed()  {}
+func (PlayObservation) observed()  {}
 
 // ToolsObservation is the observation of the action list_tools.
 type ToolsObservation struct {
@@ -137,6 +149,12 @@ type ObservationModel struct {
 	CallObservation
 
 	_ struct{} `title:"CallToolObservation" additionalProperties:"false"`
+}
+
+// ScoreAnswer answers a score.
+type ScoreAnswer struct {
+	RolloutID string  `json:"rollout_id"`
+	Score     float64 `json:"score"`
 }
 
 // AbortAnswer answers an abort.

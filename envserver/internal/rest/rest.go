@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -30,6 +31,7 @@ type API struct {
 	Deliveries access.Deliveries // nil: there are no sinks
 	Producers  access.Producers  // nil: there are none
 	Produce    *produce.Maker    // of Producers
+	Episodes   access.Episodes   // nil: rollouts cannot be scored by clients
 	Env        *env.Env
 	Bodies     httpio.Bodies
 	Exports    *exports.Room
@@ -58,7 +60,7 @@ func (a *API) Routes() []api.Route {
 		api.Post("/rollouts/{id}/abort", a.abortRollout, &api.Operation{ID: "abort_rollout", Tag: tag, Summary: "End a rollout early",
 			Reads: abortRequest{}, Answers: reply.AbortAnswer{}, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),
 	}
-	return append(append(all, a.groupRoutes()...), append(a.deliveryRoutes(), a.producerRoutes()...)...)
+	return slices.Concat(all, a.groupRoutes(), a.deliveryRoutes(), a.producerRoutes(), a.scoreRoutes())
 }
 
 // about is a route that tells of one rollout.

@@ -21,6 +21,9 @@ func (t *Set) Close(ctx context.Context, owner, id string) (closing bool, err er
 		t.remove(e)
 	}
 	t.mu.Unlock()
+	if err == nil {
+		e.s.Leave()
+	}
 	if err == nil && !closing {
 		t.ended(e, ErrClosed)
 		err = e.s.forget(ctx)

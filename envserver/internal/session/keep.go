@@ -36,6 +36,7 @@ type record struct {
 	State   State    `json:"state"`
 	Counted []string `json:"counted,omitempty"`
 	Watched []string `json:"watched,omitempty"`
+	Playing *Playing `json:"playing,omitempty"`
 }
 
 // sessionKey and episodeKey hold the owner, so that an id is of no use to another client, and are hashes, so that an id may
@@ -51,12 +52,12 @@ func digest(owner, id string) string {
 // snapshot is the session as it would be kept; s.mu is held.
 func (s *Session) snapshot() record {
 	return record{ID: s.ID, Version: s.version, State: s.state.clone(),
-		Counted: slices.Sorted(maps.Keys(s.counted)), Watched: slices.Sorted(maps.Keys(s.watched))}
+		Counted: slices.Sorted(maps.Keys(s.counted)), Watched: slices.Sorted(maps.Keys(s.watched)), Playing: s.playing}
 }
 
 // adopt makes the session what the record says; s.mu is held.
 func (s *Session) adopt(r record) {
-	s.state, s.version, s.counted, s.watched = r.State, r.Version, set(r.Counted), set(r.Watched)
+	s.state, s.version, s.counted, s.watched, s.playing = r.State, r.Version, set(r.Counted), set(r.Watched), r.Playing
 }
 
 func set(keys []string) map[string]bool {

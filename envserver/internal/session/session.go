@@ -55,6 +55,8 @@ type Session struct {
 	state   State
 	counted map[string]bool // rollouts whose result was delivered
 	watched map[string]bool // rollouts that end with the session
+	playing *Playing        // nil: no episode is open
+	left    bool            // the client has closed the session; see Left
 
 	keeper      Keeper     // nil: nothing is kept
 	keeping     sync.Mutex // held while saving; taken before mu
@@ -95,7 +97,7 @@ func (s *Session) Reset(episodeID string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state = State{EpisodeID: episodeID}
+	s.state, s.playing = State{EpisodeID: episodeID}, nil
 	clear(s.counted)
 	s.dirty = true
 }

@@ -24,6 +24,8 @@ type RolloutArgs struct {
 	TestFiles       map[string]string `json:"test_files,omitempty" jsonschema:"files of the verifier, put into its tests folder after the agent has stopped: name to text"`
 	RewardRange     []float64         `json:"reward_range,omitempty" jsonschema:"least and greatest reward that test_script may write; left out: [0, 1]"`
 	OnTimeout       string            `json:"on_timeout,omitempty" jsonschema:"null: no reward when the verifier's time is up; left out: what did not end in time has failed"`
+	Verifier        *VerifierArgs     `json:"verifier,omitempty" jsonschema:"how the work is graded, where it is not by verify or test_script"`
+	NoVerify        bool              `json:"no_verify,omitempty" jsonschema:"leave the work ungraded, whatever verifier the task has"`
 	TaskID          string            `json:"task_id,omitempty" jsonschema:"your name for the task; given back in the result"`
 	Mode            string            `json:"mode,omitempty" jsonschema:"transparent_proxy captures every model call, black_box none"`
 	MaxTokensCap    int               `json:"max_tokens_cap,omitempty" jsonschema:"upper bound of each call's max_tokens; 0 or less sets none"`
@@ -34,6 +36,7 @@ type RolloutArgs struct {
 	RolloutID       string            `json:"rollout_id,omitempty" jsonschema:"your id for the rollout; the same id returns the same rollout"`
 	Agent           string            `json:"agent,omitempty" jsonschema:"which agent runs"`
 	React           *rollout.React    `json:"react,omitempty" jsonschema:"configuration of the agent react"`
+	Episode         *EpisodeArgs      `json:"episode,omitempty" jsonschema:"configuration of the agent interactive"`
 	GroupID         string            `json:"group_id,omitempty" jsonschema:"names the group of rollouts of one task"`
 	Limits          LimitArgs         `json:"limits,omitempty" jsonschema:"bounds of the rollout; what is left out takes the server's default"`
 	OnDisconnect    string            `json:"on_disconnect,omitempty" jsonschema:"what becomes of the rollout when you go away before it is done"`
@@ -92,3 +95,8 @@ const (
 	onDisconnectContinue = "continue"
 	onDisconnectAbort    = "abort"
 )
+
+// VerifierArgs say how the work is graded.
+type VerifierArgs struct {
+	External bool `json:"external,omitempty" jsonschema:"hold the sandbox after the agent has ended, for limits.verifier_s at most, until a client gives a score: POST /rollouts/ID/score"`
+}

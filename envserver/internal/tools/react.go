@@ -1,8 +1,10 @@
 package tools
 
 import (
+	"context"
 	"encoding/json"
 	"strconv"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -38,4 +40,52 @@ func (t *Table) react(a RolloutArgs) (*rollout.React, error) {
 		return a.React, nil
 	}
 	return a.React, t.o.CheckToolsets(a.React.EnabledToolsets, a.React.DisabledToolsets)
+}
+
+// EpisodeArgs configure the agent "interactive".
+type EpisodeArgs struct {
+	EnabledToolsets  []string `json:"enabled_toolsets,omitempty" jsonschema:"toolsets of the client"`
+	DisabledToolsets []string `json:"disabled_toolsets,omitempty" jsonschema:"toolsets taken from the enabled ones"`
+	MaxSteps         int      `json:"max_steps,omitempty" jsonschema:"tool calls at most; 0 sets no bound"`
+	IdleS            float64  `json:"idle_s,omitempty" jsonschema:"seconds without a call after which the episode is closed"`
+}
+
+// episode is the configuration of the agent "interactive"; nil for every other agent.
+func (t *Table) episode(a RolloutArgs) (*rollout.Episode, error) {
+	switch {
+	case a.Agent != rollout.AgentInteractive && a.Episode != nil:
+		return nil, fault.Field("episode", "configures the agent %q, and the agent is %q", rollout.AgentInteractive, a.Agent)
+	case a.Agent != rollout.AgentInteractive:
+		return nil, nil
+	case a.Episode == nil:
+		return &rollout.Episode{}, nil
+	}
+	in := a.Episode
+	e := &rollout.Episode{
+		EnabledToolsets: in.EnabledToolsets, DisabledToolsets: in.DisabledToolsets, MaxSteps: in.MaxSteps,
+		Idle: time.Duration(in.IdleS * float64(time.Second)),
+	}
+	if t.o.CheckToolsets == nil {
+		return e, nil
+	}
+	return e, t.o.CheckToolsets(e.EnabledToolsets, e.DisabledToolsets)
+}
+
+// episodeInstruction is that of an episode whose client gives none.
+const episodeInstruction = "Use the tools of this environment."
+
+// StartEpisode starts a rollout of the agent "interactive". Arguments that start_rollout does not know are dropped, as the reference does
+// with those of a reset.
+func (t *Table) StartEpisode(ctx context.Context, session Session, args map[string]any) (rollout.State, string, error) {
+	start := t.Start()
+	known := map[string]any{"instruction": episodeInstruction}
+	for name, v := range args {
+		if start.InputSchema.Properties[name] != nil && v != nil && v != "" {
+			known[name] = v
+		}
+	}
+	known["agent"] = rollout.AgentInteractive
+	b, err := t.begin(ctx, Call{Tool: startRollout, Args: known, Session: session})
+	instruction, _ := known["instruction"].(string)
+	return b.state, instruction, err
 }

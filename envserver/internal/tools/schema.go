@@ -71,6 +71,10 @@ func constrain(s *jsonschema.Schema, agents []string) {
 	limitsSchema(s.Properties["limits"])
 	sandboxSchema(s.Properties["sandbox"].Properties)
 	reactSchema(s.Properties["react"].Properties)
+	for _, p := range []string{"max_steps", "idle_s"} {
+		s.Properties["episode"].Properties[p].Minimum = &zero
+	}
+	s.Properties["episode"].Properties["idle_s"].Maximum = &longest
 }
 
 // sandboxSchema says what the Go types cannot. The one network is a const rather than an enum, so that it is the tool which

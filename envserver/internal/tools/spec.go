@@ -40,13 +40,20 @@ func (t *Table) resolved(a RolloutArgs) (rollout.Spec, error) {
 	if err != nil {
 		return rollout.Spec{}, err
 	}
+	episode, err := t.episode(a)
+	if err != nil {
+		return rollout.Spec{}, err
+	}
 	s := rollout.Spec{
 		ID: a.RolloutID, GroupID: a.GroupID, Task: task(a),
-		Agent: a.Agent, React: react, Mode: rollout.Mode(a.Mode),
+		Agent: a.Agent, React: react, Episode: episode, Mode: rollout.Mode(a.Mode),
 		Model: model, Limits: t.limits(a), Sandbox: box, Messages: rollout.MessagesMode(a.Messages),
 	}
 	if a.Messages == messagesDelta {
 		s.Messages = rollout.MessagesDelta
+	}
+	if s.Agent == rollout.AgentInteractive {
+		s.Limits.Attempts = rollout.EpisodeAttempts // its steps cannot be made again elsewhere
 	}
 	if s.ID == "" {
 		s.ID = t.o.NewID()
@@ -82,11 +89,16 @@ func task(a RolloutArgs) rollout.Task {
 	if a.SetupShell != "" {
 		setup = append(setup, a.SetupShell)
 	}
+	verifier := rollout.Verifier{
+		Script: a.TestScript, Commands: a.Verify, Files: a.TestFiles, RewardRange: a.RewardRange, OnTimeout: a.OnTimeout,
+		External: a.Verifier != nil && a.Verifier.External,
+	}
+	if a.NoVerify {
+		verifier = rollout.Verifier{}
+	}
 	return rollout.Task{
 		ID: a.TaskID, Instruction: a.Instruction, Files: a.UploadFiles,
 		Setup: append(setup, a.Setup...), Solution: a.Solution,
-		Verifier: rollout.Verifier{
-			Script: a.TestScript, Commands: a.Verify, Files: a.TestFiles, RewardRange: a.RewardRange, OnTimeout: a.OnTimeout,
-		},
+		Verifier: verifier,
 	}
 }

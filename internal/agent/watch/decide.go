@@ -49,6 +49,8 @@ func Decide(s State) Decision {
 		return Decision{Action: End, Outcome: rollout.BudgetExhausted, Text: "the budget of " + s.Route.BudgetSpent + " is spent"}
 	case s.Agent.Done && s.noCall():
 		return s.relaunch(fmt.Sprintf("the agent ended without a call of its model (exit code %d): %s", s.Agent.ExitCode, s.Agent.Error))
+	case s.Agent.Done && s.Agent.Left:
+		return Decision{Action: End, Outcome: rollout.Aborted, Text: s.failure()}
 	case s.Agent.Answered():
 		return Decision{Action: End, Outcome: rollout.Completed}
 	case s.Agent.Done:

@@ -13,7 +13,7 @@ import (
 // blobs are what may be read of an attempt, by the names that the edge uses.
 // The output of an agent has one of two names.
 var blobs = map[string][]string{
-	"trace": {store.Trace}, "agent": {store.OpencodeOutput, store.AgentOutput},
+	"trace": {store.Trace}, "steps": {store.Steps}, "agent": {store.OpencodeOutput, store.AgentOutput},
 	"verifier.stdout": {store.VerifierStdout}, "verifier.stderr": {store.VerifierStderr}, "network": {store.Network},
 }
 

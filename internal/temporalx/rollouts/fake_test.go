@@ -54,6 +54,10 @@ type temporal struct {
 	list      *workflowservice.ListWorkflowExecutionsResponse
 }
 
+func (f *temporal) UpdateWorkflow(context.Context, client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	return nil, serviceerror.NewNotFound("no update in the fake")
+}
+
 func (f *temporal) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	f.listed = append(f.listed, r)
 	return f.list, f.down

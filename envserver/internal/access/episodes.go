@@ -1,0 +1,117 @@
+package access
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"github.com/rolloutd/rolloutd/internal/episode"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Episodes is what the edge needs of the tool services of the hosts. Ids are those of rollouts. A rollout that takes no calls any more is
+// a fault.Conflict.
+type Episodes interface {
+	// Ready waits until the rollout takes calls.
+	Ready(ctx context.Context, id string) (episode.Status, error)
+	// Call makes a call. It runs once by its ID, whatever fails on the way.
+	Call(ctx context.Context, id string, c episode.Call) (episode.Answer, error)
+	// Submit ends the episode, which is then graded.
+	Submit(ctx context.Context, id string, c episode.Call) error
+	// Join makes client the one whose calls are taken.
+	Join(ctx context.Context, id, client string) (episode.Status, error)
+	// List lists a folder, at most limit entries; more says that there are others.
+	List(ctx context.Context, id, path string, recursive bool, limit int) (entries []episode.Entry, more bool, err error)
+	// Tar streams a file or folder; the caller closes it.
+	Tar(ctx context.Context, id, path string) (io.ReadCloser, error)
+	// Score grades a rollout whose verifier is external; fault.Conflict when it awaits no score.
+	Score(ctx context.Context, id string, s rollout.Score) error
+}
+
+// NewOwnedEpisodes returns the episodes of all as each caller may use them; owners tells whose a rollout is.
+func NewOwnedEpisodes(all Episodes, owners Rollouts) Episodes {
+	return &ownedEpisodes{all: all, owned: owned{owners}, known: map[ownership]bool{}}
+}
+
+// ownedEpisodes remembers what it checked: a rollout never changes its owner.
+type ownedEpisodes struct {
+	all   Episodes
+	owned owned
+
+	mu    sync.Mutex
+	known map[ownership]bool
+}
+
+type ownership struct{ caller, rollout string }
+
+// maxKnown bounds what is remembered; beyond it all is forgotten.
+const maxKnown = 10_000
+
+func (o *ownedEpisodes) check(ctx context.Context, id string) error {
+	key := ownership{CallerOf(ctx).Name, id}
+	o.mu.Lock()
+	known := o.known[key]
+	o.mu.Unlock()
+	if known {
+		return nil
+	}
+	if err := o.owned.check(ctx, id); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.known) >= maxKnown {
+		clear(o.known)
+	}
+	o.known[key] = true
+	return nil
+}
+
+func (o *ownedEpisodes) Ready(ctx context.Context, id string) (episode.Status, error) {
+	if err := o.check(ctx, id); err != nil {
+		return episode.Status{}, err
+	}
+	return o.all.Ready(ctx, id)
+}
+
+func (o *ownedEpisodes) Call(ctx context.Context, id string, c episode.Call) (episode.Answer, error) {
+	if err := o.check(ctx, id); err != nil {
+		return episode.Answer{}, err
+	}
+	return o.all.Call(ctx, id, c)
+}
+
+func (o *ownedEpisodes) Submit(ctx context.Context, id string, c episode.Call) error {
+	if err := o.check(ctx, id); err != nil {
+		return err
+	}
+	return o.all.Submit(ctx, id, c)
+}
+
+func (o *ownedEpisodes) Join(ctx context.Context, id, client string) (episode.Status, error) {
+	if err := o.check(ctx, id); err != nil {
+		return episode.Status{}, err
+	}
+	return o.all.Join(ctx, id, client)
+}
+
+func (o *ownedEpisodes) List(ctx context.Context, id, path string, recursive bool, limit int) ([]episode.Entry, bool, error) {
+	if err := o.check(ctx, id); err != nil {
+		return nil, false, err
+	}
+	return o.all.List(ctx, id, path, recursive, limit)
+}
+
+func (o *ownedEpisodes) Tar(ctx context.Context, id, path string) (io.ReadCloser, error) {
+	if err := o.check(ctx, id); err != nil {
+		return nil, err
+	}
+	return o.all.Tar(ctx, id, path)
+}
+
+func (o *ownedEpisodes) Score(ctx context.Context, id string, s rollout.Score) error {
+	if err := o.check(ctx, id); err != nil {
+		return err
+	}
+	return o.all.Score(ctx, id, s)
+}

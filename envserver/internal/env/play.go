@@ -1,0 +1,140 @@
+package env
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/play"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// errLimit is the cause of a step that was not answered in time.
+var errLimit = errors.New("the step's timeout ran out; the call goes on, and the same request_id returns its result")
+
+// errNoSession refuses an episode to a request whose session ends with it.
+func errNoSession() error {
+	return fault.Field("session_id", "an episode needs a session: name one in the header X-Session-Id, or use a WebSocket")
+}
+
+// EpisodeState is what a client sees of a session with an interactive episode.
+type EpisodeState struct {
+	EpisodeID string   `json:"episode_id" nullable:"true" description:"the episode since the last reset"`
+	StepCount int      `json:"step_count" minimum:"0" default:"0" description:"steps since the last reset"`
+	RolloutID *string  `json:"rollout_id" description:"the rollout that the episode is"`
+	TaskID    *string  `json:"task_id" description:"its task"`
+	SandboxID *string  `json:"sandbox_id" description:"its sandbox"`
+	ToolsUsed []string `json:"tools_used" nullable:"false" description:"tools that were called, in the order of their first call"`
+	Done      bool     `json:"done" description:"whether the episode has ended"`
+	Reward    *float64 `json:"reward" description:"reward of the episode, once it has ended"`
+	Outcome   *string  `json:"outcome" description:"how the episode ended"`
+
+	_ struct{} `title:"State" additionalProperties:"true"`
+}
+
+// State is what a client sees of a session.
+func (e *Env) State(sess *session.Session) any {
+	s := sess.State()
+	if e.Play == nil {
+		return s
+	}
+	out := EpisodeState{EpisodeID: s.EpisodeID, StepCount: s.StepCount, ToolsUsed: []string{}}
+	if p := sess.Playing(); p != nil {
+		out.RolloutID, out.TaskID, out.SandboxID = &p.RolloutID, orNil(p.TaskID), orNil(p.SandboxID)
+		out.ToolsUsed = append(out.ToolsUsed, p.ToolsUsed...)
+		out.Done, out.Reward, out.Outcome = p.Done, p.Reward, orNil(p.Outcome)
+	}
+	return out
+}
+
+func orNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// resetEpisode begins an interactive episode, or goes on with one.
+func (e *Env) resetEpisode(ctx context.Context, sess *session.Session, r ResetArgs) (reply.ResetResponse, error) {
+	if sess.Transient {
+		return reply.ResetResponse{}, errNoSession()
+	}
+	ctx, unbind := sess.Bind(ctx)
+	defer unbind()
+	var playing *session.Playing
+	var err error
+	if r.Attach {
+		playing, err = e.Play.Rejoin(ctx, sess)
+	} else {
+		old := sess.Playing()
+		sess.Reset(r.EpisodeID)
+		playing, err = e.Play.Reset(ctx, sess, old, r.Args)
+	}
+	if err != nil || playing == nil {
+		return reply.ResetResponse{}, err
+	}
+	out := reply.ResetResponse{}
+	out.Observation.Begun = &reply.Begun{
+		EpisodeID: sess.State().EpisodeID, RolloutID: playing.RolloutID, TaskID: playing.TaskID, Instruction: playing.Instruction,
+	}
+	out.Done, out.Reward = playing.Done, playing.Reward
+	return out, nil
+}
+
+// PlayStep makes a call in the session's interactive episode, with its span and its metrics. limit 0 is no bound.
+func (e *Env) PlayStep(ctx context.Context, sess *session.Session, step play.Step, limit time.Duration) play.Outcome {
+	if sess.Transient {
+		return play.Outcome{Err: errNoSession()}
+	}
+	sess.Stepped()
+	name := unknownTool
+	if e.Play.Has(step.Tool) {
+		name = step.Tool
+	}
+	ctx, span := e.Tracer.Start(ctx, "tool "+name, trace.WithAttributes(attribute.String("rolloutd.tool", name)))
+	defer span.End()
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, errLimit)
+		defer cancel()
+	}
+	begun := time.Now()
+	out := e.Play.Step(ctx, sess, step)
+	e.metrics.called(name, outcome(out.Err), time.Since(begun))
+	if out.Err != nil {
+		span.SetStatus(codes.Error, outcome(out.Err))
+	}
+	return out
+}
+
+// playStep is Step of an interactive episode.
+func (e *Env) playStep(ctx context.Context, sess *session.Session, a Action, limit time.Duration) reply.StepResponse {
+	out := e.PlayStep(ctx, sess, play.Step{ID: a.RequestID, Tool: a.ToolName, Args: a.Arguments}, cmp.Or(a.Limit, limit))
+	o := reply.PlayObservation{ToolName: a.ToolName}
+	if out.Result != nil && out.Err == nil {
+		o.Result = reply.ToolResultOf(*out.Result)
+	} else {
+		o.Error = reply.ToolErrorOf(out.Err)
+	}
+	r := reply.StepResponse{Observation: o}
+	r.Done, r.Reward = out.Done, out.Reward
+	return r
+}
+
+// RequestID is the id of a call that its client named, so that the call can be made again.
+func RequestID(named string) string { return "request-" + named }
+
+// RequestIDOf is the RequestID that the metadata of a call names; "" for none.
+func RequestIDOf(metadata map[string]any) string {
+	if id, _ := metadata["request_id"].(string); id != "" {
+		return RequestID(id)
+	}
+	return ""
+}

@@ -1,0 +1,228 @@
+// Package executor is the tool executor's HTTP API, for agents that own their loop: a trajectory is an episode, opened by its first call.
+// It speaks the protocol of AgentEnv's ToolExecutor.
+package executor
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/episode"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// API serves the executor. Keeper and Tools may be nil.
+type API struct {
+	Episodes access.Episodes
+	Rollouts access.Rollouts
+	Table    *tools.Table
+	Keeper   session.Keeper // of what was released; nil: it is forgotten with the process
+	Bodies   httpio.Bodies
+	// Context is the context of a request that waits: it ends when the client leaves or the server stops.
+	Context func(*http.Request) (context.Context, context.CancelFunc)
+
+	calls, failed atomic.Int64
+	mu            sync.Mutex
+	known         map[string]string // rollouts by trajectoryKey
+	generations   map[string]int    // without a Keeper
+}
+
+// base is the path below which the executor is served.
+const base = "/executor"
+
+// Routes are those of the executor. They are described in docs/episodes.md.
+func (a *API) Routes() []api.Route {
+	return []api.Route{
+		api.Get(base+"/health", a.health, nil),
+		api.Get(base+"/status", a.status, nil),
+		api.Post(base+"/execute", a.executePost, nil),
+		api.Post(base+"/execute_batch", a.batchPost, nil),
+		api.Post(base+"/release", a.releasePost, nil),
+		api.Post(base+"/artifacts/read", a.readPost, nil),
+		api.Post(base+"/artifacts/list", a.listPost, nil),
+		api.Post(base+"/artifacts/archive", a.archivePost, nil),
+	}
+}
+
+func (a *API) health(w http.ResponseWriter, _ *http.Request) {
+	httpio.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+}
+
+func (a *API) status(w http.ResponseWriter, _ *http.Request) {
+	a.mu.Lock()
+	open := len(a.known)
+	a.mu.Unlock()
+	httpio.WriteJSON(w, http.StatusOK, map[string]any{
+		"queue_size": 0, "total_requests": a.calls.Load(), "total_errors": a.failed.Load(), "trajectories": open,
+	})
+}
+
+// executeRequest is one call.
+type executeRequest struct {
+	TrajectoryID string   `json:"trajectory_id"`
+	Tool         toolCall `json:"tool"`
+	TimeoutS     *float64 `json:"timeout_s"`
+}
+
+type toolCall struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+	UniqID    json.RawMessage `json:"uniq_id"` // a string or a number
+}
+
+// executeAnswer answers a call. Whatever goes wrong with the call is in it.
+type executeAnswer struct {
+	Success  bool            `json:"success"`
+	Output   string          `json:"output"`
+	Error    string          `json:"error"`
+	Metadata json.RawMessage `json:"metadata"`
+	UniqID   json.RawMessage `json:"uniq_id"`
+}
+
+func (a *API) executePost(w http.ResponseWriter, r *http.Request) {
+	in, ok := read[executeRequest](a, w, r)
+	if !ok {
+		return
+	}
+	if err := in.check(); err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	ctx, cancel := a.Context(r)
+	defer cancel()
+	httpio.WriteJSON(w, http.StatusOK, a.execute(ctx, in))
+}
+
+// maxBatch bounds the calls of one batch.
+const maxBatch = 1024
+
+// batchPost makes the calls of a batch beside each other, and answers in their order.
+func (a *API) batchPost(w http.ResponseWriter, r *http.Request) {
+	in, ok := read[struct {
+		Calls []executeRequest `json:"calls"`
+	}](a, w, r)
+	if !ok {
+		return
+	}
+	if len(in.Calls) > maxBatch {
+		httpio.WriteRefusal(w, fault.Field("calls", "want at most %d, got %d", maxBatch, len(in.Calls)))
+		return
+	}
+	for _, c := range in.Calls {
+		if err := c.check(); err != nil {
+			httpio.WriteRefusal(w, err)
+			return
+		}
+	}
+	ctx, cancel := a.Context(r)
+	defer cancel()
+	answers := make([]executeAnswer, len(in.Calls))
+	var all sync.WaitGroup
+	for i, c := range in.Calls {
+		all.Go(func() { answers[i] = a.execute(ctx, c) })
+	}
+	all.Wait()
+	httpio.WriteJSON(w, http.StatusOK, map[string]any{"results": answers})
+}
+
+func (c executeRequest) check() error {
+	switch {
+	case c.TrajectoryID == "" || len(c.TrajectoryID) > maxTrajectory:
+		return fault.Field("trajectory_id", "want 1 to %d bytes", maxTrajectory)
+	case c.Tool.Name == "":
+		return fault.Field("tool.name", "is missing")
+	case c.Tool.id() == "" || len(c.Tool.id()) > maxUniqID:
+		return fault.Field("tool.uniq_id", "want 1 to %d bytes", maxUniqID)
+	}
+	return nil
+}
+
+const (
+	maxTrajectory = 1000
+	maxUniqID     = 1000
+)
+
+// id is the text of the uniq_id; "" for none.
+func (t toolCall) id() string {
+	var text string
+	if json.Unmarshal(t.UniqID, &text) == nil {
+		return text
+	}
+	return string(bytes.TrimSpace(t.UniqID))
+}
+
+// execute makes a call. The id of the execution is made of the uniq_id, so that a repeated request returns the first answer.
+func (a *API) execute(ctx context.Context, c executeRequest) executeAnswer {
+	a.calls.Add(1)
+	answer := executeAnswer{Metadata: json.RawMessage("{}"), UniqID: c.Tool.UniqID}
+	result, err := a.call(ctx, c)
+	switch {
+	case err != nil:
+		answer.Error = err.Error()
+	default:
+		answer.Success, answer.Output, answer.Error = !result.Error, result.Content, result.Message
+		if len(result.Data) > 0 {
+			answer.Metadata = result.Data
+		}
+	}
+	if !answer.Success {
+		a.failed.Add(1)
+	}
+	return answer
+}
+
+func (a *API) call(ctx context.Context, c executeRequest) (episode.Result, error) {
+	arguments, err := c.timed()
+	if err != nil {
+		return episode.Result{}, err
+	}
+	id, err := a.open(ctx, c.TrajectoryID)
+	if err != nil {
+		return episode.Result{}, err
+	}
+	sum := sha256.Sum256([]byte(c.Tool.id()))
+	answer, err := a.Episodes.Call(ctx, id, episode.Call{ID: "uniq-" + hex.EncodeToString(sum[:16]), Tool: c.Tool.Name, Arguments: arguments})
+	return answer.Result, err
+}
+
+// timed are the arguments of a call, with the timeout of its request where the tool runs a command, in the bounds of AgentEnv.
+func (c executeRequest) timed() (json.RawMessage, error) {
+	if c.TimeoutS == nil || !slices.Contains([]string{"terminal", "bash", "terminal_stateful"}, c.Tool.Name) {
+		return c.Tool.Arguments, nil
+	}
+	args := map[string]any{}
+	if len(c.Tool.Arguments) > 0 {
+		if err := json.Unmarshal(c.Tool.Arguments, &args); err != nil {
+			return nil, fault.Field("tool.arguments", "want an object")
+		}
+	}
+	args["timeout"] = int(math.Ceil(min(max(*c.TimeoutS, 1), 600)))
+	raw, err := json.Marshal(args)
+	return raw, fault.Wrap(fault.Invalid, err, "tool.arguments")
+}
+
+// read reads a request's body; without ok the client has its answer.
+func read[T any](a *API, w http.ResponseWriter, r *http.Request) (in T, ok bool) {
+	data, release, ok := a.Bodies.Read(w, r)
+	if !ok {
+		return in, false
+	}
+	defer release()
+	if err := decode(data, &in); err != nil {
+		httpio.WriteRefusal(w, err)
+		return in, false
+	}
+	return in, true
+}

@@ -1,0 +1,166 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/internal/episode"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// maxOpen bounds the trajectories that are remembered; beyond it all are looked up again.
+const maxOpen = 10_000
+
+// life is how long the episode of a trajectory may take, in seconds.
+const life = 24 * 3600
+
+// key names a trajectory of the caller.
+func key(ctx context.Context, trajectory string) string {
+	sum := sha256.Sum256([]byte(access.CallerOf(ctx).Name + "\x00" + trajectory))
+	return hex.EncodeToString(sum[:])
+}
+
+// open returns the rollout of a trajectory: the rollout of that id, or the trajectory's own, which is started where there is none.
+func (a *API) open(ctx context.Context, trajectory string) (string, error) {
+	id, found, err := a.find(ctx, trajectory)
+	if err != nil || found {
+		return id, err
+	}
+	_, _, err = a.Table.StartEpisode(ctx, nil, map[string]any{
+		"rollout_id": id, "agent_timeout_s": json.Number(strconv.Itoa(life)),
+		"episode": map[string]any{"enabled_toolsets": []any{"all"}, "idle_s": json.Number("3600")},
+	})
+	if err != nil {
+		return "", err
+	}
+	a.remember(key(ctx, trajectory), id)
+	return id, nil
+}
+
+// find looks for the rollout of a trajectory, and returns the id that it has or will have.
+func (a *API) find(ctx context.Context, trajectory string) (id string, found bool, err error) {
+	k := key(ctx, trajectory)
+	a.mu.Lock()
+	id, found = a.known[k]
+	a.mu.Unlock()
+	if found {
+		return id, true, nil
+	}
+	if rollout.CheckID(trajectory) == nil {
+		if _, err := a.Rollouts.State(ctx, trajectory); err == nil {
+			a.remember(k, trajectory)
+			return trajectory, true, nil
+		} else if !fault.Is(err, fault.NotFound) {
+			return "", false, err
+		}
+	}
+	generation, err := a.generation(ctx, k)
+	if err != nil {
+		return "", false, err
+	}
+	id = "trajectory-" + k[:32] + "-" + strconv.Itoa(generation)
+	_, err = a.Rollouts.State(ctx, id)
+	switch {
+	case err == nil:
+		a.remember(k, id)
+		return id, true, nil
+	case fault.Is(err, fault.NotFound):
+		return id, false, nil
+	default:
+		return "", false, err
+	}
+}
+
+func (a *API) remember(k, id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.known == nil || len(a.known) >= maxOpen {
+		a.known = map[string]string{}
+	}
+	a.known[k] = id
+}
+
+// generation is how often the trajectory was released: each time another episode begins.
+func (a *API) generation(ctx context.Context, k string) (int, error) {
+	if a.Keeper == nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.generations[k], nil
+	}
+	data, err := a.Keeper.Load(ctx, "trajectory-"+k)
+	if fault.Is(err, fault.NotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(string(data))
+	return n, fault.Wrap(fault.Internal, err, "generation of a trajectory")
+}
+
+func (a *API) advance(ctx context.Context, k string) error {
+	n, err := a.generation(ctx, k)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	delete(a.known, k)
+	if a.generations == nil {
+		a.generations = map[string]int{}
+	}
+	a.generations[k] = n + 1
+	a.mu.Unlock()
+	if a.Keeper == nil {
+		return nil
+	}
+	return a.Keeper.Save(ctx, "trajectory-"+k, []byte(strconv.Itoa(n+1)))
+}
+
+// releasePost ends the episode of a trajectory. One that has none is no error.
+func (a *API) releasePost(w http.ResponseWriter, r *http.Request) {
+	in, ok := read[struct {
+		TrajectoryID string `json:"trajectory_id"`
+	}](a, w, r)
+	if !ok {
+		return
+	}
+	if err := a.release(r.Context(), in.TrajectoryID); err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	httpio.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+}
+
+func (a *API) release(ctx context.Context, trajectory string) error {
+	id, found, err := a.find(ctx, trajectory)
+	if err != nil || !found {
+		return err
+	}
+	err = a.Episodes.Submit(ctx, id, episode.Call{})
+	if err != nil && !fault.Is(err, fault.Conflict) { // a conflict: it has ended already
+		return err
+	}
+	if id == trajectory {
+		return nil // a rollout of its own, which ends once
+	}
+	return a.advance(ctx, key(ctx, trajectory))
+}
+
+// requestLimits bound what a request decodes to.
+func requestLimits() jsonlimit.Limits {
+	return jsonlimit.Limits{Bytes: 16 << 20, Elements: 100_000, Depth: 70}
+}
+
+func decode(data []byte, into any) error {
+	err := json.NewDecoder(jsonlimit.NewReader(bytes.NewReader(data), requestLimits())).Decode(into)
+	return fault.Wrap(fault.Invalid, err, "request body")
+}

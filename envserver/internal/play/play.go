@@ -1,0 +1,334 @@
+// Package play plays interactive episodes in sessions: a reset opens one, a step calls one of its tools, and submit ends it.
+package play
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/google/uuid"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/episode"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Tasks picks the tasks of episodes; taskset.Set has them.
+type Tasks interface {
+	// Pick returns the arguments of a task: the one of that id, or the one that the seed picks where the id is empty; fault.NotFound for an
+	// unknown id.
+	Pick(id string, seed int64) (map[string]any, error)
+}
+
+// Options of a Player; all are required but Tasks and Defaults.
+type Options struct {
+	Rollouts access.Rollouts
+	Episodes access.Episodes
+	Table    *tools.Table
+	Tools    []Tool         // of the policy
+	Defaults map[string]any // arguments of start_rollout
+	Tasks    Tasks          // nil: a task is in the arguments of the reset
+	Logger   *slog.Logger
+}
+
+// Tool is a tool of the policy.
+type Tool struct {
+	Name, Description string
+	InputSchema       *jsonschema.Schema
+}
+
+// Player plays episodes. It keeps no state: that is in the session and on the host. It is safe for concurrent use.
+type Player struct{ o Options }
+
+// New makes a Player.
+func New(o Options) *Player {
+	submit := Tool{
+		Name:        rollout.SubmitTool,
+		Description: "End the episode. Your work is then graded, and no tool can be called any more.",
+		InputSchema: &jsonschema.Schema{
+			Type: "object", Properties: map[string]*jsonschema.Schema{"answer": {Type: "string", Description: "Your final answer, where the task asks for one"}},
+		},
+	}
+	o.Tools = append(slices.Clone(o.Tools), submit)
+	return &Player{o}
+}
+
+// Tools are those of the policy, submit the last.
+func (p *Player) Tools() []Tool { return p.o.Tools }
+
+// Has says whether the policy has a tool of that name.
+func (p *Player) Has(name string) bool {
+	return slices.ContainsFunc(p.o.Tools, func(t Tool) bool { return t.Name == name })
+}
+
+// Reset opens an episode for the session, and closes the one that was open. args are those of start_rollout, seed and task_id.
+func (p *Player) Reset(ctx context.Context, sess *session.Session, old *session.Playing, args map[string]any) (*session.Playing, error) {
+	p.Leave(ctx, old, "a reset began another episode")
+	merged, err := p.arguments(args)
+	if err != nil {
+		return nil, err
+	}
+	state, instruction, err := p.o.Table.StartEpisode(ctx, tools.Session(sess), merged)
+	if err != nil {
+		return nil, err
+	}
+	playing := session.Playing{RolloutID: state.ID, TaskID: state.TaskID, Instruction: instruction}
+	if err := sess.Play(ctx, playing); err != nil {
+		return nil, err
+	}
+	return p.join(ctx, sess, playing)
+}
+
+// arguments are the environment's own, those of the task, and those of the client, the later over the earlier.
+func (p *Player) arguments(args map[string]any) (map[string]any, error) {
+	merged, err := asSent(p.o.Defaults)
+	if err != nil {
+		return nil, err
+	}
+	if own, _ := args["instruction"].(string); own == "" && p.o.Tasks != nil {
+		id, _ := args["task_id"].(string)
+		task, err := p.o.Tasks.Pick(id, seedOf(args["seed"]))
+		if err == nil {
+			task, err = asSent(task)
+		}
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(merged, task)
+	}
+	for name, v := range args {
+		if name == "episode" {
+			v = episodeOver(merged["episode"], v)
+		}
+		merged[name] = v
+	}
+	return merged, nil
+}
+
+// asSent are arguments of Go values as if a client had sent them.
+func asSent(args map[string]any) (map[string]any, error) {
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "arguments of the environment")
+	}
+	v, err := pyjson.Decode(raw)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "arguments of the environment")
+	}
+	sent, _ := v.(map[string]any)
+	if sent == nil {
+		sent = map[string]any{}
+	}
+	return sent, nil
+}
+
+// episodeOver is the environment's configuration of the episode with what a client may change: its bounds, not its tools.
+func episodeOver(own, given any) any {
+	all := map[string]any{}
+	if own, ok := own.(map[string]any); ok {
+		maps.Copy(all, own)
+	}
+	if given, ok := given.(map[string]any); ok {
+		for _, name := range []string{"max_steps", "idle_s"} {
+			if v := given[name]; v != nil {
+				all[name] = v
+			}
+		}
+	}
+	return all
+}
+
+// seedOf reads a seed. Numbers of JSON are decoded as json.Number, float64 or int64.
+func seedOf(v any) int64 {
+	switch n := v.(type) {
+	case int:
+		return int64(n)
+	case int64:
+		return n
+	case float64:
+		return int64(n)
+	case json.Number:
+		i, _ := n.Int64()
+		return i
+	default:
+		return 0
+	}
+}
+
+// Rejoin makes the session the client of the episode that it took over from a lost connection.
+func (p *Player) Rejoin(ctx context.Context, sess *session.Session) (*session.Playing, error) {
+	playing := sess.Playing()
+	if playing == nil || playing.Done {
+		return playing, nil
+	}
+	joined, err := p.join(ctx, sess, *playing)
+	if fault.Is(err, fault.Conflict) { // it ended meanwhile: the next step says how
+		return playing, nil
+	}
+	return joined, err
+}
+
+// join waits until the episode takes calls, and makes the session the one whose calls are taken.
+func (p *Player) join(ctx context.Context, sess *session.Session, playing session.Playing) (*session.Playing, error) {
+	if _, err := p.o.Episodes.Ready(ctx, playing.RolloutID); err != nil {
+		return nil, p.explain(ctx, playing.RolloutID, err)
+	}
+	status, err := p.o.Episodes.Join(ctx, playing.RolloutID, sess.ID)
+	if err != nil {
+		return nil, p.explain(ctx, playing.RolloutID, err)
+	}
+	state, err := p.o.Rollouts.State(ctx, playing.RolloutID)
+	if err != nil {
+		return nil, err
+	}
+	playing.SandboxID, playing.ToolsUsed = state.SandboxID, status.ToolsUsed
+	return &playing, sess.Play(ctx, playing)
+}
+
+// explain says of a rollout that takes no calls how it ended.
+func (p *Player) explain(ctx context.Context, id string, err error) error {
+	if !fault.Is(err, fault.Conflict) {
+		return err
+	}
+	res, waited := p.o.Rollouts.Wait(ctx, id)
+	if waited != nil || res.Outcome.MayCarryReward() || res.Error == nil {
+		return err
+	}
+	return fault.New(fault.SetupFailed, "the episode did not begin: %s: %s", res.Outcome, *res.Error)
+}
+
+// Leave ends an episode whose client goes away for good; nil: none is open.
+func (p *Player) Leave(ctx context.Context, playing *session.Playing, why string) {
+	if playing == nil || playing.Done {
+		return
+	}
+	if _, err := p.o.Rollouts.Abort(ctx, playing.RolloutID, why); err != nil {
+		p.o.Logger.Warn("episode not ended", "rollout", playing.RolloutID, "error", err)
+	}
+}
+
+// Step is one call of a tool by a session's client.
+type Step struct {
+	ID   string // of the call; "": a new one
+	Tool string
+	Args map[string]any
+}
+
+// Outcome is what a step came to.
+type Outcome struct {
+	Result *episode.Result // nil: the call failed
+	Err    error           // why; nil where Result is not
+	Done   bool
+	Reward *float64
+}
+
+// Step makes a call in the session's episode, which it opens if there is none.
+func (p *Player) Step(ctx context.Context, sess *session.Session, step Step) Outcome {
+	playing := sess.Playing()
+	if playing == nil {
+		var err error
+		if playing, err = p.Reset(ctx, sess, nil, nil); err != nil {
+			return Outcome{Err: err}
+		}
+	}
+	if playing.Done {
+		return over(playing)
+	}
+	if !p.Has(step.Tool) {
+		return Outcome{Err: &tools.UnknownError{Name: step.Tool}}
+	}
+	raw, err := json.Marshal(step.Args)
+	if err != nil {
+		return Outcome{Err: fault.Wrap(fault.Invalid, err, "arguments of %s", step.Tool)}
+	}
+	if step.Args == nil {
+		raw = nil
+	}
+	call := episode.Call{ID: step.ID, Tool: step.Tool, Arguments: raw, Client: sess.ID}
+	if step.Tool == rollout.SubmitTool {
+		return p.submit(ctx, sess, *playing, call)
+	}
+	if call.ID == "" {
+		call.ID = uuid.NewString()
+	}
+	return p.call(ctx, sess, *playing, call)
+}
+
+func over(playing *session.Playing) Outcome {
+	return Outcome{
+		Err:  fault.New(fault.Conflict, "the episode has ended (%s): reset begins another", playing.Outcome),
+		Done: true, Reward: playing.Reward,
+	}
+}
+
+func (p *Player) submit(ctx context.Context, sess *session.Session, playing session.Playing, call episode.Call) Outcome {
+	err := p.o.Episodes.Submit(ctx, playing.RolloutID, call)
+	if err != nil && !p.ended(ctx, playing, err) {
+		return Outcome{Err: err}
+	}
+	done := p.finish(ctx, sess, playing)
+	if done.Err == nil {
+		done.Result = &episode.Result{Content: "The episode has ended."}
+	}
+	return done
+}
+
+func (p *Player) call(ctx context.Context, sess *session.Session, playing session.Playing, call episode.Call) Outcome {
+	answer, err := p.o.Episodes.Call(ctx, playing.RolloutID, call)
+	if err != nil {
+		if !p.ended(ctx, playing, err) {
+			return Outcome{Err: err}
+		}
+		done := p.finish(ctx, sess, playing)
+		if done.Err == nil {
+			done.Err = err
+		}
+		return done
+	}
+	out := Outcome{Result: &answer.Result}
+	if answer.Ended != "" {
+		done := p.finish(ctx, sess, playing)
+		out.Done, out.Reward, out.Err = done.Done, done.Reward, done.Err
+		return out
+	}
+	if !slices.Contains(playing.ToolsUsed, call.Tool) {
+		playing.ToolsUsed = append(slices.Clone(playing.ToolsUsed), call.Tool)
+		if err := sess.Play(ctx, playing); err != nil {
+			p.o.Logger.Warn("session not kept", "session", sess.ID, "error", err)
+		}
+	}
+	return out
+}
+
+// ended says whether a call was refused because the episode is over, rather than because of who made it or how.
+func (p *Player) ended(ctx context.Context, playing session.Playing, err error) bool {
+	if !fault.Is(err, fault.Conflict) {
+		return false
+	}
+	status, err := p.o.Episodes.Ready(ctx, playing.RolloutID)
+	return err == nil && status.Ended != "" || fault.Is(err, fault.Conflict)
+}
+
+// finish waits for the grade.
+func (p *Player) finish(ctx context.Context, sess *session.Session, playing session.Playing) Outcome {
+	res, err := p.o.Rollouts.Wait(ctx, playing.RolloutID)
+	if err != nil {
+		return Outcome{Err: err}
+	}
+	sess.Finished(res)
+	playing.Done, playing.Reward, playing.Outcome = true, res.Reward, string(res.Outcome)
+	if res.Error != nil {
+		playing.Outcome += ": " + *res.Error
+	}
+	if err := sess.Play(ctx, playing); err != nil {
+		p.o.Logger.Warn("session not kept", "session", sess.ID, "error", err)
+	}
+	return Outcome{Done: true, Reward: res.Reward}
+}

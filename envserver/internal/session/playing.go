@@ -1,0 +1,46 @@
+package session
+
+import (
+	"context"
+)
+
+// Playing is the interactive episode of a session. A value that was given out does not change.
+type Playing struct {
+	RolloutID   string   `json:"rollout_id"`
+	TaskID      string   `json:"task_id,omitempty"`
+	Instruction string   `json:"instruction,omitempty"`
+	SandboxID   string   `json:"sandbox_id,omitempty"`
+	ToolsUsed   []string `json:"tools_used,omitempty"`
+	Done        bool     `json:"done,omitempty"`
+	Reward      *float64 `json:"reward,omitempty"`
+	Outcome     string   `json:"outcome,omitempty"`
+}
+
+// Playing is the interactive episode; nil where none is open.
+func (s *Session) Playing() *Playing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.playing
+}
+
+// Play makes p the interactive episode, and keeps the session.
+func (s *Session) Play(ctx context.Context, p Playing) error {
+	s.mu.Lock()
+	s.playing, s.dirty = &p, true
+	s.mu.Unlock()
+	return s.Keep(ctx)
+}
+
+// Leave notes that the client closes the session, rather than that its connection is lost.
+func (s *Session) Leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = true
+}
+
+// Left says whether the client has closed the session.
+func (s *Session) Left() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.left
+}

@@ -1,0 +1,48 @@
+// Package interactive is the agent whose tool calls come from a client: an OpenEnv episode, or an agent that owns its loop. Its Run ends
+// when the client submits, when the calls are used up, or when no call came for too long.
+package interactive
+
+import (
+	"context"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// Agent implements agent.Agent. A launch is marked by a process in the sandbox that ends at once, so that the age of the episode
+// outlives the worker. It is safe for concurrent use.
+type Agent struct{}
+
+var _ agent.Agent = Agent{}
+
+// Kind is the entry in the registry.
+func Kind() agent.Kind {
+	return agent.Kind{Name: rollout.AgentInteractive, Agent: Agent{}, NoModel: true, OnHost: true}
+}
+
+// Install implements agent.Agent: there is nothing to install.
+func (Agent) Install(context.Context, agent.Env) (string, error) {
+	return "the tool calls come from a client; nothing is installed", nil
+}
+
+// Open implements agent.Agent.
+func (Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.Run, error) {
+	launch, err := agent.OpenProcess(ctx, env.Sandbox, job.Launch, func() (wire.Process, error) {
+		return wire.Process{Argv: []string{"/bin/sh", "-c", ":"}, Dir: "/"}, nil
+	})
+	if err != nil {
+		return nil, fault.Wrap(fault.KindOf(err), err, "mark the launch of the episode (its tools need /bin/sh in the image)")
+	}
+	return newRun(env, job, launch), nil
+}
+
+// Attach implements agent.Agent.
+func (Agent) Attach(ctx context.Context, env agent.Env, job agent.Job) (agent.Run, error) {
+	launch, err := agent.AttachProcess(ctx, env.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	return newRun(env, job, launch), nil
+}

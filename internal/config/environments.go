@@ -1,0 +1,52 @@
+package config
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// Environment is an environment of interactive episodes, served at /env/NAME/.
+type Environment struct {
+	Description      string        `yaml:"description"`
+	EnabledToolsets  []string      `yaml:"enabled_toolsets"`  // default: the toolset default
+	DisabledToolsets []string      `yaml:"disabled_toolsets"` // taken from the enabled ones
+	MaxSteps         int           `yaml:"max_steps"`         // tool calls of an episode; 0: no bound
+	Idle             time.Duration `yaml:"idle"`              // an episode without a call for so long is closed; 0: 15m
+	Life             time.Duration `yaml:"life"`              // an episode as old as this is closed and graded; 0: 1h
+	TaskSet          string        `yaml:"task_set"`          // name of a task set; a reset picks its task by task_id or seed
+	// Arguments are those of start_rollout (setup, upload_files, verify, sandbox …) for resets that do not say.
+	Arguments map[string]any `yaml:"arguments"`
+}
+
+// ToolsEnvironment is the environment that is there without configuration.
+const ToolsEnvironment = "tools"
+
+// DefaultLife is how long an episode may take.
+const DefaultLife = time.Hour
+
+var environmentName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
+
+// Episodes are the environments of interactive episodes: those of the configuration, and ToolsEnvironment.
+func (c Config) Episodes() map[string]Environment {
+	all := maps.Clone(c.Environments)
+	if all == nil {
+		all = map[string]Environment{}
+	}
+	if _, ok := all[ToolsEnvironment]; !ok {
+		all[ToolsEnvironment] = Environment{}
+	}
+	return all
+}
+
+func (c Config) validateEnvironments(p *problems) {
+	for _, name := range slices.Sorted(maps.Keys(c.Environments)) {
+		e, path := c.Environments[name], "environments."+name
+		p.check(environmentName.MatchString(name), path, "want a name of 1 to 32 small letters, digits, '_' or '-' that begins with a letter")
+		p.check(e.MaxSteps >= 0, path+".max_steps", "want 0 (no bound) or more, got %d", e.MaxSteps)
+		p.check(e.Idle >= 0 && e.Life >= 0, path, "want idle and life of 0 (the default) or more, got %s and %s", e.Idle, e.Life)
+		_, known := c.TaskSets[e.TaskSet]
+		p.check(e.TaskSet == "" || known, path+".task_set", "want the name of one of task_sets, got %q", e.TaskSet)
+	}
+}

@@ -1,0 +1,124 @@
+package episode
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// maxAnswer bounds a decoded answer, in bytes.
+const maxAnswer = 32 << 20
+
+// Client speaks to the tool service of one host. Its errors are faults: Unavailable when the service does not answer or the
+// sandbox takes no calls at the moment, else the kind that the service gave. It is safe for concurrent use.
+type Client struct {
+	base  string
+	token string
+	http  *http.Client
+}
+
+// NewClient makes a client of the service at baseURL.
+func NewClient(baseURL, token string, h *http.Client) *Client {
+	return &Client{base: strings.TrimRight(baseURL, "/"), token: token, http: h}
+}
+
+// Status returns how the episode of a sandbox stands. It waits for an episode that is not open yet, for wait at most.
+func (c *Client) Status(ctx context.Context, sandbox string, wait time.Duration) (s Status, err error) {
+	return s, c.json(ctx, http.MethodGet, sandbox, "", url.Values{"wait": {wait.String()}}, nil, &s)
+}
+
+// Call makes a call and returns its answer at its end. When ctx ends the call goes on; the same ID attaches to it.
+func (c *Client) Call(ctx context.Context, sandbox string, call Call) (a Answer, err error) {
+	return a, c.json(ctx, http.MethodPost, sandbox, "/calls", nil, call, &a)
+}
+
+// Submit ends the episode; one that has ended is no error. Only Client and Arguments of the call count.
+func (c *Client) Submit(ctx context.Context, sandbox string, call Call) error {
+	return c.json(ctx, http.MethodPost, sandbox, "/submit", nil, call, nil)
+}
+
+// Join makes client the one whose calls are taken.
+func (c *Client) Join(ctx context.Context, sandbox, client string) (s Status, err error) {
+	return s, c.json(ctx, http.MethodPost, sandbox, "/join", nil, Call{Client: client}, &s)
+}
+
+// List lists the entries of a folder, at most limit of them. more says that there are others.
+func (c *Client) List(ctx context.Context, sandbox, path string, recursive bool, limit int) (entries []Entry, more bool, err error) {
+	var list entryList
+	err = c.json(ctx, http.MethodPost, sandbox, "/list", nil, listRequest{path, recursive, limit}, &list)
+	return list.Entries, list.More, err
+}
+
+// Tar streams a file or folder as a tar with names relative to it. The caller closes it.
+func (c *Client) Tar(ctx context.Context, sandbox, path string) (io.ReadCloser, error) {
+	res, err := c.send(ctx, http.MethodGet, sandbox, "/tar", url.Values{"path": {path}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return res.Body, nil
+}
+
+type listRequest struct {
+	Path      string `json:"path"`
+	Recursive bool   `json:"recursive"`
+	Limit     int    `json:"limit"`
+}
+
+type entryList struct {
+	Entries []Entry `json:"entries"`
+	More    bool    `json:"more"`
+}
+
+func (c *Client) json(ctx context.Context, method, sandbox, what string, query url.Values, in, out any) error {
+	res, err := c.send(ctx, method, sandbox, what, query, in)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if out == nil {
+		_, err = io.Copy(io.Discard, res.Body)
+	} else {
+		err = json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(out)
+	}
+	return fault.Wrap(fault.Unavailable, err, "tool service: read the answer")
+}
+
+func (c *Client) send(ctx context.Context, method, sandbox, what string, query url.Values, in any) (*http.Response, error) {
+	var body io.Reader = http.NoBody
+	if in != nil {
+		raw, err := json.Marshal(in)
+		if err != nil {
+			return nil, fault.Wrap(fault.Invalid, err, "tool service: arguments")
+		}
+		body = bytes.NewReader(raw)
+	}
+	at := c.base + "/episodes/" + url.PathEscape(sandbox) + what
+	if len(query) > 0 {
+		at += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, at, body)
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "address of the tool service")
+	}
+	req.Header.Set("Authorization", "Bearer "+c.token)
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "tool service")
+	}
+	if res.StatusCode < http.StatusBadRequest {
+		return res, nil
+	}
+	defer res.Body.Close()
+	var f Failure
+	if err := json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&f); err != nil || !f.Kind.Known() {
+		return nil, fault.New(fault.Unavailable, "tool service: answered %s", res.Status)
+	}
+	return nil, fault.New(f.Kind, "%s", f.Message)
+}

@@ -1,0 +1,159 @@
+package rollouts
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/episode"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+const (
+	// openWait is how long one request waits at the host for an episode that is being opened.
+	openWait = 2 * time.Second
+	// Pauses between looks for the host of an episode.
+	firstPause, lastPause = 5 * time.Millisecond, time.Second
+	// maxPlaces bounds the hosts that are remembered; beyond it all are forgotten.
+	maxPlaces = 10_000
+)
+
+// Episodes reaches the tool service of the host that has a rollout's sandbox. A host that does not answer is asked again until the
+// rollout has ended or the caller's context does: its worker may be starting again. It is safe for concurrent use.
+type Episodes struct {
+	client *Client
+	token  string
+	http   *http.Client
+
+	mu     sync.Mutex
+	places map[string]servicePlace // by rollout
+}
+
+// servicePlace is where a sandbox takes calls.
+type servicePlace struct {
+	service *episode.Client
+	sandbox string
+}
+
+// NewEpisodes makes an Episodes. token is that of the tool services.
+func NewEpisodes(c *Client, token string) *Episodes {
+	return &Episodes{
+		client: c, token: token, places: map[string]servicePlace{},
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}},
+	}
+}
+
+// Ready waits until the episode takes calls, and returns how it stands. One that takes none any more is a fault.Conflict.
+func (e *Episodes) Ready(ctx context.Context, id string) (episode.Status, error) {
+	return at(ctx, e, id, func(p servicePlace) (episode.Status, error) { return p.service.Status(ctx, p.sandbox, openWait) })
+}
+
+// Call makes a call in the episode; it runs once by its ID.
+func (e *Episodes) Call(ctx context.Context, id string, c episode.Call) (episode.Answer, error) {
+	return at(ctx, e, id, func(p servicePlace) (episode.Answer, error) { return p.service.Call(ctx, p.sandbox, c) })
+}
+
+// Submit ends the episode on its client's behalf.
+func (e *Episodes) Submit(ctx context.Context, id string, c episode.Call) error {
+	_, err := at(ctx, e, id, func(p servicePlace) (struct{}, error) { return struct{}{}, p.service.Submit(ctx, p.sandbox, c) })
+	return err
+}
+
+// Join makes client the one whose calls are taken.
+func (e *Episodes) Join(ctx context.Context, id, client string) (episode.Status, error) {
+	return at(ctx, e, id, func(p servicePlace) (episode.Status, error) { return p.service.Join(ctx, p.sandbox, client) })
+}
+
+// List lists a folder of the episode's sandbox.
+func (e *Episodes) List(ctx context.Context, id, path string, recursive bool, limit int) (entries []episode.Entry, more bool, err error) {
+	_, err = at(ctx, e, id, func(p servicePlace) (_ struct{}, err error) {
+		entries, more, err = p.service.List(ctx, p.sandbox, path, recursive, limit)
+		return struct{}{}, err
+	})
+	return entries, more, err
+}
+
+// Tar streams a file or folder of the episode's sandbox; the caller closes it.
+func (e *Episodes) Tar(ctx context.Context, id, path string) (io.ReadCloser, error) {
+	return at(ctx, e, id, func(p servicePlace) (io.ReadCloser, error) { return p.service.Tar(ctx, p.sandbox, path) })
+}
+
+// at asks the host of a rollout, until it answers or the rollout has ended.
+func at[T any](ctx context.Context, e *Episodes, id string, ask func(servicePlace) (T, error)) (answer T, err error) {
+	for wait := firstPause; ; wait = min(2*wait, lastPause) {
+		var p servicePlace
+		if p, err = e.place(ctx, id); err == nil {
+			if answer, err = ask(p); !fault.Is(err, fault.Unavailable) {
+				return answer, err
+			}
+			e.forget(id)
+		} else if !fault.Is(err, fault.Unavailable) {
+			return answer, err
+		}
+		pause(ctx, wait)
+		if ctx.Err() != nil {
+			return answer, fault.Wrap(fault.Timeout, context.Cause(ctx), "the episode's host does not answer (%v)", err)
+		}
+	}
+}
+
+// place finds the host of a rollout: a fault.Unavailable while there is none, a fault.Conflict once the rollout takes no calls any more.
+func (e *Episodes) place(ctx context.Context, id string) (servicePlace, error) {
+	e.mu.Lock()
+	p, known := e.places[id]
+	e.mu.Unlock()
+	if known {
+		return p, nil
+	}
+	s, err := e.client.State(ctx, id)
+	if err != nil {
+		return p, err
+	}
+	if err := takesCalls(s); err != nil {
+		return p, err
+	}
+	h, err := e.client.store.Host(ctx, s.Host)
+	if err != nil {
+		return p, fault.Wrap(fault.Unavailable, err, "host %s of rollout %q", s.Host, id)
+	}
+	p = servicePlace{service: episode.NewClient(h.ToolsURL, e.token, e.http), sandbox: s.SandboxID}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.places) >= maxPlaces {
+		clear(e.places)
+	}
+	e.places[id] = p
+	return p, nil
+}
+
+func (e *Episodes) forget(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.places, id)
+}
+
+// takesCalls says whether a rollout takes calls, or will.
+func takesCalls(s rollout.State) error {
+	switch s.Phase {
+	case rollout.PhaseVerifying, rollout.PhaseCollecting, rollout.PhaseClosing:
+		return fault.New(fault.Conflict, "the episode has ended: the rollout is %s", s.Phase)
+	case rollout.PhaseDone:
+		why := string(s.Outcome)
+		if s.Error != "" {
+			why += ": " + s.Error
+		}
+		return fault.New(fault.Conflict, "the episode has ended: %s", why)
+	}
+	if s.Host == "" || s.SandboxID == "" {
+		return fault.New(fault.Unavailable, "rollout %q has no sandbox yet", s.ID)
+	}
+	return nil
+}
+
+// Score grades a rollout whose verifier is external.
+func (e *Episodes) Score(ctx context.Context, id string, s rollout.Score) error {
+	return e.client.Score(ctx, id, s)
+}

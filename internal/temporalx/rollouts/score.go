@@ -1,0 +1,36 @@
+package rollouts
+
+import (
+	"context"
+
+	"go.temporal.io/sdk/client"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+)
+
+// Score grades a rollout whose verifier is external: a fault.Conflict when it awaits no score, a fault.Invalid when its verifier does not
+// allow this one. The same score again is no error while the rollout runs.
+func (c *Client) Score(ctx context.Context, id string, s rollout.Score) error {
+	handle, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: rollout.WorkflowID(id), UpdateName: rollout.UpdateScore, Args: []any{s}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, nil)
+	}
+	if err == nil {
+		return nil
+	}
+	if refused := failure.FromTemporal(err); fault.Is(refused, fault.Invalid) || fault.Is(refused, fault.Conflict) {
+		return refused
+	}
+	if err = classify(err, "score rollout %q", id); !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	state, err := c.State(ctx, id) // Temporal says the same of a closed workflow and of none
+	if err != nil {
+		return err
+	}
+	return fault.New(fault.Conflict, "the rollout awaits no score: it is %s", state.Phase)
+}
