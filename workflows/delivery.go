@@ -27,7 +27,7 @@ func deliverGroup(ctx workflow.Context, spec rollout.DeliverySpec) (rollout.Deli
 	var acts *activities.Activities // nil: only to name the methods
 	var out rollout.Delivery
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: deliverTry, Summary: spec.GroupID + " to " + spec.Sink,
+		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: deliverTry, HeartbeatTimeout: heartbeat, Summary: spec.GroupID + " to " + spec.Sink,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
 	})
 	err := workflow.ExecuteActivity(ctx, acts.DeliverGroup, spec).Get(ctx, &out)

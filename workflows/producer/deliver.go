@@ -19,6 +19,9 @@ const (
 	deliverTry       = 5 * time.Minute // one try to deliver a group; a sink whose trainer hangs is tried again
 	deliverPause     = time.Minute     // after an error that Temporal does not retry
 
+	// heartbeat is how long a worker that was killed holds a delivery. Heartbeats also tell a worker that the activity is cancelled.
+	heartbeat = 20 * time.Second
+
 	statusTry     = 30 * time.Second
 	statusTimeout = 2 * time.Minute
 	// The sink is asked at these intervals while it is asked for something that does not change.
@@ -52,7 +55,7 @@ func (p *producer) deliver() {
 // deliverOne delivers a group, however long the sink is away. When this run ends, the next one delivers it, under the same key.
 func (p *producer) deliverOne(ctx workflow.Context, f rollout.Finished) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: deliverTry, WaitForCancellation: true, Summary: f.GroupID + " to " + p.spec.Sink,
+		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: deliverTry, HeartbeatTimeout: heartbeat, WaitForCancellation: true, Summary: f.GroupID + " to " + p.spec.Sink,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
 	})
 	var d rollout.Delivery
@@ -133,7 +136,8 @@ func (p *producer) watchSink(ctx workflow.Context) {
 
 func (p *producer) ask(ctx workflow.Context) (delivery.Status, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTry, ScheduleToCloseTimeout: statusTimeout, WaitForCancellation: true, Summary: p.spec.Sink,
+		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTry, HeartbeatTimeout: heartbeat, ScheduleToCloseTimeout: statusTimeout,
+		WaitForCancellation: true, Summary: p.spec.Sink,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
 	})
 	var status delivery.Status
@@ -144,7 +148,7 @@ func (p *producer) ask(ctx workflow.Context) (delivery.Status, error) {
 // closeSink says to the sink that no more groups come from this producer. Its error is logged only: everything is delivered.
 func (p *producer) closeSink() {
 	ctx := workflow.WithActivityOptions(p.ctx, workflow.ActivityOptions{
-		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTry, ScheduleToCloseTimeout: closeTimeout, Summary: p.spec.Sink,
+		TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTry, HeartbeatTimeout: heartbeat, ScheduleToCloseTimeout: closeTimeout, Summary: p.spec.Sink,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
 	})
 	if err := workflow.ExecuteActivity(ctx, p.acts.CloseSink, activities.SinkInput{Sink: p.spec.Sink}).Get(ctx, nil); err != nil {
@@ -174,7 +178,7 @@ func (p *producer) lookForLost(ctx workflow.Context) {
 		}
 		var reports []rollout.GroupReport
 		err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-			TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTimeout, ScheduleToCloseTimeout: lookTimeout, WaitForCancellation: true,
+			TaskQueue: rollout.DeliveryQueue, StartToCloseTimeout: statusTimeout, HeartbeatTimeout: heartbeat, ScheduleToCloseTimeout: lookTimeout, WaitForCancellation: true,
 		}), p.acts.GroupReports, activities.LookInput{GroupIDs: ids}).Get(ctx, &reports)
 		if ctx.Err() != nil {
 			return

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/testsuite"
@@ -39,6 +40,7 @@ type world struct {
 	closing   func() error // what the sink answers when it is closed
 	closed    int          // how often it was
 	delivered []string
+	heartbeat time.Duration // heartbeat timeout of deliveries
 	loaded    []rollout.TaskRef
 	stored    []rollout.ProducerState
 	groups    []string // in the order of their start
@@ -98,9 +100,10 @@ func (w *world) mock() {
 		s, err := w.status()
 		return s, failure.ToTemporal(err)
 	})
-	w.env.OnActivity("DeliverGroup", mock.Anything, mock.Anything).Return(func(_ context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
+	w.env.OnActivity("DeliverGroup", mock.Anything, mock.Anything).Return(func(ctx context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		w.heartbeat = activity.GetInfo(ctx).HeartbeatTimeout
 		d, err := w.delivery(spec)
 		if err == nil && d.State == rollout.DeliveryDelivered {
 			w.delivered = append(w.delivered, spec.GroupID)

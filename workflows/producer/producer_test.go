@@ -22,6 +22,7 @@ func TestEveryTaskIsDeliveredOnce(t *testing.T) {
 	require.Equal(t, int64(80), s.Counts.Rollouts)
 	require.Len(t, w.delivered, 20)
 	require.ElementsMatch(t, w.delivered, w.groups)
+	require.NotZero(t, w.heartbeat, "a delivery of a killed worker is not waited for")
 	var order []int
 	for _, ref := range w.loaded {
 		order = append(order, ref.Index)

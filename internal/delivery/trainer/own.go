@@ -60,13 +60,19 @@ func (s *Own) Status(ctx context.Context) (delivery.Status, error) {
 	return out, nil
 }
 
+// ownGroup is a group with what tells it from all others.
+type ownGroup struct {
+	shapes.Atropos
+	Overrides groupOverrides `json:"group_overrides"`
+}
+
 // Deliver posts the group in Atropos' form under its key.
 func (s *Own) Deliver(ctx context.Context, g delivery.Group) error {
 	form, err := shapes.ToAtropos(g.Data)
 	if err != nil {
 		return err
 	}
-	body, err := encode(form)
+	body, err := encode(ownGroup{form, groupOverrides{g.Key}})
 	if err != nil {
 		return err
 	}
