@@ -19,6 +19,7 @@ import (
 // Server is a running trainer API.
 type Server struct {
 	URL  string
+	Pid  int // of the process
 	stop func()
 }
 
@@ -53,7 +54,7 @@ func StartAt(t *testing.T, address string) *Server {
 		_, _ = io.Copy(io.Discard, out) // until the process ends
 		_ = cmd.Wait()                  // it is killed
 	}()
-	s := &Server{stop: func() { _ = cmd.Process.Kill(); <-ended }} // an error says that it has ended
+	s := &Server{Pid: cmd.Process.Pid, stop: func() { _ = cmd.Process.Kill(); <-ended }} // an error says that it has ended
 	t.Cleanup(s.stop)
 	select {
 	case s.URL = <-found:

@@ -35,7 +35,7 @@ func (q *Queue) Add(all ...Submission) ([]Added, error) {
 	now := q.o.Now()
 	err := q.change(func(tx *bbolt.Tx, st *state, queue *[]group) error {
 		for i, s := range all {
-			added, err := add(tx, st, queue, s)
+			added, err := q.add(tx, st, queue, s)
 			if err != nil {
 				return err
 			}
@@ -64,7 +64,7 @@ func envOf(s Submission) int {
 
 func (st *state) registered(env int) bool { return env >= 0 && env < len(st.Envs) }
 
-func add(tx *bbolt.Tx, st *state, all *[]group, s Submission) (Added, error) {
+func (q *Queue) add(tx *bbolt.Tx, st *state, all *[]group, s Submission) (Added, error) {
 	env := envOf(s)
 	if s.Key != "" && tx.Bucket(keys).Get([]byte(s.Key)) != nil {
 		return Added{Duplicate: true, Waiting: waiting(*all, env)}, nil
@@ -78,14 +78,15 @@ func add(tx *bbolt.Tx, st *state, all *[]group, s Submission) (Added, error) {
 		return Added{}, err
 	}
 	g := group{ID: id, Env: env, Sequences: s.Sequences, Buffered: buffered}
-	if err := keep(tx, g, s); err != nil {
+	if err := q.keep(tx, g, s); err != nil {
 		return Added{}, err
 	}
 	*all = append(*all, g)
 	if !buffered {
-		return Added{}, latest(tx, st, id, *all)
+		q.latest(tx, st, id, *all)
+		return Added{}, nil
 	}
-	if err := release(tx, st, all, env); err != nil {
+	if err := q.release(tx, st, all, env); err != nil {
 		return Added{}, err
 	}
 	if n := len(bufferOf(*all, env)); n > maxBuffered {
@@ -95,11 +96,11 @@ func add(tx *bbolt.Tx, st *state, all *[]group, s Submission) (Added, error) {
 }
 
 // keep writes a group, its payload and its key.
-func keep(tx *bbolt.Tx, g group, s Submission) error {
+func (q *Queue) keep(tx *bbolt.Tx, g group, s Submission) error {
 	if err := putGroup(tx, g); err != nil {
 		return err
 	}
-	if err := tx.Bucket(payloads).Put(number(g.ID), s.Payload); err != nil {
+	if err := q.files.put(g.ID, s.Payload); err != nil {
 		return err
 	}
 	if s.Key == "" {
@@ -132,7 +133,7 @@ func forget(tx *bbolt.Tx, newest uint64) error {
 }
 
 // release queues buffered groups of an environment that have together the size of its groups.
-func release(tx *bbolt.Tx, st *state, all *[]group, env int) error {
+func (q *Queue) release(tx *bbolt.Tx, st *state, all *[]group, env int) error {
 	buffer, unit := bufferOf(*all, env), uint64(0)
 	var waits []group
 	for _, i := range buffer {
@@ -147,22 +148,19 @@ func release(tx *bbolt.Tx, st *state, all *[]group, env int) error {
 		if err := putGroup(tx, *g); err != nil {
 			return err
 		}
-		if err := latest(tx, st, g.ID, *all); err != nil {
-			return err
-		}
+		q.latest(tx, st, g.ID, *all)
 	}
 	return nil
 }
 
 // latest makes a group the newest queued one, whose payload is kept for GET /latest_example. That of the one before goes if it is trained
 // on already.
-func latest(tx *bbolt.Tx, st *state, id uint64, all []group) error {
+func (q *Queue) latest(tx *bbolt.Tx, st *state, id uint64, all []group) {
 	before := st.Latest
 	st.Latest = id
-	if before == 0 || held(st, all, before) {
-		return nil
+	if before != 0 && !held(st, all, before) {
+		q.files.drop(tx, before)
 	}
-	return tx.Bucket(payloads).Delete(number(before))
 }
 
 // held says whether a group waits in the queue or is in a batch that is not acknowledged.
@@ -197,10 +195,5 @@ func sorted(all []group) []group {
 func (q *Queue) Latest() ([]byte, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var out []byte
-	err := q.db.View(func(tx *bbolt.Tx) error {
-		out = bytes.Clone(tx.Bucket(payloads).Get(number(q.st.Latest)))
-		return nil
-	})
-	return out, err
+	return q.files.get(q.st.Latest)
 }

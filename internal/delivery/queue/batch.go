@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"bytes"
 	"slices"
 	"time"
 
@@ -61,7 +60,7 @@ func (q *Queue) Take(l Lease) (Batch, bool, error) {
 	if err := q.lease(i, l, now); err != nil {
 		return Batch{}, false, err
 	}
-	return q.read(q.st.Batches[i])
+	return q.serve(q.st.Batches[i])
 }
 
 // free is the index of the oldest formed batch that the client may have; -1: none.
@@ -114,19 +113,19 @@ func (q *Queue) form() (bool, error) {
 	})
 }
 
-func (q *Queue) read(b batch) (Batch, bool, error) {
+func (q *Queue) serve(b batch) (Batch, bool, error) {
 	out := Batch{ID: b.ID}
-	err := q.db.View(func(tx *bbolt.Tx) error {
-		for _, g := range b.Groups {
-			payload := tx.Bucket(payloads).Get(number(g.ID))
-			if payload == nil {
-				return fault.New(fault.Internal, "group %d of batch %d has no payload", g.ID, b.ID)
-			}
-			out.Groups = append(out.Groups, bytes.Clone(payload))
+	for _, g := range b.Groups {
+		payload, err := q.files.get(g.ID)
+		if err != nil {
+			return Batch{}, false, fault.Wrap(fault.Unavailable, err, "group %d of batch %d", g.ID, b.ID)
 		}
-		return nil
-	})
-	return out, err == nil, err
+		if payload == nil {
+			return Batch{}, false, fault.New(fault.Internal, "group %d of batch %d has no payload", g.ID, b.ID)
+		}
+		out.Groups = append(out.Groups, payload)
+	}
+	return out, true, nil
 }
 
 // Served notes that a client which acknowledges by its next call has got all of a batch. A batch without it is served again.
@@ -171,11 +170,8 @@ func (q *Queue) ack(id uint64) error {
 	done := q.st.Batches[i]
 	return q.change(func(tx *bbolt.Tx, st *state, _ *[]group) error {
 		for _, g := range done.Groups {
-			if g.ID == st.Latest {
-				continue
-			}
-			if err := tx.Bucket(payloads).Delete(number(g.ID)); err != nil {
-				return err
+			if g.ID != st.Latest {
+				q.files.drop(tx, g.ID)
 			}
 		}
 		st.Batches = slices.Delete(st.Batches, i, i+1)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -17,7 +18,7 @@ import (
 
 // Options of a queue.
 type Options struct {
-	Path string // of the file; one process has it open
+	Path string // of the database; one process has it open. The folder Path.groups has the payloads
 	// EnvTimeout is how long an environment may be silent until it counts as disconnected; 0: 15 minutes.
 	EnvTimeout time.Duration
 	Now        func() time.Time // nil: time.Now
@@ -31,11 +32,12 @@ const (
 
 // Queue is a durable queue. It is safe for concurrent use.
 type Queue struct {
-	db  *bbolt.DB
-	o   Options
-	mu  sync.Mutex // guards the fields below; held while the file is written, so that both always agree
-	st  state
-	all []group // oldest first: queued and buffered ones
+	db    *bbolt.DB
+	files files
+	o     Options
+	mu    sync.Mutex // guards the fields below; held while the file is written, so that both always agree
+	st    state
+	all   []group // oldest first: queued and buffered ones
 	// seen is when each environment last called.
 	seen map[int]time.Time
 	// leases are of groups in pull queues, until when.
@@ -63,7 +65,7 @@ type batch struct {
 }
 
 var (
-	payloads = []byte("payloads") // group id → JSON
+	payloads = []byte("payloads") // empty: its sequence numbers the groups, whose payloads are files
 	groups   = []byte("groups")   // group id → group, while it is queued or buffered
 	keys     = []byte("keys")     // idempotency key → group id
 	order    = []byte("order")    // group id → idempotency key
@@ -87,7 +89,7 @@ func Open(o Options) (*Queue, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "open %s", o.Path)
 	}
-	q := &Queue{db: db, o: o, seen: map[int]time.Time{}, leases: map[string]time.Time{}}
+	q := &Queue{db: db, files: files{o.Path + ".groups"}, o: o, seen: map[int]time.Time{}, leases: map[string]time.Time{}}
 	if err := q.load(); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "read %s", o.Path)
 	}
@@ -97,8 +99,27 @@ func Open(o Options) (*Queue, error) {
 // Close closes the file.
 func (q *Queue) Close() error { return q.db.Close() }
 
-// load makes the buckets and reads all but the payloads.
+// load makes the buckets and the folder, reads all but the payloads, and removes those that no group has.
 func (q *Queue) load() error {
+	if err := os.MkdirAll(q.files.folder, 0o700); err != nil {
+		return err
+	}
+	if err := q.read(); err != nil {
+		return err
+	}
+	known := map[uint64]bool{q.st.Latest: true}
+	for _, g := range q.all {
+		known[g.ID] = true
+	}
+	for _, b := range q.st.Batches {
+		for _, g := range b.Groups {
+			known[g.ID] = true
+		}
+	}
+	return q.files.sweep(func(id uint64) bool { return known[id] })
+}
+
+func (q *Queue) read() error {
 	err := q.db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range [][]byte{payloads, groups, keys, order, about, pulls} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
@@ -237,6 +258,7 @@ func (q *Queue) Reset() error {
 			}
 		}
 		*all, *st = nil, state{Envs: st.Envs, Formed: st.Formed}
+		tx.OnCommit(func() { _ = q.files.sweep(func(uint64) bool { return false }) }) // else the next Open does
 		return nil
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/delivery/atroposserver"
 	"github.com/rolloutd/rolloutd/internal/delivery/queue"
 	"github.com/rolloutd/rolloutd/internal/delivery/trainerapi"
 )
@@ -74,6 +76,46 @@ func BenchmarkScoredData(b *testing.B) {
 			b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/1000/float64(n), "cpu-ms/op")
 		})
 	}
+}
+
+// TestBesideAtropos posts one group of 8 sequences of 8,192 tokens again and again to a server process of ours, which syncs each, and to Atropos'
+// own, which keeps it in memory. It logs the CPU time of the processes, user and system.
+func TestBesideAtropos(t *testing.T) {
+	if os.Getenv("ROLLOUTD_TEST_BESIDE") == "" {
+		t.Skip("measures only when ROLLOUTD_TEST_BESIDE is set")
+	}
+	ours := &mortal{t: t, ticks: make(chan struct{}, 1), path: filepath.Join(t.TempDir(), "queue.db"), immortal: true}
+	ours.start()
+	t.Cleanup(func() { ours.kill(); _ = ours.stdin.Close() })
+	theirs := atroposserver.Start(t)
+	body := string(large(8, 8192))
+	for range 2 {
+		for _, s := range []struct {
+			name, url string
+			pid       int
+		}{{"rolloutd", ours.url, ours.cmd.Process.Pid}, {"Atropos", theirs.URL, theirs.Pid}} {
+			const posts = 40
+			atroposserver.Do(t, "POST", s.url+"/register", fmt.Sprintf(registration, 8))
+			before, begun := cpuOf(t, s.pid), time.Now()
+			for i := range posts {
+				status, text := atroposserver.Do(t, "POST", s.url+"/scored_data", body)
+				require.Equal(t, http.StatusOK, status, "%d: %s", i, text)
+			}
+			t.Logf("%s: %.2f ms CPU, %.1f ms wall per group", s.name, (cpuOf(t, s.pid)-before).Seconds()*1000/posts, time.Since(begun).Seconds()*1000/posts)
+		}
+	}
+}
+
+// cpuOf is the CPU time of a process, in steps of 10 ms.
+func cpuOf(t testing.TB, pid int) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(t, err)
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	var user, system int64
+	_, err = fmt.Sscan(fields[11]+" "+fields[12], &user, &system)
+	require.NoError(t, err)
+	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
 func cpuTime(t testing.TB) time.Duration {

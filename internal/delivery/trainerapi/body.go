@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/semaphore"
 
@@ -21,9 +22,13 @@ type bodies struct {
 	most int64
 	// memory is what all bodies together may use. A compressed body reserves the most that it may become.
 	memory *semaphore.Weighted
+	// spent are the buffers of bodies that were released: fresh memory would cost as much as reading a body.
+	spent *sync.Pool
 }
 
-func newBodies(most int64) bodies { return bodies{most, semaphore.NewWeighted(2 * most)} }
+func newBodies(most int64) bodies {
+	return bodies{most, semaphore.NewWeighted(2 * most), &sync.Pool{New: func() any { return new(bytes.Buffer) }}}
+}
 
 // spare is the room behind a body, which parseScored uses.
 const spare = 256
@@ -31,7 +36,8 @@ const spare = 256
 // errGzip is answered in Atropos' words.
 var errGzip = errors.New("Invalid gzip payload") //nolint:staticcheck // these are the words
 
-// read returns the body of a request and a function that gives its memory back. It answers itself when ok is false.
+// read returns the body of a request and a function that gives its memory back, after which nothing may use the body. It answers itself
+// when ok is false.
 func (b bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), ok bool) {
 	zipped := strings.Contains(strings.ToLower(r.Header.Get("Content-Encoding")), "gzip")
 	size := b.most
@@ -45,11 +51,14 @@ func (b bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, relea
 	if b.memory.Acquire(r.Context(), size) != nil {
 		return nil, nil, false // the client is gone
 	}
-	body, err := b.fill(r, size, zipped)
+	buffer := b.spent.Get().(*bytes.Buffer) //nolint:errcheck // it has no others
+	release = func() { b.spent.Put(buffer); b.memory.Release(size) }
+	buffer.Reset()
+	err := b.fill(buffer, r, size, zipped)
 	if err == nil {
-		return body, func() { b.memory.Release(size) }, true
+		return buffer.Bytes(), release, true
 	}
-	b.memory.Release(size)
+	release()
 	status, text := http.StatusBadRequest, `{"detail":"the body could not be read"}`
 	switch {
 	case errors.Is(err, errGzip):
@@ -63,32 +72,32 @@ func (b bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, relea
 
 var errLarge = errors.New("too large")
 
-func (b bodies) fill(r *http.Request, size int64, zipped bool) ([]byte, error) {
+func (b bodies) fill(out *bytes.Buffer, r *http.Request, size int64, zipped bool) error {
 	if !zipped && r.ContentLength >= 0 {
-		body := make([]byte, size, size+spare)
-		_, err := io.ReadFull(r.Body, body)
-		return body, err
+		out.Grow(int(size) + spare)
+		n, err := io.ReadFull(r.Body, out.AvailableBuffer()[:size])
+		_, _ = out.Write(out.AvailableBuffer()[:n]) // in its place already: it never fails
+		return err
 	}
 	from := io.Reader(r.Body)
 	if zipped {
 		z, err := gzip.NewReader(r.Body)
 		if errors.Is(err, io.EOF) {
-			return nil, nil // an empty body
+			return nil // an empty body
 		}
 		if err != nil {
-			return nil, errGzip
+			return errGzip
 		}
 		from = z
 	}
-	var out bytes.Buffer
 	n, err := out.ReadFrom(io.LimitReader(from, b.most+1))
 	switch {
 	case n > b.most:
-		return nil, errLarge
+		return errLarge
 	case err != nil && zipped:
-		return nil, errGzip
+		return errGzip
 	}
-	return out.Bytes(), err
+	return err
 }
 
 // decode reads a small JSON body into v.

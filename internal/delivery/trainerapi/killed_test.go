@@ -30,6 +30,9 @@ import (
 // fileVariable makes the test binary a server of the queue in a file, until it is killed.
 const fileVariable = "ROLLOUTD_TEST_QUEUE"
 
+// immortalVariable makes that server one that does not kill itself.
+const immortalVariable = "ROLLOUTD_TEST_QUEUE_LIVES"
+
 func TestMain(m *testing.M) {
 	if path := os.Getenv(fileVariable); path != "" {
 		serveUntilKilled(path)
@@ -43,7 +46,11 @@ func serveUntilKilled(path string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	srv := httptest.NewServer(dieUnanswered(trainerapi.New(trainerapi.Options{Queue: q, Log: slog.New(slog.DiscardHandler)})))
+	handler := trainerapi.New(trainerapi.Options{Queue: q, Log: slog.New(slog.DiscardHandler)})
+	if os.Getenv(immortalVariable) == "" {
+		handler = dieUnanswered(handler)
+	}
+	srv := httptest.NewServer(handler)
 	fmt.Println(srv.URL)
 	_, _ = io.Copy(io.Discard, os.Stdin) // ends with the test, if nothing kills it before
 	os.Exit(0)
@@ -73,6 +80,8 @@ type mortal struct {
 	stdin io.Closer
 	dead  chan struct{} // closed when the process has ended
 	ticks chan struct{} // one for each request that the server has, but not necessarily answered
+
+	immortal bool // it does not kill itself
 }
 
 // tick says that a request is on its way. Ticks that come while the server is started again count as one.
@@ -87,6 +96,9 @@ func (m *mortal) tick() {
 func (m *mortal) start() {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), fileVariable+"="+m.path)
+	if m.immortal {
+		cmd.Env = append(cmd.Env, immortalVariable+"=1")
+	}
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	require.NoError(m.t, err)

@@ -179,6 +179,7 @@ func (s *scanner) ints(field string, least, most int64) (n int, err error) {
 		return 0, nil
 	}
 	for {
+		n += s.shortInts(least < 0)
 		s.space()
 		start := s.i
 		if s.i < len(s.b) && s.b[s.i] == '-' {
@@ -212,18 +213,74 @@ func (s *scanner) ints(field string, least, most int64) (n int, err error) {
 // smallDigits is how many digits every number within ±2^31 may have.
 const smallDigits = 9
 
+// shortInts passes over whole numbers of at most seven digits that a comma follows, and counts them. Nearly all numbers of a group are such.
+func (s *scanner) shortInts(negative bool) (n int) {
+	b, i := s.b, s.i
+	for ; i+longestShort < len(b); n++ {
+		at := i
+		if b[at] == ' ' {
+			at++
+		}
+		if negative && b[at] == '-' {
+			at++
+		}
+		digits := digitsOf8(b[at:])
+		if digits == 0 || digits == 8 || b[at+digits] != ',' || digits > 1 && b[at] == '0' {
+			break
+		}
+		i = at + digits + 1
+	}
+	s.i = i
+	return n
+}
+
+// longestShort is the most bytes that a step of shortInts, or of shortFloats without further digits, looks at.
+const longestShort = 20
+
+// shortFloats passes over numbers without exponent that a comma follows, with at most seven digits before the point, and counts them.
+func (s *scanner) shortFloats() (n int) {
+	b, i := s.b, s.i
+	for ; i+longestShort < len(b); n++ {
+		at := i
+		if b[at] == ' ' {
+			at++
+		}
+		if b[at] == '-' {
+			at++
+		}
+		digits := digitsOf8(b[at:])
+		if digits == 0 || digits == 8 || b[at+digits] != '.' || digits > 1 && b[at] == '0' {
+			break
+		}
+		at += digits + 1
+		point := at
+		for digits = digitsOf8(b[at:]); digits == 8 && at+16 <= len(b); digits = digitsOf8(b[at:]) {
+			at += 8
+		}
+		if at += digits; at == point || at >= len(b) || b[at] != ',' {
+			break
+		}
+		i = at + 1
+	}
+	s.i = i
+	return n
+}
+
+// digitsOf8 counts the digits at the start of eight bytes.
+func digitsOf8(b []byte) int {
+	const zeros, ones, high = 0x3030303030303030, 0x7f7f7f7f7f7f7f7f, 0x8080808080808080
+	x := binary.LittleEndian.Uint64(b) ^ zeros // a digit becomes 0 to 9
+	return bits.TrailingZeros64(((x&ones)+0x7676767676767676|x)&high) / 8
+}
+
 // digits passes over digits and counts them, eight bytes at a time.
 func (s *scanner) digits() int {
-	const zeros, ones, high = 0x3030303030303030, 0x7f7f7f7f7f7f7f7f, 0x8080808080808080
 	start := s.i
 	for s.i+8 <= len(s.b) {
-		x := binary.LittleEndian.Uint64(s.b[s.i:]) ^ zeros // a digit becomes 0 to 9
-		over := ((x & ones) + 0x7676767676767676 | x) & high
-		if over != 0 {
-			s.i += bits.TrailingZeros64(over) / 8
+		n := digitsOf8(s.b[s.i:])
+		if s.i += n; n < 8 {
 			return s.i - start
 		}
-		s.i += 8
 	}
 	for s.i < len(s.b) && s.b[s.i]-'0' <= 9 {
 		s.i++
@@ -240,6 +297,7 @@ func (s *scanner) floats(field string) (n int, err error) {
 		return 0, nil
 	}
 	for {
+		n += s.shortFloats()
 		if err := s.float(field, n); err != nil {
 			return 0, err
 		}

@@ -1,0 +1,71 @@
+package queue
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"go.etcd.io/bbolt"
+)
+
+// files has the payload of each queued group in a file, named by its id. In the database a payload would be copied into pages, and each
+// change would cost as much as the payloads beside it.
+type files struct{ folder string }
+
+func (f files) path(id uint64) string {
+	return filepath.Join(f.folder, strconv.FormatUint(id, 10)+".json")
+}
+
+// put returns when the payload is synced. An id whose record was never committed is given again: its file is written over.
+func (f files) put(id uint64, payload []byte) error {
+	file, err := os.OpenFile(f.path(id), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(payload)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	folder, err := os.Open(f.folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// get returns a payload; nil: there is none.
+func (f files) get(id uint64) ([]byte, error) {
+	payload, err := os.ReadFile(f.path(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return payload, err
+}
+
+// drop removes a payload once the transaction is committed. A file that stays is removed by the next sweep.
+func (f files) drop(tx *bbolt.Tx, id uint64) {
+	tx.OnCommit(func() { _ = os.Remove(f.path(id)) })
+}
+
+// sweep removes the files of groups that are not held: a killed process has left them.
+func (f files) sweep(held func(id uint64) bool) error {
+	entries, err := os.ReadDir(f.folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		id, err := strconv.ParseUint(e.Name()[:len(e.Name())-len(filepath.Ext(e.Name()))], 10, 64)
+		if err == nil && !held(id) {
+			err = os.Remove(f.path(id))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
