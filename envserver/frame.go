@@ -1,6 +1,7 @@
 package envserver
 
 import (
+	"context"
 	"errors"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
@@ -21,9 +22,16 @@ const (
 )
 
 // listFrame is the reply to list_tools over /ws, made once: the schemas in it are most of what there is to encode, and never
-// change.
+// change. Those of interactive episodes may change; they have none.
 func (s *Server) listFrame() (reply.Encoded, error) {
-	return pyjson.Encode(reply.Frame{Type: "observation", Data: reply.StepResponse{Observation: s.env.ListTools()}})
+	if s.env.Play != nil {
+		return nil, nil
+	}
+	list, err := s.env.ListTools(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	return pyjson.Encode(reply.Frame{Type: "observation", Data: reply.StepResponse{Observation: list}})
 }
 
 func errorFrame(code, message string, extra map[string]any) reply.Frame {

@@ -101,15 +101,17 @@ func (s *Server) wsStep(sess *session.Session, data map[string]any, found issue.
 	if len(found) > 0 {
 		return invalidFrame(found)
 	}
-	if a.List {
-		if s.env.Play == nil {
-			sess.Stepped()
-		}
+	if a.List && s.env.Play == nil {
+		sess.Stepped()
 		s.env.Listed()
 		return s.listed
 	}
 	return later(func(ctx context.Context) any {
-		return reply.Frame{Type: "observation", Data: s.env.Step(ctx, sess, a, max(s.o.StepTimeout, 0))}
+		out, err := s.env.Step(ctx, sess, a, max(s.o.StepTimeout, 0))
+		if err != nil {
+			return failedFrame(reply.Explain(err))
+		}
+		return reply.Frame{Type: "observation", Data: out}
 	})
 }
 

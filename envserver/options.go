@@ -5,6 +5,7 @@ package envserver
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,9 +45,11 @@ type Episodes = access.Episodes
 type Environment struct {
 	Name        string // in its path, and in /metadata
 	Description string
-	Tools       []Tool         // of the policy
-	Defaults    map[string]any // arguments of start_rollout, where the client's reset does not say
-	Tasks       Tasks          // nil: a task is in the arguments of the reset
+	// Tools lists the tools of the policy. It is asked again from time to time. While it fails, the environment opens no episodes and says why;
+	// a list that is known stays in use.
+	Tools    func(context.Context) ([]Tool, error)
+	Defaults map[string]any // arguments of start_rollout, where the client's reset does not say
+	Tasks    Tasks          // nil: a task is in the arguments of the reset
 }
 
 // Tool is a tool of the policy of an interactive episode.

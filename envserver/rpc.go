@@ -81,8 +81,12 @@ func (s *Server) rpcList(ctx context.Context, r jsonrpc.Request, own *session.Se
 	}
 	defer done()
 	s.env.Listed()
+	observed, err := s.env.ListTools(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var list []rpcTool
-	for _, t := range s.env.ListTools().Tools {
+	for _, t := range observed.Tools {
 		list = append(list, rpcTool{t.Name, t.Description, t.InputSchema})
 	}
 	return map[string]any{"tools": list}, nil

@@ -26,23 +26,22 @@ import (
 // Server is the edge, an http.Handler. Shutdown must be called before the http.Server that carries it is closed:
 // WebSockets are none of that one's business any more.
 type Server struct {
-	o           Options
-	env         *env.Env
-	memory      *intake.Memory // for requests
-	exports     *exports.Room
-	bodies      httpio.Bodies
-	standard    http.Handler   // of the MCP library: answers are objects
-	progressing http.Handler   // the same with streams of events
-	underWay    underway.Calls // of MCP proper
-	upgrader    websocket.Upgrader
-	listed      reply.Encoded // the answer to list_tools
-	schemas     reply.SchemaResponse
-	described   reply.Encoded // the OpenAPI document
-	page        http.Handler  // of the web interface
-	views       web.Views
-	handler     http.Handler
-	base        string             // path below which the server is mounted; "": the root
-	mounted     map[string]*Server // environments of interactive episodes, by name
+	o         Options
+	env       *env.Env
+	memory    *intake.Memory // for requests
+	exports   *exports.Room
+	bodies    httpio.Bodies
+	standard  standardHandlers
+	underWay  underway.Calls // of MCP proper
+	upgrader  websocket.Upgrader
+	listed    reply.Encoded // the answer to list_tools
+	schemas   reply.SchemaResponse
+	described reply.Encoded // the OpenAPI document
+	page      http.Handler  // of the web interface
+	views     web.Views
+	handler   http.Handler
+	base      string             // path below which the server is mounted; "": the root
+	mounted   map[string]*Server // environments of interactive episodes, by name
 
 	stop    context.Context
 	stopped context.CancelCauseFunc
@@ -106,7 +105,6 @@ func newServer(o Options, table *tools.Table, room *exports.Room, player *play.P
 	if s.described, err = s.document().Encode(); err != nil {
 		return nil, fmt.Errorf("envserver: OpenAPI: %w", err)
 	}
-	s.standard, s.progressing = s.standardMCP(false), s.standardMCP(true)
 	// Small and shared buffers: most connections are at rest, and a large frame goes past them.
 	s.upgrader = websocket.Upgrader{CheckOrigin: s.sameOrigin, Error: noHandshake, ReadBufferSize: 256, WriteBufferSize: 1024, WriteBufferPool: &sync.Pool{}}
 	s.stop, s.stopped = context.WithCancelCause(context.Background())

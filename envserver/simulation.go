@@ -90,8 +90,12 @@ func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
 	defer done()
 	w, stop := httpio.KeepWarm(w, s.o.PingInterval)
 	defer stop()
-	out := s.env.Step(ctx, sess, a, 0)
+	out, err := s.env.Step(ctx, sess, a, 0)
 	s.env.Keep(ctx, sess)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
 	out.Metadata = reply.NullMetadata{}
 	httpio.WriteJSON(w, http.StatusOK, out)
 }

@@ -30,12 +30,46 @@ func isStandardMCP(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 }
 
-// standardMCP serves the same tools by the protocol's own rules (initialize, ping, notifications, camel case), stateless. Answers are objects, or
+// standardHandlers are the handlers of the MCP library for one list of tools.
+type standardHandlers struct {
+	mu      sync.Mutex
+	tools   *play.Tool // the first of the list that they are of, in an environment of interactive episodes
+	objects http.Handler
+	events  http.Handler // the same with streams of events
+}
+
+// standardFor returns the handler of the tools as they are now.
+func (s *Server) standardFor(ctx context.Context, events bool) (http.Handler, error) {
+	var first *play.Tool
+	if s.env.Play != nil {
+		list, err := s.env.Play.Tools(ctx)
+		if err != nil {
+			return nil, err
+		}
+		first = &list[0] // submit is always there
+	}
+	h := &s.standard
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.objects == nil || h.tools != first {
+		listed, err := s.env.ListTools(ctx)
+		if err != nil {
+			return nil, err
+		}
+		h.tools, h.objects, h.events = first, s.standardMCP(listed.Tools, false), s.standardMCP(listed.Tools, true)
+	}
+	if events {
+		return h.events, nil
+	}
+	return h.objects, nil
+}
+
+// standardMCP serves tools by the protocol's own rules (initialize, ping, notifications, camel case), stateless. Answers are objects, or
 // streams of events, in which there is room for notifications of progress.
-func (s *Server) standardMCP(events bool) http.Handler {
+func (s *Server) standardMCP(list []reply.StepTool, events bool) http.Handler {
 	server := mcp.NewServer(&mcp.Implementation{Name: s.o.Name, Version: s.o.Version}, &mcp.ServerOptions{Logger: s.o.Logger})
-	for _, t := range s.env.ListTools().Tools {
-		server.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema}, s.standardCall)
+	for _, t := range list {
+		s.addStandard(server, t)
 	}
 	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -48,6 +82,16 @@ func (s *Server) standardMCP(events bool) http.Handler {
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
 		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: !events, Logger: s.o.Logger,
 			MaxRequestBodyBytes: -1}) // it is given what was read within our own bounds
+}
+
+// addStandard adds a tool. The library panics over a definition that it does not take, which a server outside the sandboxes may have sent.
+func (s *Server) addStandard(server *mcp.Server, t reply.StepTool) {
+	defer func() {
+		if refused := recover(); refused != nil {
+			s.o.Logger.Warn("tool not shown over MCP", "tool", t.Name, "error", refused)
+		}
+	}()
+	server.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema}, s.standardCall)
 }
 
 // maxStandard bounds a request of the protocol proper, in bytes: its library takes some twenty-five times as much to decode it.
@@ -65,17 +109,23 @@ func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *ht
 		httpio.WriteDetail(w, http.StatusBadRequest, "the body holds "+err.Error())
 		return
 	}
+	events := bytes.Contains(body, []byte(progressToken))
+	handler, err := s.standardFor(ctx, events)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
 	ctx, over := s.cancellable(ctx, w, r, body)
 	defer over()
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, calling{ctx, env.SessionOf(r)}))
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), atEnd(release)))
-	if bytes.Contains(body, []byte(progressToken)) {
-		s.progressing.ServeHTTP(withSplicer(w, r))
+	if events {
+		handler.ServeHTTP(withSplicer(w, r))
 		return
 	}
 	w, stop := httpio.KeepWarm(w, s.o.PingInterval)
 	defer stop()
-	s.standard.ServeHTTP(withSplicer(w, r))
+	handler.ServeHTTP(withSplicer(w, r))
 }
 
 // cancellable gives a client that begins a name, under which its calls can be cancelled, and cancels calls. It returns the context of the call under

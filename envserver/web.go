@@ -100,8 +100,12 @@ func (s *Server) webStep(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
-	out := s.env.Step(ctx, sess, a, 0)
+	out, err := s.env.Step(ctx, sess, a, 0)
 	s.env.Keep(ctx, sess)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
 	s.log(sess, a, out)
 	httpio.WriteJSON(w, http.StatusOK, out)
 }

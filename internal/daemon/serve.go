@@ -24,6 +24,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
+	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
 // codecPath is the path at which a Temporal UI decrypts payloads.
@@ -40,13 +41,17 @@ func (d *Daemon) serveTier() tier.Tier {
 		if err != nil {
 			return tier.Running{}, err
 		}
-		edge, err := d.edge(ctx, tokens)
+		tools, closeTools, err := toolset.Lists(d.cfg, d.log)
 		if err != nil {
 			return tier.Running{}, err
 		}
+		edge, err := d.edge(tokens, tools)
+		if err != nil {
+			return tier.Running{}, errors.Join(err, closeTools())
+		}
 		l, err := listen.TCP("the OpenEnv server", d.cfg.Serve.Listen, "serve.listen (ROLLOUTD_LISTEN, --listen, --port)")
 		if err != nil {
-			return tier.Running{}, err
+			return tier.Running{}, errors.Join(err, closeTools())
 		}
 		d.at.Serve = l.Addr().String()
 		expire := tier.Background(d.expireSessions)
@@ -54,13 +59,13 @@ func (d *Daemon) serveTier() tier.Tier {
 		closeHTTP := r.Stop
 		// The edge stops first: it closes its WebSockets with a reason.
 		r.Stop = func(ctx context.Context) error {
-			return errors.Join(edge.Shutdown(ctx), closeHTTP(ctx), expire.Stop(ctx))
+			return errors.Join(edge.Shutdown(ctx), closeHTTP(ctx), expire.Stop(ctx), closeTools())
 		}
 		return r, nil
 	}}
 }
 
-func (d *Daemon) edge(ctx context.Context, tokens []envserver.Token) (*envserver.Server, error) {
+func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserver.Server, error) {
 	readme, err := d.readme()
 	if err != nil {
 		return nil, err
@@ -73,11 +78,7 @@ func (d *Daemon) edge(ctx context.Context, tokens []envserver.Token) (*envserver
 	if err != nil {
 		return nil, err
 	}
-	tools, err := toolset.Names(d.cfg)
-	if err != nil {
-		return nil, err
-	}
-	environments, err := episodes.Environments(ctx, d.cfg, tools)
+	environments, err := episodes.Environments(d.cfg, tools)
 	if err != nil {
 		return nil, err
 	}

@@ -80,37 +80,44 @@ func (e *Env) Keep(ctx context.Context, sess *session.Session) {
 	}
 }
 
-// Step carries out an action in a session. limit bounds the answer unless the action brings its own.
-func (e *Env) Step(ctx context.Context, sess *session.Session, a Action, limit time.Duration) reply.StepResponse {
+// Step carries out an action in a session. limit bounds the answer unless the action brings its own. A call that fails is an observation; an
+// error says that the tools cannot be listed.
+func (e *Env) Step(ctx context.Context, sess *session.Session, a Action, limit time.Duration) (reply.StepResponse, error) {
 	if e.Play == nil { // of an episode calls alone count
 		sess.Stepped()
 	}
 	if a.List {
 		e.metrics.listed()
-		return reply.StepResponse{Observation: e.ListTools()}
+		list, err := e.ListTools(ctx)
+		return reply.StepResponse{Observation: list}, err
 	}
 	ctx, done := sess.Bind(ctx)
 	defer done()
 	defer e.Keep(ctx, sess)
 	if e.Play != nil {
-		return e.playStep(ctx, sess, a, limit)
+		return e.playStep(ctx, sess, a, limit), nil
 	}
 	text, err := e.Call(ctx, tools.Call{Tool: a.ToolName, Args: a.Arguments, Session: AsCaller(sess), Limit: cmp.Or(a.Limit, limit)})
 	if err != nil {
-		return reply.StepResponse{Observation: reply.CallObservation{ToolName: a.ToolName, Error: reply.ToolErrorOf(err)}}
+		return reply.StepResponse{Observation: reply.CallObservation{ToolName: a.ToolName, Error: reply.ToolErrorOf(err)}}, nil
 	}
-	return reply.StepResponse{Observation: reply.CallObservation{ToolName: a.ToolName, Result: reply.ResultOf(text)}}
+	return reply.StepResponse{Observation: reply.CallObservation{ToolName: a.ToolName, Result: reply.ResultOf(text)}}, nil
 }
 
-// ListTools is the observation of the action list_tools.
-func (e *Env) ListTools() reply.ToolsObservation {
-	var o reply.ToolsObservation
-	if e.Play != nil {
-		for _, t := range e.Play.Tools() {
-			o.Tools = append(o.Tools, reply.StepTool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
-		}
-		return o
+// ListTools is the observation of the action list_tools. It fails where the tools of an interactive episode cannot be listed now.
+func (e *Env) ListTools(ctx context.Context) (o reply.ToolsObservation, err error) {
+	if e.Play == nil {
+		return e.ownTools(), nil
 	}
+	list, err := e.Play.Tools(ctx)
+	for _, t := range list {
+		o.Tools = append(o.Tools, reply.StepTool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
+	}
+	return o, err
+}
+
+// ownTools are those of the table.
+func (e *Env) ownTools() (o reply.ToolsObservation) {
 	for _, t := range e.Tools.List() {
 		o.Tools = append(o.Tools, reply.StepTool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
 	}

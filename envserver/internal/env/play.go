@@ -95,7 +95,7 @@ func (e *Env) PlayStep(ctx context.Context, sess *session.Session, step play.Ste
 	}
 	sess.Stepped()
 	name := unknownTool
-	if e.Play.Has(step.Tool) {
+	if e.Play.Knows(step.Tool) {
 		name = step.Tool
 	}
 	ctx, span := e.Tracer.Start(ctx, "tool "+name, trace.WithAttributes(attribute.String("rolloutd.tool", name)))

@@ -32,9 +32,9 @@ type Options struct {
 	Rollouts access.Rollouts
 	Episodes access.Episodes
 	Table    *tools.Table
-	Tools    []Tool         // of the policy
-	Defaults map[string]any // arguments of start_rollout
-	Tasks    Tasks          // nil: a task is in the arguments of the reset
+	Tools    func(context.Context) ([]Tool, error) // of the policy
+	Defaults map[string]any                        // arguments of start_rollout
+	Tasks    Tasks                                 // nil: a task is in the arguments of the reset
 	Logger   *slog.Logger
 }
 
@@ -44,33 +44,31 @@ type Tool struct {
 	InputSchema       *jsonschema.Schema
 }
 
-// Player plays episodes. It keeps no state: that is in the session and on the host. It is safe for concurrent use.
-type Player struct{ o Options }
-
-// New makes a Player.
-func New(o Options) *Player {
-	submit := Tool{
-		Name:        rollout.SubmitTool,
-		Description: "End the episode. Your work is then graded, and no tool can be called any more.",
-		InputSchema: &jsonschema.Schema{
-			Type: "object", Properties: map[string]*jsonschema.Schema{"answer": {Type: "string", Description: "Your final answer, where the task asks for one"}},
-		},
-	}
-	o.Tools = append(slices.Clone(o.Tools), submit)
-	return &Player{o}
+// Player plays episodes. Beside the list of tools it keeps no state: that is in the session and on the host. It is safe for concurrent use.
+type Player struct {
+	o     Options
+	tools *toolList
 }
 
-// Tools are those of the policy, submit the last.
-func (p *Player) Tools() []Tool { return p.o.Tools }
+// New makes a Player.
+func New(o Options) *Player { return &Player{o, newToolList(o.Tools, o.Logger)} }
 
-// Has says whether the policy has a tool of that name.
-func (p *Player) Has(name string) bool {
-	return slices.ContainsFunc(p.o.Tools, func(t Tool) bool { return t.Name == name })
+// Tools are those of the policy, submit the last. The same slice is the same list. An error is a fault.Unavailable: they cannot be listed now.
+func (p *Player) Tools(ctx context.Context) ([]Tool, error) { return p.tools.get(ctx) }
+
+// Knows says whether the policy has a tool of that name, as far as is known.
+func (p *Player) Knows(name string) bool { return hasTool(p.tools.current(), name) }
+
+func hasTool(list []Tool, name string) bool {
+	return slices.ContainsFunc(list, func(t Tool) bool { return t.Name == name })
 }
 
 // Reset opens an episode for the session, and closes the one that was open. args are those of start_rollout, seed and task_id.
 func (p *Player) Reset(ctx context.Context, sess *session.Session, old *session.Playing, args map[string]any) (*session.Playing, error) {
 	p.Leave(ctx, old, "a reset began another episode")
+	if _, err := p.Tools(ctx); err != nil {
+		return nil, err
+	}
 	merged, err := p.arguments(args)
 	if err != nil {
 		return nil, err
@@ -241,7 +239,8 @@ func (p *Player) Step(ctx context.Context, sess *session.Session, step Step) Out
 	if playing.Done {
 		return over(playing)
 	}
-	if !p.Has(step.Tool) {
+	// An episode goes on while the tools cannot be listed: its host knows them.
+	if list, err := p.Tools(ctx); err == nil && !hasTool(list, step.Tool) {
 		return Outcome{Err: &tools.UnknownError{Name: step.Tool}}
 	}
 	raw, err := json.Marshal(step.Args)

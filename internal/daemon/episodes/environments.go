@@ -20,15 +20,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// listTime bounds the lists of tools that servers outside the sandboxes give at the start.
+// listTime bounds the listing of the tools of servers outside the sandboxes.
 const listTime = 10 * time.Second
 
-// Environments makes the environments of a configuration. tools is the registry of the workers.
-func Environments(ctx context.Context, c config.Config, tools *tool.Registry) ([]envserver.Environment, error) {
+// Environments makes the environments of a configuration. tools has the toolsets of the workers; its servers are asked when a client asks
+// for the tools of an environment.
+func Environments(c config.Config, tools *tool.Registry) ([]envserver.Environment, error) {
 	all := c.Episodes()
 	var list []envserver.Environment
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		e, err := environment(ctx, c, name, tools)
+		e, err := environment(c, name, tools)
 		if err != nil {
 			return nil, fmt.Errorf("environments.%s: %w", name, err)
 		}
@@ -37,17 +38,18 @@ func Environments(ctx context.Context, c config.Config, tools *tool.Registry) ([
 	return list, nil
 }
 
-func environment(ctx context.Context, all config.Config, name string, tools *tool.Registry) (envserver.Environment, error) {
+func environment(all config.Config, name string, tools *tool.Registry) (envserver.Environment, error) {
 	c := all.Episodes()[name]
 	e := envserver.Environment{
 		Name:        name,
 		Description: cmp.Or(c.Description, "Interactive episodes: the tools of a sandbox, and a grade at the end."),
 		Defaults:    defaultsOf(c),
 	}
-	var err error
-	if e.Tools, err = policyTools(ctx, c, tools); err != nil {
+	selected, err := tools.Select(c.EnabledToolsets, c.DisabledToolsets)
+	if err != nil {
 		return e, err
 	}
+	e.Tools = func(ctx context.Context) ([]envserver.Tool, error) { return policyTools(ctx, selected) }
 	if c.TaskSet == "" {
 		return e, nil
 	}
@@ -70,12 +72,8 @@ func defaultsOf(c config.Environment) map[string]any {
 	return args
 }
 
-// policyTools are the tools of the environment's policy, those of servers outside the sandboxes as they are at the start.
-func policyTools(ctx context.Context, c config.Environment, tools *tool.Registry) ([]envserver.Tool, error) {
-	selected, err := tools.Select(c.EnabledToolsets, c.DisabledToolsets)
-	if err != nil {
-		return nil, err
-	}
+// policyTools are the tools of an environment's policy, those of servers outside the sandboxes as they are now.
+func policyTools(ctx context.Context, selected *tool.Selection) ([]envserver.Tool, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 	set, err := selected.Bind(ctx, tool.Env{})

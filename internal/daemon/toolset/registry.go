@@ -1,6 +1,7 @@
 package toolset
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -8,18 +9,43 @@ import (
 	"slices"
 
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/tool"
 	"github.com/rolloutd/rolloutd/internal/tool/external"
 	"github.com/rolloutd/rolloutd/internal/tool/sandboxtool"
 )
 
-// Names is the registry of a process that runs no tools: it knows the toolsets.
-func Names(c config.Config) (*tool.Registry, error) {
+// Lists is the registry of a process that lists tools and calls none. A server whose configuration is not complete on this machine fails when
+// it is listed. close is that of Registry.
+func Lists(c config.Config, log *slog.Logger) (r *tool.Registry, closeAll func() error, err error) {
+	var opened closers
 	var servers []tool.Server
 	for name, source := range sorted(c.ToolServers()) {
-		servers = append(servers, tool.Server{Name: name, Toolsets: toolsetsOf(source)})
+		server := tool.Server{Name: name, Toolsets: toolsetsOf(source)}
+		if s, err := open(c, name, source, "tools.servers."+name, log, &opened); err != nil {
+			server.Source = unusable{err}
+		} else {
+			server.Source = s
+		}
+		servers = append(servers, server)
 	}
-	return registry(servers)
+	if r, err = registry(servers); err != nil {
+		return nil, nil, errors.Join(err, opened.close())
+	}
+	return r, opened.close, nil
+}
+
+// unusable is a server that cannot be reached from this process.
+type unusable struct{ why error }
+
+// List implements tool.Source.
+func (u unusable) List(context.Context) ([]tool.Definition, error) {
+	return nil, fault.Wrap(fault.Unavailable, u.why, "list the tools")
+}
+
+// Call implements tool.Source.
+func (u unusable) Call(context.Context, tool.Env, tool.Call) (tool.Result, error) {
+	return tool.Result{}, fault.Wrap(fault.Unavailable, u.why, "call a tool")
 }
 
 // Registry is the registry of a worker. close ends the connections to servers, and servers that are processes of this host.

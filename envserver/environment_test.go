@@ -1,0 +1,88 @@
+package envserver_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// oneTool lists a tool of that name.
+func oneTool(name string) func(context.Context) ([]envserver.Tool, error) {
+	return func(context.Context) ([]envserver.Tool, error) {
+		return []envserver.Tool{{Name: name, Description: "x", InputSchema: &jsonschema.Schema{Type: "object"}}}, nil
+	}
+}
+
+// An environment whose tool server does not answer says so; the server and its other environments work.
+func TestEnvironmentWithoutItsToolServer(t *testing.T) {
+	t.Parallel()
+	down := func(context.Context) ([]envserver.Tool, error) {
+		return nil, fault.New(fault.Unavailable, "toolset \"web\": connection refused")
+	}
+	srv, err := envserver.New(envserver.Options{
+		Rollouts: newFake(), Resolve: catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve, Seal: strings.ToUpper,
+		Environments: []envserver.Environment{{Name: "web", Tools: down}, {Name: "tools", Tools: oneTool("bash")}},
+	})
+	require.NoError(t, err)
+	post := func(path, accept, body string) (int, string) {
+		r := httptest.NewRequest(http.MethodPost, "http://localhost"+path, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", accept)
+		w := httptest.NewRecorder()
+		srv.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	const plain, standard = "application/json", "application/json, text/event-stream"
+	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`
+	for _, accept := range []string{plain, standard} {
+		for _, path := range []string{"/env/tools/mcp", "/mcp"} {
+			status, answer := post(path, accept, list)
+			require.Equal(t, http.StatusOK, status)
+			require.Contains(t, answer, `"inputSchema"`, path)
+		}
+		_, answer := post("/env/web/mcp", accept, list)
+		require.Contains(t, answer, "connection refused")
+		require.Contains(t, answer, "cannot be listed now")
+	}
+	status, answer := post("/env/web/reset?session_id=s", plain, `{"instruction":"x"}`)
+	require.Equal(t, http.StatusServiceUnavailable, status, answer)
+	require.Contains(t, answer, "connection refused")
+	status, answer = post("/env/web/step", plain, `{"action":{"type":"list_tools"}}`)
+	require.Equal(t, http.StatusServiceUnavailable, status, answer)
+	status, answer = post("/env/tools/step", plain, `{"action":{"type":"list_tools"}}`)
+	require.Equal(t, http.StatusOK, status, answer)
+	require.Contains(t, answer, `"submit"`)
+}
+
+// A definition that the MCP library does not take hides one tool, not the others.
+func TestToolThatMCPRefuses(t *testing.T) {
+	t.Parallel()
+	tools := func(context.Context) ([]envserver.Tool, error) {
+		return []envserver.Tool{
+			{Name: "lies", InputSchema: &jsonschema.Schema{Type: "string"}}, {Name: "works", InputSchema: &jsonschema.Schema{Type: "object"}},
+		}, nil
+	}
+	srv, err := envserver.New(envserver.Options{
+		Rollouts: newFake(), Resolve: catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve, Seal: strings.ToUpper,
+		Environments: []envserver.Environment{{Name: "tools", Tools: tools}},
+	})
+	require.NoError(t, err)
+	r := httptest.NewRequest(http.MethodPost, "http://localhost/env/tools/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	w := httptest.NewRecorder()
+	srv.ServeHTTP(w, r)
+	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	require.Contains(t, w.Body.String(), `"works"`)
+	require.NotContains(t, w.Body.String(), `"lies"`)
+}

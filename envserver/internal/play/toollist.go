@@ -1,0 +1,108 @@
+package play
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+const (
+	// refresh is the age at which a list of tools is made again.
+	refresh = time.Minute
+	// pause is the time between attempts to list tools that cannot be listed.
+	pause = 5 * time.Second
+)
+
+// toolList is the tools of a policy, which servers outside the process may have. They are listed when they are asked for, by one caller at a
+// time. It is safe for concurrent use.
+type toolList struct {
+	list    func(context.Context) ([]Tool, error)
+	log     *slog.Logger
+	listing chan struct{} // holds one token: that of the caller that lists
+
+	mu      sync.Mutex
+	known   []Tool // nil: never listed
+	encoded []byte // known as JSON, which tells lists apart
+	err     error  // of the latest attempt
+	next    time.Time
+}
+
+func newToolList(list func(context.Context) ([]Tool, error), log *slog.Logger) *toolList {
+	return &toolList{list: list, log: log, listing: make(chan struct{}, 1)}
+}
+
+// current is the list as it is known; nil: it is not.
+func (l *toolList) current() []Tool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known
+}
+
+// get returns the list, and makes it where it is not known or old. A list that cannot be made again stays.
+func (l *toolList) get(ctx context.Context) ([]Tool, error) {
+	if known, err, due := l.state(); !due {
+		return known, err
+	}
+	select {
+	case l.listing <- struct{}{}:
+		defer func() { <-l.listing }()
+	case <-ctx.Done():
+		return nil, fault.Wrap(fault.Unavailable, context.Cause(ctx), "list the tools of the environment")
+	}
+	if known, err, due := l.state(); !due { // another caller has listed them
+		return known, err
+	}
+	made, err := l.list(ctx)
+	if err != nil && ctx.Err() != nil {
+		return nil, fault.Wrap(fault.Unavailable, context.Cause(ctx), "list the tools of the environment")
+	}
+	l.keep(made, err)
+	known, err, _ := l.state()
+	return known, err
+}
+
+// state is what get returns, unless an attempt is due.
+func (l *toolList) state() (known []Tool, err error, due bool) { //nolint:revive,staticcheck // due qualifies both
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known != nil {
+		return l.known, nil, time.Now().After(l.next)
+	}
+	return nil, l.err, time.Now().After(l.next)
+}
+
+// keep takes in the outcome of an attempt.
+func (l *toolList) keep(made []Tool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.err, l.next = fault.Wrap(fault.Unavailable, err, "the tools of the environment cannot be listed now"), time.Now().Add(pause)
+		l.log.Warn("tools of an environment not listed", "error", err)
+		return
+	}
+	l.next = time.Now().Add(refresh)
+	made = append(slices.Clone(made), submit())
+	if encoded, err := json.Marshal(made); err != nil || l.known == nil || !bytes.Equal(encoded, l.encoded) {
+		l.known, l.encoded = made, encoded
+	}
+}
+
+// submit is the tool that ends an episode.
+func submit() Tool {
+	return Tool{
+		Name:        rollout.SubmitTool,
+		Description: "End the episode. Your work is then graded, and no tool can be called any more.",
+		InputSchema: &jsonschema.Schema{
+			Type: "object", Properties: map[string]*jsonschema.Schema{"answer": {Type: "string", Description: "Your final answer, where the task asks for one"}},
+		},
+	}
+}
