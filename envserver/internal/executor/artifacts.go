@@ -64,10 +64,10 @@ func (a *API) artifact(w http.ResponseWriter, r *http.Request) (in artifactReque
 	}
 	id, found, err := a.find(r.Context(), in.TrajectoryID)
 	if err == nil && !found {
-		err = errors.New("No active slot for trajectory (run a sandbox tool first)") //nolint:revive,staticcheck // AgentEnv's words
+		err = errors.New("No active slot for trajectory (run a sandbox tool first)") //nolint:staticcheck // AgentEnv's words
 	}
 	if err == nil && !inWorkspace(in.Path) {
-		err = errors.New("Access denied: path outside workspace") //nolint:revive,staticcheck // the same
+		err = errors.New("Access denied: path outside workspace") //nolint:staticcheck // the same
 	}
 	if err != nil {
 		failed(w, err)
@@ -277,7 +277,7 @@ func compress(w io.Writer, r io.Reader, most int64) (files int, err error) {
 		if err := out.WriteHeader(h); err != nil {
 			return files, err
 		}
-		if _, err := io.Copy(out, in); err != nil {
+		if _, err := io.CopyN(out, in, h.Size); err != nil {
 			return files, err
 		}
 		if h.Typeflag == tar.TypeReg {

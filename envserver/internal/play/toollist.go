@@ -49,7 +49,7 @@ func (l *toolList) current() []Tool {
 
 // get returns the list, and makes it where it is not known or old. A list that cannot be made again stays.
 func (l *toolList) get(ctx context.Context) ([]Tool, error) {
-	if known, err, due := l.state(); !due {
+	if known, due, err := l.state(); !due {
 		return known, err
 	}
 	select {
@@ -58,7 +58,7 @@ func (l *toolList) get(ctx context.Context) ([]Tool, error) {
 	case <-ctx.Done():
 		return nil, fault.Wrap(fault.Unavailable, context.Cause(ctx), "list the tools of the environment")
 	}
-	if known, err, due := l.state(); !due { // another caller has listed them
+	if known, due, err := l.state(); !due { // another caller has listed them
 		return known, err
 	}
 	made, err := l.list(ctx)
@@ -66,18 +66,19 @@ func (l *toolList) get(ctx context.Context) ([]Tool, error) {
 		return nil, fault.Wrap(fault.Unavailable, context.Cause(ctx), "list the tools of the environment")
 	}
 	l.keep(made, err)
-	known, err, _ := l.state()
+	known, _, err := l.state()
 	return known, err
 }
 
 // state is what get returns, unless an attempt is due.
-func (l *toolList) state() (known []Tool, err error, due bool) { //nolint:revive,staticcheck // due qualifies both
+func (l *toolList) state() (known []Tool, due bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	due = time.Now().After(l.next)
 	if l.known != nil {
-		return l.known, nil, time.Now().After(l.next)
+		return l.known, due, nil
 	}
-	return nil, l.err, time.Now().After(l.next)
+	return nil, due, l.err
 }
 
 // keep takes in the outcome of an attempt.

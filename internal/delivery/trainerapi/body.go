@@ -51,7 +51,7 @@ func (b bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, relea
 	if b.memory.Acquire(r.Context(), size) != nil {
 		return nil, nil, false // the client is gone
 	}
-	buffer := b.spent.Get().(*bytes.Buffer) //nolint:errcheck // it has no others
+	buffer := b.spent.Get().(*bytes.Buffer) // the pool has no others
 	release = func() { b.spent.Put(buffer); b.memory.Release(size) }
 	buffer.Reset()
 	err := b.fill(buffer, r, size, zipped)
