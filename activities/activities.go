@@ -30,6 +30,7 @@ type Gateway interface {
 	Open(ctx context.Context, r gateway.Route) error
 	watch.Gateway
 	Trace(ctx context.Context, id string) (io.ReadCloser, error)
+	Inspect(ctx context.Context, id string, wait time.Duration) (rollout.EndpointReport, error)
 	Model(route string) *gateway.Model
 	Close(ctx context.Context, id string) error
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/trajectory"
@@ -53,6 +55,9 @@ func (a *Activities) collectTrace(ctx context.Context, in CollectInput) error {
 	if err := a.o.Gateway.End(ctx, in.SandboxID(), "the attempt is over"); unless(fault.NotFound, err) != nil {
 		return err
 	}
+	if err := a.collectReport(ctx, in); err != nil {
+		return err
+	}
 	trace, err := a.o.Gateway.Trace(ctx, in.SandboxID())
 	if fault.Is(err, fault.NotFound) && (in.Head.Mode == rollout.BlackBox || !in.Head.Outcome.MayCarryReward()) {
 		return nil // there never was one, or no trainer will use it
@@ -72,6 +77,19 @@ func (a *Activities) collectTrace(ctx context.Context, in CollectInput) error {
 	_, _ = checked.Close(), trace.Close() // end the copy where Put gave up
 	copying.Wait()
 	return err
+}
+
+// collectReport saves what is known of the endpoint. Turns may be trained on only once the probe is over, if one is under way.
+func (a *Activities) collectReport(ctx context.Context, in CollectInput) error {
+	wait := time.Duration(0)
+	if in.Head.Outcome.MayCarryReward() {
+		wait = gateway.InspectTime
+	}
+	report, err := a.o.Gateway.Inspect(ctx, in.SandboxID(), wait)
+	if err != nil || report.CaptureLevel == "" && len(report.Findings) == 0 {
+		return unless(fault.NotFound, err)
+	}
+	return a.o.Store.PutJSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Endpoint), report)
 }
 
 // said is what the agent's transcript knows of its replies. Without a transcript nothing is checked; with one that cannot be read nothing

@@ -31,7 +31,15 @@ func (a *Activities) ComposeResult(ctx context.Context, in CollectInput) (Collec
 			return CollectResult{}, err
 		}
 	}
-	res.CaptureLevel = trajectory.LevelOf(res.ProxyTurns)
+	report, err := a.report(ctx, in)
+	if err != nil {
+		return CollectResult{}, err
+	}
+	res.CaptureLevel = report.Level(trajectory.LevelOf(res.ProxyTurns))
+	res.LogprobsMode, res.ToolSupport, res.Findings = report.LogprobsMode, report.ToolSupport, report.Findings
+	for _, fix := range report.ParamFixes {
+		addFix(&res, fix)
+	}
 	res.RolloutType = in.Head.Purpose.Type(res.CaptureLevel, res.Usage.Turns)
 	data, err := json.Marshal(res)
 	if err != nil {
@@ -42,6 +50,13 @@ func (a *Activities) ComposeResult(ctx context.Context, in CollectInput) (Collec
 		return CollectResult{}, err
 	}
 	return CollectResult{Result: ref, Usage: res.Usage}, a.o.Store.PutJSON(ctx, store.HeadKey(in.RolloutID), res.Head())
+}
+
+// report is what the probe found of the attempt's endpoint.
+func (a *Activities) report(ctx context.Context, in CollectInput) (rollout.EndpointReport, error) {
+	var r rollout.EndpointReport
+	err := a.o.Store.JSON(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Endpoint), &r)
+	return r, unless(fault.NotFound, err)
 }
 
 // skeleton is the workflow's part of the result.

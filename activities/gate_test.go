@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // gate is a gateway with one route.
@@ -20,13 +21,17 @@ type gate struct {
 	closed   []string
 	sessions []string
 	probe    error
-	trace    string
-	reader   io.Reader // instead of trace
-	traces   error
-	polls    int
-	onPoll   func(n int, s *gateway.RouteStatus) // before each answer of Status
-	ready    []error                             // of Ready, one for each look; none left: nil
-	look     func(upstream string) error         // instead of ready
+	// Inspect is asked with these waits, and gives report.
+	inspected  []time.Duration
+	report     rollout.EndpointReport
+	inspectErr error
+	trace      string
+	reader     io.Reader // instead of trace
+	traces     error
+	polls      int
+	onPoll     func(n int, s *gateway.RouteStatus) // before each answer of Status
+	ready      []error                             // of Ready, one for each look; none left: nil
+	look       func(upstream string) error         // instead of ready
 }
 
 func (g *gate) Ready(_ context.Context, upstream string) error {
@@ -98,6 +103,13 @@ func (g *gate) Trace(context.Context, string) (io.ReadCloser, error) {
 func (g *gate) Close(_ context.Context, id string) error {
 	g.closed = append(g.closed, id)
 	return nil
+}
+
+func (g *gate) Inspect(_ context.Context, _ string, wait time.Duration) (rollout.EndpointReport, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inspected = append(g.inspected, wait)
+	return g.report, g.inspectErr
 }
 
 func (g *gate) Model(string) *gateway.Model { return nil }

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
@@ -31,7 +32,33 @@ func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
 	if err := a.o.Gateway.Open(ctx, route); err != nil {
 		return err
 	}
+	if err := a.inspect(ctx, in); err != nil {
+		return err
+	}
 	return a.attached(ctx, in.Target)
+}
+
+// inspect has the gateway probe the endpoint, beside the start of the agent. Where training is demanded it waits for the report, and
+// refuses an endpoint that is known to give less than training needs; one that gave no answer may give one later.
+func (a *Activities) inspect(ctx context.Context, in ProxyInput) error {
+	if !in.Model.Trainable() || in.Mode != rollout.TransparentProxy {
+		return nil
+	}
+	wait := time.Duration(0)
+	if in.Model.Purpose == rollout.PurposeTrain {
+		wait = gateway.InspectTime
+	}
+	report, err := a.o.Gateway.Inspect(ctx, in.SandboxID(), wait)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		a.loggerOf("StartProxy", in.Target).WarnContext(ctx, "endpoint not probed", "error", err)
+	case in.Model.Purpose == rollout.PurposeTrain && report.CaptureLevel != "" && report.CaptureLevel != rollout.CaptureTokens:
+		return fault.New(fault.UpstreamRefused, "training needs exact token ids and log probabilities, and the endpoint has capture level %q: %s",
+			report.CaptureLevel, strings.Join(report.Findings, "; "))
+	}
+	return nil
 }
 
 // route is the attempt's route. Without the agent's name the calls of all processes count as the agent's.

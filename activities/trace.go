@@ -50,11 +50,15 @@ func turnsOf(r io.Reader, messages rollout.MessagesMode, res *rollout.Result) (s
 		res.ProxyTurns = append(res.ProxyTurns, compact.Compact(t))
 		count(&res.Usage, t)
 		for _, fix := range t.ParamFixes {
-			if !slices.Contains(res.ParamFixes, fix) {
-				res.ParamFixes = append(res.ParamFixes, fix)
-			}
+			addFix(res, fix)
 		}
 		log.WriteString(lineOf(t))
+	}
+}
+
+func addFix(res *rollout.Result, fix string) {
+	if !slices.Contains(res.ParamFixes, fix) {
+		res.ParamFixes = append(res.ParamFixes, fix)
 	}
 }
 

@@ -76,7 +76,7 @@ func exported(t *testing.T, records []*trace.Record) string {
 		}
 	}
 	var out bytes.Buffer
-	require.NoError(t, trajectory.Export(log, &out))
+	require.NoError(t, trajectory.Export(log, &out, ""))
 	return out.String()
 }
 

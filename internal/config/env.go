@@ -46,6 +46,7 @@ func Variables() []Variable {
 		{"ROLLOUTD_ALLOW_HOSTS", "gateway.allow_hosts", list(func(c *Config) *[]string { return &c.Gateway.AllowHosts })},
 		{"ROLLOUTD_GATEWAY_REPLY", "gateway.reply", text(func(c *Config) *string { return &c.Gateway.Reply })},
 		{"ROLLOUTD_GATEWAY_KEEP_ALIVE", "gateway.keep_alive", span(func(c *Config) *time.Duration { return &c.Gateway.KeepAlive })},
+		{"ROLLOUTD_GATEWAY_RAW_LOGPROBS", "gateway.raw_logprobs", yes(func(c *Config) *bool { return &c.Gateway.RawLogprobs })},
 		{"ROLLOUTD_GATEWAY_CALLS", "gateway.calls", named(func(c *Config) *map[string]float64 { return &c.Gateway.Calls })},
 		{"ROLLOUTD_GATEWAY_RATE", "gateway.rate", named(func(c *Config) *map[string]float64 { return &c.Gateway.Rate })},
 		{"ROLLOUTD_GATEWAY_BURST", "gateway.burst", named(func(c *Config) *map[string]float64 { return &c.Gateway.Burst })},

@@ -29,6 +29,8 @@ type Gateway struct {
 
 	// Reply is when a stream is forwarded: ReplyComplete, after it is complete and recorded, or ReplyPassThrough, while it arrives.
 	Reply string `yaml:"reply"`
+	// RawLogprobs has turns trained on whose log probabilities are those before the temperature.
+	RawLogprobs bool `yaml:"raw_logprobs"`
 	// KeepAlive is the interval of comments to an agent that waits for a stream; 0: none.
 	KeepAlive time.Duration `yaml:"keep_alive"`
 

@@ -40,7 +40,7 @@ func (d *Daemon) gatewayTier() tier.Tier {
 			Dir: d.cfg.GatewayDir(), Key: d.key, Dialer: d.backends, Logger: d.log,
 			Registerer: d.tel.Registry(), TracerProvider: otel.GetTracerProvider(),
 			Egress: policy, Bounds: boundsOf(d.cfg.Gateway), Endpoints: catalog.Names(),
-			PassThrough: d.cfg.Gateway.Reply == config.ReplyPassThrough, KeepAlive: d.cfg.Gateway.KeepAlive,
+			PassThrough: d.cfg.Gateway.Reply == config.ReplyPassThrough, KeepAlive: d.cfg.Gateway.KeepAlive, RawLogprobs: d.cfg.Gateway.RawLogprobs,
 		})
 		if err != nil {
 			return tier.Running{}, errors.Join(err, lock.Release())

@@ -81,6 +81,7 @@ const (
 	SessionsPath = RoutePath + "/sessions"
 	TurnsPath    = RoutePath + "/turns"
 	ProbePath    = RoutePath + "/probe"
+	InspectPath  = RoutePath + "/inspect"
 	ModelPath    = RoutePath + "/v1" // the model APIs, for an agent outside the sandbox
 	ReadyPath    = "/ready/{name}"
 )

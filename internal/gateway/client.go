@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
@@ -87,6 +88,17 @@ func (c *Client) Probe(ctx context.Context, id string) error {
 
 // ProbeTime bounds a probe.
 const ProbeTime = 10 * time.Second
+
+// Inspect returns what a probe found of the route's endpoint. The endpoint is probed once for all routes; Inspect begins that and waits for
+// its report, a minute at most. Until then, and for a route whose turns are not trained on, the report is the zero value.
+func (c *Client) Inspect(ctx context.Context, id string, wait time.Duration) (rollout.EndpointReport, error) {
+	var r rollout.EndpointReport
+	err := c.doRoute(ctx, http.MethodPost, id, "/inspect?"+url.Values{"wait": {wait.String()}}.Encode(), nil, &r)
+	return r, err
+}
+
+// InspectTime bounds the probe of an endpoint.
+const InspectTime = 40 * time.Second
 
 // Ready says whether an upstream can bear another rollout: fault.Exhausted while it cannot.
 func (c *Client) Ready(ctx context.Context, upstream string) error {

@@ -46,12 +46,16 @@ type Result struct {
 	// MalformedCalls counts the tool calls of the policy that could not be read, by the agent react.
 	MalformedCalls int `json:"malformed_calls,omitempty"`
 	// RolloutType says whether the turns may be trained on, CaptureLevel what was captured of the agent's turns.
-	RolloutType  RolloutType       `json:"rollout_type"`
-	CaptureLevel CaptureLevel      `json:"capture_level"`
-	Sampling     *Sampling         `json:"sampling,omitempty"`    // as pinned
-	ParamFixes   []string          `json:"param_fixes,omitempty"` // of all turns; see Turn
-	Digest       string            `json:"digest"`                // sha256 of the trace
-	Links        map[string]string `json:"links"`                 // name → key in the store
+	RolloutType  RolloutType  `json:"rollout_type"`
+	CaptureLevel CaptureLevel `json:"capture_level"`
+	Sampling     *Sampling    `json:"sampling,omitempty"`    // as pinned
+	ParamFixes   []string     `json:"param_fixes,omitempty"` // of all turns and of the endpoint's probe; see Turn
+	// LogprobsMode, ToolSupport and Findings are of the endpoint's probe; absent: not known.
+	LogprobsMode LogprobsMode      `json:"logprobs_mode,omitempty"`
+	ToolSupport  *bool             `json:"tool_support,omitempty"`
+	Findings     []string          `json:"findings,omitempty"`
+	Digest       string            `json:"digest"` // sha256 of the trace
+	Links        map[string]string `json:"links"`  // name → key in the store
 }
 
 // Head is the result without what an agent makes as large as it likes: its model calls and its files.

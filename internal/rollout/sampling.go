@@ -80,10 +80,10 @@ func orPtr[T any](to **T, v T) {
 }
 
 // Training says whether the calls are pinned to the policy that is trained: constrained decoding is then refused.
-func (m Model) Training() bool { return m.Sampling != nil && m.trainable() }
+func (m Model) Training() bool { return m.Sampling != nil && m.Trainable() }
 
-// trainable says whether turns of the model may be trained on.
-func (m Model) trainable() bool {
+// Trainable says whether turns of the model may be trained on.
+func (m Model) Trainable() bool {
 	return m.Purpose == PurposeTrain || m.Purpose == PurposeAuto && m.TokenIDs && m.Logprobs
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -65,12 +66,21 @@ func (s *Server) newCall(r *http.Request, read func([]byte) (request, error)) (*
 	if c.req, err = read(body); err != nil {
 		return nil, http.StatusBadRequest, fmt.Errorf("request: %w", err)
 	}
+	if s.rawLogprobs {
+		c.req.Temperature = nil
+	}
+	if c.req.named = s.namedIDs; c.req.named {
+		c.req.ReturnTokenIDs = false
+	}
 	if len(c.req.Messages) == 0 {
 		return nil, http.StatusBadRequest, fmt.Errorf("request: no messages")
 	}
 	var ok bool
 	if c.scene, ok = s.choose(&c.req); !ok {
 		return nil, http.StatusBadRequest, fmt.Errorf("no script matches the instruction; add one without match to play for any")
+	}
+	if text, _ := c.req.instruction(); strings.HasPrefix(text, probeText) {
+		c.log = &sentLog{} // no call of an agent
 	}
 	session := r.Header.Get("X-Session-Id")
 	c.fault = s.fault(c.scene, session)

@@ -38,12 +38,19 @@ func (s *Server) choose(req *request) (sc scene, ok bool) {
 	return scene{}, false
 }
 
-// asideReply answers the calls that agents make beside the work itself: titles and summaries.
+// probeText begins the calls by which a gateway probes its endpoint.
+const probeText = "Endpoint probe:"
+
+// asideReply answers the calls beside the work itself: titles and summaries of agents, and the probes of a gateway.
 func asideReply(system, text string) *reply {
 	switch {
 	case strings.HasPrefix(system, "You are a title generator."):
 		words := strings.Fields(text)
 		return newReply(Turn{Text: strings.Join(words[:min(len(words), 6)], " ")}, 1)
+	case strings.HasPrefix(text, probeText+" name"):
+		return newReply(Turn{Text: "Blue"}, 1)
+	case strings.HasPrefix(text, probeText+" call"):
+		return newReply(Turn{ToolCalls: []ToolCall{{Name: "bash", Arguments: map[string]any{"command": "true"}}}}, 1)
 	case strings.HasPrefix(system, "You are a context summarization agent."):
 		return newReply(Turn{Text: "The work so far went as planned; the task goes on."}, 1)
 	}

@@ -19,6 +19,11 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, "request: want messages")
 		return
 	}
+	if s.namedIDs {
+		ids := in.promptIDs()
+		writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": toy.MaxLength, "tokens": ids})
+		return
+	}
 	messages := make([]toy.Message, 0, len(in.Messages))
 	for _, m := range in.Messages {
 		messages = append(messages, toy.Message{Role: m.Role, Content: string(m.Content)})

@@ -83,25 +83,30 @@ func (c *call) appendEntries(b []byte, tokens []token) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(append(b, tokens[i].entry...), `,"top_logprobs":[`...)
+		entry := tokens[i].entry
+		if c.req.named {
+			entry = appendEntry(nil, "token_id:"+strconv.Itoa(int(tokens[i].id)), tokens[i].logprob)
+		}
+		b = append(append(b, entry...), `,"top_logprobs":[`...)
 		for n := range c.req.TopLogprobs {
 			if n > 0 {
 				b = append(b, ',')
 			}
-			b = tokens[i].appendAlternative(b, n)
+			b = tokens[i].appendAlternative(b, n, c.req.temperature())
 		}
 		b = append(b, `]}`...)
 	}
 	return append(b, ']')
 }
 
-// appendAlternative appends the n-th likeliest token: the sampled one, then ones that might have been.
-func (t *token) appendAlternative(b []byte, n int) []byte {
+// appendAlternative appends the n-th likeliest token: the sampled one, then ones that might have been. The higher the temperature, the
+// nearer they are.
+func (t *token) appendAlternative(b []byte, n int, temperature float64) []byte {
 	if n == 0 {
 		return append(append(b, t.entry...), '}')
 	}
 	piece := " alternative" + strconv.Itoa(n)
-	return append(appendEntry(b, piece, t.logprob-float64(n)), '}')
+	return append(appendEntry(b, piece, t.logprob-float64(n)/temperature), '}')
 }
 
 func (c *call) appendUsageChunk(b []byte) []byte {

@@ -14,9 +14,12 @@ type request struct {
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
-	Logprobs       bool `json:"logprobs"`
-	TopLogprobs    int  `json:"top_logprobs"`
-	ReturnTokenIDs bool `json:"return_token_ids"`
+	Logprobs       bool     `json:"logprobs"`
+	TopLogprobs    int      `json:"top_logprobs"`
+	ReturnTokenIDs bool     `json:"return_token_ids"`
+	Temperature    *float64 `json:"temperature"`
+
+	named bool // the server gives ids as names of tokens
 }
 
 type message struct {
@@ -75,6 +78,14 @@ func (r *request) instruction() (text string, answered int) {
 		}
 	}
 	return "", answered
+}
+
+// temperature is that of the log probabilities.
+func (r *request) temperature() float64 {
+	if r.Temperature == nil || *r.Temperature <= 0 {
+		return 1
+	}
+	return *r.Temperature
 }
 
 func (r *request) system() string {

@@ -23,6 +23,11 @@ type Options struct {
 	Scripts Scripts   // nil: Default()
 	Model   string    // the name in GET /v1/models; "" is "scripted". Requests may name any model.
 	Log     io.Writer // gets a Sent as a JSON line for each chat call; nil: none
+	// RawLogprobs gives log probabilities before the temperature, as vLLM does by default.
+	RawLogprobs bool
+	// NamedIDs gives token ids only as the names of tokens ("token_id:5"), as vLLM before 0.10.2 does with --return-tokens-as-token-ids:
+	// prompts have none. /tokenize is then of chat calls.
+	NamedIDs bool
 }
 
 // Server is an http.Handler that answers as an OpenAI-compatible server does.
@@ -33,6 +38,8 @@ type Server struct {
 	shown   counter
 	log     *sentLog
 	mux     *http.ServeMux
+
+	rawLogprobs, namedIDs bool
 }
 
 // ready is a script with its turns cut.
@@ -49,7 +56,7 @@ func New(o Options) *Server {
 	if o.Model == "" {
 		o.Model = "scripted"
 	}
-	s := &Server{model: o.Model, started: time.Now(), log: &sentLog{w: o.Log}, mux: http.NewServeMux()}
+	s := &Server{model: o.Model, started: time.Now(), log: &sentLog{w: o.Log}, mux: http.NewServeMux(), rawLogprobs: o.RawLogprobs, namedIDs: o.NamedIDs}
 	for _, script := range o.Scripts {
 		s.scripts = append(s.scripts, makeReady(script))
 	}

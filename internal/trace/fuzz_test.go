@@ -38,7 +38,7 @@ func FuzzOpen(f *testing.F) {
 		s, err := trace.Open(dir, unsynced())
 		require.NoError(t, err)
 		l := s.Log("k")
-		require.NoError(t, trajectory.Export(l, io.Discard))
+		require.NoError(t, trajectory.Export(l, io.Discard, ""))
 		entries := l.Entries()
 		require.NoError(t, l.Append(record(7, "z")))
 		require.NoError(t, s.Close())

@@ -242,7 +242,7 @@ func TestMisalignedTokensAreRefused(t *testing.T) {
 func export(t *testing.T, l *trace.Log) []rollout.Turn {
 	t.Helper()
 	var out bytes.Buffer
-	require.NoError(t, trajectory.Export(l, &out))
+	require.NoError(t, trajectory.Export(l, &out, ""))
 	var turns []rollout.Turn
 	for d := json.NewDecoder(&out); ; {
 		var turn rollout.Turn
@@ -263,6 +263,6 @@ func TestFailedWriteIsReported(t *testing.T) {
 	require.NoError(t, store.Close())
 	require.Error(t, l.Append(record(2, "b")))
 	require.Error(t, l.Delivered(1))
-	require.Error(t, trajectory.Export(l, io.Discard))
+	require.Error(t, trajectory.Export(l, io.Discard, ""))
 	require.Len(t, l.Entries(), 1, "what was not written is not listed")
 }

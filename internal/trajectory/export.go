@@ -9,8 +9,9 @@ import (
 )
 
 // Export writes all turns as JSON lines of rollout.Turn, in the order the calls began. One record is in memory at a time,
-// and the ids of each lineage's latest.
-func Export(l *trace.Log, w io.Writer) error {
+// and the ids of each lineage's latest. Where there is a reason why the turns are unfit for training, none is trained on, and it is a flaw
+// of those that otherwise were.
+func Export(l *trace.Log, w io.Writer, unfit string) error {
 	lineages, summarised := chain{}, summarized{}
 	for _, e := range l.Entries() {
 		r, err := l.Read(e)
@@ -18,6 +19,10 @@ func Export(l *trace.Log, w io.Writer) error {
 			return err
 		}
 		turn := TurnOf(r, e.Delivered)
+		if turn.Train && unfit != "" {
+			turn.Train, turn.Flaws = false, append(turn.Flaws, unfit)
+			clear(turn.LossMask)
+		}
 		turn.PrefixBreak, turn.Branch = lineages.follow(&turn), summarised.branch(&turn)
 		line, err := marshal(turn)
 		if err != nil {

@@ -41,7 +41,7 @@ func openLog(t *testing.T) *trace.Log {
 func turnsOf(t *testing.T, l *trace.Log) []rollout.Turn {
 	t.Helper()
 	var out bytes.Buffer
-	require.NoError(t, trajectory.Export(l, &out))
+	require.NoError(t, trajectory.Export(l, &out, ""))
 	var turns []rollout.Turn
 	for d := json.NewDecoder(&out); ; {
 		var turn rollout.Turn

@@ -30,6 +30,11 @@ func TestSamplingOfARollout(t *testing.T) {
 		require.Equal(t, tc.kind, result.RolloutType)
 		require.Equal(t, rollout.CaptureTokens, result.CaptureLevel)
 		require.NotNil(t, result.Sampling)
+		if tc.trust {
+			require.Equal(t, rollout.LogprobsProcessed, result.LogprobsMode, "the endpoint was probed: %v", result.Findings)
+			require.Equal(t, true, *result.ToolSupport)
+			require.Empty(t, result.Findings)
+		}
 		agent := 0
 		for _, turn := range result.ProxyTurns {
 			require.JSONEq(t, tc.want, string(turn.SamplingParams))

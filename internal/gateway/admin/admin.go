@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -46,6 +47,7 @@ func New(g *proxy.Server, o Options) *API {
 //	POST   /routes/{id}/sessions {"sessions": […]} → 204; these are the agent's own
 //	GET    /routes/{id}/turns?after=N           → TurnList
 //	POST   /routes/{id}/probe                   → 204, when the endpoint answers; a fault.UpstreamFailed or UpstreamRefused else
+//	POST   /routes/{id}/inspect?wait=30s        → rollout.EndpointReport; empty where the probe takes longer
 //	GET    /routes/{id}/trace                   → JSON lines of rollout.Turn
 //	DELETE /routes/{id}                         → 204
 //	GET    /ready/{name}                        → 204; a fault.Exhausted while new rollouts should wait for that upstream
@@ -61,6 +63,7 @@ func (a *API) Handler() http.Handler {
 	mux.HandleFunc("POST "+gateway.SessionsPath, answering(a.addSessions))
 	mux.HandleFunc("GET "+gateway.TurnsPath, answering(a.getTurns))
 	mux.HandleFunc("POST "+gateway.ProbePath, answering(a.probe))
+	mux.HandleFunc("POST "+gateway.InspectPath, answering(a.inspect))
 	mux.HandleFunc("DELETE "+gateway.RoutePath, answering(a.deleteRoute))
 	mux.HandleFunc("GET "+gateway.ReadyPath, answering(a.getReady))
 	all := http.NewServeMux()
@@ -141,6 +144,20 @@ func (a *API) probe(w http.ResponseWriter, req *http.Request) error {
 	return done(w, a.gateway.Probe(req.Context(), req.PathValue("id")))
 }
 
+func (a *API) inspect(w http.ResponseWriter, req *http.Request) error {
+	wait, err := waitOf(req)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), wait)
+	defer cancel()
+	report, err := a.gateway.Inspect(ctx, req.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return encode(w, report)
+}
+
 func (a *API) deleteRoute(w http.ResponseWriter, req *http.Request) error {
 	return done(w, a.gateway.Close(req.Context(), req.PathValue("id")))
 }
@@ -177,8 +194,16 @@ func statusWait(req *http.Request) (since int64, wait time.Duration, err error) 
 	if since, err = strconv.ParseInt(q.Get("since"), 10, 64); err != nil {
 		return 0, 0, fault.Field("since", "%q is not a version of a route's status", q.Get("since"))
 	}
-	if wait, err = time.ParseDuration(q.Get("wait")); err != nil {
-		return 0, 0, fault.Field("wait", "%q is not a duration such as 30s", q.Get("wait"))
+	wait, err = waitOf(req)
+	return since, wait, err
+}
+
+// waitOf reads how long a request may be held open.
+func waitOf(req *http.Request) (time.Duration, error) {
+	text := req.URL.Query().Get("wait")
+	wait, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fault.Field("wait", "%q is not a duration such as 30s", text)
 	}
-	return since, min(max(wait, 0), maxStatusWait), nil
+	return min(max(wait, 0), maxStatusWait), nil
 }

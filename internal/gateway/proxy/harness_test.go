@@ -260,6 +260,7 @@ type engine struct {
 }
 
 type seen struct {
+	path   string
 	header http.Header
 	body   string
 }
@@ -279,7 +280,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	e.mu.Lock()
 	step := e.steps[min(len(e.seen), len(e.steps)-1)]
-	e.seen = append(e.seen, seen{r.Header.Clone(), string(body)})
+	e.seen = append(e.seen, seen{r.URL.Path, r.Header.Clone(), string(body)})
 	e.mu.Unlock()
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	step(w, r)
@@ -289,6 +290,14 @@ func (e *engine) requests() []seen {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return append([]seen(nil), e.seen...)
+}
+
+func (e *engine) paths() []string {
+	var all []string
+	for _, s := range e.requests() {
+		all = append(all, s.path)
+	}
+	return all
 }
 
 // says streams a reply.

@@ -45,6 +45,8 @@ type Options struct {
 	// PassThrough hands a stream on as it comes, but for its end, which waits for the record. What the agent has seen of a reply
 	// cannot be taken back: after a break in the middle it gets an error event. Otherwise replies are completed first.
 	PassThrough bool
+	// RawLogprobs has turns trained on though an endpoint's log probabilities are those before the temperature.
+	RawLogprobs bool
 	// KeepAlive is how often an agent that waits for a stream gets a comment, so that it does not give up. After the first one a
 	// failure can only be reported inside the stream, and a call does not outlive the gateway. 0: never.
 	KeepAlive time.Duration

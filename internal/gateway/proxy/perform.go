@@ -49,10 +49,12 @@ func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 	if budget <= 0 {
 		budget = defaultCall
 	}
-	return r.upstream.Complete(ctx, upstream.Spec{
+	res = r.upstream.Complete(ctx, upstream.Spec{
 		Request: c.ask, Live: c.live, Engines: r.engines, Path: string(c.ask.API), Key: r.key,
 		ClientGiven: r.Model.ClientGiven(), Progress: &c.progress, Admission: r.admission, Route: r.ID, Price: r.Model.Price, Budget: budget,
 	})
+	r.addPrompt(ctx, c.ask, res)
+	return res
 }
 
 // record is what is kept of the call.

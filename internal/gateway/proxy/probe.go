@@ -2,14 +2,19 @@ package proxy
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/gateway/probe"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Probe asks a route's endpoint for one token, as the agent's latest call asked it. A list of models would say less: an engine may
@@ -56,4 +61,75 @@ func probeBody(api reply.API, model string) []byte {
 	}
 	body, _ := json.Marshal(request) // strings and numbers always encode
 	return body
+}
+
+// Inspect returns what is known of a route's endpoint, which is probed once for all routes that ask it alike. It waits for the probe until
+// ctx ends; the report is then the zero value, and the probe goes on. Endpoints whose turns are not trained on are not probed. The calls
+// are the gateway's own: they are neither recorded nor counted.
+func (s *Server) Inspect(ctx context.Context, id string) (rollout.EndpointReport, error) {
+	r, err := s.route(id)
+	if err != nil || !r.probed() {
+		return rollout.EndpointReport{}, err
+	}
+	report := s.reports.Of(ctx, r.place(), func() rollout.EndpointReport {
+		ctx, cancel := context.WithTimeout(s.lifetime(), gateway.InspectTime)
+		defer cancel()
+		return probe.Run(ctx, s.endpoint(r))
+	}, s.run)
+	return report.For(r.Model, s.options.RawLogprobs), nil
+}
+
+func (r *route) probed() bool { return r.Capture && r.Model.Trainable() }
+
+// place names the endpoint as the route asks it.
+func (r *route) place() string {
+	m := r.Model
+	sum := sha256.Sum256([]byte(strings.Join([]string{m.BaseURL, m.Name, r.key, strconv.FormatBool(m.TokenIDs), strconv.FormatBool(m.Logprobs)}, "\x00")))
+	return string(sum[:])
+}
+
+// endpoint is what is probed for a route, under an admission of its own: the route may be closed meanwhile.
+func (s *Server) endpoint(r *route) probe.Endpoint {
+	return probe.Endpoint{
+		Model: r.Model,
+		Ask: func(ctx context.Context, a *dialect.Request) *upstream.Result {
+			admission := s.upstreams.Join(r.Model.Upstream())
+			defer s.upstreams.Leave(admission)
+			return r.upstream.Once(ctx, upstream.Spec{
+				Request: a, Engines: r.engines, Path: string(a.API), Key: r.key, ClientGiven: r.Model.ClientGiven(), Admission: admission, Route: "probe",
+			})
+		},
+		Prompt: r.promptOf,
+	}
+}
+
+// unfit is why no turn of the route may be trained on, as far as the endpoint is known; "": they may.
+func (s *Server) unfit(r *route) string {
+	if r.probed() && s.reports.Known(r.place()).For(r.Model, s.options.RawLogprobs).Raw() {
+		return "log probabilities are raw: the endpoint gives them before the temperature"
+	}
+	return ""
+}
+
+// run starts work for no route in particular; false: the server does not run.
+func (s *Server) run(do func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.serving == nil {
+		return false
+	}
+	s.working.Go(do)
+	return true
+}
+
+// lifetime is Run's context, or one that has ended.
+func (s *Server) lifetime() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.serving != nil {
+		return s.serving
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	oteltrace "go.opentelemetry.io/otel/trace"
@@ -53,6 +54,8 @@ type route struct {
 	hold, keepAlive time.Duration
 	traceBytes      int64
 	passThrough     bool
+
+	untold atomic.Pointer[string] // why the endpoint never tells the ids of a prompt; nil: it may
 
 	mu        sync.Mutex
 	journal   journal.Journal

@@ -23,6 +23,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/buffer"
+	"github.com/rolloutd/rolloutd/internal/gateway/probe"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/seal"
@@ -39,6 +40,7 @@ type Server struct {
 	report    *reporter
 	upstream  *upstream.Client
 	upstreams *limits.Registry
+	reports   probe.Cache // on endpoints
 	options   Options
 	traces    *trace.Store
 	bodies    buffer.Pool[byte]
@@ -122,7 +124,7 @@ func (s *Server) Export(id string, w io.Writer) error {
 	if err != nil || r.trace == nil {
 		return err
 	}
-	return trajectory.Export(r.trace, w)
+	return trajectory.Export(r.trace, w, s.unfit(r))
 }
 
 // Upstreams returns the limits of all upstreams.

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
@@ -13,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
 // maxPrompt bounds the values in an endpoint's reply about a prompt; each token is one of them.
@@ -44,16 +47,71 @@ func (s *Server) tokenize(w http.ResponseWriter, req *http.Request) error {
 	return nil
 }
 
+// tokenized is vLLM's reply to /tokenize.
+type tokenized struct {
+	Tokens []int32 `json:"tokens"`
+	Max    int     `json:"max_model_len"`
+}
+
+// promptOf gives the prompt of a chat call as vLLM's /tokenize makes it of the same messages, tools and template options.
+func (r *route) promptOf(ctx context.Context, a *dialect.Request) ([]int32, error) {
+	sent, err := rawjson.ParseObject(a.Body)
+	if err != nil {
+		return nil, err
+	}
+	request := map[string]any{"add_generation_prompt": true}
+	for _, key := range []string{"model", "messages", "tools", "chat_template_kwargs"} {
+		if value, ok := sent.Get(key); ok {
+			request[key] = json.RawMessage(value)
+		}
+	}
+	var got tokenized
+	if err := r.post(ctx, "/tokenize", request, &got); err != nil {
+		return nil, err
+	}
+	if len(got.Tokens) == 0 {
+		return nil, fault.New(fault.NotFound, "its reply has no tokens")
+	}
+	return got.Tokens, nil
+}
+
+// promptTime bounds how long the reply to a call waits for the ids of its prompt.
+const promptTime = 15 * time.Second
+
+// addPrompt asks for the ids of a prompt where the reply has those of the completion alone, as of vLLM that only writes tokens by their ids.
+// Ids that the engine did not count are not its prompt's.
+func (r *route) addPrompt(ctx context.Context, a *dialect.Request, res *upstream.Result) {
+	if r.trace == nil || res.Problem != nil || a.API != reply.Chat || len(res.Reply.TokenIDs) == 0 || len(res.Reply.PromptTokenIDs) > 0 {
+		return
+	}
+	if why := r.untold.Load(); why != nil {
+		res.Reply.Flaws = append(res.Reply.Flaws, *why)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, promptTime)
+	defer cancel()
+	ids, err := r.promptOf(ctx, a)
+	switch counted := res.Reply.Usage.PromptTokens; {
+	case err != nil:
+		why := "the endpoint gives no ids of prompts, and its path /tokenize fails: " + err.Error()
+		if fault.Is(err, fault.NotFound) {
+			r.untold.Store(&why)
+		}
+		res.Reply.Flaws = append(res.Reply.Flaws, why)
+	case counted > 0 && counted != int64(len(ids)):
+		res.Reply.Flaws = append(res.Reply.Flaws, fmt.Sprintf("the endpoint's path /tokenize gives %d ids for a prompt of %d tokens: left out", len(ids), counted))
+	default:
+		res.Reply.PromptTokenIDs = ids
+	}
+}
+
 // tokens asks as vLLM is asked, and where that path is not known as SGLang is, which gives a prompt's ids with a reply of one token.
 func (r *route) tokens(ctx context.Context, messages []json.RawMessage) (gateway.Tokens, error) {
 	request := map[string]any{"model": r.Model.Name, "messages": messages, "add_generation_prompt": true}
 	if r.Model.Thinking != nil {
 		request["chat_template_kwargs"] = map[string]bool{"enable_thinking": *r.Model.Thinking}
 	}
-	var vllm struct {
-		Tokens []int32 `json:"tokens"`
-		Max    int     `json:"max_model_len"`
-	}
+	var vllm tokenized
 	err := r.post(ctx, "/tokenize", request, &vllm)
 	if err == nil && len(vllm.Tokens) > 0 {
 		return gateway.Tokens{IDs: vllm.Tokens, MaxLength: vllm.Max}, nil

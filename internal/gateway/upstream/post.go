@@ -50,3 +50,14 @@ func postFailure(res *Result) error {
 		return fault.New(fault.Invalid, "%s", res.Problem.Text)
 	}
 }
+
+// Once makes a call of the gateway's own: it waits for admission, tries once, and counts neither as a success nor as a failure of the
+// endpoint. Without admission before ctx ends the result has a Problem of class Retry.
+func (u *Client) Once(ctx context.Context, s Spec) *Result {
+	p, err := s.Admission.Enter(ctx, s.Route)
+	if err != nil {
+		return &Result{Problem: &Problem{Class: Retry, Text: "the endpoint may not be asked now: " + err.Error()}}
+	}
+	defer s.Admission.Leave(p)
+	return u.try(p.Ctx, s.target(u.Engines.pick(s.Engines)), s.Request)
+}

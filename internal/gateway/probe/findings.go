@@ -1,0 +1,183 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/text"
+)
+
+// maxFinding bounds a finding, in characters: an endpoint wrote parts of it.
+const maxFinding = 600
+
+func warn(r *rollout.EndpointReport, code, format string, args ...any) {
+	r.Findings = append(r.Findings, text.Head("[WARN] "+code+": "+fmt.Sprintf(format, args...), maxFinding))
+}
+
+// level finds what a rollout can capture. An endpoint that gave no answer may give one later: nothing is known of it.
+func (e Endpoint) level(ctx context.Context, r *rollout.EndpointReport, a *answer) {
+	switch p := a.Problem; {
+	case p == nil:
+	case p.Class == upstream.Refused:
+		r.CaptureLevel = rollout.CaptureText
+		warn(r, "endpoint_refuses", "%s", p.Text)
+		return
+	default:
+		warn(r, "endpoint_not_probed", "%s", p.Text)
+		return
+	}
+	ids, logprobs := len(a.Reply.TokenIDs), len(a.Reply.Logprobs)
+	r.CaptureLevel = rollout.CaptureText
+	switch {
+	case logprobs == 0:
+		warn(r, "no_logprobs", "the endpoint gives no log probabilities")
+	case ids != logprobs:
+		r.CaptureLevel = rollout.CaptureLogprobs
+		warn(r, "no_token_ids", "the endpoint gives %d token ids for %d log probabilities; vLLM wants return_token_ids or --return-tokens-as-token-ids", ids, logprobs)
+	case len(a.Reply.PromptTokenIDs) > 0:
+		r.CaptureLevel = rollout.CaptureTokens
+	default:
+		e.promptLevel(ctx, r, a)
+	}
+}
+
+// promptLevel finds whether the prompt's ids can be had beside the call.
+func (e Endpoint) promptLevel(ctx context.Context, r *rollout.EndpointReport, a *answer) {
+	r.CaptureLevel = rollout.CaptureLogprobs
+	prompt, err := e.Prompt(ctx, a.request)
+	switch counted := a.Reply.Usage.PromptTokens; {
+	case err != nil:
+		warn(r, "no_prompt_ids", "the endpoint gives the ids of completions and not of prompts, and its path /tokenize fails: %v", err)
+	case counted > 0 && counted != int64(len(prompt)):
+		warn(r, "no_prompt_ids", "the endpoint's path /tokenize gives %d ids for a prompt of %d tokens", len(prompt), counted)
+	default:
+		r.CaptureLevel = rollout.CaptureTokens
+	}
+}
+
+// tools finds whether the endpoint makes tool calls. A reply without one may be the model's own choice.
+func tools(r *rollout.EndpointReport, a *answer) {
+	p, supported := a.Problem, false
+	switch {
+	case p != nil && (p.Class == upstream.Rejected || p.Class == upstream.Refused):
+		warn(r, "no_tools", "%s", p.Text)
+	case p != nil:
+		return
+	default:
+		whole := decode(a.Raw)
+		if supported = whole != nil && len(whole.Choices) > 0 && len(whole.Choices[0].Message.ToolCalls) > 0; !supported {
+			warn(r, "no_tool_call", "asked for a tool call, the model made none; agents need an engine with a parser of its tool calls")
+			return
+		}
+	}
+	r.ToolSupport = &supported
+}
+
+// Two tokens whose log probabilities lie too near to each other tell nothing of the temperature.
+const (
+	minGap    = 0.02
+	tolerance = 0.2
+)
+
+// mode compares the gap between the two likeliest first tokens at temperatures 1 and 2. The second is half of the first where the log
+// probabilities are of the distribution that is sampled from, and the same where they are raw.
+func mode(r *rollout.EndpointReport, one, two *answer) {
+	ratio := math.NaN()
+	if one.Problem == nil && two.Problem == nil {
+		ratio = gapRatio(first(one.Raw), first(two.Raw))
+	}
+	switch {
+	case math.Abs(ratio-0.5) <= tolerance:
+		r.LogprobsMode = rollout.LogprobsProcessed
+	case math.Abs(ratio-1) <= tolerance:
+		r.LogprobsMode = rollout.LogprobsRaw
+	default:
+		warn(r, "logprobs_mode", "whether the log probabilities follow the temperature could not be found out")
+	}
+}
+
+// gapRatio is the gap of b over that of a, of the two tokens that are likeliest in a; NaN: it tells nothing.
+func gapRatio(a, b []candidate) float64 {
+	if len(a) < 2 {
+		return math.NaN()
+	}
+	best, next := a[0], a[1]
+	if next.Logprob > best.Logprob {
+		best, next = next, best
+	}
+	for _, c := range a[2:] {
+		switch {
+		case c.Logprob > best.Logprob:
+			best, next = c, best
+		case c.Logprob > next.Logprob:
+			next = c
+		}
+	}
+	gap := best.Logprob - next.Logprob
+	if gap < minGap {
+		return math.NaN()
+	}
+	return (logprobOf(b, best.Token) - logprobOf(b, next.Token)) / gap
+}
+
+func logprobOf(all []candidate, token string) float64 {
+	for _, c := range all {
+		if c.Token == token {
+			return c.Logprob
+		}
+	}
+	return math.NaN()
+}
+
+type candidate struct {
+	Token   string  `json:"token"`
+	Logprob float64 `json:"logprob"`
+}
+
+// completion is what the probe reads of a reply that was put together.
+type completion struct {
+	Choices []struct {
+		Message struct {
+			ToolCalls []struct{} `json:"tool_calls"`
+		} `json:"message"`
+		Logprobs struct {
+			Content []struct {
+				Top []candidate `json:"top_logprobs"`
+			} `json:"content"`
+		} `json:"logprobs"`
+	} `json:"choices"`
+}
+
+// maxElements bounds the values of a reply to a probe.
+const maxElements = 1 << 16
+
+// decode reads a reply; nil: it is not one.
+func decode(raw []byte) *completion {
+	whole, err := render.Assemble(reply.Chat, raw)
+	if err != nil {
+		return nil
+	}
+	in := jsonlimit.NewReader(bytes.NewReader(whole.JSON()), jsonlimit.Limits{Elements: maxElements, Depth: 32})
+	var c completion
+	if json.NewDecoder(in).Decode(&c) != nil {
+		return nil
+	}
+	return &c
+}
+
+// first are the candidates of a reply's first token.
+func first(raw []byte) []candidate {
+	c := decode(raw)
+	if c == nil || len(c.Choices) == 0 || len(c.Choices[0].Logprobs.Content) == 0 {
+		return nil
+	}
+	return c.Choices[0].Logprobs.Content[0].Top
+}

@@ -1,0 +1,183 @@
+package proxy_test
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/scripted"
+)
+
+// plays is an engine that plays one script for any conversation.
+func plays(t *testing.T, o scripted.Options) *engine {
+	t.Helper()
+	o.Scripts = scripted.Scripts{{Name: "any", Turns: []scripted.Turn{{Text: "Hello there."}}}}
+	return newEngine(t, scripted.New(o).ServeHTTP)
+}
+
+// without is the engine without a path.
+func without(e *engine, path string) {
+	next := e.steps[0]
+	e.steps[0] = func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == path {
+			http.NotFound(w, r)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// An endpoint is probed for what it gives, and the report is about the rollout that asks.
+func TestInspect(t *testing.T) {
+	t.Parallel()
+	atOne := (&rollout.Sampling{Temperature: ptr(1.0)}).ForTraining()
+	refuses := func(o scripted.Options, has string) func(t *testing.T) *engine {
+		return func(t *testing.T) *engine {
+			e := plays(t, o)
+			next := e.steps[0]
+			e.steps[0] = func(w http.ResponseWriter, r *http.Request) {
+				body := new(bytes.Buffer)
+				_, _ = body.ReadFrom(r.Body)
+				if bytes.Contains(body.Bytes(), []byte(has)) {
+					answers(400, `{"error":{"message":"no auto tool choice here"}}`)(w, r)
+					return
+				}
+				r.Body = http.NoBody
+				again, _ := http.NewRequestWithContext(r.Context(), r.Method, r.URL.String(), body)
+				next(w, again)
+			}
+			return e
+		}
+	}
+	playing := func(o scripted.Options) func(t *testing.T) *engine {
+		return func(t *testing.T) *engine { return plays(t, o) }
+	}
+	for name, tc := range map[string]struct {
+		engine   func(t *testing.T) *engine
+		sampling *rollout.Sampling
+		options  func(*proxy.Options)
+		want     rollout.EndpointReport
+		finding  string
+	}{
+		"all":          {engine: playing(scripted.Options{}), want: rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(true)}},
+		"raw":          {engine: playing(scripted.Options{RawLogprobs: true}), want: rollout.EndpointReport{CaptureLevel: "logprobs", LogprobsMode: "raw", ToolSupport: ptr(true)}, finding: "raw_logprobs"},
+		"raw, pinned":  {engine: playing(scripted.Options{RawLogprobs: true}), sampling: atOne, want: rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "raw", ToolSupport: ptr(true)}},
+		"raw, allowed": {engine: playing(scripted.Options{RawLogprobs: true}), options: func(o *proxy.Options) { o.RawLogprobs = true }, want: rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "raw", ToolSupport: ptr(true)}},
+		"names":        {engine: playing(scripted.Options{NamedIDs: true}), want: rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(true)}},
+		"names alone": {engine: func(t *testing.T) *engine {
+			e := plays(t, scripted.Options{NamedIDs: true})
+			without(e, "/tokenize")
+			return e
+		}, want: rollout.EndpointReport{CaptureLevel: "logprobs", LogprobsMode: "processed", ToolSupport: ptr(true)}, finding: "no_prompt_ids"},
+		"no tool calls": {engine: refuses(scripted.Options{}, `"tools"`), want: rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(false)}, finding: "no_tools"},
+		"text": {engine: func(t *testing.T) *engine {
+			return newEngine(t, says(`data: {"choices":[{"index":0,"delta":{"content":"Blue"},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n"))
+		}, want: rollout.EndpointReport{CaptureLevel: "text"}, finding: "no_logprobs"},
+		"wrong key": {engine: func(t *testing.T) *engine { return newEngine(t, answers(401, `{"error":{"message":"bad key"}}`)) },
+			want: rollout.EndpointReport{CaptureLevel: "text", ToolSupport: ptr(false)}, finding: "endpoint_refuses"},
+		"broken": {engine: func(t *testing.T) *engine { return newEngine(t, answers(500, "oops")) }, finding: "endpoint_not_probed"},
+		"away":   {engine: func(t *testing.T) *engine { e := newEngine(t, says("")); e.Close(); return e }, finding: "endpoint_not_probed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, func(o *proxy.Options) {
+				if tc.options != nil {
+					tc.options(o)
+				}
+			})
+			r := pinned(h, tc.engine(t).URL, tc.sampling, rollout.PurposeAuto)
+			h.open(t, r)
+			got, err := h.client.Inspect(t.Context(), r.ID, gateway.InspectTime)
+			require.NoError(t, err)
+			findings := strings.Join(got.Findings, "\n")
+			require.Contains(t, findings, tc.finding)
+			if tc.finding == "" {
+				require.Empty(t, findings)
+			}
+			require.NotContains(t, findings, canary)
+			got.Findings = nil
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
+// One probe serves all routes that ask an endpoint alike. It is no call of any of them.
+func TestProbeIsNoCallOfTheRoute(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), plays(t, scripted.Options{})
+	for _, id := range []string{"r1.1", "r2.1"} {
+		r := h.route(e.URL)
+		r.ID, r.SandboxID = id, id
+		h.open(t, r)
+		report, err := h.client.Inspect(t.Context(), id, gateway.InspectTime)
+		require.NoError(t, err)
+		require.Equal(t, rollout.CaptureTokens, report.CaptureLevel)
+		require.Empty(t, h.turns(t, id))
+		status := h.status(t, id)
+		require.Zero(t, status.Calls)
+		require.Zero(t, status.Usage)
+		require.True(t, status.FirstCallAt.IsZero())
+	}
+	require.Len(t, e.requests(), 3)
+	other := h.route(e.URL)
+	other.ID, other.SandboxID, other.Model.Purpose = "r3.1", "r3.1", rollout.PurposeEval
+	h.open(t, other)
+	report, err := h.client.Inspect(t.Context(), other.ID, gateway.InspectTime)
+	require.NoError(t, err)
+	require.Zero(t, report)
+	require.Len(t, e.requests(), 3, "what is not trained on is not probed")
+}
+
+// Turns with raw log probabilities are recorded, and not trained on.
+func TestRawLogprobsAreNotTrainedOn(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), plays(t, scripted.Options{RawLogprobs: true})
+	r := h.route(e.URL)
+	url := h.open(t, r)
+	require.Equal(t, 200, send(t.Context(), url, "", unary).status)
+	require.True(t, h.turns(t, r.ID)[0].Train, "nothing is known of the endpoint")
+	_, err := h.client.Inspect(t.Context(), r.ID, gateway.InspectTime)
+	require.NoError(t, err)
+	turn := h.turns(t, r.ID)[0]
+	require.False(t, turn.Train)
+	require.NotContains(t, turn.LossMask, byte(1))
+	require.Contains(t, strings.Join(turn.Flaws, " "), "raw")
+	require.NotEmpty(t, turn.PerTokenLogps)
+}
+
+// An engine that names tokens by their ids, and does nothing else for training, is enough where it tokenises prompts.
+func TestTokensNamedByTheirIDs(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), plays(t, scripted.Options{NamedIDs: true})
+	url := h.open(t, h.route(e.URL))
+	require.Equal(t, 200, send(t.Context(), url, "", `{"model":"m","messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{"name":"f"}}]}`).status)
+	turn := h.turns(t, "r1.1")[0]
+	require.True(t, turn.Train, "%v", turn.Flaws)
+	require.NotEmpty(t, turn.PromptTokenIDs)
+	require.Len(t, turn.PromptTokenIDs, int(turn.Usage.PromptTokens))
+	require.Len(t, turn.CompletionTokenIDs, len(turn.PerTokenLogps))
+
+	without(e, "/tokenize")
+	h2 := newHost(t)
+	url = h2.open(t, h2.route(e.URL))
+	for range 2 {
+		require.Equal(t, 200, send(t.Context(), url, "", unary).status)
+	}
+	for _, turn := range h2.turns(t, "r1.1") {
+		require.False(t, turn.Train)
+		require.Contains(t, strings.Join(turn.Flaws, " "), "no ids of prompts")
+	}
+	asked := 0
+	for _, path := range e.paths() {
+		if path == "/tokenize" {
+			asked++
+		}
+	}
+	require.Equal(t, 2, asked, "once where there is the path, and once where there is none")
+}

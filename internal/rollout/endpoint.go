@@ -1,0 +1,50 @@
+package rollout
+
+// LogprobsMode names the distribution that an endpoint's log probabilities belong to.
+type LogprobsMode string
+
+const (
+	LogprobsUnknown   LogprobsMode = ""
+	LogprobsProcessed LogprobsMode = "processed" // the one that was sampled from
+	LogprobsRaw       LogprobsMode = "raw"       // the model's own, before the temperature and truncation
+)
+
+// EndpointReport is what a probe found of a model endpoint. The zero value: nothing is known. It is stored with results: fields are
+// added, never renamed or removed.
+type EndpointReport struct {
+	// CaptureLevel is the best that a rollout can have; "" where the endpoint gave no usable answer.
+	CaptureLevel CaptureLevel `json:"capture_level,omitempty"`
+	LogprobsMode LogprobsMode `json:"logprobs_mode,omitempty"`
+	// ToolSupport says whether the endpoint makes tool calls; nil: not known.
+	ToolSupport *bool    `json:"tool_support,omitempty"`
+	ParamFixes  []string `json:"param_fixes,omitempty"` // as in Turn
+	Findings    []string `json:"findings,omitempty"`    // such as "[WARN] no_prompt_ids: …"
+}
+
+// Raw says that the log probabilities are not those of the tokens that were sampled.
+func (r EndpointReport) Raw() bool {
+	return r.LogprobsMode == LogprobsRaw && r.CaptureLevel != CaptureTokens
+}
+
+// Level is the capture level of a rollout whose turns have the captured one.
+func (r EndpointReport) Level(captured CaptureLevel) CaptureLevel {
+	if r.Raw() && captured == CaptureTokens {
+		return CaptureLogprobs
+	}
+	return captured
+}
+
+// For is the report on a rollout of the model. Raw log probabilities are those of sampling at temperature 1 without truncation, so that a
+// rollout which pins both may be trained on; so may any where raw is what the trainer wants.
+func (r EndpointReport) For(m Model, allowRaw bool) EndpointReport {
+	if r.LogprobsMode != LogprobsRaw || r.CaptureLevel != CaptureTokens || allowRaw || m.Training() && m.Sampling.atOne() {
+		return r
+	}
+	r.CaptureLevel = CaptureLogprobs
+	r.Findings = append(r.Findings[:len(r.Findings):len(r.Findings)], "[WARN] raw_logprobs: the endpoint's log probabilities do not follow the "+
+		"temperature, so no turn is trained on; start the engine with processed log probabilities (vLLM: --logprobs-mode processed_logprobs) or pin temperature 1")
+	return r
+}
+
+// atOne says whether the temperature is pinned at 1.
+func (s *Sampling) atOne() bool { return s.Temperature != nil && *s.Temperature == 1 }
