@@ -22,11 +22,11 @@ func (f *Follower) detail(e rollout.Event) {
 		}
 	case rollout.EventToolStart:
 		if t, ok := decodeEvent[rollout.ToolEvent](e); ok {
-			f.line(t.At, fmt.Sprintf("  %s %s", plain(t.Tool), plain(short(string(t.Input), maxDetail))))
+			f.line(t.At, joined(" ", "  "+plain(t.Tool), plain(short(string(t.Input), maxDetail))))
 		}
 	case rollout.EventToolOutput, rollout.EventToolEnd:
 		if t, ok := decodeEvent[rollout.ToolEvent](e); ok {
-			f.line(t.At, fmt.Sprintf("  %s %s: %s", plain(t.Tool), plain(cmp.Or(t.Status, "writes")), block(short(cmp.Or(t.Error, t.Output), maxDetail), indent)))
+			f.line(t.At, joined(": ", fmt.Sprintf("  %s %s", plain(t.Tool), plain(cmp.Or(t.Status, "writes"))), block(short(cmp.Or(t.Error, t.Output), maxDetail), indent)))
 		}
 	case rollout.EventCommand:
 		if c, ok := decodeEvent[rollout.CommandEvent](e); ok && c.Result != nil {
@@ -34,7 +34,15 @@ func (f *Follower) detail(e rollout.Event) {
 		}
 	case rollout.EventAttempt:
 		if a, ok := decodeEvent[rollout.AttemptEvent](e); ok {
-			f.line(a.At, fmt.Sprintf("  attempt %d: %s %s", a.Attempt, a.Outcome, plain(a.Error)))
+			f.line(a.At, joined(" ", fmt.Sprintf("  attempt %d: %s", a.Attempt, a.Outcome), plain(a.Error)))
 		}
 	}
+}
+
+// joined is a line of two texts; without the second there is no separator at its end.
+func joined(separator, first, second string) string {
+	if second == "" {
+		return first
+	}
+	return first + separator + second
 }
