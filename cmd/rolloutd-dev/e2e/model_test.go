@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -49,4 +51,11 @@ func startModel(t testing.TB, script string) *model {
 func (m *model) requireIdle(t testing.TB) {
 	t.Helper()
 	require.Eventually(t, func() bool { return m.busy.Load() == 0 }, 5*time.Minute, 10*time.Millisecond, "the model is still generating")
+}
+
+// isProbe says whether a request is one of the gateway's own, and not of an agent. It reads the request, which can be read again.
+func isProbe(r *http.Request) bool {
+	body, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return err == nil && bytes.Contains(body, []byte("Endpoint probe:"))
 }
