@@ -2,11 +2,13 @@ package react_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,7 +16,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/agent/react"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/tool"
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
@@ -84,6 +88,66 @@ func TestEndpointWithoutTokenize(t *testing.T) {
 		require.True(t, st.Answered(), "%+v", st)
 		require.Equal(t, "chat/completions", w.turns(t)[3].API)
 	}
+}
+
+// An endpoint whose path for token ids fails otherwise is continued by messages, too: one that answers 500, and one that breaks the connection.
+func TestEndpointWhoseTokenizeFails(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]http.HandlerFunc{
+		"500":   func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "a bug", http.StatusInternalServerError) },
+		"abort": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, script)
+			model := w.model
+			w.model = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/tokenize" {
+					fail(rw, r)
+					return
+				}
+				model.ServeHTTP(rw, r)
+			})
+			st, _ := w.finish(t, job(nil))
+			require.True(t, st.Answered(), "%+v", st)
+			for _, turn := range w.turns(t) {
+				require.Equal(t, "chat/completions", turn.API)
+			}
+		})
+	}
+}
+
+// hanging is a model whose path for token ids never answers.
+type hanging struct{ asked, calls int }
+
+func (m *hanging) Tokenize(ctx context.Context, _ []json.RawMessage) (gateway.Tokens, error) {
+	m.asked++
+	<-ctx.Done()
+	return gateway.Tokens{}, fault.Wrap(fault.Unavailable, ctx.Err(), "gateway")
+}
+
+func (m *hanging) Call(context.Context, string, string, []byte) (gateway.Reply, error) {
+	m.calls++
+	return gateway.Reply{Body: []byte(`{"choices":[{"message":{"content":"done"}}]}`)}, nil
+}
+
+func (m *hanging) Status(context.Context) (gateway.RouteStatus, error) {
+	return gateway.RouteStatus{}, nil
+}
+
+// An endpoint that takes the connection and never answers for token ids is asked once.
+func TestTokenizeHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &hanging{}
+		r, err := react.Agent{}.Open(t.Context(), agent.Env{Sandbox: &box{marks: map[string]wire.Status{}}, Model: m, Tools: &tools{}}, job(nil))
+		require.NoError(t, err)
+		defer r.Close()
+		st := await(t, r)
+		require.True(t, st.Answered(), "%+v", st)
+		require.Equal(t, 1, m.asked)
+		require.Equal(t, 1, m.calls)
+	})
 }
 
 // A reply that is cut off has no end of turn; the next prompt has it, once.
@@ -256,4 +320,51 @@ func TestStopAndLoss(t *testing.T) {
 	require.NoError(t, r.Stop(t.Context()))
 	st := await(t, r)
 	require.False(t, st.Answered())
+}
+
+// away is a model whose gateway does not answer at first.
+type away struct {
+	hanging
+	left int // requests until it answers
+}
+
+func (m *away) gone() error {
+	if m.left == 0 {
+		return nil
+	}
+	m.left--
+	return fault.New(fault.Unavailable, "gateway: connection refused")
+}
+
+func (m *away) Tokenize(context.Context, []json.RawMessage) (gateway.Tokens, error) {
+	if err := m.gone(); err != nil {
+		return gateway.Tokens{}, err
+	}
+	return gateway.Tokens{IDs: []int32{1, 2}}, nil
+}
+
+func (m *away) Call(_ context.Context, _, api string, _ []byte) (gateway.Reply, error) {
+	return gateway.Reply{Body: fmt.Appendf(nil, `{"choices":[{"text":%q,"prompt_token_ids":[1,2],"token_ids":[3]}]}`, api)}, nil
+}
+
+func (m *away) Status(context.Context) (gateway.RouteStatus, error) {
+	if m.asked++; m.asked == 1 { // the loop waits for the gateway before it begins
+		return gateway.RouteStatus{}, nil
+	}
+	return gateway.RouteStatus{}, m.gone()
+}
+
+// A gateway that starts again at the first prompt does not cost the token ids.
+func TestGatewayAwayAtTheFirstPrompt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &away{left: 40}
+		r, err := react.Agent{}.Open(t.Context(), agent.Env{Sandbox: &box{marks: map[string]wire.Status{}}, Model: m, Tools: &tools{}}, job(nil))
+		require.NoError(t, err)
+		defer r.Close()
+		require.True(t, await(t, r).Answered())
+		said, err := r.Transcript(t.Context())
+		require.NoError(t, err)
+		require.Contains(t, string(said.Messages[len(said.Messages)-1]), `"completions"`)
+	})
 }

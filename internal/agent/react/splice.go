@@ -30,14 +30,14 @@ func probes() [2][]json.RawMessage {
 
 func (s *splicer) continuation(ctx context.Context, model agent.Model, add []json.RawMessage) ([]int32, error) {
 	begin := probes()
-	first, err := tokenize(ctx, model, slices.Concat(begin[0], add))
+	first, err := tokenize(ctx, model, slices.Concat(begin[0], add), true)
 	if err != nil {
 		return nil, err
 	}
 	if n := len(s.head); n > 0 && len(first.IDs) > n && slices.Equal(first.IDs[:n], s.head) {
 		return first.IDs[n:], nil
 	}
-	second, err := tokenize(ctx, model, slices.Concat(begin[1], add))
+	second, err := tokenize(ctx, model, slices.Concat(begin[1], add), true)
 	if err != nil {
 		return nil, err
 	}
@@ -58,17 +58,37 @@ func commonEnd(a, b []int32) int {
 	return n
 }
 
-// tokenizeTries is how often an endpoint is asked that does not answer, and tokenizePause the first pause, which doubles.
 const (
-	tokenizeTries = 8
-	tokenizePause = 100 * time.Millisecond
+	// tokenizeTries is how often an endpoint is asked that does not answer, and firstTries one that has never tokenised.
+	tokenizeTries, firstTries = 8, 4
+	tokenizePause, lastPause  = 100 * time.Millisecond, 5 * time.Second
+	// tokenizeTime bounds one attempt. An endpoint tokenises in milliseconds; one that hangs is not asked again.
+	tokenizeTime = 20 * time.Second
 )
 
-func tokenize(ctx context.Context, model agent.Model, messages []json.RawMessage) (gateway.Tokens, error) {
-	for try, pause := 1, tokenizePause; ; try, pause = try+1, 2*pause {
-		t, err := model.Tokenize(ctx, messages)
-		if !fault.Is(err, fault.Unavailable) || try == tokenizeTries || sleep(ctx, pause) != nil {
+// tokenize asks for the prompt of a conversation: a fault.Unavailable where the endpoint does not answer. works says that it has tokenised before.
+func tokenize(ctx context.Context, model agent.Model, messages []json.RawMessage, works bool) (gateway.Tokens, error) {
+	tries := firstTries
+	if works {
+		tries = tokenizeTries
+	}
+	for try, pause := 1, tokenizePause; ; pause = min(2*pause, lastPause) {
+		t, hangs, err := tokenizeOnce(ctx, model, messages)
+		if hangs || !fault.Is(err, fault.Unavailable) || try == tries || sleep(ctx, pause) != nil {
 			return t, err
 		}
+		if _, away := model.Status(ctx); !fault.Is(away, fault.Unavailable) {
+			try++ // else the gateway did not answer, which says nothing of the endpoint
+		}
 	}
+}
+
+func tokenizeOnce(ctx context.Context, model agent.Model, messages []json.RawMessage) (_ gateway.Tokens, hangs bool, err error) {
+	attempt, cancel := context.WithTimeout(ctx, tokenizeTime)
+	defer cancel()
+	t, err := model.Tokenize(attempt, messages)
+	if err != nil && attempt.Err() != nil && ctx.Err() == nil {
+		return t, true, fault.Wrap(fault.Unavailable, err, "the endpoint did not tokenise within %s", tokenizeTime)
+	}
+	return t, false, err
 }

@@ -13,12 +13,14 @@ import (
 // byTokens continues by token ids: the next prompt is exactly the ids so far and those of the new messages, as the engine's own template and
 // tokenizer make them. What was sampled is never tokenised again, so that a rollout is one sequence.
 //
-// Where the endpoint cannot be prompted so, it continues by chat completions instead, unless the job asks for ids.
+// Where the endpoint cannot be prompted so, it continues by chat completions instead, unless the job asks for ids. So it does where the endpoint
+// never tokenised and does not answer: a model call shows whether it works, waits for it, and is counted.
 type byTokens struct {
 	chat     *chat
 	required bool // fail rather than continue by messages
 
 	messages bool    // continues by messages
+	works    bool    // the endpoint has tokenised
 	ids      []int32 // of the conversation so far; nil before the first reply
 	limit    int     // of prompt and reply together, in tokens; 0: not known
 	splice   splicer
@@ -43,8 +45,9 @@ func (c *byTokens) ask(ctx context.Context, id string, add []message) (answer, e
 		}
 		err = fault.New(fault.NotFound, "the endpoint's reply has no token ids")
 	}
-	if !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Invalid) {
-		return answer{}, err
+	never := fault.Is(err, fault.Unavailable) && !c.works && !c.required && ctx.Err() == nil
+	if !never && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Invalid) {
+		return answer{}, err // infrastructure failed; the loop is replayed
 	}
 	if c.required {
 		return answer{}, fault.New(fault.Invalid, "continuation %q: %v", rollout.ContinueTokens, err)
@@ -60,8 +63,8 @@ func (c *byTokens) prompt(ctx context.Context, add []message) ([]int32, error) {
 		return nil, err
 	}
 	if c.ids == nil {
-		all, err := tokenize(ctx, c.chat.model, raw)
-		c.limit = all.MaxLength
+		all, err := tokenize(ctx, c.chat.model, raw, false)
+		c.limit, c.works = all.MaxLength, err == nil
 		return all.IDs, err
 	}
 	more, err := c.splice.continuation(ctx, c.chat.model, raw)
