@@ -7,6 +7,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/pyclient"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // TestPythonClients runs the real clients, of the release that the wire contract describes and of a later one, whose tool
@@ -41,6 +42,15 @@ func TestPythonClients(t *testing.T) {
 				r := start(t, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken("0123456789abcdef")} })
 				runPython(t, "tokens.py", r.url)
 			})
+			t.Run("validate_token.py", func(t *testing.T) {
+				r := start(t, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken("0123456789abcdef")} })
+				runPython(t, "validate_token.py", r.url, "0123456789abcdef")
+			})
+			t.Run("large_result.py", func(t *testing.T) {
+				r := start(t)
+				r.fake.turns = largeTurns(200, 30_000)
+				runPython(t, "large_result.py", r.url)
+			})
 			for _, mode := range []envserver.Mode{envserver.Simulation, envserver.Production} {
 				t.Run("validate.py "+string(mode), func(t *testing.T) {
 					r := start(t, func(o *envserver.Options) { o.Mode = mode })
@@ -50,4 +60,24 @@ func TestPythonClients(t *testing.T) {
 			}
 		})
 	}
+}
+
+// largeTurns are model calls of a rollout whose prompts grow to so many tokens, with 100 tokens in each reply.
+func largeTurns(calls, tokens int) []rollout.CompactTurn {
+	ids, logprobs := make([]int32, tokens), make([]float64, 100)
+	names := make([]string, len(logprobs))
+	for i := range ids {
+		ids[i] = int32(100_000 + i%50_000)
+	}
+	for i := range logprobs {
+		logprobs[i], names[i] = -float64(i+1)/4096, " token"
+	}
+	var all []rollout.CompactTurn
+	for i := range calls {
+		all = append(all, rollout.CompactTurn{
+			Turn: i + 1, Kind: rollout.KindAgent, Train: true, PromptTokenIDs: ids[:tokens*(i+1)/calls], CompletionTokens: names,
+			CompletionTokenIDs: ids[:len(logprobs)], PerTokenLogps: logprobs, FinishReason: "tool_calls", Request: map[string]any{}, Response: map[string]any{},
+		})
+	}
+	return all
 }

@@ -88,7 +88,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fl.BoolVar(&f.detach, "detach", false, "print the rollout's id and exit; the rollout runs on the server")
 	fl.BoolVar(&f.json, "json", false, "print the whole result as JSON on stdout")
 	fl.DurationVar(&f.timeout, "timeout", 0, "stop waiting after this long; the rollout continues")
-	fl.IntVar(&f.groupSize, "group-size", 0, "run this many rollouts of the task at the same time, as a group")
+	fl.IntVarP(&f.groupSize, "group-size", "n", 0, "run this many rollouts of the task at the same time, as a group")
 	fl.IntVar(&f.concurrency, "concurrency", 4, "with a set: rollouts at once")
 	cmd.MarkFlagsMutuallyExclusive("detach", "timeout")
 	cmd.MarkFlagsMutuallyExclusive("group-size", "detach")

@@ -56,7 +56,11 @@ func commandArgs(command string) []string {
 	if err != nil { // not bash that the parser knows: all of it runs as the agent's user
 		return []string{"-c", `exec ` + runas.Name + ` bash --noprofile --norc -c "$1"`, "bash", command}
 	}
-	return []string{"-c", wrapper + insert(command, prefixes(file, command))}
+	functions := wrapper
+	if bareTest(file) {
+		functions = shown + wrapper
+	}
+	return []string{"-c", functions + insert(command, prefixes(file, command))}
 }
 
 // prefix is a text to insert into a command.

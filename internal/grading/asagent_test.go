@@ -1,6 +1,7 @@
 package grading_test
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -47,6 +48,30 @@ func TestCommandArgs(t *testing.T) {
 		require.Equal(t, []string{"-c", command}, grading.CommandArgs(command), "the author decides")
 	}
 	require.Equal(t, []string{"-c", `exec run-as-agent bash --noprofile --norc -c "$1"`, "bash", "if then ("}, grading.CommandArgs("if then ("))
+}
+
+// A test that fails says what it compared; its exit code, and what other commands print, stay as they are.
+func TestAFailedTestShowsItsExpansion(t *testing.T) {
+	t.Parallel()
+	for command, want := range map[string]string{
+		`test "$(echo hi there)" = Hello`: "test 'hi there' = Hello exited with 1\n",
+		`x=3; [ $x -eq 4 ]`:               "",
+		`[ $((1 + 2)) -eq 4 ]`:            "[ 3 -eq 4 ] exited with 1\n",
+		`test 1 -eq 1`:                    "",
+		`! test 1 -eq 1`:                  "",
+		`test 1 -eq 2 || true`:            "",
+		`test -f "$HOME/no such" # there`: "test -f '/nowhere/no such' exited with 1\n",
+		"[ a = $'\\e[2J' ]":               "[ a = $'\\E[2J' ] exited with 1\n",
+	} {
+		plain := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-c", command)
+		cmd := exec.CommandContext(t.Context(), "bash", append([]string{"--noprofile", "--norc"}, grading.CommandArgs(command)...)...)
+		var stderr strings.Builder
+		cmd.Env, cmd.Stderr = []string{"HOME=/nowhere", "PATH=/usr/bin:/bin"}, &stderr
+		plain.Env = cmd.Env
+		_, _ = plain.Run(), cmd.Run()
+		require.Equal(t, want, stderr.String(), command)
+		require.Equal(t, plain.ProcessState.ExitCode(), cmd.ProcessState.ExitCode(), command)
+	}
 }
 
 // Whatever an author writes, the rewritten command is the author's with prefixes inserted.
