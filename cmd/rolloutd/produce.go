@@ -20,7 +20,7 @@ type produceFlags struct {
 	evalSet                                        string
 	groupSize, steps, epochs, batch                int
 	offpolicy, evalEvery, evalSize                 int
-	maxTokens                                      int
+	maxTokens, versionLag                          int
 	keepEqual, skipBroken, evalInstead, detach, js bool
 	sel                                            selectFlags
 }
@@ -62,6 +62,7 @@ func (f *produceFlags) register(cmd *cobra.Command) {
 	fl.IntVar(&f.batch, "batch-size", 0, "rollouts of a training step where the sink does not say")
 	fl.BoolVar(&f.keepEqual, "keep-equal", false, "deliver groups whose rewards are all equal")
 	fl.IntVar(&f.maxTokens, "max-tokens", 0, "do not deliver groups with a sequence of this many tokens")
+	fl.IntVar(&f.versionLag, "max-version-lag", 0, "do not deliver groups of weights more than this many versions before the trainer's step (default no bound)")
 	fl.BoolVar(&f.skipBroken, "skip-broken", false, "leave broken tasks out")
 	fl.StringVar(&f.evalSet, "eval", "", "task set of evaluations, by its name in the server's configuration")
 	fl.IntVar(&f.evalEvery, "eval-every", 10, "training steps between two evaluations")
@@ -87,9 +88,13 @@ func (f *produceFlags) arguments(cmd *cobra.Command, s std) (map[string]any, err
 	if err != nil {
 		return nil, err
 	}
+	filter := map[string]any{"equal_scores": !f.keepEqual, "max_tokens": f.maxTokens}
+	if cmd.Flags().Changed("max-version-lag") {
+		filter["max_version_lag"] = f.versionLag
+	}
 	args := map[string]any{
 		"sink": f.sink, "group_size": f.groupSize, "concurrency": f.run.concurrency, "max_batches_offpolicy": f.offpolicy, "rollout": member,
-		"filter": map[string]any{"equal_scores": !f.keepEqual, "max_tokens": f.maxTokens}, "skip_broken": f.skipBroken,
+		"filter": filter, "skip_broken": f.skipBroken,
 		"total_steps": f.steps, "batch_size": f.batch,
 	}
 	if f.id != "" {

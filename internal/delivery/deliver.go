@@ -82,23 +82,48 @@ func (d *Deliverer) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rol
 	if err != nil || record.Done() {
 		return record, err
 	}
-	err = d.try(ctx, s, &g, spec.MaxTokens)
-	record.Rollouts, record.TooLong = len(g.Data), errors.Is(err, errTooLong)
+	err = d.try(ctx, s, &g, spec)
+	record.Rollouts, record.TooLong, record.Stale = len(g.Data), errors.Is(err, errTooLong), errors.Is(err, errStale)
 	return d.record(ctx, out, record, g, err)
 }
 
 // errTooLong is why a group is skipped that has a sequence of rollout.DeliverySpec.MaxTokens tokens or more.
 var errTooLong = errors.New("too long")
 
-// try loads the group's data and hands it over. A sequence of maxTokens tokens or more makes the group a fault.Conflict; 0: none does.
-func (d *Deliverer) try(ctx context.Context, s Named, g *Group, maxTokens int) error {
+// errStale is why a group is skipped that is older than rollout.DeliverySpec.MaxVersionLag allows.
+var errStale = errors.New("stale")
+
+// try loads the group's data and hands it over. A group that is beyond the bounds of the specification is a fault.Conflict.
+func (d *Deliverer) try(ctx context.Context, s Named, g *Group, spec rollout.DeliverySpec) error {
 	if err := (reader{d.Store}).load(ctx, g, s); err != nil {
 		return err
 	}
-	if n := g.longest(); maxTokens > 0 && n >= maxTokens {
-		return fault.Wrap(fault.Conflict, errTooLong, "a sequence of %d tokens, want fewer than %d", n, maxTokens)
+	if n := g.longest(); spec.MaxTokens > 0 && n >= spec.MaxTokens {
+		return fault.Wrap(fault.Conflict, errTooLong, "a sequence of %d tokens, want fewer than %d", n, spec.MaxTokens)
+	}
+	if spec.MaxVersionLag != nil {
+		if err := fresh(ctx, s, g, int64(*spec.MaxVersionLag)); err != nil {
+			return err
+		}
 	}
 	return s.Deliver(ctx, *g)
+}
+
+// fresh asks the sink at which step its trainer is, and refuses a group of weights that are too many versions older. A group or a trainer
+// that tells no version is not refused.
+func fresh(ctx context.Context, s Named, g *Group, most int64) error {
+	version, known := g.oldestVersion()
+	if !known {
+		return nil
+	}
+	status, err := s.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if lag := int64(status.Step) - version; status.BatchSize > 0 && lag > most {
+		return fault.Wrap(fault.Conflict, errStale, "version %d is %d versions behind the trainer's step %d, want at most %d", version, lag, status.Step, most)
+	}
+	return nil
 }
 
 // record writes how a try ended. The error is nil when the delivery has ended.

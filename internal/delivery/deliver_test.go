@@ -2,8 +2,10 @@ package delivery_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,11 +20,16 @@ import (
 // recorder is a sink that answers with err and keeps what it took.
 type recorder struct {
 	err   error
+	step  int // of its trainer; 0: it has none
 	taken []delivery.Group
 }
 
 func (r *recorder) Status(context.Context) (delivery.Status, error) {
-	return delivery.Status{Ready: true, Room: delivery.Unbounded}, nil
+	s := delivery.Status{Ready: true, Room: delivery.Unbounded, Step: r.step}
+	if r.step > 0 {
+		s.BatchSize = 1
+	}
+	return s, nil
 }
 
 func (r *recorder) Deliver(_ context.Context, g delivery.Group) error {
@@ -234,4 +241,28 @@ func TestTooLongSequences(t *testing.T) {
 	d, err = r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "h", Sink: "s", MaxTokens: 4})
 	require.NoError(t, err)
 	require.Equal(t, rollout.DeliveryDelivered, d.State)
+}
+
+// A group of weights that are too old for the trainer is skipped. Where no version or no trainer is known, it is delivered.
+func TestStaleGroups(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	old := strings.Replace(good, `"turn":1`, `"turn":1,"model_version":"step-7"`, 1)
+	lag := 2
+	for i, c := range []struct {
+		step  int
+		trace string
+		stale bool
+	}{{9, old, false}, {10, old, true}, {10, good, false}, {0, old, false}} {
+		id := fmt.Sprint("g", i)
+		r.sink.step = c.step
+		r.finish(t, id, 1, good, c.trace)
+		d, err := r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: id, Sink: "s", MaxVersionLag: &lag})
+		require.NoError(t, err)
+		require.Equal(t, c.stale, d.Stale, id)
+		require.Equal(t, c.stale, d.State == rollout.DeliverySkipped, id)
+	}
+	page, err := delivery.Outbox{Store: r.Store}.List(t.Context(), rollout.DeliveryFilter{Limit: 10, State: rollout.DeliverySkipped})
+	require.NoError(t, err)
+	require.Equal(t, "version 7 is 3 versions behind the trainer's step 10, want at most 2: stale", page.Deliveries[0].Reason)
 }

@@ -54,6 +54,19 @@ func (g *Group) longest() int {
 	return n
 }
 
+// oldestVersion is the oldest version of the weights that sampled a token to train on; false: no version is known.
+func (g *Group) oldestVersion() (oldest int64, known bool) {
+	for i := range g.Data {
+		for k := range g.Data[i].Trajectory.Sequences {
+			v, ok := g.Data[i].Trajectory.Sequences[k].OldestVersion()
+			if ok && (!known || v < oldest) {
+				oldest, known = v, true
+			}
+		}
+	}
+	return oldest, known
+}
+
 // GroupOf is the group as its state in the store has it, without Data. Members without a reward are left out.
 func GroupOf(s rollout.GroupState) Group {
 	g := Group{Key: keyOf(s), ID: s.ID, TaskID: s.TaskID, Owner: s.Owner, Outcome: s.Outcome, Size: s.Size}

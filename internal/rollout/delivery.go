@@ -15,6 +15,8 @@ type DeliverySpec struct {
 	Sink    string `json:"sink"`
 	// MaxTokens refuses groups with a training sequence of this many tokens or more; 0: none is refused.
 	MaxTokens int `json:"max_tokens,omitempty"`
+	// MaxVersionLag refuses groups as GroupFilter.MaxVersionLag does; nil: none is refused.
+	MaxVersionLag *int `json:"max_version_lag,omitempty"`
 }
 
 // Validate reports what is wrong with the names. The error's kind is Invalid.
@@ -70,6 +72,7 @@ type Delivery struct {
 	Tries    int        `json:"tries"` // that failed
 	Rollouts int        `json:"rollouts"`
 	TooLong  bool       `json:"too_long,omitempty"` // skipped by DeliverySpec.MaxTokens
+	Stale    bool       `json:"stale,omitempty"`    // skipped by DeliverySpec.MaxVersionLag
 	QueuedAt time.Time  `json:"queued_at"`
 	EndedAt  *time.Time `json:"ended_at,omitempty"`
 }

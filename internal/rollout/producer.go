@@ -59,6 +59,8 @@ type GroupFilter struct {
 	EqualScores bool `json:"equal_scores,omitempty"` // those of two rollouts or more whose rewards are all equal: they have no advantage
 	MaxTokens   int  `json:"max_tokens,omitempty"`   // those with a training sequence of this many tokens or more; 0: none
 	MinRollouts int  `json:"min_rollouts,omitempty"` // those with fewer rewards; 0: the sink decides
+	// MaxVersionLag drops those with a token to train on that weights more than this many versions before the trainer's step sampled; nil: none.
+	MaxVersionLag *int `json:"max_version_lag,omitempty"`
 }
 
 // EvalSpec asks for evaluations: one group of each task of a set, whose results are not delivered.
@@ -115,6 +117,8 @@ func (p ProducerSpec) Validate() error {
 		return fault.Field("batch_size", "must not be negative, got %d", p.BatchSize)
 	case p.Filter.MaxTokens < 0:
 		return fault.Field("filter.max_tokens", "must not be negative, got %d", p.Filter.MaxTokens)
+	case p.Filter.MaxVersionLag != nil && *p.Filter.MaxVersionLag < 0:
+		return fault.Field("filter.max_version_lag", "must not be negative, got %d", *p.Filter.MaxVersionLag)
 	case p.Filter.MinRollouts < 0 || p.Filter.MinRollouts > p.GroupSize:
 		return fault.Field("filter.min_rollouts", "want 0 to group_size (%d), got %d", p.GroupSize, p.Filter.MinRollouts)
 	}
@@ -256,6 +260,7 @@ const (
 	FilteredEqualScores = "equal_scores"
 	FilteredTooLong     = "too_long"
 	FilteredTooFew      = "too_few"
+	FilteredStale       = "stale"
 )
 
 // RunningGroup is a group of a producer that has not ended.

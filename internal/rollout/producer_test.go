@@ -36,21 +36,22 @@ func TestProducerSpec(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, producerSpec().Validate())
 	for want, change := range map[string]func(*rollout.ProducerSpec){
-		"producer_id":           func(p *rollout.ProducerSpec) { p.ID = strings.Repeat("x", 33) },
-		"group_size":            func(p *rollout.ProducerSpec) { p.GroupSize = 129 },
-		"max_replacements":      func(p *rollout.ProducerSpec) { p.MaxReplacements = -1 },
-		"deadline_s":            func(p *rollout.ProducerSpec) { p.GroupDeadline = -time.Second },
-		"sink":                  func(p *rollout.ProducerSpec) { p.Sink = "" },
-		"epochs":                func(p *rollout.ProducerSpec) { p.Epochs = -1 },
-		"batch_size":            func(p *rollout.ProducerSpec) { p.BatchSize = -1 },
-		"filter.max_tokens":     func(p *rollout.ProducerSpec) { p.Filter.MaxTokens = -1 },
-		"filter.min_rollouts":   func(p *rollout.ProducerSpec) { p.Filter.MinRollouts = 5 },
-		"concurrency":           func(p *rollout.ProducerSpec) { p.Bounds.Concurrency = 0 },
-		"max_batches_offpolicy": func(p *rollout.ProducerSpec) { p.Bounds.MaxBatchesOffpolicy = -1 },
-		"total_steps":           func(p *rollout.ProducerSpec) { p.Bounds.TotalSteps = -1 },
-		"tasks":                 func(p *rollout.ProducerSpec) { p.Tasks.Key = "rollouts/x" },
-		"eval.every":            func(p *rollout.ProducerSpec) { p.Eval.Every = 0 },
-		"eval.group_size":       func(p *rollout.ProducerSpec) { p.Eval.GroupSize = 0 },
+		"producer_id":            func(p *rollout.ProducerSpec) { p.ID = strings.Repeat("x", 33) },
+		"group_size":             func(p *rollout.ProducerSpec) { p.GroupSize = 129 },
+		"max_replacements":       func(p *rollout.ProducerSpec) { p.MaxReplacements = -1 },
+		"deadline_s":             func(p *rollout.ProducerSpec) { p.GroupDeadline = -time.Second },
+		"sink":                   func(p *rollout.ProducerSpec) { p.Sink = "" },
+		"epochs":                 func(p *rollout.ProducerSpec) { p.Epochs = -1 },
+		"batch_size":             func(p *rollout.ProducerSpec) { p.BatchSize = -1 },
+		"filter.max_version_lag": func(p *rollout.ProducerSpec) { lag := -1; p.Filter.MaxVersionLag = &lag },
+		"filter.max_tokens":      func(p *rollout.ProducerSpec) { p.Filter.MaxTokens = -1 },
+		"filter.min_rollouts":    func(p *rollout.ProducerSpec) { p.Filter.MinRollouts = 5 },
+		"concurrency":            func(p *rollout.ProducerSpec) { p.Bounds.Concurrency = 0 },
+		"max_batches_offpolicy":  func(p *rollout.ProducerSpec) { p.Bounds.MaxBatchesOffpolicy = -1 },
+		"total_steps":            func(p *rollout.ProducerSpec) { p.Bounds.TotalSteps = -1 },
+		"tasks":                  func(p *rollout.ProducerSpec) { p.Tasks.Key = "rollouts/x" },
+		"eval.every":             func(p *rollout.ProducerSpec) { p.Eval.Every = 0 },
+		"eval.group_size":        func(p *rollout.ProducerSpec) { p.Eval.GroupSize = 0 },
 	} {
 		p := producerSpec()
 		change(&p)

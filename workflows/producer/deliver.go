@@ -59,7 +59,9 @@ func (p *producer) deliverOne(ctx workflow.Context, f rollout.Finished) {
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
 	})
 	var d rollout.Delivery
-	spec := rollout.DeliverySpec{GroupID: f.GroupID, Sink: p.spec.Sink, MaxTokens: p.spec.Filter.MaxTokens}
+	spec := rollout.DeliverySpec{
+		GroupID: f.GroupID, Sink: p.spec.Sink, MaxTokens: p.spec.Filter.MaxTokens, MaxVersionLag: p.spec.Filter.MaxVersionLag,
+	}
 	err := workflow.ExecuteActivity(ctx, p.acts.DeliverGroup, spec).Get(ctx, &d)
 	again := err != nil && (ctx.Err() != nil || !undeliverable(err))
 	if again {
@@ -91,6 +93,8 @@ func (p *producer) count(d rollout.Delivery, err error) {
 		p.log.Warn("group not delivered", "error", failure.FromTemporal(err))
 	case d.TooLong:
 		p.filtered(rollout.FilteredTooLong)
+	case d.Stale:
+		p.filtered(rollout.FilteredStale)
 	case d.State == rollout.DeliverySkipped:
 		c.Skipped++
 	case d.State == rollout.DeliveryRefused:

@@ -78,6 +78,9 @@ func TestFilters(t *testing.T) {
 		switch d.GroupID {
 		case "p-3":
 			return rollout.Delivery{State: rollout.DeliverySkipped, TooLong: true}, nil
+		case "p-7":
+			require.Equal(t, 2, *d.MaxVersionLag)
+			return rollout.Delivery{State: rollout.DeliverySkipped, Stale: true}, nil
 		case "p-4":
 			return rollout.Delivery{State: rollout.DeliverySkipped}, nil
 		case "p-5":
@@ -86,13 +89,14 @@ func TestFilters(t *testing.T) {
 		return deliver(d)
 	}
 	p := spec(8, 3, 100)
-	p.Filter = rollout.GroupFilter{EqualScores: true, MinRollouts: 2, MaxTokens: 1000}
+	lag := 2
+	p.Filter = rollout.GroupFilter{EqualScores: true, MinRollouts: 2, MaxTokens: 1000, MaxVersionLag: &lag}
 	s := w.run(t, p)
-	require.Equal(t, map[string]int{"equal_scores": 1, "too_few": 1, "too_long": 1}, s.Counts.Filtered)
+	require.Equal(t, map[string]int{"equal_scores": 1, "too_few": 1, "too_long": 1, "stale": 1}, s.Counts.Filtered)
 	require.Equal(t, rollout.ProducerCounts{
-		Started: 8, Delivered: 2, Skipped: 1, Refused: 1, Failed: 1, Filtered: s.Counts.Filtered, Rollouts: 6,
+		Started: 8, Delivered: 1, Skipped: 1, Refused: 1, Failed: 1, Filtered: s.Counts.Filtered, Rollouts: 3,
 	}, s.Counts)
-	require.ElementsMatch(t, []string{"p-6", "p-7"}, w.delivered)
+	require.ElementsMatch(t, []string{"p-6"}, w.delivered)
 }
 
 // A group that infrastructure lost whole runs again under another id, a bounded number of times.

@@ -153,6 +153,9 @@ func (p *producer) exhausted() bool {
 	if total := p.totalSteps(); total == 0 || p.spec.Eval != nil && p.state.Step < total {
 		return false // without a bound, or the last evaluation is to come
 	}
+	if p.status.BatchSize > 0 && p.since > 0 {
+		return false // what was delivered while the sink was asked may count twice: it is asked again
+	}
 	return p.known && p.enoughSteps()
 }
 

@@ -69,6 +69,8 @@ type FilterArgs struct {
 	EqualScores *bool `json:"equal_scores,omitempty" jsonschema:"groups whose rewards are all equal; default true"`
 	MaxTokens   int   `json:"max_tokens,omitempty" jsonschema:"groups with a training sequence of this many tokens or more"`
 	MinRollouts int   `json:"min_rollouts,omitempty" jsonschema:"groups with fewer rewards; left out: the sink decides"`
+
+	MaxVersionLag *int `json:"max_version_lag,omitempty" jsonschema:"groups sampled by weights more than this many versions before the step of the sink's trainer; left out: none"`
 }
 
 // EvalArgs ask for evaluations.
@@ -195,7 +197,7 @@ func producerSpec(a fields, id string) rollout.ProducerSpec {
 	}
 	if f := a.Filter; f != nil {
 		set(&p.Filter.EqualScores, f.EqualScores)
-		p.Filter.MaxTokens, p.Filter.MinRollouts = f.MaxTokens, f.MinRollouts
+		p.Filter.MaxTokens, p.Filter.MinRollouts, p.Filter.MaxVersionLag = f.MaxTokens, f.MinRollouts, f.MaxVersionLag
 	}
 	if e := a.Eval; e != nil {
 		p.Eval = &rollout.EvalSpec{Every: e.Every, GroupSize: max(e.GroupSize, 1), Instead: e.Instead}
