@@ -84,7 +84,7 @@ func TestRESTRefusals(t *testing.T) {
 		want               int
 	}{
 		{"GET", "/rollouts/none", "", 404}, {"GET", "/rollouts/none/result", "", 404}, {"GET", "/rollouts/none/events", "", 404},
-		{"POST", "/rollouts/none/abort", "", 404}, {"GET", "/rollouts?limit=0", "", 422}, {"GET", "/rollouts?limit=x", "", 422},
+		{"POST", "/rollouts/none/abort", "", 404}, {"GET", "/rollouts?limit=0", "", 422}, {"GET", "/rollouts?limit=x", "", 422}, {"GET", "/rollouts?detail=x", "", 422},
 		{"POST", "/rollouts", "[", 422}, {"POST", "/rollouts", "{}", 422}, {"DELETE", "/rollouts", "", 405}, {"DELETE", "/rollouts/r/result", "", 405},
 		{"GET", "/rollouts/none/logs/other", "", 404},
 	} {

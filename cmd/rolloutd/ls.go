@@ -28,7 +28,7 @@ func lsCommand(s std) *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the page as JSON")
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		f.Outcome = rollout.Outcome(outcome)
+		f.Outcome, f.Detail = rollout.Outcome(outcome), f.Limit <= rollout.MaxDetail
 		c := connect()
 		page, err := c.List(cmd.Context(), f)
 		if err != nil {

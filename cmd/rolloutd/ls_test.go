@@ -21,9 +21,9 @@ func TestLsListsRollouts(t *testing.T) {
 		"ls", "--server", srv.URL, "--status", "done", "--task", "t", "--outcome", "completed")
 	require.Zero(t, code, errText)
 	r := <-asked
-	require.Equal(t, "/rollouts?limit=20&outcome=completed&status=done&task_id=t", r.URL.String())
+	require.Equal(t, "/rollouts?detail=true&limit=20&outcome=completed&status=done&task_id=t", r.URL.String())
 	require.Equal(t, "Bearer secret", r.Header.Get("Authorization"))
-	require.Equal(t, []string{"r1", "t", "completed", "0.5"}, strings.Fields(strings.Split(out, "\n")[1])[:4])
+	require.Equal(t, []string{"r1", "t", "completed", "-", "-", "0.5"}, strings.Fields(strings.Split(out, "\n")[1])[:6])
 	require.Contains(t, errText, "more: repeat the command with --cursor abc\n", "the cursor needs the same filters")
 
 	code, _, errText = rolloutd(t.Context(), nil, "ls", "--server", "http://127.0.0.1:1")

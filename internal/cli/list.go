@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
@@ -13,9 +14,10 @@ import (
 // List writes rollouts as a table, one line each. Clients choose ids and names, so control characters in them are escaped.
 func List(w io.Writer, rollouts []rollout.State, now time.Time) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ROLLOUT\tTASK\tSTATE\tREWARD\tTOOK\tSTARTED")
+	fmt.Fprintln(t, "ROLLOUT\tTASK\tSTATE\tATTEMPT\tTURNS\tREWARD\tTOOK\tSTARTED")
 	for _, s := range rollouts {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", plain(s.ID), orDash(short(plain(s.TaskID), maxName)), outcomeOrPhase(s), formatReward(s.Reward),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", plain(s.ID), orDash(short(plain(s.TaskID), maxName)), outcomeOrPhase(s),
+			number(s.Attempt, s), number(s.Turns, s), formatReward(s.Reward),
 			duration(s, now), s.StartedAt.Local().Format(time.DateTime))
 	}
 	_ = t.Flush() // the output is gone, and so is the reader of an error
@@ -45,6 +47,14 @@ func formatReward(reward *float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.4g", *reward)
+}
+
+// number is one of a rollout that has begun an attempt; the list does not know it of others.
+func number(n int, s rollout.State) string {
+	if s.Attempt == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
 }
 
 // duration is the time from the rollout's start to its end, or to now.

@@ -23,7 +23,12 @@ type Filter struct {
 	Outcome Outcome
 	Limit   int    // of one page
 	Cursor  string // Page.Next of the page before
+	// Detail has each rollout asked for its attempt, its turns and why it waits, which a list has not.
+	Detail bool
 }
+
+// MaxDetail bounds a page with Filter.Detail.
+const MaxDetail = 100
 
 // Validate refuses what no rollout can have: a misspelt outcome would list nothing, as if there were none of it.
 func (f Filter) Validate() error {
@@ -32,6 +37,8 @@ func (f Filter) Validate() error {
 		return fault.Field("status", "want %s or %s, got %q", StatusRunning, StatusDone, f.Status)
 	case f.Outcome != "" && !slices.Contains(Outcomes(), f.Outcome):
 		return fault.Field("outcome", "want one of %s, got %q", OutcomeNames(), f.Outcome)
+	case f.Detail && f.Limit > MaxDetail:
+		return fault.Field("limit", "want at most %d with detail, got %d", MaxDetail, f.Limit)
 	case !utf8.ValidString(f.TaskID):
 		return fault.Field("task_id", "want UTF-8, got %q", f.TaskID)
 	case !utf8.ValidString(f.GroupID):

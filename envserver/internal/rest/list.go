@@ -31,7 +31,7 @@ func (a *API) listRollouts(w http.ResponseWriter, r *http.Request) {
 
 // filterOf reads a list's parameters.
 func filterOf(r *http.Request) (rollout.Filter, error) {
-	q, err := parameters(r, "status", "task_id", "group_id", "outcome", "limit", "cursor")
+	q, err := parameters(r, "status", "task_id", "group_id", "outcome", "limit", "cursor", "detail")
 	if err != nil {
 		return rollout.Filter{}, err
 	}
@@ -39,7 +39,11 @@ func filterOf(r *http.Request) (rollout.Filter, error) {
 	if err != nil {
 		return rollout.Filter{}, err
 	}
+	if d := q.Get("detail"); d != "" && d != "true" && d != "false" {
+		return rollout.Filter{}, fault.Field("detail", "want true or false, got %q", d)
+	}
 	return rollout.Filter{
+		Detail: q.Get("detail") == "true",
 		Status: q.Get("status"), TaskID: q.Get("task_id"), GroupID: q.Get("group_id"),
 		Outcome: rollout.Outcome(q.Get("outcome")), Limit: limit, Cursor: q.Get("cursor"),
 	}, nil

@@ -33,5 +33,8 @@ func queryOf(f rollout.Filter) url.Values {
 			q.Set(name, value)
 		}
 	}
+	if f.Detail {
+		q.Set("detail", "true")
+	}
 	return q
 }

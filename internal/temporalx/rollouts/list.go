@@ -10,13 +10,14 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
 // List tells of the rollouts that Temporal still knows. What it tells of each is what visibility holds: it may be a moment
-// behind, and has neither turns nor phases. A page may hold fewer than were asked for; the last one is the one without a next.
+// behind, and has neither turns nor phases; see Filter.Detail. A page may hold fewer than were asked for; the last one is the one without a next.
 func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
 	if err := f.Validate(); err != nil {
 		return rollout.Page{}, err
@@ -38,7 +39,29 @@ func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, erro
 			page.Rollouts = append(page.Rollouts, s)
 		}
 	}
+	if f.Detail {
+		c.describe(ctx, page.Rollouts)
+	}
 	return page, nil
+}
+
+// asked is how many rollouts of a list are asked at once.
+const asked = 8
+
+// describe fills in what visibility does not hold. A rollout that does not answer stays as it is listed.
+func (c *Client) describe(ctx context.Context, all []rollout.State) {
+	var group errgroup.Group
+	group.SetLimit(asked)
+	for i := range all {
+		s := &all[i]
+		group.Go(func() error {
+			if now, err := c.State(ctx, s.ID); err == nil {
+				s.Attempt, s.Turns, s.Waiting = now.Attempt, now.Turns, now.Waiting
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // none fails
 }
 
 // carries says whether the rollout has just these labels; the query may have asked for less.

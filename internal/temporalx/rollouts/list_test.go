@@ -51,6 +51,30 @@ func TestList(t *testing.T) {
 	require.Equal(t, "b", page.Rollouts[0].ID)
 }
 
+// With detail each rollout is asked for what a list has not; one that cannot be asked stays as it is listed.
+func TestListWithDetail(t *testing.T) {
+	t.Parallel()
+	rc, f, st := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	finish(t, st, "r1")
+	f.end("r1", completed, nil)
+	at := timestamppb.New(time.Unix(100, 0))
+	f.list = &workflowservice.ListWorkflowExecutionsResponse{Executions: []*workflowpb.WorkflowExecutionInfo{
+		{Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-r1"}, Status: completed, StartTime: at, CloseTime: at},
+		{Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-none"}, Status: completed, StartTime: at, CloseTime: at},
+	}}
+	for _, detail := range []bool{false, true} {
+		page, err := rc.List(t.Context(), rollout.Filter{Limit: 2, Detail: detail})
+		require.NoError(t, err)
+		require.Len(t, page.Rollouts, 2)
+		require.Equal(t, detail, page.Rollouts[0].Attempt == 2 && page.Rollouts[0].Turns == 4)
+		require.Zero(t, page.Rollouts[1].Attempt)
+	}
+	_, err = rc.List(t.Context(), rollout.Filter{Limit: rollout.MaxDetail + 1, Detail: true})
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+}
+
 // What no list can have is refused before Temporal is asked, with what would be right.
 func TestListRefuses(t *testing.T) {
 	t.Parallel()
