@@ -37,7 +37,7 @@ func suite() *testsuite.WorkflowTestSuite {
 }
 
 func workerOptions() worker.Options {
-	return worker.Options{Interceptors: []interceptor.WorkerInterceptor{&temporalx.Interceptor{}}}
+	return worker.Options{DeadlockDetectionTimeout: 10 * time.Minute, Interceptors: []interceptor.WorkerInterceptor{&temporalx.Interceptor{}}}
 }
 
 // try is one try of CreateSandbox as a worker makes it. seen, where it is not nil, is what earlier tries reported of their waiting; the try

@@ -3,7 +3,6 @@ package workflows_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
@@ -21,7 +20,7 @@ func TestDeliveryWaitsForItsSink(t *testing.T) {
 	t.Parallel()
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(2 * time.Minute)
+	bePatient(env)
 	env.RegisterWorkflow(workflows.DeliveryWorkflow)
 	activities.New(activities.Options{}).RegisterDelivery(env)
 	tries := 0
@@ -44,6 +43,7 @@ func TestDeliveryOfNothing(t *testing.T) {
 	for _, spec := range []rollout.DeliverySpec{{}, {GroupID: "g"}, {GroupID: "g", Sink: "a/b"}, {GroupID: "../g", Sink: "s"}} {
 		var suite testsuite.WorkflowTestSuite
 		env := suite.NewTestWorkflowEnvironment()
+		bePatient(env)
 		env.RegisterWorkflow(workflows.DeliveryWorkflow)
 		env.ExecuteWorkflow(workflows.DeliveryWorkflow, spec)
 		require.True(t, fault.Is(failure.FromTemporal(env.GetWorkflowError()), fault.Invalid))

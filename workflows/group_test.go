@@ -32,7 +32,7 @@ func newParty(t *testing.T) *party {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	p := &party{env: suite.NewTestWorkflowEnvironment(), ends: map[string]rollout.Summary{}}
-	p.env.SetTestTimeout(10 * time.Minute)
+	bePatient(p.env)
 	p.env.RegisterWorkflow(workflows.GroupWorkflow)
 	p.env.RegisterWorkflowWithOptions(p.child, workflow.RegisterOptions{Name: rollout.WorkflowName})
 	acts := activities.New(activities.Options{})

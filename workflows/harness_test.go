@@ -51,10 +51,16 @@ func newWorld(t *testing.T) *world {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	w := &world{env: suite.NewTestWorkflowEnvironment()}
-	w.env.SetTestTimeout(10 * time.Minute) // real time; the machine may be busy
+	bePatient(w.env)
 	w.env.RegisterWorkflow(workflows.RolloutWorkflow)
 	w.succeed(w.env.Now)
 	return w
+}
+
+// bePatient raises the bounds of the environment that are in real time: the machine may be busy.
+func bePatient(env *testsuite.TestWorkflowEnvironment) {
+	env.SetTestTimeout(10 * time.Minute)
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: 10 * time.Minute})
 }
 
 // succeed has all go well.

@@ -23,7 +23,8 @@ import (
 func runOne(t *testing.T, heartbeat time.Duration, run func(context.Context) error, beats func()) error {
 	t.Helper()
 	env := (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()
-	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&temporalx.Interceptor{}}})
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: 10 * time.Minute, Interceptors: []interceptor.WorkerInterceptor{&temporalx.Interceptor{}}})
+	env.SetTestTimeout(10 * time.Minute)
 	env.SetOnActivityHeartbeatListener(func(*activity.Info, converter.EncodedValues) { beats() })
 	env.RegisterActivityWithOptions(run, activity.RegisterOptions{Name: "Step"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
@@ -77,7 +78,8 @@ func TestHeartbeatsRepeatTheLatestDetails(t *testing.T) {
 	t.Parallel()
 	beats := make(chan string, 100)
 	env := (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()
-	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&temporalx.Interceptor{}}})
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: 10 * time.Minute, Interceptors: []interceptor.WorkerInterceptor{&temporalx.Interceptor{}}})
+	env.SetTestTimeout(10 * time.Minute)
 	env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
 		var text string
 		if details.HasValues() {

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rolloutd/rolloutd/activities"
@@ -53,7 +54,8 @@ func newWorld(t *testing.T) *world {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	w := &world{env: suite.NewTestWorkflowEnvironment(), rand: rand.New(rand.NewPCG(1, 2)), ended: map[string]rollout.GroupState{}}
-	w.env.SetTestTimeout(10 * time.Minute)
+	w.env.SetTestTimeout(10 * time.Minute) // these are in real time: the machine may be busy
+	w.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: 10 * time.Minute})
 	w.env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: rollout.ProducerWorkflowID("p"), TaskQueue: rollout.TaskQueue})
 	workflows.Register(registry{w.env, w})
 	acts := activities.New(activities.Options{})
