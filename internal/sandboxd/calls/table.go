@@ -1,11 +1,14 @@
 // Package calls runs each call once by its id, and keeps its result: a call that is made again returns the result of the first, and
 // runs nothing. Calls do not wait for each other.
+//
+// The newest results are kept, up to a bound in bytes. A call whose result was dropped is not run again: it fails.
 package calls
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,9 +16,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Bounds of the results that one Table keeps.
+// Bounds of what one Table keeps.
 const (
-	maxCalls = 20_000
+	maxCalls = 20_000 // those whose results were dropped included
 	maxBytes = 32 << 20
 	maxID    = 128 // bytes of an id
 )
@@ -26,7 +29,14 @@ type Table[R any] struct {
 
 	mu    sync.Mutex
 	calls map[string]*call[R]
-	bytes int // of the results that are kept
+	bytes int          // of the results that are kept
+	ends  int          // of calls, so far
+	kept  []keptResult // in the order of their ends; those that were deleted, too
+}
+
+type keptResult struct {
+	id  string
+	end int
 }
 
 // call is one call under its id.
@@ -37,6 +47,7 @@ type call[R any] struct {
 	result R
 	err    error
 	bytes  int
+	end    int // its number in the order of ends; 0: it runs, or its result was dropped
 }
 
 // New makes a Table; size is the memory of a result in bytes.
@@ -83,8 +94,8 @@ func (t *Table[R]) begin(id string, request any, do func(context.Context) (R, er
 		}
 		return c, nil
 	}
-	if len(t.calls) >= maxCalls || t.bytes >= maxBytes {
-		return nil, fault.New(fault.Exhausted, "the results of %d calls are kept (%d bytes): delete some of them", len(t.calls), t.bytes)
+	if len(t.calls) >= maxCalls {
+		return nil, fault.New(fault.Exhausted, "%d calls were made: delete some of them", len(t.calls))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &call[R]{digest: digest, cancel: cancel, done: make(chan struct{})}
@@ -107,8 +118,41 @@ func (t *Table[R]) finish(id string, c *call[R]) {
 	default:
 		c.bytes = t.size(c.result)
 		t.bytes += c.bytes
+		t.ends++
+		c.end = t.ends
+		t.kept = append(t.kept, keptResult{id, t.ends})
 	}
 	close(c.done)
+	t.drop()
+}
+
+// drop makes room by the oldest results; the newest stays. t.mu is held.
+func (t *Table[R]) drop() {
+	if len(t.kept) > 2*maxCalls {
+		t.kept = slices.DeleteFunc(t.kept, func(k keptResult) bool { return !t.keeps(k) })
+	}
+	for t.bytes > maxBytes && len(t.kept) > 1 {
+		oldest := t.kept[0]
+		t.kept = t.kept[1:]
+		if t.keeps(oldest) {
+			t.dropResult(oldest.id)
+		}
+	}
+}
+
+// keeps is false for a call that was deleted.
+func (t *Table[R]) keeps(k keptResult) bool {
+	c := t.calls[k.id]
+	return c != nil && c.end == k.end
+}
+
+func (t *Table[R]) dropResult(id string) {
+	old := t.calls[id]
+	t.bytes -= old.bytes
+	dropped := &call[R]{digest: old.digest, cancel: func() {}, done: make(chan struct{})}
+	dropped.err = fault.New(fault.Exhausted, "call %q has run, and its result was dropped: later ones needed the room", id)
+	close(dropped.done)
+	t.calls[id] = dropped
 }
 
 // Delete ends the call when it still runs, waits for its end, and forgets it. An unknown id is no error.
