@@ -37,10 +37,12 @@ type world struct {
 	verify  func(context.Context, activities.VerifyInput) (activities.Grade, error)
 	collect func(context.Context, activities.CollectInput) (activities.CollectResult, error)
 	compose func(context.Context, activities.CollectInput) (activities.CollectResult, error)
+	hold    func(context.Context, activities.HoldInput) error
 	closing func(context.Context, activities.CloseInput) error
 	abort   func(context.Context, activities.AbortInput) error
 
 	agentTime time.Duration // of the workflow's clock, that RunAgent takes
+	holdTime  time.Duration // of the same, that HoldSandbox takes
 	collected []activities.CollectInput
 	composed  []activities.CollectInput
 }
@@ -83,6 +85,7 @@ func (w *world) succeed(now func() time.Time) {
 		return stored(in), nil
 	}
 	w.compose = w.collect
+	w.hold = func(context.Context, activities.HoldInput) error { return nil }
 	w.closing = func(context.Context, activities.CloseInput) error { return nil }
 	w.abort = func(context.Context, activities.AbortInput) error { return nil }
 }
@@ -100,7 +103,7 @@ func (w *world) steps() map[string]any {
 		"CreateSandbox": answer(w, "CreateSandbox", &w.create), "InstallOpencode": answer(w, "InstallOpencode", &w.install),
 		"StartProxy": do(w, "StartProxy", &w.proxy), "RunSetup": do(w, "RunSetup", &w.prepare),
 		"RunAgent": answer(w, "RunAgent", &w.agent), "RunVerifier": answer(w, "RunVerifier", &w.verify),
-		"CloseSandbox": do(w, "CloseSandbox", &w.closing), "AbortAgent": do(w, "AbortAgent", &w.abort),
+		"HoldSandbox": do(w, "HoldSandbox", &w.hold), "CloseSandbox": do(w, "CloseSandbox", &w.closing), "AbortAgent": do(w, "AbortAgent", &w.abort),
 		"CollectArtifacts": func(ctx context.Context, in activities.CollectInput) (activities.CollectResult, error) {
 			w.note(func() { w.collected = append(w.collected, in) })
 			return answer(w, "CollectArtifacts", &w.collect)(ctx, in)
@@ -125,6 +128,9 @@ func (w *world) mock() {
 		call := w.env.OnActivity(name, mock.Anything, mock.Anything)
 		if name == "RunAgent" {
 			call = call.After(w.agentTime)
+		}
+		if name == "HoldSandbox" {
+			call = call.After(w.holdTime)
 		}
 		call.Return(step)
 	}

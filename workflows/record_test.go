@@ -56,6 +56,7 @@ func TestRecord(t *testing.T) {
 // scene is a way that a rollout goes: what is different from all going well, and what happens once a step was reached that
 // tells so.
 type scene struct {
+	spec    func(*rollout.Spec) // nil: as it is
 	arrange func(*stage)
 	happens func(ctx context.Context, c client.Client, workflowID string) error
 }
@@ -65,6 +66,12 @@ func scenes() map[string]scene {
 		return c.SignalWorkflow(ctx, id, "", rollout.SignalAbort, rollout.Abort{Reason: "enough"})
 	}
 	cancel := func(ctx context.Context, c client.Client, id string) error { return c.CancelWorkflow(ctx, id, "") }
+	score := func(ctx context.Context, c client.Client, id string) error {
+		_, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+			WorkflowID: id, UpdateName: rollout.UpdateScore, Args: []any{rollout.Score{Score: 0.5}}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		})
+		return err
+	}
 	return map[string]scene{
 		"happy":            {arrange: func(*stage) {}},
 		"setup_fails":      {arrange: func(s *stage) { s.w.prepare = fail(9, fault.SetupFailed, s.w.prepare) }},
@@ -76,6 +83,11 @@ func scenes() map[string]scene {
 		"abort_setup":      {arrange: (*stage).hangSetup, happens: abort},
 		"abort_creating":   {arrange: (*stage).slowCreate, happens: abort},
 		"abort_in_between": {arrange: (*stage).loseAll, happens: abort},
+		"score":            {spec: external, arrange: (*stage).holdSandbox, happens: score},
+		"score_none":       {spec: external, arrange: (*stage).holdShortly},
+		"abort_scoring":    {spec: external, arrange: (*stage).holdSandbox, happens: abort},
+		"episode":          {spec: interactive, arrange: func(*stage) {}},
+		"episode_lost":     {spec: interactive, arrange: (*stage).loseFirst},
 	}
 }
 
@@ -90,6 +102,9 @@ func recordOne(t *testing.T, c client.Client, key seal.Key, name string, sc scen
 
 	in := spec()
 	in.ID = name
+	if sc.spec != nil {
+		sc.spec(&in)
+	}
 	_, err = rollouts.New(c, st, temporalx.DataConverter(key), nil).Start(t.Context(), in)
 	require.NoError(t, err)
 	if sc.happens != nil {
@@ -133,6 +148,29 @@ func (s *stage) hangAgent() {
 		}
 	}
 	s.w.abort = func(context.Context, activities.AbortInput) error { close(stopped); return nil }
+}
+
+// holdSandbox holds the sandbox until the test ends.
+func (s *stage) holdSandbox() {
+	s.w.hold = func(ctx context.Context, _ activities.HoldInput) error {
+		s.reached <- "HoldSandbox"
+		<-ctx.Done()
+		return ctx.Err()
+	}
+}
+
+// holdShortly ends as HoldSandbox does when its time is up before the workflow's timer.
+func (s *stage) holdShortly() {
+	s.w.hold = func(context.Context, activities.HoldInput) error { return nil }
+}
+
+// external has the rollout graded by a client.
+func external(s *rollout.Spec) { s.Task.Verifier = rollout.Verifier{External: true} }
+
+// interactive makes the rollout an episode.
+func interactive(s *rollout.Spec) {
+	s.Agent, s.Model, s.Episode = rollout.AgentInteractive, rollout.Model{}, &rollout.Episode{MaxSteps: 3}
+	s.Limits.Attempts = rollout.EpisodeAttempts
 }
 
 func (s *stage) hangSetup() {

@@ -1,0 +1,114 @@
+package workflows_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+)
+
+// update is how an update went.
+type update struct {
+	done bool
+	err  error
+}
+
+func (u *update) Accept()                   {}
+func (u *update) Reject(err error)          { u.err = failure.FromTemporal(err) }
+func (u *update) Complete(_ any, err error) { u.done, u.err = true, err }
+
+// scoreAt gives a score after a time of the workflow's clock.
+func (w *world) scoreAt(after time.Duration, score float64) *update {
+	u := &update{}
+	w.env.RegisterDelayedCallback(func() {
+		w.env.UpdateWorkflow(rollout.UpdateScore, fmt.Sprint(after), u, rollout.Score{Score: score})
+	}, after)
+	return u
+}
+
+// scored is a rollout that a client grades; its agent takes 10 min.
+func scored(t *testing.T) (*world, rollout.Spec) {
+	t.Helper()
+	w, s := newWorld(t), spec()
+	external(&s)
+	s.Limits.Verifier = time.Hour
+	w.agentTime, w.holdTime = 10*time.Minute, 2*time.Hour
+	return w, s
+}
+
+// A client's score ends the wait and is the reward. The same score again is accepted; one that comes early, late or differs is refused.
+func TestScore(t *testing.T) {
+	t.Parallel()
+	w, s := scored(t)
+	early, first := w.scoreAt(time.Minute, 0.5), w.scoreAt(20*time.Minute, 0.5)
+	w.closing = func(context.Context, activities.CloseInput) error {
+		require.True(t, first.done)
+		return nil
+	}
+	w.env.RegisterDelayedCallback(func() { require.Equal(t, rollout.PhaseScoring, w.state(t).Phase) }, 19*time.Minute)
+	sum := w.run(t, s)
+	require.Equal(t, rollout.Completed, sum.Outcome)
+	require.NotNil(t, sum.Reward)
+	require.InDelta(t, 0.5, *sum.Reward, 0)
+	require.NoError(t, first.err)
+	require.False(t, early.done)
+	require.True(t, fault.Is(early.err, fault.Conflict), early.err)
+	require.ErrorContains(t, early.err, "awaits no score")
+	require.NotContains(t, w.calls, "RunVerifier")
+}
+
+// A score beyond the task's range is refused, and does not end the wait.
+func TestScoreOutOfRange(t *testing.T) {
+	t.Parallel()
+	w, s := scored(t)
+	s.Task.Verifier.RewardRange = []float64{0, 1}
+	wrong, right := w.scoreAt(20*time.Minute, 1.5), w.scoreAt(30*time.Minute, 1)
+	sum := w.run(t, s)
+	require.True(t, fault.Is(wrong.err, fault.Invalid), wrong.err)
+	require.NoError(t, right.err)
+	require.InDelta(t, 1, *sum.Reward, 0)
+}
+
+// Without a score in time there is no reward; the agent's work is kept.
+func TestNoScore(t *testing.T) {
+	t.Parallel()
+	w, s := scored(t)
+	sum := w.run(t, s)
+	require.Equal(t, rollout.VerifierFailed, sum.Outcome)
+	require.Nil(t, sum.Reward)
+	require.Contains(t, w.calls, "CollectArtifacts")
+	require.Contains(t, sum.Error, "no score came within 1h0m0s")
+}
+
+// An abort ends the wait for a score.
+func TestAbortWhileScoring(t *testing.T) {
+	t.Parallel()
+	w, s := scored(t)
+	w.env.RegisterDelayedCallback(w.abortNow, 20*time.Minute)
+	sum := w.run(t, s)
+	require.Equal(t, rollout.Aborted, sum.Outcome)
+	require.Nil(t, sum.Reward)
+}
+
+// An episode whose sandbox is lost is not begun again: its steps cannot be made again.
+func TestEpisodeHasOneAttempt(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t), spec()
+	interactive(&s)
+	agents := 0
+	w.agent = func(context.Context, activities.AgentInput) (activities.AgentResult, error) {
+		agents++
+		return activities.AgentResult{}, fault.New(fault.SandboxLost, "gone")
+	}
+	sum := w.run(t, s)
+	require.Equal(t, rollout.InfraFailed, sum.Outcome)
+	require.Nil(t, sum.Reward)
+	require.Equal(t, 1, agents)
+}
