@@ -100,6 +100,7 @@ func (c *Config) fromEnv(env Environ) error {
 	c.ModelEnv = overlay(c.ModelEnv, env, modelVariables())
 	c.Temporal.Env = overlay(nil, env, temporalVariables())
 	c.toolSecrets(env)
+	c.sinkTokens(env)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("environment:\n%w", err)
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -29,6 +30,9 @@ type Sink struct {
 	// Of the kinds atropos, trainer_api and pull.
 	URL   string `yaml:"url"`
 	Token string `yaml:"token"` // bearer token; empty: none
+	// TokenEnv is the variable that has the token, so that the configuration has no secret.
+	TokenEnv string `yaml:"token_env"`
+	Missing  error  `yaml:"-"` // the token could not be read; nil: it could, or there is none
 	// MaxBatchesOffPolicy bounds the batches that wait for the trainer: with more there is no room. 0: 2.
 	MaxBatchesOffPolicy float64 `yaml:"max_batches_offpolicy"`
 	// GroupSize is the number of sequences of a group.
@@ -50,6 +54,22 @@ type Sink struct {
 	Queue string `yaml:"queue"` // empty: the sink's name
 	// MaxWaiting is how many groups may wait to be pulled until there is no room; 0: any number.
 	MaxWaiting int `yaml:"max_waiting"`
+}
+
+// sinkTokens reads the tokens that the configuration names. One that is missing is an error of the role that delivers.
+func (c *Config) sinkTokens(env Environ) {
+	for name, s := range c.Sinks {
+		switch {
+		case s.TokenEnv == "":
+			continue
+		case s.Token != "":
+			s.Missing = fmt.Errorf("sinks.%s: want one of token and token_env", name)
+		case env[s.TokenEnv] == "":
+			s.Missing = fmt.Errorf("sinks.%s.token_env: the variable %s is not set", name, s.TokenEnv)
+		}
+		s.Token = env[s.TokenEnv]
+		c.Sinks[name] = s
+	}
 }
 
 // One reports whether the sink takes one sequence of each rollout.

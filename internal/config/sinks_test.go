@@ -32,3 +32,19 @@ func TestSinks(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 }
+
+// The token of a sink is in the environment; a variable that is not set is an error of the worker alone.
+func TestTokensOfSinks(t *testing.T) {
+	t.Parallel()
+	file := `sinks:
+  a: {kind: pull, url: "http://t:1", token_env: A}
+  b: {kind: pull, url: "http://t:1", token_env: B}
+  c: {kind: pull, url: "http://t:1", token_env: A, token: x}
+`
+	c, err := config.Load(strings.NewReader(file), config.Environ{"A": "secret"})
+	require.NoError(t, err)
+	require.Equal(t, "secret", c.Sinks["a"].Token)
+	require.NoError(t, c.Sinks["a"].Missing)
+	require.EqualError(t, c.Sinks["b"].Missing, "sinks.b.token_env: the variable B is not set")
+	require.EqualError(t, c.Sinks["c"].Missing, "sinks.c: want one of token and token_env")
+}

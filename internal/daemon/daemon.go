@@ -10,6 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/daemon/toolset"
+	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -44,6 +45,7 @@ type Daemon struct {
 	starts    *host.Starts // heavy starts of this host, whichever part begins them
 	namespace string       // of Temporal
 	host      string       // this host's id
+	sinks     *delivery.Deliverer
 	at        Addresses
 }
 

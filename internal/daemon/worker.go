@@ -102,10 +102,10 @@ func (d *Daemon) runWorkersOf(
 	if err := startWorkers(workers...); err != nil {
 		return tier.Running{}, errors.Join(err, api.Stop(ctx), service.Stop(ctx))
 	}
-	janitor := tier.Background(d.janitor(routes))
+	janitor, tend := tier.Background(d.janitor(routes)), tier.Background(d.sinks.Tend)
 	warm := runWarm()
 	return tier.Running{Done: tier.Either(failed, tier.Either(api.Done, service.Done)), Stop: func(ctx context.Context) error {
-		return errors.Join(api.Stop(ctx), service.Stop(ctx), janitor.Stop(ctx), stopWorkers(workers...), warm.Stop(ctx)) // no activity takes a warm sandbox any more
+		return errors.Join(api.Stop(ctx), service.Stop(ctx), janitor.Stop(ctx), tend.Stop(ctx), stopWorkers(workers...), warm.Stop(ctx)) // no activity takes a warm sandbox any more
 	}}, nil
 }
 
@@ -130,13 +130,12 @@ func (d *Daemon) activities(
 	if err != nil {
 		return nil, err
 	}
-	sinks, err := d.deliverer()
-	if err != nil {
+	if d.sinks, err = d.deliverer(); err != nil {
 		return nil, err
 	}
 	return activities.New(activities.Options{
 		Host: id, Queue: d.queue(), Backends: backends, Agents: agents, Tools: tools, Network: reach, Gateway: routes, Store: d.store, Episodes: open, Signals: d.temporal,
-		Delivery: sinks, Groups: rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key), nil), Events: events, Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
+		Delivery: d.sinks, Groups: rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key), nil), Events: events, Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
 	}), nil
 }
 

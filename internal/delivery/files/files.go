@@ -8,6 +8,8 @@ package files
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -50,9 +52,17 @@ func New(o Options) *Sink {
 	return &Sink{o: o, now: time.Now}
 }
 
-// Status closes a file that is due. A folder has room for any number of groups.
+// Status says that there is room for any number of groups, or why the folder cannot be used.
 func (s *Sink) Status(ctx context.Context) (delivery.Status, error) {
-	return delivery.Status{Ready: true, Room: delivery.Unbounded}, s.with(ctx, func(sh *shards) error { return sh.closeDue(s.o, s.now()) })
+	return delivery.Status{Ready: true, Room: delivery.Unbounded}, s.with(ctx, func(*shards) error { return nil })
+}
+
+// CloseDue closes a file that is due. Nothing is due in a folder without a delivery.
+func (s *Sink) CloseDue(ctx context.Context) error {
+	if _, err := os.Stat(filepath.Join(s.o.Folder, database)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return s.with(ctx, func(sh *shards) error { return sh.closeDue(s.o, s.now()) })
 }
 
 // Deliver returns when the group is synced. Its file is there when it has all its groups, or at its age.

@@ -125,9 +125,10 @@ func TestFilesAreClosedWhole(t *testing.T) {
 	require.Len(t, lines(t, o.Folder), 2*sinktest.Size)
 	require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(3)))
 	require.Len(t, lines(t, o.Folder), 2*sinktest.Size)
+	require.NoError(t, sink.CloseDue(t.Context()))
+	require.Len(t, lines(t, o.Folder), 2*sinktest.Size)
 	o.Age = time.Nanosecond
-	_, err := files.New(o).Status(t.Context())
-	require.NoError(t, err)
+	require.NoError(t, files.New(o).CloseDue(t.Context()))
 	require.Len(t, lines(t, o.Folder), 3*sinktest.Size)
 	require.NoError(t, sink.Flush(t.Context()), "nothing is left")
 	names, err := os.ReadDir(o.Folder)

@@ -26,6 +26,9 @@ type Options struct {
 func Open(all map[string]config.Sink, o Options) (map[string]delivery.Named, error) {
 	out := map[string]delivery.Named{}
 	for name, c := range all {
+		if c.Missing != nil {
+			return nil, c.Missing
+		}
 		s, err := open(name, c, o)
 		if err != nil {
 			return nil, fmt.Errorf("sinks.%s: %w", name, err)

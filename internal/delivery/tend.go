@@ -1,0 +1,31 @@
+package delivery
+
+import (
+	"context"
+	"time"
+)
+
+// tendEvery is how often sinks that buffer groups are asked to close what is due.
+const tendEvery = time.Minute
+
+// Tend has sinks that buffer groups close what is due, until ctx ends: no delivery may follow that would do it.
+func (d *Deliverer) Tend(ctx context.Context) error {
+	tick := time.NewTicker(tendEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		for name, s := range d.Sinks {
+			buffer, ok := s.Sink.(interface{ CloseDue(context.Context) error })
+			if !ok {
+				continue
+			}
+			if err := buffer.CloseDue(ctx); err != nil && ctx.Err() == nil {
+				d.Log.WarnContext(ctx, "groups of a sink are not closed at their age", "sink", name, "error", err)
+			}
+		}
+	}
+}
