@@ -22,8 +22,8 @@ import (
 
 // Tasks picks the tasks of episodes; taskset.Set has them.
 type Tasks interface {
-	// Pick returns the arguments of a task: the one of that id, or the one that the seed picks where the id is empty; fault.NotFound for an
-	// unknown id.
+	// Pick returns the arguments of a task: the one of that id, or the one that the seed picks where the id is empty. An unknown id is a
+	// fault.Invalid of field "task_id".
 	Pick(id string, seed int64) (map[string]any, error)
 }
 

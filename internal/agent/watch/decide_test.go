@@ -141,6 +141,7 @@ func TestDecide(t *testing.T) {
 		"ended without a call":               {look{launch: 2, agent: broken}, relaunches("without a call of its model")},
 		"ended without a call, well":         {look{launch: 3, agent: done}, infraFails(fault.AgentFailed, "in the last of 3 launches")},
 		"needs no model, done":               {look{noModel: true, agent: done}, ends(rollout.Completed, "")},
+		"needs no model, client left":        {look{noModel: true, agent: agent.Status{Done: true, ExitCode: 1, Error: "no call came", Left: true}}, ends(rollout.Aborted, "no call came")},
 		"needs no model, broke":              {look{noModel: true, agent: broken}, ends(rollout.AgentFailed, "boom")},
 		"needs no model, for long":           {look{noModel: true, first: 5 * minute, progress: 2 * minute}, goesOn()},
 		"time counts from the first call":    {look{first: 10 * minute, firstCall: 9 * minute}, goesOn()},

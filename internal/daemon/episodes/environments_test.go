@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -48,4 +50,40 @@ func TestEnvironmentsDoNotNeedTheirToolServers(t *testing.T) {
 	list, err := all[0].Tools(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "lookup", list[0].Name)
+}
+
+// A seed picks the same task each time, and every task has seeds; an id picks its task.
+func TestSeedPicksATask(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "tasks.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte(`{"id":"a","instruction":"do a"}
+{"id":"b","instruction":"do b"}
+{"id":"c","instruction":"do c"}
+`), 0o600))
+	var c config.Config
+	c.TaskSets = map[string]config.TaskSet{"letters": {Path: path}}
+	c.Environments = map[string]config.Environment{"letters": {TaskSet: "letters"}}
+	tools, closeTools, err := toolset.Lists(c, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, closeTools()) })
+	all, err := episodes.Environments(c, tools)
+	require.NoError(t, err)
+	tasks := all[0].Tasks
+	picked := map[any]bool{}
+	for seed := range int64(3) {
+		for _, s := range []int64{seed, seed, seed + 3_000_000_000_000} {
+			task, err := tasks.Pick("", s)
+			require.NoError(t, err)
+			picked[task["instruction"]] = true
+			require.Len(t, picked, int(seed)+1, "seed %d", s)
+		}
+	}
+	_, err = tasks.Pick("", -1)
+	require.NoError(t, err)
+	task, err := tasks.Pick("b", 0)
+	require.NoError(t, err)
+	require.Equal(t, "do b", task["instruction"])
+	_, err = tasks.Pick("d", 0)
+	require.True(t, fault.Is(err, fault.Invalid), err)
+	require.ErrorContains(t, err, "task_id")
 }

@@ -25,10 +25,24 @@ import (
 type counted struct {
 	mu      sync.Mutex
 	runs    map[string]int // by id of the call
+	changed *sync.Cond     // when a run begins
 	release chan struct{}
 }
 
-func newCounted() *counted { return &counted{runs: map[string]int{}, release: make(chan struct{})} }
+func newCounted() *counted {
+	c := &counted{runs: map[string]int{}, release: make(chan struct{})}
+	c.changed = sync.NewCond(&c.mu)
+	return c
+}
+
+// begins waits until the call of that id runs.
+func (c *counted) begins(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.runs[id] == 0 {
+		c.changed.Wait()
+	}
+}
 
 func (c *counted) Definitions() []tool.Definition { return nil }
 
@@ -36,6 +50,7 @@ func (c *counted) Call(ctx context.Context, call tool.Call) (tool.Result, error)
 	c.mu.Lock()
 	c.runs[call.ID]++
 	n := c.runs[call.ID]
+	c.changed.Broadcast()
 	c.mu.Unlock()
 	switch {
 	case call.Name == "wait":

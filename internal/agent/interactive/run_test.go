@@ -1,0 +1,121 @@
+package interactive_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/interactive"
+	"github.com/rolloutd/rolloutd/internal/episode"
+	"github.com/rolloutd/rolloutd/internal/episode/live"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+	"github.com/rolloutd/rolloutd/internal/tool"
+)
+
+// box is a sandbox that keeps only the marks of launches. It is of one goroutine.
+type box struct {
+	agent.Sandbox
+	marks map[string]wire.Status
+}
+
+func (b *box) Start(_ context.Context, name string, _ wire.Process) (wire.Status, error) {
+	b.marks[name] = wire.Status{Name: name}
+	return b.marks[name], nil
+}
+
+func (b *box) Status(_ context.Context, name string) (wire.Status, error) {
+	st, ok := b.marks[name]
+	if !ok {
+		return st, fault.New(fault.NotFound, "no process %q", name)
+	}
+	return st, nil
+}
+
+// slow is a set whose calls take ten minutes.
+type slow struct{}
+
+func (slow) Definitions() []tool.Definition { return nil }
+
+func (slow) Call(context.Context, tool.Call) (tool.Result, error) {
+	time.Sleep(10 * time.Minute)
+	return tool.Result{Content: "done"}, nil
+}
+
+// play opens an episode with slow calls, and the agent's run of it.
+func play(t *testing.T, config rollout.Episode) (*live.Episode, agent.Run) {
+	t.Helper()
+	open, closeIt, err := live.NewTable(t.TempDir()).Open(live.Options{ID: "r.1", Tools: slow{}, MaxSteps: config.MaxSteps})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, closeIt()) })
+	run, err := interactive.Agent{}.Open(t.Context(), agent.Env{Sandbox: &box{marks: map[string]wire.Status{}}, Episode: open}, agent.Job{Instruction: "go", Episode: &config})
+	require.NoError(t, err)
+	return open, run
+}
+
+// end waits for the end of a run.
+func end(t *testing.T, r agent.Run) agent.Status {
+	t.Helper()
+	for {
+		st, err := r.Next(t.Context())
+		require.NoError(t, err)
+		if st.Done {
+			return st
+		}
+	}
+}
+
+func step(t *testing.T, e *live.Episode, id string) episode.Answer {
+	t.Helper()
+	a, err := e.Call(t.Context(), episode.Call{ID: id, Tool: "wait", Arguments: json.RawMessage("{}")})
+	require.NoError(t, err)
+	return a
+}
+
+// An episode ends once no call came for its idle time. A call that runs is no idleness, however long it takes.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		open, run := play(t, rollout.Episode{Idle: 5 * time.Minute})
+		begun := time.Now()
+		go func() {
+			time.Sleep(4 * time.Minute)
+			_, _ = open.Call(t.Context(), episode.Call{ID: "a", Tool: "wait"}) // until minute 14
+		}()
+		st := end(t, run)
+		require.Equal(t, 19*time.Minute, time.Since(begun))
+		require.True(t, st.Left)
+		require.False(t, st.Answered())
+		require.Contains(t, st.Error, "no call came for 5m0s")
+		_, err := open.Call(t.Context(), episode.Call{ID: "b", Tool: "wait"})
+		require.True(t, fault.Is(err, fault.Conflict), err)
+	})
+}
+
+// Calls that are used up end an episode as the policy's own doing; a submission ends it well.
+func TestBoundAndSubmit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		open, run := play(t, rollout.Episode{MaxSteps: 2})
+		step(t, open, "a")
+		require.NotEmpty(t, step(t, open, "b").Ended)
+		st := end(t, run)
+		require.False(t, st.Left)
+		require.False(t, st.Answered())
+		require.Contains(t, st.Error, "maximum of 2 steps")
+
+		open, run = play(t, rollout.Episode{})
+		step(t, open, "a")
+		require.NoError(t, open.Submit(episode.Call{}))
+		require.True(t, end(t, run).Answered())
+		said, err := run.Transcript(t.Context())
+		require.NoError(t, err)
+		require.Len(t, said.Messages, 2)
+	})
+}
