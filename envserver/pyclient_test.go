@@ -17,7 +17,7 @@ func TestPythonClients(t *testing.T) {
 	for _, release := range pyclient.Releases() {
 		t.Run(release.Name, func(t *testing.T) {
 			t.Parallel()
-			python := pyclient.Interpreter(t, release)
+			python := pyclient.Interpreter(t, release).Preloaded(t, "openenv.cli.__main__", "openenv.core.mcp_client", "openenv.core.generic_client", "openapi_spec_validator")
 			runPython := func(t *testing.T, script string, args ...string) {
 				python.Run(t, filepath.Join("testdata", "py", script), args...)
 			}

@@ -70,8 +70,9 @@ func Torch() Requirements { return Requirements{"torch", training} }
 
 // Python is an interpreter that has the client.
 type Python struct {
-	path string
-	env  []string // more environment
+	path  string
+	env   []string // more environment
+	forks *forks   // runs the scripts; nil: each has a process of its own
 }
 
 // WithPackage is the interpreter with our own package for Python beside what it has.
@@ -93,11 +94,21 @@ func PackageDir(t *testing.T) string {
 // not pass.
 func (p Python) Run(t *testing.T, script string, args ...string) {
 	t.Helper()
-	cmd := p.Command(t, append([]string{script}, args...)...)
+	out, err := p.output(t, append([]string{script}, args...))
+	require.NoErrorf(t, err, "%s:\n%s", script, out)
+	require.Contains(t, out, "all checks held", "%s:\n%s", script, out)
+}
+
+func (p Python) output(t *testing.T, argv []string) (string, error) {
+	t.Helper()
+	if p.forks != nil {
+		return p.forks.run(t, argv)
+	}
+	cmd := p.Command(t, argv...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	require.NoErrorf(t, cmd.Run(), "%s:\n%s", script, &out)
-	require.Contains(t, out.String(), "all checks held", "%s:\n%s", script, &out)
+	err := cmd.Run()
+	return out.String(), err
 }
 
 // Command is a command of the interpreter, which ends with the test.

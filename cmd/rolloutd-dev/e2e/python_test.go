@@ -15,10 +15,13 @@ func TestPythonClients(t *testing.T) {
 	model := startModel(t, clientScript)
 	env := []string{"VLLM_URL=" + model.url, "OPENAI_BASE_URL=" + model.url, "OPENAI_API_KEY=none"}
 	edge := filepath.Join("..", "..", "..", "envserver", "testdata", "py")
+	pythons := map[string]pyclient.Python{}
 	for _, release := range pyclient.Releases() {
-		t.Run(release.Name, func(t *testing.T) {
+		pythons[release.Name] = preloaded(t, release)
+	}
+	for name, python := range pythons {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			python := pyclient.Interpreter(t, release)
 			play := startDev(t, devOptions{env: env})
 			for script, arg := range map[string]string{
 				"tool_client.py": model.url, "generic_client.py": "", "production_client.py": "", "sync_client.py": "",
@@ -38,13 +41,18 @@ func TestPythonClients(t *testing.T) {
 	t.Run("production", func(t *testing.T) {
 		t.Parallel()
 		srv := startDev(t, devOptions{env: append([]string{"OPENENV_SERVER_MODE=simulation"}, env...), flags: []string{"--mode", "production"}})
-		for _, release := range pyclient.Releases() {
-			python := pyclient.Interpreter(t, release)
+		for _, python := range pythons {
 			for _, script := range []string{"production_client.py", "standard_client.py", "validate.py"} {
 				python.Run(t, filepath.Join(edge, script), srv.url, "production")
 			}
 		}
 	})
+}
+
+// preloaded is an interpreter that has imported the clients of OpenEnv.
+func preloaded(t *testing.T, release pyclient.Requirements) pyclient.Python {
+	t.Helper()
+	return pyclient.Interpreter(t, release).Preloaded(t, "openenv.cli.__main__", "openenv.core.mcp_client", "openenv.core.generic_client", "openapi_spec_validator")
 }
 
 // clientScript does what the clients' scripts ask for.
