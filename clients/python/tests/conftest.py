@@ -25,7 +25,7 @@ class Seen:
 
 @dataclass
 class Answer:
-    """What the server does with one request. `cut` closes the connection after the body, which is sent without a length."""
+    """What the server does with one request. A `body` that can be called is called with the server. `cut` closes the connection after the body, which is sent without a length."""
 
     status: int = 200
     body: Any = None
@@ -71,7 +71,8 @@ def _handler(get: Callable[[], Server]) -> type[BaseHTTPRequestHandler]:
             self.close_connection = answer.cut or answer.silent
             if answer.silent:
                 return
-            body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+            content = answer.body(server) if callable(answer.body) else answer.body
+            body = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)

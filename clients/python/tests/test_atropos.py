@@ -10,7 +10,7 @@ import pytest
 from conftest import Answer, Server
 
 from rolloutd import InvalidError
-from rolloutd.atropos import AgentConfig, AgentEnv, AgentEnvConfig, AgentResult, APIServerConfig, ScoredGroup
+from rolloutd.atropos import AgentConfig, AgentEnv, AgentEnvConfig, AgentResult, APIServerConfig, ScoredGroup, ToolCall
 from rolloutd.atropos.cli import _room, build, process, serve
 from rolloutd.atropos.trainer import Trainer
 
@@ -43,16 +43,36 @@ def transcript(text: str) -> Answer:
 
 
 def group(server: Server, *members: tuple[str, str]) -> None:
-    """A group whose members have these outcomes and answers."""
-    state: dict[str, Any] = {"group_id": "g", "outcome": "complete", "members": []}
+    """A group whose members have these outcomes and answers. Those that completed await a score first."""
+    server.seen.clear()
     for i, (outcome, text) in enumerate(members):
-        state["members"].append({"index": i, "rollout_id": f"r{i}", "outcome": outcome, "reward": None})
         span = {"turn": 1, "start": 1, "stop": 2, "train": True, "temperature": 0.2}
         line = {"rollout_id": f"r{i}", "token_ids": [5, 6], "loss_mask": [0, 1], "logprobs": [0, -1], "trained": 1, "spans": [span]}
         server.on(f"GET /rollouts/r{i}/trajectory", Answer(200, json.dumps(line).encode()))
         server.on(f"GET /rollouts/r{i}/messages", transcript(text))
-    server.on("POST /groups", Answer(202, state | {"outcome": ""}))
+        phase = "done" if outcome == "infra_failed" else "awaiting_score"
+        server.on(f"GET /rollouts/r{i}", Answer(200, {"rollout_id": f"r{i}", "phase": phase, "attempt": 1}))
+        server.on(f"POST /rollouts/r{i}/score", Answer(200, {"rollout_id": f"r{i}", "score": 0}))
+
+    def state(s: Server) -> dict[str, Any]:
+        """What was scored has its last score; an abort ends the rest."""
+        listed = []
+        aborted = bool(s.requests("POST /groups/g/abort"))
+        for i, (outcome, _) in enumerate(members):
+            given = s.requests(f"POST /rollouts/r{i}/score")
+            ended = outcome if given or outcome == "infra_failed" else "aborted" if aborted else ""
+            listed.append({"index": i, "rollout_id": f"r{i}", "outcome": ended, "reward": given[-1].body["score"] if given else None})
+        return {"group_id": "g", "outcome": "complete" if all(m["outcome"] for m in listed) else "", "members": listed}
+
+    server.on("POST /groups", Answer(202, {"group_id": "g", "outcome": "", "members": []}))
     server.on("GET /groups/g", Answer(200, state))
+    server.on("POST /groups/g/abort", Answer(200, {"group_id": "g", "aborted": True}))
+
+
+@pytest.fixture(autouse=True)
+def fixed_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rolloutd.atropos.env.new_id", lambda: "g")
+    monkeypatch.setattr("rolloutd.atropos.scores.POLL_S", 0.01)
 
 
 def collect(env: AgentEnv) -> ScoredGroup | None:
@@ -82,6 +102,7 @@ def test_a_group_has_the_conventions_of_the_trainer(server: Server) -> None:
     assert messages is not None
     assert [m["content"] for m in messages[0]] == ["what", "", "out", "long answer"]
     (sent,) = server.requests("POST /groups")
+    assert (sent.body["verifier"], sent.body["limits"]) == ({"external": True}, {"verifier_s": 660.0})
     assert sent.body["react"] | {"system_prompt": ""} == {
         "max_steps": 7, "temperature": 0.7, "max_tokens": 0, "tool_delay_s": 0.0, "system_prompt": "",
         "enabled_toolsets": ["terminal"], "disabled_toolsets": [],
@@ -129,7 +150,8 @@ def test_a_failing_hook_costs_its_group(server: Server, cls: type[AgentEnv], tex
     env = make(server, cls)
     assert collect(env) is None
     assert env.counts.incomplete == 1
-    assert "rollout r0" in caplog.text and text in caplog.text
+    assert "score of rollout r" in caplog.text and text in caplog.text
+    assert server.requests("POST /groups/g/abort"), "the others get no score"
 
 
 class Verifies(Env):
@@ -137,7 +159,7 @@ class Verifies(Env):
         result: AgentResult = more["agent_result"]
         (call,) = result.steps[0].tool_calls
         assert (call.name, call.arguments, result.total_tool_calls) == ("terminal", {"command": "x"}, 1)
-        return (1.0 if final_response == result.steps[0].tool_results[0].output else 0.0), {}
+        return (1.0 if final_response == result.steps[0].tool_results[0].output else 0.0), {"checked": True}
 
 
 def test_a_hook_sees_the_steps(server: Server) -> None:
@@ -145,6 +167,25 @@ def test_a_hook_sees_the_steps(server: Server) -> None:
     got = collect(make(server, Verifies))
     assert got is not None
     assert got["scores"] == [1.0, 0.0]
+    assert got["overrides"] == [{"rollout_id": "r0", "checked": True}, {"rollout_id": "r1", "checked": True}]
+
+
+class RunsTests(Env):
+    async def verify_and_score_trajectory(self, item: Any, final_response: str, **more: Any) -> float:
+        ran = await more["exec_tool"](ToolCall("terminal", {"command": "pytest"}, "u1"))
+        return 1.0 if ran.success and ran.metadata["exit_code"] == 0 else 0.0
+
+
+def test_a_hook_runs_tools_in_the_sandbox(server: Server) -> None:
+    group(server, ("completed", "out"), ("completed", "other"))
+    ran = {"success": True, "output": "1 passed", "error": "", "metadata": {"exit_code": 0}, "uniq_id": "u1"}
+    server.on("POST /executor/execute", Answer(200, ran), Answer(200, ran | {"success": False, "metadata": {"exit_code": 1}}))
+    got = collect(make(server, RunsTests))
+    assert got is not None
+    assert sorted(got["scores"]) == [0.0, 1.0]
+    sent = server.requests("POST /executor/execute")
+    assert {s.body["trajectory_id"] for s in sent} == {"r0", "r1"}
+    assert sent[0].body["tool"] == {"name": "terminal", "arguments": {"command": "pytest"}, "uniq_id": "u1"}
 
 
 class NeedsSlot(Env):

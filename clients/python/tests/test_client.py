@@ -21,6 +21,8 @@ from rolloutd import (
     UnavailableError,
     aio,
     client,
+    episodes,
+    producers,
 )
 
 DONE = {"rollout_id": "r", "task_id": "t", "phase": "done", "outcome": "completed", "reward": 1.0}
@@ -151,7 +153,18 @@ def test_async_client(server: Server) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("sync", "of"), [(client.Client, aio.AsyncClient), (client.Rollouts, aio.AsyncRollouts), (client.Groups, aio.AsyncGroups)])
+@pytest.mark.parametrize(
+    ("sync", "of"),
+    [
+        (client.Client, aio.AsyncClient),
+        (client.Rollouts, aio.AsyncRollouts),
+        (client.Groups, aio.AsyncGroups),
+        (producers.Producers, producers.AsyncProducers),
+        (producers.Deliveries, producers.AsyncDeliveries),
+        (episodes.Episodes, episodes.AsyncEpisodes),
+        (episodes.Executor, episodes.AsyncExecutor),
+    ],
+)
 def test_both_clients_have_the_same_methods(sync: type, of: type) -> None:
     def public(cls: type) -> dict[str, list[str]]:
         return {

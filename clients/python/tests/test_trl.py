@@ -9,7 +9,7 @@ import pytest
 from conftest import Answer, Server
 
 from rolloutd import Client, InvalidError, Staleness, UnscoredError
-from rolloutd.trl import RolloutFunc, SessionFactory, instruction_of, reward
+from rolloutd.trl import Environment, RolloutFunc, SessionFactory, instruction_of, reward
 
 CHAT = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "do"}, {"type": "text", "text": " it"}]}]
 
@@ -110,3 +110,31 @@ def test_closing_a_session_aborts_its_rollout(server: Server) -> None:
     with pytest.raises(UnscoredError, match="closed"):
         session.wait_for_completion()
     factory.close()
+
+
+def test_an_environment_has_a_sandbox_per_generation(server: Server) -> None:
+    def begun(rollout: str) -> Answer:
+        return Answer(200, {"observation": {"episode_id": "e", "rollout_id": rollout}, "done": False, "reward": None})
+
+    def step(reward: float | None = None, **seen: Any) -> Answer:
+        return Answer(200, {"observation": seen, "done": reward is not None, "reward": reward})
+
+    server.on("POST /env/coding/reset", begun("r1"), begun("r2"), Answer(400, {"detail": "setup failed", "kind": "SetupFailed"}))
+    server.on(
+        "POST /env/coding/step", step(result={"data": "out", "is_error": True}), step(error={"message": "no tool nope"}), step(0.5),
+        Answer(409, {"detail": "another client has the episode", "kind": "Conflict"}),
+    )
+    with Client(server.url) as client:
+        env = Environment(client, lambda row: {"task_id": row["name"], "verify": ["true"]}, environment="coding")
+        env.reset(prompt=[{"role": "user", "content": "fix it"}], name="t1")
+        assert env.terminal("false") == "out"
+        assert env._call("nope") == "error: no tool nope"
+        assert env.get_reward() == 0.5
+        env.reset(prompt="fix it", name="t2")
+        assert "another client" in env.read_file("x"), "a lost episode has no reward"
+        assert env.get_reward() is None
+        env.reset(prompt="fix it", name="t3")
+        assert "setup failed" in env.write_file("x", "y")
+        assert env.get_reward() is None
+    first = server.requests("POST /env/coding/reset")[0].body
+    assert first | {"session_id": ""} == {"instruction": "fix it", "task_id": "t1", "verify": ["true"], "session_id": ""}

@@ -1,5 +1,7 @@
-"""The client of a rolloutd server: rollouts, groups and training sequences."""
+"""The client of a rolloutd server: rollouts, groups, producers, deliveries, episodes and training sequences."""
 
+from ._episodes import Episode, EpisodeTask, EpisodeTool, Execution, Step
+from ._production import Delivery, Producer, ProducerChange, ProducerTask
 from .aio import AsyncClient
 from .client import Client
 from .errors import (
@@ -25,13 +27,21 @@ __all__ = [
     "Client",
     "ConflictError",
     "DeadlineError",
+    "Delivery",
+    "Episode",
+    "EpisodeTask",
+    "EpisodeTool",
     "Event",
+    "Execution",
     "ExhaustedError",
     "Group",
     "GroupTask",
     "InvalidError",
     "Member",
     "NotFoundError",
+    "Producer",
+    "ProducerChange",
+    "ProducerTask",
     "ProtocolError",
     "Result",
     "RolloutdError",
@@ -40,6 +50,7 @@ __all__ = [
     "Span",
     "Staleness",
     "State",
+    "Step",
     "Task",
     "UnauthorizedError",
     "UnavailableError",

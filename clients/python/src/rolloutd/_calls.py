@@ -24,6 +24,7 @@ class Call(Generic[T]):
     parse: Callable[[bytes], T]
     params: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
+    read_s: float = 0.0  # how long the answer may take, where that is longer than usual
 
 
 def decode(text: bytes) -> Any:
@@ -33,7 +34,7 @@ def decode(text: bytes) -> Any:
         raise ProtocolError(f"the answer is not JSON: {text[:200]!r}") from err
 
 
-def _object(of: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], T]:
+def object_of(of: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], T]:
     def parse(text: bytes) -> T:
         raw = decode(text)
         try:
@@ -45,7 +46,7 @@ def _object(of: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], T]:
 
 
 def _lines(of: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], list[T]]:
-    one = _object(of)
+    one = object_of(of)
     return lambda text: [one(line) for line in text.splitlines() if line]
 
 
@@ -65,15 +66,15 @@ def one(kind: str, id: str, what: str = "") -> str:
 
 
 def submit(task: Mapping[str, Any]) -> Call[str]:
-    return Call("POST", "/rollouts", _object(lambda raw: str(raw["rollout_id"])), body={"rollout_id": new_id(), **task})
+    return Call("POST", "/rollouts", object_of(lambda raw: str(raw["rollout_id"])), body={"rollout_id": new_id(), **task})
 
 
 def state(id: str) -> Call[State]:
-    return Call("GET", one("rollouts", id), _object(State.of))
+    return Call("GET", one("rollouts", id), object_of(State.of))
 
 
 def result(id: str) -> Call[Result]:
-    return Call("GET", one("rollouts", id, "result"), _object(Result.of))
+    return Call("GET", one("rollouts", id, "result"), object_of(Result.of))
 
 
 def trace(id: str) -> Call[list[Mapping[str, Any]]]:
@@ -81,7 +82,7 @@ def trace(id: str) -> Call[list[Mapping[str, Any]]]:
 
 
 def messages(id: str) -> Call[Mapping[str, Any]]:
-    return Call("GET", one("rollouts", id, "messages"), _object(_same))
+    return Call("GET", one("rollouts", id, "messages"), object_of(_same))
 
 
 def log(id: str, name: str) -> Call[str]:
@@ -93,14 +94,14 @@ def trajectory(kind: str, id: str, subagents: str) -> Call[list[Sequence]]:
 
 
 def shaped(kind: str, id: str, format: str, subagents: str) -> Call[Mapping[str, Any]]:
-    return Call("GET", one(kind, id, "trajectory"), _object(_same), {"format": format, "subagents": subagents})
+    return Call("GET", one(kind, id, "trajectory"), object_of(_same), {"format": format, "subagents": subagents})
 
 
 def abort(kind: str, id: str, reason: str) -> Call[bool]:
-    return Call("POST", one(kind, id, "abort"), _object(lambda raw: bool(raw["aborted"])), body={"reason": reason})
+    return Call("POST", one(kind, id, "abort"), object_of(lambda raw: bool(raw["aborted"])), body={"reason": reason})
 
 
-def _known(params: Mapping[str, str | int | None]) -> Mapping[str, str]:
+def known(params: Mapping[str, str | int | None]) -> Mapping[str, str]:
     return {name: str(value) for name, value in params.items() if value is not None and value != ""}
 
 
@@ -108,19 +109,19 @@ def rollouts(**params: str | int | None) -> Call[Page]:
     def of(raw: Mapping[str, Any]) -> Page:
         return Page(tuple(State.of(s) for s in raw["rollouts"] or ()), raw.get("next", ""))
 
-    return Call("GET", "/rollouts", _object(of), _known(params))
+    return Call("GET", "/rollouts", object_of(of), known(params))
 
 
 def groups(**params: str | int | None) -> Call[GroupPage]:
     def of(raw: Mapping[str, Any]) -> GroupPage:
         return GroupPage(tuple(Group.of(g) for g in raw["groups"] or ()), raw.get("next", ""))
 
-    return Call("GET", "/groups", _object(of), _known(params))
+    return Call("GET", "/groups", object_of(of), known(params))
 
 
 def submit_group(task: Mapping[str, Any]) -> Call[Group]:
-    return Call("POST", "/groups", _object(Group.of), body={"group_id": new_id(), **task})
+    return Call("POST", "/groups", object_of(Group.of), body={"group_id": new_id(), **task})
 
 
 def group(id: str) -> Call[Group]:
-    return Call("GET", one("groups", id), _object(Group.of))
+    return Call("GET", one("groups", id), object_of(Group.of))

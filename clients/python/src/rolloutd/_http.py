@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 
 import httpx
 
-from .errors import InvalidError
+from .errors import DeadlineError, InvalidError
 
 DEFAULT_SERVER = "http://127.0.0.1:8000"
 
+# Seconds without a byte after which the answer to an ordinary request is lost.
+READ_S = 60.0
+
 # The server writes at least a comment every 20 s to a stream of events, so silence of this length is a lost connection.
-TIMEOUT = httpx.Timeout(connect=10.0, read=60.0, write=60.0, pool=None)
+TIMEOUT = httpx.Timeout(connect=10.0, read=READ_S, write=60.0, pool=None)
 
 # Seconds for which a request is repeated: a server that is restarted answers within it.
 RETRY_S = 120.0
@@ -33,3 +37,14 @@ def headers_of(token: str | None) -> Mapping[str, str]:
     """The header of the token: as given, else of ROLLOUTD_TOKEN; "" sends none."""
     token = os.environ.get("ROLLOUTD_TOKEN", "") if token is None else token
     return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def within_read(read_s: float) -> httpx.Timeout:
+    """The timeouts of a request whose answer takes up to `read_s` seconds."""
+    return TIMEOUT if read_s <= READ_S else httpx.Timeout(connect=10.0, read=read_s, write=60.0, pool=None)
+
+
+def check_deadline(deadline: float | None, path: str) -> None:
+    """Raises DeadlineError after the deadline, a time of time.monotonic."""
+    if deadline is not None and time.monotonic() > deadline:
+        raise DeadlineError(f"{path} did not end in time; it goes on, and may be waited for again")

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 
 from . import _calls as calls
+from . import _episodes as episodes
 from ._calls import Call
-from ._http import POLL_S, RETRY_S, TIMEOUT, headers_of, server_of
+from ._http import POLL_S, RETRY_S, TIMEOUT, check_deadline, headers_of, server_of, within_read
 from ._retry import Retry, asked, lost, passing, refused
 from ._sse import Decoder
-from .client import _check, _resume, _within
+from .client import _resume, _within
+from .episodes import AsyncEpisodes, AsyncExecutor
 from .errors import ExhaustedError, RolloutdError, UnavailableError
+from .producers import AsyncDeliveries, AsyncProducers
 from .types import JSON, Event, Group, GroupPage, GroupTask, Page, Result, Sequence, State, Task
 
 if TYPE_CHECKING:
@@ -45,6 +48,10 @@ class AsyncClient:
         self._retry_s = retry_s
         self.rollouts = AsyncRollouts(self)
         self.groups = AsyncGroups(self)
+        self.producers = AsyncProducers(self)
+        self.deliveries = AsyncDeliveries(self)
+        self.episodes = AsyncEpisodes(self)
+        self.executor = AsyncExecutor(self)
 
     async def close(self) -> None:
         """Closes the connections. What was started goes on."""
@@ -61,7 +68,9 @@ class AsyncClient:
         retry = Retry(self._retry_s)
         while True:
             try:
-                response = await self._http.request(call.method, self.server + call.path, params=call.params or None, json=call.body)
+                response = await self._http.request(
+                    call.method, self.server + call.path, params=call.params or None, json=call.body, timeout=within_read(call.read_s)
+                )
             except httpx.TransportError as err:
                 await asyncio.sleep(retry.pause(lost(self.server, err)))
                 continue
@@ -90,7 +99,7 @@ class AsyncClient:
                 failure = lost(self.server, err)
             except (UnavailableError, ExhaustedError) as err:
                 failure = err
-            _check(deadline, path)
+            check_deadline(deadline, path)
             await asyncio.sleep(retry.pause(failure))
 
 
@@ -102,7 +111,7 @@ async def _read(response: httpx.Response, decoder: Decoder, deadline: float | No
         if error is not None:
             raise error
     async for line in response.aiter_lines():
-        _check(deadline, path)
+        check_deadline(deadline, path)
         event = decoder.line(line)
         if event is not None:
             yield event
@@ -167,6 +176,10 @@ class AsyncRollouts:
         """Ends a rollout early. False: it had ended before."""
         return await self._client.send(calls.abort("rollouts", rollout_id, reason))
 
+    async def score(self, rollout_id: str, score: float) -> None:
+        """Grades a rollout whose verifier is external, while it awaits its score. The same score again is accepted."""
+        await self._client.send(episodes.score(rollout_id, score))
+
     async def page(self, *, status: str = "", task_id: str = "", group_id: str = "", outcome: str = "", limit: int | None = None, cursor: str = "") -> Page:
         """One page of the caller's rollouts."""
         return await self._client.send(
@@ -210,7 +223,7 @@ class AsyncGroups:
             group = await self.get(group_id)
             if group.done:
                 return group
-            _check(deadline, f"group {group_id}")
+            check_deadline(deadline, f"group {group_id}")
             await asyncio.sleep(poll_s)
 
     async def trajectory(self, group_id: str, *, subagents: str = "drop") -> list[Sequence]:

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 
 from . import _calls as calls
+from . import _episodes as episodes
 from ._calls import Call
-from ._http import POLL_S, RETRY_S, TIMEOUT, headers_of, server_of
+from ._http import POLL_S, RETRY_S, TIMEOUT, check_deadline, headers_of, server_of, within_read
 from ._retry import Retry, asked, lost, passing, refused
 from ._sse import Decoder
-from .errors import DeadlineError, ExhaustedError, RolloutdError, UnavailableError
+from .episodes import Episodes, Executor
+from .errors import ExhaustedError, RolloutdError, UnavailableError
+from .producers import Deliveries, Producers
 from .types import JSON, Event, Group, GroupPage, GroupTask, Page, Result, Sequence, State, Task
 
 if TYPE_CHECKING:
@@ -43,6 +46,10 @@ class Client:
         self._retry_s = retry_s
         self.rollouts = Rollouts(self)
         self.groups = Groups(self)
+        self.producers = Producers(self)
+        self.deliveries = Deliveries(self)
+        self.episodes = Episodes(self)
+        self.executor = Executor(self)
 
     def close(self) -> None:
         """Closes the connections. What was started goes on."""
@@ -59,7 +66,9 @@ class Client:
         retry = Retry(self._retry_s)
         while True:
             try:
-                response = self._http.request(call.method, self.server + call.path, params=call.params or None, json=call.body)
+                response = self._http.request(
+                    call.method, self.server + call.path, params=call.params or None, json=call.body, timeout=within_read(call.read_s)
+                )
             except httpx.TransportError as err:
                 time.sleep(retry.pause(lost(self.server, err)))
                 continue
@@ -88,7 +97,7 @@ class Client:
                 failure = lost(self.server, err)
             except (UnavailableError, ExhaustedError) as err:
                 failure = err
-            _check(deadline, path)
+            check_deadline(deadline, path)
             time.sleep(retry.pause(failure))
 
 
@@ -100,7 +109,7 @@ def _read(response: httpx.Response, decoder: Decoder, deadline: float | None, pa
         if error is not None:
             raise error
     for line in response.iter_lines():
-        _check(deadline, path)
+        check_deadline(deadline, path)
         event = decoder.line(line)
         if event is not None:
             yield event
@@ -116,11 +125,6 @@ def _within(deadline: float | None) -> httpx.Timeout:
         return TIMEOUT
     left = max(0.05, deadline - time.monotonic())
     return httpx.Timeout(connect=min(10.0, left), read=min(60.0, left), write=60.0, pool=None)
-
-
-def _check(deadline: float | None, path: str) -> None:
-    if deadline is not None and time.monotonic() > deadline:
-        raise DeadlineError(f"{path} did not end in time; it goes on, and may be waited for again")
 
 
 class Rollouts:
@@ -182,6 +186,10 @@ class Rollouts:
         """Ends a rollout early. False: it had ended before."""
         return self._client.send(calls.abort("rollouts", rollout_id, reason))
 
+    def score(self, rollout_id: str, score: float) -> None:
+        """Grades a rollout whose verifier is external, while it awaits its score. The same score again is accepted."""
+        self._client.send(episodes.score(rollout_id, score))
+
     def page(self, *, status: str = "", task_id: str = "", group_id: str = "", outcome: str = "", limit: int | None = None, cursor: str = "") -> Page:
         """One page of the caller's rollouts."""
         return self._client.send(
@@ -224,7 +232,7 @@ class Groups:
             group = self.get(group_id)
             if group.done:
                 return group
-            _check(deadline, f"group {group_id}")
+            check_deadline(deadline, f"group {group_id}")
             time.sleep(poll_s)
 
     def trajectory(self, group_id: str, *, subagents: str = "drop") -> list[Sequence]:

@@ -63,6 +63,7 @@ _BY_KIND: Mapping[str, type[RolloutdError]] = {
     "Exhausted": ExhaustedError,
     "Unavailable": UnavailableError,
     "Timeout": DeadlineError,
+    "SetupFailed": UnscoredError,
 }
 
 _BY_STATUS: Mapping[int, type[RolloutdError]] = {

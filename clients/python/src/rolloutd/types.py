@@ -270,6 +270,8 @@ class Task(TypedDict, total=False):
     test_script: str
     test_files: dict[str, str]
     solution: list[str]
+    verifier: dict[str, Any]
+    no_verify: bool
     reward_range: list[float]
     on_timeout: str
     mode: str

@@ -1,6 +1,6 @@
 """Environments written for Atropos against a real server, with a model that reads its prompts.
 
-Arguments: the server.
+Arguments: the server, the trainer API, the example of a trainer.
 """
 
 import json
@@ -12,19 +12,26 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-server = sys.argv[1]
+server, trainer_api, consumer = sys.argv[1:4]
 COUNT = iter(range(1_000_000))
+
+
+def call(name: str, **arguments: str) -> str:
+    return "<tool_call>" + json.dumps({"name": name, "arguments": arguments}) + "</tool_call>"
 
 
 def reply(messages: list[dict]) -> str:
     """Runs the command that the task names and says what it printed; answers every second question right."""
     task = "\n".join(m["content"] for m in messages if m["role"] == "user")
+    if "skills_list" in task:
+        turns = [call("skills_list", category="all"), call("terminal", command="python3 -c \"print('ok')\""), "ok"]
+        return turns[sum(m["role"] == "assistant" for m in messages)]
     answer = re.findall(r"<tool_response>(.*?)</tool_response>", messages[-1]["content"], re.DOTALL)
     if answer:
         return json.loads(answer[-1])["output"].strip()
     command = re.search(r"repeat the token.*nothing else: (.*)", task)
     if command:
-        return "<think>Run it.</think>\n<tool_call>" + json.dumps({"name": "terminal", "arguments": {"command": command[1]}}) + "</tool_call>"
+        return "<think>Run it.</think>\n" + call("terminal", command=command[1])
     right = "Paris" if "France" in task else "4"
     return right if next(COUNT) % 2 == 0 else "I do not know."
 
@@ -41,15 +48,15 @@ class Model(BaseHTTPRequestHandler):
         if not self.path.endswith("/chat/completions"):
             self.send_error(404)
             return
+        if not body.get("stream"):  # asks for the prompt's token ids, which this model does not give so
+            whole = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "length"}
+            self.answer("application/json", json.dumps({"id": "c", "object": "chat.completion", "created": 1, "model": "toy", "choices": [whole]}))
+            return
         prompt = "".join(f"{m['role']}:{m['content']}\n" for m in body["messages"]) + "assistant:"
         text = reply(body["messages"])
         logprobs = {"content": [{"token": f"token_id:{id}", "logprob": -0.25, "top_logprobs": []} for id in ids(text)]}
         choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "logprobs": logprobs, "token_ids": ids(text), "finish_reason": None}
         usage = {"prompt_tokens": len(ids(prompt)), "completion_tokens": len(ids(text)), "total_tokens": len(ids(prompt)) + len(ids(text))}
-        if not body.get("stream"):
-            whole = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-            self.answer("application/json", json.dumps({"id": "c", "object": "chat.completion", "created": 1, "model": "toy", "choices": [whole]}))
-            return
         end = {"index": 0, "delta": {}, "finish_reason": "stop"}
         lines = []
         for more in ({"choices": [choice], "prompt_token_ids": ids(prompt)}, {"choices": [end]}, {"choices": [], "usage": usage}):
@@ -97,6 +104,20 @@ with tempfile.TemporaryDirectory() as folder:
     assert re.fullmatch("[0-9a-f]{32}", said), said
     sampled = bytes(mask - 3 for mask in group["masks"][0] if mask != -100).decode()
     assert sampled.endswith("</tool_call>" + said) and sampled.startswith("<think>"), "each token that was sampled, of all turns"
+
+    path = Path(folder) / "skills.jsonl"
+    run("toolserver_smoke_env", "process", "--env.total_steps", "1", "--env.data_path_to_save_groups", str(path))
+    (group,) = map(json.loads, path.read_text().splitlines())
+    check(group, 2)
+    assert group["scores"] == [1.0, 1.0], group["messages"]
+
+trainer = subprocess.Popen([sys.executable, consumer, trainer_api, "2", "2"], stdout=subprocess.PIPE, text=True)
+try:
+    run("simple_test_env", "serve", "--env.rollout_server_url", trainer_api, "--env.total_steps", "1", "--env.max_num_workers", "1")
+    printed, _ = trainer.communicate()  # it ends with its second step
+finally:
+    trainer.kill()
+assert trainer.returncode == 0 and printed.count("advantages [0.5, -0.5]") + printed.count("advantages [-0.5, 0.5]") == 2, printed
 
 assert json.loads(run("simple_test_env", "evaluate")).keys() == {"eval/accuracy"}
 print("all checks held")

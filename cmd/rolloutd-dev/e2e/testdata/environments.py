@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from rolloutd.atropos import AgentConfig, AgentEnv, AgentEnvConfig, AgentResult, APIServerConfig
+from rolloutd.atropos import AgentConfig, AgentEnv, AgentEnvConfig, AgentResult, APIServerConfig, ToolCall
 
 TRIVIA = [("What is the capital of France?", "Paris"), ("What is two plus two?", "4")]
 
@@ -57,7 +57,7 @@ class TerminalSmokeEnv(AgentEnv):
         return None
 
     async def get_next_item(self) -> dict[str, str]:
-        return {"command": 'python3 -c "import secrets; print(secrets.token_hex(16))"'}
+        return {"command": 'python3 -c "import secrets; print(secrets.token_hex(16))" | tee token.txt'}
 
     def build_task(self, item: dict[str, str]) -> str:
         return f"Run this command and repeat the token that it prints, and nothing else: {item['command']}"
@@ -72,8 +72,40 @@ class TerminalSmokeEnv(AgentEnv):
         if not all(r.success for r in results):
             return 0.0, {"error": "a tool failed"}
         outputs = [r.output for r in results if r.output.strip()]
-        return (1.0 if outputs and final_response.strip() == outputs[-1].splitlines()[-1] else 0.0), {"trajectory": trajectory_id}
+        kept = await exec_tool(ToolCall("read_file", {"path": "token.txt"}))
+        right = outputs and final_response.strip() == outputs[-1].splitlines()[-1] == kept.output.strip()
+        return (1.0 if right else 0.0), {"trajectory": trajectory_id}
+
+
+class ToolServerSmokeEnv(AgentEnv):
+    """The policy must call a tool of a tool server, and then one of the sandbox."""
+
+    name = "toolserver_smoke_env"
+
+    @classmethod
+    def config_init(cls) -> tuple[AgentEnvConfig, list[APIServerConfig]]:
+        config = AgentEnvConfig(
+            group_size=2, agent_max_steps=10, max_token_length=32768, ensure_scores_are_not_same=False, enabled_toolsets=["terminal", "skills"]
+        )
+        return config, [APIServerConfig(model_name="toy", server_type="vllm")]
+
+    def setup_agent_env(self) -> None:
+        return None
+
+    def get_next_item(self) -> str:
+        return "Call skills_list, then run python3 -c \"print('ok')\" in the terminal, and answer ok."
+
+    def build_task(self, item: str) -> str:
+        return item
+
+    def score_trajectory(self, item: str, final_response: str) -> float:
+        raise NotImplementedError
+
+    def verify_and_score_trajectory(self, item: str, final_response: str, *, agent_result: AgentResult, **more: Any) -> float:
+        calls = [call.name for step in agent_result.steps for call in step.tool_calls]
+        last = agent_result.steps[-2].tool_results[-1]
+        return float(calls == ["skills_list", "terminal"] and last.output.strip() == "ok" and final_response == "ok")
 
 
 if __name__ == "__main__":
-    {e.name: e for e in (SimpleTestEnv, TerminalSmokeEnv)}[sys.argv[1]].cli(sys.argv[2:])
+    {e.name: e for e in (SimpleTestEnv, TerminalSmokeEnv, ToolServerSmokeEnv)}[sys.argv[1]].cli(sys.argv[2:])

@@ -1,16 +1,18 @@
 """Our own package for Python against a real server.
 
-Arguments: the server, the gateway's trainer API and its token, the folder with trl_harness.py.
+Arguments: the server, the gateway's trainer API and its token, the folder with trl_harness.py, the folder of the sink "disk".
 """
 
 import asyncio
+import json
 import sys
 import threading
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 from rolloutd import AsyncClient, Client, ConflictError, InvalidError, NotFoundError, UnauthorizedError, WeightSync
-from rolloutd.trl import RolloutFunc, SessionFactory, reward
+from rolloutd.trl import Environment, RolloutFunc, SessionFactory, reward
 
 server, trainer_api, token = sys.argv[1:4]
 sys.path.insert(0, sys.argv[4])
@@ -64,6 +66,43 @@ async def many() -> None:
         assert (await client.rollouts.wait(running)).outcome == "aborted"
 
 
+def produces(client: Client) -> None:
+    """Two tasks become two groups in the files of a sink."""
+    tasks = [{"task_id": name, "instruction": WRITE} for name in ("one", "two")]
+    started = client.producers.submit(
+        {"tasks": tasks, "rollout": REACT, "filter": {"equal_scores": False}}, sink="disk", group_size=2, epochs=1, concurrency=2
+    )
+    ended = client.producers.wait(started.producer_id)
+    assert (ended.outcome, ended.counts["delivered"], ended.counts["rollouts"]) == ("completed", 2, 4), ended.raw
+    delivered = list(client.deliveries.all(sink="disk", state="delivered"))
+    assert len(delivered) == 2 and client.deliveries.get(delivered[0].group_id, "disk").rollouts == 2
+    assert not client.producers.change(started.producer_id, paused=True), "it has ended"
+    assert [p.producer_id for p in client.producers.all(status="done")] == [started.producer_id]
+    lines = [json.loads(line) for path in Path(sys.argv[5]).glob("*.jsonl") for line in path.read_text().splitlines()]
+    assert sorted({line["task_id"] for line in lines}) == ["one", "two"] and len(lines) == 4
+
+
+def episode(client: Client) -> None:
+    """A sandbox that is driven from here, and a rollout that is graded from here."""
+    assert [tool.name for tool in client.episodes.tools()][-1] == "submit"
+    begun = client.episodes.reset(instruction="write 3 into n.txt", verify=["test $(cat n.txt) = 3"])
+    assert client.episodes.call(begun, "terminal", {"command": "echo 3 > n.txt; exit 7"}).failed
+    end = client.episodes.submit(begun)
+    assert (end.done, end.reward) == (True, 1.0), end
+    assert not client.episodes.close(begun)
+
+    env = Environment(client, {"setup": ["echo 1 > n.txt"], "verify": ["test $(cat n.txt) = 4"]})
+    env.reset(prompt=[{"role": "user", "content": "write 4"}], difficulty="hard")
+    assert env.read_file("n.txt").strip().endswith("1")
+    env.write_file("n.txt", "4")
+    assert env.terminal("cat n.txt").strip() == "4"
+    assert (env.get_reward(), env.get_reward()) == (1.0, 1.0)
+    assert "has ended" in env.terminal("true")
+    env.reset(prompt="write 4")
+    assert env.terminal("cat n.txt").strip() == "1", "each reset is a fresh sandbox"
+    assert env.get_reward() == 0.0
+
+
 def grpo(client: Client) -> None:
     """A batch of two prompts with two generations each."""
     func = RolloutFunc(client, REACT)
@@ -110,6 +149,8 @@ with Client(server) as client:
     rollouts(client)
     asyncio.run(many())
     grpo(client)
+    produces(client)
+    episode(client)
 harness()
 weights()
 print("all checks held")

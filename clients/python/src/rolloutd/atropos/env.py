@@ -14,11 +14,15 @@ from typing import Any, ClassVar
 from .._calls import new_id
 from ..aio import AsyncClient
 from ..errors import InvalidError, RolloutdError
-from ..types import SCORED_OUTCOMES, Member, Sequence
+from ..types import Sequence
 from .config import AgentConfig, AgentEnvConfig, APIServerConfig, ignored
 from .records import AgentResult, ScoredGroup, ToolCall, ToolResult, logprobs_of, masks_of
+from .scores import Scores
 
 log = logging.getLogger("rolloutd.atropos")
+
+# What the hold of a sandbox outlasts the hook by, in seconds.
+_SLACK_S = 60.0
 
 Item = Any
 ExecTool = Callable[[ToolCall], Awaitable[ToolResult]]
@@ -42,6 +46,7 @@ class _Trajectory:
     score: float
     result: AgentResult
     task: str
+    metadata: dict[str, Any]
 
 
 class AgentEnv(ABC):
@@ -85,7 +90,7 @@ class AgentEnv(ABC):
     def verify_and_score_trajectory(
         self, item: Item, final_response: str, *, trajectory_id: str, exec_tool: ExecTool, agent_result: AgentResult
     ) -> Any:
-        """The score and metadata of a trajectory; by default those of `score_trajectory`."""
+        """The score and metadata of a trajectory; by default those of `score_trajectory`. `exec_tool` runs tools in its sandbox."""
         return self.score_trajectory(item, final_response)
 
     def build_agent_config(self, item: Item) -> AgentConfig:
@@ -128,22 +133,39 @@ class AgentEnv(ABC):
         task = await self._arguments(item)
         rollout_id = await self.client.rollouts.submit({**task, **arguments})
         state = await self.client.rollouts.wait(rollout_id)
-        return await self._result(rollout_id, state.outcome, state.error)
+        return await self._result(rollout_id, state.error)
 
     async def collect_trajectories(self, item: Item) -> ScoredGroup | None:
         """The scored group of an item; None where it is no data, which `counts` and the log explain."""
         task = await self._arguments(item)
-        group = await self.client.groups.run({**task, "group_size": self.config.group_size, "group_id": new_id()})
-        scored = await asyncio.gather(*(self._score(item, task["instruction"], m) for m in group.members), return_exceptions=True)
-        kept: list[_Trajectory] = []
-        for member, outcome in zip(group.members, scored, strict=True):
-            if isinstance(outcome, _Trajectory):
-                kept.append(outcome)
-            elif isinstance(outcome, Exception):
-                log.error("group %s: rollout %s: %s: %s", group.group_id, member.rollout_id, type(outcome).__name__, outcome)
-            elif isinstance(outcome, BaseException):
-                raise outcome
-        return self._group(group.group_id, kept)
+        limits = {"verifier_s": self.config.worker_timeout + _SLACK_S, **task.get("limits", {})}
+        group_id = new_id()
+        task = {**task, "limits": limits, "verifier": {"external": True}, "group_size": self.config.group_size, "group_id": group_id}
+        scores = Scores(self, item, group_id)
+        try:
+            await self.client.groups.submit(task)
+            group = await scores.until_done()
+        except BaseException as err:  # its hooks do not run any more
+            await asyncio.shield(self._abandon(group_id, err))
+            raise
+        kept = []
+        for member in group.members:
+            if member.reward is None:
+                log.error("group %s: rollout %s ended as %s: %s", group_id, member.rollout_id, member.outcome, member.error)
+                continue
+            result = await self._result(member.rollout_id, member.error)
+            score = member.reward if result.success and member.outcome == "completed" else self.config.failed_score
+            if result.sequence is None:
+                log.error("group %s: rollout %s: the endpoint gave no token ids to train on", group_id, member.rollout_id)
+            elif score is not None:
+                kept.append(_Trajectory(result.sequence, score, result, task["instruction"], scores.metadata.get(member.rollout_id, {})))
+        return self._group(group_id, kept)
+
+    async def _abandon(self, group_id: str, why: BaseException) -> None:
+        try:
+            await self.client.groups.abort(group_id, f"{type(why).__name__}: {why}"[:500])
+        except RolloutdError as err:
+            log.warning("group %s is not aborted; it ends by its own bounds: %s", group_id, err)
 
     def _group(self, group_id: str, kept: list[_Trajectory]) -> ScoredGroup | None:
         c = self.config
@@ -167,7 +189,7 @@ class AgentEnv(ABC):
             inference_logprobs=[logprobs_of(t.sequence) for t in kept],
             messages=[_messages(t) for t in kept] if c.include_messages else None,
             generation_params={"temperature": temperatures[0] if temperatures else c.agent_temperature},
-            overrides=[{"rollout_id": t.result.rollout_id} for t in kept],
+            overrides=[{**t.metadata, "rollout_id": t.result.rollout_id} for t in kept],
             group_overrides={},
         )
 
@@ -202,30 +224,29 @@ class AgentEnv(ABC):
         given = {"endpoint": endpoint, "base_url": server.base_url, "api_key": server.api_key, "model": server.model_name}
         return {name: value for name, value in given.items() if value}
 
-    async def _result(self, rollout_id: str, outcome: str, error: str) -> AgentResult:
+    async def _result(self, rollout_id: str, error: str) -> AgentResult:
         transcript = await self.client.rollouts.messages(rollout_id)
         sequences = [s for s in await self.client.rollouts.trajectory(rollout_id) if s.trained]
         best = max(sequences, key=lambda s: s.trained, default=None)
-        return AgentResult.of(rollout_id, outcome, error, transcript, best)
+        return AgentResult.of(rollout_id, error, transcript, best)
 
-    async def _score(self, item: Item, task: str, member: Member) -> _Trajectory | None:
-        """The scored trajectory of a group's member; None where it has no tokens to train on or was lost."""
-        if member.outcome not in SCORED_OUTCOMES:
-            raise RolloutdError(f"ended as {member.outcome}: {member.error}")
-        result = await self._result(member.rollout_id, member.outcome, member.error)
-        if result.sequence is None:
-            raise RolloutdError("the endpoint gave no token ids to train on")
+    async def score(self, item: Item, rollout_id: str) -> tuple[float, dict[str, Any]]:
+        """The score and the metadata of a rollout that awaits its score. Its tools can be called until then."""
+        result = AgentResult.of(rollout_id, "", await self.client.rollouts.messages(rollout_id), None)
         if not result.success:
-            score = self.config.failed_score
-            return None if score is None else _Trajectory(result.sequence, score, result, task)
-        hook = self.verify_and_score_trajectory
+            return self.config.failed_score or 0.0, {}
+
+        async def exec_tool(call: ToolCall) -> ToolResult:
+            done = await self.client.executor.execute(rollout_id, call.name, call.arguments, uniq_id=call.uniq_id)
+            return ToolResult(done.success, done.output, done.error, dict(done.metadata), call.uniq_id)
+
         scored = await self._hook(
-            hook, item, result.final_response, trajectory_id=member.rollout_id, exec_tool=_no_tools, agent_result=result
+            self.verify_and_score_trajectory, item, result.final_response, trajectory_id=rollout_id, exec_tool=exec_tool, agent_result=result
         )
-        value = scored[0] if isinstance(scored, tuple) else scored
+        value, metadata = scored if isinstance(scored, tuple) else (scored, {})
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise InvalidError(f"the score is {value!r}: want a finite number")
-        return _Trajectory(result.sequence, float(value), result, task)
+        return float(value), dict(metadata or {})
 
     async def _hook(self, hook: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Calls a hook, with its time limit."""
@@ -247,10 +268,6 @@ class AgentEnv(ABC):
         from .cli import main
 
         main(cls, arguments)
-
-
-async def _no_tools(call: ToolCall) -> ToolResult:
-    raise InvalidError(f"exec_tool({call.name}): the sandbox is closed before the score; score by agent_result, or by verify in build_rollout(item)")
 
 
 def _messages(t: _Trajectory) -> list[dict[str, str]]:

@@ -45,7 +45,7 @@ class AgentStep:
 
 @dataclass
 class AgentResult:
-    """What the agent did in one trajectory."""
+    """What the agent did in one trajectory. It succeeded if its last reply calls no tool. `sequence` is there once the rollout is done."""
 
     success: bool
     final_response: str
@@ -59,14 +59,14 @@ class AgentResult:
         return sum(len(step.tool_calls) for step in self.steps)
 
     @classmethod
-    def of(cls, rollout_id: str, outcome: str, error: str, transcript: Mapping[str, Any], sequence: Sequence | None) -> AgentResult:
+    def of(cls, rollout_id: str, error: str, transcript: Mapping[str, Any], sequence: Sequence | None) -> AgentResult:
         steps: list[AgentStep] = []
         for message in transcript.get("messages") or ():
             if message["info"]["role"] == "assistant":
                 steps.append(_step(len(steps) + 1, message))
-        final = steps[-1].assistant_message if steps and not steps[-1].tool_calls else ""
-        success = outcome == "completed"
-        return cls(success, final if success else "", steps, error or None, rollout_id, sequence)
+        success = bool(steps) and not steps[-1].tool_calls
+        final = steps[-1].assistant_message if success else ""
+        return cls(success, final, steps, error or None, rollout_id, sequence)
 
 
 def _step(number: int, message: Mapping[str, Any]) -> AgentStep:

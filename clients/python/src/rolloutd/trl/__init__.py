@@ -1,9 +1,10 @@
-"""Adapters for TRL: a `rollout_func` and its reward for GRPOTrainer, and the sessions of its loop-owning harness.
+"""Adapters for TRL: a `rollout_func` and its reward, and an environment, for GRPOTrainer, and the sessions of its loop-owning harness.
 
 Importing this needs neither TRL nor OpenEnv; the methods of `Session` need OpenEnv.
 """
 
+from .environment import Environment
 from .rollouts import Batch, Counts, RolloutFunc, instruction_of, reward
 from .sessions import Session, SessionFactory, training_entries
 
-__all__ = ["Batch", "Counts", "RolloutFunc", "Session", "SessionFactory", "instruction_of", "reward", "training_entries"]
+__all__ = ["Batch", "Counts", "Environment", "RolloutFunc", "Session", "SessionFactory", "instruction_of", "reward", "training_entries"]

@@ -1,0 +1,74 @@
+"""Gives the members of a group their scores, each once it awaits one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConflictError, NotFoundError
+from ..types import Group
+
+if TYPE_CHECKING:
+    from .env import AgentEnv
+
+log = logging.getLogger("rolloutd.atropos")
+
+POLL_S = 1.0
+
+
+class Scores:
+    """The scores of one group. `metadata` is what the hooks gave beside them, by rollout."""
+
+    def __init__(self, env: AgentEnv, item: Any, group_id: str) -> None:
+        self._env, self._item, self._group_id = env, item, group_id
+        self._given: dict[tuple[str, int], asyncio.Task[None]] = {}  # by rollout and attempt
+        self.metadata: dict[str, dict[str, Any]] = {}
+
+    async def until_done(self) -> Group:
+        """Scores until the group has ended."""
+        try:
+            while True:
+                group = await self._env.client.groups.get(self._group_id)
+                if group.done:
+                    return group
+                await self._look(group)
+                running = [task for task in self._given.values() if not task.done()]
+                if running:
+                    await asyncio.wait(running, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
+                else:
+                    await asyncio.sleep(POLL_S)
+                for task in self._given.values():
+                    if task.done():
+                        task.result()
+        finally:
+            for task in self._given.values():
+                task.cancel()
+            await asyncio.gather(*self._given.values(), return_exceptions=True)
+
+    async def _look(self, group: Group) -> None:
+        """Begins to score the members that await it."""
+        states = await asyncio.gather(
+            *(self._env.client.rollouts.get(m.rollout_id) for m in group.members if not m.outcome), return_exceptions=True
+        )
+        for state in states:
+            if isinstance(state, NotFoundError):
+                continue  # about to start
+            if isinstance(state, BaseException):
+                raise state
+            key = (state.rollout_id, state.attempt)
+            if state.phase == "awaiting_score" and key not in self._given:
+                self._given[key] = asyncio.create_task(self._score(state.rollout_id))
+
+    async def _score(self, rollout_id: str) -> None:
+        try:
+            score, self.metadata[rollout_id] = await self._env.score(self._item, rollout_id)
+        except Exception as err:  # whatever a hook raises costs its own group
+            why = f"score of rollout {rollout_id}: {type(err).__name__}: {err}"
+            log.error("group %s: %s", self._group_id, why)
+            await self._env.client.groups.abort(self._group_id, why[:500])
+            return
+        try:
+            await self._env.client.rollouts.score(rollout_id, score)
+        except ConflictError as err:
+            log.warning("rollout %s takes no score: %s", rollout_id, err)  # it ended meanwhile, or begins another attempt
