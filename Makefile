@@ -77,9 +77,10 @@ redteam-fuzz:
 test-dev:
 	cd $(DEV) && go test -count=1 -timeout 30m ./...
 
-# One training step of TRL's GRPOTrainer. Not a part of `make test`: it fetches 3 GB once.
+# Training steps of TRL's GRPOTrainer. Not a part of `make test`: it fetches 3 GB once.
 test-trl: test-deps
 	ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./internal/pyclient -run TestPackageForPythonTrains -v
+	cd $(DEV) && ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./e2e -run TestPackageForPythonTrains -v
 
 # Measurements, for docs/benchmarks.md; each prints ratios or CPU time. As root, on a machine with nothing else to do.
 bench-rollout:
