@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import logging
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Answer, Server
 
-from rolloutd import InvalidError
+from rolloutd import UnavailableError
 from rolloutd.atropos import AgentConfig, AgentEnv, AgentEnvConfig, AgentResult, APIServerConfig, ScoredGroup, ToolCall
 from rolloutd.atropos.cli import _room, build, process, serve
 from rolloutd.atropos.trainer import Trainer
@@ -188,14 +190,51 @@ def test_a_hook_runs_tools_in_the_sandbox(server: Server) -> None:
     assert sent[0].body["tool"] == {"name": "terminal", "arguments": {"command": "pytest"}, "uniq_id": "u1"}
 
 
-class NeedsSlot(Env):
-    async def setup_trajectory_workspace(self, item: Any, **more: Any) -> dict[str, Any]:
-        return {}
+class Prepares(Env):
+    def build_rollout(self, item: Any) -> dict[str, Any]:
+        return {"setup": ["true"], "sandbox": {"image": "python:3.12"}}
+
+    async def setup_trajectory_workspace(self, item: Any, *, trajectory_id: str, exec_tool: Any) -> dict[str, Any]:
+        assert (await exec_tool(ToolCall("terminal", {"command": "git clone x"}, "u1"))).success
+        return {"commit": "abc"}
+
+    async def verify_and_score_trajectory(self, item: Any, final_response: str, *, workspace_meta: Any = None, **more: Any) -> float:
+        assert workspace_meta == {"commit": "abc"}
+        return float(len(final_response))
 
 
-def test_what_is_not_supported_is_said(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(InvalidError, match="build_rollout"):
-        collect(make(server, NeedsSlot))
+def test_a_hook_prepares_the_workspace(server: Server) -> None:
+    group(server, ("completed", "a"), ("completed", "bc"))
+    packed = gzip.compress(b"a tar")
+    server.on("POST /rollouts", Answer(202, {"rollout_id": "scratch"}))
+    server.on("POST /rollouts/scratch/abort", Answer(200, {"aborted": True}))
+    server.on("POST /executor/execute", Answer(200, {"success": True}))
+    server.on("POST /executor/artifacts/archive", Answer(200, {"success": True, "error": "", "content": b64encode(packed).decode()}))
+    got = collect(make(server, Prepares))
+    assert got is not None
+    assert got["scores"] == [1.0, 2.0]
+    (scratch,) = server.requests("POST /rollouts")
+    assert (scratch.body["agent"], scratch.body["sandbox"], scratch.body["setup"]) == ("interactive", {"image": "python:3.12"}, ["true"])
+    assert server.requests("POST /rollouts/scratch/abort")
+    (sent,) = server.requests("POST /groups")
+    ((name, content),) = sent.body["upload_files"].items()
+    assert b64decode(content) == packed
+    assert sent.body["setup"][0] == "true" and name in sent.body["setup"][1]
+
+
+def test_a_workspace_that_cannot_be_used_is_refused(server: Server) -> None:
+    group(server, ("completed", "a"), ("completed", "bc"))
+    server.on("POST /rollouts", Answer(202, {"rollout_id": "scratch"}))
+    server.on("POST /rollouts/scratch/abort", Answer(200, {"aborted": True}))
+    server.on("POST /executor/execute", Answer(200, {"success": True}))
+    cut = b64encode(gzip.compress(b"a tar")[:-4]).decode()
+    server.on("POST /executor/artifacts/archive", Answer(200, {"success": True, "content": cut}))
+    with pytest.raises(UnavailableError, match="was cut"):
+        collect(make(server, Prepares))
+    assert server.requests("POST /rollouts/scratch/abort") and not server.requests("POST /groups")
+
+
+def test_settings_without_effect_are_named(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         make(server, slots_per_container=3)
     assert "slots_per_container" in caplog.text
@@ -216,7 +255,7 @@ def test_command_line() -> None:
 
 def test_process_writes_groups(server: Server, tmp_path: Path) -> None:
     group(server, ("completed", "a"), ("completed", "bc"))
-    env = make(server, total_steps=2, data_path_to_save_groups=str(tmp_path / "deep" / "groups.jsonl"))
+    env = make(server, FailsFirst, total_steps=2, data_path_to_save_groups=str(tmp_path / "deep" / "groups.jsonl"))
 
     async def main() -> None:
         await process(env)

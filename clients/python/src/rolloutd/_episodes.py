@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
 from ._calls import Call, new_id, object_of, one
+from .errors import UnavailableError
 from .types import JSON, Task
 
 # How long a step may take: the tools' own bounds end it before.
@@ -117,6 +119,16 @@ def execute(trajectory_id: str, tool: str, arguments: Mapping[str, Any], uniq_id
     if timeout_s is not None:
         body["timeout_s"] = timeout_s
     return Call("POST", "/executor/execute", object_of(Execution.of), body=body, read_s=STEP_S)
+
+
+def archive(trajectory_id: str, path: str, max_bytes: int) -> Call[bytes]:
+    def of(raw: JSON) -> bytes:
+        if not raw["success"] or raw.get("error"):
+            raise UnavailableError(f"archive of {trajectory_id}: {raw.get('error')}")
+        return b64decode(raw["content"], validate=True)
+
+    body = {"trajectory_id": trajectory_id, "path": path, "max_bytes": max_bytes}
+    return Call("POST", "/executor/artifacts/archive", object_of(of), body=body, read_s=STEP_S)
 
 
 def release(trajectory_id: str) -> Call[bool]:

@@ -58,6 +58,10 @@ class Executor:
         """Runs a tool. The trajectory may be a rollout that awaits its score. The same `uniq_id` returns the same answer and runs nothing."""
         return self._client.send(calls.execute(trajectory_id, tool, arguments or {}, uniq_id, timeout_s))
 
+    def archive(self, trajectory_id: str, path: str = "", *, max_bytes: int = 1 << 30) -> bytes:
+        """A folder as tar.gz, by default the workspace, whose files have at most `max_bytes`."""
+        return self._client.send(calls.archive(trajectory_id, path, max_bytes))
+
     def release(self, trajectory_id: str) -> bool:
         """Closes the sandbox of a trajectory; a later call opens another."""
         return self._client.send(calls.release(trajectory_id))
@@ -104,6 +108,10 @@ class AsyncExecutor:
     ) -> Execution:
         """Runs a tool. The trajectory may be a rollout that awaits its score. The same `uniq_id` returns the same answer and runs nothing."""
         return await self._client.send(calls.execute(trajectory_id, tool, arguments or {}, uniq_id, timeout_s))
+
+    async def archive(self, trajectory_id: str, path: str = "", *, max_bytes: int = 1 << 30) -> bytes:
+        """A folder as tar.gz, by default the workspace, whose files have at most `max_bytes`."""
+        return await self._client.send(calls.archive(trajectory_id, path, max_bytes))
 
     async def release(self, trajectory_id: str) -> bool:
         """Closes the sandbox of a trajectory; a later call opens another."""

@@ -1,5 +1,6 @@
 """Environments written for Atropos, run by our package: `environments.py NAME serve|process|evaluate …`."""
 
+import secrets
 import sys
 from typing import Any
 
@@ -62,17 +63,25 @@ class TerminalSmokeEnv(AgentEnv):
     def build_task(self, item: dict[str, str]) -> str:
         return f"Run this command and repeat the token that it prints, and nothing else: {item['command']}"
 
+    async def setup_trajectory_workspace(self, item: Any, *, trajectory_id: str, exec_tool: Any) -> dict[str, str]:
+        salt = secrets.token_hex(16)
+        wrote = await exec_tool(ToolCall("write_file", {"path": "deep/salt.txt", "content": salt}))
+        assert wrote.success, wrote
+        return {"salt": salt}
+
     async def score_trajectory(self, item: Any, final_response: str) -> float:
         raise NotImplementedError
 
     async def verify_and_score_trajectory(
-        self, item: Any, final_response: str, *, trajectory_id: str, exec_tool: Any, agent_result: AgentResult
+        self, item: Any, final_response: str, *, trajectory_id: str, exec_tool: Any, agent_result: AgentResult, workspace_meta: Any
     ) -> tuple[float, dict[str, Any]]:
         results = [r for step in agent_result.steps for r in step.tool_results]
         if not all(r.success for r in results):
             return 0.0, {"error": "a tool failed"}
         outputs = [r.output for r in results if r.output.strip()]
         kept = await exec_tool(ToolCall("read_file", {"path": "token.txt"}))
+        salt = await exec_tool(ToolCall("terminal", {"command": "cat deep/salt.txt; echo; ls -A | wc -l"}))
+        assert salt.output.split() == [workspace_meta["salt"], "2"], salt
         right = outputs and final_response.strip() == outputs[-1].splitlines()[-1] == kept.output.strip()
         return (1.0 if right else 0.0), {"trajectory": trajectory_id}
 

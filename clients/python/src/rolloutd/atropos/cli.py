@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from ..errors import InvalidError, RolloutdError
 from .config import AgentEnvConfig, APIServerConfig
+from .records import ScoredGroup
 from .trainer import Trainer
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ async def process(env: AgentEnv) -> None:
             item = await env._hook(env.get_next_item)
             if item is None:
                 return
-            group = await env.collect_trajectories(item)
+            group = await _collect(env, item)
             empty = 0 if group else empty + 1
             if group:
                 out.write(json.dumps(group, allow_nan=False) + "\n")
@@ -152,12 +153,23 @@ def _room(config: AgentEnvConfig, status: Any, batch: int, servers: int) -> int:
 
 
 async def _one(env: AgentEnv, trainer: Trainer, item: Any) -> None:
-    """One group, from its item to the trainer. Its failure is its own."""
+    """One group, from its item to the trainer."""
+    group = await _collect(env, item)
+    if not group:
+        return
     try:
-        group = await env.collect_trajectories(item)
-        if group:
-            await trainer.send(group)
-            env.counts.delivered += 1
+        await trainer.send(group)
+        env.counts.delivered += 1
+    except RolloutdError as err:
+        env.counts.undelivered += 1
+        log.error("group %s is not delivered: %s", group["overrides"], err)
+
+
+async def _collect(env: AgentEnv, item: Any) -> ScoredGroup | None:
+    """The group of an item. Its failure is its own."""
+    try:
+        return await env.collect_trajectories(item)
     except Exception as err:
         env.counts.incomplete += 1
         log.error("item %.200r: %s: %s", item, type(err).__name__, err)
+        return None

@@ -18,6 +18,7 @@ from ..types import Sequence
 from .config import AgentConfig, AgentEnvConfig, APIServerConfig, ignored
 from .records import AgentResult, ScoredGroup, ToolCall, ToolResult, logprobs_of, masks_of
 from .scores import Scores
+from .workspace import prepared, tools_of
 
 log = logging.getLogger("rolloutd.atropos")
 
@@ -36,6 +37,7 @@ class Counts:
     same_scores: int = 0
     too_long: int = 0
     incomplete: int = 0  # a sibling was lost, has nothing to train on, or its hook failed
+    undelivered: int = 0  # the trainer refused the group, or was away for too long
 
 
 @dataclass
@@ -101,7 +103,7 @@ class AgentEnv(ABC):
         )
 
     def build_rollout(self, item: Item) -> dict[str, Any]:
-        """Further arguments of the item's rollouts, such as `setup` and `upload_files`, which prepare the workspace."""
+        """Further arguments of the item's rollouts, such as `sandbox`, `setup` and `upload_files`."""
         return {}
 
     def evaluate(self) -> Any:
@@ -117,11 +119,6 @@ class AgentEnv(ABC):
 
     async def setup(self) -> None:
         """Prepares the environment."""
-        if hasattr(self, "setup_trajectory_workspace"):
-            raise InvalidError(
-                "setup_trajectory_workspace: rolloutd makes the sandbox after this hook would run; "
-                "give setup commands and files by build_rollout(item)"
-            )
         await self._hook(self.setup_agent_env)
 
     async def close(self) -> None:
@@ -137,11 +134,11 @@ class AgentEnv(ABC):
 
     async def collect_trajectories(self, item: Item) -> ScoredGroup | None:
         """The scored group of an item; None where it is no data, which `counts` and the log explain."""
-        task = await self._arguments(item)
+        task, workspace = await self._prepared(item, await self._arguments(item))
         limits = {"verifier_s": self.config.worker_timeout + _SLACK_S, **task.get("limits", {})}
         group_id = new_id()
         task = {**task, "limits": limits, "verifier": {"external": True}, "group_size": self.config.group_size, "group_id": group_id}
-        scores = Scores(self, item, group_id)
+        scores = Scores(self, item, group_id, workspace)
         try:
             await self.client.groups.submit(task)
             group = await scores.until_done()
@@ -160,6 +157,17 @@ class AgentEnv(ABC):
             elif score is not None:
                 kept.append(_Trajectory(result.sequence, score, result, task["instruction"], scores.metadata.get(member.rollout_id, {})))
         return self._group(group_id, kept)
+
+    async def _prepared(self, item: Item, task: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+        """The task with the workspace that setup_trajectory_workspace prepares, and what the hook returned."""
+        setup = getattr(self, "setup_trajectory_workspace", None)
+        if setup is None:
+            return task, None
+
+        async def hook(trajectory_id: str, exec_tool: ExecTool) -> Any:
+            return await self._hook(setup, item, trajectory_id=trajectory_id, exec_tool=exec_tool)
+
+        return await prepared(self.client, task, hook)
 
     async def _abandon(self, group_id: str, why: BaseException) -> None:
         try:
@@ -230,18 +238,16 @@ class AgentEnv(ABC):
         best = max(sequences, key=lambda s: s.trained, default=None)
         return AgentResult.of(rollout_id, error, transcript, best)
 
-    async def score(self, item: Item, rollout_id: str) -> tuple[float, dict[str, Any]]:
+    async def score(self, item: Item, rollout_id: str, workspace: Any = None) -> tuple[float, dict[str, Any]]:
         """The score and the metadata of a rollout that awaits its score. Its tools can be called until then."""
         result = AgentResult.of(rollout_id, "", await self.client.rollouts.messages(rollout_id), None)
         if not result.success:
             return self.config.failed_score or 0.0, {}
 
-        async def exec_tool(call: ToolCall) -> ToolResult:
-            done = await self.client.executor.execute(rollout_id, call.name, call.arguments, uniq_id=call.uniq_id)
-            return ToolResult(done.success, done.output, done.error, dict(done.metadata), call.uniq_id)
-
+        hook = self.verify_and_score_trajectory
+        more = {"workspace_meta": workspace} if "workspace_meta" in inspect.signature(hook).parameters else {}
         scored = await self._hook(
-            self.verify_and_score_trajectory, item, result.final_response, trajectory_id=rollout_id, exec_tool=exec_tool, agent_result=result
+            hook, item, result.final_response, trajectory_id=rollout_id, exec_tool=tools_of(self.client, rollout_id), agent_result=result, **more
         )
         value, metadata = scored if isinstance(scored, tuple) else (scored, {})
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
@@ -276,4 +282,4 @@ def _messages(t: _Trajectory) -> list[dict[str, str]]:
         messages.append({"role": "assistant", "content": step.assistant_message})
         if step.tool_results:
             messages.append({"role": "user", "content": "\n".join(r.output or r.error for r in step.tool_results)})
-    return messages
+    return [*messages, *t.metadata.get("verification_messages", ())]

@@ -20,8 +20,8 @@ POLL_S = 1.0
 class Scores:
     """The scores of one group. `metadata` is what the hooks gave beside them, by rollout."""
 
-    def __init__(self, env: AgentEnv, item: Any, group_id: str) -> None:
-        self._env, self._item, self._group_id = env, item, group_id
+    def __init__(self, env: AgentEnv, item: Any, group_id: str, workspace: Any) -> None:
+        self._env, self._item, self._group_id, self._workspace = env, item, group_id, workspace
         self._given: dict[tuple[str, int], asyncio.Task[None]] = {}  # by rollout and attempt
         self.metadata: dict[str, dict[str, Any]] = {}
 
@@ -62,7 +62,7 @@ class Scores:
 
     async def _score(self, rollout_id: str) -> None:
         try:
-            score, self.metadata[rollout_id] = await self._env.score(self._item, rollout_id)
+            score, self.metadata[rollout_id] = await self._env.score(self._item, rollout_id, self._workspace)
         except Exception as err:  # whatever a hook raises costs its own group
             why = f"score of rollout {rollout_id}: {type(err).__name__}: {err}"
             log.error("group %s: %s", self._group_id, why)

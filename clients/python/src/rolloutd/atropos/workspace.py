@@ -1,0 +1,53 @@
+"""Workspaces that a hook prepares."""
+
+from __future__ import annotations
+
+import gzip
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from .._calls import new_id
+from ..aio import AsyncClient
+from ..errors import InvalidError, UnavailableError
+from .records import ToolCall, ToolResult
+
+# Largest workspace, in bytes of its files and as tar.gz: requests are bounded to 16 MiB.
+MAX_FILES = 1 << 30
+MAX_PACKED = 10 << 20
+
+# Name of the packed workspace in a sandbox, while it is unpacked.
+_PACKED = ".prepared-workspace.b64"
+
+Hook = Callable[[str, Callable[[ToolCall], Awaitable[ToolResult]]], Awaitable[Any]]
+
+
+def tools_of(client: AsyncClient, rollout_id: str) -> Callable[[ToolCall], Awaitable[ToolResult]]:
+    """Runs tools in the sandbox of a rollout that takes calls."""
+
+    async def exec_tool(call: ToolCall) -> ToolResult:
+        done = await client.executor.execute(rollout_id, call.name, call.arguments, uniq_id=call.uniq_id)
+        return ToolResult(done.success, done.output, done.error, dict(done.metadata), call.uniq_id)
+
+    return exec_tool
+
+
+async def prepared(client: AsyncClient, task: Mapping[str, Any], hook: Hook) -> tuple[dict[str, Any], Any]:
+    """Runs the hook in an episode of its own. Returns the task whose rollouts begin with the workspace that it left, and its result."""
+    like = {name: task[name] for name in ("sandbox", "setup", "setup_shell", "upload_files") if name in task}
+    episode = {"agent": "interactive", "instruction": "a workspace is prepared", "episode": {"enabled_toolsets": ["all"]}}
+    rollout_id = await client.rollouts.submit({**like, **episode, "rollout_id": new_id()})
+    try:
+        result = await hook(rollout_id, tools_of(client, rollout_id))
+        packed = await client.executor.archive(rollout_id, max_bytes=MAX_FILES)
+    finally:
+        await client.rollouts.abort(rollout_id, "the workspace is prepared")
+    if len(packed) > MAX_PACKED:
+        raise InvalidError(f"the prepared workspace has {len(packed)} bytes as tar.gz: want at most {MAX_PACKED}")
+    try:
+        gzip.decompress(packed)
+    except (EOFError, OSError) as err:
+        raise UnavailableError(f"the archive of the prepared workspace was cut: {err}") from err
+    files = {**task.get("upload_files", {}), _PACKED: b64encode(packed).decode()}
+    setup = [*task.get("setup", []), f"base64 -d {_PACKED} | tar -xz && rm {_PACKED}"]
+    return {**task, "upload_files": files, "setup": setup}, result
