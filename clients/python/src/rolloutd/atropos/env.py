@@ -167,7 +167,7 @@ class AgentEnv(ABC):
         async def hook(trajectory_id: str, exec_tool: ExecTool) -> Any:
             return await self._hook(setup, item, trajectory_id=trajectory_id, exec_tool=exec_tool)
 
-        return await prepared(self.client, task, hook)
+        return await prepared(self.client, task, hook, self.config.worker_timeout + _SLACK_S)
 
     async def _abandon(self, group_id: str, why: BaseException) -> None:
         try:

@@ -32,10 +32,13 @@ def tools_of(client: AsyncClient, rollout_id: str) -> Callable[[ToolCall], Await
     return exec_tool
 
 
-async def prepared(client: AsyncClient, task: Mapping[str, Any], hook: Hook) -> tuple[dict[str, Any], Any]:
-    """Runs the hook in an episode of its own. Returns the task whose rollouts begin with the workspace that it left, and its result."""
+async def prepared(client: AsyncClient, task: Mapping[str, Any], hook: Hook, timeout_s: float) -> tuple[dict[str, Any], Any]:
+    """Runs the hook in an episode of its own. Returns the task whose rollouts begin with the workspace that it left, and its result.
+
+    The episode ends after `timeout_s` seconds.
+    """
     like = {name: task[name] for name in ("sandbox", "setup", "setup_shell", "upload_files") if name in task}
-    episode = {"agent": "interactive", "instruction": "a workspace is prepared", "episode": {"enabled_toolsets": ["all"]}}
+    episode = {"agent": "interactive", "instruction": "a workspace is prepared", "episode": {"enabled_toolsets": ["all"]}, "agent_timeout_s": timeout_s}
     rollout_id = await client.rollouts.submit({**like, **episode, "rollout_id": new_id()})
     try:
         result = await hook(rollout_id, tools_of(client, rollout_id))
