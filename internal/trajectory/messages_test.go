@@ -97,3 +97,35 @@ func TestMessagesFullAndNone(t *testing.T) {
 		require.Contains(t, response, "choices")
 	}
 }
+
+// The turns of a result take at most twice the bytes that the reference's take, which have each prompt's messages whole and no ids of it.
+func TestSizeOfSixteenTurns(t *testing.T) {
+	t.Parallel()
+	const perToken = 4 // bytes of text
+	var c trajectory.Compactor
+	ours, reference := 0, 0
+	for _, turn := range conversation(16) {
+		var request map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(turn.Request, &request))
+		for i := range len(request["messages"]) / perToken {
+			turn.PromptTokenIDs = append(turn.PromptTokenIDs, int32(100_000+i))
+		}
+		for i := range 60 {
+			turn.CompletionTokenIDs = append(turn.CompletionTokenIDs, int32(100_000+i))
+			turn.CompletionTokens = append(turn.CompletionTokens, fmt.Sprintf("token_id:%d", 100_000+i))
+			turn.PerTokenLogps = append(turn.PerTokenLogps, -float64(i+1)/4096)
+		}
+		delete(request, "tools")
+		theirs, err := json.Marshal(map[string]any{
+			"turn": turn.Turn, "finish_reason": turn.FinishReason, "completion_tokens": turn.CompletionTokens, "completion_token_ids": turn.CompletionTokenIDs,
+			"per_token_logps": turn.PerTokenLogps, "latency_s": 1.5, "timestamp": 1767323045.5, "upstream_status": 200, "upstream_error": nil,
+			"request": request, "response": map[string]any{"finish_reason": turn.FinishReason, "usage": nil},
+		})
+		require.NoError(t, err)
+		raw, err := json.Marshal(c.Compact(turn))
+		require.NoError(t, err)
+		ours, reference = ours+len(raw), reference+len(theirs)
+	}
+	t.Logf("%d bytes, the reference's %d: %.2f", ours, reference, float64(ours)/float64(reference))
+	require.Less(t, ours, 2*reference)
+}
