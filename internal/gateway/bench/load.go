@@ -20,12 +20,14 @@ type load struct {
 	words     int // of the request's prompt
 	work      work
 	perToken  bool // CPU is counted for each token, else for each call
+	steps     int  // calls of a rollout, whose prompt grows to words and work.prompt; 0: all calls are the same
 }
 
 func loads() []load {
 	return []load{
 		{name: "small unary call", calls: 10000, at: 16, words: 10, work: work{tokens: 8, prompt: 20}},
 		{name: "call with a prompt of 30k tokens", calls: 2000, at: 8, stream: true, words: 30000, work: work{tokens: 8, prompt: 30000}},
+		{name: "call of a rollout of 40, to 30k tokens", calls: 1600, at: 8, stream: true, words: 30000, work: work{tokens: 100, prompt: 30000}, steps: 40},
 		{name: "streamed token, as fast as it goes", calls: 40, at: 4, stream: true, words: 10, work: work{tokens: 2000, prompt: 100}, perToken: true},
 		{name: "streamed token, 1,000 streams", calls: 1000, at: 1000, stream: true, words: 10, work: work{tokens: 200, prompt: 100, pause: 100 * time.Millisecond}, perToken: true},
 	}
@@ -40,8 +42,8 @@ type measured struct {
 func (l load) measure(s *subject) (measured, error) {
 	agents := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: l.at, DisableCompression: true}}
 	defer agents.CloseIdleConnections()
-	body := l.body()
-	call(agents, s.urls[0], body) // code is warm
+	bodies := l.bodies()
+	call(agents, s.urls[0], bodies[0]) // code is warm
 	before, err := s.cpu()
 	if err != nil {
 		return measured{}, err
@@ -52,8 +54,8 @@ func (l load) measure(s *subject) (measured, error) {
 	var wg sync.WaitGroup
 	for n := range l.at {
 		wg.Go(func() {
-			for left.Add(-1) >= 0 {
-				if !call(agents, s.urls[n%len(s.urls)], body) {
+			for i := 0; left.Add(-1) >= 0; i++ {
+				if !call(agents, s.urls[n%len(s.urls)], bodies[i%len(bodies)]) {
 					failed.Add(1)
 				}
 			}
@@ -72,6 +74,18 @@ func (l load) measure(s *subject) (measured, error) {
 	m.cpu = (after - before) / time.Duration(units)
 	m.memory, err = s.memory()
 	return m, err
+}
+
+// bodies are the requests of one agent, in order.
+func (l load) bodies() []string {
+	steps := max(l.steps, 1)
+	all := make([]string, steps)
+	for i := range all {
+		step := l
+		step.words, step.work.prompt = l.words*(i+1)/steps, l.work.prompt*(i+1)/steps
+		all[i] = step.body()
+	}
+	return all
 }
 
 func (l load) body() string {

@@ -72,7 +72,7 @@ func run(python string, soakFor time.Duration) error {
 
 // compare runs each load through each proxy.
 func compare(subjects []*subject) error {
-	fmt.Printf("%-34s %-8s %12s %9s %9s %8s\n", "load", "proxy", "CPU", "wall", "memory", "failed")
+	fmt.Printf("%-38s %-8s %12s %9s %9s %8s\n", "load", "proxy", "CPU", "wall", "memory", "failed")
 	for _, l := range loads() {
 		var first time.Duration
 		for i, s := range subjects {
@@ -80,7 +80,7 @@ func compare(subjects []*subject) error {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("%-34s %-8s %9.1f µs %7.1f s %6d MB %8d", l.name, s.name, micros(m.cpu), m.wall.Seconds(), m.memory>>20, m.failed)
+			fmt.Printf("%-38s %-8s %9.1f µs %7.1f s %6d MB %8d", l.name, s.name, micros(m.cpu), m.wall.Seconds(), m.memory>>20, m.failed)
 			if i == 0 {
 				first = m.cpu
 			} else {
