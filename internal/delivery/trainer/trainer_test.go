@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -321,6 +322,25 @@ func TestStrangeAnswers(t *testing.T) {
 				require.Equal(t, c.kind, fault.KindOf(err), "%v", err)
 			}
 		})
+	}
+}
+
+// A trainer that never answers holds a delivery until its deadline; the delivery is tried again.
+func TestTrainerNeverAnswers(t *testing.T) {
+	t.Parallel()
+	arrived, over := make(chan struct{}, 10), make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // the client's end is seen only after its body
+		arrived <- struct{}{}
+		<-over
+	}))
+	defer srv.Close()
+	defer close(over)
+	for _, sink := range []delivery.Sink{trainer.NewOwn(options(srv.URL)), trainer.NewPull(options(srv.URL), "q", 0), atropos(srv.URL, newNotes(), discard())} {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-arrived; cancel() }() // ends with the request
+		err := sink.Deliver(ctx, sinktest.Group(1))
+		require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
 	}
 }
 
