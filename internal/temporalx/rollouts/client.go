@@ -79,21 +79,12 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 		}
 		return s, err
 	}
-	_, err = c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: rollout.WorkflowID(spec.ID), TaskQueue: rollout.TaskQueue,
-		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		// Not USE_EXISTING: an error tells the new rollout, whose state is known, from the old one, which must be asked.
-		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		StaticSummary:                            summary(spec),
-		TypedSearchAttributes:                    labelled(spec),
-	}, rollout.WorkflowName, spec)
-	var already *serviceerror.WorkflowExecutionAlreadyStarted
+	started, err := c.startOnce(ctx, launch{id: rollout.WorkflowID(spec.ID), name: rollout.WorkflowName, summary: summary(spec), labels: labelled(spec), input: spec})
 	switch {
-	case errors.As(err, &already):
-		return c.found(ctx, spec.ID)
 	case err != nil:
-		return rollout.State{}, classify(err, "start rollout %q", spec.ID)
+		return rollout.State{}, err
+	case !started:
+		return c.found(ctx, spec.ID)
 	}
 	return rollout.State{
 		ID: spec.ID, TaskID: spec.Task.ID, GroupID: spec.GroupID, Owner: spec.Owner, Phase: rollout.PhaseQueued, StartedAt: time.Now(),
@@ -134,15 +125,11 @@ func summary(s rollout.Spec) string {
 
 // Abort asks a rollout to end; false when it has ended already.
 func (c *Client) Abort(ctx context.Context, id, reason string) (bool, error) {
-	err := c.temporal.SignalWorkflow(ctx, rollout.WorkflowID(id), "", rollout.SignalAbort, rollout.Abort{Reason: reason})
-	if err == nil {
-		return true, nil
+	sent, err := c.signal(ctx, rollout.WorkflowID(id), rollout.SignalAbort, rollout.Abort{Reason: reason})
+	if err == nil && !sent {
+		_, err = c.State(ctx, id)
 	}
-	if err = classify(err, "abort rollout %q", id); !fault.Is(err, fault.NotFound) {
-		return false, err
-	}
-	_, err = c.State(ctx, id) // Temporal says the same of a closed workflow and of none
-	return false, err
+	return sent, err
 }
 
 // Messages is the transcript of the agent that works, as it is now; else the latest that was saved, of the newest attempt that has one; a fault.NotFound when there is none yet.

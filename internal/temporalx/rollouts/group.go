@@ -11,8 +11,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -39,20 +37,15 @@ func (c *Client) StartGroup(ctx context.Context, g rollout.GroupSpec) (rollout.G
 		}
 		return rollout.GroupState{}, full
 	}
-	_, err = c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: rollout.GroupWorkflowID(g.ID), TaskQueue: rollout.TaskQueue,
-		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		StaticSummary:                            fmt.Sprintf("%d × %s", g.Size, summary(g.Member)),
-		TypedSearchAttributes:                    labelled(g.Member),
-	}, rollout.GroupWorkflowName, g)
-	var already *serviceerror.WorkflowExecutionAlreadyStarted
+	started, err := c.startOnce(ctx, launch{
+		id: rollout.GroupWorkflowID(g.ID), name: rollout.GroupWorkflowName, summary: fmt.Sprintf("%d × %s", g.Size, summary(g.Member)),
+		labels: labelled(g.Member), input: g,
+	})
 	switch {
-	case errors.As(err, &already):
-		return c.Group(ctx, g.ID)
 	case err != nil:
-		return rollout.GroupState{}, classify(err, "start group %q", g.ID)
+		return rollout.GroupState{}, err
+	case !started:
+		return c.Group(ctx, g.ID)
 	}
 	return queuedGroup(g), nil
 }
@@ -86,17 +79,11 @@ func (c *Client) Group(ctx context.Context, id string) (rollout.GroupState, erro
 
 // askGroup queries the running workflow. One that waits for its first worker has only what Temporal lists.
 func (c *Client) askGroup(ctx context.Context, id string, info *workflowpb.WorkflowExecutionInfo) (rollout.GroupState, error) {
-	asking, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	var s rollout.GroupState
-	value, err := c.temporal.QueryWorkflow(asking, rollout.GroupWorkflowID(id), "", rollout.QueryState)
-	if err == nil {
-		err = value.Get(&s)
-	}
-	if err != nil && ctx.Err() == nil && unanswered(asking, err) {
+	s, answered, err := ask[rollout.GroupState](ctx, c, rollout.GroupWorkflowID(id))
+	if err == nil && !answered {
 		return listedGroup(info), nil
 	}
-	return s, classify(err, "ask group %q", id)
+	return s, err
 }
 
 func (c *Client) storedGroup(ctx context.Context, id string) (rollout.GroupState, error) {
@@ -110,26 +97,19 @@ func (c *Client) storedGroup(ctx context.Context, id string) (rollout.GroupState
 
 // GroupOwner is the name of the token that asked for the group; fault.NotFound when there is no group of that id.
 func (c *Client) GroupOwner(ctx context.Context, id string) (string, error) {
-	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.GroupWorkflowID(id), "")
-	var notFound *serviceerror.NotFound
-	if errors.As(err, &notFound) {
+	return c.owner(ctx, rollout.GroupWorkflowID(id), func() (string, error) {
 		s, err := c.storedGroup(ctx, id)
 		return s.Owner, err
-	}
-	return ownerIn(d), classify(err, "look at group %q", id)
+	})
 }
 
 // AbortGroup ends a group and its rollouts. false: it had ended before.
 func (c *Client) AbortGroup(ctx context.Context, id, reason string) (bool, error) {
-	err := c.temporal.SignalWorkflow(ctx, rollout.GroupWorkflowID(id), "", rollout.SignalAbort, rollout.Abort{Reason: reason})
-	if err == nil {
-		return true, nil
+	sent, err := c.signal(ctx, rollout.GroupWorkflowID(id), rollout.SignalAbort, rollout.Abort{Reason: reason})
+	if err == nil && !sent {
+		_, err = c.Group(ctx, id)
 	}
-	if err = classify(err, "abort group %q", id); !fault.Is(err, fault.NotFound) {
-		return false, err
-	}
-	_, err = c.Group(ctx, id)
-	return false, err
+	return sent, err
 }
 
 // WaitGroup returns the state of a group once it has ended, or ctx's error.
@@ -157,26 +137,14 @@ func (c *Client) pollGroup(ctx context.Context, id string, most time.Duration) {
 
 // Groups lists groups that Temporal still knows: those that run first, then by their end, latest first. Their members are not in it.
 func (c *Client) Groups(ctx context.Context, f rollout.Filter) (rollout.GroupPage, error) {
-	if err := f.Validate(); err != nil {
-		return rollout.GroupPage{}, err
-	}
-	token, err := tokenOf(f.Cursor)
-	if err != nil {
-		return rollout.GroupPage{}, err
-	}
-	labels := labelsOf(f)
-	got, err := c.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		PageSize: int32(f.Limit), NextPageToken: token, Query: queryOf(rollout.GroupWorkflowName, f.Status, labels),
+	page := rollout.GroupPage{Groups: []rollout.GroupState{}}
+	next, err := c.list(ctx, rollout.GroupWorkflowName, "", f, func(w *workflowpb.WorkflowExecutionInfo) {
+		page.Groups = append(page.Groups, listedGroup(w))
 	})
 	if err != nil {
-		return rollout.GroupPage{}, classify(err, "list groups")
+		return rollout.GroupPage{}, err
 	}
-	page := rollout.GroupPage{Groups: []rollout.GroupState{}, Next: cursorOf(got.GetNextPageToken())}
-	for _, w := range got.GetExecutions() {
-		if carries(listed(w), labels) {
-			page.Groups = append(page.Groups, listedGroup(w))
-		}
-	}
+	page.Next = next
 	return page, nil
 }
 

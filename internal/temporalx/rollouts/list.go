@@ -8,7 +8,6 @@ import (
 	"go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 	"golang.org/x/sync/errgroup"
 
@@ -19,26 +18,12 @@ import (
 // List tells of the rollouts that Temporal still knows. What it tells of each is what visibility holds: it may be a moment
 // behind, and has neither turns nor phases; see Filter.Detail. A page may hold fewer than were asked for; the last one is the one without a next.
 func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
-	if err := f.Validate(); err != nil {
-		return rollout.Page{}, err
-	}
-	token, err := tokenOf(f.Cursor)
+	page := rollout.Page{Rollouts: []rollout.State{}}
+	next, err := c.list(ctx, rollout.WorkflowName, "", f, func(w *workflowpb.WorkflowExecutionInfo) { page.Rollouts = append(page.Rollouts, listed(w)) })
 	if err != nil {
 		return rollout.Page{}, err
 	}
-	labels := labelsOf(f)
-	got, err := c.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		PageSize: int32(f.Limit), NextPageToken: token, Query: queryOf(rollout.WorkflowName, f.Status, labels),
-	})
-	if err != nil {
-		return rollout.Page{}, classify(err, "list rollouts")
-	}
-	page := rollout.Page{Rollouts: []rollout.State{}, Next: cursorOf(got.GetNextPageToken())}
-	for _, w := range got.GetExecutions() {
-		if s := listed(w); carries(s, labels) {
-			page.Rollouts = append(page.Rollouts, s)
-		}
-	}
+	page.Next = next
 	if f.Detail {
 		c.describe(ctx, page.Rollouts)
 	}

@@ -11,8 +11,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -48,20 +46,16 @@ func (c *Client) StartProducer(ctx context.Context, p rollout.ProducerSpec) (rol
 		}
 		return rollout.ProducerState{}, full
 	}
-	_, err := c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: rollout.ProducerWorkflowID(p.ID), TaskQueue: rollout.TaskQueue,
-		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		StaticSummary:                            fmt.Sprintf("groups of %d of %d tasks (%s) to %s", p.GroupSize, p.Tasks.Len, p.Name, p.Sink),
-		TypedSearchAttributes:                    labelled(rollout.Spec{Owner: p.Owner}),
-	}, rollout.ProducerWorkflowName, p)
-	var already *serviceerror.WorkflowExecutionAlreadyStarted
+	started, err := c.startOnce(ctx, launch{
+		id: rollout.ProducerWorkflowID(p.ID), name: rollout.ProducerWorkflowName,
+		summary: fmt.Sprintf("groups of %d of %d tasks (%s) to %s", p.GroupSize, p.Tasks.Len, p.Name, p.Sink),
+		labels:  labelled(rollout.Spec{Owner: p.Owner}), input: p,
+	})
 	switch {
-	case errors.As(err, &already):
-		return c.Producer(ctx, p.ID)
 	case err != nil:
-		return rollout.ProducerState{}, classify(err, "start producer %q", p.ID)
+		return rollout.ProducerState{}, err
+	case !started:
+		return c.Producer(ctx, p.ID)
 	}
 	return rollout.ProducerState{
 		ID: p.ID, Owner: p.Owner, Name: p.Name, Sink: p.Sink, GroupSize: p.GroupSize, Phase: rollout.ProducerRunning, Bounds: p.Bounds,
@@ -89,17 +83,11 @@ func (c *Client) Producer(ctx context.Context, id string) (rollout.ProducerState
 
 // askProducer queries the running workflow. One that waits for its first worker has only what Temporal lists.
 func (c *Client) askProducer(ctx context.Context, id string, info *workflowpb.WorkflowExecutionInfo) (rollout.ProducerState, error) {
-	asking, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	var s rollout.ProducerState
-	value, err := c.temporal.QueryWorkflow(asking, rollout.ProducerWorkflowID(id), "", rollout.QueryState)
-	if err == nil {
-		err = value.Get(&s)
-	}
-	if err != nil && ctx.Err() == nil && unanswered(asking, err) {
+	s, answered, err := ask[rollout.ProducerState](ctx, c, rollout.ProducerWorkflowID(id))
+	if err == nil && !answered {
 		return listedProducer(info), nil
 	}
-	return s, classify(err, "ask producer %q", id)
+	return s, err
 }
 
 func (c *Client) storedProducer(ctx context.Context, id string) (rollout.ProducerState, error) {
@@ -113,13 +101,10 @@ func (c *Client) storedProducer(ctx context.Context, id string) (rollout.Produce
 
 // ProducerOwner is the name of the token that asked for the producer; fault.NotFound when none has that id.
 func (c *Client) ProducerOwner(ctx context.Context, id string) (string, error) {
-	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.ProducerWorkflowID(id), "")
-	var notFound *serviceerror.NotFound
-	if errors.As(err, &notFound) {
+	return c.owner(ctx, rollout.ProducerWorkflowID(id), func() (string, error) {
 		s, err := c.storedProducer(ctx, id)
 		return s.Owner, err
-	}
-	return ownerIn(d), classify(err, "look at producer %q", id)
+	})
 }
 
 // ChangeProducer pauses, resumes, stops or bounds a producer. false: it had ended before.
@@ -133,41 +118,25 @@ func (c *Client) AbortProducer(ctx context.Context, id, reason string) (bool, er
 }
 
 func (c *Client) signalProducer(ctx context.Context, id, signal string, arg any) (bool, error) {
-	err := c.temporal.SignalWorkflow(ctx, rollout.ProducerWorkflowID(id), "", signal, arg)
-	if err == nil {
-		return true, nil
+	sent, err := c.signal(ctx, rollout.ProducerWorkflowID(id), signal, arg)
+	if err == nil && !sent {
+		_, err = c.Producer(ctx, id)
 	}
-	if err = classify(err, "signal producer %q", id); !fault.Is(err, fault.NotFound) {
-		return false, err
-	}
-	_, err = c.Producer(ctx, id)
-	return false, err
+	return sent, err
 }
 
 // Producers lists producers that Temporal still knows: those that run first, then by their end, latest first. They have no groups and no
 // counts.
 func (c *Client) Producers(ctx context.Context, f rollout.Filter) (rollout.ProducerPage, error) {
-	if err := f.Validate(); err != nil {
-		return rollout.ProducerPage{}, err
-	}
-	token, err := tokenOf(f.Cursor)
-	if err != nil {
-		return rollout.ProducerPage{}, err
-	}
-	labels := labelsOf(f)
-	got, err := c.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		PageSize: int32(f.Limit), NextPageToken: token,
-		Query: queryOf(rollout.ProducerWorkflowName, f.Status, labels) + " AND ExecutionStatus != 'ContinuedAsNew'", // an earlier run of a producer
+	page := rollout.ProducerPage{Producers: []rollout.ProducerState{}}
+	// A run that was continued is an earlier run of a producer that is listed.
+	next, err := c.list(ctx, rollout.ProducerWorkflowName, " AND ExecutionStatus != 'ContinuedAsNew'", f, func(w *workflowpb.WorkflowExecutionInfo) {
+		page.Producers = append(page.Producers, listedProducer(w))
 	})
 	if err != nil {
-		return rollout.ProducerPage{}, classify(err, "list producers")
+		return rollout.ProducerPage{}, err
 	}
-	page := rollout.ProducerPage{Producers: []rollout.ProducerState{}, Next: cursorOf(got.GetNextPageToken())}
-	for _, w := range got.GetExecutions() {
-		if carries(listed(w), labels) {
-			page.Producers = append(page.Producers, listedProducer(w))
-		}
-	}
+	page.Next = next
 	return page, nil
 }
 

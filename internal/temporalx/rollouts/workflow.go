@@ -1,0 +1,99 @@
+package rollouts
+
+import (
+	"context"
+	"errors"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// launch is a workflow that is to be started.
+type launch struct {
+	id, name, summary string
+	labels            temporal.SearchAttributes
+	input             any
+}
+
+// startOnce starts a workflow; false: one of that id has been started before.
+func (c *Client) startOnce(ctx context.Context, l launch) (bool, error) {
+	_, err := c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: l.id, TaskQueue: rollout.TaskQueue,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		// Not USE_EXISTING: an error tells the new workflow, whose state is known, from the old one, which must be asked.
+		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		StaticSummary:                            l.summary,
+		TypedSearchAttributes:                    l.labels,
+	}, l.name, l.input)
+	var already *serviceerror.WorkflowExecutionAlreadyStarted
+	if errors.As(err, &already) {
+		return false, nil
+	}
+	return err == nil, classify(err, "start %s", l.id)
+}
+
+// ask queries a workflow that runs; false: it does not answer, since it waits for its first worker.
+func ask[T any](ctx context.Context, c *Client, workflowID string) (state T, answered bool, err error) {
+	asking, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	value, err := c.temporal.QueryWorkflow(asking, workflowID, "", rollout.QueryState)
+	if err == nil {
+		err = value.Get(&state)
+	}
+	if err != nil && ctx.Err() == nil && unanswered(asking, err) {
+		return state, false, nil
+	}
+	return state, err == nil, classify(err, "ask %s", workflowID)
+}
+
+// owner is the name of the token that asked for the workflow; stored tells it of one that Temporal does not know.
+func (c *Client) owner(ctx context.Context, workflowID string, stored func() (string, error)) (string, error) {
+	d, err := c.temporal.DescribeWorkflowExecution(ctx, workflowID, "")
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) {
+		return stored()
+	}
+	return ownerIn(d), classify(err, "look at %s", workflowID)
+}
+
+// signal sends a signal; false: no workflow of that id runs.
+func (c *Client) signal(ctx context.Context, workflowID, name string, arg any) (bool, error) {
+	err := classify(c.temporal.SignalWorkflow(ctx, workflowID, "", name, arg), "signal %s", workflowID)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil // Temporal says the same of a closed workflow and of none
+	}
+	return err == nil, err
+}
+
+// list calls each for the workflows of a page that have the filter's labels, and returns the cursor of the next page. more is a further term
+// of the query; "": none.
+func (c *Client) list(ctx context.Context, name, more string, f rollout.Filter, each func(*workflowpb.WorkflowExecutionInfo)) (next string, err error) {
+	if err := f.Validate(); err != nil {
+		return "", err
+	}
+	token, err := tokenOf(f.Cursor)
+	if err != nil {
+		return "", err
+	}
+	labels := labelsOf(f)
+	got, err := c.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		PageSize: int32(f.Limit), NextPageToken: token, Query: queryOf(name, f.Status, labels) + more,
+	})
+	if err != nil {
+		return "", classify(err, "list %s", name)
+	}
+	for _, w := range got.GetExecutions() {
+		if carries(listed(w), labels) {
+			each(w)
+		}
+	}
+	return cursorOf(got.GetNextPageToken()), nil
+}
