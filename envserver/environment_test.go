@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver"
@@ -29,9 +30,11 @@ func TestEnvironmentWithoutItsToolServer(t *testing.T) {
 	down := func(context.Context) ([]envserver.Tool, error) {
 		return nil, fault.New(fault.Unavailable, "toolset \"web\": connection refused")
 	}
+	registry := prometheus.NewRegistry()
 	srv, err := envserver.New(envserver.Options{
 		Rollouts: newFake(), Resolve: catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve, Seal: strings.ToUpper,
 		Environments: []envserver.Environment{{Name: "web", Tools: down}, {Name: "tools", Tools: oneTool("bash")}},
+		Registerer:   registry,
 	})
 	require.NoError(t, err)
 	post := func(path, accept, body string) (int, string) {
@@ -62,6 +65,18 @@ func TestEnvironmentWithoutItsToolServer(t *testing.T) {
 	status, answer = post("/env/tools/step", plain, `{"action":{"type":"list_tools"}}`)
 	require.Equal(t, http.StatusOK, status, answer)
 	require.Contains(t, answer, `"submit"`)
+
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	lists := 0.0
+	for _, f := range families {
+		if f.GetName() == "rolloutd_envserver_tool_calls_total" {
+			for _, m := range f.GetMetric() {
+				lists += m.GetCounter().GetValue()
+			}
+		}
+	}
+	require.InDelta(t, 7, lists, 0, "lists of all environments are counted in one place")
 }
 
 // A definition that the MCP library does not take hides one tool, not the others.

@@ -20,13 +20,13 @@ func (s *Server) mount(table *tools.Table) error {
 	for _, e := range s.o.Environments {
 		o := s.o
 		o.Name, o.Description, o.Readme = e.Name, e.Description, ""
-		o.Web, o.Registerer, o.Environments = false, nil, nil // the root's metrics have the names
+		o.Web, o.Environments = false, nil
 		if o.Sessions != nil {
 			o.Sessions = session.Prefixed(e.Name+"-", o.Sessions)
 		}
 		m, err := newServer(o, table, s.exports, play.New(play.Options{
 			Rollouts: o.Rollouts, Episodes: o.Episodes, Table: table, Tools: e.Tools, Defaults: e.Defaults, Tasks: e.Tasks, Logger: o.Logger,
-		}))
+		}), s.env)
 		if err != nil {
 			return fmt.Errorf("environment %s: %w", e.Name, err)
 		}

@@ -73,20 +73,20 @@ func New(o Options) (*Server, error) {
 	if o.Episodes != nil {
 		o.Episodes = access.NewOwnedEpisodes(o.Episodes, o.Rollouts)
 	}
-	s, err := newServer(o, table, room, nil)
+	s, err := newServer(o, table, room, nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	return s, s.mount(table)
 }
 
-// newServer makes the server of one environment; play is of interactive episodes, or nil.
-func newServer(o Options, table *tools.Table, room *exports.Room, player *play.Player) (*Server, error) {
+// newServer makes the server of one environment; player is of interactive episodes, or nil; metricsOf has the metrics, or nil: its own.
+func newServer(o Options, table *tools.Table, room *exports.Room, player *play.Player, metricsOf *env.Env) (*Server, error) {
 	var err error
 	s := &Server{o: o, memory: intake.New(o.RequestMemory), exports: room}
 	s.bodies = httpio.Bodies{Memory: s.memory, Max: o.MaxMessage, Within: o.BodyTimeout}
 	s.env, err = env.New(env.Options{
-		Tools: table, Play: player, StepTimeout: o.StepTimeout, Registerer: o.Registerer, Logger: o.Logger,
+		Tools: table, Play: player, StepTimeout: o.StepTimeout, Registerer: o.Registerer, MetricsOf: metricsOf, Logger: o.Logger,
 		Sessions: session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions},
 		Tracer:   o.TracerProvider.Tracer("github.com/rolloutd/rolloutd/envserver"),
 	})

@@ -12,13 +12,14 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
 
-// Options are what an environment is made of; all are required but Registerer.
+// Options are what an environment is made of; all are required but Play, Registerer and MetricsOf.
 type Options struct {
 	Tools       *tools.Table
 	Play        *play.Player // of an environment of interactive episodes; nil: the tools are those of the table
 	Sessions    session.Options
 	StepTimeout time.Duration // of a step whose client names none; 0 or negative: none
 	Registerer  prometheus.Registerer
+	MetricsOf   *Env // counts in the metrics of this one; nil: it has its own
 	Tracer      trace.Tracer
 	Logger      *slog.Logger
 }
@@ -37,6 +38,11 @@ type Env struct {
 // New makes an environment and registers its metrics.
 func New(o Options) (*Env, error) {
 	e := &Env{Tools: o.Tools, Play: o.Play, Sessions: session.NewSet(o.Sessions), Tracer: o.Tracer, log: o.Logger, stepTimeout: o.StepTimeout}
+	if o.MetricsOf != nil {
+		e.metrics = o.MetricsOf.metrics
+		e.metrics.add(e.Sessions.Len)
+		return e, nil
+	}
 	var err error
 	e.metrics, err = newMetrics(o.Registerer, e.Sessions.Len)
 	return e, err

@@ -1,13 +1,17 @@
 package env
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of the edge; the sessions gauge reads the set itself, so that it cannot drift.
+// metrics of the edge; the sessions gauge reads the sets themselves, so that it cannot drift.
 type metrics struct {
+	mu   sync.Mutex
+	sets []func() int // numbers of open sessions
+
 	calls   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
 	refused prometheus.Counter
@@ -15,6 +19,7 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer, sessions func() int) (*metrics, error) {
 	m := &metrics{
+		sets: []func() int{sessions},
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rolloutd_envserver_tool_calls_total", Help: "Tool calls by tool and outcome (ok, or the kind of error); as list_tools the lists of tools that were asked for.",
 		}, []string{"tool", "outcome"}),
@@ -31,13 +36,31 @@ func newMetrics(r prometheus.Registerer, sessions func() int) (*metrics, error) 
 	}
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rolloutd_envserver_sessions", Help: "Open sessions, over all transports.",
-	}, func() float64 { return float64(sessions()) })
+	}, m.open)
 	for _, c := range []prometheus.Collector{m.calls, m.seconds, m.refused, open} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
+}
+
+// add counts the sessions of another environment.
+func (m *metrics) add(sessions func() int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sets = append(m.sets, sessions)
+}
+
+// open is the number of open sessions.
+func (m *metrics) open() float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, set := range m.sets {
+		n += set()
+	}
+	return float64(n)
 }
 
 func (m *metrics) listed() { m.calls.WithLabelValues("list_tools", "ok").Inc() }
