@@ -48,6 +48,7 @@ require (
 )
 
 require (
+	github.com/google/go-containerregistry v0.22.1
 	github.com/parquet-go/parquet-go v0.32.0
 	go.etcd.io/bbolt v1.5.0
 )
@@ -61,7 +62,15 @@ require (
 	github.com/twpayne/go-geom v1.6.1 // indirect
 )
 
-require github.com/JohannesKaufmann/dom v0.3.1 // indirect
+require (
+	github.com/JohannesKaufmann/dom v0.3.1 // indirect
+	github.com/docker/cli v29.7.2+incompatible // indirect
+	github.com/docker/docker-credential-helpers v0.9.3 // indirect
+	github.com/opencontainers/go-digest v1.0.0 // indirect
+	github.com/opencontainers/image-spec v1.1.1 // indirect
+	github.com/sirupsen/logrus v1.9.4 // indirect
+	gotest.tools/v3 v3.5.2 // indirect
+)
 
 require (
 	github.com/BurntSushi/toml v1.6.0

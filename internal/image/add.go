@@ -1,0 +1,259 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// layersAtOnce is how many layers of an image are read at once.
+const layersAtOnce = 3
+
+// Import adds the image at path under a name: the folder of a root file system, an OCI layout folder, an archive of docker save, or a tar file
+// of an OCI layout.
+func (s *Store) Import(ctx context.Context, path, image string) (Image, error) {
+	full, err := ParseName(image)
+	if err != nil {
+		return Image{}, err
+	}
+	return s.adding(ctx, func(temp string) (Image, error) {
+		img, err := s.openPath(ctx, path, temp)
+		if err != nil {
+			return Image{}, err
+		}
+		return s.add(ctx, img, temp, full)
+	})
+}
+
+// adding runs do with a folder for what is unpacked. No layer is removed meanwhile.
+func (s *Store) adding(ctx context.Context, do func(temp string) (Image, error)) (Image, error) {
+	l, err := lock(ctx, s.path(storeLock), unix.LOCK_SH)
+	if err != nil {
+		return Image{}, err
+	}
+	defer l.Close()
+	temp, err := os.MkdirTemp(s.path(tempDir), "add-")
+	if err != nil {
+		return Image{}, fault.Wrap(fault.Exhausted, err, "folder of the images")
+	}
+	defer func() { _ = removeTree(temp) }()
+	added, err := do(temp)
+	if err != nil {
+		return added, err
+	}
+	_ = l.Close()
+	_, err = s.Collect()
+	return added, err
+}
+
+// add unpacks the layers that the store does not have, and records the image under its names.
+func (s *Store) add(ctx context.Context, img v1.Image, temp string, names ...string) (Image, error) {
+	record, layers, err := s.describe(img)
+	if err != nil {
+		return record, err
+	}
+	if old, err := s.read(record.ID); err == nil {
+		return old, errors.Join(s.nameAll(old, names), s.touch(old.ID))
+	}
+	locks, err := s.lockLayers(ctx, record.Layers)
+	defer locks.close()
+	if err != nil {
+		return record, err
+	}
+	if err := s.unpackAll(ctx, record.Layers, layers, temp); err != nil {
+		return record, err
+	}
+	if err := s.sum(&record); err != nil {
+		return record, err
+	}
+	if err := s.writeJSON(s.imageFile(record.ID), record); err != nil {
+		return record, fault.Wrap(fault.Exhausted, err, "record image")
+	}
+	s.o.Logger.Info("added an image", "image", record.ID, "names", names, "bytes", record.Bytes)
+	return record, errors.Join(s.nameAll(record, names), s.touch(record.ID))
+}
+
+func (s *Store) nameAll(i Image, names []string) error {
+	for _, full := range names {
+		if err := s.setName(full, i.ID); err != nil {
+			return fault.Wrap(fault.Exhausted, err, "record the name %s", full)
+		}
+	}
+	return nil
+}
+
+// describe reads the configuration of an image and checks that it can run here.
+func (s *Store) describe(img v1.Image) (Image, []v1.Layer, error) {
+	config, err := img.ConfigFile()
+	if err != nil {
+		return Image{}, nil, invalid(err, "configuration")
+	}
+	if n := len(config.RootFS.DiffIDs); n > s.o.Limits.Layers {
+		return Image{}, nil, fault.New(fault.Invalid, "image: %d layers; at most %d", n, s.o.Limits.Layers)
+	}
+	id, err := img.ConfigName()
+	if err != nil {
+		return Image{}, nil, invalid(err, "configuration")
+	}
+	layers, err := img.Layers()
+	if err != nil || len(layers) != len(config.RootFS.DiffIDs) {
+		return Image{}, nil, invalid(errors.Join(err, fmt.Errorf("%d layers, and digests for %d", len(layers), len(config.RootFS.DiffIDs))), "layers")
+	}
+	record := recordOf(config, id)
+	for _, d := range config.RootFS.DiffIDs {
+		if data, err := hex.DecodeString(d.Hex); d.Algorithm != "sha256" || err != nil || len(data) != sha256.Size {
+			return record, nil, fault.New(fault.Invalid, "image: layer digest %q", d)
+		}
+	}
+	if p := platform(); record.Arch != "" && record.Arch != p.Architecture || record.OS != "" && record.OS != p.OS {
+		return record, nil, wrongPlatform([]string{record.OS + "/" + record.Arch})
+	}
+	return record, layers, nil
+}
+
+// invalid gives an error of a broken image its kind; one of the registry has it already.
+func invalid(err error, part string) error {
+	if fault.KindOf(err) != fault.Internal {
+		return err
+	}
+	return fault.Wrap(fault.Invalid, registryError(err), "image: %s", part)
+}
+
+// unpackAll unpacks the layers into temp and moves them into the store when all are on the disk.
+func (s *Store) unpackAll(ctx context.Context, ids []string, layers []v1.Layer, temp string) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(layersAtOnce)
+	var fresh []string
+	for n, id := range ids {
+		if _, err := os.Stat(s.layerDir(id)); err == nil || slices.Contains(fresh, id) {
+			continue
+		}
+		fresh = append(fresh, id)
+		g.Go(func() error {
+			return s.unpackLayer(ctx, layers[n], id, filepath.Join(temp, filepath.Base(s.layerDir(id))))
+		})
+	}
+	if err := g.Wait(); err != nil || len(fresh) == 0 {
+		return err
+	}
+	if err := syncAll(temp); err != nil {
+		return fault.Wrap(fault.Exhausted, err, "write layers")
+	}
+	for _, id := range fresh {
+		dir := s.layerDir(id)
+		if err := os.Rename(filepath.Join(temp, filepath.Base(dir)), dir); err != nil {
+			return fault.Wrap(fault.Unavailable, err, "keep layer")
+		}
+	}
+	return nil
+}
+
+// syncAll brings the file system of dir to the disk.
+func syncAll(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Syncfs(int(f.Fd()))
+}
+
+// unpackLayer unpacks one layer into the new folder dir, and checks its digest.
+func (s *Store) unpackLayer(ctx context.Context, l v1.Layer, id, dir string) error {
+	if err := os.MkdirAll(filepath.Join(dir, rootDir), 0o755); err != nil {
+		return fault.Wrap(fault.Exhausted, err, "unpack layer")
+	}
+	root, err := os.OpenRoot(filepath.Join(dir, rootDir))
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "unpack layer")
+	}
+	defer root.Close()
+	content, err := l.Uncompressed()
+	if err != nil {
+		return readError(registryError(err))
+	}
+	defer content.Close()
+	stop := context.AfterFunc(ctx, func() { _ = content.Close() })
+	defer stop()
+	sum := sha256.New()
+	bounded := &boundedReader{r: io.TeeReader(content, sum), left: s.o.Limits.Bytes + int64(s.o.Limits.Entries)*tarOverhead}
+	written, err := unpack(ctx, bounded, root, s.ownedBy, s.o.Limits)
+	if err != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	if _, err := io.Copy(io.Discard, bounded); err != nil { // padding after the last entry belongs to the digest
+		return readError(registryError(err))
+	}
+	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != id {
+		return fault.New(fault.Invalid, "image: a layer has the digest %s, and the configuration says %s", got, id)
+	}
+	return fault.Wrap(fault.Exhausted, s.writeJSON(filepath.Join(dir, recordFile), written), "record layer")
+}
+
+// tarOverhead is what an entry takes in a tar file beside its content, in bytes.
+const tarOverhead = 4096
+
+// boundedReader fails past a number of bytes: a small compressed layer may hold endless zeros.
+type boundedReader struct {
+	r    io.Reader
+	left int64
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return n, fault.New(fault.Invalid, "image: a layer has more bytes than its files may have")
+	}
+	return n, err
+}
+
+// sum adds up the layers of an image, and refuses one beyond the limits.
+func (s *Store) sum(i *Image) error {
+	for _, id := range i.Layers {
+		var l layer
+		if err := readJSON(filepath.Join(s.layerDir(id), recordFile), &l); err != nil {
+			return fault.Wrap(fault.Internal, err, "record of layer %s", id)
+		}
+		i.Bytes += l.Bytes
+		i.Entries += l.Entries
+	}
+	if i.Bytes > s.o.Limits.Bytes || i.Entries > s.o.Limits.Entries {
+		return fault.New(fault.Invalid, "image: %d bytes in %d entries; at most %d bytes in %d entries", i.Bytes, i.Entries, s.o.Limits.Bytes, s.o.Limits.Entries)
+	}
+	return nil
+}
+
+// layerLocks are the locks of layers that are being unpacked.
+type layerLocks []*os.File
+
+// lockLayers waits until no other process unpacks one of the layers. The order of the digests prevents a deadlock.
+func (s *Store) lockLayers(ctx context.Context, ids []string) (layerLocks, error) {
+	var locks layerLocks
+	sorted := slices.Sorted(slices.Values(ids))
+	for _, id := range slices.Compact(sorted) {
+		f, err := lock(ctx, s.path(locksDir, filepath.Base(s.layerDir(id))), unix.LOCK_EX)
+		if err != nil {
+			return locks, err
+		}
+		locks = append(locks, f)
+	}
+	return locks, nil
+}
+
+func (l layerLocks) close() {
+	for _, f := range l {
+		_ = f.Close()
+	}
+}

@@ -1,0 +1,18 @@
+package image
+
+import (
+	"context"
+	"io"
+	"os"
+)
+
+// Unpack is exported for the fuzz test, which has no image around the layer.
+func Unpack(ctx context.Context, r io.Reader, dir string, l Limits) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	_, err = unpack(ctx, r, root, owner{root: os.Geteuid() == 0}, l)
+	return err
+}

@@ -1,0 +1,96 @@
+package image
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// Image is what the store knows of an image.
+type Image struct {
+	ID      string   `json:"id"`     // digest of its configuration, sha256:…
+	Layers  []string `json:"layers"` // digests of the uncompressed layers, the lowest first
+	Bytes   int64    `json:"bytes"`  // of all its files, unpacked
+	Entries int      `json:"entries"`
+	OS      string   `json:"os,omitempty"`
+	Arch    string   `json:"arch,omitempty"`
+	// Env, User and Workdir are those of its configuration.
+	Env     []string `json:"env,omitempty"`
+	User    string   `json:"user,omitempty"`
+	Workdir string   `json:"workdir,omitempty"`
+
+	Names  []string  `json:"-"` // by which the store finds it
+	UsedAt time.Time `json:"-"` // when a sandbox last used it, or when it was added
+}
+
+// layer is what the store knows of a layer.
+type layer struct {
+	Bytes   int64 `json:"bytes"`
+	Entries int   `json:"entries"`
+}
+
+// named is a name of an image.
+type named struct {
+	Name string `json:"name"`
+	ID   string `json:"id"`
+}
+
+// Folders and files of a store.
+const (
+	layersDir  = "layers"
+	imagesDir  = "images"
+	namesDir   = "names"
+	tempDir    = "tmp"
+	locksDir   = "locks"
+	storeLock  = "lock"
+	rootDir    = "root" // of a layer
+	recordFile = "layer.json"
+)
+
+func recordOf(config *v1.ConfigFile, id v1.Hash) Image {
+	i := Image{
+		ID: id.String(), OS: config.OS, Arch: config.Architecture,
+		Env: config.Config.Env, User: config.Config.User, Workdir: config.Config.WorkingDir,
+	}
+	for _, d := range config.RootFS.DiffIDs {
+		i.Layers = append(i.Layers, d.String())
+	}
+	return i
+}
+
+func readJSON(path string, into any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+// writeJSON writes a file as a whole or not at all.
+func (s *Store) writeJSON(path string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(s.path(tempDir), "json-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+func (s *Store) path(parts ...string) string {
+	return filepath.Join(append([]string{s.o.Dir}, parts...)...)
+}

@@ -1,0 +1,250 @@
+package image
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Registries says how registries are reached. Credentials are those of the Docker configuration (~/.docker/config.json, $DOCKER_CONFIG).
+type Registries struct {
+	// Mirrors are tried before a registry, in their order, by its name (docker.io).
+	Mirrors map[string][]string
+	// Insecure are registries that are reached by plain HTTP, or by TLS without a check of the certificate.
+	Insecure []string
+	// Stall is how long a registry may send nothing; default 60 s.
+	Stall time.Duration
+}
+
+const defaultStall = time.Minute
+
+// Pull adds the image of a registry under its name. An image that the store has under that name is pulled again: a tag may have moved.
+func (s *Store) Pull(ctx context.Context, image string) (Image, error) {
+	ref, err := parse(image)
+	if err != nil {
+		return Image{}, err
+	}
+	return s.adding(ctx, func(temp string) (Image, error) {
+		var errs []error
+		for _, from := range s.sources(ref) {
+			img, digest, err := s.fetch(ctx, from)
+			if err == nil {
+				var added Image
+				added, err = s.add(ctx, img, temp, ref.Name(), ref.Context().Digest(digest.String()).Name())
+				if err == nil {
+					return added, nil
+				}
+			}
+			errs = append(errs, err)
+		}
+		return Image{}, worst(errs)
+	})
+}
+
+// Check asks the registry for the manifest of an image: whether there is such an image, and for this machine.
+func (s *Store) Check(ctx context.Context, image string) error {
+	ref, err := parse(image)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, from := range s.sources(ref) {
+		img, _, err := s.fetch(ctx, from)
+		if err == nil {
+			_, _, err = s.describe(img)
+		}
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return worst(errs)
+}
+
+// worst returns the error of the last source, the registry itself, after those of its mirrors.
+func worst(errs []error) error {
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return fault.Wrap(fault.KindOf(errs[len(errs)-1]), errors.Join(errs...), "image: from %d sources", len(errs))
+}
+
+// sources are where an image is looked for: the mirrors of its registry, then the registry.
+func (s *Store) sources(ref name.Reference) []name.Reference {
+	var all []name.Reference
+	sep := ":"
+	if _, ok := ref.(name.Digest); ok {
+		sep = "@"
+	}
+	for _, host := range append(append([]string{}, s.o.Registries.Mirrors[registryOf(ref)]...), ref.Context().RegistryStr()) {
+		var options []name.Option
+		if s.insecure(host) {
+			options = append(options, name.Insecure)
+		}
+		if from, err := name.ParseReference(host+"/"+ref.Context().RepositoryStr()+sep+ref.Identifier(), options...); err == nil {
+			all = append(all, from)
+		}
+	}
+	return all
+}
+
+func (s *Store) insecure(host string) bool {
+	for _, h := range s.o.Registries.Insecure {
+		if h == host || h == "docker.io" && host == name.DefaultRegistry {
+			return true
+		}
+	}
+	return false
+}
+
+// fetch reads the manifest and returns the image of this machine with the digest under which the registry has the name.
+func (s *Store) fetch(ctx context.Context, ref name.Reference) (v1.Image, v1.Hash, error) {
+	d, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithTransport(s.transport(ref.Context().RegistryStr())), remote.WithPlatform(platform()))
+	if err != nil {
+		return nil, v1.Hash{}, fetchError(ref, err)
+	}
+	i, err := imageOf(d)
+	if err == nil {
+		err = checkConfig(i)
+	}
+	return i, d.Digest, fetchError(ref, err)
+}
+
+func imageOf(d *remote.Descriptor) (v1.Image, error) {
+	if !d.MediaType.IsIndex() {
+		return d.Image()
+	}
+	index, err := d.ImageIndex()
+	if err != nil {
+		return nil, err
+	}
+	return pick(index, 0)
+}
+
+// checkConfig refuses an image whose configuration would not fit into memory.
+func checkConfig(i v1.Image) error {
+	m, err := i.Manifest()
+	if err == nil && m.Config.Size > maxDocument {
+		err = fault.New(fault.Invalid, "image: a configuration of %d bytes; at most %d", m.Config.Size, maxDocument)
+	}
+	return err
+}
+
+func fetchError(ref name.Reference, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = registryError(err)
+	kind := fault.KindOf(err)
+	if kind == fault.Internal {
+		kind = fault.Invalid
+	}
+	return fault.Wrap(kind, err, "image %s", ref.Name())
+}
+
+// registryError gives an error of a registry its kind. One that does not answer is unavailable; what it answers and is not an image is
+// invalid.
+func registryError(err error) error {
+	var answer *transport.Error
+	var network net.Error
+	switch {
+	case err == nil || fault.KindOf(err) != fault.Internal:
+		return err
+	case errors.As(err, &answer):
+		switch {
+		case answer.StatusCode == http.StatusNotFound, answer.StatusCode == http.StatusUnauthorized, answer.StatusCode == http.StatusForbidden:
+			return fault.Wrap(fault.Invalid, err, "the registry does not have it, or asks for credentials (docker login)")
+		case answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= 500:
+			return fault.Wrap(fault.Unavailable, err, "the registry is busy or broken")
+		}
+	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, io.ErrUnexpectedEOF):
+		return fault.Wrap(fault.Unavailable, err, "the registry does not answer")
+	}
+	return err
+}
+
+// transport reaches one registry.
+func (s *Store) transport(host string) http.RoundTripper {
+	base, ok := remote.DefaultTransport.(*http.Transport)
+	if !ok {
+		return remote.DefaultTransport
+	}
+	t := base.Clone()
+	stall := s.o.Registries.Stall
+	if stall == 0 {
+		stall = defaultStall
+	}
+	t.ResponseHeaderTimeout = stall
+	if s.insecure(host) {
+		t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the operator named this registry as insecure
+	}
+	return &patientTransport{base: t, stall: stall}
+}
+
+// patientTransport bounds how long a registry may send nothing, and how much it may send as a document.
+type patientTransport struct {
+	base  http.RoundTripper
+	stall time.Duration
+}
+
+func (p *patientTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	res, err := p.base.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	silent := fault.New(fault.Unavailable, "the registry sent nothing for %s", p.stall)
+	b := &patientBody{body: res.Body, stall: p.stall, cancel: cancel, ctx: ctx, left: -1}
+	b.timer = time.AfterFunc(p.stall, func() { cancel(silent) })
+	b.timer.Stop() // it runs during a read
+	if !strings.Contains(req.URL.Path, "/blobs/") {
+		b.left = maxDocument
+	}
+	res.Body = b
+	return res, nil
+}
+
+type patientBody struct {
+	body   io.ReadCloser
+	stall  time.Duration
+	timer  *time.Timer
+	cancel context.CancelCauseFunc
+	ctx    context.Context //nolint:containedctx // of the request whose reply this is
+	left   int64           // -1: no bound
+}
+
+func (b *patientBody) Read(p []byte) (int, error) {
+	b.timer.Reset(b.stall)
+	n, err := b.body.Read(p)
+	b.timer.Stop()
+	if b.left >= 0 {
+		if b.left -= int64(n); b.left < 0 {
+			return n, fault.New(fault.Invalid, "image: the registry sent a document of more than %d bytes", maxDocument)
+		}
+	}
+	if err != nil && !errors.Is(err, io.EOF) && context.Cause(b.ctx) != nil {
+		err = context.Cause(b.ctx)
+	}
+	return n, err
+}
+
+func (b *patientBody) Close() error {
+	b.timer.Stop()
+	b.cancel(nil)
+	return b.body.Close()
+}

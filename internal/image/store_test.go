@@ -1,0 +1,268 @@
+package image_test
+
+import (
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/image"
+)
+
+func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
+
+// A pulled image is found by its name and its digest, its layers are shared, and what its configuration says is kept.
+func TestPull(t *testing.T) {
+	t.Parallel()
+	var blobs atomic.Int32
+	host := serve(t, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+				blobs.Add(1)
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
+	base := []entry{dir("etc"), file("etc/base", "base")}
+	first := push(t, host, "team/first:1", imageOf(t, base, []entry{file("one", "1")}))
+	second := push(t, host, "team/second", imageOf(t, base, []entry{file("two", "2")}))
+	s := open(t, image.Options{})
+	require.NoError(t, s.Check(t.Context(), first))
+	added, err := s.Pull(t.Context(), first)
+	require.NoError(t, err)
+	require.Equal(t, []string{"PATH=/bin", "LEVEL=1"}, added.Env)
+	require.Equal(t, "app", added.User)
+	require.Equal(t, "/app", added.Workdir)
+	require.EqualValues(t, 5, added.Bytes)
+	before := blobs.Load()
+	_, err = s.Pull(t.Context(), second)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, blobs.Load()-before, "the configuration and the one layer that is new")
+	all, err := s.List()
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	for _, i := range all {
+		require.Len(t, i.Names, 2)
+		use, err := s.Use(t.Context(), i.Names[1]) // by digest: '@' follows ':'
+		require.NoError(t, err)
+		require.Equal(t, "base", read(t, use, 0, "etc/base"))
+		require.NoError(t, use.Lock.Close())
+	}
+	size, err := s.Bytes()
+	require.NoError(t, err)
+	require.EqualValues(t, 6, size)
+}
+
+// The same image comes from each kind of file.
+func TestImport(t *testing.T) {
+	t.Parallel()
+	img := imageOf(t, []entry{dir("etc"), file("etc/motd", "hello")}, []entry{file("top", "2")})
+	folder := t.TempDir()
+	_, err := layout.Write(folder, mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: img}))
+	require.NoError(t, err)
+	packed := filepath.Join(t.TempDir(), "oci.tar")
+	out, err := exec.CommandContext(t.Context(), "tar", "-C", folder, "-cf", packed, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	var ids []string
+	for _, path := range []string{archive(t, img), folder, packed} {
+		s := open(t, image.Options{})
+		added, err := s.Import(t.Context(), path, "example/app:1")
+		require.NoError(t, err, path)
+		ids = append(ids, added.ID)
+		use, err := s.Use(t.Context(), "example/app:1")
+		require.NoError(t, err)
+		require.Equal(t, "hello", read(t, use, 0, "etc/motd"))
+		require.Equal(t, "2", read(t, use, 1, "top"))
+		require.NoError(t, use.Lock.Close())
+	}
+	require.Equal(t, ids[0], ids[1])
+	require.Equal(t, ids[0], ids[2])
+}
+
+// The folder of a root file system is an image of one layer. Sockets and devices are left out.
+func TestImportFolder(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "usr/bin"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "usr/bin/tool"), []byte("x"), 0o755))
+	require.NoError(t, os.Symlink("usr/bin", filepath.Join(root, "bin")))
+	s := open(t, image.Options{})
+	added, err := s.Import(t.Context(), root, "local")
+	require.NoError(t, err)
+	require.Len(t, added.Layers, 1)
+	use, err := s.Use(t.Context(), "local")
+	require.NoError(t, err)
+	defer use.Lock.Close()
+	st, err := os.Stat(filepath.Join(use.Layers[0], "bin/tool"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o755), st.Mode())
+	require.Equal(t, "index.docker.io/library/local:latest", mustName(t, "local"))
+}
+
+func mustName(t *testing.T, n string) string {
+	t.Helper()
+	full, err := image.ParseName(n)
+	require.NoError(t, err)
+	return full
+}
+
+// What cannot be an image of this machine is refused with the reason, and leaves nothing.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	host := serve(t, nil)
+	ok := imageOf(t, []entry{file("a", "1")})
+	push(t, host, "ok:1", ok)
+	foreign := push(t, host, "foreign:1", imageFor(t, "riscv64", []entry{file("a", "1")}))
+	for name, want := range map[string]string{
+		host + "/missing:1":                            "does not have it",
+		host + "/ok@sha256:" + strings.Repeat("0", 64): "does not have it",
+		foreign: "riscv64",
+		"a b":   "want a name",
+	} {
+		s := open(t, image.Options{})
+		for what, err := range map[string]error{"check": s.Check(t.Context(), name), "pull": pull(t, s, name)} {
+			require.ErrorContains(t, err, want, what)
+			require.Equal(t, fault.Invalid, fault.KindOf(err), what)
+		}
+		nothingIn(t, s)
+	}
+}
+
+func pull(t *testing.T, s *image.Store, name string) error {
+	t.Helper()
+	_, err := s.Pull(t.Context(), name)
+	return err
+}
+
+func nothingIn(t *testing.T, s *image.Store) {
+	t.Helper()
+	all, err := s.List()
+	require.NoError(t, err)
+	require.Empty(t, all)
+	size, err := s.Bytes()
+	require.NoError(t, err)
+	require.Zero(t, size)
+}
+
+// An image that a sandbox uses is neither removed nor collected. Collection takes those that were not used for the longest time.
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	s := open(t, image.Options{Dir: folder, MaxBytes: 250})
+	add := func(name string) string {
+		i, err := s.Import(t.Context(), archive(t, imageOf(t, []entry{file(name, strings.Repeat(name, 100))})), name)
+		require.NoError(t, err)
+		return i.ID
+	}
+	add("a")
+	use, err := s.Use(t.Context(), "a")
+	require.NoError(t, err)
+	add("b")
+	other := open(t, image.Options{Dir: folder}) // as another process has it
+	require.Equal(t, fault.Conflict, fault.KindOf(other.Remove(t.Context(), "a")))
+	add("c")
+	require.Equal(t, []string{"a", "c"}, short(t, s))
+	_, err = s.Use(t.Context(), "b")
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
+	require.NoError(t, use.Lock.Close())
+	add("d")
+	require.Equal(t, []string{"c", "d"}, short(t, s))
+	require.NoError(t, other.Remove(t.Context(), "c"))
+	require.NoError(t, other.Remove(t.Context(), "d"))
+	nothingIn(t, s)
+	left, err := os.ReadDir(filepath.Join(folder, "tmp"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func short(t *testing.T, s *image.Store) []string {
+	t.Helper()
+	all, err := s.List()
+	require.NoError(t, err)
+	var names []string
+	for _, i := range all {
+		for _, n := range i.Names {
+			n = strings.TrimPrefix(n, "index.docker.io/library/")
+			names = append(names, strings.TrimSuffix(n, ":latest"))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A second name keeps the image when the first is removed.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	s := open(t, image.Options{})
+	path := archive(t, imageOf(t, []entry{file("a", "1")}))
+	for _, name := range []string{"one", "two:2"} {
+		_, err := s.Import(t.Context(), path, name)
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.Remove(t.Context(), "one"))
+	i, err := s.Find("two:2")
+	require.NoError(t, err)
+	require.NoError(t, s.Remove(t.Context(), i.ID))
+	nothingIn(t, s)
+}
+
+// Several stores over one folder add one image at the same time; it is there once, and whole.
+func TestConcurrentAdd(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "images")
+	path := archive(t, imageOf(t, []entry{file("a", "1")}, []entry{file("b", "22")}))
+	var all sync.WaitGroup
+	errs := make([]error, 6)
+	for n := range errs {
+		s := open(t, image.Options{Dir: folder})
+		all.Go(func() { _, errs[n] = s.Import(t.Context(), path, "app") })
+	}
+	all.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	size, err := open(t, image.Options{Dir: folder}).Bytes()
+	require.NoError(t, err)
+	require.EqualValues(t, 3, size)
+}
+
+// What a crash left is cleared by the next process.
+func TestLeftovers(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	open(t, image.Options{Dir: folder})
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, "tmp/add-1/x/root"), 0o755))
+	open(t, image.Options{Dir: folder})
+	left, err := os.ReadDir(filepath.Join(folder, "tmp"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// The time of the last use is that of the last sandbox.
+func TestUsedAt(t *testing.T) {
+	t.Parallel()
+	s := open(t, image.Options{})
+	added, err := s.Import(t.Context(), archive(t, imageOf(t, []entry{file("a", "1")})), "app")
+	require.NoError(t, err)
+	use, err := s.Use(t.Context(), "app")
+	require.NoError(t, err)
+	defer use.Lock.Close()
+	found, err := s.Find("app")
+	require.NoError(t, err)
+	require.Equal(t, added.ID, found.ID)
+	require.False(t, found.UsedAt.Before(use.Image.UsedAt.Truncate(time.Second)))
+}
