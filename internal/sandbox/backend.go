@@ -74,6 +74,18 @@ func controlTransport(d driver.Driver) *http.Transport {
 	}
 }
 
+// Prepare fetches what a sandbox of these arguments needs, such as its image, which may take minutes.
+func (b *Backend) Prepare(ctx context.Context, s rollout.Sandbox) error {
+	p, ok := b.driver.(driver.Preparer)
+	if !ok {
+		return nil
+	}
+	if err := p.Prepare(ctx, specOf(s, b.defaults)); err != nil {
+		return contextual(ctx, fmt.Errorf("prepare sandbox: %w", err))
+	}
+	return nil
+}
+
 // Create makes the sandbox id, or finds the living one of that id. It returns when the sandbox takes requests.
 func (b *Backend) Create(ctx context.Context, id string, s rollout.Sandbox, labels map[string]string) (*Sandbox, error) {
 	return b.create(ctx, id, s, false, labels)

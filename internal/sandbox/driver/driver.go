@@ -65,6 +65,12 @@ type Driver interface {
 	Renew(ctx context.Context, id string, lease time.Duration) error
 }
 
+// Preparer is implemented by drivers for which a sandbox may need what takes long to fetch, such as an image.
+type Preparer interface {
+	// Prepare fetches what sandboxes of the spec need. Create does so too; but its caller bounds it to the time of a start.
+	Prepare(ctx context.Context, spec Spec) error
+}
+
 // Handover is implemented by drivers that can give a living sandbox to a rollout that came after it was made.
 type Handover interface {
 	// HandOver gives the living sandbox from the id to, and the labels and sizes of spec, in one step: whatever process is killed

@@ -1,15 +1,26 @@
 package local_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
@@ -60,6 +71,71 @@ func runTrue(b *testing.B, s *sandbox.Sandbox, name string) {
 
 func bareBwrap(ctx context.Context) *exec.Cmd {
 	return exec.CommandContext(ctx, "bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true")
+}
+
+// BenchmarkImageToFirstExec measures from nothing to the end of a first process, by turns in the host's root file system, in an image of
+// three layers, and in a bare bwrap.
+func BenchmarkImageToFirstExec(b *testing.B) {
+	backend := sandbox.New(open(b, local.Options{Images: layered(b), BridgeDir: b.TempDir()}), sandbox.Options{})
+	var host, ofImage, bare []time.Duration
+	for i := range b.N + 1 { // the first of each, in which the probe runs, does not count
+		for kind, image := range map[string]string{"host": "", "image": "layered"} {
+			id := fmt.Sprintf("bench-%s-%d-%d", kind, b.N, i)
+			start := time.Now()
+			s, err := backend.Create(b.Context(), id, rollout.Sandbox{Image: image}, nil)
+			require.NoError(b, err)
+			runTrue(b, s, "first")
+			took := time.Since(start)
+			require.NoError(b, backend.Destroy(b.Context(), id))
+			switch {
+			case i == 0:
+			case kind == "host":
+				host = append(host, took)
+			default:
+				ofImage = append(ofImage, took)
+			}
+		}
+		start := time.Now()
+		require.NoError(b, bareBwrap(b.Context()).Run())
+		bare = append(bare, time.Since(start))
+	}
+	for name, d := range map[string][]time.Duration{"host": host, "image": ofImage, "bwrap": bare} {
+		b.ReportMetric(median(d), name+"-ms")
+		b.ReportMetric(float64(d[(len(d)-1)*99/100].Microseconds())/1000, name+"-p99-ms")
+	}
+}
+
+// layered is a store with an image of three layers, the lowest of which has programs of this host.
+func layered(b *testing.B) *image.Store {
+	b.Helper()
+	folder := b.TempDir()
+	require.NoError(b, fillImage(folder, []string{"true", "bash"}))
+	store, err := image.Open(image.Options{Dir: filepath.Join(b.TempDir(), "images")})
+	require.NoError(b, err)
+	base, err := layerOf(folder)
+	require.NoError(b, err)
+	img, err := mutate.AppendLayers(empty.Image, base)
+	require.NoError(b, err)
+	for range 2 {
+		more, err := random.Layer(1<<10, types.DockerLayer)
+		require.NoError(b, err)
+		img, err = mutate.AppendLayers(img, more)
+		require.NoError(b, err)
+	}
+	tag, err := name.NewTag("layered")
+	require.NoError(b, err)
+	archive := filepath.Join(b.TempDir(), "image.tar")
+	require.NoError(b, tarball.WriteToFile(archive, tag, img))
+	_, err = store.Import(b.Context(), archive, "layered")
+	require.NoError(b, err)
+	return store
+}
+
+func layerOf(folder string) (v1.Layer, error) {
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		out, err := exec.Command("tar", "-C", folder, "-c", ".").Output()
+		return io.NopCloser(bytes.NewReader(out)), err
+	})
 }
 
 // BenchmarkExec measures bash in one round trip, and beside it in two.

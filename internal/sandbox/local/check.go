@@ -2,6 +2,8 @@ package local
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,7 +25,30 @@ func (d *Driver) Check(ctx context.Context) []driver.Finding {
 		d.checkProgram("python3", "many tasks and verifiers need python3", "apt install python3"),
 		d.checkProgram("bash", "setup and verifier commands need bash", "apt install bash"),
 		d.checkProbe(ctx),
+		d.checkImages(ctx),
 	}
+}
+
+// checkImages makes a sandbox of an image that has nothing in it.
+func (d *Driver) checkImages(ctx context.Context) driver.Finding {
+	f := driver.Finding{Name: "OCI images"}
+	if d.images == nil {
+		f.Detail = "none here"
+		return f
+	}
+	id, spec := "probe-"+rand.Text(), probeSpec()
+	spec.Image = "doctor"
+	err := d.create(ctx, id, spec)
+	if err = errors.Join(err, d.Destroy(context.WithoutCancel(ctx), id)); err != nil {
+		f.Level, f.Detail = driver.Warn, "cannot be mounted: "+err.Error()
+		f.Fix = "Linux 5.19 with overlayfs and images on ext4, xfs or btrfs (as an ordinary user: Linux 5.11); tasks without an image run"
+		return f
+	}
+	f.Detail = "mounted by overlayfs; files belong to unprivileged user ids"
+	if d.uids == nil {
+		f.Level, f.Detail, f.Fix = driver.Warn, "mounted by overlayfs; all files belong to the agent", "run the worker as root: files then keep their owners"
+	}
+	return f
 }
 
 func (d *Driver) checkBwrap(ctx context.Context) driver.Finding {
@@ -73,7 +98,7 @@ func (d *Driver) checkCgroups() driver.Finding {
 func (d *Driver) checkProgram(name, why, fix string) driver.Finding {
 	f := driver.Finding{Name: name + " in the root file system"}
 	for _, dir := range []string{"usr/local/bin", "usr/bin", "bin"} {
-		if path := filepath.Join("/", d.images.standard, dir, name); exists(path) {
+		if path := filepath.Join("/", d.standard, dir, name); exists(path) {
 			f.Detail = path
 			return f
 		}

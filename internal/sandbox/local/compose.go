@@ -13,8 +13,9 @@ import (
 
 // Where the supervisor and the programs that it is under another name lie in a sandbox.
 const (
-	sandboxdMount = "/opt/rolloutd/sandboxd"
-	programsMount = "/opt/rolloutd/bin"
+	ownMount      = "/opt/rolloutd"
+	sandboxdMount = ownMount + "/sandboxd"
+	programsMount = ownMount + "/bin"
 )
 
 // compose writes bwrap's command line. Its options go through a descriptor and its environment is empty, because both can be
@@ -25,7 +26,7 @@ func (d *Driver) compose(l *launch, dir, id string, spec driver.Spec) error {
 	if err := c.users(d.uids != nil); err != nil {
 		return err
 	}
-	d.root(c, spec)
+	d.root(c)
 	c.folders(spec)
 	control, err := listen(dir)
 	if err != nil {
@@ -109,9 +110,9 @@ func (c *composer) tmpfs(target string, mib int, mode string) {
 func (c *composer) isolate() {
 	c.opt("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup",
 		"--hostname", "sandbox", "--new-session", "--as-pid-1", "--clearenv")
-	// bwrap makes the parents of a mount point for itself alone.
-	c.dir(programsMount)
-	c.dir("/home")
+	if c.launch.stage.Overlay == nil {
+		c.dir("/home") // bwrap makes the parents of a mount point for itself alone
+	}
 }
 
 // dir makes a folder that everybody can read, with its parents.
@@ -123,12 +124,15 @@ func (c *composer) users(separate bool) error {
 	if !separate {
 		id := strconv.Itoa(wire.AgentID)
 		c.opt("--disable-userns", "--uid", id, "--gid", id)
+		if c.launch.mapped {
+			c.opt("--cap-drop", "ALL") // bwrap is root in the stage's user namespace, and would pass its capabilities on
+		}
 		return nil
 	}
 	for _, name := range []string{"SETUID", "SETGID", "KILL", "CHOWN", "SETPCAP", "SYS_RESOURCE", "DAC_OVERRIDE", "FOWNER"} {
 		c.opt("--cap-add", "CAP_"+name)
 	}
-	n, err := newNamespace()
+	n, err := newNamespace(c.launch.ids())
 	if err != nil {
 		return err
 	}
@@ -150,6 +154,10 @@ func (c *composer) folders(spec driver.Spec) {
 		c.opt("--perms", "0700", "--dir", folder)
 	}
 	c.opt("--symlink", sandboxdMount, programsMount+"/"+runas.Name)
-	// Both are memory-backed with no size of their own.
-	c.opt("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", wire.AgentHome)
+	// All are memory-backed; /dev and the root made of pieces have no size of their own.
+	fixed := "/"
+	if c.launch.stage.Overlay != nil {
+		fixed = ownMount
+	}
+	c.opt("--remount-ro", "/dev", "--remount-ro", fixed, "--chdir", wire.AgentHome)
 }

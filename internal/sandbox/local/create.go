@@ -51,7 +51,7 @@ func (d *Driver) create(ctx context.Context, id string, spec driver.Spec) error 
 
 // make makes the sandbox in its empty folder and waits for its answer.
 func (d *Driver) make(ctx context.Context, dir string, spec driver.Spec) error {
-	l, err := d.launch(dir, spec)
+	l, err := d.launch(ctx, dir, spec)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (l *launch) await(ctx context.Context, dir string) error {
 	if l.namespace == nil {
 		return awaitAnswer(ctx, dir)
 	}
-	if err := l.namespace.start(ctx, dir, l.stage.UID); err != nil {
+	if err := l.namespace.start(ctx, dir); err != nil {
 		return err
 	}
 	if err := awaitAnswer(ctx, dir); err != nil {

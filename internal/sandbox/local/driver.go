@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/bridge"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/seccomp"
 )
 
@@ -26,8 +28,10 @@ type Options struct {
 	SandboxdPath string
 	// Image is the folder of the default root file system; "": the host's /usr with a made-up /etc.
 	Image string
-	// ImagesDir holds further root file systems, one folder each, that a spec may name; "": a spec may name none.
-	ImagesDir string
+	// Images finds the OCI images that a spec may name; nil: a spec may name none. BridgeDir then holds what programs from the host need
+	// in them.
+	Images    Images
+	BridgeDir string
 	// AllowWeak lets root run where the machine cannot give cgroup limits. The probe's refusals are never waived.
 	AllowWeak bool
 	// Bwrap is the bubblewrap binary; "": the one in PATH.
@@ -38,6 +42,11 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// Images finds OCI images. One that cannot be had is a fault.Invalid; one that may be had later is a fault.Unavailable.
+type Images interface {
+	Use(ctx context.Context, name string) (*image.Use, error)
+}
+
 // AgentsMount is where AgentsDir shows in every sandbox.
 const AgentsMount = "/opt/rolloutd/agents"
 
@@ -46,7 +55,10 @@ type Driver struct {
 	dir       string
 	agents    string
 	sandboxd  string
-	images    images
+	standard  string // the folder of the default root file system; "": made of the host
+	images    Images
+	bridge    string
+	links     bridge.Links
 	allowWeak bool
 	bwrap     string
 	cgroups   *hierarchy
@@ -62,6 +74,7 @@ var (
 	_ driver.Driver    = (*Driver)(nil)
 	_ driver.Inspector = (*Driver)(nil)
 	_ driver.Checker   = (*Driver)(nil)
+	_ driver.Preparer  = (*Driver)(nil)
 )
 
 // New prepares Dir and reads what this machine has. It refuses where a sandbox could not be made, or only a weak one.
@@ -104,8 +117,15 @@ func (d *Driver) findFiles(o Options) (err error) {
 			return fault.Wrap(fault.Invalid, err, "agents folder")
 		}
 	}
-	d.images, err = newImages(o.Image, o.ImagesDir)
-	return err
+	if o.Image != "" {
+		if d.standard, err = existing(o.Image); err != nil {
+			return fault.Wrap(fault.Invalid, err, "image folder")
+		}
+	}
+	if d.images = o.Images; d.images != nil {
+		d.bridge, d.links, err = bridge.Collect(o.BridgeDir)
+	}
+	return fault.Wrap(fault.Unavailable, err, "files for images")
 }
 
 // asRoot sets up what only root can have.
@@ -147,6 +167,15 @@ func existing(path string) (string, error) {
 		return "", err
 	}
 	return filepath.EvalSymlinks(path)
+}
+
+// Prepare implements driver.Preparer: it finds the image of the spec, or pulls it.
+func (d *Driver) Prepare(ctx context.Context, spec driver.Spec) error {
+	use, err := d.use(ctx, spec.Image)
+	if err != nil || use == nil {
+		return err
+	}
+	return use.Lock.Close()
 }
 
 // Renew is a no-op: the only lease is sandboxd's.

@@ -26,7 +26,6 @@ func TestNewRefuses(t *testing.T) {
 		"no folder":        {func(o *local.Options) { o.Dir = "" }, fault.Invalid},
 		"no agents":        {func(o *local.Options) { o.AgentsDir = "/no/such/agents" }, fault.Invalid},
 		"no image":         {func(o *local.Options) { o.Image = "/no/such/image" }, fault.Invalid},
-		"no images":        {func(o *local.Options) { o.ImagesDir = "/no/such/images" }, fault.Invalid},
 		"folder is a file": {func(o *local.Options) { o.Dir = "/etc/passwd" }, fault.Invalid},
 	} {
 		o := local.Options{Dir: t.TempDir(), SandboxdPath: sandboxdPath}

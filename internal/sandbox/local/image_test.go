@@ -1,6 +1,8 @@
 package local_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
@@ -23,7 +26,6 @@ func makeImage(t *testing.T, dir string) {
 	for _, p := range []string{"usr/bin", "usr/lib", "etc", "opt/tool", "home/user", "root"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, p), 0o755))
 	}
-	require.NoError(t, os.Symlink("usr/bin", filepath.Join(dir, "bin")))
 	for path, text := range map[string]string{
 		"etc/passwd": "image:x:1000:1000::/:/bin/sh\n", "etc/image": "made for a test\n", "opt/tool/readme": "tool\n",
 		"root/secret": "s", "home/user/secret": "s", "etc/shadow": "s",
@@ -32,48 +34,92 @@ func makeImage(t *testing.T, dir string) {
 		require.NoError(t, os.Chmod(filepath.Join(dir, path), 0o644))
 	}
 	require.NoError(t, os.Remove(filepath.Join(dir, "etc/shadow")))
-	for _, program := range []string{"bash", "cat", "ls", "id"} {
-		path, err := exec.LookPath(program)
-		require.NoError(t, err)
-		install(t, dir, path, "/usr/bin/"+program)
-		out, err := exec.CommandContext(t.Context(), "ldd", path).Output()
-		require.NoError(t, err)
-		for _, lib := range regexp.MustCompile(`(?m)(/\S+) \(0x`).FindAllStringSubmatch(string(out), -1) {
-			install(t, dir, lib[1], lib[1])
+	require.NoError(t, fillImage(dir, []string{"bash", "cat", "ls", "id"}))
+}
+
+// fillImage copies programs of this host, with the libraries that they need.
+func fillImage(dir string, programs []string) error {
+	for _, link := range []string{"bin", "sbin"} {
+		if err := os.Symlink("usr/bin", filepath.Join(dir, link)); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
 		}
 	}
+	for _, program := range programs {
+		path, err := exec.LookPath(program)
+		if err != nil {
+			return err
+		}
+		if err := install(dir, path, "/usr/bin/"+program); err != nil {
+			return err
+		}
+		out, err := exec.CommandContext(context.Background(), "ldd", path).Output()
+		if err != nil {
+			return err
+		}
+		for _, lib := range regexp.MustCompile(`(?m)(/\S+) \(0x`).FindAllStringSubmatch(string(out), -1) {
+			if err := install(dir, lib[1], lib[1]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-func install(t *testing.T, dir, from, to string) {
-	t.Helper()
+func install(dir, from, to string) error {
 	data, err := os.ReadFile(from)
-	require.NoError(t, err)
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(to)), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, to), data, 0o755))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(to)), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, to), data, 0o755)
 }
 
-// An image's folders show, with our own parts over them; mount points need not exist in it.
+// A root file system folder shows, with our own parts over it; mount points need not exist in it.
+func TestRootFolder(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	makeImage(t, folder)
+	p := sandboxtest.New(t, open(t, local.Options{Image: folder}), driver.Spec{})
+	out := p.Bash("cat /etc/image /opt/tool/readme; id -un; ls -A /home/user /usr/bin; [ -e /root/secret ] || ls /opt")
+	require.Equal(t, "made for a test\ntool\nuser\n/home/user:\nworkdir\n\n/usr/bin:\nbash\ncat\nid\nls\nrolloutd\ntool\n", out.Stdout)
+	require.NotZero(t, p.Bash(": > /etc/new").ExitCode)
+}
+
+// images is a store with the image "small" in it, beside that of a folder.
+func images(t testing.TB, folder string) *image.Store {
+	t.Helper()
+	s, err := image.Open(image.Options{Dir: filepath.Join(t.TempDir(), "images")})
+	require.NoError(t, err)
+	_, err = s.Import(t.Context(), folder, "small")
+	require.NoError(t, err)
+	return s
+}
+
+// withImage opens a driver with the image "small", made of programs of this host.
+func withImage(t *testing.T) *local.Driver {
+	t.Helper()
+	folder := t.TempDir()
+	makeImage(t, folder)
+	return open(t, local.Options{Images: images(t, folder), BridgeDir: t.TempDir()})
+}
+
+// An OCI image is the sandbox's root file system. The agent changes what its user may, for itself alone.
 func TestImage(t *testing.T) {
 	t.Parallel()
-	images := t.TempDir()
-	makeImage(t, filepath.Join(images, "small"))
-	d := open(t, local.Options{Image: filepath.Join(images, "small"), ImagesDir: images})
-	for name, spec := range map[string]driver.Spec{"as default": {}, "by name": {Image: "small"}} {
-		p := sandboxtest.New(t, d, spec)
-		out := p.Bash("cat /etc/image /opt/tool/readme; id -un; ls -A /home/user /usr/bin; [ -e /root/secret ] || ls /opt")
-		require.Equal(t, "made for a test\ntool\nuser\n/home/user:\nworkdir\n\n/usr/bin:\nbash\ncat\nid\nls\nrolloutd\ntool\n", out.Stdout, name)
-		require.NotZero(t, p.Bash(": > /etc/new").ExitCode)
-	}
+	d := withImage(t)
+	p := sandboxtest.New(t, d, driver.Spec{Image: "small"})
+	out := p.Bash("cat /etc/image /opt/tool/readme; id -un; id -u; ls -A /home/user; cat /root/secret")
+	require.Equal(t, "made for a test\ntool\nimage\n1000\nworkdir\ns", out.Stdout)
 }
 
-// A client names images, not folders of the host.
+// A client names images of this host.
 func TestImageNames(t *testing.T) {
 	t.Parallel()
-	images := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(images, "file"), nil, 0o600))
-	for _, o := range []local.Options{{}, {ImagesDir: images}} {
-		b := sandbox.New(open(t, o), sandbox.Options{})
-		for _, name := range []string{"/", "..", "../..", "/etc", "missing", "a/b", "file"} {
+	for _, d := range []*local.Driver{open(t, local.Options{}), withImage(t)} {
+		b := sandbox.New(d, sandbox.Options{})
+		for _, name := range []string{"/", "..", "../..", "/etc", "missing", "a/b", "sha256:x"} {
 			_, err := b.Create(t.Context(), "x", rollout.Sandbox{Image: name}, nil)
 			require.Equal(t, fault.Invalid, fault.KindOf(err), "%q: %v", name, err)
 		}

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,15 +16,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
+
+// overlayDir is where the stage mounts an image.
+const overlayDir = "image"
 
 // launch is all that one start of a sandbox needs, open and ready.
 type launch struct {
 	stage   stage.Config
 	program string
 	private bool // the stage gets a mount namespace of its own
+	mapped  bool // and a user namespace, in which an ordinary user may mount an image
+	base    int  // first user id of the sandbox's block
 	// namespace maps the user ids; nil: bwrap maps the only one
 	namespace *namespace
 	log       *os.File
@@ -33,17 +42,21 @@ type launch struct {
 }
 
 // launch opens everything. What it has opened is closed by close, also when it fails.
-func (d *Driver) launch(dir string, spec driver.Spec) (*launch, error) {
+func (d *Driver) launch(ctx context.Context, dir string, spec driver.Spec) (*launch, error) {
 	l := &launch{program: d.sandboxd}
-	if err := d.fill(l, dir, spec); err != nil {
+	if err := d.fill(ctx, l, dir, spec); err != nil {
 		l.close()
 		return nil, err
 	}
 	return l, nil
 }
 
-func (d *Driver) fill(l *launch, dir string, spec driver.Spec) error {
+func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Spec) error {
 	here, err := inode(dir)
+	if err != nil {
+		return err
+	}
+	use, err := d.use(ctx, spec.Image)
 	if err != nil {
 		return err
 	}
@@ -61,8 +74,18 @@ func (d *Driver) fill(l *launch, dir string, spec driver.Spec) error {
 		return err
 	}
 	l.files = []*os.File{nil} // for the stage's configuration, known last
-	if err := d.enter(l, s, spec); err != nil {
+	if use != nil {
+		l.add(use.Lock) // the sandbox holds its image
+	}
+	if err := d.enter(l, s, spec, use != nil); err != nil {
 		return err
+	}
+	if use != nil {
+		at := filepath.Join(dir, overlayDir)
+		if l.stage.Mounts != "" {
+			at = filepath.Join(l.stage.Mounts, overlayDir)
+		}
+		l.stage.Overlay = d.overlay(use, at, l.base, spec)
 	}
 	if err := d.compose(l, dir, s.ID, spec); err != nil {
 		return err
@@ -75,8 +98,23 @@ func (d *Driver) fill(l *launch, dir string, spec driver.Spec) error {
 	return err
 }
 
+// use finds the image; nil where the spec names none.
+func (d *Driver) use(ctx context.Context, name string) (*image.Use, error) {
+	switch {
+	case name == "":
+		return nil, nil //nolint:nilnil // no image, no error
+	case d.images == nil:
+		return nil, fault.Field("image", "%q: there are no images here; leave it empty for the default", name)
+	}
+	use, err := d.images.Use(ctx, name)
+	if fault.Is(err, fault.NotFound) {
+		return nil, fault.Field("image", "%q is not on this host", name)
+	}
+	return use, err
+}
+
 // enter takes what the stage enters: cgroups, a user id, limits.
-func (d *Driver) enter(l *launch, s state, spec driver.Spec) (err error) {
+func (d *Driver) enter(l *launch, s state, spec driver.Spec, ofImage bool) (err error) {
 	l.stage.Env = []string{"PATH=/usr/bin:/bin"}
 	l.stage.Rlimits = rlimits(spec)
 	if d.cgroups != nil {
@@ -85,16 +123,29 @@ func (d *Driver) enter(l *launch, s state, spec driver.Spec) (err error) {
 		}
 	}
 	if d.uids == nil {
+		l.mapped = ofImage
 		return nil
 	}
-	uid, lock, err := d.uids.take()
+	take := d.uids.take
+	if ofImage {
+		take = d.uids.takeImage
+	}
+	uid, lock, err := take()
 	if err != nil {
 		return err
 	}
 	l.add(lock)
-	l.private = true
+	l.private, l.base = true, uid
 	l.stage.UID, l.stage.Mounts = uid, d.uids.mounts
 	return nil
+}
+
+// ids is the map of the sandbox's user ids to those of the host. All ids of an image are in it.
+func (l *launch) ids() string {
+	if l.stage.Overlay != nil {
+		return fmt.Sprintf("0 %d %d\n", l.base, l.stage.Overlay.IDs)
+	}
+	return fmt.Sprintf("0 %d 1\n%d %d 1\n%d %d 1\n", l.base, wire.AgentID, l.base+1, wire.VerifierID, l.base+2)
 }
 
 // enterCgroups makes the cgroups. The stage enters those of sandboxd, which gets open files to put its processes into the others.

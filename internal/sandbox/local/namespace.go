@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // namespace is the driver's part in making a user namespace with more than one user id: an unprivileged process may map only its
@@ -20,10 +18,11 @@ import (
 type namespace struct {
 	info, childInfo *os.File
 	run, childGo    *os.File
+	ids             string // the map, as the kernel reads it
 }
 
-func newNamespace() (*namespace, error) {
-	n := &namespace{}
+func newNamespace(ids string) (*namespace, error) {
+	n := &namespace{ids: ids}
 	var err error
 	if n.info, n.childInfo, err = os.Pipe(); err != nil {
 		return nil, err
@@ -44,9 +43,9 @@ func (n *namespace) close() {
 	}
 }
 
-// start keeps what bwrap says of the first process in dir, maps its user ids to those of the host from base on, and lets it go. The
+// start keeps what bwrap says of the first process in dir, maps its user ids to those of the host, and lets it go. The
 // host's root is never mapped: /proc/sys asks for no more than that id.
-func (n *namespace) start(ctx context.Context, dir string, base int) error {
+func (n *namespace) start(ctx context.Context, dir string) error {
 	stop := context.AfterFunc(ctx, func() { _ = n.info.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	data, err := readObject(n.info)
@@ -60,9 +59,8 @@ func (n *namespace) start(ctx context.Context, dir string, base int) error {
 	if err := json.Unmarshal(data, &first); err != nil || first.PID <= 1 {
 		return fmt.Errorf("description by bwrap: %.200q", data)
 	}
-	ids := fmt.Sprintf("0 %d 1\n%d %d 1\n%d %d 1\n", base, wire.AgentID, base+1, wire.VerifierID, base+2)
 	for _, file := range []string{"uid_map", "gid_map"} {
-		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", first.PID, file), []byte(ids), 0); err != nil {
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", first.PID, file), []byte(n.ids), 0); err != nil {
 			return err
 		}
 	}

@@ -55,7 +55,7 @@ func TestOrdinaryUser(t *testing.T) {
 }
 
 // ordinaryTests are those of this package that need neither root nor a compiler.
-const ordinaryTests = "^Test(Suite|SupervisorIsClosed|LimitsOfSandboxd|NoWayToTheHost|OwnNamespaces|RootIsReadOnly|DisksAreBounded)$/" +
+const ordinaryTests = "^Test(Suite|SuiteOfAnImage|Image|IsolationOfAnImage|ImageIsPrivate|HostileImage|SupervisorIsClosed|LimitsOfSandboxd|NoWayToTheHost|OwnNamespaces|RootIsReadOnly|DisksAreBounded)$/" +
 	"^(Users|Process|Kill|Model)$"
 
 // The suite and the isolation hold for an ordinary user too, whose sandboxes have one user for all.

@@ -3,29 +3,53 @@ package local
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/bridge"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// root lays out the read-only root file system: the image's or the host's, with our own parts over it. It is put together from
-// pieces on bwrap's own empty root, so that mount points need not exist in the image.
-func (d *Driver) root(c *composer, spec driver.Spec) {
-	image, err := d.images.find(spec.Image)
+// root lays out the root file system. That of an OCI image is mounted by the stage. Any other is read-only, the folder's or the host's
+// with our own parts over it, put together from pieces on bwrap's own empty root, so that mount points need not exist in it.
+func (d *Driver) root(c *composer) {
 	switch {
-	case err != nil:
-		c.err = err
-		return
-	case image == "":
-		hostRoot(c)
+	case c.launch.stage.Overlay != nil:
+		c.opt("--bind", filepath.Join(c.launch.stage.Overlay.At, "root"), "/")
+		c.tmpfs(ownMount, 1, "0755")
+		c.dir(programsMount)
+		c.bind(d.bridge, bridge.Mount)
+	case d.standard != "":
+		c.dir(programsMount)
+		imageRoot(c, d.standard)
 	default:
-		imageRoot(c, image)
+		c.dir(programsMount)
+		hostRoot(c)
 	}
 	c.bind(d.sandboxd, sandboxdMount)
 	if d.agents != "" {
 		c.bind(d.agents, AgentsMount)
+	}
+}
+
+// overlay says how the stage mounts the image, which has been found.
+func (d *Driver) overlay(use *image.Use, at string, base int, spec driver.Spec) *stage.Overlay {
+	files := etcFiles()
+	return &stage.Overlay{
+		At: at, Layers: use.Layers, SizeMiB: spec.HomeMiB, Base: base, IDs: imageUIDs,
+		Points: []string{"/proc", "/dev", "/run", "/tmp", "/etc", wire.AgentHome, "/verifier", ownMount},
+		Links:  d.links.Bash, Foreign: d.links.C, Unless: bridge.Loader,
+		Files: map[string]string{"/etc/hosts": files["hosts"], "/etc/hostname": files["hostname"]},
+		Accounts: map[string][]stage.Account{
+			"/etc/passwd": {
+				{Name: "user", ID: wire.AgentID, Rest: ":1000:user:" + wire.AgentHome + ":/bin/bash"},
+				{Name: "verifier", ID: wire.VerifierID, Rest: ":1001:verifier:" + wire.VerifierHome + ":/bin/bash"},
+			},
+			"/etc/group": {{Name: "user", ID: wire.AgentID, Rest: ":"}, {Name: "verifier", ID: wire.VerifierID, Rest: ":"}},
+		},
 	}
 }
 
@@ -109,42 +133,4 @@ func etcFiles() map[string]string {
 		"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 		"hostname":      "sandbox\n",
 	}
-}
-
-// images finds root file systems by name. A spec comes from a client, so it can name what the operator put into the folder,
-// and never a path.
-type images struct {
-	standard string // "": made of the host
-	dir      string
-	name     *regexp.Regexp
-}
-
-func newImages(standard, dir string) (images, error) {
-	i := images{name: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)}
-	for _, p := range []struct{ from, to *string }{{&standard, &i.standard}, {&dir, &i.dir}} {
-		if *p.from == "" {
-			continue
-		}
-		path, err := existing(*p.from)
-		if err != nil {
-			return i, fault.Wrap(fault.Invalid, err, "image folder")
-		}
-		*p.to = path
-	}
-	return i, nil
-}
-
-// find returns the folder of the image, "" for one made of the host.
-func (i images) find(name string) (string, error) {
-	if name == "" {
-		return i.standard, nil
-	}
-	if i.dir == "" || !i.name.MatchString(name) {
-		return "", fault.Field("image", "%q is not known; leave it empty for the default", name)
-	}
-	path := filepath.Join(i.dir, name)
-	if st, err := os.Stat(path); err != nil || !st.IsDir() {
-		return "", fault.Field("image", "%q is not a folder in the images folder", name)
-	}
-	return filepath.EvalSymlinks(path)
 }

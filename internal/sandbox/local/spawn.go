@@ -34,6 +34,11 @@ func (l *launch) start() (*child, error) {
 	if l.private {
 		attr.Unshareflags = unix.CLONE_NEWNS
 	}
+	if l.mapped {
+		attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS
+		attr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	}
 	pid, err := syscall.ForkExec(l.program, []string{l.program, stage.Command}, &syscall.ProcAttr{
 		Dir: "/", Env: l.stage.Env, Files: fds, Sys: attr,
 	})

@@ -21,6 +21,11 @@ const (
 	firstUID   = 1_900_100_000
 	maxUIDs    = 60_000 // sandboxes
 	uidsOfEach = 4      // sandboxd's, the agent's, the verifier's, one in reserve
+
+	// Sandboxes of images need the ids of the image's files too. The last one is below 2^31.
+	firstImageUID = 1_900_400_000
+	maxImageUIDs  = 3_000
+	imageUIDs     = 1 << 16
 )
 
 // uids gives each living sandbox a block of user ids of its own. A block is taken while a process holds the lock on its file. The
@@ -28,15 +33,16 @@ const (
 // and needs no sweeping.
 type uids struct {
 	dir    string
+	images string // the same for sandboxes of images
 	mounts string // an empty folder for the stage to mount on
 }
 
 func newUIDs(run string) (*uids, error) {
-	u := &uids{dir: filepath.Join(run, "uids"), mounts: filepath.Join(run, "mounts")}
+	u := &uids{dir: filepath.Join(run, "uids"), images: filepath.Join(run, "image-uids"), mounts: filepath.Join(run, "mounts")}
 	for _, d := range []struct {
 		path string
 		mode os.FileMode
-	}{{run, 0o755}, {u.dir, 0o700}, {u.mounts, 0o755}} {
+	}{{run, 0o755}, {u.dir, 0o700}, {u.images, 0o700}, {u.mounts, 0o755}} {
 		if err := os.MkdirAll(d.path, d.mode); err != nil {
 			return nil, err
 		}
@@ -49,20 +55,27 @@ func newUIDs(run string) (*uids, error) {
 }
 
 // take returns the first user id of a free block and the open lock that holds it.
-func (u *uids) take() (int, *os.File, error) {
-	for n := range maxUIDs {
-		f, err := os.OpenFile(filepath.Join(u.dir, strconv.Itoa(n)), os.O_RDONLY|os.O_CREATE, 0o600)
+func (u *uids) take() (int, *os.File, error) { return takeBlock(u.dir, firstUID, uidsOfEach, maxUIDs) }
+
+// takeImage returns the first user id of a free block for the sandbox of an image.
+func (u *uids) takeImage() (int, *os.File, error) {
+	return takeBlock(u.images, firstImageUID, imageUIDs, maxImageUIDs)
+}
+
+func takeBlock(dir string, first, each, most int) (int, *os.File, error) {
+	for n := range most {
+		f, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(n)), os.O_RDONLY|os.O_CREATE, 0o600)
 		if err != nil {
 			return 0, nil, err
 		}
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			return firstUID + uidsOfEach*n, f, nil
+			return first + each*n, f, nil
 		}
 		_ = f.Close()
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return 0, nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 		}
 	}
-	return 0, nil, fault.New(fault.Exhausted, "all %d user ids are taken by living sandboxes", maxUIDs)
+	return 0, nil, fault.New(fault.Exhausted, "all %d blocks of user ids are taken by living sandboxes", most)
 }

@@ -141,9 +141,8 @@ func runAsAgent(t *testing.T, h Harness) {
 	}
 	ran = v.Bash(`run-as-agent bash -c 'cat /verifier/tests/t; ls /verifier/run; echo 1 > /verifier/logs/reward.txt; ls -l /proc/self/fd | grep -c verifier; kill -9 -1; kill -9 '$$; echo alive; ls /verifier/logs`)
 	require.Equal(t, "0\nalive\n", ran.Stdout)
-	const connect = `import socket; socket.socket(socket.AF_UNIX).connect("` + runas.Socket + `")`
-	require.Contains(t, p.Bash("python3 -c '"+connect+"'").Stderr, "Permission denied")
-	require.Zero(t, v.Bash("python3 -c '"+connect+"'").ExitCode)
+	require.Contains(t, p.Bash(": < "+runas.Socket).Stderr, "Permission denied")
+	require.Contains(t, v.Bash(": < "+runas.Socket).Stderr, "No such device", "it is a socket, and can be reached")
 	require.Equal(t, "126\n", p.User("").Bash("PATH=/none /opt/rolloutd/bin/run-as-agent true; echo $?").Stdout)
 	require.Equal(t, "0\n", p.Bash("run-as-agent true; echo $?").Stdout, "the agent's user needs no help")
 }

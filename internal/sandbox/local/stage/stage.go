@@ -27,6 +27,7 @@ type Config struct {
 	Cgroups []string          `json:"cgroups"` // files to write "0" to, which moves the writing thread
 	Mounts  string            `json:"mounts"`  // folder to gather Binds in; "": the binds' sources are used as they are
 	Binds   map[string]string `json:"binds"`   // name below Mounts → host path
+	Overlay *Overlay          `json:"overlay,omitempty"`
 	Rlimits []Rlimit          `json:"rlimits"`
 	UID     int               `json:"uid"` // 0: stays who it is
 	Argv    []string          `json:"argv"`
@@ -53,6 +54,7 @@ func Run() error {
 	}{
 		{"cgroups", enterCgroups},
 		{"mounts", gather},
+		{"image", mountOverlay},
 		{"limits", limit},
 		{"user", becomeUser},
 		{"privileges", func(Config) error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
