@@ -57,6 +57,9 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 			return Place{}, err
 		}
 	}
+	if err := b.Prepare(ctx, in.Sandbox); err != nil {
+		return Place{}, err
+	}
 	unclaim, err := b.Capacity.Claim(ctx, in.SandboxID(), b.Resources(in.Sandbox))
 	if fault.Is(err, fault.Exhausted) {
 		return Place{}, admission.Return(ctx, "capacity of "+a.o.Host, err)
@@ -69,7 +72,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	own := labels(in.Target, driver.PurposeAgent)
-	if in.Agent != "" && len(in.Sandbox.Network.ForAgent()) == 0 { // a warm agent was started without a proxy
+	if in.Agent != "" && in.Sandbox.Image == "" && len(in.Sandbox.Network.ForAgent()) == 0 { // a warm agent has no image and no proxy
 		b.Warm.Take(ctx, in.SandboxID(), host.WarmAgent{Name: in.Agent, Job: jobAhead(in)}, in.Sandbox, own)
 	}
 	b.Warm.MakeRoom(ctx)

@@ -115,6 +115,9 @@ type Options struct {
 	Backends    []string // of sandboxes, that a rollout may name; the first is the default; default "local"
 	Images      []string // of sandboxes, that a rollout may name instead of the workers' own; default none
 
+	// CheckImage refuses an image, beside Images, that no worker can have; nil: only Images may be named.
+	CheckImage func(name string) error
+
 	// CheckToolsets refuses toolsets of the agent "react" that no worker has; nil: all are taken.
 	CheckToolsets func(enabled, disabled []string) error
 
@@ -214,7 +217,7 @@ func (o Options) table(room *exports.Room) (*tools.Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("envserver: MaxNetwork: %w", err)
 	}
-	return tools.New(tools.Options{Rollouts: o.Rollouts, Groups: o.Groups, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, MaxSandbox: o.MaxSandbox, MaxNetwork: tools.NetworkMax{Hosts: o.MaxNetwork, List: network}, Images: o.Images, Limits: o.Limits, CheckToolsets: o.CheckToolsets, NewID: newID, Exports: room})
+	return tools.New(tools.Options{Rollouts: o.Rollouts, Groups: o.Groups, Resolve: o.Resolve, Seal: o.Seal, Agents: o.Agents, Backends: o.Backends, MaxSandbox: o.MaxSandbox, MaxNetwork: tools.NetworkMax{Hosts: o.MaxNetwork, List: network}, Images: o.Images, CheckImage: o.CheckImage, Limits: o.Limits, CheckToolsets: o.CheckToolsets, NewID: newID, Exports: room})
 }
 
 // newID makes ids that sort by time, which keeps lists of rollouts in order.

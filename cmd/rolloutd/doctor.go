@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/cli/doctor"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
@@ -56,12 +58,26 @@ func checker(cfg config.Config) (d driver.Checker, remove func(), err error) {
 		return nil, nil, err
 	}
 	o.AgentsDir = ""
+	o.Images, o.BridgeDir = emptyImage{o.Dir}, filepath.Join(o.Dir, ".bridge")
 	remove = func() { _ = os.RemoveAll(o.Dir) } // an error leaves an empty folder in /tmp
 	if d, err = local.New(o); err != nil {
 		remove()
 		return nil, nil, err
 	}
 	return d, remove, nil
+}
+
+// emptyImage is an image with nothing in it, which leaves the images of the host alone.
+type emptyImage struct{ dir string }
+
+// Use implements local.Images.
+func (e emptyImage) Use(context.Context, string) (*image.Use, error) {
+	layer := filepath.Join(e.dir, ".bridge", "layer")
+	if err := os.MkdirAll(layer, 0o755); err != nil {
+		return nil, err
+	}
+	held, err := os.Open(layer)
+	return &image.Use{Layers: []string{layer}, Lock: held}, err
 }
 
 // ports are what rolloutd-dev listens on.

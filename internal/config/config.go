@@ -127,6 +127,8 @@ type Sandbox struct {
 
 	// Network is what tasks may ask to reach.
 	Network Network `yaml:"network"`
+	// Images are the OCI images that tasks name.
+	Images Images `yaml:"images"`
 
 	// Backends has the deployment's backends by name; empty: local only. Each worker creates sandboxes of all of them.
 	Backends map[string]Backend `yaml:"backends"`

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/images"
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -58,6 +59,11 @@ func (d *Daemon) localDriver(ctx context.Context) (driver.Driver, error) {
 		return nil, err
 	}
 	o.Logger = d.log
+	store, err := images.Open(d.cfg, d.log)
+	if err != nil {
+		return nil, err
+	}
+	o.Images = images.New(store, d.cfg.Sandbox.Images.Registries, d.starts)
 	drv, err := local.New(o)
 	if err != nil {
 		return nil, err

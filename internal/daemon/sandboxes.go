@@ -19,6 +19,9 @@ func LocalOptions(c config.Config) (local.Options, error) {
 	if o.Dir, err = filepath.Abs(c.SandboxDir()); err != nil {
 		return local.Options{}, err
 	}
+	if o.BridgeDir, err = filepath.Abs(filepath.Join(c.ImagesDir(), "bridge")); err != nil {
+		return local.Options{}, err
+	}
 	o.AgentsDir, err = filepath.Abs(c.AgentsDir())
 	return o, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/episodes"
+	"github.com/rolloutd/rolloutd/internal/daemon/images"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/daemon/toolset"
 	"github.com/rolloutd/rolloutd/internal/egress"
@@ -98,6 +99,7 @@ func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserve
 		MaxSandbox:   d.cfg.Sandbox.Max(),
 		MaxNetwork:   d.cfg.Sandbox.Network.Max,
 		Agents:       agents.Names(),
+		CheckImage:   func(name string) error { return images.Check(d.cfg, d.log, d.roles.Worker, name) },
 		CheckToolsets: func(enabled, disabled []string) error {
 			_, err := tools.Select(enabled, disabled)
 			return err

@@ -56,8 +56,14 @@ func (t *Table) image(template, image string) (string, error) {
 	case template != "" && template != image:
 		return "", fault.Field("template", "is %q but sandbox.image is %q: give one of them", template, image)
 	}
-	if name != "" && !slices.Contains(t.o.Images, name) {
+	if name == "" || slices.Contains(t.o.Images, name) {
+		return name, nil
+	}
+	if t.o.CheckImage == nil {
 		return "", fault.Field(field, "there is no image %q here: leave it out for the deployment's own", name)
+	}
+	if err := t.o.CheckImage(name); err != nil {
+		return "", fault.Field(field, "%v", err)
 	}
 	return name, nil
 }

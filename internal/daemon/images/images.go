@@ -1,0 +1,111 @@
+// Package images decides which OCI images tasks may use: those of this host, and those that it may pull.
+package images
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/image"
+)
+
+// Open opens the images of this host.
+func Open(c config.Config, log *slog.Logger) (*image.Store, error) {
+	dir, err := filepath.Abs(c.ImagesDir())
+	if err != nil {
+		return nil, err
+	}
+	i := c.Sandbox.Images
+	return image.Open(image.Options{
+		Dir: dir, MaxBytes: int64(i.MaxGiB) << 30, Logger: log,
+		Registries: image.Registries{Mirrors: i.Mirrors, Insecure: i.Insecure},
+	})
+}
+
+// Host has the images of this host, and pulls those that tasks may have. It is safe for concurrent use.
+type Host struct {
+	store      *image.Store
+	registries []string
+	starts     *host.Starts
+	pulling    chan struct{} // one pull at a time: forty sandboxes of a missing image pull it once
+}
+
+// New makes a Host over the store. Tasks may have images of these registries pulled; a pull takes a slot of starts.
+func New(store *image.Store, registries []string, starts *host.Starts) *Host {
+	return &Host{store: store, registries: registries, starts: starts, pulling: make(chan struct{}, 1)}
+}
+
+// Use implements local.Images.
+func (h *Host) Use(ctx context.Context, name string) (*image.Use, error) {
+	use, err := h.store.Use(ctx, name)
+	if !fault.Is(err, fault.NotFound) {
+		return use, err
+	}
+	if err := mayPull(h.registries, name); err != nil {
+		return nil, err
+	}
+	select {
+	case h.pulling <- struct{}{}:
+		defer func() { <-h.pulling }()
+	case <-ctx.Done():
+		return nil, fault.Wrap(fault.Unavailable, ctx.Err(), "wait to pull image %s", name)
+	}
+	if use, err = h.store.Use(ctx, name); !fault.Is(err, fault.NotFound) {
+		return use, err
+	}
+	release, err := h.starts.Acquire(ctx, host.StartImage)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if _, err := h.store.Pull(ctx, name); err != nil {
+		return nil, err
+	}
+	return h.store.Use(ctx, name)
+}
+
+// mayPull refuses an image that this host does not have and that tasks may not pull.
+func mayPull(registries []string, name string) error {
+	registry, err := image.Registry(name)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(registries, registry) {
+		return nil
+	}
+	return fault.Field("image", "%q is not on this host, and the operator lets no task pull from %s: rolloutd image pull, or sandbox.images.registries",
+		name, registry)
+}
+
+// checkTime bounds the question to a registry when a rollout is submitted.
+const checkTime = 10 * time.Second
+
+// Check refuses an image that no worker can have, before a rollout is queued. Where the registry does not answer, or the workers run on other
+// hosts (only false), whose images this one does not know, the worker decides.
+func Check(c config.Config, log *slog.Logger, only bool, name string) error {
+	store, err := Open(c, log)
+	if err != nil {
+		return err
+	}
+	if _, err := store.Find(name); !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	if err := mayPull(c.Sandbox.Images.Registries, name); err != nil {
+		if only {
+			return err
+		}
+		_, err = image.ParseName(name)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
+	defer cancel()
+	if err := store.Check(ctx, name); fault.Is(err, fault.Invalid) {
+		return err
+	}
+	return nil
+}

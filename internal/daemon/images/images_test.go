@@ -1,0 +1,107 @@
+package images_test
+
+import (
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/images"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// serve starts a registry with an image and counts the manifests that it is asked for.
+func serve(t *testing.T) (host string, manifests *atomic.Int32) {
+	t.Helper()
+	manifests = &atomic.Int32{}
+	h := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/manifests/") {
+			manifests.Add(1)
+		}
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	host = strings.TrimPrefix(s.URL, "http://")
+	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, RootFS: v1.RootFS{Type: "layers"}})
+	require.NoError(t, err)
+	ref, err := name.ParseReference(host + "/team/app:1")
+	require.NoError(t, err)
+	require.NoError(t, remote.Write(ref, img))
+	return host, manifests
+}
+
+func configOf(t *testing.T, registries ...string) config.Config {
+	t.Helper()
+	c := config.Defaults()
+	c.Data, c.Sandbox.Images.Registries = t.TempDir(), registries
+	return c
+}
+
+// Sandboxes that need a missing image at the same time pull it once.
+func TestPulledOnce(t *testing.T) {
+	t.Parallel()
+	host, manifests := serve(t)
+	c := configOf(t, host)
+	store, err := images.Open(c, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	h := images.New(store, c.Sandbox.Images.Registries, nil)
+	var all sync.WaitGroup
+	errs := make([]error, 20)
+	for n := range errs {
+		all.Go(func() {
+			use, err := h.Use(t.Context(), host+"/team/app:1")
+			if errs[n] = err; err == nil {
+				errs[n] = use.Lock.Close()
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 1, manifests.Load())
+}
+
+// A task has images pulled from the operator's registries alone.
+func TestRegistriesOfTasks(t *testing.T) {
+	t.Parallel()
+	host, manifests := serve(t)
+	c := configOf(t, "docker.io")
+	quiet := slog.New(slog.DiscardHandler)
+	store, err := images.Open(c, quiet)
+	require.NoError(t, err)
+	_, err = images.New(store, c.Sandbox.Images.Registries, nil).Use(t.Context(), host+"/team/app:1")
+	require.ErrorContains(t, err, "the operator lets no task pull from "+host)
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	require.Equal(t, fault.Invalid, fault.KindOf(images.Check(c, quiet, true, host+"/team/app:1")))
+	require.NoError(t, images.Check(c, quiet, false, host+"/team/app:1"), "a worker of another host may have it")
+	require.Zero(t, manifests.Load())
+}
+
+// An image that its registry does not have is refused at submit; where the registry does not answer, the worker decides.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	host, _ := serve(t)
+	const gone = "127.0.0.1:1"
+	c := configOf(t, host, gone)
+	quiet := slog.New(slog.DiscardHandler)
+	require.NoError(t, images.Check(c, quiet, true, host+"/team/app:1"))
+	require.Equal(t, fault.Invalid, fault.KindOf(images.Check(c, quiet, true, host+"/team/none:1")))
+	require.NoError(t, images.Check(c, quiet, true, gone+"/team/app:1"))
+}
