@@ -105,7 +105,7 @@ func BenchmarkImageToFirstExec(b *testing.B) {
 	}
 }
 
-// layered is a store with an image of three layers, the lowest of which has programs of this host.
+// layered is a store with an image of three layers. The lowest one has programs of this host.
 func layered(b *testing.B) *image.Store {
 	b.Helper()
 	folder := b.TempDir()
