@@ -2,6 +2,7 @@ package envserver_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -100,4 +101,32 @@ func TestToolThatMCPRefuses(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
 	require.Contains(t, w.Body.String(), `"works"`)
 	require.NotContains(t, w.Body.String(), `"lies"`)
+}
+
+// The routes of the executor and of scores are described where there are episodes.
+func TestEpisodeRoutesAreDescribed(t *testing.T) {
+	t.Parallel()
+	srv, err := envserver.New(envserver.Options{
+		Rollouts: newFake(), Resolve: catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve, Seal: strings.ToUpper,
+		Episodes: struct{ envserver.Episodes }{},
+	})
+	require.NoError(t, err)
+	w := httptest.NewRecorder()
+	srv.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/openapi.json", nil))
+	require.Equal(t, http.StatusOK, w.Code)
+	var document struct {
+		Paths map[string]map[string]struct {
+			RequestBody json.RawMessage            `json:"requestBody"`
+			Responses   map[string]json.RawMessage `json:"responses"`
+		} `json:"paths"`
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &document))
+	for _, path := range []string{"execute", "execute_batch", "release", "artifacts/read", "artifacts/list", "artifacts/archive"} {
+		post, there := document.Paths["/executor/"+path]["post"]
+		require.True(t, there, path)
+		require.NotEmpty(t, post.RequestBody, path)
+		require.Contains(t, post.Responses, "200", path)
+	}
+	require.Contains(t, document.Paths, "/executor/status")
+	require.Contains(t, document.Paths, "/rollouts/{id}/score")
 }

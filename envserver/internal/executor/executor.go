@@ -42,17 +42,17 @@ type API struct {
 // base is the path below which the executor is served.
 const base = "/executor"
 
-// Routes are those of the executor. They are described in docs/episodes.md.
+// Routes are those of the executor.
 func (a *API) Routes() []api.Route {
 	return []api.Route{
-		api.Get(base+"/health", a.health, nil),
-		api.Get(base+"/status", a.status, nil),
-		api.Post(base+"/execute", a.executePost, nil),
-		api.Post(base+"/execute_batch", a.batchPost, nil),
-		api.Post(base+"/release", a.releasePost, nil),
-		api.Post(base+"/artifacts/read", a.readPost, nil),
-		api.Post(base+"/artifacts/list", a.listPost, nil),
-		api.Post(base+"/artifacts/archive", a.archivePost, nil),
+		api.Get(base+"/health", a.health, describe("health", "Whether the executor works", nil, describedOK{})),
+		api.Get(base+"/status", a.status, describe("status", "Counters of the executor", nil, describedStatus{})),
+		api.Post(base+"/execute", a.executePost, describe("execute", "Make a tool call in a trajectory", describedCall{}, describedAnswer{})),
+		api.Post(base+"/execute_batch", a.batchPost, describe("execute_batch", "Make tool calls beside each other", describedBatch{}, describedAnswers{})),
+		api.Post(base+"/release", a.releasePost, describe("release", "End a trajectory", describedRelease{}, describedOK{})),
+		api.Post(base+"/artifacts/read", a.readPost, describe("read", "Read a file of a trajectory", describedArtifact{}, describedContent{})),
+		api.Post(base+"/artifacts/list", a.listPost, describe("list", "List a folder of a trajectory", describedArtifact{}, describedList{})),
+		api.Post(base+"/artifacts/archive", a.archivePost, describe("archive", "Pack a folder of a trajectory", describedArtifact{}, describedContent{})),
 	}
 }
 

@@ -1,0 +1,96 @@
+package executor
+
+import (
+	"net/http"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/internal/episode"
+)
+
+// The types below describe the bodies of the routes.
+
+type describedTool struct {
+	Name      string         `json:"name" required:"true" description:"of the tool"`
+	Arguments map[string]any `json:"arguments" nullable:"false" description:"its arguments"`
+	UniqID    any            `json:"uniq_id" required:"true" description:"text or number; repeated in its trajectory, the call returns the first answer"`
+}
+
+type describedCall struct {
+	TrajectoryID string        `json:"trajectory_id" required:"true" description:"names an episode, which the first call opens, or a rollout that takes calls"`
+	Tool         describedTool `json:"tool" required:"true"`
+	TimeoutS     *float64      `json:"timeout_s" description:"of a command, 1 to 600 s"`
+}
+
+type describedBatch struct {
+	Calls []describedCall `json:"calls" required:"true" nullable:"false" description:"at most 1024, made beside each other"`
+}
+
+type describedAnswer struct {
+	Success  bool           `json:"success" required:"true"`
+	Output   string         `json:"output" required:"true"`
+	Error    string         `json:"error" required:"true" description:"why the call failed"`
+	Metadata map[string]any `json:"metadata" required:"true" nullable:"false" description:"facts such as exit_code"`
+	UniqID   any            `json:"uniq_id" required:"true"`
+}
+
+type describedAnswers struct {
+	Results []describedAnswer `json:"results" required:"true" nullable:"false" description:"in the order of the calls"`
+}
+
+type describedRelease struct {
+	TrajectoryID string `json:"trajectory_id" required:"true"`
+}
+
+type describedOK struct {
+	Status string `json:"status" required:"true" description:"ok"`
+}
+
+type describedStatus struct {
+	QueueSize     int `json:"queue_size" required:"true" description:"0: no call waits for another"`
+	TotalRequests int `json:"total_requests" required:"true"`
+	TotalErrors   int `json:"total_errors" required:"true"`
+	Trajectories  int `json:"trajectories" required:"true" description:"known to this process"`
+}
+
+type describedArtifact struct {
+	TrajectoryID  string `json:"trajectory_id" required:"true"`
+	Path          string `json:"path" description:"below the workdir; default: the workdir"`
+	Encoding      string `json:"encoding" description:"of read: text (default) or base64"`
+	MaxBytes      *int   `json:"max_bytes" description:"of read and archive"`
+	IncludeSHA256 bool   `json:"include_sha256" description:"of read"`
+	Recursive     bool   `json:"recursive" description:"of list"`
+	MaxEntries    *int   `json:"max_entries" description:"of list"`
+	Format        string `json:"format" description:"of archive: tar.gz"`
+}
+
+type describedContent struct {
+	Success    bool    `json:"success" required:"true"`
+	Error      string  `json:"error" description:"why there is no content"`
+	Content    string  `json:"content"`
+	Encoding   string  `json:"encoding"`
+	Truncated  bool    `json:"truncated"`
+	Bytes      int     `json:"bytes"`
+	FileSize   int     `json:"file_size" description:"of read"`
+	Path       string  `json:"path" description:"of read"`
+	Mime       string  `json:"mime" description:"of read"`
+	SHA256     *string `json:"sha256" description:"of read"`
+	Format     string  `json:"format" description:"of archive"`
+	EntryCount int     `json:"entry_count" description:"of archive"`
+}
+
+type describedList struct {
+	Success   bool            `json:"success" required:"true"`
+	Error     string          `json:"error"`
+	Entries   []episode.Entry `json:"entries" nullable:"false"`
+	Truncated bool            `json:"truncated"`
+}
+
+// describe is the operation of a route; reads nil: it has no body.
+func describe(id, summary string, reads, answers any) *api.Operation {
+	o := &api.Operation{ID: "executor_" + id, Tag: "Tool Executor", Summary: summary, Answers: answers}
+	if reads != nil {
+		o.Reads, o.NeedsBody = reads, true
+		o.Refuses = api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict)...)
+	}
+	return o
+}
