@@ -67,12 +67,7 @@ func (a *API) getDelivery(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) listDeliveries(w http.ResponseWriter, r *http.Request) {
-	q, err := parameters(r, "sink", "state", "limit", "cursor")
-	if err != nil {
-		httpio.WriteRefusal(w, err)
-		return
-	}
-	limit, err := pageLimit(q)
+	q, limit, err := pageOf(r, "sink", "state", "limit", "cursor")
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return

@@ -1,9 +1,7 @@
 package rest
 
 import (
-	"cmp"
 	"net/http"
-	"strings"
 
 	"github.com/go-chi/chi/v5"
 
@@ -84,12 +82,7 @@ func (a *API) arguments(w http.ResponseWriter, r *http.Request) (args map[string
 }
 
 func (a *API) listGroups(w http.ResponseWriter, r *http.Request) {
-	q, err := parameters(r, "status", "task_id", "limit", "cursor")
-	if err != nil {
-		httpio.WriteRefusal(w, err)
-		return
-	}
-	limit, err := pageLimit(q)
+	q, limit, err := pageOf(r, "status", "task_id", "limit", "cursor")
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
@@ -108,8 +101,7 @@ func (a *API) abortGroup(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	reason, _ := args["reason"].(string)
 	id := chi.URLParam(r, "id")
-	aborted, err := a.Groups.AbortGroup(r.Context(), id, cmp.Or(strings.TrimSpace(reason), "asked over REST"))
+	aborted, err := a.Groups.AbortGroup(r.Context(), id, abortReason(args))
 	answerWith(w, groupAbortAnswer{id, aborted}, err)
 }

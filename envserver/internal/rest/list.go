@@ -31,11 +31,7 @@ func (a *API) listRollouts(w http.ResponseWriter, r *http.Request) {
 
 // filterOf reads a list's parameters.
 func filterOf(r *http.Request) (rollout.Filter, error) {
-	q, err := parameters(r, "status", "task_id", "group_id", "outcome", "limit", "cursor", "detail")
-	if err != nil {
-		return rollout.Filter{}, err
-	}
-	limit, err := pageLimit(q)
+	q, limit, err := pageOf(r, "status", "task_id", "group_id", "outcome", "limit", "cursor", "detail")
 	if err != nil {
 		return rollout.Filter{}, err
 	}
@@ -47,6 +43,15 @@ func filterOf(r *http.Request) (rollout.Filter, error) {
 		Status: q.Get("status"), TaskID: q.Get("task_id"), GroupID: q.Get("group_id"),
 		Outcome: rollout.Outcome(q.Get("outcome")), Limit: limit, Cursor: q.Get("cursor"),
 	}, nil
+}
+
+// pageOf reads the parameters of a list: those that it knows, and the size of a page.
+func pageOf(r *http.Request, known ...string) (q url.Values, limit int, err error) {
+	if q, err = parameters(r, known...); err != nil {
+		return nil, 0, err
+	}
+	limit, err = pageLimit(q)
+	return q, limit, err
 }
 
 // pageLimit reads how many items a page may have.

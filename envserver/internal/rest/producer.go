@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -81,12 +80,7 @@ func (a *API) postProducer(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) listProducers(w http.ResponseWriter, r *http.Request) {
-	q, err := parameters(r, "status", "limit", "cursor")
-	if err != nil {
-		httpio.WriteRefusal(w, err)
-		return
-	}
-	limit, err := pageLimit(q)
+	q, limit, err := pageOf(r, "status", "limit", "cursor")
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
@@ -135,8 +129,7 @@ func (a *API) abortProducer(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	reason, _ := args["reason"].(string)
 	id := chi.URLParam(r, "id")
-	aborted, err := a.Producers.AbortProducer(r.Context(), id, cmp.Or(strings.TrimSpace(reason), "asked over REST"))
+	aborted, err := a.Producers.AbortProducer(r.Context(), id, abortReason(args))
 	answerWith(w, producerAnswer{id, !aborted}, err)
 }

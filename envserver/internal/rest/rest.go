@@ -146,13 +146,18 @@ func (a *API) getMessages(w http.ResponseWriter, r *http.Request) {
 	answerWith(w, t, err)
 }
 
+// abortReason is the reason that people see.
+func abortReason(args map[string]any) string {
+	reason, _ := args["reason"].(string)
+	return cmp.Or(strings.TrimSpace(reason), "asked over REST")
+}
+
 func (a *API) abortRollout(w http.ResponseWriter, r *http.Request) {
 	args, ok := a.arguments(w, r)
 	if !ok {
 		return
 	}
-	reason, _ := args["reason"].(string)
 	id := chi.URLParam(r, "id")
-	aborted, err := a.Rollouts.Abort(r.Context(), id, cmp.Or(strings.TrimSpace(reason), "asked over REST"))
+	aborted, err := a.Rollouts.Abort(r.Context(), id, abortReason(args))
 	answerWith(w, reply.AbortAnswer{RolloutID: id, Aborted: aborted}, err)
 }
