@@ -39,10 +39,11 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def tiny() -> LlamaForCausalLM:
+    """A model with a place for each token of the scripted model."""
     torch.manual_seed(1)
     return LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=1024, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=32768,
+            vocab_size=1 << 15, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=32768,
         )
     )
 
