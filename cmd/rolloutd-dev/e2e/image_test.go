@@ -1,0 +1,39 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// A rollout on an imported image: the solution and the verifier run in it, and each sees a fresh one. An image that no host can have is
+// refused when the rollout is submitted.
+func TestRolloutOnAnImage(t *testing.T) {
+	t.Parallel()
+	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_IMAGE_REGISTRIES=registry.invalid"}})
+	folder := t.TempDir() // of no program at all: bash comes from the host
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, "srv"), 0o777))
+	require.NoError(t, os.Chmod(filepath.Join(folder, "srv"), 0o777))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "srv/answer"), []byte("42\n"), 0o600))
+	require.NoError(t, os.Chmod(filepath.Join(folder, "srv/answer"), 0o666))
+	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "rolloutd"), "image", "import", "--data", srv.data, folder, "answer:1").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	task := args{
+		"instruction": "copy the answer", "agent": rollout.AgentOracle, "sandbox": args{"image": "answer:1"},
+		"solution": []string{"read a < /srv/answer; echo $a > answer.txt; echo 41 > /srv/answer"},
+		"verify":   []string{"read a < answer.txt; read b < /srv/answer; [ $a = 42 ] && [ $b = 42 ]"},
+	}
+	result := runRollout(t, srv.url, task)
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.NotNil(t, result.Reward)
+	require.InDelta(t, 1, *result.Reward, 0, "%+v", result.VerifyResults)
+
+	task["sandbox"] = args{"image": "missing:1"}
+	_, err = call(t.Context(), srv.url, "run_rollout", task)
+	require.ErrorContains(t, err, `sandbox.image: image: "missing:1" is not on this host`)
+}
