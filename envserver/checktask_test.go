@@ -14,10 +14,11 @@ func TestTaskCheck(t *testing.T) {
 	check, err := envserver.NewTaskCheck([]string{"opencode", "oracle"}, nil)
 	require.NoError(t, err)
 	require.NoError(t, check.Check(map[string]any{"instruction": "x", "verify": []string{"true"}, "limits": map[string]any{"turns": 5}, "agent_timeout_s": 5.0}))
+	require.NoError(t, check.Check(map[string]any{"instruction": "x", "template": "python:3.13"}), "the server that runs the task knows its images")
 	for want, args := range map[string]map[string]any{
 		"limits.turn":       {"instruction": "x", "limits": map[string]any{"turn": 5}},
 		"sandbox.backend":   {"instruction": "x", "sandbox": map[string]any{"backend": "docker"}},
-		"template":          {"instruction": "x", "template": "python:3.13"},
+		"template":          {"instruction": "x", "template": "python:3.13", "sandbox": map[string]any{"image": "python:3.14"}},
 		"solution":          {"instruction": "x", "agent": "oracle"},
 		"reward_range":      {"instruction": "x", "reward_range": []float64{1, 0}},
 		"test_files":        {"instruction": "x", "test_files": map[string]string{"../x": ""}},
