@@ -138,11 +138,24 @@ func removeTree(dir string) error {
 	if err == nil || !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, _ error) error {
+	root, err := openOwn(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	_ = fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, _ error) error {
 		if e != nil && e.IsDir() {
-			_ = os.Chmod(path, 0o700)
+			_ = root.Chmod(path, 0o700)
 		}
 		return nil
 	})
 	return os.RemoveAll(dir)
+}
+
+// openOwn opens a folder of the owner, whatever its mode.
+func openOwn(dir string) (*os.Root, error) {
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return os.OpenRoot(dir)
 }
