@@ -35,6 +35,7 @@ type fake struct {
 	messages map[string]rollout.Transcript
 	traces   map[string]string
 	phases   []rollout.PhaseTiming // of every rollout; set before the first
+	unlogged bool                  // a reader of events is also sent one that is not in the log; set before the first
 	turns    []rollout.CompactTurn // of every result; set before the first
 	left     string                // what every rollout left under every name; empty: what name and id tell
 }
@@ -167,6 +168,11 @@ func (f *fake) Events(ctx context.Context, id string, after int64, emit func([]r
 			return err
 		}
 		return emit([]rollout.Event{{ID: rollout.EventID(1, n), Kind: kind, Data: raw}})
+	}
+	if f.unlogged {
+		if err := emit([]rollout.Event{{Kind: rollout.EventWaiting, Data: json.RawMessage(`{}`)}}); err != nil {
+			return err
+		}
 	}
 	for i, p := range state.Phases {
 		if err := send(int64(i+1), rollout.EventPhase, rollout.PhaseEvent{Phase: p.Phase, Attempt: p.Attempt, Start: p.Start}); err != nil {

@@ -222,3 +222,18 @@ func TestSubscribeEvents(t *testing.T) {
 	require.Empty(t, got["events"])
 	require.Equal(t, true, got["done"])
 }
+
+// An event that is not in the log comes with the next one that is: alone it would be the answer to every request.
+func TestSubscribeEventsThatAreNotInTheLog(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.fake.phases, r.fake.unlogged = []rollout.PhaseTiming{{Phase: rollout.PhaseCreating, Attempt: 1}}, true
+	c := r.dial("/ws")
+	c.ask(call("start_rollout", task("r", waits)))
+	got := answer(t, c.ask(call("subscribe_events", map[string]any{"rollout_id": "r"})))
+	require.Len(t, got["events"], 2)
+	require.InDelta(t, 1000001, got["next"], 0)
+	got = answer(t, c.ask(call("subscribe_events", map[string]any{"rollout_id": "r", "cursor": got["next"], "wait_s": 0.01})))
+	require.Len(t, got["events"], 1)
+	require.InDelta(t, 1000001, got["next"], 0)
+}

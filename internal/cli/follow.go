@@ -23,7 +23,8 @@ type Follower struct {
 	Pause   time.Duration // before a server is asked again that did not answer
 	Verbose bool          // print what the agent says and does, not only phases and model calls
 
-	after   int64 // id of the last event
+	after   int64                       // id of the last event
+	phases  map[rollout.PhaseEvent]bool // that were printed
 	began   time.Time
 	latest  time.Time // of what was printed
 	turns   int       // model calls of this attempt
@@ -102,7 +103,16 @@ func decodeEvent[T any](e rollout.Event) (data T, ok bool) {
 	return data, json.Unmarshal(e.Data, &data) == nil
 }
 
+// phase prints a phase, once: one that was told of a host that did not answer comes again with the log.
 func (f *Follower) phase(p rollout.PhaseEvent) {
+	once := rollout.PhaseEvent{Phase: p.Phase, Attempt: p.Attempt} // the clocks of a host and of the workflow differ
+	if f.phases[once] {
+		return
+	}
+	if f.phases == nil {
+		f.phases = map[rollout.PhaseEvent]bool{}
+	}
+	f.phases[once] = true
 	if f.began.IsZero() {
 		f.began = p.Start
 	}

@@ -60,7 +60,7 @@ func TestFollowPrintsEveryEventOnce(t *testing.T) {
 	finished := begin.Add(9 * time.Second)
 	first := []rollout.Event{
 		phase(1, rollout.PhaseCreating, 1, 0), event(0, rollout.EventWaiting, rollout.WaitingEvent{Stamp: stamp(1), Waiting: "it is\x1b paused"}),
-		phase(2, rollout.PhaseAgent, 1, 2),
+		phase(0, rollout.PhaseAgent, 1, 2), phase(2, rollout.PhaseAgent, 1, 2), // its host did not answer for a moment
 	}
 	rest := []rollout.Event{
 		event(3, rollout.EventTurn, rollout.TurnEvent{Stamp: stamp(3), TurnKind: rollout.KindAgent, PromptTokens: 7}),

@@ -63,19 +63,22 @@ func (t *Table) subscribeEvents(ctx context.Context, c Call) (*Text, error) {
 	return t.text(out)
 }
 
-// take collects one batch, up to the limits.
+// take collects one batch, up to the limits. Events that are not in the log do not end the wait: the next request would get them again.
 func (s *subscribeAnswer) take(limit int) func([]rollout.Event) error {
-	size := 0
+	size, moved := 0, false
 	return func(events []rollout.Event) error {
 		for _, e := range events {
 			size += len(e.Data)
 			if len(s.Events) == limit || len(s.Events) > 0 && size > maxEventBytes {
 				break
 			}
-			s.Events, s.Next = append(s.Events, e), max(s.Next, e.ID)
+			s.Events, s.Next, moved = append(s.Events, e), max(s.Next, e.ID), moved || e.ID > 0
 			if e.Kind == rollout.EventDone {
 				return nil
 			}
+		}
+		if !moved && len(s.Events) < limit {
+			return nil
 		}
 		return errEnoughEvents
 	}

@@ -60,9 +60,10 @@ type follower struct {
 	after   int64
 	emit    func([]rollout.Event) error
 	state   rollout.State
-	running bool   // the workflow was, when the state was asked for
-	length  int64  // of the workflow's history, when the state was asked for
-	waiting string // the reason that was sent last
+	running bool               // the workflow was, when the state was asked for
+	length  int64              // of the workflow's history, when the state was asked for
+	waiting string             // the reason that was sent last
+	told    rollout.PhaseEvent // that present has sent last
 }
 
 // look is how the rollout stands. The length of the history is of before: what changes meanwhile ends the next wait.
@@ -128,22 +129,32 @@ func (f *follower) live(ctx context.Context, n int) error {
 		return context.Cause(ctx)
 	case fault.Is(err, fault.Unavailable):
 		pause(ctx, hostPause)
-		return f.phasesSoFar(n)
+		return f.present(n)
 	case fault.Is(err, fault.NotFound): // it is in the store by now, or the host is of an earlier version
-		return f.phasesSoFar(n)
+		found, err := f.stored(ctx, n)
+		if err != nil || found {
+			return err
+		}
+		return f.present(n)
 	}
 	return err
 }
 
-// phasesSoFar stands for the log of an attempt whose host cannot be asked, as long as nothing of the log was sent.
-func (f *follower) phasesSoFar(n int) error {
-	if attempt, number := rollout.EventPlace(f.after); attempt == n && number > int64(len(f.state.Phases)) {
+// present tells the phase of an attempt whose host cannot be asked. The event is not in the log: the host has others, under ids of its own.
+func (f *follower) present(n int) error {
+	last := len(f.state.Phases) - 1
+	if last < 0 || f.state.Phases[last].Attempt != n {
 		return nil
 	}
-	return f.phases(n)
+	now := rollout.PhaseEvent{Phase: f.state.Phases[last].Phase, Attempt: n, Start: f.state.Phases[last].Start}
+	if now == f.told {
+		return nil
+	}
+	f.told = now
+	return f.emit([]rollout.Event{event(0, rollout.EventPhase, now)})
 }
 
-// phases hands on the phases of an attempt.
+// phases hands on the phases of an attempt that no host has, or whose log is lost.
 func (f *follower) phases(n int) error {
 	var events []rollout.Event
 	for _, p := range f.state.Phases {

@@ -174,6 +174,64 @@ func TestEvents(t *testing.T) {
 	require.Equal(t, fault.KindOf(err), fault.KindOf(rc.Events(t.Context(), "r2", 0, nil)))
 }
 
+// A host that does not answer for a while loses nothing of its log for a reader that follows, and neither does a log that has just moved
+// to the store: the phases that are told meanwhile are not in the log.
+func TestEventsOfASilentHost(t *testing.T) {
+	t.Parallel()
+	for name, silent := range map[string]fault.Kind{"it does not answer": fault.Unavailable, "it has no log any more": fault.NotFound} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rc, f, st := newClient(t)
+			_, err := rc.Start(t.Context(), spec("r1"))
+			require.NoError(t, err)
+			phases := []rollout.PhaseTiming{
+				{Phase: rollout.PhaseQueued, Attempt: 1}, {Phase: rollout.PhaseCreating, Attempt: 1}, {Phase: rollout.PhaseAgent, Attempt: 1},
+			}
+			f.turnTo("r1", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h", Phases: phases})
+			asked := make(chan struct{}, 100)
+			f.hosts.events = func(context.Context, int64, func([]rollout.Event) error) error {
+				asked <- struct{}{}
+				return fault.New(silent, "silent")
+			}
+			var log []byte
+			for n := int64(1); n <= 5; n++ {
+				line, err := json.Marshal(at(1, n, "stored"))
+				require.NoError(t, err)
+				log = append(append(log, line...), '\n')
+			}
+			go func() {
+				<-asked
+				_, err := st.PutBytes(t.Context(), store.AttemptKey("r1", 1, store.Events), log)
+				if err == nil {
+					f.turnTo("r1", rollout.State{Phase: rollout.PhaseDone, Attempt: 1, Host: "h", Phases: phases, Outcome: rollout.Completed})
+				}
+			}()
+			var inLog, others []rollout.Event
+			require.NoError(t, rc.Events(t.Context(), "r1", 0, func(events []rollout.Event) error {
+				for _, e := range events {
+					if e.ID > 0 {
+						inLog = append(inLog, e)
+					} else {
+						others = append(others, e)
+					}
+				}
+				return nil
+			}))
+			require.Len(t, inLog, 6)
+			for n, e := range inLog[:5] {
+				require.Equal(t, at(1, int64(n+1), "stored"), e)
+			}
+			require.Equal(t, rollout.EventDone, inLog[5].Kind)
+			for _, e := range others {
+				require.Contains(t, string(e.Data), rollout.PhaseAgent)
+			}
+			if silent == fault.Unavailable {
+				require.Len(t, others, 1)
+			}
+		})
+	}
+}
+
 // The last event is the same while the workflow still runs, with a state of its own, and after it has closed.
 func TestLastEvent(t *testing.T) {
 	t.Parallel()
