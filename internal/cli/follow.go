@@ -103,7 +103,7 @@ func decodeEvent[T any](e rollout.Event) (data T, ok bool) {
 	return data, json.Unmarshal(e.Data, &data) == nil
 }
 
-// phase prints a phase, once: one that was told of a host that did not answer comes again with the log.
+// phase prints a phase, once: a phase that came while the host did not answer comes again with the log.
 func (f *Follower) phase(p rollout.PhaseEvent) {
 	once := rollout.PhaseEvent{Phase: p.Phase, Attempt: p.Attempt} // the clocks of a host and of the workflow differ
 	if f.phases[once] {

@@ -55,15 +55,15 @@ func (c *Client) Events(ctx context.Context, id string, after int64, emit func([
 
 // follower hands on the events of one rollout.
 type follower struct {
-	client  *Client
-	id      string
-	after   int64
-	emit    func([]rollout.Event) error
-	state   rollout.State
-	running bool               // the workflow was, when the state was asked for
-	length  int64              // of the workflow's history, when the state was asked for
-	waiting string             // the reason that was sent last
-	told    rollout.PhaseEvent // that present has sent last
+	client    *Client
+	id        string
+	after     int64
+	emit      func([]rollout.Event) error
+	state     rollout.State
+	running   bool               // the workflow was, when the state was asked for
+	length    int64              // of the workflow's history, when the state was asked for
+	waiting   string             // the reason that was sent last
+	sentPhase rollout.PhaseEvent // the phase that present has sent last
 }
 
 // look is how the rollout stands. The length of the history is of before: what changes meanwhile ends the next wait.
@@ -147,10 +147,10 @@ func (f *follower) present(n int) error {
 		return nil
 	}
 	now := rollout.PhaseEvent{Phase: f.state.Phases[last].Phase, Attempt: n, Start: f.state.Phases[last].Start}
-	if now == f.told {
+	if now == f.sentPhase {
 		return nil
 	}
-	f.told = now
+	f.sentPhase = now
 	return f.emit([]rollout.Event{event(0, rollout.EventPhase, now)})
 }
 

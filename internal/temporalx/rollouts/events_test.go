@@ -175,7 +175,7 @@ func TestEvents(t *testing.T) {
 }
 
 // A host that does not answer for a while loses nothing of its log for a reader that follows, and neither does a log that has just moved
-// to the store: the phases that are told meanwhile are not in the log.
+// to the store: the phases that are sent meanwhile are not in the log.
 func TestEventsOfASilentHost(t *testing.T) {
 	t.Parallel()
 	for name, silent := range map[string]fault.Kind{"it does not answer": fault.Unavailable, "it has no log any more": fault.NotFound} {
