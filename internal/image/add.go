@@ -136,13 +136,14 @@ func (s *Store) unpackAll(ctx context.Context, ids []string, layers []v1.Layer, 
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(layersAtOnce)
 	var fresh []string
+	shared := &budget{Limits: s.o.Limits}
 	for n, id := range ids {
 		if _, err := os.Stat(s.layerDir(id)); err == nil || slices.Contains(fresh, id) {
 			continue
 		}
 		fresh = append(fresh, id)
 		g.Go(func() error {
-			return s.unpackLayer(ctx, layers[n], id, filepath.Join(temp, filepath.Base(s.layerDir(id))))
+			return s.unpackLayer(ctx, layers[n], id, shared, filepath.Join(temp, filepath.Base(s.layerDir(id))))
 		})
 	}
 	if err := g.Wait(); err != nil || len(fresh) == 0 {
@@ -171,7 +172,7 @@ func syncAll(dir string) error {
 }
 
 // unpackLayer unpacks one layer into the new folder dir, and checks its digest.
-func (s *Store) unpackLayer(ctx context.Context, l v1.Layer, id, dir string) error {
+func (s *Store) unpackLayer(ctx context.Context, l v1.Layer, id string, b *budget, dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, rootDir), 0o755); err != nil {
 		return fault.Wrap(fault.Exhausted, err, "unpack layer")
 	}
@@ -189,7 +190,7 @@ func (s *Store) unpackLayer(ctx context.Context, l v1.Layer, id, dir string) err
 	defer stop()
 	sum := sha256.New()
 	bounded := &boundedReader{r: io.TeeReader(content, sum), left: s.o.Limits.Bytes + int64(s.o.Limits.Entries)*tarOverhead}
-	written, err := unpack(ctx, bounded, root, s.ownedBy, s.o.Limits)
+	written, err := unpack(ctx, bounded, root, s.ownedBy, b)
 	if err != nil {
 		return errors.Join(err, ctx.Err())
 	}

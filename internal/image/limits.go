@@ -1,6 +1,9 @@
 package image
 
-import "cmp"
+import (
+	"cmp"
+	"sync/atomic"
+)
 
 // Limits bounds what one image may unpack to.
 type Limits struct {
@@ -16,6 +19,16 @@ func (l Limits) withDefaults() Limits {
 		Bytes: cmp.Or(l.Bytes, 32<<30), Depth: cmp.Or(l.Depth, 100),
 	}
 }
+
+// budget is what the layers of one image have taken of its limits. Layers that are unpacked at the same time share it.
+type budget struct {
+	Limits
+	entries, bytes atomic.Int64
+}
+
+func (b *budget) takeEntry() bool { return b.entries.Add(1) <= int64(b.Entries) }
+
+func (b *budget) takeBytes(n int64) bool { return n >= 0 && b.bytes.Add(n) <= b.Bytes }
 
 // maxDocument bounds a manifest, a configuration and any other answer of a registry that is not a layer, in bytes.
 const maxDocument = 8 << 20

@@ -88,7 +88,7 @@ func (s *Store) untarLayout(ctx context.Context, path, temp string) error {
 		return fault.Wrap(fault.Unavailable, err, "unpack image")
 	}
 	defer root.Close()
-	_, err = unpack(ctx, f, root, owner{}, s.o.Limits)
+	_, err = unpack(ctx, f, root, owner{}, &budget{Limits: s.o.Limits})
 	return err
 }
 

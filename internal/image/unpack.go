@@ -27,14 +27,14 @@ const (
 type unpacker struct {
 	root   *os.Root
 	owner  owner
-	limits Limits
+	budget *budget
 	layer
 	dirs map[string]*tar.Header // get their final mode and time at the end
 }
 
 // unpack reads the tar of a layer to its end. Device nodes, FIFOs and sockets are left out.
-func unpack(ctx context.Context, r io.Reader, root *os.Root, own owner, limits Limits) (layer, error) {
-	u := &unpacker{root: root, owner: own, limits: limits, dirs: map[string]*tar.Header{}}
+func unpack(ctx context.Context, r io.Reader, root *os.Root, own owner, b *budget) (layer, error) {
+	u := &unpacker{root: root, owner: own, budget: b, dirs: map[string]*tar.Header{}}
 	for t := tar.NewReader(r); ; {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
@@ -87,15 +87,15 @@ func (u *unpacker) clean(name string) (string, error) {
 		}
 	}
 	p := path.Clean(strings.TrimLeft(name, "/"))
-	if strings.Count(p, "/") >= u.limits.Depth {
-		return "", fault.New(fault.Invalid, "it lies deeper than %d folders", u.limits.Depth)
+	if strings.Count(p, "/") >= u.budget.Depth {
+		return "", fault.New(fault.Invalid, "it lies deeper than %d folders", u.budget.Depth)
 	}
 	return p, nil
 }
 
 func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
-	if u.Entries++; u.Entries > u.limits.Entries {
-		return fault.New(fault.Invalid, "the image has more than %d entries", u.limits.Entries)
+	if u.Entries++; !u.budget.takeEntry() {
+		return fault.New(fault.Invalid, "the image has more than %d entries", u.budget.Entries)
 	}
 	name, err := u.clean(h.Name)
 	if err != nil {
@@ -150,8 +150,8 @@ func (u *unpacker) write(name string, h *tar.Header, content io.Reader) error {
 
 // file writes a regular file. Its length is that of its header: a reader of tar files never returns more.
 func (u *unpacker) file(name string, h *tar.Header, content io.Reader) (err error) {
-	if u.Bytes += h.Size; h.Size < 0 || u.Bytes > u.limits.Bytes {
-		return fault.New(fault.Invalid, "the image has more than %d bytes", u.limits.Bytes)
+	if u.Bytes += h.Size; !u.budget.takeBytes(h.Size) {
+		return fault.New(fault.Invalid, "the image has more than %d bytes", u.budget.Bytes)
 	}
 	f, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -237,7 +237,8 @@ func TestBoundsOfAnImage(t *testing.T) {
 	half := strings.Repeat("0", 1500)
 	s := open(t, image.Options{Limits: image.Limits{Bytes: 2000, Layers: 2}})
 	_, err := importOf(t, s, []entry{file("a", half)}, []entry{file("b", half)})
-	require.ErrorContains(t, err, "at most 2000 bytes")
+	require.ErrorContains(t, err, "more than 2000 bytes")
+	nothingIn(t, s)
 	_, err = importOf(t, s, []entry{file("a", "1")}, []entry{file("b", "2")}, []entry{file("c", "3")})
 	require.ErrorContains(t, err, "3 layers; at most 2")
 }
