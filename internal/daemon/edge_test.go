@@ -66,17 +66,24 @@ func dial(t *testing.T, address string) *websocket.Conn {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	t.Cleanup(func() { _ = c.Close() })
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(5*time.Minute)))
 	return c
 }
 
-// The edge follows the configuration: mode, page, readme, tokens, sessions and connections.
+// asks sends a request and reads its answer, which shows that the socket has its session.
+func asks(t *testing.T, c *websocket.Conn) {
+	t.Helper()
+	require.NoError(t, c.WriteMessage(websocket.TextMessage, []byte(`{"type":"state"}`)))
+	_, _, err := c.ReadMessage()
+	require.NoError(t, err)
+}
+
+// The edge follows the configuration: mode, page, readme, tokens and sessions.
 func TestTheEdgeIsAsConfigured(t *testing.T) {
 	t.Parallel()
-	const connections = 10
 	c, _ := kept(t)
 	c.Serve.Mode, c.Serve.Web, c.Serve.Tokens = "production", true, []string{theToken}
-	c.Serve.MaxSessions, c.Serve.MaxConnections = 1, connections
+	c.Serve.MaxSessions = 1
 	c.Serve.Readme = filepath.Join(t.TempDir(), "README.md")
 	require.NoError(t, os.WriteFile(c.Serve.Readme, []byte("read me"), 0o600))
 	serving(t, c, func(address string) {
@@ -94,30 +101,39 @@ func TestTheEdgeIsAsConfigured(t *testing.T) {
 			require.Equal(t, tc.status, status, tc.path)
 			require.Contains(t, body, tc.says)
 		}
-		first := dial(t, address)
+		asks(t, dial(t, address))
 		_, refusal, err := dial(t, address).ReadMessage()
 		require.NoError(t, err)
 		require.Contains(t, string(refusal), "CAPACITY_REACHED")
+	})
+}
+
+// Connections at rest make room, however many there are; the WebSocket of a client with a token stays.
+func TestConnectionsAreAsConfigured(t *testing.T) {
+	t.Parallel()
+	const connections = 10
+	c, _ := kept(t)
+	c.Serve.Tokens, c.Serve.MaxConnections = []string{theToken}, connections
+	serving(t, c, func(address string) {
+		first := dial(t, address)
 		for range connections {
 			idle, err := net.Dial("tcp", address)
 			require.NoError(t, err)
 			defer idle.Close()
 		}
-		// Those at rest make room, however many there are; the WebSocket of a client with a token stays.
 		status, _ := fetch(t, "GET", "http://"+address+"/metadata", theToken)
 		require.Equal(t, http.StatusOK, status)
-		for range connections { // until all are taken by clients with a token
+		for taken := 1; taken < connections; { // until all are taken by clients with a token
 			c, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws://"+address+"/ws", http.Header{"Authorization": {"Bearer " + theToken}})
 			if resp != nil {
 				_ = resp.Body.Close()
 			}
 			if err == nil {
+				taken++
 				defer c.Close()
 			}
 		}
-		require.NoError(t, first.WriteMessage(websocket.TextMessage, []byte(`{"type":"state"}`)))
-		_, _, err = first.ReadMessage()
-		require.NoError(t, err)
+		asks(t, first)
 		status, body := fetch(t, "GET", "http://"+address+"/health", "")
 		require.Equal(t, http.StatusServiceUnavailable, status)
 		require.Contains(t, body, "Too many connections")
