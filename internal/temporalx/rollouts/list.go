@@ -3,6 +3,7 @@ package rollouts
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.temporal.io/api/common/v1"
@@ -15,8 +16,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// List tells of the rollouts that Temporal still knows. What it tells of each is what visibility holds: it may be a moment
-// behind, and has neither turns nor phases; see Filter.Detail. A page may hold fewer than were asked for; the last one is the one without a next.
+// List returns the rollouts that Temporal still knows. Each is as visibility has it: a moment behind, without turns and phases, and with the
+// attempt that last had a sandbox; see Filter.Detail. A page may hold fewer than were asked for; the last page has no Next.
 func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
 	page := rollout.Page{Rollouts: []rollout.State{}}
 	next, err := c.list(ctx, rollout.WorkflowName, "", f, func(w *workflowpb.WorkflowExecutionInfo) { page.Rollouts = append(page.Rollouts, listed(w)) })
@@ -64,6 +65,7 @@ func listed(w *workflowpb.WorkflowExecutionInfo) rollout.State {
 		SandboxID: keyword(fields[searchattr.NameSandbox]), Outcome: rollout.Outcome(keyword(fields[searchattr.NameOutcome])),
 		Phase: rollout.Phase(keyword(fields[searchattr.NamePhase])), StartedAt: w.GetStartTime().AsTime(),
 	}
+	s.Attempt = attemptOf(s)
 	var reward float64
 	if p := fields[searchattr.NameReward]; p != nil && converter.GetDefaultDataConverter().FromPayload(p, &reward) == nil {
 		s.Reward = &reward
@@ -80,6 +82,16 @@ func listed(w *workflowpb.WorkflowExecutionInfo) rollout.State {
 		s.Outcome = rollout.InfraFailed
 	}
 	return s
+}
+
+// attemptOf is the attempt that the sandbox belongs to; 0 where no attempt has had one.
+func attemptOf(s rollout.State) int {
+	number, ok := strings.CutPrefix(s.SandboxID, s.ID+".")
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil {
+		return 0
+	}
+	return n
 }
 
 // keyword reads a search attribute, which is never encrypted; "" when it is not set.

@@ -27,7 +27,7 @@ func TestList(t *testing.T) {
 		{
 			Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-a"}, Status: completed,
 			StartTime: timestamppb.New(at), CloseTime: timestamppb.New(at.Add(time.Minute)),
-			SearchAttributes: attributes(map[string]any{"RolloutTask": "t", "RolloutOutcome": "completed", "RolloutReward": 0.5, "RolloutPhase": "closing_sandbox"}),
+			SearchAttributes: attributes(map[string]any{"RolloutTask": "t", "RolloutOutcome": "completed", "RolloutReward": 0.5, "RolloutPhase": "closing_sandbox", "RolloutSandbox": "a.2"}),
 		},
 		{Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-b"}, Status: terminated, StartTime: timestamppb.New(at), CloseTime: timestamppb.New(at)},
 	}}
@@ -36,9 +36,10 @@ func TestList(t *testing.T) {
 	require.Equal(t, `WorkflowType = 'RolloutWorkflow' AND ExecutionStatus != 'Running'`, f.listed[0].GetQuery())
 	later, reward := at.Add(time.Minute), 0.5
 	require.Equal(t, rollout.State{
-		ID: "a", TaskID: "t", Phase: rollout.PhaseDone, Outcome: rollout.Completed, Reward: &reward, StartedAt: at, FinishedAt: &later,
+		ID: "a", TaskID: "t", Attempt: 2, SandboxID: "a.2", Phase: rollout.PhaseDone, Outcome: rollout.Completed, Reward: &reward, StartedAt: at, FinishedAt: &later,
 	}, page.Rollouts[0])
 	require.Equal(t, rollout.InfraFailed, page.Rollouts[1].Outcome, "it was terminated")
+	require.Zero(t, page.Rollouts[1].Attempt, "it never had a sandbox")
 
 	_, err = rc.List(t.Context(), rollout.Filter{Cursor: page.Next, Limit: 2})
 	require.NoError(t, err)
