@@ -126,7 +126,7 @@ func TestProducersOverREST(t *testing.T) {
 		"a.yaml": "instruction: a\nlimits: {turns: 3}\nsampling: {temperature: 1}\n", "b.yaml": "instruction: b\n", "skip.yaml": "instruction: c\n",
 	})
 	body := `{"producer_id":"p","task_set":"mine","select":{"exclude":["skip"]},"shuffle":7,"sink":"s","group_size":4,"total_steps":9,"concurrency":64,
-		"rollout":{"endpoint":"vllm","api_key":"sk-1","limits":{"turns":5}},"filter":{"equal_scores":false,"max_tokens":100,"max_version_lag":2},
+		"rollout":{"endpoint":"vllm","api_key":"sk-1","limits":{"turns":5}},"filter":{"equal_scores":false,"max_tokens":100,"max_version_lag":2,"mark_stale":true},
 		"eval":{"task_set":"mine","every":10,"select":{"tasks":["a"]}}}`
 	status, _, out := r.do("POST", "/producers", body)
 	require.Equal(t, http.StatusAccepted, status, out)
@@ -136,7 +136,7 @@ func TestProducersOverREST(t *testing.T) {
 	require.Equal(t, &seed, p.Shuffle)
 	require.Equal(t, rollout.ProducerBounds{Concurrency: 64, MaxBatchesOffpolicy: 3, TotalSteps: 9}, p.Bounds)
 	require.Zero(t, p.Epochs, "without bound where the steps are bounded")
-	require.Equal(t, rollout.GroupFilter{MaxTokens: 100, MaxVersionLag: &lag}, p.Filter)
+	require.Equal(t, rollout.GroupFilter{MaxTokens: 100, MaxVersionLag: &lag, MarkStale: true}, p.Filter)
 	require.Equal(t, "sealed(sk-1)", p.SealedKey)
 	require.Len(t, f.sets[0], 2)
 	one := f.sets[0][0]
@@ -183,6 +183,7 @@ func TestProducersRefuse(t *testing.T) {
 		head + `"tasks":[{"instruction":"x"}],"concurrency":-1}`:                   "concurrency",
 		head + `"tasks":[{"instruction":"x"}],"eval":{"task_set":"mine"}}`:         "every",
 		head + `"tasks":[{"instruction":"x"}],"shuffle":-1}`:                       "shuffle",
+		head + `"tasks":[{"instruction":"x"}],"filter":{"mark_stale":true}}`:       "max_version_lag",
 		head + `"tasks":[{"instruction":"x"}],"verfy":1}`:                          "unknown argument",
 		`{"sink":"s","group_size":2,"rollout":7,"tasks":[{"instruction":"x"}]}`:    "rollout",
 		head + `"task_set":"mine","select":{"tasks":["x*"]}}`:                      "no task of",

@@ -75,6 +75,9 @@ func ProducerTable(w io.Writer, s rollout.ProducerState) {
 	c := s.Counts
 	row("groups", "%d started, %d delivered, %d running, %d in the outbox", c.Started, c.Delivered, len(s.Running), len(s.Outbox))
 	row("not", "%s", reasons(c))
+	if c.Marked > 0 {
+		row("stale", "%d delivered with a mark", c.Marked)
+	}
 	row("rollouts", "%d delivered, %d replaced, %d in flight of %d", c.Rollouts, c.Replaced, s.InFlight(), s.Bounds.Concurrency)
 	for _, e := range s.Evaluated {
 		row("eval", "step %d: mean %.4g of %d rollouts, %d passed", e.Step, e.Mean(), e.Rollouts, e.Passed)

@@ -83,7 +83,7 @@ func (d *Deliverer) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rol
 		return record, err
 	}
 	err = d.try(ctx, s, &g, spec)
-	record.Rollouts, record.TooLong, record.Stale = len(g.Data), errors.Is(err, errTooLong), errors.Is(err, errStale)
+	record.Rollouts, record.TooLong, record.Stale = len(g.Data), errors.Is(err, errTooLong), errors.Is(err, errStale) || g.Lag != nil
 	return d.record(ctx, out, record, g, err)
 }
 
@@ -102,15 +102,16 @@ func (d *Deliverer) try(ctx context.Context, s Named, g *Group, spec rollout.Del
 		return fault.Wrap(fault.Conflict, errTooLong, "a sequence of %d tokens, want fewer than %d", n, spec.MaxTokens)
 	}
 	if spec.MaxVersionLag != nil {
-		if err := fresh(ctx, s, g, int64(*spec.MaxVersionLag)); err != nil {
+		err := fresh(ctx, s, g, int64(*spec.MaxVersionLag))
+		if err != nil && (!spec.MarkStale || !errors.Is(err, errStale)) {
 			return err
 		}
 	}
 	return s.Deliver(ctx, *g)
 }
 
-// fresh asks the sink at which step its trainer is, and refuses a group of weights that are too many versions older. A group or a trainer
-// that tells no version is not refused.
+// fresh asks the sink at which step its trainer is. A group of weights that are too many versions older gets its Lag, and the error is
+// errStale. Without a version of the group or a step of the trainer there is no bound.
 func fresh(ctx context.Context, s Named, g *Group, most int64) error {
 	version, known := g.oldestVersion()
 	if !known {
@@ -121,6 +122,7 @@ func fresh(ctx context.Context, s Named, g *Group, most int64) error {
 		return err
 	}
 	if lag := int64(status.Step) - version; status.BatchSize > 0 && lag > most {
+		g.Lag = &lag
 		return fault.Wrap(fault.Conflict, errStale, "version %d is %d versions behind the trainer's step %d, want at most %d", version, lag, status.Step, most)
 	}
 	return nil

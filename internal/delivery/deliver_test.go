@@ -262,6 +262,15 @@ func TestStaleGroups(t *testing.T) {
 		require.Equal(t, c.stale, d.Stale, id)
 		require.Equal(t, c.stale, d.State == rollout.DeliverySkipped, id)
 	}
+	r.sink.step = 10
+	for id, want := range map[string]*int64{"fresh": nil, "old": new(int64(3))} {
+		r.finish(t, id, 1, map[string]string{"fresh": good, "old": old}[id])
+		d, err := r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: id, Sink: "s", MaxVersionLag: &lag, MarkStale: true})
+		require.NoError(t, err)
+		require.Equal(t, rollout.DeliveryDelivered, d.State)
+		require.Equal(t, want != nil, d.Stale)
+		require.Equal(t, want, r.sink.taken[len(r.sink.taken)-1].Lag, "a marked group has its lag")
+	}
 	page, err := delivery.Outbox{Store: r.Store}.List(t.Context(), rollout.DeliveryFilter{Limit: 10, State: rollout.DeliverySkipped})
 	require.NoError(t, err)
 	require.Equal(t, "version 7 is 3 versions behind the trainer's step 10, want at most 2: stale", page.Deliveries[0].Reason)

@@ -23,6 +23,9 @@ type Group struct {
 	Statistics rollout.Statistics   `json:"statistics"` // of the siblings' rewards
 	FinishedAt time.Time            `json:"finished_at"`
 
+	// Lag is by how many versions the oldest weights that sampled the group are behind the trainer's step; nil: within the bound.
+	Lag *int64 `json:"version_lag,omitempty"`
+
 	// Data has the training sequences of each sibling, in the order of Siblings. Each has a reward and at least one token to train on.
 	Data []shapes.Scored `json:"-"`
 }

@@ -17,6 +17,8 @@ type DeliverySpec struct {
 	MaxTokens int `json:"max_tokens,omitempty"`
 	// MaxVersionLag refuses groups as GroupFilter.MaxVersionLag does; nil: none is refused.
 	MaxVersionLag *int `json:"max_version_lag,omitempty"`
+	// MarkStale delivers groups beyond MaxVersionLag with their lag, for sinks that have a trainer's step.
+	MarkStale bool `json:"mark_stale,omitempty"`
 }
 
 // Validate reports what is wrong with the names. The error's kind is Invalid.
@@ -72,7 +74,7 @@ type Delivery struct {
 	Tries    int        `json:"tries"` // that failed
 	Rollouts int        `json:"rollouts"`
 	TooLong  bool       `json:"too_long,omitempty"` // skipped by DeliverySpec.MaxTokens
-	Stale    bool       `json:"stale,omitempty"`    // skipped by DeliverySpec.MaxVersionLag
+	Stale    bool       `json:"stale,omitempty"`    // beyond DeliverySpec.MaxVersionLag: skipped, or delivered with a mark
 	QueuedAt time.Time  `json:"queued_at"`
 	EndedAt  *time.Time `json:"ended_at,omitempty"`
 }

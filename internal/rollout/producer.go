@@ -61,6 +61,8 @@ type GroupFilter struct {
 	MinRollouts int  `json:"min_rollouts,omitempty"` // those with fewer rewards; 0: the sink decides
 	// MaxVersionLag drops those with a token to train on that weights more than this many versions before the trainer's step sampled; nil: none.
 	MaxVersionLag *int `json:"max_version_lag,omitempty"`
+	// MarkStale delivers those groups nevertheless, marked; see DeliverySpec.MarkStale.
+	MarkStale bool `json:"mark_stale,omitempty"`
 }
 
 // EvalSpec asks for evaluations: one group of each task of a set, whose results are not delivered.
@@ -119,6 +121,8 @@ func (p ProducerSpec) Validate() error {
 		return fault.Field("filter.max_tokens", "must not be negative, got %d", p.Filter.MaxTokens)
 	case p.Filter.MaxVersionLag != nil && *p.Filter.MaxVersionLag < 0:
 		return fault.Field("filter.max_version_lag", "must not be negative, got %d", *p.Filter.MaxVersionLag)
+	case p.Filter.MarkStale && p.Filter.MaxVersionLag == nil:
+		return fault.Field("filter.mark_stale", "needs filter.max_version_lag")
 	case p.Filter.MinRollouts < 0 || p.Filter.MinRollouts > p.GroupSize:
 		return fault.Field("filter.min_rollouts", "want 0 to group_size (%d), got %d", p.GroupSize, p.Filter.MinRollouts)
 	}
@@ -245,6 +249,7 @@ type Cursor struct {
 type ProducerCounts struct {
 	Started   int64          `json:"started"`            // groups, evaluations apart
 	Delivered int64          `json:"delivered"`          // groups that the sink acknowledged
+	Marked    int64          `json:"marked,omitempty"`   // delivered groups that GroupFilter.MarkStale has marked
 	Skipped   int64          `json:"skipped"`            // groups that are no data for the sink
 	Refused   int64          `json:"refused"`            // groups that the sink refused for good
 	Filtered  map[string]int `json:"filtered,omitempty"` // groups that were not delivered, by reason

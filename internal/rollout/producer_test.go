@@ -44,6 +44,7 @@ func TestProducerSpec(t *testing.T) {
 		"epochs":                 func(p *rollout.ProducerSpec) { p.Epochs = -1 },
 		"batch_size":             func(p *rollout.ProducerSpec) { p.BatchSize = -1 },
 		"filter.max_version_lag": func(p *rollout.ProducerSpec) { lag := -1; p.Filter.MaxVersionLag = &lag },
+		"filter.mark_stale":      func(p *rollout.ProducerSpec) { p.Filter.MarkStale = true },
 		"filter.max_tokens":      func(p *rollout.ProducerSpec) { p.Filter.MaxTokens = -1 },
 		"filter.min_rollouts":    func(p *rollout.ProducerSpec) { p.Filter.MinRollouts = 5 },
 		"concurrency":            func(p *rollout.ProducerSpec) { p.Bounds.Concurrency = 0 },

@@ -61,6 +61,7 @@ func (p *producer) deliverOne(ctx workflow.Context, f rollout.Finished) {
 	var d rollout.Delivery
 	spec := rollout.DeliverySpec{
 		GroupID: f.GroupID, Sink: p.spec.Sink, MaxTokens: p.spec.Filter.MaxTokens, MaxVersionLag: p.spec.Filter.MaxVersionLag,
+		MarkStale: p.spec.Filter.MarkStale,
 	}
 	err := workflow.ExecuteActivity(ctx, p.acts.DeliverGroup, spec).Get(ctx, &d)
 	again := err != nil && (ctx.Err() != nil || !undeliverable(err))
@@ -93,7 +94,7 @@ func (p *producer) count(d rollout.Delivery, err error) {
 		p.log.Warn("group not delivered", "error", failure.FromTemporal(err))
 	case d.TooLong:
 		p.filtered(rollout.FilteredTooLong)
-	case d.Stale:
+	case d.Stale && d.State == rollout.DeliverySkipped:
 		p.filtered(rollout.FilteredStale)
 	case d.State == rollout.DeliverySkipped:
 		c.Skipped++
@@ -101,6 +102,9 @@ func (p *producer) count(d rollout.Delivery, err error) {
 		c.Refused++
 	default:
 		c.Delivered++
+		if d.Stale {
+			c.Marked++
+		}
 		c.Rollouts += int64(d.Rollouts)
 	}
 	p.step()

@@ -81,6 +81,10 @@ func TestFilters(t *testing.T) {
 		case "p-7":
 			require.Equal(t, 2, *d.MaxVersionLag)
 			return rollout.Delivery{State: rollout.DeliverySkipped, Stale: true}, nil
+		case "p-6":
+			d, err := deliver(d)
+			d.Stale = true
+			return d, err
 		case "p-4":
 			return rollout.Delivery{State: rollout.DeliverySkipped}, nil
 		case "p-5":
@@ -94,7 +98,7 @@ func TestFilters(t *testing.T) {
 	s := w.run(t, p)
 	require.Equal(t, map[string]int{"equal_scores": 1, "too_few": 1, "too_long": 1, "stale": 1}, s.Counts.Filtered)
 	require.Equal(t, rollout.ProducerCounts{
-		Started: 8, Delivered: 1, Skipped: 1, Refused: 1, Failed: 1, Filtered: s.Counts.Filtered, Rollouts: 3,
+		Started: 8, Delivered: 1, Marked: 1, Skipped: 1, Refused: 1, Failed: 1, Filtered: s.Counts.Filtered, Rollouts: 3,
 	}, s.Counts)
 	require.ElementsMatch(t, []string{"p-6"}, w.delivered)
 }

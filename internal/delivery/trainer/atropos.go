@@ -205,6 +205,7 @@ type atroposGroup struct {
 // groupOverrides is passed through to the trainer as it is.
 type groupOverrides struct {
 	Key string `json:"rolloutd_key"`
+	Lag *int64 `json:"version_lag,omitempty"` // of a group that is marked as stale
 }
 
 // sent is the note of a group.
@@ -286,7 +287,7 @@ func (s *Atropos) send(ctx context.Context, g delivery.Group) error {
 	if err != nil {
 		return err
 	}
-	body, err := encode(atroposGroup{form, s.reg.ID, groupOverrides{g.Key}})
+	body, err := encode(atroposGroup{form, s.reg.ID, groupOverrides{g.Key, g.Lag}})
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (s *Own) Deliver(ctx context.Context, g delivery.Group) error {
 	if err != nil {
 		return err
 	}
-	body, err := encode(ownGroup{form, groupOverrides{g.Key}})
+	body, err := encode(ownGroup{form, groupOverrides{g.Key, g.Lag}})
 	if err != nil {
 		return err
 	}
