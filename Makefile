@@ -10,6 +10,12 @@ LINT_VERSION := v2.15.0
 LINT := $(TOOLS)/golangci-lint-$(LINT_VERSION)
 VULN_VERSION := v1.8.0
 VULN := $(TOOLS)/govulncheck-$(VULN_VERSION)
+SUM_VERSION := v1.13.0
+SUM := $(TOOLS)/gotestsum-$(SUM_VERSION)
+
+# A test that fails is run once more, alone, when six or fewer fail (subtests count) and none has a data race. Both
+# runs are printed. A test that passes only the second time has a fault to mend, but the rest of the run stays useful.
+TEST := $(SUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=6 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
@@ -49,9 +55,13 @@ $(VULN):
 	GOBIN=$(TOOLS) go install golang.org/x/vuln/cmd/govulncheck@$(VULN_VERSION)
 	mv $(TOOLS)/govulncheck $@
 
+$(SUM):
+	GOBIN=$(TOOLS) go install gotest.tools/gotestsum@$(SUM_VERSION)
+	mv $(TOOLS)/gotestsum $@
+
 # Never from the cache: Go does not see that a test builds and runs this project's programs.
-test-root:
-	go test -count=1 -race -timeout 20m ./...
+test-root: $(SUM)
+	$(TEST) --packages ./... -- -count=1 -race -timeout 20m
 
 # What a hostile policy, client or endpoint can try, as root and as an ordinary user; see docs/security.md. `make test` runs a part.
 redteam: redteam-grading redteam-sandbox redteam-server redteam-fuzz
@@ -74,8 +84,8 @@ redteam-fuzz:
 	deploy/fuzz.sh 5s
 
 # The nested module embeds the Temporal server, which is not ours to check for races and slow to build with the detector.
-test-dev:
-	cd $(DEV) && go test -count=1 -timeout 30m ./...
+test-dev: $(SUM)
+	cd $(DEV) && $(TEST) --packages ./... -- -count=1 -timeout 30m
 
 # Training steps of TRL's GRPOTrainer. Not a part of `make test`: it fetches 3 GB once.
 test-trl: test-deps
