@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -54,11 +55,7 @@ func (m *Model) Call(ctx context.Context, id, api string, request []byte) (Reply
 		if !fault.Is(err, fault.Unavailable) {
 			return reply, err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if clock.Sleep(ctx, pause) != nil {
 			return Reply{}, fault.Wrap(fault.Unavailable, context.Cause(ctx), "model call %s", id)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"golang.org/x/time/rate"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
@@ -96,7 +97,7 @@ func (a *Admission) stay(ctx context.Context, upstream string, mayReturn bool, b
 			now.Why = why.Error()
 			activity.RecordHeartbeat(ctx, now)
 		}
-		if err := sleep(ctx, readyPause+rand.N(readyPause)); err != nil {
+		if err := clock.Sleep(ctx, readyPause+rand.N(readyPause)); err != nil {
 			return err
 		}
 	}
@@ -144,16 +145,4 @@ func previousWait(ctx context.Context) (w rollout.Waiting) {
 		_ = activity.GetHeartbeatDetails(ctx, &w) // details that do not decode record no wait
 	}
 	return w
-}
-
-// sleep waits for d, or until ctx ends, and returns ctx's error then.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

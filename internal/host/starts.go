@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -99,7 +100,7 @@ const idlePause = 100 * time.Millisecond
 // work takes no slot, so that a start never waits for it.
 func (s *Starts) Idle(ctx context.Context) error {
 	for s != nil && !s.slots.TryAcquire(s.n) {
-		if err := sleep(ctx, idlePause); err != nil {
+		if err := clock.Sleep(ctx, idlePause); err != nil {
 			return fault.Wrap(fault.Unavailable, err, "wait until no agent starts")
 		}
 	}

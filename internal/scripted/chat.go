@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
 const maxRequest = 64 << 20 // bytes
@@ -32,7 +34,7 @@ func (s *Server) serve(read func(body []byte) (request, error), answer func(*cal
 			return
 		}
 		defer c.finish()
-		if !sleep(r.Context(), c.scene.pace.Delay+c.fault.Delay) {
+		if clock.Sleep(r.Context(), c.scene.pace.Delay+c.fault.Delay) != nil {
 			return
 		}
 		if !c.fault.refuse(w, r) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/scripted/toy"
 )
 
@@ -76,7 +77,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	sent := &Sent{
 		Session: session, CallID: r.Header.Get("X-Rolloutd-Call"), Script: sc.script, Turn: sc.turn, PromptTokenIDs: c.Prompt, Request: body,
 	}
-	if !sleep(r.Context(), sc.pace.Delay+f.Delay) || f.refuse(w, r) {
+	if clock.Sleep(r.Context(), sc.pace.Delay+f.Delay) != nil || f.refuse(w, r) {
 		s.log.write(sent)
 		return
 	}

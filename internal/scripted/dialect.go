@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
 // dialect is a model API beside chat completions.
@@ -42,7 +44,7 @@ func readChat(body []byte) (request, error) {
 
 // answer sends the reply in the dialect. A stream has each part in one piece, after the time that its pieces would have taken.
 func (d *dialect) answer(c *call, w http.ResponseWriter, r *http.Request) {
-	if !sleep(r.Context(), time.Duration(len(c.scene.reply.chunks))*c.scene.pace.between()) {
+	if clock.Sleep(r.Context(), time.Duration(len(c.scene.reply.chunks))*c.scene.pace.between()) != nil {
 		return
 	}
 	var tokens []token

@@ -1,7 +1,6 @@
 package scripted
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"math"
@@ -9,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 )
 
 // counter counts how often a session saw the faults of one turn.
@@ -82,19 +80,4 @@ func (f Fault) text(r *http.Request) string {
 		text += ": " + strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	}
 	return text
-}
-
-// sleep waits, or returns false when the caller left first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

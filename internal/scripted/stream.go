@@ -3,6 +3,8 @@ package scripted
 import (
 	"net/http"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
 // stream sends the reply as server-sent events. Without a pace the events are left to the connection's own buffering:
@@ -30,7 +32,7 @@ func (c *call) stream(w http.ResponseWriter, r *http.Request) {
 		buf = buf[:0]
 		if delay > 0 {
 			// Paced from the start, so that a late wake-up does not slow the whole stream.
-			if out.Flush() != nil || !sleep(r.Context(), time.Until(begun.Add(time.Duration(i+1)*delay))) {
+			if out.Flush() != nil || clock.Sleep(r.Context(), time.Until(begun.Add(time.Duration(i+1)*delay))) != nil {
 				return
 			}
 		}

@@ -5,12 +5,14 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
 // whole answers a request that asked for no stream, once all of it would have been generated.
 func (c *call) whole(w http.ResponseWriter, r *http.Request) {
 	rep := c.scene.reply
-	if !sleep(r.Context(), time.Duration(len(rep.chunks))*c.scene.pace.between()) {
+	if clock.Sleep(r.Context(), time.Duration(len(rep.chunks))*c.scene.pace.between()) != nil {
 		return
 	}
 	f := c.fault

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
 // event is what this package reads of OpenCode's event stream, or a change of the stream itself.
@@ -74,7 +76,7 @@ func (f *feed) run(ctx context.Context, c api) {
 		if time.Since(began) > maxReconnect {
 			pause = minReconnect
 		}
-		if !f.send(ctx, event{Type: eventBroken}) || sleep(ctx, pause) != nil {
+		if !f.send(ctx, event{Type: eventBroken}) || clock.Sleep(ctx, pause) != nil {
 			return
 		}
 	}

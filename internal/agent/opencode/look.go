@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -76,7 +77,7 @@ func (r *run) ask(ctx context.Context) (agent.Status, error) {
 			return outcome(st, last), nil
 		}
 		// Idle with an answer that is still open: the state changed between the two requests. Look again.
-		if sleep(ctx, 100*time.Millisecond) != nil {
+		if clock.Sleep(ctx, 100*time.Millisecond) != nil {
 			return st, nil
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -56,17 +57,5 @@ func newPauses() *pauses { return &pauses{20 * time.Millisecond} }
 
 func (p *pauses) wait(ctx context.Context) error {
 	defer func() { p.next = min(p.next*21/20, 250*time.Millisecond) }()
-	return sleep(ctx, p.next)
-}
-
-// sleep waits for d, or until ctx ends, which is its error.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return clock.Sleep(ctx, p.next)
 }

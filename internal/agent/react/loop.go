@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/tool"
@@ -178,17 +179,10 @@ func (l *loop) responses(calls []call, results []tool.Result) []message {
 	return []message{{Role: "user", Content: strings.Join(blocks, "\n")}}
 }
 
-// sleep waits for d, or until ctx ends.
+// sleep waits for d; its error says that the loop was stopped.
 func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if clock.Sleep(ctx, d) != nil {
 		return fault.Wrap(fault.Unavailable, context.Cause(ctx), "the agent's loop was stopped")
 	}
+	return nil
 }

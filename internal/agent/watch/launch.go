@@ -106,15 +106,3 @@ func (w *watch) cpu(ctx context.Context) time.Duration {
 	}
 	return use.CPU
 }
-
-// sleep waits for d, or until ctx ends, which is its error.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

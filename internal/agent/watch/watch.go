@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/host"
@@ -233,7 +234,7 @@ func (w *watch) nextRoute() func(context.Context) (gateway.RouteStatus, bool, er
 		began := time.Now()
 		route, err := w.Gateway.Changed(ctx, w.job.SandboxID, since, statusWait)
 		if (err != nil || route.Version == since) && time.Since(began) < retryAfter {
-			_ = sleep(ctx, retryAfter) // a gateway that stops or is gone answers at once
+			_ = clock.Sleep(ctx, retryAfter) // a gateway that stops or is gone answers at once
 		}
 		if err == nil {
 			since = route.Version

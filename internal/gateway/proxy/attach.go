@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 )
 
@@ -34,7 +35,7 @@ func (r *route) attach(ctx context.Context, d Dialer) {
 			pause = minRedial
 		}
 		r.log.Info("model channel broke", "error", err, "redial_in", pause)
-		upstream.Sleep(ctx, upstream.Jitter(pause))
+		_ = clock.Sleep(ctx, upstream.Jitter(pause))
 		pause = min(2*pause, maxRedial)
 	}
 }

@@ -3,6 +3,8 @@ package upstream
 import (
 	"context"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
 const (
@@ -21,6 +23,6 @@ func coalesceReads(ctx context.Context, began time.Time, reads, n int) {
 	}
 	soFar := time.Since(began)
 	if pause := min(soFar/coalesceShare, maxCoalesce); pause >= max(minCoalesce, soFar/time.Duration(reads)) {
-		Sleep(ctx, pause)
+		_ = clock.Sleep(ctx, pause)
 	}
 }

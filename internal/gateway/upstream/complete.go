@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
@@ -73,7 +74,7 @@ func (u *Client) completeWithRetries(ctx context.Context, f *retryState) *Result
 		f.Progress.fails(res.Problem.Text)
 		f.left -= pause
 		began := time.Now()
-		Sleep(ctx, pause)
+		_ = clock.Sleep(ctx, pause)
 		f.owed += time.Since(began)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/egress/proxy"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -87,11 +88,6 @@ func (s *Service) keep(ctx context.Context, c Channel, id string, open func(), p
 			return err
 		}
 		s.Logger.DebugContext(ctx, "network channel broke", "sandbox", id, "error", err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		_ = clock.Sleep(ctx, pause) // the next turn of the loop sees ctx's end
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/backchannel"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
@@ -143,7 +144,7 @@ func (m *Model) RoundTrip(req *http.Request) (*http.Response, error) {
 		if resets == maxResets {
 			return nil, err
 		}
-		if err := sleep(req.Context(), resetPause); err != nil {
+		if err := clock.Sleep(req.Context(), resetPause); err != nil {
 			return nil, err
 		}
 	}
@@ -155,17 +156,6 @@ func withBody(req *http.Request, body []byte) *http.Request {
 	out.Body = io.NopCloser(bytes.NewReader(body))
 	out.TransferEncoding = nil
 	return out
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // modelError answers a call that could not be carried. A gateway that keeps breaking calls off is passed on as what it is, a

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -93,7 +94,7 @@ func at[T any](ctx context.Context, e *Episodes, id string, ask func(servicePlac
 		} else if !fault.Is(err, fault.Unavailable) {
 			return answer, err
 		}
-		pause(ctx, wait)
+		_ = clock.Sleep(ctx, wait)
 		if ctx.Err() != nil {
 			return answer, fault.Wrap(fault.Timeout, context.Cause(ctx), "the episode's host does not answer (%v)", err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -128,7 +129,7 @@ func (f *follower) live(ctx context.Context, n int) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case fault.Is(err, fault.Unavailable):
-		pause(ctx, hostPause)
+		_ = clock.Sleep(ctx, hostPause)
 		return f.present(n)
 	case fault.Is(err, fault.NotFound): // it is in the store by now, or the host is of an earlier version
 		found, err := f.stored(ctx, n)
@@ -224,7 +225,7 @@ func (f *follower) wait(ctx context.Context) error {
 	all := f.client.temporal.GetWorkflowHistory(waiting, rollout.WorkflowID(f.id), "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for n := int64(0); n <= f.length && all.HasNext(); n++ {
 		if _, err := all.Next(); err != nil {
-			pause(waiting, hostPause) // Temporal does not answer
+			_ = clock.Sleep(waiting, hostPause) // Temporal does not answer
 			break
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -131,7 +132,7 @@ func (c *Client) pollGroup(ctx context.Context, id string, most time.Duration) {
 	slice, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	if err := c.untilClosed(slice, rollout.GroupWorkflowID(id)); err != nil && slice.Err() == nil {
-		pause(slice, time.Second) // the workflow failed, or Temporal is away: not in a rush
+		_ = clock.Sleep(slice, time.Second) // the workflow failed, or Temporal is away: not in a rush
 	}
 }
 

@@ -24,13 +24,3 @@ func shared[T any](ctx context.Context, group *singleflight.Group, id string, bo
 		return none, ctx.Err()
 	}
 }
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}

@@ -9,6 +9,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -63,7 +64,7 @@ func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
 
 // look asks how the workflow stands. A Temporal that is busy, or being started again, is waited for a while: its rollouts go on.
 func (c *Client) look(ctx context.Context, id string) (enumspb.WorkflowExecutionStatus, error) {
-	for begun := time.Now(); ; pause(ctx, time.Second) {
+	for begun := time.Now(); ; _ = clock.Sleep(ctx, time.Second) {
 		status, err := shared(ctx, &c.looks, id, lookTime, func(ctx context.Context) (enumspb.WorkflowExecutionStatus, error) {
 			d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(id), "")
 			return d.GetWorkflowExecutionInfo().GetStatus(), err
@@ -89,7 +90,7 @@ func (c *Client) pollOnce(ctx context.Context, id string) {
 		return
 	}
 	// The workflow did not complete, or Temporal is not there. Only the latter comes back here, and not in a rush.
-	pause(ctx, time.Second-time.Since(begun))
+	_ = clock.Sleep(ctx, time.Second-time.Since(begun))
 }
 
 // untilClosed waits until a workflow is closed, or ctx ends. Its requests carry no deadline: Temporal's server answers a long poll at

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
@@ -162,7 +163,7 @@ func (s *Server) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resu
 	until := time.Now().Add(s.o.Patience)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		result, err := s.try(ctx, r)
-		if err == nil || !fault.Is(err, fault.Unavailable) || time.Now().Add(pause).After(until) || !sleep(ctx, pause) {
+		if err == nil || !fault.Is(err, fault.Unavailable) || time.Now().Add(pause).After(until) || clock.Sleep(ctx, pause) != nil {
 			return result, fault.Wrap(fault.KindOf(err), err, "tool server %q", s.o.Name)
 		}
 	}
@@ -181,14 +182,3 @@ func (s *Server) try(ctx context.Context, r request) (tool.Result, error) {
 
 // Close ends the connection to the server, and the server itself where it is a process of this host.
 func (s *Server) Close() error { return s.remote.close() }
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
