@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Environment is an environment of interactive episodes, served at /env/NAME/.
@@ -12,7 +14,7 @@ type Environment struct {
 	Description      string        `yaml:"description"`
 	EnabledToolsets  []string      `yaml:"enabled_toolsets"`  // default: the toolset default
 	DisabledToolsets []string      `yaml:"disabled_toolsets"` // taken from the enabled ones
-	MaxSteps         int           `yaml:"max_steps"`         // tool calls of an episode; 0: no bound
+	MaxSteps         int           `yaml:"max_steps"`         // tool calls of an episode; 0: rollout.MaxEpisodeSteps
 	Idle             time.Duration `yaml:"idle"`              // an episode without a call for so long is closed; 0: 15m
 	Life             time.Duration `yaml:"life"`              // an episode as old as this is closed and graded; 0: 1h
 	TaskSet          string        `yaml:"task_set"`          // name of a task set; a reset picks its task by task_id or seed
@@ -44,7 +46,7 @@ func (c Config) validateEnvironments(p *problems) {
 	for _, name := range slices.Sorted(maps.Keys(c.Environments)) {
 		e, path := c.Environments[name], "environments."+name
 		p.check(environmentName.MatchString(name), path, "want a name of 1 to 32 small letters, digits, '_' or '-' that begins with a letter")
-		p.check(e.MaxSteps >= 0, path+".max_steps", "want 0 (no bound) or more, got %d", e.MaxSteps)
+		p.check(e.MaxSteps >= 0 && e.MaxSteps <= rollout.MaxEpisodeSteps, path+".max_steps", "want 0 to %d, got %d", rollout.MaxEpisodeSteps, e.MaxSteps)
 		p.check(e.Idle >= 0 && e.Life >= 0, path, "want idle and life of 0 (the default) or more, got %s and %s", e.Idle, e.Life)
 		_, known := c.TaskSets[e.TaskSet]
 		p.check(e.TaskSet == "" || known, path+".task_set", "want the name of one of task_sets, got %q", e.TaskSet)

@@ -40,14 +40,14 @@ type RouteStatus struct {
 	Ended       string        `json:"ended,omitempty"`        // the reason given to End; "" while open
 	BudgetSpent string        `json:"budget_spent,omitempty"` // a Budget name, once a call was refused for it
 	Failure     *Failure      `json:"failure,omitempty"`      // why the agent's own last call that failed for good did
-	// Trouble is why the endpoint gives the agent no answer: what came of the latest try of its own call under way that is retried, or
-	// before the first call of a connection. "": nothing is wrong.
+	// Trouble is why the endpoint gives the agent no answer: what came of the latest try of its own call under way that is retried, of the
+	// latest attempt to have a prompt tokenised, or before the first call of a connection. "": nothing is wrong.
 	Trouble string `json:"trouble,omitempty"`
 	// Owed is how long the agent's own calls waited for an endpoint that gave nothing of use: tries that failed, the pauses between them,
 	// admission, and of a call that was given up the time since its reply last grew. Calls at the same time count once.
 	Owed time.Duration `json:"owed,omitempty"`
 	// OwedSince is since when the endpoint owes an answer to the agent's own call under way that has waited longest: since the call
-	// began or its reply last grew. A reply that grew within StallTime is not owed. The zero time: nothing is owed.
+	// began or its reply last grew, or since it fails to tokenise a prompt. A reply that grew within StallTime is not owed. The zero time: nothing is owed.
 	OwedSince time.Time `json:"owed_since,omitzero"`
 }
 

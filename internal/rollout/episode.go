@@ -11,7 +11,7 @@ type Episode struct {
 	// EnabledToolsets less DisabledToolsets are the tools of the client; none enabled: the toolset "default".
 	EnabledToolsets  []string `json:"enabled_toolsets,omitempty"`
 	DisabledToolsets []string `json:"disabled_toolsets,omitempty"`
-	// MaxSteps bounds the tool calls; 0: no bound.
+	// MaxSteps bounds the tool calls; 0: MaxEpisodeSteps.
 	MaxSteps int `json:"max_steps,omitempty"`
 	// Idle ends an episode in which no call was made for this long; 0: DefaultIdle.
 	Idle time.Duration `json:"idle,omitempty"`
@@ -26,7 +26,9 @@ const EpisodeAttempts = 1
 // SubmitTool is the name of the tool that ends an episode and has it graded.
 const SubmitTool = "submit"
 
-const maxEpisodeSteps = 100_000
+// MaxEpisodeSteps is how many tool calls an episode, or the agent react, makes at most. A sandbox knows 20,000 calls by their ids; those that
+// this leaves are for a client that grades.
+const MaxEpisodeSteps = 16_000
 
 // Filled returns e with every empty field set. A nil e stands for the defaults.
 func (e *Episode) Filled() Episode {
@@ -35,14 +37,20 @@ func (e *Episode) Filled() Episode {
 		f = *e
 	}
 	f.Idle = or(f.Idle, DefaultIdle)
+	if f.MaxSteps == 0 || f.MaxSteps > MaxEpisodeSteps { // specifications of earlier versions may ask for more
+		f.MaxSteps = MaxEpisodeSteps
+	}
 	return f
 }
 
 func (e *Episode) validate() error {
 	f := e.Filled()
+	if e != nil {
+		f.MaxSteps = e.MaxSteps
+	}
 	switch {
-	case f.MaxSteps < 0 || f.MaxSteps > maxEpisodeSteps:
-		return fault.Field("episode.max_steps", "want 0 (no bound) to %d, got %d", maxEpisodeSteps, f.MaxSteps)
+	case f.MaxSteps < 0 || f.MaxSteps > MaxEpisodeSteps:
+		return fault.Field("episode.max_steps", "want 0 (the most) to %d, got %d", MaxEpisodeSteps, f.MaxSteps)
 	case f.Idle < 0 || f.Idle > MaxBound:
 		return fault.Field("episode.idle_s", "want 0 to %g seconds, got %g", MaxBound.Seconds(), f.Idle.Seconds())
 	}

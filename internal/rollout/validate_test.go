@@ -206,3 +206,11 @@ func TestAgentsWithoutAModel(t *testing.T) {
 		require.Error(t, s.Validate())
 	}
 }
+
+// An episode always has a bound that its sandbox can keep.
+func TestEpisodeSteps(t *testing.T) {
+	t.Parallel()
+	for asked, want := range map[int]int{0: rollout.MaxEpisodeSteps, 7: 7, 100_000: rollout.MaxEpisodeSteps} {
+		require.Equal(t, want, (&rollout.Episode{MaxSteps: asked}).Filled().MaxSteps)
+	}
+}

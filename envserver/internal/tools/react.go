@@ -46,7 +46,7 @@ func (t *Table) react(a RolloutArgs) (*rollout.React, error) {
 type EpisodeArgs struct {
 	EnabledToolsets  []string `json:"enabled_toolsets,omitempty" jsonschema:"toolsets of the client"`
 	DisabledToolsets []string `json:"disabled_toolsets,omitempty" jsonschema:"toolsets taken from the enabled ones"`
-	MaxSteps         int      `json:"max_steps,omitempty" jsonschema:"tool calls at most; 0 sets no bound"`
+	MaxSteps         int      `json:"max_steps,omitempty" jsonschema:"tool calls at most; 0: 16000"`
 	IdleS            float64  `json:"idle_s,omitempty" jsonschema:"seconds without a call after which the episode is closed"`
 }
 

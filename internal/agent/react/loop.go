@@ -36,7 +36,7 @@ type step struct {
 
 // run works until the final answer. A status says how the work ended; an error is one of infrastructure.
 func (l *loop) run(ctx context.Context, instruction string) (agent.Status, error) {
-	add := l.opening(instruction)
+	add, called := l.opening(instruction), 0
 	for n := 1; n <= l.config.MaxSteps; n++ {
 		s := step{number: n, began: time.Now()}
 		var err error
@@ -50,6 +50,9 @@ func (l *loop) run(ctx context.Context, instruction string) (agent.Status, error
 		l.journal.replied(s)
 		if len(s.calls) == 0 {
 			return agent.Status{Done: true}, nil
+		}
+		if called += len(s.calls); called > rollout.MaxEpisodeSteps { // more than a sandbox keeps the results of
+			return agent.Status{Done: true, ExitCode: 1, Error: fmt.Sprintf("reached the maximum of %d tool calls", rollout.MaxEpisodeSteps)}, nil
 		}
 		results, err := l.act(ctx, s)
 		if err != nil {

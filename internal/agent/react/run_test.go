@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -64,6 +65,26 @@ func TestByMessages(t *testing.T) {
 	turns := w.turns(t)
 	require.Len(t, turns, 4)
 	golden(t, "request.json", string(turns[3].Request))
+}
+
+// Where only tokens will do, an endpoint that does not answer is asked until it does, and the status has its words.
+func TestTokenizeIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script)
+	model, failures := w.model, atomic.Int64{}
+	w.model = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if n := failures.Add(1); r.URL.Path == "/tokenize" && n <= 5 {
+			if route, err := w.client.Status(r.Context(), "r1.1"); n > 1 && (err != nil || !strings.Contains(route.Trouble, "answered 500")) {
+				t.Errorf("trouble %q, %v", route.Trouble, err)
+			}
+			http.Error(rw, "a bug", http.StatusInternalServerError)
+			return
+		}
+		model.ServeHTTP(rw, r)
+	})
+	st, _ := w.finish(t, job(&rollout.React{Continuation: rollout.ContinueTokens}))
+	require.True(t, st.Answered(), "%+v", st)
+	requireOneSequence(t, w.turns(t))
 }
 
 // An endpoint that cannot tokenise is continued by messages, unless the job asks for ids.

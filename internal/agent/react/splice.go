@@ -59,22 +59,20 @@ func commonEnd(a, b []int32) int {
 }
 
 const (
-	// tokenizeTries is how often an endpoint is asked that does not answer, and firstTries one that has never tokenised.
-	tokenizeTries, firstTries = 8, 4
-	tokenizePause, lastPause  = 100 * time.Millisecond, 5 * time.Second
-	// tokenizeTime bounds one attempt. An endpoint tokenises in milliseconds; one that hangs is not asked again.
+	// firstTries is how often an endpoint is asked that does not answer and has never tokenised.
+	firstTries               = 4
+	tokenizePause, lastPause = 100 * time.Millisecond, 5 * time.Second
+	// tokenizeTime bounds one attempt. An endpoint tokenises in milliseconds; one that hangs and has never tokenised is not asked again.
 	tokenizeTime = 20 * time.Second
 )
 
-// tokenize asks for the prompt of a conversation: a fault.Unavailable where the endpoint does not answer. works says that it has tokenised before.
-func tokenize(ctx context.Context, model agent.Model, messages []json.RawMessage, works bool) (gateway.Tokens, error) {
-	tries := firstTries
-	if works {
-		tries = tokenizeTries
-	}
+// tokenize asks for the prompt of a conversation: a fault.Unavailable where the endpoint does not answer. patient says that nothing else
+// will do, as with an endpoint that has tokenised before: it is asked until ctx ends. The gateway knows since when, and ends the route's
+// agent as for a call.
+func tokenize(ctx context.Context, model agent.Model, messages []json.RawMessage, patient bool) (gateway.Tokens, error) {
 	for try, pause := 1, tokenizePause; ; pause = min(2*pause, lastPause) {
 		t, hangs, err := tokenizeOnce(ctx, model, messages)
-		if hangs || !fault.Is(err, fault.Unavailable) || try == tries || sleep(ctx, pause) != nil {
+		if !fault.Is(err, fault.Unavailable) || !patient && (hangs || try == firstTries) || sleep(ctx, pause) != nil {
 			return t, err
 		}
 		if _, away := model.Status(ctx); !fault.Is(away, fault.Unavailable) {

@@ -63,7 +63,7 @@ func (c *byTokens) prompt(ctx context.Context, add []message) ([]int32, error) {
 		return nil, err
 	}
 	if c.ids == nil {
-		all, err := tokenize(ctx, c.chat.model, raw, false)
+		all, err := tokenize(ctx, c.chat.model, raw, c.required)
 		c.limit, c.works = all.MaxLength, err == nil
 		return all.IDs, err
 	}

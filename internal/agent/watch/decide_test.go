@@ -89,6 +89,25 @@ const (
 	minute = time.Minute
 )
 
+// An agent that waits for its endpoint to tokenise the first prompt is not stalled: the endpoint is, and its words end the attempt.
+func TestPromptIsOwed(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := watch.State{
+		Limits: rollout.Limits{Agent: 10 * minute, FirstCall: minute, Quiet: time.Hour, Call: 2 * minute},
+		Launch: agent.Launch{Number: 1, Began: now.Add(-5 * minute), First: now.Add(-5 * minute)}, Now: now, Progress: now.Add(-5 * minute), Alive: now,
+		Agent: agent.Status{Ready: true}, Route: gateway.RouteStatus{OwedSince: now.Add(-4 * minute), Trouble: "503 overloaded"},
+	}
+	require.Equal(t, watch.Continue, watch.Decide(s).Action)
+	s.Route.Failure = failure(fault.UpstreamFailed)
+	d := watch.Decide(s)
+	require.Equal(t, watch.End, d.Action)
+	require.Equal(t, fault.UpstreamFailed, fault.KindOf(d.Err))
+	require.ErrorContains(t, d.Err, "503 overloaded")
+	s.Route = gateway.RouteStatus{}
+	require.Equal(t, watch.Relaunch, watch.Decide(s).Action)
+}
+
 // The table is the order in which the signs of an agent's end count.
 func TestDecide(t *testing.T) {
 	t.Parallel()

@@ -119,9 +119,10 @@ func (s *State) end() time.Time {
 	return began.Add(s.Limits.Agent)
 }
 
-// noCall says that the agent has not called its model yet, in any launch, and that it should have.
+// noCall says that the agent has not called its model yet, in any launch, and that it should have. An agent on the host that waits for the
+// endpoint to tokenise its first prompt has.
 func (s *State) noCall() bool {
-	return !s.NoModel && s.Route.FirstCallAt.IsZero() && s.Route.InFlight == 0
+	return !s.NoModel && s.Route.FirstCallAt.IsZero() && s.Route.InFlight == 0 && s.Route.OwedSince.IsZero()
 }
 
 // waiting is why the agent gets no answer, for people; "": nothing is wrong.

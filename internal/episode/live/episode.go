@@ -21,7 +21,7 @@ type Options struct {
 	Scoring  bool     // the calls are of a client that grades: their log is apart
 	Tools    tool.Set // bound to the sandbox
 	Files    Files    // of the sandbox
-	MaxSteps int      // tool calls; 0: no bound
+	MaxSteps int      // tool calls; 0: no bound but that of the sandbox
 	// Since is when the sandbox began under its id: a step log from before it is of another sandbox, and is deleted. Zero: not known.
 	Since time.Time
 }

@@ -88,6 +88,7 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 		shown = upstream.NewLive(a.View, r.key)
 	}
 	r.begun++
+	r.promptEnded()
 	c := &call{
 		id: id, ask: a, live: shown, turn: r.begun, began: time.Now(), cancel: cancel, done: make(chan struct{}), waiters: 1, epoch: r.epoch,
 	}

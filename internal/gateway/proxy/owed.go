@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -32,8 +33,46 @@ func awaited(k rollout.TurnKind) bool {
 	return k == rollout.KindAgent || k == rollout.KindSubagent || k == rollout.KindSummary
 }
 
+// prompting is since when the endpoint fails to tokenise a prompt that the agent waits for. The zero value: it does not.
+type prompting struct {
+	since time.Time
+	why   string
+}
+
+// tokenized takes in an attempt of the agent's to have a prompt tokenised. An endpoint that gives no answer for as long as a call may take
+// has failed for good, as in a call.
+func (r *route) tokenized(began time.Time, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !fault.Is(err, fault.Unavailable) {
+		r.promptEnded()
+		return
+	}
+	if r.prompting.since.IsZero() {
+		r.prompting.since = began
+	}
+	r.prompting.why = err.Error()
+	if time.Since(r.prompting.since) >= r.callBudget() {
+		r.journal.Failure = &gateway.Failure{Kind: fault.UpstreamFailed, Message: r.prompting.why}
+		r.saveOrLog("failure")
+	}
+	r.version.note()
+}
+
+// promptEnded notes that the agent waits for no prompt any more. r.mu is held.
+func (r *route) promptEnded() {
+	if since := r.prompting.since; !since.IsZero() {
+		r.owed.add(time.Now(), time.Since(since))
+		r.prompting = prompting{}
+		r.version.note()
+	}
+}
+
 // trouble is why a call of the agent's own is being retried; of several the one that began first. r.mu is held.
 func (r *route) trouble() string {
+	if r.prompting.why != "" {
+		return r.prompting.why
+	}
 	if r.begun == 0 {
 		return r.unreached
 	}
@@ -67,9 +106,9 @@ func (r *route) reach(ctx context.Context) {
 	r.version.note()
 }
 
-// owedSince is since when the endpoint owes an answer to a call under way; the zero time: it owes none. r.mu is held.
+// owedSince is since when the endpoint owes an answer to a call under way, or a prompt; the zero time: it owes none. r.mu is held.
 func (r *route) owedSince(now time.Time) time.Time {
-	var since time.Time
+	since := r.prompting.since
 	for _, c := range r.inFlight {
 		if !awaited(c.ask.Kind) {
 			continue

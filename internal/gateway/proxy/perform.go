@@ -18,6 +18,14 @@ import (
 // defaultCall bounds a call of a route whose limits do not.
 const defaultCall = 30 * time.Minute
 
+// callBudget bounds a call of the route.
+func (r *route) callBudget() time.Duration {
+	if r.Limits.Call <= 0 {
+		return defaultCall
+	}
+	return r.Limits.Call
+}
+
 // perform makes the call upstream, records what came of it, and settles its answer.
 func (r *route) perform(ctx context.Context, c *call) {
 	ctx, span := r.startSpan(ctx, c)
@@ -45,13 +53,9 @@ func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 			res = &upstream.Result{Tries: 1, Problem: &upstream.Problem{Class: upstream.Failed, Text: "the gateway failed on this call; its log says where"}}
 		}
 	}()
-	budget := r.Limits.Call
-	if budget <= 0 {
-		budget = defaultCall
-	}
 	res = r.upstream.Complete(ctx, upstream.Spec{
 		Request: c.ask, Live: c.live, Engines: r.engines, Path: string(c.ask.API), Key: r.key,
-		ClientGiven: r.Model.ClientGiven(), Progress: &c.progress, Admission: r.admission, Route: r.ID, Price: r.Model.Price, Budget: budget,
+		ClientGiven: r.Model.ClientGiven(), Progress: &c.progress, Admission: r.admission, Route: r.ID, Price: r.Model.Price, Budget: r.callBudget(),
 	})
 	r.addPrompt(ctx, c.ask, res)
 	return res

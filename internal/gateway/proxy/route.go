@@ -66,6 +66,7 @@ type route struct {
 	spending  spending         // of all calls
 	owed      owed
 	unreached string    // why the endpoint could not be reached before the first call
+	prompting prompting // of prompts that the endpoint does not tokenise
 	first     time.Time // the first call's begin
 	last      time.Time // the latest call's begin or end
 	attached  bool

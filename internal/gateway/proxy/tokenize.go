@@ -35,7 +35,11 @@ func (s *Server) tokenize(w http.ResponseWriter, req *http.Request) error {
 	if err := json.Unmarshal(body, &in); err != nil {
 		return fault.Wrap(fault.Invalid, err, "request body")
 	}
+	began := time.Now()
 	tokens, err := r.tokens(req.Context(), in.Messages)
+	if req.Context().Err() == nil || time.Since(began) >= promptTime { // a caller that left sooner says nothing of the endpoint
+		r.tokenized(began, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -75,7 +79,7 @@ func (r *route) promptOf(ctx context.Context, a *dialect.Request) ([]int32, erro
 	return got.Tokens, nil
 }
 
-// promptTime bounds how long the reply to a call waits for the ids of its prompt.
+// promptTime bounds how long the reply to a call waits for the ids of its prompt. An endpoint that takes longer to tokenise hangs.
 const promptTime = 15 * time.Second
 
 // addPrompt asks for the ids of a prompt where the reply has those of the completion alone, as of vLLM that only writes tokens by their ids.

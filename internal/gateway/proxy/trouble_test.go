@@ -1,7 +1,10 @@
 package proxy_test
 
 import (
+	"io"
+	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +30,47 @@ func TestUnreachableEndpoint(t *testing.T) {
 	require.Equal(t, fault.UpstreamFailed, s.Failure.Kind)
 	require.Contains(t, s.Failure.Message, "connection refused")
 	require.Empty(t, s.Trouble, "no call is under way")
+}
+
+// While an endpoint does not tokenise, its words are in the status, and the time is the endpoint's. After the time of a call it has failed.
+func TestTroubleOfAPrompt(t *testing.T) {
+	t.Parallel()
+	var works atomic.Bool
+	h, e := newHost(t), newEngine(t, func(w http.ResponseWriter, _ *http.Request) {
+		if !works.Load() {
+			http.Error(w, `{"message":"overloaded"}`, http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, `{"tokens":[1,2,3]}`)
+	})
+	r := h.route(e.URL)
+	r.Limits.Call = time.Hour
+	m := h.onHost(t, r)
+	since := h.status(t, r.ID).Version
+	_, err := m.Tokenize(t.Context(), nil)
+	require.True(t, fault.Is(err, fault.Unavailable), err)
+	s := h.status(t, r.ID)
+	require.Contains(t, s.Trouble, "overloaded")
+	require.NotZero(t, s.OwedSince)
+	require.NotEqual(t, since, s.Version)
+	require.Nil(t, s.Failure)
+	works.Store(true)
+	_, err = m.Tokenize(t.Context(), nil)
+	require.NoError(t, err)
+	s = h.status(t, r.ID)
+	require.Empty(t, s.Trouble)
+	require.Zero(t, s.OwedSince)
+	require.NotZero(t, s.Owed)
+
+	works.Store(false)
+	brief := h.route(e.URL)
+	brief.ID, brief.Limits.Call = "r1.2", time.Nanosecond
+	_, err = h.onHost(t, brief).Tokenize(t.Context(), nil)
+	require.Error(t, err)
+	s = h.status(t, brief.ID)
+	require.NotNil(t, s.Failure)
+	require.Equal(t, fault.UpstreamFailed, s.Failure.Kind)
+	require.Contains(t, s.Failure.Message, "overloaded")
 }
 
 // Of several engines one that can be reached is enough.

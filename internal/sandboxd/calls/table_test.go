@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/calls"
 )
 
@@ -43,4 +44,19 @@ func TestOldResultsAreDropped(t *testing.T) {
 	n, err = run("call-0")
 	require.NoError(t, err)
 	require.Equal(t, 101, n)
+}
+
+// A table has room for the calls of the longest episode, and for those of a client that grades it; then it says so.
+func TestRoomForTheLongestEpisode(t *testing.T) {
+	t.Parallel()
+	table := calls.New(func(int) int { return 1 })
+	for i := 0; ; i++ {
+		_, _, err := table.Run(t.Context(), fmt.Sprint("call-", i), i, 10*time.Minute, func(context.Context) (int, error) { return i, nil })
+		if err == nil {
+			continue
+		}
+		require.True(t, fault.Is(err, fault.Exhausted), err)
+		require.Greater(t, i, (*rollout.Episode)(nil).Filled().MaxSteps+1000)
+		return
+	}
 }
