@@ -24,7 +24,7 @@ func (c *Client) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rollou
 	if err != nil {
 		return rollout.Delivery{}, err
 	}
-	if state, err = c.storedGroup(ctx, spec.GroupID); err != nil { // the workflow may have ended without a result
+	if state, err = groups().stored(ctx, c, spec.GroupID); err != nil { // the workflow may have ended without a result
 		return rollout.Delivery{}, err
 	}
 	d, err := delivery.Outbox{Store: c.store}.Begin(ctx, spec.Sink, delivery.GroupOf(state), time.Now())
@@ -45,7 +45,7 @@ func (c *Client) Delivery(ctx context.Context, spec rollout.DeliverySpec) (rollo
 	if err := spec.Validate(); err != nil {
 		return rollout.Delivery{}, err
 	}
-	state, err := c.storedGroup(ctx, spec.GroupID)
+	state, err := groups().stored(ctx, c, spec.GroupID)
 	if err != nil {
 		return rollout.Delivery{}, err
 	}

@@ -3,13 +3,10 @@ package rollouts
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"github.com/rolloutd/rolloutd/internal/clock"
@@ -19,12 +16,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// maxGroup bounds the stored state of a group, in bytes.
-const maxGroup = 16 << 20
-
 // StartGroup starts a group, or finds the one of that id, whatever it was asked for.
 func (c *Client) StartGroup(ctx context.Context, g rollout.GroupSpec) (rollout.GroupState, error) {
-	if s, err := c.storedGroup(ctx, g.ID); !fault.Is(err, fault.NotFound) {
+	if s, err := groups().stored(ctx, c, g.ID); !fault.Is(err, fault.NotFound) {
 		return s, err
 	}
 	member, err := c.byReference(ctx, g.Member)
@@ -60,57 +54,28 @@ func queuedGroup(g rollout.GroupSpec) rollout.GroupState {
 	return s
 }
 
+// groups is how groups are found.
+func groups() resource[rollout.GroupState] {
+	return resource[rollout.GroupState]{
+		name: "group", workflowID: rollout.GroupWorkflowID, key: store.GroupKey, most: 16 << 20, listed: listedGroup,
+		fail:  func(s *rollout.GroupState, reason string) { s.Outcome, s.Error = rollout.GroupFailed, reason },
+		owner: func(s rollout.GroupState) string { return s.Owner },
+	}
+}
+
 // Group returns the state of a group; fault.NotFound when none has that id.
 func (c *Client) Group(ctx context.Context, id string) (rollout.GroupState, error) {
-	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.GroupWorkflowID(id), "")
-	var notFound *serviceerror.NotFound
-	info := d.GetWorkflowExecutionInfo()
-	switch status := info.GetStatus(); {
-	case errors.As(err, &notFound), err == nil && status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return c.storedGroup(ctx, id)
-	case err != nil:
-		return rollout.GroupState{}, classify(err, "look at group %q", id)
-	case status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return c.askGroup(ctx, id, info)
-	}
-	s := listedGroup(info)
-	s.Outcome, s.Error = rollout.GroupFailed, "the workflow ended as "+info.GetStatus().String()
-	return s, nil
-}
-
-// askGroup queries the running workflow. One that waits for its first worker has only what Temporal lists.
-func (c *Client) askGroup(ctx context.Context, id string, info *workflowpb.WorkflowExecutionInfo) (rollout.GroupState, error) {
-	s, answered, err := ask[rollout.GroupState](ctx, c, rollout.GroupWorkflowID(id))
-	if err == nil && !answered {
-		return listedGroup(info), nil
-	}
-	return s, err
-}
-
-func (c *Client) storedGroup(ctx context.Context, id string) (rollout.GroupState, error) {
-	var s rollout.GroupState
-	err := c.readJSON(ctx, store.GroupKey(id), maxGroup, &s)
-	if fault.Is(err, fault.NotFound) {
-		return s, fault.New(fault.NotFound, "no group %q", id)
-	}
-	return s, err
+	return groups().state(ctx, c, id)
 }
 
 // GroupOwner is the name of the token that asked for the group; fault.NotFound when there is no group of that id.
 func (c *Client) GroupOwner(ctx context.Context, id string) (string, error) {
-	return c.owner(ctx, rollout.GroupWorkflowID(id), func() (string, error) {
-		s, err := c.storedGroup(ctx, id)
-		return s.Owner, err
-	})
+	return groups().ownerOf(ctx, c, id)
 }
 
 // AbortGroup ends a group and its rollouts. false: it had ended before.
 func (c *Client) AbortGroup(ctx context.Context, id, reason string) (bool, error) {
-	sent, err := c.signal(ctx, rollout.GroupWorkflowID(id), rollout.SignalAbort, rollout.Abort{Reason: reason})
-	if err == nil && !sent {
-		_, err = c.Group(ctx, id)
-	}
-	return sent, err
+	return groups().signal(ctx, c, id, rollout.SignalAbort, rollout.Abort{Reason: reason})
 }
 
 // WaitGroup returns the state of a group once it has ended, or ctx's error.

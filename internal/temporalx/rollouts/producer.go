@@ -3,13 +3,10 @@ package rollouts
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -17,9 +14,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
-
-// maxProducer bounds the stored state of a producer, in bytes.
-const maxProducer = 16 << 20
 
 // StoreTasks puts the tasks of a set into the store, their files apart, and returns where they are. Equal sets are one.
 func (c *Client) StoreTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, error]) (rollout.SetRef, error) {
@@ -37,7 +31,7 @@ func (c *Client) StoreTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, e
 
 // StartProducer starts a producer, or finds the one of that id, whatever it was asked for.
 func (c *Client) StartProducer(ctx context.Context, p rollout.ProducerSpec) (rollout.ProducerState, error) {
-	if s, err := c.storedProducer(ctx, p.ID); !fault.Is(err, fault.NotFound) {
+	if s, err := producers().stored(ctx, c, p.ID); !fault.Is(err, fault.NotFound) {
 		return s, err
 	}
 	if full := c.store.Full(ctx); full != nil {
@@ -63,66 +57,35 @@ func (c *Client) StartProducer(ctx context.Context, p rollout.ProducerSpec) (rol
 	}, nil
 }
 
+// producers is how producers are found.
+func producers() resource[rollout.ProducerState] {
+	return resource[rollout.ProducerState]{
+		name: "producer", workflowID: rollout.ProducerWorkflowID, key: store.ProducerKey, most: 16 << 20, listed: listedProducer,
+		fail: func(s *rollout.ProducerState, reason string) {
+			s.Phase, s.Outcome, s.Error = rollout.ProducerDone, rollout.ProducerFailed, reason
+		},
+		owner: func(s rollout.ProducerState) string { return s.Owner },
+	}
+}
+
 // Producer returns the state of a producer; fault.NotFound when none has that id.
 func (c *Client) Producer(ctx context.Context, id string) (rollout.ProducerState, error) {
-	d, err := c.temporal.DescribeWorkflowExecution(ctx, rollout.ProducerWorkflowID(id), "")
-	var notFound *serviceerror.NotFound
-	info := d.GetWorkflowExecutionInfo()
-	switch status := info.GetStatus(); {
-	case errors.As(err, &notFound), err == nil && status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return c.storedProducer(ctx, id)
-	case err != nil:
-		return rollout.ProducerState{}, classify(err, "look at producer %q", id)
-	case status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
-		return c.askProducer(ctx, id, info)
-	}
-	s := listedProducer(info)
-	s.Phase, s.Outcome, s.Error = rollout.ProducerDone, rollout.ProducerFailed, "the workflow ended as "+info.GetStatus().String()
-	return s, nil
-}
-
-// askProducer queries the running workflow. One that waits for its first worker has only what Temporal lists.
-func (c *Client) askProducer(ctx context.Context, id string, info *workflowpb.WorkflowExecutionInfo) (rollout.ProducerState, error) {
-	s, answered, err := ask[rollout.ProducerState](ctx, c, rollout.ProducerWorkflowID(id))
-	if err == nil && !answered {
-		return listedProducer(info), nil
-	}
-	return s, err
-}
-
-func (c *Client) storedProducer(ctx context.Context, id string) (rollout.ProducerState, error) {
-	var s rollout.ProducerState
-	err := c.readJSON(ctx, store.ProducerKey(id), maxProducer, &s)
-	if fault.Is(err, fault.NotFound) {
-		return s, fault.New(fault.NotFound, "no producer %q", id)
-	}
-	return s, err
+	return producers().state(ctx, c, id)
 }
 
 // ProducerOwner is the name of the token that asked for the producer; fault.NotFound when none has that id.
 func (c *Client) ProducerOwner(ctx context.Context, id string) (string, error) {
-	return c.owner(ctx, rollout.ProducerWorkflowID(id), func() (string, error) {
-		s, err := c.storedProducer(ctx, id)
-		return s.Owner, err
-	})
+	return producers().ownerOf(ctx, c, id)
 }
 
 // ChangeProducer pauses, resumes, stops or bounds a producer. false: it had ended before.
 func (c *Client) ChangeProducer(ctx context.Context, id string, change rollout.ProducerChange) (bool, error) {
-	return c.signalProducer(ctx, id, rollout.SignalChange, change)
+	return producers().signal(ctx, c, id, rollout.SignalChange, change)
 }
 
 // AbortProducer ends a producer and its groups. false: it had ended before.
 func (c *Client) AbortProducer(ctx context.Context, id, reason string) (bool, error) {
-	return c.signalProducer(ctx, id, rollout.SignalAbort, rollout.Abort{Reason: reason})
-}
-
-func (c *Client) signalProducer(ctx context.Context, id, signal string, arg any) (bool, error) {
-	sent, err := c.signal(ctx, rollout.ProducerWorkflowID(id), signal, arg)
-	if err == nil && !sent {
-		_, err = c.Producer(ctx, id)
-	}
-	return sent, err
+	return producers().signal(ctx, c, id, rollout.SignalAbort, rollout.Abort{Reason: reason})
 }
 
 // Producers lists producers that Temporal still knows: those that run first, then by their end, latest first. They have no groups and no

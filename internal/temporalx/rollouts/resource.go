@@ -1,0 +1,76 @@
+package rollouts
+
+import (
+	"context"
+	"errors"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// resource is a kind of workflow beside rollouts whose last state S is in the store: groups, producers.
+type resource[S any] struct {
+	name       string // of one, in messages
+	workflowID func(id string) string
+	key        func(id string) string // of its state in the store
+	most       int64                  // bytes of its state
+	listed     func(*workflowpb.WorkflowExecutionInfo) S
+	fail       func(s *S, reason string) // marks one whose workflow ended without a state
+	owner      func(S) string
+}
+
+// state is where one is; fault.NotFound when none has that id.
+func (r resource[S]) state(ctx context.Context, c *Client, id string) (none S, err error) {
+	d, err := c.temporal.DescribeWorkflowExecution(ctx, r.workflowID(id), "")
+	var notFound *serviceerror.NotFound
+	info := d.GetWorkflowExecutionInfo()
+	switch status := info.GetStatus(); {
+	case errors.As(err, &notFound), err == nil && status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return r.stored(ctx, c, id)
+	case err != nil:
+		return none, classify(err, "look at %s %q", r.name, id)
+	case status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
+		return r.ask(ctx, c, id, info)
+	}
+	s := r.listed(info)
+	r.fail(&s, "the workflow ended as "+info.GetStatus().String())
+	return s, nil
+}
+
+// ask queries the running workflow. One that waits for its first worker has only what Temporal lists.
+func (r resource[S]) ask(ctx context.Context, c *Client, id string, info *workflowpb.WorkflowExecutionInfo) (S, error) {
+	s, answered, err := ask[S](ctx, c, r.workflowID(id))
+	if err == nil && !answered {
+		return r.listed(info), nil
+	}
+	return s, err
+}
+
+// stored is the last state of one that has ended.
+func (r resource[S]) stored(ctx context.Context, c *Client, id string) (s S, err error) {
+	err = c.readJSON(ctx, r.key(id), r.most, &s)
+	if fault.Is(err, fault.NotFound) {
+		return s, fault.New(fault.NotFound, "no %s %q", r.name, id)
+	}
+	return s, err
+}
+
+// ownerOf is the name of the token that asked for it; fault.NotFound when none has that id.
+func (r resource[S]) ownerOf(ctx context.Context, c *Client, id string) (string, error) {
+	return c.owner(ctx, r.workflowID(id), func() (string, error) {
+		s, err := r.stored(ctx, c, id)
+		return r.owner(s), err
+	})
+}
+
+// signal sends a signal. false: it had ended before; fault.NotFound when none has that id.
+func (r resource[S]) signal(ctx context.Context, c *Client, id, name string, arg any) (bool, error) {
+	sent, err := c.signal(ctx, r.workflowID(id), name, arg)
+	if err == nil && !sent {
+		_, err = r.state(ctx, c, id)
+	}
+	return sent, err
+}
