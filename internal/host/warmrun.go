@@ -12,8 +12,9 @@ const (
 	warmLook = 15 * time.Second
 	// idleTime is how long the pool is kept full while no rollout comes.
 	idleTime = 30 * time.Minute
-	// warmTimeout bounds one start. A warm sandbox gets the CPU time that is left, so on a busy host it takes long.
-	warmTimeout = 2 * time.Minute
+	// warmTimeout bounds one start. A warm sandbox gets the CPU time that is left, so on a busy host it takes long, and one that is
+	// given up has used that time for nothing.
+	warmTimeout = 10 * time.Minute
 	// firstRetry, doubled with each failure up to lastRetry, is the pause after a start that failed.
 	firstRetry = 15 * time.Second
 	lastRetry  = 10 * time.Minute

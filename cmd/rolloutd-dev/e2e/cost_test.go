@@ -94,7 +94,7 @@ func (d *dev) waitForWarm(t testing.TB, n int) {
 		defer res.Body.Close()
 		text, err := io.ReadAll(res.Body)
 		return err == nil && strings.Contains(string(text), line)
-	}, 5*time.Minute, 50*time.Millisecond, line)
+	}, 15*time.Minute, 50*time.Millisecond, line)
 }
 
 // cpuWatch sums the CPU time of the processes of a name, of those too that end meanwhile, as far as they were seen.
