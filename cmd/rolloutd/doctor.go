@@ -35,6 +35,7 @@ func doctorCommand(s std) *cobra.Command {
 			doctor.Sandboxes(cfg.Sandbox.AllowWeak, func() (driver.Checker, func(), error) { return checker(cfg) }),
 			doctor.Agent(cfg.AgentsDir()),
 			doctor.Data(cfg.Data),
+			doctor.Store(cfg.StoreURL(), func(ctx context.Context) error { return daemon.CheckStore(ctx, cfg) }),
 			doctor.Warm(cfg.Data, cfg.Sandbox.Warm),
 			doctor.Ports(cfg.Telemetry.Listen, ports(cfg)),
 			doctor.Temporal(cfg.TemporalAddress(), func(ctx context.Context) error { return reachTemporal(ctx, cfg) }),

@@ -2,13 +2,17 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/store"
+	_ "github.com/rolloutd/rolloutd/internal/store/cloud" // buckets
 )
 
 // dataTier opens the data folder: the deployment's key and the store.
@@ -24,8 +28,51 @@ func (d *Daemon) dataTier() tier.Tier {
 		if d.store, err = store.Open(ctx, d.cfg.StoreURL(), store.WithQuota(quota(d.cfg.Store))); err != nil {
 			return tier.Running{}, fmt.Errorf("store.url (ROLLOUTD_STORE_URL): %w", err)
 		}
+		if err := d.reachStore(ctx); err != nil {
+			return tier.Running{}, errors.Join(fmt.Errorf("store.url (ROLLOUTD_STORE_URL): %w", err), d.store.Close())
+		}
 		return tier.Running{Stop: func(context.Context) error { return d.store.Close() }}, nil
 	}}
+}
+
+const (
+	// storeWait is how long the start waits for a bucket that does not answer, since whole deployments often start at once.
+	storeWait  = time.Minute
+	storeRetry = time.Second
+)
+
+// reachStore checks a bucket. A problem that waiting does not solve ends the start at once.
+func (d *Daemon) reachStore(ctx context.Context) error {
+	if !d.store.Remote() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
+	tick := time.NewTicker(storeRetry)
+	defer tick.Stop()
+	for tries := 0; ; tries++ {
+		err := d.store.Check(ctx)
+		if !fault.Is(err, fault.Unavailable) {
+			return err
+		}
+		if tries == 0 {
+			d.log.Info("waiting for the store", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// CheckStore checks that the configured store can be written to and read.
+func CheckStore(ctx context.Context, c config.Config) error {
+	s, err := store.Open(ctx, c.StoreURL())
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Check(ctx), s.Close())
 }
 
 func quota(c config.Store) store.Quota {

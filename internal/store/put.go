@@ -16,6 +16,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
+const (
+	contentType = "application/octet-stream"
+	// partsAtOnce bounds the parts of a blob that are on their way to a bucket at once. Each takes 5 MiB of memory.
+	partsAtOnce = 2
+)
+
 // Put stores all of r under key and returns its size and digest. When r fails nothing is stored; a blob that would exceed the
 // rollout's quota is a fault.OutOfDisk. What is stored survives a power cut: an activity that finds a blob takes it for whole.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader) (rollout.Ref, error) {
@@ -27,30 +33,50 @@ func (s *Store) put(ctx context.Context, key string, r io.Reader, sync func(*os.
 	if err != nil {
 		return rollout.Ref{}, err
 	}
-	ctx, cancel := context.WithCancel(ctx) // ending the context before Close is how a blob write is given up
-	defer cancel()
+	if data, ok := r.(*bytes.Reader); ok && s.folder == "" {
+		return s.upload(ctx, key, data)
+	}
+	ctx, cancel := context.WithCancelCause(ctx) // ending the context before Close is how a blob write is given up
+	defer cancel(nil)
 	var file *os.File // that is renamed when it is whole; nil where the store is no folder
 	w, err := s.bucket.NewWriter(ctx, key, &blob.WriterOptions{
-		ContentType: "application/octet-stream", BeforeWrite: func(as func(any) bool) error { return ownerOnly(as, &file) },
+		ContentType: contentType, MaxConcurrency: partsAtOnce, BeforeWrite: func(as func(any) bool) error { return ownerOnly(as, &file) },
 	})
 	if err != nil {
 		return rollout.Ref{}, classify(err, "store", key)
 	}
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(w, sum), r)
+	to := &target{ctx: ctx, s: s, w: w, key: key, cancel: cancel}
+	n, err := io.Copy(io.MultiWriter(to, sum), r)
 	if err == nil && file != nil {
 		err = classify(sync(file), "sync", key)
 	}
 	if err != nil {
-		cancel()
+		cancel(nil)
 		_ = w.Close() // reports the cancellation just made
 		return rollout.Ref{}, fmt.Errorf("store %q: %w", key, err)
 	}
-	if err := w.Close(); err != nil {
-		return rollout.Ref{}, classify(err, "store", key)
+	if err := to.finish(); err != nil {
+		return rollout.Ref{}, err
 	}
 	ref := rollout.Ref{Key: key, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: n}
 	return ref, classify(syncFolder(file, sync), "sync", key)
+}
+
+// upload stores data in a bucket by one request. A writer would allocate the memory of a part for it.
+func (s *Store) upload(ctx context.Context, key string, data *bytes.Reader) (rollout.Ref, error) {
+	sum := sha256.New()
+	size, err := io.Copy(sum, data)
+	if err == nil {
+		_, err = data.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return rollout.Ref{}, fmt.Errorf("store %q: %w", key, err)
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	err = s.bucket.Upload(ctx, key, data, &blob.WriterOptions{ContentType: contentType})
+	return rollout.Ref{Key: key, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: size}, s.failed(ctx, err, "store", key)
 }
 
 // ownerOnly finds the file behind a blob, where the store is a folder, and makes it readable by its owner only.

@@ -2,9 +2,9 @@ package store
 
 import (
 	"context"
-	"io"
 	"os"
 	"strings"
+	"time"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
@@ -18,6 +18,7 @@ type Store struct {
 	bucket   *blob.Bucket
 	folder   string               // empty: the store is a bucket
 	sync     func(*os.File) error // makes a file, or the names in a folder, survive a power cut
+	answer   time.Duration        // bounds a call of a bucket that moves little data
 	quota    Quota
 	measured measured
 }
@@ -29,13 +30,17 @@ type Option func(*Store)
 func WithQuota(q Quota) Option { return func(s *Store) { s.quota = q } }
 
 // Open opens the store at url: a plain path is a folder, made when missing and readable by its owner only; anything with a
-// scheme ("s3://bucket?region=…") goes to the gocloud.dev/blob driver of that scheme, which the program must have imported.
+// scheme ("s3://bucket?region=…") goes to the gocloud.dev/blob driver of that scheme, which the program must have imported (package cloud).
+// Opening a bucket does not reach it; Check does.
 func Open(ctx context.Context, url string, options ...Option) (*Store, error) {
+	if err := checkURL(url); err != nil {
+		return nil, err
+	}
 	bucket, err := open(ctx, url)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "open store %q", url)
 	}
-	s := &Store{bucket: bucket, sync: (*os.File).Sync}
+	s := &Store{bucket: bucket, sync: (*os.File).Sync, answer: answerTimeout}
 	if !remote(url) {
 		s.folder = url
 	}
@@ -45,11 +50,22 @@ func Open(ctx context.Context, url string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
+// checkURL refuses credentials in a URL, which logs and errors show.
+func checkURL(url string) error {
+	if before, _, found := strings.Cut(url, "@"); found && remote(before) {
+		return fault.New(fault.Invalid, "open store: want a URL without credentials; the store reads them from its own variables, such as AWS_ACCESS_KEY_ID")
+	}
+	return nil
+}
+
+// Remote says whether the store is a bucket, which a network separates from this machine.
+func (s *Store) Remote() bool { return s.folder == "" }
+
 func remote(url string) bool { return strings.Contains(url, "://") }
 
 func open(ctx context.Context, url string) (*blob.Bucket, error) {
 	if remote(url) {
-		return blob.OpenBucket(ctx, url)
+		return blob.OpenBucket(ctx, quiet(url))
 	}
 	return fileblob.OpenBucket(url, &fileblob.Options{
 		CreateDir:   true,
@@ -59,79 +75,54 @@ func open(ctx context.Context, url string) (*blob.Bucket, error) {
 	})
 }
 
+// quiet keeps the AWS SDK from a warning on stderr for each blob that was written in parts, whose checksum it cannot verify.
+func quiet(url string) string {
+	const setting = "response_checksum_validation"
+	if !strings.HasPrefix(url, "s3://") || strings.Contains(url, setting) {
+		return url
+	}
+	separator := "?"
+	if strings.Contains(url, "?") {
+		separator = "&"
+	}
+	return url + separator + setting + "=when_required"
+}
+
 // Close releases the store.
 func (s *Store) Close() error { return s.bucket.Close() }
 
-// Reader reads the blob from its beginning; a key that holds nothing is a fault.NotFound.
-func (s *Store) Reader(ctx context.Context, key string) (io.ReadCloser, error) {
-	r, err := s.bucket.NewReader(ctx, key, nil)
-	if err != nil {
-		return nil, classify(err, "read", key)
-	}
-	return r, nil
-}
-
-// Bytes reads a whole blob of at most limit bytes; a larger one is a fault.Invalid.
-func (s *Store) Bytes(ctx context.Context, key string, limit int64) ([]byte, error) {
-	r, err := s.Reader(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	data, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
-		return nil, classify(err, "read", key)
-	}
-	if int64(len(data)) > limit {
-		return nil, fault.New(fault.Invalid, "read %q: larger than %d bytes", key, limit)
-	}
-	return data, nil
-}
-
-// Tail reads the last n bytes of a blob, or what there is of them: of one that is as large as an agent cared to make it.
-func (s *Store) Tail(ctx context.Context, key string, n int64) ([]byte, error) {
-	about, err := s.bucket.Attributes(ctx, key)
-	if err != nil || about.Size == 0 { // some stores refuse any range of an empty blob
-		return nil, classify(err, "look for", key)
-	}
-	r, err := s.bucket.NewRangeReader(ctx, key, max(about.Size-n, 0), n, nil)
-	if err != nil {
-		return nil, classify(err, "read", key)
-	}
-	defer r.Close()
-	data, err := io.ReadAll(r)
-	return data, classify(err, "read", key)
-}
-
 // Exists says whether key holds a blob.
 func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
-	ok, err := s.bucket.Exists(ctx, key)
-	return ok, classify(err, "look for", key)
+	_, err := s.attributes(ctx, key)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// attributes asks for a blob. S3 answers a HEAD alike for a missing blob and a missing bucket; a GET tells them apart.
+func (s *Store) attributes(ctx context.Context, key string) (*blob.Attributes, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	about, err := s.bucket.Attributes(ctx, key)
+	if err == nil || s.folder != "" || codeOf(err) != gcerrors.NotFound {
+		return about, s.failed(ctx, err, "look for", key)
+	}
+	r, err := s.bucket.NewReader(ctx, key, nil)
+	if err != nil {
+		return nil, s.failed(ctx, err, "look for", key)
+	}
+	defer r.Close() // somebody wrote it meanwhile
+	return &blob.Attributes{Size: r.Size(), ModTime: r.ModTime()}, nil
 }
 
 // Delete forgets key; one that holds nothing is no error.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	err := s.bucket.Delete(ctx, key)
-	if gcerrors.Code(err) == gcerrors.NotFound {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	err := s.failed(ctx, s.bucket.Delete(ctx, key), "delete", key)
+	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
-	return classify(err, "delete", key)
-}
-
-// classify gives a driver's error its kind. What the driver cannot name is taken as passing, so that a hiccup of a remote
-// store does not cost a rollout.
-func classify(err error, doing, key string) error {
-	if err == nil {
-		return nil
-	}
-	kind := fault.Unavailable
-	switch gcerrors.Code(err) {
-	case gcerrors.NotFound:
-		kind = fault.NotFound
-	case gcerrors.InvalidArgument:
-		kind = fault.Invalid
-	case gcerrors.PermissionDenied:
-		kind = fault.Unauthorized
-	}
-	return fault.Wrap(kind, err, "%s %q", doing, key)
+	return err
 }

@@ -80,9 +80,9 @@ func (s *Store) Task(ctx context.Context, ref rollout.TaskRef) (rollout.Spec, er
 
 // part reads n bytes of a blob from an offset, or what there is of them.
 func (s *Store) part(ctx context.Context, key string, offset, n int64) ([]byte, error) {
-	r, err := s.bucket.NewRangeReader(ctx, key, offset, n, nil)
+	r, err := s.rangeReader(ctx, key, offset, n)
 	if err != nil {
-		return nil, classify(err, "read", key)
+		return nil, err
 	}
 	defer r.Close()
 	data, err := io.ReadAll(r)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +20,21 @@ func Data(dir string) Check {
 		if err := writable(dir); err != nil {
 			f.Level, f.Detail = driver.Fail, err.Error()
 			f.Fix = "make it writable for this user, or set another folder with --data or ROLLOUTD_DATA"
+		}
+		return []driver.Finding{f}
+	}
+}
+
+// Store checks a store in a bucket: it writes a small blob, reads it and deletes it. A store in a folder needs no check beside Data's.
+func Store(url string, check func(context.Context) error) Check {
+	return func(ctx context.Context) []driver.Finding {
+		if !strings.Contains(url, "://") {
+			return nil
+		}
+		f := driver.Finding{Name: "store", Detail: url}
+		if err := check(ctx); err != nil {
+			f.Level, f.Detail = driver.Fail, err.Error()
+			f.Fix = "set store.url (ROLLOUTD_STORE_URL) and the credentials of the bucket, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 		}
 		return []driver.Finding{f}
 	}

@@ -135,3 +135,14 @@ func TestWarmCountsWhatWaits(t *testing.T) {
 	require.Contains(t, doctor.Warm(data, 2)(t.Context())[0].Detail, "1 of at most 2")
 	require.Contains(t, doctor.Warm(data, 0)(t.Context())[0].Detail, "sandbox.warm is 0")
 }
+
+func TestStoreInABucket(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("the store refuses the credentials")
+	check := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
+	require.Empty(t, doctor.Store("/data/store", check(refused))(t.Context()), "a folder is a part of the data folder's check")
+	require.Equal(t, driver.OK, doctor.Store("s3://bucket", check(nil))(t.Context())[0].Level)
+	bad := doctor.Store("s3://bucket", check(refused))(t.Context())[0]
+	require.Equal(t, driver.Fail, bad.Level)
+	require.Equal(t, refused.Error(), bad.Detail)
+}

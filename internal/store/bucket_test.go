@@ -1,0 +1,135 @@
+package store_test
+
+import (
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/store/s3test"
+)
+
+// A large blob is sent in parts while it is made, and read while it comes: its size is not the memory that it takes.
+func TestLargeBlobsAreStreamed(t *testing.T) { // not parallel: it measures the memory of the process
+	s := open(t, bucketURL(s3test.Start(t), s3test.Bucket, "right"))
+	const size = 110 << 20
+	key := store.AttemptKey("r1", 1, store.Home)
+	before := allocated()
+	ref, err := s.Put(t.Context(), key, io.LimitReader(zeros{}, size))
+	require.NoError(t, err)
+	require.EqualValues(t, size, ref.Size)
+	r, err := s.Reader(t.Context(), key)
+	require.NoError(t, err)
+	n, err := io.Copy(io.Discard, r)
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	require.EqualValues(t, size, n)
+	require.Less(t, allocated()-before, uint64(size/2))
+}
+
+// allocated is what the process has ever allocated, in bytes.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+// A bucket that is away is a temporary problem in each call, and never an answer about a blob.
+func TestLostBucket(t *testing.T) {
+	t.Parallel()
+	server := s3test.Start(t)
+	s := open(t, bucketURL(server, s3test.Bucket, "right"))
+	_, err := s.PutBytes(t.Context(), "a/301", []byte("x"))
+	require.NoError(t, err)
+
+	server.Drop(1)
+	got, err := s.Bytes(t.Context(), "a/301", 1)
+	require.NoError(t, err, "one lost connection is tried again")
+	require.Equal(t, "x", string(got))
+
+	server.Lose()
+	requireTemporary(t, s)
+	require.Equal(t, fault.Unavailable, fault.KindOf(s.Delete(t.Context(), "a/301")))
+	server.Silence()
+	s.AnswerWithin(time.Second)
+	requireTemporary(t, s)
+	server.Return()
+	s.AnswerWithin(time.Hour)
+	there, err := s.Exists(t.Context(), "a/301")
+	require.NoError(t, err)
+	require.True(t, there)
+}
+
+// requireTemporary makes calls of all kinds at once, since each is tried again for some seconds.
+func requireTemporary(t *testing.T, s *store.Store) {
+	t.Helper()
+	calls := map[string]func() error{
+		"put":    func() error { _, err := s.PutBytes(t.Context(), "a/301", []byte("y")); return err },
+		"stream": func() error { _, err := s.Put(t.Context(), "a/302", io.LimitReader(zeros{}, 6<<20)); return err },
+		"exists": func() error { _, err := s.Exists(t.Context(), "a/301"); return err },
+		"tail":   func() error { _, err := s.Tail(t.Context(), "a/301", 1); return err },
+		"read":   func() error { _, err := s.Bytes(t.Context(), "a/301", 1); return err },
+	}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	got := map[string]error{}
+	for name, call := range calls {
+		all.Go(func() {
+			err := call()
+			mu.Lock()
+			defer mu.Unlock()
+			got[name] = err
+		})
+	}
+	all.Wait()
+	for name, err := range got {
+		require.Equal(t, fault.Unavailable, fault.KindOf(err), "%s: %v", name, err)
+	}
+}
+
+// A bucket that was deleted under a running store does not look like an empty one.
+func TestDeletedBucket(t *testing.T) {
+	t.Parallel()
+	s := open(t, bucketURL(s3test.Start(t), "another-bucket", "right"))
+	requireTemporary(t, s)
+	for _, err := range s.Keys(t.Context(), "") {
+		require.Equal(t, fault.Unavailable, fault.KindOf(err), "list: %v", err)
+	}
+}
+
+// The error at the start says which setting is wrong, and does not show the secret.
+func TestCheckSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	server := s3test.Start(t)
+	for _, c := range []struct {
+		bucket, profile string
+		kind            fault.Kind
+		says            string
+	}{
+		{s3test.Bucket, "wrong", fault.Unauthorized, "refuses the credentials"},
+		{s3test.Bucket, "empty", fault.Unauthorized, "AWS_ACCESS_KEY_ID"},
+		{"another-bucket", "right", fault.Invalid, "bucket does not exist"},
+	} {
+		err := open(t, bucketURL(server, c.bucket, c.profile)).Check(t.Context())
+		require.Equal(t, c.kind, fault.KindOf(err), "%v", err)
+		require.ErrorContains(t, err, c.says)
+		require.NotContains(t, err.Error(), s3test.SecretKey)
+	}
+	s := open(t, bucketURL(server, s3test.Bucket, "right"))
+	server.Lose()
+	err := s.Check(t.Context())
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+	_, err = store.Open(t.Context(), "s3://"+s3test.AccessKey+":"+s3test.SecretKey+"@bucket")
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	require.False(t, strings.Contains(err.Error(), s3test.SecretKey), "the secret is not shown")
+}

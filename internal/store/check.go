@@ -1,0 +1,42 @@
+package store
+
+import (
+	"context"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"gocloud.dev/gcerrors"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// checkTimeout bounds a check of the store.
+const checkTimeout = 15 * time.Second
+
+// Check writes, reads and deletes a small blob. The error says what is wrong: fault.Unauthorized for credentials that are missing or
+// refused, fault.Invalid for a bucket that does not exist, fault.Unavailable for a store that does not answer.
+func (s *Store) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	key := path.Join("checks", uuid.NewString())
+	_, err := s.PutBytes(ctx, key, []byte("ok"))
+	if err == nil {
+		_, err = s.Bytes(ctx, key, 2)
+	}
+	if err == nil {
+		err = s.Delete(ctx, key)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case codeOf(err) == gcerrors.PermissionDenied:
+		return fault.Wrap(fault.Unauthorized, err, "the store refuses the credentials")
+	case missingBucket(err), gcerrors.Code(err) == gcerrors.NotFound && codeOf(err) == gcerrors.NotFound:
+		return fault.Wrap(fault.Invalid, err, "the bucket does not exist")
+	case strings.Contains(err.Error(), "get credentials"): // the AWS SDK has no type for it
+		return fault.Wrap(fault.Unauthorized, err, "no credentials for the store (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or the machine's role)")
+	}
+	return fault.Wrap(fault.Unavailable, err, "the store does not answer as it should")
+}

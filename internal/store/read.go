@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"gocloud.dev/blob"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Reader reads the blob from its beginning; a key that holds nothing is a fault.NotFound. Close it before ctx ends.
+func (s *Store) Reader(ctx context.Context, key string) (io.ReadCloser, error) {
+	return s.rangeReader(ctx, key, 0, -1)
+}
+
+// rangeReader reads length bytes from an offset; a negative length reads to the end. The bound of an answer holds until the first byte can be
+// read.
+func (s *Store) rangeReader(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	late := time.AfterFunc(s.answer, func() { cancel(unanswered()) })
+	r, err := s.bucket.NewRangeReader(ctx, key, offset, length, nil)
+	if late.Stop(); err != nil {
+		err = s.failed(ctx, err, "read", key)
+		cancel(nil)
+		return nil, err
+	}
+	return &blobReader{Reader: r, cancel: cancel}, nil
+}
+
+// blobReader ends the context of its request when it is closed.
+type blobReader struct {
+	*blob.Reader
+	cancel context.CancelCauseFunc
+}
+
+// Close implements io.Closer.
+func (r *blobReader) Close() error {
+	defer r.cancel(nil)
+	return r.Reader.Close()
+}
+
+// Bytes reads a whole blob of at most limit bytes; a larger one is a fault.Invalid.
+func (s *Store) Bytes(ctx context.Context, key string, limit int64) ([]byte, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	r, err := s.Reader(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, s.failed(ctx, err, "read", key)
+	}
+	if int64(len(data)) > limit {
+		return nil, fault.New(fault.Invalid, "read %q: larger than %d bytes", key, limit)
+	}
+	return data, nil
+}
+
+// Tail reads the last n bytes of a blob, or what there is of them: of one that is as large as an agent cared to make it.
+func (s *Store) Tail(ctx context.Context, key string, n int64) ([]byte, error) {
+	about, err := s.attributes(ctx, key)
+	if err != nil || about.Size == 0 { // some stores refuse any range of an empty blob
+		return nil, err
+	}
+	r, err := s.rangeReader(ctx, key, max(about.Size-n, 0), n)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	return data, classify(err, "read", key)
+}
