@@ -37,6 +37,7 @@ type fake struct {
 	phases   []rollout.PhaseTiming // of every rollout; set before the first
 	unlogged bool                  // a reader of events is also sent one that is not in the log; set before the first
 	turns    []rollout.CompactTurn // of every result; set before the first
+	lines    string                // of every trace; empty: as left says; set before the first
 	left     string                // what every rollout left under every name; empty: what name and id tell
 }
 
@@ -264,6 +265,9 @@ func (f *fake) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
 			return nil, err
 		}
 		return io.NopCloser(bytes.NewReader(bytes.TrimSpace(b.Bytes()))), nil
+	}
+	if name == "trace" && f.lines != "" {
+		return io.NopCloser(strings.NewReader(f.lines)), nil
 	}
 	if spec, _ := f.spec(id); strings.HasPrefix(name, "verifier.") && spec.Task.Verifier.Script == "" {
 		return nil, fault.New(fault.NotFound, "no script")

@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/executor"
+	"github.com/rolloutd/rolloutd/envserver/internal/harbor"
 	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
 
-// mountPath is where environments of interactive episodes are mounted.
+// mountPath is where environments are mounted below the root.
 const mountPath = "/env/"
 
 // mount makes the servers of the environments. Each is a whole OpenEnv server with sessions of its own.
@@ -24,16 +25,53 @@ func (s *Server) mount(table *tools.Table) error {
 		if o.Sessions != nil {
 			o.Sessions = session.Prefixed(e.Name+"-", o.Sessions)
 		}
-		m, err := newServer(o, table, s.exports, play.New(play.Options{
+		player := play.New(play.Options{
 			Rollouts: o.Rollouts, Episodes: o.Episodes, Table: table, Tools: e.Tools, Defaults: e.Defaults, Tasks: e.Tasks, Logger: o.Logger,
-		}), s.env)
-		if err != nil {
-			return fmt.Errorf("environment %s: %w", e.Name, err)
+		})
+		if err := s.mountAt(e.Name, o, parts{table: table, room: s.exports, player: player, metricsOf: s.env}); err != nil {
+			return err
 		}
-		m.base = mountPath + e.Name
-		s.mounted[e.Name] = m
 	}
+	return s.mountHarbor(table)
+}
+
+func (s *Server) mountAt(name string, o Options, of parts) error {
+	m, err := newServer(o, of)
+	if err != nil {
+		return fmt.Errorf("environment %s: %w", name, err)
+	}
+	m.base = mountPath + name
+	s.mounted[name] = m
 	return nil
+}
+
+const (
+	harborName = "harbor" // of HarborEnv's environment, in its path
+	// harborSessions is how many sessions it has at least: each is a call that waits for a rollout, and those queue for the slots of hosts.
+	harborSessions = 1024
+)
+
+// mountHarbor makes the server for HarborEnv's clients.
+func (s *Server) mountHarbor(table *tools.Table) error {
+	if s.o.Harbor == nil {
+		return nil
+	}
+	o := s.o
+	o.Name, o.Description, o.Readme = "HarborEnvironment", "Runs agents on the tasks of task sets, as OpenEnv's HarborEnv does.", ""
+	o.Web, o.Environments = false, nil
+	o.MaxSessions = max(o.MaxSessions, harborSessions)
+	if o.Sessions != nil {
+		o.Sessions = session.Prefixed(harborName+"-", o.Sessions)
+	}
+	e := harbor.New(harbor.Options{
+		Table: table, Rollouts: o.Rollouts, Bodies: s.bodies, Resolve: o.Resolve, Agents: o.Agents, Backends: o.Backends,
+		Sets: o.TaskSets, First: o.Harbor.TaskSet, Defaults: o.Harbor.Arguments,
+	})
+	own, err := e.Table()
+	if err != nil {
+		return fmt.Errorf("environment %s: %w", harborName, err)
+	}
+	return s.mountAt(harborName, o, parts{table: own, room: s.exports, harbor: e, metricsOf: s.env})
 }
 
 // mountedAt is the handler of a path below an environment; nil for other paths.

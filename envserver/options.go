@@ -52,6 +52,12 @@ type Environment struct {
 	Tasks    Tasks          // nil: a task is in the arguments of the reset
 }
 
+// Harbor is the environment for OpenEnv's HarborEnv clients, mounted at /env/harbor/.
+type Harbor struct {
+	TaskSet   string         // that clients mean who name none; "": the first by name
+	Arguments map[string]any // of start_rollout, where neither the task nor the call says
+}
+
 // Tool is a tool of the policy of an interactive episode.
 type Tool = play.Tool
 
@@ -101,6 +107,8 @@ type Options struct {
 	Episodes Episodes
 	// Environments are environments of interactive episodes, mounted at /env/NAME/.
 	Environments []Environment
+	// Harbor is the environment for HarborEnv's clients, over TaskSets; nil: there is none.
+	Harbor *Harbor
 	// Resolve turns what a client said about its model into an endpoint and its plain API key.
 	Resolve func(catalog.Request) (rollout.Model, string, error)
 	// Seal makes the form of an API key that may be stored.

@@ -29,10 +29,13 @@ func (s *Server) routes() []api.Route {
 	for path, page := range map[string]http.HandlerFunc{"/openapi.json": s.openAPI, "/docs": s.docs, "/redoc": s.docs} {
 		all = append(all, api.Get(path, page, nil), api.Head(path, page, nil))
 	}
-	if s.env.Play == nil {
+	switch {
+	case s.harbor != nil:
+		all = append(all, s.harbor.Routes()...)
+	case s.env.Play == nil:
 		all = append(all, (&rest.API{Rollouts: s.o.Rollouts, Groups: s.o.Groups, Deliveries: s.o.Deliveries, Producers: s.o.Producers, Produce: s.produce(), Episodes: s.o.Episodes, Env: s.env, Bodies: s.bodies, Exports: s.exports, Context: s.callContext}).Routes()...)
 	}
-	if s.env.Play == nil && s.o.Episodes != nil {
+	if s.harbor == nil && s.env.Play == nil && s.o.Episodes != nil {
 		all = append(all, s.executor().Routes()...)
 	}
 	if s.o.Mode == Simulation {

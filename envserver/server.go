@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/harbor"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/intake"
 	"github.com/rolloutd/rolloutd/envserver/internal/play"
@@ -30,6 +31,7 @@ type Server struct {
 	env       *env.Env
 	memory    *intake.Memory // for requests
 	exports   *exports.Room
+	harbor    *harbor.Env // nil: the environment is not for HarborEnv's clients
 	bodies    httpio.Bodies
 	standard  standardHandlers
 	underWay  underway.Calls // of MCP proper
@@ -41,7 +43,7 @@ type Server struct {
 	views     web.Views
 	handler   http.Handler
 	base      string             // path below which the server is mounted; "": the root
-	mounted   map[string]*Server // environments of interactive episodes, by name
+	mounted   map[string]*Server // environments below it, by name
 
 	stop    context.Context
 	stopped context.CancelCauseFunc
@@ -73,20 +75,29 @@ func New(o Options) (*Server, error) {
 	if o.Episodes != nil {
 		o.Episodes = access.NewOwnedEpisodes(o.Episodes, o.Rollouts)
 	}
-	s, err := newServer(o, table, room, nil, nil)
+	s, err := newServer(o, parts{table: table, room: room})
 	if err != nil {
 		return nil, err
 	}
 	return s, s.mount(table)
 }
 
-// newServer makes the server of one environment; player is of interactive episodes, or nil; metricsOf has the metrics, or nil: its own.
-func newServer(o Options, table *tools.Table, room *exports.Room, player *play.Player, metricsOf *env.Env) (*Server, error) {
+// parts are what the servers of environments differ in.
+type parts struct {
+	table     *tools.Table
+	room      *exports.Room
+	player    *play.Player // of interactive episodes; nil: the tools are those of the table
+	harbor    *harbor.Env  // of HarborEnv's clients; nil: not theirs
+	metricsOf *env.Env     // has the metrics; nil: it has its own
+}
+
+// newServer makes the server of one environment.
+func newServer(o Options, of parts) (*Server, error) {
 	var err error
-	s := &Server{o: o, memory: intake.New(o.RequestMemory), exports: room}
+	s := &Server{o: o, memory: intake.New(o.RequestMemory), exports: of.room, harbor: of.harbor}
 	s.bodies = httpio.Bodies{Memory: s.memory, Max: o.MaxMessage, Within: o.BodyTimeout}
 	s.env, err = env.New(env.Options{
-		Tools: table, Play: player, StepTimeout: o.StepTimeout, Registerer: o.Registerer, MetricsOf: metricsOf, Logger: o.Logger,
+		Tools: of.table, Play: of.player, StepTimeout: o.StepTimeout, Registerer: o.Registerer, MetricsOf: of.metricsOf, Logger: o.Logger,
 		Sessions: session.Options{Max: o.MaxSessions, Idle: max(o.SessionIdle, 0), Ended: s.sessionEnded, Keeper: o.Sessions},
 		Tracer:   o.TracerProvider.Tracer("github.com/rolloutd/rolloutd/envserver"),
 	})
@@ -99,7 +110,7 @@ func newServer(o Options, table *tools.Table, room *exports.Room, player *play.P
 	if s.page, err = web.Page(strings.TrimSuffix(webHome, "/")); err != nil {
 		return nil, fmt.Errorf("envserver: %w", err)
 	}
-	if s.schemas, err = schemas(player != nil); err != nil {
+	if s.schemas, err = schemas(of.player != nil); err != nil {
 		return nil, fmt.Errorf("envserver: schemas: %w", err)
 	}
 	if s.described, err = s.document().Encode(); err != nil {

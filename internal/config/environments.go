@@ -25,6 +25,10 @@ type Environment struct {
 // ToolsEnvironment is the environment that is there without configuration.
 const ToolsEnvironment = "tools"
 
+// HarborEnvironment is the environment for OpenEnv's HarborEnv clients, which is there in any case. Its entry in Config.Environments may have
+// arguments and the task set that clients mean who name none.
+const HarborEnvironment = "harbor"
+
 // DefaultLife is how long an episode may take.
 const DefaultLife = time.Hour
 
@@ -36,6 +40,7 @@ func (c Config) Episodes() map[string]Environment {
 	if all == nil {
 		all = map[string]Environment{}
 	}
+	delete(all, HarborEnvironment)
 	if _, ok := all[ToolsEnvironment]; !ok {
 		all[ToolsEnvironment] = Environment{}
 	}
@@ -49,6 +54,12 @@ func (c Config) validateEnvironments(p *problems) {
 		p.check(e.MaxSteps >= 0 && e.MaxSteps <= rollout.MaxEpisodeSteps, path+".max_steps", "want 0 to %d, got %d", rollout.MaxEpisodeSteps, e.MaxSteps)
 		p.check(e.Idle >= 0 && e.Life >= 0, path, "want idle and life of 0 (the default) or more, got %s and %s", e.Idle, e.Life)
 		_, known := c.TaskSets[e.TaskSet]
+		p.check(name != HarborEnvironment || e.onlyHarbor(), path, "want task_set and arguments alone: its episodes are whole rollouts")
 		p.check(e.TaskSet == "" || known, path+".task_set", "want the name of one of task_sets, got %q", e.TaskSet)
 	}
+}
+
+// onlyHarbor says whether nothing is said that HarborEnvironment has not.
+func (e Environment) onlyHarbor() bool {
+	return e.Description == "" && len(e.EnabledToolsets)+len(e.DisabledToolsets)+e.MaxSteps == 0 && e.Idle == 0 && e.Life == 0
 }

@@ -21,3 +21,16 @@ func TestTaskSets(t *testing.T) {
 	require.ErrorContains(t, err, "task_sets.a/b: want a name")
 	require.ErrorContains(t, err, "task_sets.c.path: want a folder or a file")
 }
+
+func TestHarborEnvironment(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(strings.NewReader("task_sets: {math: {path: x}}\nenvironments: {harbor: {task_set: math, arguments: {endpoint: openai}}}"), nil)
+	require.NoError(t, err)
+	require.NoError(t, c.Validate())
+	require.NotContains(t, c.Episodes(), config.HarborEnvironment, "it has no episodes")
+
+	c.Environments[config.HarborEnvironment] = config.Environment{MaxSteps: 3, TaskSet: "other"}
+	err = c.Validate()
+	require.ErrorContains(t, err, "environments.harbor: want task_set and arguments alone")
+	require.ErrorContains(t, err, "environments.harbor.task_set: want the name of one of task_sets")
+}

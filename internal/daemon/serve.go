@@ -93,6 +93,7 @@ func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserve
 		TaskSets:     d.taskSets(),
 		Episodes:     rollouts.NewEpisodes(engine, d.key.Token(episode.TokenPurpose)),
 		Environments: environments,
+		Harbor:       episodes.Harbor(d.cfg),
 		Resolve:      d.resolve(catalog.New(d.modelLookup, policy)),
 		Seal:         box.SealString,
 		Backends:     d.cfg.Sandbox.BackendNames(),

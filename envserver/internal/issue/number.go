@@ -50,6 +50,29 @@ func (c *Checker) NaturalInt(field string) {
 	}
 }
 
+// Int takes a whole number of 32 bits; an optional one may be null, or missing: it is then nil.
+func (c *Checker) Int(field string, required bool) *int {
+	v, present := c.get(field, required)
+	if !present || v == nil && !required {
+		return nil
+	}
+	f, ok := float(v)
+	switch _, isString := v.(string); {
+	case isString && (!ok || !integral(f)):
+		c.add(field, "int_parsing", "Input should be a valid integer, unable to parse string as an integer", nil)
+	case !ok:
+		c.add(field, "int_type", "Input should be a valid integer", nil)
+	case !integral(f):
+		c.add(field, "int_from_float", "Input should be a valid integer, got a number with a fractional part", nil)
+	case math.Abs(f) > math.MaxInt32:
+		c.add(field, "int_parsing_size", "Unable to parse input string as an integer, exceeded maximum size", nil)
+	default:
+		n := int(f)
+		return &n
+	}
+	return nil
+}
+
 func plural(before string, n int, after string) string {
 	s := before + strconv.Itoa(n) + after
 	if n != 1 {

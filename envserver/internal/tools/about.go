@@ -58,7 +58,7 @@ func (t *Table) getState(ctx context.Context, c Call) (*Text, error) {
 	}
 	s, err := t.o.Rollouts.State(ctx, id)
 	if fault.Is(err, fault.NotFound) {
-		return t.text(map[string]string{"rollout_id": id, "status": "unknown"})
+		return Write(map[string]string{"rollout_id": id, "status": "unknown"})
 	}
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (t *Table) getState(ctx context.Context, c Call) (*Text, error) {
 		at := unix(*s.FinishedAt)
 		a.FinishedAt = &at
 	}
-	return t.text(a)
+	return Write(a)
 }
 
 type messagesAnswer struct {
@@ -96,7 +96,7 @@ func (t *Table) getMessages(ctx context.Context, c Call) (*Text, error) {
 	s, err := t.o.Rollouts.State(ctx, id)
 	if fault.Is(err, fault.NotFound) {
 		a.Status, a.Error = "unknown", "unknown rollout_id: "+id
-		return t.text(a)
+		return Write(a)
 	}
 	if err != nil {
 		return nil, err
@@ -116,5 +116,5 @@ func (t *Table) getMessages(ctx context.Context, c Call) (*Text, error) {
 	case transcript.Messages != nil:
 		a.Messages, a.SessionID = transcript.Messages, transcript.SessionID
 	}
-	return t.text(a)
+	return Write(a)
 }

@@ -29,7 +29,7 @@ func decode(tool string, s *jsonschema.Schema, args map[string]any, into any) er
 
 // Decode checks arguments that are not a tool's against the schema of their Go type, and fills it.
 func Decode[T any](what string, args map[string]any, into *T) error {
-	s, err := schemaOf(*into)
+	s, err := SchemaOf(*into)
 	if err != nil {
 		return err
 	}

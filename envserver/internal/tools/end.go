@@ -26,13 +26,13 @@ func (t *Table) abortRollout(ctx context.Context, c Call) (*Text, error) {
 	aborted, err := t.o.Rollouts.Abort(ctx, id, "abort_rollout was called")
 	switch {
 	case fault.Is(err, fault.NotFound):
-		return t.text(abortAnswer{id, false, "unknown"})
+		return Write(abortAnswer{id, false, "unknown"})
 	case err != nil:
 		return nil, err
 	case !aborted:
-		return t.text(abortAnswer{id, false, "already done"})
+		return Write(abortAnswer{id, false, "already done"})
 	}
-	return t.text(abortAnswer{RolloutID: id, Aborted: true})
+	return Write(abortAnswer{RolloutID: id, Aborted: true})
 }
 
 func (t *Table) finalizeRollout(ctx context.Context, c Call) (*Text, error) {
@@ -48,12 +48,12 @@ func (t *Table) finalizeRollout(ctx context.Context, c Call) (*Text, error) {
 	case err == nil:
 		return t.deliver(ctx, c, res)
 	case fault.Is(err, fault.NotFound):
-		return t.text(unfinished(a.RolloutID, "unknown rollout_id: "+a.RolloutID))
+		return Write(unfinished(a.RolloutID, "unknown rollout_id: "+a.RolloutID))
 	case wait.Err() == nil:
 		return nil, err
 	case errors.Is(context.Cause(wait), errLimit):
 		// wait_s or the call's own limit, whichever came first: either way the tool may be called again.
-		return t.text(unfinished(a.RolloutID, fmt.Sprintf("timeout waiting for rollout_id=%s", a.RolloutID)))
+		return Write(unfinished(a.RolloutID, fmt.Sprintf("timeout waiting for rollout_id=%s", a.RolloutID)))
 	}
 	return nil, interrupted(ctx, c, a.RolloutID)
 }

@@ -30,7 +30,7 @@ type GroupArgs struct {
 }
 
 func groupSchema(agents []string) (*jsonschema.Schema, error) {
-	s, err := schemaOf(GroupArgs{RolloutArgs: defaultRolloutArgs(agents[0])})
+	s, err := SchemaOf(GroupArgs{RolloutArgs: defaultRolloutArgs(agents[0])})
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (t *Table) runGroup(ctx context.Context, c Call) (*Text, error) {
 	case err != nil:
 		return nil, err
 	}
-	return t.text(AboutGroup(ended))
+	return Write(AboutGroup(ended))
 }
 
 // leftGroup handles a group whose caller's call has ended early; see left.

@@ -53,19 +53,27 @@ func (t *Table) begin(ctx context.Context, c Call) (begun, error) {
 }
 
 func (t *Table) run(ctx context.Context, c Call) (*Text, error) {
-	b, err := t.begin(ctx, c)
-	c.Args = nil // a task may be megabytes, and the wait long
+	res, err := t.Await(ctx, c)
+	c.Args = nil // a task may be megabytes, and its result is still to be read
 	if err != nil {
-		return nil, err
-	}
-	res, err := t.o.Rollouts.Wait(ctx, b.id)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, t.left(ctx, c, b.id, b.abort)
-		}
 		return nil, err
 	}
 	return t.deliver(ctx, c, res)
+}
+
+// Await starts the rollout of the arguments of run_rollout, or finds it, and returns the head of its result once it is done.
+func (t *Table) Await(ctx context.Context, c Call) (rollout.Result, error) {
+	c.Tool = runRollout
+	b, err := t.begin(ctx, c)
+	c.Args = nil // a task may be megabytes, and the wait long
+	if err != nil {
+		return rollout.Result{}, err
+	}
+	res, err := t.o.Rollouts.Wait(ctx, b.id)
+	if err != nil && ctx.Err() != nil {
+		err = t.left(ctx, c, b.id, b.abort)
+	}
+	return res, err
 }
 
 func (t *Table) start(ctx context.Context, c Call) (*Text, error) {
@@ -73,7 +81,7 @@ func (t *Table) start(ctx context.Context, c Call) (*Text, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.text(Started{b.id, b.state.TaskID, "starting", unix(b.state.StartedAt)})
+	return Write(Started{b.id, b.state.TaskID, "starting", unix(b.state.StartedAt)})
 }
 
 // Started is what start_rollout answers.
@@ -90,9 +98,14 @@ func (t *Table) deliver(ctx context.Context, c Call, res rollout.Result) (*Text,
 	if err != nil {
 		return nil, err
 	}
+	c.Delivered(res)
+	return out, nil
+}
+
+// Delivered tells the session that its client gets a result.
+func (c Call) Delivered(res rollout.Result) {
 	if c.Session != nil {
 		c.Session.Unwatch(res.ID)
 		c.Session.Finished(res)
 	}
-	return out, nil
 }

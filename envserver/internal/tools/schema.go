@@ -14,8 +14,8 @@ import (
 // maxSeconds bounds every duration that may be asked, so that sums of them do not overflow.
 const maxSeconds = float64(rollout.MaxBound / time.Second)
 
-// schemaOf makes the schema of a tool's arguments from their Go type; the fields set in defaults are published as defaults.
-func schemaOf[T any](defaults T) (*jsonschema.Schema, error) {
+// SchemaOf makes the schema of a tool's arguments from their Go type; the fields set in defaults are published as defaults.
+func SchemaOf[T any](defaults T) (*jsonschema.Schema, error) {
 	s, err := jsonschema.For[T](nil)
 	if err != nil {
 		return nil, fmt.Errorf("schema of %T: %w", defaults, err)
@@ -42,7 +42,7 @@ func publish(s *jsonschema.Schema, defaults any) error {
 }
 
 func rolloutSchema(agents []string) (*jsonschema.Schema, error) {
-	s, err := schemaOf(defaultRolloutArgs(agents[0]))
+	s, err := SchemaOf(defaultRolloutArgs(agents[0]))
 	if err != nil {
 		return nil, err
 	}

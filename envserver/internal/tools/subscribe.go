@@ -60,7 +60,7 @@ func (t *Table) subscribeEvents(ctx context.Context, c Call) (*Text, error) {
 	case !errors.Is(context.Cause(wait), errLimit):
 		return nil, interrupted(ctx, c, a.RolloutID)
 	}
-	return t.text(out)
+	return Write(out)
 }
 
 // take collects one batch, up to the limits. Events that are not in the log do not end the wait: the next request would get them again.

@@ -11,17 +11,20 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-const startRollout = "start_rollout"
+const (
+	runRollout   = "run_rollout"
+	startRollout = "start_rollout"
+)
 
 // Tool is one entry of the table, as it is published.
 type Tool struct {
 	Name, Description string
 	InputSchema       *jsonschema.Schema
-	run               handler
+	Run               Handler
 }
 
-// handler answers one call with a JSON text.
-type handler func(ctx context.Context, c Call) (*Text, error)
+// Handler answers one call with a JSON text.
+type Handler func(ctx context.Context, c Call) (*Text, error)
 
 // Call is one call of a tool.
 type Call struct {
@@ -65,24 +68,24 @@ func New(o Options) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	about, err := schemaOf(idArgs{})
+	about, err := SchemaOf(idArgs{})
 	if err != nil {
 		return nil, err
 	}
-	trace, err := schemaOf(traceArgs{Limit: maxTraceTurns})
+	trace, err := SchemaOf(traceArgs{Limit: maxTraceTurns})
 	if err != nil {
 		return nil, err
 	}
-	finalize, err := schemaOf(finalizeArgs{WaitS: defaultWaitS})
+	finalize, err := SchemaOf(finalizeArgs{WaitS: defaultWaitS})
 	if err != nil {
 		return nil, err
 	}
-	subscribe, err := schemaOf(subscribeArgs{WaitS: defaultEventWaitS, Limit: defaultEvents})
+	subscribe, err := SchemaOf(subscribeArgs{WaitS: defaultEventWaitS, Limit: defaultEvents})
 	if err != nil {
 		return nil, err
 	}
 	t.tools = []Tool{
-		{"run_rollout", "Run a coding agent on a task in a sandbox and return the result with its captured model calls, as JSON.", start, t.run},
+		{runRollout, "Run a coding agent on a task in a sandbox and return the result with its captured model calls, as JSON.", start, t.run},
 		{startRollout, "Start a rollout and return its id at once.", start, t.start},
 		{"get_state", "Tell where a rollout stands.", about, t.getState},
 		{"get_messages", "Return the agent's transcript of a rollout.", about, t.getMessages},
@@ -102,6 +105,9 @@ func (t *Table) addGroups() error {
 	t.tools = append(t.tools, Tool{runGroup, "Run several rollouts of one task at the same time and return their rewards, as JSON.", s, t.runGroup})
 	return err
 }
+
+// Offering is a table over the same engine that publishes other tools.
+func (t *Table) Offering(list []Tool) *Table { return &Table{o: t.o, tools: list} }
 
 // Start is the tool that begins a rollout and does not wait for it.
 func (t *Table) Start() Tool {
@@ -143,7 +149,7 @@ func (t *Table) Call(ctx context.Context, c Call) (text *Text, err error) {
 	}()
 	args := c.Args
 	c.Args = nil // so that only the tool holds them while it waits
-	text, err = tool.run(ctx, c.with(args))
+	text, err = tool.Run(ctx, c.with(args))
 	if err != nil && ctx.Err() != nil && fault.KindOf(err) == fault.Internal {
 		err = interrupted(ctx, c, "")
 	}

@@ -31,7 +31,8 @@ type Text struct {
 	JSON []byte
 }
 
-func (t *Table) text(v any) (*Text, error) {
+// Write makes the text of an answer.
+func Write(v any) (*Text, error) {
 	raw, err := pyjson.Encode(v)
 	return &Text{JSON: raw, Quoted: pyjson.Quote(raw)}, fault.Wrap(fault.Internal, err, "write the answer")
 }

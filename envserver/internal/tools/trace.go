@@ -59,7 +59,7 @@ func (t *Table) getTrace(ctx context.Context, c Call) (*Text, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.text(out)
+	return Write(out)
 }
 
 // read takes the turns that were asked for. One line is in memory beside them.

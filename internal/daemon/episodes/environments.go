@@ -61,6 +61,12 @@ func environment(all config.Config, name string, tools *tool.Registry) (envserve
 	return e, nil
 }
 
+// Harbor is the environment of HarborEnv's clients.
+func Harbor(c config.Config) *envserver.Harbor {
+	e := c.Environments[config.HarborEnvironment]
+	return &envserver.Harbor{TaskSet: e.TaskSet, Arguments: e.Arguments}
+}
+
 // defaultsOf are the arguments of start_rollout for the environment's resets.
 func defaultsOf(c config.Environment) map[string]any {
 	args := map[string]any{"agent_timeout_s": cmp.Or(c.Life, config.DefaultLife).Seconds()}

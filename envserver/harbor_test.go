@@ -1,0 +1,278 @@
+package envserver_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/pyclient"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+const harborPath = "/env/harbor"
+
+// withHarbor adds HarborEnv's environment with a Harbor task and a set of lines.
+func withHarbor(t *testing.T) func(*envserver.Options) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"tasks/b-task/task.toml": "version = \"1.0\"\n", "tasks/b-task/instruction.md": "\n" + strings.Repeat("é", 4001) + "\n",
+		"tasks/b-task/tests/test.sh": "echo 1 > /logs/verifier/reward.txt\n",
+		"tasks/a-task/task.toml":     "version = \"1.0\"\n[agent]\ntimeout_sec = 77.0\n", "tasks/a-task/instruction.md": "\nwrite a\n",
+		"tasks/a-task/tests/test.sh":     "echo 1 > /logs/verifier/reward.txt\n",
+		"tasks/a-task/solution/solve.sh": "echo a\n",
+		"lines.jsonl":                    `{"id":"one","instruction":"do one"}` + "\n" + `{"id":"two","instruction":"wait"}` + "\n",
+	} {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o750))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	return func(o *envserver.Options) {
+		o.TaskSets = map[string]string{"folder": filepath.Join(dir, "tasks"), "lines": filepath.Join(dir, "lines.jsonl"), "away": filepath.Join(dir, "none")}
+		o.Harbor = &envserver.Harbor{TaskSet: "folder"}
+		o.Agents = []string{"opencode", "interactive", "oracle"}
+	}
+}
+
+// harborTrace is a title, two turns of the agent (a trainer cannot use the second), and a call that broke.
+func harborTrace(t *testing.T) string {
+	t.Helper()
+	var lines strings.Builder
+	for _, turn := range []rollout.Turn{
+		{Turn: 1, Kind: rollout.KindTitle, Branch: rollout.BranchAuxiliary, NodeID: "aaaaaaaaaaaa", Delivered: true, Request: json.RawMessage(`{"messages":[{"role":"user","content":"title?"}]}`),
+			Response: json.RawMessage(`{"choices":[{"message":{"role":"assistant","content":"A title"}}]}`)},
+		{Turn: 2, Kind: rollout.KindAgent, Branch: rollout.BranchRoot, NodeID: "bbbbbbbbbbbb", Delivered: true, Train: true, FinishReason: "tool_calls",
+			PromptTokenIDs: []int32{1, 2, 3}, CompletionTokenIDs: []int32{4, 5}, PerTokenLogps: []float64{-0.5, -0.25}, LossMask: rollout.NewMask(3, 2, true),
+			SamplingParams: json.RawMessage(`{"temperature":1}`), RequestedSamplingParams: json.RawMessage(`{"temperature":0.3}`),
+			Request:  json.RawMessage(`{"messages":[{"role":"system","content":"s"},{"role":"user","content":"write a"},"odd"],"tools":[{"type":"function","function":{"name":"bash"}}]}`),
+			Response: json.RawMessage(`{"choices":[{"message":{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"bash","arguments":"{\"command\":\"ls\"}"}}]}}]}`)},
+		{Turn: 3, Kind: rollout.KindAgent, Branch: rollout.BranchRoot, Broken: "cut", NodeID: "cccccccccccc"},
+		{Turn: 4, Kind: rollout.KindAgent, Branch: rollout.BranchRoot, NodeID: "dddddddddddd", Delivered: true, FinishReason: "length",
+			PromptTokenIDs: []int32{1, 2, 3, 4, 5, 6}, CompletionTokenIDs: []int32{7, 8}, PerTokenLogps: []float64{0.5},
+			Request:  json.RawMessage(`{"messages":[{"role":"system","content":"s"},{"role":"user","content":"write a"},{"role":"assistant","content":""},{"role":"tool","content":"x"}]}`),
+			Response: json.RawMessage(`{"choices":[{"message":{"role":"assistant","content":"done"}}]}`)},
+	} {
+		raw, err := json.Marshal(turn)
+		require.NoError(t, err)
+		lines.Write(append(raw, '\n'))
+	}
+	return lines.String()
+}
+
+// harborCall calls run_rollout as HarborEnv does, and returns the result.
+func (s socket) harborCall(args map[string]any) map[string]any {
+	s.t.Helper()
+	reply := object(s.t, s.ask(call("run_rollout", args)))
+	text, ok := dig(s.t, reply, "data", "observation", "result", "content", 0, "text").(string)
+	require.True(s.t, ok, reply)
+	return object(s.t, text)
+}
+
+func TestHarborResult(t *testing.T) {
+	t.Parallel()
+	r := start(t, withHarbor(t))
+	r.fake.lines = harborTrace(t)
+	c := r.dial(harborPath + "/ws")
+	got := c.harborCall(map[string]any{"harness": "opencode", "sandbox": "e2b", "task_index": 0, "llm_url": "http://model.test", "model": "m", "api_key": "k",
+		"agent_step_limit": 7, "sampling": map[string]any{"temperature": 0.5}, "keep_sandbox": true})
+	require.Equal(t, true, got["ok"], got["error"])
+	require.Nil(t, got["error"])
+	require.Equal(t, "a-task", got["task_name"])
+	require.Equal(t, "folder", got["dataset"])
+	require.Equal(t, "local", got["sandbox"])
+	require.InDelta(t, 0.5, got["reward"], 0)
+	require.Equal(t, map[string]any{"reward": 0.5}, got["rewards"])
+	require.InDelta(t, 3, got["n_turns"], 0)
+	require.InDelta(t, 2, got["n_roots"], 0)
+	require.InDelta(t, 2, got["n_trainable_tokens"], 0)
+	require.Equal(t, "auxiliary", dig(t, got, "conversations", 0, "role"))
+	require.Equal(t, "done", dig(t, got, "conversations", 1, "messages", 4, "content"))
+	turns := got["turns"].([]any)
+	require.Len(t, turns, 2)
+	require.Equal(t, []any{map[string]any{"name": "bash", "arguments": `{"command":"ls"}`}}, dig(t, turns, 0, "tool_calls"))
+	require.Len(t, dig(t, turns, 0, "request_messages"), 2, "the client takes objects only")
+	require.Equal(t, []any{0.0, 0.0, 0.0, 1.0, 1.0}, dig(t, turns, 0, "loss_mask"))
+	require.Equal(t, []any{0.0, 0.0}, dig(t, turns, 1, "per_token_logps"), "logprobs that do not fit are none")
+	require.Equal(t, false, dig(t, turns, 1, "trainable"))
+	require.Contains(t, fmt.Sprint(got["findings"]), "keep_sandbox")
+
+	spec, ok := r.fake.spec(got["trial_name"].(string))
+	require.True(t, ok)
+	require.Equal(t, "write a", strings.TrimSpace(spec.Task.Instruction))
+	require.Equal(t, "http://model.test/v1", spec.Model.BaseURL)
+	require.Equal(t, "sealed(k)", spec.Model.SealedKey)
+	require.Equal(t, 77*time.Second, spec.Limits.Agent, "0 is the task's own")
+	require.Equal(t, 7, spec.Limits.Turns)
+	require.InDelta(t, 0.5, *spec.Model.Sampling.Temperature, 0)
+	require.InDelta(t, 1, *spec.Model.Sampling.TopP, 0)
+
+	own := c.harborCall(map[string]any{"task": map[string]any{"instruction": "by itself", "task_id": "mine", "rollout_id": "named"}, "agent_timeout_sec": 90})
+	require.Equal(t, "mine", own["task_id"])
+	require.Equal(t, "named", own["trial_name"])
+	spec, _ = r.fake.spec("named")
+	require.Equal(t, "http://vllm.test:8000/v1", spec.Model.BaseURL, "the server's own endpoint")
+	require.Equal(t, 90*time.Second, spec.Limits.Agent)
+	state := object(t, c.ask(`{"type":"state"}`))
+	require.InDelta(t, 2, dig(t, state, "data", "rollouts_completed"), 0)
+}
+
+// What cannot run is a result that says why, without a reward, and without anything that would stop a trainer, unless no rollout ever could.
+func TestHarborRefusals(t *testing.T) {
+	t.Parallel()
+	r := start(t, withHarbor(t))
+	r.fake.lines = harborTrace(t)
+	c := r.dial(harborPath + "/ws")
+	for _, at := range []struct {
+		args  map[string]any
+		says  string
+		fatal bool
+	}{
+		{map[string]any{"split": "x"}, `unknown split "x": want one of folder, away, lines`, false},
+		{map[string]any{"split": "away"}, "task set", false},
+		{map[string]any{"task_index": 2}, "task index 2 out of range (2 tasks)", false},
+		{map[string]any{"task_index": -1}, "out of range", false},
+		{map[string]any{"harness": "terminus-2"}, `no harness "terminus-2": want one of opencode, oracle`, true},
+		{map[string]any{"harness": "interactive"}, "no harness", true},
+		{map[string]any{"sandbox": "nowhere"}, `no sandbox "nowhere": want one of local`, false},
+		{map[string]any{"provider": "zz"}, "unknown upstream provider", false},
+		{map[string]any{"purpose": "fun"}, "purpose", false},
+		{map[string]any{"sampling": map[string]any{"temperature": 1, "top_p": 0.5}}, "training sampling requires top_p=1.0", false},
+		{map[string]any{"purpose": "eval", "sampling": map[string]any{"temperature": 1}}, "sampling", false},
+		{map[string]any{"llm_url": "http://model.test"}, "model", false},
+		{map[string]any{"auth_header": "x-key"}, "auth_header", false},
+		{map[string]any{"task": map[string]any{"instruction": fails}}, "the engine does not answer", false},
+		{map[string]any{"reward_key": "speed"}, "no reward speed: the verifier gave reward", false},
+	} {
+		got := c.harborCall(at.args)
+		require.Equal(t, false, got["ok"], at.args)
+		require.Contains(t, got["error"], at.says)
+		require.NotEmpty(t, got["exception_type"])
+		require.Nil(t, got["reward"])
+		require.Equal(t, at.fatal, strings.Contains(fmt.Sprint(got["findings"]), "[FATAL]"), got["findings"])
+		require.Equal(t, "train", got["rollout_type"])
+	}
+	require.InDelta(t, 1, dig(t, object(t, c.ask(`{"type":"state"}`)), "data", "rollouts_completed"), 0, "the one whose key was wrong")
+	for args, says := range map[string]string{
+		`{"colour":"red"}`: "invalid_args", `{"task_index":"x"}`: "invalid_args", `{"sampling":3}`: "invalid_args",
+	} {
+		var a map[string]any
+		require.NoError(t, json.Unmarshal([]byte(args), &a))
+		require.Equal(t, says, dig(t, object(t, c.ask(call("run_rollout", a))), "data", "observation", "error", "error_type"))
+	}
+	require.Equal(t, "tool_not_found", dig(t, object(t, c.ask(call("start_rollout", nil))), "data", "observation", "error", "error_type"))
+}
+
+// A rollout that is lost has no reward and no turns, and its result makes an empty trace rather than an error.
+func TestHarborLostRollout(t *testing.T) {
+	t.Parallel()
+	r := start(t, withHarbor(t))
+	r.fake.lines = "\n"
+	c := r.dial(harborPath + "/ws")
+	got := c.harborCall(map[string]any{"task_index": 0})
+	require.Nil(t, got["reward"], "there is no turn that it would be the reward of")
+	require.Equal(t, "train", got["rollout_type"])
+	require.Contains(t, fmt.Sprint(got["findings"]), "[WARN] no_turns")
+	got = c.harborCall(map[string]any{"task_index": 0, "harness": "oracle"})
+	require.InDelta(t, 0.5, got["reward"], 0, "its reward is of its solution: %v", got["error"])
+	c.send(call("run_rollout", map[string]any{"task": map[string]any{"instruction": waits, "rollout_id": "lost"}}))
+	r.started("lost")
+	_, err := r.fake.Abort(t.Context(), "lost", "its host is gone")
+	require.NoError(t, err)
+	got = object(t, dig(t, object(t, c.read()), "data", "observation", "result", "content", 0, "text").(string))
+	require.Equal(t, false, got["ok"])
+	require.Equal(t, "CancelledError", got["exception_type"])
+	require.Nil(t, got["reward"])
+	require.NotContains(t, fmt.Sprint(got["findings"]), "FATAL")
+}
+
+// A trainer keeps 128 rollouts in flight, each with a connection of its own: none is refused, however few sessions other environments have.
+func TestHarborQueuesACrowd(t *testing.T) {
+	t.Parallel()
+	const crowd = 160
+	r := start(t, withHarbor(t), func(o *envserver.Options) { o.MaxSessions = 1 })
+	r.fake.lines = harborTrace(t)
+	sockets := make([]socket, crowd)
+	for i := range sockets {
+		sockets[i] = r.dial(harborPath + "/ws")
+		sockets[i].send(call("run_rollout", map[string]any{"task": map[string]any{"instruction": waits, "rollout_id": fmt.Sprint("r", i)}}))
+	}
+	for i := range sockets {
+		r.started(fmt.Sprint("r", i))
+	}
+	var all sync.WaitGroup
+	for i := range sockets {
+		r.fake.finish(fmt.Sprint("r", i))
+		all.Go(func() {
+			_, raw, err := sockets[i].ReadMessage()
+			assert.NoError(t, err)
+			assert.Contains(t, string(raw), fmt.Sprintf(`\"trial_name\":\"r%d\"`, i))
+		})
+	}
+	all.Wait()
+}
+
+func TestHarborTaskAPI(t *testing.T) {
+	t.Parallel()
+	r := start(t, withHarbor(t))
+	long := strings.Repeat("é", 4000) + "\\n…"
+	a, b := `{"index":0,"task_id":"a-task","task_name":"a-task","dataset":"folder","instruction":"write a"}`,
+		`{"index":1,"task_id":"b-task","task_name":"b-task","dataset":"folder","instruction":"`+long+`"}`
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		answer             string
+	}{
+		{"GET", "/list_environments", "", 200, `["harbor_env"]`},
+		{"POST", "/harbor_env/num_tasks", `{"split":""}`, 200, `{"num_tasks":2}`},
+		{"POST", "/HARBOR_env/tasks", `{"split":""}`, 200, `{"tasks":[` + a + `,` + b + `],"env_name":"harbor_env"}`},
+		{"POST", "/harbor_env/task", `{"split":"folder","index":1}`, 200, `{"task":` + b + `}`},
+		{"POST", "/harbor_env/task", `{"split":"","index":2}`, 400, `Invalid task index`},
+		{"POST", "/harbor_env/task", `{"split":""}`, 422, `{"detail":[{"type":"missing","loc":["body","index"],"msg":"Field required","input":{"split":""}}]}`},
+		{"POST", "/harbor_env/task_range", `{"split":"","start":0,"stop":1}`, 200, `{"tasks":[` + a + `]}`},
+		{"POST", "/harbor_env/task_range", `{"split":"","start":-1,"stop":null}`, 200, `{"tasks":[` + b + `]}`},
+		{"POST", "/harbor_env/task_range", `{"split":"","start":5,"stop":1}`, 200, `{"tasks":[]}`},
+		{"POST", "/harbor_env/num_tasks", `{}`, 422, `Field required`},
+		{"POST", "/other/num_tasks", `{"split":""}`, 404, `{"detail":"unknown environment 'other'"}`},
+		{"GET", "/other/splits", "", 404, `unknown environment`},
+		{"POST", "/harbor_env/num_tasks", `{"split":"x"}`, 404, `unknown split`},
+	} {
+		status, _, body := r.do(c.method, harborPath+c.path, c.body)
+		require.Equal(t, c.status, status, body)
+		require.Contains(t, body, c.answer)
+	}
+	_, _, body := r.do("GET", harborPath+"/harbor_env/splits", "")
+	require.Contains(t, body, `[{"name":"folder","num_tasks":2},{"name":"away","num_tasks":0,"error":"`)
+	require.Contains(t, body, `{"name":"lines","num_tasks":2}]`)
+	status, _, _ := r.do("GET", harborPath+"/rollouts", "")
+	require.Equal(t, http.StatusNotFound, status, "they are at the root")
+
+	c := r.dial(harborPath + "/ws")
+	reply := object(t, c.ask(call("capabilities", nil)))
+	got := object(t, dig(t, reply, "data", "observation", "result", "content", 0, "text").(string))
+	require.Equal(t, "opencode", dig(t, got, "harnesses", 0, "name"))
+	require.Equal(t, "local", dig(t, got, "sandboxes", 0, "name"))
+	require.Equal(t, "http://vllm.test:8000/v1", dig(t, got, "llm", "url"))
+	reply = object(t, c.ask(call("list_tasks", map[string]any{"split": "lines", "stop": 1})))
+	require.JSONEq(t, `[{"index":0,"task_id":"one","task_name":"one","dataset":"lines","instruction":"do one"}]`,
+		dig(t, reply, "data", "observation", "result", "content", 0, "text").(string))
+}
+
+// TestHarborClient runs the published client of OpenEnv's Harbor environment, as it is.
+func TestHarborClient(t *testing.T) {
+	t.Parallel()
+	releases := pyclient.Releases()
+	python := pyclient.Interpreter(t, releases[len(releases)-1]) // the earlier ones have no such client
+	r := start(t, withHarbor(t))
+	r.fake.lines = harborTrace(t)
+	python.Run(t, filepath.Join("testdata", "py", "harbor_env.py"), r.url+harborPath)
+}

@@ -1,0 +1,78 @@
+package harbor
+
+import (
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// runArgs are HarborEnv's arguments of run_rollout, in its order, but for the objects, which start_rollout checks.
+type runArgs struct {
+	Split        string  `json:"split,omitempty" jsonschema:"task set by name; empty: the first"`
+	TaskIndex    int     `json:"task_index,omitempty" jsonschema:"index of the task in its set"`
+	Harness      string  `json:"harness,omitempty" jsonschema:"agent by name; see capabilities"`
+	Sandbox      string  `json:"sandbox,omitempty" jsonschema:"sandbox backend by name; a name of Harbor's that is no backend here means the default one"`
+	RewardKey    string  `json:"reward_key,omitempty" jsonschema:"key of the reward, or a list with commas; there is one reward here, called reward"`
+	KeepSandbox  bool    `json:"keep_sandbox,omitempty" jsonschema:"accepted: sandboxes are removed in any case"`
+	ForceBuild   bool    `json:"force_build,omitempty" jsonschema:"accepted: images are not built here"`
+	LLMURL       string  `json:"llm_url,omitempty" jsonschema:"base URL of the model endpoint; empty: the server's own"`
+	Model        string  `json:"model,omitempty" jsonschema:"name of the model at the endpoint"`
+	APIKey       string  `json:"api_key,omitempty" jsonschema:"API key of llm_url"`
+	AuthHeader   string  `json:"auth_header,omitempty" jsonschema:"accepted where it is Authorization: the key goes there"`
+	AgentTimeout float64 `json:"agent_timeout_sec,omitempty" jsonschema:"wall time of the agent, in seconds; 0: the task's"`
+	StepLimit    int     `json:"agent_step_limit,omitempty" jsonschema:"model calls at most; 0: no bound"`
+	Provider     string  `json:"provider,omitempty" jsonschema:"kind of the endpoint: openai, vllm, hf or anthropic"`
+	Purpose      string  `json:"purpose,omitempty" jsonschema:"auto, eval or train"`
+
+	sampling, evalSampling, task map[string]any
+}
+
+// Defaults that HarborEnv publishes.
+const (
+	defaultSandbox  = "e2b"
+	defaultProvider = "openai"
+	defaultPurpose  = "auto"
+)
+
+func defaultArgs() runArgs {
+	return runArgs{Harness: rollout.AgentOpencode, Sandbox: defaultSandbox, Provider: defaultProvider, Purpose: defaultPurpose}
+}
+
+// objects are the arguments that are objects, and what they are for.
+var objects = []struct{ name, about string }{
+	{"sampling", "training policy of every model call"},
+	{"eval_sampling", "parameters of every model call with purpose eval"},
+	{"task", "arguments of start_rollout: a task by itself where it has an instruction, else what it changes in the task of split and task_index"},
+}
+
+func runSchema() (*jsonschema.Schema, error) {
+	s, err := tools.SchemaOf(defaultArgs())
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		s.Properties[o.name] = &jsonschema.Schema{Types: []string{"null", "object"}, Description: o.about}
+		s.PropertyOrder = append(s.PropertyOrder, o.name)
+	}
+	return s, nil
+}
+
+// readArgs reads the arguments of run_rollout.
+func readArgs(args map[string]any) (runArgs, error) {
+	a := defaultArgs()
+	plain := map[string]any{}
+	for name, v := range args {
+		plain[name] = v
+	}
+	for _, o := range objects {
+		m, ok := plain[o.name].(map[string]any)
+		if !ok && plain[o.name] != nil {
+			return a, fault.Field(o.name, "want an object")
+		}
+		delete(plain, o.name)
+		*map[string]*map[string]any{"sampling": &a.sampling, "eval_sampling": &a.evalSampling, "task": &a.task}[o.name] = m
+	}
+	return a, tools.Decode("run_rollout", plain, &a)
+}

@@ -1,0 +1,187 @@
+package harbor
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/text"
+)
+
+// maxTokensCap is HarborEnv's bound of a call's tokens.
+const maxTokensCap = 8192
+
+// modelArguments are the arguments of start_rollout that name a model endpoint.
+var modelArguments = []string{"endpoint", "base_url", "api_key", "model", "model_key", "vllm_url", "hf_token"}
+
+// providers are the kinds of endpoints that HarborEnv names, with the server's own endpoint that is meant where the call has no URL; "" is
+// the environment's.
+var providers = map[string]string{"openai": "", "vllm": "vllm", "hf": "hf_router", "anthropic": ""}
+
+// ownEndpoint is the server's own endpoint where nothing else is said.
+const ownEndpoint = "vllm"
+
+// plan is a rollout as its caller asked for it.
+type plan struct {
+	id       identity
+	args     map[string]any // of start_rollout
+	key      string         // of the reward
+	findings []string
+}
+
+// plan makes the arguments of start_rollout: the environment's defaults, then the task's, then the call's.
+func (e *Env) plan(a runArgs) (plan, error) {
+	p := plan{args: map[string]any{"max_tokens_cap": maxTokensCap, "on_disconnect": "abort"}, key: a.RewardKey}
+	p.id.Harness, p.id.Sandbox = a.Harness, a.Sandbox
+	if err := e.check(a); err != nil {
+		return p, err
+	}
+	maps.Copy(p.args, e.o.Defaults)
+	if err := e.task(a, &p); err != nil {
+		return p, err
+	}
+	p.args["agent"] = a.Harness
+	e.sandbox(a, &p)
+	model(a, p.args)
+	bounds(a, p.args)
+	if a.sampling != nil {
+		p.args["sampling"] = a.sampling
+	}
+	if a.evalSampling != nil {
+		p.args["eval_sampling"] = a.evalSampling
+	}
+	if a.Purpose != defaultPurpose {
+		p.args["purpose"] = a.Purpose
+	}
+	if a.KeepSandbox {
+		p.find("keep_sandbox: sandboxes are removed in any case")
+	}
+	if a.ForceBuild {
+		p.find("force_build: images are not built here")
+	}
+	args, err := decoded(p.args)
+	p.args = args
+	return p, err
+}
+
+func (p *plan) find(format string, args ...any) {
+	p.findings = append(p.findings, "[WARN] "+fmt.Sprintf(format, args...))
+}
+
+// check refuses what this server cannot do, and says what it can.
+func (e *Env) check(a runArgs) error {
+	_, known := providers[a.Provider]
+	switch {
+	case !slices.Contains(e.harnesses(), a.Harness):
+		return &harnessError{fault.Field("harness", "no harness %q: want one of %s", text.Head(a.Harness, maxName), strings.Join(e.harnesses(), ", "))}
+	case !slices.Contains(e.o.Backends, a.Sandbox) && !slices.Contains(harborSandboxes, a.Sandbox):
+		return fault.Field("sandbox", "no sandbox %q: want one of %s, or a name of Harbor's for the first of them",
+			text.Head(a.Sandbox, maxName), strings.Join(e.o.Backends, ", "))
+	case !known:
+		return fault.Field("provider", "unknown upstream provider %q: want openai, vllm, hf or anthropic", text.Head(a.Provider, maxName))
+	case a.Provider == "anthropic" && a.LLMURL == "":
+		return fault.Field("llm_url", "provider anthropic needs the base URL of its endpoint")
+	case a.AuthHeader != "" && !strings.EqualFold(a.AuthHeader, "Authorization"):
+		return fault.Field("auth_header", "keys are sent as Authorization, got %q", text.Head(a.AuthHeader, maxName))
+	case a.LLMURL != "" && a.Model == "":
+		return fault.Field("model", "give the name of the model that llm_url serves")
+	case a.AgentTimeout < 0:
+		return fault.Field("agent_timeout_sec", "must not be negative, got %g", a.AgentTimeout)
+	case a.StepLimit < 0:
+		return fault.Field("agent_step_limit", "must not be negative, got %d", a.StepLimit)
+	}
+	return nil
+}
+
+// harnessError says that there is no such harness: no rollout of a training run could ever work.
+type harnessError struct{ error }
+
+func (e *harnessError) Unwrap() error { return e.error }
+
+// harnesses are the agents that do a task by themselves.
+func (e *Env) harnesses() []string {
+	return slices.DeleteFunc(slices.Clone(e.o.Agents), func(name string) bool { return name == rollout.AgentInteractive })
+}
+
+// task puts in the arguments of the task: of the one in the call, or of the one that split and task_index name, as the call changes it.
+func (e *Env) task(a runArgs, p *plan) error {
+	if a.task["instruction"] == nil {
+		t, split, err := e.sets.task(a.Split, a.TaskIndex)
+		if err != nil {
+			return err
+		}
+		p.id.TaskID, p.id.TaskName, p.id.Dataset = t.ID, t.Name, split
+		maps.Copy(p.args, t.Arguments())
+	}
+	maps.Copy(p.args, a.task)
+	if id, ok := p.args["task_id"].(string); ok {
+		p.id.TaskID = id
+	}
+	return nil
+}
+
+// sandbox names the backend. HarborEnv's clients name one of Harbor's by default.
+func (e *Env) sandbox(a runArgs, p *plan) {
+	if !slices.Contains(e.o.Backends, a.Sandbox) {
+		p.id.Sandbox = e.o.Backends[0]
+		return
+	}
+	with(p.args, "sandbox", "backend", a.Sandbox)
+}
+
+// model names the model endpoint: the call's, else the task's or the environment's, else the server's own.
+func model(a runArgs, args map[string]any) {
+	switch {
+	case a.LLMURL != "":
+		for _, name := range modelArguments {
+			delete(args, name)
+		}
+		args["base_url"], args["api_key"] = a.LLMURL, a.APIKey
+	case providers[a.Provider] != "":
+		for _, name := range modelArguments {
+			delete(args, name)
+		}
+		args["endpoint"] = providers[a.Provider]
+	case args["endpoint"] == nil && args["base_url"] == nil && args["model_key"] == nil:
+		args["endpoint"] = ownEndpoint
+	}
+	if a.Model != "" {
+		args["model"] = a.Model
+	}
+}
+
+func bounds(a runArgs, args map[string]any) {
+	if a.AgentTimeout > 0 {
+		args["agent_timeout_s"] = a.AgentTimeout
+	}
+	if a.StepLimit > 0 {
+		with(args, "limits", "turns", a.StepLimit)
+	}
+}
+
+// with sets a member of an object among the arguments, whose owner keeps it as it is.
+func with(args map[string]any, object, member string, v any) {
+	all, _ := args[object].(map[string]any)
+	if all = maps.Clone(all); all == nil {
+		all = map[string]any{}
+	}
+	all[member] = v
+	args[object] = all
+}
+
+// decoded are arguments as they are decoded from JSON, which is the form that tools read.
+func decoded(args map[string]any) (map[string]any, error) {
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "task")
+	}
+	var out map[string]any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	return out, fault.Wrap(fault.Invalid, dec.Decode(&out), "task")
+}

@@ -1,0 +1,154 @@
+package harbor
+
+import (
+	"context"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Table is the table of HarborEnv's three tools, in its order.
+func (e *Env) Table() (*tools.Table, error) {
+	run, err := runSchema()
+	if err != nil {
+		return nil, err
+	}
+	list, err := tools.SchemaOf(listArgs{Stop: defaultStop})
+	if err != nil {
+		return nil, err
+	}
+	nothing := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
+	return e.o.Table.Offering([]tools.Tool{
+		{Name: "run_rollout", Description: "Run one rollout of a task and return a HarborRolloutResult, as JSON.", InputSchema: run, Run: e.run},
+		{Name: "capabilities", Description: "Harnesses, sandboxes, task sets and the model endpoint of this server.", InputSchema: nothing, Run: e.capabilities},
+		{Name: "list_tasks", Description: "Tasks of a split, from start to stop.", InputSchema: list, Run: e.listTasks},
+	}), nil
+}
+
+// defaultStop is where list_tasks stops.
+const defaultStop = 20
+
+type listArgs struct {
+	Split string `json:"split,omitempty" jsonschema:"task set by name; empty: the first"`
+	Start int    `json:"start,omitempty" jsonschema:"index of the first task"`
+	Stop  int    `json:"stop,omitempty" jsonschema:"index behind the last task"`
+}
+
+func (e *Env) listTasks(_ context.Context, c tools.Call) (*tools.Text, error) {
+	a := listArgs{Stop: defaultStop}
+	if err := tools.Decode(c.Tool, c.Args, &a); err != nil {
+		return nil, err
+	}
+	all, err := e.sets.refs(a.Split, &a.Start, &a.Stop)
+	if err != nil {
+		return nil, err
+	}
+	return tools.Write(all)
+}
+
+// capable is what this server can do.
+type capable struct {
+	Harnesses []harness  `json:"harnesses"`
+	Sandboxes []sandbox  `json:"sandboxes"`
+	Datasets  []Split    `json:"datasets"`
+	LLM       llmOfCalls `json:"llm"`
+}
+
+type harness struct {
+	Name          string `json:"name"`
+	Dialect       string `json:"dialect"`
+	Kind          string `json:"kind"` // installed: it runs in the sandbox; base: on the host
+	Status        string `json:"status"`
+	NeedsSubclass bool   `json:"needs_subclass"`
+	Notes         string `json:"notes"`
+}
+
+type sandbox struct {
+	Name      string `json:"name"`
+	Available bool   `json:"available"`
+	Detail    string `json:"detail"`
+}
+
+// llmOfCalls is the endpoint of calls without a URL. It is asked when a rollout uses it: what it gives is in the result.
+type llmOfCalls struct {
+	URL           string   `json:"url"`
+	Model         string   `json:"model"`
+	OK            bool     `json:"ok"`
+	Findings      []string `json:"findings"`
+	ServedModels  []string `json:"served_models"`
+	CaptureLevel  string   `json:"capture_level"`
+	RolloutType   string   `json:"rollout_type"`
+	Trainable     *bool    `json:"trainable"`
+	Reachable     *bool    `json:"reachable"`
+	ParamFixes    []string `json:"param_fixes"`
+	LogprobsMode  string   `json:"logprobs_mode"`
+	ToolSupport   *bool    `json:"tool_support"`
+	Authenticated bool     `json:"authenticated"`
+}
+
+func (e *Env) capabilities(_ context.Context, c tools.Call) (*tools.Text, error) {
+	var none struct{}
+	if err := tools.Decode(c.Tool, c.Args, &none); err != nil {
+		return nil, err
+	}
+	all := capable{Datasets: e.sets.splits(), LLM: e.llm()}
+	for _, name := range e.harnesses() {
+		all.Harnesses = append(all.Harnesses, describeHarness(name))
+	}
+	for i, name := range e.o.Backends {
+		s := sandbox{Name: name, Available: true}
+		if i == 0 {
+			s.Detail = "default; names of Harbor's that are no backend here mean it, too"
+		}
+		all.Sandboxes = append(all.Sandboxes, s)
+	}
+	return tools.Write(all)
+}
+
+// dialects are the model APIs of agents that do not call chat completions.
+var dialects = map[string]string{"codex": "openai_responses", "claude-code": "anthropic", "oracle": "none", "nop": "none"}
+
+func describeHarness(name string) harness {
+	h := harness{Name: name, Dialect: "openai_chat", Kind: "installed", Status: "validated"}
+	if d := dialects[name]; d != "" {
+		h.Dialect = d
+	}
+	if name == rollout.AgentReact || !rollout.NeedsModel(name) {
+		h.Kind = "base"
+	}
+	return h
+}
+
+// llm is the endpoint that a call means which names none.
+func (e *Env) llm() llmOfCalls {
+	out := llmOfCalls{Findings: []string{}, ServedModels: []string{}, ParamFixes: []string{}}
+	args := map[string]any{}
+	for _, name := range modelArguments {
+		if v, ok := e.o.Defaults[name]; ok {
+			args[name] = v
+		}
+	}
+	model(runArgs{Provider: defaultProvider}, args)
+	text := func(name string) string { s, _ := args[name].(string); return s }
+	m, key, err := e.o.Resolve(catalog.Request{
+		ModelKey: text("model_key"), VLLMURL: text("vllm_url"), HFToken: text("hf_token"),
+		Endpoint: text("endpoint"), BaseURL: text("base_url"), APIKey: text("api_key"), Model: text("model"),
+	})
+	if err != nil {
+		out.Findings = append(out.Findings, "[WARN] no_endpoint: "+err.Error()+"; give llm_url with each call")
+		return out
+	}
+	out.URL, out.Model, out.OK, out.Authenticated = m.BaseURL, m.Name, true, key != ""
+	out.Findings = append(out.Findings, "[INFO] not_probed: a rollout asks the endpoint what it gives and has the answer in its result")
+	return out
+}
+
+// harborSandboxes are Harbor's names of sandboxes, which clients send without meaning more than the default.
+var harborSandboxes = []string{
+	"docker", "podman", "daytona", "e2b", "modal", "runloop", "langsmith", "ec2", "gke", "ack", "openshift", "novita", "apple-container", "singularity",
+	"islo", "tensorlake", "cwsandbox", "use-computer", "cua-cloud", "blaxel", "opensandbox", "beam", "skypilot", "hf-sandbox", "hyperbrowser", "vercel",
+	"runta", "prime", "kata", "mosaic", "smol",
+}

@@ -1,0 +1,155 @@
+package harbor
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/text"
+)
+
+// identity says what ran, and where its task is from.
+type identity struct {
+	TaskID    string `json:"task_id"`
+	TaskName  string `json:"task_name"`
+	Dataset   string `json:"dataset"`
+	Harness   string `json:"harness"`
+	Sandbox   string `json:"sandbox"`
+	TrialName string `json:"trial_name"` // id of the rollout
+	SessionID string `json:"session_id"` // of the agent
+}
+
+// result is HarborEnv's HarborRolloutResult.
+type result struct {
+	identity
+	Reward      *float64           `json:"reward"`
+	Rewards     map[string]float64 `json:"rewards"`
+	RewardKey   string             `json:"reward_key"`
+	StepResults []json.RawMessage  `json:"step_results"` // of tasks with steps, which are not run here
+
+	RolloutType   rollout.RolloutType  `json:"rollout_type"`
+	CaptureLevel  rollout.CaptureLevel `json:"capture_level"`
+	ParamFixes    []string             `json:"param_fixes"`
+	Turns         []turn               `json:"turns"`
+	Conversations []conversation       `json:"conversations"`
+	NTurns        int                  `json:"n_turns"`
+	NRoots        int                  `json:"n_roots"`
+	BudgetStops   int                  `json:"budget_stop_count"`
+	Trainable     int                  `json:"n_trainable_tokens"`
+	MultiTurn     bool                 `json:"multi_turn"`
+	ATIF          string               `json:"atif"`
+	TraceSource   string               `json:"trace_source"`
+	Findings      []string             `json:"findings"`
+
+	WallS        float64            `json:"wall_s"`
+	PhaseTimings map[string]float64 `json:"phase_timings"` // seconds, of all attempts
+	AgentLogTail string             `json:"agent_log_tail"`
+
+	OK        bool            `json:"ok"`
+	Error     *string         `json:"error"`
+	Exception *string         `json:"exception_type"`
+	Outcome   rollout.Outcome `json:"outcome"` // not of HarborEnv
+}
+
+// maxError bounds the error of a result, in characters.
+const maxError = 600
+
+// rewardName is the key of the one reward that verifiers here give.
+const rewardName = "reward"
+
+// newResult is a result without content. It is of type train, and without turns: TRL's worker takes that for a rollout that is
+// left out, where an evaluation or a fatal finding would stop the training.
+func newResult(id identity, findings []string) result {
+	return result{
+		identity: id, Rewards: map[string]float64{}, StepResults: []json.RawMessage{}, RolloutType: rollout.TypeTrain, CaptureLevel: rollout.CaptureTokens,
+		ParamFixes: []string{}, Turns: []turn{}, Conversations: []conversation{}, ATIF: "none",
+		Findings: append([]string{}, findings...), PhaseTimings: map[string]float64{},
+	}
+}
+
+// failed is the result of a rollout that could not be started.
+func failed(p plan, err error) result {
+	r := newResult(p.id, p.findings)
+	r.fail(string(fault.KindOf(err)), err.Error())
+	return r
+}
+
+func (r *result) fail(exception, why string) {
+	why = text.HeadUTF8(why, maxError)
+	r.OK, r.Exception, r.Error = false, &exception, &why
+}
+
+// exceptions are the names that clients know for outcomes that are no success.
+var exceptions = map[rollout.Outcome]string{
+	rollout.AgentFailed:    "NonZeroAgentExitCodeError",
+	rollout.AgentTimeout:   "AgentTimeoutError",
+	rollout.Aborted:        "CancelledError",
+	rollout.SetupFailed:    "EnvironmentSetupError",
+	rollout.VerifierFailed: "VerifierError",
+	rollout.InfraFailed:    "EnvironmentLostError",
+}
+
+// finished is the result of a rollout by the head of its own result and what its trace has.
+func finished(p plan, head rollout.Result, c captured) result {
+	r := newResult(p.id, append(p.findings, head.Findings...))
+	r.TrialName, r.SessionID, r.Outcome = head.ID, head.SessionID, head.Outcome
+	if head.RolloutType != "" { // else of an earlier version
+		r.RolloutType, r.CaptureLevel = head.RolloutType, head.CaptureLevel
+	}
+	r.ParamFixes = append(r.ParamFixes, head.ParamFixes...)
+	r.WallS, r.AgentLogTail = head.WallS, head.AgentLogTail
+	for _, phase := range head.Phases {
+		if phase.End != nil {
+			r.PhaseTimings[string(phase.Phase)] += phase.End.Sub(phase.Start).Seconds()
+		}
+	}
+	if head.Outcome == rollout.BudgetExhausted {
+		r.BudgetStops = 1
+	}
+	r.captured(c)
+	name, lost := exceptions[head.Outcome]
+	if r.OK = !lost; lost {
+		r.fail(name, describe(head))
+	}
+	r.grade(p.key, head.Reward)
+	r.untrained(p)
+	return r
+}
+
+// describe says why a rollout is no success.
+func describe(head rollout.Result) string {
+	if head.Error != nil && *head.Error != "" {
+		return *head.Error
+	}
+	return strings.TrimSuffix(string(head.Outcome)+": "+head.Grading.Why, ": ")
+}
+
+// grade takes over the reward, where the key that was asked for is the one that there is.
+func (r *result) grade(key string, reward *float64) {
+	if reward == nil {
+		return
+	}
+	r.Rewards[rewardName] = *reward
+	keys := strings.Split(key, ",")
+	for i := range keys {
+		keys[i] = strings.TrimSpace(keys[i])
+	}
+	if key != "" && !slices.Contains(keys, rewardName) {
+		r.fail("RewardKeyError", "no reward "+key+": the verifier gave "+rewardName)
+		return
+	}
+	r.Reward, r.RewardKey = reward, rewardName
+}
+
+// untrained takes the reward from a rollout that was to be trained on and has no turn: there is nothing that it could be the reward of, and
+// a trainer that got it would compare its siblings with it.
+func (r *result) untrained(p plan) {
+	purpose, _ := p.args["purpose"].(string)
+	if len(r.Turns) > 0 || purpose == string(rollout.PurposeEval) || !rollout.NeedsModel(r.Harness) {
+		return
+	}
+	r.RolloutType, r.CaptureLevel, r.Reward, r.RewardKey = rollout.TypeTrain, rollout.CaptureTokens, nil, ""
+	r.Findings = append(r.Findings, "[WARN] no_turns: the agent has no whole model call; the rollout has no reward and is to be left out")
+}

@@ -1,0 +1,52 @@
+package harbor
+
+import (
+	"context"
+	"errors"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// maxText bounds a result, in bytes of its JSON.
+const maxText = 128 << 20
+
+// run runs a rollout. What is wrong with it is a result that says so, never an error: clients take an error for a server that is gone. An
+// error is left for arguments that cannot be read and for a call that has ended before its rollout.
+func (e *Env) run(ctx context.Context, c tools.Call) (*tools.Text, error) {
+	a, err := readArgs(c.Args)
+	if err != nil {
+		return nil, err
+	}
+	p, err := e.plan(a)
+	var unknown *harnessError
+	switch {
+	case errors.As(err, &unknown):
+		p.findings = append(p.findings, "[FATAL] unknown_harness: "+err.Error())
+		return tools.Write(failed(p, err))
+	case err != nil:
+		return tools.Write(failed(p, err))
+	}
+	c.Args = p.args
+	head, err := e.o.Table.Await(ctx, c)
+	c.Args, p.args = nil, map[string]any{"purpose": p.args["purpose"]} // a task may be megabytes
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, err
+	case err != nil:
+		return tools.Write(failed(p, err))
+	}
+	if err := e.results.Acquire(ctx, 1); err != nil {
+		return nil, fault.Wrap(fault.Unavailable, context.Cause(ctx), "rollout %s is done; its result", head.ID)
+	}
+	defer e.results.Release(1)
+	turns, err := e.capture(ctx, head.ID)
+	if err != nil {
+		return nil, fault.Wrap(fault.KindOf(err), err, "rollout %s is done; its trace", head.ID)
+	}
+	text, err := tools.Write(finished(p, head, turns))
+	if err == nil {
+		c.Delivered(head)
+	}
+	return text, err
+}

@@ -1,0 +1,181 @@
+package harbor
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/reply"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/text"
+)
+
+const tag = "Task API"
+
+type environmentRequest struct {
+	Environment string `path:"environment" description:"harbor_env, in any case"`
+}
+
+type splitRequest struct {
+	environmentRequest
+	Split string `json:"split" required:"true" description:"task set by name; empty: the first"`
+
+	_ struct{} `additionalProperties:"true"`
+}
+
+type taskRequest struct {
+	environmentRequest
+	Split string `json:"split" required:"true" description:"task set by name; empty: the first"`
+	Index int    `json:"index" required:"true" description:"of the task in its set"`
+
+	_ struct{} `additionalProperties:"true"`
+}
+
+type rangeRequest struct {
+	environmentRequest
+	Split string `json:"split" required:"true" description:"task set by name; empty: the first"`
+	Start *int   `json:"start" description:"first index; negative: from the end"`
+	Stop  *int   `json:"stop" description:"index behind the last; negative: from the end"`
+
+	_ struct{} `additionalProperties:"true"`
+}
+
+type countAnswer struct {
+	Tasks int `json:"num_tasks"`
+}
+
+type tasksAnswer struct {
+	Tasks       []Ref  `json:"tasks" nullable:"false"`
+	Environment string `json:"env_name"`
+}
+
+type rangeAnswer struct {
+	Tasks []Ref `json:"tasks" nullable:"false"`
+}
+
+type taskAnswer struct {
+	Task Ref `json:"task"`
+}
+
+// Routes are the Task API's.
+func (e *Env) Routes() []api.Route {
+	refuses := api.Unread(http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusTooManyRequests)
+	post := func(path string, handle http.HandlerFunc, id, summary string, reads, answers any) api.Route {
+		return api.Post("/{environment}/"+path, handle, &api.Operation{ID: id, Tag: tag, Summary: summary, Reads: reads, NeedsBody: true, Answers: answers, Refuses: refuses})
+	}
+	return []api.Route{
+		api.Get("/list_environments", listEnvironments, &api.Operation{ID: "list_environments", Tag: tag, Summary: "Names of the environments with tasks", Answers: []any{[]string{}}}),
+		api.Get("/{environment}/splits", e.getSplits, &api.Operation{ID: "list_splits", Tag: tag, Summary: "The task sets", Reads: environmentRequest{}, Answers: []any{[]Split{}},
+			Refuses: []int{http.StatusNotFound}}),
+		post("num_tasks", e.postCount, "num_tasks", "How many tasks a set has", splitRequest{}, countAnswer{}),
+		post("tasks", e.postTasks, "list_tasks", "All tasks of a set", splitRequest{}, tasksAnswer{}),
+		post("task", e.postTask, "get_task", "One task of a set", taskRequest{}, taskAnswer{}),
+		post("task_range", e.postRange, "get_task_range", "Some tasks of a set", rangeRequest{}, rangeAnswer{}),
+	}
+}
+
+func listEnvironments(w http.ResponseWriter, _ *http.Request) {
+	httpio.WriteJSON(w, http.StatusOK, []string{Name})
+}
+
+func (e *Env) getSplits(w http.ResponseWriter, r *http.Request) {
+	if named(w, r) {
+		httpio.WriteJSON(w, http.StatusOK, e.sets.splits())
+	}
+}
+
+// named answers a request for another environment.
+func named(w http.ResponseWriter, r *http.Request) bool {
+	name := chi.URLParam(r, "environment")
+	if strings.EqualFold(name, Name) {
+		return true
+	}
+	httpio.WriteDetail(w, http.StatusNotFound, "unknown environment '"+text.Head(name, maxName)+"'")
+	return false
+}
+
+// read reads a body with the members that ask takes from it; false: the client has its answer.
+func (e *Env) read(w http.ResponseWriter, r *http.Request, ask func(*issue.Checker)) bool {
+	data, release, ok := e.o.Bodies.Read(w, r)
+	if !ok {
+		return false
+	}
+	defer release()
+	if !named(w, r) {
+		return false
+	}
+	obj, found := httpio.Object(data)
+	if obj == nil && found == nil {
+		found = issue.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
+	}
+	if found == nil {
+		c := issue.Check(obj, "body")
+		ask(c)
+		found = c.Found(false)
+	}
+	if len(found) > 0 {
+		httpio.WriteInvalid(w, found)
+		return false
+	}
+	return true
+}
+
+func (e *Env) postCount(w http.ResponseWriter, r *http.Request) {
+	var split string
+	if !e.read(w, r, func(c *issue.Checker) { split = c.String("split") }) {
+		return
+	}
+	set, _, err := e.sets.find(split)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	httpio.WriteJSON(w, http.StatusOK, countAnswer{set.Len()})
+}
+
+func (e *Env) postTasks(w http.ResponseWriter, r *http.Request) {
+	var split string
+	if e.read(w, r, func(c *issue.Checker) { split = c.String("split") }) {
+		all, err := e.sets.refs(split, nil, nil)
+		answer(w, tasksAnswer{all, Name}, err)
+	}
+}
+
+func (e *Env) postRange(w http.ResponseWriter, r *http.Request) {
+	var in rangeRequest
+	if e.read(w, r, func(c *issue.Checker) {
+		in.Split, in.Start, in.Stop = c.String("split"), c.Int("start", false), c.Int("stop", false)
+	}) {
+		all, err := e.sets.refs(in.Split, in.Start, in.Stop)
+		answer(w, rangeAnswer{all}, err)
+	}
+}
+
+func (e *Env) postTask(w http.ResponseWriter, r *http.Request) {
+	var split string
+	var index *int
+	if !e.read(w, r, func(c *issue.Checker) { split, index = c.String("split"), c.Int("index", true) }) {
+		return
+	}
+	set, split, err := e.sets.find(split)
+	switch {
+	case err != nil:
+		httpio.WriteRefusal(w, err)
+	case *index < 0 || *index >= set.Len():
+		httpio.WriteJSON(w, http.StatusBadRequest, reply.Problem{Detail: "Invalid task index", Kind: fault.Invalid})
+	default:
+		httpio.WriteJSON(w, http.StatusOK, taskAnswer{e.sets.ref(set, split, *index)})
+	}
+}
+
+func answer(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	httpio.WriteJSON(w, http.StatusOK, v)
+}
