@@ -19,6 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/envserver/internal/play"
+	"github.com/rolloutd/rolloutd/envserver/internal/rest"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/catalog"
@@ -40,6 +41,9 @@ type Producers = access.Producers
 
 // Episodes is what the edge needs of the tool services of the hosts.
 type Episodes = access.Episodes
+
+// Uploads is what the edge needs of the store of clients' files.
+type Uploads = rest.Uploads
 
 // Environment is an environment of interactive episodes.
 type Environment struct {
@@ -105,6 +109,8 @@ type Options struct {
 	TaskSets map[string]string
 	// Episodes reaches the tools of rollouts that wait for calls; nil: there are no interactive episodes.
 	Episodes Episodes
+	// Uploads keeps files that clients send ahead of their rollouts; nil: it takes none.
+	Uploads Uploads
 	// Environments are environments of interactive episodes, mounted at /env/NAME/.
 	Environments []Environment
 	// Harbor is the environment for HarborEnv's clients, over TaskSets; nil: there is none.

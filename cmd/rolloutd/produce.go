@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,7 @@ type produceFlags struct {
 	keepEqual, skipBroken, evalInstead, detach, js bool
 	markStale                                      bool
 	sel                                            selectFlags
+	local                                          map[string]string // files to be sent before: paths by digest
 }
 
 func produceCommand(s std) *cobra.Command {
@@ -142,6 +144,7 @@ func (f *produceFlags) addTasks(args map[string]any) error {
 		return err
 	}
 	tasks := []any{}
+	f.local = map[string]string{}
 	for _, i := range chosen {
 		t, err := set.Task(i)
 		if err != nil && f.skipBroken {
@@ -150,6 +153,7 @@ func (f *produceFlags) addTasks(args map[string]any) error {
 		if err != nil {
 			return err
 		}
+		maps.Copy(f.local, t.Local)
 		tasks = append(tasks, t.Arguments())
 	}
 	args["tasks"] = tasks
@@ -157,6 +161,9 @@ func (f *produceFlags) addTasks(args map[string]any) error {
 }
 
 func (f *produceFlags) start(cmd *cobra.Command, s std, c *client.Client, args map[string]any) error {
+	if err := c.UploadAll(cmd.Context(), f.local); err != nil {
+		return hint(err, c)
+	}
 	p, err := c.StartProducer(cmd.Context(), args)
 	if err != nil {
 		return hint(err, c)

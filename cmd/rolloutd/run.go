@@ -60,6 +60,9 @@ func runCommand(s std) *cobra.Command {
 			return err
 		}
 		c := connect()
+		if err := c.UploadAll(cmd.Context(), task.Local); err != nil {
+			return hint(err, c)
+		}
 		if f.detach {
 			return hint(f.submit(cmd.Context(), s.out, c, arguments), c)
 		}

@@ -35,6 +35,9 @@ func RunTasks(ctx context.Context, c *client.Client, tasks []taskset.Task, concu
 			r := TaskResult{Task: t}
 			var a map[string]any
 			if a, r.Err = args(t); r.Err == nil {
+				r.Err = c.UploadAll(ctx, t.Local)
+			}
+			if r.Err == nil {
 				r.Result, _, r.Err = Run(ctx, c, a, io.Discard)
 			}
 			if ctx.Err() != nil {

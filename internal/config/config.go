@@ -65,8 +65,10 @@ type Serve struct {
 	TokensFile string `yaml:"tokens_file"`
 	// CodecOrigins are the web origins (of a Temporal UI) that may decrypt payloads.
 	CodecOrigins []string `yaml:"codec_origins"`
-	// KeepSessions is how long the store keeps an unused session.
+	// KeepSessions is how long the store keeps an unused session, and a file that a client has sent.
 	KeepSessions time.Duration `yaml:"keep_sessions"`
+	// UploadsMiB bounds the files that the store keeps for one token.
+	UploadsMiB int `yaml:"uploads_mib"`
 }
 
 // Connections returns MaxConnections or its default.

@@ -137,6 +137,7 @@ func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
 		"telemetry.otlp_endpoint":   func(c *config.Config) { c.Telemetry.OTLPEndpoint = "collector:4318" },
 		"ROLLOUTD_ENCRYPTION_KEY":   func(c *config.Config) { c.EncryptionKey = "short" },
 		"serve.max_connections":     func(c *config.Config) { c.Serve.MaxConnections = -1 },
+		"serve.uploads_mib":         func(c *config.Config) { c.Serve.UploadsMiB = 0 },
 		"serve.keep_sessions":       func(c *config.Config) { c.Serve.KeepSessions = time.Hour },
 	} {
 		c := config.Defaults()

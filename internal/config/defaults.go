@@ -7,11 +7,11 @@ func Defaults() Config {
 	return Config{
 		Data: "./.rolloutd",
 		Serve: Serve{
-			Listen:      "127.0.0.1:8000",
-			Mode:        "simulation",
-			MaxSessions: 64,
-			// Under the 60 s after which OpenEnv clients give up and, over a WebSocket, lose step with it.
+			Listen:       "127.0.0.1:8000",
+			Mode:         "simulation",
+			MaxSessions:  64,
 			KeepSessions: 7 * 24 * time.Hour,
+			UploadsMiB:   8192,
 			CodecOrigins: []string{"http://127.0.0.1:8233", "http://localhost:8233"},
 		},
 		Gateway: Gateway{Listen: "127.0.0.1:7070", TrainerListen: "127.0.0.1:7071", Reply: ReplyComplete, Queue: 32},

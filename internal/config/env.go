@@ -31,6 +31,7 @@ func Variables() []Variable {
 		{"MAX_CONCURRENT_ENVS", "serve.max_sessions", number(func(c *Config) *int { return &c.Serve.MaxSessions })},
 		{"ROLLOUTD_MAX_CONNECTIONS", "serve.max_connections", number(func(c *Config) *int { return &c.Serve.MaxConnections })},
 		{"ROLLOUTD_KEEP_SESSIONS", "serve.keep_sessions", span(func(c *Config) *time.Duration { return &c.Serve.KeepSessions })},
+		{"ROLLOUTD_UPLOADS_MIB", "serve.uploads_mib", number(func(c *Config) *int { return &c.Serve.UploadsMiB })},
 		{"ROLLOUTD_STEP_TIMEOUT", "serve.step_timeout", span(func(c *Config) *time.Duration { return &c.Serve.StepTimeout })},
 		{"ROLLOUTD_TOKENS", "serve.tokens", list(func(c *Config) *[]string { return &c.Serve.Tokens })},
 		{"ROLLOUTD_TOKENS_FILE", "serve.tokens_file", text(func(c *Config) *string { return &c.Serve.TokensFile })},

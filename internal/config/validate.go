@@ -68,6 +68,7 @@ func (s Serve) validate(p *problems) {
 	p.check(s.StepTimeout >= 0, "serve.step_timeout", "want a duration, or 0 for none, got %s", s.StepTimeout)
 	// Sessions in use are written at least every hour.
 	p.check(s.KeepSessions >= 2*time.Hour, "serve.keep_sessions", "want at least 2h, got %v", s.KeepSessions)
+	p.check(s.UploadsMiB > 0, "serve.uploads_mib", "want at least 1, got %d", s.UploadsMiB)
 	p.check(len(s.Tokens) > 0 || s.TokensFile != "" || Loopback(s.Listen), "serve.tokens",
 		"%s can be reached from other machines: set at least one bearer token (ROLLOUTD_TOKENS, ROLLOUTD_TOKENS_FILE), or listen on 127.0.0.1", s.Listen)
 	for i, t := range s.Tokens {

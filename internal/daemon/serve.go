@@ -92,6 +92,7 @@ func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserve
 		Producers:    sinkProducers{engine, d.cfg.Sinks},
 		TaskSets:     d.taskSets(),
 		Episodes:     rollouts.NewEpisodes(engine, d.key.Token(episode.TokenPurpose)),
+		Uploads:      d.uploads(),
 		Environments: environments,
 		Harbor:       episodes.Harbor(d.cfg),
 		Resolve:      d.resolve(catalog.New(d.modelLookup, policy)),
@@ -131,7 +132,11 @@ func (d *Daemon) readme() (string, error) {
 	return string(text), nil
 }
 
-// expireSessions deletes unused sessions at intervals until ctx ends. Several replicas may run it at once.
+func (d *Daemon) uploads() store.Uploads {
+	return store.Uploads{Store: d.store, MaxBytes: int64(d.cfg.Serve.UploadsMiB) << 20, Keep: d.cfg.Serve.KeepSessions}
+}
+
+// expireSessions deletes unused sessions and uploads at intervals until ctx ends. Several replicas may run it at once.
 func (d *Daemon) expireSessions(ctx context.Context) error {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
@@ -141,6 +146,11 @@ func (d *Daemon) expireSessions(ctx context.Context) error {
 			d.log.Warn("old sessions not deleted", "error", err)
 		} else if n > 0 {
 			d.log.Info("deleted unused sessions", "records", n, "for", d.cfg.Serve.KeepSessions)
+		}
+		if n, err = d.uploads().Expire(ctx); err != nil && ctx.Err() == nil {
+			d.log.Warn("old uploads not deleted", "error", err)
+		} else if n > 0 {
+			d.log.Info("deleted old uploads", "files", n, "for", d.cfg.Serve.KeepSessions)
 		}
 		select {
 		case <-ctx.Done():

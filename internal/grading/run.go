@@ -182,7 +182,7 @@ func (g *Grader) noReward(ctx context.Context, sb *sandbox.Sandbox, job Job, rec
 		record.Reward = &share
 		return nil
 	}
-	if err := stageFiles(ctx, sb, job.Verifier); err != nil { // the script may have been changed
+	if err := g.stageFiles(ctx, sb, job.Verifier); err != nil { // the script may have been changed
 		return err
 	}
 	check := asVerifier("-n", testScript)

@@ -71,7 +71,7 @@ func (g *Grader) prepare(ctx context.Context, sb *sandbox.Sandbox, job Job) erro
 	if err := g.fillVerifierHome(ctx, sb, job.Target); err != nil {
 		return err
 	}
-	return stageFiles(ctx, sb, job.Verifier)
+	return g.stageFiles(ctx, sb, job.Verifier)
 }
 
 // linkHome gives the agent's home the packages that setup left, and links to the verifier's folders. The agent's programs can
@@ -128,7 +128,7 @@ func (g *Grader) restorePackages(ctx context.Context, sb *sandbox.Sandbox, t rol
 }
 
 // stageFiles puts the script and the files of the verifier into the tests folder.
-func stageFiles(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier) error {
+func (g *Grader) stageFiles(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier) error {
 	files, err := testFiles(v)
 	if err != nil {
 		return err
@@ -137,11 +137,27 @@ func stageFiles(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier) er
 	if err != nil {
 		return err
 	}
-	err = sb.As(wire.VerifierUser).PutTar(ctx, wire.VerifierTests, archive)
+	sb = sb.As(wire.VerifierUser)
+	if err = g.stageUploads(ctx, sb, v); err == nil {
+		err = sb.PutTar(ctx, wire.VerifierTests, archive)
+	}
 	if fault.Is(err, fault.OutOfDisk) {
 		return blame(err, "stage the verifier's files")
 	}
 	return fault.Wrap(fault.KindOf(err), err, "stage the verifier's files")
+}
+
+// stageUploads streams the verifier's archive in the store, if there is one, into the tests folder.
+func (g *Grader) stageUploads(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier) error {
+	if v.FilesRef == nil {
+		return nil
+	}
+	archive, err := g.Store.Reader(ctx, v.FilesRef.Key)
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	return sb.PutTar(ctx, wire.VerifierTests, archive)
 }
 
 // testFiles are the script and the files of the verifier by their names in the tests folder.

@@ -47,9 +47,12 @@ type Task struct {
 	Instruction string            `json:"instruction"`
 	Files       map[string]string `json:"files,omitempty"` // absolute path under Home, or relative to Workdir → text
 	// FilesRef is the archive in the store that holds Files once the rollout has started; a tar below Home.
-	FilesRef *Ref     `json:"files_ref,omitempty"`
-	Setup    []string `json:"setup,omitempty"` // bash commands, run one by one; the first that fails ends the rollout
-	Verifier Verifier `json:"verifier"`
+	FilesRef *Ref `json:"files_ref,omitempty"`
+	// Uploads are files that the owner has uploaded before, by the SHA-256 of their content in hex; paths are those of Files. They are
+	// in the archives, too, once the rollout has started.
+	Uploads  map[string]string `json:"uploads,omitempty"`
+	Setup    []string          `json:"setup,omitempty"` // bash commands, run one by one; the first that fails ends the rollout
+	Verifier Verifier          `json:"verifier"`
 	// Solution are bash commands that solve the task, run one by one by the agent "oracle". No other agent's sandbox gets them.
 	Solution []string `json:"solution,omitempty"`
 	// ObeyProject lets the agent read the task repository's own opencode.json, AGENTS.md and the like.

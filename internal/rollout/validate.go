@@ -120,6 +120,9 @@ func (t Task) validate() error {
 			return err
 		}
 	}
+	if err := t.validUploads(); err != nil {
+		return err
+	}
 	_, verifier := t.Split()
 	return verifier.validate()
 }
@@ -143,10 +146,16 @@ func (t Task) checkSize() error {
 		return fault.Field(largest, "instruction, setup, solution and verifier with its files must be at most %d bytes together, got %d", MaxTaskBytes, n)
 	case uploaded > MaxUploadBytes:
 		return fault.Field("upload_files", "must be at most %d bytes together, got %d", MaxUploadBytes, uploaded)
-	case len(files) > maxFiles:
-		return fault.Field("upload_files", "must be at most %d files, got %d", maxFiles, len(files))
-	case t.FilesRef != nil && !taskFilesKey.MatchString(t.FilesRef.Key):
-		return fault.Field("files_ref", "want the key of a task's archive, got %q", t.FilesRef.Key)
+	case len(files)+len(t.Uploads) > maxFiles:
+		return fault.Field("upload_files", "must be at most %d files, got %d", maxFiles, len(files)+len(t.Uploads))
+	}
+	return t.FilesRef.checkArchive("files_ref")
+}
+
+// checkArchive refuses what is not the archive of a task's files: nothing else of the store is staged in a sandbox.
+func (r *Ref) checkArchive(field string) error {
+	if r != nil && !taskFilesKey.MatchString(r.Key) {
+		return fault.Field(field, "want the key of a task's archive, got %q", r.Key)
 	}
 	return nil
 }
@@ -179,7 +188,7 @@ func sizeOf(files map[string]string) (n int) {
 	return n
 }
 
-// taskFilesKey is what a FilesRef may point at: nothing else of the store is staged in a sandbox.
+// taskFilesKey is what a FilesRef may point at.
 var taskFilesKey = regexp.MustCompile(`^tasks/[0-9a-f]{64}\.tar$`)
 
 // TaskFilesKey is where the archive of a task's files is stored; digest is its SHA-256 in hex.

@@ -20,6 +20,8 @@ type Verifier struct {
 	// Files are staged in the verifier's tests folder when grading begins; setup and the agent never see them. Names are relative
 	// to that folder, or absolute below TestsDir.
 	Files map[string]string `json:"files,omitempty"`
+	// FilesRef is an archive in the store with further files, a tar below the tests folder: those that the client has uploaded before.
+	FilesRef *Ref `json:"files_ref,omitempty"`
 	// RewardRange is [min, max] of what Script may write; empty: [0, 1].
 	RewardRange []float64 `json:"reward_range,omitempty"`
 	// OnTimeout says what becomes of the reward when the verifier's time is up. "": a command that did not end has failed, a
@@ -79,6 +81,23 @@ func (t Task) Split() (files map[string]string, v Verifier) {
 	return files, v
 }
 
+// SplitUploads separates what setup and the agent see of the task's uploads, by their path below Home, from those of the verifier, by
+// their path below TestsDir. The task must be valid.
+//
+//workflowcheck:ignore
+func (t Task) SplitUploads() (files, tests map[string]string) {
+	files, tests = map[string]string{}, map[string]string{}
+	for name, digest := range t.Uploads {
+		full, _ := FilePath(name)
+		if test, ok := strings.CutPrefix(full, TestsDir+"/"); ok {
+			tests[test] = digest
+			continue
+		}
+		files[strings.TrimPrefix(full, Home+"/")] = digest
+	}
+	return files, tests
+}
+
 // validate looks at files in the order of their names: workflows call it too.
 //
 //workflowcheck:ignore
@@ -109,7 +128,7 @@ func (v Verifier) validate() error {
 		}
 		seen[name] = given
 	}
-	return nil
+	return v.FilesRef.checkArchive("verifier.files_ref")
 }
 
 func validRange(r []float64) error {

@@ -2,9 +2,11 @@ package store
 
 import (
 	"archive/tar"
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -17,9 +19,26 @@ import (
 // PutFiles stores the files of a task as one archive under its digest, unless it is there already: the rollouts of a group, and all
 // attempts, share it.
 func (s *Store) PutFiles(ctx context.Context, files map[string]string) (rollout.Ref, error) {
+	return s.PutArchive(ctx, files, nil)
+}
+
+// PutArchive is PutFiles with blobs of the store as further files: keys by their path in the archive. It streams them.
+func (s *Store) PutArchive(ctx context.Context, files, blobs map[string]string) (rollout.Ref, error) {
+	write := func(w io.Writer) error {
+		archive := tar.NewWriter(w)
+		if err := writeTexts(archive, files); err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(blobs)) {
+			if err := s.writeBlob(ctx, archive, name, blobs[name]); err != nil {
+				return err
+			}
+		}
+		return archive.Close()
+	}
 	sum := sha256.New()
 	size := &counter{}
-	if err := WriteFiles(io.MultiWriter(sum, size), files); err != nil {
+	if err := write(io.MultiWriter(sum, size)); err != nil {
 		return rollout.Ref{}, err
 	}
 	digest := hex.EncodeToString(sum.Sum(nil))
@@ -27,44 +46,78 @@ func (s *Store) PutFiles(ctx context.Context, files map[string]string) (rollout.
 	if there, err := s.Exists(ctx, ref.Key); err != nil || there {
 		return ref, err
 	}
-	r := ArchiveOf(files)
+	r := piped(write)
 	defer r.Close()
 	return s.Put(ctx, ref.Key, r)
 }
 
 // ArchiveOf streams the files of a task as a tar below rollout.Home. Close ends it early.
 func ArchiveOf(files map[string]string) io.ReadCloser {
+	return piped(func(w io.Writer) error {
+		archive := tar.NewWriter(w)
+		return errors.Join(writeTexts(archive, files), archive.Close())
+	})
+}
+
+// piped reads what write writes.
+func piped(write func(io.Writer) error) io.ReadCloser {
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(WriteFiles(w, files)) }() // ends when r is read to its end, or closed
+	go func() { w.CloseWithError(write(w)) }() // ends when r is read to its end, or closed
 	return r
 }
 
-// WriteFiles writes the files of a task as a tar below rollout.Home. Equal files make equal bytes.
-func WriteFiles(w io.Writer, files map[string]string) error {
-	archive := tar.NewWriter(w)
+// writeTexts writes files into a tar below rollout.Home. Equal files make equal bytes.
+func writeTexts(archive *tar.Writer, files map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		full, err := rollout.FilePath(name)
 		if err != nil {
 			return err
 		}
 		content := files[name]
-		err = archive.WriteHeader(&tar.Header{
-			Typeflag: tar.TypeReg, Name: strings.TrimPrefix(full, rollout.Home+"/"), Mode: modeOf(content), Size: int64(len(content)),
-			ModTime: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), // any constant that zip can hold
-		})
-		if err != nil {
+		if err := archive.WriteHeader(header(strings.TrimPrefix(full, rollout.Home+"/"), content, int64(len(content)))); err != nil {
 			return err
 		}
 		if _, err := io.WriteString(archive, content); err != nil {
 			return err
 		}
 	}
-	return archive.Close()
+	return nil
 }
 
-// modeOf makes scripts executable.
+// writeBlob copies a blob into a tar.
+func (s *Store) writeBlob(ctx context.Context, archive *tar.Writer, name, key string) error {
+	about, err := s.bucket.Attributes(ctx, key)
+	if err != nil {
+		return classify(err, "look for", key)
+	}
+	r, err := s.Reader(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	content := bufio.NewReader(r)
+	head, err := content.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return classify(err, "read", key)
+	}
+	if err := archive.WriteHeader(header(name, string(head), about.Size)); err != nil {
+		return err
+	}
+	_, err = io.Copy(archive, content)
+	return classify(err, "read", key)
+}
+
+// header is that of a file with a content that begins so.
+func header(name, content string, size int64) *tar.Header {
+	return &tar.Header{
+		Typeflag: tar.TypeReg, Name: name, Mode: modeOf(content), Size: size,
+		ModTime: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), // any constant that zip can hold
+	}
+}
+
+// modeOf makes scripts and programs executable.
 func modeOf(content string) int64 {
-	if strings.HasPrefix(content, "#!") {
+	if strings.HasPrefix(content, "#!") || strings.HasPrefix(content, "\x7fELF") {
 		return 0o755
 	}
 	return 0o644

@@ -1,10 +1,6 @@
 package store_test
 
 import (
-	"archive/tar"
-	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,17 +36,7 @@ func TestPutFiles(t *testing.T) {
 	r, err := s.Reader(t.Context(), ref.Key)
 	require.NoError(t, err)
 	defer r.Close()
-	got := map[string]string{}
-	for archive := tar.NewReader(r); ; {
-		h, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-		content, err := io.ReadAll(archive)
-		require.NoError(t, err)
-		got[fmt.Sprintf("%s %o", h.Name, h.Mode)] = string(content)
-	}
+	got := readTar(t, r)
 	require.Equal(t, map[string]string{"workdir/a.txt 644": "A", "workdir/run.sh 755": "#!/bin/sh\n", ".config/x 644": "X", "workdir/deep/er/b 644": ""}, got)
 
 	files["a.txt"] = "B"

@@ -88,6 +88,9 @@ func (s *Set) Task(i int) (Task, error) {
 		return Task{}, it.err
 	}
 	t, err := it.read()
+	if err == nil {
+		err = at(it.source, t.findUploads(filepath.Dir(it.source)))
+	}
 	if err != nil {
 		return Task{}, fault.Wrap(fault.Invalid, err, "")
 	}
@@ -116,4 +119,9 @@ func (s *Set) full() error {
 	return fault.New(fault.Invalid, "task set %s has more than %d tasks", s.path, MaxTasks)
 }
 
-func at(source string, err error) error { return fmt.Errorf("%s: %w", source, err) }
+func at(source string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", source, err)
+}

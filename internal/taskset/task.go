@@ -17,10 +17,13 @@ import (
 type Task struct {
 	Name   string `yaml:"-" json:"-"` // unique in its set; empty for a task of no set
 	Source string `yaml:"-" json:"-"` // where the task is: a path, with the line in a file of JSON lines
+	// Local are the files of Uploads that lie beside the task file: paths by their SHA-256 in hex. A client sends them before the task.
+	Local map[string]string `yaml:"-" json:"-"`
 
 	ID          string            `yaml:"id" json:"id"`
 	Instruction string            `yaml:"instruction" json:"instruction"`
 	Files       map[string]string `yaml:"files" json:"files"`             // path (relative to the workdir) → text, written before the agent starts
+	Uploads     map[string]string `yaml:"uploads" json:"uploads"`         // the same → a file beside the task file, or the SHA-256 of an upload
 	Setup       []string          `yaml:"setup" json:"setup"`             // bash commands before the agent starts; a failure ends the rollout
 	Solution    []string          `yaml:"solution" json:"solution"`       // bash commands that solve the task, run by the agent oracle
 	Verify      []string          `yaml:"verify" json:"verify"`           // bash commands that grade; the reward is the share that passes
@@ -84,6 +87,7 @@ func (t Task) Arguments() map[string]any {
 		set(args, "on_timeout", t.OnTimeout.Value)
 	}
 	fileMap(args, "upload_files", t.Files)
+	fileMap(args, "uploads", t.Uploads)
 	fileMap(args, "test_files", t.TestFiles)
 	lists(args, "setup", t.Setup)
 	lists(args, "solution", t.Solution)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -22,6 +23,9 @@ func OpenFile(path string) (Task, error) {
 	}
 	defer f.Close()
 	t, err := ReadYAML(f)
+	if err == nil {
+		err = t.findUploads(filepath.Dir(path))
+	}
 	if err != nil {
 		return Task{}, fmt.Errorf("%s: %w", path, err)
 	}

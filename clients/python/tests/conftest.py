@@ -59,13 +59,15 @@ def _handler(get: Callable[[], Server]) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             self._answer()
 
+        def do_PUT(self) -> None:
+            self._answer()
+
         def _answer(self) -> None:
             server = get()
-            length = int(self.headers.get("Content-Length") or 0)
-            text = self.rfile.read(length)
+            text = self._body()
             if self.headers.get("Content-Encoding") == "gzip":
                 text = gzip.decompress(text)
-            server.seen.append(Seen(self.command, self.path, dict(self.headers), json.loads(text) if text else None))
+            server.seen.append(Seen(self.command, self.path, dict(self.headers), text if self.command == "PUT" else json.loads(text) if text else None))
             queue = server.answers.get(f"{self.command} {self.path.partition('?')[0]}") or [Answer(404, {"detail": "Not Found"})]
             answer = queue.pop(0) if len(queue) > 1 else queue[0]
             self.close_connection = answer.cut or answer.silent
@@ -80,6 +82,16 @@ def _handler(get: Callable[[], Server]) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def _body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = b""
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return body
 
         def log_message(self, format: str, *args: Any) -> None:
             return

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,6 +47,26 @@ def test_a_lost_answer_starts_nothing_twice(server: Server) -> None:
     assert len(sent) == 3
     assert len({s.body["rollout_id"] for s in sent}) == 1, "each try names the same rollout"
     assert {s.headers["Authorization"] for s in sent} == {"Bearer secret"}
+
+
+def test_a_file_is_sent_once(server: Server, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 8192  # 2 MiB: several chunks
+    path, digest = tmp_path / "data.bin", hashlib.sha256(content).hexdigest()
+    path.write_bytes(content)
+    there = Answer(200, {"sha256": digest, "size": len(content)})
+    server.on(f"GET /uploads/{digest}", Answer(404, {"detail": "no upload", "kind": "not_found"}), there)
+    server.on(f"PUT /uploads/{digest}", Answer(503, {"detail": "busy"}), there)
+    with Client(server.url) as c:
+        assert c.upload(path) == digest
+        assert c.upload(str(path)) == digest
+
+    async def same() -> str:
+        async with AsyncClient(server.url) as c:
+            return await c.upload(path)
+
+    server.on(f"GET /uploads/{digest}", Answer(404, {"detail": "no upload", "kind": "not_found"}))
+    assert asyncio.run(same()) == digest
+    assert [s.body for s in server.requests(f"PUT /uploads/{digest}")] == [content] * 3
 
 
 def test_groups_have_ids_of_the_client(server: Server) -> None:

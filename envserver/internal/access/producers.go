@@ -29,11 +29,11 @@ type ownedProducers struct{ all Producers }
 
 // StoreTasks refuses a task whose sandbox is larger than the caller's token may ask for.
 func (o ownedProducers) StoreTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, error]) (rollout.SetRef, error) {
-	most := CallerOf(ctx).MaxSandbox
+	caller := CallerOf(ctx)
 	return o.all.StoreTasks(ctx, func(yield func(rollout.Spec, error) bool) {
 		for spec, err := range tasks {
-			if err == nil {
-				err = spec.Sandbox.CheckMax(most)
+			if spec.Owner = caller.Name; err == nil {
+				err = spec.Sandbox.CheckMax(caller.MaxSandbox)
 			}
 			if !yield(spec, err) {
 				return

@@ -20,6 +20,11 @@ func Post(path string, handle http.HandlerFunc, says *Operation) Route {
 	return Route{http.MethodPost, path, handle, says}
 }
 
+// Put is a route of PUT.
+func Put(path string, handle http.HandlerFunc, says *Operation) Route {
+	return Route{http.MethodPut, path, handle, says}
+}
+
 // Head is a route of HEAD.
 func Head(path string, handle http.HandlerFunc, says *Operation) Route {
 	return Route{http.MethodHead, path, handle, says}

@@ -151,6 +151,12 @@ type ObservationModel struct {
 	_ struct{} `title:"CallToolObservation" additionalProperties:"false"`
 }
 
+// Upload answers about a file that a client has sent.
+type Upload struct {
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"` // bytes
+}
+
 // ScoreAnswer answers a score.
 type ScoreAnswer struct {
 	RolloutID string  `json:"rollout_id"`

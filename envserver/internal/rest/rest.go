@@ -33,6 +33,7 @@ type API struct {
 	Produce    *produce.Maker    // of Producers
 	Episodes   access.Episodes   // nil: rollouts cannot be scored by clients
 	Env        *env.Env
+	Uploads    Uploads // nil: clients cannot send files ahead
 	Bodies     httpio.Bodies
 	Exports    *exports.Room
 	// Context is the context of a request that waits: it ends when the client leaves or the server stops.
@@ -60,7 +61,7 @@ func (a *API) Routes() []api.Route {
 		api.Post("/rollouts/{id}/abort", a.abortRollout, &api.Operation{ID: "abort_rollout", Tag: tag, Summary: "End a rollout early",
 			Reads: abortRequest{}, Answers: reply.AbortAnswer{}, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),
 	}
-	return slices.Concat(all, a.groupRoutes(), a.deliveryRoutes(), a.producerRoutes(), a.scoreRoutes())
+	return slices.Concat(all, a.groupRoutes(), a.deliveryRoutes(), a.producerRoutes(), a.scoreRoutes(), a.uploadRoutes())
 }
 
 // about is a route that tells of one rollout.

@@ -18,6 +18,7 @@ type RolloutArgs struct {
 	TestScript      string            `json:"test_script,omitempty" jsonschema:"bash verifier, run after the agent; writes a number to the reward file"`
 	SetupShell      string            `json:"setup_shell,omitempty" jsonschema:"shell script run before the agent"`
 	UploadFiles     map[string]string `json:"upload_files,omitempty" jsonschema:"files put into the sandbox before the agent: path to text"`
+	Uploads         map[string]string `json:"uploads,omitempty" jsonschema:"files sent before by PUT /uploads/SHA256, put where upload_files are: path to SHA-256 in hex"`
 	Setup           []string          `json:"setup,omitempty" jsonschema:"bash commands run one by one before the agent; the first that fails ends the rollout"`
 	Verify          []string          `json:"verify,omitempty" jsonschema:"bash commands run one by one after the agent; the reward is the share that passed"`
 	Solution        []string          `json:"solution,omitempty" jsonschema:"bash commands that solve the task, for the agent oracle; no other agent's sandbox gets them"`

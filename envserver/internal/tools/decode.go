@@ -19,7 +19,7 @@ import (
 // refuses with fault.Invalid; the message names every wrong argument and says what would be right. Numbers and booleans
 // that come as strings are taken, as the original servers take them, and null stands for "not given".
 func decode(tool string, s *jsonschema.Schema, args map[string]any, into any) error {
-	if !pyjson.Within(args, 0, maxArguments) {
+	if !pyjson.Within(unfiled(args), 0, maxArguments) {
 		return fault.New(fault.Invalid, "arguments of %s: more than %d bytes of text", tool, maxArguments)
 	}
 	c := coercer{tool: tool}
@@ -35,6 +35,18 @@ func Decode[T any](what string, args map[string]any, into *T) error {
 	}
 	return decode(what, s, args, into)
 }
+
+// unfiled are arguments without the files of the task, which go to the store: the size of a request bounds them.
+func unfiled(args map[string]any) map[string]any {
+	if args[uploadFiles] == nil {
+		return args
+	}
+	args = maps.Clone(args)
+	delete(args, uploadFiles)
+	return args
+}
+
+const uploadFiles = "upload_files"
 
 // maxArguments bounds the text of a call's arguments, in bytes: what a task may hold, and room for the rest.
 const maxArguments = rollout.MaxTaskBytes + 256<<10

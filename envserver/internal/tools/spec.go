@@ -97,7 +97,7 @@ func task(a RolloutArgs) rollout.Task {
 		verifier = rollout.Verifier{}
 	}
 	return rollout.Task{
-		ID: a.TaskID, Instruction: a.Instruction, Files: a.UploadFiles,
+		ID: a.TaskID, Instruction: a.Instruction, Files: a.UploadFiles, Uploads: a.Uploads,
 		Setup: append(setup, a.Setup...), Solution: a.Solution,
 		Verifier: verifier,
 	}

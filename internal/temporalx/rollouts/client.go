@@ -69,7 +69,11 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 	if !fault.Is(err, fault.NotFound) {
 		return rollout.State{}, err
 	}
-	if spec, err = c.byReference(ctx, spec); err != nil {
+	if byRef, err := c.byReference(ctx, spec); err == nil {
+		spec = byRef
+	} else if s, missing := c.found(ctx, spec.ID); missing == nil { // it runs already, and its uploads are gone
+		return s, nil
+	} else {
 		return rollout.State{}, err
 	}
 	if full := c.store.Full(ctx); full != nil {
@@ -101,15 +105,18 @@ func labelled(spec rollout.Spec) temporal.SearchAttributes {
 
 // byReference moves the task's files to the store: they may be larger than a workflow's input, and every attempt would carry them.
 func (c *Client) byReference(ctx context.Context, spec rollout.Spec) (rollout.Spec, error) {
-	files, verifier := spec.Task.Split()
-	if len(files) > 0 {
-		ref, err := c.store.PutFiles(ctx, files)
-		if err != nil {
-			return spec, err
-		}
-		spec.Task.FilesRef = &ref
+	files, tests, err := c.store.PutTaskFiles(ctx, spec.Owner, spec.Task)
+	if err != nil {
+		return spec, err
 	}
-	spec.Task.Files, spec.Task.Verifier = nil, verifier
+	_, spec.Task.Verifier = spec.Task.Split()
+	if files != nil {
+		spec.Task.FilesRef = files
+	}
+	if tests != nil {
+		spec.Task.Verifier.FilesRef = tests
+	}
+	spec.Task.Files, spec.Task.Uploads = nil, nil
 	return spec, nil
 }
 

@@ -23,6 +23,9 @@ func (c *Client) StartGroup(ctx context.Context, g rollout.GroupSpec) (rollout.G
 	}
 	member, err := c.byReference(ctx, g.Member)
 	if err != nil {
+		if s, missing := c.Group(ctx, g.ID); missing == nil { // it runs already, and its uploads are gone
+			return s, nil
+		}
 		return rollout.GroupState{}, err
 	}
 	g.Member = member

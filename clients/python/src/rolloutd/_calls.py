@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -25,6 +27,7 @@ class Call(Generic[T]):
     params: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
     read_s: float = 0.0  # how long the answer may take, where that is longer than usual
+    content: Callable[[], Iterator[bytes]] | None = None  # a body that is not JSON
 
 
 def decode(text: bytes) -> Any:
@@ -63,6 +66,27 @@ def one(kind: str, id: str, what: str = "") -> str:
     if not id:
         raise ValueError(f"the id of one of the {kind} must not be empty")
     return f"/{kind}/{quote(id, safe='')}" + (f"/{what}" if what else "")
+
+
+def chunks(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while chunk := file.read(1 << 20):
+            yield chunk
+
+
+def digest_of(path: str | os.PathLike[str]) -> str:
+    digest = hashlib.sha256()
+    for chunk in chunks(path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def uploaded(digest: str) -> Call[str]:
+    return Call("GET", one("uploads", digest), object_of(lambda raw: str(raw["sha256"])))
+
+
+def upload(digest: str, path: str | os.PathLike[str]) -> Call[str]:
+    return Call("PUT", one("uploads", digest), object_of(lambda raw: str(raw["sha256"])), content=lambda: chunks(path))
 
 
 def submit(task: Mapping[str, Any]) -> Call[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +19,7 @@ from ._retry import Retry, asked, lost, passing, refused
 from ._sse import Decoder
 from .client import _resume, _within
 from .episodes import AsyncEpisodes, AsyncExecutor
-from .errors import ExhaustedError, RolloutdError, UnavailableError
+from .errors import ExhaustedError, NotFoundError, RolloutdError, UnavailableError
 from .producers import AsyncDeliveries, AsyncProducers
 from .types import JSON, Event, Group, GroupPage, GroupTask, Page, Result, Sequence, State, Task
 
@@ -69,8 +70,9 @@ class AsyncClient:
         while True:
             try:
                 response = await self._http.request(
-                    call.method, self.server + call.path, params=call.params or None, json=call.body, timeout=within_read(call.read_s)
-                )
+                    call.method, self.server + call.path, params=call.params or None, json=call.body,
+                    content=_pieces(call.content) if call.content else None, timeout=within_read(call.read_s),
+                )  # fmt: skip
             except httpx.TransportError as err:
                 await asyncio.sleep(retry.pause(lost(self.server, err)))
                 continue
@@ -80,6 +82,17 @@ class AsyncClient:
             if not passing(response):
                 raise error
             await asyncio.sleep(retry.pause(error, asked(response)))
+
+    async def upload(self, path: str | os.PathLike[str]) -> str:
+        """Sends a file, unless the server has it, and returns its SHA-256 for the argument `uploads`: `{"data.bin": await client.upload("data.bin")}`.
+
+        The server keeps a file for a week. It may have 256 MiB.
+        """
+        digest = await asyncio.to_thread(calls.digest_of, path)
+        try:
+            return await self.send(calls.uploaded(digest))
+        except NotFoundError:
+            return await self.send(calls.upload(digest, path))
 
     async def events(self, path: str, after: str = "", timeout_s: float | None = None) -> AsyncIterator[Event]:
         """The events of a stream after the one with the id `after`. A lost connection goes on where it was."""
@@ -101,6 +114,13 @@ class AsyncClient:
                 failure = err
             check_deadline(deadline, path)
             await asyncio.sleep(retry.pause(failure))
+
+
+async def _pieces(content: Callable[[], Iterator[bytes]]) -> AsyncIterator[bytes]:
+    """A body, read by threads."""
+    pieces = content()
+    while piece := await asyncio.to_thread(next, pieces, b""):
+        yield piece
 
 
 async def _read(response: httpx.Response, decoder: Decoder, deadline: float | None, path: str) -> AsyncIterator[Event]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -16,7 +17,7 @@ from ._http import POLL_S, RETRY_S, TIMEOUT, check_deadline, headers_of, server_
 from ._retry import Retry, asked, lost, passing, refused
 from ._sse import Decoder
 from .episodes import Episodes, Executor
-from .errors import ExhaustedError, RolloutdError, UnavailableError
+from .errors import ExhaustedError, NotFoundError, RolloutdError, UnavailableError
 from .producers import Deliveries, Producers
 from .types import JSON, Event, Group, GroupPage, GroupTask, Page, Result, Sequence, State, Task
 
@@ -67,8 +68,9 @@ class Client:
         while True:
             try:
                 response = self._http.request(
-                    call.method, self.server + call.path, params=call.params or None, json=call.body, timeout=within_read(call.read_s)
-                )
+                    call.method, self.server + call.path, params=call.params or None, json=call.body,
+                    content=call.content() if call.content else None, timeout=within_read(call.read_s),
+                )  # fmt: skip
             except httpx.TransportError as err:
                 time.sleep(retry.pause(lost(self.server, err)))
                 continue
@@ -78,6 +80,17 @@ class Client:
             if not passing(response):
                 raise error
             time.sleep(retry.pause(error, asked(response)))
+
+    def upload(self, path: str | os.PathLike[str]) -> str:
+        """Sends a file, unless the server has it, and returns its SHA-256 for the argument `uploads`: `{"data.bin": client.upload("data.bin")}`.
+
+        The server keeps a file for a week. It may have 256 MiB.
+        """
+        digest = calls.digest_of(path)
+        try:
+            return self.send(calls.uploaded(digest))
+        except NotFoundError:
+            return self.send(calls.upload(digest, path))
 
     def events(self, path: str, after: str = "", timeout_s: float | None = None) -> Iterator[Event]:
         """The events of a stream after the one with the id `after`. A lost connection goes on where it was."""

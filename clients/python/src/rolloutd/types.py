@@ -264,6 +264,7 @@ class Task(TypedDict, total=False):
     model: str
     disable_thinking: bool | None
     upload_files: dict[str, str]
+    uploads: dict[str, str]
     setup: list[str]
     setup_shell: str
     verify: list[str]

@@ -1,0 +1,53 @@
+package taskset
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// findUploads replaces the files beside the task file, in its folder, by their SHA-256. No link leads out of the folder: a task of a
+// stranger does not name the user's other files.
+func (t *Task) findUploads(folder string) error {
+	if len(t.Uploads) == 0 {
+		return nil
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, name := range sortedKeys(t.Uploads) {
+		given := t.Uploads[name]
+		if rollout.CheckUpload(given) == nil {
+			continue
+		}
+		digest, err := digestOf(root, given)
+		if err != nil {
+			return fmt.Errorf("uploads: %q: %w", name, err)
+		}
+		if t.Local == nil {
+			t.Local = map[string]string{}
+		}
+		t.Uploads[name], t.Local[digest] = digest, filepath.Join(folder, given)
+	}
+	return nil
+}
+
+func digestOf(root *os.Root, name string) (string, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
