@@ -15,6 +15,7 @@ type responsesRequest struct {
 	Stream       bool            `json:"stream"`
 	Include      []string        `json:"include"`
 	TopLogprobs  int             `json:"top_logprobs"`
+	Temperature  *float64        `json:"temperature"`
 	// ReturnMessages is vLLM's way to ask for token ids.
 	ReturnMessages bool `json:"enable_response_messages"`
 }
@@ -37,7 +38,7 @@ func readResponses(body []byte) (request, error) {
 	}
 	r := request{
 		Model: in.Model, Tools: in.Tools, Stream: in.Stream, ReturnTokenIDs: in.ReturnMessages,
-		Logprobs: slices.Contains(in.Include, "message.output_text.logprobs"), TopLogprobs: in.TopLogprobs,
+		Logprobs: slices.Contains(in.Include, "message.output_text.logprobs"), TopLogprobs: in.TopLogprobs, Temperature: in.Temperature,
 	}
 	if in.Instructions != "" {
 		r.Messages = append(r.Messages, message{Role: "system", Content: content(in.Instructions)})

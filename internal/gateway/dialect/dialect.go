@@ -59,6 +59,9 @@ func All() []*Dialect {
 	}
 }
 
+// HasLogprobs says whether the API has log probabilities.
+func (d *Dialect) HasLogprobs() bool { return d.capture != nil }
+
 func oneChoice(o *rawjson.Object) error {
 	if n, ok := o.Get("n"); ok && string(n) != "1" && string(n) != "null" {
 		return fault.Field("n", "must be 1: one choice is captured for each call")

@@ -1,16 +1,12 @@
 package probe
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 
-	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
-	"github.com/rolloutd/rolloutd/internal/jsonlimit"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
@@ -38,12 +34,15 @@ func (e Endpoint) level(ctx context.Context, r *rollout.EndpointReport, a *answe
 	r.CaptureLevel = rollout.CaptureText
 	switch {
 	case logprobs == 0:
-		warn(r, "no_logprobs", "the endpoint gives no log probabilities")
+		warn(r, "no_logprobs", "the endpoint gives no log probabilities over %s", e.Dialect.API)
 	case ids != logprobs:
 		r.CaptureLevel = rollout.CaptureLogprobs
 		warn(r, "no_token_ids", "the endpoint gives %d token ids for %d log probabilities; vLLM wants return_token_ids or --return-tokens-as-token-ids", ids, logprobs)
 	case len(a.Reply.PromptTokenIDs) > 0:
 		r.CaptureLevel = rollout.CaptureTokens
+	case e.Dialect.API != reply.Chat:
+		r.CaptureLevel = rollout.CaptureLogprobs
+		warn(r, "no_prompt_ids", "the endpoint gives the ids of completions and not of prompts")
 	default:
 		e.promptLevel(ctx, r, a)
 	}
@@ -64,7 +63,7 @@ func (e Endpoint) promptLevel(ctx context.Context, r *rollout.EndpointReport, a 
 }
 
 // tools finds whether the endpoint makes tool calls. A reply without one may be the model's own choice.
-func tools(r *rollout.EndpointReport, a *answer) {
+func (e Endpoint) tools(r *rollout.EndpointReport, a *answer) {
 	p, supported := a.Problem, false
 	switch {
 	case p != nil && (p.Class == upstream.Rejected || p.Class == upstream.Refused):
@@ -72,8 +71,7 @@ func tools(r *rollout.EndpointReport, a *answer) {
 	case p != nil:
 		return
 	default:
-		whole := decode(a.Raw)
-		if supported = whole != nil && len(whole.Choices) > 0 && len(whole.Choices[0].Message.ToolCalls) > 0; !supported {
+		if supported = decode(e.Dialect.API, a.Raw).callsTool(); !supported {
 			warn(r, "no_tool_call", "asked for a tool call, the model made none; agents need an engine with a parser of its tool calls")
 			return
 		}
@@ -89,10 +87,10 @@ const (
 
 // mode compares the gap between the two likeliest first tokens at temperatures 1 and 2. The second is half of the first where the log
 // probabilities are of the distribution that is sampled from, and the same where they are raw.
-func mode(r *rollout.EndpointReport, one, two *answer) {
+func (e Endpoint) mode(r *rollout.EndpointReport, one, two *answer) {
 	ratio := math.NaN()
 	if one.Problem == nil && two.Problem == nil {
-		ratio = gapRatio(first(one.Raw), first(two.Raw))
+		ratio = gapRatio(decode(e.Dialect.API, one.Raw).first(), decode(e.Dialect.API, two.Raw).first())
 	}
 	switch {
 	case math.Abs(ratio-0.5) <= tolerance:
@@ -135,49 +133,4 @@ func logprobOf(all []candidate, token string) float64 {
 		}
 	}
 	return math.NaN()
-}
-
-type candidate struct {
-	Token   string  `json:"token"`
-	Logprob float64 `json:"logprob"`
-}
-
-// completion is what the probe reads of a reply that was put together.
-type completion struct {
-	Choices []struct {
-		Message struct {
-			ToolCalls []struct{} `json:"tool_calls"`
-		} `json:"message"`
-		Logprobs struct {
-			Content []struct {
-				Top []candidate `json:"top_logprobs"`
-			} `json:"content"`
-		} `json:"logprobs"`
-	} `json:"choices"`
-}
-
-// maxElements bounds the values of a reply to a probe.
-const maxElements = 1 << 16
-
-// decode reads a reply; nil: it is not one.
-func decode(raw []byte) *completion {
-	whole, err := render.Assemble(reply.Chat, raw)
-	if err != nil {
-		return nil
-	}
-	in := jsonlimit.NewReader(bytes.NewReader(whole.JSON()), jsonlimit.Limits{Elements: maxElements, Depth: 32})
-	var c completion
-	if json.NewDecoder(in).Decode(&c) != nil {
-		return nil
-	}
-	return &c
-}
-
-// first are the candidates of a reply's first token.
-func first(raw []byte) []candidate {
-	c := decode(raw)
-	if c == nil || len(c.Choices) == 0 || len(c.Choices[0].Logprobs.Content) == 0 {
-		return nil
-	}
-	return c.Choices[0].Logprobs.Content[0].Top
 }

@@ -8,40 +8,50 @@ import (
 	"sync"
 
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Endpoint is what is probed.
 type Endpoint struct {
-	Model rollout.Model
+	Model   rollout.Model
+	Dialect *dialect.Dialect // of the agent's calls
 	// Ask makes one call, without retries.
 	Ask func(context.Context, *dialect.Request) *upstream.Result
-	// Prompt tokenises the prompt of a request beside the calls; see proxy.
+	// Prompt tokenises the prompt of a chat completion beside the calls; see proxy.
 	Prompt func(context.Context, *dialect.Request) ([]int32, error)
 }
 
-// Tokens that the probes ask for at most, and alternatives of each. A model that thinks needs some before it calls a tool.
+// Tokens that the probes ask for at most, and alternatives of each. OpenAI takes no fewer over Responses. A model that thinks needs some
+// before it calls a tool.
 const (
-	sampleTokens = 8
+	sampleTokens = 16
 	toolTokens   = 512
 	alternatives = 5
 )
 
-// Run makes the probe's calls, all at once. It never fails: what could not be found out is not known, and a finding says why.
+// Run makes the probe's calls, all at once. It never fails: what could not be found out is not known, and a finding says why. An API
+// without log probabilities is not asked for them twice, nor one without tools for a call of one.
 func Run(ctx context.Context, e Endpoint) rollout.EndpointReport {
-	var one, two, tool *answer
+	one, two, tool := &answer{}, &answer{}, &answer{}
 	var calls sync.WaitGroup
-	calls.Go(func() { one = e.ask(ctx, 1, sampleTokens, say("Endpoint probe: name a color.")) })
-	calls.Go(func() { two = e.ask(ctx, 2, sampleTokens, say("Endpoint probe: name a color.")) })
-	calls.Go(func() { tool = e.ask(ctx, 1, toolTokens, withTool()) })
+	calls.Go(func() { one = e.ask(ctx, 1, sampleTokens, e.say("Endpoint probe: name a color.")) })
+	if e.Dialect.HasLogprobs() {
+		calls.Go(func() { two = e.ask(ctx, 2, sampleTokens, e.say("Endpoint probe: name a color.")) })
+	}
+	if e.Dialect.API != reply.Completions {
+		calls.Go(func() { tool = e.ask(ctx, 1, toolTokens, e.withTool()) })
+	}
 	calls.Wait()
 	var r rollout.EndpointReport
 	e.level(ctx, &r, one)
 	if r.CaptureLevel == rollout.CaptureTokens || r.CaptureLevel == rollout.CaptureLogprobs {
-		mode(&r, one, two)
+		e.mode(&r, one, two)
 	}
-	tools(&r, tool)
+	if tool.Result != nil {
+		e.tools(&r, tool)
+	}
 	for _, a := range []*answer{one, two, tool} {
 		for _, fix := range a.fixes() {
 			if !slices.Contains(r.ParamFixes, fix) {
@@ -59,7 +69,7 @@ type answer struct {
 }
 
 func (a *answer) fixes() []string {
-	if a.request == nil || a.Problem != nil {
+	if a.request == nil || a.Result == nil || a.Problem != nil {
 		return nil
 	}
 	return a.request.Fixes
@@ -71,24 +81,9 @@ func (e Endpoint) ask(ctx context.Context, temperature float64, tokens int, requ
 	m.Sampling = (&rollout.Sampling{Temperature: &temperature, MaxTokens: &tokens}).ForTraining()
 	m.TopLogprobs, m.MaxTokensCap = alternatives, 0
 	body, _ := json.Marshal(request) // strings and numbers always encode
-	r, err := dialect.Read(dialect.All()[0], http.Header{}, body, m, true)
+	r, err := dialect.Read(e.Dialect, http.Header{}, body, m, true)
 	if err != nil {
 		return &answer{Result: &upstream.Result{Problem: &upstream.Problem{Class: upstream.Rejected, Text: err.Error()}}}
 	}
 	return &answer{r, e.Ask(ctx, r)}
-}
-
-func say(text string) map[string]any {
-	return map[string]any{"messages": []map[string]string{{"role": "user", "content": text}}}
-}
-
-func withTool() map[string]any {
-	request := say("Endpoint probe: call the tool bash with the command `true`.")
-	request["tools"] = []any{map[string]any{"type": "function", "function": map[string]any{
-		"name": "bash", "description": "Runs a command.",
-		"parameters": map[string]any{
-			"type": "object", "properties": map[string]any{"command": map[string]string{"type": "string"}}, "required": []string{"command"},
-		},
-	}}}
-	return request
 }

@@ -118,11 +118,11 @@ func TestAnUpstreamIsKeptUntilItIsAtRest(t *testing.T) {
 		trainer("pause", address)
 		holds(1, "it is paused, and no rollout has it yet")
 		admin("PUT", "/routes/a", routeTo("a", "", dead))
+		agent := <-agents // of a, before there is another
 		admin("PUT", "/routes/b", routeTo("b", "vllm", dead))
+		<-agents
 		begun := time.Now()
 		first := make(chan int)
-		agent := <-agents
-		<-agents
 		go func() { first <- call(agent) }()
 		synctest.Wait()
 		holds(2, "they are paused, and a call waits")

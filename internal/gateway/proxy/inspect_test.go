@@ -107,6 +107,38 @@ func TestInspect(t *testing.T) {
 	}
 }
 
+// The report is on the API that the agent calls: each has a probe of its own.
+func TestInspectByTheAPIOfTheAgent(t *testing.T) {
+	t.Parallel()
+	for path, tc := range map[string]struct {
+		body    string
+		calls   int
+		want    rollout.EndpointReport
+		finding string
+	}{
+		"/responses": {`{"model":"m","input":"hi"}`, 3, rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(true)}, ""},
+		"/messages":  {`{"model":"m","max_tokens":8,"messages":[{"role":"user","content":"hi"}]}`, 2, rollout.EndpointReport{CaptureLevel: "text", ToolSupport: ptr(true)}, "no_logprobs"},
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			h, e := newHost(t), plays(t, scripted.Options{})
+			r := h.route(e.URL)
+			url := h.open(t, r)
+			_, err := h.client.Inspect(t.Context(), r.ID, gateway.InspectTime)
+			require.NoError(t, err)
+			require.Len(t, e.requests(), 3, "before the agent's first call chat completions are probed")
+			require.Equal(t, 200, sendTo(t.Context(), url+"/v1"+path, "", tc.body).status)
+			got, err := h.client.Inspect(t.Context(), r.ID, gateway.InspectTime)
+			require.NoError(t, err)
+			findings := strings.Join(got.Findings, "\n")
+			require.Contains(t, findings, tc.finding)
+			got.Findings = nil
+			require.Equal(t, tc.want, got, findings)
+			require.Len(t, e.requests(), 3+1+tc.calls)
+		})
+	}
+}
+
 // One probe serves all routes that ask an endpoint alike. It is no call of any of them.
 func TestProbeIsNoCallOfTheRoute(t *testing.T) {
 	t.Parallel()

@@ -30,12 +30,7 @@ func (s *Server) Probe(ctx context.Context, id string) error {
 func (r *route) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, gateway.ProbeTime)
 	defer cancel()
-	r.mu.Lock()
-	d := r.dialect
-	r.mu.Unlock()
-	if d == nil {
-		d = dialect.All()[0]
-	}
+	d := r.latest()
 	a, err := dialect.Read(d, http.Header{}, probeBody(d.API, r.Model.Name), r.Model, false)
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "probe")
@@ -45,6 +40,16 @@ func (r *route) probe(ctx context.Context) error {
 		return nil
 	}
 	return fault.New(p.Kind, "model endpoint: %s", p.Message)
+}
+
+// latest is the dialect of the agent's latest call; before its first, that of chat completions.
+func (r *route) latest() *dialect.Dialect {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dialect == nil {
+		return dialect.All()[0]
+	}
+	return r.dialect
 }
 
 // probeBody is the least request of an API that samples a token.
@@ -63,7 +68,8 @@ func probeBody(api reply.API, model string) []byte {
 	return body
 }
 
-// Inspect returns what is known of a route's endpoint, which is probed once for all routes that ask it alike. It waits for the probe until
+// Inspect returns what is known of a route's endpoint over the API of the agent's latest call. It is probed once for all routes that ask it
+// alike. Inspect waits for the probe until
 // ctx ends; the report is then the zero value, and the probe goes on. Endpoints whose turns are not trained on are not probed. The calls
 // are the gateway's own: they are neither recorded nor counted.
 func (s *Server) Inspect(ctx context.Context, id string) (rollout.EndpointReport, error) {
@@ -71,27 +77,28 @@ func (s *Server) Inspect(ctx context.Context, id string) (rollout.EndpointReport
 	if err != nil || !r.probed() {
 		return rollout.EndpointReport{}, err
 	}
-	report := s.reports.Of(ctx, r.place(), func() rollout.EndpointReport {
+	d := r.latest()
+	report := s.reports.Of(ctx, r.place(d.API), func() rollout.EndpointReport {
 		ctx, cancel := context.WithTimeout(s.lifetime(), gateway.InspectTime)
 		defer cancel()
-		return probe.Run(ctx, s.endpoint(r))
+		return probe.Run(ctx, s.endpoint(r, d))
 	}, s.run)
 	return report.For(r.Model, s.options.RawLogprobs), nil
 }
 
 func (r *route) probed() bool { return r.Capture && r.Model.Trainable() }
 
-// place names the endpoint as the route asks it.
-func (r *route) place() string {
+// place names the endpoint as the route asks it over an API.
+func (r *route) place(api reply.API) string {
 	m := r.Model
-	sum := sha256.Sum256([]byte(strings.Join([]string{m.BaseURL, m.Name, r.key, strconv.FormatBool(m.TokenIDs), strconv.FormatBool(m.Logprobs)}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(api), m.BaseURL, m.Name, r.key, strconv.FormatBool(m.TokenIDs), strconv.FormatBool(m.Logprobs)}, "\x00")))
 	return string(sum[:])
 }
 
 // endpoint is what is probed for a route, under an admission of its own: the route may be closed meanwhile.
-func (s *Server) endpoint(r *route) probe.Endpoint {
+func (s *Server) endpoint(r *route, d *dialect.Dialect) probe.Endpoint {
 	return probe.Endpoint{
-		Model: r.Model,
+		Model: r.Model, Dialect: d,
 		Ask: func(ctx context.Context, a *dialect.Request) *upstream.Result {
 			admission := s.upstreams.Join(r.Model.Upstream())
 			defer s.upstreams.Leave(admission)
@@ -105,7 +112,14 @@ func (s *Server) endpoint(r *route) probe.Endpoint {
 
 // unfit is why no turn of the route may be trained on, as far as the endpoint is known; "": they may.
 func (s *Server) unfit(r *route) string {
-	if r.probed() && s.reports.Known(r.place()).For(r.Model, s.options.RawLogprobs).Raw() {
+	if !r.probed() {
+		return ""
+	}
+	known := s.reports.Known(r.place(r.latest().API))
+	if known.LogprobsMode == "" { // which is the engine's and not the API's
+		known = s.reports.Known(r.place(reply.Chat))
+	}
+	if known.For(r.Model, s.options.RawLogprobs).Raw() {
 		return "log probabilities are raw: the endpoint gives them before the temperature"
 	}
 	return ""
