@@ -15,7 +15,7 @@ import (
 )
 
 // Uploads keeps files that clients send before the rollouts that use them, by the SHA-256 of their content. Each owner has its own: a
-// digest alone gives nobody the file of another. A rollout that starts copies what it uses.
+// digest alone does not give the file of another. A rollout that starts copies what it uses.
 type Uploads struct {
 	Store *Store
 	// MaxBytes bounds the files of one owner together; 0: unbounded. Files that are sent at the same time may exceed it by their size.

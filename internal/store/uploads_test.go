@@ -35,7 +35,7 @@ func put(t *testing.T, u store.Uploads, owner, text string) string {
 	return digest
 }
 
-// A digest gives nobody the file of another owner.
+// A digest does not give the file of another owner.
 func TestUploadsHaveOwners(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
