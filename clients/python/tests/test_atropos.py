@@ -13,7 +13,8 @@ from conftest import Answer, Server
 
 from rolloutd import UnavailableError
 from rolloutd.atropos import AgentConfig, AgentEnv, AgentEnvConfig, AgentResult, APIServerConfig, ScoredGroup, ToolCall
-from rolloutd.atropos.cli import _room, build, process, serve
+from rolloutd.atropos.cli import _one, _room, build, process, serve
+from rolloutd.atropos.journal import Journal, _Kept
 from rolloutd.atropos.trainer import Trainer
 
 
@@ -74,6 +75,7 @@ def group(server: Server, *members: tuple[str, str]) -> None:
 @pytest.fixture(autouse=True)
 def fixed_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rolloutd.atropos.env.new_id", lambda: "g")
+    monkeypatch.setattr("rolloutd.atropos.cli.new_id", lambda: "g")
     monkeypatch.setattr("rolloutd.atropos.scores.POLL_S", 0.01)
 
 
@@ -247,6 +249,7 @@ def test_command_line() -> None:
     assert (env.config.enabled_toolsets, env.config.use_wandb, env.config.agent_max_tokens) == (["terminal", "files"], False, 64)
     assert env.server_configs[0].model_name == "7"
     assert (env.config.include_messages, env.config.ensure_scores_are_not_same, env.config.data_path_to_save_groups) == (True, False, "data/test_env.jsonl")
+    assert env.config.open_groups_path == "data/test_env.open"
     asyncio.run(env.close())
     for wrong in (["train"], ["serve", "--env.group_size", "many"], ["serve", "--env.nothing", "1"], ["serve", "--env.use_wandb", "3"]):
         with pytest.raises(SystemExit):
@@ -328,11 +331,92 @@ def test_serve_feeds_the_trainer(server: Server, caplog: pytest.LogCaptureFixtur
     asyncio.run(main())
     assert "broken item" in caplog.text, "an item that fails is named, and the others go on"
     sent = server.requests("POST /scored_data")
-    assert sent[0].headers["Idempotency-Key"] == sent[1].headers["Idempotency-Key"], "a group whose answer was lost keeps its key"
-    assert len({s.headers["Idempotency-Key"] for s in sent}) >= 2
+    assert {s.headers["Idempotency-Key"] for s in sent} == {"g"}, "a group keeps its key, whose answer was lost or not"
     assert all((s.body["env_id"], s.body["scores"]) == (3, [1.0, 2.0]) for s in sent)
     assert sent[0].headers["Content-Encoding"] == "gzip"
 
 
 def test_agent_config_has_the_defaults_of_the_original() -> None:
     assert (AgentConfig().max_steps, AgentConfig().temperature, AgentConfig().max_tokens) == (50, 0.7, None)
+
+
+def begun_and_left(folder: Path, **known: Any) -> None:
+    """A group that a process which is gone has begun."""
+    work = Journal(str(folder)).begin("g", {"prompt": "what"})
+    assert isinstance(work, _Kept)
+    for name, value in known.items():
+        setattr(work, name, value)
+    work.save()
+    assert not list(Journal(str(folder)).left()), "the process that has it is there"
+    work.release()
+
+
+def run_process(env: AgentEnv) -> None:
+    async def main() -> None:
+        await process(env)
+        await env.close()
+
+    asyncio.run(main())
+
+
+def test_process_finishes_the_groups_of_a_killed_one(server: Server, tmp_path: Path) -> None:
+    group(server, ("completed", "a"), ("completed", "bc"))
+    begun_and_left(tmp_path / "open", task={"instruction": "what", "group_id": "g", "group_size": 2}, metadata={"r0": {"seen": 1}})
+    out = tmp_path / "groups.jsonl"
+    out.write_text('{"a":1}\n{"cut')
+    run_process(make(server, total_steps=1, data_path_to_save_groups=str(out), open_groups_path=str(tmp_path / "open")))
+    (sent,) = server.requests("POST /groups")
+    assert sent.body == {"instruction": "what", "group_id": "g", "group_size": 2}, "the same group is asked for"
+    first, second = map(json.loads, out.read_text().splitlines())
+    assert (first, second["scores"], second["overrides"][0]) == ({"a": 1}, [1.0, 2.0], {"seen": 1, "rollout_id": "r0"})
+    assert not list((tmp_path / "open").iterdir())
+
+    begun_and_left(tmp_path / "open")
+    run_process(make(server, total_steps=0, data_path_to_save_groups=str(out), open_groups_path=str(tmp_path / "open")))
+    assert len(out.read_text().splitlines()) == 2, "a group that is in the file is not written again"
+    assert not list((tmp_path / "open").iterdir())
+
+
+def test_groups_of_another_process_or_another_class_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal(str(tmp_path))
+    journal.begin("mine", {"prompt": "what"})
+    journal.begin("odd", lambda: None)
+    assert "odd" in caplog.text, "an item that cannot be kept is named"
+    (tmp_path / "broken.group").write_bytes(b"no pickle")
+    assert not list(journal.left())
+    assert "broken.group" in caplog.text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.group", "mine.group"]
+
+
+def test_serve_sends_a_group_that_the_trainer_did_not_take(server: Server, tmp_path: Path) -> None:
+    group(server, ("completed", "a"), ("completed", "bc"))
+    server.on("POST /register-env", Answer(200, {"status": "success", "env_id": 3}))
+    server.on("GET /info", Answer(200, {"batch_size": 2, "max_token_len": 64}))
+    server.on("GET /status-env", Answer(200, {"queue_size": 0, "unallocated_fraction": 1.0}))
+    server.on("POST /disconnect-env", Answer(200, {"status": "success"}))
+    server.on("POST /scored_data", Answer(500, b"broken"))
+    begun_and_left(tmp_path)
+    env = make(server, total_steps=-1, max_num_workers=1, open_groups_path=str(tmp_path))
+
+    async def run(trainer: Trainer, work: Any) -> None:
+        async with trainer:
+            await trainer.register("e", env.config)
+            await _one(env, trainer, work)
+
+    (work,) = Journal(str(tmp_path)).left()
+    asyncio.run(run(Trainer(server.url, retry_s=0.01), work))
+    assert env.counts.undelivered == 1
+    assert isinstance(work, _Kept) and [path.name for path in tmp_path.iterdir()] == ["g.group"], "it is kept for the next start"
+    work.release()
+    server.on("POST /scored_data", Answer(200, {"status": "received"}))
+    env = make(server, max_num_workers=1, open_groups_path=str(tmp_path))
+
+    async def again() -> None:
+        async with Until(server.url) as trainer:
+            trainer.env = env
+            await serve(env, trainer, poll_s=0.01)
+        await env.close()
+
+    asyncio.run(again())
+    assert {s.headers["Idempotency-Key"] for s in server.requests("POST /scored_data")} == {"g"}
+    assert not list(tmp_path.iterdir())

@@ -4,11 +4,13 @@ Arguments: the server, the trainer API, the example of a trainer.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -78,11 +80,14 @@ model = ThreadingHTTPServer(("127.0.0.1", 0), Model)
 threading.Thread(target=model.serve_forever, daemon=True).start()
 
 
+def command(env: str, *arguments: str) -> list[str]:
+    words = [sys.executable, str(Path(__file__).parent / "environments.py"), env, *arguments]
+    return words + ["--env.rolloutd_server", server, "--openai.base_url", f"http://127.0.0.1:{model.server_port}/v1"]
+
+
 def run(env: str, *arguments: str) -> str:
-    command = [sys.executable, str(Path(__file__).parent / "environments.py"), env, *arguments]
-    command += ["--env.rolloutd_server", server, "--openai.base_url", f"http://127.0.0.1:{model.server_port}/v1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # it ends by the rollouts' own bounds
-    assert done.returncode == 0, (command, done.stdout, done.stderr)
+    done = subprocess.run(command(env, *arguments, "--env.open_groups_path="), capture_output=True, text=True, check=False)  # it ends by the rollouts' own bounds
+    assert done.returncode == 0, (done.args, done.stdout, done.stderr)
     return done.stdout
 
 
@@ -110,6 +115,32 @@ with tempfile.TemporaryDirectory() as folder:
     (group,) = map(json.loads, path.read_text().splitlines())
     check(group, 2)
     assert group["scores"] == [1.0, 1.0], group["messages"]
+
+
+def killed_while_it_scores(folder: Path) -> None:
+    """The rollouts of an environment that is killed await their scores, which the next one gives."""
+    path, stop, kept = folder / "killed.jsonl", folder / "stop", folder / "open"
+    words = command("killed_env", "process", "--env.total_steps", "0", "--env.data_path_to_save_groups", str(path), "--env.open_groups_path", str(kept))
+    first = subprocess.Popen([*words, "--env.total_steps", "1"], env={**os.environ, "STOP_AT": str(stop)})
+    try:
+        while not stop.exists():
+            assert first.poll() is None, "it ended before it was killed"
+            time.sleep(0.05)
+    finally:
+        first.kill()
+        first.wait()
+    (begun,) = kept.glob("*.group")
+    again = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, (again.stdout, again.stderr)
+    (group,) = map(json.loads, path.read_text().splitlines())
+    check(group, 2)
+    assert sorted(group["scores"]) == [0.0, 1.0], group
+    assert {o["rollout_id"] for o in group["overrides"]} == {f"{begun.stem}-{i}" for i in range(2)}, "its rollouts are the same"
+    assert not list(kept.iterdir())
+
+
+with tempfile.TemporaryDirectory() as folder:
+    killed_while_it_scores(Path(folder))
 
 trainer = subprocess.Popen([sys.executable, consumer, trainer_api, "2", "2"], stdout=subprocess.PIPE, text=True)
 try:

@@ -1,7 +1,10 @@
 """Environments written for Atropos, run by our package: `environments.py NAME serve|process|evaluate …`."""
 
+import asyncio
+import os
 import secrets
 import sys
+from pathlib import Path
 from typing import Any
 
 from rolloutd.atropos import AgentConfig, AgentEnv, AgentEnvConfig, AgentResult, APIServerConfig, ToolCall
@@ -116,5 +119,19 @@ class ToolServerSmokeEnv(AgentEnv):
         return float(calls == ["skills_list", "terminal"] and last.output.strip() == "ok" and final_response == "ok")
 
 
+class KilledEnv(SimpleTestEnv):
+    """Scores one answer. While STOP_AT names a file, the next one makes that file and is never scored."""
+
+    name = "killed_env"
+    scored = 0
+
+    async def score_trajectory(self, item: tuple[str, str], final_response: str) -> float:
+        self.scored += 1
+        if self.scored > 1 and "STOP_AT" in os.environ:
+            Path(os.environ["STOP_AT"]).touch()
+            await asyncio.Event().wait()
+        return await super().score_trajectory(item, final_response)
+
+
 if __name__ == "__main__":
-    {e.name: e for e in (SimpleTestEnv, TerminalSmokeEnv, ToolServerSmokeEnv)}[sys.argv[1]].cli(sys.argv[2:])
+    {e.name: e for e in (SimpleTestEnv, TerminalSmokeEnv, ToolServerSmokeEnv, KilledEnv)}[sys.argv[1]].cli(sys.argv[2:])

@@ -6,13 +6,18 @@ import argparse
 import asyncio
 import json
 import logging
+import os
 import sys
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from ..errors import InvalidError, RolloutdError
+from .._calls import new_id
+from ..errors import InvalidError, RolloutdError, ServerError, UnavailableError
 from .config import AgentEnvConfig, APIServerConfig
+from .journal import Journal, Work
 from .records import ScoredGroup
 from .trainer import Trainer
 
@@ -57,6 +62,8 @@ def build(cls: type[AgentEnv], arguments: list[str]) -> tuple[str, AgentEnv]:
         servers = [server]
     if command == "process":
         _for_process(config, cls.name)
+    if command != "evaluate" and config.open_groups_path is None:
+        config.open_groups_path = f"data/{cls.name}.open"
     return command, cls(config, servers)
 
 
@@ -101,47 +108,75 @@ async def _run(command: str, env: AgentEnv) -> None:
 
 
 async def process(env: AgentEnv) -> None:
-    """Writes `total_steps` groups to a file, one line each."""
+    """Writes `total_steps` groups to a file, one line each. Groups of a process that was killed come first."""
     path = Path(env.config.data_path_to_save_groups or f"data/{env.name}.jsonl")
     path.parent.mkdir(parents=True, exist_ok=True)
+    journal = Journal(env.config.open_groups_path)
+    left = deque(_unwritten(path, journal))
     empty = 0
     with path.open("a") as out:
-        while env.counts.delivered < env.config.total_steps:
-            item = await env._hook(env.get_next_item)
-            if item is None:
+        while left or env.counts.delivered < env.config.total_steps:
+            work = left.popleft() if left else await _next(env, journal)
+            if work is None:
                 return
-            group = await _collect(env, item)
+            group = await _collect(env, work)
             empty = 0 if group else empty + 1
             if group:
                 out.write(json.dumps(group, allow_nan=False) + "\n")
                 out.flush()
+                os.fsync(out.fileno())
                 env.counts.delivered += 1
-            elif empty >= MAX_EMPTY:
+            work.end()
+            if empty >= MAX_EMPTY:
                 raise InvalidError(f"{MAX_EMPTY} groups in a row gave no data: {env.counts}")
 
 
+def _unwritten(path: Path, journal: Journal) -> Iterator[Work]:
+    """The groups of a process that was killed which are not in its file. A line that it did not finish is removed."""
+    text = path.read_bytes() if path.exists() else b""
+    if not text.endswith(b"\n") and text:
+        os.truncate(path, text.rfind(b"\n") + 1)
+    for work in journal.left():
+        if f'"rolloutd_key": "{work.group_id}"'.encode() in text[: text.rfind(b"\n") + 1]:
+            work.end()
+        else:
+            yield work
+
+
+async def _next(env: AgentEnv, journal: Journal) -> Work | None:
+    """The work of the next item; None: there is none for now."""
+    item = await env._hook(env.get_next_item)
+    return None if item is None else journal.begin(new_id(), item)
+
+
 async def serve(env: AgentEnv, trainer: Trainer, poll_s: float = POLL_S) -> None:
-    """Feeds a trainer until it has its steps. When its queue is full no group is started; those that run go on."""
-    info = await trainer.register(env.config.wandb_name or env.name, env.config, poll_s)
-    batch = env.config.batch_size if env.config.batch_size > 0 else int(info.get("batch_size", -1))
-    total = env.config.total_steps if env.config.total_steps >= 0 else int(info.get("num_steps", 0))
-    running: set[asyncio.Task[None]] = set()
+    """Feeds a trainer until it has its steps. When its queue is full no group is started; those that run go on, and so do those of a process that
+    was killed."""
+    journal = Journal(env.config.open_groups_path)
+    running = {asyncio.create_task(_one(env, trainer, work)) for work in journal.left()}
     try:
-        while True:
-            status = await trainer.status()
-            if int(status["current_step"]) + int(status["queue_size"]) * env.config.group_size / max(batch, 1) > total:
-                return
-            running = {task for task in running if not task.done()}
-            for _ in range(_room(env.config, status, batch, len(env.server_configs)) - len(running)):
-                item = await env._hook(env.get_next_item)
-                if item is None:
-                    break
-                running.add(asyncio.create_task(_one(env, trainer, item)))
-            await asyncio.wait(running, timeout=poll_s, return_when=asyncio.FIRST_COMPLETED) if running else await asyncio.sleep(poll_s)
+        await _feed(env, trainer, journal, running, poll_s)
     finally:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _feed(env: AgentEnv, trainer: Trainer, journal: Journal, running: set[asyncio.Task[None]], poll_s: float) -> None:
+    info = await trainer.register(env.config.wandb_name or env.name, env.config, poll_s)
+    batch = env.config.batch_size if env.config.batch_size > 0 else int(info.get("batch_size", -1))
+    total = env.config.total_steps if env.config.total_steps >= 0 else int(info.get("num_steps", 0))
+    while True:
+        status = await trainer.status()
+        if int(status["current_step"]) + int(status["queue_size"]) * env.config.group_size / max(batch, 1) > total:
+            return
+        running -= {task for task in running if task.done()}
+        for _ in range(_room(env.config, status, batch, len(env.server_configs)) - len(running)):
+            work = await _next(env, journal)
+            if work is None:
+                break
+            running.add(asyncio.create_task(_one(env, trainer, work)))
+        await asyncio.wait(running, timeout=poll_s, return_when=asyncio.FIRST_COMPLETED) if running else await asyncio.sleep(poll_s)
 
 
 def _room(config: AgentEnvConfig, status: Any, batch: int, servers: int) -> int:
@@ -152,24 +187,28 @@ def _room(config: AgentEnvConfig, status: Any, batch: int, servers: int) -> int:
     return max(0, min(most, int(wanted)))
 
 
-async def _one(env: AgentEnv, trainer: Trainer, item: Any) -> None:
-    """One group, from its item to the trainer."""
-    group = await _collect(env, item)
-    if not group:
-        return
+async def _one(env: AgentEnv, trainer: Trainer, work: Work) -> None:
+    """One group, from its item to the trainer. Where the trainer is away for too long, the next start of the environment sends it."""
+    ended = True
     try:
-        await trainer.send(group)
-        env.counts.delivered += 1
+        group = await _collect(env, work)
+        if group:
+            await trainer.send(group, work.group_id)
+            env.counts.delivered += 1
     except RolloutdError as err:
+        ended = not isinstance(err, (UnavailableError, ServerError))
         env.counts.undelivered += 1
-        log.error("group %s is not delivered: %s", group["overrides"], err)
+        log.error("group %s is not delivered: %s", work.group_id, err)
+    finally:
+        if ended:
+            work.end()
 
 
-async def _collect(env: AgentEnv, item: Any) -> ScoredGroup | None:
+async def _collect(env: AgentEnv, work: Work) -> ScoredGroup | None:
     """The group of an item. Its failure is its own."""
     try:
-        return await env.collect_trajectories(item)
+        return await env.collect(work)
     except Exception as err:
         env.counts.incomplete += 1
-        log.error("item %.200r: %s: %s", item, type(err).__name__, err)
+        log.error("item %.200r: %s: %s", work.item, type(err).__name__, err)
         return None

@@ -79,6 +79,12 @@ class AgentEnvConfig(_Settings):
     rolloutd_server: str | None = None
     rolloutd_token: str | None = None
     rolloutd_endpoint: str | None = None
+    # How long a rollout keeps its sandbox for its score, in seconds; at least, and by default, worker_timeout and a minute. It bounds how long a killed
+    # environment may be away.
+    score_hold_s: float | None = None
+    # Folder of the groups that were begun, by which a restarted `serve` or `process` finishes those of a killed one: data/NAME.open on the command
+    # line; "": none.
+    open_groups_path: str | None = None
     # Score of a trajectory whose agent failed, such as by reaching agent_max_steps; None leaves it out, and with it its group.
     failed_score: float | None = 0.0
 

@@ -16,6 +16,7 @@ from ..aio import AsyncClient
 from ..errors import InvalidError, RolloutdError
 from ..types import Sequence
 from .config import AgentConfig, AgentEnvConfig, APIServerConfig, ignored
+from .journal import Work
 from .records import AgentResult, ScoredGroup, ToolCall, ToolResult, logprobs_of, masks_of
 from .scores import Scores
 from .workspace import prepared, tools_of
@@ -134,11 +135,13 @@ class AgentEnv(ABC):
 
     async def collect_trajectories(self, item: Item) -> ScoredGroup | None:
         """The scored group of an item; None where it is no data, which `counts` and the log explain."""
-        task, workspace = await self._prepared(item, await self._arguments(item))
-        limits = {"verifier_s": self.config.worker_timeout + _SLACK_S, **task.get("limits", {})}
-        group_id = new_id()
-        task = {**task, "limits": limits, "verifier": {"external": True}, "group_size": self.config.group_size, "group_id": group_id}
-        scores = Scores(self, item, group_id, workspace)
+        return await self.collect(Work(new_id(), item))
+
+    async def collect(self, work: Work) -> ScoredGroup | None:
+        """The scored group of work that is new, or was begun by a process that was killed: then its rollouts are the same."""
+        group_id = work.group_id
+        task = work.task or await self._begin(work)
+        scores = Scores(self, work)
         try:
             await self.client.groups.submit(task)
             group = await scores.until_done()
@@ -155,8 +158,17 @@ class AgentEnv(ABC):
             if result.sequence is None:
                 log.error("group %s: rollout %s: the endpoint gave no token ids to train on", group_id, member.rollout_id)
             elif score is not None:
-                kept.append(_Trajectory(result.sequence, score, result, task["instruction"], scores.metadata.get(member.rollout_id, {})))
+                kept.append(_Trajectory(result.sequence, score, result, task["instruction"], work.metadata.get(member.rollout_id, {})))
         return self._group(group_id, kept)
+
+    async def _begin(self, work: Work) -> dict[str, Any]:
+        """What the group's rollouts are asked for. It is saved before they start."""
+        task, work.workspace = await self._prepared(work.item, await self._arguments(work.item))
+        hold = max(self.config.score_hold_s or 0.0, self.config.worker_timeout + _SLACK_S)
+        limits = {"verifier_s": hold, **task.get("limits", {})}
+        work.task = {**task, "limits": limits, "verifier": {"external": True}, "group_size": self.config.group_size, "group_id": work.group_id}
+        work.save()
+        return work.task
 
     async def _prepared(self, item: Item, task: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         """The task with the workspace that setup_trajectory_workspace prepares, and what the hook returned."""
@@ -198,7 +210,7 @@ class AgentEnv(ABC):
             messages=[_messages(t) for t in kept] if c.include_messages else None,
             generation_params={"temperature": temperatures[0] if temperatures else c.agent_temperature},
             overrides=[{**t.metadata, "rollout_id": t.result.rollout_id} for t in kept],
-            group_overrides={},
+            group_overrides={"rolloutd_key": group_id},
         )
 
     async def _arguments(self, item: Item) -> dict[str, Any]:

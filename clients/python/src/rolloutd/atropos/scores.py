@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ConflictError, NotFoundError
 from ..types import Group
+from .journal import Work
 
 if TYPE_CHECKING:
     from .env import AgentEnv
@@ -18,12 +19,11 @@ POLL_S = 1.0
 
 
 class Scores:
-    """The scores of one group. `metadata` is what the hooks gave beside them, by rollout."""
+    """The scores of one group."""
 
-    def __init__(self, env: AgentEnv, item: Any, group_id: str, workspace: Any) -> None:
-        self._env, self._item, self._group_id, self._workspace = env, item, group_id, workspace
+    def __init__(self, env: AgentEnv, work: Work) -> None:
+        self._env, self._work, self._group_id = env, work, work.group_id
         self._given: dict[tuple[str, int], asyncio.Task[None]] = {}  # by rollout and attempt
-        self.metadata: dict[str, dict[str, Any]] = {}
 
     async def until_done(self) -> Group:
         """Scores until the group has ended."""
@@ -62,12 +62,15 @@ class Scores:
 
     async def _score(self, rollout_id: str) -> None:
         try:
-            score, self.metadata[rollout_id] = await self._env.score(self._item, rollout_id, self._workspace)
+            score, metadata = await self._env.score(self._work.item, rollout_id, self._work.workspace)
         except Exception as err:  # whatever a hook raises costs its own group
             why = f"score of rollout {rollout_id}: {type(err).__name__}: {err}"
             log.error("group %s: %s", self._group_id, why)
             await self._env.client.groups.abort(self._group_id, why[:500])
             return
+        if metadata:
+            self._work.metadata[rollout_id] = metadata
+            self._work.save()
         try:
             await self._env.client.rollouts.score(rollout_id, score)
         except ConflictError as err:

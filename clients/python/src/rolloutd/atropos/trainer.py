@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from .._calls import decode, new_id
+from .._calls import decode
 from .._retry import Retry, lost, passing, refused
 from ..errors import ServerError
 from .config import AgentEnvConfig
@@ -35,6 +35,7 @@ class Trainer:
         self._http = httpx.AsyncClient(timeout=httpx.Timeout(60.0, connect=10.0))
         self._retry_s = retry_s
         self.env_id = -1
+        self._registered = asyncio.Event()
 
     async def register(self, name: str, config: AgentEnvConfig, poll_s: float = 1.0) -> Mapping[str, Any]:
         """Waits for the trainer to start, and registers. The answer has the trainer's step and settings."""
@@ -49,6 +50,7 @@ class Trainer:
             answer = await self._ask("POST", "/register-env", body)
             if answer.get("status") == "success":
                 self.env_id = int(answer["env_id"])
+                self._registered.set()
                 return {**answer, **await self._ask("GET", "/info", None)}
             await asyncio.sleep(poll_s)
 
@@ -56,9 +58,10 @@ class Trainer:
         """current_step, queue_size (in groups of this environment) and unallocated_fraction."""
         return await self._ask("GET", "/status-env", {"env_id": self.env_id})
 
-    async def send(self, group: ScoredGroup) -> None:
-        """Hands over a group."""
-        await self._ask("POST", "/scored_data", {**group, "env_id": self.env_id}, key=new_id())
+    async def send(self, group: ScoredGroup, key: str) -> None:
+        """Hands over a group, once it is registered. `key` is the same for every try of the group, by this process and by others."""
+        await self._registered.wait()
+        await self._ask("POST", "/scored_data", {**group, "env_id": self.env_id}, key=key)
 
     async def __aenter__(self) -> Self:
         return self
