@@ -80,6 +80,7 @@ func (b browser) look(name string) {
 const pageToken = "0123456789abcdef"
 
 func startPage(t *testing.T) *rig {
+	t.Helper()
 	r := start(t, withWeb, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken(pageToken)} })
 	begun := time.Unix(1_700_000_000, 0)
 	r.fake.phases = []rollout.PhaseTiming{
@@ -125,6 +126,58 @@ func TestPageInABrowser(t *testing.T) {
 	kept, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`JSON.stringify(localStorage) + document.cookie`))
 	require.NoError(t, err)
 	require.Equal(t, "{}", kept, "the token is kept in the tab alone")
+}
+
+// producing is a server with a producer in all its members, and a delivery that fails.
+func producing(t *testing.T) (*rig, *fakeProducers) {
+	t.Helper()
+	f := newFakeProducers()
+	f.states["math"] = rollout.ProducerState{
+		ID: "math", Name: "algebra", Sink: "trainer", Phase: rollout.ProducerRunning, Waiting: "the trainer has enough batches", Step: 7,
+		Bounds: rollout.ProducerBounds{Concurrency: 32, MaxBatchesOffpolicy: 3, TotalSteps: 500}, Cursor: rollout.Cursor{Number: 41},
+		Counts:    rollout.ProducerCounts{Started: 40, Delivered: 30, Failed: 1, Filtered: map[string]int{"too_long": 2}, Marked: 4, Replaced: 5},
+		Running:   []rollout.RunningGroup{{ID: "math-40", Cursor: rollout.Cursor{Number: 40}, Left: 3, StartedAt: time.Unix(1_700_000_000, 0)}},
+		Outbox:    []rollout.Finished{{GroupID: "math-39", Rollouts: 8}},
+		Evaluated: []rollout.Evaluation{{Step: 5, Rollouts: 4, Sum: 2, Passed: 2}}, StartedAt: time.Unix(1_700_000_000, 0),
+	}
+	failing := rollout.Delivery{Sink: "trainer", GroupID: "math-39", State: rollout.DeliveryPending, Tries: 2, Reason: "connection <refused>"}
+	return start(t, withWeb, func(o *envserver.Options) {
+		o.Producers, o.Deliveries = f, &fakeDeliveries{all: []rollout.Delivery{failing}}
+		o.Tokens = []envserver.Token{envserver.PlainToken(pageToken)}
+	}), f
+}
+
+// An operator sees the producers and what is undelivered, and pauses, resumes and aborts a producer.
+func TestPageOfProducers(t *testing.T) {
+	t.Parallel()
+	r, f := producing(t)
+	b := newBrowser(t, 1200, 900)
+	b.run(chromedp.Navigate(r.url + "/web/#/producers"))
+	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
+	b.says("#producer-list", "algebra")
+	b.says("#delivery-list", "connection <refused>")
+	b.look("producers")
+	b.eventually(`(document.querySelector("#producer-list a").click(), true)`) // at once: the list is drawn again and again
+	for _, part := range []string{
+		"the trainer has enough batches", "7 of 500", "group 41", "40 started, 1 in flight, 1 to be delivered, 30 delivered",
+		"3 (9.1 % of those that ended), 1 failed, 2 too long", "3 of 32", "math-40", "connection <refused>", "0.500",
+	} {
+		b.says("#producer", part)
+	}
+	b.look("producer")
+	for _, button := range []struct{ name, then string }{{"Pause", "paused"}, {"Resume", "running"}, {"Abort", "done aborted"}} {
+		b.run(chromedp.Click(`//button[text()="` + button.name + `"]`))
+		b.says("#producer dl", button.then)
+	}
+	b.run(chromedp.EmulateViewport(360, 740))
+	for page, ready := range map[string]string{"producers": "#delivery-list td", "producers/math": "#producer td"} {
+		b.run(chromedp.Navigate(r.url + "/web/#/" + page))
+		b.eventually(`document.querySelector("` + ready + `")?.checkVisibility() ?? false`)
+		b.fits(page)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	require.Equal(t, []rollout.ProducerChange{{Paused: new(true)}, {Paused: new(false)}}, f.changes)
 }
 
 // What runs is followed to its end without the page being loaded again, and can be aborted.
@@ -189,12 +242,18 @@ func TestPageOnAPhone(t *testing.T) {
 		for _, scheme := range []string{"light", "dark"} {
 			b.run(prefer(scheme))
 			b.look("phone-" + scheme + "-" + strings.ReplaceAll(name, "/", "-"))
-			for what, script := range map[string]string{"lie wrong": overlaps, "cannot be read": faint} {
-				bad, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]string](script))
-				require.NoError(t, err)
-				require.Emptyf(t, bad, "%s on page %q, %s", what, name, scheme)
-			}
+			b.fits(name + " " + scheme)
 		}
+	}
+}
+
+// fits says that everything of the page can be read.
+func (b browser) fits(page string) {
+	b.t.Helper()
+	for what, script := range map[string]string{"lie wrong": overlaps, "cannot be read": faint} {
+		bad, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]string](script))
+		require.NoError(b.t, err)
+		require.Emptyf(b.t, bad, "%s on page %q", what, page)
 	}
 }
 

@@ -94,6 +94,10 @@ func (f *fakeProducers) ChangeProducer(ctx context.Context, id string, c rollout
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.changes = append(f.changes, c)
+	if err == nil && c.Paused != nil {
+		s.Phase = map[bool]rollout.ProducerPhase{true: rollout.ProducerPaused, false: rollout.ProducerRunning}[*c.Paused]
+		f.states[id] = s
+	}
 	return err == nil && !s.Done(), err
 }
 

@@ -2,25 +2,30 @@
 import { onTokenWanted, useToken } from "./api.js";
 import { $, complain, show } from "./dom.js";
 import { playground } from "./playground.js";
+import * as producers from "./producers.js";
 import * as rollout from "./rollout.js";
 import * as rollouts from "./rollouts.js";
 
-const pages = { playground: () => playground(), rollouts: () => rollouts.list(), rollout: (id) => rollout.rollout(id) };
+const pages = {
+  playground: () => playground(), rollouts: () => rollouts.list(), rollout: (id) => rollout.rollout(id),
+  producers: () => producers.list(), producer: (id) => producers.producer(id),
+};
 
 function where() {
   const [page, id] = location.hash.replace(/^#\//, "").split("/");
-  if (page !== "rollouts") return ["playground"];
-  return id ? ["rollout", decodeURIComponent(id)] : ["rollouts"];
+  if (page !== "rollouts" && page !== "producers") return ["playground"];
+  return id ? [page.slice(0, -1), decodeURIComponent(id)] : [page];
 }
 
 async function open() {
   const [page, id] = where();
   rollouts.stop();
   rollout.stop();
+  producers.stop();
   complain("");
   for (const name of Object.keys(pages)) show(name, name === page);
   for (const link of document.querySelectorAll("nav a")) {
-    const here = link.getAttribute("href") === (page === "playground" ? "#/" : "#/rollouts");
+    const here = link.getAttribute("href") === (page === "playground" ? "#/" : `#/${page.replace(/s?$/, "s")}`);
     if (here) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }

@@ -1,0 +1,108 @@
+// Producers and deliveries, for operators.
+import { get, post } from "./api.js";
+import { $, complain, el, table } from "./dom.js";
+
+const every = 5000;
+const most = 100; // of a list
+let leaving = new AbortController();
+
+export function stop() {
+  leaving.abort();
+}
+
+/** list shows producers and deliveries, and keeps them fresh until stop is called. */
+export async function list() {
+  const draw = async () => {
+    const state = $("delivery-filter").elements.state.value;
+    const [producers, deliveries] = await Promise.all([get("producers?limit=" + most), get(`deliveries?limit=${most}` + (state && "&state=" + state))]);
+    $("producer-list").replaceChildren(...table(["Producer", "Phase", "Outcome", "Task set", "Started"], producers.producers.map(row)));
+    $("delivery-list").replaceChildren(...table(["Group", "Sink", "State", { number: "Tries" }, "Reason"], deliveries.deliveries.map(delivery)));
+    $("lists-cut").hidden = !producers.next && !deliveries.next;
+  };
+  $("delivery-filter").onchange = () => draw().catch((error) => complain(error.message));
+  await keep(draw);
+}
+
+/** producer shows one. */
+export async function producer(id) {
+  const path = "producers/" + encodeURIComponent(id);
+  // Outside of what is drawn again, so that no click falls on a button that is being replaced.
+  const live = el("div");
+  const draw = async () => {
+    const [state, backlog] = await Promise.all([get(path), get(`deliveries?limit=${most}`)]);
+    for (const [button, open] of buttons) button.hidden = !open(state);
+    live.replaceChildren(...standing(state, backlog.deliveries.filter((d) => d.group_id.startsWith(id + "-"))));
+  };
+  const button = (text, to, body, open) => [el("button", { type: "button", hidden: true, click: (event) => change(event.target, path + to, body, draw) }, text), open];
+  const buttons = [
+    button("Pause", "/change", { paused: true }, (s) => s.phase === "running"),
+    button("Resume", "/change", { paused: false }, (s) => s.phase === "paused"),
+    button("Stop when all is delivered", "/change", { stop: true }, (s) => s.phase === "running" || s.phase === "paused"),
+    button("Abort", "/abort", { reason: "asked on the web page" }, (s) => s.phase !== "done"),
+  ];
+  $("producer").replaceChildren(el("h2", { id: "producer-title" }, id), el("div", { class: "row" }, buttons.map(([b]) => b)), live);
+  await keep(draw);
+}
+
+/** keep draws now, and again and again until stop is called. */
+async function keep(draw) {
+  stop();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  await draw();
+  const again = async () => {
+    if (signal.aborted) return;
+    await draw().catch((error) => complain(error.message));
+    setTimeout(again, every);
+  };
+  setTimeout(again, every);
+}
+
+async function change(button, path, body, draw) {
+  button.disabled = true;
+  await post(path, body).then(draw).catch((error) => complain(error.message));
+  button.disabled = false;
+}
+
+function row(p) {
+  return [el("a", { href: "#/producers/" + encodeURIComponent(p.producer_id) }, p.producer_id), p.phase, p.outcome, p.name, when(p.started_at)];
+}
+
+function delivery(d) {
+  const tone = { delivered: "good", refused: "bad" }[d.state] ?? (d.reason ? "bad" : "");
+  return [d.group_id, d.sink, el("span", { class: tone }, d.state), { number: d.tries }, d.reason ?? ""];
+}
+
+const when = (time) => new Date(time).toLocaleString();
+
+function standing(s, deliveries) {
+  const c = s.counts;
+  const [running, outbox, evaluated] = [s.running ?? [], s.outbox ?? [], s.evaluated ?? []];
+  const left = { skipped: c.skipped, refused: c.refused, failed: c.failed, aborted: c.aborted, ...c.filtered };
+  const lost = Object.values(left).reduce((sum, n) => sum + n, 0);
+  const facts = [
+    ["Phase", `${s.phase} ${s.outcome ?? ""}`], ["Waiting", s.waiting], ["Error", s.error], ["Task set", s.name], ["Sink", s.sink],
+    ["Step", s.step + bound(s.bounds.total_steps)], ["Cursor", `group ${s.cursor.number}`],
+    ["Groups", `${c.started} started, ${running.length} in flight, ${outbox.length} to be delivered, ${c.delivered} delivered`],
+    ["Delivered with a stale mark", c.marked], ["Not delivered", `${lost}${percent(lost, lost + c.delivered)}${names(left)}`],
+    ["Rollouts in flight", running.reduce((sum, g) => sum + g.left, 0) + bound(s.bounds.concurrency)],
+    ["Batches ahead of the trainer", "at most " + (s.bounds.max_batches_offpolicy || "any number")], ["Run again or replaced", `${c.again} groups, ${c.replaced} rollouts`],
+  ].filter(([, value]) => value !== undefined && value !== "");
+  return [
+    el("dl", {}, facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))])),
+    ...part("Groups in flight", ["Group", { number: "Number" }, { number: "Rollouts left" }, "For", "Started"],
+      running.map((g) => [g.group_id, { number: g.cursor.number }, { number: g.left }, g.eval ? "evaluation" : "training", when(g.started_at)])),
+    ...part("Deliveries", ["Group", "Sink", "State", { number: "Tries" }, "Reason"], deliveries.map(delivery)),
+    ...part("Evaluations", [{ number: "Step" }, { number: "Mean reward" }, { number: "Rollouts" }, { number: "Passed" }],
+      evaluated.map((e) => [e.step, e.rollouts ? (e.sum / e.rollouts).toFixed(3) : "", e.rollouts, e.passed].map((number) => ({ number })))),
+  ];
+}
+
+const bound = (n) => (n ? ` of ${n}` : "");
+const percent = (n, all) => (n ? ` (${((100 * n) / all).toFixed(1)} % of those that ended)` : "");
+const names = (left) => Object.entries(left).filter(([, n]) => n > 0).map(([name, n]) => `, ${n} ${name.replaceAll("_", " ")}`).join("");
+
+function part(title, heads, rows) {
+  if (!rows.length) return [];
+  return [el("h2", {}, title), el("div", { class: "wide names", tabindex: "0", role: "region", "aria-label": title }, el("table", {}, table(heads, rows)))];
+}
