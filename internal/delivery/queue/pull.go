@@ -2,6 +2,8 @@ package queue
 
 import (
 	"bytes"
+	"encoding/binary"
+	"fmt"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -9,7 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// pulls has a bucket for each pull queue: number → key, a line break, payload.
+// pulls has a bucket for each pull queue: number → key. The payload is the file of that number; releases before had it here, after the key and
+// a line break.
 var pulls = []byte("pulls")
 
 // Item is a group in a pull queue.
@@ -47,7 +50,10 @@ func (q *Queue) Push(name string, item Item) error {
 		if err := forget(tx, id); err != nil {
 			return err
 		}
-		return b.Put(number(id), append([]byte(item.Key+"\n"), item.Payload...))
+		if err := q.files.put(id, item.Payload); err != nil {
+			return err
+		}
+		return b.Put(number(id), []byte(item.Key))
 	}))
 }
 
@@ -66,14 +72,18 @@ func (q *Queue) Pull(name string, most int, maxBytes int64, lease time.Duration)
 		size := int64(0)
 		c := b.Cursor()
 		for id, v := c.First(); id != nil && len(out) < most; id, v = c.Next() {
-			key, payload, _ := bytes.Cut(v, []byte("\n"))
+			key, payload, inside := bytes.Cut(v, []byte("\n"))
 			if now.Before(q.leases[string(pullKey(name, string(key)))]) {
 				continue
+			}
+			payload, err := q.pulled(id, payload, inside)
+			if err != nil {
+				return err
 			}
 			if size += int64(len(payload)); len(out) > 0 && size > maxBytes {
 				break
 			}
-			out = append(out, Item{string(key), bytes.Clone(payload)})
+			out = append(out, Item{string(key), payload})
 		}
 		return nil
 	})
@@ -83,6 +93,30 @@ func (q *Queue) Pull(name string, most int, maxBytes int64, lease time.Duration)
 		}
 	}
 	return out, unavailableOr(err)
+}
+
+// pulled is a payload: a copy of the one inside the record, or the file's.
+func (q *Queue) pulled(id, record []byte, inside bool) ([]byte, error) {
+	if inside {
+		return bytes.Clone(record), nil
+	}
+	n := binary.BigEndian.Uint64(id)
+	payload, err := q.files.get(n)
+	if err == nil && payload == nil {
+		err = fmt.Errorf("%s is missing: restore it, or acknowledge the group to drop it", q.files.path(n))
+	}
+	return payload, err
+}
+
+// pulledIDs calls each for every group of the pull queues.
+func pulledIDs(tx *bbolt.Tx, each func(id uint64)) error {
+	all := tx.Bucket(pulls)
+	return all.ForEachBucket(func(name []byte) error {
+		return all.Bucket(name).ForEach(func(id, _ []byte) error {
+			each(binary.BigEndian.Uint64(id))
+			return nil
+		})
+	})
 }
 
 // AckPull drops groups from a pull queue and counts them. Keys that it does not have are passed over.
@@ -97,6 +131,7 @@ func (q *Queue) AckPull(name string, acked []string) (n int, err error) {
 			if b == nil || id == nil || b.Get(id) == nil {
 				continue
 			}
+			q.files.drop(tx, binary.BigEndian.Uint64(id))
 			if err := b.Delete(id); err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -116,7 +117,8 @@ func (q *Queue) load() error {
 			known[g.ID] = true
 		}
 	}
-	return q.files.sweep(func(id uint64) bool { return known[id] })
+	err := q.db.View(func(tx *bbolt.Tx) error { return pulledIDs(tx, func(id uint64) { known[id] = true }) })
+	return errors.Join(err, q.files.sweep(func(id uint64) bool { return err != nil || known[id] }))
 }
 
 func (q *Queue) read() error {
@@ -239,26 +241,49 @@ func (q *Queue) Counts() Counts {
 	return c
 }
 
-// Reset drops all groups, batches, keys and the trainer's registration. Environments stay registered.
+// Reset drops all groups, batches, keys and the trainer's registration. Environments stay registered, and pull queues as they are.
 func (q *Queue) Reset() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.change(func(tx *bbolt.Tx, st *state, all *[]group) error {
-		for _, name := range [][]byte{payloads, groups, keys, order} {
-			seq := tx.Bucket(name).Sequence()
-			if err := tx.DeleteBucket(name); err != nil {
-				return fmt.Errorf("drop %s: %w", name, err)
-			}
-			b, err := tx.CreateBucket(name)
-			if err != nil {
-				return err
-			}
-			if err := b.SetSequence(seq); err != nil { // ids are not given twice
-				return err
-			}
+		if err := tx.DeleteBucket(groups); err != nil {
+			return fmt.Errorf("drop %s: %w", groups, err)
+		}
+		if _, err := tx.CreateBucket(groups); err != nil {
+			return err
+		}
+		if err := forgetTrainers(tx); err != nil {
+			return err
+		}
+		kept := map[uint64]bool{}
+		if err := pulledIDs(tx, func(id uint64) { kept[id] = true }); err != nil {
+			return err
 		}
 		*all, *st = nil, state{Envs: st.Envs, Formed: st.Formed}
-		tx.OnCommit(func() { _ = q.files.sweep(func(uint64) bool { return false }) }) // else the next Open does
+		tx.OnCommit(func() { _ = q.files.sweep(func(id uint64) bool { return kept[id] }) }) // else the next Open does
 		return nil
 	})
+}
+
+// forgetTrainers drops the keys of the trainer's groups, and none of the pull queues'.
+func forgetTrainers(tx *bbolt.Tx) error {
+	var ids [][]byte
+	err := tx.Bucket(order).ForEach(func(id, key []byte) error {
+		if bytes.IndexByte(key, '\n') < 0 {
+			ids = append(ids, bytes.Clone(id))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := tx.Bucket(keys).Delete(tx.Bucket(order).Get(id)); err != nil {
+			return err
+		}
+		if err := tx.Bucket(order).Delete(id); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,0 +1,84 @@
+package queue_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+
+	"github.com/rolloutd/rolloutd/internal/delivery/queue"
+)
+
+func open(t *testing.T, path string) *queue.Queue {
+	t.Helper()
+	q, err := queue.Open(queue.Options{Path: path})
+	require.NoError(t, err)
+	return q
+}
+
+func pulled(t *testing.T, q *queue.Queue) (keys []string) {
+	t.Helper()
+	items, err := q.Pull("any", 10, 1<<30, 0)
+	require.NoError(t, err)
+	for _, i := range items {
+		require.Equal(t, `{"n":"`+i.Key+`"}`, string(i.Payload))
+		keys = append(keys, i.Key)
+	}
+	return keys
+}
+
+// The payloads of pull queues are files, which restarts and resets of the trainer leave alone, and which go with the acknowledgement. A group
+// that a release before kept in the database is served as well.
+func TestPulledPayloads(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	q := open(t, path)
+	for _, key := range []string{"a", "b"} {
+		require.NoError(t, q.Push("any", queue.Item{Key: key, Payload: []byte(`{"n":"` + key + `"}`)}))
+	}
+	_, err := q.Add(queue.Submission{Key: "k", Sequences: 1, Payload: []byte(`{}`)})
+	require.NoError(t, err)
+	require.NoError(t, q.Reset())
+	require.NoError(t, q.Close())
+
+	db, err := bbolt.Open(path, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
+		old := tx.Bucket([]byte("pulls")).Bucket([]byte("any"))
+		require.NoError(t, tx.Bucket([]byte("keys")).Put([]byte("any\nold"), []byte{0, 0, 0, 0, 0, 0, 0, 0}))
+		return old.Put([]byte{0, 0, 0, 0, 0, 0, 0, 0}, []byte("old\n"+`{"n":"old"}`))
+	}))
+	require.NoError(t, db.Close())
+
+	q = open(t, path)
+	require.Equal(t, []string{"old", "a", "b"}, pulled(t, q))
+	n, err := q.AckPull("any", []string{"old", "a", "b"})
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	require.Empty(t, pulled(t, q))
+	left, err := os.ReadDir(path + ".groups")
+	require.NoError(t, err)
+	require.Empty(t, left)
+	require.NoError(t, q.Push("any", queue.Item{Key: "a", Payload: []byte(`{}`)}))
+	require.Empty(t, pulled(t, q), "what was acknowledged does not come again")
+	require.NoError(t, q.Close())
+}
+
+// A large group does not grow the database.
+func TestPulledPayloadsAreNotInTheDatabase(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	q := open(t, path)
+	large := append(append([]byte(`{"n":"`), bytes.Repeat([]byte("x"), 4<<20)...), `"}`...)
+	require.NoError(t, q.Push("any", queue.Item{Key: "a", Payload: large}))
+	items, err := q.Pull("any", 1, 1, 0)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(large, items[0].Payload))
+	require.NoError(t, q.Close())
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(1<<20))
+}
