@@ -87,7 +87,7 @@ func tasksCheckCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check SET", Short: "Check each task of a set; with a server, that it can be solved and is not free", Args: cli.Arguments("SET"),
 		Long:    aboutSets + "\n\nCheck names each broken task with its file and field, and exits with 1 if there is one.",
-		Example: "  rolloutd tasks check examples/tasks\n  rolloutd tasks check examples/tasks --oracle --nop",
+		Example: "  rolloutd tasks check examples/small\n  rolloutd tasks check examples/small --oracle --nop",
 	}
 	f.register(cmd)
 	sel.register(cmd)

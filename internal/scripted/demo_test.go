@@ -154,7 +154,7 @@ func (b *bench) grade(t *testing.T) float64 {
 // The solution that a demo task comes with earns the full reward.
 func TestSolutionsOfDemoTasks(t *testing.T) {
 	t.Parallel()
-	for _, id := range []string{"binary_search", "fizzbuzz", "csv_stats"} {
+	for _, id := range []string{"binary_search", "fizzbuzz", "csv_stats", "small/count", "small/sort", "small/upper"} {
 		b := newBench(t, id)
 		require.NotEmpty(t, b.Solution)
 		for _, command := range b.Solution {
@@ -168,7 +168,7 @@ func TestSolutionsOfDemoTasks(t *testing.T) {
 // The scripted model solves each demo task, and the one with the deliberate mistake shows it on the way.
 func TestDemoTasksAreSolved(t *testing.T) {
 	t.Parallel()
-	for _, id := range []string{"binary_search", "fizzbuzz", "csv_stats"} {
+	for _, id := range []string{"binary_search", "fizzbuzz", "csv_stats", "small/count", "small/sort", "small/upper"} {
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
 			s, b := serve(t, ""), newBench(t, id)

@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -38,13 +40,27 @@ tools:
 	})
 }
 
-// TRL's trainer takes steps on rollouts and episodes of a real server. `make test-trl` runs it: its libraries are 6 GB on disk.
+// TRL's trainer takes steps on rollouts and episodes of a real server, whose processes are killed once while the rollouts run. `make test-trl` runs it: its libraries are 6 GB on disk.
 func TestPackageForPythonTrains(t *testing.T) {
 	if os.Getenv("ROLLOUTD_TEST_TRL") == "" {
 		t.Skip("set ROLLOUTD_TEST_TRL=1, as make test-trl does")
 	}
 	t.Parallel()
 	srv := startDev(t, devOptions{})
-	pyclient.Interpreter(t, pyclient.Torch()).WithPackage(t).Run(t, filepath.Join("testdata", "train.py"), srv.url)
+	running := filepath.Join(t.TempDir(), "running")
+	train := pyclient.Interpreter(t, pyclient.Torch()).WithPackage(t).Command(t, filepath.Join("testdata", "train.py"), srv.url, running)
+	var out bytes.Buffer
+	train.Stdout, train.Stderr = &out, &out
+	require.NoError(t, train.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- train.Wait() }() // ends with the process, which the test's context kills
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(running)
+		return err == nil || len(ended) > 0
+	}, 10*time.Minute, 20*time.Millisecond)
+	srv.kill()
+	srv = srv.restart(t)
+	require.NoError(t, <-ended, "%s", &out)
+	require.Contains(t, out.String(), "all checks held")
 	require.Empty(t, srv.sandboxes(t))
 }

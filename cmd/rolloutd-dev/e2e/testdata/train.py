@@ -1,6 +1,6 @@
 """TRL's GRPOTrainer on a model made here, fed by a real server: by rollout_func, and by environment_factory.
 
-Arguments: the server.
+Arguments: the server, and a file that is made while its rollouts run: then every process of the server is killed, and started again.
 """
 
 import json
@@ -19,7 +19,7 @@ from trl import GRPOConfig, GRPOTrainer
 from rolloutd import Client
 from rolloutd.trl import Environment, RolloutFunc, reward
 
-server = sys.argv[1]
+server, running = sys.argv[1], Path(sys.argv[2])
 WRITE = "Write binary_search.py with a function binary_search(items, target)"
 
 
@@ -59,9 +59,14 @@ def by_rollouts(client: Client, folder: str) -> None:
     """The tokens come from the server's scripted model, which solves one task and not the other."""
     prompts = [[{"role": "user", "content": text}] for text in (WRITE, "say hello")]
     rollouts = RolloutFunc(client, {"endpoint": "scripted", "agent": "react", "verify": ["test -s binary_search.py"]})
+
+    def while_killed(*args: object) -> object:
+        running.touch()
+        return rollouts(*args)
+
     trainer = GRPOTrainer(
         model=tiny(), processing_class=tokenizer(), train_dataset=Dataset.from_list([{"prompt": p} for p in prompts]), reward_funcs=reward,
-        rollout_func=rollouts, args=settings(folder, max_steps=2),
+        rollout_func=while_killed, args=settings(folder, max_steps=2),
     )
     trainer.train()
     means = [entry["rewards/reward/mean"] for entry in trainer.state.log_history if "rewards/reward/mean" in entry]
