@@ -19,7 +19,7 @@ TEST := $(SUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failure
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl bench-rollout bench-control bench-sandbox bench-gateway bench-edge clean
+.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl bench-rollout bench-control bench-sandbox bench-gateway bench-edge openenv-image clean
 
 demo-react: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml --demo-agent react
@@ -33,6 +33,12 @@ build:
 	CGO_ENABLED=0 go build -ldflags '-s -w' -o $(BIN)/sandboxd ./cmd/sandboxd
 	go build -ldflags '$(LDFLAGS)' -o $(BIN)/rolloutd ./cmd/rolloutd
 	cd $(DEV) && go build -ldflags '$(LDFLAGS)' -o $(BIN)/rolloutd-dev .
+
+# openenv-image makes the image that deploy/openenv describes.
+openenv-image: build
+	mkdir -p deploy/openenv/bin
+	cp $(BIN)/rolloutd $(BIN)/rolloutd-dev $(BIN)/sandboxd deploy/openenv/bin/
+	docker build -t rolloutd-env deploy/openenv
 
 deps:
 	@deploy/deps.sh
