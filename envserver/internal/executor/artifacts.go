@@ -2,7 +2,7 @@ package executor
 
 import (
 	"archive/tar"
-	"compress/gzip"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -11,7 +11,6 @@ import (
 	"errors"
 	"hash"
 	"io"
-	"mime"
 	"net/http"
 	"path"
 	"strings"
@@ -51,6 +50,14 @@ type failure struct {
 
 func failed(w http.ResponseWriter, err error) {
 	httpio.WriteJSON(w, http.StatusOK, failure{Error: err.Error()})
+}
+
+// missing has AgentEnv's words for a path that is not there; other errors stay as they are.
+func missing(p string, err error) error {
+	if fault.Is(err, fault.NotFound) {
+		return errors.New("Not found: " + p)
+	}
+	return err
 }
 
 // artifact reads a request and finds its rollout; without ok the client has its answer.
@@ -104,7 +111,7 @@ func (a *API) listPost(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	entries, more, err := a.Episodes.List(ctx, id, in.Path, in.Recursive, limit)
 	if err != nil {
-		failed(w, err)
+		failed(w, missing(in.Path, err))
 		return
 	}
 	httpio.WriteJSON(w, http.StatusOK, struct {
@@ -141,15 +148,17 @@ func (a *API) readPost(w http.ResponseWriter, r *http.Request) {
 func (a *API) read(ctx context.Context, w http.ResponseWriter, id string, in artifactRequest, most int64) error {
 	stream, err := a.Episodes.Tar(ctx, id, in.Path)
 	if err != nil {
-		return err
+		return missing(in.Path, err)
 	}
 	defer stream.Close()
 	archive := tar.NewReader(stream)
 	h, err := archive.Next()
 	switch {
+	case errors.Is(err, io.EOF): // an empty folder
+		return errors.New("Not a file: " + in.Path)
 	case err != nil:
 		return fault.Wrap(fault.KindOf(err), err, "read %s", in.Path)
-	case h.Typeflag != tar.TypeReg:
+	case h.Typeflag != tar.TypeReg || h.Name != path.Base(relative(in.Path)):
 		return errors.New("Not a file: " + in.Path)
 	}
 	sum := sha256.New()
@@ -215,73 +224,12 @@ func relative(p string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path.Clean(p), rollout.Workdir), "/")
 }
 
+// mimeOf goes by the suffix alone, in a table of its own: that of the machine differs from host to host.
 func mimeOf(p string) string {
-	if t := mime.TypeByExtension(path.Ext(p)); t != "" {
-		t, _, _ = strings.Cut(t, ";")
-		return t
+	types := map[string]string{
+		".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif",
+		".txt": "text/plain", ".log": "text/plain", ".json": "application/json", ".xml": "application/xml", ".html": "text/html",
+		".md": "text/markdown", ".tgz": "application/gzip",
 	}
-	return "application/octet-stream"
-}
-
-// archivePost streams a folder as tar.gz in base64.
-func (a *API) archivePost(w http.ResponseWriter, r *http.Request) {
-	in, id, ok := a.artifact(w, r)
-	if !ok {
-		return
-	}
-	if in.Format != "" && in.Format != "tar.gz" && in.Format != "tgz" {
-		httpio.WriteRefusal(w, fault.Field("format", "want tar.gz or tgz, got %q", in.Format))
-		return
-	}
-	ctx, cancel := a.Context(r)
-	defer cancel()
-	stream, err := a.Episodes.Tar(ctx, id, in.Path)
-	if err != nil {
-		failed(w, err)
-		return
-	}
-	defer stream.Close()
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, `{"success":true,"error":"","content":"`)
-	packed, pipe := io.Pipe()
-	entries := make(chan int, 1)
-	go func() { // ends with the copy below
-		n, err := compress(pipe, stream, bounded(in.MaxBytes, maxArtifact))
-		pipe.CloseWithError(err)
-		entries <- n
-	}()
-	n := func() int64 {
-		defer packed.Close()
-		return encode(w, packed)
-	}()
-	_, _ = io.WriteString(w, `"`)
-	tail(w, map[string]any{"encoding": "base64", "format": "tar.gz", "bytes": n, "entry_count": <-entries})
-}
-
-// compress copies a tar as gzip, and counts its files. More bytes than most are an error.
-func compress(w io.Writer, r io.Reader, most int64) (files int, err error) {
-	zip := gzip.NewWriter(w)
-	out := tar.NewWriter(zip)
-	in := tar.NewReader(r)
-	for {
-		h, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return files, errors.Join(out.Close(), zip.Close())
-		}
-		if err != nil {
-			return files, err
-		}
-		if most -= h.Size; most < 0 {
-			return files, fault.New(fault.Exhausted, "the archive is larger than max_bytes")
-		}
-		if err := out.WriteHeader(h); err != nil {
-			return files, err
-		}
-		if _, err := io.CopyN(out, in, h.Size); err != nil {
-			return files, err
-		}
-		if h.Typeflag == tar.TypeReg {
-			files++
-		}
-	}
+	return cmp.Or(types[strings.ToLower(path.Ext(p))], "application/octet-stream")
 }

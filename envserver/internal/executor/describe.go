@@ -50,6 +50,18 @@ type describedStatus struct {
 	TotalRequests int `json:"total_requests" required:"true"`
 	TotalErrors   int `json:"total_errors" required:"true"`
 	Trajectories  int `json:"trajectories" required:"true" description:"known to this process"`
+
+	Pool describedPool `json:"pool" required:"true"`
+}
+
+// describedPool has the members of AgentEnv's pool. A sandbox is made for each trajectory, so that none is available beforehand.
+type describedPool struct {
+	Total      int            `json:"total_slots" required:"true" description:"trajectories known to this process"`
+	Available  int            `json:"available_slots" required:"true" description:"0: each trajectory gets a sandbox of its own"`
+	Acquired   int            `json:"acquired_slots" required:"true"`
+	Containers int            `json:"containers" required:"true" description:"0: there are none"`
+	States     map[string]int `json:"slots_by_state" required:"true" nullable:"false"`
+	Started    bool           `json:"started" required:"true"`
 }
 
 type describedArtifact struct {
@@ -59,7 +71,7 @@ type describedArtifact struct {
 	MaxBytes      *int   `json:"max_bytes" description:"of read and archive"`
 	IncludeSHA256 bool   `json:"include_sha256" description:"of read"`
 	Recursive     bool   `json:"recursive" description:"of list"`
-	MaxEntries    *int   `json:"max_entries" description:"of list"`
+	MaxEntries    *int   `json:"max_entries" description:"of list and archive"`
 	Format        string `json:"format" description:"of archive: tar.gz"`
 }
 

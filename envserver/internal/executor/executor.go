@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -66,6 +67,7 @@ func (a *API) status(w http.ResponseWriter, _ *http.Request) {
 	a.mu.Unlock()
 	httpio.WriteJSON(w, http.StatusOK, map[string]any{
 		"queue_size": 0, "total_requests": a.calls.Load(), "total_errors": a.failed.Load(), "trajectories": open,
+		"pool": describedPool{Total: open, Acquired: open, States: map[string]int{"acquired": open}, Started: true},
 	})
 }
 
@@ -184,7 +186,7 @@ func (a *API) execute(ctx context.Context, c executeRequest) executeAnswer {
 }
 
 func (a *API) call(ctx context.Context, c executeRequest) (episode.Result, error) {
-	arguments, err := c.timed()
+	arguments, err := c.given()
 	if err != nil {
 		return episode.Result{}, err
 	}
@@ -197,18 +199,26 @@ func (a *API) call(ctx context.Context, c executeRequest) (episode.Result, error
 	return answer.Result, err
 }
 
-// timed are the arguments of a call, with the timeout of its request where the tool runs a command, in the bounds of AgentEnv.
-func (c executeRequest) timed() (json.RawMessage, error) {
-	if c.TimeoutS == nil || !slices.Contains([]string{"terminal", "bash", "terminal_stateful"}, c.Tool.Name) {
+// given are the arguments of a call as the tool takes them. Where it runs a command, the timeout is that of the request, or else a number
+// among the arguments, in AgentEnv's bounds; and what asks for isolation is left out: a sandbox always isolates.
+func (c executeRequest) given() (json.RawMessage, error) {
+	if !slices.Contains([]string{"terminal", "bash", "terminal_stateful"}, c.Tool.Name) || len(c.Tool.Arguments) == 0 && c.TimeoutS == nil {
 		return c.Tool.Arguments, nil
 	}
-	args := map[string]any{}
-	if len(c.Tool.Arguments) > 0 {
-		if err := json.Unmarshal(c.Tool.Arguments, &args); err != nil {
-			return nil, fault.Field("tool.arguments", "want an object")
-		}
+	args := map[string]json.RawMessage{}
+	if len(c.Tool.Arguments) > 0 && json.Unmarshal(c.Tool.Arguments, &args) != nil || args == nil {
+		return nil, fault.Field("tool.arguments", "want an object")
 	}
-	args["timeout"] = int(math.Ceil(min(max(*c.TimeoutS, 1), 600)))
+	for _, name := range []string{"allow_network", "require_sandbox", "require_stateful_sandbox"} {
+		delete(args, name)
+	}
+	asked := c.TimeoutS
+	if asked == nil && json.Unmarshal(args["timeout"], &asked) != nil {
+		asked = nil // the tool says what is wrong with it
+	}
+	if asked != nil {
+		args["timeout"] = json.RawMessage(strconv.Itoa(int(math.Ceil(min(max(*asked, 1), 600)))))
+	}
 	raw, err := json.Marshal(args)
 	return raw, fault.Wrap(fault.Invalid, err, "tool.arguments")
 }

@@ -1,0 +1,173 @@
+package executor_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/executor"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/envserver/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/episode"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// workspace is the tool service of a host, with the files of one rollout, r1.
+type workspace struct {
+	access.Episodes
+	files map[string]string // by path below the workdir
+	calls []episode.Call
+}
+
+// one knows the rollout r1.
+type one struct{ access.Rollouts }
+
+func (one) State(_ context.Context, id string) (rollout.State, error) {
+	if id != "r1" {
+		return rollout.State{}, fault.New(fault.NotFound, "no rollout %q", id)
+	}
+	return rollout.State{ID: id}, nil
+}
+
+func (w *workspace) Call(_ context.Context, _ string, c episode.Call) (episode.Answer, error) {
+	w.calls = append(w.calls, c)
+	return episode.Answer{}, nil
+}
+
+func (w *workspace) Tar(_ context.Context, _, name string) (io.ReadCloser, error) {
+	var out bytes.Buffer
+	archive, found := tar.NewWriter(&out), false
+	for file, content := range w.files {
+		rel, below := strings.CutPrefix(file, name+"/")
+		if file == name {
+			rel = path.Base(file)
+		}
+		if name == "." {
+			rel, below = file, true
+		}
+		if file != name && !below {
+			continue
+		}
+		found = true
+		if err := archive.WriteHeader(&tar.Header{Name: rel, Typeflag: tar.TypeReg, Size: int64(len(content)), Mode: 0o644}); err != nil {
+			return nil, err
+		}
+		if _, err := io.WriteString(archive, content); err != nil {
+			return nil, err
+		}
+	}
+	if !found {
+		return nil, fault.New(fault.NotFound, "tar %q: no such file", name)
+	}
+	return io.NopCloser(&out), archive.Close()
+}
+
+// serve returns a function that asks a route of the executor: by GET where there is no body.
+func serve(t *testing.T, w *workspace) func(route string, body any) string {
+	t.Helper()
+	api := &executor.API{
+		Episodes: w, Rollouts: one{}, Bodies: httpio.Bodies{Memory: intake.New(64 << 20), Max: 16 << 20, Within: 5 * time.Minute},
+		Context: func(r *http.Request) (context.Context, context.CancelFunc) { return context.WithCancel(r.Context()) },
+	}
+	mux := http.NewServeMux()
+	for _, r := range api.Routes() {
+		mux.HandleFunc(r.Method+" "+r.Path, r.Handle)
+	}
+	srv := httptest.NewServer(mux)
+	t.Cleanup(srv.Close)
+	return func(route string, body any) string {
+		raw, err := json.Marshal(body)
+		require.NoError(t, err)
+		method := http.MethodPost
+		if body == nil {
+			method = http.MethodGet
+		}
+		req, err := http.NewRequestWithContext(t.Context(), method, srv.URL+"/executor/"+route, bytes.NewReader(raw))
+		require.NoError(t, err)
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		out, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return string(out)
+	}
+}
+
+// The answers about artifacts, member by member, are those of AgentEnv's executor.
+func TestArtifacts(t *testing.T) {
+	t.Parallel()
+	post := serve(t, &workspace{files: map[string]string{"d/one.txt": "one\r\n", "d/bad.png": "\xff", "empty.log": ""}})
+	const none = `"sha256":null}`
+	for i, c := range []struct {
+		route string
+		body  map[string]any
+		want  string
+	}{
+		{"read", map[string]any{"path": "d/one.txt", "max_bytes": 2, "include_sha256": true}, `{"success":true,"content":"on","error":"","encoding":"text","truncated":true,
+			"bytes":2,"file_size":5,"path":"d/one.txt","mime":"text/plain","sha256":"b8d31e852725afb1e26d53bab6095b2bff1749c9275be13ed1c05a56ed31ec09"}`},
+		{"read", map[string]any{"path": "d/bad.png", "encoding": "base64"}, `{"success":true,"content":"/w==","error":"","encoding":"base64","truncated":false,
+			"bytes":1,"file_size":1,"path":"d/bad.png","mime":"image/png",` + none},
+		{"read", map[string]any{"path": "d/bad.png"}, `{"success":true,"content":"\ufffd","error":"","encoding":"text","truncated":false,
+			"bytes":1,"file_size":1,"path":"d/bad.png","mime":"image/png",` + none},
+		{"read", map[string]any{"path": "empty.log"}, `{"success":true,"content":"","error":"","encoding":"text","truncated":false,
+			"bytes":0,"file_size":0,"path":"empty.log","mime":"text/plain",` + none},
+		{"read", map[string]any{"path": "d"}, `{"success":false,"error":"Not a file: d"}`},
+		{"read", map[string]any{"path": "none"}, `{"success":false,"error":"Not found: none"}`},
+		{"archive", map[string]any{"path": "none"}, `{"success":false,"error":"Not found: none"}`},
+		{"archive", map[string]any{"max_bytes": 2}, `{"success":false,"error":"the archive is larger than max_bytes"}`},
+		{"archive", map[string]any{"max_entries": 1}, `{"success":false,"error":"the archive has more files than max_entries"}`},
+		{"read", map[string]any{"path": "../x"}, `{"success":false,"error":"Access denied: path outside workspace"}`},
+		{"read", map[string]any{"path": "x", "trajectory_id": "other"}, `{"success":false,"error":"No active slot for trajectory (run a sandbox tool first)"}`},
+	} {
+		if c.body["trajectory_id"] == nil {
+			c.body["trajectory_id"] = "r1"
+		}
+		got := post("artifacts/"+c.route, c.body)
+		require.JSONEq(t, c.want, got, fmt.Sprint(i, c.route, c.body))
+	}
+	var packed map[string]any
+	require.NoError(t, json.Unmarshal([]byte(post("artifacts/archive", map[string]any{"trajectory_id": "r1", "path": "d", "format": "tgz"})), &packed))
+	require.NotEmpty(t, packed["content"])
+	require.NotZero(t, packed["bytes"])
+	delete(packed, "content")
+	delete(packed, "bytes")
+	require.Equal(t, map[string]any{"success": true, "error": "", "encoding": "base64", "format": "tar.gz", "entry_count": 2.0}, packed)
+}
+
+// A command gets the timeout in AgentEnv's bounds; what asks for isolation is left out; other tools get their arguments as they are.
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	w := &workspace{}
+	post := serve(t, w)
+	for i, c := range []struct{ tool, arguments, timeout, want string }{
+		{"terminal", `{"command":"a","allow_network":true,"require_sandbox":false,"require_stateful_sandbox":true}`, `null`, `{"command":"a"}`},
+		{"bash", `{"command":"a","timeout":900.5}`, `null`, `{"command":"a","timeout":600}`},
+		{"bash", `{"command":"a","timeout":0.2}`, `null`, `{"command":"a","timeout":1}`},
+		{"bash", `{"command":"a","timeout":500}`, `2.5`, `{"command":"a","timeout":3}`},
+		{"bash", `{"command":"a","timeout":"5"}`, `null`, `{"command":"a","timeout":"5"}`},
+		{"tmux", `{"action":"stop","timeout":900}`, `5`, `{"action":"stop","timeout":900}`},
+	} {
+		answer := post("execute", map[string]any{
+			"trajectory_id": "r1", "timeout_s": json.RawMessage(c.timeout),
+			"tool": map[string]any{"name": c.tool, "arguments": json.RawMessage(c.arguments), "uniq_id": i},
+		})
+		require.JSONEq(t, fmt.Sprintf(`{"success":true,"output":"","error":"","metadata":{},"uniq_id":%d}`, i), answer)
+		require.Len(t, w.calls, i+1)
+		require.JSONEq(t, c.want, string(w.calls[i].Arguments))
+	}
+	require.JSONEq(t, `{"queue_size":0,"total_requests":6,"total_errors":0,"trajectories":1,"pool":{"total_slots":1,"available_slots":0,
+		"acquired_slots":1,"containers":0,"slots_by_state":{"acquired":1},"started":true}}`, post("status", nil))
+}
