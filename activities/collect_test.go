@@ -129,6 +129,7 @@ func TestComposeWithNothing(t *testing.T) {
 	for _, field := range []string{"files", "workdir_files", "links"} {
 		require.Contains(t, string(data), `"`+field+`":{}`)
 	}
+	require.Contains(t, string(data), `"agent_exit_code":null`, "the agent never ran")
 	res := h.result(t)
 	require.Nil(t, res.Reward)
 	require.Equal(t, "no host", *res.Error)

@@ -101,6 +101,9 @@ func TestOutcomes(t *testing.T) {
 			tc.args["endpoint"] = "scripted"
 			got := runRollout(t, srv.url, tc.args)
 			require.Equal(t, tc.outcome, got.Outcome, "error: %v", deref(got.Error))
+			if tc.outcome == rollout.SetupFailed {
+				require.Nil(t, got.AgentExitCode, "the agent never ran")
+			}
 			if tc.reward == nil {
 				require.Nil(t, got.Reward)
 			} else {
