@@ -24,6 +24,9 @@ func serveGroup(t *testing.T, outcome string) (url string, asked *map[string]any
 		case r.Method == http.MethodPost && r.URL.Path == "/groups":
 			_ = json.NewDecoder(r.Body).Decode(asked) // what cannot be read is not what the test wants
 			w.WriteHeader(http.StatusAccepted)
+		case r.URL.Path == "/rollouts/g-1/events":
+			_, _ = w.Write([]byte(": events follow\n\nid: 1\nevent: done\ndata: {}\n\n"))
+			return
 		case r.URL.Path == "/groups/g" && looks.Add(1) > 1:
 			g["members"], g["outcome"] = []any{member("g-0", "completed"), member("g-1", outcome)}, "complete"
 			g["statistics"], g["pass_at_k"] = map[string]any{"mean": 1, "std": 0}, map[string]any{"1": 1, "2": 1}

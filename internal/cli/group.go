@@ -7,15 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
-
-// poll is the interval between two requests for a group's state.
-const poll = time.Second
 
 // RunGroup submits a group and follows it to its end. It waits while the server is unreachable, since the group does not need it.
 func RunGroup(ctx context.Context, c *client.Client, args map[string]any, progress io.Writer) (client.Group, error) {
@@ -24,19 +20,18 @@ func RunGroup(ctx context.Context, c *client.Client, args map[string]any, progre
 		return g, err
 	}
 	fmt.Fprintf(progress, "group %s of %d rollouts\n", g.ID, g.Size)
-	tick := time.NewTicker(poll)
-	defer tick.Stop()
+	f := followMembers(ctx, c)
+	defer f.stop()
 	shown := map[string]bool{}
 	for id := g.ID; ; {
 		showEnded(progress, g, shown)
 		if g.Done() {
 			return g, nil
 		}
-		select {
-		case <-ctx.Done():
+		f.follow(g.Members)
+		if err := f.wait(ctx, g.Members); err != nil {
 			fmt.Fprintf(progress, "the group continues; its state:  GET %s/groups/%s\n", c.Address(), id)
-			return g, context.Cause(ctx)
-		case <-tick.C:
+			return g, err
 		}
 		next, err := c.Group(ctx, id)
 		switch {
