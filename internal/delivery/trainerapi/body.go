@@ -2,6 +2,7 @@ package trainerapi
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/klauspost/compress/gzip" // in half of the time of compress/gzip
 	"golang.org/x/sync/semaphore"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
