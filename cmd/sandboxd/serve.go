@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/sandboxd"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -31,6 +33,8 @@ type serveFlags struct {
 	treeLimit   int64
 	processes   uint64
 	separate    bool
+	agent       process.Agent
+	env         wire.BaseEnv
 	cgroups     []*os.File
 }
 
@@ -46,6 +50,8 @@ func parseServe(args []string) (serveFlags, error) {
 	fs.Uint64Var(&f.processes, "max-processes", 0, "most processes and threads of the sandbox's user; 0: no limit of ours")
 	fs.Func("cgroup-fds", "inherited descriptors of files through which started processes enter their cgroups", f.openCgroups)
 	fs.BoolVar(&f.separate, "separate-users", false, "the user namespace maps user ids for the agent and the verifier")
+	fs.Func("agent", "who the agent is where users are separate: user, root, or bare-root, which has no capabilities", f.setAgent)
+	fs.Func("env-fd", "inherited descriptor of the environments that processes start from, as JSON", f.readEnv)
 	if err := fs.Parse(args); err != nil {
 		return f, err
 	}
@@ -69,6 +75,26 @@ func (f *serveFlags) openCgroups(list string) error {
 	return nil
 }
 
+func (f *serveFlags) setAgent(name string) error {
+	agents := map[string]process.Agent{"user": process.PlainAgent, "root": process.RootAgent, "bare-root": process.BareRoot}
+	agent, ok := agents[name]
+	if !ok {
+		return fmt.Errorf("want user, root or bare-root, not %q", name)
+	}
+	f.agent = agent
+	return nil
+}
+
+func (f *serveFlags) readEnv(digits string) error {
+	fd, err := strconv.Atoi(digits)
+	if err != nil {
+		return err
+	}
+	file := os.NewFile(uintptr(fd), "env")
+	defer file.Close()
+	return json.NewDecoder(file).Decode(&f.env)
+}
+
 func serve(ctx context.Context, args []string) error {
 	f, err := parseServe(args)
 	if err != nil {
@@ -82,6 +108,8 @@ func serve(ctx context.Context, args []string) error {
 		Lease:         f.lease,
 		TreeLimit:     f.treeLimit,
 		SeparateUsers: f.separate,
+		Agent:         f.agent,
+		Env:           f.env,
 		Cgroups:       f.cgroups,
 		Logger:        log,
 		Expired: func() {
@@ -90,7 +118,7 @@ func serve(ctx context.Context, args []string) error {
 		},
 	})
 	if f.separate {
-		if err := sandboxd.Separate(); err != nil {
+		if err := sandboxd.Separate(f.agent); err != nil {
 			return fmt.Errorf("separate users: %w", err)
 		}
 	}

@@ -180,11 +180,13 @@ func (g *Grader) restoreHome(ctx context.Context, sb *sandbox.Sandbox, job Job) 
 	if job.Verifier.SameSandbox {
 		return sb.KillAll(ctx)
 	}
-	// Remove the folders of a fresh sandbox: the saved home may hold something else under their names.
-	if err := removeAll(ctx, sb, rollout.Workdir, path.Dir(rollout.VerifierDir)); err != nil {
+	content, err := g.Store.Reader(ctx, store.AttemptKey(job.RolloutID, job.Attempt, store.Home))
+	if err != nil {
 		return err
 	}
-	return g.restore(ctx, sb, job.Target, store.Home, rollout.Home)
+	defer content.Close()
+	err = sb.Restore(ctx, rollout.Home, content)
+	return fault.Wrap(fault.KindOf(err), err, "restore %s", rollout.Home)
 }
 
 // retryable makes the loss of the verifier's own sandbox an error that Temporal retries: the workspace is in the store, so

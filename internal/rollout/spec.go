@@ -151,6 +151,12 @@ type Sandbox struct {
 	CPU       float64 `json:"cpu,omitempty"`        // cores
 	MemoryMiB int     `json:"memory_mib,omitempty"` // whole sandbox, tmpfs included
 	DiskMiB   int     `json:"disk_mib,omitempty"`   // home directory
+	// User is who the agent is in an image: UserRoot, or "" for the user 1000. Workdir is a folder of the image that is the workdir too, or
+	// WorkdirOfImage; ImageEnv starts processes from the image's environment. GradePaths are further folders that are graded.
+	User       string   `json:"user,omitempty"`
+	Workdir    string   `json:"workdir,omitempty"`
+	ImageEnv   bool     `json:"image_env,omitempty"`
+	GradePaths []string `json:"grade_paths,omitempty"`
 	// Network is what the processes of the sandbox may reach, through a proxy of the host; nil: nothing but the model channel.
 	Network *Network `json:"network,omitempty"`
 }

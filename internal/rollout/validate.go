@@ -33,7 +33,7 @@ var agentPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 // Validate reports everything that is wrong with the spec, by the names of the tool's arguments. The error's kind is Invalid.
 func (s Spec) Validate() error {
 	var errs []error
-	for _, err := range []error{CheckID(s.ID), s.Task.validate(), s.validAgent(), s.validModel(), s.Model.validSampling(), s.Limits.Validate(), s.validCost(), s.Sandbox.validate()} {
+	for _, err := range []error{CheckID(s.ID), s.Task.validate(), s.validAgent(), s.validModel(), s.Model.validSampling(), s.Limits.Validate(), s.validCost(), s.Sandbox.validate(), s.validImage()} {
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -44,6 +44,14 @@ func (s Spec) Validate() error {
 	var first *fault.Error
 	errors.As(errs[0], &first)
 	return &fault.Error{Kind: fault.Invalid, Field: first.Field, Msg: joined(errs)}
+}
+
+// validImage refuses what no sandbox takes from its image, and grading where root could have changed the verifier's programs.
+func (s Spec) validImage() error {
+	if s.Sandbox.User == UserRoot && s.Task.Verifier.SameSandbox {
+		return fault.Field("sandbox.user", "%q needs a verifier in a sandbox of its own", UserRoot)
+	}
+	return s.Sandbox.CheckImage()
 }
 
 // CheckID refuses what can be no rollout's id.

@@ -40,9 +40,13 @@ func (b *Backend) Resources(s rollout.Sandbox) rollout.Resources {
 
 func specOf(s rollout.Sandbox, d driver.Spec) driver.Spec {
 	return withDefaults(driver.Spec{
-		Image:     s.Image,
-		CPU:       s.CPU,
-		MemoryMiB: s.MemoryMiB,
-		HomeMiB:   s.DiskMiB,
+		Image:      s.Image,
+		Root:       s.User == rollout.UserRoot,
+		Workdir:    s.Workdir,
+		ImageEnv:   s.ImageEnv,
+		GradePaths: s.GradePaths,
+		CPU:        s.CPU,
+		MemoryMiB:  s.MemoryMiB,
+		HomeMiB:    s.DiskMiB,
 	}, d)
 }

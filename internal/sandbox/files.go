@@ -56,6 +56,14 @@ func (s *Sandbox) PutTar(ctx context.Context, path string, r io.Reader) error {
 	}, nil)
 }
 
+// Restore makes the directory path equal to the tar r: what is not in it is removed, and what is there already is not written again. The bounds
+// are those of GetTar.
+func (s *Sandbox) Restore(ctx context.Context, path string, r io.Reader) error {
+	return s.json(ctx, call{
+		method: http.MethodPut, path: "/v1/tar", query: s.file(path, "exact", "true"), body: io.NopCloser(r),
+	}, nil)
+}
+
 // GetTar streams path, a directory or a regular file, as a tar with names relative to it. Sockets, FIFOs and devices are left
 // out. A tree with more bytes or entries than sandboxd allows is a fault.OutOfDisk; one with longer names or deeper folders is a
 // fault.Invalid. Both are returned before the first byte. A stream that breaks later ends in an error of its reader, never in a

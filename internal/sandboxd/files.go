@@ -72,7 +72,11 @@ func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) putTar(w http.ResponseWriter, r *http.Request) {
-	reply.Result(w, s.places.Unpack(r.FormValue("path"), s.treeLimit, r.Body))
+	unpack := s.places.Unpack
+	if r.FormValue("exact") == "true" {
+		unpack = s.places.Restore
+	}
+	reply.Result(w, unpack(r.FormValue("path"), s.treeLimit, r.Body))
 }
 
 func (s *Server) getTar(w http.ResponseWriter, r *http.Request) {

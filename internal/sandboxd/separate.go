@@ -2,7 +2,9 @@ package sandboxd
 
 import (
 	"fmt"
+	"math/bits"
 	"os"
+	"path/filepath"
 	"syscall"
 	"unsafe"
 
@@ -17,27 +19,31 @@ const (
 	kept = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL
 	// passed is the bounding set: what package child gets by exec, to become another user and to empty that set.
 	passed = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETPCAP | process.VerifierCapabilities
+	// keptOfRoot is added where the agent is user 0: sandboxd can look at a process only if it has the process's capabilities.
+	keptOfRoot = 1 << unix.CAP_NET_BIND_SERVICE
 )
 
-// Separate prepares a sandbox in which sandboxd is user 0 of a user namespace that also maps wire.AgentID and
-// wire.VerifierID: the folders
-// get their owners, no further user namespace can be made, and sandboxd gives up all capabilities but those that it works with.
+// Separate prepares a sandbox whose user namespace maps ids for sandboxd, which has every capability in it, for the agent and for the verifier:
+// the folders get their owners, no further user namespace can be made, and sandboxd gives up all capabilities but those that it works with.
 // It is called once, before the first process starts, by a binary without cgo.
-func Separate() error {
-	if err := giveFolders(); err != nil {
+func Separate(agent process.Agent) error {
+	if err := giveFolders(agent.ID()); err != nil {
 		return err
 	}
 	// The system call filter refuses new namespaces too; this holds where a filter has been loosened.
 	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
 		return fmt.Errorf("forbid user namespaces: %w", err)
 	}
-	return dropCapabilities()
+	if agent == process.PlainAgent {
+		return dropCapabilities(kept, passed)
+	}
+	return dropCapabilities(kept|keptOfRoot, passed|process.RootCapabilities)
 }
 
 // giveFolders sets the owners of the folders that the driver has made.
-func giveFolders() error {
+func giveFolders(agent int) error {
 	for owner, paths := range map[int][]string{
-		wire.AgentID:    {wire.AgentHome, wire.AgentWorkdir, "/run"},
+		agent:           {wire.AgentHome, wire.AgentWorkdir, "/run"},
 		wire.VerifierID: {wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs},
 	} {
 		for _, path := range paths {
@@ -46,14 +52,26 @@ func giveFolders() error {
 			}
 		}
 	}
+	graded, err := filepath.Glob(wire.AgentGraded + "/*")
+	if err != nil {
+		return err
+	}
+	if len(graded) > 0 {
+		graded = append(graded, wire.AgentGraded)
+	}
+	for _, path := range graded {
+		if err := os.Chown(path, agent, agent); err != nil {
+			return err
+		}
+	}
 	if err := os.Chmod(wire.VerifierRun, 0o710); err != nil {
 		return err
 	}
-	return os.Chown(wire.VerifierRun, 0, wire.VerifierID)
+	return os.Chown(wire.VerifierRun, os.Getuid(), wire.VerifierID)
 }
 
 // dropCapabilities leaves sandboxd, in every thread, the capabilities that are kept, and its children those that are passed.
-func dropCapabilities() error {
+func dropCapabilities(kept, passed uint32) error {
 	for c := uintptr(0); c < 64; c++ {
 		has, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_READ, c, 0)
 		if errno != 0 {
@@ -71,9 +89,19 @@ func dropCapabilities() error {
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	data := [2]unix.CapUserData{{Effective: kept, Permitted: kept | passed}}
+	ambient := uint32(0)
+	if os.Getuid() != 0 { // whose programs get capabilities by the ambient set alone
+		ambient, data[0].Inheritable = passed, passed
+	}
 	err := everyThread(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data[0])), 0)
 	if err != nil {
 		return fmt.Errorf("capabilities: %w", err)
+	}
+	for left := ambient; left != 0; left &= left - 1 {
+		c := uintptr(bits.TrailingZeros32(left))
+		if err := everyThread(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, c); err != nil {
+			return fmt.Errorf("ambient set: %w", err)
+		}
 	}
 	return nil
 }

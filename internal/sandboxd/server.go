@@ -40,6 +40,9 @@ type Options struct {
 	// wire.VerifierID; see Separate. Without it every process
 	// runs as the user of sandboxd.
 	SeparateUsers bool
+	// Agent says who the agent is where users are separate, and Env what processes start from.
+	Agent process.Agent
+	Env   wire.BaseEnv
 	// Program is the sandboxd binary, through which processes are started; "": this process's own.
 	Program string
 	// Cgroups are open files through which every started process enters its cgroups: it writes "0" to each.
@@ -76,7 +79,7 @@ func New(o Options) *Server {
 	}
 	o.Program = cmp.Or(o.Program, "/proc/self/exe")
 	table := process.New(process.Options{
-		SeparateUsers: o.SeparateUsers, Program: o.Program, Cgroups: o.Cgroups, Logger: o.Logger,
+		SeparateUsers: o.SeparateUsers, Agent: o.Agent, Env: o.Env, Program: o.Program, Cgroups: o.Cgroups, Logger: o.Logger,
 	})
 	return &Server{
 		info: wire.Info{

@@ -21,14 +21,16 @@ const (
 
 // readHarbor reads a Harbor task: task.toml, instruction.md, environment/, tests/ and solution/.
 //
-// The files of environment/ are put into the working directory. A task that builds or names an image is refused: sandboxes have the
-// deployment's own.
+// A task that names an image gets it, as root, with its working directory and its environment variables. For others the files of environment/
+// are put into the working directory. A task that builds an image and does not name it is refused.
 func readHarbor(folder fs.FS, source string) (Task, error) {
 	t := Task{}
 	h := harborReader{folder: folder, left: maxHarborBytes}
 	h.settings(&t)
 	t.Instruction = h.text("instruction.md")
-	t.Files = h.environment()
+	if t.Sandbox["image"] == nil {
+		t.Files = h.environment()
+	}
 	t.TestFiles = h.files("tests")
 	t.TestScript = t.TestFiles["test.sh"]
 	delete(t.TestFiles, "test.sh")
@@ -93,14 +95,12 @@ func (h *harborReader) files(folder string) map[string]string {
 func (h *harborReader) environment() map[string]string {
 	for _, name := range []string{"Dockerfile", "docker-compose.yaml", "docker-compose.yml"} {
 		if _, err := fs.Stat(h.folder, path.Join("environment", name)); err == nil {
-			h.refuse("environment/%s: builds an image; %s", name, noImages)
+			h.refuse("environment/%s: builds an image; build it once (rolloutd image build) and name it in environment.docker_image", name)
 			return nil
 		}
 	}
 	return h.files("environment")
 }
-
-const noImages = "sandboxes have the deployment's own image, and no backend here runs another"
 
 func (h *harborReader) checkTests(t Task) {
 	switch {

@@ -80,6 +80,20 @@ func TestHarborDataset(t *testing.T) {
 	require.ErrorContains(t, err, "other: environment/Dockerfile: builds an image")
 }
 
+// A task that names an image runs in it as the container would.
+func TestHarborImage(t *testing.T) {
+	t.Parallel()
+	for workdir, line := range map[string]string{"image": "", "/srv/app": "workdir = \"/srv/app\"\n"} {
+		s := open(t, folder(t, harborTask(map[string]string{
+			"task.toml": "[environment]\ndocker_image = \"python:3.13\"\n" + line, "environment/Dockerfile": "FROM x\n",
+		})))
+		task, err := s.Task(0)
+		require.NoError(t, err)
+		require.Equal(t, map[string]any{"image": "python:3.13", "user": "root", "workdir": workdir, "image_env": true}, task.Arguments()["sandbox"])
+		require.Empty(t, task.Arguments()["upload_files"], "they are in the image")
+	}
+}
+
 func TestOneHarborTaskIsASet(t *testing.T) {
 	t.Parallel()
 	s := open(t, folder(t, harborTask(nil)))
@@ -95,7 +109,7 @@ func TestBrokenHarborTasks(t *testing.T) {
 		"tests/test.sh: is missing":                       {"tests/test.sh": "-"},
 		"tests/test.sh: writes reward.json":               {"tests/test.sh": "echo '{}' > /logs/verifier/reward.json"},
 		"environment/data.txt: want text in UTF-8":        {"environment/data.txt": "\xff"},
-		"task.toml: environment.docker_image: needs":      {"task.toml": "[environment]\ndocker_image = \"python:3.13\"\n"},
+		"task.toml: environment.workdir: needs":           {"task.toml": "[environment]\nworkdir = \"/app\"\n"},
 		"task.toml: steps: is not supported":              {"task.toml": "[[steps]]\nname = \"a\"\n"},
 		"task.toml: environment.gpus: is not supported":   {"task.toml": "[environment]\ngpus = 1\n"},
 		"task.toml: verifier.env: is not supported":       {"task.toml": "[verifier.env]\nKEY = \"${KEY}\"\n"},

@@ -1,12 +1,15 @@
 package taskset
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // maxSettings bounds a task.toml, in bytes.
@@ -22,6 +25,7 @@ type harborSettings struct {
 	} `toml:"verifier"`
 	Environment struct {
 		DockerImage string  `toml:"docker_image"`
+		Workdir     string  `toml:"workdir"`
 		CPUs        float64 `toml:"cpus"`
 		MemoryMB    float64 `toml:"memory_mb"`
 		StorageMB   float64 `toml:"storage_mb"`
@@ -33,7 +37,7 @@ type harborSettings struct {
 var notHere = []string{
 	"steps", "agent.user", "verifier.user", "verifier.env", "verifier.collect", "verifier.environment", "solution.env", "environment.env",
 	"environment.os", "environment.gpus", "environment.gpu_types", "environment.tpu", "environment.mcp_servers", "environment.skills_dir",
-	"environment.healthcheck", "environment.workdir",
+	"environment.healthcheck",
 }
 
 // settings reads task.toml into the task.
@@ -49,20 +53,32 @@ func (h *harborReader) settings(t *Task) {
 		return
 	}
 	h.refuseSettings(text)
-	if image := s.Environment.DockerImage; image != "" {
-		h.refuse("%s: environment.docker_image: needs the image %q; %s", harborFile, image, noImages)
-	}
 	t.AgentTimeoutS = s.Agent.TimeoutSec
 	if s.Verifier.TimeoutSec != 0 {
 		t.Limits = map[string]any{"verifier_s": s.Verifier.TimeoutSec}
 	}
-	size := map[string]any{}
+	size := h.image(s)
 	set(size, "cpu", s.Environment.CPUs)
 	set(size, "memory", s.Environment.Memory)
 	set(size, "memory_mib", int(s.Environment.MemoryMB))
 	set(size, "disk_mib", int(s.Environment.StorageMB))
 	if len(size) > 0 {
 		t.Sandbox = size
+	}
+}
+
+// image is what a sandbox takes from the image of the task. Its own part of the environment has been built into it.
+func (h *harborReader) image(s harborSettings) map[string]any {
+	e := s.Environment
+	switch {
+	case e.DockerImage == "" && e.Workdir != "":
+		h.refuse("%s: environment.workdir: needs environment.docker_image", harborFile)
+		fallthrough
+	case e.DockerImage == "":
+		return map[string]any{}
+	}
+	return map[string]any{
+		"image": e.DockerImage, "user": rollout.UserRoot, "workdir": cmp.Or(e.Workdir, rollout.WorkdirOfImage), "image_env": true,
 	}
 }
 

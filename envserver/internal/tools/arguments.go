@@ -58,13 +58,17 @@ type LimitArgs map[string]float64
 
 // SandboxArgs ask for a kind of sandbox; zero values take the backend's defaults.
 type SandboxArgs struct {
-	Backend   string  `json:"backend,omitempty" jsonschema:"which sandbox backend"`
-	Image     string  `json:"image,omitempty" jsonschema:"image or template; the same as the template argument"`
-	CPU       float64 `json:"cpu,omitempty" jsonschema:"cores"`
-	Memory    string  `json:"memory,omitempty" jsonschema:"memory of the whole sandbox, as 2GiB or 512MiB; a plain number counts MiB"`
-	MemoryMiB int     `json:"memory_mib,omitempty" jsonschema:"the same as memory, in MiB"`
-	DiskMiB   int     `json:"disk_mib,omitempty" jsonschema:"size of the home directory"`
-	Network   string  `json:"network,omitempty" jsonschema:"none: a sandbox has no network of its own; hosts that the task may reach are named in network"`
+	Backend    string   `json:"backend,omitempty" jsonschema:"which sandbox backend"`
+	Image      string   `json:"image,omitempty" jsonschema:"image or template; the same as the template argument"`
+	CPU        float64  `json:"cpu,omitempty" jsonschema:"cores"`
+	Memory     string   `json:"memory,omitempty" jsonschema:"memory of the whole sandbox, as 2GiB or 512MiB; a plain number counts MiB"`
+	MemoryMiB  int      `json:"memory_mib,omitempty" jsonschema:"the same as memory, in MiB"`
+	DiskMiB    int      `json:"disk_mib,omitempty" jsonschema:"size of the home directory"`
+	User       string   `json:"user,omitempty" jsonschema:"root: the agent is root of the image, an unprivileged user of the host"`
+	Workdir    string   `json:"workdir,omitempty" jsonschema:"folder of the image that is the workdir; image: the one that the image names"`
+	ImageEnv   bool     `json:"image_env,omitempty" jsonschema:"processes start from the environment of the image"`
+	GradePaths []string `json:"grade_paths,omitempty" jsonschema:"further folders of the image that the verifier gets as the agent left them"`
+	Network    string   `json:"network,omitempty" jsonschema:"none: a sandbox has no network of its own; hosts that the task may reach are named in network"`
 }
 
 // NetworkArgs are hosts that a task may reach: names, *.domain, with or without a port.

@@ -38,6 +38,10 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 	if s.Image, err = t.image(a.Template, ask.Image); err != nil {
 		return s, err
 	}
+	s.User, s.Workdir, s.ImageEnv, s.GradePaths = ask.User, ask.Workdir, ask.ImageEnv, ask.GradePaths
+	if err = s.CheckImage(); err != nil {
+		return s, err
+	}
 	if s.MemoryMiB, err = memory(ask); err != nil {
 		return s, err
 	}

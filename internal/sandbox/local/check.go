@@ -37,16 +37,17 @@ func (d *Driver) checkImages(ctx context.Context) driver.Finding {
 		return f
 	}
 	id, spec := "probe-"+rand.Text(), probeSpec()
-	spec.Image = "doctor"
+	spec.Image, spec.Root = "doctor", d.uids != nil
 	err := d.create(ctx, id, spec)
 	if err = errors.Join(err, d.Destroy(context.WithoutCancel(ctx), id)); err != nil {
 		f.Level, f.Detail = driver.Warn, "cannot be mounted: "+err.Error()
 		f.Fix = "Linux 5.19 with overlayfs and images on ext4, xfs or btrfs (as an ordinary user: Linux 5.11); tasks without an image run"
 		return f
 	}
-	f.Detail = "mounted by overlayfs; files belong to unprivileged user ids"
+	f.Detail = "mounted by overlayfs; files belong to unprivileged user ids, and an agent may be root of its image"
 	if d.uids == nil {
-		f.Level, f.Detail, f.Fix = driver.Warn, "mounted by overlayfs; all files belong to the agent", "run the worker as root: files then keep their owners"
+		f.Level, f.Detail, f.Fix = driver.Warn, "mounted by overlayfs; all files belong to the agent, which cannot be root of its image",
+			"run the worker as root: files then keep their owners"
 	}
 	return f
 }

@@ -28,6 +28,7 @@ func (d *Driver) compose(l *launch, dir, id string, spec driver.Spec) error {
 	}
 	d.root(c)
 	c.folders(spec)
+	c.shared()
 	control, err := listen(dir)
 	if err != nil {
 		return err
@@ -41,12 +42,16 @@ func (d *Driver) compose(l *launch, dir, id string, spec driver.Spec) error {
 		c.opt("--info-fd", strconv.Itoa(l.add(info)))
 	}
 	c.data("--seccomp", "filter", d.filter)
+	env, err := l.env()
+	if err != nil {
+		return err
+	}
 	argsFD, err := l.addData("args", nulSeparated(c.args))
 	if err != nil || c.err != nil {
 		return errorsFirst(err, c.err)
 	}
 	l.stage.Binds = c.binds
-	l.stage.Argv = append([]string{d.bwrap, "--args", strconv.Itoa(argsFD), "--"}, serveArgs(l, controlFD, id, spec, d.uids != nil)...)
+	l.stage.Argv = append([]string{d.bwrap, "--args", strconv.Itoa(argsFD), "--"}, append(serveArgs(l, controlFD, id, spec, d.uids != nil), env...)...)
 	return nil
 }
 
@@ -61,7 +66,6 @@ func serveArgs(l *launch, controlFD int, id string, spec driver.Spec, separate b
 	return []string{
 		sandboxdMount, "serve", "--control-fd", strconv.Itoa(controlFD), "--id", id,
 		"--lease", spec.Lease.String(),
-		// More than the memory of the sandbox cannot be unpacked into files in memory.
 		"--tree-limit", strconv.Itoa(treeMiB(spec) << 20),
 		"--max-processes", strconv.Itoa(spec.PIDs),
 		"--cgroup-fds", strings.Join(l.cgroups, ","),
@@ -69,7 +73,17 @@ func serveArgs(l *launch, controlFD int, id string, spec driver.Spec, separate b
 	}
 }
 
-func treeMiB(spec driver.Spec) int { return min(spec.HomeMiB, spec.MemoryMiB) }
+// maxTreeMiB bounds a tar of folders that hold files of an image.
+const maxTreeMiB = 4096
+
+// treeMiB bounds the files of a tar: more than the memory of the sandbox cannot be unpacked into files in memory. Files of the image that did not
+// change are in the tar too, but are not written again.
+func treeMiB(spec driver.Spec) int {
+	if spec.Workdir != "" || len(spec.GradePaths) > 0 {
+		return maxTreeMiB
+	}
+	return min(spec.HomeMiB, spec.MemoryMiB)
+}
 
 // composer collects bwrap's options.
 type composer struct {
@@ -129,7 +143,11 @@ func (c *composer) users(separate bool) error {
 		}
 		return nil
 	}
-	for _, name := range []string{"SETUID", "SETGID", "KILL", "CHOWN", "SETPCAP", "SYS_RESOURCE", "DAC_OVERRIDE", "FOWNER"} {
+	names := []string{"SETUID", "SETGID", "KILL", "CHOWN", "SETPCAP", "SYS_RESOURCE", "DAC_OVERRIDE", "FOWNER"}
+	if c.launch.guest.Root {
+		names = append(names, "FSETID", "NET_BIND_SERVICE")
+	}
+	for _, name := range names {
 		c.opt("--cap-add", "CAP_"+name)
 	}
 	n, err := newNamespace(c.launch.ids())
@@ -139,6 +157,27 @@ func (c *composer) users(separate bool) error {
 	c.launch.namespace = n
 	c.opt("--info-fd", strconv.Itoa(c.launch.add(n.childInfo)), "--userns-block-fd", strconv.Itoa(c.launch.add(n.childGo)))
 	return nil
+}
+
+// shared shows the workdir of an image under the name that every sandbox has for it, and further graded folders below the home, with which they
+// go to the verifier. In a verifier's sandbox it opens the folders that get the agent's files. The stage has made sure that the paths hold no
+// link.
+func (c *composer) shared() {
+	g, at := c.launch.guest, func(p string) string { return filepath.Join(c.launch.stage.Overlay.At, "root", p) }
+	if g.Workdir != "" {
+		c.opt("--bind", at(g.Workdir), wire.AgentWorkdir)
+	}
+	if len(g.Graded) > 0 {
+		c.dir(wire.AgentGraded)
+	}
+	for i, p := range g.Graded {
+		c.opt("--bind", at(p), wire.AgentGraded+"/"+strconv.Itoa(i))
+	}
+	if g.Verifier {
+		for _, p := range g.Writable() {
+			c.opt("--bind", at(p), p)
+		}
+	}
 }
 
 // folders adds what can be written to, and closes the rest.

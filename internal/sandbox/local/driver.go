@@ -15,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/bridge"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/guest"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/seccomp"
 )
 
@@ -172,10 +173,14 @@ func existing(path string) (string, error) {
 // Prepare implements driver.Preparer: it finds the image of the spec, or pulls it.
 func (d *Driver) Prepare(ctx context.Context, spec driver.Spec) error {
 	use, err := d.use(ctx, spec.Image)
-	if err != nil || use == nil {
+	if err != nil {
 		return err
 	}
-	return use.Lock.Close()
+	if use != nil {
+		defer use.Lock.Close()
+	}
+	_, err = guest.Of(use, spec, d.uids != nil)
+	return err
 }
 
 // Renew is a no-op: the only lease is sandboxd's.

@@ -19,6 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/guest"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -33,6 +34,7 @@ type launch struct {
 	private bool // the stage gets a mount namespace of its own
 	mapped  bool // and a user namespace, in which an ordinary user may mount an image
 	base    int  // first user id of the sandbox's block
+	guest   guest.Guest
 	// namespace maps the user ids; nil: bwrap maps the only one
 	namespace *namespace
 	log       *os.File
@@ -56,8 +58,15 @@ func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Sp
 	if err != nil {
 		return err
 	}
+	l.files = []*os.File{nil} // for the stage's configuration, known last
 	use, err := d.use(ctx, spec.Image)
 	if err != nil {
+		return err
+	}
+	if use != nil {
+		l.add(use.Lock) // the sandbox holds its image
+	}
+	if l.guest, err = guest.Of(use, spec, d.uids != nil); err != nil {
 		return err
 	}
 	s := state{
@@ -73,10 +82,6 @@ func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Sp
 	if l.log, err = os.OpenFile(filepath.Join(dir, logFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
 		return err
 	}
-	l.files = []*os.File{nil} // for the stage's configuration, known last
-	if use != nil {
-		l.add(use.Lock) // the sandbox holds its image
-	}
 	if err := d.enter(l, s, spec, use != nil); err != nil {
 		return err
 	}
@@ -85,7 +90,7 @@ func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Sp
 		if l.stage.Mounts != "" {
 			at = filepath.Join(l.stage.Mounts, overlayDir)
 		}
-		l.stage.Overlay = d.overlay(use, at, l.base, spec)
+		l.stage.Overlay = d.overlay(use, at, l.base, spec, l.guest)
 	}
 	if err := d.compose(l, dir, s.ID, spec); err != nil {
 		return err
@@ -136,7 +141,7 @@ func (d *Driver) enter(l *launch, s state, spec driver.Spec, ofImage bool) (err 
 	}
 	l.add(lock)
 	l.private, l.base = true, uid
-	l.stage.UID, l.stage.Mounts = uid, d.uids.mounts
+	l.stage.UID, l.stage.Mounts = uid+l.guest.Supervisor(), d.uids.mounts
 	return nil
 }
 
@@ -146,6 +151,16 @@ func (l *launch) ids() string {
 		return fmt.Sprintf("0 %d %d\n", l.base, l.stage.Overlay.IDs)
 	}
 	return fmt.Sprintf("0 %d 1\n%d %d 1\n%d %d 1\n", l.base, wire.AgentID, l.base+1, wire.VerifierID, l.base+2)
+}
+
+// env gives the child who the agent is and what processes start from, as arguments of sandboxd.
+func (l *launch) env() ([]string, error) {
+	data, err := json.Marshal(l.guest.Env)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := l.addData("env", data)
+	return []string{"--agent", l.guest.Agent(), "--env-fd", strconv.Itoa(fd)}, err
 }
 
 // enterCgroups makes the cgroups. The stage enters those of sandboxd, which gets open files to put its processes into the others.

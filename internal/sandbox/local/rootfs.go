@@ -1,6 +1,7 @@
 package local
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/bridge"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/guest"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -18,7 +20,11 @@ import (
 func (d *Driver) root(c *composer) {
 	switch {
 	case c.launch.stage.Overlay != nil:
-		c.opt("--bind", filepath.Join(c.launch.stage.Overlay.At, "root"), "/")
+		bind := "--bind"
+		if c.launch.guest.Verifier {
+			bind = "--ro-bind"
+		}
+		c.opt(bind, filepath.Join(c.launch.stage.Overlay.At, "root"), "/")
 		c.tmpfs(ownMount, 1, "0755")
 		c.dir(programsMount)
 		c.bind(d.bridge, bridge.Mount)
@@ -36,12 +42,16 @@ func (d *Driver) root(c *composer) {
 }
 
 // overlay says how the stage mounts the image, which has been found.
-func (d *Driver) overlay(use *image.Use, at string, base int, spec driver.Spec) *stage.Overlay {
-	files := etcFiles()
+func (d *Driver) overlay(use *image.Use, at string, base int, spec driver.Spec, g guest.Guest) *stage.Overlay {
+	files, links := etcFiles(), maps.Clone(d.links.Bash)
+	if g.Verifier { // test scripts of container images know these places
+		maps.Copy(links, map[string]string{"/tests": wire.VerifierTests, "/logs/verifier": wire.VerifierLogs})
+	}
 	return &stage.Overlay{
 		At: at, Layers: use.Layers, SizeMiB: spec.HomeMiB, Base: base, IDs: imageUIDs,
-		Points: []string{"/proc", "/dev", "/run", "/tmp", "/etc", wire.AgentHome, "/verifier", ownMount},
-		Links:  d.links.Bash, Foreign: d.links.C, Unless: bridge.Loader,
+		Points:  []string{"/proc", "/dev", "/run", "/tmp", "/etc", wire.AgentHome, "/verifier", ownMount},
+		Folders: g.Writable(),
+		Links:   links, Foreign: d.links.C, Unless: bridge.Loader,
 		Files: map[string]string{"/etc/hosts": files["hosts"], "/etc/hostname": files["hostname"]},
 		Accounts: map[string][]stage.Account{
 			"/etc/passwd": {

@@ -24,20 +24,18 @@ func setInheritable(set uint64) error {
 	return unix.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0)
 }
 
-// raiseAmbient leaves the process that set of capabilities and no other, and lets every program that it becomes keep it.
-func raiseAmbient(set uint64) error {
-	if set == 0 {
-		return nil
-	}
+// leave leaves the process that set of capabilities and no other. Those of ambient, which is a part of it, stay with every program that the
+// process becomes.
+func leave(set, ambient uint64) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	low, high := uint32(set), uint32(set>>32)
 	data := [2]unix.CapUserData{
-		{Effective: low, Permitted: low, Inheritable: low}, {Effective: high, Permitted: high, Inheritable: high},
+		{Effective: uint32(set), Permitted: uint32(set), Inheritable: uint32(ambient)},
+		{Effective: uint32(set >> 32), Permitted: uint32(set >> 32), Inheritable: uint32(ambient >> 32)},
 	}
-	if err := unix.Capset(&header, &data[0]); err != nil {
+	if err := unix.Capset(&header, &data[0]); err != nil { // also takes what is not inheritable from the ambient set
 		return err
 	}
-	for left := set; left != 0; left &= left - 1 {
+	for left := ambient; left != 0; left &= left - 1 {
 		c := uintptr(bits.TrailingZeros64(left))
 		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, c, 0, 0); err != nil {
 			return err

@@ -45,7 +45,7 @@ type User struct {
 	UID    int   `json:"uid"`
 	GID    int   `json:"gid"`
 	Groups []int `json:"groups"`
-	// Capabilities is a set of bits. The program and all that it starts have them.
+	// Capabilities is a set of bits. The program and all that it starts have them; of user 0, until it becomes another user.
 	Capabilities uint64 `json:"capabilities,omitempty"`
 }
 
@@ -111,34 +111,39 @@ func enterCgroups(n int) error {
 	return nil
 }
 
-// become gives up root for good. The bounding set must be emptied first; leaving user id 0 empties the others, but for the
-// capabilities of the user.
+// become gives up sandboxd's user and every capability but those of the program's user, for good. A program of user id 0 gets the bounding
+// set by exec, so that set is cut down to the user's capabilities; any other user's bounding set is emptied.
 func become(u *User) error {
 	if u == nil {
 		return nil
 	}
-	if err := setInheritable(u.Capabilities); err != nil {
+	ambient, bound := u.Capabilities, uint64(0)
+	if u.UID == 0 {
+		ambient, bound = 0, u.Capabilities
+	}
+	if err := setInheritable(ambient); err != nil {
 		return fmt.Errorf("inheritable set: %w", err)
 	}
-	if err := emptyBoundingSet(); err != nil {
+	if err := limitBoundingSet(bound); err != nil {
 		return fmt.Errorf("bounding set: %w", err)
 	}
 	if err := BecomeUser(u.UID, u.GID, u.Groups); err != nil {
 		return err
 	}
-	if err := raiseAmbient(u.Capabilities); err != nil {
-		return fmt.Errorf("ambient set: %w", err)
+	if err := leave(u.Capabilities, ambient); err != nil {
+		return fmt.Errorf("capabilities: %w", err)
 	}
 	return nil
 }
 
-func emptyBoundingSet() error {
+// limitBoundingSet drops every capability that is not in the set.
+func limitBoundingSet(set uint64) error {
 	for c := uintptr(0); c < 64; c++ {
 		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
 		if err != nil {
 			return nil // past the last one
 		}
-		if has == 0 {
+		if has == 0 || set&(1<<c) != 0 {
 			continue
 		}
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {

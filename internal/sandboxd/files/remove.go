@@ -13,7 +13,7 @@ import (
 const maxDepth = 128
 
 // removeTree removes name in d with all below it. Modes do not hold it up, nor does depth: a directory that lies too deep is
-// moved up beside name and removed from there.
+// moved up beside name and removed from there. A mount point is emptied.
 func removeTree(d *dir, name string) error {
 	r := remover{top: d, todo: []string{name}}
 	for len(r.todo) > 0 {
@@ -57,6 +57,9 @@ func (r *remover) remove(d *dir, name string, depth int) error {
 			return err
 		}
 		err = unix.Unlinkat(d.fd, name, unix.AT_REMOVEDIR)
+		if errors.Is(err, unix.EBUSY) {
+			return nil // something is mounted there: it is empty, and stays
+		}
 		if !errors.Is(err, unix.ENOTEMPTY) {
 			break
 		}

@@ -22,7 +22,7 @@ func (u *unpacker) folder(name string, h *tar.Header) error {
 	if name != "." {
 		err = unix.Mkdirat(d.fd, path.Base(name), 0o700)
 		if errors.Is(err, unix.EEXIST) {
-			err = makeWay(d, path.Base(name))
+			err = u.makeWay(d, path.Base(name))
 		}
 		if err != nil {
 			return err
@@ -33,7 +33,7 @@ func (u *unpacker) folder(name string, h *tar.Header) error {
 }
 
 // makeWay turns what is at name into a directory that we can write in.
-func makeWay(d *dir, name string) error {
+func (u *unpacker) makeWay(d *dir, name string) error {
 	sub, err := d.sub(name)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return replace(d, name, func() error { return unix.Mkdirat(d.fd, name, 0o700) })
@@ -42,11 +42,19 @@ func makeWay(d *dir, name string) error {
 		return err
 	}
 	defer sub.close()
+	if st, err := sub.stat("."); u.exact != nil && err == nil && st.Mode&0o700 == 0o700 {
+		return nil
+	}
 	return sub.chmod(0o700)
 }
 
 // finish sets the modes and times of directories, the deepest first.
 func (u *unpacker) finish() error {
+	if u.exact != nil {
+		if err := u.exact.prune(u.root, "", 0); err != nil {
+			return err
+		}
+	}
 	for _, h := range slices.Backward(u.folders) {
 		d, err := u.root.walk(components(h.Name), false)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
@@ -55,7 +63,9 @@ func (u *unpacker) finish() error {
 		if err != nil {
 			return err
 		}
-		err = errors.Join(setTime(d, ".", h.ModTime), d.chmod(uint32(h.Mode))) // in a closed one "." is not to be found
+		if u.exact == nil || !d.like(h) {
+			err = errors.Join(setTime(d, ".", h.ModTime), d.chmod(uint32(h.Mode))) // in a closed one "." is not to be found
+		}
 		d.close()
 		if err != nil {
 			return err
@@ -67,6 +77,9 @@ func (u *unpacker) finish() error {
 func (u *unpacker) file(d *dir, name string, h *tar.Header, data io.Reader) error {
 	if err := u.meter.content(h.Name, h.Size); err != nil {
 		return err
+	}
+	if u.exact != nil {
+		return u.update(d, name, h, data)
 	}
 	err := replace(d, name, func() error { return d.create(name, uint32(h.Mode), data, copySparse) })
 	if err != nil {
@@ -85,6 +98,9 @@ func (u *unpacker) hardLink(d *dir, name string, h *tar.Header) error {
 		return err
 	}
 	defer from.close()
+	if u.exact != nil && sameFile(d, name, from, path.Base(target)) {
+		return nil
+	}
 	return replace(d, name, func() error { return unix.Linkat(from.fd, path.Base(target), d.fd, name, 0) })
 }
 

@@ -35,6 +35,7 @@ type unpacker struct {
 	parent     *dir // of the last entry, since entries of one directory mostly follow each other
 	parentName string
 	folders    []*tar.Header // whose modes are set last: a read-only one must first be filled
+	exact      *exact        // nil: what is there stays
 }
 
 func (u *unpacker) unpack(r io.Reader) error {
@@ -61,6 +62,9 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 	if err != nil {
 		return err
 	}
+	if u.exact != nil {
+		u.exact.add(name)
+	}
 	if h.Typeflag == tar.TypeDir {
 		return u.folder(name, h)
 	}
@@ -72,6 +76,14 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 		return err
 	}
 	base := path.Base(name)
+	if u.exact != nil && h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeGNUSparse {
+		if h.Typeflag == tar.TypeSymlink && d.linkedTo(base, h.Linkname) {
+			return nil
+		}
+		if err := d.clearFolder(base); err != nil {
+			return err
+		}
+	}
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeGNUSparse:
 		return u.file(d, base, h, data)

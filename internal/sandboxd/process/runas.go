@@ -111,8 +111,9 @@ func (a *runAs) start(req runas.Request, files []*os.File) (int, <-chan unix.Wai
 	}
 	a.table.starting.Lock()
 	defer a.table.starting.Unlock()
+	env, path := a.table.env.ForAgent(req.Env, req.Path)
 	return a.table.launcher.launch(child.Config{
-		Argv: req.Argv, Env: req.Env, Path: req.Path, Dir: req.Dir, User: user,
+		Argv: req.Argv, Env: env, Path: path, Dir: req.Dir, User: user,
 	}, [3]uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd()})
 }
 

@@ -1,8 +1,10 @@
 package process
 
 import (
+	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -27,10 +29,11 @@ func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, e
 		}
 		defer files.closeChild()
 	}
+	env := t.environment(spec)
 	p := &Process{name: name, user: spec.User, started: time.Now(), done: make(chan struct{})}
 	p.stdout.keep, p.stderr.keep = spec.KeepBytes, spec.KeepBytes
 	pid, exited, err := t.launcher.launch(child.Config{
-		Argv: spec.Argv, Env: environ(spec.Env), Path: spec.Env["PATH"], Dir: spec.Dir, User: user, Terminal: tty != nil,
+		Argv: spec.Argv, Env: environ(env), Path: env["PATH"], Dir: spec.Dir, User: user, Terminal: tty != nil,
 	}, files.child())
 	if err != nil {
 		files.closeOwn()
@@ -39,6 +42,23 @@ func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, e
 	p.pid = pid
 	go p.collect(files.stdout, files.stderr, exited)
 	return p, nil
+}
+
+// environment is the process's own over what the sandbox's processes start from.
+func (t *Table) environment(spec wire.Process) map[string]string {
+	base := t.env.Agent
+	if spec.User == wire.VerifierUser {
+		base = t.env.Verifier
+	}
+	if len(base) == 0 {
+		return spec.Env
+	}
+	env := maps.Clone(base)
+	maps.Copy(env, spec.Env)
+	if base["PATH"] != "" && spec.Env["PATH"] != "" {
+		env["PATH"] = strings.Replace(spec.Env["PATH"], wire.SystemPath, base["PATH"], 1)
+	}
+	return env
 }
 
 func environ(env map[string]string) []string {

@@ -22,6 +22,7 @@ const maxProcesses = 1024
 type Table struct {
 	launcher *launcher
 	Users    Users
+	env      wire.BaseEnv
 	log      *slog.Logger
 
 	// starting is held while a process starts, and while all are killed: nothing may start in between.
@@ -33,9 +34,11 @@ type Table struct {
 
 // Options configures a Table; every field but Program may be left zero.
 type Options struct {
-	SeparateUsers bool       // see Users
-	Program       string     // the sandboxd binary, through which processes are started
-	Cgroups       []*os.File // files through which every process enters its cgroups
+	SeparateUsers bool         // see Users
+	Agent         Agent        // who the agent is, where users are separate
+	Env           wire.BaseEnv // what processes start from
+	Program       string       // the sandboxd binary, through which processes are started
+	Cgroups       []*os.File   // files through which every process enters its cgroups
 	Logger        *slog.Logger
 }
 
@@ -44,7 +47,8 @@ type Options struct {
 func New(o Options) *Table {
 	return &Table{
 		launcher: &launcher{program: o.Program, cgroups: o.Cgroups, reaper: newReaper()},
-		Users:    Users{o.SeparateUsers},
+		Users:    Users{o.SeparateUsers, o.Agent},
+		env:      o.Env,
 		log:      o.Logger,
 		byName:   map[string]*Process{},
 	}

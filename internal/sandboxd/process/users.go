@@ -2,6 +2,7 @@ package process
 
 import (
 	"net/http"
+	"os"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -15,18 +16,51 @@ import (
 // honest submission may hold files of mode 0600, and a script may compile or patch in the workdir.
 const VerifierCapabilities = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
 
+// RootCapabilities are those of an agent that is user 0: what root of a container needs to install programs and to start services. The user
+// namespace knows no ids but the sandbox's own, so they reach nothing outside it.
+const RootCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID | 1<<unix.CAP_KILL |
+	1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_NET_BIND_SERVICE
+
+// Agent says who the agent is where users are separate.
+type Agent int
+
+const (
+	PlainAgent Agent = iota // wire.AgentID
+	RootAgent               // 0, with RootCapabilities
+	BareRoot                // 0 without capabilities: the agent's programs beside a verifier
+)
+
+// ID is the agent's user id.
+func (a Agent) ID() int {
+	if a == PlainAgent {
+		return wire.AgentID
+	}
+	return 0
+}
+
+func (a Agent) user() *child.User {
+	u := &child.User{UID: a.ID(), GID: a.ID()}
+	if a == RootAgent {
+		u.Capabilities = RootCapabilities
+	}
+	return u
+}
+
 // Users maps the names of users to ids. Where they are not separate every process runs as the user of sandboxd.
-type Users struct{ separate bool }
+type Users struct {
+	separate bool
+	agent    Agent
+}
 
 // Find returns the user of that name, nil where users are not separate.
 func (u Users) Find(name string) (*child.User, error) {
 	var found *child.User
 	switch name {
 	case "":
-		found = &child.User{UID: wire.AgentID, GID: wire.AgentID}
+		found = u.agent.user()
 	case wire.VerifierUser:
-		// Group 0 is the one that /proc shows all processes to.
-		found = &child.User{UID: wire.VerifierID, GID: wire.VerifierID, Groups: []int{0}, Capabilities: VerifierCapabilities}
+		// sandboxd's group is the one that /proc shows all processes to.
+		found = &child.User{UID: wire.VerifierID, GID: wire.VerifierID, Groups: []int{os.Getgid()}, Capabilities: VerifierCapabilities}
 	default:
 		return nil, fault.Field("user", "%q must be empty or %q", name, wire.VerifierUser)
 	}
@@ -53,7 +87,7 @@ func (u Users) Run(user *child.User, f func()) error {
 }
 
 // setThread sets the user and the group that the kernel checks for this thread's access to files. A file system user other than
-// 0 also takes every capability over files from the thread.
+// 0 also takes every capability over files from the thread, and 0 gives it those that sandboxd may have: an agent that is 0 has them too.
 func setThread(uid, gid int) bool {
 	_, _ = unix.SetfsgidRetGid(gid)
 	_, _ = unix.SetfsuidRetUid(uid)
@@ -65,7 +99,7 @@ func setThread(uid, gid int) bool {
 
 // restoreThread gives the thread back to the runtime. One that could not be restored stays locked, and ends with its goroutine.
 func restoreThread() {
-	if setThread(0, 0) {
+	if setThread(os.Getuid(), os.Getgid()) {
 		runtime.UnlockOSThread()
 		return
 	}

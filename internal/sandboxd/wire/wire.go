@@ -16,7 +16,8 @@
 //	PUT    /v1/files?path=&user=&mode=0644  bytes        → 204; parents are made, links are not followed
 //	GET    /v1/files?path=&user=&limit=                  → bytes; a regular file only
 //	DELETE /v1/files?path=&user=                         → 204; a whole tree, links not followed
-//	PUT    /v1/tar?path=&user=              tar          → 204; unpacked inside path, nothing outside it
+//	PUT    /v1/tar?path=&user=&exact=true   tar          → 204; unpacked inside path, nothing outside it; with exact, what is not in
+//	                                                       the tar is removed, and what is equal already is not written
 //	GET    /v1/tar?path=&user=                           → tar of path
 //	ANY    /v1/ports/{port}/...                          → forwarded to 127.0.0.1:{port} inside; see PortProcessHeader
 //	POST   /v1/model  (Upgrade: rolloutd-model)          → 101, then the connection speaks HTTP/2 with the roles swapped:
@@ -29,7 +30,11 @@
 // An error is JSON Error with the HTTP status of its kind.
 package wire
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // ModelAddr is where the agent finds its model.
 const ModelAddr = "127.0.0.1:7000"
@@ -73,16 +78,55 @@ const PortErrorHeader = "X-Rolloutd-Port-Error"
 // the same user id.
 const VerifierUser = "verifier"
 
-// User and group ids inside a sandbox whose users are separate. sandboxd itself is 0.
+// User and group ids inside a sandbox whose users are separate. sandboxd itself is 0, or SupervisorID where the agent is 0.
 const (
-	AgentID    = 1000
-	VerifierID = 1001
+	AgentID      = 1000
+	VerifierID   = 1001
+	SupervisorID = 65_530
 )
+
+// SystemPath is the part of a PATH that stands for the system's own programs. Where a sandbox has a PATH of its own, it takes this place.
+const SystemPath = "/usr/local/bin:/usr/bin:/bin"
+
+// BaseEnv is the environment that the processes of a sandbox start from, by their user. What a process is given itself comes over it.
+type BaseEnv struct {
+	Agent    map[string]string `json:"agent,omitempty"`
+	Verifier map[string]string `json:"verifier,omitempty"`
+}
+
+// ForAgent is the environment and the PATH that a program gets of the verifier's when it runs as the agent: what the verifier does not start from
+// is added.
+func (b BaseEnv) ForAgent(env []string, path string) ([]string, string) {
+	if len(b.Agent) == 0 {
+		return env, path
+	}
+	all := map[string]string{}
+	for name, value := range b.Agent {
+		if _, both := b.Verifier[name]; !both {
+			all[name] = value
+		}
+	}
+	for _, line := range env {
+		name, value, _ := strings.Cut(line, "=")
+		all[name] = value
+	}
+	if own := b.Verifier["PATH"]; own != "" {
+		path = strings.Replace(path, own, b.Agent["PATH"], 1)
+		all["PATH"] = path
+	}
+	lines := make([]string, 0, len(all))
+	for name, value := range all {
+		lines = append(lines, name+"="+value)
+	}
+	slices.Sort(lines)
+	return lines, path
+}
 
 // Folders of the agent.
 const (
 	AgentHome    = "/home/user"
 	AgentWorkdir = AgentHome + "/workdir"
+	AgentGraded  = AgentHome + "/.graded" // folders 0, 1 and so on of the image, which are graded too
 )
 
 // Folders of the verifier. They exist in every sandbox; the first three belong to the verifier's user

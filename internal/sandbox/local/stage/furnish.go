@@ -36,6 +36,15 @@ func (o Overlay) furnish() error {
 			return fmt.Errorf("%s of the image: %w", p, err)
 		}
 	}
+	for _, p := range o.Folders {
+		err := foldersOnly(root, p)
+		if err == nil {
+			err = o.folder(root, p)
+		}
+		if err != nil {
+			return fmt.Errorf("%s of the image: %w", p, err)
+		}
+	}
 	links := o.Links
 	if !exists(root, o.Unless) {
 		links = maps.Clone(o.Links)
@@ -63,6 +72,25 @@ func (o Overlay) furnish() error {
 func exists(root *os.Root, p string) bool {
 	_, err := root.Stat(strings.Trim(p, "/"))
 	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// foldersOnly says that what there is of the path are folders.
+func foldersOnly(root *os.Root, p string) error {
+	at := ""
+	for part := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
+		at = path.Join(at, part)
+		st, err := root.Lstat(at)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !st.IsDir() {
+			return fmt.Errorf("/%s is no folder but %s; name the folder itself", at, st.Mode().Type())
+		}
+	}
+	return nil
 }
 
 // folder makes p and the folders above it real folders.

@@ -22,6 +22,8 @@ type Overlay struct {
 	IDs  int `json:"ids"`
 	// Points are folders to mount on. What the image has there that is not a folder, a link for instance, is replaced.
 	Points []string `json:"points"`
+	// Folders are made where the image has nothing. An image in which one of them is anything else, or is reached by a link, is refused.
+	Folders []string `json:"folders,omitempty"`
 	// Links are made where the image has nothing: path → target. Foreign ones are made only in an image that lacks the file Unless.
 	Links   map[string]string `json:"links"`
 	Foreign map[string]string `json:"foreign"`

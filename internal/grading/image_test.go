@@ -1,0 +1,104 @@
+package grading_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/grading"
+	"github.com/rolloutd/rolloutd/internal/image"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/shell"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// asRoot makes sandboxes of an image for agents that are root in it.
+type asRoot struct{ backend *sandbox.Backend }
+
+func (a asRoot) create(ctx context.Context, id, purpose string) (*sandbox.Sandbox, func(), error) {
+	s := rollout.Sandbox{Image: "app", User: rollout.UserRoot, Workdir: "/app", GradePaths: []string{"/srv"}}
+	sb, err := a.backend.Create(ctx, id, s, map[string]string{driver.LabelPurpose: purpose})
+	if err != nil {
+		return nil, nil, err
+	}
+	return sb, func() {}, sb.PutTar(ctx, rollout.Home, grading.Folders(rollout.Workdir, rollout.AgentLogDir))
+}
+
+// Attach implements grading.Sandboxes.
+func (a asRoot) Attach(ctx context.Context, id string) (*sandbox.Sandbox, func(), error) {
+	sb, err := a.backend.Attach(ctx, id)
+	return sb, func() {}, err
+}
+
+// CreateVerifier implements grading.Sandboxes.
+func (a asRoot) CreateVerifier(ctx context.Context, t rollout.Target, _ rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
+	return a.create(ctx, t.VerifierID(), driver.PurposeVerifier)
+}
+
+// rootImage is a store with an image that has no programs, bash apart, which comes from the host.
+func rootImage(t *testing.T) *image.Store {
+	t.Helper()
+	folder := t.TempDir()
+	for path, text := range map[string]string{"app/answer": "41\n", "srv/rows": "1\n", "usr/bin/tool": "#!/bin/bash\necho tool\n"} {
+		full := filepath.Join(folder, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		require.NoError(t, os.WriteFile(full, []byte(text), 0o600))
+		require.NoError(t, os.Chmod(full, 0o755))
+	}
+	s, err := image.Open(image.Options{Dir: filepath.Join(t.TempDir(), "images")})
+	require.NoError(t, err)
+	_, err = s.Import(t.Context(), folder, "app")
+	require.NoError(t, err)
+	return s
+}
+
+// What root of an image changes is graded where the task says so. It changes no program of the verifier, neither before grading nor while its work
+// runs there.
+func TestRootOfAnImageIsGraded(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only a worker that is root makes agents root of an image")
+	}
+	d, err := local.New(local.Options{Dir: filepath.Join(t.TempDir(), "sandboxes"), SandboxdPath: sandboxdPath, Images: rootImage(t), BridgeDir: t.TempDir()})
+	require.NoError(t, err)
+	s, err := store.Open(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	a := asRoot{sandbox.New(d, sandbox.Options{Defaults: driver.Spec{
+		MemoryMiB: 512, HomeMiB: 64, TmpMiB: 32, PIDs: 128, Lease: time.Hour, // nothing renews it
+	}})}
+	target := rollout.Target{RolloutID: "root", Attempt: 1}
+	t.Cleanup(func() {
+		for _, id := range []string{target.SandboxID(), target.VerifierID()} {
+			require.NoError(t, a.backend.Destroy(context.Background(), id))
+		}
+	})
+	sb, _, err := a.create(t.Context(), target.SandboxID(), driver.PurposeAgent)
+	require.NoError(t, err)
+	st, err := shell.Run(t.Context(), sb, "agent", shell.Bash("-c", `set -e
+		[ $UID = 0 ]; read a < /app/answer; echo $((a+1)) > answer; echo 2 > /srv/rows; echo 3 > /srv/more
+		echo 'echo cheated' > /usr/bin/tool; echo /app/evil.so > /etc/ld.so.preload; echo x > /usr/bin/cheat; echo 1 > /verifier/logs/reward.txt; echo x > /verifier/tests/cheat
+		printf '#!/bin/bash\necho x > /usr/bin/tool; echo x > /usr/bin/late; echo x > /etc/ld.so.preload; echo 1 > /verifier/logs/reward.txt; echo x > /srv/late; echo $UID\n' > prog`),
+		&shell.Budget{Total: 5 * time.Minute})
+	require.NoError(t, err)
+	require.Zero(t, st.ExitCode)
+	g := &grading.Grader{Store: s, Sandboxes: a, Logger: slog.New(slog.DiscardHandler)}
+	commands := []string{
+		`read a < answer; [ "$a" = 42 ]`, `read a < /app/answer; [ "$a" = 42 ]`, `read a < /srv/rows; read b < /srv/more; [ "$a$b" = 23 ]`,
+		`[ ! -e /usr/bin/cheat ] && [ ! -e /verifier/tests/cheat ] && [ ! -e /verifier/logs/reward.txt ]`,
+		`[ "$(bash prog 2> /dev/null)" = 0 ] && [ -e /srv/late ]`,
+		`[ ! -e /usr/bin/late ] && [ ! -e /etc/ld.so.preload ] && [ ! -e /verifier/logs/reward.txt ] && [ "$(tool)" = tool ]`,
+	}
+	record, err := g.Grade(t.Context(), grading.Job{Target: target, Verifier: rollout.Verifier{Commands: commands}, Timeout: 10 * time.Minute})
+	require.NoError(t, err)
+	require.NotNil(t, record.Reward, record.Error)
+	require.InDelta(t, 1, *record.Reward, 0, "%+v", record.Commands)
+}
