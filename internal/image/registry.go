@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -25,11 +27,16 @@ type Registries struct {
 	Mirrors map[string][]string
 	// Insecure are registries that are reached by plain HTTP, or by TLS without a check of the certificate.
 	Insecure []string
-	// Stall is how long a registry may send nothing; default 60 s.
+	// Stall is how long a registry may send nothing; default 60 s. One that did so once is not asked again during a pull.
 	Stall time.Duration
+	// Pull bounds a pull as a whole; default 30 min.
+	Pull time.Duration
 }
 
-const defaultStall = time.Minute
+const (
+	defaultStall = time.Minute
+	defaultPull  = 30 * time.Minute
+)
 
 // Pull adds the image of a registry under its name. An image that the store has under that name is pulled again: a tag may have moved.
 func (s *Store) Pull(ctx context.Context, image string) (Image, error) {
@@ -37,6 +44,17 @@ func (s *Store) Pull(ctx context.Context, image string) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
+	limit := cmp.Or(s.o.Registries.Pull, defaultPull)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fault.New(fault.Unavailable, "image %s: was not pulled within %s", ref.Name(), limit))
+	defer cancel()
+	added, err := s.pull(ctx, ref)
+	if err != nil && ctx.Err() != nil {
+		return added, fault.Wrap(fault.Unavailable, errors.Join(context.Cause(ctx), err), "pull")
+	}
+	return added, err
+}
+
+func (s *Store) pull(ctx context.Context, ref name.Reference) (Image, error) {
 	return s.adding(ctx, func(temp string) (Image, error) {
 		var errs []error
 		for _, from := range s.sources(ref) {
@@ -184,10 +202,7 @@ func (s *Store) transport(host string) http.RoundTripper {
 		return remote.DefaultTransport
 	}
 	t := base.Clone()
-	stall := s.o.Registries.Stall
-	if stall == 0 {
-		stall = defaultStall
-	}
+	stall := cmp.Or(s.o.Registries.Stall, defaultStall)
 	t.ResponseHeaderTimeout = stall
 	if s.insecure(host) {
 		t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the operator named this registry as insecure
@@ -197,18 +212,27 @@ func (s *Store) transport(host string) http.RoundTripper {
 
 // patientTransport bounds how long a registry may send nothing, and how much it may send as a document.
 type patientTransport struct {
-	base  http.RoundTripper
-	stall time.Duration
+	base   http.RoundTripper
+	stall  time.Duration
+	silent atomic.Bool // it sent nothing for that long: the client's retries would wait as long again
 }
 
 func (p *patientTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	silent := fault.New(fault.Unavailable, "the registry sent nothing for %s", p.stall)
+	if p.silent.Load() {
+		return nil, silent
+	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	res, err := p.base.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		cancel(nil)
+		var network net.Error
+		if errors.As(err, &network) && network.Timeout() && req.Context().Err() == nil {
+			p.silent.Store(true)
+			return nil, silent
+		}
 		return nil, err
 	}
-	silent := fault.New(fault.Unavailable, "the registry sent nothing for %s", p.stall)
 	b := &patientBody{body: res.Body, stall: p.stall, cancel: cancel, ctx: ctx, left: -1}
 	b.timer = time.AfterFunc(p.stall, func() { cancel(silent) })
 	b.timer.Stop() // it runs during a read

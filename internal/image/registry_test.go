@@ -3,6 +3,7 @@ package image_test
 import (
 	"encoding/base64"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,6 +45,72 @@ func TestSilentRegistry(t *testing.T) {
 			nothingIn(t, s)
 		})
 	}
+}
+
+// A registry that does not answer at all is asked once: retries would wait as long again, and again.
+func TestDeafRegistry(t *testing.T) {
+	t.Parallel()
+	stopped := make(chan struct{})
+	var deaf atomic.Bool
+	var asked atomic.Int32
+	host := serve(t, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !deaf.Load() {
+				h.ServeHTTP(w, r)
+				return
+			}
+			asked.Add(1)
+			<-stopped
+		})
+	})
+	t.Cleanup(func() { close(stopped) })
+	name := push(t, host, "app:1", imageOf(t, []entry{file("a", "1")}))
+	deaf.Store(true)
+	s := open(t, image.Options{Registries: image.Registries{Stall: 50 * time.Millisecond}})
+	err := pull(t, s, name)
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, "the registry sent nothing for 50ms")
+	require.LessOrEqual(t, asked.Load(), int32(1))
+}
+
+// A registry that is slower than the bound of a pull does not hold it any longer.
+func TestSlowRegistry(t *testing.T) {
+	t.Parallel()
+	stopped := make(chan struct{})
+	var slow atomic.Bool
+	img := imageOf(t, []entry{file("a", "1")})
+	config, err := img.ConfigName()
+	require.NoError(t, err)
+	host := serve(t, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !slow.Load() || !strings.Contains(r.URL.Path, "/blobs/") || strings.HasSuffix(r.URL.Path, config.String()) {
+				h.ServeHTTP(w, r)
+				return
+			}
+			whole := httptest.NewRecorder()
+			h.ServeHTTP(whole, r)
+			w.WriteHeader(whole.Code)
+			for _, b := range whole.Body.Bytes() {
+				_, err := w.Write([]byte{b})
+				if err != nil || http.NewResponseController(w).Flush() != nil {
+					return
+				}
+				select {
+				case <-stopped:
+					return
+				case <-time.After(time.Minute):
+				}
+			}
+		})
+	})
+	t.Cleanup(func() { close(stopped) })
+	name := push(t, host, "app:1", img)
+	slow.Store(true)
+	s := open(t, image.Options{Registries: image.Registries{Pull: time.Second}})
+	err = pull(t, s, name)
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, "was not pulled within 1s")
+	nothingIn(t, s)
 }
 
 // What a registry sends in place of a manifest or a layer is refused.

@@ -29,12 +29,12 @@ type unpacker struct {
 	owner  owner
 	budget *budget
 	layer
-	dirs map[string]*tar.Header // get their final mode and time at the end
+	dirs folders
 }
 
 // unpack reads the tar of a layer to its end. Device nodes, FIFOs and sockets are left out.
 func unpack(ctx context.Context, r io.Reader, root *os.Root, own owner, b *budget) (layer, error) {
-	u := &unpacker{root: root, owner: own, budget: b, dirs: map[string]*tar.Header{}}
+	u := &unpacker{root: root, owner: own, budget: b, dirs: newFolders()}
 	for t := tar.NewReader(r); ; {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
@@ -103,7 +103,7 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	}
 	if name == "." {
 		if h.Typeflag == tar.TypeDir {
-			u.dirs[name] = h
+			u.dirs.add(name, h)
 		}
 		return nil
 	}
@@ -122,7 +122,7 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 func (u *unpacker) write(name string, h *tar.Header, content io.Reader) error {
 	switch h.Typeflag {
 	case tar.TypeDir:
-		u.dirs[name] = h
+		u.dirs.add(name, h)
 		if err := u.root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
@@ -191,17 +191,13 @@ func (u *unpacker) makeWay(name string, dir bool) error {
 	if err != nil || dir && st.IsDir() {
 		return err
 	}
-	for known := range u.dirs {
-		if known == name || strings.HasPrefix(known, name+"/") {
-			delete(u.dirs, known)
-		}
-	}
+	u.dirs.forget(name)
 	return u.root.RemoveAll(name)
 }
 
 // finishDirs gives the folders their owners, modes and times, after the last file was written into them.
 func (u *unpacker) finishDirs() error {
-	for name, h := range u.dirs {
+	for name, h := range u.dirs.headers {
 		f, err := u.root.Open(name)
 		if err != nil {
 			return entryError(name, err)
