@@ -38,9 +38,10 @@ type world struct {
 	tools  *tools
 	model  http.Handler // what the endpoint is; the scripted model unless a test changes it
 	sent   *sentLog
+	url    string // of the endpoint
 }
 
-func newWorld(t *testing.T, script string) *world {
+func newWorld(t testing.TB, script string) *world {
 	t.Helper()
 	scripts, err := scripted.Load(strings.NewReader(script))
 	require.NoError(t, err)
@@ -48,12 +49,13 @@ func newWorld(t *testing.T, script string) *world {
 	w.model = scripted.New(scripted.Options{Scripts: scripts, Log: w.sent})
 	endpoint := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.model.ServeHTTP(rw, r) }))
 	t.Cleanup(endpoint.Close)
-	w.client = newGateway(t, endpoint.URL+"/v1")
+	w.url = endpoint.URL + "/v1"
+	w.client = newGateway(t, w.url)
 	return w
 }
 
 // newGateway is a gateway with the route r1.1 to an endpoint.
-func newGateway(t *testing.T, endpoint string) *gateway.Client {
+func newGateway(t testing.TB, endpoint string) *gateway.Client {
 	t.Helper()
 	dir := t.TempDir()
 	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
