@@ -59,7 +59,7 @@ func harborTrace(t *testing.T) string {
 		{Turn: 3, Kind: rollout.KindAgent, Branch: rollout.BranchRoot, Broken: "cut", NodeID: "cccccccccccc"},
 		{Turn: 4, Kind: rollout.KindAgent, Branch: rollout.BranchRoot, NodeID: "dddddddddddd", Delivered: true, FinishReason: "length",
 			PromptTokenIDs: []int32{1, 2, 3, 4, 5, 6}, CompletionTokenIDs: []int32{7, 8}, PerTokenLogps: []float64{0.5},
-			Request:  json.RawMessage(`{"messages":[{"role":"system","content":"s"},{"role":"user","content":"write a"},{"role":"assistant","content":""},{"role":"tool","content":"x"}]}`),
+			Request:  json.RawMessage(`{"messages":[{"role":"system","content":"s"},{"role":"user","content":"write a"},{"role":"assistant","content":""},{"role":"tool","tool_call_id":"c1","content":"x"}]}`),
 			Response: json.RawMessage(`{"choices":[{"message":{"role":"assistant","content":"done"}}]}`)},
 	} {
 		raw, err := json.Marshal(turn)
@@ -219,6 +219,31 @@ func TestHarborQueuesACrowd(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// A trace in the Agent Trajectory Interchange Format has each message of the agent's conversation once, and what a tool returned at the step
+// that called it.
+func TestTraceAsATIF(t *testing.T) {
+	t.Parallel()
+	r := start(t, withHarbor(t))
+	r.fake.lines = harborTrace(t)
+	r.dial("/ws").ask(call("run_rollout", task("r", "write a")))
+	status, _, body := r.do("GET", "/rollouts/r/trace?format=atif", "")
+	require.Equal(t, http.StatusOK, status, body)
+	got := object(t, body)
+	require.Equal(t, "ATIF-v1.7", got["schema_version"])
+	steps := got["steps"].([]any)
+	require.Len(t, steps, 4, body)
+	for i, source := range []string{"system", "user", "agent", "agent"} {
+		require.Equal(t, source, dig(t, steps, i, "source"))
+		require.InDelta(t, i+1, dig(t, steps, i, "step_id"), 0)
+	}
+	require.Equal(t, []any{map[string]any{"tool_call_id": "c1", "function_name": "bash", "arguments": map[string]any{"command": "ls"}}}, dig(t, steps, 2, "tool_calls"))
+	require.Equal(t, []any{map[string]any{"source_call_id": "c1", "content": "x"}}, dig(t, steps, 2, "observation", "results"))
+	require.Equal(t, []any{4.0, 5.0}, dig(t, steps, 2, "metrics", "completion_token_ids"))
+	require.Equal(t, "done", dig(t, steps, 3, "message"))
+	status, _, _ = r.do("GET", "/rollouts/r/trace?format=xml", "")
+	require.Equal(t, http.StatusUnprocessableEntity, status)
 }
 
 func TestHarborTaskAPI(t *testing.T) {

@@ -45,8 +45,13 @@ func (e *Env) run(ctx context.Context, c tools.Call) (*tools.Text, error) {
 		return nil, fault.Wrap(fault.KindOf(err), err, "rollout %s is done; its trace", head.ID)
 	}
 	text, err := tools.Write(finished(p, head, turns))
-	if err == nil {
-		c.Delivered(head)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text.JSON) > maxText:
+		return nil, fault.New(fault.Exhausted, "the result has more than %d MiB: read the trace from /rollouts/%s/trace", maxText>>20, head.ID)
 	}
-	return text, err
+	text.JSON = nil // it is sent in one form only
+	c.Delivered(head)
+	return text, nil
 }

@@ -71,6 +71,7 @@ func message(role string, content json.RawMessage) json.RawMessage {
 
 // toolCall is a tool call as HarborEnv flattens it.
 type toolCall struct {
+	ID        string          `json:"-"`
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
 }
@@ -90,6 +91,7 @@ type apiReply struct {
 	}
 	Output []struct {
 		Type, Name string
+		CallID     string `json:"call_id"`
 		Arguments  json.RawMessage
 		Content    []struct{ Text string }
 	}
@@ -99,7 +101,10 @@ type apiReply struct {
 // chatMessage is the message of a chat completion.
 type chatMessage struct {
 	Content   any
-	ToolCalls []struct{ Function toolCall } `json:"tool_calls"`
+	ToolCalls []struct {
+		ID       string
+		Function toolCall
+	} `json:"tool_calls"`
 }
 
 // replyOf reads the reply of a turn, of any model API.
@@ -131,6 +136,7 @@ func (s *said) chat(raw json.RawMessage) {
 	}
 	s.text, _ = m.Content.(string)
 	for _, c := range m.ToolCalls {
+		c.Function.ID = c.ID
 		s.call(c.Function)
 	}
 	s.message = raw
@@ -147,7 +153,7 @@ func (s *said) response(r apiReply) {
 	var texts []string
 	for _, item := range r.Output {
 		if item.Name != "" {
-			s.call(toolCall{item.Name, item.Arguments})
+			s.call(toolCall{item.CallID, item.Name, item.Arguments})
 		}
 		for _, part := range item.Content {
 			if item.Type == "message" && part.Text != "" {
@@ -162,8 +168,8 @@ func (s *said) response(r apiReply) {
 // blocks reads the content of a message of the Messages API.
 func (s *said) blocks(content json.RawMessage) {
 	var all []struct {
-		Type, Text, Name string
-		Input            json.RawMessage
+		Type, Text, ID, Name string
+		Input                json.RawMessage
 	}
 	if json.Unmarshal(content, &all) != nil {
 		return
@@ -172,7 +178,7 @@ func (s *said) blocks(content json.RawMessage) {
 	for _, b := range all {
 		switch {
 		case b.Type == "tool_use":
-			s.call(toolCall{b.Name, b.Input})
+			s.call(toolCall{b.ID, b.Name, b.Input})
 		case b.Type == "text" && b.Text != "":
 			texts = append(texts, b.Text)
 		}

@@ -82,23 +82,31 @@ func (e *Env) capture(ctx context.Context, id string) (captured, error) {
 		return c, err
 	}
 	defer r.Close()
-	lines := bufio.NewReaderSize(r, 64<<10)
+	err = eachTurn(r, c.add)
+	return c, err
+}
+
+// eachTurn reads the turns of a trace.
+func eachTurn(trace io.Reader, take func(*rollout.Turn) error) error {
+	lines := bufio.NewReaderSize(trace, 64<<10)
 	for {
 		line, err := readLine(lines)
 		if len(line) > 0 {
 			var t rollout.Turn
 			if err := json.Unmarshal(line, &t); err != nil {
-				return c, fault.Wrap(fault.Internal, err, "read the trace")
+				return fault.Wrap(fault.Internal, err, "read the trace")
 			}
-			if err := c.add(&t); err != nil {
-				return c, err
+			if err := take(&t); err != nil {
+				return err
 			}
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return c, nil
+			return nil
+		case fault.Is(err, fault.Exhausted):
+			return err
 		case err != nil:
-			return c, fault.Wrap(fault.Unavailable, err, "read the trace")
+			return fault.Wrap(fault.Unavailable, err, "read the trace")
 		}
 	}
 }

@@ -6,7 +6,7 @@ type rolloutRequest struct {
 
 type traceRequest struct {
 	rolloutRequest
-	Format string `query:"format" enum:"jsonl,npz" default:"jsonl" description:"jsonl has all of each call; npz has numbers, ids and logprobs as arrays for numpy"`
+	Format string `query:"format" enum:"jsonl,npz,atif" default:"jsonl" description:"jsonl has all of each call; npz has numbers, ids and logprobs as arrays for numpy; atif is the agent's conversation in the Agent Trajectory Interchange Format"`
 }
 
 type eventsRequest struct {

@@ -5,8 +5,11 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
 	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/harbor"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/trajectory/arrays"
@@ -18,7 +21,7 @@ const (
 )
 
 func (a *API) traceRoute() api.Route {
-	rt := left("/trace", a.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []any{jsonLines, npzFile})
+	rt := left("/trace", a.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []any{jsonLines, npzFile, harbor.Trajectory{}})
 	rt.Says.Reads = traceRequest{}
 	rt.Says.Refuses = append(rt.Says.Refuses, http.StatusUnprocessableEntity)
 	return rt
@@ -31,8 +34,8 @@ func (a *API) getTrace(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	format := cmp.Or(q.Get("format"), "jsonl")
-	if format != "jsonl" && format != "npz" {
-		httpio.WriteRefusal(w, fault.Field("format", "want jsonl or npz, got %q", format))
+	if format != "jsonl" && format != "npz" && format != atifFormat {
+		httpio.WriteRefusal(w, fault.Field("format", "want jsonl, npz or %s, got %q", atifFormat, format))
 		return
 	}
 	lines, err := a.leftBy(r, "trace", "trace")
@@ -41,6 +44,10 @@ func (a *API) getTrace(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer lines.Close()
+	if format == atifFormat {
+		a.pourATIF(w, r, lines)
+		return
+	}
 	if format == "jsonl" {
 		pour(w, jsonLines, func(w io.Writer) error {
 			_, err := io.Copy(w, lines)
@@ -49,6 +56,19 @@ func (a *API) getTrace(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.pourArrays(w, r, lines)
+}
+
+// atifFormat is the format of a trace for tools of Harbor.
+const atifFormat = "atif"
+
+func (a *API) pourATIF(w http.ResponseWriter, r *http.Request, lines io.Reader) {
+	x, ok := a.export(w, r, exports.Shapes)
+	if !ok {
+		return
+	}
+	defer x.leave()
+	t, err := harbor.ReadATIF(lines, chi.URLParam(r, "id"))
+	answerWith(w, t, err)
 }
 
 // pourArrays reads all before the answer begins: the arrays come one after another, and a trace that cannot be read is an error.

@@ -1,0 +1,198 @@
+package harbor
+
+import (
+	"encoding/json"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
+)
+
+// Trajectory is a rollout in the Agent Trajectory Interchange Format, of the agent's own conversation.
+type Trajectory struct {
+	Schema    string    `json:"schema_version" const:"ATIF-v1.7"`
+	SessionID string    `json:"session_id"`
+	Agent     atifAgent `json:"agent"`
+	Steps     []step    `json:"steps" nullable:"false"`
+	Final     atifFinal `json:"final_metrics"`
+}
+
+const atifVersion = "ATIF-v1.7"
+
+type atifAgent struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Model   string `json:"model_name,omitempty"`
+}
+
+type atifFinal struct {
+	Prompt     int64 `json:"total_prompt_tokens"`
+	Completion int64 `json:"total_completion_tokens"`
+	Steps      int   `json:"total_steps"`
+}
+
+type step struct {
+	ID          int          `json:"step_id"`
+	Timestamp   string       `json:"timestamp,omitempty"`
+	Source      string       `json:"source"`
+	Message     string       `json:"message"`
+	Reasoning   string       `json:"reasoning_content,omitempty"`
+	ToolCalls   []atifCall   `json:"tool_calls,omitempty"`
+	Observation *observation `json:"observation,omitempty"`
+	Metrics     *atifMetrics `json:"metrics,omitempty"`
+	Calls       int          `json:"llm_call_count,omitempty"`
+}
+
+type atifCall struct {
+	ID        string         `json:"tool_call_id"`
+	Name      string         `json:"function_name"`
+	Arguments map[string]any `json:"arguments" nullable:"false"`
+}
+
+type observation struct {
+	Results []observed `json:"results" nullable:"false"`
+}
+
+type observed struct {
+	CallID  string `json:"source_call_id,omitempty"`
+	Content string `json:"content"`
+}
+
+type atifMetrics struct {
+	Prompt        int64     `json:"prompt_tokens"`
+	Completion    int64     `json:"completion_tokens"`
+	Cached        int64     `json:"cached_tokens,omitempty"`
+	Cost          float64   `json:"cost_usd,omitempty"`
+	PromptIDs     []int32   `json:"prompt_token_ids,omitempty"`
+	CompletionIDs []int32   `json:"completion_token_ids,omitempty"`
+	Logprobs      []float64 `json:"logprobs,omitempty"`
+}
+
+// ReadATIF makes the trajectory of a trace. The agent's name is not in a trace: it is the caller's to give. A trace without a whole call of
+// the agent is a fault.NotFound.
+func ReadATIF(trace io.Reader, rolloutID string) (Trajectory, error) {
+	t := Trajectory{Schema: atifVersion, SessionID: rolloutID, Agent: atifAgent{Name: "agent", Version: "unknown"}, Steps: []step{}}
+	seen, tokens := 0, 0 // messages of the conversation that are steps already; ids in all
+	err := eachTurn(trace, func(turn *rollout.Turn) error {
+		if turn.Broken != "" || turn.Kind != rollout.KindAgent {
+			return nil
+		}
+		if tokens += len(turn.PromptTokenIDs) + len(turn.CompletionTokenIDs); tokens > sequence.MaxTokens {
+			return fault.New(fault.Exhausted, "the turns have more than %d tokens in all: read the trace as jsonl, which is streamed", sequence.MaxTokens)
+		}
+		asked := requestOf(turn)
+		if seen > len(asked.messages) { // the conversation was summarised
+			seen = 0
+		}
+		for _, m := range asked.messages[seen:] {
+			t.message(m)
+		}
+		seen = len(asked.messages) + 1
+		t.turn(turn)
+		return nil
+	})
+	if err == nil && len(t.Steps) == 0 {
+		err = fault.New(fault.NotFound, "rollout %s has no whole model call", rolloutID)
+	}
+	t.Final.Steps = len(t.Steps)
+	return t, err
+}
+
+// message adds a message of a request: the results of tools to the step that called them, others as steps.
+func (t *Trajectory) message(raw json.RawMessage) {
+	var m struct {
+		Role   string
+		Type   string
+		CallID string `json:"tool_call_id"`
+		Item   string `json:"call_id"` // of a response
+		Output json.RawMessage
+	}
+	if json.Unmarshal(raw, &m) != nil {
+		return
+	}
+	content := flat(rawjson.MemberOf(raw, "content"))
+	switch {
+	case m.Role == "tool":
+		t.observe(m.CallID, content)
+	case m.Type == "function_call_output":
+		t.observe(m.Item, flat(m.Output))
+	case m.Role == "system" || m.Role == "developer":
+		t.Steps = append(t.Steps, step{ID: len(t.Steps) + 1, Source: "system", Message: content})
+	case m.Role == "user":
+		t.Steps = append(t.Steps, step{ID: len(t.Steps) + 1, Source: "user", Message: content})
+	}
+}
+
+func (t *Trajectory) observe(callID, content string) {
+	if len(t.Steps) == 0 {
+		return
+	}
+	last := &t.Steps[len(t.Steps)-1]
+	if last.Source != "agent" {
+		return
+	}
+	if !slices.ContainsFunc(last.ToolCalls, func(c atifCall) bool { return c.ID == callID }) {
+		callID = "" // readers refuse the id of another step's call
+	}
+	if last.Observation == nil {
+		last.Observation = &observation{}
+	}
+	last.Observation.Results = append(last.Observation.Results, observed{callID, content})
+}
+
+// turn adds a reply.
+func (t *Trajectory) turn(turn *rollout.Turn) {
+	said := replyOf(turn)
+	if t.Agent.Model == "" {
+		t.Agent.Model = flat(rawjson.MemberOf(turn.Request, "model"))
+	}
+	s := step{
+		ID: len(t.Steps) + 1, Source: "agent", Message: said.text, Calls: 1,
+		Timestamp: time.UnixMicro(int64(turn.Timestamp * 1e6)).UTC().Format(time.RFC3339Nano),
+		Reasoning: flat(rawjson.MemberOf(said.message, "reasoning_content")),
+		Metrics: &atifMetrics{
+			Prompt: turn.Usage.PromptTokens, Completion: turn.Usage.CompletionTokens, Cached: turn.Usage.CachedPromptTokens, Cost: turn.Usage.CostUSD,
+			PromptIDs: turn.PromptTokenIDs, CompletionIDs: turn.CompletionTokenIDs, Logprobs: turn.PerTokenLogps,
+		},
+	}
+	for _, c := range said.calls {
+		s.ToolCalls = append(s.ToolCalls, atifCall{ID: c.ID, Name: c.Name, Arguments: argumentsOf(c.Arguments)})
+	}
+	t.Final.Prompt += turn.Usage.PromptTokens
+	t.Final.Completion += turn.Usage.CompletionTokens
+	t.Steps = append(t.Steps, s)
+}
+
+// argumentsOf are a call's arguments as an object, which the format wants: what is none stands in the member "arguments".
+func argumentsOf(raw json.RawMessage) map[string]any {
+	text := string(raw)
+	_ = json.Unmarshal(raw, &text) // an object stays as it is
+	var object map[string]any
+	if json.Unmarshal([]byte(text), &object) == nil && object != nil {
+		return object
+	}
+	return map[string]any{"arguments": text}
+}
+
+// flat is the text of a content: of a string, or of a list of parts.
+func flat(content json.RawMessage) string {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return text
+	}
+	var parts []struct{ Text string }
+	if json.Unmarshal(content, &parts) != nil {
+		return ""
+	}
+	for i, p := range parts {
+		if i > 0 {
+			text += "\n"
+		}
+		text += p.Text
+	}
+	return text
+}
