@@ -388,6 +388,14 @@ def test_groups_of_another_process_or_another_class_are_left_alone(tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.group", "mine.group"]
 
 
+def test_an_environment_runs_without_a_folder_for_its_groups(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    journal = Journal(str(tmp_path / "file" / "open"))
+    journal.begin("g", {"prompt": "what"}).end()
+    assert not list(journal.left())
+    assert "open_groups_path" in caplog.text
+
+
 def test_serve_sends_a_group_that_the_trainer_did_not_take(server: Server, tmp_path: Path) -> None:
     group(server, ("completed", "a"), ("completed", "bc"))
     server.on("POST /register-env", Answer(200, {"status": "success", "env_id": 3}))

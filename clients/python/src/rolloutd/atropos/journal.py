@@ -71,12 +71,16 @@ class _Kept(Work):
 
 
 class Journal:
-    """The groups of a folder; an empty path keeps none. Processes may share a folder: each group has one of them."""
+    """The groups of a folder; an empty path, or one that cannot be written, keeps none. Processes may share a folder: each group has one of them."""
 
     def __init__(self, path: str | None) -> None:
         self._folder = Path(path) if path else None
-        if self._folder:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            if self._folder:
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as err:
+            log.warning("a restarted environment will not finish the groups of this one: open_groups_path: %s", err)
+            self._folder = None
 
     def begin(self, group_id: str, item: Any) -> Work:
         """A new group."""
