@@ -145,7 +145,7 @@ func TestRESTListRefuses(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, status, query)
 		require.Contains(t, object(t, out)["detail"], want)
 	}
-	for query, want := range map[string]string{"fromat=npz": "fromat: there is no such parameter: want format", "format=csv": "format: want jsonl or npz", "format=jsonl&format=npz": "format: is given 2 times", "format=npz;": "query: invalid semicolon"} {
+	for query, want := range map[string]string{"fromat=npz": "fromat: there is no such parameter: want format", "format=csv": "format: want jsonl, npz or atif", "format=jsonl&format=npz": "format: is given 2 times", "format=npz;": "query: invalid semicolon"} {
 		status, _, out := r.do("GET", "/rollouts/r/trace?"+query, "")
 		require.Equal(t, http.StatusUnprocessableEntity, status, query)
 		require.Contains(t, object(t, out)["detail"], want)
