@@ -19,7 +19,7 @@ TEST := $(SUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failure
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl bench-rollout bench-control bench-sandbox bench-gateway bench-edge openenv-image clean
+.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl bench-rollout bench-control bench-episodes bench-sandbox bench-gateway bench-edge openenv-image clean
 
 demo-react: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml --demo-agent react
@@ -80,10 +80,12 @@ redteam-grading:
 redteam-sandbox:
 	ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 20m ./internal/sandbox/... ./internal/sandboxd/... ./cmd/sandboxd
 
-# Memory of the largest requests to every route; cheats and outcomes with the real agent.
+# Memory of the largest requests to every route; cheats and outcomes with the real agent; episodes beside each other; the
+# executor's answers.
 redteam-server:
 	go test -count=1 -timeout 10m ./envserver -run 'Memory|Crowd|Dropped'
 	cd $(DEV) && go test -count=1 -timeout 20m ./e2e -run 'Cheats|Outcomes'
+	cd $(DEV) && ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./e2e -run 'EpisodesAreApart|ExecutorWireFacts'
 
 # Every decoder of what comes from outside.
 redteam-fuzz:
@@ -107,6 +109,11 @@ bench-rollout:
 bench-control:
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'ControlPlanePerRollout' -benchtime 10x
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'CPUPerWaitingAgent' -benchtime 1x
+
+# Memory of ReACT rollouts and episodes in flight, and tool calls.
+bench-episodes:
+	go test ./internal/agent/react -run '^$$' -bench InFlight -benchtime 1x
+	go test ./internal/episode/live ./internal/tool/sandboxtool -run '^$$' -bench 'Call|InFlight' -benchtime 2s
 
 bench-sandbox:
 	go test ./internal/sandbox/local -run '^$$' -bench CreateToFirstExec -benchtime 100x

@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// try makes a call in a trajectory of the client's.
+func (c bearer) try(t *testing.T, trajectory, id, tool string, arguments args) executed {
+	t.Helper()
+	status, out := c.rest(t, "POST /executor/execute", args{"trajectory_id": trajectory, "tool": args{"name": tool, "arguments": arguments, "uniq_id": id}})
+	require.Equal(t, http.StatusOK, status, out)
+	var a executed
+	require.NoError(t, json.Unmarshal([]byte(out), &a), out)
+	return a
+}
+
+func (c bearer) bash(t *testing.T, trajectory, id, command string) executed {
+	t.Helper()
+	return c.try(t, trajectory, id, "bash", args{"command": command})
+}
+
+// rollouts are the ids of the client's rollouts.
+func (c bearer) rollouts(t *testing.T) (ids []string) {
+	t.Helper()
+	status, out := c.rest(t, "GET /rollouts", nil)
+	require.Equal(t, http.StatusOK, status, out)
+	var list struct {
+		Rollouts []struct {
+			ID string `json:"rollout_id"`
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &list))
+	for _, r := range list.Rollouts {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+const treasure = "alices-treasure-5f1c"
+
+// Two live episodes of two tokens on one host. Bob's, whose policy is hostile, sees, reaches and ends nothing of alice's: no file, process,
+// port, terminal or call, neither from inside his sandbox nor over the routes, whatever ids he guesses.
+func TestEpisodesAreApart(t *testing.T) {
+	t.Parallel()
+	onlyRedteam(t)
+	alice, bob, _ := startShared(t)
+	setUp := alice.bash(t, "t", "u", "echo "+treasure+" | tee secret.txt > /tmp/secret.txt; touch alive; sh -c 'while test -e alive; do sleep 1; done; : "+treasure+"' > /dev/null 2>&1 & "+
+		`perl -MIO::Socket::INET -MIO::Socket::UNIX -e '
+			$tcp = IO::Socket::INET->new(Listen => 5, LocalAddr => "127.0.0.1:8765") or die;
+			$unix = IO::Socket::UNIX->new(Listen => 5, Local => "\0alice") or die; open(F, ">", "listens"); close(F); sleep 3600' > /dev/null 2>&1 &
+		until test -e listens; do sleep 0.1; done`)
+	require.True(t, setUp.Success, "%+v", setUp)
+	require.Equal(t, treasure, alice.try(t, "t", "pty", "terminal_stateful", args{"command": "X=" + treasure + "; echo $X"}).Output)
+
+	requireNothingInside(t, bob)
+	requireNothingOutside(t, alice, bob)
+	attack(t, bob)
+	still := alice.bash(t, "t", "still", "cat secret.txt; pgrep -f '^sh -c while test' | wc -l; grep -c @alice /proc/net/unix")
+	require.Equal(t, treasure+"\n1\n1", still.Output, still.Error)
+	require.Equal(t, treasure, alice.try(t, "t", "pty-2", "terminal_stateful", args{"command": "echo $X"}).Output)
+	for _, c := range []bearer{alice, bob} {
+		status, out := c.rest(t, "POST /executor/release", args{"trajectory_id": "t"})
+		require.Equal(t, http.StatusOK, status, out)
+	}
+}
+
+// requireNothingInside looks for alice's from inside bob's sandbox.
+func requireNothingInside(t *testing.T, bob bearer) {
+	t.Helper()
+	port := bob.url[strings.LastIndex(bob.url, ":")+1:]
+	for name, c := range map[string]struct{ command, want string }{
+		"files":             {"grep -rl 'alice[s]-treasure' /home /tmp /var/tmp /run /dev/shm /mnt", ""},
+		"processes":         {"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'while test -e aliv[e]'", "0"},
+		"environments":      {"cat /proc/[0-9]*/environ | grep -ac 'alice[s]-treasure'", "0"},
+		"ports":             {"(exec 3<> /dev/tcp/127.0.0.1/8765) && echo open", ""},
+		"the server's port": {"(exec 3<> /dev/tcp/127.0.0.1/" + port + ") && echo open", ""},
+		"interfaces":        {"tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '", "lo"},
+		"abstract sockets":  {"grep -c @alice /proc/net/unix", "0"},
+		"terminals":         {"ls /dev/pts | grep -v ptmx", ""},
+		"shared memory":     {"ls -A /dev/shm /dev/mqueue | grep -v '^/dev' | grep .", ""},
+		"signals":           {"trap '' TERM; kill -TERM -1; echo sent", "sent"},
+	} {
+		require.Equal(t, c.want, bob.bash(t, "t", "inside "+name, "{ "+c.command+"; } 2> /dev/null").Output, name)
+	}
+	require.NotContains(t, bob.try(t, "t", "screen", "tmux", args{"action": "capture", "capture_entire": true}).Output, treasure)
+}
+
+// requireNothingOutside looks for alice's over the routes, by her ids and by links.
+func requireNothingOutside(t *testing.T, alice, bob bearer) {
+	t.Helper()
+	theirs := alice.rollouts(t)
+	require.Len(t, theirs, 1)
+	for _, id := range append(theirs, theirs[0]+".1", "../"+theirs[0]) {
+		for _, route := range []string{"read", "list", "archive"} {
+			_, out := bob.rest(t, "POST /executor/artifacts/"+route, args{"trajectory_id": id, "path": "secret.txt"})
+			require.Contains(t, out, "No active slot for trajectory", route)
+		}
+		status, out := bob.rest(t, "POST /executor/release", args{"trajectory_id": id})
+		require.Equal(t, http.StatusOK, status, out)
+		own := bob.bash(t, id, "u", "cat secret.txt") // of an episode of his own
+		require.Contains(t, own.Error, "Exit code: 1", id)
+		require.NotContains(t, own.Output, treasure)
+		status, _ = bob.rest(t, "POST /executor/release", args{"trajectory_id": id})
+		require.Equal(t, http.StatusOK, status)
+	}
+	require.NotContains(t, bob.bash(t, "t", "u", "cat secret.txt").Output, treasure, "alice's uniq_id")
+	for _, at := range []string{"GET ", "GET /messages", "GET /events", "POST /score", "POST /abort"} {
+		method, path, _ := strings.Cut(at, " ")
+		status, out := bob.rest(t, method+" /rollouts/"+theirs[0]+path, args{"score": 1})
+		require.Equal(t, http.StatusNotFound, status, "%s: %s", at, out)
+	}
+	links := bob.bash(t, "t", "links", "ln -s / root; ln -s ../../../.. up; ln -s /proc/1/root proc; ln -s /home/user/workdir/../../.. far")
+	require.True(t, links.Success, links.Error)
+	for i, path := range []string{"root/etc/passwd", "up/etc/passwd", "proc/etc/passwd", "far/etc/passwd", "../../../etc/passwd", "/etc/passwd", "root/../etc/passwd"} {
+		for _, route := range []string{"read", "list", "archive"} {
+			_, out := bob.rest(t, "POST /executor/artifacts/"+route, args{"trajectory_id": "t", "path": path})
+			require.Contains(t, out, `"success":false`, "%d %s %s", i, route, path)
+		}
+	}
+}
+
+// attack takes what a sandbox can take, while alice's tools work on.
+func attack(t *testing.T, bob bearer) {
+	t.Helper()
+	for i, command := range []string{
+		":(){ :|:& };: ; sleep 5",                                           // processes
+		"for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & done",         // CPU time
+		"head -c 100G /dev/zero > big; rm -f big",                           // disk
+		"head -c 20G /dev/zero | tail -c 20G | wc -c",                       // memory
+		"yes | head -c 100M",                                                // output
+		"mkdir deep; cd deep; for i in $(seq 2000); do mkdir d; cd d; done", // depth
+	} {
+		a := bob.try(t, "t", fmt.Sprint("attack ", i), "bash", args{"command": command, "timeout": 15})
+		t.Logf("%s: %t %s %.200q", command, a.Success, a.Error, a.Output)
+	}
+}
