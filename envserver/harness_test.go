@@ -40,6 +40,7 @@ func start(t *testing.T, change ...func(*envserver.Options)) *rig {
 		Rollouts:   f,
 		Groups:     &fakeGroups{states: map[string]rollout.GroupState{}},
 		Deliveries: &fakeDeliveries{},
+		Fleet:      &fakeHosts{},
 		Producers:  newFakeProducers(),
 		Resolve:    catalog.New(func(k string) string { return env[k] }, egress.Policy{}).Resolve,
 		Seal:       func(key string) string { return "sealed(" + key + ")" },

@@ -33,6 +33,9 @@ type Rollouts = access.Rollouts
 // Groups is what the edge needs of the engine that runs groups of rollouts.
 type Groups = access.Groups
 
+// Fleet is what the edge needs of the hosts of the deployment.
+type Fleet = access.Hosts
+
 // Deliveries is what the edge needs of the engine that delivers groups to sinks.
 type Deliveries = access.Deliveries
 
@@ -105,6 +108,7 @@ type Options struct {
 	Groups     Groups     // nil: the server has no groups
 	Deliveries Deliveries // nil: groups cannot be delivered; needs Groups
 	Producers  Producers  // nil: the server has no producers
+	Fleet      Fleet      // the hosts of the deployment; nil: operators do not see them
 	// TaskSets are the paths of task sets by the name that clients use.
 	TaskSets map[string]string
 	// Episodes reaches the tools of rollouts that wait for calls; nil: there are no interactive episodes.

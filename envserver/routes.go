@@ -33,7 +33,7 @@ func (s *Server) routes() []api.Route {
 	case s.harbor != nil:
 		all = append(all, s.harbor.Routes()...)
 	case s.env.Play == nil:
-		all = append(all, (&rest.API{Rollouts: s.o.Rollouts, Groups: s.o.Groups, Deliveries: s.o.Deliveries, Producers: s.o.Producers, Produce: s.produce(), Episodes: s.o.Episodes, Uploads: s.o.Uploads, Env: s.env, Bodies: s.bodies, Exports: s.exports, Context: s.callContext}).Routes()...)
+		all = append(all, (&rest.API{Rollouts: s.o.Rollouts, Groups: s.o.Groups, Deliveries: s.o.Deliveries, Producers: s.o.Producers, Produce: s.produce(), Episodes: s.o.Episodes, Uploads: s.o.Uploads, Hosts: s.o.Fleet, Env: s.env, Bodies: s.bodies, Exports: s.exports, Context: s.callContext}).Routes()...)
 	}
 	if s.harbor == nil && s.env.Play == nil && s.o.Episodes != nil {
 		all = append(all, s.executor().Routes()...)

@@ -85,7 +85,7 @@ func (d *Daemon) capacities() (map[string]activities.Backend, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.Sandboxes, o.Logger = b, d.log
+		o.Sandboxes, o.Drain, o.Logger = b, d.drain, d.log
 		d.log.Info("capacity of this host", "backend", name, "sandboxes", o.Slots, "total", o.Total, "each", o.Default)
 		all[name] = activities.Backend{Backend: b, Capacity: host.NewCapacity(o)}
 	}

@@ -45,6 +45,7 @@ type Daemon struct {
 	starts    *host.Starts // heavy starts of this host, whichever part begins them
 	namespace string       // of Temporal
 	host      string       // this host's id
+	drain     *host.Drain  // whether this host takes new sandboxes
 	sinks     *delivery.Deliverer
 	at        Addresses
 }

@@ -84,12 +84,14 @@ func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserve
 		return nil, err
 	}
 	box := d.key.Box("model key")
-	engine := rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key), hostapi.NewClient(d.store, d.key))
+	fleet := hostapi.NewClient(d.store, d.key)
+	engine := rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key), fleet)
 	return envserver.New(envserver.Options{
 		Rollouts:     engine,
 		Groups:       engine,
 		Deliveries:   knownSinks{engine, d.cfg.Sinks},
 		Producers:    sinkProducers{engine, d.cfg.Sinks},
+		Fleet:        fleet,
 		TaskSets:     d.taskSets(),
 		Episodes:     rollouts.NewEpisodes(engine, d.key.Token(episode.TokenPurpose)),
 		Uploads:      d.uploads(),

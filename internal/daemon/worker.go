@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/daemon/episodes"
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
+	"github.com/rolloutd/rolloutd/internal/daemon/presence"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/daemon/toolset"
 	"github.com/rolloutd/rolloutd/internal/egress"
@@ -21,6 +23,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/hostapi"
 	"github.com/rolloutd/rolloutd/internal/listen"
+	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
 	"github.com/rolloutd/rolloutd/internal/tool"
@@ -45,6 +48,9 @@ func (d *Daemon) workerTier() tier.Tier {
 }
 
 func (d *Daemon) runWorkers(ctx context.Context) (tier.Running, error) {
+	if err := d.identify(ctx); err != nil {
+		return tier.Running{}, err
+	}
 	routes := gateway.NewClient(d.cfg.GatewayURL(), d.key)
 	backends, err := d.capacities()
 	if err != nil {
@@ -81,7 +87,8 @@ func (d *Daemon) runWorkersOf(
 	if err != nil {
 		return tier.Running{}, err
 	}
-	api, err := d.hostAPI(ctx, acts, events)
+	self := d.presence(backends)
+	api, url, err := d.hostAPI(acts, events, self)
 	if err != nil {
 		return tier.Running{}, err
 	}
@@ -94,18 +101,23 @@ func (d *Daemon) runWorkersOf(
 		return tier.Running{}, errors.Join(err, api.Stop(ctx))
 	}
 	workers = append(workers, d.hostWorker(acts, backends, failed), d.deliveryWorker(acts, failed))
-	service, err := episodes.Service{Host: d.host, Key: d.key, Store: d.store, Log: d.log}.Start(ctx, d.cfg.Worker, open)
+	service, toolsURL, err := episodes.Service{Key: d.key, Log: d.log}.Start(d.cfg.Worker, open)
 	if err != nil {
 		return tier.Running{}, errors.Join(err, api.Stop(ctx))
+	}
+	self.Record.URL, self.Record.ToolsURL = url, toolsURL
+	if err := self.Announce(ctx); err != nil {
+		return tier.Running{}, errors.Join(err, api.Stop(ctx), service.Stop(ctx))
 	}
 	d.takeOver(ctx)
 	if err := startWorkers(workers...); err != nil {
 		return tier.Running{}, errors.Join(err, api.Stop(ctx), service.Stop(ctx))
 	}
+	alive := tier.Background(self.Run)
 	janitor, tend := tier.Background(d.janitor(routes)), tier.Background(d.sinks.Tend)
 	warm := runWarm()
 	return tier.Running{Done: tier.Either(failed, tier.Either(api.Done, service.Done)), Stop: func(ctx context.Context) error {
-		return errors.Join(api.Stop(ctx), service.Stop(ctx), janitor.Stop(ctx), tend.Stop(ctx), stopWorkers(workers...), warm.Stop(ctx)) // no activity takes a warm sandbox any more
+		return errors.Join(api.Stop(ctx), service.Stop(ctx), janitor.Stop(ctx), tend.Stop(ctx), alive.Stop(ctx), stopWorkers(workers...), warm.Stop(ctx)) // no activity takes a warm sandbox any more
 	}}, nil
 }
 
@@ -121,11 +133,6 @@ func (d *Daemon) takeOver(ctx context.Context) {
 func (d *Daemon) activities(
 	routes *gateway.Client, backends map[string]activities.Backend, agents *agent.Registry, tools *tool.Registry, events *eventlog.Logs, open *live.Table,
 ) (*activities.Activities, error) {
-	id, err := machine.HostID(d.cfg.HostIDFile())
-	if err != nil {
-		return nil, err
-	}
-	d.host = id
 	reach, err := d.network()
 	if err != nil {
 		return nil, err
@@ -134,7 +141,7 @@ func (d *Daemon) activities(
 		return nil, err
 	}
 	return activities.New(activities.Options{
-		Host: id, Queue: d.queue(), Backends: backends, Agents: agents, Tools: tools, Network: reach, Gateway: routes, Store: d.store, Episodes: open, Signals: d.temporal,
+		Host: d.host, Queue: d.queue(), Backends: backends, Agents: agents, Tools: tools, Network: reach, Gateway: routes, Store: d.store, Episodes: open, Signals: d.temporal,
 		Delivery: d.sinks, Groups: rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key), nil), Events: events, Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
 	}), nil
 }
@@ -158,16 +165,41 @@ func (d *Daemon) network() (*network.Service, error) {
 	}, nil
 }
 
-// hostAPI serves what only this host has, and announces where.
-func (d *Daemon) hostAPI(ctx context.Context, acts *activities.Activities, events *eventlog.Logs) (tier.Running, error) {
+// identify reads this host's id, and whether operators want it drained.
+func (d *Daemon) identify(ctx context.Context) error {
+	id, err := machine.HostID(d.cfg.HostIDFile())
+	if err != nil {
+		return err
+	}
+	d.host, d.drain = id, host.NewDrain(d.store, id)
+	if err := d.drain.Look(ctx); err != nil {
+		return fmt.Errorf("whether this host is drained: %w", err)
+	}
+	if d.drain.On() {
+		d.log.WarnContext(ctx, "this host is drained and takes no new sandbox (rolloutd hosts resume)", "host", id)
+	}
+	return nil
+}
+
+// presence is that of this host; its addresses are not known yet.
+func (d *Daemon) presence(backends map[string]activities.Backend) *presence.Presence {
+	rooms := map[string]*host.Capacity{}
+	for name, b := range backends {
+		rooms[name] = b.Capacity
+	}
+	return &presence.Presence{
+		Record: store.HostRecord{ID: d.host, StartedAt: time.Now().UTC()}, Version: Version, Rooms: rooms, Drain: d.drain, Store: d.store, Log: d.log,
+	}
+}
+
+// hostAPI serves what only this host has, and returns its URL.
+func (d *Daemon) hostAPI(acts *activities.Activities, events *eventlog.Logs, self hostapi.Self) (tier.Running, string, error) {
 	l, err := listen.TCP("the host's API", d.cfg.Worker.Listen, "worker.listen (ROLLOUTD_WORKER_LISTEN)")
 	if err != nil {
-		return tier.Running{}, err
+		return tier.Running{}, "", err
 	}
-	if err := hostapi.Announce(ctx, d.store, d.host, hostapi.URL(l.Addr(), d.cfg.Worker.Advertise)); err != nil {
-		return tier.Running{}, errors.Join(fmt.Errorf("announce this host: %w", err), l.Close())
-	}
-	return tier.ServeHTTP(l, hostapi.Handler(hostapi.Options{Key: d.key, Events: events, Transcripts: acts})), nil
+	handler := hostapi.Handler(hostapi.Options{Key: d.key, Events: events, Transcripts: acts, Self: self})
+	return tier.ServeHTTP(l, handler), hostapi.URL(l.Addr(), d.cfg.Worker.Advertise), nil
 }
 
 func (d *Daemon) janitor(routes *gateway.Client) func(context.Context) error {

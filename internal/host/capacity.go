@@ -51,6 +51,7 @@ type CapacityOptions struct {
 	Total     rollout.Resources // of all sandboxes together; zero fields are unbounded
 	Default   rollout.Resources // of a sandbox whose rollout asks for nothing
 	Sandboxes Lister
+	Drain     *Drain       // while it is on, there is no room for further sandboxes; nil: never
 	Logger    *slog.Logger // nil: silent
 }
 
@@ -128,7 +129,7 @@ func (c *Capacity) waiter() <-chan struct{} {
 func (c *Capacity) take(ctx context.Context) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held >= c.o.Slots {
+	if c.held >= c.o.Slots || c.o.Drain.On() {
 		return false
 	}
 	living, err := c.list(ctx)
@@ -181,6 +182,9 @@ func (c *Capacity) sizeOf(info driver.Info) rollout.Resources {
 // Spare returns how many sandboxes of default size fit beside those of rollouts: the living ones, and those that are about to be made.
 // Warm sandboxes are not counted.
 func (c *Capacity) Spare(ctx context.Context) (int, error) {
+	if c.o.Drain.On() {
+		return 0, nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	living, err := c.list(ctx)

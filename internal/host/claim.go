@@ -19,7 +19,7 @@ type claim struct {
 // Claim waits until the host can hold a sandbox of that size, whose activity has a slot. release is called when the sandbox is listed,
 // or is not made. Claims are granted in the order of arrival, and no slot is given out that an earlier claim waits for.
 //
-// The error is a fault.Exhausted when the host never can, or cannot within a minute: another host may. A nil Capacity grants all.
+// The error is a fault.Exhausted when the host never can, is drained, or cannot within a minute: another host may. A nil Capacity grants all.
 func (c *Capacity) Claim(ctx context.Context, id string, size rollout.Resources) (release func(), err error) {
 	if c == nil {
 		return func() {}, nil
@@ -35,6 +35,8 @@ func (c *Capacity) Claim(ctx context.Context, id string, size rollout.Resources)
 		switch {
 		case fits:
 			return release, nil
+		case err == nil && c.o.Drain.On():
+			err = fault.New(fault.Exhausted, "this host is drained")
 		case err == nil && time.Since(begun) > longestStay:
 			err = fault.New(fault.Exhausted, "sandbox %s asks for %+v, more than this host has left of %+v", id, size, c.o.Total)
 		}
@@ -75,6 +77,9 @@ func (c *Capacity) fits(ctx context.Context, mine *claim) (bool, error) {
 	}
 	if slices.ContainsFunc(living, func(i driver.Info) bool { return i.ID == mine.id }) {
 		return true, nil
+	}
+	if c.o.Drain.On() {
+		return false, nil
 	}
 	_, used := c.used(living, c.claims[:slices.Index(c.claims, mine)+1])
 	return used.Within(c.o.Total), nil

@@ -6,24 +6,15 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"path"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// announcement is what the store has of a host.
-type announcement struct {
-	URL     string    `json:"url"`
-	Machine string    `json:"machine"` // its name; a loopback address is good on it alone
-	At      time.Time `json:"at"`
-}
-
-func keyOf(host string) string { return path.Join("hosts", host+".json") }
-
-// Announce makes the address of a host known to the servers of the deployment.
-func Announce(ctx context.Context, s *store.Store, host, at string) error {
-	return s.PutJSON(ctx, keyOf(host), announcement{URL: at, Machine: machine(), At: time.Now()})
+// Announce makes a host known to the servers of the deployment. What the record says of the machine and of the time is set here.
+func Announce(ctx context.Context, s *store.Store, h store.HostRecord) error {
+	h.Machine, h.At = machine(), time.Now().UTC()
+	return s.PutHost(ctx, h)
 }
 
 // machine is the name of this machine.
@@ -36,14 +27,14 @@ func machine() string {
 }
 
 // check refuses an address that means this machine and was announced on another one.
-func (a announcement) check() error {
-	u, err := url.Parse(a.URL)
+func check(h store.HostRecord) error {
+	u, err := url.Parse(h.URL)
 	if err != nil {
 		return err
 	}
 	ip := net.ParseIP(u.Hostname())
-	if (ip.IsLoopback() || u.Hostname() == "localhost") && a.Machine != machine() {
-		return fmt.Errorf("it announces %s, which no other machine reaches: set worker.listen (ROLLOUTD_WORKER_LISTEN) there", a.URL)
+	if (ip.IsLoopback() || u.Hostname() == "localhost") && h.Machine != machine() {
+		return fmt.Errorf("it announces %s, which no other machine reaches: set worker.listen (ROLLOUTD_WORKER_LISTEN) there", h.URL)
 	}
 	return nil
 }

@@ -112,22 +112,26 @@ func readBatch(r *bufio.Reader) ([]byte, error) {
 }
 
 func (c *Client) get(ctx context.Context, host string, t rollout.Target, what string) (*http.Response, error) {
-	var at announcement
-	if err := c.store.JSON(ctx, keyOf(host), &at); err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "address of host %q", host)
-	}
-	if err := at.check(); err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "address of host %q", host)
-	}
-	path := fmt.Sprintf("/rollouts/%s/attempts/%d/%s", url.PathEscape(t.RolloutID), t.Attempt, what)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.URL+path, http.NoBody)
+	at, err := c.store.Host(ctx, host)
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "address of host %q", host)
+	}
+	return c.call(ctx, at, http.MethodGet, fmt.Sprintf("/rollouts/%s/attempts/%d/%s", url.PathEscape(t.RolloutID), t.Attempt, what))
+}
+
+// call sends a request without a body to a host; the answer is one of success.
+func (c *Client) call(ctx context.Context, at store.HostRecord, method, path string) (*http.Response, error) {
+	if err := check(at); err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "address of host %q", at.ID)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, at.URL+path, http.NoBody)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "address of host %q", at.ID)
 	}
 	req.Header.Set("Authorization", "Bearer "+c.token)
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "host %q", host)
+		return nil, fault.Wrap(fault.Unavailable, err, "host %q", at.ID)
 	}
 	if res.StatusCode == http.StatusOK {
 		return res, nil
@@ -135,7 +139,7 @@ func (c *Client) get(ctx context.Context, host string, t rollout.Target, what st
 	defer res.Body.Close()
 	var said failure
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxFailure)).Decode(&said); err != nil || !said.Kind.Known() {
-		return nil, fault.New(fault.Unavailable, "host %q answered %s", host, res.Status)
+		return nil, fault.New(fault.Unavailable, "host %q answered %s", at.ID, res.Status)
 	}
-	return nil, fault.New(said.Kind, "host %q: %s", host, said.Message)
+	return nil, fault.New(said.Kind, "host %q: %s", at.ID, said.Message)
 }

@@ -31,16 +31,34 @@ type Options struct {
 	Key         seal.Key
 	Events      *eventlog.Logs
 	Transcripts Transcripts
+	Self        Self
+}
+
+// Self is the host itself.
+type Self interface {
+	// Status is how the host is.
+	Status(ctx context.Context) rollout.Host
+	// Look reads whether operators want the host drained.
+	Look(ctx context.Context) error
 }
 
 // Handler serves the API. Errors are {"kind", "message"}.
 //
 //	GET /rollouts/{id}/attempts/{n}/events?after=ID → JSON lines of rollout.Event as they happen; the last line is {"end":true}
 //	GET /rollouts/{id}/attempts/{n}/transcript      → rollout.Transcript
+//	GET /status                                     → rollout.Host
+//	POST /status                                    → the same, after the host has read its mark in the store
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /rollouts/{id}/attempts/{n}/events", answering(o.events))
 	mux.HandleFunc("GET /rollouts/{id}/attempts/{n}/transcript", answering(o.transcript))
+	mux.HandleFunc("GET /status", answering(o.status))
+	mux.HandleFunc("POST /status", answering(func(w http.ResponseWriter, r *http.Request) error {
+		if err := o.Self.Look(r.Context()); err != nil {
+			return err
+		}
+		return o.status(w, r)
+	}))
 	token := []byte("Bearer " + o.Key.Token(purpose))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), token) != 1 {
@@ -91,6 +109,12 @@ func (o Options) transcript(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(latest) // the client may be gone
+	return nil
+}
+
+func (o Options) status(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(o.Self.Status(r.Context())) // the client may be gone
 	return nil
 }
 

@@ -54,7 +54,7 @@ func TestHost(t *testing.T) {
 	c := hostapi.NewClient(st, k)
 	_, err = c.Transcript(t.Context(), "h", target)
 	require.True(t, fault.Is(err, fault.Unavailable), "it has announced nothing: %v", err)
-	require.NoError(t, hostapi.Announce(t.Context(), st, "h", hostapi.URL(srv.Listener.Addr(), "")))
+	require.NoError(t, hostapi.Announce(t.Context(), st, record("h", hostapi.URL(srv.Listener.Addr(), ""))))
 
 	latest, err := c.Transcript(t.Context(), "h", target)
 	require.NoError(t, err)

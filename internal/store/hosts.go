@@ -3,24 +3,77 @@ package store
 import (
 	"context"
 	"path"
+	"strings"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// HostRecord says where the roles of a deployment reach a host.
+// HostRecord says where the roles of a deployment reach a host, and how the host was when it wrote the record.
 type HostRecord struct {
 	ID        string    `json:"id"`
 	ToolsURL  string    `json:"tools_url"` // of its tool service
+	URL       string    `json:"url"`       // of its API
+	Machine   string    `json:"machine"`   // its name; a loopback address is good on it alone
 	StartedAt time.Time `json:"started_at"`
+	At        time.Time `json:"at"` // of the record
+
+	Status rollout.Host `json:"status"`
 }
 
-// PutHost records a host; its worker does so at each start.
+const hosts = "hosts/"
+
+// PutHost records a host; its worker does so at each start and at intervals.
 func (s *Store) PutHost(ctx context.Context, h HostRecord) error {
 	return s.PutJSON(ctx, hostKey(h.ID), h)
 }
 
 // Host returns the record of a host; fault.NotFound when its worker never started.
 func (s *Store) Host(ctx context.Context, id string) (h HostRecord, err error) {
-	return h, s.JSON(ctx, hostKey(id), &h)
+	err = s.JSON(ctx, hostKey(id), &h)
+	return h, err
 }
 
-func hostKey(id string) string { return path.Join("hosts", id+".json") }
+// Hosts returns the records of all hosts, by their names.
+func (s *Store) Hosts(ctx context.Context) ([]HostRecord, error) {
+	var all []HostRecord
+	for key, err := range s.Keys(ctx, hosts) {
+		if err != nil {
+			return nil, err
+		}
+		id := strings.TrimSuffix(strings.TrimPrefix(key, hosts), ".json")
+		h, err := s.Host(ctx, id)
+		switch {
+		case fault.Is(err, fault.NotFound): // deleted meanwhile
+		case err != nil:
+			return nil, err
+		default:
+			h.ID = id
+			all = append(all, h)
+		}
+	}
+	return all, nil
+}
+
+func hostKey(id string) string { return hosts + id + ".json" }
+
+// drainMark is what an operator left for a host.
+type drainMark struct {
+	At time.Time `json:"at"`
+}
+
+// SetDrained records whether a host takes new sandboxes. It holds until it is changed, whatever the host does.
+func (s *Store) SetDrained(ctx context.Context, host string, on bool) error {
+	if !on {
+		return s.Delete(ctx, drainKey(host))
+	}
+	return s.PutJSON(ctx, drainKey(host), drainMark{At: time.Now().UTC()})
+}
+
+// Drained says whether a host takes no new sandboxes.
+func (s *Store) Drained(ctx context.Context, host string) (bool, error) {
+	return s.Exists(ctx, drainKey(host))
+}
+
+func drainKey(host string) string { return path.Join("drained", host+".json") }

@@ -32,6 +32,7 @@ type API struct {
 	Producers  access.Producers  // nil: there are none
 	Produce    *produce.Maker    // of Producers
 	Episodes   access.Episodes   // nil: rollouts cannot be scored by clients
+	Hosts      access.Hosts      // nil: operators see no hosts
 	Env        *env.Env
 	Uploads    Uploads // nil: clients cannot send files ahead
 	Bodies     httpio.Bodies
@@ -61,7 +62,7 @@ func (a *API) Routes() []api.Route {
 		api.Post("/rollouts/{id}/abort", a.abortRollout, &api.Operation{ID: "abort_rollout", Tag: tag, Summary: "End a rollout early",
 			Reads: abortRequest{}, Answers: reply.AbortAnswer{}, Refuses: api.Unread(api.Unserved(http.StatusUnprocessableEntity, http.StatusNotFound)...)}),
 	}
-	return slices.Concat(all, a.groupRoutes(), a.deliveryRoutes(), a.producerRoutes(), a.scoreRoutes(), a.uploadRoutes())
+	return slices.Concat(all, a.groupRoutes(), a.deliveryRoutes(), a.hostRoutes(), a.producerRoutes(), a.scoreRoutes(), a.uploadRoutes())
 }
 
 // about is a route that tells of one rollout.

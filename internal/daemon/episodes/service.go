@@ -1,10 +1,7 @@
 package episodes
 
 import (
-	"context"
-	"errors"
 	"log/slog"
-	"time"
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
@@ -12,30 +9,22 @@ import (
 	"github.com/rolloutd/rolloutd/internal/episode/live"
 	"github.com/rolloutd/rolloutd/internal/listen"
 	"github.com/rolloutd/rolloutd/internal/seal"
-	"github.com/rolloutd/rolloutd/internal/store"
 )
 
 // Service is the tool service of a host.
 type Service struct {
-	Host  string // its id
-	Key   seal.Key
-	Store *store.Store
-	Log   *slog.Logger
+	Key seal.Key
+	Log *slog.Logger
 }
 
-// Start serves the episodes of the table, and records in the store where.
-func (s Service) Start(ctx context.Context, c config.Worker, episodes *live.Table) (tier.Running, error) {
+// Start serves the episodes of the table, and returns the URL by which servers reach it.
+func (s Service) Start(c config.Worker, episodes *live.Table) (running tier.Running, url string, err error) {
 	l, err := listen.TCP("the tool service", c.ToolsListen, "worker.tools_listen (ROLLOUTD_TOOLS_LISTEN)")
 	if err != nil {
-		return tier.Running{}, err
+		return tier.Running{}, "", err
 	}
-	url := c.ToolsURL
-	if url == "" {
+	if url = c.ToolsURL; url == "" {
 		url = "http://" + l.Addr().String()
 	}
-	record := store.HostRecord{ID: s.Host, ToolsURL: url, StartedAt: time.Now().UTC()}
-	if err := s.Store.PutHost(ctx, record); err != nil {
-		return tier.Running{}, errors.Join(err, l.Close())
-	}
-	return tier.ServeHTTP(l, episodes.Handler(s.Key.Token(episode.TokenPurpose), s.Log)), nil
+	return tier.ServeHTTP(l, episodes.Handler(s.Key.Token(episode.TokenPurpose), s.Log)), url, nil
 }

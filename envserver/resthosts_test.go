@@ -1,0 +1,59 @@
+package envserver_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// fakeHosts has one host.
+type fakeHosts struct {
+	mu   sync.Mutex
+	host rollout.Host
+}
+
+func (f *fakeHosts) Hosts(context.Context) (rollout.HostPage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return rollout.HostPage{Hosts: []rollout.Host{f.host}}, nil
+}
+
+func (f *fakeHosts) Drain(_ context.Context, name string, on bool) (rollout.Host, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if name != f.host.Name {
+		return rollout.Host{}, fault.New(fault.NotFound, "no host %q", name)
+	}
+	f.host.State = rollout.HostRunning
+	if on {
+		f.host.State = rollout.HostDrained
+	}
+	return f.host, nil
+}
+
+// Hosts are shown to operators, who drain them; clients see none.
+func TestHostsOverREST(t *testing.T) {
+	t.Parallel()
+	r := shared(t, func(o *envserver.Options) {
+		o.Fleet = &fakeHosts{host: rollout.Host{Name: "gpu-1", State: rollout.HostRunning}}
+	})
+	for _, request := range [][2]string{{"GET", "/hosts"}, {"POST", "/hosts/gpu-1/drain"}, {"POST", "/hosts/gpu-1/resume"}} {
+		status, _, out := r.do(request[0], request[1], "", "Authorization", alice)
+		require.Equal(t, http.StatusForbidden, status, out)
+	}
+	_, _, out := r.do("GET", "/hosts", "", "Authorization", admin)
+	require.Equal(t, "running", object(t, out)["hosts"].([]any)[0].(map[string]any)["state"])
+	for path, want := range map[string]string{"drain": "drained", "resume": "running"} {
+		_, _, out = r.do("POST", "/hosts/gpu-1/"+path, "", "Authorization", admin)
+		require.Equal(t, want, object(t, out)["state"])
+	}
+	status, _, _ := r.do("POST", "/hosts/gpu-2/drain", "", "Authorization", admin)
+	require.Equal(t, http.StatusNotFound, status)
+}

@@ -1,0 +1,40 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Hosts lists the hosts of the deployment.
+func (c *Client) Hosts(ctx context.Context) (rollout.HostPage, error) {
+	var page rollout.HostPage
+	err := c.host(ctx, http.MethodGet, "/hosts", &page)
+	return page, err
+}
+
+// DrainHost sets whether a host takes no new sandboxes.
+func (c *Client) DrainHost(ctx context.Context, name string, on bool) (rollout.Host, error) {
+	what := "resume"
+	if on {
+		what = "drain"
+	}
+	var h rollout.Host
+	err := c.host(ctx, http.MethodPost, "/hosts/"+url.PathEscape(name)+"/"+what, &h)
+	return h, err
+}
+
+func (c *Client) host(ctx context.Context, method, path string, answer any) error {
+	reply, err := c.do(ctx, method, path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(reply, answer); err != nil {
+		return noServer(c.Address(), fmt.Errorf("decode the answer: %w", err))
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+// Package presence tells the deployment that a host is there, how it is, and reads whether operators want it drained.
+package presence
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/daemon/machine"
+	"github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/hostapi"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// Presence is that of this host; it implements hostapi.Self.
+type Presence struct {
+	Record  store.HostRecord // id, addresses and start of the host
+	Version string
+	Rooms   map[string]*host.Capacity // by the name of the backend
+	Drain   *host.Drain
+	Store   *store.Store
+	Log     *slog.Logger
+}
+
+// Status implements hostapi.Self.
+func (p *Presence) Status(ctx context.Context) rollout.Host {
+	h := rollout.Host{
+		Name: p.Record.ID, Version: p.Version, Backends: map[string]rollout.HostRoom{}, Load: machine.Load(), CPUs: runtime.NumCPU(),
+		StartedAt: p.Record.StartedAt, SeenAt: time.Now().UTC(),
+	}
+	for name, c := range p.Rooms {
+		room, err := c.Room(ctx)
+		if err != nil {
+			h.Error = err.Error()
+		}
+		h.Backends[name] = room
+	}
+	h.State = hostapi.StateOf(h, p.Drain.On())
+	return h
+}
+
+// Look implements hostapi.Self.
+func (p *Presence) Look(ctx context.Context) error { return p.Drain.Look(ctx) }
+
+// Announce writes the record of the host.
+func (p *Presence) Announce(ctx context.Context) error {
+	record := p.Record
+	record.Status = p.Status(ctx)
+	if err := hostapi.Announce(ctx, p.Store, record); err != nil {
+		return fmt.Errorf("announce this host: %w", err)
+	}
+	return nil
+}
+
+// Run gives signs of life until ctx ends, and reads what operators want.
+func (p *Presence) Run(ctx context.Context) error {
+	tick := time.NewTicker(hostapi.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		for _, do := range []func(context.Context) error{p.Look, p.Announce} {
+			if err := do(ctx); err != nil && ctx.Err() == nil {
+				p.Log.WarnContext(ctx, "the store has no sign of life of this host", "error", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package hostapi
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+const (
+	// Interval is how often a host writes its record, which is its sign of life to servers that do not reach it.
+	Interval = time.Minute
+	// lostAfter is the age of the last sign of life of a host that counts as lost.
+	lostAfter = 3 * Interval
+	// forgottenAfter is the age at which a host is not listed any more.
+	forgottenAfter = 24 * time.Hour
+	statusTimeout  = 5 * time.Second
+	maxStatus      = 64 << 10 // bytes
+	askedAtOnce    = 16
+)
+
+// Hosts lists the hosts of the deployment. It asks each of them; one that does not answer is shown as its record was.
+func (c *Client) Hosts(ctx context.Context) (rollout.HostPage, error) {
+	records, err := c.store.Hosts(ctx)
+	if err != nil {
+		return rollout.HostPage{}, err
+	}
+	all := make([]rollout.Host, len(records))
+	var asking errgroup.Group
+	asking.SetLimit(askedAtOnce)
+	for i, at := range records {
+		asking.Go(func() error { all[i] = c.look(ctx, at, http.MethodGet); return nil })
+	}
+	_ = asking.Wait() // none fails
+	page := rollout.HostPage{Hosts: []rollout.Host{}}
+	for _, h := range all {
+		if time.Since(h.SeenAt) < forgottenAfter {
+			page.Hosts = append(page.Hosts, h)
+		}
+	}
+	return page, nil
+}
+
+// Drain sets whether a host takes no new sandboxes, and returns the host. One that does not answer obeys when it writes its next record, or when it
+// starts.
+func (c *Client) Drain(ctx context.Context, name string, on bool) (rollout.Host, error) {
+	if !rollout.IsHostName(name) {
+		return rollout.Host{}, fault.New(fault.NotFound, "no host %q", name)
+	}
+	at, err := c.store.Host(ctx, name)
+	if fault.Is(err, fault.NotFound) {
+		return rollout.Host{}, fault.New(fault.NotFound, "no host %q", name)
+	}
+	if err == nil {
+		err = c.store.SetDrained(ctx, name, on)
+	}
+	if err != nil {
+		return rollout.Host{}, err
+	}
+	at.ID = name
+	return c.look(ctx, at, http.MethodPost), nil
+}
+
+// look asks a host how it is; by POST it reads its mark in the store first.
+func (c *Client) look(ctx context.Context, at store.HostRecord, method string) rollout.Host {
+	h, err := c.status(ctx, at, method)
+	if err == nil {
+		return h
+	}
+	h = at.Status
+	h.Name, h.StartedAt, h.SeenAt, h.Error = at.ID, at.StartedAt, at.At, err.Error()
+	if drained, err := c.store.Drained(ctx, at.ID); err == nil {
+		h.State = StateOf(h, drained)
+	}
+	if time.Since(at.At) > lostAfter {
+		h.State = rollout.HostLost
+	}
+	return h
+}
+
+func (c *Client) status(ctx context.Context, at store.HostRecord, method string) (h rollout.Host, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	res, err := c.call(ctx, at, method, "/status")
+	if err != nil {
+		return h, err
+	}
+	defer res.Body.Close()
+	err = json.NewDecoder(io.LimitReader(res.Body, maxStatus)).Decode(&h)
+	return h, fault.Wrap(fault.Unavailable, err, "status of host %q", at.ID)
+}
+
+// StateOf is the state of a host that lives.
+func StateOf(h rollout.Host, drained bool) rollout.HostState {
+	switch {
+	case !drained:
+		return rollout.HostRunning
+	case h.Total().Used > 0:
+		return rollout.HostDraining
+	default:
+		return rollout.HostDrained
+	}
+}

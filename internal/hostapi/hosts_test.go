@@ -1,0 +1,96 @@
+package hostapi_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/hostapi"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// self is a host that obeys its mark.
+type self struct {
+	*host.Drain
+	status rollout.Host
+}
+
+func (s self) Status(context.Context) rollout.Host {
+	h := s.status
+	h.State = hostapi.StateOf(h, s.On())
+	return h
+}
+
+func record(name, url string) store.HostRecord {
+	return store.HostRecord{ID: name, URL: url, ToolsURL: "http://tools", Status: rollout.Host{Name: name, Version: "v1", CPUs: 2}}
+}
+
+// Operators see hosts that answer as they are, and others as they last said; what they want of a host reaches it, now or at its start.
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	st, err := store.Open(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	defer st.Close()
+	k := key(t)
+	own := self{host.NewDrain(st, "alive"), rollout.Host{
+		Name: "alive", Version: "v2", SeenAt: time.Now(), Backends: map[string]rollout.HostRoom{"local": {Slots: 4, Used: 1}},
+	}}
+	srv := httptest.NewServer(hostapi.Handler(hostapi.Options{Key: k, Self: own}))
+	defer srv.Close()
+	require.NoError(t, hostapi.Announce(t.Context(), st, record("alive", srv.URL)))
+	require.NoError(t, hostapi.Announce(t.Context(), st, record("silent", "http://127.0.0.1:1")))
+	lost := record("lost", "http://127.0.0.1:1")
+	lost.At = time.Now().Add(-time.Hour)
+	require.NoError(t, st.PutHost(t.Context(), lost))
+	lost.ID, lost.At = "long-gone", time.Now().Add(-100*time.Hour)
+	require.NoError(t, st.PutHost(t.Context(), lost))
+
+	c := hostapi.NewClient(st, k)
+	page, err := c.Hosts(t.Context())
+	require.NoError(t, err)
+	require.Len(t, page.Hosts, 3)
+	require.Equal(t, []string{"alive", "lost", "silent"}, []string{page.Hosts[0].Name, page.Hosts[1].Name, page.Hosts[2].Name})
+	require.Equal(t, rollout.HostRunning, page.Hosts[0].State)
+	require.Equal(t, "v2", page.Hosts[0].Version)
+	require.Equal(t, rollout.HostLost, page.Hosts[1].State)
+	require.Equal(t, rollout.HostRunning, page.Hosts[2].State)
+	require.Equal(t, "v1", page.Hosts[2].Version)
+	require.NotEmpty(t, page.Hosts[2].Error)
+
+	h, err := c.Drain(t.Context(), "alive", true)
+	require.NoError(t, err)
+	require.Equal(t, rollout.HostDraining, h.State, "one sandbox runs")
+	require.True(t, own.On())
+	h, err = c.Drain(t.Context(), "silent", true)
+	require.NoError(t, err)
+	require.Equal(t, rollout.HostDrained, h.State)
+	restarted := host.NewDrain(st, "silent")
+	require.NoError(t, restarted.Look(t.Context()))
+	require.True(t, restarted.On(), "it finds the mark at its start")
+	h, err = c.Drain(t.Context(), "alive", false)
+	require.NoError(t, err)
+	require.Equal(t, rollout.HostRunning, h.State)
+	for _, name := range []string{"unknown", "../sessions/x", ""} {
+		_, err = c.Drain(t.Context(), name, true)
+		require.Equal(t, fault.NotFound, fault.KindOf(err), "%q: %v", name, err)
+	}
+}
+
+// One record has the addresses of both services of a host.
+func TestRecordHasBothAddresses(t *testing.T) {
+	t.Parallel()
+	st, err := store.Open(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	defer st.Close()
+	require.NoError(t, hostapi.Announce(t.Context(), st, record("h", "http://api")))
+	h, err := st.Host(t.Context(), "h")
+	require.NoError(t, err)
+	require.Equal(t, []string{"http://api", "http://tools"}, []string{h.URL, h.ToolsURL})
+	require.NotEmpty(t, h.Machine)
+}
