@@ -94,10 +94,24 @@ func (f *fleet) list(server string) map[string]rollout.Host {
 	return all
 }
 
-// drain drains a host or resumes it, as an operator does.
-func (f *fleet) drain(server, host, what string) rollout.Host {
+// await waits until a server has an answer of a host that is as the test wants it.
+func (f *fleet) await(server, host string, ok func(rollout.Host) bool) {
 	f.t.Helper()
-	return decode[rollout.Host](f.t, post(f.t, server+"/hosts/"+host+"/"+what, nil, ""))
+	require.Eventually(f.t, func() bool {
+		h := f.list(server)[host]
+		return h.Error == "" && ok(h)
+	}, 5*time.Minute, 50*time.Millisecond, "host %s", host)
+}
+
+// drain drains a host or resumes it, as an operator does, and waits until the host obeys.
+func (f *fleet) drain(server, host, what string, state rollout.HostState) {
+	f.t.Helper()
+	post(f.t, server+"/hosts/"+host+"/"+what, nil, "")
+	f.await(server, host, inState(state))
+}
+
+func inState(s rollout.HostState) func(rollout.Host) bool {
+	return func(h rollout.Host) bool { return h.State == s }
 }
 
 // hostOf is the host of the rollout's attempt.
@@ -144,13 +158,12 @@ func TestFleet(t *testing.T) {
 	require.Len(t, at, len(f.hosts), "a host has one slot")
 
 	drained := f.hosts[0]
-	require.Equal(t, rollout.HostDraining, f.drain(f.servers[1], drained.name, "drain").State)
+	f.drain(f.servers[1], drained.name, "drain", rollout.HostDraining)
 	postGroup(t, f.servers[0], args{
 		"instruction": "nothing", "agent": "nop", "endpoint": "scripted", "group_id": "g", "group_size": 2, "verify": []string{"true"},
 	})
-	for _, h := range f.list(f.servers[0]) {
-		require.Equal(t, rollout.HostRoom{Slots: 1, Used: 1}, h.Total(), h.Name)
-		require.Empty(t, h.Error)
+	for _, h := range f.hosts {
+		f.await(f.servers[0], h.name, func(h rollout.Host) bool { return h.Total() == rollout.HostRoom{Slots: 1, Used: 1} })
 	}
 	killed := f.hosts[1]
 	killed.worker.kill()
@@ -177,11 +190,12 @@ func TestFleet(t *testing.T) {
 		}
 	}
 
-	require.Equal(t, rollout.HostDrained, f.list(f.servers[0])[drained.name].State)
+	f.await(f.servers[0], drained.name, inState(rollout.HostDrained))
 	drained.worker.kill()
+	restarted := time.Now()
 	f.start(drained.worker)
-	require.Equal(t, rollout.HostDrained, f.list(f.servers[0])[drained.name].State)
-	require.Equal(t, rollout.HostRunning, f.drain(f.servers[0], drained.name, "resume").State)
+	f.await(f.servers[0], drained.name, func(h rollout.Host) bool { return h.StartedAt.After(restarted) && h.State == rollout.HostDrained })
+	f.drain(f.servers[0], drained.name, "resume", rollout.HostRunning)
 	f.requireSecretsKept()
 }
 
