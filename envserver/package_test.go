@@ -27,7 +27,7 @@ func TestOpenEnvStart(t *testing.T) {
 	for name, text := range map[string]string{
 		"rolloutd": `echo "rolloutd $* at $ROLLOUTD_LISTEN"`, "rolloutd-dev": `echo "rolloutd-dev $* at $ROLLOUTD_LISTEN"`, "socat": `exit 0`,
 	} {
-		require.NoError(t, os.WriteFile(filepath.Join(stubs, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700)) //nolint:gosec // it is run
+		require.NoError(t, os.WriteFile(filepath.Join(stubs, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700))
 	}
 	for _, c := range []struct {
 		env  []string
