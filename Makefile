@@ -110,8 +110,9 @@ bench-control:
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'ControlPlanePerRollout' -benchtime 10x
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'CPUPerWaitingAgent' -benchtime 1x
 
-# Memory of ReACT rollouts and episodes in flight, and tool calls.
+# ReACT rollouts, steps of episodes, both in flight, and tool calls.
 bench-episodes:
+	cd $(DEV) && go test ./e2e -run '^$$' -bench 'ReactRollout|EpisodeStep' -benchtime 20x
 	go test ./internal/agent/react -run '^$$' -bench InFlight -benchtime 1x
 	go test ./internal/episode/live ./internal/tool/sandboxtool -run '^$$' -bench 'Call|InFlight' -benchtime 2s
 

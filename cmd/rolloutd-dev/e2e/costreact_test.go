@@ -1,0 +1,88 @@
+package e2e
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+const benchReactScript = `
+- match: bench
+  hermes: true
+  turns:
+    - tool_calls: [{name: terminal, arguments: {command: "echo 1 >> log.txt"}}]
+    - tool_calls: [{name: terminal, arguments: {command: "echo 2 >> log.txt"}}]
+    - tool_calls: [{name: terminal, arguments: {command: "echo 3 >> log.txt"}}]
+    - tool_calls: [{name: terminal, arguments: {command: "echo 4 >> log.txt"}}]
+    - tool_calls: [{name: terminal, arguments: {command: "echo 5 >> log.txt"}}]
+    - text: Done.
+`
+
+// BenchmarkReactRollout runs ReACT rollouts of six turns and five tool calls, and reports the CPU seconds of each: of rolloutd-dev (all roles and
+// Temporal), and of the sandboxd of both sandboxes. The commands' own and the model's are left out.
+//
+//	go test ./e2e -run '^$' -bench ReactRollout -benchtime 20x
+func BenchmarkReactRollout(b *testing.B) {
+	model := startModel(b, benchReactScript)
+	srv := startDev(b, devOptions{modelURL: model.url})
+	one := func() {
+		r := runRollout(b, srv.url, args{"instruction": "bench", "endpoint": "scripted", "agent": "react", "verify": []string{"test $(wc -l < log.txt) -eq 5"}})
+		require.Equal(b, rollout.Completed, r.Outcome)
+	}
+	one() // what comes with the first is not a cost of each
+	inside := watchCPU(b, "sandboxd")
+	dev, n := processCPU(b, srv.cmd.Process.Pid), 0.0
+	for b.Loop() {
+		one()
+		n++
+	}
+	dev = processCPU(b, srv.cmd.Process.Pid) - dev
+	b.ReportMetric(dev/n, "rolloutd-s/rollout")
+	b.ReportMetric(inside.stop()/n, "sandboxd-s/rollout")
+}
+
+// BenchmarkEpisodeStep resets an episode over a WebSocket and makes steps of `bash -c true` in it. It reports medians: of a step, and of the time
+// from reset to the answer of the first step. The bare command is `bash-ms` of BenchmarkCalls in internal/tool/sandboxtool.
+//
+//	go test ./e2e -run '^$' -bench EpisodeStep -benchtime 20x
+func BenchmarkEpisodeStep(b *testing.B) {
+	srv := startDev(b, devOptions{script: benchReactScript, env: []string{"ROLLOUTD_SANDBOX_MEMORY_MIB=256"}})
+	c, resp, err := websocket.DefaultDialer.DialContext(b.Context(), "ws"+strings.TrimPrefix(srv.url, "http")+"/env/tools/ws", http.Header{})
+	require.NoError(b, err)
+	require.NoError(b, resp.Body.Close())
+	defer c.Close()
+	ask := func(frame args) {
+		var answer struct{ Type string }
+		require.NoError(b, c.WriteJSON(frame))
+		require.NoError(b, c.ReadJSON(&answer))
+		require.Equal(b, "observation", answer.Type)
+	}
+	step := func() {
+		ask(args{"type": "step", "data": args{"type": "call_tool", "tool_name": "terminal", "arguments": args{"command": "true"}}})
+	}
+	var first, later []time.Duration
+	for b.Loop() {
+		begun := time.Now()
+		ask(args{"type": "reset", "data": args{"instruction": "bench"}})
+		step()
+		first = append(first, time.Since(begun))
+		for range 20 {
+			begun = time.Now()
+			step()
+			later = append(later, time.Since(begun))
+		}
+	}
+	for name, d := range map[string][]time.Duration{"reset-to-first-step-ms": first, "step-ms": later} {
+		slices.Sort(d)
+		b.ReportMetric(float64(d[len(d)/2].Microseconds())/1000, name)
+	}
+	require.NoError(b, c.WriteJSON(args{"type": "close"}))
+	require.Eventually(b, func() bool { return len(srv.sandboxes(b)) == 0 }, 4*time.Minute, 50*time.Millisecond)
+}
