@@ -81,11 +81,11 @@ redteam-sandbox:
 	ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 20m ./internal/sandbox/... ./internal/sandboxd/... ./cmd/sandboxd
 
 # Memory of the largest requests to every route; cheats and outcomes with the real agent; episodes beside each other; the
-# executor's answers.
+# executor's answers; a kill at each event of a rollout and of an episode.
 redteam-server:
 	go test -count=1 -timeout 10m ./envserver -run 'Memory|Crowd|Dropped'
 	cd $(DEV) && go test -count=1 -timeout 20m ./e2e -run 'Cheats|Outcomes'
-	cd $(DEV) && ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./e2e -run 'EpisodesAreApart|ExecutorWireFacts'
+	cd $(DEV) && ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./e2e -run 'EpisodesAreApart|ExecutorWireFacts|KillWalk'
 
 # Every decoder of what comes from outside.
 redteam-fuzz:

@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// killAfter kills the whole process once the rollout has had n events, and starts it again. It is false, and kills nothing, where the rollout
+// ends before.
+func (d *dev) killAfter(t *testing.T, id string, n int) (*dev, bool) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/rollouts/"+id+"/events", http.NoBody)
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if !strings.HasPrefix(lines.Text(), "event: ") {
+			continue
+		}
+		if n--; n <= 0 {
+			d.kill()
+			return d.restart(t), true
+		}
+	}
+	return d, false
+}
+
+// kill -9 of the whole process after each event of a ReACT rollout, one after another; TestReactKilled has some of the positions: each side effect is there once, no turn is doubled.
+func TestKillWalkOfReact(t *testing.T) {
+	t.Parallel()
+	onlyRedteam(t)
+	model := startModel(t, strings.ReplaceAll(reactScript, "300ms", "50ms"))
+	srv := startDev(t, devOptions{modelURL: model.url})
+	positions := 0
+	for struck := true; struck; positions++ {
+		id := start(t, srv.url, reactArgs())
+		srv, struck = srv.killAfter(t, id, positions+1)
+		requireReact(t, finalize(t, srv.url, id))
+		require.Empty(t, srv.sandboxes(t))
+	}
+	require.Greater(t, positions, 20)
+	t.Logf("%d kills", positions-1)
+}
+
+// The same for an episode: while each of its steps is on its way, and after each event of its grading. The client makes a step again under
+// its id until it is answered. TestEpisodeKilled has some of the positions.
+func TestKillWalkOfAnEpisode(t *testing.T) {
+	t.Parallel()
+	onlyRedteam(t)
+	srv := startDev(t, devOptions{})
+	struck, kills := true, 0
+	for ; struck; kills++ {
+		p := player{srv.url, fmt.Sprint("walk-", kills)}
+		begun, err := p.post("/reset", args{"instruction": "count", "verify": []string{`test "$(cat log)" = "$(printf '0\n1\n2')"`}})
+		require.NoError(t, err)
+		id := begun.Observation.RolloutID
+		sent, played := make(chan int, episodeSteps), make(chan stepReply, 1)
+		go func() { played <- p.play(sent) }()
+		if kills < episodeSteps {
+			for step := range sent {
+				if step == kills {
+					srv.kill()
+					srv = srv.restart(t)
+					break
+				}
+			}
+		} else {
+			srv, struck = srv.killAfter(t, id, kills)
+		}
+		end := <-played
+		require.True(t, end.Done)
+		require.NotNil(t, end.Reward, "%+v", end.Observation.Error)
+		require.InDelta(t, 1.0, *end.Reward, 0, "kill %d", kills)
+		result := finalize(t, srv.url, id)
+		require.Len(t, result.Attempts, 1)
+		require.Equal(t, 3, strings.Count(result.AgentLogTail, "echo "), result.AgentLogTail)
+		require.Empty(t, srv.sandboxes(t))
+	}
+	require.Greater(t, kills, 2*episodeSteps)
+	t.Logf("%d kills", kills-1)
+}
+
+// episodeSteps are those of play.
+const episodeSteps = 4
+
+// play makes steps and submits, each until it is answered, and reports each before it is sent.
+func (p player) play(sent chan<- int) stepReply {
+	answered := func(step int, body args) stepReply {
+		sent <- step
+		for {
+			r, err := p.post("/step", body)
+			if err == nil && (r.Observation.Result != nil || r.Done) {
+				return r
+			}
+			time.Sleep(20 * time.Millisecond) // the server is being started again
+		}
+	}
+	for i := range episodeSteps - 1 {
+		command := args{"tool_name": "terminal", "arguments": args{"command": fmt.Sprintf("echo %d >> log", i)}}
+		answered(i, args{"request_id": fmt.Sprint("step-", i), "action": command})
+	}
+	return answered(episodeSteps-1, args{"action": args{"tool_name": "submit"}})
+}
