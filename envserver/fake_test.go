@@ -266,11 +266,24 @@ func (f *fake) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
 		}
 		return io.NopCloser(bytes.NewReader(bytes.TrimSpace(b.Bytes()))), nil
 	}
-	if name == "trace" && f.lines != "" {
-		return io.NopCloser(strings.NewReader(f.lines)), nil
+	if lines := f.trace(); name == "trace" && lines != "" {
+		return io.NopCloser(strings.NewReader(lines)), nil
 	}
 	if spec, _ := f.spec(id); strings.HasPrefix(name, "verifier.") && spec.Task.Verifier.Script == "" {
 		return nil, fault.New(fault.NotFound, "no script")
 	}
 	return io.NopCloser(strings.NewReader(cmp.Or(f.left, name+" of "+id+"\n"))), nil
+}
+
+// keeps sets the lines of every trace.
+func (f *fake) keeps(lines string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lines = lines
+}
+
+func (f *fake) trace() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lines
 }

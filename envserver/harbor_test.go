@@ -81,7 +81,7 @@ func (s socket) harborCall(args map[string]any) map[string]any {
 func TestHarborResult(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))
-	r.fake.lines = harborTrace(t)
+	r.fake.keeps(harborTrace(t))
 	c := r.dial(harborPath + "/ws")
 	got := c.harborCall(map[string]any{"harness": "opencode", "sandbox": "e2b", "task_index": 0, "llm_url": "http://model.test", "model": "m", "api_key": "k",
 		"agent_step_limit": 7, "sampling": map[string]any{"temperature": 0.5}, "keep_sandbox": true})
@@ -130,7 +130,7 @@ func TestHarborResult(t *testing.T) {
 func TestHarborRefusals(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))
-	r.fake.lines = harborTrace(t)
+	r.fake.keeps(harborTrace(t))
 	c := r.dial(harborPath + "/ws")
 	for _, at := range []struct {
 		args  map[string]any
@@ -176,7 +176,7 @@ func TestHarborRefusals(t *testing.T) {
 func TestHarborLostRollout(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))
-	r.fake.lines = "\n"
+	r.fake.keeps("\n")
 	c := r.dial(harborPath + "/ws")
 	got := c.harborCall(map[string]any{"task_index": 0})
 	require.Nil(t, got["reward"], "there is no turn that it would be the reward of")
@@ -200,7 +200,7 @@ func TestHarborQueuesACrowd(t *testing.T) {
 	t.Parallel()
 	const crowd = 160
 	r := start(t, withHarbor(t), func(o *envserver.Options) { o.MaxSessions = 1 })
-	r.fake.lines = harborTrace(t)
+	r.fake.keeps(harborTrace(t))
 	sockets := make([]socket, crowd)
 	for i := range sockets {
 		sockets[i] = r.dial(harborPath + "/ws")
@@ -226,7 +226,7 @@ func TestHarborQueuesACrowd(t *testing.T) {
 func TestTraceAsATIF(t *testing.T) {
 	t.Parallel()
 	r := start(t, withHarbor(t))
-	r.fake.lines = harborTrace(t)
+	r.fake.keeps(harborTrace(t))
 	r.dial("/ws").ask(call("run_rollout", task("r", "write a")))
 	status, _, body := r.do("GET", "/rollouts/r/trace?format=atif", "")
 	require.Equal(t, http.StatusOK, status, body)
@@ -298,6 +298,6 @@ func TestHarborClient(t *testing.T) {
 	releases := pyclient.Releases()
 	python := pyclient.Interpreter(t, releases[len(releases)-1]) // the earlier ones have no such client
 	r := start(t, withHarbor(t))
-	r.fake.lines = harborTrace(t)
+	r.fake.keeps(harborTrace(t))
 	python.Run(t, filepath.Join("testdata", "py", "harbor_env.py"), r.url+harborPath)
 }
