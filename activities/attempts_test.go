@@ -40,8 +40,8 @@ func TestTriesOfAStepDoNotWorkSideBySide(t *testing.T) {
 	h := newHost(t)
 	agents := h.sandbox(t)
 	agents.see(func() { agents.files[solution] = "print('hi')" })
-	removal := newStall() // of the workdir, by the first try
-	goOn := sync.OnceFunc(func() { close(removal.free) })
+	restoring := newStall() // of the home, by the first try
+	goOn := sync.OnceFunc(func() { close(restoring.free) })
 	defer goOn()
 	h.provider.exec = func(b *box, _ string, _ wire.Process) exec {
 		reward := "0"
@@ -52,11 +52,11 @@ func TestTriesOfAStepDoNotWorkSideBySide(t *testing.T) {
 	}
 	require.NoError(t, h.provider.Create(t.Context(), "r.1.v", h.provider.specs["r.1"]))
 	graded, _ := h.provider.box("r.1.v")
-	removals := 0
+	restores := 0
 	graded.refuse = func(method, _ string, q map[string][]string) error {
-		if method == http.MethodDelete && q["path"][0] == rollout.Workdir {
-			if removals++; removals == 1 {
-				removal.wait(graded)
+		if method == http.MethodPut && len(q["exact"]) > 0 {
+			if restores++; restores == 1 {
+				restoring.wait(graded)
 			}
 		}
 		return nil
@@ -64,7 +64,7 @@ func TestTriesOfAStepDoNotWorkSideBySide(t *testing.T) {
 	in := verifyInput(rollout.Verifier{Script: "x"})
 	old, given := make(chan error, 1), make(chan activities.Grade, 1)
 	go func() { _, err := h.RunVerifier(t.Context(), in); old <- err }()
-	<-removal.held
+	<-restoring.held
 	go func() {
 		grade, err := h.RunVerifier(t.Context(), in)
 		if err != nil {
