@@ -33,6 +33,19 @@ func TestRolloutOnAnImage(t *testing.T) {
 	require.NotNil(t, result.Reward)
 	require.InDelta(t, 1, *result.Reward, 0, "%+v", result.VerifyResults)
 
+	// As root it changes what it likes. What the verifier gets of that is the workdir, here outside of the home, and the folders that the task names.
+	task["sandbox"] = args{"image": "answer:1", "user": "root", "workdir": "/app", "grade_paths": []string{"/srv"}}
+	task["solution"] = []string{"set -e; [ $UID = 0 ]; read a < /srv/answer; echo $a > answer.txt; echo $a > /srv/copy; echo x > /cheat; echo x > /opt/other"}
+	task["verify"] = []string{"read a < /app/answer.txt; read b < /srv/copy; [ $a = 42 ] && [ $b = 42 ]", "[ ! -e /cheat ] && [ ! -e /opt/other ]"}
+	result = runRollout(t, srv.url, task)
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.NotNil(t, result.Reward)
+	require.InDelta(t, 1, *result.Reward, 0, "%+v", result.VerifyResults)
+
+	task["sandbox"] = args{"user": "root"}
+	_, err = call(t.Context(), srv.url, "run_rollout", task)
+	require.ErrorContains(t, err, "sandbox.user: needs sandbox.image")
+
 	task["sandbox"] = args{"image": "missing:1"}
 	_, err = call(t.Context(), srv.url, "run_rollout", task)
 	require.ErrorContains(t, err, `sandbox.image: image: "missing:1" is not on this host`)
