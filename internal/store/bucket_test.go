@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/store/s3test"
 )
@@ -73,7 +74,16 @@ func TestLostBucket(t *testing.T) {
 // requireTemporary makes calls of all kinds at once, since each is tried again for some seconds.
 func requireTemporary(t *testing.T, s *store.Store) {
 	t.Helper()
+	digest := digestOf("x")
 	calls := map[string]func() error{
+		"upload": func() error {
+			_, err := store.Uploads{Store: s, Keep: time.Hour}.Size(t.Context(), "me", digest)
+			return err
+		},
+		"task": func() error {
+			_, _, err := s.PutTaskFiles(t.Context(), "me", rollout.Task{Uploads: map[string]string{"a": digest}})
+			return err
+		},
 		"put":    func() error { _, err := s.PutBytes(t.Context(), "a/301", []byte("y")); return err },
 		"stream": func() error { _, err := s.Put(t.Context(), "a/302", io.LimitReader(zeros{}, 6<<20)); return err },
 		"exists": func() error { _, err := s.Exists(t.Context(), "a/301"); return err },

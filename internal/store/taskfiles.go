@@ -86,9 +86,9 @@ func writeTexts(archive *tar.Writer, files map[string]string) error {
 
 // writeBlob copies a blob into a tar.
 func (s *Store) writeBlob(ctx context.Context, archive *tar.Writer, name, key string) error {
-	about, err := s.bucket.Attributes(ctx, key)
+	about, err := s.attributes(ctx, key)
 	if err != nil {
-		return classify(err, "look for", key)
+		return err
 	}
 	r, err := s.Reader(ctx, key)
 	if err != nil {

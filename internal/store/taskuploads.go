@@ -40,8 +40,8 @@ func (s *Store) checkUploads(ctx context.Context, owner string, t rollout.Task) 
 		if err != nil {
 			return err
 		}
-		about, err := s.bucket.Attributes(ctx, key)
-		if err := classify(err, "look for", key); fault.Is(err, fault.NotFound) {
+		about, err := s.attributes(ctx, key)
+		if fault.Is(err, fault.NotFound) {
 			return fault.Field("uploads", "%q: no upload %s; send it first: PUT /uploads/%s", name, digest, digest)
 		} else if err != nil {
 			return err

@@ -52,11 +52,11 @@ func (u Uploads) Size(ctx context.Context, owner, digest string) (int64, error) 
 	if err != nil {
 		return 0, err
 	}
-	about, err := u.Store.bucket.Attributes(ctx, key)
+	about, err := u.Store.attributes(ctx, key)
 	if err == nil && time.Since(about.ModTime) < u.Keep/2 {
 		return about.Size, nil
 	}
-	if err = classify(err, "look for", key); err != nil && !fault.Is(err, fault.NotFound) {
+	if err != nil && !fault.Is(err, fault.NotFound) {
 		return 0, err
 	}
 	return 0, fault.New(fault.NotFound, "no upload %s", digest)
