@@ -10,30 +10,30 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/fleet"
 )
 
 // fakeHosts has one host.
 type fakeHosts struct {
 	mu   sync.Mutex
-	host rollout.Host
+	host fleet.Host
 }
 
-func (f *fakeHosts) Hosts(context.Context) (rollout.HostPage, error) {
+func (f *fakeHosts) Hosts(context.Context) (fleet.Page, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return rollout.HostPage{Hosts: []rollout.Host{f.host}}, nil
+	return fleet.Page{Hosts: []fleet.Host{f.host}}, nil
 }
 
-func (f *fakeHosts) Drain(_ context.Context, name string, on bool) (rollout.Host, error) {
+func (f *fakeHosts) Drain(_ context.Context, name string, on bool) (fleet.Host, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if name != f.host.Name {
-		return rollout.Host{}, fault.New(fault.NotFound, "no host %q", name)
+		return fleet.Host{}, fault.New(fault.NotFound, "no host %q", name)
 	}
-	f.host.State = rollout.HostRunning
+	f.host.State = fleet.Running
 	if on {
-		f.host.State = rollout.HostDrained
+		f.host.State = fleet.Drained
 	}
 	return f.host, nil
 }
@@ -42,7 +42,7 @@ func (f *fakeHosts) Drain(_ context.Context, name string, on bool) (rollout.Host
 func TestHostsOverREST(t *testing.T) {
 	t.Parallel()
 	r := shared(t, func(o *envserver.Options) {
-		o.Fleet = &fakeHosts{host: rollout.Host{Name: "gpu-1", State: rollout.HostRunning}}
+		o.Fleet = &fakeHosts{host: fleet.Host{Name: "gpu-1", State: fleet.Running}}
 	})
 	for _, request := range [][2]string{{"GET", "/hosts"}, {"POST", "/hosts/gpu-1/drain"}, {"POST", "/hosts/gpu-1/resume"}} {
 		status, _, out := r.do(request[0], request[1], "", "Authorization", alice)

@@ -6,11 +6,11 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/fleet"
 )
 
 // Hosts writes hosts as a table, one line each.
-func Hosts(w io.Writer, all []rollout.Host, now time.Time) {
+func Hosts(w io.Writer, all []fleet.Host, now time.Time) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "HOST\tSTATE\tSLOTS\tWARM\tLOAD\tVERSION\tSEEN\tPROBLEM")
 	for _, h := range all {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/fleet"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
@@ -65,5 +66,5 @@ func TestRoomCounts(t *testing.T) {
 	require.NoError(t, err)
 	room, err := c.Room(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, rollout.HostRoom{Slots: 5, Used: 2, Warm: 1}, room)
+	require.Equal(t, fleet.Room{Slots: 5, Used: 2, Warm: 1}, room)
 }

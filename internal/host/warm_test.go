@@ -19,8 +19,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// fleet is a backend's warm sandboxes, and what goes wrong with them.
-type fleet struct {
+// warmFleet is a backend's warm sandboxes, and what goes wrong with them.
+type warmFleet struct {
 	mu       sync.Mutex
 	living   map[string]string // key by id
 	dead     map[string]bool   // they live, but their agents do not answer
@@ -35,18 +35,18 @@ type fleet struct {
 	starts   *host.Starts // of the host
 }
 
-func newFleet() *fleet {
-	return &fleet{living: map[string]string{}, dead: map[string]bool{}, given: map[string]string{}, spare: 10}
+func newWarmFleet() *warmFleet {
+	return &warmFleet{living: map[string]string{}, dead: map[string]bool{}, given: map[string]string{}, spare: 10}
 }
 
-func (f *fleet) Key(a host.WarmAgent) string {
+func (f *warmFleet) Key(a host.WarmAgent) string {
 	if a.Name == "cold" {
 		return ""
 	}
 	return fmt.Sprintf("%s/%d", a.Name, a.Job.MaxOutput)
 }
 
-func (f *fleet) Living(context.Context) (map[string]string, error) {
+func (f *warmFleet) Living(context.Context) (map[string]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := map[string]string{}
@@ -56,7 +56,7 @@ func (f *fleet) Living(context.Context) (map[string]string, error) {
 	return all, nil
 }
 
-func (f *fleet) Start(ctx context.Context, id string, a host.WarmAgent) error {
+func (f *warmFleet) Start(ctx context.Context, id string, a host.WarmAgent) error {
 	f.mu.Lock()
 	f.started++
 	f.living[id] = f.Key(a)
@@ -70,7 +70,7 @@ func (f *fleet) Start(ctx context.Context, id string, a host.WarmAgent) error {
 	}
 }
 
-func (f *fleet) Ready(_ context.Context, id, _ string) (bool, error) {
+func (f *warmFleet) Ready(_ context.Context, id, _ string) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.looks++
@@ -80,7 +80,7 @@ func (f *fleet) Ready(_ context.Context, id, _ string) (bool, error) {
 	return !f.dead[id], nil
 }
 
-func (f *fleet) HandOver(_ context.Context, from, to string, _ rollout.Sandbox, _ map[string]string) error {
+func (f *warmFleet) HandOver(_ context.Context, from, to string, _ rollout.Sandbox, _ map[string]string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.handErr != nil {
@@ -94,7 +94,7 @@ func (f *fleet) HandOver(_ context.Context, from, to string, _ rollout.Sandbox, 
 	return nil
 }
 
-func (f *fleet) Destroy(_ context.Context, id string) error {
+func (f *warmFleet) Destroy(_ context.Context, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.stuck > 0 {
@@ -105,25 +105,25 @@ func (f *fleet) Destroy(_ context.Context, id string) error {
 	return nil
 }
 
-func (f *fleet) Spare(context.Context) (int, error) {
+func (f *warmFleet) Spare(context.Context) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.spare, nil
 }
 
-func (f *fleet) asked() int {
+func (f *warmFleet) asked() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.looks
 }
 
-func (f *fleet) set(change func()) {
+func (f *warmFleet) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
 }
 
-func (f *fleet) ids() []string {
+func (f *warmFleet) ids() []string {
 	living, _ := f.Living(context.Background())
 	ids := make([]string, 0, len(living))
 	for id := range living {
@@ -137,8 +137,8 @@ func wants(name string, output int) host.WarmAgent {
 	return host.WarmAgent{Name: name, Job: agent.Job{MaxOutput: output}}
 }
 
-// pooled runs a pool over the fleet in a bubble, for the time of the test.
-func pooled(t *testing.T, f *fleet, size int, test func(t *testing.T, p *host.WarmPool)) {
+// pooled runs a pool over the warmFleet in a bubble, for the time of the test.
+func pooled(t *testing.T, f *warmFleet, size int, test func(t *testing.T, p *host.WarmPool)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f.starts = host.NewStarts(1, nil)
@@ -164,7 +164,7 @@ func take(t *testing.T, p *host.WarmPool, to string, a host.WarmAgent) bool {
 // The pool fills when a first rollout has asked, gives each sandbox away once, and replaces it.
 func TestWarmPoolGivesEachOnce(t *testing.T) {
 	t.Parallel()
-	f := newFleet()
+	f := newWarmFleet()
 	pooled(t, f, 2, func(t *testing.T, p *host.WarmPool) {
 		require.Empty(t, f.ids(), "until a rollout comes, the agent is not known")
 		require.False(t, take(t, p, "r1.1", wants("a", 1)))
@@ -183,7 +183,7 @@ func TestWarmPoolGivesEachOnce(t *testing.T) {
 // A job of another kind gets no sandbox that was started for this one. The pool follows when such jobs come twice in a row.
 func TestWarmPoolKeepsKindsApart(t *testing.T) {
 	t.Parallel()
-	f := newFleet()
+	f := newWarmFleet()
 	pooled(t, f, 1, func(t *testing.T, p *host.WarmPool) {
 		take(t, p, "r1.1", wants("a", 1))
 		require.False(t, take(t, p, "r2.1", wants("a", 2)))
@@ -197,7 +197,7 @@ func TestWarmPoolKeepsKindsApart(t *testing.T) {
 // A sandbox that died is noticed before it is given away, and while it waits.
 func TestWarmPoolNoticesDeadOnes(t *testing.T) {
 	t.Parallel()
-	f := newFleet()
+	f := newWarmFleet()
 	pooled(t, f, 2, func(t *testing.T, p *host.WarmPool) {
 		take(t, p, "r1.1", wants("a", 1))
 		first := f.ids()
@@ -217,7 +217,7 @@ func TestWarmPoolNoticesDeadOnes(t *testing.T) {
 // What a killed worker left: those that wait are taken over, the half-made are destroyed.
 func TestWarmPoolTakesOver(t *testing.T) {
 	t.Parallel()
-	f := newFleet()
+	f := newWarmFleet()
 	f.living = map[string]string{"warm-ready": "a/1", "warm-half": "a/1"}
 	f.dead["warm-half"] = true
 	pooled(t, f, 1, func(t *testing.T, p *host.WarmPool) {
@@ -236,7 +236,7 @@ func TestWarmPoolTakesOver(t *testing.T) {
 // Rollouts come first: what has no room beside them goes, also a start under way, and comes back when there is room.
 func TestWarmPoolGivesWay(t *testing.T) {
 	t.Parallel()
-	f := newFleet()
+	f := newWarmFleet()
 	pooled(t, f, 2, func(t *testing.T, p *host.WarmPool) {
 		take(t, p, "r1.1", wants("a", 1))
 		f.set(func() { f.spare = 1 })
@@ -260,7 +260,7 @@ func TestWarmPoolGivesWay(t *testing.T) {
 // While agents of rollouts are starting, the pool starts none, and keeps those it has alive.
 func TestWarmPoolWaitsForStarts(t *testing.T) {
 	t.Parallel()
-	f := newFleet()
+	f := newWarmFleet()
 	pooled(t, f, 2, func(t *testing.T, p *host.WarmPool) {
 		take(t, p, "r1.1", wants("a", 1))
 		before := f.asked()
@@ -280,7 +280,7 @@ func TestWarmPoolWaitsForStarts(t *testing.T) {
 // Starts that fail leave nothing and are tried again less and less often; what cannot be destroyed at once is destroyed later.
 func TestWarmPoolRetriesSlowly(t *testing.T) {
 	t.Parallel()
-	f := newFleet()
+	f := newWarmFleet()
 	f.startErr, f.stuck = errors.New("no such program"), 1
 	pooled(t, f, 1, func(t *testing.T, p *host.WarmPool) {
 		take(t, p, "r1.1", wants("a", 1))
@@ -300,7 +300,7 @@ func TestWarmPoolRetriesSlowly(t *testing.T) {
 // Without rollouts for half an hour nothing is kept.
 func TestWarmPoolRests(t *testing.T) {
 	t.Parallel()
-	f := newFleet()
+	f := newWarmFleet()
 	pooled(t, f, 1, func(t *testing.T, p *host.WarmPool) {
 		take(t, p, "r1.1", wants("a", 1))
 		time.Sleep(29 * time.Minute)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/fleet"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -37,7 +38,7 @@ type Options struct {
 // Self is the host itself.
 type Self interface {
 	// Status is how the host is.
-	Status(ctx context.Context) rollout.Host
+	Status(ctx context.Context) fleet.Host
 	// Look reads whether operators want the host drained.
 	Look(ctx context.Context) error
 }
@@ -46,7 +47,7 @@ type Self interface {
 //
 //	GET /rollouts/{id}/attempts/{n}/events?after=ID → JSON lines of rollout.Event as they happen; the last line is {"end":true}
 //	GET /rollouts/{id}/attempts/{n}/transcript      → rollout.Transcript
-//	GET /status                                     → rollout.Host
+//	GET /status                                     → fleet.Host
 //	POST /status                                    → the same, after the host has read its mark in the store
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()

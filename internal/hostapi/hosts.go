@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/fleet"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
@@ -27,19 +27,19 @@ const (
 )
 
 // Hosts lists the hosts of the deployment. It asks each of them; one that does not answer is shown as its record was.
-func (c *Client) Hosts(ctx context.Context) (rollout.HostPage, error) {
+func (c *Client) Hosts(ctx context.Context) (fleet.Page, error) {
 	records, err := c.store.Hosts(ctx)
 	if err != nil {
-		return rollout.HostPage{}, err
+		return fleet.Page{}, err
 	}
-	all := make([]rollout.Host, len(records))
+	all := make([]fleet.Host, len(records))
 	var asking errgroup.Group
 	asking.SetLimit(askedAtOnce)
 	for i, at := range records {
 		asking.Go(func() error { all[i] = c.look(ctx, at, http.MethodGet); return nil })
 	}
 	_ = asking.Wait() // none fails
-	page := rollout.HostPage{Hosts: []rollout.Host{}}
+	page := fleet.Page{Hosts: []fleet.Host{}}
 	for _, h := range all {
 		if time.Since(h.SeenAt) < forgottenAfter {
 			page.Hosts = append(page.Hosts, h)
@@ -50,26 +50,26 @@ func (c *Client) Hosts(ctx context.Context) (rollout.HostPage, error) {
 
 // Drain sets whether a host takes no new sandboxes, and returns the host. One that does not answer obeys when it writes its next record, or when it
 // starts.
-func (c *Client) Drain(ctx context.Context, name string, on bool) (rollout.Host, error) {
-	if !rollout.IsHostName(name) {
-		return rollout.Host{}, fault.New(fault.NotFound, "no host %q", name)
+func (c *Client) Drain(ctx context.Context, name string, on bool) (fleet.Host, error) {
+	if !fleet.IsName(name) {
+		return fleet.Host{}, fault.New(fault.NotFound, "no host %q", name)
 	}
 	at, err := c.store.Host(ctx, name)
 	if fault.Is(err, fault.NotFound) {
-		return rollout.Host{}, fault.New(fault.NotFound, "no host %q", name)
+		return fleet.Host{}, fault.New(fault.NotFound, "no host %q", name)
 	}
 	if err == nil {
 		err = c.store.SetDrained(ctx, name, on)
 	}
 	if err != nil {
-		return rollout.Host{}, err
+		return fleet.Host{}, err
 	}
 	at.ID = name
 	return c.look(ctx, at, http.MethodPost), nil
 }
 
 // look asks a host how it is; by POST it reads its mark in the store first.
-func (c *Client) look(ctx context.Context, at store.HostRecord, method string) rollout.Host {
+func (c *Client) look(ctx context.Context, at store.HostRecord, method string) fleet.Host {
 	h, err := c.status(ctx, at, method)
 	if err == nil {
 		return h
@@ -80,12 +80,12 @@ func (c *Client) look(ctx context.Context, at store.HostRecord, method string) r
 		h.State = StateOf(h, drained)
 	}
 	if time.Since(at.At) > lostAfter {
-		h.State = rollout.HostLost
+		h.State = fleet.Lost
 	}
 	return h
 }
 
-func (c *Client) status(ctx context.Context, at store.HostRecord, method string) (h rollout.Host, err error) {
+func (c *Client) status(ctx context.Context, at store.HostRecord, method string) (h fleet.Host, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	res, err := c.call(ctx, at, method, "/status")
@@ -98,13 +98,13 @@ func (c *Client) status(ctx context.Context, at store.HostRecord, method string)
 }
 
 // StateOf is the state of a host that lives.
-func StateOf(h rollout.Host, drained bool) rollout.HostState {
+func StateOf(h fleet.Host, drained bool) fleet.State {
 	switch {
 	case !drained:
-		return rollout.HostRunning
+		return fleet.Running
 	case h.Total().Used > 0:
-		return rollout.HostDraining
+		return fleet.Draining
 	default:
-		return rollout.HostDrained
+		return fleet.Drained
 	}
 }

@@ -9,26 +9,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/fleet"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/hostapi"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
 // self is a host that obeys its mark.
 type self struct {
 	*host.Drain
-	status rollout.Host
+	status fleet.Host
 }
 
-func (s self) Status(context.Context) rollout.Host {
+func (s self) Status(context.Context) fleet.Host {
 	h := s.status
 	h.State = hostapi.StateOf(h, s.On())
 	return h
 }
 
 func record(name, url string) store.HostRecord {
-	return store.HostRecord{ID: name, URL: url, ToolsURL: "http://tools", Status: rollout.Host{Name: name, Version: "v1", CPUs: 2}}
+	return store.HostRecord{ID: name, URL: url, ToolsURL: "http://tools", Status: fleet.Host{Name: name, Version: "v1", CPUs: 2}}
 }
 
 // Operators see hosts that answer as they are, and others as they last said; what they want of a host reaches it, now or at its start.
@@ -38,8 +38,8 @@ func TestHosts(t *testing.T) {
 	require.NoError(t, err)
 	defer st.Close()
 	k := key(t)
-	own := self{host.NewDrain(st, "alive"), rollout.Host{
-		Name: "alive", Version: "v2", SeenAt: time.Now(), Backends: map[string]rollout.HostRoom{"local": {Slots: 4, Used: 1}},
+	own := self{host.NewDrain(st, "alive"), fleet.Host{
+		Name: "alive", Version: "v2", SeenAt: time.Now(), Backends: map[string]fleet.Room{"local": {Slots: 4, Used: 1}},
 	}}
 	srv := httptest.NewServer(hostapi.Handler(hostapi.Options{Key: k, Self: own}))
 	defer srv.Close()
@@ -56,26 +56,26 @@ func TestHosts(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, page.Hosts, 3)
 	require.Equal(t, []string{"alive", "lost", "silent"}, []string{page.Hosts[0].Name, page.Hosts[1].Name, page.Hosts[2].Name})
-	require.Equal(t, rollout.HostRunning, page.Hosts[0].State)
+	require.Equal(t, fleet.Running, page.Hosts[0].State)
 	require.Equal(t, "v2", page.Hosts[0].Version)
-	require.Equal(t, rollout.HostLost, page.Hosts[1].State)
-	require.Equal(t, rollout.HostRunning, page.Hosts[2].State)
+	require.Equal(t, fleet.Lost, page.Hosts[1].State)
+	require.Equal(t, fleet.Running, page.Hosts[2].State)
 	require.Equal(t, "v1", page.Hosts[2].Version)
 	require.NotEmpty(t, page.Hosts[2].Error)
 
 	h, err := c.Drain(t.Context(), "alive", true)
 	require.NoError(t, err)
-	require.Equal(t, rollout.HostDraining, h.State, "one sandbox runs")
+	require.Equal(t, fleet.Draining, h.State, "one sandbox runs")
 	require.True(t, own.On())
 	h, err = c.Drain(t.Context(), "silent", true)
 	require.NoError(t, err)
-	require.Equal(t, rollout.HostDrained, h.State)
+	require.Equal(t, fleet.Drained, h.State)
 	restarted := host.NewDrain(st, "silent")
 	require.NoError(t, restarted.Look(t.Context()))
 	require.True(t, restarted.On(), "it finds the mark at its start")
 	h, err = c.Drain(t.Context(), "alive", false)
 	require.NoError(t, err)
-	require.Equal(t, rollout.HostRunning, h.State)
+	require.Equal(t, fleet.Running, h.State)
 	for _, name := range []string{"unknown", "../sessions/x", ""} {
 		_, err = c.Drain(t.Context(), name, true)
 		require.Equal(t, fault.NotFound, fault.KindOf(err), "%q: %v", name, err)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/fleet"
 )
 
 // HostRecord says where the roles of a deployment reach a host, and how the host was when it wrote the record.
@@ -19,7 +19,7 @@ type HostRecord struct {
 	StartedAt time.Time `json:"started_at"`
 	At        time.Time `json:"at"` // of the record
 
-	Status rollout.Host `json:"status"`
+	Status fleet.Host `json:"status"`
 }
 
 const hosts = "hosts/"

@@ -10,12 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/fleet"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store/s3test"
 )
 
-// fleet is a deployment of several hosts: Temporal, servers, and hosts with a gateway, a worker and a data folder each. They share a bucket.
-type fleet struct {
+// cluster is a deployment of several hosts: Temporal, servers, and hosts with a gateway, a worker and a data folder each. They share a bucket.
+type cluster struct {
 	t        *testing.T
 	temporal string
 	servers  []string // URLs
@@ -31,9 +32,9 @@ type fleetHost struct {
 	gateway, worker *role
 }
 
-func startFleet(t *testing.T, hosts, servers int, modelURL string) *fleet {
+func startCluster(t *testing.T, hosts, servers int, modelURL string) *cluster {
 	t.Helper()
-	f := &fleet{t: t, bucket: s3test.Start(t)}
+	f := &cluster{t: t, bucket: s3test.Start(t)}
 	p := freePorts(t, 2)
 	f.temporal = p[0]
 	temporal := &role{binary: "rolloutd-dev", health: "http://" + p[1] + "/healthz", args: []string{
@@ -70,14 +71,14 @@ func startFleet(t *testing.T, hosts, servers int, modelURL string) *fleet {
 }
 
 // folder is a fresh data folder.
-func (f *fleet) folder() string {
+func (f *cluster) folder() string {
 	dir := dataFolder(f.t)
 	f.data = append(f.data, dir)
 	return dir
 }
 
 // start starts a role and waits until it is up.
-func (f *fleet) start(r *role) {
+func (f *cluster) start(r *role) {
 	f.t.Helper()
 	r.process = startProcess(f.t, r.env, r.binary, r.args...)
 	f.logs = append(f.logs, r.log)
@@ -85,17 +86,17 @@ func (f *fleet) start(r *role) {
 }
 
 // list has the hosts by their names, as a server lists them.
-func (f *fleet) list(server string) map[string]rollout.Host {
+func (f *cluster) list(server string) map[string]fleet.Host {
 	f.t.Helper()
-	all := map[string]rollout.Host{}
-	for _, h := range decode[rollout.HostPage](f.t, get(f.t, server+"/hosts")).Hosts {
+	all := map[string]fleet.Host{}
+	for _, h := range decode[fleet.Page](f.t, get(f.t, server+"/hosts")).Hosts {
 		all[h.Name] = h
 	}
 	return all
 }
 
 // await waits until a server has an answer of a host that is as the test wants it.
-func (f *fleet) await(server, host string, ok func(rollout.Host) bool) {
+func (f *cluster) await(server, host string, ok func(fleet.Host) bool) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool {
 		h := f.list(server)[host]
@@ -104,14 +105,14 @@ func (f *fleet) await(server, host string, ok func(rollout.Host) bool) {
 }
 
 // drain drains a host or resumes it, as an operator does, and waits until the host obeys.
-func (f *fleet) drain(server, host, what string, state rollout.HostState) {
+func (f *cluster) drain(server, host, what string, state fleet.State) {
 	f.t.Helper()
 	post(f.t, server+"/hosts/"+host+"/"+what, nil, "")
 	f.await(server, host, inState(state))
 }
 
-func inState(s rollout.HostState) func(rollout.Host) bool {
-	return func(h rollout.Host) bool { return h.State == s }
+func inState(s fleet.State) func(fleet.Host) bool {
+	return func(h fleet.Host) bool { return h.State == s }
 }
 
 // hostOf is the host of the rollout's attempt.
@@ -123,7 +124,7 @@ func hostOf(t *testing.T, server, id string) string {
 }
 
 // requireSecretsKept checks that no log, data folder or stored blob has the secret of the bucket.
-func (f *fleet) requireSecretsKept() {
+func (f *cluster) requireSecretsKept() {
 	f.t.Helper()
 	look := func(path string, text []byte) {
 		require.NotContains(f.t, string(text), s3test.SecretKey, path)
@@ -143,7 +144,7 @@ func (f *fleet) requireSecretsKept() {
 // also after its restart; a group of rollouts runs on the others.
 func TestFleet(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 3, 2, startModel(t, "").url)
+	f := startCluster(t, 3, 2, startModel(t, "").url)
 	var players []player
 	var ids []string
 	at := map[string]bool{}
@@ -158,12 +159,12 @@ func TestFleet(t *testing.T) {
 	require.Len(t, at, len(f.hosts), "a host has one slot")
 
 	drained := f.hosts[0]
-	f.drain(f.servers[1], drained.name, "drain", rollout.HostDraining)
+	f.drain(f.servers[1], drained.name, "drain", fleet.Draining)
 	postGroup(t, f.servers[0], args{
 		"instruction": "nothing", "agent": "nop", "endpoint": "scripted", "group_id": "g", "group_size": 2, "verify": []string{"true"},
 	})
 	for _, h := range f.hosts {
-		f.await(f.servers[0], h.name, func(h rollout.Host) bool { return h.Total() == rollout.HostRoom{Slots: 1, Used: 1} })
+		f.await(f.servers[0], h.name, func(h fleet.Host) bool { return h.Total() == fleet.Room{Slots: 1, Used: 1} })
 	}
 	killed := f.hosts[1]
 	killed.worker.kill()
@@ -190,12 +191,12 @@ func TestFleet(t *testing.T) {
 		}
 	}
 
-	f.await(f.servers[0], drained.name, inState(rollout.HostDrained))
+	f.await(f.servers[0], drained.name, inState(fleet.Drained))
 	drained.worker.kill()
 	restarted := time.Now()
 	f.start(drained.worker)
-	f.await(f.servers[0], drained.name, func(h rollout.Host) bool { return h.StartedAt.After(restarted) && h.State == rollout.HostDrained })
-	f.drain(f.servers[0], drained.name, "resume", rollout.HostRunning)
+	f.await(f.servers[0], drained.name, func(h fleet.Host) bool { return h.StartedAt.After(restarted) && h.State == fleet.Drained })
+	f.drain(f.servers[0], drained.name, "resume", fleet.Running)
 	f.requireSecretsKept()
 }
 
@@ -206,7 +207,7 @@ func TestFleetLosesAHost(t *testing.T) {
 	}
 	t.Parallel()
 	model := startModel(t, reactScript)
-	f := startFleet(t, 2, 2, model.url)
+	f := startCluster(t, 2, 2, model.url)
 	id := start(t, f.servers[0], reactArgs())
 	waitFor(t, f.servers[0], id, "agent at work", func(s state) bool { return s.Phase == rollout.PhaseAgent })
 	lost := hostOf(t, f.servers[0], id)
@@ -222,5 +223,5 @@ func TestFleetLosesAHost(t *testing.T) {
 	require.InDelta(t, 1.0, *result.Reward, 0)
 	require.Len(t, result.Attempts, 2)
 	require.Len(t, result.ProxyTurns, 4, "the turns of the second attempt alone")
-	require.Eventually(t, func() bool { return f.list(f.servers[1])[lost].State == rollout.HostLost }, 6*time.Minute, time.Second)
+	require.Eventually(t, func() bool { return f.list(f.servers[1])[lost].State == fleet.Lost }, 6*time.Minute, time.Second)
 }

@@ -3,13 +3,13 @@ package access
 import (
 	"context"
 
-	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/fleet"
 )
 
 // Hosts is what the edge needs of the hosts of the deployment.
 type Hosts interface {
 	// Hosts lists the hosts by their names.
-	Hosts(ctx context.Context) (rollout.HostPage, error)
+	Hosts(ctx context.Context) (fleet.Page, error)
 	// Drain sets whether a host takes no new sandboxes; fault.NotFound for an unknown host.
-	Drain(ctx context.Context, name string, on bool) (rollout.Host, error)
+	Drain(ctx context.Context, name string, on bool) (fleet.Host, error)
 }

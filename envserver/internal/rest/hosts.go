@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
-	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/fleet"
 )
 
 const hostTag = "Hosts"
@@ -20,11 +20,11 @@ func (a *API) hostRoutes() []api.Route {
 	}
 	drain := func(path, id, summary string, on bool) api.Route {
 		return api.Post("/hosts/{name}/"+path, operators(a.drainHost(on)), &api.Operation{ID: id, Tag: hostTag, Summary: summary,
-			Reads: hostRequest{}, Answers: rollout.Host{}, Refuses: api.Unserved(http.StatusForbidden, http.StatusNotFound)})
+			Reads: hostRequest{}, Answers: fleet.Host{}, Refuses: api.Unserved(http.StatusForbidden, http.StatusNotFound)})
 	}
 	return []api.Route{
 		api.Get("/hosts", operators(a.listHosts), &api.Operation{ID: "list_hosts", Tag: hostTag, Summary: "List the hosts that gave a sign of life within a day, for operators",
-			Answers: rollout.HostPage{}, Refuses: api.Unserved(http.StatusForbidden)}),
+			Answers: fleet.Page{}, Refuses: api.Unserved(http.StatusForbidden)}),
 		drain("drain", "drain_host", "Let a host take no new sandbox; those that run finish; for operators", true),
 		drain("resume", "resume_host", "Let a host take sandboxes again; for operators", false),
 	}

@@ -7,23 +7,23 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/fleet"
 )
 
 // Hosts lists the hosts of the deployment.
-func (c *Client) Hosts(ctx context.Context) (rollout.HostPage, error) {
-	var page rollout.HostPage
+func (c *Client) Hosts(ctx context.Context) (fleet.Page, error) {
+	var page fleet.Page
 	err := c.host(ctx, http.MethodGet, "/hosts", &page)
 	return page, err
 }
 
 // DrainHost sets whether a host takes no new sandboxes.
-func (c *Client) DrainHost(ctx context.Context, name string, on bool) (rollout.Host, error) {
+func (c *Client) DrainHost(ctx context.Context, name string, on bool) (fleet.Host, error) {
 	what := "resume"
 	if on {
 		what = "drain"
 	}
-	var h rollout.Host
+	var h fleet.Host
 	err := c.host(ctx, http.MethodPost, "/hosts/"+url.PathEscape(name)+"/"+what, &h)
 	return h, err
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
+	"github.com/rolloutd/rolloutd/internal/fleet"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/hostapi"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
@@ -26,9 +26,9 @@ type Presence struct {
 }
 
 // Status implements hostapi.Self.
-func (p *Presence) Status(ctx context.Context) rollout.Host {
-	h := rollout.Host{
-		Name: p.Record.ID, Version: p.Version, Backends: map[string]rollout.HostRoom{}, Load: machine.Load(), CPUs: runtime.NumCPU(),
+func (p *Presence) Status(ctx context.Context) fleet.Host {
+	h := fleet.Host{
+		Name: p.Record.ID, Version: p.Version, Backends: map[string]fleet.Room{}, Load: machine.Load(), CPUs: runtime.NumCPU(),
 		StartedAt: p.Record.StartedAt, SeenAt: time.Now().UTC(),
 	}
 	for name, c := range p.Rooms {
