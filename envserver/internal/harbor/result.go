@@ -33,7 +33,7 @@ type result struct {
 	CaptureLevel  rollout.CaptureLevel `json:"capture_level"`
 	ParamFixes    []string             `json:"param_fixes"`
 	Turns         []turn               `json:"turns"`
-	Conversations []conversation       `json:"conversations"`
+	Conversations []dialogue           `json:"conversations"`
 	NTurns        int                  `json:"n_turns"`
 	NRoots        int                  `json:"n_roots"`
 	BudgetStops   int                  `json:"budget_stop_count"`
@@ -64,7 +64,7 @@ const rewardName = "reward"
 func newResult(id identity, findings []string) result {
 	return result{
 		identity: id, Rewards: map[string]float64{}, StepResults: []json.RawMessage{}, RolloutType: rollout.TypeTrain, CaptureLevel: rollout.CaptureTokens,
-		ParamFixes: []string{}, Turns: []turn{}, Conversations: []conversation{}, ATIF: "none",
+		ParamFixes: []string{}, Turns: []turn{}, Conversations: []dialogue{}, ATIF: "none",
 		Findings: append([]string{}, findings...), PhaseTimings: map[string]float64{},
 	}
 }

@@ -1,44 +1,41 @@
 package harbor
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/conversation"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
 // turn is HarborEnv's HarborTurn: a whole model call of the agent itself.
 type turn struct {
-	Turn         int                  `json:"turn"` // from 0, of the agent's
-	Role         string               `json:"role"`
-	FinishReason rollout.FinishReason `json:"finish_reason"`
-	PromptIDs    []int32              `json:"prompt_token_ids"`
-	IDs          []int32              `json:"completion_token_ids"`
-	Logprobs     []float64            `json:"per_token_logps"`
-	Mask         rollout.Mask         `json:"loss_mask"`
-	NodeID       string               `json:"node_id"`
-	NTools       int                  `json:"n_tools"`
-	Discarded    bool                 `json:"discarded"`
-	Trainable    bool                 `json:"trainable"`
-	Sampling     json.RawMessage      `json:"sampling_params"`
-	Requested    json.RawMessage      `json:"requested_sampling_params"`
-	Text         string               `json:"text"`
-	ToolCalls    []toolCall           `json:"tool_calls"`
-	Messages     []json.RawMessage    `json:"request_messages"`
-	Tools        []json.RawMessage    `json:"request_tools"`
+	Turn         int                     `json:"turn"` // from 0, of the agent's
+	Role         string                  `json:"role"`
+	FinishReason rollout.FinishReason    `json:"finish_reason"`
+	PromptIDs    []int32                 `json:"prompt_token_ids"`
+	IDs          []int32                 `json:"completion_token_ids"`
+	Logprobs     []float64               `json:"per_token_logps"`
+	Mask         rollout.Mask            `json:"loss_mask"`
+	NodeID       string                  `json:"node_id"`
+	NTools       int                     `json:"n_tools"`
+	Discarded    bool                    `json:"discarded"`
+	Trainable    bool                    `json:"trainable"`
+	Sampling     json.RawMessage         `json:"sampling_params"`
+	Requested    json.RawMessage         `json:"requested_sampling_params"`
+	Text         string                  `json:"text"`
+	ToolCalls    []conversation.ToolCall `json:"tool_calls"`
+	Messages     []json.RawMessage       `json:"request_messages"`
+	Tools        []json.RawMessage       `json:"request_tools"`
 }
 
-// conversation is HarborEnv's HarborConversation: all messages of one.
-type conversation struct {
+// dialogue is HarborEnv's HarborConversation: all messages of one.
+type dialogue struct {
 	RootID   string            `json:"root_id"`
 	Role     string            `json:"role"`
 	NTurns   int               `json:"n_turns"`
@@ -54,13 +51,12 @@ const (
 // Bounds of what the turns of one result have.
 const (
 	maxMessages = 8 << 20 // of the requests' messages, in bytes; the same again of the conversations'
-	maxLine     = 64 << 20
 )
 
 // captured is what a result has of a trace.
 type captured struct {
 	turns         []turn
-	conversations []conversation
+	conversations []dialogue
 	calls         int // with a whole reply
 	trained       int // tokens
 	cut           int // turns without their messages
@@ -82,47 +78,8 @@ func (e *Env) capture(ctx context.Context, id string) (captured, error) {
 		return c, err
 	}
 	defer r.Close()
-	err = eachTurn(r, c.add)
+	err = conversation.EachTurn(r, c.add)
 	return c, err
-}
-
-// eachTurn reads the turns of a trace.
-func eachTurn(trace io.Reader, take func(*rollout.Turn) error) error {
-	lines := bufio.NewReaderSize(trace, 64<<10)
-	for {
-		line, err := readLine(lines)
-		if len(line) > 0 {
-			var t rollout.Turn
-			if err := json.Unmarshal(line, &t); err != nil {
-				return fault.Wrap(fault.Internal, err, "read the trace")
-			}
-			if err := take(&t); err != nil {
-				return err
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case fault.Is(err, fault.Exhausted):
-			return err
-		case err != nil:
-			return fault.Wrap(fault.Unavailable, err, "read the trace")
-		}
-	}
-}
-
-// readLine reads a line within maxLine.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		if line = append(line, part...); len(line) > maxLine {
-			return nil, fault.New(fault.Exhausted, "a turn has more than %d MiB", maxLine>>20)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return bytes.TrimSpace(line), err
-		}
-	}
 }
 
 // add takes a call that has a whole reply. Titles, summaries, subagents and foreign calls are conversations and no turns: they are not
@@ -132,7 +89,7 @@ func (c *captured) add(t *rollout.Turn) error {
 		return nil
 	}
 	c.calls++
-	asked, said := requestOf(t), replyOf(t)
+	asked, said := conversation.RequestOf(t), conversation.ReplyOf(t)
 	c.converse(t, asked, said)
 	if t.Kind != rollout.KindAgent {
 		return nil
@@ -142,8 +99,8 @@ func (c *captured) add(t *rollout.Turn) error {
 	}
 	out := turn{
 		Turn: len(c.turns), Role: roleAgent, FinishReason: rollout.FinishReason(t.FinishReason), NodeID: t.NodeID,
-		NTools: len(asked.tools), Discarded: !t.Delivered, Sampling: orEmpty(t.SamplingParams), Requested: orEmpty(t.RequestedSamplingParams),
-		Text: said.text, ToolCalls: said.calls, Messages: asked.messages, Tools: asked.tools,
+		NTools: len(asked.Tools), Discarded: !t.Delivered, Sampling: orEmpty(t.SamplingParams), Requested: orEmpty(t.RequestedSamplingParams),
+		Text: said.Text, ToolCalls: said.Calls, Messages: asked.Messages, Tools: asked.Tools,
 	}
 	out.tokens(t)
 	if out.Trainable {
@@ -153,7 +110,7 @@ func (c *captured) add(t *rollout.Turn) error {
 		c.truncated++
 	}
 	c.turns = append(c.turns, out)
-	c.size += asked.size
+	c.size += asked.Size
 	c.shed()
 	return nil
 }
@@ -198,7 +155,7 @@ func (c *captured) shed() {
 }
 
 // converse adds a call to its conversation. Titles and summaries have one each.
-func (c *captured) converse(t *rollout.Turn, asked asked, said said) {
+func (c *captured) converse(t *rollout.Turn, asked conversation.Request, said conversation.Reply) {
 	root := cmp.Or(string(t.Branch), string(t.Kind)) + " " + t.Lineage
 	if t.Branch == rollout.BranchAuxiliary || t.Branch == rollout.BranchForeign {
 		root = t.NodeID
@@ -211,12 +168,12 @@ func (c *captured) converse(t *rollout.Turn, asked asked, said said) {
 		if t.Kind == rollout.KindAgent {
 			role = roleAgent
 		}
-		c.conversations = append(c.conversations, conversation{RootID: t.NodeID, Role: role, Messages: []json.RawMessage{}})
+		c.conversations = append(c.conversations, dialogue{RootID: t.NodeID, Role: role, Messages: []json.RawMessage{}})
 	}
 	at := &c.conversations[i]
 	at.NTurns++
-	if len(asked.messages) >= len(at.Messages) {
-		at.Messages = append(asked.messages[:len(asked.messages):len(asked.messages)], said.message)
+	if len(asked.Messages) >= len(at.Messages) {
+		at.Messages = append(asked.Messages[:len(asked.Messages):len(asked.Messages)], said.Message)
 	}
 }
 
@@ -234,7 +191,7 @@ func (r *result) captured(c captured) {
 }
 
 // bounded are the conversations with messages as far as there is room, the agent's own first.
-func bounded(all []conversation) []conversation {
+func bounded(all []dialogue) []dialogue {
 	room := maxMessages
 	for _, role := range []string{roleAgent, roleAuxiliary} {
 		for i := range all {

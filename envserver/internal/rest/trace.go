@@ -9,10 +9,10 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
 	"github.com/rolloutd/rolloutd/envserver/internal/exports"
-	"github.com/rolloutd/rolloutd/envserver/internal/harbor"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/trajectory/arrays"
+	"github.com/rolloutd/rolloutd/internal/trajectory/atif"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 )
 
 func (a *API) traceRoute() api.Route {
-	rt := left("/trace", a.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []any{jsonLines, npzFile, harbor.Trajectory{}})
+	rt := left("/trace", a.getTrace, "get_trace", "Every model call of a rollout that is done; 409 before", []any{jsonLines, npzFile, atif.Trajectory{}})
 	rt.Says.Reads = traceRequest{}
 	rt.Says.Refuses = append(rt.Says.Refuses, http.StatusUnprocessableEntity)
 	return rt
@@ -67,7 +67,7 @@ func (a *API) pourATIF(w http.ResponseWriter, r *http.Request, lines io.Reader) 
 		return
 	}
 	defer x.leave()
-	t, err := harbor.ReadATIF(lines, chi.URLParam(r, "id"))
+	t, err := atif.Read(lines, chi.URLParam(r, "id"))
 	answerWith(w, t, err)
 }
 

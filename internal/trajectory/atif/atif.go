@@ -1,4 +1,5 @@
-package harbor
+// Package atif writes a rollout in the Agent Trajectory Interchange Format, which the tools of Harbor read.
+package atif
 
 import (
 	"encoding/json"
@@ -9,27 +10,29 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/conversation"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
 // Trajectory is a rollout in the Agent Trajectory Interchange Format, of the agent's own conversation.
 type Trajectory struct {
-	Schema    string    `json:"schema_version" const:"ATIF-v1.7"`
-	SessionID string    `json:"session_id"`
-	Agent     atifAgent `json:"agent"`
-	Steps     []step    `json:"steps" nullable:"false"`
-	Final     atifFinal `json:"final_metrics"`
+	Schema    string `json:"schema_version" const:"ATIF-v1.7"`
+	SessionID string `json:"session_id"`
+	Agent     agent  `json:"agent"`
+	Steps     []step `json:"steps" nullable:"false"`
+	Final     final  `json:"final_metrics"`
 }
 
-const atifVersion = "ATIF-v1.7"
+// version of the format.
+const version = "ATIF-v1.7"
 
-type atifAgent struct {
+type agent struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Model   string `json:"model_name,omitempty"`
 }
 
-type atifFinal struct {
+type final struct {
 	Prompt     int64 `json:"total_prompt_tokens"`
 	Completion int64 `json:"total_completion_tokens"`
 	Steps      int   `json:"total_steps"`
@@ -41,13 +44,13 @@ type step struct {
 	Source      string       `json:"source"`
 	Message     string       `json:"message"`
 	Reasoning   string       `json:"reasoning_content,omitempty"`
-	ToolCalls   []atifCall   `json:"tool_calls,omitempty"`
+	ToolCalls   []call       `json:"tool_calls,omitempty"`
 	Observation *observation `json:"observation,omitempty"`
-	Metrics     *atifMetrics `json:"metrics,omitempty"`
+	Metrics     *metrics     `json:"metrics,omitempty"`
 	Calls       int          `json:"llm_call_count,omitempty"`
 }
 
-type atifCall struct {
+type call struct {
 	ID        string         `json:"tool_call_id"`
 	Name      string         `json:"function_name"`
 	Arguments map[string]any `json:"arguments" nullable:"false"`
@@ -62,7 +65,7 @@ type observed struct {
 	Content string `json:"content"`
 }
 
-type atifMetrics struct {
+type metrics struct {
 	Prompt        int64     `json:"prompt_tokens"`
 	Completion    int64     `json:"completion_tokens"`
 	Cached        int64     `json:"cached_tokens,omitempty"`
@@ -72,26 +75,26 @@ type atifMetrics struct {
 	Logprobs      []float64 `json:"logprobs,omitempty"`
 }
 
-// ReadATIF makes the trajectory of a trace. The agent's name is not in a trace: it is the caller's to give. A trace without a whole call of
+// Read makes the trajectory of a trace. The agent's name is not in a trace: it is the caller's to give. A trace without a whole call of
 // the agent is a fault.NotFound.
-func ReadATIF(trace io.Reader, rolloutID string) (Trajectory, error) {
-	t := Trajectory{Schema: atifVersion, SessionID: rolloutID, Agent: atifAgent{Name: "agent", Version: "unknown"}, Steps: []step{}}
+func Read(trace io.Reader, rolloutID string) (Trajectory, error) {
+	t := Trajectory{Schema: version, SessionID: rolloutID, Agent: agent{Name: "agent", Version: "unknown"}, Steps: []step{}}
 	seen, tokens := 0, 0 // messages of the conversation that are steps already; ids in all
-	err := eachTurn(trace, func(turn *rollout.Turn) error {
+	err := conversation.EachTurn(trace, func(turn *rollout.Turn) error {
 		if turn.Broken != "" || turn.Kind != rollout.KindAgent {
 			return nil
 		}
 		if tokens += len(turn.PromptTokenIDs) + len(turn.CompletionTokenIDs); tokens > sequence.MaxTokens {
 			return fault.New(fault.Exhausted, "the turns have more than %d tokens in all: read the trace as jsonl, which is streamed", sequence.MaxTokens)
 		}
-		asked := requestOf(turn)
-		if seen > len(asked.messages) { // the conversation was summarised
+		asked := conversation.RequestOf(turn)
+		if seen > len(asked.Messages) { // the conversation was summarised
 			seen = 0
 		}
-		for _, m := range asked.messages[seen:] {
+		for _, m := range asked.Messages[seen:] {
 			t.message(m)
 		}
-		seen = len(asked.messages) + 1
+		seen = len(asked.Messages) + 1
 		t.turn(turn)
 		return nil
 	})
@@ -114,12 +117,12 @@ func (t *Trajectory) message(raw json.RawMessage) {
 	if json.Unmarshal(raw, &m) != nil {
 		return
 	}
-	content := flat(rawjson.MemberOf(raw, "content"))
+	content := conversation.Text(rawjson.MemberOf(raw, "content"))
 	switch {
 	case m.Role == "tool":
 		t.observe(m.CallID, content)
 	case m.Type == "function_call_output":
-		t.observe(m.Item, flat(m.Output))
+		t.observe(m.Item, conversation.Text(m.Output))
 	case m.Role == "system" || m.Role == "developer":
 		t.Steps = append(t.Steps, step{ID: len(t.Steps) + 1, Source: "system", Message: content})
 	case m.Role == "user":
@@ -135,7 +138,7 @@ func (t *Trajectory) observe(callID, content string) {
 	if last.Source != "agent" {
 		return
 	}
-	if !slices.ContainsFunc(last.ToolCalls, func(c atifCall) bool { return c.ID == callID }) {
+	if !slices.ContainsFunc(last.ToolCalls, func(c call) bool { return c.ID == callID }) {
 		callID = "" // readers refuse the id of another step's call
 	}
 	if last.Observation == nil {
@@ -146,28 +149,28 @@ func (t *Trajectory) observe(callID, content string) {
 
 // turn adds a reply.
 func (t *Trajectory) turn(turn *rollout.Turn) {
-	said := replyOf(turn)
+	said := conversation.ReplyOf(turn)
 	if t.Agent.Model == "" {
-		t.Agent.Model = flat(rawjson.MemberOf(turn.Request, "model"))
+		t.Agent.Model = conversation.Text(rawjson.MemberOf(turn.Request, "model"))
 	}
 	s := step{
-		ID: len(t.Steps) + 1, Source: "agent", Message: said.text, Calls: 1,
+		ID: len(t.Steps) + 1, Source: "agent", Message: said.Text, Calls: 1,
 		Timestamp: time.UnixMicro(int64(turn.Timestamp * 1e6)).UTC().Format(time.RFC3339Nano),
-		Reasoning: flat(rawjson.MemberOf(said.message, "reasoning_content")),
-		Metrics: &atifMetrics{
+		Reasoning: conversation.Text(rawjson.MemberOf(said.Message, "reasoning_content")),
+		Metrics: &metrics{
 			Prompt: turn.Usage.PromptTokens, Completion: turn.Usage.CompletionTokens, Cached: turn.Usage.CachedPromptTokens, Cost: turn.Usage.CostUSD,
 			PromptIDs: turn.PromptTokenIDs, CompletionIDs: turn.CompletionTokenIDs, Logprobs: turn.PerTokenLogps,
 		},
 	}
-	for _, c := range said.calls {
-		s.ToolCalls = append(s.ToolCalls, atifCall{ID: c.ID, Name: c.Name, Arguments: argumentsOf(c.Arguments)})
+	for _, c := range said.Calls {
+		s.ToolCalls = append(s.ToolCalls, call{ID: c.ID, Name: c.Name, Arguments: argumentsOf(c.Arguments)})
 	}
 	t.Final.Prompt += turn.Usage.PromptTokens
 	t.Final.Completion += turn.Usage.CompletionTokens
 	t.Steps = append(t.Steps, s)
 }
 
-// argumentsOf are a call's arguments as an object, which the format wants: what is none stands in the member "arguments".
+// argumentsOf are the arguments of a call as an object, which the format wants. Arguments that are no object become the member "arguments" of one.
 func argumentsOf(raw json.RawMessage) map[string]any {
 	text := string(raw)
 	_ = json.Unmarshal(raw, &text) // an object stays as it is
@@ -176,23 +179,4 @@ func argumentsOf(raw json.RawMessage) map[string]any {
 		return object
 	}
 	return map[string]any{"arguments": text}
-}
-
-// flat is the text of a content: of a string, or of a list of parts.
-func flat(content json.RawMessage) string {
-	var text string
-	if json.Unmarshal(content, &text) == nil {
-		return text
-	}
-	var parts []struct{ Text string }
-	if json.Unmarshal(content, &parts) != nil {
-		return ""
-	}
-	for i, p := range parts {
-		if i > 0 {
-			text += "\n"
-		}
-		text += p.Text
-	}
-	return text
 }

@@ -1,0 +1,22 @@
+package conversation
+
+import "encoding/json"
+
+// Text is the text of a message's content: of a string, or of a list of parts.
+func Text(content json.RawMessage) string {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return text
+	}
+	var parts []struct{ Text string }
+	if json.Unmarshal(content, &parts) != nil {
+		return ""
+	}
+	for i, p := range parts {
+		if i > 0 {
+			text += "\n"
+		}
+		text += p.Text
+	}
+	return text
+}
