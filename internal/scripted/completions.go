@@ -25,12 +25,17 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": toy.MaxLength, "tokens": ids})
 		return
 	}
-	messages := make([]toy.Message, 0, len(in.Messages))
-	for _, m := range in.Messages {
+	ids := in.toyPrompt()
+	writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": toy.MaxLength, "tokens": ids})
+}
+
+// toyPrompt is the prompt of a conversation by the template of package toy.
+func (r *request) toyPrompt() []int32 {
+	messages := make([]toy.Message, 0, len(r.Messages))
+	for _, m := range r.Messages {
 		messages = append(messages, toy.Message{Role: m.Role, Content: string(m.Content)})
 	}
-	ids := toy.Prompt(messages)
-	writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": toy.MaxLength, "tokens": ids})
+	return toy.Prompt(messages)
 }
 
 // completion is one call of /v1/completions with a prompt of token ids.
@@ -44,6 +49,8 @@ type completion struct {
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
+
+	noIDs bool // the server gives tokens by their text alone
 }
 
 // completions plays the script of the conversation that the prompt's ids decode to. Its reply comes as one event after the pace's delay.
@@ -58,10 +65,18 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, "request: want a prompt of token ids: "+err.Error())
 		return
 	}
-	read, err := toy.Read(c.Prompt)
+	c.noIDs = s.noIDs
+	if sc, sent, ok := s.play(w, r, c.Prompt, body); ok {
+		c.reply(w, sc, sent, s.log)
+	}
+}
+
+// play finds the reply to a prompt of ids and waits as long as it takes to sample; false: it has answered, or the caller has left.
+func (s *Server) play(w http.ResponseWriter, r *http.Request, prompt []int32, body []byte) (scene, *Sent, bool) {
+	read, err := toy.Read(prompt)
 	if err != nil {
 		writeError(w, http.StatusBadRequest, err.Error())
-		return
+		return scene{}, nil, false
 	}
 	messages := make([]message, 0, len(read))
 	for _, m := range read {
@@ -70,34 +85,29 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	sc, ok := s.choose(&request{Messages: messages})
 	if !ok {
 		writeError(w, http.StatusBadRequest, "no script matches the instruction; add one without match to play for any")
-		return
+		return scene{}, nil, false
 	}
 	session := r.Header.Get("X-Session-Id")
 	f := s.fault(sc, session)
 	sent := &Sent{
-		Session: session, CallID: r.Header.Get("X-Rolloutd-Call"), Script: sc.script, Turn: sc.turn, PromptTokenIDs: c.Prompt, Request: body,
+		Session: session, CallID: r.Header.Get("X-Rolloutd-Call"), Script: sc.script, Turn: sc.turn, PromptTokenIDs: prompt, Request: body,
 	}
 	if clock.Sleep(r.Context(), sc.pace.Delay+f.Delay) != nil || f.refuse(w, r) {
 		s.log.write(sent)
-		return
+		return scene{}, nil, false
 	}
 	sent.Status = http.StatusOK
-	c.reply(w, sc, sent, s.log)
+	return sc, sent, true
 }
 
 // reply sends the sampled tokens, as far as max_tokens allows.
 func (c *completion) reply(w http.ResponseWriter, sc scene, sent *Sent, log *sentLog) {
-	tokens, finish := sampleOf(sc.reply.text), sc.reply.finish
 	most := 16 // what engines take where no bound is given
 	if c.MaxTokens != nil {
 		most = *c.MaxTokens
 	}
-	if len(tokens) > most {
-		tokens, finish = tokens[:most], "length"
-	}
-	sent.add(tokens)
-	sent.FinishReason, sent.Complete = finish, true
-	log.write(sent)
+	tokens, finish := sc.sample(most)
+	log.whole(sent, tokens, finish)
 	body, err := json.Marshal(c.object(tokens, finish))
 	if err != nil {
 		writeError(w, http.StatusInternalServerError, err.Error())
@@ -112,19 +122,39 @@ func (c *completion) reply(w http.ResponseWriter, sc scene, sent *Sent, log *sen
 	_, _ = fmt.Fprintf(w, "data: %s\n\ndata: [DONE]\n\n", body)
 }
 
+// sample is the scene's reply in at most so many tokens, and why it ends.
+func (sc *scene) sample(most int) (tokens []token, finish string) {
+	tokens, finish = sampleOf(sc.reply.text), sc.reply.finish
+	if len(tokens) > most {
+		tokens, finish = tokens[:most], "length"
+	}
+	return tokens, finish
+}
+
+// whole logs a reply that goes out whole.
+func (l *sentLog) whole(sent *Sent, tokens []token, finish string) {
+	sent.add(tokens)
+	sent.FinishReason, sent.Complete = finish, true
+	l.write(sent)
+}
+
 // object is the reply as one text completion, which as an event of a stream is the same.
 func (c *completion) object(tokens []token, finish string) map[string]any {
 	var text strings.Builder
 	ids, names, logprobs := []int32{}, []string{}, []float64{}
 	for _, t := range tokens {
 		text.WriteString(t.piece)
-		ids, names, logprobs = append(ids, t.id), append(names, "token_id:"+strconv.Itoa(int(t.id))), append(logprobs, t.logprob)
+		name := "token_id:" + strconv.Itoa(int(t.id))
+		if c.noIDs {
+			name = t.piece
+		}
+		ids, names, logprobs = append(ids, t.id), append(names, name), append(logprobs, t.logprob)
 	}
 	choice := map[string]any{"index": 0, "text": text.String(), "logprobs": nil, "finish_reason": finish}
 	if c.Logprobs != nil {
 		choice["logprobs"] = map[string]any{"tokens": names, "token_logprobs": logprobs, "top_logprobs": nil, "text_offset": []int{}}
 	}
-	if c.ReturnIDs {
+	if c.ReturnIDs && !c.noIDs {
 		choice["token_ids"], choice["prompt_token_ids"] = ids, c.Prompt
 	}
 	n, m := len(c.Prompt), len(tokens)

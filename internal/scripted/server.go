@@ -28,6 +28,9 @@ type Options struct {
 	// NamedIDs gives token ids only as the names of tokens ("token_id:5"), as vLLM before 0.10.2 does with --return-tokens-as-token-ids:
 	// prompts have none. /tokenize is then of chat calls.
 	NamedIDs bool
+	// SGLang serves what SGLang serves beside chat completions: /generate, /get_model_info, the ids of a chat's prompt on
+	// return_prompt_token_ids. Its /tokenize takes text alone, its completions return no ids.
+	SGLang bool
 }
 
 // Server is an http.Handler that answers as an OpenAI-compatible server does.
@@ -39,7 +42,7 @@ type Server struct {
 	log     *sentLog
 	mux     *http.ServeMux
 
-	rawLogprobs, namedIDs bool
+	rawLogprobs, namedIDs, noIDs bool
 }
 
 // ready is a script with its turns cut.
@@ -56,16 +59,22 @@ func New(o Options) *Server {
 	if o.Model == "" {
 		o.Model = "scripted"
 	}
-	s := &Server{model: o.Model, started: time.Now(), log: &sentLog{w: o.Log}, mux: http.NewServeMux(), rawLogprobs: o.RawLogprobs, namedIDs: o.NamedIDs}
+	s := &Server{model: o.Model, started: time.Now(), log: &sentLog{w: o.Log}, mux: http.NewServeMux(), rawLogprobs: o.RawLogprobs, namedIDs: o.NamedIDs, noIDs: o.SGLang}
 	for _, script := range o.Scripts {
 		s.scripts = append(s.scripts, makeReady(script))
 	}
-	s.mux.HandleFunc("POST /v1/chat/completions", s.serve(readChat, (*call).chat))
+	chat := s.serve(readChat, (*call).chat)
+	if o.SGLang {
+		chat = s.sglang(o.Model, chat)
+	}
+	s.mux.HandleFunc("POST /v1/chat/completions", chat)
 	for path, d := range map[string]*dialect{"responses": responsesAPI(), "messages": messagesAPI()} {
 		s.mux.HandleFunc("POST /v1/"+path, s.serve(d.read, d.answer))
 	}
 	s.mux.HandleFunc("POST /v1/completions", s.completions)
-	s.mux.HandleFunc("POST /tokenize", s.tokenize)
+	if !o.SGLang {
+		s.mux.HandleFunc("POST /tokenize", s.tokenize)
+	}
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -20,6 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+	"github.com/rolloutd/rolloutd/internal/scripted"
 	"github.com/rolloutd/rolloutd/internal/tool"
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
@@ -54,6 +55,28 @@ func TestOneSequenceByTokens(t *testing.T) {
 	log := string(opencode.AgentLog(said))
 	require.Equal(t, 4, strings.Count(log, `"type":"tool_use"`), log)
 	require.Contains(t, log, "malformed tool call: the block is not valid JSON")
+}
+
+// SGLang is prompted with ids by its own /generate, which the first reply without ids shows; the conversation is one sequence as with vLLM.
+func TestOneSequenceBySGLang(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script)
+	scripts, err := scripted.Load(strings.NewReader(script))
+	require.NoError(t, err)
+	w.model = scripted.New(scripted.Options{Scripts: scripts, Log: w.sent, SGLang: true})
+	st, said := w.finish(t, job(&rollout.React{Continuation: rollout.ContinueTokens}))
+	require.True(t, st.Answered(), "%+v", st)
+	require.Equal(t, []string{`{"command":"one"}`, `{"command":"two"}`, `{"command": "three"}`}, w.tools.runs)
+	turns := w.turns(t)
+	require.Len(t, turns, 4)
+	requireOneSequence(t, turns)
+	for i, turn := range turns {
+		require.Equal(t, "completions", turn.API)
+		require.Equal(t, "called /generate", strings.Join(turn.ParamFixes, ", "), "turn %d", i)
+		require.Len(t, turn.PerTokenLogps, len(turn.CompletionTokenIDs))
+		require.Equal(t, "default", turn.ModelVersion)
+		require.True(t, trajectory.NewSaid(said).Knows(&turn), "the transcript has the reply")
+	}
 }
 
 // Chat completions give the same conversation; the ids of the prompt in it are deterministic.

@@ -25,6 +25,7 @@ type Request struct {
 	// Constrained is the member by which the engine is to choose tokens under a grammar; "": none.
 	Constrained string
 	Pins        []Pin    // what the rollout sets whatever the agent asks for
+	ByGenerate  bool     // a completion that goes to SGLang's /generate
 	Fixes       []string // what was changed since the endpoint does not take it
 }
 

@@ -55,7 +55,8 @@ type route struct {
 	traceBytes      int64
 	passThrough     bool
 
-	untold atomic.Pointer[string] // why the endpoint never tells the ids of a prompt; nil: it may
+	contextLength atomic.Int64           // of the model, in tokens; 0: not known
+	untold        atomic.Pointer[string] // why the endpoint never tells the ids of a prompt; nil: it may
 
 	mu        sync.Mutex
 	journal   journal.Journal

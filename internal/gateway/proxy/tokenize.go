@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -54,7 +56,20 @@ func (s *Server) tokenize(w http.ResponseWriter, req *http.Request) error {
 // tokenized is vLLM's reply to /tokenize.
 type tokenized struct {
 	Tokens []int32 `json:"tokens"`
-	Max    int     `json:"max_model_len"`
+	Max    length  `json:"max_model_len"`
+}
+
+// length is the length of a context in tokens; 0: not known. Tokenizers without one say 10^30, or -1.
+type length int
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *length) UnmarshalJSON(raw []byte) error {
+	n, err := strconv.Atoi(string(raw))
+	if err != nil || n < 0 || n > math.MaxInt32 {
+		n = 0
+	}
+	*l = length(n)
+	return nil
 }
 
 // promptOf gives the prompt of a chat call as vLLM's /tokenize makes it of the same messages, tools and template options.
@@ -118,7 +133,7 @@ func (r *route) tokens(ctx context.Context, messages []json.RawMessage) (gateway
 	var vllm tokenized
 	err := r.post(ctx, "/tokenize", request, &vllm)
 	if err == nil && len(vllm.Tokens) > 0 {
-		return gateway.Tokens{IDs: vllm.Tokens, MaxLength: vllm.Max}, nil
+		return gateway.Tokens{IDs: vllm.Tokens, MaxLength: int(vllm.Max)}, nil
 	}
 	if err != nil && fault.Is(err, fault.Unavailable) {
 		return gateway.Tokens{}, err
@@ -140,7 +155,30 @@ func (r *route) tokens(ctx context.Context, messages []json.RawMessage) (gateway
 	if len(sglang.Prompt) == 0 {
 		return gateway.Tokens{}, fault.New(fault.NotFound, "the endpoint does not tell the token ids of a conversation")
 	}
-	return gateway.Tokens{IDs: sglang.Prompt}, nil
+	return gateway.Tokens{IDs: sglang.Prompt, MaxLength: r.context(ctx)}, nil
+}
+
+// context is the length of the model's context by the endpoint's list of models; 0: it is not known. It is asked for until it is known.
+func (r *route) context(ctx context.Context) int {
+	if n := r.contextLength.Load(); n > 0 {
+		return int(n)
+	}
+	var list struct {
+		Data []struct {
+			ID  string `json:"id"`
+			Max length `json:"max_model_len"`
+		} `json:"data"`
+	}
+	if r.ask(ctx, "/v1/models", nil, &list) != nil {
+		return 0
+	}
+	for _, m := range list.Data {
+		if m.ID == r.Model.Name || len(list.Data) == 1 {
+			r.contextLength.Store(int64(m.Max))
+			return int(m.Max)
+		}
+	}
+	return 0
 }
 
 // post sends a request beside the model calls and decodes its reply.
@@ -149,8 +187,13 @@ func (r *route) post(ctx context.Context, path string, request, into any) error 
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "request %s", path)
 	}
+	return r.ask(ctx, path, body, into)
+}
+
+// ask is post with a body that is encoded; nil: a GET.
+func (r *route) ask(ctx context.Context, path string, body []byte, into any) error {
 	chat := dialect.All()[0]
-	raw, err := r.upstream.Post(ctx, upstream.Spec{
+	raw, err := r.upstream.Ask(ctx, upstream.Spec{
 		Request: &dialect.Request{Dialect: chat, Body: body}, Engines: r.engines, Path: string(chat.API), Key: r.key, ClientGiven: r.Model.ClientGiven(),
 	}, path)
 	if err != nil {

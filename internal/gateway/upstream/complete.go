@@ -3,6 +3,8 @@ package upstream
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/clock"
@@ -138,7 +140,8 @@ func (r *Result) report(a *limits.Admission) {
 }
 
 func (s Spec) target(engine string) target {
-	return target{url: engine + "/" + s.Path, key: s.Key, live: s.Live, progress: s.Progress, guarded: s.ClientGiven}
+	root := strings.TrimSuffix(strings.TrimRight(engine, "/"), "/v1")
+	return target{url: engine + "/" + s.Path, root: root, key: s.Key, live: s.Live, progress: s.Progress, guarded: s.ClientGiven}
 }
 
 // owes is what of a try's time the endpoint owed an answer: all of one that failed, and of one that was given up the time since
@@ -167,3 +170,6 @@ func (u *Client) Probe(ctx context.Context, s Spec) *gateway.Failure {
 		return &gateway.Failure{Kind: fault.UpstreamFailed, Message: p.Text}
 	}
 }
+
+// Jitter takes up to half off, so that what broke together does not come back together.
+func Jitter(d time.Duration) time.Duration { return d - rand.N(d/2+1) }

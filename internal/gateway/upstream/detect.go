@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/generate"
 )
 
 // detectQuirk finds the quirk behind a refusal: the refusal names a member that the gateway set, and the call works without it. A call
@@ -33,13 +34,17 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 		return noLogprobs, true
 	}
 	for _, p := range a.Pins {
-		if !mentions(body, p.Member) || says(a.Body, p.Member) {
+		name := p.Member
+		if a.ByGenerate {
+			name = generate.Name(name)
+		}
+		if !mentions(body, name) || says(a.Body, p.Member) {
 			continue
 		}
 		if p.Neutral {
 			return quirk(withoutPin + p.Member), true
 		}
-		if names(body, p.Member) {
+		if names(body, name) {
 			res.Problem.Class = Refused
 			res.Problem.Text = "the endpoint does not take " + p.Member + ", which this rollout pins: " + res.Problem.Text
 		}

@@ -5,18 +5,20 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 )
 
-// Post sends one request beside the model calls, such as for token ids: no retries, no record. The path is below the engine's root, and not
-// below its /v1. The error is a fault.Unavailable where no answer came, or one that may pass, and else a fault.NotFound where the engine has
-// no such path, or a fault.Invalid.
-func (u *Client) Post(ctx context.Context, s Spec, path string) ([]byte, error) {
-	t := s.target(u.Engines.pick(s.Engines))
-	t.url = strings.TrimSuffix(strings.TrimRight(strings.TrimSuffix(t.url, s.Path), "/"), "/v1") + path
-	req, err := newRequest(ctx, t, s.Request)
+// Ask sends one request beside the model calls, such as for token ids: no retries, no record. The path is below the engine's root, and not
+// below its /v1; a request without a body is a GET. The error is a fault.Unavailable where no answer came, or one that may pass, and else a
+// fault.NotFound where the engine has no such path, or a fault.Invalid.
+func (u *Client) Ask(ctx context.Context, s Spec, path string) ([]byte, error) {
+	return u.ask(ctx, s.target(u.Engines.pick(s.Engines)).at(path), s.Request)
+}
+
+func (u *Client) ask(ctx context.Context, t target, a *dialect.Request) ([]byte, error) {
+	req, err := newRequest(ctx, t, a, a.Body)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "the endpoint's address is wrong")
 	}
@@ -37,7 +39,7 @@ func (u *Client) Post(ctx context.Context, s Spec, path string) ([]byte, error) 
 	if err == nil && len(body) > maxReply {
 		err = errors.New("larger than we take")
 	}
-	return body, fault.Wrap(fault.Unavailable, err, "reply of the endpoint to %s", path)
+	return body, fault.Wrap(fault.Unavailable, err, "reply of the endpoint to %s", req.URL.Path)
 }
 
 func postFailure(res *Result) error {

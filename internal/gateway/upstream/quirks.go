@@ -19,6 +19,7 @@ const (
 	noLogprobs quirk = "no logprobs"
 	noMessages quirk = "no enable_response_messages" // all but vLLM
 	noStream   quirk = "token ids without a stream"  // SGLang's chat/completions
+	generated  quirk = "token ids by /generate"      // SGLang's completions
 )
 
 // withoutPin begins the quirk of an endpoint that does not take a member which the rollout pins at its neutral value.
@@ -58,6 +59,14 @@ func (m *endpointQuirks) learn(place string, quirks []quirk) {
 	}
 }
 
+func (m *endpointQuirks) forget(place string, q quirk) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known, ok := m.known[place]; ok {
+		m.known[place] = slices.DeleteFunc(known, func(one quirk) bool { return one == q })
+	}
+}
+
 // makeRoom forgets any other endpoint where there are too many. m.mu is held.
 func (m *endpointQuirks) makeRoom() {
 	for place := range m.known {
@@ -70,6 +79,9 @@ func (m *endpointQuirks) makeRoom() {
 
 // apply rewrites the call once more, and says whether that changed anything.
 func (q quirk) apply(a *dialect.Request) bool {
+	if q == generated {
+		return q.generate(a)
+	}
 	o, err := rawjson.ParseObject(a.Body)
 	if err != nil {
 		return false // only what is an object is ever sent
@@ -106,10 +118,30 @@ func (q quirk) apply(a *dialect.Request) bool {
 	if len(a.Body) == before {
 		return false
 	}
+	q.note(a)
+	return true
+}
+
+// generate lets the call be made by SGLang's own API.
+func (q quirk) generate(a *dialect.Request) bool {
+	if !takesGenerate(a) {
+		return false
+	}
+	a.ByGenerate = true
+	q.note(a)
+	return true
+}
+
+// revert lets the call be made as it is.
+func (q quirk) revert(a *dialect.Request) {
+	a.ByGenerate, a.Fixes = false, slices.DeleteFunc(a.Fixes, func(fix string) bool { return fix == q.fix() })
+}
+
+// note adds the change to those of the call, once.
+func (q quirk) note(a *dialect.Request) {
 	if fix := q.fix(); !slices.Contains(a.Fixes, fix) {
 		a.Fixes = append(a.Fixes, fix)
 	}
-	return true
 }
 
 // fix is what the quirk changes, in the words of a result.
@@ -119,6 +151,8 @@ func (q quirk) fix() string {
 		return "renamed max_tokens -> max_completion_tokens"
 	case noStream:
 		return "set stream=false"
+	case generated:
+		return "called /generate"
 	default:
 		member := strings.TrimPrefix(strings.TrimPrefix(string(q), withoutPin), "no ")
 		return "dropped " + member

@@ -7,18 +7,21 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/generate"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
 // target is where a call goes.
 type target struct {
 	url      string
+	root     string // of the engine, above its /v1
 	key      string
 	live     *Live // of a reply that is handed on as it comes; else nil
 	progress *Progress
@@ -36,17 +39,33 @@ const (
 	errorTime = time.Second
 )
 
+// at is a path below the engine's root.
+func (t target) at(path string) target {
+	t.url = t.root + path
+	return t
+}
+
 // try makes the call once, with the quirks that are known of the endpoint. A quirk that is detected now costs one more request and no
 // try. It is kept only when the endpoint then answers: otherwise the refusal was of the agent's own request.
 func (u *Client) try(ctx context.Context, t target, a *dialect.Request) *Result {
 	place := t.url + " " + a.Model
 	var tried []quirk
+	never := false // the engine has no /generate
 	for {
 		for _, q := range u.quirks.of(place) {
 			q.apply(a)
 		}
 		res := u.once(ctx, t, a)
+		if gone(a, res) {
+			u.quirks.forget(place, generated)
+			tried, never = slices.DeleteFunc(tried, func(q quirk) bool { return q == generated }), true
+			generated.revert(a)
+			continue
+		}
 		q, ok := detectQuirk(res, a)
+		if !ok && !never && u.wantsGenerate(ctx, t, a, res) {
+			q, ok = generated, true
+		}
 		if ok && q.apply(a) {
 			tried = append(tried, q)
 			continue
@@ -61,7 +80,11 @@ func (u *Client) try(ctx context.Context, t target, a *dialect.Request) *Result 
 func (u *Client) once(ctx context.Context, t target, a *dialect.Request) *Result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	req, err := newRequest(ctx, t, a)
+	at, body, err := t.wire(a)
+	if err != nil {
+		return &Result{Problem: &Problem{Class: Rejected, Text: err.Error()}}
+	}
+	req, err := newRequest(ctx, at, a, body)
 	if err != nil {
 		return &Result{Problem: &Problem{Class: Refused, Text: "the endpoint's address is wrong: " + clean(err.Error(), t.key)}}
 	}
@@ -74,6 +97,9 @@ func (u *Client) once(ctx context.Context, t target, a *dialect.Request) *Result
 		defer time.AfterFunc(errorTime, cancel).Stop()
 		return refusal(res, t)
 	}
+	if a.ByGenerate {
+		res.Body = &generate.Body{ReadCloser: res.Body, Sent: a.Body, Limit: maxReply}
+	}
 	out := u.read(ctx, res, cancel, t, a)
 	if said := cleanBytes(out.Raw, t.key); len(said) != len(out.Raw) {
 		out.Raw, out.Reply.PromptAt = said, rawjson.Span{}
@@ -85,8 +111,12 @@ func (u *Client) once(ctx context.Context, t target, a *dialect.Request) *Result
 // without a reply behind it, such as 202 while the model is being loaded or 204, is a broken reply, and may pass.
 func answered(status int) bool { return status/100 == 2 }
 
-func newRequest(ctx context.Context, t target, a *dialect.Request) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(a.Body))
+func newRequest(ctx context.Context, t target, a *dialect.Request, body []byte) (*http.Request, error) {
+	method := http.MethodPost
+	if body == nil {
+		method = http.MethodGet
+	}
+	req, err := http.NewRequestWithContext(ctx, method, t.url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

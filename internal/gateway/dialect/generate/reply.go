@@ -1,0 +1,141 @@
+package generate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/rolloutd/rolloutd/internal/jsonlimit"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// generated is what counts of a reply of /generate.
+type generated struct {
+	Text      *string `json:"text"`
+	OutputIDs []int32 `json:"output_ids"`
+	Meta      struct {
+		ID            string                `json:"id"`
+		Finish        finish                `json:"finish_reason"`
+		Prompt        int64                 `json:"prompt_tokens"`
+		Completion    int64                 `json:"completion_tokens"`
+		Cached        int64                 `json:"cached_tokens"`
+		WeightVersion string                `json:"weight_version"`
+		Logprobs      [][]json.RawMessage   `json:"output_token_logprobs"` // [logprob, id, text]
+		Top           [][][]json.RawMessage `json:"output_top_logprobs"`
+	} `json:"meta_info"`
+}
+
+// finish is {"type": "stop", "matched": …}, or null.
+type finish struct {
+	Type string `json:"type"`
+}
+
+// limits bound a reply: at most 4 Mi tokens with the four values of each, and as much for their alternatives.
+func limits() jsonlimit.Limits { return jsonlimit.Limits{Elements: 32 << 20, Depth: 16} }
+
+type completion struct {
+	ID            string   `json:"id,omitempty"`
+	Object        string   `json:"object"`
+	Choices       []choice `json:"choices"`
+	Usage         usage    `json:"usage"`
+	WeightVersion string   `json:"weight_version,omitempty"`
+}
+
+type choice struct {
+	Index    int             `json:"index"`
+	Text     string          `json:"text"`
+	Finish   string          `json:"finish_reason"`
+	Logprobs *columns        `json:"logprobs"`
+	Prompt   json.RawMessage `json:"prompt_token_ids,omitempty"`
+	IDs      []int32         `json:"token_ids,omitempty"`
+}
+
+type columns struct {
+	Tokens   []string                     `json:"tokens"`
+	Logprobs []json.RawMessage            `json:"token_logprobs"`
+	Top      []map[string]json.RawMessage `json:"top_logprobs,omitempty"`
+}
+
+type usage struct {
+	Prompt     int64 `json:"prompt_tokens"`
+	Completion int64 `json:"completion_tokens"`
+	Total      int64 `json:"total_tokens"`
+	Details    struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+}
+
+// Reply is a reply of /generate as one of completions with the ids of prompt and reply. The prompt's are those that were sent: they are left
+// out where the engine counted others, as one that cuts long prompts does. Its own ids are left out where its two lists of them differ.
+func Reply(sent, raw []byte) ([]byte, error) {
+	var in generated
+	if err := json.NewDecoder(jsonlimit.NewReader(bytes.NewReader(rawjson.Finite(raw)), limits())).Decode(&in); err != nil {
+		return nil, fmt.Errorf("reply of %s: %w", Path, err)
+	}
+	if in.Text == nil {
+		return nil, fmt.Errorf("reply of %s: it has no text", Path)
+	}
+	one := choice{Text: *in.Text, Finish: in.Meta.Finish.Type, IDs: in.OutputIDs}
+	if in.Meta.Logprobs != nil {
+		ids, table, err := in.columns()
+		if err != nil {
+			return nil, err
+		}
+		one.Logprobs = &table
+		switch {
+		case len(in.OutputIDs) == 0:
+			one.IDs = ids
+		case !slices.Equal(ids, in.OutputIDs):
+			one.IDs, one.Logprobs = nil, nil
+		}
+	}
+	if prompt := rawjson.MemberOf(sent, "prompt"); count(prompt) == in.Meta.Prompt {
+		one.Prompt = prompt
+	}
+	out := completion{ID: in.Meta.ID, Object: "text_completion", Choices: []choice{one}, WeightVersion: in.Meta.WeightVersion}
+	out.Usage = usage{Prompt: in.Meta.Prompt, Completion: in.Meta.Completion, Total: in.Meta.Prompt + in.Meta.Completion}
+	out.Usage.Details.Cached = in.Meta.Cached
+	return json.Marshal(out)
+}
+
+// columns turns the list of tokens into the ids and the columns of completions.
+func (g *generated) columns() ([]int32, columns, error) {
+	ids, out := []int32{}, columns{Tokens: []string{}, Logprobs: []json.RawMessage{}}
+	for _, t := range g.Meta.Logprobs {
+		id, err := idOf(t)
+		if err != nil {
+			return nil, out, err
+		}
+		ids, out.Tokens, out.Logprobs = append(ids, id), append(out.Tokens, nameOf(id)), append(out.Logprobs, t[0])
+	}
+	for _, candidates := range g.Meta.Top {
+		top := map[string]json.RawMessage{}
+		for _, t := range candidates {
+			id, err := idOf(t)
+			if err != nil {
+				return nil, out, err
+			}
+			top[nameOf(id)] = t[0]
+		}
+		out.Top = append(out.Top, top)
+	}
+	return ids, out, nil
+}
+
+func idOf(token []json.RawMessage) (id int32, err error) {
+	if len(token) < 2 || json.Unmarshal(token[1], &id) != nil || id < 0 {
+		return 0, fmt.Errorf("reply of %s: a token is not [logprob, id, text]", Path)
+	}
+	return id, nil
+}
+
+func nameOf(id int32) string { return fmt.Sprintf("token_id:%d", id) }
+
+// count is how many ids a list has.
+func count(ids []byte) int64 {
+	if !isIDs(ids) {
+		return 0
+	}
+	return int64(bytes.Count(ids, []byte(","))) + 1
+}

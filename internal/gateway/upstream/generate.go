@@ -1,0 +1,50 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/generate"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+// infoTime bounds the question whether an engine is SGLang; it answers from memory.
+const infoTime = 10 * time.Second
+
+// wantsGenerate says whether a call is to be made again by SGLang's /generate: its purpose is token ids, its reply has none, and the
+// engine is SGLang. The first reply of such an engine is dropped before the agent has seen it.
+func (u *Client) wantsGenerate(ctx context.Context, t target, a *dialect.Request, res *Result) bool {
+	if res.Problem != nil || !a.NeedsIDs || a.API != reply.Completions || len(res.Reply.TokenIDs) > 0 || t.live.Begun() || !takesGenerate(a) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, infoTime)
+	defer cancel()
+	for _, path := range generate.InfoPaths() {
+		if info, err := u.ask(ctx, t.at(path), &dialect.Request{Dialect: a.Dialect}); err == nil {
+			return len(rawjson.MemberOf(info, "model_path")) > 0
+		}
+	}
+	return false
+}
+
+// takesGenerate says whether a call is a completion that /generate can make, and is not made by it.
+func takesGenerate(a *dialect.Request) bool {
+	return a.API == reply.Completions && !a.ByGenerate && generate.Takes(a.Body)
+}
+
+// wire is what is sent of a call, and where to.
+func (t target) wire(a *dialect.Request) (target, []byte, error) {
+	if !a.ByGenerate {
+		return t, a.Body, nil
+	}
+	body, err := generate.Request(a.Body)
+	return t.at(generate.Path), body, err
+}
+
+// gone says that the engine has no /generate although it was found to: another one was started in its place.
+func gone(a *dialect.Request, res *Result) bool {
+	return a.ByGenerate && (res.Status == http.StatusNotFound || res.Status == http.StatusMethodNotAllowed)
+}
