@@ -86,9 +86,11 @@ func (a *Activities) openEpisode(ctx context.Context, sb *sandbox.Sandbox, in Ag
 	if err != nil {
 		return nil, nil, err
 	}
-	open, end, err := a.o.Episodes.Open(live.Options{
-		ID: sb.ID(), Scoring: scoring, Tools: tools, Files: sb, MaxSteps: config.MaxSteps, Since: since,
-	})
+	o := live.Options{ID: sb.ID(), Scoring: scoring, Tools: tools, Files: sb, MaxSteps: config.MaxSteps, Since: since}
+	if !scoring { // what a grader does is no work of the policy
+		o.Reporter = agent.NewReporter(a.o.Events.Of(in.Target))
+	}
+	open, end, err := a.o.Episodes.Open(o)
 	if err != nil {
 		return nil, nil, err
 	}

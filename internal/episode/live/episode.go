@@ -21,6 +21,7 @@ type Options struct {
 	Scoring  bool     // the calls are of a client that grades: their log is apart
 	Tools    tool.Set // bound to the sandbox
 	Files    Files    // of the sandbox
+	Reporter Reporter // nil: the calls are not reported
 	MaxSteps int      // tool calls; 0: no bound but that of the sandbox
 	// Since is when the sandbox began under its id: a step log from before it is of another sandbox, and is deleted. Zero: not known.
 	Since time.Time
@@ -89,6 +90,8 @@ func (e *Episode) recovered(s episode.Step, p place) {
 		close(done)
 		e.calls[s.ID] = &call{digest: digestOf(s.Tool, s.Arguments), done: done, place: p}
 		e.count(s.Tool)
+		e.reportStart(s.ID, s.Tool, s.Arguments)
+		e.reportEnd(s)
 	}
 }
 
@@ -158,6 +161,7 @@ func (e *Episode) checkClient(client string) error {
 // run runs a call and logs it.
 func (e *Episode) run(c episode.Call, mine *call) {
 	began := time.Now()
+	e.reportStart(c.ID, c.Tool, arguments(c.Arguments))
 	result, err := e.o.Tools.Call(e.ctx, tool.Call{ID: c.ID, Name: c.Tool, Arguments: c.Arguments})
 	if err == nil {
 		mine.place, err = e.record(c, result, began)
@@ -190,6 +194,7 @@ func (e *Episode) record(c episode.Call, r tool.Result, began time.Time) (place,
 		return p, err
 	}
 	e.count(c.Tool)
+	e.reportEnd(s)
 	e.checkBound()
 	return p, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/episode/live"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
@@ -85,6 +86,52 @@ func open(t *testing.T, dir string, o live.Options) (*live.Table, *live.Episode,
 
 func call(id, name, arguments string) episode.Call {
 	return episode.Call{ID: id, Tool: name, Arguments: json.RawMessage(arguments)}
+}
+
+// reported keeps what is reported, once for each key, as an event log does.
+type reported struct {
+	mu   sync.Mutex
+	keys map[string]bool
+	all  []string
+}
+
+func (r *reported) add(key, event string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.keys[key] {
+		r.keys[key], r.all = true, append(r.all, event)
+	}
+}
+
+func (r *reported) ToolStart(key string, c rollout.ToolEvent, input json.RawMessage) {
+	r.add("start "+key, fmt.Sprintf("start %s %s %s", c.CallID, c.Tool, input))
+}
+
+func (r *reported) ToolEnd(key string, c rollout.ToolEvent, output, failed string) {
+	r.add("end "+key, fmt.Sprintf("end %s %s %s %s%s", c.CallID, c.Tool, c.Status, output, failed))
+}
+
+// Each call is reported before it runs and before it is answered, and once, however often it is made. What a worker did not come to report the
+// next one does.
+func TestCallsAreReported(t *testing.T) {
+	t.Parallel()
+	dir, tools, first := t.TempDir(), newCounted(), &reported{keys: map[string]bool{}}
+	_, e, end := open(t, dir, live.Options{Tools: tools, Reporter: first})
+	for range 2 {
+		_, err := e.Call(t.Context(), call("a", "bash", `{ "command": "ls" }`))
+		require.NoError(t, err)
+	}
+	_, err := e.Call(t.Context(), call("b", "broken", ""))
+	require.Error(t, err)
+	_, err = e.Call(t.Context(), call("b", "broken", ""))
+	require.NoError(t, err)
+	want := []string{`start a bash {"command":"ls"}`, `end a bash completed a { "command": "ls" }`, "start b broken {}", "end b broken completed b "}
+	require.Equal(t, want, first.all)
+	end()
+
+	next := &reported{keys: map[string]bool{"start episode/a": true}}
+	open(t, dir, live.Options{Tools: tools, Reporter: next})
+	require.Equal(t, want[1:], next.all)
 }
 
 // A call that is repeated runs once, in this worker and in the next one of the host.
