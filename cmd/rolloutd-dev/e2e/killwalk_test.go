@@ -9,13 +9,25 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // killAfter kills the whole process once the rollout has had n events, and starts it again. It is false, and kills nothing, where the rollout
 // ends before.
 func (d *dev) killAfter(t *testing.T, id string, n int) (*dev, bool) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/rollouts/"+id+"/events", http.NoBody)
+	if !awaitEvents(t, d.url, id, n) {
+		return d, false
+	}
+	d.kill()
+	return d.restart(t), true
+}
+
+// awaitEvents returns once the rollout has had n events; false: it ended before.
+func awaitEvents(t *testing.T, url, id string, n int) bool {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/rollouts/"+id+"/events", http.NoBody)
 	require.NoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
@@ -27,11 +39,10 @@ func (d *dev) killAfter(t *testing.T, id string, n int) (*dev, bool) {
 			continue
 		}
 		if n--; n <= 0 {
-			d.kill()
-			return d.restart(t), true
+			return true
 		}
 	}
-	return d, false
+	return false
 }
 
 // kill -9 of the whole process after each event of a ReACT rollout, one after another; TestReactKilled has some of the positions: each side effect is there once, no turn is doubled.
@@ -60,33 +71,49 @@ func TestKillWalkOfAnEpisode(t *testing.T) {
 	struck, kills := true, 0
 	for ; struck; kills++ {
 		p := player{srv.url, fmt.Sprint("walk-", kills)}
-		begun, err := p.post("/reset", args{"instruction": "count", "verify": []string{`test "$(cat log)" = "$(printf '0\n1\n2')"`}})
-		require.NoError(t, err)
-		id := begun.Observation.RolloutID
-		sent, played := make(chan int, episodeSteps), make(chan stepReply, 1)
-		go func() { played <- p.play(sent) }()
-		if kills < episodeSteps {
-			for step := range sent {
-				if step == kills {
-					srv.kill()
-					srv = srv.restart(t)
-					break
-				}
-			}
-		} else {
-			srv, struck = srv.killAfter(t, id, kills)
-		}
-		end := <-played
-		require.True(t, end.Done)
-		require.NotNil(t, end.Reward, "%+v", end.Observation.Error)
-		require.InDelta(t, 1.0, *end.Reward, 0, "kill %d", kills)
-		result := finalize(t, srv.url, id)
-		require.Len(t, result.Attempts, 1)
-		require.Equal(t, 3, strings.Count(result.AgentLogTail, "echo "), result.AgentLogTail)
+		struck = p.requireEpisode(t, kills, func() {
+			srv.kill()
+			srv = srv.restart(t)
+		})
 		require.Empty(t, srv.sandboxes(t))
 	}
 	require.Greater(t, kills, 2*episodeSteps)
 	t.Logf("%d kills", kills-1)
+}
+
+// requireEpisode plays an episode and strikes once: while step n is on its way, or beyond them after the nth event. Each side effect is there
+// once, in the workdir and in the event log. False: the episode ended before.
+func (p player) requireEpisode(t *testing.T, n int, strike func()) (struck bool) {
+	t.Helper()
+	begun, err := p.post("/reset", args{"instruction": "count", "verify": []string{`test "$(cat log)" = "$(printf '0\n1\n2')"`}})
+	require.NoError(t, err)
+	id := begun.Observation.RolloutID
+	sent, played := make(chan int, episodeSteps), make(chan stepReply, 1)
+	go func() { played <- p.play(sent) }()
+	if n < episodeSteps {
+		for step := range sent {
+			if struck = step == n; struck {
+				strike()
+				break
+			}
+		}
+	} else if struck = awaitEvents(t, p.url, id, n); struck {
+		strike()
+	}
+	end := <-played
+	require.True(t, end.Done)
+	require.NotNil(t, end.Reward, "%+v", end.Observation.Error)
+	require.InDelta(t, 1.0, *end.Reward, 0, "kill %d", n)
+	result := finalize(t, p.url, id)
+	require.Len(t, result.Attempts, 1)
+	require.Equal(t, 3, strings.Count(result.AgentLogTail, "echo "), result.AgentLogTail)
+	seen := map[rollout.EventKind]int{}
+	for _, e := range events(t, p.url, id, "0") {
+		seen[e.Kind]++
+	}
+	require.Equal(t, episodeSteps-1, seen[rollout.EventToolStart], "%v", seen)
+	require.Equal(t, episodeSteps-1, seen[rollout.EventToolEnd], "%v", seen)
+	return struck
 }
 
 // episodeSteps are those of play.
@@ -96,12 +123,11 @@ const episodeSteps = 4
 func (p player) play(sent chan<- int) stepReply {
 	answered := func(step int, body args) stepReply {
 		sent <- step
-		for {
+		for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) { // the server is being started again
 			r, err := p.post("/step", body)
-			if err == nil && (r.Observation.Result != nil || r.Done) {
+			if err == nil && (r.Observation.Result != nil || r.Done) || time.Since(begun) > 4*time.Minute {
 				return r
 			}
-			time.Sleep(20 * time.Millisecond) // the server is being started again
 		}
 	}
 	for i := range episodeSteps - 1 {
