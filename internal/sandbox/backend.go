@@ -146,7 +146,7 @@ func (b *Backend) List(ctx context.Context) ([]driver.Info, error) {
 func (b *Backend) Inspect(ctx context.Context, id string) (driver.Usage, error) {
 	inspector, ok := b.driver.(driver.Inspector)
 	if !ok {
-		return driver.Usage{OOMKills: -1, PeakMemoryBytes: -1, CPU: -1}, nil
+		return driver.NoUsage(), nil
 	}
 	u, err := inspector.Inspect(ctx, id)
 	if err != nil {

@@ -96,12 +96,18 @@ type Inspector interface {
 	Inspect(ctx context.Context, id string) (Usage, error)
 }
 
-// Usage is what a sandbox used so far; a field the driver cannot know is -1.
+// Usage is what a sandbox used so far, by counters outside of it; a number the driver cannot know is -1.
 type Usage struct {
-	OOMKills        int
+	OOMKills        int // processes that the kernel killed because the sandbox's memory was used up
+	ForksRefused    int // processes and threads that the kernel refused because the sandbox had as many as it may
 	PeakMemoryBytes int64
 	CPU             time.Duration
+	// FullFolders are the mount points in the sandbox whose file systems have no room left at this moment.
+	FullFolders []string `json:",omitempty"`
 }
+
+// NoUsage is the usage of which nothing is known.
+func NoUsage() Usage { return Usage{OOMKills: -1, ForksRefused: -1, PeakMemoryBytes: -1, CPU: -1} }
 
 // Checker is implemented by drivers that can check beforehand whether they will work here.
 type Checker interface {

@@ -56,12 +56,12 @@ func TestCgroupVersion2(t *testing.T) {
 		"rolloutd/a/work/cpu.max":           "150000 100000",
 		"rolloutd/a/cpu.weight":             "100",
 	})
-	require.Equal(t, driver.Usage{OOMKills: -1, PeakMemoryBytes: -1, CPU: -1}, c.Usage("a"))
+	require.Equal(t, driver.NoUsage(), c.Usage("a"))
 	plant(t, root, map[string]string{
-		"rolloutd/a/memory.events": "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\n", "rolloutd/a/work/memory.peak": "4096\n",
+		"rolloutd/a/work/pids.events": "max 4\n", "rolloutd/a/memory.events": "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\n", "rolloutd/a/work/memory.peak": "4096\n",
 		"rolloutd/a/cpu.stat": "usage_usec 1500\nuser_usec 1000\n", "rolloutd/a/cgroup.kill": "",
 	})
-	require.Equal(t, driver.Usage{OOMKills: 2, PeakMemoryBytes: 4096, CPU: 1500 * time.Microsecond}, c.Usage("a"))
+	require.Equal(t, driver.Usage{OOMKills: 2, ForksRefused: 4, PeakMemoryBytes: 4096, CPU: 1500 * time.Microsecond}, c.Usage("a"))
 	require.NoError(t, c.Kill("a"))
 	requireFiles(t, root, map[string]string{"rolloutd/a/cgroup.kill": "1"})
 }
@@ -93,10 +93,11 @@ func TestCgroupVersion1(t *testing.T) {
 		"cpu/rolloutd/a/cpu.shares":                          "1024",
 	})
 	plant(t, root, map[string]string{
+		"pids/rolloutd/a/work/pids.events":                 "max 6\n",
 		"memory/rolloutd/a/work/memory.oom_control":        "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n",
 		"memory/rolloutd/a/work/memory.max_usage_in_bytes": "77\n", "cpuacct/rolloutd/a/cpuacct.usage": "123456\n",
 	})
-	require.Equal(t, driver.Usage{OOMKills: 5, PeakMemoryBytes: 77, CPU: 123456}, c.Usage("a"))
+	require.Equal(t, driver.Usage{OOMKills: 5, ForksRefused: 6, PeakMemoryBytes: 77, CPU: 123456}, c.Usage("a"))
 }
 
 // One controller too few is none at all: half a limit would look like a whole one.

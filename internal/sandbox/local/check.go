@@ -82,12 +82,12 @@ func (d *Driver) checkCgroups() driver.Finding {
 	f := driver.Finding{Name: "cgroup limits"}
 	switch {
 	case d.cgroups != nil:
-		f.Detail = fmt.Sprintf("version %d: memory, processes, cpu", d.cgroups.version)
+		f.Detail = fmt.Sprintf("version %d: memory, processes, cpu, with counters of what ran out", d.cgroups.version)
 		if d.cgroups.root == "" {
 			f.Level, f.Fix = driver.Warn, "mount cgroup2 at /sys/fs/cgroup/unified: it kills all processes at once"
 		}
 	case d.uids == nil:
-		f.Level, f.Detail = driver.Warn, "none: an ordinary user has no cgroups here"
+		f.Level, f.Detail = driver.Warn, "none: an ordinary user has no cgroups here; results name a full disk, but neither memory nor processes that ran out"
 		f.Fix = "run the worker as root"
 	default:
 		f.Level, f.Detail = driver.Warn, "none, allowed by configuration"

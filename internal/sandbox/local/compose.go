@@ -16,6 +16,7 @@ const (
 	ownMount      = "/opt/rolloutd"
 	sandboxdMount = ownMount + "/sandboxd"
 	programsMount = ownMount + "/bin"
+	verifierMount = "/verifier"
 )
 
 // compose writes bwrap's command line. Its options go through a descriptor and its environment is empty, because both can be
@@ -51,7 +52,7 @@ func (d *Driver) compose(l *launch, dir, id string, spec driver.Spec) error {
 		return errorsFirst(err, c.err)
 	}
 	l.stage.Binds = c.binds
-	l.stage.Argv = append([]string{d.bwrap, "--args", strconv.Itoa(argsFD), "--"}, append(serveArgs(l, controlFD, id, spec, d.uids != nil), env...)...)
+	l.stage.Argv = append([]string{d.bwrap, "--args", strconv.Itoa(argsFD), "--"}, append(d.serveArgs(l, controlFD, id, spec), env...)...)
 	return nil
 }
 
@@ -62,14 +63,18 @@ func errorsFirst(a, b error) error {
 	return b
 }
 
-func serveArgs(l *launch, controlFD int, id string, spec driver.Spec, separate bool) []string {
+func (d *Driver) serveArgs(l *launch, controlFD int, id string, spec driver.Spec) []string {
+	processes := spec.PIDs
+	if d.cgroups != nil {
+		processes = 0 // their limit is the only one, so that they count what they refuse
+	}
 	return []string{
 		sandboxdMount, "serve", "--control-fd", strconv.Itoa(controlFD), "--id", id,
 		"--lease", spec.Lease.String(),
 		"--tree-limit", strconv.Itoa(treeMiB(spec) << 20),
-		"--max-processes", strconv.Itoa(spec.PIDs),
+		"--max-processes", strconv.Itoa(processes),
 		"--cgroup-fds", strings.Join(l.cgroups, ","),
-		"--separate-users=" + strconv.FormatBool(separate),
+		"--separate-users=" + strconv.FormatBool(d.uids != nil),
 	}
 }
 
@@ -188,7 +193,7 @@ func (c *composer) folders(spec driver.Spec) {
 	c.tmpfs("/tmp", spec.TmpMiB, "1777")
 	c.tmpfs(wire.AgentHome, spec.HomeMiB, "0755")
 	c.opt("--dir", wire.AgentWorkdir)
-	c.tmpfs("/verifier", spec.HomeMiB, "0755")
+	c.tmpfs(verifierMount, spec.HomeMiB, "0755")
 	for _, folder := range []string{wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {
 		c.opt("--perms", "0700", "--dir", folder)
 	}

@@ -56,7 +56,7 @@ func TestOrdinaryUser(t *testing.T) {
 
 // ordinaryTests are those of this package that need neither root nor a compiler.
 const ordinaryTests = "^Test(Suite|SuiteOfAnImage|Image|IsolationOfAnImage|ImageIsPrivate|HostileImage|SupervisorIsClosed|LimitsOfSandboxd|NoWayToTheHost|OwnNamespaces|RootIsReadOnly|DisksAreBounded)$/" +
-	"^(Users|Process|Kill|Model)$"
+	"^(Users|Process|Kill|Model|Limits)$"
 
 // The suite and the isolation hold for an ordinary user too, whose sandboxes have one user for all.
 func TestSuiteOfAnOrdinaryUser(t *testing.T) {

@@ -115,12 +115,18 @@ func (p initProcess) kill() error {
 		return err
 	}
 	defer unix.Close(fd)
-	var ns unix.Stat_t
-	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", p.PID), &ns); err != nil || ns.Ino != p.PIDNamespace {
+	if !p.same() {
 		return nil // gone, or another process
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return err
 	}
 	return nil
+}
+
+// same says whether the process of that number is the sandbox's first.
+func (p initProcess) same() bool {
+	var ns unix.Stat_t
+	err := unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", p.PID), &ns)
+	return err == nil && ns.Ino == p.PIDNamespace
 }

@@ -43,6 +43,7 @@ func Run(t *testing.T, h Harness) {
 		{"Network", networkTests()},
 		{"Ports", portTests()},
 		{"Users", userTests()},
+		{"Limits", limitTests()},
 	}
 	for _, g := range groups {
 		for name, test := range g.tests {
