@@ -301,7 +301,7 @@ func TestAgentRunsOutOfMemory(t *testing.T) {
 	out, err := h.RunAgent(t.Context(), agentInput())
 	require.NoError(t, err)
 	require.Equal(t, rollout.AgentFailed, out.Outcome)
-	require.Equal(t, "killed; the sandbox ran out of memory", out.Error)
+	require.Equal(t, "killed; the sandbox ran out of memory (processes killed: 1)", out.Error)
 }
 
 func TestAgentInALostSandbox(t *testing.T) {

@@ -25,6 +25,7 @@ func (a *Activities) CloseSandbox(ctx context.Context, in CloseInput) error {
 		a.o.Gateway.Close(ctx, in.SandboxID()), // first: it would dial a dead sandbox again and again
 		b.Destroy(ctx, in.SandboxID()),
 		b.Destroy(ctx, in.VerifierID()),
+		b.Destroy(ctx, in.ControlID()),
 		a.forgetNetwork(in.Target),
 		a.forgetSteps(in.Target),
 	)

@@ -32,14 +32,16 @@ func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (Col
 	}
 	log := a.loggerOf("CollectArtifacts", in.Target)
 	for what, collect := range map[string]func(context.Context, CollectInput) error{
-		"agent output": a.collectOutput, "agent events": a.collectEvents, "network": a.collectNetwork, "steps": a.collectSteps,
+		"agent output": a.collectOutput, "agent events": a.collectEvents, "network": a.collectNetwork, "steps": a.collectSteps, "causes": a.lastCauses,
 		"workspace": func(ctx context.Context, in CollectInput) error { return a.grader(in.Target).SaveHome(ctx, in.Target) },
 	} {
 		if err := collect(ctx, in); err != nil && !fault.Is(err, fault.NotFound) {
 			log.WarnContext(ctx, "not collected", "what", what, "kind", fault.KindOf(err), "error", err)
 		}
 	}
-	a.attemptEnded(in)
+	if err := a.attemptEnded(ctx, in); err != nil {
+		return CollectResult{}, err
+	}
 	if !in.Final {
 		return CollectResult{}, nil
 	}

@@ -25,7 +25,7 @@ const (
 func (a *Activities) ComposeResult(ctx context.Context, in CollectInput) (CollectResult, error) {
 	res := skeleton(in)
 	for _, part := range []func(context.Context, CollectInput, *rollout.Result) error{
-		a.addTrace, a.addEvents, a.addSetup, a.addGrading, a.addFiles, a.addLinks,
+		a.addTrace, a.addEvents, a.addSetup, a.addGrading, a.addCauses, a.addFiles, a.addLinks,
 	} {
 		if err := part(ctx, in, &res); err != nil {
 			return CollectResult{}, err
@@ -116,7 +116,7 @@ func (a *Activities) addGrading(ctx context.Context, in CollectInput, res *rollo
 // addLinks points at the blobs of the attempt that there are, by their names without endings.
 func (a *Activities) addLinks(ctx context.Context, in CollectInput, res *rollout.Result) error {
 	for _, name := range []string{
-		store.Trace, store.Transcript, store.AgentEvents, store.OpencodeOutput, store.AgentOutput, store.Home, store.Setup, store.Grading,
+		store.Trace, store.Transcript, store.AgentEvents, store.OpencodeOutput, store.AgentOutput, store.Home, store.Setup, store.Grading, store.Resources,
 		store.VerifierStdout, store.VerifierStderr, store.Network,
 	} {
 		key := store.AttemptKey(in.RolloutID, in.Attempt, name)

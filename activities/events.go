@@ -41,15 +41,20 @@ func rewardOf(r *float64) any {
 }
 
 // attemptEnded logs how the attempt ended, as far as the workflow knows it.
-func (a *Activities) attemptEnded(in CollectInput) {
+func (a *Activities) attemptEnded(ctx context.Context, in CollectInput) error {
+	causes, err := a.causes(ctx, in.Target)
+	if err != nil {
+		return err
+	}
 	a.log.Info("attempt ended", "rollout", in.RolloutID, "attempt", in.Attempt, "outcome", in.Head.Outcome, "reward", rewardOf(in.Head.Reward), "error", in.Head.Error)
 	log := a.o.Events.Of(in.Target)
-	e := rollout.AttemptEvent{Stamp: log.Stamp(), Outcome: in.Head.Outcome, Error: in.Head.Error}
+	e := rollout.AttemptEvent{Stamp: log.Stamp(), Outcome: in.Head.Outcome, Error: in.Head.Error, ResourceCauses: causes}
 	if n := len(in.Head.Attempts); n > 0 {
 		last := in.Head.Attempts[n-1]
 		e.SandboxID, e.Host, e.ErrorKind = last.SandboxID, last.Host, last.ErrorKind
 	}
 	log.Append(rollout.EventAttempt, "attempt", e)
+	return nil
 }
 
 // maxCommand bounds a command in an event, in characters.

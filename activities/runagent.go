@@ -63,6 +63,13 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 		},
 		Limits: in.Limits, Logger: a.loggerOf("RunAgent", in.Target),
 	})
+	if err != nil {
+		return AgentResult{}, err
+	}
+	causes, err := a.ranOut(ctx, in.Target, rollout.PhaseAgent)
+	if res.Error != "" && len(causes) > 0 {
+		res.Error += "; " + rollout.CausesInWords(causes)
+	}
 	return AgentResult{Outcome: res.Outcome, ExitCode: res.ExitCode, Error: res.Error, Turns: res.Turns, SessionID: res.SessionID, Malformed: res.Malformed}, err
 }
 

@@ -39,6 +39,10 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 	}
 	defer offline()
 	results, failed := a.runSetup(ctx, sb, in)
+	causes, err := a.ranOut(ctx, in.Target, rollout.PhaseSetup)
+	if err != nil {
+		return err
+	}
 	if failed != nil && !fault.Is(failed, fault.SetupFailed) {
 		return failed
 	}
@@ -46,7 +50,7 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 		return err
 	}
 	if failed != nil {
-		return failed
+		return withCauses(failed, causes)
 	}
 	return a.grader(in.Target).SavePackages(ctx, sb, in.Target)
 }
@@ -96,6 +100,14 @@ func (a *Activities) runSetup(ctx context.Context, sb *sandbox.Sandbox, in Setup
 		}
 	}
 	return results, nil
+}
+
+// withCauses adds what ran out to an error.
+func withCauses(err error, causes []rollout.ResourceCause) error {
+	if len(causes) == 0 {
+		return err
+	}
+	return fault.New(fault.KindOf(err), "%v; %s", err, rollout.CausesInWords(causes))
 }
 
 func setupName(i int) string { return fmt.Sprintf("setup-%d", i+1) }

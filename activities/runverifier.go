@@ -24,6 +24,9 @@ func (a *Activities) RunVerifier(ctx context.Context, in VerifyInput) (Grade, er
 	if err != nil {
 		return Grade{}, err
 	}
+	if err := a.keepCauses(ctx, in.Target, rollout.PhaseVerifying, record.Causes); err != nil {
+		return Grade{}, err
+	}
 	log := a.o.Events.Of(in.Target)
 	log.Append(rollout.EventGrade, "grade", rollout.GradeEvent{Stamp: log.Stamp(), Reward: record.Reward, Grading: record.Grading})
 	if record.Reward == nil {
@@ -54,11 +57,20 @@ func (l leased) Attach(ctx context.Context, id string) (*sandbox.Sandbox, func()
 
 // CreateVerifier implements grading.Sandboxes.
 func (l leased) CreateVerifier(ctx context.Context, t rollout.Target, s rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
+	return l.create(ctx, t, t.VerifierID(), s)
+}
+
+// CreateControl implements grading.Sandboxes.
+func (l leased) CreateControl(ctx context.Context, t rollout.Target, s rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
+	return l.create(ctx, t, t.ControlID(), s)
+}
+
+func (l leased) create(ctx context.Context, t rollout.Target, id string, s rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
 	b, err := l.a.backend(t)
 	if err != nil {
 		return nil, nil, err
 	}
-	sb, err := l.a.create(ctx, b, t.VerifierID(), s, labels(t, driver.PurposeVerifier))
+	sb, err := l.a.create(ctx, b, id, s, labels(t, driver.PurposeVerifier))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -20,6 +20,8 @@ type Sandboxes interface {
 	Attach(ctx context.Context, id string) (sb *sandbox.Sandbox, release func(), err error)
 	// CreateVerifier makes the sandbox in which an attempt is graded, or finds the one it made before.
 	CreateVerifier(ctx context.Context, t rollout.Target, s rollout.Sandbox) (sb *sandbox.Sandbox, release func(), err error)
+	// CreateControl is the same for the sandbox in which the verifier runs without the agent's work.
+	CreateControl(ctx context.Context, t rollout.Target, s rollout.Sandbox) (sb *sandbox.Sandbox, release func(), err error)
 }
 
 // Grader grades attempts. It holds no state: one value serves any number of attempts at a time, but one attempt must not be
@@ -50,6 +52,8 @@ type Record struct {
 	Commands []rollout.CommandResult `json:"commands"`
 	Stdout   string                  `json:"stdout"` // of the script, cut as a Result carries it
 	Stderr   string                  `json:"stderr"`
+	// Causes are the bounds that the verifier's sandbox reached.
+	Causes []rollout.ResourceCause `json:"resource_causes,omitempty"`
 }
 
 // Grade returns the attempt's record: the one in the store, or a new one, which it stores. The agent's processes are dead
@@ -80,12 +84,12 @@ func recordKey(t rollout.Target) string {
 // grade prepares the sandbox, runs the verifier in it and reads the reward.
 func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
 	record := Record{Commands: []rollout.CommandResult{}}
-	sb, release, err := g.verifierSandbox(ctx, job)
+	sb, release, err := g.verifierSandbox(ctx, job, &record)
 	if err == nil {
 		defer release()
 		err = retryable(job, g.run(ctx, sb, job, &record))
 	}
-	return record, record.end(err)
+	return record, record.end(g.blameVerifier(ctx, job, record, err))
 }
 
 // end makes the failures of the submission and of the verifier part of the record, and returns every other error.
@@ -97,7 +101,7 @@ func (r *Record) end(err error) error {
 	case !errors.As(err, &f):
 		return err
 	case f.verifier:
-		r.Error, r.Grading = f.why, rollout.Grading{Status: rollout.NoUsableReward, Why: f.why}
+		r.Reward, r.Error, r.Grading = nil, f.why, rollout.Grading{Status: rollout.NoUsableReward, Why: f.why}
 	default:
 		r.Reward, r.Grading = new(float64), rollout.Grading{Status: rollout.FailedBySubmission, Why: f.why}
 	}

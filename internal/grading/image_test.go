@@ -43,6 +43,11 @@ func (a asRoot) CreateVerifier(ctx context.Context, t rollout.Target, _ rollout.
 	return a.create(ctx, t.VerifierID(), driver.PurposeVerifier)
 }
 
+// CreateControl implements grading.Sandboxes.
+func (a asRoot) CreateControl(ctx context.Context, t rollout.Target, _ rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
+	return a.create(ctx, t.ControlID(), driver.PurposeVerifier)
+}
+
 // rootImage is a store with an image that has no programs, bash apart, which comes from the host.
 func rootImage(t *testing.T) *image.Store {
 	t.Helper()
@@ -77,7 +82,7 @@ func TestRootOfAnImageIsGraded(t *testing.T) {
 	}})}
 	target := rollout.Target{RolloutID: "root", Attempt: 1}
 	t.Cleanup(func() {
-		for _, id := range []string{target.SandboxID(), target.VerifierID()} {
+		for _, id := range []string{target.SandboxID(), target.VerifierID(), target.ControlID()} {
 			require.NoError(t, a.backend.Destroy(context.Background(), id))
 		}
 	})

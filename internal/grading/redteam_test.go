@@ -110,6 +110,12 @@ func (a *attacked) CreateVerifier(ctx context.Context, t rollout.Target, _ rollo
 	return a.create(ctx, t.VerifierID())
 }
 
+// CreateControl implements grading.Sandboxes.
+func (a *attacked) CreateControl(ctx context.Context, t rollout.Target, _ rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
+	sb, _, err := a.create(ctx, t.ControlID())
+	return sb, func() { _ = a.backend.Destroy(context.WithoutCancel(ctx), t.ControlID()) }, err
+}
+
 // agent does what an agent with that shell access does, and leaves it running.
 func (a *attacked) agent(t *testing.T, id string, c cheat) {
 	t.Helper()

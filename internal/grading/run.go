@@ -59,19 +59,24 @@ func firstProcess(v rollout.Verifier) string {
 
 // run runs the script, then every command, kills what they left, and reads the reward.
 func (g *Grader) run(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
-	budget := &shell.Budget{Total: job.Timeout}
-	if job.Verifier.Script != "" {
-		if err := g.runScript(ctx, sb, job, record, budget); err != nil {
-			return err
-		}
-	}
-	if err := g.runCommands(ctx, sb, job, record, budget); err != nil {
+	err := g.runAll(ctx, sb, job, record)
+	if err := errorsFirst(g.noteCauses(ctx, sb, job, record), err); err != nil {
 		return err
 	}
 	if err := sb.KillAll(ctx); err != nil { // nothing may write the reward file while it is read
 		return blame(err, "end what the verifier left running")
 	}
 	return g.readReward(ctx, sb, job, record)
+}
+
+func (g *Grader) runAll(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
+	budget := &shell.Budget{Total: job.Timeout}
+	if job.Verifier.Script != "" {
+		if err := g.runScript(ctx, sb, job, record, budget); err != nil {
+			return err
+		}
+	}
+	return g.runCommands(ctx, sb, job, record, budget)
 }
 
 func (g *Grader) runScript(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, b *shell.Budget) error {

@@ -15,7 +15,7 @@ import (
 
 // verifierSandbox returns the sandbox in which the attempt is graded, prepared: it holds the agent's files and the verifier's,
 // and no process of the agent. A sandbox in which the verifier was started already is returned as it is.
-func (g *Grader) verifierSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, func(), error) {
+func (g *Grader) verifierSandbox(ctx context.Context, job Job, record *Record) (*sandbox.Sandbox, func(), error) {
 	sb, release, err := g.openSandbox(ctx, job)
 	if err != nil {
 		return nil, nil, err
@@ -25,6 +25,7 @@ func (g *Grader) verifierSandbox(ctx context.Context, job Job) (*sandbox.Sandbox
 		err = g.prepare(ctx, sb, job)
 	}
 	if err != nil {
+		err = errorsFirst(g.noteCauses(ctx, sb, job, record), err)
 		release()
 		return nil, nil, retryable(job, err)
 	}
@@ -65,6 +66,11 @@ func (g *Grader) prepare(ctx context.Context, sb *sandbox.Sandbox, job Job) erro
 	if err := g.restoreHome(ctx, sb, job); err != nil {
 		return blame(err, "restore the workspace")
 	}
+	return g.stage(ctx, sb, job)
+}
+
+// stage prepares a sandbox whose home is restored already, or stays empty.
+func (g *Grader) stage(ctx context.Context, sb *sandbox.Sandbox, job Job) error {
 	if err := g.linkHome(ctx, sb, job.Target); err != nil {
 		return blame(err, "prepare the workspace")
 	}

@@ -71,6 +71,8 @@ type AttemptEvent struct {
 	Outcome   Outcome `json:"outcome"`
 	Error     string  `json:"error,omitempty"`
 	ErrorKind string  `json:"error_kind,omitempty"`
+	// ResourceCauses are the bounds that the attempt's sandboxes reached.
+	ResourceCauses []ResourceCause `json:"resource_causes,omitempty"`
 }
 
 // AgentEvent says that the agent works on its task.

@@ -43,6 +43,8 @@ type Result struct {
 	Phases    []PhaseTiming `json:"phases,omitempty"`           // in the order they began, all attempts; the last is open
 	Usage     Usage         `json:"usage"`
 	Grading   Grading       `json:"grading"`
+	// ResourceCauses are the bounds that the sandboxes of all attempts reached.
+	ResourceCauses []ResourceCause `json:"resource_causes,omitempty"`
 	// MalformedCalls counts the tool calls of the policy that could not be read, by the agent react.
 	MalformedCalls int `json:"malformed_calls,omitempty"`
 	// RolloutType says whether the turns may be trained on, CaptureLevel what was captured of the agent's turns.

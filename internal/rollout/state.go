@@ -117,6 +117,9 @@ func (t Target) SandboxID() string { return t.RolloutID + "." + strconv.Itoa(t.A
 // VerifierID is the id of the sandbox in which the attempt is graded.
 func (t Target) VerifierID() string { return t.SandboxID() + ".v" }
 
+// ControlID is the id of the sandbox in which the verifier runs without the agent's work, where it is in doubt what ran out.
+func (t Target) ControlID() string { return t.SandboxID() + ".c" }
+
 // Outcome says why a rollout (or one attempt of it) ended.
 type Outcome string
 

@@ -20,6 +20,7 @@ const (
 	Grading        = "verify.json"     // grading.Record
 	VerifierStdout = "verifier.stdout"
 	VerifierStderr = "verifier.stderr"
+	Resources      = "resources.json" // []rollout.ResourceCause; none where no bound was reached
 	Endpoint       = "endpoint.json" // rollout.EndpointReport, where the endpoint was probed
 	Network        = "network.jsonl" // connections to hosts outside, one a line; none without them
 )

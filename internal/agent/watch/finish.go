@@ -23,18 +23,7 @@ func (w *watch) finish(ctx context.Context, d Decision) (Result, error) {
 		}
 	}
 	return Result{
-		Outcome: d.Outcome, ExitCode: w.state.exitCode(), Error: w.explain(ctx, d.Text),
+		Outcome: d.Outcome, ExitCode: w.state.exitCode(), Error: d.Text,
 		Turns: w.state.Route.Turns, SessionID: w.state.Agent.SessionID, Malformed: w.state.Agent.Malformed,
 	}, nil
-}
-
-// explain adds what the sandbox knows of the agent's end.
-func (w *watch) explain(ctx context.Context, text string) string {
-	if text == "" {
-		return ""
-	}
-	if use, err := w.job.Sandboxes.Inspect(ctx, w.job.SandboxID); err == nil && use.OOMKills > 0 {
-		text += "; the sandbox ran out of memory"
-	}
-	return text
 }

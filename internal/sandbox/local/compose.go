@@ -66,7 +66,7 @@ func errorsFirst(a, b error) error {
 func (d *Driver) serveArgs(l *launch, controlFD int, id string, spec driver.Spec) []string {
 	processes := spec.PIDs
 	if d.cgroups != nil {
-		processes = 0 // their limit is the only one, so that they count what they refuse
+		processes++ // the limit of the cgroup is reached first, and counts what it refuses; it does not refuse what sandboxd starts
 	}
 	return []string{
 		sandboxdMount, "serve", "--control-fd", strconv.Itoa(controlFD), "--id", id,

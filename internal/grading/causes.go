@@ -1,0 +1,131 @@
+package grading
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/shell"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// ReadCauses returns the bounds that the attempt's sandboxes reached, as far as they are recorded.
+func ReadCauses(ctx context.Context, s *store.Store, t rollout.Target) ([]rollout.ResourceCause, error) {
+	var causes []rollout.ResourceCause
+	err := s.JSON(ctx, store.AttemptKey(t.RolloutID, t.Attempt, store.Resources), &causes)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	return causes, err
+}
+
+// noteCauses records which bounds the verifier's sandbox reached. In the agent's own sandbox what ran out before is subtracted. A sandbox
+// that is gone has no causes: other calls say that it is gone.
+func (g *Grader) noteCauses(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
+	use, err := sb.Usage(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	var earlier []rollout.ResourceCause
+	if job.Verifier.SameSandbox {
+		if earlier, err = ReadCauses(ctx, g.Store, job.Target); err != nil {
+			return err
+		}
+		earlier = slices.DeleteFunc(earlier, func(c rollout.ResourceCause) bool { return c.Phase == rollout.PhaseVerifying })
+	}
+	record.Causes = sandbox.Causes(use, rollout.PhaseVerifying, earlier)
+	return nil
+}
+
+// blameVerifier finds out whose doing it is that grading reached a bound of its sandbox and gave no reward, or that commands failed. The
+// verifier runs again without the agent's work: if it reaches the same bound there, it is at fault. The agent cannot reach that sandbox, so
+// it cannot turn a reward of 0 into none.
+func (g *Grader) blameVerifier(ctx context.Context, job Job, record Record, err error) error {
+	if len(record.Causes) == 0 || !doubtful(job, record, err) {
+		return err
+	}
+	alone, controlErr := g.causesAlone(ctx, job)
+	if controlErr != nil {
+		return controlErr
+	}
+	for _, c := range alone {
+		if slices.ContainsFunc(record.Causes, func(o rollout.ResourceCause) bool { return o.Cause == c.Cause }) {
+			return verifierFailed("the verifier reaches a bound of its sandbox without the agent's work too: %s", c)
+		}
+	}
+	return err
+}
+
+// doubtful says whether a bound of the sandbox may have decided the reward: the submission counts as failed, or a command failed. A
+// script that wrote its reward has decided by itself.
+func doubtful(job Job, record Record, err error) bool {
+	var f *failure
+	if err != nil {
+		return errors.As(err, &f) && !f.verifier
+	}
+	scriptDecided := job.Verifier.Script != "" && len(record.Commands) == 0
+	return !scriptDecided && record.Reward != nil && passed(record.Commands) < 1
+}
+
+// controlReserve is the time of the activity that the control leaves for what follows it.
+const controlReserve = 30 * time.Second
+
+// causesAlone runs the verifier in a fresh sandbox without the agent's work, and returns the bounds that it reached there. It has what is
+// left of the time of ctx; without time nothing is found.
+func (g *Grader) causesAlone(ctx context.Context, job Job) ([]rollout.ResourceCause, error) {
+	total := job.Timeout
+	if end, ok := ctx.Deadline(); ok {
+		total = min(total, time.Until(end)-controlReserve)
+	}
+	if total <= 0 {
+		return nil, nil
+	}
+	sb, release, err := g.Sandboxes.CreateControl(ctx, job.Target, job.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	begun, err := shell.Started(ctx, sb, firstProcess(job.Verifier))
+	if err == nil && !begun {
+		err = g.stage(ctx, sb, job)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := runControl(ctx, sb, job.Verifier, &shell.Budget{Total: total}); err != nil {
+		return nil, err
+	}
+	use, err := sb.Usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return sandbox.Causes(use, rollout.PhaseVerifying, nil), nil
+}
+
+// runControl runs script and commands to their ends. A command that cannot be started, because earlier ones left too many processes, is
+// left out.
+func runControl(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier, b *shell.Budget) error {
+	if v.Script != "" {
+		if _, err := shell.Run(ctx, sb, scriptProcess, asVerifier(testScript), b); err != nil {
+			return err
+		}
+	}
+	for i, cmd := range v.Commands {
+		_, err := shell.Run(ctx, sb, commandProcess(i), asVerifier(commandArgs(cmd)...), b)
+		if err != nil && !fault.Is(err, fault.Exhausted) {
+			return err
+		}
+	}
+	return nil
+}
+
+func errorsFirst(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,52 @@
+package grading_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/grading"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// devour takes more memory than a sandbox has.
+const devour = "x=x; while :; do x=$x$x; done"
+
+// A verifier that runs out of memory by itself gives no reward. One that the agent's work brings to that gives 0, and so does work that
+// fails beside it.
+func TestVerifierRunsOut(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user has no cgroups")
+	}
+	a := newAttacked(t)
+	a.agent(t, "work", cheat{agent: "echo '" + devour + "' > workdir/devour; echo 1 > workdir/one"})
+	zero := 0.0
+	half := 0.5
+	for n, c := range []struct {
+		name     string
+		verifier rollout.Verifier
+		reward   *float64
+		status   rollout.GradingStatus
+		cause    rollout.Cause
+	}{
+		{"script by itself", rollout.Verifier{Script: devour}, nil, rollout.NoUsableReward, rollout.OutOfMemory},
+		{"script by the work", rollout.Verifier{Script: "[ ! -e ~/workdir/devour ] || . ~/workdir/devour; echo 1 > $VERIFIER_DIR/reward.txt"}, &zero, rollout.FailedBySubmission, rollout.OutOfMemory},
+		{"script that lives", rollout.Verifier{Script: "bash ~/workdir/devour; echo 0.5 > $VERIFIER_DIR/reward.txt"}, &half, rollout.Graded, rollout.OutOfMemory},
+		{"command by itself", rollout.Verifier{Commands: []string{devour, "test -e one"}}, nil, rollout.NoUsableReward, rollout.OutOfMemory},
+		{"command by the work", rollout.Verifier{Commands: []string{"bash devour", "test -e one"}}, &half, rollout.Graded, rollout.OutOfMemory},
+		{"in the agent's sandbox by itself", rollout.Verifier{Script: devour, SameSandbox: true}, nil, rollout.NoUsableReward, rollout.OutOfMemory},
+	} {
+		target := rollout.Target{RolloutID: "work", Attempt: n + 1}
+		record, err := a.grader.Grade(t.Context(), grading.Job{Target: target, Verifier: c.verifier, Timeout: 10 * time.Minute})
+		require.NoError(t, err, c.name)
+		require.Equal(t, c.reward, record.Reward, "%s: %+v", c.name, record)
+		require.Equal(t, c.status, record.Grading.Status, "%s: %+v", c.name, record)
+		require.NotEmpty(t, record.Causes, c.name)
+		require.Equal(t, c.cause, record.Causes[0].Cause, c.name)
+		require.Equal(t, rollout.PhaseVerifying, record.Causes[0].Phase, c.name)
+		require.NoError(t, a.backend.Destroy(t.Context(), target.VerifierID()))
+	}
+}
