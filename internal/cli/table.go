@@ -33,6 +33,9 @@ func Table(w io.Writer, r rollout.Result) {
 		row("attempts", "%d (earlier ones: %s)", n, earlier(r.Attempts[:n-1]))
 	}
 	row("wall", "%.1f s", r.WallS)
+	for _, c := range r.ResourceCauses {
+		row("bound", "attempt %d, %s: %s", c.Attempt, c.Phase, c)
+	}
 	if r.Error != nil && *r.Error != "" {
 		row("error", "%s", *r.Error)
 	}

@@ -8,7 +8,9 @@ import (
 )
 
 // Usage returns what the sandbox used so far, by counters outside of it; -1 stands for what the driver cannot know.
-func (s *Sandbox) Usage(ctx context.Context) (driver.Usage, error) { return s.backend.Inspect(ctx, s.id) }
+func (s *Sandbox) Usage(ctx context.Context) (driver.Usage, error) {
+	return s.backend.Inspect(ctx, s.id)
+}
 
 // Causes are the bounds that a sandbox reached in a phase, by its usage at the end of the phase. Counters run on through the life of a
 // sandbox: what the causes of its earlier phases count is subtracted.

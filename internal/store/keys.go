@@ -21,8 +21,8 @@ const (
 	VerifierStdout = "verifier.stdout"
 	VerifierStderr = "verifier.stderr"
 	Resources      = "resources.json" // []rollout.ResourceCause; none where no bound was reached
-	Endpoint       = "endpoint.json" // rollout.EndpointReport, where the endpoint was probed
-	Network        = "network.jsonl" // connections to hosts outside, one a line; none without them
+	Endpoint       = "endpoint.json"  // rollout.EndpointReport, where the endpoint was probed
+	Network        = "network.jsonl"  // connections to hosts outside, one a line; none without them
 )
 
 // ResultKey is where the rollout.Result of a finished rollout lies.

@@ -14,8 +14,9 @@ const maxID = 256
 
 // bound is the Set of one sandbox.
 type bound struct {
-	tools []*checked
-	env   Env
+	tools  []*checked
+	env    Env
+	bounds *bounds
 }
 
 // Definitions implements Set.
@@ -49,7 +50,11 @@ func (b *bound) Call(ctx context.Context, c Call) (Result, error) {
 		return Failed(fmt.Sprintf("invalid arguments for %s: %v", c.Name, err)), nil
 	}
 	c.Arguments = arguments
-	return t.tool.Call(ctx, b.env, c)
+	r, err := t.tool.Call(ctx, b.env, c)
+	if err != nil {
+		return r, err
+	}
+	return b.bounds.explain(ctx, c.ID, r)
 }
 
 func (b *bound) unknown(name string) string {

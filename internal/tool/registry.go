@@ -92,7 +92,7 @@ func (r *Registry) Select(enabled, disabled []string) (*Selection, error) {
 // Bind ties the tools to a sandbox and asks the selected servers for theirs. Its error is a failure of infrastructure of one of these
 // servers, or a fault.Invalid where a server's tool has the name of another selected tool.
 func (s *Selection) Bind(ctx context.Context, env Env) (Set, error) {
-	b := &bound{env: env, tools: slices.Clone(s.tools)}
+	b := &bound{env: env, bounds: newBounds(ctx, env), tools: slices.Clone(s.tools)}
 	for _, server := range s.registry.servers {
 		if !s.with.asks(server.Name) {
 			continue

@@ -1,8 +1,11 @@
 package sandboxtool_test
 
 import (
+	"context"
 	"encoding/json"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -99,4 +102,40 @@ func TestCallsDoNotWait(t *testing.T) {
 	b.bash("true")
 	require.False(t, b.call("write_file", map[string]any{"path": "go", "content": ""}).Error)
 	require.Equal(t, "went", (<-slow).Content)
+}
+
+// records is a tool.Record in memory.
+type records struct{ m sync.Map }
+
+func (r *records) Load(_ context.Context, key string, v any) (bool, error) {
+	raw, ok := r.m.Load(key)
+	if !ok {
+		return false, nil
+	}
+	return true, json.Unmarshal(raw.([]byte), v)
+}
+
+func (r *records) Save(_ context.Context, key string, v any) error {
+	raw, err := json.Marshal(v)
+	r.m.Store(key, raw)
+	return err
+}
+
+// A command that is killed for memory says so, once, and says it again when the call is repeated by another worker.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user has no cgroups")
+	}
+	b, kept := newBox(t), &records{}
+	b.bind(tool.Env{Sandbox: b.sb, Record: kept})
+	failing, greedy := map[string]any{"command": "exit 4"}, map[string]any{"command": "x=x; while :; do x=$x$x; done"}
+	require.Equal(t, "Exit code: 4", b.callAs("before", "bash", failing).Message)
+	first := b.callAs("greedy", "bash", greedy)
+	require.Equal(t, "Exit code: 137; the sandbox ran out of memory (processes killed: 1)", first.Message)
+	require.Equal(t, "Exit code: 4", b.callAs("after", "bash", failing).Message)
+	b.bind(tool.Env{Sandbox: b.sb, Record: kept}) // as a worker that takes over does
+	require.Equal(t, "Exit code: 4", b.callAs("before", "bash", failing).Message)
+	require.Equal(t, first, b.callAs("greedy", "bash", greedy))
+	require.Equal(t, "Exit code: 4", b.callAs("after", "bash", failing).Message)
 }

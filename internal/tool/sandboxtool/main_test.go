@@ -67,13 +67,20 @@ func newBox(t testing.TB) *box {
 		defer cancel()
 		require.NoError(t, b.Destroy(ctx, id))
 	})
+	made := &box{t: t, sb: sb}
+	made.bind(tool.Env{Sandbox: sb})
+	return made
+}
+
+// bind ties all tools to the sandbox.
+func (b *box) bind(env tool.Env) {
+	b.t.Helper()
 	registry, err := sandboxtool.NewRegistry()
-	require.NoError(t, err)
+	require.NoError(b.t, err)
 	selection, err := registry.Select([]string{"all"}, nil)
-	require.NoError(t, err)
-	set, err := selection.Bind(t.Context(), tool.Env{Sandbox: sb})
-	require.NoError(t, err)
-	return &box{t: t, sb: sb, set: set}
+	require.NoError(b.t, err)
+	b.set, err = selection.Bind(b.t.Context(), env)
+	require.NoError(b.t, err)
 }
 
 // call calls a tool under a fresh id.

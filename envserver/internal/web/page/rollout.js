@@ -83,12 +83,19 @@ function result(path, r) {
     r.verifier_stdout || r.verifier_stderr ? part("Verifier", text(r.verifier_stdout + r.verifier_stderr)) : null,
     ...Object.entries({ ...r.workdir_files, ...r.files }).map(([name, body]) => part(name, text(body))),
     r.error ? part("Error", text(r.error)) : null,
+    r.resource_causes ? part("Bounds of the sandbox that were reached", text(r.resource_causes.map(cause).join("\n"))) : null,
     part("Whole logs", el("div", { class: "row" }, ["agent", "proxy", "verifier"].map((name) => log(path, name)))),
   ].filter((p) => p !== null);
 }
 
 const part = (title, body) => el("details", { open: title === "Model calls" }, el("summary", {}, title), body);
 const text = (body) => el("pre", { tabindex: "0" }, body || "(empty)");
+
+/** cause says which bound was reached, and in which phase. */
+function cause(c) {
+  const what = { out_of_memory: `processes killed for memory: ${c.count}`, too_many_processes: `processes refused: ${c.count}`, out_of_disk: `full: ${(c.folders ?? []).join(", ")}` };
+  return `attempt ${c.attempt}, ${c.phase.replaceAll("_", " ")}: ${what[c.cause] ?? c.cause}`;
+}
 
 function turns(list) {
   const heads = [{ number: "Turn" }, "Kind", { number: "Prompt tokens" }, { number: "Completion tokens" }, "Finish", "Train", { number: "Latency" }];

@@ -1,0 +1,81 @@
+package tool
+
+import (
+	"context"
+	"sync"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+// bounds tells the policy when a call failed while its sandbox ran out of memory or of processes. It is safe for concurrent use.
+type bounds struct {
+	usage  func(context.Context) (driver.Usage, error) // nil: there is no sandbox
+	record Record
+
+	mu   sync.Mutex
+	told []rollout.ResourceCause // what was counted before, or is told already
+}
+
+// newBounds counts from now on.
+func newBounds(ctx context.Context, env Env) *bounds {
+	b := &bounds{record: env.Record}
+	if env.Sandbox == nil {
+		return b
+	}
+	b.usage = env.Sandbox.Usage
+	if use, err := b.usage(ctx); err == nil {
+		b.told = counted(use, nil)
+	}
+	return b
+}
+
+// counted leaves out full folders: a command that finds no room says so itself.
+func counted(use driver.Usage, earlier []rollout.ResourceCause) []rollout.ResourceCause {
+	use.FullFolders = nil
+	return sandbox.Causes(use, "", earlier)
+}
+
+// explain adds to a failed call what ran out since the last one. A call that is repeated gets the same text again: it is recorded.
+func (b *bounds) explain(ctx context.Context, id string, r Result) (Result, error) {
+	if b.usage == nil || !r.Error {
+		return r, nil
+	}
+	use, err := b.usage(ctx)
+	if err != nil || len(counted(use, nil)) == 0 {
+		return r, nil //nolint:nilerr // what the driver cannot tell is not told
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var words string
+	if b.record != nil {
+		found, err := b.record.Load(ctx, key("bounds", id), &words)
+		if err != nil {
+			return r, err
+		}
+		if found {
+			return withWords(r, words), nil
+		}
+	}
+	fresh := counted(use, b.told)
+	if len(fresh) == 0 {
+		return r, nil
+	}
+	words = rollout.CausesInWords(fresh)
+	if b.record != nil {
+		if err := b.record.Save(ctx, key("bounds", id), words); err != nil {
+			return r, err
+		}
+	}
+	b.told = counted(use, nil)
+	return withWords(r, words), nil
+}
+
+func withWords(r Result, words string) Result {
+	if r.Message != "" {
+		words = r.Message + "; " + words
+	}
+	r.Message = words
+	return r
+}
