@@ -68,6 +68,8 @@ func (p *provider) List(context.Context) ([]driver.Info, error) {
 func (p *provider) Renew(context.Context, string, time.Duration) error { return nil }
 
 func (p *provider) Inspect(context.Context, string) (driver.Usage, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return driver.Usage{OOMKills: p.ooms}, nil
 }
 

@@ -1,0 +1,54 @@
+package activities_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// The result tells what ran out in setup from what ran out under the agent.
+func TestCausesOfPhases(t *testing.T) {
+	t.Parallel()
+	h := working(t, 1)
+	h.sandbox(t)
+	h.provider.ooms = 2
+	require.NoError(t, h.RunSetup(t.Context(), activities.SetupInput{Target: target(), Commands: []string{"prepare"}, Timeout: time.Minute}))
+	h.provider.ooms = 5
+	h.coder.status = func(int, int) (agent.Status, error) {
+		return agent.Status{Done: true, ExitCode: 137, Error: "killed"}, nil
+	}
+	for range 2 { // a retry counts nothing twice
+		out, err := h.RunAgent(t.Context(), agentInput())
+		require.NoError(t, err)
+		require.Equal(t, "killed; the sandbox ran out of memory (processes killed: 3)", out.Error)
+	}
+	h.gate.trace = traceOf
+	_, err := h.CollectArtifacts(t.Context(), collectInput(func(in *activities.CollectInput) { in.Head.AgentRan = true }))
+	require.NoError(t, err)
+	require.Equal(t, []rollout.ResourceCause{
+		{Attempt: 1, Phase: rollout.PhaseSetup, Cause: rollout.OutOfMemory, Count: 2},
+		{Attempt: 1, Phase: rollout.PhaseAgent, Cause: rollout.OutOfMemory, Count: 3},
+	}, h.result(t).ResourceCauses)
+}
+
+// A setup that fails for memory says so, in its error and in the result.
+func TestCausesOfFailedSetup(t *testing.T) {
+	t.Parallel()
+	h := working(t, 1)
+	h.sandbox(t)
+	h.provider.ooms = 1
+	h.provider.exec = func(*box, string, wire.Process) exec { return exec{exit: 1} }
+	err := h.RunSetup(t.Context(), activities.SetupInput{Target: target(), Commands: []string{"prepare"}, Timeout: time.Minute})
+	require.Equal(t, fault.SetupFailed, fault.KindOf(err))
+	require.ErrorContains(t, err, "the sandbox ran out of memory")
+	_, err = h.CollectArtifacts(t.Context(), collectInput(func(in *activities.CollectInput) { in.Proxied, in.Head.Outcome = false, rollout.SetupFailed }))
+	require.NoError(t, err)
+	require.Equal(t, []rollout.ResourceCause{{Attempt: 1, Phase: rollout.PhaseSetup, Cause: rollout.OutOfMemory, Count: 1}}, h.result(t).ResourceCauses)
+}
