@@ -10,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// ranOut records which bounds the agent's sandbox reached in a phase that ends, and returns them. A sandbox of which nothing is known any
-// more has no causes.
+// ranOut records which bounds the agent's sandbox reached in a phase that ends, and returns them. A lost sandbox
+// has no causes.
 func (a *Activities) ranOut(ctx context.Context, t Target, p rollout.Phase) ([]rollout.ResourceCause, error) {
 	b, err := a.backend(t)
 	if err != nil {

@@ -15,7 +15,7 @@ type bounds struct {
 	record Record
 
 	mu   sync.Mutex
-	told []rollout.ResourceCause // what was counted before, or is told already
+	seen []rollout.ResourceCause // what was counted up to the latest failed call
 }
 
 // newBounds counts from now on.
@@ -26,7 +26,7 @@ func newBounds(ctx context.Context, env Env) *bounds {
 	}
 	b.usage = env.Sandbox.Usage
 	if use, err := b.usage(ctx); err == nil {
-		b.told = counted(use, nil)
+		b.seen = counted(use, nil)
 	}
 	return b
 }
@@ -44,7 +44,7 @@ func (b *bounds) explain(ctx context.Context, id string, r Result) (Result, erro
 	}
 	use, err := b.usage(ctx)
 	if err != nil || len(counted(use, nil)) == 0 {
-		return r, nil //nolint:nilerr // what the driver cannot tell is not told
+		return r, nil //nolint:nilerr // a driver that cannot count explains nothing
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,7 +58,7 @@ func (b *bounds) explain(ctx context.Context, id string, r Result) (Result, erro
 			return withWords(r, words), nil
 		}
 	}
-	fresh := counted(use, b.told)
+	fresh := counted(use, b.seen)
 	if len(fresh) == 0 {
 		return r, nil
 	}
@@ -68,7 +68,7 @@ func (b *bounds) explain(ctx context.Context, id string, r Result) (Result, erro
 			return r, err
 		}
 	}
-	b.told = counted(use, nil)
+	b.seen = counted(use, nil)
 	return withWords(r, words), nil
 }
 

@@ -106,7 +106,7 @@ type Usage struct {
 	FullFolders []string `json:",omitempty"`
 }
 
-// NoUsage is the usage of which nothing is known.
+// NoUsage is a usage without any known number.
 func NoUsage() Usage { return Usage{OOMKills: -1, ForksRefused: -1, PeakMemoryBytes: -1, CPU: -1} }
 
 // Checker is implemented by drivers that can check beforehand whether they will work here.
