@@ -9,6 +9,9 @@ import (
 // Inputs and outputs of the activities stand in workflow histories: fields are added, never renamed or removed. They are small;
 // what is large lies in the store.
 
+// Target is embedded in every input.
+type Target = rollout.Target
+
 // CreateSandboxInput asks for the agent's sandbox.
 type CreateSandboxInput struct {
 	Target
