@@ -36,16 +36,17 @@ func (g *group) report(ctx workflow.Context) {
 		if left = g.state.Size - g.state.Finished(); left == 0 {
 			return // the last report follows
 		}
-		g.send(g.state.Report())
+		g.send(ctx, g.state.Report())
 	}
 }
 
 // lastReport reports the end. A producer that has ended gets none.
-func (g *group) lastReport() { g.send(g.state.Report()) }
+func (g *group) lastReport() { g.send(g.ctx, g.state.Report()) }
 
-func (g *group) send(r rollout.GroupReport) {
+// send blocks the coroutine of ctx until the producer has the report.
+func (g *group) send(ctx workflow.Context, r rollout.GroupReport) {
 	r.Error = cut(r.Error, reasonBytes)
-	err := workflow.SignalExternalWorkflow(g.ctx, g.spec.ReportTo, "", rollout.SignalReport, r).Get(g.ctx, nil)
+	err := workflow.SignalExternalWorkflow(ctx, g.spec.ReportTo, "", rollout.SignalReport, r).Get(ctx, nil)
 	if err != nil {
 		g.log.Warn("no report to the producer", "producer", g.spec.ReportTo, "error", err)
 	}

@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
@@ -74,4 +75,23 @@ func TestGroupWithoutItsTask(t *testing.T) {
 	require.Len(t, all, 1)
 	require.Equal(t, rollout.GroupFailed, all[0].Outcome)
 	require.Contains(t, all[0].Error, "no such set")
+}
+
+// A report takes time to arrive. Meanwhile the group goes on, and the next report has all that ended.
+func TestSlowReports(t *testing.T) {
+	t.Parallel()
+	p := newParty(t)
+	var left []int
+	p.env.OnSignalExternalWorkflow(mock.Anything, "producer-p", "", rollout.SignalReport, mock.Anything).After(time.Minute).
+		Return(func(_, _, _, _ string, arg any) error {
+			left = append(left, arg.(rollout.GroupReport).Left)
+			return nil
+		})
+	p.env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: rollout.GroupWorkflowID("g")})
+	g := groupOf(3)
+	g.ReportTo = "producer-p"
+	p.env.ExecuteWorkflow(workflows.GroupWorkflow, g)
+	require.NoError(t, p.env.GetWorkflowError())
+	require.NotEmpty(t, left)
+	require.Zero(t, left[len(left)-1])
 }

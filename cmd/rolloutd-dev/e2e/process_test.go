@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -38,6 +39,7 @@ func startProcess(t testing.TB, env []string, name string, arg ...string) *proce
 	go func() { _ = p.cmd.Wait(); close(p.done) }() // ends with the process, which stop ends
 	t.Cleanup(func() {
 		p.stop(t)
+		p.requireSoundWorkflows(t)
 		if t.Failed() {
 			t.Logf("%s %v:\n%s", name, arg, tail(p.log))
 		}
@@ -60,6 +62,24 @@ func (p *process) stop(t testing.TB) {
 		t.Errorf("%s did not end after an interrupt", p.cmd.Path)
 		p.kill()
 	}
+}
+
+// requireSoundWorkflows requires that no workflow has panicked or left its history: Temporal tries such a task again and again, and it may pass in the end.
+func (p *process) requireSoundWorkflows(t testing.TB) {
+	t.Helper()
+	f, err := os.Open(p.log)
+	require.NoError(t, err)
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		for _, mark := range []string{"Workflow panic", "[TMPRL1100]"} { // the second is Temporal's code of a nondeterministic workflow
+			if strings.Contains(lines.Text(), mark) {
+				t.Errorf("%s: %s", p.cmd.Path, lines.Text())
+			}
+		}
+	}
+	require.NoError(t, lines.Err())
 }
 
 // kill is kill -9.
