@@ -19,7 +19,7 @@ TEST := $(SUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failure
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl bench-rollout bench-control bench-episodes bench-sandbox bench-gateway bench-edge openenv-image clean
+.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl bench-rollout bench-control bench-episodes bench-sandbox bench-gateway bench-edge bench-producer openenv-image clean
 
 demo-react: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml --demo-agent react
@@ -124,6 +124,10 @@ bench-gateway: $(BIN)/bench-venv
 
 bench-edge:
 	ROLLOUTD_BENCH_EDGE=1 go test ./envserver/bench -run 'TestEdge|TestDropped' -v -count=1 -timeout 10m
+
+# The share of a model endpoint's places that a producer keeps busy, while sandboxes are killed.
+bench-producer:
+	cd $(DEV) && ROLLOUTD_BENCH_BUSY=1 go test ./e2e -run TestProducerKeepsTheEndpointBusy -v -count=1 -timeout 30m
 
 $(BIN)/bench-venv:
 	python3 -m venv $@

@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/scripted"
+)
+
+// A producer keeps the places of an endpoint busy whose latency is random, while sandboxes of running rollouts are killed, one for every 20 calls
+// of the model. The environment variable ROLLOUTD_BENCH_BUSY asks for it: it takes two to three minutes.
+func TestProducerKeepsTheEndpointBusy(t *testing.T) {
+	if os.Getenv("ROLLOUTD_BENCH_BUSY") == "" {
+		t.Skip("set ROLLOUTD_BENCH_BUSY=1, as make bench-producer does")
+	}
+	const places, rollouts, latency = 8, 64, 3 * time.Second
+	for _, size := range []int{4, 8, 16} {
+		t.Run(fmt.Sprint("group size ", size), func(t *testing.T) {
+			e := startPlaces(t, places, latency)
+			srv := startDev(t, devOptions{modelURL: e.url, env: []string{"ROLLOUTD_WORKER_CAPACITY=32"}, flags: []string{
+				"--config", configFile(t, fmt.Sprintf("sinks:\n  disk: {kind: files, path: %s}\n", t.TempDir())),
+			}})
+			e.kill = func() bool { return killSandbox(t, srv.data) }
+			a := produceArgs("disk", rollouts/size, size)
+			a["concurrency"] = places * 3 / 2
+			begun := time.Now()
+			postProducer(t, srv.url, a)
+			var s rollout.ProducerState
+			require.Eventually(t, func() bool {
+				s = decode[rollout.ProducerState](t, get(t, srv.url+"/producers/disk"))
+				return s.Counts.Started == int64(rollouts/size)
+			}, 10*time.Minute, 100*time.Millisecond)
+			lastStart := time.Now()
+			s = waitProducer(t, srv.url, "disk")
+			busy := e.share(begun, lastStart) // now that all calls have ended
+			t.Logf("group size %2d: %.3f of %d places busy until the last start; %d calls, %d sandboxes killed, %d of %d groups delivered, %d rollouts replaced",
+				size, busy, places, e.calls, e.killed, s.Counts.Delivered, s.Counts.Started, s.Counts.Replaced)
+			require.NotZero(t, e.killed)
+		})
+	}
+}
+
+// busyScript is a rollout of three calls.
+const busyScript = `
+- match: produce
+  hermes: true
+  turns:
+    - tool_calls: [{name: terminal, arguments: {command: "echo 1 >> log.txt"}}]
+    - tool_calls: [{name: terminal, arguments: {command: "echo 2 >> log.txt"}}]
+    - text: Done.
+`
+
+// places is an endpoint that answers so many calls at once; others wait.
+type places struct {
+	url  string
+	free chan struct{}
+	kill func() bool // kills the sandbox of a rollout; false: there was none
+
+	mu            sync.Mutex
+	calls, killed int
+	taken         [][2]time.Time
+}
+
+func startPlaces(t *testing.T, n int, latency time.Duration) *places {
+	t.Helper()
+	play := scripted.New(scripted.Options{Scripts: scripts(t, busyScript)})
+	e := &places{free: make(chan struct{}, n)}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isProbe(r) && r.Method == http.MethodPost {
+			e.free <- struct{}{}
+			defer func() { <-e.free }()
+			defer e.serve(time.Now())
+			select {
+			case <-time.After(time.Duration(rand.ExpFloat64() * float64(latency))):
+			case <-r.Context().Done():
+			}
+		}
+		play.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	e.url = srv.URL + "/v1"
+	return e
+}
+
+// serve notes a call that has held a place since a time. Every 20th one kills a sandbox.
+func (e *places) serve(since time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.taken = append(e.taken, [2]time.Time{since, time.Now()})
+	if e.calls++; e.calls%20 == 0 && e.kill() {
+		e.killed++
+	}
+}
+
+// share is the share of the places that was taken from the first call after begin until end. All calls have ended.
+func (e *places) share(begin, end time.Time) float64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var sum time.Duration
+	first := end
+	for _, c := range e.taken {
+		if c[0].After(begin) && c[0].Before(first) {
+			first = c[0]
+		}
+		sum += max(0, min(c[1].Sub(begin), end.Sub(begin))-max(0, c[0].Sub(begin)))
+	}
+	return sum.Seconds() / (end.Sub(first).Seconds() * float64(cap(e.free)))
+}
+
+func scripts(t *testing.T, text string) scripted.Scripts {
+	t.Helper()
+	s, err := scripted.Load(strings.NewReader(text))
+	require.NoError(t, err)
+	return s
+}
+
+// killSandbox kills the first process of a sandbox that runs, by its id.
+func killSandbox(t *testing.T, data string) bool {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(data, "sandboxes", "*", "bwrap.json"))
+	require.NoError(t, err)
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for _, path := range all {
+		var about struct {
+			PID int `json:"child-pid"`
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && json.Unmarshal(text, &about) == nil && about.PID > 1 && syscall.Kill(about.PID, syscall.SIGKILL) == nil {
+			return true
+		}
+	}
+	return false
+}
