@@ -23,7 +23,7 @@ var errTimeout = errors.New("--timeout ran out")
 // runFlags are the flags of run; show uses some of them.
 type runFlags struct {
 	endpoint, baseURL, keyEnv, model, agent, id string
-	purpose, sampling                           string
+	purpose, sampling, translate                string
 	json, detach, noVerify                      bool
 	groupSize                                   int
 	timeout                                     time.Duration
@@ -84,6 +84,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.keyEnv, "api-key-env", "", "variable of this environment that holds the model's API key")
 	fl.StringVar(&f.model, "model", "", "name of the model at the endpoint")
 	fl.StringVar(&f.purpose, "purpose", "", "what the model calls are for: auto, train or eval")
+	fl.StringVar(&f.translate, "translate", "", "chat_completions: the agent's model API goes upstream as chat completions, where engines give token ids; none: as it is")
 	fl.StringVar(&f.sampling, "sampling", "", `parameters of every model call, as JSON: {"temperature":0.7,"seed":1}`)
 	fl.StringVar(&f.agent, "agent", "", "agent by name, instead of the task's: opencode, oracle (runs the task's solution), nop (does nothing), …")
 	fl.BoolVar(&f.noVerify, "no-verify", false, "leave the work ungraded, whatever verifier the task has")
@@ -100,7 +101,9 @@ func (f *runFlags) register(cmd *cobra.Command) {
 
 // apply sets the flags in the task's arguments.
 func (f *runFlags) apply(args map[string]any, s std) (map[string]any, error) {
-	for name, v := range map[string]string{"endpoint": f.endpoint, "base_url": f.baseURL, "model": f.model, "agent": f.agent, "rollout_id": f.id, "purpose": f.purpose} {
+	for name, v := range map[string]string{
+		"endpoint": f.endpoint, "base_url": f.baseURL, "model": f.model, "agent": f.agent, "rollout_id": f.id, "purpose": f.purpose, "translate": f.translate,
+	} {
 		if v != "" {
 			args[name] = v
 		}

@@ -41,6 +41,8 @@ type Config struct {
 	Environments map[string]Environment `yaml:"environments"`
 	// Prices are the prices of models, by the endpoint's name for the model, for rollouts that set none.
 	Prices map[string]rollout.Price `yaml:"prices"`
+	// Translate are the endpoints whose calls go upstream as chat completions, by name or host:port, for rollouts that do not say.
+	Translate []string `yaml:"translate"`
 	// ModelEnv has the model catalog's variables (VLLM_URL, OPENAI_API_KEY …), as in the environment.
 	ModelEnv map[string]string `yaml:"model_env"`
 	// EncryptionKey is the deployment's key; empty: a file in Data, created at the first start. It is read from the environment

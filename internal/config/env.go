@@ -81,6 +81,7 @@ func Variables() []Variable {
 		{"ROLLOUTD_TRAINER_API_LISTEN", "trainer_api.listen", text(func(c *Config) *string { return &c.TrainerAPI.Listen })},
 		{"ROLLOUTD_TRAINER_API_TOKENS", "trainer_api.tokens", list(func(c *Config) *[]string { return &c.TrainerAPI.Tokens })},
 		{"ROLLOUTD_PRICES", "prices", prices},
+		{"ROLLOUTD_TRANSLATE", "translate", list(func(c *Config) *[]string { return &c.Translate })},
 		{"ROLLOUTD_METRICS_LISTEN", "telemetry.listen", text(func(c *Config) *string { return &c.Telemetry.Listen })},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "telemetry.otlp_endpoint", text(func(c *Config) *string { return &c.Telemetry.OTLPEndpoint })},
 		{"OTEL_SERVICE_NAME", "telemetry.service", text(func(c *Config) *string { return &c.Telemetry.Service })},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,12 +163,15 @@ func (d *Daemon) expireSessions(ctx context.Context) error {
 	}
 }
 
-// resolve resolves an endpoint by the catalog and adds the configured price of the model.
+// resolve resolves an endpoint by the catalog and adds what is configured of the model and its endpoint.
 func (d *Daemon) resolve(c *catalog.Catalog) func(catalog.Request) (rollout.Model, string, error) {
 	return func(r catalog.Request) (rollout.Model, string, error) {
 		m, key, err := c.Resolve(r)
 		if price, ok := d.cfg.Prices[m.Name]; ok {
 			m.Price = &price
+		}
+		if slices.Contains(d.cfg.Translate, m.Endpoint) || slices.Contains(d.cfg.Translate, m.Upstream()) {
+			m.Translate = rollout.TranslateChat
 		}
 		return m, key, err
 	}

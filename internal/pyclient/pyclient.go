@@ -53,7 +53,7 @@ func Releases() []Requirements {
 	return []Requirements{{"0.3", release03}, {"0.10", release010}}
 }
 
-// ModelClients are the OpenAI and Anthropic packages.
+// ModelClients are the OpenAI, Anthropic and Google packages.
 func ModelClients() Requirements { return Requirements{"models", modelClients} }
 
 // Trainer is numpy and TRL's package, without the libraries that train, beside the later release.

@@ -1,5 +1,7 @@
 package rollout
 
+import "github.com/rolloutd/rolloutd/internal/fault"
+
 // LogprobsMode names the distribution that an endpoint's log probabilities belong to.
 type LogprobsMode string
 
@@ -48,3 +50,18 @@ func (r EndpointReport) For(m Model, allowRaw bool) EndpointReport {
 
 // atOne says whether the temperature is pinned at 1.
 func (s *Sampling) atOne() bool { return s.Temperature != nil && *s.Temperature == 1 }
+
+// Translate names the API that calls are translated into before they go upstream.
+type Translate string
+
+const (
+	TranslateNone Translate = ""                 // calls go upstream in the agent's API
+	TranslateChat Translate = "chat_completions" // where engines give token ids
+)
+
+func (t Translate) validate() error {
+	if t != TranslateNone && t != TranslateChat {
+		return fault.Field("translate", "unknown API %q, want %q or %q", t, TranslateChat, "none")
+	}
+	return nil
+}

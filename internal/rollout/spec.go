@@ -94,6 +94,8 @@ type Model struct {
 	// Sampling are the parameters of every call; nil leaves them to the agent.
 	Sampling *Sampling `json:"sampling,omitempty"`
 	Purpose  Purpose   `json:"purpose,omitempty"`
+	// Translate: calls of other model APIs go upstream as calls of this one; the agent keeps its own.
+	Translate Translate `json:"translate,omitempty"`
 }
 
 // Upstream is the name by which the model's endpoint is known to bounds and pauses: the catalogue's, host and port of one given by its

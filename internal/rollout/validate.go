@@ -226,7 +226,7 @@ func (m Model) validate() error {
 	case m.Name == "":
 		return fault.Field("model", "no model name")
 	}
-	return nil
+	return m.Translate.validate()
 }
 
 func (s Sandbox) validate() error {

@@ -42,6 +42,7 @@ type Task struct {
 	React         map[string]any `yaml:"react" json:"react"` // configuration of the agent react; the server checks it
 	GroupID       string         `yaml:"group_id" json:"group_id"`
 	Limits        map[string]any `yaml:"limits" json:"limits"`               // turns, prompt_tokens, completion_tokens …; the server checks them
+	Translate     string         `yaml:"translate" json:"translate"`         // chat_completions or none; the server's configuration where it is not said
 	Purpose       string         `yaml:"purpose" json:"purpose"`             // auto, train or eval
 	Sampling      map[string]any `yaml:"sampling" json:"sampling"`           // temperature, seed, max_tokens …, of every model call
 	EvalSampling  map[string]any `yaml:"eval_sampling" json:"eval_sampling"` // the same with purpose eval
@@ -74,6 +75,7 @@ func (t Task) Arguments() map[string]any {
 	set(args, "agent", t.Agent)
 	set(args, "group_id", t.GroupID)
 	set(args, "purpose", t.Purpose)
+	set(args, "translate", t.Translate)
 	set(args, "agent_timeout_s", t.AgentTimeoutS)
 	if t.MaxTokensCap != nil {
 		args["max_tokens_cap"] = *t.MaxTokensCap

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,15 +12,28 @@ import (
 )
 
 // Real command-line agents work on the demo task, each over its own model API: Codex over Responses, Claude Code over Messages, Qwen
-// Code over chat completions. They are graded and their calls are captured as those of OpenCode.
+// Code over chat completions. They are graded and their calls are captured as those of OpenCode. Translated into chat completions, the calls of all of them have
+// token ids and can be trained on.
 func TestRolloutsOfCommandAgents(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
-	for agent, api := range map[string]string{"codex": "responses", "claude-code": "messages", "qwen-code": "chat/completions"} {
-		t.Run(agent, func(t *testing.T) {
+	for _, c := range []struct {
+		agent, api string
+		translated bool
+	}{
+		{"codex", "responses", false},
+		{"claude-code", "messages", false},
+		{"qwen-code", "chat/completions", false},
+		{"codex", "chat/completions", true},
+		{"claude-code", "chat/completions", true},
+	} {
+		t.Run(fmt.Sprintf("%s translated %t", c.agent, c.translated), func(t *testing.T) {
 			t.Parallel()
 			task := exampleArgs(t, "binary_search")
-			task["agent"] = agent
+			task["agent"] = c.agent
+			if c.translated {
+				task["translate"] = "chat_completions"
+			}
 			result := runRollout(t, srv.url, task)
 			require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
 			require.NotNil(t, result.Reward)
@@ -31,10 +45,16 @@ func TestRolloutsOfCommandAgents(t *testing.T) {
 			for _, turn := range result.ProxyTurns {
 				require.Equal(t, rollout.KindAgent, turn.Kind)
 				require.True(t, turn.Delivered)
-				if api != "messages" { // that API has no token ids
+				if c.api != "messages" { // that API has no token ids
 					require.NotEmpty(t, turn.PromptTokenIDs)
 					require.NotEmpty(t, turn.CompletionTokenIDs)
 				}
+				if c.translated {
+					require.True(t, turn.Train, "%v", turn.Flaws)
+				}
+			}
+			if c.translated {
+				require.Equal(t, rollout.CaptureTokens, result.CaptureLevel)
 			}
 			require.Contains(t, get(t, srv.url+"/rollouts/"+result.ID+"/messages"), "all cases pass", "its transcript")
 		})

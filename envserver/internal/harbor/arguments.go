@@ -23,6 +23,9 @@ var modelArguments = []string{"endpoint", "base_url", "api_key", "model", "model
 // the environment's.
 var providers = map[string]string{"openai": "", "vllm": "vllm", "hf": "hf_router", "anthropic": ""}
 
+// nativeProvider is the kind of endpoint that is called in the agent's own API.
+const nativeProvider = "anthropic"
+
 // ownEndpoint is the server's own endpoint where nothing else is said.
 const ownEndpoint = "vllm"
 
@@ -37,6 +40,9 @@ type plan struct {
 // plan makes the arguments of start_rollout: the environment's defaults, then the task's, then the call's.
 func (e *Env) plan(a runArgs) (plan, error) {
 	p := plan{args: map[string]any{"max_tokens_cap": maxTokensCap, "on_disconnect": "abort"}, key: a.RewardKey}
+	if a.Provider != nativeProvider { // HarborEnv's agents call chat completions whatever their own API is
+		p.args["translate"] = string(rollout.TranslateChat)
+	}
 	p.id.Harness, p.id.Sandbox = a.Harness, a.Sandbox
 	if err := e.check(a); err != nil {
 		return p, err
@@ -84,7 +90,7 @@ func (e *Env) check(a runArgs) error {
 			text.Head(a.Sandbox, maxName), strings.Join(e.o.Backends, ", "))
 	case !known:
 		return fault.Field("provider", "unknown upstream provider %q: want openai, vllm, hf or anthropic", text.Head(a.Provider, maxName))
-	case a.Provider == "anthropic" && a.LLMURL == "":
+	case a.Provider == nativeProvider && a.LLMURL == "":
 		return fault.Field("llm_url", "provider anthropic needs the base URL of its endpoint")
 	case a.AuthHeader != "" && !strings.EqualFold(a.AuthHeader, "Authorization"):
 		return fault.Field("auth_header", "keys are sent as Authorization, got %q", text.Head(a.AuthHeader, maxName))

@@ -32,6 +32,7 @@ type RolloutArgs struct {
 	MaxTokensCap    int               `json:"max_tokens_cap,omitempty" jsonschema:"upper bound of each call's max_tokens; 0 or less sets none"`
 	TopLogprobs     int               `json:"top_logprobs,omitempty" jsonschema:"alternatives per token asked of the model endpoint"`
 	Price           *rollout.Price    `json:"price,omitempty" jsonschema:"what the model costs; wins over the server's configuration"`
+	Translate       string            `json:"translate,omitempty" jsonschema:"chat_completions: calls of the agent's own model API go upstream as chat completions, where engines give token ids; left out: as the server is configured for the endpoint"`
 	AgentTimeoutS   float64           `json:"agent_timeout_s,omitempty" jsonschema:"wall time of the agent, in seconds"`
 	Template        string            `json:"template,omitempty" jsonschema:"sandbox template or image"`
 	RolloutID       string            `json:"rollout_id,omitempty" jsonschema:"your id for the rollout; the same id returns the same rollout"`

@@ -60,6 +60,7 @@ func constrain(s *jsonschema.Schema, agents []string) {
 	s.Properties["on_timeout"].Enum = []any{rollout.TimeoutNull}
 	s.Properties["on_disconnect"].Enum = []any{onDisconnectContinue, onDisconnectAbort}
 	s.Properties["messages"].Enum = []any{messagesDelta, string(rollout.MessagesFull), string(rollout.MessagesNone)}
+	s.Properties["translate"].Enum = []any{string(rollout.TranslateChat), translateNone}
 	s.Properties["purpose"].Enum = []any{purposeAuto, string(rollout.PurposeTrain), string(rollout.PurposeEval)}
 	for _, a := range agents {
 		s.Properties["agent"].Enum = append(s.Properties["agent"].Enum, a)

@@ -81,8 +81,18 @@ func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
 	if a.Price != nil {
 		m.Price = a.Price
 	}
+	switch a.Translate {
+	case "":
+	case translateNone:
+		m.Translate = rollout.TranslateNone
+	default:
+		m.Translate = rollout.Translate(a.Translate)
+	}
 	return m, nil
 }
+
+// translateNone is how clients ask for calls that go upstream in the agent's own API, however the endpoint is configured.
+const translateNone = "none"
 
 func task(a RolloutArgs) rollout.Task {
 	var setup []string

@@ -5,7 +5,10 @@ import (
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/messages"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/responses"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -35,15 +38,24 @@ type Dialect struct {
 	refusal func(text, code string) []byte
 	// event is an error's event in a stream that the agent has seen so far; nil: the body is its data.
 	event func(text, code string, seen []byte) []byte
+	// translation writes calls as chat completions; nil: the API needs none.
+	translation *translation
+	// list: a stream is one list of objects, and not events.
+	list bool
 }
 
-// All returns the dialects of all model APIs.
+// Chat is the dialect of chat completions.
+func Chat() *Dialect {
+	return &Dialect{
+		API: reply.Chat, bounds: []string{MaxTokens, MaxCompletionTokens}, counts: true, template: true, ids: true,
+		check: oneChoice, capture: captureChat, Authorize: bearer, refusal: openAIRefusal,
+	}
+}
+
+// All returns the dialects of all model APIs that go upstream as they are; see Google.
 func All() []*Dialect {
 	return []*Dialect{
-		{
-			API: reply.Chat, bounds: []string{MaxTokens, MaxCompletionTokens}, counts: true, template: true, ids: true,
-			check: oneChoice, capture: captureChat, Authorize: bearer, refusal: openAIRefusal,
-		},
+		Chat(),
 		{
 			API: reply.Completions, bounds: []string{MaxTokens}, counts: true, ids: true,
 			check: onePrompt, capture: captureText, Authorize: bearer, refusal: openAIRefusal,
@@ -51,10 +63,12 @@ func All() []*Dialect {
 		{
 			API: reply.Responses, bounds: []string{"max_output_tokens"}, template: true,
 			check: inForeground, capture: captureResponse, Authorize: bearer, errorEvent: "error", refusal: openAIRefusal, event: responsesError,
+			translation: &translation{responses.Members(), responses.Translate, render.Response},
 		},
 		{
 			API: reply.Messages, bounds: []string{MaxTokens}, template: true,
 			headers: []string{"Anthropic-Version", "Anthropic-Beta"}, Authorize: anthropicKey, errorEvent: "error", refusal: anthropicRefusal,
+			translation: &translation{messages.Members(), messages.Translate, render.Message},
 		},
 	}
 }

@@ -58,15 +58,7 @@ func promptOptions() []string {
 
 // restrict removes the members that are not forwarded, and notes them.
 func (d *Dialect) restrict(o *Draft) {
-	allowed := params(d.API)
-	removed := o.Keep(func(key string) bool { return slices.Contains(allowed, key) })
-	for i, m := range removed {
-		if i == maxRemoved {
-			o.note("…", fmt.Appendf(nil, "%d more", len(removed)-maxRemoved), nil)
-			break
-		}
-		o.note(m.Key, cutShort(m.Value), nil)
-	}
+	o.noteRemoved(without(o.Object, params(d.API)))
 	raw, ok := o.Get(templateOptions)
 	if !ok {
 		return
@@ -78,6 +70,22 @@ func (d *Dialect) restrict(o *Draft) {
 	}
 	if len(options.Keep(func(key string) bool { return !slices.Contains(promptOptions(), key) })) > 0 {
 		o.Set(templateOptions, options.Bytes())
+	}
+}
+
+// without removes the members that are not among the allowed ones.
+func without(o *rawjson.Object, allowed []string) []rawjson.Removed {
+	return o.Keep(func(key string) bool { return slices.Contains(allowed, key) })
+}
+
+// noteRemoved records members that are gone.
+func (d *Draft) noteRemoved(removed []rawjson.Removed) {
+	for i, m := range removed {
+		if i == maxRemoved {
+			d.note("…", fmt.Appendf(nil, "%d more", len(removed)-maxRemoved), nil)
+			return
+		}
+		d.note(m.Key, cutShort(m.Value), nil)
 	}
 }
 

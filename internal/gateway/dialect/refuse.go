@@ -64,6 +64,12 @@ func anthropicRefusal(text, code string) []byte {
 	return body
 }
 
+// googleRefusal is an error as Google's APIs have it; its agents know one by the status.
+func googleRefusal(text, _ string) []byte {
+	body, _ := json.Marshal(map[string]any{"error": map[string]any{"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}) // always encodes
+	return body
+}
+
 // overflowCode is how OpenAI names a prompt that is too long. Agents look for it, and shorten the conversation.
 const OverflowCode = "context_length_exceeded"
 

@@ -4,13 +4,15 @@ import (
 	"net/http"
 
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
-	"github.com/rolloutd/rolloutd/internal/rawjson"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/chat"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Request is one call of the agent, ready to be sent upstream.
 type Request struct {
-	*Dialect
+	*Dialect          // of the endpoint
+	Agent    *Dialect // of the agent, where the call is translated another one
+	call     *chat.Call
 	Body     []byte // as sent upstream
 	Model    string // as sent upstream, raw
 	Changes  changes
@@ -30,30 +32,34 @@ type Request struct {
 }
 
 // Read parses the agent's request and rewrites it for the model. Its error is a fault.Invalid for the agent.
-func Read(d *Dialect, h http.Header, body []byte, m rollout.Model, capture bool) (*Request, error) {
-	o, err := rawjson.ParseObject(body)
+func Read(agent *Dialect, h http.Header, body []byte, m rollout.Model, capture bool) (*Request, error) {
+	o, err := agent.speak(body, m)
 	if err != nil {
 		return nil, err
 	}
+	d := o.Dialect
 	if d.check != nil {
-		if err := d.check(o); err != nil {
+		if err := d.check(o.Object); err != nil {
 			return nil, err
 		}
 	}
 	stream, _ := o.Get("stream")
 	a := &Request{
-		Dialect: d, Stream: string(stream) == "true", Headers: d.forwarded(h),
+		Dialect: d, Agent: agent, call: o.call, Stream: string(stream) == "true", Headers: d.forwarded(h),
 		NeedsIDs: capture && m.TokenIDs && d.ids,
 	}
 	a.Session, a.Parent = h.Get(sessionHeader), h.Get(parentHeader)
-	a.Kind, a.Lineage = classify(h, OpeningOf(d.API, o))
-	a.Constrained = constraint(o)
+	a.Kind, a.Lineage = classify(h, OpeningOf(d.API, o.Object))
+	a.Constrained = constraint(o.Object)
 	if m.Training() {
-		if err := refuseConstrained(o); err != nil {
+		if err := refuseConstrained(o.Object); err != nil {
 			return nil, err
 		}
 	}
-	sent := &Draft{Object: o}
+	sent := &Draft{Object: o.Object}
+	if o.call != nil {
+		o.note(sent)
+	}
 	if a.Pins, err = d.rewrite(sent, m, capture); err != nil {
 		return nil, err
 	}

@@ -85,7 +85,7 @@ func (r *route) deliver(req *http.Request, out *delivery, ans answer) {
 func (r *route) body(a *dialect.Request, ans answer) ([]byte, error) {
 	said := render.Empty(a.API, r.Model.Name)
 	if ans.kind == whole {
-		if rawjson.IsObject(ans.raw) != a.Stream {
+		if rawjson.IsObject(ans.raw) != a.Stream && !a.Translated() {
 			raw := a.View.Of(ans.raw)
 			if ans.odd {
 				raw = rawjson.Finite(raw)
@@ -96,6 +96,10 @@ func (r *route) body(a *dialect.Request, ans answer) ([]byte, error) {
 		if said, err = a.View.Assemble(ans.raw); err != nil {
 			return nil, err
 		}
+	}
+	said, err := a.Said(said)
+	if err != nil {
+		return nil, err
 	}
 	if a.Stream {
 		return said.Events(), nil

@@ -84,7 +84,7 @@ func (r *route) join(id string, a *dialect.Request) (*call, answer) {
 func (r *route) begin(id string, a *dialect.Request) *call {
 	ctx, cancel := context.WithCancelCause(r.working)
 	var shown *upstream.Live
-	if r.passThrough && a.Stream {
+	if r.passThrough && a.Stream && !a.Translated() { // a translation wants the whole reply
 		shown = upstream.NewLive(a.View, r.key)
 	}
 	r.begun++

@@ -31,7 +31,7 @@ type delivery struct {
 func (d *delivery) await(ctx context.Context, c *call) error {
 	d.live = c.live
 	var beats <-chan time.Time
-	if d.ask.Stream && d.beat > 0 {
+	if d.ask.Events() && d.beat > 0 {
 		ticker := time.NewTicker(d.beat)
 		defer ticker.Stop()
 		beats = ticker.C
@@ -82,7 +82,7 @@ func (d *delivery) write(p []byte) error {
 	if !d.begun {
 		d.begun = true
 		d.w.Header().Set("Content-Type", "application/json")
-		if d.ask.Stream {
+		if d.ask.Events() {
 			d.w.Header().Set("Content-Type", "text/event-stream")
 			d.w.Header().Set("Cache-Control", "no-cache")
 		}
@@ -95,9 +95,9 @@ func (d *delivery) write(p []byte) error {
 // again, as long as the words are soft.
 func (d *delivery) refuse(status int, text, code string) {
 	if !d.begun {
-		refuse(d.w, d.ask.Dialect, status, text, code)
+		refuse(d.w, d.ask.Agent, status, text, code)
 		return
 	}
 	seen, _ := d.live.From(0)
-	_ = d.write(d.ask.Broken(text, code, seen[:d.sent])) // who hung up needs no answer
+	_ = d.write(d.ask.Agent.Broken(text, code, seen[:d.sent])) // who hung up needs no answer
 }

@@ -32,6 +32,10 @@ func agentHandler(r *route) http.Handler {
 		mux.HandleFunc(path, func(w http.ResponseWriter, req *http.Request) { r.serveCall(w, req, d, false) })
 		served = path + ", " + served
 	}
+	mux.HandleFunc("POST "+googlePath, r.serveGoogle)
+	mux.HandleFunc("POST "+googlePathOfV1, r.serveGoogle)
+	mux.HandleFunc("POST "+countPath, r.serveCount)
+	served = "POST /v1beta/models/{model}:generateContent, " + served
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, []byte(modelList))
 	})
@@ -60,11 +64,7 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.D
 	defer r.room.Release(size)
 	body, err := readBody(w, req, r.bodies.Take())
 	if err != nil {
-		status := http.StatusBadRequest
-		if fault.Is(err, fault.Exhausted) {
-			status = http.StatusRequestEntityTooLarge
-		}
-		refuse(w, d, status, err.Error(), "")
+		refuse(w, d, bodyStatus(err), err.Error(), "")
 		return
 	}
 	a, err := dialect.Read(d, req.Header, body, r.Model, r.Capture)
@@ -83,6 +83,14 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.D
 		panic(http.ErrAbortHandler)
 	}
 	r.deliver(req, out, ans)
+}
+
+// bodyStatus is the status for a body that could not be read.
+func bodyStatus(err error) int {
+	if fault.Is(err, fault.Exhausted) {
+		return http.StatusRequestEntityTooLarge
+	}
+	return http.StatusBadRequest
 }
 
 // weight is what a request may take; one that does not say takes the most.
@@ -141,4 +149,25 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // who hung up needs no answer
+}
+
+// Where Google's API has its models, in its two versions; what is asked of one follows its name behind a colon.
+const (
+	googlePath     = "/v1beta/models/{call}"
+	googlePathOfV1 = "/v1/models/{call}"
+)
+
+// serveGoogle takes one call of Google's API.
+func (r *route) serveGoogle(w http.ResponseWriter, req *http.Request) {
+	model, method, _ := strings.Cut(req.PathValue("call"), ":")
+	switch method {
+	case "generateContent":
+		r.serveCall(w, req, dialect.Google(model, false, false), false)
+	case "streamGenerateContent":
+		r.serveCall(w, req, dialect.Google(model, true, req.URL.Query().Get("alt") != "sse"), false)
+	case "countTokens":
+		r.serveSize(w, req, dialect.Google(model, false, false), "totalTokens", "generateContentRequest")
+	default:
+		refuse(w, dialect.Google(model, false, false), http.StatusNotFound, "want generateContent, streamGenerateContent or countTokens of a model", "")
+	}
 }

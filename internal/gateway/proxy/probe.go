@@ -47,7 +47,7 @@ func (r *route) latest() *dialect.Dialect {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.dialect == nil {
-		return dialect.All()[0]
+		return dialect.Chat()
 	}
 	return r.dialect
 }

@@ -192,7 +192,7 @@ func (r *route) post(ctx context.Context, path string, request, into any) error 
 
 // ask is post with a body that is encoded; nil: a GET.
 func (r *route) ask(ctx context.Context, path string, body []byte, into any) error {
-	chat := dialect.All()[0]
+	chat := dialect.Chat()
 	raw, err := r.upstream.Ask(ctx, upstream.Spec{
 		Request: &dialect.Request{Dialect: chat, Body: body}, Engines: r.engines, Path: string(chat.API), Key: r.key, ClientGiven: r.Model.ClientGiven(),
 	}, path)
@@ -201,4 +201,50 @@ func (r *route) ask(ctx context.Context, path string, body []byte, into any) err
 	}
 	in := jsonlimit.NewReader(bytes.NewReader(raw), jsonlimit.Limits{Elements: maxPrompt, Depth: 64})
 	return fault.Wrap(fault.NotFound, json.NewDecoder(in).Decode(into), "reply of the endpoint to %s", path)
+}
+
+// countPath counts the tokens of a request of Anthropic's API.
+const countPath = "/v1/messages/count_tokens"
+
+// charsPerToken is what a token has on average, where the endpoint does not count.
+const charsPerToken = 4
+
+func (r *route) serveCount(w http.ResponseWriter, req *http.Request) {
+	for _, d := range dialect.All() {
+		if d.API == reply.Messages {
+			r.serveSize(w, req, d, "input_tokens", "")
+		}
+	}
+}
+
+// serveSize answers how many tokens the prompt of a request has, under that name. The request may stand in a member of the body. It is no model call: it is
+// neither recorded nor counted for a budget.
+func (r *route) serveSize(w http.ResponseWriter, req *http.Request, d *dialect.Dialect, name, within string) {
+	size := weight(req)
+	if r.room.Acquire(req.Context(), size) != nil {
+		panic(http.ErrAbortHandler) // who asked is gone
+	}
+	defer r.room.Release(size)
+	body, err := readBody(w, req, nil)
+	if err != nil {
+		refuse(w, d, bodyStatus(err), err.Error(), "")
+		return
+	}
+	if inner := rawjson.MemberOf(body, within); rawjson.IsObject(inner) {
+		body = inner
+	}
+	n, _ := json.Marshal(map[string]int{name: r.promptSize(req.Context(), d, body)}) // numbers always encode
+	writeJSON(w, http.StatusOK, n)
+}
+
+// promptSize asks the endpoint, and estimates where it does not tell.
+func (r *route) promptSize(ctx context.Context, d *dialect.Dialect, body []byte) int {
+	ctx, cancel := context.WithTimeout(ctx, promptTime)
+	defer cancel()
+	if a, err := d.Prompt(body, r.Model); err == nil && r.untold.Load() == nil && r.Model.BaseURL != "" {
+		if ids, err := r.promptOf(ctx, a); err == nil {
+			return len(ids)
+		}
+	}
+	return len(body) / charsPerToken
 }

@@ -285,6 +285,7 @@ class Task(TypedDict, total=False):
     sandbox: dict[str, Any]
     messages: str
     purpose: str
+    translate: str
     sampling: dict[str, Any]
     eval_sampling: dict[str, Any]
 

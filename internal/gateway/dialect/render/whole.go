@@ -24,6 +24,12 @@ func Assemble(api reply.API, raw []byte) (Whole, error) {
 	}
 }
 
+// Message is a whole message of the Messages API, given as its object.
+func Message(object []byte) Whole { return &message{object} }
+
+// Response is a whole response of the Responses API, given as its object.
+func Response(object []byte) Whole { return &response{object} }
+
 // Empty is the answer that ends an agent's session without an error: nothing said, and no more to come.
 func Empty(api reply.API, model string) Whole {
 	switch api {

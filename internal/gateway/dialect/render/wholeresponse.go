@@ -83,7 +83,7 @@ func (s *responseStream) item(n int, raw []byte) {
 	if err != nil {
 		return
 	}
-	id, content, args := o.Or("id", `""`), o.Or("content", "[]"), o.Or("arguments", `""`)
+	id, content, args, input := o.Or("id", `""`), o.Or("content", "[]"), o.Or("arguments", `""`), o.Or("input", `""`)
 	kind := rawjson.TextOf(o.Or("type", ""))
 	o.Set("status", []byte(`"in_progress"`))
 	switch kind {
@@ -91,10 +91,16 @@ func (s *responseStream) item(n int, raw []byte) {
 		o.Set("content", []byte("[]"))
 	case "function_call":
 		o.Set("arguments", []byte(`""`))
+	case "custom_tool_call":
+		o.Set("input", []byte(`""`))
+	case "reasoning":
+		if _, ok := o.Get("content"); ok { // some have a summary alone
+			o.Set("content", []byte("[]"))
+		}
 	}
 	s.event("response.output_item.added", `"output_index":`, n, `,"item":`, o.Bytes())
 	switch kind {
-	case "message":
+	case "message", "reasoning":
 		c := rawjson.Cursor{Src: content}
 		if c.Peek() != '[' {
 			break
@@ -102,6 +108,9 @@ func (s *responseStream) item(n int, raw []byte) {
 		for part := range c.Elements {
 			s.part(id, n, part, c.Skip())
 		}
+	case "custom_tool_call":
+		s.event("response.custom_tool_call_input.delta", `"item_id":`, id, `,"output_index":`, n, `,"delta":`, input)
+		s.event("response.custom_tool_call_input.done", `"item_id":`, id, `,"output_index":`, n, `,"input":`, input)
 	case "function_call":
 		s.event("response.function_call_arguments.delta", `"item_id":`, id, `,"output_index":`, n, `,"delta":`, args)
 		s.event("response.function_call_arguments.done", `"item_id":`, id, `,"output_index":`, n,
@@ -110,7 +119,7 @@ func (s *responseStream) item(n int, raw []byte) {
 	s.event("response.output_item.done", `"output_index":`, n, `,"item":`, raw)
 }
 
-// part writes a part of a message: a text, or a refusal.
+// part writes a part of a message or of reasoning: a text, a refusal, or a thought.
 func (s *responseStream) part(id []byte, n, part int, raw []byte) {
 	o, err := rawjson.ParseObject(raw)
 	if err != nil {
@@ -119,8 +128,11 @@ func (s *responseStream) part(id []byte, n, part int, raw []byte) {
 	where := []any{`"item_id":`, id, `,"output_index":`, n, `,"content_index":`, part}
 	say := func(kind string, more ...any) { s.event(kind, append(where[:len(where):len(where)], more...)...) }
 	name, member, extra := "response.output_text", "text", `,"logprobs":[]`
-	if rawjson.TextOf(o.Or("type", "")) == "refusal" {
+	switch rawjson.TextOf(o.Or("type", "")) {
+	case "refusal":
 		name, member, extra = "response.refusal", "refusal", ""
+	case "reasoning_text":
+		name, extra = "response.reasoning_text", ""
 	}
 	said := o.Or(member, `""`)
 	o.Set(member, []byte(`""`))

@@ -5,7 +5,8 @@ type API string
 
 const (
 	Chat        API = "chat/completions"
-	Completions API = "completions" // of OpenAI too, and older: a prompt in place of messages
-	Responses   API = "responses"   // OpenAI's
-	Messages    API = "messages"    // Anthropic's
+	Completions API = "completions"     // of OpenAI too, and older: a prompt in place of messages
+	Responses   API = "responses"       // OpenAI's
+	Messages    API = "messages"        // Anthropic's
+	Generate    API = "generateContent" // Google's, below /v1beta; it never goes upstream
 )

@@ -1,0 +1,157 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Roles of messages.
+const (
+	System    = "system"
+	User      = "user"
+	Assistant = "assistant"
+	toolRole  = "tool"
+)
+
+// Request is a chat completion that is asked for.
+type Request struct {
+	Model             string          `json:"model,omitempty"`
+	Messages          []Message       `json:"messages"`
+	Tools             []Tool          `json:"tools,omitempty"`
+	ToolChoice        any             `json:"tool_choice,omitempty"` // a word, or Named
+	ParallelToolCalls *bool           `json:"parallel_tool_calls,omitempty"`
+	ResponseFormat    any             `json:"response_format,omitempty"`
+	MaxTokens         json.RawMessage `json:"max_tokens,omitempty"`
+	Temperature       json.RawMessage `json:"temperature,omitempty"`
+	TopP              json.RawMessage `json:"top_p,omitempty"`
+	TopK              json.RawMessage `json:"top_k,omitempty"`
+	Seed              json.RawMessage `json:"seed,omitempty"`
+	PresencePenalty   json.RawMessage `json:"presence_penalty,omitempty"`
+	FrequencyPenalty  json.RawMessage `json:"frequency_penalty,omitempty"`
+	Stop              []string        `json:"stop,omitempty"`
+	Stream            bool            `json:"stream,omitempty"`
+	TemplateOptions   json.RawMessage `json:"chat_template_kwargs,omitempty"`
+}
+
+// Message is one message of the conversation.
+type Message struct {
+	Role       string     `json:"role"`
+	Content    any        `json:"content"` // a string, []Part, or nil beside tool calls
+	Reasoning  string     `json:"reasoning,omitempty"`
+	Thinking   string     `json:"reasoning_content,omitempty"` // the same under its older name
+	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`
+	ToolCallID string     `json:"tool_call_id,omitempty"`
+}
+
+// Part is a piece of a message that is not text alone.
+type Part struct {
+	Type     string    `json:"type"`
+	Text     string    `json:"text,omitempty"`
+	ImageURL *ImageURL `json:"image_url,omitempty"`
+}
+
+// ImageURL is where an image is; often a data URL.
+type ImageURL struct {
+	URL    string `json:"url"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// ToolCall is a call that the model made.
+type ToolCall struct {
+	ID       string   `json:"id"`
+	Type     string   `json:"type"`
+	Function Function `json:"function"`
+}
+
+// Function is what a call names: the arguments are a JSON text, as the model wrote it.
+type Function struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// Tool is a function that the model may call.
+type Tool struct {
+	Type     string   `json:"type"`
+	Function Declared `json:"function"`
+}
+
+// Declared describes a function.
+type Declared struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"`
+}
+
+// Choose is the tool choice that forces one function.
+func Choose(name string) any {
+	return map[string]any{"type": "function", "function": map[string]string{"name": name}}
+}
+
+// Schema is the output format that holds a reply to a JSON schema.
+func Schema(name string, schema json.RawMessage, strict *bool) any {
+	format := map[string]any{"name": name, "schema": schema}
+	if strict != nil {
+		format["strict"] = *strict
+	}
+	return map[string]any{"type": "json_schema", "json_schema": format}
+}
+
+// NewTool declares a function.
+func NewTool(name, description string, parameters json.RawMessage) Tool {
+	return Tool{Type: "function", Function: Declared{Name: name, Description: description, Parameters: parameters}}
+}
+
+// NewCall is a call of a function.
+func NewCall(id, name, arguments string) ToolCall {
+	return ToolCall{ID: id, Type: "function", Function: Function{Name: name, Arguments: arguments}}
+}
+
+// Think makes text the reasoning of the message, under both names that engines read.
+func (m *Message) Think(text string) { m.Reasoning, m.Thinking = m.Reasoning+text, m.Thinking+text }
+
+// Encode checks the conversation and writes the request.
+func (r *Request) Encode() ([]byte, error) {
+	if len(r.Messages) == 0 {
+		return nil, fault.Field("messages", "has no message that a chat completion could answer")
+	}
+	if r.Messages[len(r.Messages)-1].Role == Assistant {
+		return nil, fault.Field("messages", "ends with a message of the assistant, which a chat completion does not continue")
+	}
+	if len(r.Tools) == 0 {
+		r.ToolChoice, r.ParallelToolCalls = nil, nil // engines refuse them without tools
+	}
+	var b bytes.Buffer
+	out := json.NewEncoder(&b)
+	out.SetEscapeHTML(false) // the text goes upstream as the agent wrote it
+	if err := out.Encode(r); err != nil {
+		return nil, fault.New(fault.Invalid, "cannot be translated into a chat completion: %s", err)
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+// Content are the parts of a message: text alone is a string, its lines as they follow each other.
+func Content(parts []Part) any {
+	texts := make([]string, 0, len(parts))
+	for _, p := range parts {
+		if p.ImageURL != nil {
+			return parts
+		}
+		texts = append(texts, p.Text)
+	}
+	return strings.Join(texts, "\n")
+}
+
+// Text is a part of text, Image one of an image.
+func Text(text string) Part { return Part{Type: "text", Text: text} }
+
+// Image is a part with an image.
+func Image(url, detail string) Part {
+	return Part{Type: "image_url", ImageURL: &ImageURL{URL: url, Detail: detail}}
+}
+
+// DataURL is an image as its bytes, in base64.
+func DataURL(mediaType, data string) string { return fmt.Sprintf("data:%s;base64,%s", mediaType, data) }

@@ -1,0 +1,85 @@
+package responses
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/chat"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+)
+
+type tool struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+	Format      struct {
+		Syntax     string `json:"syntax"`
+		Definition string `json:"definition"`
+	} `json:"format"`
+}
+
+// customSchema are the parameters of a tool that takes a text: chat completions have functions alone.
+const customSchema = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}`
+
+// tools declares functions, and tools that take a text as functions of one parameter; custom are the names of those. The others are run by
+// OpenAI's servers.
+func (in *request) tools(out *chat.Request) (custom, dropped []string) {
+	for _, t := range in.Tools {
+		switch t.Type {
+		case "function":
+			out.Tools = append(out.Tools, chat.NewTool(t.Name, t.Description, t.Parameters))
+		case "custom":
+			custom = append(custom, t.Name)
+			out.Tools = append(out.Tools, chat.NewTool(t.Name, t.described(), json.RawMessage(customSchema)))
+		default:
+			dropped = append(dropped, t.Type)
+		}
+	}
+	return custom, dropped
+}
+
+// described has the grammar that the tool's input follows.
+func (t *tool) described() string {
+	if t.Format.Definition == "" {
+		return t.Description
+	}
+	return t.Description + "\n\nThe input follows this grammar (" + t.Format.Syntax + "):\n" + t.Format.Definition
+}
+
+func (in *request) choose(out *chat.Request) error {
+	var choice struct {
+		Type string `json:"type"`
+		Name string `json:"name"`
+	}
+	word := rawjson.TextOf(in.ToolChoice)
+	switch {
+	case len(in.ToolChoice) == 0, string(in.ToolChoice) == "null":
+		return nil
+	case slices.Contains([]string{"auto", "none", "required"}, word):
+		out.ToolChoice = word
+		return nil
+	case json.Unmarshal(in.ToolChoice, &choice) == nil && (choice.Type == "function" || choice.Type == "custom"):
+		out.ToolChoice = chat.Choose(choice.Name)
+		return nil
+	default:
+		return fault.Field("tool_choice", "want auto, none, required or a tool of the request")
+	}
+}
+
+// textArguments are those of a call of a tool that takes a text.
+func textArguments(input string) string {
+	return string(chat.Encode(map[string]string{"input": input}))
+}
+
+// inputOf is the text that a tool is called with; what the model wrote otherwise is the text itself.
+func inputOf(arguments string) string {
+	var in struct {
+		Input *string `json:"input"`
+	}
+	if json.Unmarshal([]byte(arguments), &in) != nil || in.Input == nil {
+		return arguments
+	}
+	return *in.Input
+}

@@ -1,0 +1,104 @@
+package dialect
+
+import (
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/chat"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/google"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Events says whether the agent gets server-sent events.
+func (a *Request) Events() bool { return a.Stream && !a.Agent.list }
+
+// translation is how calls of an API become chat completions.
+type translation struct {
+	members []string // of a request, that have a counterpart
+	request func(body []byte) (*chat.Call, error)
+	// reply takes the object that a call's Reply wrote.
+	reply func(object []byte) render.Whole
+}
+
+// Google returns the dialect of one call of Gemini's generateContent: of a model, streamed or not, the stream one list and not events. Such calls are
+// always translated.
+func Google(model string, stream, list bool) *Dialect {
+	written := render.Generated
+	if list {
+		written = render.GeneratedList
+	}
+	translate := func(body []byte) (*chat.Call, error) { return google.Translate(body, model, stream) }
+	return &Dialect{
+		API: reply.Generate, Authorize: bearer, refusal: googleRefusal, list: list,
+		translation: &translation{google.Members(), translate, written},
+	}
+}
+
+// Prompt is the prompt of a request as a chat completion, for what is counted and not asked.
+func (d *Dialect) Prompt(body []byte, m rollout.Model) (*Request, error) {
+	call, err := d.translation.request(body)
+	if err != nil {
+		return nil, err
+	}
+	o, err := rawjson.ParseObject(call.Body)
+	if err != nil {
+		return nil, err
+	}
+	if m.Name != "" {
+		o.Set("model", rawjson.Quote(m.Name))
+	}
+	return &Request{Dialect: Chat(), Agent: d, Body: o.Bytes()}, nil
+}
+
+// translates says whether a call goes upstream as a chat completion.
+func (d *Dialect) translates(m rollout.Model) bool {
+	return d.translation != nil && (d.API == reply.Generate || m.Translate == rollout.TranslateChat)
+}
+
+// spoken is a request of an agent as it goes upstream.
+type spoken struct {
+	*Dialect
+	*rawjson.Object
+	call    *chat.Call        // nil: it is not translated
+	removed []rawjson.Removed // members without a counterpart
+}
+
+// speak reads a request, and translates it where the model's endpoint wants that.
+func (d *Dialect) speak(body []byte, m rollout.Model) (spoken, error) {
+	o, err := rawjson.ParseObject(body)
+	if err != nil || !d.translates(m) {
+		return spoken{Dialect: d, Object: o}, err
+	}
+	call, err := d.translation.request(body)
+	if err != nil {
+		return spoken{}, err
+	}
+	s := spoken{Dialect: Chat(), call: call, removed: without(o, d.translation.members)}
+	s.Object, err = rawjson.ParseObject(call.Body)
+	return s, err
+}
+
+// note records what the translation left out.
+func (s spoken) note(d *Draft) {
+	d.noteRemoved(s.removed)
+	for i, name := range s.call.Dropped {
+		if i < maxRemoved {
+			d.note("tools."+name, rawjson.Quote("not a function of the agent"), nil)
+		}
+	}
+}
+
+// Said is a reply as the agent reads it: whole is the reply put together, as the agent asked for it.
+func (a *Request) Said(whole render.Whole) (render.Whole, error) {
+	if a.call == nil {
+		return whole, nil
+	}
+	c, err := chat.Read(whole.JSON())
+	if err != nil {
+		return nil, err
+	}
+	return a.Agent.translation.reply(a.call.Reply(c)), nil
+}
+
+// Translated says whether the agent called another API than goes upstream.
+func (a *Request) Translated() bool { return a.call != nil }
