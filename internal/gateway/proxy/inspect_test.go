@@ -139,6 +139,33 @@ func TestInspectByTheAPIOfTheAgent(t *testing.T) {
 	}
 }
 
+// An agent of completions has a probe of completions: two calls with a prompt of text, whose alternatives stand in columns.
+func TestInspectOfCompletions(t *testing.T) {
+	t.Parallel()
+	for mode, second := range map[rollout.LogprobsMode]string{"processed": `{" x":-0.75,"Hel":-0.25}`, "raw": `{" x":-1.5,"Hel":-0.5}`} {
+		h := newHost(t)
+		stream := apis()[1].stream
+		e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+			body := new(bytes.Buffer)
+			_, _ = body.ReadFrom(r.Body)
+			top := `{" x":-1.5,"Hel":-0.5}`
+			if bytes.Contains(body.Bytes(), []byte(`"temperature":2`)) {
+				top = second
+			}
+			says(strings.Replace(stream, `{"Hel":-0.5}`, top, 1))(w, r)
+		})
+		r := h.route(e.URL)
+		url := h.open(t, r)
+		require.Equal(t, 200, sendTo(t.Context(), url+"/v1/completions", "", `{"model":"m","prompt":"hi"}`).status)
+		got, err := h.client.Inspect(t.Context(), r.ID, gateway.InspectTime)
+		require.NoError(t, err)
+		require.Equal(t, mode, got.LogprobsMode, got.Findings)
+		require.Nil(t, got.ToolSupport, "completions have no tools")
+		require.Equal(t, mode == "processed", got.CaptureLevel == rollout.CaptureTokens)
+		require.Equal(t, []string{"/v1/completions", "/v1/completions", "/v1/completions"}, e.paths())
+	}
+}
+
 // One probe serves all routes that ask an endpoint alike. It is no call of any of them.
 func TestProbeIsNoCallOfTheRoute(t *testing.T) {
 	t.Parallel()
