@@ -1,0 +1,52 @@
+package pool
+
+import (
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Most hosts of a pool: a job has a task group for each.
+const mostHosts = 200
+
+var (
+	jobID    = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`)
+	poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+	secret   = regexp.MustCompile(`(?i)(KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL)`)
+	public   = []string{"ROLLOUTD_TOKENS_FILE"} // names of secrets that are none
+)
+
+// Problem is a setting that is wrong.
+type Problem struct{ Field, Want string }
+
+// Check returns what is wrong in a spec with its defaults.
+func (s Spec) Check() (all []Problem) {
+	check := func(ok bool, field, want string) {
+		if !ok {
+			all = append(all, Problem{field, want})
+		}
+	}
+	u, err := url.Parse(s.NomadAddress)
+	check(poolName.MatchString(s.Name), "name", "want lower-case letters, digits or '-', at most 32")
+	check(s.Mode == "" || s.Mode == "nomad", "tool_pool_mode", "want nomad")
+	check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil, "nomad_address", "want http://HOST:PORT or https://HOST:PORT")
+	check(jobID.MatchString(s.JobID), "sandbox_job_id", "want letters, digits, '.', '_' or '-', at most 128")
+	check(slices.Contains([]string{DriverDocker, DriverRawExec, DriverExec}, s.Driver), "driver", "want docker, raw_exec or exec")
+	check(s.Driver != DriverDocker || s.Image != "", "sandbox_image", "want an image that has rolloutd")
+	check(path.IsAbs(s.Command), "command", "want an absolute path of rolloutd")
+	check(s.Slots >= 1 && s.Slots <= 10000, "slots_per_container", "want 1 to 10000")
+	check(s.Max >= 1 && s.Max <= mostHosts, "max_containers", "want 1 to 200")
+	check(s.Min >= 0 && s.Min <= s.Max, "min_containers", "want 1 to max_containers")
+	check(s.AcquireTimeout > 0 && s.AcquireTimeout <= 86400, "acquire_timeout_s", "want more than 0 and at most 86400 seconds")
+	check(s.Idle > 0 && s.Idle <= 7*86400, "idle_s", "want more than 0 and at most 604800 seconds")
+	check(s.Every >= 1 && s.Every <= 3600, "every_s", "want 1 to 3600 seconds")
+	check(s.CPU >= 1, "cpu_mhz", "want 1 or more")
+	check(s.MemoryMiB >= 256, "memory_mib", "want 256 or more")
+	for name := range s.Env {
+		check(!secret.MatchString(name) || slices.Contains(public, name), "env."+name, "want no secret: put it into the Nomad variable "+s.Variable)
+	}
+	check(!strings.ContainsAny(s.Variable, "\"{}`\n\\"), "secrets", "want the path of a Nomad variable")
+	return all
+}

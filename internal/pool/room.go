@@ -1,0 +1,70 @@
+package pool
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rolloutd/rolloutd/internal/fleet"
+)
+
+// room is a group with a count, and what its hosts said.
+type room struct {
+	name       string
+	hosts      []string // names, of the allocations that Nomad wants to run
+	free, used int      // slots
+	outdated   bool
+	lost       bool // no host of it gave a sign of life for minutes
+	leaving    bool // all hosts are drained, by whomever
+	empty      bool // leaving, and without rollouts
+	ours       bool // leaving because the pool drained it
+}
+
+func (o Observation) room(g Group) room {
+	r := room{name: g.Name, outdated: g.Outdated, leaving: len(g.Allocs) > 0, empty: true, ours: true, lost: len(g.Allocs) > 0}
+	for _, a := range g.Allocs {
+		name := HostName(a.ID)
+		h, known := o.Hosts[name]
+		r.hosts = append(r.hosts, name)
+		drained := slices.Contains(o.Last.Leaving, name)
+		r.ours = r.ours && drained
+		switch {
+		case !known: // it starts, and reads its mark before it takes a sandbox
+			r.leaving, r.lost, r.empty = r.leaving && drained, false, r.empty && a.State == AllocPending
+			if !drained {
+				r.free += o.Spec.Slots
+			}
+		case h.State == fleet.Lost:
+			r.leaving = r.leaving && drained
+		case h.State == fleet.Drained:
+			r.lost, r.empty = false, r.empty && h.Error == ""
+		case h.State == fleet.Draining:
+			r.lost, r.empty = false, false
+		default:
+			r.leaving, r.lost = r.leaving && drained, false // the mark is set, the host has not read it
+			r.free += max(0, h.Total().Slots-h.Total().Used)
+			r.empty = false
+		}
+		r.used += h.Total().Used
+	}
+	if len(g.Allocs) == 0 {
+		r.free = o.Spec.Slots // Nomad is about to place it
+	}
+	return r
+}
+
+// missed orders hosts by how little they are missed: lost, not placed, of an earlier template, few rollouts; then the last group first.
+func missed(a, b room) int {
+	rank := func(r room) int {
+		switch {
+		case r.lost:
+			return 0
+		case len(r.hosts) == 0:
+			return 1
+		case r.outdated:
+			return 2
+		default:
+			return 3
+		}
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.used, b.used), cmp.Compare(len(b.name), len(a.name)), cmp.Compare(b.name, a.name))
+}

@@ -1,0 +1,22 @@
+package pool
+
+// Names on the wire between the commands, the workflow and its activities.
+const (
+	WorkflowName  = "PoolWorkflow"
+	ActivityScale = "ScalePool"
+	ActivityEnd   = "EndPool"
+	SignalSpec    = "spec"
+	QueryStatus   = "status"
+)
+
+// Queue is the task queue of a pool. The servers whose configuration has the pool poll it.
+func Queue(name string) string { return "rolloutd-pool-" + name }
+
+// ScheduleID is the id of the schedule that keeps the workflow of a pool running.
+func ScheduleID(name string) string { return "rolloutd-pool-" + name }
+
+// Input is that of a look, and of the workflow, which makes one look after the other.
+type Input struct {
+	Spec Spec   `json:"spec"`
+	Last Status `json:"last"` // of the look before
+}
