@@ -25,6 +25,7 @@ func Register(w worker.WorkflowRegistry) {
 	w.RegisterWorkflowWithOptions(producer.Workflow, workflow.RegisterOptions{Name: rollout.ProducerWorkflowName})
 	w.RegisterWorkflowWithOptions(GroupWorkflow, workflow.RegisterOptions{Name: rollout.GroupWorkflowName})
 	w.RegisterWorkflowWithOptions(DeliveryWorkflow, workflow.RegisterOptions{Name: rollout.DeliveryWorkflowName})
+	RegisterPool(w)
 }
 
 // RolloutWorkflow runs one rollout to its end and returns where the result lies. It fails only when the spec is Invalid, or when

@@ -1,0 +1,91 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rolloutd/rolloutd/internal/pool"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
+)
+
+const (
+	// looksOfRun bounds the history of one run of PoolWorkflow.
+	looksOfRun = 100
+	lookTry    = 2 * time.Minute
+)
+
+// PoolWorkflow looks after a pool until it is down: one look each Spec.Every, and one at once when an operator changes the spec. A look that
+// fails changes nothing, and the next one begins from what is then.
+func PoolWorkflow(ctx workflow.Context, in pool.Input) (pool.Status, error) {
+	if err := workflow.SetQueryHandler(ctx, pool.QueryStatus, func() (pool.Status, error) { return in.Last, nil }); err != nil {
+		return in.Last, err
+	}
+	specs := workflow.GetSignalChannel(ctx, pool.SignalSpec)
+	for range looksOfRun {
+		latestSpec(specs, &in)
+		look(ctx, &in)
+		if in.Last.Done {
+			return in.Last, endPool(ctx, in.Spec)
+		}
+		if err := awaitLook(ctx, specs, &in); err != nil {
+			return in.Last, err
+		}
+	}
+	latestSpec(specs, &in)
+	return in.Last, workflow.NewContinueAsNewError(ctx, pool.WorkflowName, in)
+}
+
+// latestSpec takes all signals that arrived.
+func latestSpec(specs workflow.ReceiveChannel, in *pool.Input) {
+	for {
+		var s pool.Spec
+		if !specs.ReceiveAsync(&s) {
+			return
+		}
+		in.Spec = s
+	}
+}
+
+func look(ctx workflow.Context, in *pool.Input) {
+	var now pool.Status
+	err := workflow.ExecuteActivity(onPool(ctx, 1), pool.ActivityScale, *in).Get(ctx, &now)
+	if err != nil {
+		in.Last.Error = failure.FromTemporal(err).Error()
+		return
+	}
+	in.Last = now
+}
+
+// awaitLook waits until the next look is due.
+func awaitLook(ctx workflow.Context, specs workflow.ReceiveChannel, in *pool.Input) error {
+	timed, stop := workflow.WithCancel(ctx)
+	defer stop()
+	workflow.NewSelector(ctx).
+		AddFuture(workflow.NewTimer(timed, in.Spec.Pause()), func(workflow.Future) {}).
+		AddReceive(specs, func(c workflow.ReceiveChannel, _ bool) {
+			var s pool.Spec
+			c.Receive(ctx, &s)
+			in.Spec = s
+		}).Select(ctx)
+	return ctx.Err()
+}
+
+// endPool removes the schedule, which would start the pool again.
+func endPool(ctx workflow.Context, s pool.Spec) error {
+	return workflow.ExecuteActivity(onPool(ctx, 0), pool.ActivityEnd, s).Get(ctx, nil)
+}
+
+// onPool is the context of an activity of at most so many tries; 0: any number.
+func onPool(ctx workflow.Context, tries int32) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: lookTry, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: tries, MaximumInterval: time.Minute},
+	})
+}
+
+// RegisterPool registers the workflow of pools, which has a queue of its own.
+func RegisterPool(w worker.WorkflowRegistry) {
+	w.RegisterWorkflowWithOptions(PoolWorkflow, workflow.RegisterOptions{Name: pool.WorkflowName})
+}
