@@ -13,13 +13,17 @@ VULN := $(TOOLS)/govulncheck-$(VULN_VERSION)
 SUM_VERSION := v1.13.0
 SUM := $(TOOLS)/gotestsum-$(SUM_VERSION)
 
+# Nomad is a program that the tests of pools start. It is under the Business Source License, and no program of ours contains any of it.
+NOMAD_VERSION := v1.10.5
+NOMAD := $(TOOLS)/nomad-$(NOMAD_VERSION)
+
 # A test that fails is run once more, alone, when six or fewer fail (subtests count) and none has a data race. Both
 # runs are printed. A test that passes only the second time has a fault to mend, but the rest of the run stays useful.
 TEST := $(SUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=6 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl bench-rollout bench-control bench-episodes bench-sandbox bench-gateway bench-edge bench-producer openenv-image clean
+.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-nomad bench-rollout bench-control bench-episodes bench-sandbox bench-gateway bench-edge bench-producer openenv-image clean
 
 demo-react: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml --demo-agent react
@@ -99,6 +103,13 @@ test-dev: $(SUM)
 test-trl: test-deps
 	ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./internal/pyclient -run TestPackageForPythonTrains -v
 	cd $(DEV) && ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./e2e -run TestPackageForPythonTrains -v
+
+# Pools on a real Nomad, as root. Not a part of `make test`: to build Nomad takes some seven minutes of CPU time, once.
+test-nomad: test-deps $(NOMAD)
+	cd $(DEV) && ROLLOUTD_TEST_NOMAD=$(NOMAD) go test -count=1 -timeout 60m ./e2e -run TestNomad -v
+
+$(NOMAD):
+	cd internal/pool/nomad/agent && go build -ldflags '-s -w' -o $@ github.com/hashicorp/nomad
 
 # Measurements, for docs/benchmarks.md; each prints ratios or CPU time. As root, on a machine with nothing else to do.
 bench-rollout:

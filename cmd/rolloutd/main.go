@@ -63,7 +63,7 @@ func command(s std) *cobra.Command {
 	cli.Strict(root)
 	root.AddGroup(&cobra.Group{ID: groupRoles, Title: "Roles:"}, &cobra.Group{ID: groupRollouts, Title: "Rollouts:"})
 	root.AddCommand(roles(s)...)
-	root.AddCommand(runCommand(s), tasksCommand(s), imageCommand(s), produceCommand(s), lsCommand(s), showCommand(s), tailCommand(s), traceCommand(s), trajectoryCommand(s), abortCommand(s), deliverCommand(s), deliveriesCommand(s), upstreamCommand(s), hostsCommand(s), doctorCommand(s), versionCommand(s))
+	root.AddCommand(runCommand(s), tasksCommand(s), imageCommand(s), produceCommand(s), lsCommand(s), showCommand(s), tailCommand(s), traceCommand(s), trajectoryCommand(s), abortCommand(s), deliverCommand(s), deliveriesCommand(s), upstreamCommand(s), hostsCommand(s), poolCommand(s), doctorCommand(s), versionCommand(s))
 	return root
 }
 

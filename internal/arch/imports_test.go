@@ -53,6 +53,8 @@ var rules = []struct {
 	{"internal/trajectory", []string{"internal/gateway/upstream", "internal/gateway/proxy", "internal/store"}, "training data is made of turns alone"},
 	{"activities", []string{"internal/gateway/upstream", "internal/gateway/proxy"}, "a worker reaches the gateway through its client"},
 	{"internal/tool", []string{"go.temporal.io/", "internal/gateway", "internal/agent", "envserver", "workflows", "activities"}, "tools know sandboxes, not who calls them"},
+	{"internal/pool", []string{"go.temporal.io/", "internal/store", "internal/hostapi", "envserver", "workflows", "activities"}, "what a pool does next follows from what was observed"},
+	{"internal/pool/nomad", []string{"internal/rollout"}, "a job knows no rollouts"},
 	{"internal/scripted", []string{"go.temporal.io/", "internal/gateway", "internal/agent/opencode"}, "the scripted model is a model endpoint like any other"},
 	{"", []string{"go.temporal.io/server", "github.com/temporalio/ui-server"}, "only the nested module embeds the Temporal server"},
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/pool"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -37,6 +38,10 @@ type Config struct {
 	TrainerAPI TrainerAPI         `yaml:"trainer_api"`
 	// Sinks are where finished groups are delivered, by name.
 	Sinks map[string]Sink `yaml:"sinks"`
+	// Pools are pools of hosts on Nomad, by name. A server keeps the pools of its configuration.
+	Pools map[string]pool.Spec `yaml:"pools"`
+	// NomadEnv has the NOMAD_* variables that Nomad's own tools read too (token, TLS files).
+	NomadEnv map[string]string `yaml:"-"`
 	// Environments are environments of interactive episodes, by name. One called ToolsEnvironment is there in any case.
 	Environments map[string]Environment `yaml:"environments"`
 	// Prices are the prices of models, by the endpoint's name for the model, for rollouts that set none.
@@ -105,6 +110,10 @@ type Worker struct {
 	// it; empty: the listener's own address.
 	Listen    string `yaml:"listen"`
 	Advertise string `yaml:"advertise"`
+
+	// Name is the host's name in the deployment, by which its rollouts find it again; empty: one that is made at the first start and kept in
+	// the data folder.
+	Name string `yaml:"name"`
 
 	Capacity int           `yaml:"capacity"` // sandboxes with an agent at once; 0: as many as memory allows
 	Starts   int           `yaml:"starts"`   // agents and images brought up at once; 0: one for each core

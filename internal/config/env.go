@@ -54,6 +54,7 @@ func Variables() []Variable {
 		{"ROLLOUTD_GATEWAY_QUEUE", "gateway.queue", number(func(c *Config) *int { return &c.Gateway.Queue })},
 		{"ROLLOUTD_WORKER_LISTEN", "worker.listen", text(func(c *Config) *string { return &c.Worker.Listen })},
 		{"ROLLOUTD_WORKER_ADVERTISE", "worker.advertise", text(func(c *Config) *string { return &c.Worker.Advertise })},
+		{"ROLLOUTD_HOST_NAME", "worker.name", text(func(c *Config) *string { return &c.Worker.Name })},
 		{"ROLLOUTD_WORKER_CAPACITY", "worker.capacity", number(func(c *Config) *int { return &c.Worker.Capacity })},
 		{"ROLLOUTD_WORKER_STARTS", "worker.starts", number(func(c *Config) *int { return &c.Worker.Starts })},
 		{"ROLLOUTD_TOOLS_LISTEN", "worker.tools_listen", text(func(c *Config) *string { return &c.Worker.ToolsListen })},
@@ -104,6 +105,7 @@ func (c *Config) fromEnv(env Environ) error {
 	}
 	c.ModelEnv = overlay(c.ModelEnv, env, modelVariables())
 	c.Temporal.Env = overlay(nil, env, temporalVariables())
+	c.NomadEnv = overlay(nil, env, nomadVariables())
 	c.toolSecrets(env)
 	c.sinkTokens(env)
 	if err := errors.Join(errs...); err != nil {
@@ -144,4 +146,9 @@ func temporalVariables() []string {
 		"TEMPORAL_TLS_SERVER_CA_CERT_PATH", "TEMPORAL_TLS_SERVER_CA_CERT_DATA", "TEMPORAL_TLS_SERVER_NAME",
 		"TEMPORAL_TLS_DISABLE_HOST_VERIFICATION",
 	}
+}
+
+// nomadVariables are those of Nomad's own client, beside its address, which a pool has.
+func nomadVariables() []string {
+	return []string{"NOMAD_TOKEN", "NOMAD_CACERT", "NOMAD_CLIENT_CERT", "NOMAD_CLIENT_KEY", "NOMAD_TLS_SERVER_NAME", "NOMAD_SKIP_VERIFY"}
 }

@@ -34,6 +34,7 @@ func (c Config) Validate() error {
 	c.validateAgents(&p)
 	c.validateTaskSets(&p)
 	c.validateSinks(&p)
+	c.validatePools(&p)
 	c.Tools.validate(&p)
 	c.ToolServer.validate(&p)
 	c.TrainerAPI.validate(&p)

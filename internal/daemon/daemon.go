@@ -78,6 +78,7 @@ func (d *Daemon) Tiers() []tier.Tier {
 	})
 	add(d.roles.TrainerAPI || d.roles.Serve && d.cfg.TrainerAPI.Listen != "", d.trainerAPITier)
 	add(d.roles.Worker, d.workerTier)
+	add(d.roles.Serve && len(d.cfg.Pools) > 0, d.poolsTier)
 	add(d.roles.Serve, d.serveTier)
 	return append(tiers, d.readinessTier())
 }

@@ -8,8 +8,10 @@ import (
 
 	"go.temporal.io/sdk/client"
 
+	"github.com/rolloutd/rolloutd/internal/daemon/pools"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/hostapi"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
 
@@ -75,4 +77,13 @@ func connect(ctx context.Context, o temporalx.Options, namespace string) (client
 		return nil, err
 	}
 	return c, nil
+}
+
+// poolsTier keeps the pools of the configuration.
+func (d *Daemon) poolsTier() tier.Tier {
+	return tier.Tier{Name: "pools", Start: func(ctx context.Context) (tier.Running, error) {
+		return pools.Keeper{
+			Config: d.cfg, Key: d.key, Temporal: d.temporal, Namespace: d.namespace, Hosts: hostapi.NewClient(d.store, d.key), Log: d.log,
+		}.Start(ctx)
+	}}
 }

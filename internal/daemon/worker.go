@@ -167,7 +167,7 @@ func (d *Daemon) network() (*network.Service, error) {
 
 // identify reads this host's id, and whether operators want it drained.
 func (d *Daemon) identify(ctx context.Context) error {
-	id, err := machine.HostID(d.cfg.HostIDFile())
+	id, err := machine.HostID(d.cfg.HostIDFile(), d.cfg.Worker.Name)
 	if err != nil {
 		return err
 	}

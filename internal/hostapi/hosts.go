@@ -68,6 +68,24 @@ func (c *Client) Drain(ctx context.Context, name string, on bool) (fleet.Host, e
 	return c.look(ctx, at, http.MethodPost), nil
 }
 
+// Mark is Drain for a host that may not have started yet: it obeys when it starts.
+func (c *Client) Mark(ctx context.Context, name string, on bool) error {
+	if err := c.store.SetDrained(ctx, name, on); err != nil {
+		return err
+	}
+	at, err := c.store.Host(ctx, name)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err == nil {
+		_, err = c.status(ctx, at, http.MethodPost)
+	}
+	if fault.Is(err, fault.Unavailable) {
+		return nil // it reads its mark within a minute
+	}
+	return err
+}
+
 // look asks a host how it is; by POST it reads its mark in the store first.
 func (c *Client) look(ctx context.Context, at store.HostRecord, method string) fleet.Host {
 	h, err := c.status(ctx, at, method)

@@ -16,21 +16,34 @@ import (
 func TestHostIDIsKept(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "host_id")
-	first, err := machine.HostID(path)
+	first, err := machine.HostID(path, "")
 	require.NoError(t, err)
 	require.Regexp(t, `^[A-Za-z0-9_-]+-[0-9a-f]{8}$`, first)
-	again, err := machine.HostID(path)
+	again, err := machine.HostID(path, "")
 	require.NoError(t, err)
 	require.Equal(t, first, again)
-	other, err := machine.HostID(filepath.Join(t.TempDir(), "host_id"))
+	other, err := machine.HostID(filepath.Join(t.TempDir(), "host_id"), "")
 	require.NoError(t, err)
 	require.NotEqual(t, first, other)
 
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	_, err = machine.HostID(path)
+	_, err = machine.HostID(path, "")
 	require.ErrorContains(t, err, "is empty")
-	_, err = machine.HostID(filepath.Join(t.TempDir(), "missing", "host_id"))
+	_, err = machine.HostID(filepath.Join(t.TempDir(), "missing", "host_id"), "")
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// A host that is given a name keeps it with its folder, and no other host takes over the folder.
+func TestHostIDIsGiven(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "host_id")
+	for _, name := range []string{"nomad-1", "nomad-1", ""} {
+		id, err := machine.HostID(path, name)
+		require.NoError(t, err)
+		require.Equal(t, "nomad-1", id)
+	}
+	_, err := machine.HostID(path, "nomad-2")
+	require.ErrorContains(t, err, "the data folder is that of host nomad-1")
 }
 
 func TestCapacityFollowsMemory(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 )
 
 // HostID reads this host's id and creates it at the first start. A restarted worker needs the same id to poll the task queue with the
-// activities of its running sandboxes.
-func HostID(path string) (string, error) {
+// activities of its running sandboxes. name is the id of a host that is given one; empty: the id has the machine's name.
+func HostID(path, name string) (string, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return makeHostID(path)
+		return makeHostID(path, name)
 	}
 	if err != nil {
 		return "", fmt.Errorf("host id: %w", err)
@@ -25,17 +25,23 @@ func HostID(path string) (string, error) {
 	if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(id) {
 		return "", fmt.Errorf("host id: %s is empty; remove it if no rollout runs on this host", path)
 	}
+	if name != "" && name != id {
+		return "", fmt.Errorf("host id: the data folder is that of host %s, and worker.name (ROLLOUTD_HOST_NAME) is %s: give each host a folder of its own", id, name)
+	}
 	return id, nil
 }
 
-// makeHostID writes an id with the host's name. It writes a temporary file and renames it, since a truncated id would name another queue.
-func makeHostID(path string) (string, error) {
-	name, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("host id: %w", err)
+// makeHostID writes the id. It writes a temporary file and renames it, since a truncated id would name another queue.
+func makeHostID(path, name string) (string, error) {
+	id := name
+	if id == "" {
+		machine, err := os.Hostname()
+		if err != nil {
+			return "", fmt.Errorf("host id: %w", err)
+		}
+		machine = regexp.MustCompile(`[^A-Za-z0-9_-]+`).ReplaceAllString(machine, "-")
+		id = fmt.Sprintf("%.32s-%s", machine, uuid.NewString()[:8])
 	}
-	name = regexp.MustCompile(`[^A-Za-z0-9_-]+`).ReplaceAllString(name, "-")
-	id := fmt.Sprintf("%.32s-%s", name, uuid.NewString()[:8])
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".host_id-*")
 	if err != nil {
 		return "", fmt.Errorf("host id: %w", err)

@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/stretchr/testify/require"
+)
+
+// nomadAgent is a real Nomad: a server and a client in one process, with a state that outlives it.
+type nomadAgent struct {
+	*process
+	url, config, data string
+	client            *api.Client
+}
+
+// startNomad starts the agent that ROLLOUTD_TEST_NOMAD names.
+func startNomad(t *testing.T) *nomadAgent {
+	t.Helper()
+	p := freePorts(t, 3)
+	a := &nomadAgent{url: "http://" + p[0], config: filepath.Join(t.TempDir(), "agent.hcl"), data: t.TempDir()}
+	t.Cleanup(func() { a.clean(t) })
+	text := fmt.Sprintf(`
+data_dir             = %q
+bind_addr            = "127.0.0.1"
+disable_update_check = true
+ports     { 
+  http = %s
+  rpc  = %s
+  serf = %s
+}
+advertise { 
+  http = "127.0.0.1"
+  rpc  = "127.0.0.1"
+  serf = "127.0.0.1"
+}
+server { 
+  enabled          = true
+  bootstrap_expect = 1
+}
+client { 
+  enabled = true
+  options = { 
+    "driver.allowlist"     = "raw_exec"
+    "fingerprint.denylist" = "env_aws,env_gce,env_azure,env_digitalocean,consul,vault"
+  }
+}
+plugin "raw_exec" { 
+  config { 
+    enabled = true
+  }
+}
+`, a.data, portOf(t, p[0]), portOf(t, p[1]), portOf(t, p[2]))
+	require.NoError(t, os.WriteFile(a.config, []byte(text), 0o600))
+	var err error
+	a.client, err = api.NewClient(&api.Config{Address: a.url})
+	require.NoError(t, err)
+	a.start(t)
+	return a
+}
+
+func (a *nomadAgent) start(t *testing.T) {
+	t.Helper()
+	log, err := os.CreateTemp(t.TempDir(), "nomad-*.log")
+	require.NoError(t, err)
+	defer log.Close()
+	p := &process{cmd: exec.Command(os.Getenv("ROLLOUTD_TEST_NOMAD"), "agent", "-config", a.config), done: make(chan struct{}), log: log.Name()}
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = log, log, environ()
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, p.cmd.Start())
+	go func() { _ = p.cmd.Wait(); close(p.done) }() // ends with the process, which stop ends
+	a.process = p
+	t.Cleanup(func() {
+		p.stop(t)
+		if t.Failed() {
+			t.Logf("nomad:\n%s", tail(p.log))
+		}
+	})
+	require.Eventually(t, func() bool {
+		nodes, _, err := a.client.Nodes().List(nil)
+		return err == nil && len(nodes) == 1 && nodes[0].Status == api.NodeStatusReady && nodes[0].Drivers["raw_exec"] != nil && nodes[0].Drivers["raw_exec"].Healthy
+	}, 5*time.Minute, 100*time.Millisecond, "Nomad has no node that is ready")
+}
+
+// job is the pool's job; nil: there is none.
+func (a *nomadAgent) job(t *testing.T, id string) *api.Job {
+	t.Helper()
+	job, _, err := a.client.Jobs().Info(id, nil)
+	if e, ok := err.(api.UnexpectedResponseError); ok && e.StatusCode() == http.StatusNotFound {
+		return nil
+	}
+	require.NoError(t, err)
+	return job
+}
+
+// live are the allocations of the job that Nomad runs or is about to.
+func (a *nomadAgent) live(t *testing.T, id string) (ids []string) {
+	t.Helper()
+	all, _, err := a.client.Jobs().Allocations(id, true, nil)
+	require.NoError(t, err)
+	for _, one := range all {
+		if one.ClientStatus == api.AllocClientStatusRunning || one.ClientStatus == api.AllocClientStatusPending {
+			ids = append(ids, one.ID)
+		}
+	}
+	return ids
+}
+
+// purge ends the job and waits until nothing of it runs, so that a failed test leaves nothing behind.
+func (a *nomadAgent) purge(t *testing.T, id string) {
+	if _, _, err := a.client.Jobs().Deregister(id, false, nil); err != nil {
+		return // the agent is gone, or the job
+	}
+	require.Eventually(t, func() bool { return len(a.live(t, id)) == 0 }, 5*time.Minute, 100*time.Millisecond)
+}
+
+// clean ends what a killed agent left running, and unmounts the secrets folders of its allocations, which the agent leaves mounted.
+func (a *nomadAgent) clean(t *testing.T) {
+	all, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	for _, proc := range all {
+		env, _ := os.ReadFile(filepath.Join(proc, "environ")) // it may have ended
+		args, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
+		if pid, err := strconv.Atoi(filepath.Base(proc)); err == nil && strings.Contains(string(env)+string(args), a.data+"/") {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(mounts)) {
+		if at := strings.Fields(line)[1]; strings.HasPrefix(at, a.data+"/") {
+			require.NoError(t, syscall.Unmount(at, syscall.MNT_DETACH))
+		}
+	}
+}

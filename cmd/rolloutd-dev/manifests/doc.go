@@ -1,0 +1,2 @@
+// Package manifests tests what deploy/ has for Kubernetes and systemd.
+package manifests

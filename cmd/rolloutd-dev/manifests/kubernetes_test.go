@@ -1,0 +1,75 @@
+package manifests_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+)
+
+// The base renders, each object has fields of its kind only, and what the containers get is a configuration of the roles.
+func TestKubernetes(t *testing.T) {
+	t.Parallel()
+	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../../deploy/kubernetes")
+	require.NoError(t, err)
+	kinds := map[string]int{}
+	roles := map[string]corev1.Container{}
+	for _, r := range rendered.Resources() {
+		kinds[r.GetKind()]++
+		text, err := r.AsYAML()
+		require.NoError(t, err)
+		switch r.GetKind() {
+		case "Namespace":
+			strict(t, text, &corev1.Namespace{})
+		case "Service":
+			strict(t, text, &corev1.Service{})
+		case "ConfigMap":
+			var c corev1.ConfigMap
+			strict(t, text, &c)
+			parsed, err := config.Load(strings.NewReader(c.Data["rolloutd.yaml"]), nil)
+			require.NoError(t, err)
+			require.NoError(t, parsed.Validate())
+		case "Deployment":
+			var d appsv1.Deployment
+			strict(t, text, &d)
+			require.Equal(t, d.Spec.Selector.MatchLabels, d.Spec.Template.Labels)
+			add(roles, d.Spec.Template.Spec)
+		case "StatefulSet":
+			var s appsv1.StatefulSet
+			strict(t, text, &s)
+			require.Equal(t, s.Spec.Selector.MatchLabels, s.Spec.Template.Labels)
+			add(roles, s.Spec.Template.Spec)
+		default:
+			require.Failf(t, "not checked", "%s", r.GetKind())
+		}
+	}
+	require.Equal(t, map[string]int{"Namespace": 1, "Service": 2, "ConfigMap": 1, "Deployment": 1, "StatefulSet": 1}, kinds)
+	require.Len(t, roles, 3)
+	for name, c := range roles {
+		require.Equal(t, []string{"rolloutd", name}, c.Command[:2])
+		env := config.Environ{}
+		for _, v := range c.Env {
+			env[v.Name] = v.Value
+		}
+		require.NoError(t, env.Check())
+		require.NotNil(t, c.ReadinessProbe)
+	}
+}
+
+func add(roles map[string]corev1.Container, pod corev1.PodSpec) {
+	for _, c := range pod.Containers {
+		roles[c.Name] = c
+	}
+}
+
+func strict(t *testing.T, text []byte, into any) {
+	t.Helper()
+	require.NoError(t, yaml.UnmarshalStrict(text, into), "%s", text)
+}

@@ -1,0 +1,87 @@
+// Package pools keeps the pools of the configuration, in a server.
+package pools
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+
+	activities "github.com/rolloutd/rolloutd/activities/pools"
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
+	"github.com/rolloutd/rolloutd/internal/pool"
+	"github.com/rolloutd/rolloutd/internal/pool/nomad"
+	"github.com/rolloutd/rolloutd/internal/seal"
+	"github.com/rolloutd/rolloutd/internal/temporalx"
+	"github.com/rolloutd/rolloutd/internal/temporalx/pools"
+	"github.com/rolloutd/rolloutd/workflows"
+)
+
+// Keeper is what keeps pools.
+type Keeper struct {
+	Config    config.Config
+	Key       seal.Key
+	Temporal  client.Client
+	Namespace string // of Temporal
+	Hosts     activities.Hosts
+	Log       *slog.Logger
+}
+
+// Start polls the queue of each pool of the configuration.
+func (k Keeper) Start(context.Context) (tier.Running, error) {
+	failed := make(chan error, 1)
+	var all []worker.Worker
+	stop := func(context.Context) error {
+		for _, w := range all {
+			w.Stop()
+		}
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(k.Config.Pools)) {
+		w := k.worker(name, failed)
+		if err := w.Start(); err != nil {
+			return tier.Running{}, errors.Join(err, stop(context.Background()))
+		}
+		all = append(all, w)
+	}
+	return tier.Running{Done: failed, Stop: stop}, nil
+}
+
+func (k Keeper) worker(name string, failed chan<- error) worker.Worker {
+	w := worker.New(k.Temporal, pool.Queue(name), worker.Options{
+		MaxConcurrentActivityExecutionSize: 2,
+		OnFatalError: func(err error) {
+			select {
+			case failed <- err:
+			default: // the first cause is reported
+			}
+		},
+	})
+	workflows.RegisterPool(w)
+	access := Access(k.Config)
+	c := pools.New(k.Temporal, k.Namespace, temporalx.DataConverter(k.Key))
+	(&activities.Activities{
+		Job:   func(s pool.Spec) (activities.Job, error) { return nomad.New(s, access) },
+		Hosts: k.Hosts, Backlog: c.Backlog, End: c.End, Log: k.Log,
+	}).Register(w)
+	return w
+}
+
+// Access is how the Nomad of all pools is reached.
+func Access(c config.Config) nomad.Access {
+	env := c.NomadEnv
+	insecure, err := strconv.ParseBool(env["NOMAD_SKIP_VERIFY"])
+	return nomad.Access{
+		Token: env["NOMAD_TOKEN"], CACert: env["NOMAD_CACERT"], ClientCert: env["NOMAD_CLIENT_CERT"], ClientKey: env["NOMAD_CLIENT_KEY"],
+		ServerName: env["NOMAD_TLS_SERVER_NAME"], Insecure: err == nil && insecure,
+	}
+}
+
+// Owner is the name by which the pool's job knows it: no other deployment has its key.
+func Owner(key seal.Key, name string) string { return name + "@" + key.Token("pool owner")[:16] }
