@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/image"
@@ -265,4 +266,24 @@ func TestUsedAt(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, added.ID, found.ID)
 	require.False(t, found.UsedAt.Before(use.Image.UsedAt.Truncate(time.Second)))
+}
+
+// A disk without room for the layers is a shortage, not a fault of the image, and what was unpacked is removed. With room the same image
+// is pulled.
+func TestNoSpace(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount a small disk")
+	}
+	folder := t.TempDir()
+	require.NoError(t, unix.Mount("test", folder, "tmpfs", 0, "size=1m"))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(folder, unix.MNT_DETACH)) })
+	ref := push(t, serve(t, nil), "big:1", imageOf(t, []entry{file("small", "1")}, []entry{file("big", strings.Repeat("0123456789abcdef", 3<<16))}))
+	s := open(t, image.Options{Dir: folder})
+	err := pull(t, s, ref)
+	require.Equal(t, fault.Exhausted, fault.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, "no space for the layers")
+	nothingIn(t, s)
+	require.NoError(t, unix.Mount("", folder, "", unix.MS_REMOUNT, "size=16m"))
+	require.NoError(t, pull(t, s, ref))
 }
