@@ -120,8 +120,8 @@ type Worker struct {
 	Lease    time.Duration `yaml:"lease"`    // a sandbox ends itself if no worker renews it for this long
 	Janitor  time.Duration `yaml:"janitor"`  // interval between two searches for orphans
 	Grace    time.Duration `yaml:"grace"`    // a sandbox younger than this is not an orphan
-	// ToolsListen is the address of the host's tool service, to which the server sends the calls of episodes. ToolsURL is its URL for the
-	// server; empty: http:// and the address.
+	// ToolsListen is an address of its own for the host's tool service, to which the server sends the calls of episodes; empty: it is at Listen.
+	// ToolsURL is its URL for the server; empty: http:// and the address, or that of Listen.
 	ToolsListen string `yaml:"tools_listen"`
 	ToolsURL    string `yaml:"tools_url"`
 }

@@ -99,7 +99,9 @@ func (w Worker) validate(p *problems) {
 		"want at least 30s, so that a busy host can renew in time, and at most 168h, which is all that a sandbox grants; got %s", w.Lease)
 	p.positive("worker.janitor", w.Janitor)
 	p.positive("worker.grace", w.Grace)
-	p.address("worker.tools_listen", w.ToolsListen)
+	if w.ToolsListen != "" {
+		p.address("worker.tools_listen", w.ToolsListen)
+	}
 	if w.ToolsURL != "" {
 		p.httpURL("worker.tools_url", w.ToolsURL)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"time"
 
@@ -88,7 +89,8 @@ func (d *Daemon) runWorkersOf(
 		return tier.Running{}, err
 	}
 	self := d.presence(backends)
-	api, url, err := d.hostAPI(acts, events, self)
+	calls := episodes.Service{Key: d.key, Log: d.log}
+	api, url, err := d.hostAPI(acts, events, self, func(h http.Handler) http.Handler { return calls.With(h, open) })
 	if err != nil {
 		return tier.Running{}, err
 	}
@@ -101,7 +103,7 @@ func (d *Daemon) runWorkersOf(
 		return tier.Running{}, errors.Join(err, api.Stop(ctx))
 	}
 	workers = append(workers, d.hostWorker(acts, backends, failed), d.deliveryWorker(acts, failed))
-	service, toolsURL, err := episodes.Service{Key: d.key, Log: d.log}.Start(d.cfg.Worker, open)
+	service, toolsURL, err := calls.Start(d.cfg.Worker, open, url)
 	if err != nil {
 		return tier.Running{}, errors.Join(err, api.Stop(ctx))
 	}
@@ -192,14 +194,16 @@ func (d *Daemon) presence(backends map[string]activities.Backend) *presence.Pres
 	}
 }
 
-// hostAPI serves what only this host has, and returns its URL.
-func (d *Daemon) hostAPI(acts *activities.Activities, events *eventlog.Logs, self hostapi.Self) (tier.Running, string, error) {
+// hostAPI serves what only this host has, with what beside adds, and returns its URL.
+func (d *Daemon) hostAPI(
+	acts *activities.Activities, events *eventlog.Logs, self hostapi.Self, beside func(http.Handler) http.Handler,
+) (tier.Running, string, error) {
 	l, err := listen.TCP("the host's API", d.cfg.Worker.Listen, "worker.listen (ROLLOUTD_WORKER_LISTEN)")
 	if err != nil {
 		return tier.Running{}, "", err
 	}
 	handler := hostapi.Handler(hostapi.Options{Key: d.key, Events: events, Transcripts: acts, Self: self})
-	return tier.ServeHTTP(l, handler), hostapi.URL(l.Addr(), d.cfg.Worker.Advertise), nil
+	return tier.ServeHTTP(l, beside(handler)), hostapi.URL(l.Addr(), d.cfg.Worker.Advertise), nil
 }
 
 func (d *Daemon) janitor(routes *gateway.Client) func(context.Context) error {

@@ -1,7 +1,10 @@
 package episodes
 
 import (
+	"cmp"
+	"context"
 	"log/slog"
+	"net/http"
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
@@ -17,8 +20,27 @@ type Service struct {
 	Log *slog.Logger
 }
 
-// Start serves the episodes of the table, and returns the URL by which servers reach it.
-func (s Service) Start(c config.Worker, episodes *live.Table) (running tier.Running, url string, err error) {
+// path is where the service is, below the address of the host's API.
+const path = "/episodes/"
+
+// With serves the episodes of the table beside the host's API, which has everything but their path.
+func (s Service) With(hostAPI http.Handler, episodes *live.Table) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", hostAPI)
+	mux.Handle(path, s.handler(episodes))
+	return mux
+}
+
+func (s Service) handler(episodes *live.Table) http.Handler {
+	return episodes.Handler(s.Key.Token(episode.TokenPurpose), s.Log)
+}
+
+// Start serves the episodes at an address of their own where the configuration names one, and returns the URL by which servers reach them. The
+// host's API has the URL api.
+func (s Service) Start(c config.Worker, episodes *live.Table, api string) (running tier.Running, url string, err error) {
+	if c.ToolsListen == "" {
+		return tier.Running{Stop: func(context.Context) error { return nil }}, cmp.Or(c.ToolsURL, api), nil
+	}
 	l, err := listen.TCP("the tool service", c.ToolsListen, "worker.tools_listen (ROLLOUTD_TOOLS_LISTEN)")
 	if err != nil {
 		return tier.Running{}, "", err
@@ -26,5 +48,5 @@ func (s Service) Start(c config.Worker, episodes *live.Table) (running tier.Runn
 	if url = c.ToolsURL; url == "" {
 		url = "http://" + l.Addr().String()
 	}
-	return tier.ServeHTTP(l, episodes.Handler(s.Key.Token(episode.TokenPurpose), s.Log)), url, nil
+	return tier.ServeHTTP(l, s.handler(episodes)), url, nil
 }

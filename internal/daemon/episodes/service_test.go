@@ -1,0 +1,48 @@
+package episodes_test
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/episodes"
+	"github.com/rolloutd/rolloutd/internal/episode"
+	"github.com/rolloutd/rolloutd/internal/episode/live"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/seal"
+)
+
+// Servers reach the episodes of a host below the address of its API, and its API beside them.
+func TestOneListener(t *testing.T) {
+	t.Parallel()
+	key, err := seal.LoadOrCreate(filepath.Join(t.TempDir(), "key"))
+	require.NoError(t, err)
+	service, table := episodes.Service{Key: key, Log: slog.New(slog.DiscardHandler)}, live.NewTable(t.TempDir())
+	host := httptest.NewServer(service.With(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }), table))
+	defer host.Close()
+	running, url, err := service.Start(config.Worker{}, table, host.URL)
+	require.NoError(t, err)
+	require.NoError(t, running.Stop(t.Context()))
+	require.Equal(t, host.URL, url)
+
+	_, err = episode.NewClient(url, key.Token(episode.TokenPurpose), http.DefaultClient).Status(t.Context(), "none", 0)
+	require.True(t, fault.Is(err, fault.Unavailable), err)
+	_, err = episode.NewClient(url, "another", http.DefaultClient).Status(t.Context(), "none", 0)
+	require.True(t, fault.Is(err, fault.Unauthorized), err)
+	other, err := http.Get(url + "/status")
+	require.NoError(t, err)
+	require.NoError(t, other.Body.Close())
+	require.Equal(t, http.StatusTeapot, other.StatusCode)
+
+	own, apart, err := service.Start(config.Worker{ToolsListen: "127.0.0.1:0"}, table, host.URL)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, own.Stop(t.Context())) }()
+	require.NotEqual(t, host.URL, apart)
+	_, err = episode.NewClient(apart, key.Token(episode.TokenPurpose), http.DefaultClient).Status(t.Context(), "none", 0)
+	require.True(t, fault.Is(err, fault.Unavailable), err)
+}
