@@ -1,6 +1,7 @@
 package envserver
 
 import (
+	"cmp"
 	"encoding/base64"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/executor"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
 	"github.com/rolloutd/rolloutd/internal/listen"
@@ -35,7 +37,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 		} else if !s.public(r.URL.Path) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="rolloutd"`)
 			hangUp(w)
-			httpio.WriteDetail(w, http.StatusUnauthorized, "Not authenticated")
+			httpio.WriteDetail(w, http.StatusUnauthorized, cmp.Or(executor.Unauthenticated(r), "Not authenticated"))
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), caller)))

@@ -41,6 +41,10 @@ type describedRelease struct {
 	TrajectoryID string `json:"trajectory_id" required:"true"`
 }
 
+type describedBanner struct {
+	Message string `json:"message" required:"true"`
+}
+
 type describedOK struct {
 	Status string `json:"status" required:"true" description:"ok"`
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -43,9 +44,26 @@ type API struct {
 // base is the path below which the executor is served.
 const base = "/executor"
 
+// Unauthenticated is what a request without a known token is told, in AgentEnv's words; "": the path is not the executor's.
+func Unauthenticated(r *http.Request) string {
+	authorization := r.Header.Get("Authorization")
+	scheme, _, _ := strings.Cut(authorization, " ")
+	switch {
+	case r.URL.Path != base && !strings.HasPrefix(r.URL.Path, base+"/"):
+		return ""
+	case authorization == "":
+		return "Missing Authorization header"
+	case !strings.EqualFold(scheme, "Bearer"):
+		return "Invalid Authorization header"
+	default:
+		return "Invalid token"
+	}
+}
+
 // Routes are those of the executor.
 func (a *API) Routes() []api.Route {
 	return []api.Route{
+		api.Get(base, a.banner, describe("banner", "What is here", nil, describedBanner{})),
 		api.Get(base+"/health", a.health, describe("health", "Whether the executor works", nil, describedOK{})),
 		api.Get(base+"/status", a.status, describe("status", "Counters of the executor", nil, describedStatus{})),
 		api.Post(base+"/execute", a.executePost, describe("execute", "Make a tool call in a trajectory", describedCall{}, describedAnswer{})),
@@ -55,6 +73,11 @@ func (a *API) Routes() []api.Route {
 		api.Post(base+"/artifacts/list", a.listPost, describe("list", "List a folder of a trajectory", describedArtifact{}, describedList{})),
 		api.Post(base+"/artifacts/archive", a.archivePost, describe("archive", "Pack a folder of a trajectory", describedArtifact{}, describedContent{})),
 	}
+}
+
+// banner answers as AgentEnv's service does at its root.
+func (a *API) banner(w http.ResponseWriter, _ *http.Request) {
+	httpio.WriteJSON(w, http.StatusOK, map[string]string{"message": "rolloutd tool executor"})
 }
 
 func (a *API) health(w http.ResponseWriter, _ *http.Request) {
