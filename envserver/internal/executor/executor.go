@@ -44,7 +44,7 @@ type API struct {
 // base is the path below which the executor is served.
 const base = "/executor"
 
-// Unauthenticated is what a request without a known token is told, in AgentEnv's words; "": the path is not the executor's.
+// Unauthenticated is why a request without a known token is refused, in AgentEnv's words; "": the path is not the executor's.
 func Unauthenticated(r *http.Request) string {
 	authorization := r.Header.Get("Authorization")
 	scheme, _, _ := strings.Cut(authorization, " ")
