@@ -21,7 +21,7 @@ func TestVerifierRunsOut(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("an ordinary user has no cgroups")
 	}
-	a := newAttacked(t)
+	a := newAttackedOf(t, 128)
 	a.agent(t, "work", cheat{agent: "echo '" + devour + "' > workdir/devour; echo 1 > workdir/one"})
 	zero := 0.0
 	half := 0.5

@@ -64,7 +64,10 @@ type attacked struct {
 	separate bool
 }
 
-func newAttacked(t *testing.T) *attacked {
+func newAttacked(t *testing.T) *attacked { t.Helper(); return newAttackedOf(t, 512) }
+
+// newAttackedOf gives each sandbox that much memory, in MiB.
+func newAttackedOf(t *testing.T, memory int) *attacked {
 	t.Helper()
 	d, err := local.New(local.Options{Dir: filepath.Join(t.TempDir(), "sandboxes"), SandboxdPath: sandboxdPath})
 	require.NoError(t, err)
@@ -72,7 +75,7 @@ func newAttacked(t *testing.T) *attacked {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	a := &attacked{store: s, backend: sandbox.New(d, sandbox.Options{Defaults: driver.Spec{
-		MemoryMiB: 512, HomeMiB: 64, TmpMiB: 32, PIDs: 128, Lease: time.Hour, // nothing renews it
+		MemoryMiB: memory, HomeMiB: 64, TmpMiB: 32, PIDs: 128, Lease: time.Hour, // nothing renews it
 	}})}
 	t.Cleanup(a.destroyAll)
 	a.grader = &grading.Grader{Store: s, Sandboxes: a, Logger: slog.New(slog.DiscardHandler)}
