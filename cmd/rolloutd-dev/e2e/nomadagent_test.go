@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -95,7 +96,8 @@ func (a *nomadAgent) start(t *testing.T) {
 func (a *nomadAgent) job(t *testing.T, id string) *api.Job {
 	t.Helper()
 	job, _, err := a.client.Jobs().Info(id, nil)
-	if e, ok := err.(api.UnexpectedResponseError); ok && e.StatusCode() == http.StatusNotFound {
+	var answer api.UnexpectedResponseError
+	if errors.As(err, &answer) && answer.StatusCode() == http.StatusNotFound {
 		return nil
 	}
 	require.NoError(t, err)
