@@ -36,12 +36,12 @@ func (a *apart) episodeStruck(t *testing.T, role string, n int) bool {
 // One role of three is killed with -9 while a ReACT rollout or an episode runs; the others go on. TestKillWalkOfRoles has all positions.
 func TestRolesKilled(t *testing.T) {
 	t.Parallel()
-	model := startModel(t, strings.ReplaceAll(reactScript, "300ms", "50ms"))
+	model := startModel(t, reactScript)
 	set := startApart(t, apartOptions{modelURL: model.url})
 	for _, at := range []struct {
 		role     string
 		position int
-	}{{"worker", 9}, {"gateway", 12}, {"serve", 15}} {
+	}{{"worker", 8}, {"gateway", 12}, {"serve", 15}} {
 		require.True(t, set.reactStruck(t, at.role, at.position), "%+v", at)
 	}
 	for step, role := range []string{"worker", "serve"} {

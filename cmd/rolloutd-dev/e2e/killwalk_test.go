@@ -89,11 +89,13 @@ func (p player) requireEpisode(t *testing.T, n int, strike func()) (struck bool)
 	require.NoError(t, err)
 	id := begun.Observation.RolloutID
 	sent, played := make(chan int, episodeSteps), make(chan stepReply, 1)
-	go func() { played <- p.play(sent) }()
+	over := make(chan struct{})
+	go func() { played <- p.play(sent, n, over) }()
 	if n < episodeSteps {
 		for step := range sent {
 			if struck = step == n; struck {
 				strike()
+				close(over)
 				break
 			}
 		}
@@ -119,8 +121,9 @@ func (p player) requireEpisode(t *testing.T, n int, strike func()) (struck bool)
 // episodeSteps are those of play.
 const episodeSteps = 4
 
-// play makes steps and submits, each until it is answered, and reports each before it is sent.
-func (p player) play(sent chan<- int) stepReply {
+// play makes steps and submits, each until it is answered, and reports each before it is sent. After step hold, where it is one before the last, it
+// waits for over: grading must not begin before the kill.
+func (p player) play(sent chan<- int, hold int, over <-chan struct{}) stepReply {
 	answered := func(step int, body args) stepReply {
 		sent <- step
 		for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) { // the server is being started again
@@ -133,6 +136,9 @@ func (p player) play(sent chan<- int) stepReply {
 	for i := range episodeSteps - 1 {
 		command := args{"tool_name": "terminal", "arguments": args{"command": fmt.Sprintf("echo %d >> log", i)}}
 		answered(i, args{"request_id": fmt.Sprint("step-", i), "action": command})
+		if i == hold {
+			<-over
+		}
 	}
 	return answered(episodeSteps-1, args{"action": args{"tool_name": "submit"}})
 }
