@@ -23,7 +23,7 @@ TEST := $(SUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failure
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-nomad bench-rollout bench-control bench-episodes bench-sandbox bench-gateway bench-edge bench-producer openenv-image clean
+.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-nomad test-patience bench-rollout bench-control bench-episodes bench-sandbox bench-gateway bench-edge bench-producer openenv-image clean
 
 demo-react: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml --demo-agent react
@@ -110,6 +110,10 @@ test-nomad: test-deps $(NOMAD)
 
 $(NOMAD):
 	cd internal/pool/nomad/agent && go build -ldflags '-s -w' -o $@ github.com/hashicorp/nomad
+
+# The real clients wait for rollouts of ten minutes.
+test-patience: test-deps
+	cd $(DEV) && ROLLOUTD_TEST_PATIENCE=10m go test -count=1 -timeout 30m ./e2e -run TestClientsWaitAsLongAsRolloutsTake -v
 
 # Measurements, for docs/benchmarks.md; each prints ratios or CPU time. As root, on a machine with nothing else to do.
 bench-rollout:

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,7 +16,19 @@ import (
 )
 
 // events reads the events of a rollout after an id, until the stream ends.
-func events(t *testing.T, server, id, after string) []rollout.Event {
+func events(t testing.TB, server, id, after string) []rollout.Event {
+	t.Helper()
+	var all []rollout.Event
+	follow(t, server, id, after, func(e rollout.Event) {
+		if e.ID > 0 { // others are not in the log
+			all = append(all, e)
+		}
+	})
+	return all
+}
+
+// follow reads the events of a rollout after an id as they come, until the stream ends.
+func follow(t testing.TB, server, id, after string, each func(rollout.Event)) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server+"/rollouts/"+id+"/events", http.NoBody)
 	require.NoError(t, err)
@@ -23,7 +36,6 @@ func events(t *testing.T, server, id, after string) []rollout.Event {
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
 	defer resp.Body.Close()
-	var all []rollout.Event
 	var e rollout.Event
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
@@ -37,13 +49,36 @@ func events(t *testing.T, server, id, after string) []rollout.Event {
 			e.Kind = rollout.EventKind(value)
 		case "data":
 			e.Data = json.RawMessage(value)
-			if e.ID > 0 { // others are not in the log
-				all = append(all, e)
-			}
+			each(e)
 			e = rollout.Event{}
 		}
 	}
-	return all
+}
+
+// BenchmarkEventLatency follows rollouts of two agents and tells how long after an event has happened its client reads it.
+func BenchmarkEventLatency(b *testing.B) {
+	srv := startDev(b, devOptions{script: benchScript})
+	for _, agent := range []string{"opencode", "react"} {
+		b.Run(agent, func(b *testing.B) {
+			var late []float64
+			for b.Loop() {
+				id := start(b, srv.url, args{"instruction": "bench", "endpoint": "scripted", "agent": agent, "verify": []string{"true"}})
+				follow(b, srv.url, id, "", func(e rollout.Event) {
+					now := time.Now()
+					var happened rollout.Stamp
+					if json.Unmarshal(e.Data, &happened) == nil && !happened.At.IsZero() {
+						late = append(late, now.Sub(happened.At).Seconds()*1000)
+					}
+				})
+			}
+			slices.Sort(late)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(len(late))/float64(b.N), "events/rollout")
+			b.ReportMetric(late[len(late)/2], "median-ms")
+			b.ReportMetric(late[len(late)*99/100], "p99-ms")
+			b.ReportMetric(late[len(late)-1], "most-ms")
+		})
+	}
 }
 
 // A client that follows a rollout sees all that happens in it, once and in order; one that comes later sees the same, from wherever it was.
