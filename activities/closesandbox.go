@@ -19,7 +19,9 @@ func (a *Activities) CloseSandbox(ctx context.Context, in CloseInput) error {
 	if err != nil {
 		return err
 	}
-	a.phase(in.Target, rollout.PhaseClosing)
+	if _, err := a.o.Events.Find(in.Target); err == nil { // else an earlier try has stored it, and a new one would replace it
+		a.phase(in.Target, rollout.PhaseClosing)
+	}
 	return errors.Join(
 		a.storeEvents(ctx, in.Target),
 		a.o.Gateway.Close(ctx, in.SandboxID()), // first: it would dial a dead sandbox again and again

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	hostpkg "github.com/rolloutd/rolloutd/internal/host"
@@ -83,7 +85,7 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 				Slots: slots, Total: rollout.Resources{MemoryMiB: hostMiB}, Sandboxes: h.provider,
 			}),
 		}}, Gateway: h.gate, Store: st, Signals: h.signals, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
-		Agents: agents,
+		Agents: agents, Events: must(eventlog.Open(filepath.Join(dir, "events"), slog.New(slog.DiscardHandler))),
 	})
 	t.Cleanup(func() {
 		for _, info := range must(h.provider.List(context.Background())) {

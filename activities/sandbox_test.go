@@ -230,4 +230,8 @@ func TestCloseSandboxTwice(t *testing.T) {
 	}
 	require.Empty(t, h.provider.boxes)
 	require.Equal(t, []string{"r.1", "r.1"}, h.gate.closed)
+	events := h.stored(t, store.Events)
+	for _, phase := range []rollout.Phase{rollout.PhaseCreating, rollout.PhaseClosing} {
+		require.Contains(t, events, `"`+string(phase)+`"`, "the second call keeps the events that the first one stored")
+	}
 }
