@@ -37,7 +37,7 @@ func (d *Driver) create(ctx context.Context, id string, spec driver.Spec) error 
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "reach sandbox %q", id)
 	}
-	if living {
+	if living && made(f.path) {
 		return nil
 	}
 	if err := d.clear(ctx, f.path); err != nil {
@@ -74,7 +74,17 @@ func (d *Driver) make(ctx context.Context, dir string, spec driver.Spec) error {
 		<-answered
 		err = errors.New("it ended while starting")
 	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, madeFile), nil, 0o600)
+	}
 	return fault.Wrap(fault.Unavailable, err, "start sandbox")
+}
+
+// made says whether Create came to its end. A creator that is killed before may leave a sandbox whose socket nothing reads, or whose processes can
+// see each other.
+func made(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, madeFile))
+	return err == nil
 }
 
 // await lets the sandbox start and returns when it takes requests.

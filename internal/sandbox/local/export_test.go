@@ -1,6 +1,10 @@
 package local
 
-import "github.com/rolloutd/rolloutd/internal/sandbox/driver"
+import (
+	"context"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
 
 // Cgroups is exported for tests: only one of its two layouts can be had on any one machine, the other one is tried on a
 // made-up tree.
@@ -26,3 +30,35 @@ func (c Cgroups) Usage(name string) driver.Usage { return c.usage(name) }
 
 // Kill kills its members.
 func (c Cgroups) Kill(name string) error { return c.kill(name) }
+
+// CreateHalf does what Create does until its process is killed: right after the stage was started, or once the sandbox answers.
+func (d *Driver) CreateHalf(ctx context.Context, id string, spec driver.Spec, answers bool) error {
+	f, err := lockFolder(ctx, d.path(id), true)
+	if err != nil {
+		return err
+	}
+	defer f.unlock()
+	l, err := d.launch(ctx, f.path, spec)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	child, err := l.start()
+	if err != nil {
+		return err
+	}
+	go child.reap()
+	l.closeFiles()
+	if !answers {
+		return nil
+	}
+	if l.namespace != nil {
+		if err := l.namespace.start(ctx, f.path); err != nil {
+			return err
+		}
+	}
+	return awaitAnswer(ctx, f.path)
+}
+
+// Answers says whether a sandbox takes requests.
+func (d *Driver) Answers(ctx context.Context, id string) error { return awaitAnswer(ctx, d.path(id)) }

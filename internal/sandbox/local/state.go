@@ -20,6 +20,7 @@ const (
 	infoFile    = "bwrap.json" // written by bwrap itself, so that it is there even if the creator died meanwhile
 	controlFile = "control.sock"
 	logFile     = "log"
+	madeFile    = "made" // empty; there once the sandbox is complete
 )
 
 // state is what is known of a sandbox outside of it.

@@ -2,7 +2,9 @@ package local_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -140,6 +142,35 @@ func TestHalfMadeSandboxes(t *testing.T) {
 			require.NoError(t, d.Destroy(t.Context(), "half"), "%s: %s", verb, name)
 			requireFolders(t, dir, 0)
 		}
+	}
+}
+
+// A creator that is killed between the start of the sandbox and the end of Create leaves one that may never answer, or whose processes can see
+// each other. The next Create makes it again, and a finished one is left alone.
+func TestCreatorIsKilled(t *testing.T) {
+	t.Parallel()
+	for name, answers := range map[string]bool{"before it has user ids": false, "before its processes are hidden": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			d := open(t, local.Options{Dir: dir})
+			require.NoError(t, d.CreateHalf(t.Context(), "half", tiny(), answers))
+			t.Cleanup(func() { require.NoError(t, d.Destroy(cleanupContext(t), "half")) })
+			process := func() string {
+				described, err := os.ReadFile(filepath.Join(dir, "half", "bwrap.json"))
+				if !errors.Is(err, fs.ErrNotExist) {
+					require.NoError(t, err)
+				}
+				return string(described)
+			}
+			half := process()
+			require.NoError(t, d.Create(t.Context(), "half", tiny()))
+			require.NoError(t, d.Answers(cleanupContext(t), "half"))
+			whole := process()
+			require.NotEqual(t, half, whole, "it is made again")
+			require.NoError(t, d.Create(t.Context(), "half", tiny()))
+			require.Equal(t, whole, process(), "it is the same one")
+		})
 	}
 }
 
