@@ -87,5 +87,5 @@ func onPool(ctx workflow.Context, tries int32) workflow.Context {
 
 // RegisterPool registers the workflow of pools, which has a queue of its own.
 func RegisterPool(w worker.WorkflowRegistry) {
-	w.RegisterWorkflowWithOptions(PoolWorkflow, workflow.RegisterOptions{Name: pool.WorkflowName})
+	w.RegisterWorkflowWithOptions(PoolWorkflow, workflow.RegisterOptions{Name: pool.WorkflowName, VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade})
 }

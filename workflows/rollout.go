@@ -21,10 +21,11 @@ const retryPause = 2 * time.Second
 
 // Register makes w run rollouts and groups of them.
 func Register(w worker.WorkflowRegistry) {
-	w.RegisterWorkflowWithOptions(RolloutWorkflow, workflow.RegisterOptions{Name: rollout.WorkflowName})
-	w.RegisterWorkflowWithOptions(producer.Workflow, workflow.RegisterOptions{Name: rollout.ProducerWorkflowName})
-	w.RegisterWorkflowWithOptions(GroupWorkflow, workflow.RegisterOptions{Name: rollout.GroupWorkflowName})
-	w.RegisterWorkflowWithOptions(DeliveryWorkflow, workflow.RegisterOptions{Name: rollout.DeliveryWorkflowName})
+	pinned, upgraded := workflow.VersioningBehaviorPinned, workflow.VersioningBehaviorAutoUpgrade
+	w.RegisterWorkflowWithOptions(RolloutWorkflow, workflow.RegisterOptions{Name: rollout.WorkflowName, VersioningBehavior: pinned})
+	w.RegisterWorkflowWithOptions(producer.Workflow, workflow.RegisterOptions{Name: rollout.ProducerWorkflowName, VersioningBehavior: upgraded})
+	w.RegisterWorkflowWithOptions(GroupWorkflow, workflow.RegisterOptions{Name: rollout.GroupWorkflowName, VersioningBehavior: pinned})
+	w.RegisterWorkflowWithOptions(DeliveryWorkflow, workflow.RegisterOptions{Name: rollout.DeliveryWorkflowName, VersioningBehavior: pinned})
 	RegisterPool(w)
 }
 

@@ -124,6 +124,8 @@ type Worker struct {
 	// ToolsURL is its URL for the server; empty: http:// and the address, or that of Listen.
 	ToolsListen string `yaml:"tools_listen"`
 	ToolsURL    string `yaml:"tools_url"`
+	// Deployment is the name of the Temporal worker deployment that this build is a version of; empty: workflows are not versioned.
+	Deployment string `yaml:"deployment"`
 }
 
 // Sandbox has the settings of the local driver and the default size of a sandbox. Zero sizes mean the sandbox package's defaults.

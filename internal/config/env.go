@@ -58,6 +58,7 @@ func Variables() []Variable {
 		{"ROLLOUTD_WORKER_CAPACITY", "worker.capacity", number(func(c *Config) *int { return &c.Worker.Capacity })},
 		{"ROLLOUTD_WORKER_STARTS", "worker.starts", number(func(c *Config) *int { return &c.Worker.Starts })},
 		{"ROLLOUTD_TOOLS_LISTEN", "worker.tools_listen", text(func(c *Config) *string { return &c.Worker.ToolsListen })},
+		{"ROLLOUTD_WORKER_DEPLOYMENT", "worker.deployment", text(func(c *Config) *string { return &c.Worker.Deployment })},
 		{"ROLLOUTD_TOOLS_URL", "worker.tools_url", text(func(c *Config) *string { return &c.Worker.ToolsURL })},
 		{"ROLLOUTD_SANDBOX_LEASE", "worker.lease", span(func(c *Config) *time.Duration { return &c.Worker.Lease })},
 		{"ROLLOUTD_SANDBOXD", "sandbox.sandboxd", text(func(c *Config) *string { return &c.Sandbox.Sandboxd })},

@@ -105,6 +105,7 @@ func (w Worker) validate(p *problems) {
 	if w.ToolsURL != "" {
 		p.httpURL("worker.tools_url", w.ToolsURL)
 	}
+	p.check(!strings.ContainsAny(w.Deployment, ".:"), "worker.deployment", "want a name without '.' and ':', which Temporal keeps for itself, got %q", w.Deployment)
 }
 
 func (s Sandbox) validate(p *problems) {

@@ -36,8 +36,15 @@ func (d *Daemon) queue() string { return "rolloutd-host-" + d.host }
 func (d *Daemon) createWorkers(acts *activities.Activities, backends map[string]activities.Backend, failed chan<- error) ([]worker.Worker, error) {
 	names := slices.DeleteFunc(d.backends.Names(), func(name string) bool { return name == rollout.DefaultBackend })
 	var all []worker.Worker
+	if d.cfg.Worker.Deployment != "" {
+		all = append(all, d.versionedWorker(acts, failed))
+	}
 	for _, name := range append([]string{rollout.DefaultBackend}, names...) {
-		w, err := d.createWorker(acts, name, backends[name].Capacity, failed)
+		slots := backends[name].Capacity
+		if slots == nil && d.cfg.Worker.Deployment != "" {
+			continue // it would poll for workflows alone
+		}
+		w, err := d.createWorker(acts, name, slots, failed)
 		if err != nil {
 			return nil, fmt.Errorf("worker of backend %s: %w", name, err)
 		}
@@ -49,7 +56,7 @@ func (d *Daemon) createWorkers(acts *activities.Activities, backends map[string]
 // createWorker polls a backend's create queue; without capacity, for workflows alone.
 func (d *Daemon) createWorker(acts *activities.Activities, backend string, slots *host.Capacity, failed chan<- error) (worker.Worker, error) {
 	o := d.workerOptions(failed)
-	o.DisableWorkflowWorker = backend != rollout.DefaultBackend
+	o.DisableWorkflowWorker = backend != rollout.DefaultBackend || d.cfg.Worker.Deployment != ""
 	o.LocalActivityWorkerOnly = slots == nil
 	o.MaxHeartbeatThrottleInterval = createBeat
 	if slots != nil {
@@ -68,6 +75,21 @@ func (d *Daemon) createWorker(acts *activities.Activities, backend string, slots
 		acts.RegisterCreate(w)
 	}
 	return w, nil
+}
+
+// versionedWorker runs workflows as a version of the worker deployment. It runs no activities: those of any version run on any host, because
+// their inputs and outputs keep their fields.
+func (d *Daemon) versionedWorker(acts *activities.Activities, failed chan<- error) worker.Worker {
+	o := d.workerOptions(failed)
+	o.LocalActivityWorkerOnly = true
+	o.DeploymentOptions = worker.DeploymentOptions{
+		UseVersioning: true,
+		Version:       worker.WorkerDeploymentVersion{DeploymentName: d.cfg.Worker.Deployment, BuildID: Version},
+	}
+	w := worker.New(d.temporal, rollout.CreateQueue(rollout.DefaultBackend), o)
+	workflows.Register(w)
+	acts.RegisterLocal(w)
+	return w
 }
 
 func (d *Daemon) hostWorker(acts *activities.Activities, backends map[string]activities.Backend, failed chan<- error) worker.Worker {
