@@ -6,6 +6,7 @@
 //	sandboxd stage              the step between the host and bwrap; see package stage
 //	sandboxd child              the step between sandboxd and a process that it starts; see package child
 //	sandboxd file TOOL          reads, writes, edits or lists files for a tool call; see package filetool
+//	sandboxd attach PATH        carries a control connection over its standard streams; see package attach
 //	sandboxd version
 //
 // Under the name run-as-agent it is the helper of package runas.
@@ -19,6 +20,7 @@ import (
 	"path/filepath"
 
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/attach"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/filetool"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/probe"
@@ -60,6 +62,11 @@ func run(ctx context.Context, args []string) error {
 			return fmt.Errorf("file wants one tool")
 		}
 		return filetool.Main(args[1], os.Stdin, os.Stdout)
+	case attach.Command:
+		if len(args) != 2 {
+			return fmt.Errorf("attach wants one path")
+		}
+		return attach.Run(args[1])
 	case "version":
 		_, err := fmt.Println(version)
 		return err

@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -33,6 +36,7 @@ type serveFlags struct {
 	treeLimit   int64
 	processes   uint64
 	separate    bool
+	folders     bool
 	agent       process.Agent
 	env         wire.BaseEnv
 	cgroups     []*os.File
@@ -50,6 +54,8 @@ func parseServe(args []string) (serveFlags, error) {
 	fs.Uint64Var(&f.processes, "max-processes", 0, "most processes and threads of the sandbox's user; 0: no limit of ours")
 	fs.Func("cgroup-fds", "inherited descriptors of files through which started processes enter their cgroups", f.openCgroups)
 	fs.BoolVar(&f.separate, "separate-users", false, "the user namespace maps user ids for the agent and the verifier")
+	fs.BoolVar(&f.folders, "make-folders", false, "make the folders of the agent and the verifier, which the driver could not")
+	fs.Func("env", "environments that processes start from, as JSON", f.setEnv)
 	fs.Func("agent", "who the agent is where users are separate: user, root, or bare-root, which has no capabilities", f.setAgent)
 	fs.Func("env-fd", "inherited descriptor of the environments that processes start from, as JSON", f.readEnv)
 	if err := fs.Parse(args); err != nil {
@@ -85,6 +91,8 @@ func (f *serveFlags) setAgent(name string) error {
 	return nil
 }
 
+func (f *serveFlags) setEnv(text string) error { return json.Unmarshal([]byte(text), &f.env) }
+
 func (f *serveFlags) readEnv(digits string) error {
 	fd, err := strconv.Atoi(digits)
 	if err != nil {
@@ -117,6 +125,11 @@ func serve(ctx context.Context, args []string) error {
 			os.Exit(expiredStatus) // with pid 1 goes every process of the sandbox
 		},
 	})
+	if f.folders {
+		if err := sandboxd.MakeFolders(filepath.Dir(f.controlPath)); err != nil {
+			return fmt.Errorf("make folders: %w", err)
+		}
+	}
 	if f.separate {
 		if err := sandboxd.Separate(f.agent); err != nil {
 			return fmt.Errorf("separate users: %w", err)
@@ -151,6 +164,9 @@ func (f serveFlags) limitProcesses() error {
 
 func (f serveFlags) listen() (net.Listener, error) {
 	if f.controlPath != "" {
+		if err := os.Remove(f.controlPath); err != nil && !errors.Is(err, fs.ErrNotExist) { // that of a sandbox that ended
+			return nil, err
+		}
 		return net.Listen("unix", f.controlPath)
 	}
 	file := os.NewFile(uintptr(f.controlFD), "control")

@@ -1,7 +1,9 @@
 package sandboxd
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/bits"
 	"os"
 	"path/filepath"
@@ -30,14 +32,46 @@ func Separate(agent process.Agent) error {
 	if err := giveFolders(agent.ID()); err != nil {
 		return err
 	}
-	// The system call filter refuses new namespaces too; this holds where a filter has been loosened.
-	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
+	if err := forbidUserNamespaces(); err != nil {
 		return fmt.Errorf("forbid user namespaces: %w", err)
 	}
 	if agent == process.PlainAgent {
 		return dropCapabilities(kept, passed)
 	}
 	return dropCapabilities(kept|keptOfRoot, passed|process.RootCapabilities)
+}
+
+// forbidUserNamespaces makes the kernel refuse them. The system call filter refuses them too; this holds where a filter has been loosened. In
+// a container the file cannot be written, or is missing: there it is the filter that must refuse.
+func forbidUserNamespaces() error {
+	err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0)
+	if !errors.Is(err, unix.EROFS) && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	// The kernel itself would answer EINVAL: this process has several threads.
+	if refused := unix.Unshare(unix.CLONE_NEWUSER); !errors.Is(refused, unix.EPERM) {
+		return fmt.Errorf("the system call filter does not refuse them (%w), and the limit cannot be set: %w", refused, err)
+	}
+	return nil
+}
+
+// MakeFolders makes the folders that Separate gives to the agent and the verifier, and sets the modes of those that a container engine mounts with
+// the modes of the image's. The control socket lies in control, which is closed to all but this user.
+func MakeFolders(control string) error {
+	for _, path := range []string{wire.AgentWorkdir, wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return err
+		}
+	}
+	for path, mode := range map[string]os.FileMode{
+		"/tmp": 0o777 | os.ModeSticky, "/var/tmp": 0o777 | os.ModeSticky, "/run": 0o755, wire.AgentHome: 0o755, "/verifier": 0o755, control: 0o700,
+		wire.VerifierHome: 0o700, wire.VerifierTests: 0o700, wire.VerifierLogs: 0o700, wire.VerifierRun: 0o700,
+	} {
+		if err := os.Chmod(path, mode); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // giveFolders sets the owners of the folders that the driver has made.

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/image"
+	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
@@ -109,7 +110,7 @@ func BenchmarkImageToFirstExec(b *testing.B) {
 func layered(b *testing.B) *image.Store {
 	b.Helper()
 	folder := b.TempDir()
-	require.NoError(b, fillImage(folder, []string{"true", "bash"}))
+	require.NoError(b, imagetest.Fill(folder, []string{"true", "bash"}))
 	store, err := image.Open(image.Options{Dir: filepath.Join(b.TempDir(), "images")})
 	require.NoError(b, err)
 	base, err := layerOf(folder)

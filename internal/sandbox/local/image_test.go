@@ -1,18 +1,15 @@
 package local_test
 
 import (
-	"context"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/image"
+	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
@@ -34,46 +31,7 @@ func makeImage(t *testing.T, dir string) {
 		require.NoError(t, os.Chmod(filepath.Join(dir, path), 0o644))
 	}
 	require.NoError(t, os.Remove(filepath.Join(dir, "etc/shadow")))
-	require.NoError(t, fillImage(dir, []string{"bash", "cat", "ls", "id"}))
-}
-
-// fillImage copies programs of this host, with the libraries that they need.
-func fillImage(dir string, programs []string) error {
-	for _, link := range []string{"bin", "sbin"} {
-		if err := os.Symlink("usr/bin", filepath.Join(dir, link)); err != nil && !errors.Is(err, os.ErrExist) {
-			return err
-		}
-	}
-	for _, program := range programs {
-		path, err := exec.LookPath(program)
-		if err != nil {
-			return err
-		}
-		if err := install(dir, path, "/usr/bin/"+program); err != nil {
-			return err
-		}
-		out, err := exec.CommandContext(context.Background(), "ldd", path).Output()
-		if err != nil {
-			return err
-		}
-		for _, lib := range regexp.MustCompile(`(?m)(/\S+) \(0x`).FindAllStringSubmatch(string(out), -1) {
-			if err := install(dir, lib[1], lib[1]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func install(dir, from, to string) error {
-	data, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(to)), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, to), data, 0o755)
+	require.NoError(t, imagetest.Fill(dir, []string{"bash", "cat", "ls", "id"}))
 }
 
 // A root file system folder shows, with our own parts over it; mount points need not exist in it.

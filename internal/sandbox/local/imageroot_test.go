@@ -20,6 +20,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/image"
+	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
@@ -33,7 +34,7 @@ import (
 func appImage(t *testing.T) *local.Driver {
 	t.Helper()
 	folder := t.TempDir()
-	require.NoError(t, fillImage(folder, append([]string{"chown", "mknod", "mount", "umount", "unshare", "chroot", "setpriv"}, tools...)))
+	require.NoError(t, imagetest.Fill(folder, append([]string{"chown", "mknod", "mount", "umount", "unshare", "chroot", "setpriv"}, imagetest.Programs()...)))
 	for path, text := range map[string]string{"app/main": "original\n", "app/lib/part": "part\n", "srv/data/rows": "rows\n", "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n"} {
 		full := filepath.Join(folder, path)
 		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))

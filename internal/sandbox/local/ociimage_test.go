@@ -11,6 +11,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/image"
+	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
@@ -19,18 +20,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/probe"
 )
 
-// tools are the programs of the image in which the suite runs.
-var tools = []string{
-	"awk", "base64", "bash", "cat", "chmod", "cp", "cut", "date", "dd", "df", "dirname", "du", "env", "find", "grep", "head", "id", "kill", "ln", "ls", "mkdir",
-	"mkfifo", "mv", "nproc", "od", "pgrep", "prlimit", "ps", "pwd", "readlink", "rm", "rmdir", "sed", "seq", "setsid", "sh", "sha256sum", "sleep", "sort", "stat", "stty",
-	"tail", "tar", "tee", "test", "touch", "tr", "true", "truncate", "tty", "uname", "wc", "xargs", "yes",
-}
-
 // toolImage is the store of an image with these programs.
 func toolImage(t *testing.T) *image.Store {
 	t.Helper()
 	folder := t.TempDir()
-	require.NoError(t, fillImage(folder, tools))
+	require.NoError(t, imagetest.Fill(folder, imagetest.Programs()))
 	return images(t, folder)
 }
 
@@ -96,7 +90,7 @@ func TestImageIsPrivate(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	makeImage(t, folder)
-	require.NoError(t, fillImage(folder, []string{"dd", "rm", "df"}))
+	require.NoError(t, imagetest.Fill(folder, []string{"dd", "rm", "df"}))
 	shared := filepath.Join(folder, "srv")
 	require.NoError(t, os.Mkdir(shared, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(shared, "data"), []byte("original"), 0o600))

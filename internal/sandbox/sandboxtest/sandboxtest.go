@@ -20,6 +20,8 @@ import (
 type Harness struct {
 	// Open returns a driver over the same sandboxes at each call, as a worker that was started again would see them.
 	Open func(t *testing.T) driver.Driver
+	// ShowsVerifier says that the agent sees the command lines of the verifier's processes: the provider gives no /proc that hides them.
+	ShowsVerifier bool
 }
 
 // Patience bounds every wait of the suite; on a machine that does anything at all it is never reached.

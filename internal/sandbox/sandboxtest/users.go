@@ -97,9 +97,12 @@ func verifierIsClosed(t *testing.T, h Harness) {
 	require.NoError(t, v.WriteFile(t.Context(), "/verifier/tests/expected", newText("secret\n"), 0o644))
 	st := v.StartBash("grade", "echo up; while :; do sleep 1; done; : expected-answer")
 	v.Says("grade", "up\n")
-	ran := p.Bash(`for f in /verifier/*; do ls $f; echo x > $f/x; done; cat /verifier/tests/expected
-		grep -l expected-ans[w]er /proc/[0-9]*/cmdline; ls /proc/` + strconv.Itoa(st.PID) + `; cat /proc/` + strconv.Itoa(st.PID) + `/cmdline`)
-	require.Empty(t, ran.Stdout)
+	pid := strconv.Itoa(st.PID)
+	require.Empty(t, p.Bash(`for f in /verifier/*; do ls $f; echo x > $f/x; done; cat /verifier/tests/expected
+		for f in environ mem maps; do head -c1 /proc/`+pid+`/$f; done; ls /proc/`+pid+`/fd /proc/`+pid+`/cwd`).Stdout)
+	if !h.ShowsVerifier {
+		require.Empty(t, p.Bash(`grep -l expected-ans[w]er /proc/[0-9]*/cmdline; ls /proc/`+pid+`; cat /proc/`+pid+`/cmdline`).Stdout)
+	}
 	for _, script := range []string{"kill -9 %d", "kill -STOP %d", "prlimit --nofile=1 --pid %d", "renice -n 19 -p %d", "kill -9 -1; kill -STOP -1", "kill -STOP 1"} {
 		p.Bash(strings.ReplaceAll(script, "%d", strconv.Itoa(st.PID)))
 	}

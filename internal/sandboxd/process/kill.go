@@ -2,6 +2,7 @@ package process
 
 import (
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,10 +22,19 @@ func killTree(pid int, alive func() bool) error {
 	return repeatKill(func(all []procEntry) []int { return tree(all, pid, alive()) })
 }
 
-// SignalAll sends SIGKILL to every other process of the sandbox at once: no fork in progress escapes it.
+// SignalAll sends SIGKILL to every other process of the sandbox, and at once where no process came from outside: no fork in progress escapes
+// it then.
 func SignalAll() {
-	if os.Getpid() == 1 {
+	if os.Getpid() != 1 {
+		return
+	}
+	all, err := procTable()
+	if err != nil || !slices.ContainsFunc(all, procEntry.fromOutside) {
 		_ = unix.Kill(-1, unix.SIGKILL)
+		return
+	}
+	for _, pid := range others(all) {
+		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 }
 
@@ -37,7 +47,7 @@ func (t *Table) KillAll() error {
 	err := repeatKill(func(all []procEntry) []int {
 		SignalAll()
 		if self == 1 {
-			return others(all, self) // to wait for
+			return others(all) // to wait for
 		}
 		return tree(all, self, true)
 	})
@@ -90,10 +100,11 @@ func stop(pids []int, stopped map[int]bool) (fresh int) {
 	return fresh
 }
 
-func others(all []procEntry, self int) []int {
+// others are the processes of the sandbox beside the first one.
+func others(all []procEntry) []int {
 	var pids []int
 	for _, e := range all {
-		if e.pid != self {
+		if e.pid != 1 && !e.fromOutside() {
 			pids = append(pids, e.pid)
 		}
 	}

@@ -13,6 +13,11 @@ type procEntry struct {
 	zombie             bool
 }
 
+// fromOutside says that the process was started in the sandbox from outside of it, as by an exec of a container engine: it carries a control
+// connection. Its parent is in no process namespace that this one sees, which a process of the sandbox cannot bring about: the first process
+// inherits all orphans.
+func (e procEntry) fromOutside() bool { return e.pid != 1 && e.ppid == 0 }
+
 // procTable lists the processes that this process can see. One that ends meanwhile is left out.
 func procTable() ([]procEntry, error) {
 	dir, err := os.Open("/proc")

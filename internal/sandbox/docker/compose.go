@@ -1,0 +1,159 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	units "github.com/docker/go-units"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/system"
+	"github.com/moby/moby/client"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// Where things lie in a sandbox.
+const (
+	ownMount      = "/opt/rolloutd"
+	sandboxdPath  = ownMount + "/sandboxd"
+	controlMount  = ownMount + "/control"
+	controlFile   = "control.sock"
+	controlSocket = controlMount + "/" + controlFile
+)
+
+// sandboxdThreads is the room that the threads of sandboxd, and of what carries its connections, need within the limit of processes.
+const sandboxdThreads = 96
+
+// capabilities are those that sandboxd starts with. It keeps what changes the user and kills; the agent has none.
+func capabilities() []string {
+	return []string{"SETUID", "SETGID", "SETPCAP", "KILL", "CHOWN", "DAC_OVERRIDE", "FOWNER"}
+}
+
+// compose describes the container of a sandbox.
+func (d *Driver) compose(ctx context.Context, id string, spec driver.Spec, from found, env wire.BaseEnv) (client.ContainerCreateOptions, error) {
+	info, err := d.daemon(ctx)
+	if err != nil {
+		return client.ContainerCreateOptions{}, err
+	}
+	labels, err := d.labels(id, spec)
+	if err != nil {
+		return client.ContainerCreateOptions{}, err
+	}
+	args, err := serveArgs(id, spec, env)
+	if err != nil {
+		return client.ContainerCreateOptions{}, err
+	}
+	host, err := d.hostConfig(spec, info, id)
+	if err != nil {
+		return client.ContainerCreateOptions{}, err
+	}
+	for path := range from.volumes { // else the engine makes a volume on disk, without a size
+		if _, ours := host.Tmpfs[path]; !ours {
+			host.Tmpfs[path] = tmpfs(spec.TmpMiB, "1777")
+		}
+	}
+	return client.ContainerCreateOptions{
+		Name: d.container(id),
+		Config: &container.Config{
+			Hostname: "sandbox", User: "0:0", Image: from.id, WorkingDir: "/", Labels: labels,
+			Entrypoint: []string{sandboxdPath}, Cmd: args,
+			Env:         from.unsetEnv(), // sandboxd starts without the image's
+			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+		},
+		HostConfig: host,
+	}, nil
+}
+
+// hostConfig is the hardening, and the sizes of the spec.
+func (d *Driver) hostConfig(spec driver.Spec, info *system.Info, id string) (*container.HostConfig, error) {
+	filter, err := filterProfile()
+	if err != nil {
+		return nil, err
+	}
+	return &container.HostConfig{
+		NetworkMode: "none", IpcMode: "private", CgroupnsMode: "private", Runtime: d.o.Runtime,
+		CapDrop: []string{"ALL"}, CapAdd: capabilities(),
+		SecurityOpt:    []string{"no-new-privileges:true", "seccomp=" + filter},
+		ReadonlyRootfs: true,
+		Tmpfs:          folders(spec, d.local(info)),
+		ShmSize:        int64(max(spec.TmpMiB/4, 1)) << 20,
+		Mounts:         d.mounts(id, info),
+		// sandboxd's own messages; what an agent prints does not go there.
+		LogConfig: container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "256k", "max-file": "1"}},
+		Resources: resources(spec, info),
+	}, nil
+}
+
+// folders are the places that can be written to, all in memory and with a size.
+func folders(spec driver.Spec, local bool) map[string]string {
+	all := map[string]string{
+		wire.AgentHome: tmpfs(spec.HomeMiB, "0755"), "/verifier": tmpfs(spec.HomeMiB, "0755"),
+		"/tmp": tmpfs(spec.TmpMiB, "1777"), "/var/tmp": tmpfs(spec.TmpMiB, "1777"), "/run": tmpfs(16, "0755"),
+	}
+	if !local {
+		all[controlMount] = tmpfs(1, "0700")
+	}
+	return all
+}
+
+func tmpfs(mib int, mode string) string {
+	return "rw,exec,nosuid,nodev,size=" + strconv.Itoa(mib) + "m,mode=" + mode
+}
+
+// mounts are the folders of this machine that a sandbox sees.
+func (d *Driver) mounts(id string, info *system.Info) []mount.Mount {
+	if !d.local(info) {
+		return nil
+	}
+	all := []mount.Mount{{Type: mount.TypeBind, Source: d.folder(id), Target: controlMount}}
+	if st, err := os.Stat(d.o.AgentsDir); d.o.AgentsDir != "" && err == nil && st.IsDir() {
+		all = append(all, mount.Mount{Type: mount.TypeBind, Source: d.o.AgentsDir, Target: AgentsMount, ReadOnly: true})
+	}
+	return all
+}
+
+// local says that the daemon sees the files of this machine with the same owners: root's socket folder is then root's inside, too.
+func (d *Driver) local(info *system.Info) bool {
+	if d.o.Remote || !d.o.Daemon.here() || os.Geteuid() != 0 {
+		return false
+	}
+	for _, option := range info.SecurityOptions {
+		if strings.HasPrefix(option, "name=userns") || strings.HasPrefix(option, "name=rootless") {
+			return false
+		}
+	}
+	return true
+}
+
+func resources(spec driver.Spec, info *system.Info) container.Resources {
+	pids, largest := int64(spec.PIDs+sandboxdThreads), int64(max(spec.HomeMiB, spec.TmpMiB))<<20
+	r := container.Resources{
+		Memory: int64(spec.MemoryMiB) << 20, MemorySwap: int64(spec.MemoryMiB) << 20, PidsLimit: &pids,
+		// The engine refuses more cores than there are.
+		NanoCPUs: int64(math.Round(min(spec.CPU, float64(info.NCPU)) * 1e9)),
+	}
+	if spec.Idle {
+		r.CPUShares = 2
+	}
+	for name, most := range map[string]int64{"core": 0, "nofile": 8192, "fsize": largest, "memlock": 64 << 10, "msgqueue": 64 << 10} {
+		r.Ulimits = append(r.Ulimits, &units.Ulimit{Name: name, Soft: most, Hard: most})
+	}
+	return r
+}
+
+// serveArgs are sandboxd's. The limit of processes is the container's: user ids of containers are those of the machine, where a limit of the user
+// would count all sandboxes.
+func serveArgs(id string, spec driver.Spec, env wire.BaseEnv) ([]string, error) {
+	data, err := json.Marshal(env)
+	return []string{
+		"serve", "--control-path", controlSocket, "--id", id, "--lease", spec.Lease.String(),
+		"--tree-limit", strconv.Itoa(min(spec.HomeMiB, spec.MemoryMiB) << 20),
+		"--make-folders", "--separate-users", "--env", string(data),
+	}, err
+}

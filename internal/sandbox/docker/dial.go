@@ -1,0 +1,92 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+
+	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/attach"
+)
+
+// Dial implements driver.Driver.
+func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
+	info, err := d.daemon(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !d.local(info) {
+		conn, err := d.attach(ctx, id)
+		if err != nil {
+			return nil, d.lost(ctx, id, err)
+		}
+		return conn, nil
+	}
+	conn, err := d.socket(ctx, id)
+	switch {
+	case err == nil:
+		return conn, nil
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED): // the kernel refuses as soon as sandboxd is dead
+		return nil, fault.Wrap(fault.SandboxLost, err, "sandbox %q is gone", id)
+	default:
+		return nil, fault.Wrap(fault.Unavailable, err, "dial sandbox %q", id)
+	}
+}
+
+// socket dials the control socket by a path that fits into a socket address, whose bound of 108 bytes a data folder may exceed.
+func (d *Driver) socket(ctx context.Context, id string) (net.Conn, error) {
+	folder, err := os.Open(d.folder(id))
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	return (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), controlFile))
+}
+
+// attach starts what carries a connection in the sandbox, and returns its streams as one.
+func (d *Driver) attach(ctx context.Context, id string) (net.Conn, error) {
+	e, err := d.docker.ExecCreate(ctx, d.container(id), client.ExecCreateOptions{
+		User: "0:0", AttachStdin: true, AttachStdout: true, AttachStderr: true, WorkingDir: "/",
+		Cmd: []string{sandboxdPath, attach.Command, controlSocket},
+	})
+	if err != nil {
+		return nil, err
+	}
+	a, err := d.docker.ExecAttach(ctx, e.ID, client.ExecAttachOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return &stream{Conn: a.Conn, in: a.Reader}, nil
+}
+
+// answers asks sandboxd who it is.
+func (d *Driver) answers(ctx context.Context, id string) error {
+	res, err := d.get(ctx, id, "/v1/info")
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("sandboxd answers %s", res.Status)
+	}
+	return nil
+}
+
+// get sends one request to sandboxd, on a connection of its own that the response's body closes.
+func (d *Driver) get(ctx context.Context, id, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://sandboxd"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return (&http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return d.Dial(ctx, id) },
+	}).RoundTrip(req)
+}

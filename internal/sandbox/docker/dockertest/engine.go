@@ -1,0 +1,164 @@
+// Package dockertest starts a Docker daemon for tests, in a folder of its own, beside any other daemon of the machine.
+package dockertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/moby/moby/client"
+)
+
+// Engine is a running daemon. Containers have no network: it makes no bridge and no firewall rules.
+type Engine struct {
+	Socket string // URL of its socket
+	TLS    string // URL of its TCP port, for clients with the certificates in Certs
+	Certs  string
+	Client *client.Client
+
+	dir  string
+	cmd  *exec.Cmd
+	log  *syncBuffer
+	done chan struct{}
+}
+
+// patience bounds each wait for a daemon.
+const patience = 5 * time.Minute
+
+// Start starts a daemon with all its files in dir, which must have a short path. An UnavailableError says why tests that need a daemon cannot run
+// on this machine.
+func Start(ctx context.Context, dir string) (*Engine, error) {
+	if os.Geteuid() != 0 {
+		return nil, &UnavailableError{"only root starts a Docker daemon"}
+	}
+	if _, err := exec.LookPath("dockerd"); err != nil {
+		return nil, &UnavailableError{"dockerd is not installed (apt install docker.io)"}
+	}
+	e := &Engine{dir: dir, Certs: filepath.Join(dir, "certs"), Socket: "unix://" + filepath.Join(dir, "docker.sock")}
+	if err := writeCerts(e.Certs); err != nil {
+		return nil, err
+	}
+	var err error
+	if e.Client, err = client.New(client.WithHost(e.Socket)); err != nil {
+		return nil, err
+	}
+	if err := e.Run(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.try(ctx); err != nil {
+		return nil, errors.Join(&UnavailableError{"the Docker daemon runs no container here: " + err.Error()}, e.Stop())
+	}
+	return e, nil
+}
+
+// UnavailableError says that this machine can run no daemon.
+type UnavailableError struct{ reason string }
+
+func (e *UnavailableError) Error() string { return e.reason }
+
+// Run starts the daemon's process, which must not run, and waits until it answers.
+func (e *Engine) Run(ctx context.Context) error {
+	e.log, e.done = &syncBuffer{}, make(chan struct{})
+	e.cmd = exec.Command("dockerd", "--data-root", filepath.Join(e.dir, "data"), "--exec-root", filepath.Join(e.dir, "exec"),
+		"--pidfile", filepath.Join(e.dir, "pid"), "--host", e.Socket, "--host", "tcp://127.0.0.1:0", "--tlsverify",
+		"--tlscacert", filepath.Join(e.Certs, "ca.pem"), "--tlscert", filepath.Join(e.Certs, "server.pem"),
+		"--tlskey", filepath.Join(e.Certs, "server-key.pem"),
+		"--bridge", "none", "--iptables=false", "--ip6tables=false", "--userland-proxy=false", "--shutdown-timeout", "1")
+	e.cmd.Stdout, e.cmd.Stderr = e.log, e.log
+	e.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	started := make(chan error)
+	go func() { // ends with the daemon; the thread that started it must live as long, since its end is the parent's death
+		runtime.LockOSThread()
+		err := e.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = e.cmd.Wait()
+		}
+		close(e.done)
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	return e.await(ctx)
+}
+
+var listens = regexp.MustCompile(`API listen on (127\.0\.0\.1:\d+)`)
+
+// await waits until the daemon answers on its socket and has said its port.
+func (e *Engine) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		_, err := e.Client.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true})
+		if port := listens.FindStringSubmatch(e.log.String()); err == nil && port != nil {
+			e.TLS = "tcp://" + port[1]
+			return nil
+		}
+		select {
+		case <-e.done:
+			return &UnavailableError{fmt.Sprintf("dockerd does not start here: %s", tail(e.log.String(), 600))}
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("dockerd does not answer: %s", tail(e.log.String(), 600)), e.Kill())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func tail(s string, n int) string { return s[max(0, len(s)-n):] }
+
+// Stop removes all containers and ends the daemon.
+func (e *Engine) Stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	all, err := e.Client.ContainerList(ctx, client.ContainerListOptions{All: true})
+	for _, c := range all.Items {
+		_, removeErr := e.Client.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		err = errors.Join(err, removeErr)
+	}
+	if signalErr := e.cmd.Process.Signal(syscall.SIGTERM); signalErr != nil && !errors.Is(signalErr, os.ErrProcessDone) {
+		err = errors.Join(err, signalErr)
+	}
+	select {
+	case <-e.done:
+		return err
+	case <-ctx.Done():
+		return errors.Join(err, errors.New("dockerd does not end"), e.Kill())
+	}
+}
+
+// Kill ends the daemon's process at once. Its containers run on until another daemon starts.
+func (e *Engine) Kill() error {
+	if err := e.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-e.done
+	return nil
+}
+
+// syncBuffer is what the daemon printed.
+type syncBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

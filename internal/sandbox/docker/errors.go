@@ -1,0 +1,47 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// failed gives an error of the daemon its kind: Exhausted where the daemon has no room, else Unavailable.
+func (d *Driver) failed(err error, format string, args ...any) error {
+	var broken *net.OpError
+	switch {
+	case err == nil:
+		return nil
+	case fault.KindOf(err) != fault.Internal:
+		return err
+	case strings.Contains(err.Error(), "no space left on device"):
+		return fault.Wrap(fault.Exhausted, err, format, args...)
+	case client.IsErrConnectionFailed(err) || errors.As(err, &broken):
+		err = fault.Wrap(fault.Unavailable, err, "the Docker daemon at %s does not answer (is it running, and may this user reach it?)", d.o.Daemon.address())
+	}
+	return fault.Wrap(fault.Unavailable, err, format, args...)
+}
+
+// lost turns the error of a call to a sandbox into SandboxLost where its container is gone or has ended.
+func (d *Driver) lost(ctx context.Context, id string, err error) error {
+	c, inspectErr := d.docker.ContainerInspect(ctx, d.container(id), client.ContainerInspectOptions{})
+	switch {
+	case cerrdefs.IsNotFound(inspectErr):
+		return fault.Wrap(fault.SandboxLost, err, "sandbox %q is gone", id)
+	case inspectErr != nil:
+		return d.failed(inspectErr, "look at sandbox %q", id)
+	case !lives(c.Container.State):
+		return fault.Wrap(fault.SandboxLost, err, "sandbox %q has ended", id)
+	default:
+		return d.failed(err, "dial sandbox %q", id)
+	}
+}
+
+func lives(s *container.State) bool { return s != nil && s.Running && !s.Dead }

@@ -1,0 +1,147 @@
+package docker
+
+import (
+	"context"
+	"runtime"
+	"strings"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/moby/moby/api/pkg/authconfig"
+	"github.com/moby/moby/api/types/registry"
+	"github.com/moby/moby/client"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/image"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/guest"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// found is an image that sandboxes are made of.
+type found struct {
+	id      string
+	env     []string
+	volumes map[string]struct{}
+}
+
+// unsetEnv makes the engine start a process without the image's environment.
+func (f found) unsetEnv() []string {
+	var names []string
+	for _, line := range f.env {
+		name, _, _ := strings.Cut(line, "=")
+		names = append(names, name)
+	}
+	return names
+}
+
+// image finds what the sandbox is made of: the image of the spec with what is added to it, and what processes start from.
+func (d *Driver) image(ctx context.Context, spec driver.Spec) (found, wire.BaseEnv, error) {
+	if err := refuse(spec); err != nil {
+		return found{}, wire.BaseEnv{}, err
+	}
+	name := spec.Image
+	if name == "" {
+		name = d.o.Image
+	}
+	if name == "" {
+		return found{}, wire.BaseEnv{}, fault.Field("image", "is needed: the backend docker has no default image (sandbox.docker.image)")
+	}
+	base, err := d.base(ctx, name)
+	if err != nil {
+		return found{}, wire.BaseEnv{}, err
+	}
+	g, err := guest.Of(&image.Use{Image: image.Image{Env: base.env}}, spec, true)
+	if err != nil {
+		return found{}, wire.BaseEnv{}, err
+	}
+	made := base
+	made.id, err = d.derived(ctx, base)
+	return made, g.Env, err
+}
+
+// refuse refuses what a container cannot have: a root agent would be root of the machine in all but its capabilities.
+func refuse(spec driver.Spec) error {
+	switch {
+	case spec.Root:
+		return fault.Field("user", "%q is not possible on the backend docker: use the backend local", rollout.UserRoot)
+	case spec.Workdir != "" || len(spec.GradePaths) > 0:
+		return fault.Field("workdir", "folders of an image cannot be the workdir or be graded on the backend docker: use the backend local")
+	}
+	return nil
+}
+
+// base finds the image of that name in the daemon, or pulls it.
+func (d *Driver) base(ctx context.Context, name string) (found, error) {
+	if _, err := image.ParseName(name); err != nil {
+		return found{}, err
+	}
+	got, err := d.docker.ImageInspect(ctx, name)
+	if cerrdefs.IsNotFound(err) {
+		if err := d.pull(ctx, name); err != nil {
+			return found{}, err
+		}
+		got, err = d.docker.ImageInspect(ctx, name)
+	}
+	if cerrdefs.IsNotFound(err) || cerrdefs.IsInvalidArgument(err) {
+		return found{}, fault.Field("image", "%q is not in the Docker daemon at %s: %v", name, d.o.Daemon.address(), err)
+	}
+	if err != nil {
+		return found{}, d.failed(err, "look for image %s", name)
+	}
+	if got.Os != "linux" || got.Architecture != runtime.GOARCH {
+		return found{}, fault.Field("image", "%q is for %s/%s, and sandboxes need linux/%s", name, got.Os, got.Architecture, runtime.GOARCH)
+	}
+	f := found{id: got.ID}
+	if got.Config != nil {
+		f.env, f.volumes = got.Config.Env, got.Config.Volumes
+	}
+	return f, nil
+}
+
+// pull has the daemon fetch the image, if tasks may have it.
+func (d *Driver) pull(ctx context.Context, image string) error {
+	if d.o.MayPull == nil {
+		return fault.Field("image", "%q is not in the Docker daemon at %s", image, d.o.Daemon.address())
+	}
+	if err := d.o.MayPull(image); err != nil {
+		return err
+	}
+	credentials, err := credentialsFor(image)
+	if err != nil {
+		return fault.Field("image", "%q: credentials of the Docker configuration: %v", image, err)
+	}
+	pulling, err := d.docker.ImagePull(ctx, image, client.ImagePullOptions{RegistryAuth: credentials})
+	if err == nil {
+		err = pulling.Wait(ctx)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case cerrdefs.IsNotFound(err) || cerrdefs.IsPermissionDenied(err) || cerrdefs.IsUnauthorized(err) || cerrdefs.IsInvalidArgument(err):
+		return fault.Field("image", "%q cannot be pulled: %v", image, err)
+	default:
+		return d.failed(err, "pull image %s", image)
+	}
+}
+
+// credentialsFor reads those of the image's registry from the Docker configuration.
+func credentialsFor(image string) (string, error) {
+	ref, err := name.ParseReference(image)
+	if err != nil {
+		return "", err
+	}
+	from, err := authn.DefaultKeychain.Resolve(ref.Context().Registry)
+	if err != nil {
+		return "", err
+	}
+	c, err := from.Authorization()
+	if err != nil {
+		return "", err
+	}
+	return authconfig.Encode(registry.AuthConfig{
+		Username: c.Username, Password: c.Password, Auth: c.Auth, IdentityToken: c.IdentityToken, RegistryToken: c.RegistryToken,
+	})
+}

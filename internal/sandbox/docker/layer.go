@@ -1,0 +1,185 @@
+package docker
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/bridge"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// layerVersion changes when what is added to an image does, beside the files of this machine.
+const layerVersion = "1"
+
+// layer is what is added to every image.
+type layer struct {
+	files map[string]string // path in the image → file of this machine
+	links bridge.Links
+	sum   string // names the content
+}
+
+// newLayer takes sandboxd, and the files of a bridge.
+func newLayer(sandboxd, folder string, links bridge.Links) (layer, error) {
+	l := layer{links: links, files: map[string]string{sandboxdPath: sandboxd}}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return l, err
+	}
+	for _, e := range entries {
+		l.files[bridge.Mount+"/"+e.Name()] = filepath.Join(folder, e.Name())
+	}
+	sum := sha256.New()
+	fmt.Fprintln(sum, layerVersion)
+	for _, to := range slices.Sorted(maps.Keys(l.files)) {
+		f, err := os.Open(l.files[to])
+		if err != nil {
+			return l, err
+		}
+		fmt.Fprintln(sum, to)
+		_, err = io.Copy(sum, f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return l, err
+		}
+	}
+	l.sum = hex.EncodeToString(sum.Sum(nil))
+	return l, nil
+}
+
+// view is what the layer is made for: which paths an image has, and its files of accounts.
+type view interface {
+	has(path string) (bool, error)
+	text(path string) (string, error)
+}
+
+// write writes the layer for an image as a tar. It adds paths that the image does not have; only its files of accounts are replaced.
+func (l layer) write(out io.Writer, v view) error {
+	w := layerWriter{tar: tar.NewWriter(out), view: v, made: map[string]bool{"/": true}}
+	for _, p := range []string{wire.AgentHome, "/verifier", controlMount, AgentsMount, "/tmp", "/var/tmp", "/run"} {
+		w.folder(p)
+	}
+	for _, to := range slices.Sorted(maps.Keys(l.files)) {
+		w.file(to, l.files[to])
+	}
+	links := maps.Clone(l.links.Bash)
+	if !w.has(bridge.Loader) {
+		maps.Copy(links, l.links.C)
+	}
+	maps.Copy(links, map[string]string{
+		ownMount + "/bin/" + runas.Name: sandboxdPath,
+		"/tests":                        wire.VerifierTests, "/logs/verifier": wire.VerifierLogs, // test scripts of container images know these places
+	})
+	for _, at := range slices.Sorted(maps.Keys(links)) {
+		w.link(at, links[at])
+	}
+	w.accounts("/etc/passwd", func(a account) string {
+		return fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/bash\n", a.name, a.id, a.id, a.name, a.home)
+	})
+	w.accounts("/etc/group", func(a account) string { return fmt.Sprintf("%s:x:%d:\n", a.name, a.id) })
+	if w.err != nil {
+		return w.err
+	}
+	return w.tar.Close()
+}
+
+// layerWriter keeps the first error.
+type layerWriter struct {
+	tar  *tar.Writer
+	view view
+	made map[string]bool
+	err  error
+}
+
+func (w *layerWriter) has(p string) bool {
+	if w.err != nil || w.made[p] {
+		return true
+	}
+	has, err := w.view.has(p)
+	w.err = err
+	return has
+}
+
+// folder makes the folder and those above it, where the image has none.
+func (w *layerWriter) folder(p string) {
+	if w.has(p) {
+		return
+	}
+	w.folder(path.Dir(p))
+	w.add(tar.Header{Name: p, Typeflag: tar.TypeDir, Mode: 0o755}, nil)
+}
+
+// link makes a link where the image has nothing.
+func (w *layerWriter) link(at, target string) {
+	if w.has(at) {
+		return
+	}
+	w.folder(path.Dir(at))
+	w.add(tar.Header{Name: at, Typeflag: tar.TypeSymlink, Linkname: target, Mode: 0o777}, nil)
+}
+
+func (w *layerWriter) file(to, from string) {
+	w.folder(path.Dir(to))
+	data, err := os.ReadFile(from)
+	if err != nil && w.err == nil {
+		w.err = err
+	}
+	w.add(tar.Header{Name: to, Typeflag: tar.TypeReg, Mode: 0o755}, data)
+}
+
+// account is a user of every sandbox.
+type account struct {
+	name, home string
+	id         int
+}
+
+// accounts adds the accounts whose name and id the image does not have.
+func (w *layerWriter) accounts(p string, line func(account) string) {
+	if w.err != nil {
+		return
+	}
+	text, err := w.view.text(p)
+	if err != nil {
+		w.err = err
+		return
+	}
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	for _, a := range []account{{"user", wire.AgentHome, wire.AgentID}, {wire.VerifierUser, wire.VerifierHome, wire.VerifierID}} {
+		if !hasAccount(text, a) {
+			text += line(a)
+		}
+	}
+	w.folder(path.Dir(p))
+	w.add(tar.Header{Name: p, Typeflag: tar.TypeReg, Mode: 0o644}, []byte(text))
+}
+
+func hasAccount(text string, a account) bool {
+	return slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool {
+		fields := strings.SplitN(line, ":", 4)
+		return len(fields) > 2 && (fields[0] == a.name || fields[2] == strconv.Itoa(a.id))
+	})
+}
+
+func (w *layerWriter) add(h tar.Header, data []byte) {
+	if w.err != nil {
+		return
+	}
+	w.made[h.Name] = true
+	h.Name, h.Size = strings.TrimPrefix(h.Name, "/"), int64(len(data))
+	if w.err = w.tar.WriteHeader(&h); w.err == nil {
+		_, w.err = io.Copy(w.tar, bytes.NewReader(data))
+	}
+}

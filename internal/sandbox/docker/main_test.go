@@ -1,0 +1,133 @@
+package docker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/docker"
+	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
+)
+
+// testImage has the programs of the suite.
+const testImage = "suite"
+
+// world is what the tests of this package share: the binary under test and a daemon.
+var world struct {
+	sandboxd string
+	engine   *dockertest.Engine
+	reason   string // why there is none
+}
+
+func TestMain(m *testing.M) {
+	if job := os.Getenv(workerEnv); job != "" {
+		os.Exit(work(job))
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "docker")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = prepare(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	if world.engine != nil {
+		if err := world.engine.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}
+
+func prepare(dir string) error {
+	world.sandboxd = filepath.Join(dir, "sandboxd")
+	cmd := exec.Command("go", "build", "-o", world.sandboxd, "github.com/rolloutd/rolloutd/cmd/sandboxd")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build sandboxd: %w\n%s", err, out)
+	}
+	engine, err := dockertest.Start(context.Background(), dir)
+	var unavailable *dockertest.UnavailableError
+	if errors.As(err, &unavailable) {
+		world.reason = unavailable.Error()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	world.engine = engine
+	if err := engine.Programs(context.Background(), testImage); err != nil {
+		return errors.Join(err, engine.Stop())
+	}
+	return nil
+}
+
+// engine is the daemon of the tests.
+func engine(t testing.TB) *dockertest.Engine {
+	t.Helper()
+	if world.engine == nil {
+		t.Skip(world.reason)
+	}
+	return world.engine
+}
+
+// open makes a driver over the daemon of the tests.
+func open(t testing.TB, o docker.Options) *docker.Driver {
+	t.Helper()
+	e := engine(t)
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	if o.BridgeDir == "" {
+		o.BridgeDir = t.TempDir()
+	}
+	if o.Image == "" {
+		o.Image = testImage
+	}
+	if o.Daemon.Host == "" {
+		o.Daemon.Host = e.Socket
+	}
+	o.SandboxdPath = world.sandboxd
+	d, err := docker.New(o)
+	require.NoError(t, err)
+	require.NoError(t, d.Probe(t.Context()))
+	return d
+}
+
+// The suite holds where sandboxd listens on a socket of this machine.
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	suite(t, docker.Options{})
+}
+
+// The suite holds over a daemon that is reached by TLS and does not see the files of this machine.
+func TestSuiteRemote(t *testing.T) {
+	t.Parallel()
+	e := engine(t)
+	suite(t, docker.Options{Daemon: docker.Daemon{Host: e.TLS, CertPath: e.Certs}})
+}
+
+func suite(t *testing.T, o docker.Options) {
+	t.Helper()
+	engine(t)
+	o.Dir, o.BridgeDir = t.TempDir(), t.TempDir()
+	sandboxtest.Run(t, sandboxtest.Harness{
+		Open:          func(t *testing.T) driver.Driver { return open(t, o) },
+		ShowsVerifier: true,
+	})
+}

@@ -1,0 +1,86 @@
+package docker
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+// Labels of a container. An image cannot set them: the driver gives each of them to every container.
+const (
+	labelSandbox = "dev.rolloutd.sandbox" // the sandbox's id
+	labelOwner   = "dev.rolloutd.owner"   // the data folder that the sandbox belongs to
+	labelState   = "dev.rolloutd.state"   // a state, as JSON
+	labelImage   = "dev.rolloutd.base"    // of an image of ours: the image that it was made of
+)
+
+// state is what is known of a sandbox beside its container.
+type state struct {
+	Labels    map[string]string `json:"labels,omitempty"`
+	CreatedAt time.Time         `json:"created_at"`
+	Lease     string            `json:"lease"` // at its creation
+	CPU       float64           `json:"cpu"`
+	MemoryMiB int               `json:"memory_mib"`
+	HomeMiB   int               `json:"home_mib"`
+}
+
+func stateOf(spec driver.Spec) state {
+	return state{
+		Labels: spec.Labels, CreatedAt: time.Now(), Lease: spec.Lease.String(),
+		CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, HomeMiB: spec.HomeMiB,
+	}
+}
+
+// infoOf reads the labels of a container of this owner.
+func infoOf(labels map[string]string) (driver.Info, error) {
+	var s state
+	err := json.Unmarshal([]byte(labels[labelState]), &s)
+	return driver.Info{
+		ID: labels[labelSandbox], Labels: s.Labels, CreatedAt: s.CreatedAt, CPU: s.CPU, MemoryMiB: s.MemoryMiB, HomeMiB: s.HomeMiB,
+	}, err
+}
+
+// labels are those of the sandbox's container.
+func (d *Driver) labels(id string, spec driver.Spec) (map[string]string, error) {
+	data, err := json.Marshal(stateOf(spec))
+	return map[string]string{labelSandbox: id, labelOwner: d.owner, labelState: string(data)}, err
+}
+
+// container is the name of the sandbox's container.
+func (d *Driver) container(id string) string { return "rolloutd-" + d.owner + "-" + id }
+
+// folder holds the control socket of the sandbox. Its name is short, because a socket's address is.
+func (d *Driver) folder(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return filepath.Join(d.o.Dir, hex.EncodeToString(sum[:12]))
+}
+
+const ownerFile = "owner"
+
+// ownerOf reads the owner's name in dir, or makes one. Of several processes that make one, the first wins.
+func ownerOf(dir string) (string, error) {
+	path := filepath.Join(dir, ownerFile)
+	temp, err := os.CreateTemp(dir, "new-")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(temp.Name())
+	_, err = temp.WriteString(strings.ToLower(rand.Text()[:12]))
+	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
+		return "", err
+	}
+	if err := os.Link(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	data, err := os.ReadFile(path)
+	return string(data), err
+}

@@ -1,0 +1,73 @@
+package docker
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/moby/moby/api/pkg/stdcopy"
+)
+
+// maxSaid bounds what is kept of stderr, in bytes.
+const maxSaid = 1000
+
+// stream is an exec as a connection: what is written goes to stdin, what is read comes from stdout. The engine sends stdout and stderr in
+// frames: a header of 8 bytes, with the stream's number first and the length in the last four.
+type stream struct {
+	net.Conn
+	in     *bufio.Reader
+	header [8]byte
+	have   int    // bytes of the header
+	left   uint32 // of the frame's data
+	said   []byte // the beginning of stderr
+}
+
+// Read implements net.Conn. A deadline may end it anywhere in a frame; the next call goes on there.
+func (s *stream) Read(p []byte) (int, error) {
+	for len(p) > 0 {
+		if err := s.next(); err != nil {
+			return 0, err
+		}
+		if stdcopy.StdType(s.header[0]) == stdcopy.Stdout {
+			n, err := s.in.Read(p[:min(len(p), int(s.left))])
+			s.left -= uint32(n)
+			return n, err
+		}
+		if err := s.skip(); err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// next reads headers until there is data.
+func (s *stream) next() error {
+	for s.left == 0 {
+		if s.have == len(s.header) {
+			s.have = 0
+		}
+		n, err := s.in.Read(s.header[s.have:])
+		s.have += n
+		if err == io.EOF && len(s.said) > 0 {
+			return fmt.Errorf("the connection into the sandbox ended: %q", s.said)
+		}
+		if err != nil {
+			return err
+		}
+		if s.have == len(s.header) {
+			s.left = binary.BigEndian.Uint32(s.header[4:])
+		}
+	}
+	return nil
+}
+
+// skip reads a piece of a frame that is not stdout.
+func (s *stream) skip() error {
+	var piece [256]byte
+	n, err := s.in.Read(piece[:min(len(piece), int(s.left))])
+	s.left -= uint32(n)
+	s.said = append(s.said, piece[:min(n, maxSaid-len(s.said))]...)
+	return err
+}
