@@ -13,6 +13,8 @@ want bwrap bubblewrap
 if [ "${1:-}" = --test ]; then
   want gcc gcc # the race detector
   want chromium chromium # the web page's tests
+  # The tests of containers start a daemon of their own, as root.
+  [ "$(id -u)" -ne 0 ] || want dockerd docker.io
   [ -e /usr/include/stdlib.h ] || need+=(libc6-dev)
   python3 -c 'import ensurepip, venv' 2>/dev/null || need+=(python3-venv)
 fi

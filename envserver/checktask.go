@@ -18,7 +18,7 @@ type TaskCheck struct{ table *tools.Table }
 func NewTaskCheck(agents, backends []string) (TaskCheck, error) {
 	o := Options{
 		Rollouts: noRollouts{}, Agents: agents, Backends: backends, Seal: func(key string) string { return key },
-		CheckImage: func(string) error { return nil }, // the server that runs the task knows
+		CheckImage: func(string, string) error { return nil }, // the server that runs the task knows
 		Resolve: func(catalog.Request) (rollout.Model, string, error) {
 			return rollout.Model{BaseURL: "http://model/v1", Name: "model", Logprobs: true, TokenIDs: true, Price: &rollout.Price{}}, "", nil
 		},

@@ -133,8 +133,8 @@ type Options struct {
 	Backends    []string // of sandboxes, that a rollout may name; the first is the default; default "local"
 	Images      []string // of sandboxes, that a rollout may name instead of the workers' own; default none
 
-	// CheckImage refuses an image, beside Images, that no worker can have; nil: only Images may be named.
-	CheckImage func(name string) error
+	// CheckImage refuses an image, beside Images, that no worker of the backend can have; nil: only Images may be named.
+	CheckImage func(backend, name string) error
 
 	// CheckToolsets refuses toolsets of the agent "react" that no worker has; nil: all are taken.
 	CheckToolsets func(enabled, disabled []string) error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/image"
+	"github.com/rolloutd/rolloutd/internal/sandbox/docker"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
@@ -31,8 +33,11 @@ func doctorCommand(s std) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		findings := doctor.Run(cmd.Context(),
-			doctor.Sandboxes(cfg.Sandbox.AllowWeak, func() (driver.Checker, func(), error) { return checker(cfg) }),
+		checks := []doctor.Check{doctor.Sandboxes(cfg.Sandbox.AllowWeak, func() (driver.Checker, func(), error) { return checker(cfg) })}
+		if slices.Contains(cfg.Sandbox.BackendNames(), daemon.DockerBackend) {
+			checks = append(checks, doctor.Sandboxes(false, func() (driver.Checker, func(), error) { return dockerChecker(cfg) }))
+		}
+		findings := doctor.Run(cmd.Context(), append(checks,
 			doctor.Agent(cfg.AgentsDir()),
 			doctor.Data(cfg.Data),
 			doctor.Store(cfg.StoreURL(), func(ctx context.Context) error { return daemon.CheckStore(ctx, cfg) }),
@@ -40,7 +45,7 @@ func doctorCommand(s std) *cobra.Command {
 			doctor.Ports(cfg.Telemetry.Listen, ports(cfg)),
 			doctor.Temporal(cfg.TemporalAddress(), func(ctx context.Context) error { return reachTemporal(ctx, cfg) }),
 			doctor.TemporalAccess(cfg.TemporalAddress(), cfg.Temporal.Secured()),
-		)
+		)...)
 		if !doctor.Print(s.out, findings) {
 			return exitError(cli.ExitError)
 		}
@@ -62,6 +67,24 @@ func checker(cfg config.Config) (d driver.Checker, remove func(), err error) {
 	o.Images, o.BridgeDir = emptyImage{o.Dir}, filepath.Join(o.Dir, ".bridge")
 	remove = func() { _ = os.RemoveAll(o.Dir) } // an error leaves an empty folder in /tmp
 	if d, err = local.New(o); err != nil {
+		remove()
+		return nil, nil, err
+	}
+	return d, remove, nil
+}
+
+// dockerChecker creates the driver of containers in a temporary folder.
+func dockerChecker(cfg config.Config) (d driver.Checker, remove func(), err error) {
+	o, err := daemon.DockerOptions(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.Dir, err = os.MkdirTemp("", "rolloutd-doctor-"); err != nil {
+		return nil, nil, err
+	}
+	o.BridgeDir = filepath.Join(o.Dir, ".bridge")
+	remove = func() { _ = os.RemoveAll(o.Dir) } // an error leaves a small folder in /tmp
+	if d, err = docker.New(o); err != nil {
 		remove()
 		return nil, nil, err
 	}

@@ -145,8 +145,20 @@ type Sandbox struct {
 	// Images are the OCI images that tasks name.
 	Images Images `yaml:"images"`
 
+	// Docker is the daemon of the backend docker.
+	Docker Docker `yaml:"docker"`
+
 	// Backends has the deployment's backends by name; empty: local only. Each worker creates sandboxes of all of them.
 	Backends map[string]Backend `yaml:"backends"`
+}
+
+// Docker has the settings of the backend docker.
+type Docker struct {
+	Host     string `yaml:"host"`      // unix:///path, tcp://host:2376 or ssh://user@host; empty: unix:///var/run/docker.sock
+	CertPath string `yaml:"cert_path"` // a folder with ca.pem, cert.pem and key.pem, for a tcp address; empty: no TLS
+	Image    string `yaml:"image"`     // of sandboxes that name none; empty: each must name one
+	Runtime  string `yaml:"runtime"`   // an OCI runtime of the daemon, such as runsc; empty: its default
+	Remote   bool   `yaml:"remote"`    // the daemon does not see the files of this machine, though its address is a socket
 }
 
 // Network bounds what tasks may ask to reach.

@@ -14,6 +14,9 @@ func (c Config) HostIDFile() string { return filepath.Join(c.Data, "host_id") }
 // SandboxDir holds the local sandboxes' sockets and state.
 func (c Config) SandboxDir() string { return filepath.Join(c.Data, "sandboxes") }
 
+// DockerDir holds the name under which the containers of this host are known, and their sockets.
+func (c Config) DockerDir() string { return filepath.Join(c.Data, "docker") }
+
 // GatewayDir holds the gateway's journal and the traces of open routes.
 func (c Config) GatewayDir() string { return filepath.Join(c.Data, "gateway") }
 

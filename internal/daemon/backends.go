@@ -17,14 +17,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/docker"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
+
+// DockerBackend is the name of the backend of containers.
+const DockerBackend = "docker"
 
 // drivers has the sandbox drivers of this build by the name of their backend.
 func (d *Daemon) drivers() map[string]func(context.Context) (driver.Driver, error) {
 	return map[string]func(context.Context) (driver.Driver, error){
 		rollout.DefaultBackend: d.localDriver,
+		DockerBackend:          d.dockerDriver,
 	}
 }
 
@@ -72,6 +77,26 @@ func (d *Daemon) localDriver(ctx context.Context) (driver.Driver, error) {
 		if err := drv.Probe(ctx); err != nil {
 			return nil, fmt.Errorf("this machine does not isolate sandboxes (run `rolloutd doctor`): %w", err)
 		}
+	}
+	return drv, nil
+}
+
+// dockerDriver opens the driver of containers. It fails where the daemon does not answer, or gives less than a sandbox needs.
+func (d *Daemon) dockerDriver(ctx context.Context) (driver.Driver, error) {
+	o, err := DockerOptions(d.cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.AgentsDir, 0o755); err != nil { // mounted into sandboxes, whose users read it
+		return nil, err
+	}
+	o.Logger = d.log
+	drv, err := docker.New(o)
+	if err != nil {
+		return nil, err
+	}
+	if d.roles.Worker {
+		return drv, drv.Probe(ctx)
 	}
 	return drv, nil
 }

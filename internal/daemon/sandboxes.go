@@ -4,7 +4,9 @@ import (
 	"path/filepath"
 
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/images"
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
+	"github.com/rolloutd/rolloutd/internal/sandbox/docker"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
@@ -21,6 +23,27 @@ func LocalOptions(c config.Config) (local.Options, error) {
 	}
 	if o.BridgeDir, err = filepath.Abs(filepath.Join(c.ImagesDir(), "bridge")); err != nil {
 		return local.Options{}, err
+	}
+	o.AgentsDir, err = filepath.Abs(c.AgentsDir())
+	return o, err
+}
+
+// DockerOptions returns the options of the driver of containers.
+func DockerOptions(c config.Config) (docker.Options, error) {
+	sandboxd, err := machine.FindSandboxd(c)
+	if err != nil {
+		return docker.Options{}, err
+	}
+	s := c.Sandbox.Docker
+	o := docker.Options{
+		SandboxdPath: sandboxd, Image: s.Image, Runtime: s.Runtime, Remote: s.Remote,
+		Daemon: docker.Daemon{Host: s.Host, CertPath: s.CertPath}, MayPull: images.MayPull(c.Sandbox.Images.Registries),
+	}
+	if o.Dir, err = filepath.Abs(c.DockerDir()); err != nil {
+		return docker.Options{}, err
+	}
+	if o.BridgeDir, err = filepath.Abs(filepath.Join(c.ImagesDir(), "bridge")); err != nil {
+		return docker.Options{}, err
 	}
 	o.AgentsDir, err = filepath.Abs(c.AgentsDir())
 	return o, err

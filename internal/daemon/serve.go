@@ -21,6 +21,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/hostapi"
+	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/listen"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -104,7 +105,7 @@ func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserve
 		MaxSandbox:   d.cfg.Sandbox.Max(),
 		MaxNetwork:   d.cfg.Sandbox.Network.Max,
 		Agents:       agents.Names(),
-		CheckImage:   func(name string) error { return images.Check(d.cfg, d.log, d.roles.Worker, name) },
+		CheckImage:   d.checkImage,
 		CheckToolsets: func(enabled, disabled []string) error {
 			_, err := tools.Select(enabled, disabled)
 			return err
@@ -212,4 +213,13 @@ func admit(tokens []envserver.Token, next http.Handler) http.Handler {
 			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
 		}
 	})
+}
+
+// checkImage refuses an image that no worker of the backend can have. What a Docker daemon has, its workers know.
+func (d *Daemon) checkImage(backend, name string) error {
+	if backend != rollout.DefaultBackend {
+		_, err := image.ParseName(name)
+		return err
+	}
+	return images.Check(d.cfg, d.log, d.roles.Worker, name)
 }

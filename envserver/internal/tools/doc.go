@@ -73,8 +73,8 @@ type Options struct {
 	// its own published default.
 	Limits rollout.Limits
 	// NewID makes ids for rollouts that come without one.
-	// CheckImage refuses an image that no worker can have; nil: only Images may be named.
-	CheckImage func(name string) error
+	// CheckImage refuses an image that no worker of the backend can have; nil: only Images may be named.
+	CheckImage func(backend, name string) error
 	// CheckToolsets refuses toolsets that no worker has; nil: all are taken.
 	CheckToolsets func(enabled, disabled []string) error
 	NewID         func() string

@@ -35,7 +35,7 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 	if s.Network, err = t.network(a); err != nil {
 		return s, err
 	}
-	if s.Image, err = t.image(a.Template, ask.Image); err != nil {
+	if s.Image, err = t.image(cmp.Or(s.Backend, t.o.Backends[0]), a.Template, ask.Image); err != nil {
 		return s, err
 	}
 	s.User, s.Workdir, s.ImageEnv, s.GradePaths = ask.User, ask.Workdir, ask.ImageEnv, ask.GradePaths
@@ -52,7 +52,7 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 }
 
 // image may be said in two places, but not twice.
-func (t *Table) image(template, image string) (string, error) {
+func (t *Table) image(backend, template, image string) (string, error) {
 	field, name := "sandbox.image", image
 	switch {
 	case image == "":
@@ -66,7 +66,7 @@ func (t *Table) image(template, image string) (string, error) {
 	if t.o.CheckImage == nil {
 		return "", fault.Field(field, "there is no image %q here: leave it out for the deployment's own", name)
 	}
-	if err := t.o.CheckImage(name); err != nil {
+	if err := t.o.CheckImage(backend, name); err != nil {
 		return "", fault.Field(field, "%v", err)
 	}
 	return name, nil

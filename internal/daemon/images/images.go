@@ -69,6 +69,11 @@ func (h *Host) Use(ctx context.Context, name string) (*image.Use, error) {
 	return h.store.Use(ctx, name)
 }
 
+// MayPull returns what refuses an image that tasks may not have pulled, for drivers that keep images elsewhere.
+func MayPull(registries []string) func(name string) error {
+	return func(name string) error { return mayPull(registries, name) }
+}
+
 // mayPull refuses an image that this host does not have and that tasks may not pull.
 func mayPull(registries []string, name string) error {
 	registry, err := image.Registry(name)

@@ -41,7 +41,7 @@ func (n Daemon) connect() (*client.Client, error) {
 
 func (n Daemon) options() ([]client.Opt, error) {
 	var opts []client.Opt
-	if n.CertPath != "" {
+	if n.CertPath != "" && strings.HasPrefix(n.Host, "tcp://") {
 		at := func(name string) string { return filepath.Join(n.CertPath, name) }
 		opts = append(opts, client.WithTLSClientConfig(at("ca.pem"), at("cert.pem"), at("key.pem")))
 	}

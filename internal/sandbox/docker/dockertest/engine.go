@@ -11,11 +11,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
 )
 
 // Engine is a running daemon. Containers have no network: it makes no bridge and no firewall rules.
@@ -129,19 +133,53 @@ func (e *Engine) Stop() error {
 	}
 	select {
 	case <-e.done:
-		return err
+		return errors.Join(err, e.unmount())
 	case <-ctx.Done():
 		return errors.Join(err, errors.New("dockerd does not end"), e.Kill())
 	}
 }
 
-// Kill ends the daemon's process at once. Its containers run on until another daemon starts.
+// unmount takes away what a daemon that was killed could not: the mounts below its folder, the last one first.
+func (e *Engine) unmount() error {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	for _, line := range slices.Backward(strings.Split(string(data), "\n")) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], e.dir+"/") {
+			err = errors.Join(err, unix.Unmount(fields[4], unix.MNT_DETACH))
+		}
+	}
+	return err
+}
+
+// Kill ends the daemon's process at once, and the containerd that it started. Its containers run on until another daemon starts.
 func (e *Engine) Kill() error {
+	containerd, err := e.containerd()
+	if err != nil {
+		return err
+	}
 	if err := e.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	<-e.done
+	if err := containerd.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	for containerd.Signal(syscall.Signal(0)) == nil { // it is no child of this process
+		time.Sleep(10 * time.Millisecond)
+	}
 	return nil
+}
+
+// containerd is the process that the daemon started.
+func (e *Engine) containerd() (*os.Process, error) {
+	data, err := os.ReadFile(filepath.Join(e.dir, "exec/containerd/containerd.pid"))
+	if err != nil {
+		return nil, err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return nil, err
+	}
+	return os.FindProcess(pid)
 }
 
 // syncBuffer is what the daemon printed.
