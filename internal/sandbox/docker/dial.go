@@ -63,7 +63,11 @@ func (d *Driver) attach(ctx context.Context, id string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stream{Conn: a.Conn, in: a.Reader}, nil
+	conn := &stream{Conn: a.Conn, in: a.Reader}
+	if err := conn.ready(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
 }
 
 // answers asks sandboxd who it is.

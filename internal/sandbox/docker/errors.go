@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
@@ -29,18 +30,26 @@ func (d *Driver) failed(err error, format string, args ...any) error {
 	return fault.Wrap(fault.Unavailable, err, format, args...)
 }
 
-// lost turns the error of a call to a sandbox into SandboxLost where its container is gone or has ended.
+// settleTime is how long the daemon may take to see that a container has ended.
+const settleTime = 10 * time.Second
+
+// lost turns the error of an exec into SandboxLost where the container is gone or has ended. The daemon sees an end a little later than
+// an exec fails by it.
 func (d *Driver) lost(ctx context.Context, id string, err error) error {
-	c, inspectErr := d.docker.ContainerInspect(ctx, d.container(id), client.ContainerInspectOptions{})
-	switch {
-	case cerrdefs.IsNotFound(inspectErr):
-		return fault.Wrap(fault.SandboxLost, err, "sandbox %q is gone", id)
-	case inspectErr != nil:
-		return d.failed(inspectErr, "look at sandbox %q", id)
-	case !lives(c.Container.State):
-		return fault.Wrap(fault.SandboxLost, err, "sandbox %q has ended", id)
-	default:
-		return d.failed(err, "dial sandbox %q", id)
+	settle, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		c, inspectErr := d.docker.ContainerInspect(ctx, d.container(id), client.ContainerInspectOptions{})
+		switch {
+		case cerrdefs.IsNotFound(inspectErr):
+			return fault.Wrap(fault.SandboxLost, err, "sandbox %q is gone", id)
+		case inspectErr != nil:
+			return d.failed(inspectErr, "look at sandbox %q", id)
+		case !lives(c.Container.State):
+			return fault.Wrap(fault.SandboxLost, err, "sandbox %q has ended", id)
+		case client.IsErrConnectionFailed(err) || wait(settle, pause) != nil:
+			return d.failed(err, "dial sandbox %q", id)
+		}
 	}
 }
 

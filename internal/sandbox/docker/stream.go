@@ -2,12 +2,16 @@ package docker
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"github.com/moby/moby/api/pkg/stdcopy"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/attach"
 )
 
 // maxSaid bounds what is kept of stderr, in bytes.
@@ -40,6 +44,20 @@ func (s *stream) Read(p []byte) (int, error) {
 		}
 	}
 	return 0, nil
+}
+
+// ready waits until sandboxd has accepted the connection: that the engine started the exec proves nothing.
+func (s *stream) ready(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = s.SetDeadline(time.Unix(1, 0)) })
+	var first [1]byte
+	_, err := io.ReadFull(s, first[:])
+	if !stop() {
+		return ctx.Err()
+	}
+	if err == nil && first[0] != attach.Ready {
+		err = fmt.Errorf("the connection into the sandbox begins with %q", first)
+	}
+	return err
 }
 
 // next reads headers until there is data.

@@ -19,7 +19,7 @@ import (
 
 // Inspect implements driver.Inspector. Of a sandbox that ended by itself only an OOM kill is known, until its container is removed.
 func (d *Driver) Inspect(ctx context.Context, id string) (driver.Usage, error) {
-	u := driver.Usage{OOMKills: -1, PeakMemoryBytes: -1, CPU: -1}
+	u := driver.NoUsage()
 	c, err := d.docker.ContainerInspect(ctx, d.container(id), client.ContainerInspectOptions{})
 	switch {
 	case cerrdefs.IsNotFound(err):
@@ -33,7 +33,11 @@ func (d *Driver) Inspect(ctx context.Context, id string) (driver.Usage, error) {
 		}
 		return u, nil
 	}
-	return d.counters(ctx, id), nil
+	u = d.counters(ctx, id)
+	if info, err := d.daemon(ctx); err != nil || !d.local(info) {
+		u.ForksRefused = -1 // an exec needs a process itself: it fails just when others do
+	}
+	return u, nil
 }
 
 // counters reads the sandbox's own cgroup, which it sees read-only: of version 2, else of version 1.
@@ -41,11 +45,12 @@ func (d *Driver) counters(ctx context.Context, id string) driver.Usage {
 	read := func(path, key string) int64 { return d.number(ctx, id, "/sys/fs/cgroup/"+path, key) }
 	if kills := read("memory.events", "oom_kill"); kills >= 0 {
 		return driver.Usage{
-			OOMKills: int(kills), PeakMemoryBytes: read("memory.peak", ""), CPU: scaled(read("cpu.stat", "usage_usec"), time.Microsecond),
+			OOMKills: int(kills), ForksRefused: int(read("pids.events", "max")), PeakMemoryBytes: read("memory.peak", ""), CPU: scaled(read("cpu.stat", "usage_usec"), time.Microsecond),
 		}
 	}
 	return driver.Usage{
 		OOMKills:        int(read("memory/memory.oom_control", "oom_kill")),
+		ForksRefused:    int(read("pids/pids.events", "max")),
 		PeakMemoryBytes: read("memory/memory.max_usage_in_bytes", ""),
 		CPU:             scaled(read("cpuacct/cpuacct.usage", ""), time.Nanosecond),
 	}

@@ -22,8 +22,9 @@ func killTests() map[string]func(*testing.T, Harness) {
 	}
 }
 
-// count is the number of processes of the user that counts, without its shell. Neither sandboxd nor what carries connections to it is among them.
-const count = "n=0; for p in /proc/[0-9]*; do [ -O $p ] && n=$((n+1)); done; echo $((n-1))"
+// count is the number of processes, without the shell that counts, sandboxd, and what carries connections to it from outside: their parents are
+// in no process namespace that the sandbox sees.
+const count = "n=0; for p in /proc/[0-9]*; do { read -r _ _ _ parent _ < $p/stat; } 2>/dev/null && [ $parent != 0 ] && n=$((n+1)); done; echo $((n-1))"
 
 // One that ignores signals, with children that do too, some in sessions of their own.
 func stubborn(t *testing.T, h Harness) {

@@ -5,6 +5,7 @@ package sandboxtest
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,6 +23,8 @@ type Harness struct {
 	Open func(t *testing.T) driver.Driver
 	// ShowsVerifier says that the agent sees the command lines of the verifier's processes: the provider gives no /proc that hides them.
 	ShowsVerifier bool
+	// Groups are those of the suite to run, for a driver that passes it as a whole in another way; nil: all.
+	Groups []string
 }
 
 // Patience bounds every wait of the suite; on a machine that does anything at all it is never reached.
@@ -48,6 +51,9 @@ func Run(t *testing.T, h Harness) {
 		{"Limits", limitTests()},
 	}
 	for _, g := range groups {
+		if h.Groups != nil && !slices.Contains(h.Groups, g.name) {
+			continue
+		}
 		for name, test := range g.tests {
 			t.Run(g.name+"/"+name, func(t *testing.T) {
 				t.Parallel()

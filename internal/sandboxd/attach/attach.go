@@ -17,6 +17,9 @@ import (
 // Command is the argument that asks a binary for this.
 const Command = "attach"
 
+// Ready is the byte that Run writes once it has the connection.
+const Ready = '+'
+
 // Run connects stdin and stdout to the unix socket at path until one of the two sides ends. It must be started from outside of the sandbox:
 // sandboxd leaves such processes alone when it kills all others.
 func Run(path string) error {
@@ -29,6 +32,9 @@ func Run(path string) error {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return err
+	}
+	if _, err := os.Stdout.Write([]byte{Ready}); err != nil {
+		return errors.Join(err, conn.Close())
 	}
 	ended := make(chan error, 2) // the first end is the end: the process goes, and both streams with it
 	go func() { ended <- second(io.Copy(conn, os.Stdin)) }()

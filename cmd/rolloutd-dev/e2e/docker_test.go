@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/moby/moby/client"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
+)
+
+// A rollout in containers: the worker is killed while the agent works, the next one attaches to the container, and the verifier grades in another.
+// None is left. An image that the daemon does not have is a failure of the setup, with the reason.
+func TestRolloutInContainers(t *testing.T) {
+	t.Parallel()
+	engine := startEngine(t)
+	require.NoError(t, engine.Programs(t.Context(), "agents:1", "rg"))
+	model := startModel(t, slowScript)
+	srv := startDev(t, devOptions{
+		modelURL: model.url, env: []string{"DOCKER_HOST=" + engine.Socket, "ROLLOUTD_IMAGE_REGISTRIES=registry.invalid"},
+		flags: []string{"--config", configFile(t, "sandbox:\n  backends: {local: {}, docker: {}}\n  docker: {image: \"agents:1\"}\n")},
+	})
+	id := start(t, srv.url, args{
+		"instruction": "take your time", "endpoint": "scripted", "sandbox": args{"backend": "docker"},
+		"setup":  []string{"echo setup >> log.txt"},
+		"verify": []string{`test "$(cat log.txt)" = "$(printf 'setup\none\ntwo\nthree')"`},
+	})
+	waitFor(t, srv.url, id, "reaches the agent", func(s state) bool { return reached(s.Phase, rollout.PhaseAgent) })
+	require.NotEmpty(t, containers(t, engine))
+	srv.kill()
+	srv = srv.restart(t)
+	result := finalize(t, srv.url, id)
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.NotNil(t, result.Reward)
+	require.InDelta(t, 1, *result.Reward, 0, "%+v", result.VerifyResults)
+	require.Len(t, result.Attempts, 1, "a restart is no new attempt")
+	require.Len(t, result.ProxyTurns, 4)
+	requireWholeTurns(t, result)
+	require.Empty(t, containers(t, engine))
+	require.Empty(t, srv.sandboxes(t))
+
+	result = runRollout(t, srv.url, args{
+		"instruction": "x", "agent": rollout.AgentNop, "sandbox": args{"backend": "docker", "image": "missing:1"},
+	})
+	require.Contains(t, deref(result.Error), `"missing:1" is not on this host`)
+	require.Nil(t, result.Reward)
+	require.Len(t, result.Attempts, 1)
+	require.Empty(t, containers(t, engine))
+}
+
+// startEngine starts a daemon for one test, and skips it on a machine that can run none.
+func startEngine(t *testing.T) *dockertest.Engine {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "docker")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	engine, err := dockertest.Start(t.Context(), dir)
+	var unavailable *dockertest.UnavailableError
+	if errors.As(err, &unavailable) {
+		t.Skip(unavailable.Error())
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, engine.Stop()) })
+	return engine
+}
+
+// containers are the names of all containers of sandboxes.
+func containers(t *testing.T, engine *dockertest.Engine) []string {
+	t.Helper()
+	all, err := engine.Client.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", "dev.rolloutd.sandbox")})
+	require.NoError(t, err)
+	var names []string
+	for _, c := range all.Items {
+		names = append(names, c.Names...)
+	}
+	return names
+}
