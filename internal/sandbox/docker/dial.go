@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 
+	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
 
@@ -22,22 +23,25 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !d.local(info) {
-		conn, err := d.attach(ctx, id)
-		if err != nil {
-			return nil, d.lost(ctx, id, err)
-		}
-		return conn, nil
-	}
-	conn, err := d.socket(ctx, id)
+	conn, err := d.dial(ctx, info, id)
 	switch {
 	case err == nil:
 		return conn, nil
+	case !d.local(info):
+		return nil, d.lost(ctx, id, err)
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED): // the kernel refuses as soon as sandboxd is dead
 		return nil, fault.Wrap(fault.SandboxLost, err, "sandbox %q is gone", id)
 	default:
 		return nil, fault.Wrap(fault.Unavailable, err, "dial sandbox %q", id)
 	}
+}
+
+// dial is Dial with errors as they are.
+func (d *Driver) dial(ctx context.Context, info *system.Info, id string) (net.Conn, error) {
+	if d.local(info) {
+		return d.socket(ctx, id)
+	}
+	return d.attach(ctx, id)
 }
 
 // socket dials the control socket by a path that fits into a socket address, whose bound of 108 bytes a data folder may exceed.
@@ -89,8 +93,12 @@ func (d *Driver) get(ctx context.Context, id, path string) (*http.Response, erro
 	if err != nil {
 		return nil, err
 	}
+	info, err := d.daemon(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return (&http.Transport{
 		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return d.Dial(ctx, id) },
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return d.dial(ctx, info, id) },
 	}).RoundTrip(req)
 }

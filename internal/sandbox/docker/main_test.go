@@ -119,7 +119,7 @@ func TestSuite(t *testing.T) {
 // differ; ROLLOUTD_REDTEAM runs all of it.
 func TestSuiteRemote(t *testing.T) {
 	t.Parallel()
-	groups := []string{"Lifecycle", "Kill", "Model"}
+	groups := []string{"Process", "Kill", "Model", "Ports"}
 	if os.Getenv("ROLLOUTD_REDTEAM") != "" {
 		groups = nil
 	}
