@@ -47,6 +47,16 @@ func Fill(dir string, programs []string) error {
 	return nil
 }
 
+// Glibc copies the libraries of glibc that every image with glibc has, and that few programs name.
+func Glibc(dir string) error {
+	for _, name := range []string{"libpthread.so.0", "libdl.so.2", "libm.so.6", "librt.so.1"} {
+		if err := install(dir, "/lib/x86_64-linux-gnu/"+name, "/lib/x86_64-linux-gnu/"+name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
 func install(dir, from, to string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {

@@ -85,7 +85,7 @@ func (e *Engine) Programs(ctx context.Context, name string, others ...string) er
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := imagetest.Fill(dir, append(imagetest.Programs(), others...)); err != nil {
+	if err := errors.Join(imagetest.Fill(dir, append(imagetest.Programs(), others...)), imagetest.Glibc(dir)); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "etc"), 0o755); err != nil {
