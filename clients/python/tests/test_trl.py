@@ -10,6 +10,7 @@ from conftest import Answer, Server
 
 from rolloutd import Client, InvalidError, Staleness, UnscoredError
 from rolloutd.trl import Environment, RolloutFunc, SessionFactory, instruction_of, reward
+from rolloutd.trl.sessions import training_entries
 
 CHAT = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "do"}, {"type": "text", "text": " it"}]}]
 
@@ -98,6 +99,16 @@ def test_sessions_end_as_trl_expects(server: Server, outcome: str, want: int | t
     session.close()
     assert not server.requests("POST /rollouts/e/abort")
     factory.close()
+
+
+def test_a_reply_to_token_ids_is_a_message() -> None:
+    ids = {"prompt_token_ids": [1], "completion_token_ids": [2], "per_token_logps": [-0.5], "train": True, "call_id": "c", "turn": 1}
+    said = {"finish_reason": "stop", "text": "done"}
+    chat = {"choices": [{"message": {"role": "assistant", "content": "done"}}]}
+    entries = training_entries([{**ids, "response": {"choices": [said]}}, {**ids, "response": chat}, {**ids, "response": {"output": []}}])
+    assert entries[0]["response"] == {"choices": [{**said, "message": {"role": "assistant", "content": "done"}}]}
+    assert entries[1]["response"] == chat
+    assert entries[2]["response"] == {"output": []}
 
 
 def test_closing_a_session_aborts_its_rollout(server: Server) -> None:

@@ -128,6 +128,11 @@ def harness() -> None:
     completion, ids, sequences, calls, _, scored = row
     assert scored == 1.0 and metrics["turns"] > 1 and calls > 0 and completion[-1]["role"] == "assistant"
     assert sum(sum(s.completion_mask) for s in sequences) == len(ids) > 0
+    by_ids = SessionFactory(server, task=REACT)  # its prompts are token ids, so that its replies are no chat completions
+    row, _ = trl._HarnessRolloutLoop._run_session(SimpleNamespace(**(vars(loop) | {"_factory": by_ids})), [{"role": "user", "content": WRITE}], 9)
+    completion, ids, sequences, _, _, scored = row
+    assert scored == 1.0 and completion[-1]["content"], row
+    assert sum(sum(s.completion_mask) for s in sequences) == len(ids) > 0
     lost = SessionFactory(server, task={**TASK, "setup": ["false"]})
     row, metrics = trl._HarnessRolloutLoop._run_session(SimpleNamespace(**(vars(loop) | {"_factory": lost})), "say hello", 8)
     assert row == loop._EMPTY_ROLLOUT and metrics is None, "a rollout that failed in setup is left out of its group"

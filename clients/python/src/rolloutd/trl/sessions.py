@@ -36,7 +36,7 @@ def training_entries(trace: list[Mapping[str, Any]]) -> list[TrainingTurn]:
             per_token_logps=[float(logp) for logp in turn["per_token_logps"]],
             loss_mask=turn.get("loss_mask") or [0] * len(turn["prompt_token_ids"]) + [1] * len(turn["completion_token_ids"]),
             request=turn.get("request") or {},
-            response=turn.get("response") or {},
+            response=chat_reply(turn.get("response") or {}),
             metadata={
                 "node_id": turn.get("node_id") or turn["call_id"],
                 "turn": turn["turn"],
@@ -47,6 +47,15 @@ def training_entries(trace: list[Mapping[str, Any]]) -> list[TrainingTurn]:
         for turn in trace
         if turn.get("train")
     ]
+
+
+def chat_reply(response: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A reply with a message in each choice, which TRL's worker reads: a reply to a prompt of token ids has the text alone."""
+    choices = [
+        choice if "message" in choice else {**choice, "message": {"role": "assistant", "content": choice.get("text") or ""}}
+        for choice in response.get("choices") or []
+    ]
+    return {**response, "choices": choices} if choices else response
 
 
 class Session:
