@@ -4,7 +4,8 @@ import asyncio
 import gzip
 import json
 import logging
-from base64 import b64decode, b64encode
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,8 @@ def test_a_hook_prepares_the_workspace(server: Server) -> None:
     server.on("POST /rollouts/scratch/abort", Answer(200, {"aborted": True}))
     server.on("POST /executor/execute", Answer(200, {"success": True}))
     server.on("POST /executor/artifacts/archive", Answer(200, {"success": True, "error": "", "content": b64encode(packed).decode()}))
+    digest = sha256(packed).hexdigest()
+    server.on(f"PUT /uploads/{digest}", Answer(201, {"sha256": digest}))
     got = collect(make(server, Prepares))
     assert got is not None
     assert got["scores"] == [1.0, 2.0]
@@ -219,8 +222,9 @@ def test_a_hook_prepares_the_workspace(server: Server) -> None:
     assert (scratch.body["agent"], scratch.body["sandbox"], scratch.body["setup"]) == ("interactive", {"image": "python:3.12"}, ["true"])
     assert server.requests("POST /rollouts/scratch/abort")
     (sent,) = server.requests("POST /groups")
-    ((name, content),) = sent.body["upload_files"].items()
-    assert b64decode(content) == packed
+    assert [stored.body for stored in server.requests(f"PUT /uploads/{digest}")] == [packed]
+    ((name, upload),) = sent.body["uploads"].items()
+    assert upload == digest
     assert sent.body["setup"][0] == "true" and name in sent.body["setup"][1]
 
 

@@ -70,6 +70,8 @@ class TerminalSmokeEnv(AgentEnv):
         salt = secrets.token_hex(16)
         wrote = await exec_tool(ToolCall("write_file", {"path": "deep/salt.txt", "content": salt}))
         assert wrote.success, wrote
+        big = await exec_tool(ToolCall("terminal", {"command": "head -c 20000000 /dev/urandom > deep/big.bin"}))  # more than a request may have
+        assert big.success, big
         return {"salt": salt}
 
     async def score_trajectory(self, item: Any, final_response: str) -> float:
@@ -83,8 +85,8 @@ class TerminalSmokeEnv(AgentEnv):
             return 0.0, {"error": "a tool failed"}
         outputs = [r.output for r in results if r.output.strip()]
         kept = await exec_tool(ToolCall("read_file", {"path": "token.txt"}))
-        salt = await exec_tool(ToolCall("terminal", {"command": "cat deep/salt.txt; echo; ls -A | wc -l"}))
-        assert salt.output.split() == [workspace_meta["salt"], "2"], salt
+        salt = await exec_tool(ToolCall("terminal", {"command": "cat deep/salt.txt; echo; ls -A | wc -l; stat -c %s deep/big.bin"}))
+        assert salt.output.split() == [workspace_meta["salt"], "2", "20000000"], salt
         right = outputs and final_response.strip() == outputs[-1].splitlines()[-1] == kept.output.strip()
         return (1.0 if right else 0.0), {"trajectory": trajectory_id}
 

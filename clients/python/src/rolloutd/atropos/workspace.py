@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
-from base64 import b64encode
+import os
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from io import BytesIO
 from typing import Any
 
 from .._calls import new_id
@@ -12,12 +14,12 @@ from ..aio import AsyncClient
 from ..errors import InvalidError, UnavailableError
 from .records import ToolCall, ToolResult
 
-# Largest workspace, in bytes of its files and as tar.gz: requests are bounded to 16 MiB.
+# Largest workspace, in bytes of its files and as tar.gz, which is what an upload may have.
 MAX_FILES = 1 << 30
-MAX_PACKED = 10 << 20
+MAX_PACKED = 256 << 20
 
 # Name of the packed workspace in a sandbox, while it is unpacked.
-_PACKED = ".prepared-workspace.b64"
+_PACKED = ".prepared-workspace.tgz"
 
 Hook = Callable[[str, Callable[[ToolCall], Awaitable[ToolResult]]], Awaitable[Any]]
 
@@ -37,7 +39,7 @@ async def prepared(client: AsyncClient, task: Mapping[str, Any], hook: Hook, tim
 
     The episode ends after `timeout_s` seconds.
     """
-    like = {name: task[name] for name in ("sandbox", "setup", "setup_shell", "upload_files") if name in task}
+    like = {name: task[name] for name in ("sandbox", "setup", "setup_shell", "upload_files", "uploads") if name in task}
     episode = {"agent": "interactive", "instruction": "a workspace is prepared", "episode": {"enabled_toolsets": ["all"]}, "agent_timeout_s": timeout_s}
     rollout_id = await client.rollouts.submit({**like, **episode, "rollout_id": new_id()})
     try:
@@ -47,10 +49,28 @@ async def prepared(client: AsyncClient, task: Mapping[str, Any], hook: Hook, tim
         await client.rollouts.abort(rollout_id, "the workspace is prepared")
     if len(packed) > MAX_PACKED:
         raise InvalidError(f"the prepared workspace has {len(packed)} bytes as tar.gz: want at most {MAX_PACKED}")
+    check(packed)
+    uploads = {**task.get("uploads", {}), _PACKED: await uploaded(client, packed)}
+    setup = [*task.get("setup", []), f"tar -xzf {_PACKED} && rm {_PACKED}"]
+    return {**task, "uploads": uploads, "setup": setup}, result
+
+
+def check(packed: bytes) -> None:
+    """UnavailableError where the end of the archive is missing."""
     try:
-        gzip.decompress(packed)
+        with gzip.open(BytesIO(packed)) as files:
+            while files.read(1 << 20):
+                pass
     except (EOFError, OSError) as err:
         raise UnavailableError(f"the archive of the prepared workspace was cut: {err}") from err
-    files = {**task.get("upload_files", {}), _PACKED: b64encode(packed).decode()}
-    setup = [*task.get("setup", []), f"base64 -d {_PACKED} | tar -xz && rm {_PACKED}"]
-    return {**task, "upload_files": files, "setup": setup}, result
+
+
+async def uploaded(client: AsyncClient, packed: bytes) -> str:
+    """Sends the archive, and returns its digest."""
+    fd, path = tempfile.mkstemp(suffix=".tgz")
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(packed)
+        return await client.upload(path)
+    finally:
+        os.remove(path)
