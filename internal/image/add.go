@@ -33,7 +33,7 @@ func (s *Store) Import(ctx context.Context, path, image string) (Image, error) {
 		if err != nil {
 			return Image{}, err
 		}
-		return s.add(ctx, img, temp, full)
+		return s.add(ctx, func() {}, img, temp, full)
 	})
 }
 
@@ -58,8 +58,9 @@ func (s *Store) adding(ctx context.Context, do func(temp string) (Image, error))
 	return added, err
 }
 
-// add unpacks the layers that the store does not have, and records the image under its names.
-func (s *Store) add(ctx context.Context, img v1.Image, temp string, names ...string) (Image, error) {
+// add unpacks the layers that the store does not have, and records the image under its names. stop ends reads of img that wait for others; it is
+// called when a layer has failed.
+func (s *Store) add(ctx context.Context, stop func(), img v1.Image, temp string, names ...string) (Image, error) {
 	record, layers, err := s.describe(img)
 	if err != nil {
 		return record, err
@@ -72,7 +73,7 @@ func (s *Store) add(ctx context.Context, img v1.Image, temp string, names ...str
 	if err != nil {
 		return record, err
 	}
-	if err := s.unpackAll(ctx, record.Layers, layers, temp); err != nil {
+	if err := s.unpackAll(ctx, stop, record.Layers, layers, temp); err != nil {
 		return record, err
 	}
 	if err := s.sum(&record); err != nil {
@@ -132,9 +133,10 @@ func invalid(err error, part string) error {
 }
 
 // unpackAll unpacks the layers into temp and moves them into the store when all are on the disk.
-func (s *Store) unpackAll(ctx context.Context, ids []string, layers []v1.Layer, temp string) error {
+func (s *Store) unpackAll(ctx context.Context, stop func(), ids []string, layers []v1.Layer, temp string) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(layersAtOnce)
+	context.AfterFunc(ctx, stop)
 	var fresh []string
 	shared := &budget{Limits: s.o.Limits}
 	for n, id := range ids {
@@ -186,10 +188,8 @@ func (s *Store) unpackLayer(ctx context.Context, l v1.Layer, id string, b *budge
 		return readError(registryError(err))
 	}
 	defer content.Close()
-	stop := context.AfterFunc(ctx, func() { _ = content.Close() })
-	defer stop()
 	sum := sha256.New()
-	bounded := &boundedReader{r: io.TeeReader(content, sum), left: s.o.Limits.Bytes + int64(s.o.Limits.Entries)*tarOverhead}
+	bounded := &boundedReader{r: io.TeeReader(until(ctx, content), sum), left: s.o.Limits.Bytes + int64(s.o.Limits.Entries)*tarOverhead}
 	written, err := unpack(ctx, bounded, root, s.ownedBy, b)
 	if err != nil {
 		return errors.Join(err, ctx.Err())
@@ -202,6 +202,20 @@ func (s *Store) unpackLayer(ctx context.Context, l v1.Layer, id string, b *budge
 	}
 	return fault.Wrap(fault.Exhausted, s.writeJSON(filepath.Join(dir, recordFile), written), "record layer")
 }
+
+// until reads from r until ctx ends. It is looked at between two reads: to close r during one would be a race.
+func until(ctx context.Context, r io.Reader) io.Reader {
+	return readerFunc(func(p []byte) (int, error) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		return r.Read(p)
+	})
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // tarOverhead is what an entry takes in a tar file beside its content, in bytes.
 const tarOverhead = 4096

@@ -58,18 +58,25 @@ func (s *Store) pull(ctx context.Context, ref name.Reference) (Image, error) {
 	return s.adding(ctx, func(temp string) (Image, error) {
 		var errs []error
 		for _, from := range s.sources(ref) {
-			img, digest, err := s.fetch(ctx, from)
+			added, err := s.pullFrom(ctx, from, ref, temp)
 			if err == nil {
-				var added Image
-				added, err = s.add(ctx, img, temp, ref.Name(), ref.Context().Digest(digest.String()).Name())
-				if err == nil {
-					return added, nil
-				}
+				return added, nil
 			}
 			errs = append(errs, err)
 		}
 		return Image{}, worst(errs)
 	})
+}
+
+// pullFrom adds the image as one source has it, under the names of ref.
+func (s *Store) pullFrom(ctx context.Context, from, ref name.Reference, temp string) (Image, error) {
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	img, digest, err := s.fetch(reading, from)
+	if err != nil {
+		return Image{}, err
+	}
+	return s.add(ctx, stop, img, temp, ref.Name(), ref.Context().Digest(digest.String()).Name())
 }
 
 // Check asks the registry for the manifest of an image: whether there is such an image, and for this machine.

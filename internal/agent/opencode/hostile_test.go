@@ -15,7 +15,8 @@ func flood(n int) http.HandlerFunc {
 	piece := strings.Repeat("{},", 1<<16)
 	return func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "[")
-		for err := error(nil); n > 0 && err == nil; n -= 1 << 16 {
+		left := n
+		for err := error(nil); left > 0 && err == nil; left -= 1 << 16 {
 			_, err = io.WriteString(w, piece)
 		}
 		_, _ = io.WriteString(w, "{}]")
