@@ -83,6 +83,9 @@ func (a *Activities) collectTrace(ctx context.Context, in CollectInput) error {
 
 // collectReport saves what is known of the endpoint. Turns may be trained on only once the probe is over, if one is under way.
 func (a *Activities) collectReport(ctx context.Context, in CollectInput) error {
+	if !a.callsModel(in.Agent) {
+		return nil
+	}
 	wait := time.Duration(0)
 	if in.Head.Outcome.MayCarryReward() {
 		wait = gateway.InspectTime

@@ -77,7 +77,7 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 	agents, err := agent.NewRegistry(agent.Kind{
 		Name: "opencode", Agent: h.coder, OutputBlob: store.OpencodeOutput, LogPath: rollout.AgentLog,
 		Log: func(t rollout.Transcript) []byte { return []byte("log of " + t.SessionID + "\n") },
-	})
+	}, agent.Kind{Name: rollout.AgentNop, Agent: h.coder, NoModel: true})
 	require.NoError(t, err)
 	h.Activities = activities.New(activities.Options{
 		Host: "h1", Queue: "q1", Backends: map[string]activities.Backend{"local": {

@@ -51,6 +51,22 @@ func TestStartProxyProbesTheEndpoint(t *testing.T) {
 	}
 }
 
+// The endpoint of an agent that makes no model calls is not asked: it may not exist, and a rollout would wait for it.
+func TestEndpointOfNoCallsIsNotProbed(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	h.gate.status.Attached = true
+	require.NoError(t, h.StartProxy(t.Context(), activities.ProxyInput{
+		Target: target(), Agent: rollout.AgentNop, Mode: rollout.TransparentProxy, Model: rollout.Model{Name: "m", TokenIDs: true, Logprobs: true},
+	}))
+	in := collectInput(nil)
+	in.Agent = rollout.AgentNop
+	_, err := h.CollectArtifacts(t.Context(), in)
+	require.NoError(t, err)
+	require.Empty(t, h.gate.inspected)
+}
+
 // The result says what the probe found. Raw log probabilities take the tokens' level from it.
 func TestResultHasTheReportOnTheEndpoint(t *testing.T) {
 	t.Parallel()

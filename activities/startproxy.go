@@ -42,7 +42,7 @@ func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
 // inspect has the gateway probe the endpoint, beside the start of the agent. Where training is demanded it waits for the report, and
 // refuses an endpoint that is known to give less than training needs; one that gave no answer may give one later.
 func (a *Activities) inspect(ctx context.Context, in ProxyInput) error {
-	if !in.Model.Trainable() || in.Mode != rollout.TransparentProxy {
+	if !in.Model.Trainable() || in.Mode != rollout.TransparentProxy || !a.callsModel(in.Agent) {
 		return nil
 	}
 	wait := time.Duration(0)
@@ -60,6 +60,12 @@ func (a *Activities) inspect(ctx context.Context, in ProxyInput) error {
 			report.CaptureLevel, strings.Join(report.Findings, "; "))
 	}
 	return nil
+}
+
+// callsModel says whether an agent makes model calls. The endpoint of one that makes none may not even exist.
+func (a *Activities) callsModel(name string) bool {
+	kind, err := a.o.Agents.Get(name)
+	return err != nil || !kind.NoModel
 }
 
 // route is the attempt's route. Without the agent's name the calls of all processes count as the agent's.
