@@ -37,8 +37,9 @@ type stage struct {
 	reached chan string // activities that hang tell that they were begun
 }
 
-// TestRecord records one history per way that a rollout goes, as a server really writes it.
-func TestRecord(t *testing.T) {
+// recorder connects to the server that -record names; without one the test is skipped.
+func recorder(t *testing.T) (client.Client, seal.Key) {
+	t.Helper()
 	if *record == "" {
 		t.Skip("makes histories only when -record names a server")
 	}
@@ -46,8 +47,14 @@ func TestRecord(t *testing.T) {
 	require.NoError(t, err)
 	c, err := temporalx.Dial(t.Context(), temporalx.Options{Key: key, Address: *record, Identity: "recorder"})
 	require.NoError(t, err)
-	defer c.Close()
+	t.Cleanup(c.Close)
 	require.NoError(t, temporalx.Register(t.Context(), c.OperatorService(), "default"))
+	return c, key
+}
+
+// TestRecord records one history per way that a rollout goes, as a server really writes it.
+func TestRecord(t *testing.T) {
+	c, key := recorder(t)
 	for name, sc := range scenes() {
 		t.Run(name, func(t *testing.T) { recordOne(t, c, key, name, sc) })
 	}

@@ -22,15 +22,7 @@ import (
 
 // TestRecordGroups records one history per way that a group goes, as TestRecord does for rollouts.
 func TestRecordGroups(t *testing.T) {
-	if *record == "" {
-		t.Skip("makes histories only when -record names a server")
-	}
-	key, err := seal.ParseKey(strings.Repeat("7", 64))
-	require.NoError(t, err)
-	c, err := temporalx.Dial(t.Context(), temporalx.Options{Key: key, Address: *record, Identity: "recorder"})
-	require.NoError(t, err)
-	defer c.Close()
-	require.NoError(t, temporalx.Register(t.Context(), c.OperatorService(), "default"))
+	c, key := recorder(t)
 	for name, sc := range map[string]scene{
 		"group_replaces": {arrange: (*stage).loseMember},
 		"group_hopeless": {arrange: func(s *stage) { s.w.prepare = fail(9, fault.SetupFailed, s.w.prepare) }},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
@@ -15,7 +14,6 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/pool"
-	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 	"github.com/rolloutd/rolloutd/workflows"
@@ -24,14 +22,7 @@ import (
 // TestRecordPool records both runs of a pool, as TestRecord does for rollouts: the first has a look that fails and continues as new, the second is changed by a
 // signal and ends.
 func TestRecordPool(t *testing.T) {
-	if *record == "" {
-		t.Skip("makes histories only when -record names a server")
-	}
-	key, err := seal.ParseKey(strings.Repeat("7", 64))
-	require.NoError(t, err)
-	c, err := temporalx.Dial(t.Context(), temporalx.Options{Key: key, Address: *record, Identity: "recorder"})
-	require.NoError(t, err)
-	defer c.Close()
+	c, key := recorder(t)
 	spec := pool.Spec{Driver: pool.DriverRawExec, Every: 0.01}.WithDefaults("recorded")
 	w := worker.New(c, pool.Queue(spec.Name), worker.Options{})
 	workflows.RegisterPool(w)

@@ -30,15 +30,7 @@ import (
 //
 //	temporal server start-dev --headless --port 7299 --dynamic-config-value limit.historyCount.suggestContinueAsNew=40
 func TestRecordProducers(t *testing.T) {
-	if *record == "" {
-		t.Skip("makes histories only when -record names a server")
-	}
-	key, err := seal.ParseKey(strings.Repeat("7", 64))
-	require.NoError(t, err)
-	c, err := temporalx.Dial(t.Context(), temporalx.Options{Key: key, Address: *record, Identity: "recorder"})
-	require.NoError(t, err)
-	defer c.Close()
-	require.NoError(t, temporalx.Register(t.Context(), c.OperatorService(), "default"))
+	c, key := recorder(t)
 	for name, sc := range map[string]producerScene{
 		"producer_completed": {change: func(p *rollout.ProducerSpec) {
 			p.Eval = &rollout.EvalSpec{Tasks: p.Tasks, Every: 10, GroupSize: 1}
