@@ -103,7 +103,7 @@ func (m *message) addAssistant(t *chat.Turns) error {
 	return nil
 }
 
-// argumentsOf is what the model wrote: an object, or in a string a text that is none.
+// argumentsOf returns the arguments of a call as the model wrote them. Arguments that are not an object arrive in a string.
 func argumentsOf(input json.RawMessage) string {
 	var text string
 	if json.Unmarshal(input, &text) == nil && len(input) > 0 && input[0] == '"' {

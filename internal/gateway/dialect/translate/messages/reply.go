@@ -64,8 +64,8 @@ func reply(c chat.Completion, model string) []byte {
 	return chat.Encode(a)
 }
 
-// inputOf is a tool's input: an object. A text that is none stays what the model wrote, in a string, so that the tool refuses it and the next request
-// has it again.
+// inputOf returns the input of a tool, which the API wants to be an object. Other text stays as the model wrote it, in a string: the tool refuses it,
+// and the next request has it again.
 func inputOf(arguments string) json.RawMessage {
 	if arguments == "" {
 		return json.RawMessage("{}")
