@@ -3,10 +3,7 @@ package docker
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -14,8 +11,8 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandbox/bridge"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local/bridge"
 )
 
 // Options configures New. Dir and SandboxdPath are required.
@@ -75,7 +72,7 @@ func New(o Options) (*Driver, error) {
 	}
 	d.o.KeepDead = cmp.Or(o.KeepDead, time.Hour)
 	var err error
-	if d.o.Dir, err = privateDir(o.Dir); err != nil {
+	if d.o.Dir, err = driver.PrivateDir(o.Dir); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "folder of the sandboxes")
 	}
 	if d.owner, err = ownerOf(d.o.Dir); err != nil {
@@ -136,18 +133,3 @@ func (d *Driver) Prepare(ctx context.Context, spec driver.Spec) error {
 
 // Renew is a no-op: the only lease is sandboxd's.
 func (d *Driver) Renew(context.Context, string, time.Duration) error { return nil }
-
-// privateDir makes dir, readable by its owner alone: who can reach a control socket in it commands the sandbox.
-func privateDir(dir string) (string, error) {
-	if dir == "" {
-		return "", errors.New("not named")
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
-	}
-	return dir, os.Chmod(dir, 0o700)
-}

@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local/guest"
+	"github.com/rolloutd/rolloutd/internal/sandbox/guest"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 

@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rolloutd/rolloutd/internal/sandbox/local/bridge"
+	"github.com/rolloutd/rolloutd/internal/sandbox/bridge"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )

@@ -3,7 +3,6 @@ package local
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -13,9 +12,9 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/image"
+	"github.com/rolloutd/rolloutd/internal/sandbox/bridge"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local/bridge"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local/guest"
+	"github.com/rolloutd/rolloutd/internal/sandbox/guest"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/seccomp"
 )
 
@@ -104,7 +103,7 @@ func New(o Options) (*Driver, error) {
 }
 
 func (d *Driver) findFiles(o Options) (err error) {
-	if d.dir, err = privateDir(o.Dir); err != nil {
+	if d.dir, err = driver.PrivateDir(o.Dir); err != nil {
 		return fault.Wrap(fault.Invalid, err, "folder of the sandboxes")
 	}
 	if d.bwrap, err = exec.LookPath(cmp.Or(o.Bwrap, "bwrap")); err != nil {
@@ -142,21 +141,6 @@ func (d *Driver) asRoot() (err error) {
 		d.cgroups = nil
 	}
 	return nil
-}
-
-// privateDir makes dir, readable by its owner alone: who can reach a control socket in it commands the sandbox.
-func privateDir(dir string) (string, error) {
-	if dir == "" {
-		return "", errors.New("not named")
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
-	}
-	return dir, os.Chmod(dir, 0o700)
 }
 
 func existing(path string) (string, error) {

@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local/guest"
+	"github.com/rolloutd/rolloutd/internal/sandbox/guest"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
