@@ -21,8 +21,11 @@ type call struct {
 	done     chan struct{} // closed when result is there
 	result   answer
 
-	waiters int // guarded by the route's lock, as is epoch
-	epoch   int // of the connection by which the last waiter came
+	// Guarded by the route's lock.
+	waiters int  // requests that wait for it
+	joins   int  // requests that joined it after the first
+	epoch   int  // of the connection by which the last waiter came
+	returns bool // the waiter that left last is expected to ask again
 }
 
 // leaveGrace is how long an abandoned call is kept to see whether the agent hung up or the channel broke. The two look the
@@ -62,6 +65,7 @@ func (r *route) join(id string, a *dialect.Request) (*call, answer) {
 	defer r.mu.Unlock()
 	if c, ok := r.inFlight[id]; ok {
 		c.waiters++
+		c.joins++
 		c.epoch = r.epoch
 		return c, answer{}
 	}
@@ -104,41 +108,39 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 	return c
 }
 
-// leave notes that one of the requests for the call is gone. A caller on the host that is gone counts as a broken channel: a worker
-// that was killed comes back and asks again.
+// leave notes that one of the requests for the call is gone. A caller on the host never hangs up on purpose: a worker that was killed
+// comes back and asks again.
 func (r *route) leave(c *call, fromHost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if fromHost {
-		r.epoch++
-	}
+	c.returns = fromHost
 	if c.waiters--; c.waiters == 0 {
 		time.AfterFunc(leaveGrace, func() { r.abandon(c) })
 	}
 }
 
-// abandon cancels a call that no request waits for: at once when the agent hung up, later when the channel broke, since the sandbox
-// then asks again.
+// abandon cancels a call that no request waits for: at once when the agent hung up, later when its caller is expected to ask again,
+// over a new channel of the sandbox or from the host.
 func (r *route) abandon(c *call) {
 	r.mu.Lock()
-	left := c.epoch
+	joins := c.joins
 	alone := c.waiters == 0
-	broke := left != r.epoch
+	expected := c.returns || c.epoch != r.epoch
 	r.mu.Unlock()
 	switch {
 	case !alone:
-	case !broke:
+	case !expected:
 		c.cancel(errLeft)
 	default:
-		time.AfterFunc(r.hold, func() { r.drop(c, left) })
+		time.AfterFunc(r.hold, func() { r.drop(c, joins) })
 	}
 }
 
-// drop cancels the call unless the sandbox asked for it again on a later connection. If that one broke as well, its own timer counts.
-func (r *route) drop(c *call, left int) {
+// drop cancels the call unless another request joined it after that many: its leaving has a timer of its own.
+func (r *route) drop(c *call, joins int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.waiters == 0 && c.epoch == left {
+	if c.waiters == 0 && c.joins == joins {
 		c.cancel(errLeft)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 )
 
 const chat = "chat/completions"
@@ -55,10 +56,10 @@ func TestHostCallIsRecordedAndRepeated(t *testing.T) {
 	require.Equal(t, 1, status.Turns)
 }
 
-// A worker that is killed comes back and asks again: the call outlives its caller, and is one turn.
+// A worker that is killed comes back and asks again: the call outlives its caller, and is one turn. Calls of the sandbox are not held for it.
 func TestHostCallOutlivesItsCaller(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
+	h := newHost(t, func(o *proxy.Options) { o.Hold = time.Hour })
 	slow := newHanging("", goodReply)
 	e := newEngine(t, slow.serve)
 	url := h.open(t, h.route(e.URL))
