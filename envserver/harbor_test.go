@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -252,28 +253,30 @@ func TestHarborTaskAPI(t *testing.T) {
 	long := strings.Repeat("é", 4000) + "\\n…"
 	a, b := `{"index":0,"task_id":"a-task","task_name":"a-task","dataset":"folder","instruction":"write a"}`,
 		`{"index":1,"task_id":"b-task","task_name":"b-task","dataset":"folder","instruction":"`+long+`"}`
-	for _, c := range []struct {
-		method, path, body string
-		status             int
-		answer             string
-	}{
-		{"GET", "/list_environments", "", 200, `["harbor_env"]`},
-		{"POST", "/harbor_env/num_tasks", `{"split":""}`, 200, `{"num_tasks":2}`},
-		{"POST", "/HARBOR_env/tasks", `{"split":""}`, 200, `{"tasks":[` + a + `,` + b + `],"env_name":"harbor_env"}`},
-		{"POST", "/harbor_env/task", `{"split":"folder","index":1}`, 200, `{"task":` + b + `}`},
-		{"POST", "/harbor_env/task", `{"split":"","index":2}`, 400, `Invalid task index`},
-		{"POST", "/harbor_env/task", `{"split":""}`, 422, `{"detail":[{"type":"missing","loc":["body","index"],"msg":"Field required","input":{"split":""}}]}`},
-		{"POST", "/harbor_env/task_range", `{"split":"","start":0,"stop":1}`, 200, `{"tasks":[` + a + `]}`},
-		{"POST", "/harbor_env/task_range", `{"split":"","start":-1,"stop":null}`, 200, `{"tasks":[` + b + `]}`},
-		{"POST", "/harbor_env/task_range", `{"split":"","start":5,"stop":1}`, 200, `{"tasks":[]}`},
-		{"POST", "/harbor_env/num_tasks", `{}`, 422, `Field required`},
-		{"POST", "/other/num_tasks", `{"split":""}`, 404, `{"detail":"unknown environment 'other'"}`},
-		{"GET", "/other/splits", "", 404, `unknown environment`},
-		{"POST", "/harbor_env/num_tasks", `{"split":"x"}`, 404, `unknown split`},
-	} {
-		status, _, body := r.do(c.method, harborPath+c.path, c.body)
-		require.Equal(t, c.status, status, body)
-		require.Contains(t, body, c.answer)
+	for _, base := range []string{harborPath, ""} {
+		for _, c := range []struct {
+			method, path, body string
+			status             int
+			answer             string
+		}{
+			{"GET", "/list_environments", "", 200, `["harbor_env"]`},
+			{"POST", "/harbor_env/num_tasks", `{"split":""}`, 200, `{"num_tasks":2}`},
+			{"POST", "/HARBOR_env/tasks", `{"split":""}`, 200, `{"tasks":[` + a + `,` + b + `],"env_name":"harbor_env"}`},
+			{"POST", "/harbor_env/task", `{"split":"folder","index":1}`, 200, `{"task":` + b + `}`},
+			{"POST", "/harbor_env/task", `{"split":"","index":2}`, 400, `Invalid task index`},
+			{"POST", "/harbor_env/task", `{"split":""}`, 422, `{"detail":[{"type":"missing","loc":["body","index"],"msg":"Field required","input":{"split":""}}]}`},
+			{"POST", "/harbor_env/task_range", `{"split":"","start":0,"stop":1}`, 200, `{"tasks":[` + a + `]}`},
+			{"POST", "/harbor_env/task_range", `{"split":"","start":-1,"stop":null}`, 200, `{"tasks":[` + b + `]}`},
+			{"POST", "/harbor_env/task_range", `{"split":"","start":5,"stop":1}`, 200, `{"tasks":[]}`},
+			{"POST", "/harbor_env/num_tasks", `{}`, 422, `Field required`},
+			{"POST", "/other/num_tasks", `{"split":""}`, 404, `{"detail":"unknown environment 'other'"}`},
+			{"GET", "/other/splits", "", 404, `unknown environment`},
+			{"POST", "/harbor_env/num_tasks", `{"split":"x"}`, 404, `unknown split`},
+		} {
+			status, _, body := r.do(c.method, base+c.path, c.body)
+			require.Equal(t, c.status, status, body)
+			require.Contains(t, body, c.answer)
+		}
 	}
 	_, _, body := r.do("GET", harborPath+"/harbor_env/splits", "")
 	require.Contains(t, body, `[{"name":"folder","num_tasks":2},{"name":"away","num_tasks":0,"error":"`)
@@ -297,7 +300,71 @@ func TestHarborClient(t *testing.T) {
 	t.Parallel()
 	releases := pyclient.Releases()
 	python := pyclient.Interpreter(t, releases[len(releases)-1]) // the earlier ones have no such client
+	for name, base := range map[string]string{"own path": harborPath, "root": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, withHarbor(t))
+			r.fake.keeps(harborTrace(t))
+			python.Run(t, filepath.Join("testdata", "py", "harbor_env.py"), r.url+base)
+		})
+	}
+}
+
+// At the root run_rollout takes HarborEnv's arguments beside its own, where there are task sets.
+func TestHarborAtTheRoot(t *testing.T) {
+	t.Parallel()
 	r := start(t, withHarbor(t))
 	r.fake.keeps(harborTrace(t))
-	python.Run(t, filepath.Join("testdata", "py", "harbor_env.py"), r.url+harborPath)
+	c := r.dial("/ws")
+	got := c.harborCall(map[string]any{"task_index": 0, "sandbox": "e2b", "model": "", "api_key": "", "sampling": map[string]any{"temperature": 0.5}})
+	require.Equal(t, "a-task", got["task_name"], got["error"])
+	require.InDelta(t, 0.5, got["reward"], 0)
+	reply := object(t, c.ask(call("run_rollout", task("own", "write a"))))
+	own := object(t, dig(t, reply, "data", "observation", "result", "content", 0, "text").(string))
+	require.Equal(t, "own", own["rollout_id"], "the engine's own arguments and result: %v", reply)
+
+	for name, at := range map[string]struct {
+		args map[string]any
+		says string
+	}{
+		"both kinds": {map[string]any{"instruction": "x", "task_index": 0}, "task_index: does not go with instruction"},
+		"neither":    {map[string]any{}, "instruction: missing"},
+		"unknown":    {map[string]any{"task_index": 0, "colour": "red"}, "unknown argument"},
+	} {
+		reply := object(t, c.ask(call("run_rollout", at.args)))
+		require.Equal(t, "invalid_args", dig(t, reply, "data", "observation", "error", "error_type"), name)
+		require.Contains(t, dig(t, reply, "data", "observation", "error", "message"), at.says, name)
+	}
+
+	list := object(t, c.ask(`{"type":"step","data":{"type":"list_tools"}}`))
+	var names []string
+	schemas := map[string]*jsonschema.Schema{}
+	for _, tool := range dig(t, list, "data", "observation", "tools").([]any) {
+		name := dig(t, tool, "name").(string)
+		raw, err := json.Marshal(dig(t, tool, "input_schema"))
+		require.NoError(t, err)
+		names, schemas[name] = append(names, name), new(jsonschema.Schema)
+		require.NoError(t, json.Unmarshal(raw, schemas[name]))
+	}
+	require.Subset(t, names, []string{"start_rollout", "get_trace", "capabilities", "list_tasks"})
+	schema, err := schemas["run_rollout"].Resolve(nil)
+	require.NoError(t, err)
+	for _, good := range []map[string]any{
+		{"instruction": "x", "endpoint": "vllm", "sandbox": map[string]any{"backend": "local"}},
+		{"split": "", "task_index": 0, "harness": "opencode", "sandbox": "e2b", "agent_timeout_sec": 0, "sampling": nil},
+	} {
+		require.NoError(t, schema.Validate(good))
+	}
+	require.Error(t, schema.Validate(map[string]any{"colour": "red"}))
+}
+
+// Without task sets the root offers what it offers to opencode_env's clients, byte for byte, and no Task API.
+func TestRootWithoutTaskSets(t *testing.T) {
+	t.Parallel()
+	const list = `{"type":"step","data":{"type":"list_tools"}}`
+	plain, without := start(t), start(t, func(o *envserver.Options) { o.Harbor = &envserver.Harbor{} })
+	require.Equal(t, plain.dial("/ws").ask(list), without.dial("/ws").ask(list))
+	require.Equal(t, string(plain.srv.Described()), string(without.srv.Described()))
+	status, _, _ := without.do("GET", "/list_environments", "")
+	require.Equal(t, http.StatusNotFound, status)
 }

@@ -16,7 +16,7 @@ import (
 const mountPath = "/env/"
 
 // mount makes the servers of the environments. Each is a whole OpenEnv server with sessions of its own.
-func (s *Server) mount(table *tools.Table) error {
+func (s *Server) mount(table *tools.Table, harborEnv *harbor.Env) error {
 	s.mounted = map[string]*Server{}
 	for _, e := range s.o.Environments {
 		o := s.o
@@ -32,15 +32,15 @@ func (s *Server) mount(table *tools.Table) error {
 			return err
 		}
 	}
-	return s.mountHarbor(table)
+	return s.mountHarbor(harborEnv)
 }
 
 func (s *Server) mountAt(name string, o Options, of parts) error {
+	of.base = mountPath + name
 	m, err := newServer(o, of)
 	if err != nil {
 		return fmt.Errorf("environment %s: %w", name, err)
 	}
-	m.base = mountPath + name
 	s.mounted[name] = m
 	return nil
 }
@@ -51,9 +51,20 @@ const (
 	harborSessions = 1024
 )
 
-// mountHarbor makes the server for HarborEnv's clients.
-func (s *Server) mountHarbor(table *tools.Table) error {
-	if s.o.Harbor == nil {
+// harborEnv is the environment of HarborEnv's clients; nil: there is none.
+func (o Options) harborEnv(table *tools.Table) *harbor.Env {
+	if o.Harbor == nil {
+		return nil
+	}
+	return harbor.New(harbor.Options{
+		Table: table, Rollouts: o.Rollouts, Resolve: o.Resolve, Agents: o.Agents, Backends: o.Backends,
+		Sets: o.TaskSets, First: o.Harbor.TaskSet, Defaults: o.Harbor.Arguments,
+	})
+}
+
+// mountHarbor makes the server that is for HarborEnv's clients alone.
+func (s *Server) mountHarbor(e *harbor.Env) error {
+	if e == nil {
 		return nil
 	}
 	o := s.o
@@ -63,10 +74,6 @@ func (s *Server) mountHarbor(table *tools.Table) error {
 	if o.Sessions != nil {
 		o.Sessions = session.Prefixed(harborName+"-", o.Sessions)
 	}
-	e := harbor.New(harbor.Options{
-		Table: table, Rollouts: o.Rollouts, Bodies: s.bodies, Resolve: o.Resolve, Agents: o.Agents, Backends: o.Backends,
-		Sets: o.TaskSets, First: o.Harbor.TaskSet, Defaults: o.Harbor.Arguments,
-	})
 	own, err := e.Table()
 	if err != nil {
 		return fmt.Errorf("environment %s: %w", harborName, err)

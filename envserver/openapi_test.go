@@ -22,6 +22,7 @@ func TestEveryRouteIsInTheDocument(t *testing.T) {
 		"simulation": func(*envserver.Options) {},
 		"production": func(o *envserver.Options) { o.Mode = envserver.Production },
 		"web":        withWeb,
+		"task sets":  withHarbor(t),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -29,14 +29,14 @@ func (s *Server) routes() []api.Route {
 	for path, page := range map[string]http.HandlerFunc{"/openapi.json": s.openAPI, "/docs": s.docs, "/redoc": s.docs} {
 		all = append(all, api.Get(path, page, nil), api.Head(path, page, nil))
 	}
-	switch {
-	case s.harbor != nil:
-		all = append(all, s.harbor.Routes()...)
-	case s.env.Play == nil:
-		all = append(all, (&rest.API{Rollouts: s.o.Rollouts, Groups: s.o.Groups, Deliveries: s.o.Deliveries, Producers: s.o.Producers, Produce: s.produce(), Episodes: s.o.Episodes, Uploads: s.o.Uploads, Hosts: s.o.Fleet, Env: s.env, Bodies: s.bodies, Exports: s.exports, Context: s.callContext}).Routes()...)
+	if s.harbor != nil {
+		all = append(all, s.harbor.Routes(s.bodies)...)
 	}
-	if s.harbor == nil && s.env.Play == nil && s.o.Episodes != nil {
-		all = append(all, s.executor().Routes()...)
+	if s.base == "" {
+		all = append(all, (&rest.API{Rollouts: s.o.Rollouts, Groups: s.o.Groups, Deliveries: s.o.Deliveries, Producers: s.o.Producers, Produce: s.produce(), Episodes: s.o.Episodes, Uploads: s.o.Uploads, Hosts: s.o.Fleet, Env: s.env, Bodies: s.bodies, Exports: s.exports, Context: s.callContext}).Routes()...)
+		if s.o.Episodes != nil {
+			all = append(all, s.executor().Routes()...)
+		}
 	}
 	if s.o.Mode == Simulation {
 		all = append(all, s.simulationRoutes()...)

@@ -31,7 +31,7 @@ type Server struct {
 	env       *env.Env
 	memory    *intake.Memory // for requests
 	exports   *exports.Room
-	harbor    *harbor.Env // nil: the environment is not for HarborEnv's clients
+	harbor    *harbor.Env // has the tasks of HarborEnv's clients; nil: there is no Task API
 	bodies    httpio.Bodies
 	standard  standardHandlers
 	underWay  underway.Calls // of MCP proper
@@ -75,26 +75,35 @@ func New(o Options) (*Server, error) {
 	if o.Episodes != nil {
 		o.Episodes = access.NewOwnedEpisodes(o.Episodes, o.Rollouts)
 	}
-	s, err := newServer(o, parts{table: table, room: room})
+	of := parts{table: table, room: room}
+	harborEnv := o.harborEnv(table)
+	if harborEnv != nil && len(o.TaskSets) > 0 { // its clients are served at the root, too
+		if of.table, err = harborEnv.Beside(); err != nil {
+			return nil, fmt.Errorf("envserver: tools: %w", err)
+		}
+		of.harbor = harborEnv
+	}
+	s, err := newServer(o, of)
 	if err != nil {
 		return nil, err
 	}
-	return s, s.mount(table)
+	return s, s.mount(table, harborEnv)
 }
 
 // parts are what the servers of environments differ in.
 type parts struct {
+	base      string // path below which the server is mounted; "": the root
 	table     *tools.Table
 	room      *exports.Room
 	player    *play.Player // of interactive episodes; nil: the tools are those of the table
-	harbor    *harbor.Env  // of HarborEnv's clients; nil: not theirs
+	harbor    *harbor.Env  // of HarborEnv's clients; nil: there is no Task API
 	metricsOf *env.Env     // has the metrics; nil: it has its own
 }
 
 // newServer makes the server of one environment.
 func newServer(o Options, of parts) (*Server, error) {
 	var err error
-	s := &Server{o: o, memory: intake.New(o.RequestMemory), exports: of.room, harbor: of.harbor}
+	s := &Server{o: o, memory: intake.New(o.RequestMemory), exports: of.room, harbor: of.harbor, base: of.base}
 	s.bodies = httpio.Bodies{Memory: s.memory, Max: o.MaxMessage, Within: o.BodyTimeout}
 	s.env, err = env.New(env.Options{
 		Tools: of.table, Play: of.player, StepTimeout: o.StepTimeout, Registerer: o.Registerer, MetricsOf: of.metricsOf, Logger: o.Logger,

@@ -3,7 +3,6 @@ package harbor
 import (
 	"golang.org/x/sync/semaphore"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -16,7 +15,6 @@ const Name = "harbor_env"
 type Options struct {
 	Table    *tools.Table // starts and awaits the rollouts
 	Rollouts tools.Rollouts
-	Bodies   httpio.Bodies
 	Resolve  func(catalog.Request) (rollout.Model, string, error)
 	Agents   []string          // on offer
 	Backends []string          // of sandboxes; the first is the default

@@ -61,20 +61,27 @@ type taskAnswer struct {
 	Task Ref `json:"task"`
 }
 
-// Routes are the Task API's.
-func (e *Env) Routes() []api.Route {
+// taskAPI answers requests about the tasks.
+type taskAPI struct {
+	sets   *sets
+	bodies httpio.Bodies
+}
+
+// Routes are the Task API's. Its handlers read requests by way of bodies.
+func (e *Env) Routes(bodies httpio.Bodies) []api.Route {
+	a := taskAPI{&e.sets, bodies}
 	refuses := api.Unread(http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusTooManyRequests)
 	post := func(path string, handle http.HandlerFunc, id, summary string, reads, answers any) api.Route {
 		return api.Post("/{environment}/"+path, handle, &api.Operation{ID: id, Tag: tag, Summary: summary, Reads: reads, NeedsBody: true, Answers: answers, Refuses: refuses})
 	}
 	return []api.Route{
 		api.Get("/list_environments", listEnvironments, &api.Operation{ID: "list_environments", Tag: tag, Summary: "Names of the environments with tasks", Answers: []any{[]string{}}}),
-		api.Get("/{environment}/splits", e.getSplits, &api.Operation{ID: "list_splits", Tag: tag, Summary: "The task sets", Reads: environmentRequest{}, Answers: []any{[]Split{}},
+		api.Get("/{environment}/splits", a.getSplits, &api.Operation{ID: "list_splits", Tag: tag, Summary: "The task sets", Reads: environmentRequest{}, Answers: []any{[]Split{}},
 			Refuses: []int{http.StatusNotFound}}),
-		post("num_tasks", e.postCount, "num_tasks", "How many tasks a set has", splitRequest{}, countAnswer{}),
-		post("tasks", e.postTasks, "list_tasks", "All tasks of a set", splitRequest{}, tasksAnswer{}),
-		post("task", e.postTask, "get_task", "One task of a set", taskRequest{}, taskAnswer{}),
-		post("task_range", e.postRange, "get_task_range", "Some tasks of a set", rangeRequest{}, rangeAnswer{}),
+		post("num_tasks", a.postCount, "num_tasks", "How many tasks a set has", splitRequest{}, countAnswer{}),
+		post("tasks", a.postTasks, "list_tasks", "All tasks of a set", splitRequest{}, tasksAnswer{}),
+		post("task", a.postTask, "get_task", "One task of a set", taskRequest{}, taskAnswer{}),
+		post("task_range", a.postRange, "get_task_range", "Some tasks of a set", rangeRequest{}, rangeAnswer{}),
 	}
 }
 
@@ -82,9 +89,9 @@ func listEnvironments(w http.ResponseWriter, _ *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, []string{Name})
 }
 
-func (e *Env) getSplits(w http.ResponseWriter, r *http.Request) {
+func (a taskAPI) getSplits(w http.ResponseWriter, r *http.Request) {
 	if named(w, r) {
-		httpio.WriteJSON(w, http.StatusOK, e.sets.splits())
+		httpio.WriteJSON(w, http.StatusOK, a.sets.splits())
 	}
 }
 
@@ -99,8 +106,8 @@ func named(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // read reads a body with the members that ask takes from it; false: the client has its answer.
-func (e *Env) read(w http.ResponseWriter, r *http.Request, ask func(*issue.Checker)) bool {
-	data, release, ok := e.o.Bodies.Read(w, r)
+func (a taskAPI) read(w http.ResponseWriter, r *http.Request, ask func(*issue.Checker)) bool {
+	data, release, ok := a.bodies.Read(w, r)
 	if !ok {
 		return false
 	}
@@ -124,12 +131,12 @@ func (e *Env) read(w http.ResponseWriter, r *http.Request, ask func(*issue.Check
 	return true
 }
 
-func (e *Env) postCount(w http.ResponseWriter, r *http.Request) {
+func (a taskAPI) postCount(w http.ResponseWriter, r *http.Request) {
 	var split string
-	if !e.read(w, r, func(c *issue.Checker) { split = c.String("split") }) {
+	if !a.read(w, r, func(c *issue.Checker) { split = c.String("split") }) {
 		return
 	}
-	set, _, err := e.sets.find(split)
+	set, _, err := a.sets.find(split)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
@@ -137,38 +144,38 @@ func (e *Env) postCount(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, countAnswer{set.Len()})
 }
 
-func (e *Env) postTasks(w http.ResponseWriter, r *http.Request) {
+func (a taskAPI) postTasks(w http.ResponseWriter, r *http.Request) {
 	var split string
-	if e.read(w, r, func(c *issue.Checker) { split = c.String("split") }) {
-		all, err := e.sets.refs(split, nil, nil)
+	if a.read(w, r, func(c *issue.Checker) { split = c.String("split") }) {
+		all, err := a.sets.refs(split, nil, nil)
 		answer(w, tasksAnswer{all, Name}, err)
 	}
 }
 
-func (e *Env) postRange(w http.ResponseWriter, r *http.Request) {
+func (a taskAPI) postRange(w http.ResponseWriter, r *http.Request) {
 	var in rangeRequest
-	if e.read(w, r, func(c *issue.Checker) {
+	if a.read(w, r, func(c *issue.Checker) {
 		in.Split, in.Start, in.Stop = c.String("split"), c.Int("start", false), c.Int("stop", false)
 	}) {
-		all, err := e.sets.refs(in.Split, in.Start, in.Stop)
+		all, err := a.sets.refs(in.Split, in.Start, in.Stop)
 		answer(w, rangeAnswer{all}, err)
 	}
 }
 
-func (e *Env) postTask(w http.ResponseWriter, r *http.Request) {
+func (a taskAPI) postTask(w http.ResponseWriter, r *http.Request) {
 	var split string
 	var index *int
-	if !e.read(w, r, func(c *issue.Checker) { split, index = c.String("split"), c.Int("index", true) }) {
+	if !a.read(w, r, func(c *issue.Checker) { split, index = c.String("split"), c.Int("index", true) }) {
 		return
 	}
-	set, split, err := e.sets.find(split)
+	set, split, err := a.sets.find(split)
 	switch {
 	case err != nil:
 		httpio.WriteRefusal(w, err)
 	case *index < 0 || *index >= set.Len():
 		httpio.WriteJSON(w, http.StatusBadRequest, reply.Problem{Detail: "Invalid task index", Kind: fault.Invalid})
 	default:
-		httpio.WriteJSON(w, http.StatusOK, taskAnswer{e.sets.ref(set, split, *index)})
+		httpio.WriteJSON(w, http.StatusOK, taskAnswer{a.sets.ref(set, split, *index)})
 	}
 }
 

@@ -72,6 +72,9 @@ with HarborEnv(base_url=server) as env:
     assert task.instruction == "Write the sum of numbers.txt into sum.txt.", task
     assert env.capabilities()["llm"]["model"] == "scripted"
 
+with HarborEnv(base_url=sys.argv[1]) as root:  # the same tasks
+    assert root.get_task("", 0) == task and root.capabilities()["datasets"] == [{"name": "sums", "num_tasks": 1}], root.splits()
+
 (completion, ids, sequences, calls, _, reward), result = row(task_index=0, sampling={"temperature": 1.0}, agent_step_limit=12)
 assert result.ok and result.task_name == "fix" and result.sandbox == "local" and result.rollout_type == "train", result
 assert reward == result.reward == 1.0 and calls == 1 and completion[-1]["role"] == "assistant", (reward, calls)
