@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"runtime/pprof"
 
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
@@ -18,6 +19,9 @@ import (
 
 // gatewayFolder, in the environment, makes this binary a gateway on that folder.
 const gatewayFolder = "ROLLOUTD_BENCH_GATEWAY"
+
+// gatewayProfile, in the environment, is the file for its CPU profile; empty: none is made.
+const gatewayProfile = "ROLLOUTD_BENCH_PROFILE"
 
 // gatewayProcess serves until its standard input ends. It prints where its admin API is, and then each model channel.
 func gatewayProcess(dir string) error {
@@ -42,6 +46,17 @@ func gatewayProcess(dir string) error {
 		defer stop()
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}()
+	if file := os.Getenv(gatewayProfile); file != "" {
+		out, err := os.Create(file)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = out.Close() }() // after the profile is written
+		if err := pprof.StartCPUProfile(out); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	return srv.Run(ctx)
 }
 

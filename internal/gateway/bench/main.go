@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -26,8 +27,10 @@ func main() {
 	}
 	python := flag.String("python", "", "a Python that has fastapi, httpx and uvicorn; empty: no comparison with that")
 	soak := flag.Duration("soak", 0, "instead: watch the gateway's memory for so long")
+	only := flag.String("only", "", "the loads whose names contain this; empty: all")
+	profile := flag.String("cpuprofile", "", "write a CPU profile of the gateway's process to this file")
 	flag.Parse()
-	exit(run(*python, *soak))
+	exit(run(*python, *only, *profile, *soak))
 }
 
 func exit(err error) {
@@ -37,7 +40,7 @@ func exit(err error) {
 	}
 }
 
-func run(python string, soakFor time.Duration) error {
+func run(python, only, profile string, soakFor time.Duration) error {
 	dir, err := os.MkdirTemp("", "rolloutd-bench-")
 	if err != nil {
 		return err
@@ -45,7 +48,7 @@ func run(python string, soakFor time.Duration) error {
 	defer func() { _ = os.RemoveAll(dir) }() // only a scratch folder
 	engine := httptest.NewServer(newEngine())
 	defer engine.Close()
-	g, err := startGateway(dir, engine.URL)
+	g, err := startGateway(dir, engine.URL, profile)
 	if err != nil {
 		return err
 	}
@@ -67,13 +70,16 @@ func run(python string, soakFor time.Duration) error {
 		defer p.stop()
 		subjects = append(subjects, p)
 	}
-	return compare(subjects)
+	return compare(subjects, only)
 }
 
-// compare runs each load through each proxy.
-func compare(subjects []*subject) error {
+// compare runs each load whose name contains only through each proxy.
+func compare(subjects []*subject, only string) error {
 	fmt.Printf("%-38s %-8s %12s %9s %9s %8s\n", "load", "proxy", "CPU", "wall", "memory", "failed")
 	for _, l := range loads() {
+		if !strings.Contains(l.name, only) {
+			continue
+		}
 		var first time.Duration
 		for i, s := range subjects {
 			m, err := l.measure(s)

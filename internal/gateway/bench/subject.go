@@ -37,8 +37,9 @@ type subject struct {
 }
 
 func (s *subject) stop() {
-	_ = s.stdin.Close()
-	_ = s.cmd.Process.Kill()
+	_ = s.stdin.Close() // the gateway ends by itself and writes its profile
+	ended := time.AfterFunc(10*time.Second, func() { _ = s.cmd.Process.Kill() })
+	defer ended.Stop()
 	_ = s.cmd.Wait()
 }
 
@@ -62,13 +63,13 @@ func (s *subject) line() (string, error) {
 	return s.lines.Text(), nil
 }
 
-func startGateway(dir, engine string) (*subject, error) {
+func startGateway(dir, engine, profile string) (*subject, error) {
 	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
 	if err != nil {
 		return nil, err
 	}
 	s := &subject{name: "gateway", cmd: exec.Command(os.Args[0]), engine: engine}
-	s.cmd.Env = append(os.Environ(), gatewayFolder+"="+dir)
+	s.cmd.Env = append(os.Environ(), gatewayFolder+"="+dir, gatewayProfile+"="+profile)
 	if err := s.start(); err != nil {
 		return nil, err
 	}
