@@ -298,8 +298,7 @@ func TestHarborTaskAPI(t *testing.T) {
 // TestHarborClient runs the published client of OpenEnv's Harbor environment, as it is.
 func TestHarborClient(t *testing.T) {
 	t.Parallel()
-	releases := pyclient.Releases()
-	python := pyclient.Interpreter(t, releases[len(releases)-1]) // the earlier ones have no such client
+	python := pyclient.Interpreter(t, pyclient.Newest()) // the earlier ones have no such client
 	for name, base := range map[string]string{"own path": harborPath, "root": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,8 +16,7 @@ const openEnvFolder = "../deploy/openenv"
 // OpenEnv's tools take the folder that describes the server to them.
 func TestOpenEnvPackage(t *testing.T) {
 	t.Parallel()
-	releases := pyclient.Releases()
-	pyclient.Interpreter(t, releases[len(releases)-1]).Run(t, filepath.Join("testdata", "py", "package_dir.py"), openEnvFolder)
+	pyclient.Interpreter(t, pyclient.Newest()).Run(t, filepath.Join("testdata", "py", "package_dir.py"), openEnvFolder)
 }
 
 // The image's script listens on all addresses with tokens alone, and without them only where OPEN_PORT says so.

@@ -16,7 +16,7 @@ import (
 // reference is the server of the release that the wire contract describes.
 func reference(t *testing.T) *rig {
 	t.Helper()
-	python := pyclient.Interpreter(t, pyclient.Releases()[1])
+	python := pyclient.Interpreter(t, pyclient.Newest())
 	cmd := exec.CommandContext(t.Context(), python.Path(), filepath.Join("testdata", "py", "reference.py"))
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)

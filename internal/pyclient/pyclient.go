@@ -22,8 +22,9 @@ import (
 
 // Requirements pins a release of the client and what it runs on.
 type Requirements struct {
-	Name string // for people
-	list string
+	Name  string // for people
+	list  string
+	whole bool // with all that its packages ask for beside the list
 }
 
 //go:embed requirements-0.3.txt
@@ -47,26 +48,40 @@ var training string
 //go:embed requirements-package.txt
 var packaging string
 
+// LaterRelease names a release of openenv after the pinned ones. The tests then hold the server to it, too.
+const LaterRelease = "ROLLOUTD_TEST_OPENENV"
+
 // Releases are those that the tests hold the server to: the one that the wire contract describes, and a later one whose tool
-// client takes another way.
+// client takes another way. The last one is the newest.
 func Releases() []Requirements {
-	return []Requirements{{"0.3", release03}, {"0.10", release010}}
+	all := []Requirements{{Name: "0.3", list: release03}, {Name: "0.10", list: release010}}
+	if later := os.Getenv(LaterRelease); later != "" {
+		list := strings.Replace(release010, "openenv==0.10.0", "openenv=="+later, 1) + "# and what this release asks for\n"
+		all = append(all, Requirements{Name: later, list: list, whole: true})
+	}
+	return all
+}
+
+// Newest is the last of Releases.
+func Newest() Requirements {
+	all := Releases()
+	return all[len(all)-1]
 }
 
 // ModelClients are the OpenAI, Anthropic and Google packages.
-func ModelClients() Requirements { return Requirements{"models", modelClients} }
+func ModelClients() Requirements { return Requirements{Name: "models", list: modelClients} }
 
 // Trainer is numpy and TRL's package, without the libraries that train, beside the later release.
-func Trainer() Requirements { return Requirements{"trainer", release010 + trainer} }
+func Trainer() Requirements { return Requirements{Name: "trainer", list: release010 + trainer} }
 
 // Packaging builds and checks our own package for Python.
-func Packaging() Requirements { return Requirements{"package", packaging} }
+func Packaging() Requirements { return Requirements{Name: "package", list: packaging} }
 
 // Atropos is Atropos' package with what its trainer API runs on, and without the libraries that train.
-func Atropos() Requirements { return Requirements{"atropos", atropos} }
+func Atropos() Requirements { return Requirements{Name: "atropos", list: atropos} }
 
 // Torch is TRL's package with the libraries that it trains with.
-func Torch() Requirements { return Requirements{"torch", training} }
+func Torch() Requirements { return Requirements{Name: "torch", list: training} }
 
 // Python is an interpreter that has the client.
 type Python struct {
@@ -139,7 +154,7 @@ func Interpreter(t *testing.T, r Requirements) Python {
 		return Python{path: python}
 	}
 	require.NoError(t, os.RemoveAll(dir))
-	install(t, host, python, dir, r.list)
+	install(t, host, python, dir, r)
 	require.NoError(t, os.WriteFile(ready, nil, 0o600))
 	return Python{path: python}
 }
@@ -157,14 +172,14 @@ func locked(t *testing.T, path string) (unlock func()) {
 }
 
 // install leaves out what openenv, trl and atroposlib themselves would pull in: the web interface of the first brings 200 MB that no client
-// touches, the others what they train with.
-func install(t *testing.T, host, python, dir, list string) {
+// touches, the others what they train with. Of a release that is not pinned, nobody knows yet what its client needs: it may replace what the list pins.
+func install(t *testing.T, host, python, dir string, r Requirements) {
 	t.Helper()
 	run(t, host, "-m", "venv", dir)
 	pip := []string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check"}
 	var alone []string
 	var others string
-	for line := range strings.Lines(list) {
+	for line := range strings.Lines(r.list) {
 		if strings.HasPrefix(line, "openenv==") || strings.HasPrefix(line, "trl==") || strings.HasPrefix(line, "atroposlib==") {
 			alone = append(alone, strings.TrimSpace(line))
 		} else {
@@ -174,8 +189,11 @@ func install(t *testing.T, host, python, dir, list string) {
 	rest := filepath.Join(t.TempDir(), "requirements.txt")
 	require.NoError(t, os.WriteFile(rest, []byte(others), 0o600))
 	run(t, python, append(pip, "-r", rest)...)
+	if !r.whole {
+		pip = append(pip, "--no-deps")
+	}
 	if len(alone) > 0 {
-		run(t, python, append(append(pip, "--no-deps"), alone...)...)
+		run(t, python, append(pip, alone...)...)
 	}
 }
 

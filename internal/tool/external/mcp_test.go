@@ -21,10 +21,9 @@ import (
 // mcpScript is a server of the official SDK for Python.
 func mcpScript(t *testing.T) (python, script string) {
 	t.Helper()
-	releases := pyclient.Releases()
 	script, err := filepath.Abs("testdata/server.py")
 	require.NoError(t, err)
-	return pyclient.Interpreter(t, releases[len(releases)-1]).Path(), script
+	return pyclient.Interpreter(t, pyclient.Newest()).Path(), script
 }
 
 // options do not try a server again that was there.
