@@ -172,7 +172,7 @@ func locked(t *testing.T, path string) (unlock func()) {
 }
 
 // install leaves out what openenv, trl and atroposlib themselves would pull in: the web interface of the first brings 200 MB that no client
-// touches, the others what they train with. Of a release that is not pinned, nobody knows yet what its client needs: it may replace what the list pins.
+// touches, the others what they train with. A release that is not pinned gets what it asks for, which may replace what the list pins.
 func install(t *testing.T, host, python, dir string, r Requirements) {
 	t.Helper()
 	run(t, host, "-m", "venv", dir)
