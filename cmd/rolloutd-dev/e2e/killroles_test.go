@@ -50,25 +50,30 @@ func TestRolesKilled(t *testing.T) {
 	require.Empty(t, set.sandboxes(t))
 }
 
-// The whole walk: each role after each event of a ReACT rollout, and while each step of an episode is on its way and after each event of its grading.
+// The whole walk: each role after each event of a ReACT rollout, and while each step of an episode is on its way and after each event of its
+// grading. Each position is a subtest, so `-run 'TestKillWalkOfRoles/serve/rollout/^1[0-9]$'` selects a part.
 func TestKillWalkOfRoles(t *testing.T) {
 	t.Parallel()
 	onlyRedteam(t)
 	model := startModel(t, strings.ReplaceAll(reactScript, "300ms", "50ms"))
-	for _, role := range []string{"worker", "gateway", "serve"} {
+	for _, role := range []string{"serve", "gateway", "worker"} {
 		t.Run(role, func(t *testing.T) {
 			set := startApart(t, apartOptions{modelURL: model.url})
-			rollouts, episodes := 1, 0
-			for set.reactStruck(t, role, rollouts) {
-				rollouts++
-			}
-			for set.episodeStruck(t, role, episodes) {
-				episodes++
-			}
-			require.Empty(t, set.sandboxes(t))
-			require.Greater(t, rollouts, 20)
-			require.Greater(t, episodes, 2*episodeSteps)
-			t.Logf("%d kills during rollouts, %d during episodes", rollouts-1, episodes)
+			t.Run("rollout", func(t *testing.T) { set.walk(t, role, 1, 20, set.reactStruck) })
+			t.Run("episode", func(t *testing.T) { set.walk(t, role, 0, 2*episodeSteps, set.episodeStruck) })
+		})
+	}
+}
+
+// walk strikes at each position from first on, until what runs ends before the position is reached, which it may not do before atLeast.
+func (a *apart) walk(t *testing.T, role string, first, atLeast int, struckAt func(*testing.T, string, int) bool) {
+	const more = 500 // positions than anything here has: -run may select none at which it ends
+	ended := false
+	for n := first; n < more && !ended; n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			ended = !struckAt(t, role, n)
+			require.Empty(t, a.sandboxes(t))
+			require.False(t, ended && n < atLeast, "it ended before position %d", n)
 		})
 	}
 }
