@@ -168,3 +168,22 @@ func median(d []time.Duration) float64 {
 	slices.Sort(d)
 	return float64(d[len(d)/2].Microseconds()) / 1000
 }
+
+// BenchmarkList lists a host's sandboxes, and reports the time of each.
+func BenchmarkList(b *testing.B) {
+	const sandboxes = 50
+	d := open(b, local.Options{})
+	backend := sandbox.New(d, sandbox.Options{})
+	for i := range sandboxes {
+		id := fmt.Sprintf("list-%d", i)
+		_, err := backend.Create(b.Context(), id, rollout.Sandbox{}, nil)
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, backend.Destroy(context.Background(), id)) })
+	}
+	for b.Loop() {
+		all, err := d.List(b.Context())
+		require.NoError(b, err)
+		require.Len(b, all, sandboxes)
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/sandboxes, "µs/sandbox")
+}

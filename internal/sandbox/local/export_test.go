@@ -62,3 +62,6 @@ func (d *Driver) CreateHalf(ctx context.Context, id string, spec driver.Spec, an
 
 // Answers says whether a sandbox takes requests.
 func (d *Driver) Answers(ctx context.Context, id string) error { return awaitAnswer(ctx, d.path(id)) }
+
+// Folder is the folder of a sandbox.
+func (d *Driver) Folder(id string) string { return d.path(id) }

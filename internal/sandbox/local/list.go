@@ -9,6 +9,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/unixdiag"
 )
 
 // sweepTime bounds the sweep of one dead sandbox: who lists has more to look at.
@@ -20,6 +21,10 @@ const usageTime = time.Hour
 // List implements driver.Driver. On the way it sweeps what dead sandboxes left behind. One that cannot be swept (the disk is full, a
 // process hangs in the kernel) is left to the next time: a host must not stand still for it.
 func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
+	listening, err := unixdiag.Listeners()
+	if err != nil { // a kernel without it; look dials each
+		d.log.Debug("the kernel does not say which sandboxes listen", "error", err)
+	}
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "folder of the sandboxes")
@@ -29,7 +34,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 		if !e.IsDir() {
 			continue
 		}
-		info, living, err := d.look(ctx, d.path(e.Name()))
+		info, living, err := d.look(ctx, d.path(e.Name()), listening)
 		if err != nil {
 			return nil, fault.Wrap(fault.Unavailable, err, "look at sandbox %q", e.Name())
 		}
@@ -40,11 +45,14 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	return infos, nil
 }
 
-// look returns the sandbox in dir when it lives, and sweeps it when it does not.
-func (d *Driver) look(ctx context.Context, dir string) (driver.Info, bool, error) {
-	living, err := alive(ctx, dir)
-	if err != nil {
-		return driver.Info{}, false, err
+// look returns the sandbox in dir when it lives, and sweeps it when it does not. It dials a sandbox that is not known to listen.
+func (d *Driver) look(ctx context.Context, dir string, listening unixdiag.Set) (driver.Info, bool, error) {
+	living := listening.Has(filepath.Join(dir, controlFile))
+	if !living {
+		var err error
+		if living, err = alive(ctx, dir); err != nil {
+			return driver.Info{}, false, err
+		}
 	}
 	if !living {
 		if err := d.sweep(ctx, dir); err != nil {

@@ -1,0 +1,139 @@
+// Package unixdiag asks the kernel which unix sockets of this machine have a listener. One question answers for all sockets, and wakes none of the
+// processes that listen; a dial asks about one, and wakes its listener.
+package unixdiag
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// diagTimeout bounds the wait for each part of the kernel's answer, which it has ready when it takes the question.
+var diagTimeout = unix.Timeval{Sec: 10}
+
+// Set are the files of the sockets that had a listener when Listeners was called. The nil Set is empty.
+type Set map[file]struct{}
+
+// file is a file as the kernel's socket diagnosis names it.
+type file struct {
+	Inode, Device uint32
+}
+
+// request is the kernel's struct unix_diag_req.
+type request struct {
+	Family, Protocol uint8
+	_                uint16
+	States           uint32
+	Inode            uint32
+	Show             uint32
+	Cookie           [2]uint32
+}
+
+const (
+	stateListen = 10  // TCP_LISTEN, which unix sockets use too
+	showFile    = 0x2 // UDIAG_SHOW_VFS
+	attrFile    = 1   // UNIX_DIAG_VFS
+	answerSize  = 16  // of struct unix_diag_msg, before the attributes
+)
+
+// Listeners returns the sockets that have a listener, of the network namespace of this process.
+func Listeners() (Set, error) {
+	fd, err := ask(request{Family: unix.AF_UNIX, States: 1 << stateListen, Show: showFile})
+	if err != nil {
+		return nil, fmt.Errorf("socket diagnosis: %w", err)
+	}
+	defer unix.Close(fd)
+	set, buf := Set{}, make([]byte, 32<<10) // the kernel's messages are smaller
+	for done := false; !done && err == nil; {
+		done, err = set.readPart(fd, buf)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("socket diagnosis: %w", err)
+	}
+	return set, nil
+}
+
+// Has says that the socket at path has a listener. False proves nothing: the file system may number its files in another way than the kernel
+// does here, or the listener may be of another network namespace.
+func (s Set) Has(path string) bool {
+	var st unix.Stat_t
+	if len(s) == 0 || unix.Lstat(path, &st) != nil || st.Ino > math.MaxUint32 {
+		return false
+	}
+	device := unix.Major(st.Dev)<<20 | unix.Minor(st.Dev) // as the kernel has it
+	_, found := s[file{Inode: uint32(st.Ino), Device: device}]
+	return found
+}
+
+// ask sends a question that is answered by a list, and returns the socket of the answer.
+func ask(q request) (fd int, err error) {
+	fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return 0, os.NewSyscallError("socket", err)
+	}
+	var msg bytes.Buffer
+	head := unix.NlMsghdr{Type: unix.SOCK_DIAG_BY_FAMILY, Flags: unix.NLM_F_REQUEST | unix.NLM_F_DUMP}
+	head.Len = uint32(binary.Size(head) + binary.Size(q))
+	_ = binary.Write(&msg, binary.NativeEndian, head) // a buffer takes all that fits in memory
+	_ = binary.Write(&msg, binary.NativeEndian, q)
+	err = errors.Join(
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &diagTimeout),
+		unix.Sendto(fd, msg.Bytes(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}))
+	if err != nil {
+		return 0, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// readPart adds a part of the answer; done: it was the last one.
+func (s Set) readPart(fd int, buf []byte) (done bool, err error) {
+	n, _, err := unix.Recvfrom(fd, buf, 0)
+	if errors.Is(err, unix.EINTR) {
+		return false, nil
+	}
+	if err != nil {
+		return false, os.NewSyscallError("recvfrom", err)
+	}
+	messages, err := syscall.ParseNetlinkMessage(buf[:n])
+	if err != nil {
+		return false, err
+	}
+	for _, m := range messages {
+		switch m.Header.Type {
+		case unix.NLMSG_DONE:
+			return true, nil
+		case unix.NLMSG_ERROR:
+			return false, errnoOf(m.Data)
+		}
+		s.add(m.Data)
+	}
+	return false, nil
+}
+
+// add adds the file of one socket; an abstract one has none.
+func (s Set) add(answer []byte) {
+	for rest := answer[min(answerSize, len(answer)):]; len(rest) >= unix.SizeofRtAttr; {
+		length, kind := int(binary.NativeEndian.Uint16(rest)), binary.NativeEndian.Uint16(rest[2:])
+		if length < unix.SizeofRtAttr || length > len(rest) {
+			return
+		}
+		if value := rest[unix.SizeofRtAttr:length]; kind == attrFile && len(value) == 8 {
+			s[file{binary.NativeEndian.Uint32(value), binary.NativeEndian.Uint32(value[4:])}] = struct{}{}
+		}
+		const align = unix.NLMSG_ALIGNTO - 1
+		rest = rest[min((length+align)&^align, len(rest)):]
+	}
+}
+
+func errnoOf(data []byte) error {
+	if len(data) < 4 {
+		return unix.EBADMSG
+	}
+	return unix.Errno(-int32(binary.NativeEndian.Uint32(data)))
+}
