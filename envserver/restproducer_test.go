@@ -130,7 +130,7 @@ func TestProducersOverREST(t *testing.T) {
 		"a.yaml": "instruction: a\nlimits: {turns: 3}\nsampling: {temperature: 1}\n", "b.yaml": "instruction: b\n", "skip.yaml": "instruction: c\n",
 	})
 	body := `{"producer_id":"p","task_set":"mine","select":{"exclude":["skip"]},"shuffle":7,"sink":"s","group_size":4,"total_steps":9,"concurrency":64,
-		"rollout":{"endpoint":"vllm","api_key":"sk-1","limits":{"turns":5}},"filter":{"equal_scores":false,"max_tokens":100,"max_version_lag":2,"mark_stale":true},
+		"rollout":{"endpoint":"vllm","api_key":"sk-1","limits":{"turns":5}},"filter":{"equal_scores":false,"max_tokens":100,"max_version_lag":2,"mark_stale":true,"one_version":true},
 		"eval":{"task_set":"mine","every":10,"select":{"tasks":["a"]}}}`
 	status, _, out := r.do("POST", "/producers", body)
 	require.Equal(t, http.StatusAccepted, status, out)
@@ -140,7 +140,7 @@ func TestProducersOverREST(t *testing.T) {
 	require.Equal(t, &seed, p.Shuffle)
 	require.Equal(t, rollout.ProducerBounds{Concurrency: 64, MaxBatchesOffpolicy: 3, TotalSteps: 9}, p.Bounds)
 	require.Zero(t, p.Epochs, "without bound where the steps are bounded")
-	require.Equal(t, rollout.GroupFilter{MaxTokens: 100, MaxVersionLag: &lag, MarkStale: true}, p.Filter)
+	require.Equal(t, rollout.GroupFilter{MaxTokens: 100, MaxVersionLag: &lag, MarkStale: true, OneVersion: true}, p.Filter)
 	require.Equal(t, "sealed(sk-1)", p.SealedKey)
 	require.Len(t, f.sets[0], 2)
 	one := f.sets[0][0]

@@ -23,7 +23,7 @@ type produceFlags struct {
 	offpolicy, evalEvery, evalSize                 int
 	maxTokens, versionLag                          int
 	keepEqual, skipBroken, evalInstead, detach, js bool
-	markStale                                      bool
+	markStale, oneVersion                          bool
 	sel                                            selectFlags
 	local                                          map[string]string // files to be sent before: paths by digest
 }
@@ -66,6 +66,7 @@ func (f *produceFlags) register(cmd *cobra.Command) {
 	fl.BoolVar(&f.keepEqual, "keep-equal", false, "deliver groups whose rewards are all equal")
 	fl.IntVar(&f.maxTokens, "max-tokens", 0, "do not deliver groups with a sequence of this many tokens")
 	fl.IntVar(&f.versionLag, "max-version-lag", 0, "do not deliver groups of weights more than this many versions before the trainer's step (default no bound)")
+	fl.BoolVar(&f.oneVersion, "one-version", false, "do not deliver groups that more than one version of the weights sampled")
 	fl.BoolVar(&f.markStale, "mark-stale", false, "deliver groups beyond --max-version-lag nevertheless, with their lag")
 	fl.BoolVar(&f.skipBroken, "skip-broken", false, "leave broken tasks out")
 	fl.StringVar(&f.evalSet, "eval", "", "task set of evaluations, by its name in the server's configuration")
@@ -95,6 +96,9 @@ func (f *produceFlags) arguments(cmd *cobra.Command, s std) (map[string]any, err
 	filter := map[string]any{"equal_scores": !f.keepEqual, "max_tokens": f.maxTokens}
 	if cmd.Flags().Changed("max-version-lag") {
 		filter["max_version_lag"] = f.versionLag
+	}
+	if f.oneVersion {
+		filter["one_version"] = true
 	}
 	if f.markStale {
 		filter["mark_stale"] = true

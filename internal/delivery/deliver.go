@@ -84,6 +84,7 @@ func (d *Deliverer) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rol
 	}
 	err = d.try(ctx, s, &g, spec)
 	record.Rollouts, record.TooLong, record.Stale = len(g.Data), errors.Is(err, errTooLong), errors.Is(err, errStale) || g.Lag != nil
+	record.Mixed = errors.Is(err, errMixed)
 	return d.record(ctx, out, record, g, err)
 }
 
@@ -93,6 +94,9 @@ var errTooLong = errors.New("too long")
 // errStale is why a group is skipped that is older than rollout.DeliverySpec.MaxVersionLag allows.
 var errStale = errors.New("stale")
 
+// errMixed is why a group is skipped that several versions of the weights sampled; see rollout.DeliverySpec.OneVersion.
+var errMixed = errors.New("mixed versions")
+
 // try loads the group's data and hands it over. A group that is beyond the bounds of the specification is a fault.Conflict.
 func (d *Deliverer) try(ctx context.Context, s Named, g *Group, spec rollout.DeliverySpec) error {
 	if err := (reader{d.Store}).load(ctx, g, s); err != nil {
@@ -100,6 +104,9 @@ func (d *Deliverer) try(ctx context.Context, s Named, g *Group, spec rollout.Del
 	}
 	if n := g.longest(); spec.MaxTokens > 0 && n >= spec.MaxTokens {
 		return fault.Wrap(fault.Conflict, errTooLong, "a sequence of %d tokens, want fewer than %d", n, spec.MaxTokens)
+	}
+	if v := g.versions(); spec.OneVersion && len(v) > 1 {
+		return fault.Wrap(fault.Conflict, errMixed, "sampled by %d versions of the weights, among them %q and %q, want one", len(v), v[0], v[len(v)-1])
 	}
 	if spec.MaxVersionLag != nil {
 		err := fresh(ctx, s, g, int64(*spec.MaxVersionLag))

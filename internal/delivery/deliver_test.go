@@ -243,6 +243,29 @@ func TestTooLongSequences(t *testing.T) {
 	require.Equal(t, rollout.DeliveryDelivered, d.State)
 }
 
+// A group that more than one version of the weights sampled is skipped where one is wanted. Replies without a version do not count.
+func TestGroupsOfOneVersion(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	at := func(version string) string {
+		return strings.Replace(good, `"turn":1`, `"turn":1,"model_version":"`+version+`"`, 1)
+	}
+	for i, c := range []struct {
+		traces []string
+		mixed  bool
+	}{{[]string{at("a"), at("a")}, false}, {[]string{at("a"), good}, false}, {[]string{at("a"), at("b")}, true}, {[]string{at("a..b")}, true}} {
+		id := fmt.Sprint("g", i)
+		r.finish(t, id, 1, c.traces...)
+		d, err := r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: id, Sink: "s", OneVersion: true})
+		require.NoError(t, err)
+		require.Equal(t, c.mixed, d.Mixed, id)
+		require.Equal(t, c.mixed, d.State == rollout.DeliverySkipped, id)
+		if c.mixed {
+			require.Equal(t, `sampled by 2 versions of the weights, among them "a" and "b", want one: mixed versions`, d.Reason)
+		}
+	}
+}
+
 // A group of weights that are too old for the trainer is skipped. Where no version or no trainer is known, it is delivered.
 func TestStaleGroups(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -68,6 +69,18 @@ func (g *Group) oldestVersion() (oldest int64, known bool) {
 		}
 	}
 	return oldest, known
+}
+
+// versions are those of the weights that sampled tokens to train on, each once, sorted.
+func (g *Group) versions() []string {
+	var all []string
+	for i := range g.Data {
+		for k := range g.Data[i].Trajectory.Sequences {
+			all = slices.AppendSeq(all, g.Data[i].Trajectory.Sequences[k].Versions())
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // GroupOf is the group as its state in the store has it, without Data. Members without a reward are left out.

@@ -19,6 +19,8 @@ type DeliverySpec struct {
 	MaxVersionLag *int `json:"max_version_lag,omitempty"`
 	// MarkStale delivers groups beyond MaxVersionLag with their lag, for sinks that have a trainer's step.
 	MarkStale bool `json:"mark_stale,omitempty"`
+	// OneVersion refuses groups as GroupFilter.OneVersion does.
+	OneVersion bool `json:"one_version,omitempty"`
 }
 
 // Validate reports what is wrong with the names. The error's kind is Invalid.
@@ -75,6 +77,7 @@ type Delivery struct {
 	Rollouts int        `json:"rollouts"`
 	TooLong  bool       `json:"too_long,omitempty"` // skipped by DeliverySpec.MaxTokens
 	Stale    bool       `json:"stale,omitempty"`    // beyond DeliverySpec.MaxVersionLag: skipped, or delivered with a mark
+	Mixed    bool       `json:"mixed,omitempty"`    // skipped by DeliverySpec.OneVersion
 	QueuedAt time.Time  `json:"queued_at"`
 	EndedAt  *time.Time `json:"ended_at,omitempty"`
 }

@@ -63,6 +63,8 @@ type GroupFilter struct {
 	MaxVersionLag *int `json:"max_version_lag,omitempty"`
 	// MarkStale delivers those groups nevertheless, marked; see DeliverySpec.MarkStale.
 	MarkStale bool `json:"mark_stale,omitempty"`
+	// OneVersion drops those whose tokens to train on more than one version of the weights sampled, where the endpoint tells versions.
+	OneVersion bool `json:"one_version,omitempty"`
 }
 
 // EvalSpec asks for evaluations: one group of each task of a set, whose results are not delivered.
@@ -266,6 +268,7 @@ const (
 	FilteredTooLong     = "too_long"
 	FilteredTooFew      = "too_few"
 	FilteredStale       = "stale"
+	FilteredMixed       = "mixed_versions"
 )
 
 // RunningGroup is a group of a producer that has not ended.

@@ -61,7 +61,7 @@ func (p *producer) deliverOne(ctx workflow.Context, f rollout.Finished) {
 	var d rollout.Delivery
 	spec := rollout.DeliverySpec{
 		GroupID: f.GroupID, Sink: p.spec.Sink, MaxTokens: p.spec.Filter.MaxTokens, MaxVersionLag: p.spec.Filter.MaxVersionLag,
-		MarkStale: p.spec.Filter.MarkStale,
+		MarkStale: p.spec.Filter.MarkStale, OneVersion: p.spec.Filter.OneVersion,
 	}
 	err := workflow.ExecuteActivity(ctx, p.acts.DeliverGroup, spec).Get(ctx, &d)
 	again := err != nil && (ctx.Err() != nil || !undeliverable(err))
@@ -96,6 +96,8 @@ func (p *producer) count(d rollout.Delivery, err error) {
 		p.filtered(rollout.FilteredTooLong)
 	case d.Stale && d.State == rollout.DeliverySkipped:
 		p.filtered(rollout.FilteredStale)
+	case d.Mixed:
+		p.filtered(rollout.FilteredMixed)
 	case d.State == rollout.DeliverySkipped:
 		c.Skipped++
 	case d.State == rollout.DeliveryRefused:

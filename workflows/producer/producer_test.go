@@ -81,6 +81,9 @@ func TestFilters(t *testing.T) {
 		case "p-7":
 			require.Equal(t, 2, *d.MaxVersionLag)
 			return rollout.Delivery{State: rollout.DeliverySkipped, Stale: true}, nil
+		case "p-8":
+			require.True(t, d.OneVersion)
+			return rollout.Delivery{State: rollout.DeliverySkipped, Mixed: true}, nil
 		case "p-6":
 			d, err := deliver(d)
 			d.Stale = true
@@ -92,13 +95,13 @@ func TestFilters(t *testing.T) {
 		}
 		return deliver(d)
 	}
-	p := spec(8, 3, 100)
+	p := spec(9, 3, 100)
 	lag := 2
-	p.Filter = rollout.GroupFilter{EqualScores: true, MinRollouts: 2, MaxTokens: 1000, MaxVersionLag: &lag}
+	p.Filter = rollout.GroupFilter{EqualScores: true, MinRollouts: 2, MaxTokens: 1000, MaxVersionLag: &lag, OneVersion: true}
 	s := w.run(t, p)
-	require.Equal(t, map[string]int{"equal_scores": 1, "too_few": 1, "too_long": 1, "stale": 1}, s.Counts.Filtered)
+	require.Equal(t, map[string]int{"equal_scores": 1, "too_few": 1, "too_long": 1, "stale": 1, "mixed_versions": 1}, s.Counts.Filtered)
 	require.Equal(t, rollout.ProducerCounts{
-		Started: 8, Delivered: 1, Marked: 1, Skipped: 1, Refused: 1, Failed: 1, Filtered: s.Counts.Filtered, Rollouts: 3,
+		Started: 9, Delivered: 1, Marked: 1, Skipped: 1, Refused: 1, Failed: 1, Filtered: s.Counts.Filtered, Rollouts: 3,
 	}, s.Counts)
 	require.ElementsMatch(t, []string{"p-6"}, w.delivered)
 }

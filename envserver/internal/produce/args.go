@@ -73,6 +73,8 @@ type FilterArgs struct {
 	MaxVersionLag *int `json:"max_version_lag,omitempty" jsonschema:"groups sampled by weights more than this many versions before the step of the sink's trainer; left out: none"`
 
 	MarkStale bool `json:"mark_stale,omitempty" jsonschema:"deliver groups beyond max_version_lag nevertheless, with their lag in group_overrides.version_lag"`
+
+	OneVersion bool `json:"one_version,omitempty" jsonschema:"groups that more than one version of the weights sampled"`
 }
 
 // EvalArgs ask for evaluations.
@@ -200,7 +202,7 @@ func producerSpec(a fields, id string) rollout.ProducerSpec {
 	if f := a.Filter; f != nil {
 		set(&p.Filter.EqualScores, f.EqualScores)
 		p.Filter.MaxTokens, p.Filter.MinRollouts, p.Filter.MaxVersionLag = f.MaxTokens, f.MinRollouts, f.MaxVersionLag
-		p.Filter.MarkStale = f.MarkStale
+		p.Filter.MarkStale, p.Filter.OneVersion = f.MarkStale, f.OneVersion
 	}
 	if e := a.Eval; e != nil {
 		p.Eval = &rollout.EvalSpec{Every: e.Every, GroupSize: max(e.GroupSize, 1), Instead: e.Instead}

@@ -117,12 +117,17 @@ type GroupAnswer struct {
 	PassAtK map[int]float64 `json:"pass_at_k"`
 	// Advantages are those of the members with a reward, in their order: the reward minus the mean, divided by the standard deviation.
 	Advantages []float64 `json:"advantages"`
+	// CentredAdvantages are the same without the division.
+	CentredAdvantages []float64 `json:"centred_advantages"`
 }
 
 // AboutGroup makes the answer about a group.
 func AboutGroup(g rollout.GroupState) GroupAnswer {
 	rewards := g.Rewards()
-	a := GroupAnswer{GroupState: g, Statistics: rollout.StatisticsOf(rewards), PassAtK: map[int]float64{}, Advantages: rollout.Advantages(rewards, true)}
+	a := GroupAnswer{
+		GroupState: g, Statistics: rollout.StatisticsOf(rewards), PassAtK: map[int]float64{},
+		Advantages: rollout.Advantages(rewards, true), CentredAdvantages: rollout.Advantages(rewards, false),
+	}
 	for k := 1; k <= a.Statistics.N; k *= 2 {
 		a.PassAtK[k] = rollout.PassAtK(a.Statistics.N, a.Statistics.Pass, k)
 	}

@@ -1,6 +1,7 @@
 package sequence
 
 import (
+	"iter"
 	"regexp"
 	"strconv"
 	"strings"
@@ -11,18 +12,30 @@ var digits = regexp.MustCompile(`\d+`)
 // OldestVersion is the oldest version of the weights that sampled a token to train on: the last number in what the endpoint said. false: it
 // said none.
 func (s *Sequence) OldestVersion() (oldest int64, known bool) {
-	for _, span := range s.Spans {
-		if !span.Train {
-			continue
-		}
-		for _, name := range strings.SplitN(span.ModelVersion, "..", 2) { // "a..b": it changed during the reply
-			v, ok := versionNumber(name)
-			if ok && (!known || v < oldest) {
-				oldest, known = v, true
-			}
+	for name := range s.Versions() {
+		v, ok := versionNumber(name)
+		if ok && (!known || v < oldest) {
+			oldest, known = v, true
 		}
 	}
 	return oldest, known
+}
+
+// Versions are those of the weights that sampled tokens to train on, in order and repeated, as the endpoint names them. Replies without a
+// version are left out.
+func (s *Sequence) Versions() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, span := range s.Spans {
+			if !span.Train || span.ModelVersion == "" {
+				continue
+			}
+			for name := range strings.SplitSeq(span.ModelVersion, "..") { // "a..b": it changed during the reply
+				if !yield(name) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func versionNumber(name string) (int64, bool) {

@@ -1,6 +1,7 @@
 package sequence_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,4 +31,12 @@ func TestOldestVersion(t *testing.T) {
 		require.Equal(t, c.known, known, c.versions)
 		require.Equal(t, c.want, got, c.versions)
 	}
+}
+
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	s := sequence.Sequence{Spans: []sequence.Span{
+		{Train: true, ModelVersion: "a"}, {ModelVersion: "titles"}, {Train: true}, {Train: true, ModelVersion: "a..b"},
+	}}
+	require.Equal(t, []string{"a", "a", "b"}, slices.Collect(s.Versions()))
 }

@@ -111,7 +111,8 @@ class Group:
     members: tuple[Member, ...]
     statistics: JSON
     pass_at_k: Mapping[int, float]
-    advantages: tuple[float, ...]
+    advantages: tuple[float, ...]  # reward minus mean, divided by the standard deviation
+    centred_advantages: tuple[float, ...]  # reward minus mean
     raw: JSON = field(repr=False)
 
     @property
@@ -141,6 +142,7 @@ class Group:
             statistics=raw.get("statistics") or {},
             pass_at_k={int(k): v for k, v in (raw.get("pass_at_k") or {}).items()},
             advantages=tuple(raw.get("advantages") or ()),
+            centred_advantages=tuple(raw.get("centred_advantages") or ()),
             raw=raw,
         )
 
