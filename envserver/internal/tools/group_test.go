@@ -62,7 +62,7 @@ func TestRunGroup(t *testing.T) {
 		"group_id": "g", "task_id": "", "size": 2, "outcome": "complete", "replaced": 0, "started_at": "0001-01-01T00:00:00Z",
 		"members": [{"index": 0, "rollout_id": "", "reward": 1}, {"index": 1, "rollout_id": "", "reward": 0}],
 		"statistics": {"n": 2, "mean": 0.5, "std": 0.5, "best": 1, "pass": 1, "pass_rate": 0.5},
-		"pass_at_k": {"1": 0.5, "2": 1}, "advantages": [1, -1]
+		"pass_at_k": {"1": 0.5, "2": 1}, "advantages": [1, -1], "centred_advantages": [0.5, -0.5]
 	}`, string(text.JSON))
 }
 
