@@ -56,7 +56,8 @@ func parseServe(args []string) (serveFlags, error) {
 	fs.BoolVar(&f.separate, "separate-users", false, "the user namespace maps user ids for the agent and the verifier")
 	fs.BoolVar(&f.folders, "make-folders", false, "make the folders of the agent and the verifier, which the driver could not")
 	fs.Func("env", "environments that processes start from, as JSON", f.setEnv)
-	fs.Func("agent", "who the agent is where users are separate: user, root, or bare-root, which has no capabilities", f.setAgent)
+	fs.Func("agent", "the user of the image that the agent is where users are separate, as uid:gid:groups; default: one of the sandbox", f.setAgent)
+	fs.BoolVar(&f.agent.Bare, "bare", false, "an agent that is user 0 has no capabilities")
 	fs.Func("env-fd", "inherited descriptor of the environments that processes start from, as JSON", f.readEnv)
 	if err := fs.Parse(args); err != nil {
 		return f, err
@@ -82,13 +83,12 @@ func (f *serveFlags) openCgroups(list string) error {
 }
 
 func (f *serveFlags) setAgent(name string) error {
-	agents := map[string]process.Agent{"user": process.PlainAgent, "root": process.RootAgent, "bare-root": process.BareRoot}
-	agent, ok := agents[name]
-	if !ok {
-		return fmt.Errorf("want user, root or bare-root, not %q", name)
+	if name == "" {
+		return nil
 	}
-	f.agent = agent
-	return nil
+	account, err := wire.ParseAccount(name)
+	f.agent.Image = &account
+	return err
 }
 
 func (f *serveFlags) setEnv(text string) error { return json.Unmarshal([]byte(text), &f.env) }

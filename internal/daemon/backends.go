@@ -23,7 +23,7 @@ import (
 )
 
 // DockerBackend is the name of the backend of containers.
-const DockerBackend = "docker"
+const DockerBackend = rollout.BackendDocker
 
 // drivers has the sandbox drivers of this build by the name of their backend.
 func (d *Daemon) drivers() map[string]func(context.Context) (driver.Driver, error) {

@@ -2,6 +2,7 @@ package grading_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -20,11 +21,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// asRoot makes sandboxes of an image for agents that are root in it.
-type asRoot struct{ backend *sandbox.Backend }
+// asRoot makes sandboxes of an image for agents that are root in it, or another user of it.
+type asRoot struct {
+	backend *sandbox.Backend
+	user    string
+}
 
 func (a asRoot) create(ctx context.Context, id, purpose string) (*sandbox.Sandbox, func(), error) {
-	s := rollout.Sandbox{Image: "app", User: rollout.UserRoot, Workdir: "/app", GradePaths: []string{"/srv"}}
+	s := rollout.Sandbox{Image: "app", User: a.user, Workdir: "/app", GradePaths: []string{"/srv"}}
 	sb, err := a.backend.Create(ctx, id, s, map[string]string{driver.LabelPurpose: purpose})
 	if err != nil {
 		return nil, nil, err
@@ -57,6 +61,9 @@ func rootImage(t *testing.T) *image.Store {
 		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
 		require.NoError(t, os.WriteFile(full, []byte(text), 0o600))
 		require.NoError(t, os.Chmod(full, 0o755))
+		if os.Geteuid() == 0 { // a user of the image that owns them
+			require.NoError(t, errors.Join(os.Chown(full, 1001, 0), os.Chown(filepath.Dir(full), 1001, 0)))
+		}
 	}
 	s, err := image.Open(image.Options{Dir: filepath.Join(t.TempDir(), "images")})
 	require.NoError(t, err)
@@ -72,15 +79,39 @@ func TestRootOfAnImageIsGraded(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only a worker that is root makes agents root of an image")
 	}
+	gradeInImage(t, rollout.UserRoot, `set -e
+		[ $UID = 0 ]; read a < /app/answer; echo $((a+1)) > answer; echo 2 > /srv/rows; echo 3 > /srv/more
+		echo 'echo cheated' > /usr/bin/tool; echo /app/evil.so > /etc/ld.so.preload; echo x > /usr/bin/cheat; echo 1 > /verifier/logs/reward.txt; echo x > /verifier/tests/cheat
+		printf '#!/bin/bash\necho x > /usr/bin/tool; echo x > /usr/bin/late; echo x > /etc/ld.so.preload; echo 1 > /verifier/logs/reward.txt; echo x > /srv/late; echo $UID\n' > prog`,
+		`[ "$(bash prog 2> /dev/null)" = 0 ] && [ -e /srv/late ]`)
+}
+
+// The same holds for a user of the image that has the verifier's usual id and owns programs of it.
+func TestUserOfAnImageIsGraded(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only a worker that is root makes agents users of an image")
+	}
+	gradeInImage(t, "1001:0", `set -e
+		[ $UID = 1001 ]; read a < /app/answer; echo $((a+1)) > answer; echo 2 > /srv/rows; echo 3 > /srv/more
+		echo 'echo cheated' > /usr/bin/tool; echo x > /usr/bin/cheat; ! echo /app/evil.so > /etc/ld.so.preload
+		! echo 1 > /verifier/logs/reward.txt; ! echo x > /verifier/tests/cheat
+		printf '#!/bin/bash\necho x > /usr/bin/tool; echo x > /usr/bin/late; echo 1 > /verifier/logs/reward.txt; echo x > /srv/late; echo $UID\n' > prog`,
+		`[ "$(bash prog 2> /dev/null)" = 1001 ] && [ -e /srv/late ]`)
+}
+
+// gradeInImage grades what the script leaves, by commands that all succeed where it has not cheated.
+func gradeInImage(t *testing.T, user, script, judge string) {
+	t.Helper()
 	d, err := local.New(local.Options{Dir: filepath.Join(t.TempDir(), "sandboxes"), SandboxdPath: sandboxdPath, Images: rootImage(t), BridgeDir: t.TempDir()})
 	require.NoError(t, err)
 	s, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	a := asRoot{sandbox.New(d, sandbox.Options{Defaults: driver.Spec{
+	a := asRoot{user: user, backend: sandbox.New(d, sandbox.Options{Defaults: driver.Spec{
 		MemoryMiB: 512, HomeMiB: 64, TmpMiB: 32, PIDs: 128, Lease: time.Hour, // nothing renews it
 	}})}
-	target := rollout.Target{RolloutID: "root", Attempt: 1}
+	target := rollout.Target{RolloutID: "image-user", Attempt: 1}
 	t.Cleanup(func() {
 		for _, id := range []string{target.SandboxID(), target.VerifierID(), target.ControlID()} {
 			require.NoError(t, a.backend.Destroy(context.Background(), id))
@@ -88,18 +119,15 @@ func TestRootOfAnImageIsGraded(t *testing.T) {
 	})
 	sb, _, err := a.create(t.Context(), target.SandboxID(), driver.PurposeAgent)
 	require.NoError(t, err)
-	st, err := shell.Run(t.Context(), sb, "agent", shell.Bash("-c", `set -e
-		[ $UID = 0 ]; read a < /app/answer; echo $((a+1)) > answer; echo 2 > /srv/rows; echo 3 > /srv/more
-		echo 'echo cheated' > /usr/bin/tool; echo /app/evil.so > /etc/ld.so.preload; echo x > /usr/bin/cheat; echo 1 > /verifier/logs/reward.txt; echo x > /verifier/tests/cheat
-		printf '#!/bin/bash\necho x > /usr/bin/tool; echo x > /usr/bin/late; echo x > /etc/ld.so.preload; echo 1 > /verifier/logs/reward.txt; echo x > /srv/late; echo $UID\n' > prog`),
+	st, err := shell.Run(t.Context(), sb, "agent", shell.Bash("-c", script),
 		&shell.Budget{Total: 5 * time.Minute})
 	require.NoError(t, err)
-	require.Zero(t, st.ExitCode)
+	require.Zero(t, st.ExitCode, "%+v", st)
 	g := &grading.Grader{Store: s, Sandboxes: a, Logger: slog.New(slog.DiscardHandler)}
 	commands := []string{
 		`read a < answer; [ "$a" = 42 ]`, `read a < /app/answer; [ "$a" = 42 ]`, `read a < /srv/rows; read b < /srv/more; [ "$a$b" = 23 ]`,
 		`[ ! -e /usr/bin/cheat ] && [ ! -e /verifier/tests/cheat ] && [ ! -e /verifier/logs/reward.txt ]`,
-		`[ "$(bash prog 2> /dev/null)" = 0 ] && [ -e /srv/late ]`,
+		judge,
 		`[ ! -e /usr/bin/late ] && [ ! -e /etc/ld.so.preload ] && [ ! -e /verifier/logs/reward.txt ] && [ "$(tool)" = tool ]`,
 	}
 	record, err := g.Grade(t.Context(), grading.Job{Target: target, Verifier: rollout.Verifier{Commands: commands}, Timeout: 10 * time.Minute})

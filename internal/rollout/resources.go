@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"path"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -58,70 +57,6 @@ func CreateQueue(backend string) string {
 		return TaskQueue
 	}
 	return TaskQueue + "-create-" + backend
-}
-
-// UserRoot makes the agent root of its image.
-const UserRoot = "root"
-
-// WorkdirOfImage stands for the WORKDIR of the image.
-const WorkdirOfImage = "image"
-
-// maxGradePaths bounds the folders of a sandbox that are graded beside the home.
-const maxGradePaths = 16
-
-// CheckImage refuses what a sandbox cannot take from its image.
-func (s Sandbox) CheckImage() error {
-	if s.Image == "" {
-		for field, set := range map[string]bool{
-			"user": s.User != "", "workdir": s.Workdir != "", "image_env": s.ImageEnv, "grade_paths": len(s.GradePaths) > 0,
-		} {
-			if set {
-				return fault.Field("sandbox."+field, "needs sandbox.image")
-			}
-		}
-	}
-	if s.User != "" && s.User != UserRoot {
-		return fault.Field("sandbox.user", "want %q, or nothing for the user 1000; got %q", UserRoot, s.User)
-	}
-	if len(s.GradePaths) > maxGradePaths {
-		return fault.Field("sandbox.grade_paths", "at most %d; got %d", maxGradePaths, len(s.GradePaths))
-	}
-	for _, p := range s.GradePaths {
-		if err := CheckGradePath("sandbox.grade_paths", p); err != nil {
-			return err
-		}
-	}
-	if s.Workdir == "" || s.Workdir == WorkdirOfImage {
-		return nil
-	}
-	return CheckGradePath("sandbox.workdir", s.Workdir)
-}
-
-// CheckGradePath refuses a folder that cannot go from the agent's sandbox to the verifier's: the verifier's programs come from the system's
-// folders, and others are not of the image.
-func CheckGradePath(field, p string) error {
-	if !path.IsAbs(p) || path.Clean(p) != p || len(p) > 1000 || strings.ContainsAny(p, "\x00\n") {
-		return fault.Field(field, "want an absolute path such as /app; got %.100q", p)
-	}
-	for _, src := range []string{"/usr/src/", "/usr/local/src/"} {
-		if strings.HasPrefix(p, src) {
-			return nil
-		}
-	}
-	for _, folder := range []string{"/", "/home", "/opt", "/var", "/var/lib"} {
-		if p == folder {
-			return fault.Field(field, "%s holds the system's files; name a folder below it", p)
-		}
-	}
-	for _, folder := range []string{
-		"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr", "/tmp", "/var/tmp", "/var/run",
-		"/verifier", "/logs", "/tests", "/opt/rolloutd", Home,
-	} {
-		if p == folder || strings.HasPrefix(p, folder+"/") {
-			return fault.Field(field, "%s is the system's or the sandbox's own: its files do not go to the verifier", p)
-		}
-	}
-	return nil
 }
 
 // Cause is a bound of a sandbox that was reached.

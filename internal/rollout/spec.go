@@ -153,7 +153,7 @@ type Sandbox struct {
 	CPU       float64 `json:"cpu,omitempty"`        // cores
 	MemoryMiB int     `json:"memory_mib,omitempty"` // whole sandbox, tmpfs included
 	DiskMiB   int     `json:"disk_mib,omitempty"`   // home directory
-	// User is who the agent is in an image: UserRoot, or "" for the user 1000. Workdir is a folder of the image that is the workdir too, or
+	// User is who the agent is in an image: UserRoot, UserOfImage, an account of the image, or "" for the user 1000. Workdir is a folder of the image that is the workdir too, or
 	// WorkdirOfImage; ImageEnv starts processes from the image's environment. GradePaths are further folders that are graded.
 	User       string   `json:"user,omitempty"`
 	Workdir    string   `json:"workdir,omitempty"`

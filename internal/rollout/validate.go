@@ -46,10 +46,10 @@ func (s Spec) Validate() error {
 	return &fault.Error{Kind: fault.Invalid, Field: first.Field, Msg: joined(errs)}
 }
 
-// validImage refuses what no sandbox takes from its image, and grading where root could have changed the verifier's programs.
+// validImage refuses what no sandbox takes from its image, and grading where a user of the image could have changed the verifier's programs.
 func (s Spec) validImage() error {
-	if s.Sandbox.User == UserRoot && s.Task.Verifier.SameSandbox {
-		return fault.Field("sandbox.user", "%q needs a verifier in a sandbox of its own", UserRoot)
+	if s.Sandbox.User != "" && s.Task.Verifier.SameSandbox {
+		return fault.Field("sandbox.user", "%q needs a verifier in a sandbox of its own", s.Sandbox.User)
 	}
 	return s.Sandbox.CheckImage()
 }

@@ -41,7 +41,7 @@ func (b *Backend) Resources(s rollout.Sandbox) rollout.Resources {
 func specOf(s rollout.Sandbox, d driver.Spec) driver.Spec {
 	return withDefaults(driver.Spec{
 		Image:      s.Image,
-		Root:       s.User == rollout.UserRoot,
+		User:       s.User,
 		Workdir:    s.Workdir,
 		ImageEnv:   s.ImageEnv,
 		GradePaths: s.GradePaths,

@@ -29,16 +29,16 @@ const (
 // the folders get their owners, no further user namespace can be made, and sandboxd gives up all capabilities but those that it works with.
 // It is called once, before the first process starts, by a binary without cgo.
 func Separate(agent process.Agent) error {
-	if err := giveFolders(agent.ID()); err != nil {
+	if err := giveFolders(agent); err != nil {
 		return err
 	}
 	if err := forbidUserNamespaces(); err != nil {
 		return fmt.Errorf("forbid user namespaces: %w", err)
 	}
-	if agent == process.PlainAgent {
-		return dropCapabilities(kept, passed)
+	if agent.IsRoot() {
+		return dropCapabilities(kept|keptOfRoot, passed|process.RootCapabilities)
 	}
-	return dropCapabilities(kept|keptOfRoot, passed|process.RootCapabilities)
+	return dropCapabilities(kept, passed)
 }
 
 // forbidUserNamespaces makes the kernel refuse them. The system call filter refuses them too; this holds where a filter has been loosened. In
@@ -75,17 +75,7 @@ func MakeFolders(control string) error {
 }
 
 // giveFolders sets the owners of the folders that the driver has made.
-func giveFolders(agent int) error {
-	for owner, paths := range map[int][]string{
-		agent:           {wire.AgentHome, wire.AgentWorkdir, "/run"},
-		wire.VerifierID: {wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs},
-	} {
-		for _, path := range paths {
-			if err := os.Chown(path, owner, owner); err != nil {
-				return err
-			}
-		}
-	}
+func giveFolders(agent process.Agent) error {
 	graded, err := filepath.Glob(wire.AgentGraded + "/*")
 	if err != nil {
 		return err
@@ -93,15 +83,26 @@ func giveFolders(agent int) error {
 	if len(graded) > 0 {
 		graded = append(graded, wire.AgentGraded)
 	}
-	for _, path := range graded {
-		if err := os.Chown(path, agent, agent); err != nil {
-			return err
-		}
+	as, verifier := agent.Account(), agent.VerifierID()
+	if err := give(as.UID, as.GID, append(graded, wire.AgentHome, wire.AgentWorkdir, "/run")...); err != nil {
+		return err
+	}
+	if err := give(verifier, verifier, wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs); err != nil {
+		return err
 	}
 	if err := os.Chmod(wire.VerifierRun, 0o710); err != nil {
 		return err
 	}
-	return os.Chown(wire.VerifierRun, os.Getuid(), wire.VerifierID)
+	return give(os.Getuid(), verifier, wire.VerifierRun)
+}
+
+func give(uid, gid int, paths ...string) error {
+	for _, path := range paths {
+		if err := os.Chown(path, uid, gid); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dropCapabilities leaves sandboxd, in every thread, the capabilities that are kept, and its children those that are passed.

@@ -89,8 +89,22 @@ func TestHarborImage(t *testing.T) {
 		})))
 		task, err := s.Task(0)
 		require.NoError(t, err)
-		require.Equal(t, map[string]any{"image": "python:3.13", "user": "root", "workdir": workdir, "image_env": true}, task.Arguments()["sandbox"])
+		require.Equal(t, map[string]any{"image": "python:3.13", "user": "image", "workdir": workdir, "image_env": true}, task.Arguments()["sandbox"])
 		require.Empty(t, task.Arguments()["upload_files"], "they are in the image")
+	}
+}
+
+// The agent is the user that the task names, by name or by number.
+func TestHarborUser(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{"user = \"agent\"": "agent", "user = 1500": "1500", "user = \"root\"": "root"} {
+		s := open(t, folder(t, harborTask(map[string]string{
+			"task.toml": "[environment]\ndocker_image = \"python:3.13\"\n[agent]\n" + line + "\n", "environment/Dockerfile": "FROM x\n",
+		})))
+		task, err := s.Task(0)
+		require.NoError(t, err)
+		sandbox, _ := task.Arguments()["sandbox"].(map[string]any)
+		require.Equal(t, want, sandbox["user"])
 	}
 }
 

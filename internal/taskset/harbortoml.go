@@ -19,6 +19,7 @@ const maxSettings = 64 << 10
 type harborSettings struct {
 	Agent struct {
 		TimeoutSec float64 `toml:"timeout_sec"`
+		User       any     `toml:"user"` // a name or a number
 	} `toml:"agent"`
 	Verifier struct {
 		TimeoutSec float64 `toml:"timeout_sec"`
@@ -35,7 +36,7 @@ type harborSettings struct {
 
 // notHere are fields that change what a task does and that no sandbox here has: the task would run as another one.
 var notHere = []string{
-	"steps", "agent.user", "verifier.user", "verifier.env", "verifier.collect", "verifier.environment", "solution.env", "environment.env",
+	"steps", "verifier.user", "verifier.env", "verifier.collect", "verifier.environment", "solution.env", "environment.env",
 	"environment.os", "environment.gpus", "environment.gpu_types", "environment.tpu", "environment.mcp_servers", "environment.skills_dir",
 	"environment.healthcheck",
 }
@@ -74,11 +75,18 @@ func (h *harborReader) image(s harborSettings) map[string]any {
 	case e.DockerImage == "" && e.Workdir != "":
 		h.refuse("%s: environment.workdir: needs environment.docker_image", harborFile)
 		fallthrough
+	case e.DockerImage == "" && s.Agent.User != nil && s.Agent.User != rollout.UserRoot:
+		h.refuse("%s: agent.user: needs environment.docker_image", harborFile)
+		fallthrough
 	case e.DockerImage == "":
 		return map[string]any{}
 	}
+	user := rollout.UserOfImage
+	if s.Agent.User != nil {
+		user = fmt.Sprint(s.Agent.User)
+	}
 	return map[string]any{
-		"image": e.DockerImage, "user": rollout.UserRoot, "workdir": cmp.Or(e.Workdir, rollout.WorkdirOfImage), "image_env": true,
+		"image": e.DockerImage, "user": user, "workdir": cmp.Or(e.Workdir, rollout.WorkdirOfImage), "image_env": true,
 	}
 }
 

@@ -65,7 +65,7 @@ type SandboxArgs struct {
 	Memory     string   `json:"memory,omitempty" jsonschema:"memory of the whole sandbox, as 2GiB or 512MiB; a plain number counts MiB"`
 	MemoryMiB  int      `json:"memory_mib,omitempty" jsonschema:"the same as memory, in MiB"`
 	DiskMiB    int      `json:"disk_mib,omitempty" jsonschema:"size of the home directory"`
-	User       string   `json:"user,omitempty" jsonschema:"root: the agent is root of the image, an unprivileged user of the host"`
+	User       string   `json:"user,omitempty" jsonschema:"the agent is this user of the image, an unprivileged user of the host: root, image (the one that the image names), or a name or an id with or without :group; default: the user 1000"`
 	Workdir    string   `json:"workdir,omitempty" jsonschema:"folder of the image that is the workdir; image: the one that the image names"`
 	ImageEnv   bool     `json:"image_env,omitempty" jsonschema:"processes start from the environment of the image"`
 	GradePaths []string `json:"grade_paths,omitempty" jsonschema:"further folders of the image that the verifier gets as the agent left them"`

@@ -42,6 +42,9 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 	if err = s.CheckImage(); err != nil {
 		return s, err
 	}
+	if err = s.CheckBackend(cmp.Or(s.Backend, t.o.Backends[0])); err != nil {
+		return s, err
+	}
 	if s.MemoryMiB, err = memory(ask); err != nil {
 		return s, err
 	}

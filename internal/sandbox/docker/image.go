@@ -14,7 +14,6 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/image"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/guest"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -62,11 +61,12 @@ func (d *Driver) image(ctx context.Context, spec driver.Spec) (found, wire.BaseE
 	return made, g.Env, err
 }
 
-// refuse refuses what a container cannot have: a root agent would be root of the machine in all but its capabilities.
+// refuse refuses what a container cannot have: a root agent would be root of the machine in all but its capabilities. A rollout that asks for it is
+// refused before, when it is submitted.
 func refuse(spec driver.Spec) error {
 	switch {
-	case spec.Root:
-		return fault.Field("user", "%q is not possible on the backend docker: use the backend local", rollout.UserRoot)
+	case spec.User != "":
+		return fault.Field("user", "%q is not possible on the backend docker: use the backend local", spec.User)
 	case spec.Workdir != "" || len(spec.GradePaths) > 0:
 		return fault.Field("workdir", "folders of an image cannot be the workdir or be graded on the backend docker: use the backend local")
 	}

@@ -14,10 +14,10 @@ import (
 // Spec is a sandbox with all defaults filled in; drivers never guess.
 type Spec struct {
 	Image string // what the driver calls an image; "" is its default root file system
-	// Root makes the agent the root user of the image's files, an unprivileged one of the host. Workdir is a folder of the image that is the
-	// workdir too, or rollout.WorkdirOfImage; ImageEnv starts processes from the image's environment. GradePaths are folders of the image that
+	// User makes the agent a user of the image, an unprivileged one of the host: rollout.UserRoot, rollout.UserOfImage, or the name or the id of
+	// an account, with or without ":group". Workdir is a folder of the image that is the workdir too, or rollout.WorkdirOfImage; ImageEnv starts processes from the image's environment. GradePaths are folders of the image that
 	// a verifier's sandbox gets from the agent's. All need an image; a driver without them refuses.
-	Root       bool
+	User       string
 	Workdir    string
 	ImageEnv   bool
 	GradePaths []string

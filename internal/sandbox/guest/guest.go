@@ -2,8 +2,10 @@
 package guest
 
 import (
+	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -15,7 +17,8 @@ import (
 
 // Guest is what a sandbox takes from its image. The zero value is a sandbox without an image.
 type Guest struct {
-	Root     bool
+	// Account is the user of the image that the agent is; nil: the user 1000.
+	Account  *wire.Account
 	Verifier bool // the root file system is read-only, but for Writable: programs that grade must stay what they are
 	Workdir  string
 	Graded   []string // further folders that go to the verifier
@@ -27,14 +30,18 @@ const rootPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // Of reads what the spec asks of the image, which is nil where it names none. Where users are not separate the agent cannot be root.
 func Of(use *image.Use, spec driver.Spec, separate bool) (Guest, error) {
-	g := Guest{Root: spec.Root, Verifier: spec.Labels[driver.LabelPurpose] == driver.PurposeVerifier, Workdir: spec.Workdir}
+	g := Guest{Verifier: spec.Labels[driver.LabelPurpose] == driver.PurposeVerifier, Workdir: spec.Workdir}
 	switch {
-	case use == nil && (g.Root || g.Workdir != "" || spec.ImageEnv || len(spec.GradePaths) > 0):
+	case use == nil && (spec.User != "" || g.Workdir != "" || spec.ImageEnv || len(spec.GradePaths) > 0):
 		return Guest{}, fault.Field("image", "is needed: the user, the workdir, the environment and further folders are those of an image")
 	case use == nil:
 		return Guest{}, nil
-	case g.Root && !separate:
-		return g, fault.Field("user", "%q needs a worker that runs as root: an ordinary user has no further user ids", rollout.UserRoot)
+	case spec.User != "" && !separate:
+		return g, fault.Field("user", "%q needs a worker that runs as root: an ordinary user has no further user ids", spec.User)
+	}
+	var err error
+	if g.Account, err = accountOf(use, spec.User); err != nil {
+		return g, err
 	}
 	if g.Workdir == rollout.WorkdirOfImage {
 		if g.Workdir = use.Image.Workdir; g.Workdir == "/" {
@@ -42,13 +49,34 @@ func Of(use *image.Use, spec driver.Spec, separate bool) (Guest, error) {
 		}
 	}
 	g.Graded = spec.GradePaths
-	for _, p := range g.Writable() {
-		if err := rollout.CheckGradePath("workdir", p); err != nil {
-			return g, err
-		}
+	if err := g.checkFolders(use); err != nil {
+		return g, err
 	}
 	g.setEnv(use.Image.Env, spec.ImageEnv)
 	return g, nil
+}
+
+// checkFolders refuses folders that cannot go to the verifier, and paths that lead through a link or a file of the image.
+func (g *Guest) checkFolders(use *image.Use) error {
+	for _, p := range g.Writable() {
+		field := "workdir"
+		if p != g.Workdir {
+			field = "grade_paths"
+		}
+		if err := rollout.CheckGradePath(field, p); err != nil {
+			return err
+		}
+		at, mode, err := use.FirstNoFolder(p)
+		switch {
+		case err != nil:
+			return fault.Wrap(fault.Unavailable, err, "look for %s in the image", p)
+		case mode == fs.ModeSymlink:
+			return fault.Field(field, "%s is a link in the image; name the folder itself", at)
+		case at != "":
+			return fault.Field(field, "%s of the image is not a folder", at)
+		}
+	}
+	return nil
 }
 
 // Writable are the folders of the image that the verifier's sandbox gets from the agent's.
@@ -64,7 +92,7 @@ func (g *Guest) Writable() []string {
 // setEnv sets what processes start from: the image's environment where the task wants it.
 func (g *Guest) setEnv(env []string, wanted bool) {
 	all := map[string]string{}
-	if g.Root {
+	if g.IsRoot() {
 		all["PATH"] = rootPath
 	}
 	for _, line := range env {
@@ -106,21 +134,20 @@ func (g *Guest) holds(value string) bool {
 	return false
 }
 
-// Agent is sandboxd's name for who the agent is.
-func (g *Guest) Agent() string {
-	switch {
-	case g.Root && g.Verifier:
-		return "bare-root"
-	case g.Root:
-		return "root"
-	default:
-		return "user"
+// Agent are the arguments of sandboxd that say who the agent is.
+func (g *Guest) Agent() []string {
+	if g.Account == nil {
+		return nil
 	}
+	return []string{"--agent", g.Account.String(), "--bare=" + strconv.FormatBool(g.Verifier)}
 }
+
+// IsRoot says whether the agent is root of the image.
+func (g *Guest) IsRoot() bool { return g.Account != nil && g.Account.UID == 0 }
 
 // Supervisor is sandboxd's user id inside.
 func (g *Guest) Supervisor() int {
-	if g.Root {
+	if g.Account != nil {
 		return wire.SupervisorID
 	}
 	return 0

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
@@ -37,7 +38,10 @@ func (d *Driver) checkImages(ctx context.Context) driver.Finding {
 		return f
 	}
 	id, spec := "probe-"+rand.Text(), probeSpec()
-	spec.Image, spec.Root = "doctor", d.uids != nil
+	spec.Image = "doctor"
+	if d.uids != nil {
+		spec.User = rollout.UserRoot
+	}
 	err := d.create(ctx, id, spec)
 	if err = errors.Join(err, d.Destroy(context.WithoutCancel(ctx), id)); err != nil {
 		f.Level, f.Detail = driver.Warn, "cannot be mounted: "+err.Error()

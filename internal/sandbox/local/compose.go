@@ -149,7 +149,7 @@ func (c *composer) users(separate bool) error {
 		return nil
 	}
 	names := []string{"SETUID", "SETGID", "KILL", "CHOWN", "SETPCAP", "SYS_RESOURCE", "DAC_OVERRIDE", "FOWNER"}
-	if c.launch.guest.Root {
+	if c.launch.guest.IsRoot() {
 		names = append(names, "FSETID", "NET_BIND_SERVICE")
 	}
 	for _, name := range names {

@@ -52,7 +52,7 @@ type rooted struct {
 
 // Create implements driver.Driver.
 func (d rooted) Create(ctx context.Context, id string, spec driver.Spec) error {
-	spec.Image, spec.Root, spec.Workdir, spec.GradePaths = "small", true, "/app", []string{"/srv/data"}
+	spec.Image, spec.User, spec.Workdir, spec.GradePaths = "small", rollout.UserRoot, "/app", []string{"/srv/data"}
 	spec.Labels = map[string]string{driver.LabelPurpose: d.purpose}
 	return d.Driver.Create(ctx, id, spec)
 }
@@ -144,9 +144,11 @@ func TestRefusedImageUse(t *testing.T) {
 		require.Equal(t, fault.Invalid, fault.KindOf(err), "%+v: %v", s, err)
 	}
 	_, err := b.Create(t.Context(), "x", rollout.Sandbox{Image: "small", Workdir: "/app"}, nil)
-	require.ErrorContains(t, err, "/app is no folder")
-	_, err = b.Create(t.Context(), "x", rollout.Sandbox{Image: "small", Workdir: "/app/passwd/x"}, nil)
-	require.ErrorContains(t, err, "/app is no folder")
+	require.ErrorContains(t, err, "workdir: /app is a link in the image")
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	_, err = b.Create(t.Context(), "x", rollout.Sandbox{Image: "small", GradePaths: []string{"/app/passwd/x"}}, nil)
+	require.ErrorContains(t, err, "grade_paths: /app is a link in the image")
+	require.ErrorContains(t, b.Prepare(t.Context(), rollout.Sandbox{Image: "small", Workdir: "/app"}), "/app is a link in the image")
 }
 
 // Processes start from the environment of the image. The verifier's programs do not come from folders that the agent fills.
@@ -173,6 +175,12 @@ func imageWithEnv(t *testing.T, env ...string) *local.Driver {
 	t.Helper()
 	folder := t.TempDir()
 	makeImage(t, folder)
+	return envImage(t, folder, v1.Config{Env: env, WorkingDir: "/app"})
+}
+
+// envImage is a driver with the image "env", which has the files of the folder, /app and this configuration.
+func envImage(t *testing.T, folder string, config v1.Config) *local.Driver {
+	t.Helper()
 	require.NoError(t, os.Mkdir(filepath.Join(folder, "app"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "app/main"), []byte("original\n"), 0o600))
 	require.NoError(t, os.Chmod(filepath.Join(folder, "app/main"), 0o644))
@@ -182,7 +190,7 @@ func imageWithEnv(t *testing.T, env ...string) *local.Driver {
 	})
 	require.NoError(t, err)
 	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
-		OS: "linux", Architecture: runtime.GOARCH, RootFS: v1.RootFS{Type: "layers"}, Config: v1.Config{Env: env, WorkingDir: "/app"},
+		OS: "linux", Architecture: runtime.GOARCH, RootFS: v1.RootFS{Type: "layers"}, Config: config,
 	})
 	require.NoError(t, err)
 	img, err = mutate.AppendLayers(img, layer)

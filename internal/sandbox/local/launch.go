@@ -160,7 +160,7 @@ func (l *launch) env() ([]string, error) {
 		return nil, err
 	}
 	fd, err := l.addData("env", data)
-	return []string{"--agent", l.guest.Agent(), "--env-fd", strconv.Itoa(fd)}, err
+	return append(l.guest.Agent(), "--env-fd", strconv.Itoa(fd)), err
 }
 
 // enterCgroups makes the cgroups. The stage enters those of sandboxd, which gets open files to put its processes into the others.

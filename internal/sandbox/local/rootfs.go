@@ -1,6 +1,7 @@
 package local
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -52,14 +53,19 @@ func (d *Driver) overlay(use *image.Use, at string, base int, spec driver.Spec, 
 		Points:  []string{"/proc", "/dev", "/run", "/tmp", "/etc", wire.AgentHome, "/verifier", ownMount},
 		Folders: g.Writable(),
 		Links:   links, Foreign: d.links.C, Unless: bridge.Loader,
-		Files: map[string]string{"/etc/hosts": files["hosts"], "/etc/hostname": files["hostname"]},
-		Accounts: map[string][]stage.Account{
-			"/etc/passwd": {
-				{Name: "user", ID: wire.AgentID, Rest: ":1000:user:" + wire.AgentHome + ":/bin/bash"},
-				{Name: "verifier", ID: wire.VerifierID, Rest: ":1001:verifier:" + wire.VerifierHome + ":/bin/bash"},
-			},
-			"/etc/group": {{Name: "user", ID: wire.AgentID, Rest: ":"}, {Name: "verifier", ID: wire.VerifierID, Rest: ":"}},
+		Files:    map[string]string{"/etc/hosts": files["hosts"], "/etc/hostname": files["hostname"]},
+		Accounts: accounts(g.Account.VerifierID()),
+	}
+}
+
+// accounts are added to an image that does not have them.
+func accounts(verifier int) map[string][]stage.Account {
+	return map[string][]stage.Account{
+		"/etc/passwd": {
+			{Name: "user", ID: wire.AgentID, Rest: ":1000:user:" + wire.AgentHome + ":/bin/bash"},
+			{Name: "verifier", ID: verifier, Rest: fmt.Sprintf(":%d:verifier:%s:/bin/bash", verifier, wire.VerifierHome)},
 		},
+		"/etc/group": {{Name: "user", ID: wire.AgentID, Rest: ":"}, {Name: "verifier", ID: verifier, Rest: ":"}},
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 const (
@@ -88,7 +87,7 @@ func answerRunAs(conn *net.UnixConn, r runas.Reply) {
 func (a *runAs) run(ctx context.Context, conn *net.UnixConn) runas.Reply {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	files, err := receiveStreams(conn)
+	files, err := receiveStreams(conn, a.table.Users.agent.VerifierID())
 	defer closeAll(files...)
 	var req runas.Request
 	if err == nil {
@@ -138,8 +137,8 @@ func (a *runAs) wait(conn *net.UnixConn, pid int, exited <-chan unix.WaitStatus)
 }
 
 // receiveStreams checks who has connected, and takes the three descriptors that come with the first byte.
-func receiveStreams(conn *net.UnixConn) ([]*os.File, error) {
-	if err := checkPeer(conn); err != nil {
+func receiveStreams(conn *net.UnixConn, verifier int) ([]*os.File, error) {
+	if err := checkPeer(conn, verifier); err != nil {
 		return nil, err
 	}
 	one, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(3*4))
@@ -168,7 +167,7 @@ func receiveStreams(conn *net.UnixConn) ([]*os.File, error) {
 	return files, nil
 }
 
-func checkPeer(conn *net.UnixConn) error {
+func checkPeer(conn *net.UnixConn, verifier int) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err
@@ -183,7 +182,7 @@ func checkPeer(conn *net.UnixConn) error {
 	if credErr != nil {
 		return credErr
 	}
-	if peer.Uid != wire.VerifierID {
+	if int(peer.Uid) != verifier {
 		return fault.New(fault.Unauthorized, "user %d may not start programs", peer.Uid)
 	}
 	return nil

@@ -21,26 +21,32 @@ const VerifierCapabilities = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
 const RootCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID | 1<<unix.CAP_KILL |
 	1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_NET_BIND_SERVICE
 
-// Agent says who the agent is where users are separate.
-type Agent int
-
-const (
-	PlainAgent Agent = iota // wire.AgentID
-	RootAgent               // 0, with RootCapabilities
-	BareRoot                // 0 without capabilities: the agent's programs beside a verifier
-)
-
-// ID is the agent's user id.
-func (a Agent) ID() int {
-	if a == PlainAgent {
-		return wire.AgentID
-	}
-	return 0
+// Agent says who the agent is where users are separate. The zero value is the user wire.AgentID.
+type Agent struct {
+	// Image is the user of the image that the agent is; nil: wire.AgentID.
+	Image *wire.Account
+	// Bare takes RootCapabilities from an agent that is user 0: its programs run beside a verifier.
+	Bare bool
 }
 
+// Account is the agent's user and groups.
+func (a Agent) Account() wire.Account {
+	if a.Image == nil {
+		return wire.Account{UID: wire.AgentID, GID: wire.AgentID}
+	}
+	return *a.Image
+}
+
+// IsRoot says whether the agent is user 0 inside.
+func (a Agent) IsRoot() bool { return a.Account().UID == 0 }
+
+// VerifierID is the verifier's user and group beside this agent.
+func (a Agent) VerifierID() int { return a.Image.VerifierID() }
+
 func (a Agent) user() *child.User {
-	u := &child.User{UID: a.ID(), GID: a.ID()}
-	if a == RootAgent {
+	as := a.Account()
+	u := &child.User{UID: as.UID, GID: as.GID, Groups: as.Groups}
+	if a.IsRoot() && !a.Bare {
 		u.Capabilities = RootCapabilities
 	}
 	return u
@@ -60,7 +66,7 @@ func (u Users) Find(name string) (*child.User, error) {
 		found = u.agent.user()
 	case wire.VerifierUser:
 		// sandboxd's group is the one that /proc shows all processes to.
-		found = &child.User{UID: wire.VerifierID, GID: wire.VerifierID, Groups: []int{os.Getgid()}, Capabilities: VerifierCapabilities}
+		found = &child.User{UID: u.agent.VerifierID(), GID: u.agent.VerifierID(), Groups: []int{os.Getgid()}, Capabilities: VerifierCapabilities}
 	default:
 		return nil, fault.Field("user", "%q must be empty or %q", name, wire.VerifierUser)
 	}

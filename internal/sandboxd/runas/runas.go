@@ -57,7 +57,11 @@ func run(argv []string) (int, error) {
 		return notStarted, errors.New("names no program; usage: run-as-agent PROGRAM [ARGUMENT...]")
 	}
 	r := Request{Argv: argv, Env: environ(os.Environ()), Path: os.Getenv("PATH"), Dir: directory()}
-	if os.Getuid() != wire.VerifierID {
+	verifier, err := isVerifier()
+	if err != nil {
+		return notStarted, err
+	}
+	if !verifier {
 		return become(r)
 	}
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: Socket, Net: "unix"})
@@ -79,6 +83,15 @@ func run(argv []string) (int, error) {
 		return notStarted, errors.New(reply.Error)
 	}
 	return reply.ExitCode, nil
+}
+
+// isVerifier says whether this process is of a verifier's user of its own: the folder of the socket belongs to sandboxd, and to the verifier's group.
+func isVerifier() (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(wire.VerifierRun, &st); err != nil {
+		return false, fmt.Errorf("%s: %w", wire.VerifierRun, err)
+	}
+	return int(st.Gid) == os.Getgid() && int(st.Uid) != os.Getuid(), nil
 }
 
 // become runs the program in place of the helper, where that already is the agent's user.

@@ -78,11 +78,13 @@ const PortErrorHeader = "X-Rolloutd-Port-Error"
 // the same user id.
 const VerifierUser = "verifier"
 
-// User and group ids inside a sandbox whose users are separate. sandboxd itself is 0, or SupervisorID where the agent is 0.
+// User and group ids inside a sandbox whose users are separate. sandboxd itself is 0, or SupervisorID where the agent is a user of the image. The
+// verifier is ImageVerifierID where that user is not plain root: images often give their own user the id 1001.
 const (
-	AgentID      = 1000
-	VerifierID   = 1001
-	SupervisorID = 65_530
+	AgentID         = 1000
+	VerifierID      = 1001
+	ImageVerifierID = 65_529
+	SupervisorID    = 65_530
 )
 
 // SystemPath is the part of a PATH that stands for the system's own programs. Where a sandbox has a PATH of its own, it takes this place.

@@ -1,0 +1,151 @@
+package rollout
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Who the agent is in its image, beside names and ids of its accounts.
+const (
+	UserRoot    = "root"
+	UserOfImage = "image" // the USER of the image
+)
+
+var accountPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?$`)
+
+// IsAccount says whether the text can be a user of an image: a name or an id, with or without ":" and the name or the id of a group.
+func IsAccount(text string) bool { return accountPattern.MatchString(text) }
+
+// WorkdirOfImage stands for the WORKDIR of the image.
+const WorkdirOfImage = "image"
+
+// maxGradePaths bounds the folders of a sandbox that are graded beside the home.
+const maxGradePaths = 16
+
+// CheckImage refuses what a sandbox cannot take from its image.
+func (s Sandbox) CheckImage() error {
+	if s.Image == "" {
+		for field, set := range map[string]bool{
+			"user": s.User != "", "workdir": s.Workdir != "", "image_env": s.ImageEnv, "grade_paths": len(s.GradePaths) > 0,
+		} {
+			if set {
+				return fault.Field("sandbox."+field, "needs sandbox.image")
+			}
+		}
+	}
+	if s.User != "" && !IsAccount(s.User) {
+		return fault.Field("sandbox.user", "want %q, %q for the one that the image names, a name or an id with or without :group, or nothing for the user 1000; got %.100q",
+			UserRoot, UserOfImage, s.User)
+	}
+	if len(s.GradePaths) > maxGradePaths {
+		return fault.Field("sandbox.grade_paths", "at most %d; got %d", maxGradePaths, len(s.GradePaths))
+	}
+	for _, p := range s.GradePaths {
+		if err := CheckGradePath("sandbox.grade_paths", p); err != nil {
+			return err
+		}
+	}
+	if s.Workdir == "" || s.Workdir == WorkdirOfImage {
+		return nil
+	}
+	return CheckGradePath("sandbox.workdir", s.Workdir)
+}
+
+// BackendDocker is the sandbox backend of container engines.
+const BackendDocker = "docker"
+
+// CheckBackend refuses what the backend does not have, before a rollout is queued.
+func (s Sandbox) CheckBackend(backend string) error {
+	switch {
+	case backend != BackendDocker:
+		return nil
+	case s.User != "":
+		return fault.Field("sandbox.user", "%q is not possible on the backend docker: use the backend local", s.User)
+	case s.Workdir != "":
+		return fault.Field("sandbox.workdir", "a folder of the image cannot be the workdir on the backend docker: use the backend local")
+	case len(s.GradePaths) > 0:
+		return fault.Field("sandbox.grade_paths", "folders of the image cannot be graded on the backend docker: use the backend local")
+	}
+	return nil
+}
+
+// CheckGradePath refuses a folder that cannot go from the agent's sandbox to the verifier's: the verifier's programs come from the system's
+// folders, and others are not of the image.
+func CheckGradePath(field, p string) error {
+	if !path.IsAbs(p) || path.Clean(p) != p || len(p) > 1000 || strings.ContainsAny(p, "\x00\n") {
+		return fault.Field(field, "want an absolute path such as /app; got %.100q", p)
+	}
+	for _, src := range []string{"/usr/src/", "/usr/local/src/"} {
+		if strings.HasPrefix(p, src) {
+			return nil
+		}
+	}
+	for _, folder := range []string{"/", "/home", "/opt", "/var", "/var/lib"} {
+		if p == folder {
+			return fault.Field(field, "%s holds the system's files; name a folder below it", p)
+		}
+	}
+	for _, folder := range []string{
+		"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr", "/tmp", "/var/tmp", "/var/run",
+		"/verifier", "/logs", "/tests", "/opt/rolloutd", Home,
+	} {
+		if p == folder || strings.HasPrefix(p, folder+"/") {
+			return fault.Field(field, "%s is the system's or the sandbox's own: its files do not go to the verifier", p)
+		}
+	}
+	return nil
+}
+
+// Network is the hosts that a task's processes may reach: names (example.org), the names below one (*.example.org), with or without a
+// port. The setup may reach Allow and Setup, the agent Allow and Agent. Grading reaches nothing.
+type Network struct {
+	Allow []string `json:"allow,omitempty"`
+	Setup []string `json:"setup,omitempty"`
+	Agent []string `json:"agent,omitempty"`
+}
+
+const (
+	maxHosts = 1000
+	maxHost  = 300 // bytes
+)
+
+// ForSetup lists what the setup may reach.
+func (n *Network) ForSetup() []string {
+	if n == nil {
+		return nil
+	}
+	return slices.Concat(n.Allow, n.Setup)
+}
+
+// ForAgent lists what the agent may reach.
+func (n *Network) ForAgent() []string {
+	if n == nil {
+		return nil
+	}
+	return slices.Concat(n.Allow, n.Agent)
+}
+
+// All lists what any phase may reach.
+func (n *Network) All() []string {
+	if n == nil {
+		return nil
+	}
+	return slices.Concat(n.Allow, n.Setup, n.Agent)
+}
+
+func (n *Network) validate() error {
+	all := n.All()
+	if len(all) > maxHosts {
+		return fault.Field("network", "want at most %d hosts, got %d", maxHosts, len(all))
+	}
+	for _, host := range all {
+		if host == "" || len(host) > maxHost {
+			return fault.Field("network", "want host names of 1 to %d bytes, got %.100q", maxHost, host)
+		}
+	}
+	return nil
+}

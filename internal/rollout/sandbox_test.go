@@ -1,0 +1,38 @@
+package rollout_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+func TestUserOfASandbox(t *testing.T) {
+	t.Parallel()
+	for _, user := range []string{"", "root", "image", "app", "1500", "app:staff", "1500:100", "_apt", "www-data"} {
+		require.NoError(t, rollout.Sandbox{Image: "x", User: user}.CheckImage(), user)
+	}
+	for _, user := range []string{"-1", "a b", "a:b:c", ":b", "a:", "$(id)", "a\n", "../x", "ä"} {
+		err := rollout.Sandbox{Image: "x", User: user}.CheckImage()
+		require.Equal(t, fault.Invalid, fault.KindOf(err), user)
+		require.ErrorContains(t, err, "sandbox.user: want")
+	}
+	s := rollout.Spec{Sandbox: rollout.Sandbox{Image: "x", User: "app"}, Task: rollout.Task{Instruction: "x", Verifier: rollout.Verifier{SameSandbox: true}}}
+	require.ErrorContains(t, s.Validate(), `sandbox.user: "app" needs a verifier in a sandbox of its own`)
+}
+
+// What containers do not have is refused when the rollout is submitted.
+func TestCheckBackend(t *testing.T) {
+	t.Parallel()
+	for field, s := range map[string]rollout.Sandbox{
+		"sandbox.user": {User: rollout.UserOfImage}, "sandbox.workdir": {Workdir: "/app"}, "sandbox.grade_paths": {GradePaths: []string{"/srv"}},
+	} {
+		require.NoError(t, s.CheckBackend(rollout.DefaultBackend))
+		err := s.CheckBackend(rollout.BackendDocker)
+		require.Equal(t, fault.Invalid, fault.KindOf(err), field)
+		require.ErrorContains(t, err, field+": ")
+	}
+	require.NoError(t, rollout.Sandbox{Image: "x", ImageEnv: true}.CheckBackend(rollout.BackendDocker))
+}
