@@ -80,9 +80,9 @@ redteam: redteam-grading redteam-sandbox redteam-server redteam-fuzz
 redteam-grading:
 	ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./internal/grading
 
-# Probes of the isolation, limits, kills, trees of a million files.
+# Probes of the isolation, limits, kills, trees and layers of a million files.
 redteam-sandbox:
-	ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 20m ./internal/sandbox/... ./internal/sandboxd/... ./cmd/sandboxd
+	ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 20m ./internal/sandbox/... ./internal/sandboxd/... ./internal/image ./cmd/sandboxd
 
 # Memory of the largest requests to every route; cheats and outcomes with the real agent; episodes beside each other; the
 # executor's answers; a kill at each event of a rollout and of an episode.

@@ -13,6 +13,6 @@ func Unpack(ctx context.Context, r io.Reader, dir string, l Limits) error {
 		return err
 	}
 	defer root.Close()
-	_, err = unpack(ctx, r, root, owner{root: os.Geteuid() == 0}, &budget{Limits: l})
+	_, err = unpack(ctx, r, root, owner{root: os.Geteuid() == 0}, &budget{Limits: l.withDefaults()})
 	return err
 }

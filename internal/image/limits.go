@@ -11,24 +11,28 @@ type Limits struct {
 	Entries int   // files, folders, links and whiteouts of all layers; default 500,000
 	Bytes   int64 // content of all files; default 32 GiB
 	Depth   int   // folders within each other; default 100
+	// Folders bounds what is kept in memory of all folders until their layers end: names and extended attributes, in bytes; default 64 MiB.
+	Folders int64
 }
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
 		Layers: cmp.Or(l.Layers, 128), Entries: cmp.Or(l.Entries, 500_000),
-		Bytes: cmp.Or(l.Bytes, 32<<30), Depth: cmp.Or(l.Depth, 100),
+		Bytes: cmp.Or(l.Bytes, 32<<30), Depth: cmp.Or(l.Depth, 100), Folders: cmp.Or(l.Folders, 64<<20),
 	}
 }
 
 // budget is what the layers of one image have taken of its limits. Layers that are unpacked at the same time share it.
 type budget struct {
 	Limits
-	entries, bytes atomic.Int64
+	entries, bytes, folders atomic.Int64
 }
 
 func (b *budget) takeEntry() bool { return b.entries.Add(1) <= int64(b.Entries) }
 
 func (b *budget) takeBytes(n int64) bool { return n >= 0 && b.bytes.Add(n) <= b.Bytes }
+
+func (b *budget) takeFolder(n int) bool { return b.folders.Add(int64(n)) <= b.Folders }
 
 // maxDocument bounds a manifest, a configuration and any other answer of a registry that is not a layer, in bytes.
 const maxDocument = 8 << 20

@@ -103,7 +103,7 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	}
 	if name == "." {
 		if h.Typeflag == tar.TypeDir {
-			u.dirs.add(name, h)
+			return u.keep(name, h)
 		}
 		return nil
 	}
@@ -122,7 +122,9 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 func (u *unpacker) write(name string, h *tar.Header, content io.Reader) error {
 	switch h.Typeflag {
 	case tar.TypeDir:
-		u.dirs.add(name, h)
+		if err := u.keep(name, h); err != nil {
+			return err
+		}
 		if err := u.root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
@@ -146,6 +148,23 @@ func (u *unpacker) write(name string, h *tar.Header, content io.Reader) error {
 	default:
 		return nil
 	}
+}
+
+// keep remembers what a folder gets at the end: a copy, which holds nothing else of the header.
+func (u *unpacker) keep(name string, h *tar.Header) error {
+	kept := &tar.Header{Typeflag: tar.TypeDir, Mode: h.Mode, Uid: h.Uid, Gid: h.Gid, ModTime: h.ModTime, PAXRecords: map[string]string{}}
+	size := len(name)
+	for record, value := range h.PAXRecords {
+		if attribute, ok := strings.CutPrefix(record, xattrRecord); ok && u.owner.keeps(attribute) {
+			kept.PAXRecords[record] = value
+			size += len(record) + len(value)
+		}
+	}
+	if !u.budget.takeFolder(size) {
+		return fault.New(fault.Invalid, "names and attributes of the image's folders have more than %d bytes", u.budget.Folders)
+	}
+	u.dirs.add(strings.Clone(name), kept)
+	return nil
 }
 
 // file writes a regular file. Its length is that of its header: a reader of tar files never returns more.
