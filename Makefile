@@ -133,6 +133,7 @@ bench-control:
 # ReACT rollouts, steps of episodes, both in flight, and tool calls.
 bench-episodes:
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'ReactRollout|EpisodeStep' -benchtime 20x
+	cd $(DEV) && ROLLOUTD_IN_FLIGHT=100 go test ./e2e -run '^$$' -bench ReactInFlight -benchtime 1x
 	go test ./internal/agent/react -run '^$$' -bench InFlight -benchtime 1x
 	go test ./internal/episode/live ./internal/tool/sandboxtool -run '^$$' -bench 'Call|InFlight' -benchtime 2s
 

@@ -1,0 +1,164 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// slowModel holds the calls that follow a tool call until it is released.
+type slowModel struct {
+	url     string
+	held    atomic.Int64
+	release chan struct{}
+}
+
+func startSlowModel(b *testing.B, script string) *slowModel {
+	b.Helper()
+	to, err := url.Parse(strings.TrimSuffix(startModel(b, script).url, "/v1"))
+	require.NoError(b, err)
+	m, next := &slowModel{release: make(chan struct{})}, httputil.NewSingleHostReverseProxy(to)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if bytes.Contains(body, []byte("<tool_response>")) {
+			m.held.Add(1)
+			defer m.held.Add(-1)
+			select {
+			case <-m.release:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	}))
+	b.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	m.url = srv.URL + "/v1"
+	return m
+}
+
+// BenchmarkReactInFlight holds ReACT rollouts, each in a sandbox that has run a tool call, while their model thinks; then lets them end, and
+// requires that all complete in their first attempt. It reports what each costs meanwhile: memory in KiB of worker, gateway and server (RSS) and of the
+// sandbox's processes (PSS), and CPU in percent of a core over 30 s; and how many begin and end in a second.
+//
+//	ROLLOUTD_IN_FLIGHT=1000 go test ./e2e -run '^$' -bench ReactInFlight -benchtime 1x -timeout 40m
+func BenchmarkReactInFlight(b *testing.B) {
+	n := 100
+	if many := os.Getenv("ROLLOUTD_IN_FLIGHT"); many != "" {
+		var err error
+		n, err = strconv.Atoi(many)
+		require.NoError(b, err, "ROLLOUTD_IN_FLIGHT")
+	}
+	model := startSlowModel(b, benchInFlightScript)
+	set := startApart(b, apartOptions{modelURL: model.url, env: []string{
+		fmt.Sprint("ROLLOUTD_WORKER_CAPACITY=", n+8), fmt.Sprint("MAX_CONCURRENT_ENVS=", n+8),
+	}})
+	for b.Loop() {
+		set.holdInFlight(b, model, n)
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+const benchInFlightScript = `
+- match: wait
+  hermes: true
+  turns:
+    - tool_calls: [{name: terminal, arguments: {command: "echo 1 >> log.txt"}}]
+    - text: Done.
+`
+
+// controlPlane are the processes beside the sandboxes, without Temporal.
+var controlPlane = []string{"worker", "gateway", "serve"}
+
+func (a *apart) holdInFlight(b *testing.B, m *slowModel, n int) {
+	b.Helper()
+	before := a.resident(b)
+	begun := time.Now()
+	ids := make([]string, n)
+	each(b, n, func(i int) {
+		ids[i] = start(b, a.url, args{
+			"instruction": "wait", "endpoint": "scripted", "agent": "react", "verify": []string{"test $(wc -l < log.txt) -eq 1"},
+			"agent_timeout_s": 3600, "limits": args{"call_s": 3000, "quiet_s": 3000}, // the first call waits until the last rollout has begun
+			"react": args{"continuation": "messages"}, // slowModel reads the messages
+		})
+	})
+	for last := time.Now(); m.held.Load() < int64(n); time.Sleep(100 * time.Millisecond) {
+		if time.Since(last) > 30*time.Second {
+			last = time.Now()
+			b.Logf("%.0f s: %d wait for their model", time.Since(begun).Seconds(), m.held.Load())
+		}
+	}
+	b.ReportMetric(float64(n)/time.Since(begun).Seconds(), "begun/s")
+	a.reportHeld(b, before, float64(n))
+	begun = time.Now()
+	close(m.release)
+	each(b, n, func(i int) {
+		r := finalize(b, a.url, ids[i])
+		require.Equal(b, rollout.Completed, r.Outcome)
+		require.Len(b, r.Attempts, 1)
+		require.InDelta(b, 1.0, *r.Reward, 0)
+	})
+	b.ReportMetric(float64(n)/time.Since(begun).Seconds(), "ended/s")
+}
+
+// reportHeld reports what the control plane and the sandboxes cost while n rollouts wait.
+func (a *apart) reportHeld(b *testing.B, before map[string]float64, n float64) {
+	b.Helper()
+	const seconds = 30
+	time.Sleep(10 * time.Second) // the starts are over
+	cpu, inside := map[string]float64{}, watchCPU(b, "sandboxd")
+	for name, r := range a.roles {
+		cpu[name] = processCPU(b, r.cmd.Process.Pid)
+	}
+	time.Sleep(seconds * time.Second)
+	for name, r := range a.roles {
+		used := processCPU(b, r.cmd.Process.Pid) - cpu[name]
+		b.ReportMetric(used*100/seconds/n, name+"-%/rollout")
+	}
+	b.ReportMetric(inside.stop()*100/seconds/n, "sandboxd-%/rollout")
+	after, sum := a.resident(b), 0.0
+	for _, name := range controlPlane {
+		b.ReportMetric((after[name]-before[name])/n, name+"-KiB/rollout")
+		sum += (after[name] - before[name]) / n
+	}
+	b.ReportMetric(sum, "control-KiB/rollout")
+	for _, name := range []string{"sandboxd", "bwrap"} {
+		b.ReportMetric(memoryOfAll(b, name)/n, name+"-KiB/rollout")
+	}
+}
+
+// resident is the resident memory of the control plane's processes in KiB.
+func (a *apart) resident(b *testing.B) map[string]float64 {
+	b.Helper()
+	all := map[string]float64{}
+	for _, name := range controlPlane {
+		all[name] = memory(b, a.roles[name].cmd.Process.Pid, "Rss:")
+	}
+	return all
+}
+
+// each calls do for 0 to n-1, some at a time.
+func each(b *testing.B, n int, do func(i int)) {
+	b.Helper()
+	var all errgroup.Group
+	all.SetLimit(32)
+	for i := range n {
+		all.Go(func() error { do(i); return nil })
+	}
+	require.NoError(b, all.Wait())
+}
