@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // strike kills a role with -9 and starts it again.
@@ -33,6 +35,32 @@ func (a *apart) episodeStruck(t *testing.T, role string, n int) bool {
 	return player{a.url, fmt.Sprint(role, "-", n)}.requireEpisode(t, n, func() { a.strike(role) })
 }
 
+// groupStruck runs a group of ReACT rollouts and kills a role after the nth event of the first; false: that one ended before. No rollout of the
+// group is lost or replaced.
+func (a *apart) groupStruck(t *testing.T, role string, n int) bool {
+	t.Helper()
+	const siblings = 3
+	group := fmt.Sprint(role, "-", n)
+	of := reactArgs()
+	of["group_id"], of["group_size"] = group, siblings
+	postGroup(t, a.url, of)
+	first := rollout.MemberID(group, 0, 0)
+	waitFor(t, a.url, first, "begun", func(s state) bool { return s.Phase != "" })
+	struck := awaitEvents(t, a.url, first, n)
+	if struck {
+		a.strike(role)
+	}
+	ended := waitGroup(t, a.url, group)
+	require.Equal(t, rollout.GroupComplete, ended.Outcome, ended.Error)
+	require.Equal(t, []float64{1, 1, 1}, ended.Rewards())
+	require.Len(t, ended.Members, siblings)
+	for i, m := range ended.Members {
+		require.Equal(t, rollout.MemberID(group, i, 0), m.RolloutID)
+		requireReact(t, finalize(t, a.url, m.RolloutID))
+	}
+	return struck
+}
+
 // One role of three is killed with -9 while a ReACT rollout or an episode runs; the others go on. TestKillWalkOfRoles has all positions.
 func TestRolesKilled(t *testing.T) {
 	t.Parallel()
@@ -50,8 +78,8 @@ func TestRolesKilled(t *testing.T) {
 	require.Empty(t, set.sandboxes(t))
 }
 
-// The whole walk: each role after each event of a ReACT rollout, and while each step of an episode is on its way and after each event of its
-// grading. Each position is a subtest, so `-run 'TestKillWalkOfRoles/serve/rollout/^1[0-9]$'` selects a part.
+// The whole walk: each role after each event of a ReACT rollout, and of the first rollout of a group, and while each step of an episode is on
+// its way and after each event of its grading. Each position is a subtest, so `-run 'TestKillWalkOfRoles/serve/rollout/^1[0-9]$'` selects a part.
 func TestKillWalkOfRoles(t *testing.T) {
 	t.Parallel()
 	onlyRedteam(t)
@@ -61,6 +89,7 @@ func TestKillWalkOfRoles(t *testing.T) {
 			set := startApart(t, apartOptions{modelURL: model.url})
 			t.Run("rollout", func(t *testing.T) { set.walk(t, role, 1, 20, set.reactStruck) })
 			t.Run("episode", func(t *testing.T) { set.walk(t, role, 0, 2*episodeSteps, set.episodeStruck) })
+			t.Run("group", func(t *testing.T) { set.walk(t, role, 1, 20, set.groupStruck) })
 		})
 	}
 }
