@@ -12,7 +12,7 @@ import (
 )
 
 // Real command-line agents work on the demo task, each over its own model API: Codex over Responses, Claude Code over Messages, Qwen
-// Code over chat completions. They are graded and their calls are captured as those of OpenCode. Translated into chat completions, the calls of all of them have
+// Code over chat completions, Gemini CLI over Google's API. They are graded and their calls are captured as those of OpenCode. Translated into chat completions, the calls of all of them have
 // token ids and can be trained on.
 func TestRolloutsOfCommandAgents(t *testing.T) {
 	t.Parallel()
@@ -26,6 +26,7 @@ func TestRolloutsOfCommandAgents(t *testing.T) {
 		{"qwen-code", "chat/completions", false},
 		{"codex", "chat/completions", true},
 		{"claude-code", "chat/completions", true},
+		{"gemini-cli", "chat/completions", true},
 	} {
 		t.Run(fmt.Sprintf("%s translated %t", c.agent, c.translated), func(t *testing.T) {
 			t.Parallel()

@@ -109,7 +109,7 @@ func (e *Env) capabilities(_ context.Context, c tools.Call) (*tools.Text, error)
 }
 
 // dialects are the model APIs of agents that do not call chat completions.
-var dialects = map[string]string{"codex": "openai_responses", "claude-code": "anthropic", "oracle": "none", "nop": "none"}
+var dialects = map[string]string{"codex": "openai_responses", "claude-code": "anthropic", "gemini-cli": "gemini", "oracle": "none", "nop": "none"}
 
 func describeHarness(name string) harness {
 	h := harness{Name: name, Dialect: "openai_chat", Kind: "installed", Status: "validated"}

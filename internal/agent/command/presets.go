@@ -2,7 +2,7 @@ package command
 
 // Presets describe well-known agents, at versions that are tried against the gateway. An operator's description of the same name
 // replaces one.
-func Presets() []Spec { return []Spec{codex(), claudeCode(), qwenCode()} }
+func Presets() []Spec { return []Spec{codex(), claudeCode(), qwenCode(), geminiCLI()} }
 
 // aDay bounds what the gateway bounds better: a call may wait for a busy model, and its reply comes only when it is whole.
 const aDay = "86400000" // milliseconds
@@ -77,6 +77,37 @@ func qwenCode() Spec {
 }
 `},
 		Failure: `"type":"result".*"is_error":true`,
+		Result:  `"type":"result"`,
+	}
+}
+
+// geminiCLI is Google's Gemini CLI. It calls Google's API, which the gateway translates into chat completions, and needs Node.js in the
+// image. Its telemetry, updates, web tools and retries are off.
+func geminiCLI() Spec {
+	return Spec{
+		Name: "gemini-cli", Package: "@google/gemini-cli@0.61.0",
+		Integrity: map[string]string{"any": "sha512-dbQ9A0qBtFJNi6XBkHvfZ6Azpn6PNgH/P8h2MZ67RLlX8hSAVjup39CRWqdRxZv7YXIuhrFaytr8y0jKnkoxnQ=="},
+		Check:     []string{"node", "--version"},
+		Command: []string{
+			"node", "{dir}/node_modules/@google/gemini-cli/bundle/gemini.js", "--yolo", "--skip-trust", "--output-format", "stream-json", "--model", modelName,
+		},
+		Env: map[string]string{
+			"GEMINI_CLI_NO_RELAUNCH": "true", "GEMINI_TELEMETRY_ENABLED": "false", "GEMINI_CLI_TRUST_WORKSPACE": "true",
+			"GEMINI_CLI_HOME": "/tmp/.gemini-cli", "GEMINI_EXP": "/tmp/.gemini-cli/experiments.json",
+		},
+		Files: map[string]string{
+			// Its default request timeout, in seconds, which it takes from its experiments alone; without it a call has 60 s.
+			"/tmp/.gemini-cli/experiments.json": `{"flags": [{"flagId": 45773134, "intValue": "86400"}]}`,
+			"/tmp/.gemini-cli/.gemini/settings.json": `{
+  "general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false, "maxAttempts": 1, "retryFetchErrors": false},
+  "privacy": {"usageStatisticsEnabled": false},
+  "telemetry": {"enabled": false},
+  "security": {"auth": {"selectedType": "gemini-api-key"}},
+  "tools": {"exclude": ["google_web_search", "web_fetch"]}
+}
+`,
+		},
+		Failure: `"type":"result".*"status":"error"`,
 		Result:  `"type":"result"`,
 	}
 }

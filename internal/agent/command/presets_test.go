@@ -11,7 +11,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
-// Every preset passes the suite.
+// withoutGateway are the presets whose API an endpoint serves. Google's is served by the gateway alone: the end-to-end tests run gemini-cli.
+var withoutGateway = map[string]bool{"codex": true, "claude-code": true, "qwen-code": true}
+
+// Every preset passes the suite, where it needs no gateway.
 func TestPresetsPassTheSuite(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -19,6 +22,9 @@ func TestPresetsPassTheSuite(t *testing.T) {
 	}
 	agents := agentsDir(t)
 	for _, s := range command.Presets() {
+		if !withoutGateway[s.Name] {
+			continue
+		}
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			o := command.Options{AgentsDir: agents}
