@@ -6,7 +6,9 @@
 //	sandboxd stage              the step between the host and bwrap; see package stage
 //	sandboxd child              the step between sandboxd and a process that it starts; see package child
 //	sandboxd file TOOL          reads, writes, edits or lists files for a tool call; see package filetool
-//	sandboxd attach PATH        carries a control connection over its standard streams; see package attach
+//	sandboxd attach [--framed TIME] PATH
+//	                            carries a control connection over its standard streams; see package attach
+//	sandboxd enclose CONFIG     makes a sandbox of a part of this machine; see package enclose
 //	sandboxd version
 //
 // Under the name run-as-agent it is the helper of package runas.
@@ -15,10 +17,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/enclose"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/attach"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
@@ -35,8 +39,14 @@ func main() {
 	if filepath.Base(os.Args[0]) == runas.Name {
 		os.Exit(runas.Main(os.Args[1:]))
 	}
-	if err := run(context.Background(), os.Args[1:]); err != nil {
+	err := run(context.Background(), os.Args[1:])
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "sandboxd:", err)
+	}
+	switch {
+	case errors.Is(err, attach.ErrGone):
+		os.Exit(attach.GoneStatus)
+	case err != nil:
 		os.Exit(1)
 	}
 }
@@ -63,10 +73,9 @@ func run(ctx context.Context, args []string) error {
 		}
 		return filetool.Main(args[1], os.Stdin, os.Stdout)
 	case attach.Command:
-		if len(args) != 2 {
-			return fmt.Errorf("attach wants one path")
-		}
-		return attach.Run(args[1])
+		return attach.Run(args[1:])
+	case enclose.Command, enclose.Inside:
+		return enclose.Run(args)
 	case "version":
 		_, err := fmt.Println(version)
 		return err

@@ -75,7 +75,7 @@ func New(o Options) (*Driver, error) {
 	if d.o.Dir, err = driver.PrivateDir(o.Dir); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "folder of the sandboxes")
 	}
-	if d.owner, err = ownerOf(d.o.Dir); err != nil {
+	if d.owner, err = driver.Owner(d.o.Dir); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "name of this host")
 	}
 	if d.docker, err = o.Daemon.connect(); err != nil {

@@ -1,15 +1,10 @@
 package docker
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
@@ -62,25 +57,4 @@ func (d *Driver) container(id string) string { return "rolloutd-" + d.owner + "-
 func (d *Driver) folder(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return filepath.Join(d.o.Dir, hex.EncodeToString(sum[:12]))
-}
-
-const ownerFile = "owner"
-
-// ownerOf reads the owner's name in dir, or makes one. Of several processes that make one, the first wins.
-func ownerOf(dir string) (string, error) {
-	path := filepath.Join(dir, ownerFile)
-	temp, err := os.CreateTemp(dir, "new-")
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(temp.Name())
-	_, err = temp.WriteString(strings.ToLower(rand.Text()[:12]))
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
-		return "", err
-	}
-	if err := os.Link(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", err
-	}
-	data, err := os.ReadFile(path)
-	return string(data), err
 }

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,16 +22,37 @@ const Command = "attach"
 // Ready is the byte that Run writes once it has the connection.
 const Ready = '+'
 
-// Run connects stdin and stdout to the unix socket at path until one of the two sides ends. It must be started from outside of the sandbox:
-// sandboxd leaves such processes alone when it kills all others.
-func Run(path string) error {
+// GoneStatus is the exit status where nothing listens at the path: sandboxd has ended, or never ran.
+const GoneStatus = 4
+
+// ErrGone is the error of Run where nothing listens at the path.
+var ErrGone = errors.New("sandboxd does not run")
+
+// Run connects stdin and stdout to a unix socket until one of the two sides ends. Its arguments are the path, after Framed and a duration or
+// not. It must be started from outside of the sandbox: sandboxd leaves such processes alone when it kills all others.
+func Run(args []string) error {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(20)
 	// No process of the sandbox reads its memory, whatever its user.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("not dumpable: %w", err)
 	}
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	in := func(to io.Writer) error { return second(io.Copy(to, os.Stdin)) }
+	if len(args) == 3 && args[0] == Framed {
+		atMost, err := time.ParseDuration(args[1])
+		if err != nil {
+			return err
+		}
+		in = func(to io.Writer) error { return unframe(to, os.Stdin, atMost) }
+		args = args[2:]
+	}
+	if len(args) != 1 {
+		return errors.New("attach wants one path")
+	}
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: args[0], Net: "unix"})
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+		return fmt.Errorf("%w: %w", ErrGone, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -37,7 +60,7 @@ func Run(path string) error {
 		return errors.Join(err, conn.Close())
 	}
 	ended := make(chan error, 2) // the first end is the end: the process goes, and both streams with it
-	go func() { ended <- second(io.Copy(conn, os.Stdin)) }()
+	go func() { ended <- in(conn) }()
 	go func() { ended <- second(io.Copy(os.Stdout, conn)) }()
 	err = <-ended
 	return errors.Join(err, conn.Close())

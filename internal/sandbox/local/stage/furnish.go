@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,9 +23,9 @@ type Account struct {
 // maxAccounts bounds a file of accounts, in bytes.
 const maxAccounts = 1 << 20
 
-// furnish adds what a sandbox needs to the mounted image. An image may hold any links: no path is followed out of it.
-func (o Overlay) furnish() error {
-	root, err := os.OpenRoot(filepath.Join(o.At, "root"))
+// Furnish adds what a sandbox needs to the root file system at a path. An image may hold any links: no path is followed out of it.
+func (o Overlay) Furnish(at string) error {
+	root, err := os.OpenRoot(at)
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func mountOverlay(c Config) error {
 	if err := o.mount(lower); err != nil {
 		return err
 	}
-	return o.furnish()
+	return o.Furnish(filepath.Join(o.At, "root"))
 }
 
 // mountLayers mounts each layer below At, and returns their names there, the highest first.

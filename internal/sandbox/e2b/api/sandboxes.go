@@ -1,0 +1,120 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Create describes a sandbox.
+type Create struct {
+	Template string            `json:"templateID"` // id or alias
+	Timeout  int               `json:"timeout"`    // seconds until the provider ends it
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// Secure is set for the first version of the API; the second knows no sandbox without a token.
+	Secure bool `json:"secure,omitempty"`
+	// Internet is always false: a sandbox has no network.
+	Internet bool `json:"allow_internet_access"`
+	// Resume and pause are never wanted: a paused sandbox is a lost one that costs money.
+	AutoPause bool `json:"autoPause"`
+}
+
+// Sandbox is one of the control plane. Token and Domain are missing in lists.
+type Sandbox struct {
+	ID        string            `json:"sandboxID"`
+	Template  string            `json:"templateID"`
+	Alias     string            `json:"alias"`
+	Token     string            `json:"envdAccessToken"`
+	Domain    string            `json:"domain"`
+	Metadata  map[string]string `json:"metadata"`
+	State     string            `json:"state"`
+	StartedAt time.Time         `json:"startedAt"`
+	CPU       float64           `json:"cpuCount"`
+	MemoryMiB int               `json:"memoryMB"`
+}
+
+// Running is the state of a sandbox that is not paused.
+const Running = "running"
+
+// Create makes a sandbox, no faster than the rate. There is no key that makes it idempotent: the caller finds an earlier one by its metadata.
+func (c *Client) Create(ctx context.Context, r Create) (Sandbox, error) {
+	var s Sandbox
+	if err := c.creates.Wait(ctx); err != nil {
+		return s, fault.Wrap(fault.Exhausted, err, "wait for the rate of creations")
+	}
+	if !c.v1.Load() {
+		_, err := c.do(ctx, http.MethodPost, "/v2/sandboxes", r, &s)
+		if !fault.Is(err, fault.NotFound) {
+			return s, err
+		}
+	}
+	r.Secure = true
+	_, err := c.do(ctx, http.MethodPost, "/sandboxes", r, &s)
+	var status *StatusError
+	if errors.As(err, &status) && status.Status == http.StatusNotFound {
+		return s, fault.Field("image", "E2B has no template %q: %s", r.Template, status.Message)
+	}
+	c.v1.CompareAndSwap(false, err == nil)
+	return s, err
+}
+
+// Get returns a sandbox with its token. One that is gone is a fault.NotFound.
+func (c *Client) Get(ctx context.Context, id string) (Sandbox, error) {
+	var s Sandbox
+	_, err := c.do(ctx, http.MethodGet, sandboxPath(id), nil, &s)
+	return s, err
+}
+
+// SetTimeout puts the end of a sandbox off to so long from now, rounded up to a second. One that is gone is a fault.NotFound.
+func (c *Client) SetTimeout(ctx context.Context, id string, d time.Duration) error {
+	body := struct {
+		Timeout int `json:"timeout"`
+	}{Seconds(d)}
+	_, err := c.do(ctx, http.MethodPost, sandboxPath(id)+"/timeout", body, nil)
+	return err
+}
+
+// Seconds rounds up.
+func Seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
+
+// Kill ends a sandbox. One that is gone is a fault.NotFound.
+func (c *Client) Kill(ctx context.Context, id string) error {
+	_, err := c.do(ctx, http.MethodDelete, sandboxPath(id), nil, nil)
+	return err
+}
+
+// Bounds of a list.
+const (
+	pageSize = 100
+	maxPages = 100
+)
+
+// List returns the sandboxes with all of this metadata that run.
+func (c *Client) List(ctx context.Context, metadata map[string]string) ([]Sandbox, error) {
+	pairs := url.Values{}
+	for k, v := range metadata {
+		pairs.Set(url.QueryEscape(k), url.QueryEscape(v)) // the control plane decodes them twice
+	}
+	q := url.Values{"metadata": {pairs.Encode()}, "state": {Running}, "limit": {strconv.Itoa(pageSize)}}
+	var all []Sandbox
+	for range maxPages {
+		var page []Sandbox
+		header, err := c.do(ctx, http.MethodGet, "/v2/sandboxes?"+q.Encode(), nil, &page)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		next := header.Get("X-Next-Token")
+		if next == "" {
+			return all, nil
+		}
+		q.Set("nextToken", next)
+	}
+	return nil, fault.New(fault.Unavailable, "E2B lists more than %d sandboxes", maxPages*pageSize)
+}

@@ -1,0 +1,178 @@
+package e2b
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"path/filepath"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/clock"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/filelock"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/api"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/enclose"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/envd"
+)
+
+const (
+	// startTime bounds how long sandboxd may take from its start until it answers.
+	startTime = 2 * time.Minute
+	// minTimeout is the least time that a machine is asked for: a creation takes some of it.
+	minTimeout = time.Minute
+	// killTime bounds the end of a machine that is of no use.
+	killTime = time.Minute
+	// locksDir has files whose locks keep the callers of one host apart, and locks is their number.
+	locksDir = "locks"
+	locks    = 256
+)
+
+// Create implements driver.Driver. The API has no key that makes a creation idempotent. So callers of this host take turns, and each first looks
+// for a machine with the sandbox's id in its metadata. One in which sandboxd does not answer is ended: its creator was killed, or its lease ran out.
+func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error {
+	template, err := d.template(spec)
+	if err != nil {
+		return err
+	}
+	lock, err := filelock.Wait(ctx, d.lockOf(id))
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "create sandbox %q", id)
+	}
+	defer lock.Release()
+	found, err := d.adopt(ctx, id)
+	if found || err != nil {
+		return err
+	}
+	meta, err := d.metadata(id, spec)
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "metadata of sandbox %q", id)
+	}
+	s, err := d.api.Create(ctx, api.Create{Template: template, Timeout: timeoutOf(spec.Lease), Metadata: meta})
+	if err != nil {
+		return err
+	}
+	if err := d.furnish(ctx, id, spec, s); err != nil {
+		return errors.Join(err, d.end(ctx, id, s.ID))
+	}
+	return nil
+}
+
+func timeoutOf(lease time.Duration) int { return api.Seconds(max(lease, minTimeout)) }
+
+// lockOf is one of a fixed number of files, so that none is left behind by a sandbox.
+func (d *Driver) lockOf(id string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id))
+	return filepath.Join(d.o.Dir, locksDir, fmt.Sprintf("%02x", h.Sum32()%locks))
+}
+
+// adopt finds the machine of the sandbox in which sandboxd answers, and ends all others.
+func (d *Driver) adopt(ctx context.Context, id string) (bool, error) {
+	d.forget(id)
+	all, err := d.machines(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	found := false
+	for _, s := range all {
+		if !found {
+			conn, err := d.Dial(ctx, id)
+			if err == nil {
+				found = true
+				_ = conn.Close()
+				continue
+			}
+			if !fault.Is(err, fault.SandboxLost) {
+				return false, err
+			}
+		}
+		if err := d.end(ctx, id, s.ID); err != nil {
+			return false, err
+		}
+	}
+	return found, nil
+}
+
+// furnish pushes sandboxd into a new machine and starts it.
+func (d *Driver) furnish(ctx context.Context, id string, spec driver.Spec, s api.Sandbox) error {
+	full, err := d.api.Get(ctx, s.ID) // an answer to a creation has no sizes
+	if err != nil {
+		return err
+	}
+	if err := checkSizes(spec, full); err != nil {
+		return err
+	}
+	m := d.remember(id, full)
+	if err := m.envd.Upload(ctx, d.sandboxd.path, d.sandboxd.content); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "push sandboxd into sandbox %q", id)
+	}
+	config, err := d.enclosed(id, spec)
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "describe sandbox %q", id)
+	}
+	return d.start(ctx, id, m, config)
+}
+
+// start starts sandboxd and returns when it answers. The process outlives the stream of its events.
+func (d *Driver) start(ctx context.Context, id string, m machine, config string) error {
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a deadline would end sandboxd
+	defer cancel()
+	ended := make(chan error, 1)
+	stream, err := m.envd.Start(running, &envd.StartRequest{Process: envd.ProcessConfig{
+		Cmd: "/bin/sh", Args: []string{"-c", `chmod 0755 "$0" && exec "$0" ` + enclose.Command + ` "$1" </dev/null`, d.sandboxd.path, config}, Cwd: "/",
+	}})
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "start sandboxd in sandbox %q", id)
+	}
+	go func() { ended <- lastWords(stream) }() // ends with running
+	ctx, stop := context.WithTimeout(ctx, startTime)
+	defer stop()
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
+		conn, err := d.dial(ctx, m)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case said := <-ended:
+			return fault.Wrap(fault.Unavailable, said, "start sandboxd in sandbox %q", id)
+		default:
+		}
+		if waitErr := clock.Sleep(ctx, pause); waitErr != nil {
+			return fault.Wrap(fault.Unavailable, errors.Join(waitErr, err), "sandboxd in sandbox %q does not answer", id)
+		}
+	}
+}
+
+// maxSaid bounds what is kept of a process's stderr, in bytes.
+const maxSaid = 1000
+
+// lastWords waits for the end of a process that is not to end, and returns what it said.
+func lastWords(stream eventStream) error {
+	var said bytes.Buffer
+	for stream.Receive() {
+		e := stream.Msg().Event
+		if e.Data != nil {
+			text := append(e.Data.Stderr, e.Data.Stdout...)
+			said.Write(text[:min(len(text), maxSaid-said.Len())])
+		}
+		if e.End != nil {
+			return fmt.Errorf("it ended: %s %s %q", e.End.Status, e.End.Error, said.String())
+		}
+	}
+	return fmt.Errorf("the stream of its events ended: %w", stream.Err())
+}
+
+// end kills a machine. It does nothing if the machine is gone.
+func (d *Driver) end(ctx context.Context, id, machineID string) error {
+	d.forget(id)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
+	defer cancel()
+	err := d.api.Kill(ctx, machineID)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}

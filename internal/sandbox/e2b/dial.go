@@ -1,0 +1,106 @@
+package e2b
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/enclose"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/envd"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/attach"
+)
+
+// What carries a connection ends when its client has been silent for so long. The client says that it lives three times as often.
+const (
+	silence  = 90 * time.Second
+	lifeSign = silence / 3
+)
+
+// Dial implements driver.Driver.
+func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
+	m, err := d.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := d.dial(ctx, m)
+	if err != nil {
+		return nil, d.lost(ctx, id, m, err)
+	}
+	return conn, nil
+}
+
+// goneError says that nothing listens to control connections in the machine.
+type goneError struct{ said string }
+
+func (e *goneError) Error() string { return "sandboxd does not run: " + e.said }
+
+func ended(err error) bool {
+	var gone *goneError
+	return errors.As(err, &gone)
+}
+
+// dial starts what carries a connection in the machine, and returns its streams as one. The end of ctx ends the wait for the connection, not the
+// connection.
+func (d *Driver) dial(ctx context.Context, m machine) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a deadline would end the process
+	stop := context.AfterFunc(ctx, cancel)
+	stream, err := m.envd.Start(running, &envd.StartRequest{
+		Process: envd.ProcessConfig{
+			Cmd: d.sandboxd.path, Args: []string{attach.Command, attach.Framed, silence.String(), enclose.ControlSocket}, Cwd: "/",
+		},
+		Stdin: true,
+	})
+	if err == nil {
+		var pid int
+		var rest []byte
+		if pid, rest, err = ready(stream); err == nil && stop() {
+			return newConn(m.envd, pid, stream, rest, cancel), nil
+		}
+		err = errors.Join(err, ctx.Err())
+		if pid != 0 { // the process ends with the first frame that does not come
+			_ = stream.Close()
+		}
+	}
+	cancel()
+	return nil, err
+}
+
+// eventStream are the events of a process.
+type eventStream interface {
+	Receive() bool
+	Msg() *envd.EventMessage
+	Err() error
+	Close() error
+}
+
+// ready waits until sandboxd has accepted the connection: that envd started the process proves nothing. It returns the process, and output that
+// came with the first byte.
+func ready(stream eventStream) (pid int, rest []byte, err error) {
+	said := ""
+	for stream.Receive() {
+		e := stream.Msg().Event
+		switch {
+		case e.Start != nil:
+			pid = e.Start.PID
+		case e.Data != nil && len(e.Data.Stdout) > 0:
+			if e.Data.Stdout[0] != attach.Ready {
+				return pid, nil, fmt.Errorf("the connection into the sandbox begins with %q", e.Data.Stdout[0])
+			}
+			return pid, e.Data.Stdout[1:], nil
+		case e.Data != nil:
+			said += string(e.Data.Stderr[:min(len(e.Data.Stderr), maxSaid-len(said))])
+		case e.End != nil && e.End.ExitCode == attach.GoneStatus:
+			return pid, nil, &goneError{said}
+		case e.End != nil:
+			return pid, nil, fmt.Errorf("the connection into the sandbox ended: %s %q", e.End.Status, said)
+		}
+	}
+	return pid, nil, fmt.Errorf("the connection into the sandbox ended: %w", errors.Join(stream.Err(), errStreamEnded))
+}
+
+var errStreamEnded = errors.New("the stream of its process ended")

@@ -1,0 +1,123 @@
+package e2b
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/api"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/seccomp"
+)
+
+// Options configures New. Dir, SandboxdPath and Key are required.
+type Options struct {
+	// Dir holds the name of this owner, and locks; it is made when missing and must be private to its owner.
+	Dir string
+	// SandboxdPath is the static sandboxd binary.
+	SandboxdPath string
+	// Key is the API key. It stays in this process.
+	Key string
+	// Template is the one of sandboxes that name no image; "": each must name one.
+	Template string
+	// Domain is that of the service; "": e2b.app.
+	Domain string
+	// APIURL and SandboxURL replace the addresses that follow from Domain.
+	APIURL, SandboxURL string
+	// CreateRate is how many sandboxes this host makes a second, at most; 0: 1.
+	CreateRate float64
+	// Logger reports what is destroyed on the way; nil is silent.
+	Logger *slog.Logger
+}
+
+// Driver makes sandboxes in one account. It is safe for concurrent use.
+type Driver struct {
+	o        Options
+	owner    string
+	api      *api.Client
+	http     *http.Client
+	sandboxd program
+	filter   []byte
+	log      *slog.Logger
+
+	mu    sync.Mutex
+	known map[string]machine // by the sandbox's id; what is not in it is looked up
+}
+
+var (
+	_ driver.Driver   = (*Driver)(nil)
+	_ driver.Preparer = (*Driver)(nil)
+	_ driver.Checker  = (*Driver)(nil)
+)
+
+// New prepares Dir. It does not ask the service; Probe does.
+func New(o Options) (*Driver, error) {
+	if o.Key == "" {
+		return nil, fault.New(fault.Invalid, "the backend e2b needs an API key: set E2B_API_KEY")
+	}
+	d := &Driver{o: o, log: o.Logger, known: map[string]machine{}, http: &http.Client{Transport: transport()}}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	d.o.Domain = cmp.Or(o.Domain, DefaultDomain)
+	d.api = api.New(api.Options{
+		URL: cmp.Or(o.APIURL, "https://api."+d.o.Domain), Key: o.Key, CreateRate: cmp.Or(o.CreateRate, 1), HTTP: d.http,
+	})
+	var err error
+	if d.o.Dir, err = driver.PrivateDir(o.Dir); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "folder of the sandboxes")
+	}
+	if d.owner, err = driver.Owner(d.o.Dir); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "name of this host")
+	}
+	if d.sandboxd, err = readProgram(o.SandboxdPath); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "sandboxd")
+	}
+	if d.filter, err = seccomp.Compile(); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "system call filter")
+	}
+	return d, os.MkdirAll(filepath.Join(d.o.Dir, locksDir), 0o700)
+}
+
+// DefaultDomain is that of E2B's own service.
+const DefaultDomain = "e2b.app"
+
+// transport keeps more connections than the default: a stream of each control connection stays open.
+func transport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one
+	t.MaxIdleConnsPerHost = 64
+	t.IdleConnTimeout = 30 * time.Second
+	return t
+}
+
+// Probe fails where the service does not answer, or refuses the key.
+func (d *Driver) Probe(ctx context.Context) error {
+	_, err := d.api.List(ctx, map[string]string{metaOwner: d.owner})
+	return err
+}
+
+// Prepare implements driver.Preparer: it refuses what a sandbox of E2B cannot have, before one is made.
+func (d *Driver) Prepare(_ context.Context, spec driver.Spec) error {
+	_, err := d.template(spec)
+	return err
+}
+
+// Check implements driver.Checker.
+func (d *Driver) Check(ctx context.Context) []driver.Finding {
+	f := driver.Finding{Name: "E2B account", Detail: "the key is accepted at " + cmp.Or(d.o.APIURL, "api."+d.o.Domain)}
+	if err := d.Probe(ctx); err != nil {
+		f.Level, f.Detail, f.Fix = driver.Fail, err.Error(), "set E2B_API_KEY to a key of the account, or take e2b out of sandbox.backends"
+		return []driver.Finding{f}
+	}
+	t := driver.Finding{Name: "E2B template", Detail: d.o.Template}
+	if d.o.Template == "" {
+		t.Level, t.Detail, t.Fix = driver.Warn, "none: each task must name one", "set sandbox.e2b.template"
+	}
+	return []driver.Finding{f, t}
+}

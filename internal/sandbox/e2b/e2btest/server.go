@@ -1,0 +1,177 @@
+// Package e2btest is a service with E2B's API for tests: the control plane, and envd of each sandbox. A sandbox is no virtual machine but a
+// group of processes with namespaces, a root file system and a first process of their own. It needs root.
+package e2btest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/image/imagetest"
+)
+
+// Template is the name of the only template. Its machines have the programs that the suite of sandbox drivers needs.
+const Template = "suite"
+
+// Sizes of a machine of the template, as the control plane tells them.
+const (
+	CPU       = 2
+	MemoryMiB = 2048
+)
+
+// Server is the service. Set its fields before the first request.
+type Server struct {
+	URL string // of the control plane, and of all sandboxes
+	Key string
+	// OnlyV1 takes away the second version of the API for creation.
+	OnlyV1 bool
+	// MaxSandboxes is the quota of the account; 0: none.
+	MaxSandboxes int
+
+	http *httptest.Server
+	dir  string
+
+	mu       sync.Mutex
+	machines map[string]*machine
+	refusals []refusal // for the next creations
+	requests []string  // method and path of each request to the control plane
+}
+
+// refusal is an answer that says no.
+type refusal struct {
+	status     int
+	retryAfter string
+}
+
+// UnavailableError says that this machine can run no sandboxes for the service.
+type UnavailableError struct{ reason string }
+
+func (e *UnavailableError) Error() string { return e.reason }
+
+// Start starts the service with all its files in dir.
+func Start(ctx context.Context, dir string) (*Server, error) {
+	if os.Geteuid() != 0 {
+		return nil, &UnavailableError{"only root runs sandboxes of the service for tests"}
+	}
+	s := &Server{Key: "e2b_" + strings.Repeat("0123456789abcdef", 3)[:40], dir: dir, machines: map[string]*machine{}}
+	if err := s.makeTemplate(); err != nil {
+		return nil, err
+	}
+	m, err := s.boot(ctx, "trial")
+	if err != nil {
+		return nil, &UnavailableError{"this machine runs no sandboxes of the service for tests: " + err.Error()}
+	}
+	if err := m.kill(); err != nil {
+		return nil, err
+	}
+	s.http = httptest.NewServer(s.handler())
+	s.URL = s.http.URL
+	return s, nil
+}
+
+// Stop ends all sandboxes and the service.
+func (s *Server) Stop() error {
+	s.mu.Lock()
+	all := s.machines
+	s.machines = map[string]*machine{}
+	s.mu.Unlock()
+	var err error
+	for _, m := range all {
+		err = errors.Join(err, m.kill())
+	}
+	s.http.Close()
+	return err
+}
+
+// Refuse makes the next creation fail with a status, and a Retry-After unless that is "".
+func (s *Server) Refuse(status int, retryAfter string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusals = append(s.refusals, refusal{status, retryAfter})
+}
+
+// Requests are the requests to the control plane so far, as "METHOD /path".
+func (s *Server) Requests() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.requests...)
+}
+
+// Machines are the metadata of the sandboxes that run, by id.
+func (s *Server) Machines() map[string]map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]map[string]string{}
+	for id, m := range s.machines {
+		all[id] = m.metadata
+	}
+	return all
+}
+
+// Kill ends a sandbox as a fault of the service would: nobody asked for it.
+func (s *Server) Kill(id string) error {
+	s.mu.Lock()
+	m := s.machines[id]
+	delete(s.machines, id)
+	s.mu.Unlock()
+	if m == nil {
+		return fmt.Errorf("no sandbox %q", id)
+	}
+	return m.kill()
+}
+
+// makeTemplate fills the root file system that sandboxes are copies of.
+func (s *Server) makeTemplate() error {
+	root := filepath.Join(s.dir, "template")
+	for _, folder := range []string{"etc", "proc", "dev", "tmp", "root", "home/user"} {
+		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(imagetest.Fill(root, append(imagetest.Programs(), "umount")), imagetest.Glibc(root)); err != nil {
+		return err
+	}
+	if err := errors.Join(os.Chown(filepath.Join(root, "home/user"), 1000, 1000), os.Chmod(filepath.Join(root, "tmp"), 0o777|os.ModeSticky)); err != nil {
+		return err
+	}
+	for name, text := range map[string]string{
+		"passwd": "root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1000::/home/user:/bin/bash\n", "group": "root:x:0:\nuser:x:1000:\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add boots a sandbox that ends after a time.
+func (s *Server) add(ctx context.Context, m *machine, lives time.Duration) error {
+	booted, err := s.boot(ctx, m.id)
+	if err != nil {
+		return err
+	}
+	m.vm = booted
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.endAt = time.Now().Add(lives)
+	m.expiry = time.AfterFunc(lives, func() { _ = s.Kill(m.id) })
+	s.machines[m.id] = m
+	return nil
+}
+
+func newID() string { return "i" + strings.ToLower(rand.Text()[:19]) }
+
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	s.controlPlane(mux)
+	s.envd(mux)
+	return mux
+}

@@ -1,0 +1,116 @@
+package e2btest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// script makes the root file system of a machine its own, says so and sleeps.
+const script = `set -e
+mount --make-rprivate /
+mount --bind "$0" "$0"
+mount -t proc proc "$0/proc"
+mount --rbind /dev "$0/dev"
+cd "$0"
+pivot_root . .
+umount -l .
+echo ready
+exec sleep infinity </dev/null >/dev/null 2>&1`
+
+// vm is what runs in place of a virtual machine.
+type vm struct {
+	root   string
+	first  int // the first process, as this machine knows it
+	ended  chan struct{}
+	killed sync.Once
+}
+
+// boot starts a machine with a copy of the template.
+func (s *Server) boot(ctx context.Context, id string) (*vm, error) {
+	root := filepath.Join(s.dir, id)
+	// Files are linked and not copied: nothing writes into one that the template has.
+	if out, err := exec.CommandContext(ctx, "cp", "-al", filepath.Join(s.dir, "template"), root).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("copy the template: %w: %s", err, out)
+	}
+	m := &vm{root: root, ended: make(chan struct{})}
+	cmd := exec.Command("unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child=KILL", "sh", "-c", script, root)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	started := make(chan error, 1)
+	go func() { // ends with the machine; the thread that started it must live as long, since its end is the parent's death
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			line, _ := bufio.NewReader(out).ReadString('\n')
+			if line == "ready\n" {
+				started <- nil
+			} else {
+				started <- errors.New("it did not boot")
+			}
+			_ = cmd.Wait()
+		}
+		close(m.ended)
+	}()
+	for range 2 { // started, ready
+		if err := <-started; err != nil {
+			<-m.ended
+			return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+		}
+	}
+	children, err := childrenOf(cmd.Process.Pid)
+	if err != nil || len(children) != 1 {
+		return nil, fmt.Errorf("children of unshare: %v: %w", children, err)
+	}
+	m.first = children[0]
+	return m, nil
+}
+
+// kill ends all processes of the machine and removes its files.
+func (m *vm) kill() error {
+	m.killed.Do(func() { _ = syscall.Kill(m.first, syscall.SIGKILL) })
+	<-m.ended
+	return os.RemoveAll(m.root)
+}
+
+// command runs in the machine.
+func (m *vm) command(uid int, dir string, argv ...string) *exec.Cmd {
+	id := strconv.Itoa(uid)
+	args := []string{
+		"--target", strconv.Itoa(m.first), "--mount", "--pid", "--net", "--ipc", "--uts", "--root", "--wdns=" + dir, "--setuid", id, "--setgid", id, "--",
+	}
+	return exec.Command("nsenter", append(args, argv...)...)
+}
+
+// childrenOf are the processes that a process has started and that live.
+func childrenOf(pid int) ([]int, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, field := range strings.Fields(string(data)) {
+		child, err := strconv.Atoi(field)
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, child)
+	}
+	return pids, nil
+}

@@ -1,0 +1,58 @@
+// Package enclose makes a sandbox of a virtual machine: from the machine's root it starts sandboxd as the first process of namespaces of its own,
+// with the machine's files but without its network, its processes and its user ids.
+//
+// What else runs in the machine, such as the provider's daemon, is outside. Processes that the daemon starts reach sandboxd at ControlSocket;
+// those of the sandbox reach neither the socket nor the daemon.
+package enclose
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// Command is the argument that asks a binary for this, followed by a Config as JSON. Inside is the step that it starts in the namespaces.
+const (
+	Command = "enclose"
+	Inside  = "enclosed"
+)
+
+// Where things lie in the machine.
+const (
+	Folder        = "/opt/rolloutd"
+	controlFolder = Folder + "/control" // closed to all but the machine's root
+	ControlSocket = controlFolder + "/control.sock"
+	LogFile       = Folder + "/sandboxd.log" // what sandboxd says
+	verifier      = "/verifier"
+)
+
+// Config describes the sandbox.
+type Config struct {
+	ID        string       `json:"id"`
+	Lease     string       `json:"lease"` // a duration
+	HomeMiB   int          `json:"home_mib"`
+	TmpMiB    int          `json:"tmp_mib"`
+	TreeBytes int64        `json:"tree_bytes"` // most bytes of one tar
+	PIDs      int          `json:"pids"`       // of each user
+	Filter    []byte       `json:"filter"`     // the system call filter, as the kernel reads it
+	Env       wire.BaseEnv `json:"env"`        // what processes start from
+}
+
+// baseID is the machine's id of the sandbox's user 0. The two other users follow it. None owns a file of the machine.
+const baseID = 200_000
+
+// Run does what the arguments say, the first of which is Command or Inside.
+func Run(args []string) error {
+	if len(args) != 2 {
+		return fmt.Errorf("%s wants one configuration", args[0])
+	}
+	var c Config
+	if err := json.Unmarshal([]byte(args[1]), &c); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	if args[0] == Inside {
+		return inside(c)
+	}
+	return outside(c, args[1])
+}

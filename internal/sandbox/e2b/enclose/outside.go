@@ -1,0 +1,105 @@
+package enclose
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// controlFD is where the inner step finds the listening control socket.
+const controlFD = 3
+
+// outside furnishes the machine, starts the inner step in its namespaces, and waits for its end.
+func outside(c Config, config string) error {
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(20)
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := furnish(program); err != nil {
+		return err
+	}
+	control, err := listen()
+	if err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	defer control.Close()
+	log, err := os.OpenFile(LogFile, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(program, Inside, config)
+	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = log, log, "/", []string{"PATH=/usr/bin:/bin"}
+	cmd.ExtraFiles = []*os.File{control}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid: true,
+		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS |
+			unix.CLONE_NEWCGROUP,
+		UidMappings: ids(), GidMappings: ids(), GidMappingsEnableSetgroups: true,
+		Credential: &syscall.Credential{Uid: 0, Gid: 0},
+	}
+	return cmd.Run()
+}
+
+// ids maps those of the sandbox to those of the machine, whose root is not among them: /proc/sys asks for no more than that id.
+func ids() []syscall.SysProcIDMap {
+	return []syscall.SysProcIDMap{
+		{ContainerID: 0, HostID: baseID, Size: 1}, {ContainerID: wire.AgentID, HostID: baseID + 1, Size: 1}, {ContainerID: wire.VerifierID, HostID: baseID + 2, Size: 1},
+	}
+}
+
+// furnish adds to the machine's files what a sandbox needs beside them.
+func furnish(program string) error {
+	accounts := func(user, grader string) []stage.Account {
+		return []stage.Account{{Name: "user", ID: wire.AgentID, Rest: user}, {Name: wire.VerifierUser, ID: wire.VerifierID, Rest: grader}}
+	}
+	line := func(id int, home string) string { return fmt.Sprintf(":%d::%s:/bin/bash", id, home) }
+	o := stage.Overlay{
+		Points: []string{wire.AgentHome, verifier, Folder, "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys"},
+		Links: map[string]string{
+			Folder + "/bin/" + runas.Name: program, "/tests": wire.VerifierTests, "/logs/verifier": wire.VerifierLogs,
+		},
+		Accounts: map[string][]stage.Account{
+			"/etc/passwd": accounts(line(wire.AgentID, wire.AgentHome), line(wire.VerifierID, wire.VerifierHome)),
+			"/etc/group":  accounts(":", ":"),
+		},
+	}
+	if err := o.Furnish("/"); err != nil {
+		return err
+	}
+	return os.Chmod(program, 0o755)
+}
+
+// listen makes the control socket, in a folder that no process of the sandbox can enter.
+func listen() (*os.File, error) {
+	if err := os.MkdirAll(controlFolder, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(controlFolder, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(ControlSocket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: ControlSocket, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	file, err := l.File()
+	return file, errors.Join(err, l.Close())
+}

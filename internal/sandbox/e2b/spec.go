@@ -1,0 +1,103 @@
+package e2b
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/api"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/enclose"
+)
+
+// Metadata of a machine.
+const (
+	metaSandbox = "rolloutd_sandbox" // the sandbox's id
+	metaOwner   = "rolloutd_owner"   // the data folder that the sandbox belongs to
+	metaState   = "rolloutd_state"   // a state, as JSON
+)
+
+// state is what is known of a sandbox beside its machine.
+type state struct {
+	Labels    map[string]string `json:"labels,omitempty"`
+	CreatedAt time.Time         `json:"created_at"`
+	CPU       float64           `json:"cpu"`
+	MemoryMiB int               `json:"memory_mib"`
+	HomeMiB   int               `json:"home_mib"`
+}
+
+// metadata are those of the sandbox's machine.
+func (d *Driver) metadata(id string, spec driver.Spec) (map[string]string, error) {
+	data, err := json.Marshal(state{Labels: spec.Labels, CreatedAt: time.Now(), CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, HomeMiB: spec.HomeMiB})
+	return map[string]string{metaSandbox: id, metaOwner: d.owner, metaState: string(data)}, err
+}
+
+// infoOf reads the metadata of a machine of this owner.
+func infoOf(s api.Sandbox) (driver.Info, error) {
+	var st state
+	err := json.Unmarshal([]byte(s.Metadata[metaState]), &st)
+	return driver.Info{
+		ID: s.Metadata[metaSandbox], Labels: st.Labels, CreatedAt: st.CreatedAt, CPU: st.CPU, MemoryMiB: st.MemoryMiB, HomeMiB: st.HomeMiB,
+	}, err
+}
+
+// templateName is what the service takes as an id or an alias, with a tag or not.
+var templateName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}(:[A-Za-z0-9._-]{1,64})?$`)
+
+// template is the name of the template that the spec asks for. A spec that a machine cannot have is refused.
+func (d *Driver) template(spec driver.Spec) (string, error) {
+	name := spec.Image
+	if name == "" {
+		name = d.o.Template
+	}
+	switch {
+	case spec.Root:
+		return "", fault.Field("user", "%q is not possible on the backend e2b: use the backend local", rollout.UserRoot)
+	case spec.Workdir != "" || len(spec.GradePaths) > 0:
+		return "", fault.Field("workdir", "folders of an image cannot be the workdir or be graded on the backend e2b: use the backend local")
+	case spec.ImageEnv:
+		return "", fault.Field("image_env", "is not possible on the backend e2b: set the variables in the task")
+	case name == "":
+		return "", fault.Field("image", "is needed: the backend e2b has no default template (sandbox.e2b.template)")
+	case !templateName.MatchString(name):
+		return "", fault.Field("image", "want the name of a template of E2B, got %q", name)
+	}
+	return name, nil
+}
+
+// checkSizes refuses a spec that the template's machines are too small for: the sizes of a machine are its template's.
+func checkSizes(spec driver.Spec, s api.Sandbox) error {
+	switch {
+	case s.CPU > 0 && spec.CPU > s.CPU:
+		return fault.Field("cpu", "the machines of the template %q have %g cores, and %g are asked for", s.Template, s.CPU, spec.CPU)
+	case s.MemoryMiB > 0 && spec.MemoryMiB > s.MemoryMiB:
+		return fault.Field("memory_mib", "the machines of the template %q have %d MiB, and %d are asked for", s.Template, s.MemoryMiB, spec.MemoryMiB)
+	}
+	return nil
+}
+
+// enclosed is what encloses the sandbox in its machine.
+func (d *Driver) enclosed(id string, spec driver.Spec) (string, error) {
+	data, err := json.Marshal(enclose.Config{
+		ID: id, Lease: spec.Lease.String(), HomeMiB: spec.HomeMiB, TmpMiB: spec.TmpMiB, PIDs: spec.PIDs, Filter: d.filter,
+		TreeBytes: int64(min(spec.HomeMiB, spec.MemoryMiB)) << 20,
+	})
+	return string(data), err
+}
+
+// program is the sandboxd binary, with its place in a machine, which names the content.
+type program struct {
+	content []byte
+	path    string
+}
+
+func readProgram(path string) (program, error) {
+	data, err := os.ReadFile(path)
+	sum := sha256.Sum256(data)
+	return program{content: data, path: enclose.Folder + "/sandboxd-" + hex.EncodeToString(sum[:8])}, err
+}
