@@ -77,6 +77,9 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	}
 	b.Warm.MakeRoom(ctx)
 	sb, err := a.create(ctx, b, in.SandboxID(), in.Sandbox, own) // finds the one it took
+	if fault.Is(err, fault.Exhausted) {
+		return Place{}, admission.Return(ctx, "capacity of the backend "+backendName(in.Target), err)
+	}
 	if err == nil {
 		err = a.forgetEarlier(ctx, sb, in.Target)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/sandbox/docker"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
@@ -36,6 +37,9 @@ func doctorCommand(s std) *cobra.Command {
 		checks := []doctor.Check{doctor.Sandboxes(cfg.Sandbox.AllowWeak, func() (driver.Checker, func(), error) { return checker(cfg) })}
 		if slices.Contains(cfg.Sandbox.BackendNames(), daemon.DockerBackend) {
 			checks = append(checks, doctor.Sandboxes(false, func() (driver.Checker, func(), error) { return dockerChecker(cfg) }))
+		}
+		if slices.Contains(cfg.Sandbox.BackendNames(), daemon.E2BBackend) {
+			checks = append(checks, doctor.Sandboxes(false, func() (driver.Checker, func(), error) { return e2bChecker(cfg) }))
 		}
 		findings := doctor.Run(cmd.Context(), append(checks,
 			doctor.Agent(cfg.AgentsDir()),
@@ -85,6 +89,23 @@ func dockerChecker(cfg config.Config) (d driver.Checker, remove func(), err erro
 	o.BridgeDir = filepath.Join(o.Dir, ".bridge")
 	remove = func() { _ = os.RemoveAll(o.Dir) } // an error leaves a small folder in /tmp
 	if d, err = docker.New(o); err != nil {
+		remove()
+		return nil, nil, err
+	}
+	return d, remove, nil
+}
+
+// e2bChecker creates the driver of E2B in a temporary folder.
+func e2bChecker(cfg config.Config) (d driver.Checker, remove func(), err error) {
+	o, err := daemon.E2BOptions(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.Dir, err = os.MkdirTemp("", "rolloutd-doctor-"); err != nil {
+		return nil, nil, err
+	}
+	remove = func() { _ = os.RemoveAll(o.Dir) } // an error leaves a small folder in /tmp
+	if d, err = e2b.New(o); err != nil {
 		remove()
 		return nil, nil, err
 	}

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -30,7 +31,7 @@ func TestCommandLine(t *testing.T) {
 	binary := build(t)
 	for _, args := range [][]string{
 		{}, {"nonsense"}, {"serve"}, {"serve", "--control-fd", "3", "--control-path", "x"}, {"serve", "--lease", "soon"}, {"probe"},
-		{"serve", "--control-fd", "99"}, {"stage"},
+		{"serve", "--control-fd", "99"}, {"stage"}, {"attach"}, {"attach", "--framed", "soon", "x"}, {"enclose"},
 	} {
 		out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput()
 		require.Error(t, err, "%q", args)
@@ -63,6 +64,46 @@ func TestServeOnAPath(t *testing.T) {
 	var exit *exec.ExitError
 	require.ErrorAs(t, cmd.Wait(), &exit)
 	require.Equal(t, 3, exit.ExitCode())
+}
+
+// A process that carries a connection in frames ends when its client is silent, though its stdin stays open. Where sandboxd does not run it says so
+// by its status.
+func TestAttachInFrames(t *testing.T) {
+	t.Parallel()
+	binary, socket := build(t), filepath.Join(t.TempDir(), "s")
+	silent := func() (int, string) {
+		in, keepOpen, err := os.Pipe()
+		require.NoError(t, err)
+		defer keepOpen.Close()
+		defer in.Close()
+		cmd := exec.CommandContext(t.Context(), binary, "attach", "--framed", "50ms", socket)
+		cmd.Stdin = in
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit)
+		return exit.ExitCode(), string(out)
+	}
+	status, said := silent()
+	require.Equal(t, 4, status, said)
+
+	l, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	defer l.Close()
+	status, said = silent()
+	require.Equal(t, 1, status)
+	require.Equal(t, "+sandboxd: attach: no frame came in time\n", said)
+
+	cmd := exec.CommandContext(t.Context(), binary, "attach", "--framed", "1h", socket)
+	cmd.Stdin = strings.NewReader("\x00\x00\x00\x02ab\x00\x00\x00\x00\x00\x00\x00\x01c\xff\xff\xff\xff")
+	require.NoError(t, cmd.Start())
+	_, err = l.Accept() // that of the silent client
+	require.NoError(t, err)
+	conn, err := l.Accept()
+	require.NoError(t, err)
+	data, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Equal(t, "abc", string(data))
+	require.NoError(t, cmd.Wait())
 }
 
 func request(client *http.Client, method, path, body string) int {

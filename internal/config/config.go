@@ -147,6 +147,8 @@ type Sandbox struct {
 
 	// Docker is the daemon of the backend docker.
 	Docker Docker `yaml:"docker"`
+	// E2B is the account of the backend e2b.
+	E2B E2B `yaml:"e2b"`
 
 	// Backends has the deployment's backends by name; empty: local only. Each worker creates sandboxes of all of them.
 	Backends map[string]Backend `yaml:"backends"`

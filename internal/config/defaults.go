@@ -17,7 +17,7 @@ func Defaults() Config {
 		Gateway: Gateway{Listen: "127.0.0.1:7070", TrainerListen: "127.0.0.1:7071", Reply: ReplyComplete, Queue: 32},
 		Worker:  Worker{Listen: "127.0.0.1:0", Lease: 5 * time.Minute, Janitor: time.Minute, Grace: 2 * time.Minute},
 		// The memory of a sandbox decides how many fit on a host, so it always has a value.
-		Sandbox:    Sandbox{MemoryMiB: 2048, Warm: 1, Images: Images{MaxGiB: 50, Registries: []string{"docker.io"}}},
+		Sandbox:    Sandbox{MemoryMiB: 2048, Warm: 1, Images: Images{MaxGiB: 50, Registries: []string{"docker.io"}}, E2B: E2B{CreateRate: 1, Sandboxes: 10}},
 		Store:      Store{RolloutMiB: 4096, MinFreeMiB: 2048},
 		Model:      Model{Listen: "127.0.0.1:9099"},
 		ToolServer: ToolServer{Listen: "127.0.0.1:9002"},

@@ -17,6 +17,9 @@ func (c Config) SandboxDir() string { return filepath.Join(c.Data, "sandboxes") 
 // DockerDir holds the name under which the containers of this host are known, and their sockets.
 func (c Config) DockerDir() string { return filepath.Join(c.Data, "docker") }
 
+// E2BDir holds the name under which the E2B sandboxes of this host are known, and locks.
+func (c Config) E2BDir() string { return filepath.Join(c.Data, "e2b") }
+
 // GatewayDir holds the gateway's journal and the traces of open routes.
 func (c Config) GatewayDir() string { return filepath.Join(c.Data, "gateway") }
 

@@ -120,6 +120,7 @@ func (s Sandbox) validate(p *problems) {
 		p.check(n.value >= 0, "sandbox."+n.path, "want 0 or more, got %d", n.value)
 	}
 	s.Images.validate(p)
+	s.E2B.validate(p)
 	for i, host := range s.Network.Max {
 		_, err := egress.ParseAllow([]string{host})
 		p.check(err == nil, fmt.Sprintf("sandbox.network.max[%d]", i), "%v", err)

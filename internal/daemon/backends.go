@@ -19,17 +19,22 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/docker"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
-// DockerBackend is the name of the backend of containers.
-const DockerBackend = rollout.BackendDocker
+// Names of backends beside the local one.
+const (
+	DockerBackend = rollout.BackendDocker
+	E2BBackend    = rollout.BackendE2B
+)
 
 // drivers has the sandbox drivers of this build by the name of their backend.
 func (d *Daemon) drivers() map[string]func(context.Context) (driver.Driver, error) {
 	return map[string]func(context.Context) (driver.Driver, error){
 		rollout.DefaultBackend: d.localDriver,
 		DockerBackend:          d.dockerDriver,
+		E2BBackend:             d.e2bDriver,
 	}
 }
 
@@ -101,6 +106,23 @@ func (d *Daemon) dockerDriver(ctx context.Context) (driver.Driver, error) {
 	return drv, nil
 }
 
+// e2bDriver opens the driver of E2B. It fails where the service does not answer, or refuses the key.
+func (d *Daemon) e2bDriver(ctx context.Context) (driver.Driver, error) {
+	o, err := E2BOptions(d.cfg)
+	if err != nil {
+		return nil, err
+	}
+	o.Logger = d.log
+	drv, err := e2b.New(o)
+	if err != nil {
+		return nil, err
+	}
+	if d.roles.Worker {
+		return drv, drv.Probe(ctx)
+	}
+	return drv, nil
+}
+
 // capacities are the host's backends, each with its capacity.
 func (d *Daemon) capacities() (map[string]activities.Backend, error) {
 	all := map[string]activities.Backend{}
@@ -121,6 +143,9 @@ func (d *Daemon) capacities() (map[string]activities.Backend, error) {
 func capacityOf(c config.Config, backend string, each rollout.Resources) (host.CapacityOptions, error) {
 	o := host.CapacityOptions{Slots: c.Worker.Capacity, Total: c.Sandbox.Backends[backend].Total, Default: each}
 	switch {
+	case backend == E2BBackend && o.Total.MemoryMiB == 0: // the memory of this machine bounds nothing
+		o.Slots = c.Sandbox.E2B.Sandboxes
+		o.Total.MemoryMiB = o.Slots * each.MemoryMiB
 	case o.Total.MemoryMiB == 0 && o.Slots == 0:
 		memory, err := machine.MemoryMiB()
 		if err != nil {

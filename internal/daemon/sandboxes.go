@@ -8,6 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 	"github.com/rolloutd/rolloutd/internal/sandbox/docker"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
@@ -46,6 +47,20 @@ func DockerOptions(c config.Config) (docker.Options, error) {
 		return docker.Options{}, err
 	}
 	o.AgentsDir, err = filepath.Abs(c.AgentsDir())
+	return o, err
+}
+
+// E2BOptions returns the options of the driver of E2B.
+func E2BOptions(c config.Config) (e2b.Options, error) {
+	sandboxd, err := machine.FindSandboxd(c)
+	if err != nil {
+		return e2b.Options{}, err
+	}
+	s := c.Sandbox.E2B
+	o := e2b.Options{
+		SandboxdPath: sandboxd, Key: s.APIKey, Template: s.Template, Domain: s.Domain, APIURL: s.APIURL, SandboxURL: s.SandboxURL, CreateRate: s.CreateRate,
+	}
+	o.Dir, err = filepath.Abs(c.E2BDir())
 	return o, err
 }
 

@@ -55,20 +55,25 @@ func (s Sandbox) CheckImage() error {
 	return CheckGradePath("sandbox.workdir", s.Workdir)
 }
 
-// BackendDocker is the sandbox backend of container engines.
-const BackendDocker = "docker"
+// Backends of sandboxes beside the local one: a container engine's, and the machines of E2B.
+const (
+	BackendDocker = "docker"
+	BackendE2B    = "e2b"
+)
 
 // CheckBackend refuses what the backend does not have, before a rollout is queued.
 func (s Sandbox) CheckBackend(backend string) error {
 	switch {
-	case backend != BackendDocker:
+	case backend != BackendDocker && backend != BackendE2B:
 		return nil
 	case s.User != "":
-		return fault.Field("sandbox.user", "%q is not possible on the backend docker: use the backend local", s.User)
+		return fault.Field("sandbox.user", "%q is not possible on the backend %s: use the backend local", s.User, backend)
 	case s.Workdir != "":
-		return fault.Field("sandbox.workdir", "a folder of the image cannot be the workdir on the backend docker: use the backend local")
+		return fault.Field("sandbox.workdir", "a folder of the image cannot be the workdir on the backend %s: use the backend local", backend)
 	case len(s.GradePaths) > 0:
-		return fault.Field("sandbox.grade_paths", "folders of the image cannot be graded on the backend docker: use the backend local")
+		return fault.Field("sandbox.grade_paths", "folders of the image cannot be graded on the backend %s: use the backend local", backend)
+	case s.ImageEnv && backend == BackendE2B:
+		return fault.Field("sandbox.image_env", "is not possible on the backend e2b: set the variables in the task")
 	}
 	return nil
 }

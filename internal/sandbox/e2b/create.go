@@ -96,7 +96,7 @@ func (d *Driver) adopt(ctx context.Context, id string) (bool, error) {
 	return found, nil
 }
 
-// furnish pushes sandboxd into a new machine and starts it.
+// furnish starts sandboxd in a new machine, and pushes it there before if its template does not have it.
 func (d *Driver) furnish(ctx context.Context, id string, spec driver.Spec, s api.Sandbox) error {
 	full, err := d.api.Get(ctx, s.ID) // an answer to a creation has no sizes
 	if err != nil {
@@ -106,12 +106,16 @@ func (d *Driver) furnish(ctx context.Context, id string, spec driver.Spec, s api
 		return err
 	}
 	m := d.remember(id, full)
-	if err := m.envd.Upload(ctx, d.sandboxd.path, d.sandboxd.content); err != nil {
-		return fault.Wrap(fault.Unavailable, err, "push sandboxd into sandbox %q", id)
-	}
 	config, err := d.enclosed(id, spec)
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "describe sandbox %q", id)
+	}
+	err = d.start(ctx, id, m, config) // the template may have sandboxd
+	if !ended(err) {
+		return err
+	}
+	if err := m.envd.Upload(ctx, d.sandboxd.path, d.sandboxd.content); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "push sandboxd into sandbox %q", id)
 	}
 	return d.start(ctx, id, m, config)
 }
@@ -122,7 +126,7 @@ func (d *Driver) start(ctx context.Context, id string, m machine, config string)
 	defer cancel()
 	ended := make(chan error, 1)
 	stream, err := m.envd.Start(running, &envd.StartRequest{Process: envd.ProcessConfig{
-		Cmd: "/bin/sh", Args: []string{"-c", `chmod 0755 "$0" && exec "$0" ` + enclose.Command + ` "$1" </dev/null`, d.sandboxd.path, config}, Cwd: "/",
+		Cmd: "/bin/sh", Args: []string{"-c", `chmod 0755 "$0" || exit 127; exec "$0" ` + enclose.Command + ` "$1" </dev/null`, d.sandboxd.path, config}, Cwd: "/",
 	}})
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "start sandboxd in sandbox %q", id)
@@ -131,14 +135,14 @@ func (d *Driver) start(ctx context.Context, id string, m machine, config string)
 	ctx, stop := context.WithTimeout(ctx, startTime)
 	defer stop()
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
-		conn, err := d.dial(ctx, m)
-		if err == nil {
-			return conn.Close()
-		}
 		select {
 		case said := <-ended:
 			return fault.Wrap(fault.Unavailable, said, "start sandboxd in sandbox %q", id)
 		default:
+		}
+		conn, err := d.dial(ctx, m)
+		if err == nil {
+			return conn.Close()
 		}
 		if waitErr := clock.Sleep(ctx, pause); waitErr != nil {
 			return fault.Wrap(fault.Unavailable, errors.Join(waitErr, err), "sandboxd in sandbox %q does not answer", id)
@@ -157,6 +161,9 @@ func lastWords(stream eventStream) error {
 		if e.Data != nil {
 			text := append(e.Data.Stderr, e.Data.Stdout...)
 			said.Write(text[:min(len(text), maxSaid-said.Len())])
+		}
+		if e.End != nil && e.End.ExitCode == notFoundStatus {
+			return &goneError{said.String()}
 		}
 		if e.End != nil {
 			return fmt.Errorf("it ended: %s %s %q", e.End.Status, e.End.Error, said.String())

@@ -18,6 +18,9 @@ const (
 	lifeSign = silence / 3
 )
 
+// notFoundStatus is that of a shell that does not find a program.
+const notFoundStatus = 127
+
 // Dial implements driver.Driver.
 func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	m, err := d.find(ctx, id)
@@ -94,7 +97,7 @@ func ready(stream eventStream) (pid int, rest []byte, err error) {
 			return pid, e.Data.Stdout[1:], nil
 		case e.Data != nil:
 			said += string(e.Data.Stderr[:min(len(e.Data.Stderr), maxSaid-len(said))])
-		case e.End != nil && e.End.ExitCode == attach.GoneStatus:
+		case e.End != nil && (e.End.ExitCode == attach.GoneStatus || e.End.ExitCode == notFoundStatus):
 			return pid, nil, &goneError{said}
 		case e.End != nil:
 			return pid, nil, fmt.Errorf("the connection into the sandbox ended: %s %q", e.End.Status, said)

@@ -56,8 +56,8 @@ func (d *Driver) template(spec driver.Spec) (string, error) {
 		name = d.o.Template
 	}
 	switch {
-	case spec.Root:
-		return "", fault.Field("user", "%q is not possible on the backend e2b: use the backend local", rollout.UserRoot)
+	case spec.User != "":
+		return "", fault.Field("user", "%q is not possible on the backend e2b: use the backend local", spec.User)
 	case spec.Workdir != "" || len(spec.GradePaths) > 0:
 		return "", fault.Field("workdir", "folders of an image cannot be the workdir or be graded on the backend e2b: use the backend local")
 	case spec.ImageEnv:
@@ -94,6 +94,12 @@ func (d *Driver) enclosed(id string, spec driver.Spec) (string, error) {
 type program struct {
 	content []byte
 	path    string
+}
+
+// ProgramPath is where a machine has the sandboxd binary at path. A template that has it there is started faster.
+func ProgramPath(path string) (string, error) {
+	p, err := readProgram(path)
+	return p.path, err
 }
 
 func readProgram(path string) (program, error) {

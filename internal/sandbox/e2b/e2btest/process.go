@@ -127,7 +127,7 @@ func (p *process) unwatch(w *watcher) {
 	delete(p.watchers, w)
 }
 
-// tell gives an event to all that watch. What nobody watches is thrown away.
+// tell gives an event to all that watch. Without a watcher it is lost.
 func (p *process) tell(e envd.Event) {
 	p.mu.Lock()
 	var all []*watcher

@@ -116,7 +116,7 @@ func (s *Server) Machines() map[string]map[string]string {
 	return all
 }
 
-// Kill ends a sandbox as a fault of the service would: nobody asked for it.
+// Kill ends a sandbox as a fault of the service would, without a request.
 func (s *Server) Kill(id string) error {
 	s.mu.Lock()
 	m := s.machines[id]
@@ -165,6 +165,19 @@ func (s *Server) add(ctx context.Context, m *machine, lives time.Duration) error
 	m.expiry = time.AfterFunc(lives, func() { _ = s.Kill(m.id) })
 	s.machines[m.id] = m
 	return nil
+}
+
+// AddProgram gives the template a program of this machine.
+func (s *Server) AddProgram(path, from string) error {
+	at := filepath.Join(s.dir, "template", path)
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(at, data, 0o755)
 }
 
 func newID() string { return "i" + strings.ToLower(rand.Text()[:19]) }

@@ -8,6 +8,8 @@ package enclose
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -42,10 +44,13 @@ type Config struct {
 // baseID is the machine's id of the sandbox's user 0. The two other users follow it. None owns a file of the machine.
 const baseID = 200_000
 
-// Run does what the arguments say, the first of which is Command or Inside.
+// Run takes Command or Inside and a configuration.
 func Run(args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("%s wants one configuration", args[0])
+	}
+	if err := expectMachine(args[0]); err != nil {
+		return err
 	}
 	var c Config
 	if err := json.Unmarshal([]byte(args[1]), &c); err != nil {
@@ -55,4 +60,19 @@ func Run(args []string) error {
 		return inside(c)
 	}
 	return outside(c, args[1])
+}
+
+// expectMachine refuses to change a computer that the driver has not prepared: a call by hand would cover the folders of a host.
+func expectMachine(command string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if filepath.Dir(program) != Folder {
+		return fmt.Errorf("%s runs only from %s of a machine that was made for a sandbox", command, Folder)
+	}
+	if command == Inside && os.Getpid() != 1 {
+		return fmt.Errorf("%s runs only as the first process of its namespaces", command)
+	}
+	return nil
 }

@@ -101,8 +101,8 @@ func answer(res *http.Response) error {
 	return &StatusError{Status: res.StatusCode, Text: strings.TrimSpace(string(text))}
 }
 
-// Start starts a process and returns the stream of its events, the first of which is its start. The end of ctx, like Close, ends the stream and
-// not the process. ctx must have no deadline: it would become the one of the process.
+// Start starts a process and returns the stream of its events, beginning with its start. The end of ctx, like Close, ends the stream and not the
+// process. ctx must have no deadline: it would become the one of the process.
 func (c *Client) Start(ctx context.Context, r *StartRequest) (*connect.ServerStreamForClient[EventMessage], error) {
 	req := connect.NewRequest(r)
 	c.authorize(req.Header())

@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/e2btest"
+)
+
+// A rollout in machines of E2B: the worker is killed while the agent works, the next one attaches to the machine, and the verifier grades in
+// another. None is left, and the key is in no message.
+func TestRolloutInMachines(t *testing.T) {
+	t.Parallel()
+	s := startE2B(t)
+	model := startModel(t, slowScript)
+	srv := startDev(t, devOptions{
+		modelURL: model.url,
+		env:      []string{"E2B_API_KEY=" + s.Key, "E2B_API_URL=" + s.URL, "E2B_SANDBOX_URL=" + s.URL, "ROLLOUTD_E2B_TEMPLATE=" + e2btest.Template},
+		flags:    []string{"--config", configFile(t, "sandbox:\n  backends: {local: {}, e2b: {}}\n")},
+	})
+	id := start(t, srv.url, args{
+		"instruction": "take your time", "endpoint": "scripted", "agent": "react", "sandbox": args{"backend": "e2b"},
+		"setup":  []string{"echo setup >> log.txt"},
+		"verify": []string{`test "$(cat log.txt)" = "$(printf 'setup\none\ntwo\nthree')"`},
+	})
+	waitFor(t, srv.url, id, "reaches the agent", func(s state) bool { return reached(s.Phase, rollout.PhaseAgent) })
+	require.NotEmpty(t, s.Machines())
+	srv.kill()
+	srv = srv.restart(t)
+	result := finalize(t, srv.url, id)
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.NotNil(t, result.Reward)
+	require.InDelta(t, 1, *result.Reward, 0, "%+v", result.VerifyResults)
+	require.Len(t, result.Attempts, 1, "a restart is no new attempt")
+	requireWholeTurns(t, result)
+	require.Empty(t, s.Machines())
+
+	result = runRollout(t, srv.url, args{
+		"instruction": "x", "agent": rollout.AgentNop, "sandbox": args{"backend": "e2b", "image": "missing"},
+	})
+	require.Contains(t, deref(result.Error), `E2B has no template "missing"`)
+	require.Nil(t, result.Reward)
+	require.Len(t, result.Attempts, 1)
+	require.Empty(t, s.Machines())
+}
+
+// startE2B starts the service for one test, and skips it on a machine that can run no sandboxes of it.
+func startE2B(t *testing.T) *e2btest.Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "e2b")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	s, err := e2btest.Start(t.Context(), dir)
+	var unavailable *e2btest.UnavailableError
+	if errors.As(err, &unavailable) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Stop()) })
+	return s
+}

@@ -1,0 +1,23 @@
+package config
+
+// E2B has the settings of the backend e2b.
+type E2B struct {
+	APIKey     string  `yaml:"api_key"`
+	Domain     string  `yaml:"domain"`      // of a service with E2B's API; empty: e2b.app
+	APIURL     string  `yaml:"api_url"`     // of the control plane; empty: https://api.DOMAIN
+	SandboxURL string  `yaml:"sandbox_url"` // at which all sandboxes are reached; empty: what follows from the domain
+	Template   string  `yaml:"template"`    // of sandboxes that name no image; empty: each must name one
+	CreateRate float64 `yaml:"create_rate"` // sandboxes that this host makes a second, at most
+	Sandboxes  int     `yaml:"sandboxes"`   // agents' sandboxes that this host has at a time
+}
+
+func (e E2B) validate(p *problems) {
+	if e.APIURL != "" {
+		p.httpURL("sandbox.e2b.api_url", e.APIURL)
+	}
+	if e.SandboxURL != "" {
+		p.httpURL("sandbox.e2b.sandbox_url", e.SandboxURL)
+	}
+	p.check(e.CreateRate > 0, "sandbox.e2b.create_rate", "want more than 0, got %g", e.CreateRate)
+	p.check(e.Sandboxes > 0, "sandbox.e2b.sandboxes", "want at least 1, got %d", e.Sandboxes)
+}

@@ -1,0 +1,159 @@
+package e2b_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/api"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/e2btest"
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
+)
+
+// small is a spec without a rollout.
+func small() driver.Spec {
+	return driver.Spec{CPU: 1, MemoryMiB: 512, PIDs: 64, HomeMiB: 64, TmpMiB: 16, Lease: time.Hour}
+}
+
+// creations are the requests for a sandbox.
+func creations(s *e2btest.Server) []string {
+	return slices.DeleteFunc(s.Requests(), func(r string) bool { return r != "POST /v2/sandboxes" && r != "POST /sandboxes" })
+}
+
+// A control plane that has only the first version of the API is asked once for the second.
+func TestFirstVersionOfTheAPI(t *testing.T) {
+	t.Parallel()
+	s := service(t)
+	s.OnlyV1 = true
+	d := open(t, options(t, s))
+	require.NoError(t, d.Create(t.Context(), "one", small()))
+	require.NoError(t, d.Create(t.Context(), "two", small()))
+	require.Equal(t, []string{"POST /v2/sandboxes", "POST /sandboxes", "POST /sandboxes"}, creations(s))
+	conn, err := d.Dial(t.Context(), "two") // with a token, since the fake gives one only where it is asked for
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+}
+
+// A creation that is refused for its rate is asked for again when the service says. A used-up quota is not waited for here.
+func TestRateAndQuota(t *testing.T) {
+	t.Parallel()
+	s := service(t)
+	s.MaxSandboxes = 1
+	s.Refuse(http.StatusTooManyRequests, "1")
+	d := open(t, options(t, s))
+	require.NoError(t, d.Create(t.Context(), "one", small()))
+	require.Len(t, creations(s), 2)
+	err := d.Create(t.Context(), "two", small())
+	require.Equal(t, fault.Exhausted, fault.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, "the quota of the E2B account is used up")
+	require.Len(t, creations(s), 3)
+	require.NoError(t, d.Destroy(t.Context(), "one"))
+	require.NoError(t, d.Create(t.Context(), "two", small()))
+}
+
+// A key that the service refuses is said at the start, and its text in no error.
+func TestRefusedKey(t *testing.T) {
+	t.Parallel()
+	o := options(t, service(t))
+	o.Key = "e2b_hunter2"
+	d := open(t, o)
+	for _, err := range []error{d.Probe(t.Context()), d.Create(t.Context(), "one", small()), d.Destroy(t.Context(), "one")} {
+		require.Equal(t, fault.Unauthorized, fault.KindOf(err), "%v", err)
+		require.ErrorContains(t, err, "E2B refuses the API key of this worker (E2B_API_KEY)")
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+	require.Equal(t, driver.Fail, d.Check(t.Context())[0].Level)
+	o.Key = ""
+	_, err := e2b.New(o)
+	require.Equal(t, fault.Invalid, fault.KindOf(err), "%v", err)
+}
+
+// What a machine of E2B cannot have is refused with the field, and leaves no machine.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	s := service(t)
+	d := open(t, options(t, s))
+	b := sandbox.New(d, sandbox.Options{Defaults: small()})
+	for want, spec := range map[string]rollout.Sandbox{
+		"not possible on the backend e2b":       {User: rollout.UserRoot},
+		"cannot be the workdir":                 {Workdir: "/srv"},
+		"or be graded on the backend e2b":       {GradePaths: []string{"/srv"}},
+		"image_env: is not possible":            {ImageEnv: true},
+		"want the name of a template of E2B":    {Image: "../x?y"},
+		`E2B has no template "missing"`:         {Image: "missing"},
+		"have 2 cores, and 3 are asked for":     {CPU: 3},
+		"have 2048 MiB, and 4096 are asked for": {MemoryMiB: 4096},
+	} {
+		_, err := b.Create(t.Context(), "bad", spec, nil)
+		require.Equal(t, fault.Invalid, fault.KindOf(err), "%v", err)
+		require.ErrorContains(t, err, want)
+	}
+	require.Empty(t, s.Machines())
+	for _, f := range d.Check(t.Context()) {
+		require.Equal(t, driver.OK, f.Level, "%s: %s", f.Name, f.Detail)
+	}
+}
+
+// A creation whose answer was lost leaves a machine without sandboxd. The next one of that id ends it; a third finds what the second has made.
+func TestLostAnswer(t *testing.T) {
+	t.Parallel()
+	s := service(t)
+	o := options(t, s)
+	require.NoError(t, open(t, o).Create(t.Context(), "one", small()))
+	var meta map[string]string
+	for _, meta = range s.Machines() {
+	}
+	require.NoError(t, open(t, o).Destroy(t.Context(), "one"))
+	control := api.New(api.Options{URL: s.URL, Key: s.Key, CreateRate: 10, HTTP: http.DefaultClient})
+	lost, err := control.Create(t.Context(), api.Create{Template: e2btest.Template, Timeout: 60, Metadata: meta})
+	require.NoError(t, err)
+
+	require.NoError(t, open(t, o).Create(t.Context(), "one", small()))
+	require.NotContains(t, s.Machines(), lost.ID)
+	require.Len(t, s.Machines(), 1)
+	before := creations(s)
+	require.NoError(t, open(t, o).Create(t.Context(), "one", small()))
+	require.Equal(t, before, creations(s))
+}
+
+// A machine that the service has ended is a lost sandbox, at once and for good. Its lease cannot be renewed.
+func TestMachineEnds(t *testing.T) {
+	t.Parallel()
+	s := service(t)
+	p := sandboxtest.New(t, open(t, options(t, s)), driver.Spec{})
+	for id := range s.Machines() {
+		require.NoError(t, s.Kill(id))
+	}
+	_, err := p.Info(t.Context())
+	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
+	require.Equal(t, fault.SandboxLost, fault.KindOf(p.Renew(t.Context(), time.Hour)))
+	_, err = p.Backend.Create(t.Context(), p.ID(), rollout.Sandbox{}, nil)
+	require.NoError(t, err)
+}
+
+// Processes of a sandbox see no network, no process and no socket of their machine, and write only to the sized folders.
+func TestIsolation(t *testing.T) {
+	t.Parallel()
+	p := sandboxtest.New(t, open(t, options(t, service(t))), driver.Spec{})
+	require.Equal(t, "lo:\n", p.Bash("tail -n +3 /proc/net/dev | awk '{print $1}'").Stdout)
+	require.Equal(t, "Seccomp:2\n", p.Bash("grep Seccomp: /proc/self/status | tr -d '\t'").Stdout)
+	require.Empty(t, p.Bash("ls /sys").Stdout)
+	require.NotZero(t, p.Bash("ls /opt/rolloutd/control").ExitCode)
+	for _, path := range []string{"/x", "/etc/x", "/opt/rolloutd/x", "/dev/x", "/proc/sys/kernel/hostname", "/root/x", "/sys/x"} {
+		require.NotZero(t, p.Bash("echo x > "+path).ExitCode, path)
+	}
+	require.Equal(t, "full null random tty urandom zero", strings.TrimSpace(p.Bash(`cd /dev; for d in *; do [ -c $d ] && [ ! -L $d ] && echo -n "$d "; done`).Stdout))
+	ran := p.Bash("for i in 1 2; do head -c 40M /dev/zero > /home/user/$i; done; df -m /home/user | tail -1 | awk '{print $2}'")
+	require.Contains(t, ran.Stderr, "No space left")
+	require.Equal(t, "64\n", ran.Stdout)
+	require.True(t, strings.HasPrefix(p.Bash("id").Stdout, "uid=1000(user) gid=1000(user)"), "the agent is no user of the machine")
+}
