@@ -15,8 +15,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/filelock"
 )
 
-// MCP is the TypeScript client of the Model Context Protocol.
-const MCP = "@modelcontextprotocol/sdk@1.32.2"
+// Packages of clients: MCP is that of the Model Context Protocol, E2B that of E2B's sandboxes.
+const (
+	MCP = "@modelcontextprotocol/sdk@1.32.2"
+	E2B = "e2b@2.51.0"
+)
 
 // Run runs a script beside which the package is installed. The script must say "all checks held" when it comes to its end. Without node the
 // test is skipped, but not on CI.

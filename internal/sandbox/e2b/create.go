@@ -41,7 +41,7 @@ func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error 
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "create sandbox %q", id)
 	}
-	defer lock.Release()
+	defer func() { _ = lock.Release() }() // it ends with its file, whatever Close says
 	found, err := d.adopt(ctx, id)
 	if found || err != nil {
 		return err

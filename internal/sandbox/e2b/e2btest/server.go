@@ -142,14 +142,11 @@ func (s *Server) makeTemplate() error {
 	if err := errors.Join(os.Chown(filepath.Join(root, "home/user"), 1000, 1000), os.Chmod(filepath.Join(root, "tmp"), 0o777|os.ModeSticky)); err != nil {
 		return err
 	}
-	for name, text := range map[string]string{
-		"passwd": "root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1000::/home/user:/bin/bash\n", "group": "root:x:0:\nuser:x:1000:\n",
-	} {
-		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	accounts := "root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1000::/home/user:/bin/bash\n"
+	return errors.Join(
+		os.WriteFile(filepath.Join(root, "etc/passwd"), []byte(accounts), 0o644),
+		os.WriteFile(filepath.Join(root, "etc/group"), []byte("root:x:0:\nuser:x:1000:\n"), 0o644),
+	)
 }
 
 // add boots a sandbox that ends after a time.

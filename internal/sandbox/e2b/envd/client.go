@@ -91,10 +91,7 @@ func (e *StatusError) Error() string { return fmt.Sprintf("envd answers %d: %s",
 func answer(res *http.Response) error {
 	defer res.Body.Close()
 	if res.StatusCode < 300 {
-		_, err := io.CopyN(io.Discard, res.Body, maxError)
-		if err == io.EOF {
-			err = nil
-		}
+		_, err := io.Copy(io.Discard, io.LimitReader(res.Body, maxError))
 		return err
 	}
 	text, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // what there is of it

@@ -1,0 +1,15 @@
+package e2b_test
+
+import (
+	"testing"
+
+	"github.com/rolloutd/rolloutd/internal/jsclient"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/e2btest"
+)
+
+// The service of these tests is one that E2B's own client accepts.
+func TestOfficialClient(t *testing.T) {
+	t.Parallel()
+	s := service(t)
+	jsclient.Run(t, jsclient.E2B, "testdata/sdk.mjs", s.URL, s.Key, e2btest.Template)
+}
