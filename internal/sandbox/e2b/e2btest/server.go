@@ -69,8 +69,14 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 	if err != nil {
 		return nil, &UnavailableError{"this machine runs no sandboxes of the service for tests: " + err.Error()}
 	}
-	if err := m.kill(); err != nil {
-		return nil, err
+	// What sandboxd is enclosed in: the machine of the test may refuse it.
+	out, err := m.command(0, "/", "unshare", "--user", "--map-root-user", "--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup", "--fork",
+		"--mount-proc", "true").CombinedOutput()
+	if killErr := m.kill(); killErr != nil {
+		return nil, killErr
+	}
+	if err != nil {
+		return nil, &UnavailableError{fmt.Sprintf("this machine makes no namespaces within others: %v: %s", err, out)}
 	}
 	s.http = httptest.NewServer(s.handler())
 	s.URL = s.http.URL
@@ -136,7 +142,7 @@ func (s *Server) makeTemplate() error {
 			return err
 		}
 	}
-	if err := errors.Join(imagetest.Fill(root, append(imagetest.Programs(), "umount")), imagetest.Glibc(root)); err != nil {
+	if err := errors.Join(imagetest.Fill(root, append(imagetest.Programs(), "umount", "unshare", "mount")), imagetest.Glibc(root)); err != nil {
 		return err
 	}
 	if err := errors.Join(os.Chown(filepath.Join(root, "home/user"), 1000, 1000), os.Chmod(filepath.Join(root, "tmp"), 0o777|os.ModeSticky)); err != nil {
