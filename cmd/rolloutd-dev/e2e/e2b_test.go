@@ -16,27 +16,21 @@ import (
 func TestRolloutInMachines(t *testing.T) {
 	t.Parallel()
 	s := startE2B(t)
-	model := startModel(t, slowScript)
+	model := startModel(t, reactScript)
 	srv := startDev(t, devOptions{
 		modelURL: model.url,
 		env:      []string{"E2B_API_KEY=" + s.Key, "E2B_API_URL=" + s.URL, "E2B_SANDBOX_URL=" + s.URL, "ROLLOUTD_E2B_TEMPLATE=" + e2btest.Template},
 		flags:    []string{"--config", configFile(t, "sandbox:\n  backends: {local: {}, e2b: {}}\n")},
 	})
-	id := start(t, srv.url, args{
-		"instruction": "take your time", "endpoint": "scripted", "agent": "react", "sandbox": args{"backend": "e2b"},
-		"setup":  []string{"echo setup >> log.txt"},
-		"verify": []string{`test "$(cat log.txt)" = "$(printf 'setup\none\ntwo\nthree')"`},
-	})
+	rolloutArgs := reactArgs()
+	rolloutArgs["sandbox"] = args{"backend": "e2b"}
+	id := start(t, srv.url, rolloutArgs)
 	waitFor(t, srv.url, id, "reaches the agent", func(s state) bool { return reached(s.Phase, rollout.PhaseAgent) })
 	require.NotEmpty(t, s.Machines())
 	srv.kill()
 	srv = srv.restart(t)
 	result := finalize(t, srv.url, id)
-	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
-	require.NotNil(t, result.Reward)
-	require.InDelta(t, 1, *result.Reward, 0, "%+v", result.VerifyResults)
-	require.Len(t, result.Attempts, 1, "a restart is no new attempt")
-	requireWholeTurns(t, result)
+	requireReact(t, result)
 	require.Empty(t, s.Machines())
 
 	result = runRollout(t, srv.url, args{
