@@ -30,9 +30,13 @@ func TestCheckBackend(t *testing.T) {
 		"sandbox.user": {User: rollout.UserOfImage}, "sandbox.workdir": {Workdir: "/app"}, "sandbox.grade_paths": {GradePaths: []string{"/srv"}},
 	} {
 		require.NoError(t, s.CheckBackend(rollout.DefaultBackend))
-		err := s.CheckBackend(rollout.BackendDocker)
-		require.Equal(t, fault.Invalid, fault.KindOf(err), field)
-		require.ErrorContains(t, err, field+": ")
+		for _, backend := range []string{rollout.BackendDocker, rollout.BackendE2B} {
+			err := s.CheckBackend(backend)
+			require.Equal(t, fault.Invalid, fault.KindOf(err), field)
+			require.ErrorContains(t, err, field+": ")
+			require.ErrorContains(t, err, backend)
+		}
 	}
+	require.ErrorContains(t, rollout.Sandbox{Image: "x", ImageEnv: true}.CheckBackend(rollout.BackendE2B), "sandbox.image_env: ")
 	require.NoError(t, rollout.Sandbox{Image: "x", ImageEnv: true}.CheckBackend(rollout.BackendDocker))
 }

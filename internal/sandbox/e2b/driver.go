@@ -61,7 +61,7 @@ func New(o Options) (*Driver, error) {
 	if o.Key == "" {
 		return nil, fault.New(fault.Invalid, "the backend e2b needs an API key: set E2B_API_KEY")
 	}
-	d := &Driver{o: o, log: o.Logger, known: map[string]machine{}, http: &http.Client{Transport: transport()}}
+	d := &Driver{o: o, log: o.Logger, known: map[string]machine{}, http: client()}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -87,6 +87,11 @@ func New(o Options) (*Driver, error) {
 
 // DefaultDomain is that of E2B's own service.
 const DefaultDomain = "e2b.app"
+
+// client follows no redirect: the API key and the machines' tokens are for the addresses that the operator named.
+func client() *http.Client {
+	return &http.Client{Transport: transport(), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
 
 // transport keeps more connections than the default: a stream of each control connection stays open.
 func transport() *http.Transport {

@@ -2,6 +2,7 @@ package e2b_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -101,6 +102,20 @@ func TestRefusals(t *testing.T) {
 	for _, f := range d.Check(t.Context()) {
 		require.Equal(t, driver.OK, f.Level, "%s: %s", f.Name, f.Detail)
 	}
+}
+
+// The API key goes to the named address alone: a redirect is an answer that says no.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s came with the key %q", r.URL, r.Header.Get(api.KeyHeader))
+	}))
+	defer elsewhere.Close()
+	from := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer from.Close()
+	o := options(t, service(t))
+	o.APIURL = from.URL
+	require.Equal(t, fault.Unavailable, fault.KindOf(open(t, o).Probe(t.Context())))
 }
 
 // A creation whose answer was lost leaves a machine without sandboxd. The next one of that id ends it; a third finds what the second has made.
