@@ -23,7 +23,7 @@ TEST := $(SUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failure
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-nomad test-openenv-latest test-patience bench-rollout bench-control bench-episodes bench-sandbox bench-gateway bench-edge bench-producer openenv-image clean
+.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-nomad test-openenv-latest test-systems test-patience bench-rollout bench-control bench-episodes bench-sandbox bench-gateway bench-edge bench-producer openenv-image clean
 
 demo-react: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml --demo-agent react
@@ -115,6 +115,11 @@ $(NOMAD):
 # not fail a tree that has not changed. CI runs it behind the suite, and a failure is a warning there.
 test-openenv-latest:
 	@deploy/openenv-latest.sh
+
+# OpenCode in images of Debian and of musl, made of Debian's packages. As root; it fetches 100 MB once.
+test-systems: test-deps
+	deploy/roots.sh $(BIN)/roots
+	cd $(DEV) && SANDBOX_TEST_ROOTS=$(BIN)/roots go test -count=1 -timeout 30m ./e2e -run TestRolloutOnOtherSystems -v
 
 # The real clients wait for rollouts of ten minutes.
 test-patience: test-deps

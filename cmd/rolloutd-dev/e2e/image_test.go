@@ -42,6 +42,15 @@ func TestRolloutOnAnImage(t *testing.T) {
 	require.NotNil(t, result.Reward)
 	require.InDelta(t, 1, *result.Reward, 0, "%+v", result.VerifyResults)
 
+	// As a user of the image by number, it has no right to the rest of it.
+	task["sandbox"] = args{"image": "answer:1", "user": "1500:7", "workdir": "/app"}
+	task["solution"] = []string{"set -e; [ $UID = 1500 ]; read a < /srv/answer; echo $a > answer.txt; ! echo x > /cheat"}
+	task["verify"] = []string{"read a < /app/answer.txt; [ $a = 42 ] && [ ! -e /cheat ]"}
+	result = runRollout(t, srv.url, task)
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.NotNil(t, result.Reward)
+	require.InDelta(t, 1, *result.Reward, 0, "%+v", result.VerifyResults)
+
 	task["sandbox"] = args{"user": "root"}
 	_, err = call(t.Context(), srv.url, "run_rollout", task)
 	require.ErrorContains(t, err, "sandbox.user: needs sandbox.image")
@@ -49,4 +58,47 @@ func TestRolloutOnAnImage(t *testing.T) {
 	task["sandbox"] = args{"image": "missing:1"}
 	_, err = call(t.Context(), srv.url, "run_rollout", task)
 	require.ErrorContains(t, err, `sandbox.image: image: "missing:1" is not on this host`)
+}
+
+// rootsEnv names the folder that deploy/roots.sh has made.
+const rootsEnv = "SANDBOX_TEST_ROOTS"
+
+// OpenCode, setup and grading run in a Debian without anything of ours, and where the only C library is musl; as the sandbox's user, as a user of the
+// image, and as root, who installs packages.
+func TestRolloutOnOtherSystems(t *testing.T) {
+	t.Parallel()
+	roots := os.Getenv(rootsEnv)
+	if roots == "" {
+		t.Skip(rootsEnv + " is not set: make test-systems")
+	}
+	model := startModel(t, `
+- match: look around
+  turns:
+    - tool_calls: [{name: bash, arguments: {command: "uname > log.txt; echo $UID >> log.txt", description: "Look"}}]
+    - text: Done.
+`)
+	srv := startDev(t, devOptions{modelURL: model.url})
+	for _, c := range []struct {
+		root, user, id string
+		setup          []string
+	}{
+		{"debian", "", "1000", nil},
+		{"debian", "www-data", "33", nil},
+		{"debian", "root", "0", []string{"apt-get install -y /srv/busybox.deb && busybox true"}},
+		{"musl", "", "1000", nil},
+		{"musl", "app", "1500", nil},
+		{"musl", "root", "0", []string{"echo new > /usr/bin/new"}},
+	} {
+		image := c.root + ":1"
+		out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "rolloutd"), "image", "import", "--data", srv.data, filepath.Join(roots, c.root), image).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		result := runRollout(t, srv.url, args{
+			"instruction": "look around", "endpoint": "scripted", "sandbox": args{"image": image, "user": c.user}, "setup": c.setup,
+			"verify": []string{`{ read system; read id; } < log.txt; [ "$system" = Linux ] && [ "$id" = ` + c.id + ` ] && [ "$(uname)" = Linux ]`},
+		})
+		require.Equal(t, rollout.Completed, result.Outcome, "%s as %q: %s", c.root, c.user, deref(result.Error))
+		require.NotNil(t, result.Reward)
+		require.InDelta(t, 1, *result.Reward, 0, "%s as %q: %+v", c.root, c.user, result.VerifyResults)
+		t.Logf("%s as %q: %s", c.root, c.user, result.Outcome)
+	}
 }
