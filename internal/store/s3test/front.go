@@ -17,6 +17,7 @@ type front struct {
 	mu    sync.Mutex
 	state state
 	drops int // connections that end at once, whatever the state
+	lost  int // connections that ended in the state lost
 	open  map[net.Conn]struct{}
 	all   sync.WaitGroup
 }
@@ -48,6 +49,13 @@ func (f *front) Address() string { return f.l.Addr().String() }
 
 // Lose ends all connections, and every further one at once.
 func (f *front) Lose() { f.become(lost) }
+
+// Refused is how many connections have met a server that was lost.
+func (f *front) Refused() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lost
+}
 
 // Silence ends all connections; further ones get no answer.
 func (f *front) Silence() { f.become(silent) }
@@ -118,6 +126,9 @@ func (f *front) keep(c net.Conn) state {
 	if f.drops > 0 {
 		f.drops--
 		return lost
+	}
+	if f.state == lost {
+		f.lost++
 	}
 	return f.state
 }
