@@ -69,6 +69,19 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	}
 	defer unclaim()
 	started := time.Now()
+	err = a.makeSandbox(ctx, b, in)
+	if fault.Is(err, fault.Exhausted) { // an account whose quota is used up: this host's capacity says nothing of it
+		return Place{}, admission.Return(ctx, "capacity of the backend "+backendName(in.Target), err)
+	}
+	if err != nil {
+		return Place{}, err
+	}
+	a.placed(ctx, in.Target, started)
+	return Place{SandboxID: in.SandboxID(), Host: a.o.Host, Queue: a.o.Queue, StartedAt: started}, nil
+}
+
+// makeSandbox takes a warm sandbox, finds the attempt's own from before, or makes one, within createTimeout.
+func (a *Activities) makeSandbox(ctx context.Context, b Backend, in CreateSandboxInput) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	own := labels(in.Target, driver.PurposeAgent)
@@ -77,17 +90,10 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	}
 	b.Warm.MakeRoom(ctx)
 	sb, err := a.create(ctx, b, in.SandboxID(), in.Sandbox, own) // finds the one it took
-	if fault.Is(err, fault.Exhausted) {
-		return Place{}, admission.Return(ctx, "capacity of the backend "+backendName(in.Target), err)
-	}
-	if err == nil {
-		err = a.forgetEarlier(ctx, sb, in.Target)
-	}
 	if err != nil {
-		return Place{}, err
+		return err
 	}
-	a.placed(ctx, in.Target, started)
-	return Place{SandboxID: in.SandboxID(), Host: a.o.Host, Queue: a.o.Queue, StartedAt: started}, nil
+	return a.forgetEarlier(ctx, sb, in.Target)
 }
 
 // jobAhead is what is known of the agent's job before its sandbox is made.

@@ -20,11 +20,15 @@ type provider struct {
 	exec  func(b *box, name string, p wire.Process) exec
 	ooms  int
 	onBox func(b *box) // of a new box
+	full  error        // of a creation; nil: there is room
 }
 
 func (p *provider) Create(_ context.Context, id string, spec driver.Spec) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.full != nil {
+		return p.full
+	}
 	if _, ok := p.boxes[id]; !ok {
 		p.boxes[id] = newBox(id, func(b *box, name string, pr wire.Process) exec { return p.exec(b, name, pr) })
 		if p.onBox != nil {

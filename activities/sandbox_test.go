@@ -100,6 +100,22 @@ func TestCreateSandboxLargerThanTheHost(t *testing.T) {
 	require.Empty(t, h.provider.made)
 }
 
+// A backend without room, such as an account whose quota is used up, is waited for; the wait is no failure.
+func TestCreateSandboxWaitsForTheBackend(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.provider.full = fault.New(fault.Exhausted, "the quota is used up")
+	in := activities.CreateSandboxInput{Target: target(), Tries: 20}
+	var waiting rollout.Waiting
+	_, err := h.try(t, in, &waiting)
+	require.ErrorContains(t, err, "the quota is used up")
+	require.Equal(t, 1, waiting.Returns, "it was no failure")
+	require.Contains(t, waiting.Why, "the quota is used up", "clients see why it waits")
+	h.provider.full = nil
+	_, err = h.try(t, in, &waiting)
+	require.NoError(t, err)
+}
+
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
