@@ -79,7 +79,7 @@ func (d *Driver) adopt(ctx context.Context, id string) (bool, error) {
 	found := false
 	for _, s := range all {
 		if !found {
-			conn, err := d.Dial(ctx, id)
+			conn, err := d.dialOrEnd(ctx, id)
 			if err == nil {
 				found = true
 				_ = conn.Close()

@@ -7,6 +7,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/enclose"
 	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/envd"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/attach"
@@ -21,8 +23,29 @@ const (
 // notFoundStatus is that of a shell that does not find a program.
 const notFoundStatus = 127
 
-// Dial implements driver.Driver.
+// Dial implements driver.Driver. A machine in which sandboxd does not listen is ended, unless a caller of Create is about to start it.
 func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
+	m, err := d.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := d.dial(ctx, m)
+	if err == nil {
+		return conn, nil
+	}
+	if !ended(err) {
+		return nil, d.lost(ctx, id, m, err)
+	}
+	lock, lockErr := filelock.Take(d.lockOf(id))
+	if lockErr != nil {
+		return nil, fault.Wrap(fault.Unavailable, errors.Join(err, lockErr), "sandbox %q may be in creation", id)
+	}
+	defer func() { _ = lock.Release() }() // it ends with its file, whatever Close says
+	return d.dialOrEnd(ctx, id)
+}
+
+// dialOrEnd dials, and ends a machine in which sandboxd does not listen. The caller holds the sandbox's lock.
+func (d *Driver) dialOrEnd(ctx context.Context, id string) (net.Conn, error) {
 	m, err := d.find(ctx, id)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
@@ -138,6 +139,31 @@ func TestLostAnswer(t *testing.T) {
 	before := creations(s)
 	require.NoError(t, open(t, o).Create(t.Context(), "one", small()))
 	require.Equal(t, before, creations(s))
+}
+
+// A machine in which sandboxd does not listen yet is left to its creator. Without one it is ended, and the sandbox is lost.
+func TestDialDuringCreation(t *testing.T) {
+	t.Parallel()
+	s := service(t)
+	d := open(t, options(t, s))
+	require.NoError(t, d.Create(t.Context(), "one", small()))
+	var meta map[string]string
+	for _, meta = range s.Machines() {
+	}
+	require.NoError(t, d.Destroy(t.Context(), "one"))
+	control := api.New(api.Options{URL: s.URL, Key: s.Key, CreateRate: 10, HTTP: http.DefaultClient})
+	_, err := control.Create(t.Context(), api.Create{Template: e2btest.Template, Timeout: 3600, Metadata: meta})
+	require.NoError(t, err)
+
+	creator, err := filelock.Take(d.LockOf("one"))
+	require.NoError(t, err)
+	_, err = d.Dial(t.Context(), "one")
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+	require.Len(t, s.Machines(), 1)
+	require.NoError(t, creator.Release())
+	_, err = d.Dial(t.Context(), "one")
+	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
+	require.Empty(t, s.Machines())
 }
 
 // A machine that the service has ended is a lost sandbox, at once and for good. Its lease cannot be renewed.

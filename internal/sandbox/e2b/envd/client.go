@@ -66,20 +66,6 @@ func (c *Client) Upload(ctx context.Context, path string, content []byte) error 
 	return answer(res)
 }
 
-// Health returns nil while the sandbox answers. A StatusError of 502 says that it is gone.
-func (c *Client) Health(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Address+HealthPath, nil)
-	if err != nil {
-		return err
-	}
-	c.authorize(req.Header)
-	res, err := c.HTTP.Do(req)
-	if err != nil {
-		return err
-	}
-	return answer(res)
-}
-
 // StatusError is an answer of HTTP that says no.
 type StatusError struct {
 	Status int
