@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
 // sandboxdEnv names a built sandboxd, for the suite that runs again as an ordinary user.
@@ -24,21 +24,11 @@ func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "sandboxd")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		sandboxdPath = filepath.Join(dir, "sandboxd")
-		err = build(sandboxdPath)
+		sandboxdPath, err = sandboxtest.BuildSandboxd(context.Background(), dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
-}
-
-func build(path string) error {
-	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", path, "github.com/rolloutd/rolloutd/cmd/sandboxd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build sandboxd: %w\n%s", err, out)
-	}
-	return nil
 }

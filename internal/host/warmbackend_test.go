@@ -3,9 +3,6 @@ package host_test
 import (
 	"context"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -50,11 +48,8 @@ func (sleeper) Ready(ctx context.Context, env agent.Env) (bool, error) {
 // realBackend makes warm sandboxes with the local driver.
 func realBackend(t *testing.T) host.WarmBackend {
 	t.Helper()
-	sandboxd := filepath.Join(t.TempDir(), "sandboxd")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", sandboxd, "github.com/rolloutd/rolloutd/cmd/sandboxd")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
+	sandboxd, err := sandboxtest.BuildSandboxd(t.Context(), t.TempDir())
+	require.NoError(t, err)
 	d, err := local.New(local.Options{Dir: t.TempDir(), SandboxdPath: sandboxd})
 	require.NoError(t, err)
 	agents, err := agent.NewRegistry(agent.Kind{Name: "sleeper", Agent: sleeper{}}, agent.Kind{Name: "cold"})

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
 // Main runs the tests of a package with a sandboxd built for it, whose path it puts into path, and returns the status to exit with.
@@ -28,11 +28,5 @@ func buildSandboxd(dir string) (string, error) {
 	if err := os.Chmod(dir, 0o755); err != nil { // sandboxes run as other users
 		return "", err
 	}
-	path := filepath.Join(dir, "sandboxd")
-	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", path, "github.com/rolloutd/rolloutd/cmd/sandboxd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build sandboxd: %w\n%s", err, out)
-	}
-	return path, nil
+	return sandboxtest.BuildSandboxd(context.Background(), dir)
 }

@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,6 +23,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -33,11 +32,8 @@ const fetch = `at=${http_proxy#http://}; exec 3<>"/dev/tcp/${at%:*}/${at#*:}" &&
 
 func newSandbox(t *testing.T) (*sandbox.Backend, *sandbox.Sandbox) {
 	t.Helper()
-	sandboxd := filepath.Join(t.TempDir(), "sandboxd")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", sandboxd, "github.com/rolloutd/rolloutd/cmd/sandboxd")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	sandboxd, err := sandboxtest.BuildSandboxd(t.Context(), t.TempDir())
+	require.NoError(t, err)
 	d, err := local.New(local.Options{SandboxdPath: sandboxd, Dir: filepath.Join(t.TempDir(), "sandboxes")})
 	require.NoError(t, err)
 	b := sandbox.New(d, sandbox.Options{Defaults: driver.Spec{HomeMiB: 64, TmpMiB: 64, MemoryMiB: 512, PIDs: 128}})

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,11 +53,9 @@ func run(m *testing.M) int {
 }
 
 func prepare(dir string) error {
-	world.sandboxd = filepath.Join(dir, "sandboxd")
-	cmd := exec.Command("go", "build", "-o", world.sandboxd, "github.com/rolloutd/rolloutd/cmd/sandboxd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build sandboxd: %w\n%s", err, out)
+	var err error
+	if world.sandboxd, err = sandboxtest.BuildSandboxd(context.Background(), dir); err != nil {
+		return err
 	}
 	engine, err := dockertest.Start(context.Background(), dir)
 	var unavailable *dockertest.UnavailableError

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -42,12 +41,11 @@ func run(m *testing.M) int {
 }
 
 func prepare(dir string) error {
-	world.dir, world.sandboxd = dir, filepath.Join(dir, "sandboxd")
-	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", world.sandboxd, "github.com/rolloutd/rolloutd/cmd/sandboxd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build sandboxd: %w\n%s", err, out)
+	var err error
+	if world.sandboxd, err = sandboxtest.BuildSandboxd(context.Background(), dir); err != nil {
+		return err
 	}
+	world.dir = dir
 	trial, err := e2btest.Start(context.Background(), filepath.Join(dir, "trial"))
 	var unavailable *e2btest.UnavailableError
 	if errors.As(err, &unavailable) {

@@ -92,7 +92,7 @@ func listeners(t *testing.T) []net.Listener {
 func TestSystemCalls(t *testing.T) {
 	t.Parallel()
 	agents := t.TempDir()
-	require.NoError(t, build(filepath.Join(agents, "tryout"), "./testdata/tryout"))
+	require.NoError(t, sandboxtest.Build(t.Context(), filepath.Join(agents, "tryout"), "./testdata/tryout"))
 	p := sandboxtest.New(t, open(t, local.Options{AgentsDir: agents}), driver.Spec{})
 	ran := p.Bash(local.AgentsMount + "/tryout")
 	require.Zero(t, ran.ExitCode, ran.Stderr)

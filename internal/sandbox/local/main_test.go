@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,23 +34,13 @@ func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "sandboxd")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		sandboxdPath = filepath.Join(dir, "sandboxd")
-		err = build(sandboxdPath, "github.com/rolloutd/rolloutd/cmd/sandboxd")
+		sandboxdPath, err = sandboxtest.BuildSandboxd(context.Background(), dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
-}
-
-func build(path, pkg string) error {
-	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", path, pkg)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
-	}
-	return nil
 }
 
 // open makes a driver; without bwrap it fails, it never skips.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 	"github.com/rolloutd/rolloutd/internal/tool"
 	"github.com/rolloutd/rolloutd/internal/tool/sandboxtool"
 )
@@ -30,10 +30,7 @@ func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "sandboxd")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		sandboxdPath = filepath.Join(dir, "sandboxd")
-		cmd := exec.CommandContext(context.Background(), "go", "build", "-o", sandboxdPath, "github.com/rolloutd/rolloutd/cmd/sandboxd")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		err = cmd.Run()
+		sandboxdPath, err = sandboxtest.BuildSandboxd(context.Background(), dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
