@@ -34,12 +34,17 @@ func doctorCommand(s std) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		checks := []doctor.Check{doctor.Sandboxes(cfg.Sandbox.AllowWeak, func() (driver.Checker, func(), error) { return checker(cfg) })}
+		sandboxes := func(allowWeak bool, open func(config.Config, string) (driver.Checker, error)) doctor.Check {
+			return doctor.Sandboxes(allowWeak, func() (driver.Checker, func(), error) {
+				return inTemporary(func(dir string) (driver.Checker, error) { return open(cfg, dir) })
+			})
+		}
+		checks := []doctor.Check{sandboxes(cfg.Sandbox.AllowWeak, localChecker)}
 		if slices.Contains(cfg.Sandbox.BackendNames(), daemon.DockerBackend) {
-			checks = append(checks, doctor.Sandboxes(false, func() (driver.Checker, func(), error) { return dockerChecker(cfg) }))
+			checks = append(checks, sandboxes(false, dockerChecker))
 		}
 		if slices.Contains(cfg.Sandbox.BackendNames(), daemon.E2BBackend) {
-			checks = append(checks, doctor.Sandboxes(false, func() (driver.Checker, func(), error) { return e2bChecker(cfg) }))
+			checks = append(checks, sandboxes(false, e2bChecker))
 		}
 		findings := doctor.Run(cmd.Context(), append(checks,
 			doctor.Agent(cfg.AgentsDir()),
@@ -58,58 +63,54 @@ func doctorCommand(s std) *cobra.Command {
 	return cmd
 }
 
-// checker creates the driver in a temporary folder, so that the check leaves nothing in the data folder.
-func checker(cfg config.Config) (d driver.Checker, remove func(), err error) {
+// inTemporary opens a driver in a temporary folder, so that the check leaves nothing in the data folder.
+func inTemporary(open func(dir string) (driver.Checker, error)) (d driver.Checker, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "rolloutd-doctor-")
+	if err != nil {
+		return nil, nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) } // an error leaves a small folder
+	if d, err = open(dir); err != nil {
+		remove()
+		return nil, nil, err
+	}
+	return d, remove, nil
+}
+
+func localChecker(cfg config.Config, dir string) (driver.Checker, error) {
 	o, err := daemon.LocalOptions(cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if o.Dir, err = os.MkdirTemp("", "rolloutd-doctor-"); err != nil {
-		return nil, nil, err
-	}
-	o.AgentsDir = ""
-	o.Images, o.BridgeDir = emptyImage{o.Dir}, filepath.Join(o.Dir, ".bridge")
-	remove = func() { _ = os.RemoveAll(o.Dir) } // an error leaves an empty folder in /tmp
-	if d, err = local.New(o); err != nil {
-		remove()
-		return nil, nil, err
-	}
-	return d, remove, nil
+	o.Dir, o.AgentsDir = dir, ""
+	o.Images, o.BridgeDir = emptyImage{dir}, filepath.Join(dir, ".bridge")
+	return checker(local.New(o))
 }
 
-// dockerChecker creates the driver of containers in a temporary folder.
-func dockerChecker(cfg config.Config) (d driver.Checker, remove func(), err error) {
+func dockerChecker(cfg config.Config, dir string) (driver.Checker, error) {
 	o, err := daemon.DockerOptions(cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if o.Dir, err = os.MkdirTemp("", "rolloutd-doctor-"); err != nil {
-		return nil, nil, err
-	}
-	o.BridgeDir = filepath.Join(o.Dir, ".bridge")
-	remove = func() { _ = os.RemoveAll(o.Dir) } // an error leaves a small folder in /tmp
-	if d, err = docker.New(o); err != nil {
-		remove()
-		return nil, nil, err
-	}
-	return d, remove, nil
+	o.Dir, o.BridgeDir = dir, filepath.Join(dir, ".bridge")
+	return checker(docker.New(o))
 }
 
-// e2bChecker creates the driver of E2B in a temporary folder.
-func e2bChecker(cfg config.Config) (d driver.Checker, remove func(), err error) {
+func e2bChecker(cfg config.Config, dir string) (driver.Checker, error) {
 	o, err := daemon.E2BOptions(cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if o.Dir, err = os.MkdirTemp("", "rolloutd-doctor-"); err != nil {
-		return nil, nil, err
+	o.Dir = dir
+	return checker(e2b.New(o))
+}
+
+// checker is nil beside an error, which a driver's own pointer would not be.
+func checker[D driver.Checker](d D, err error) (driver.Checker, error) {
+	if err != nil {
+		return nil, err
 	}
-	remove = func() { _ = os.RemoveAll(o.Dir) } // an error leaves a small folder in /tmp
-	if d, err = e2b.New(o); err != nil {
-		remove()
-		return nil, nil, err
-	}
-	return d, remove, nil
+	return d, nil
 }
 
 // emptyImage is an image with nothing in it, which leaves the images of the host alone.
