@@ -82,8 +82,7 @@ func TestFilters(t *testing.T) {
 			require.Equal(t, 2, *d.MaxVersionLag)
 			return rollout.Delivery{State: rollout.DeliverySkipped, Stale: true}, nil
 		case "p-8":
-			require.True(t, d.OneVersion)
-			return rollout.Delivery{State: rollout.DeliverySkipped, Mixed: true}, nil
+			return rollout.Delivery{State: rollout.DeliverySkipped, Mixed: d.OneVersion}, nil
 		case "p-6":
 			d, err := deliver(d)
 			d.Stale = true
