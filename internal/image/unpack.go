@@ -156,7 +156,7 @@ func (u *unpacker) keep(name string, h *tar.Header) error {
 	size := len(name)
 	for record, value := range h.PAXRecords {
 		if attribute, ok := strings.CutPrefix(record, xattrRecord); ok && u.owner.keeps(attribute) {
-			kept.PAXRecords[record] = value
+			kept.PAXRecords[strings.Clone(record)] = strings.Clone(value) // a part of one text with all records
 			size += len(record) + len(value)
 		}
 	}
