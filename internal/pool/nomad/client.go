@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -67,14 +66,14 @@ func (c *Client) Observe(ctx context.Context) (pool.Job, error) {
 	}
 	allocs, _, err := c.api.Jobs().Allocations(c.spec.JobID, false, c.query(ctx))
 	if err != nil {
-		return pool.Job{}, failed(err, "list the allocations of Nomad job %s", c.spec.JobID)
+		return pool.Job{}, c.failed(err, "list the allocations of Nomad job %s", c.spec.JobID)
 	}
 	if allocs == nil { // Nomad sends an empty list
 		return pool.Job{}, fault.New(fault.Unavailable, "list the allocations of Nomad job %s: the answer is no list", c.spec.JobID)
 	}
 	deployment, _, err := c.api.Jobs().LatestDeployment(c.spec.JobID, c.query(ctx))
 	if err != nil {
-		return pool.Job{}, failed(err, "read the deployment of Nomad job %s", c.spec.JobID)
+		return pool.Job{}, c.failed(err, "read the deployment of Nomad job %s", c.spec.JobID)
 	}
 	return pool.Job{
 		Exists: true, Index: *job.JobModifyIndex, Owner: job.Meta[metaOwner], Stopped: job.Stop != nil && *job.Stop, SubmittedAt: submitted(job),
@@ -90,7 +89,7 @@ func (c *Client) job(ctx context.Context) (*api.Job, error) {
 		return nil, nil // no job, no error
 	}
 	if err != nil {
-		return nil, failed(err, "read Nomad job %s", c.spec.JobID)
+		return nil, c.failed(err, "read Nomad job %s", c.spec.JobID)
 	}
 	if job == nil || job.ID == nil || *job.ID != c.spec.JobID || job.JobModifyIndex == nil || *job.JobModifyIndex == 0 {
 		return nil, fault.New(fault.Unavailable, "read Nomad job %s: the answer is not that job", c.spec.JobID)
@@ -112,7 +111,7 @@ func (c *Client) Register(ctx context.Context, seen pool.Job, counts map[string]
 	if errors.As(err, &answer) && strings.Contains(answer.Body(), "Enforcing job modify index") {
 		return conflict(c.spec.JobID)
 	}
-	return failed(err, "register Nomad job %s", c.spec.JobID)
+	return c.failed(err, "register Nomad job %s", c.spec.JobID)
 }
 
 // Deregister stops the job; purge removes it too.
@@ -125,7 +124,7 @@ func (c *Client) Deregister(ctx context.Context, seen pool.Job, purge bool) erro
 		return err
 	}
 	_, _, err = c.api.Jobs().Deregister(c.spec.JobID, purge, c.write(ctx))
-	return failed(err, "stop Nomad job %s", c.spec.JobID)
+	return c.failed(err, "stop Nomad job %s", c.spec.JobID)
 }
 
 // same refuses a job that was changed since it was seen, or that is another's.
@@ -149,23 +148,4 @@ func (c *Client) query(ctx context.Context) *api.QueryOptions {
 
 func (c *Client) write(ctx context.Context) *api.WriteOptions {
 	return (&api.WriteOptions{}).WithContext(ctx)
-}
-
-// failed gives an error of Nomad its kind. A refusal that waiting does not solve is Unauthorized or Invalid.
-func failed(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	kind := fault.Unavailable
-	var answer api.UnexpectedResponseError
-	if errors.As(err, &answer) && answer.HasStatusCode() {
-		switch code := answer.StatusCode(); {
-		case code == http.StatusForbidden || code == http.StatusUnauthorized:
-			kind = fault.Unauthorized
-		case code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusNotFound:
-			kind = fault.Invalid
-		}
-		err = fmt.Errorf("%d: %.500s", answer.StatusCode(), strings.TrimSpace(answer.Body()))
-	}
-	return fault.Wrap(kind, err, format, args...)
 }
