@@ -37,6 +37,7 @@ type serveFlags struct {
 	processes   uint64
 	separate    bool
 	folders     bool
+	fill        map[string]string
 	agent       process.Agent
 	env         wire.BaseEnv
 	cgroups     []*os.File
@@ -55,6 +56,7 @@ func parseServe(args []string) (serveFlags, error) {
 	fs.Func("cgroup-fds", "inherited descriptors of files through which started processes enter their cgroups", f.openCgroups)
 	fs.BoolVar(&f.separate, "separate-users", false, "the user namespace maps user ids for the agent and the verifier")
 	fs.BoolVar(&f.folders, "make-folders", false, "make the folders of the agent and the verifier, which the driver could not")
+	fs.Func("fill", "folders to fill before anything runs, as JSON: copy → folder", f.setFill)
 	fs.Func("env", "environments that processes start from, as JSON", f.setEnv)
 	fs.Func("agent", "the user of the image that the agent is where users are separate, as uid:gid:groups; default: one of the sandbox", f.setAgent)
 	fs.BoolVar(&f.agent.Bare, "bare", false, "an agent that is user 0 has no capabilities")
@@ -91,6 +93,8 @@ func (f *serveFlags) setAgent(name string) error {
 	return err
 }
 
+func (f *serveFlags) setFill(text string) error { return json.Unmarshal([]byte(text), &f.fill) }
+
 func (f *serveFlags) setEnv(text string) error { return json.Unmarshal([]byte(text), &f.env) }
 
 func (f *serveFlags) readEnv(digits string) error {
@@ -125,6 +129,11 @@ func serve(ctx context.Context, args []string) error {
 			os.Exit(expiredStatus) // with pid 1 goes every process of the sandbox
 		},
 	})
+	for from, to := range f.fill {
+		if err := sandboxd.Fill(from, to); err != nil {
+			return fmt.Errorf("fill %s: %w", to, err)
+		}
+	}
 	if f.folders {
 		if err := sandboxd.MakeFolders(filepath.Dir(f.controlPath)); err != nil {
 			return fmt.Errorf("make folders: %w", err)

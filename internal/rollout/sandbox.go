@@ -68,12 +68,14 @@ func (s Sandbox) CheckBackend(backend string) error {
 		return nil
 	case s.User != "":
 		return fault.Field("sandbox.user", "%q is not possible on the backend %s: use the backend local", s.User, backend)
+	case backend == BackendDocker:
+		return nil
 	case s.Workdir != "":
-		return fault.Field("sandbox.workdir", "a folder of the image cannot be the workdir on the backend %s: use the backend local", backend)
+		return fault.Field("sandbox.workdir", "a folder of the image cannot be the workdir on the backend %s: use the backend local or docker", backend)
 	case len(s.GradePaths) > 0:
-		return fault.Field("sandbox.grade_paths", "folders of the image cannot be graded on the backend %s: use the backend local", backend)
-	case s.ImageEnv && backend == BackendE2B:
-		return fault.Field("sandbox.image_env", "is not possible on the backend e2b: set the variables in the task")
+		return fault.Field("sandbox.grade_paths", "folders of the image cannot be graded on the backend %s: use the backend local or docker", backend)
+	case s.ImageEnv:
+		return fault.Field("sandbox.image_env", "is not possible on the backend %s: set the variables in the task", backend)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (d *Driver) compose(ctx context.Context, id string, spec driver.Spec, from 
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
-	args, err := serveArgs(id, spec, env)
+	args, err := serveArgs(id, spec, env, from.folders)
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
@@ -53,11 +53,7 @@ func (d *Driver) compose(ctx context.Context, id string, spec driver.Spec, from 
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
-	for path := range from.volumes { // else the engine makes a volume on disk, without a size
-		if _, ours := host.Tmpfs[path]; !ours {
-			host.Tmpfs[path] = tmpfs(spec.TmpMiB, "1777")
-		}
-	}
+	d.show(host, id, spec, from.folders)
 	return client.ContainerCreateOptions{
 		Name: d.container(id),
 		Config: &container.Config{
@@ -149,11 +145,19 @@ func resources(spec driver.Spec, info *system.Info) container.Resources {
 
 // serveArgs are sandboxd's. The limit of processes is the container's: user ids of containers are those of the machine, where a limit of the user
 // would count all sandboxes.
-func serveArgs(id string, spec driver.Spec, env wire.BaseEnv) ([]string, error) {
+func serveArgs(id string, spec driver.Spec, env wire.BaseEnv, folders []folder) ([]string, error) {
 	data, err := json.Marshal(env)
+	if err != nil {
+		return nil, err
+	}
+	fill, err := json.Marshal(fills(folders))
+	tree := min(spec.HomeMiB, spec.MemoryMiB)
+	if spec.Workdir != "" || len(spec.GradePaths) > 0 { // which have their own sizes
+		tree = spec.MemoryMiB
+	}
 	return []string{
 		"serve", "--control-path", controlSocket, "--id", id, "--lease", spec.Lease.String(),
-		"--tree-limit", strconv.Itoa(min(spec.HomeMiB, spec.MemoryMiB) << 20),
-		"--make-folders", "--separate-users", "--env", string(data),
+		"--tree-limit", strconv.Itoa(tree << 20),
+		"--make-folders", "--fill", string(fill), "--separate-users", "--env", string(data),
 	}, err
 }

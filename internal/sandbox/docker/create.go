@@ -83,7 +83,8 @@ func (d *Driver) start(ctx context.Context, id, containerID string) error {
 		return d.failed(err, "start sandbox %q", id)
 	}
 	err = d.withLog(ctx, containerID, err)
-	return errors.Join(d.failed(err, "start sandbox %q", id), d.remove(context.WithoutCancel(ctx), containerID))
+	ctx = context.WithoutCancel(ctx)
+	return errors.Join(d.failed(err, "start sandbox %q", id), d.remove(ctx, containerID), d.removeVolumes(ctx, id))
 }
 
 // await returns when sandboxd answers, or its container has ended.

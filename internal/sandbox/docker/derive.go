@@ -2,13 +2,15 @@ package docker
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -16,55 +18,106 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandbox/guest"
 )
 
 // repository names the images that the driver makes.
 const repository = "rolloutd-sandbox"
 
+// labelCopies of an image of ours: how many bytes each of the copied folders takes in memory, as JSON.
+const labelCopies = "dev.rolloutd.copies"
+
 // derived finds the image with what is added to base, or makes it: a container that is never started takes the files, since only an
-// image gives them to containers whose root file system is read-only. It returns the name, which tells the content.
-func (d *Driver) derived(ctx context.Context, base found) (string, error) {
-	sum := sha256.Sum256([]byte(base.id + " " + d.added.sum))
+// image gives them to containers whose root file system is read-only. The name tells the content. It returns how many bytes each of the
+// filled folders takes in memory.
+func (d *Driver) derived(ctx context.Context, base found, g guest.Guest) (string, []int64, error) {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %#v", base.id, d.added.sum, base.folders))
 	name := repository + ":" + hex.EncodeToString(sum[:12])
-	if _, err := d.docker.ImageInspect(ctx, name); err == nil {
-		return name, nil
+	if got, err := d.docker.ImageInspect(ctx, name); err == nil {
+		return name, sizesOf(got), nil
 	}
 	select {
 	case d.making <- struct{}{}:
 		defer func() { <-d.making }()
 	case <-ctx.Done():
-		return "", fault.Wrap(fault.Unavailable, ctx.Err(), "wait to make image %s", name)
+		return "", nil, fault.Wrap(fault.Unavailable, ctx.Err(), "wait to make image %s", name)
 	}
-	_, err := d.docker.ImageInspect(ctx, name)
+	got, err := d.docker.ImageInspect(ctx, name)
 	if cerrdefs.IsNotFound(err) {
-		err = d.derive(ctx, base, name)
+		if err = d.derive(ctx, base, g, name); err == nil {
+			got, err = d.docker.ImageInspect(ctx, name)
+		}
 	}
-	return name, d.failed(err, "add sandboxd to the image")
+	return name, sizesOf(got), d.failed(err, "add sandboxd to the image")
 }
 
-func (d *Driver) derive(ctx context.Context, base found, name string) (err error) {
-	c, err := d.docker.ContainerCreate(ctx, client.ContainerCreateOptions{
-		Name: "rolloutd-" + d.owner + "-image-" + strings.ToLower(rand.Text()[:8]),
-		Config: &container.Config{
-			Image: base.id, Entrypoint: []string{sandboxdPath}, Labels: map[string]string{labelSandbox: "", labelOwner: d.owner, labelState: "{}"},
-		},
-		HostConfig: &container.HostConfig{NetworkMode: "none"},
-	})
+// sizesOf reads labelCopies.
+func sizesOf(image client.ImageInspectResult) []int64 {
+	var sizes []int64
+	if image.Config == nil || json.Unmarshal([]byte(image.Config.Labels[labelCopies]), &sizes) != nil {
+		return nil
+	}
+	return sizes
+}
+
+// derive makes the image of two containers that never run: one is read, while the other takes files.
+func (d *Driver) derive(ctx context.Context, base found, g guest.Guest, name string) (err error) {
+	var ids [2]string
+	for n := range ids {
+		c, err := d.docker.ContainerCreate(ctx, client.ContainerCreateOptions{
+			Name: "rolloutd-" + d.owner + "-image-" + strings.ToLower(rand.Text()[:8]),
+			Config: &container.Config{
+				Image: base.id, Entrypoint: []string{sandboxdPath}, Labels: map[string]string{labelSandbox: "", labelOwner: d.owner, labelState: "{}"},
+			},
+			HostConfig: &container.HostConfig{NetworkMode: "none"},
+		})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, d.remove(context.WithoutCancel(ctx), c.ID)) }()
+		ids[n] = c.ID
+	}
+	image := unstarted{ctx, d.docker, ids[0]}
+	if err := g.CheckFolders(func(p string) (string, fs.FileMode, error) { return firstNoFolder(image, p) }); err != nil {
+		return err
+	}
+	sizes, err := d.fill(ctx, ids[1], image, filled(base.folders))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.remove(context.WithoutCancel(ctx), c.ID)) }()
-	var layer bytes.Buffer // as a whole, since a container cannot be read while it takes files
-	if err := d.added.write(&layer, unstarted{ctx, d.docker, c.ID}); err != nil {
+	label, err := json.Marshal(sizes)
+	if err != nil {
 		return err
 	}
-	if _, err := d.docker.CopyToContainer(ctx, c.ID, client.CopyToContainerOptions{DestinationPath: "/", Content: &layer}); err != nil {
-		return err
-	}
-	_, err = d.docker.ContainerCommit(ctx, c.ID, client.ContainerCommitOptions{
-		Reference: name, NoPause: true, Changes: []string{"LABEL " + labelImage + "=" + base.id},
+	_, err = d.docker.ContainerCommit(ctx, ids[1], client.ContainerCommitOptions{
+		Reference: name, NoPause: true,
+		Changes: []string{"LABEL " + labelImage + "=" + base.id, "LABEL " + labelCopies + "=" + string(label)},
 	})
 	return err
+}
+
+// errTaken ends what writes to an engine that reads no further.
+var errTaken = errors.New("the engine takes no more")
+
+// fill writes the layer for an image into a container.
+func (d *Driver) fill(ctx context.Context, containerID string, image view, copied []folder) ([]int64, error) {
+	in, out := io.Pipe()
+	var sizes []int64
+	written := make(chan error, 1)
+	go func() { // ends with in
+		var err error
+		sizes, err = d.added.write(out, image, copied)
+		out.CloseWithError(err)
+		written <- err
+	}()
+	_, err := d.docker.CopyToContainer(ctx, containerID, client.CopyToContainerOptions{
+		DestinationPath: "/", Content: in, AllowOverwriteDirWithFile: true, // and a link with a folder
+	})
+	in.CloseWithError(errTaken)
+	if writeErr := <-written; writeErr != nil && !errors.Is(writeErr, errTaken) {
+		return nil, writeErr
+	}
+	return sizes, err
 }
 
 // unstarted is a view of a container that never ran.
@@ -74,18 +127,22 @@ type unstarted struct {
 	id     string
 }
 
-func (c unstarted) has(path string) (bool, error) {
-	_, err := c.docker.ContainerStatPath(c.ctx, c.id, client.ContainerStatPathOptions{Path: path})
+func (c unstarted) stat(path string) (fs.FileMode, bool, error) {
+	got, err := c.docker.ContainerStatPath(c.ctx, c.id, client.ContainerStatPathOptions{Path: path})
 	if cerrdefs.IsNotFound(err) {
-		return false, nil
+		return 0, false, nil
 	}
-	return true, err
+	return got.Stat.Mode, true, err
+}
+
+func (c unstarted) tree(path string) (io.ReadCloser, error) {
+	got, err := c.docker.CopyFromContainer(c.ctx, c.id, client.CopyFromContainerOptions{SourcePath: path})
+	return got.Content, err
 }
 
 // maxAccounts bounds a file of accounts, in bytes.
 const maxAccounts = 1 << 20
 
-// text reads a regular file; "" where there is none, or one that is too long.
 func (c unstarted) text(path string) (string, error) {
 	got, err := c.docker.CopyFromContainer(c.ctx, c.id, client.CopyFromContainerOptions{SourcePath: path})
 	if cerrdefs.IsNotFound(err) {

@@ -20,7 +20,11 @@ const removeTime = 2 * time.Minute
 
 // Destroy implements driver.Driver.
 func (d *Driver) Destroy(ctx context.Context, id string) error {
-	if err := d.remove(ctx, d.container(id)); err != nil {
+	err := d.remove(ctx, d.container(id))
+	if err == nil {
+		err = d.removeVolumes(ctx, id)
+	}
+	if err != nil {
 		return d.failed(err, "end sandbox %q", id)
 	}
 	return fault.Wrap(fault.Unavailable, os.RemoveAll(d.folder(id)), "end sandbox %q", id)

@@ -23,7 +23,9 @@ import (
 type found struct {
 	id      string
 	env     []string
+	workdir string
 	volumes map[string]struct{}
+	folders []folder // those that can be written to
 }
 
 // unsetEnv makes the engine start a process without the image's environment.
@@ -38,8 +40,8 @@ func (f found) unsetEnv() []string {
 
 // image finds what the sandbox is made of: the image of the spec with what is added to it, and what processes start from.
 func (d *Driver) image(ctx context.Context, spec driver.Spec) (found, wire.BaseEnv, error) {
-	if err := refuse(spec); err != nil {
-		return found{}, wire.BaseEnv{}, err
+	if spec.User != "" { // a rollout that asks for it is refused before, when it is submitted
+		return found{}, wire.BaseEnv{}, fault.Field("user", "%q is not possible on the backend docker: use the backend local", spec.User)
 	}
 	name := spec.Image
 	if name == "" {
@@ -52,25 +54,18 @@ func (d *Driver) image(ctx context.Context, spec driver.Spec) (found, wire.BaseE
 	if err != nil {
 		return found{}, wire.BaseEnv{}, err
 	}
-	g, err := guest.Of(&image.Use{Image: image.Image{Env: base.env}}, spec, true)
+	g, err := guest.Of(&image.Use{Image: image.Image{Env: base.env, Workdir: base.workdir}}, spec, true)
 	if err != nil {
 		return found{}, wire.BaseEnv{}, err
 	}
-	made := base
-	made.id, err = d.derived(ctx, base)
-	return made, g.Env, err
-}
-
-// refuse refuses what a container cannot have: a root agent would be root of the machine in all but its capabilities. A rollout that asks for it is
-// refused before, when it is submitted.
-func refuse(spec driver.Spec) error {
-	switch {
-	case spec.User != "":
-		return fault.Field("user", "%q is not possible on the backend docker: use the backend local", spec.User)
-	case spec.Workdir != "" || len(spec.GradePaths) > 0:
-		return fault.Field("workdir", "folders of an image cannot be the workdir or be graded on the backend docker: use the backend local")
+	if base.folders, err = foldersOf(g, base.volumes); err != nil {
+		return found{}, wire.BaseEnv{}, err
 	}
-	return nil
+	made, sizes := base, []int64(nil)
+	if made.id, sizes, err = d.derived(ctx, base, g); err == nil {
+		err = checkSizes(filled(base.folders), sizes, spec)
+	}
+	return made, g.Env, err
 }
 
 // base finds the image of that name in the daemon, or pulls it.
@@ -96,7 +91,7 @@ func (d *Driver) base(ctx context.Context, name string) (found, error) {
 	}
 	f := found{id: got.ID}
 	if got.Config != nil {
-		f.env, f.volumes = got.Config.Env, got.Config.Volumes
+		f.env, f.workdir, f.volumes = got.Config.Env, got.Config.WorkingDir, got.Config.Volumes
 	}
 	return f, nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -22,7 +23,7 @@ import (
 )
 
 // layerVersion changes when what is added to an image does, beside the files of this machine.
-const layerVersion = "1"
+const layerVersion = "2"
 
 // layer is what is added to every image.
 type layer struct {
@@ -58,28 +59,35 @@ func newLayer(sandboxd, folder string, links bridge.Links) (layer, error) {
 	return l, nil
 }
 
-// view is what the layer is made for: which paths an image has, and its files of accounts.
+// view is what the layer is made for: an image.
 type view interface {
-	has(path string) (bool, error)
+	// stat returns the type of what is at a path, a link as a link; false: nothing is.
+	stat(path string) (fs.FileMode, bool, error)
+	// text reads a regular file; "" where there is none, or one that is too long.
 	text(path string) (string, error)
+	// tree reads a folder as a tar whose names begin with the folder's own.
+	tree(path string) (io.ReadCloser, error)
 }
 
-// write writes the layer for an image as a tar. It adds paths that the image does not have; only its files of accounts are replaced.
-func (l layer) write(out io.Writer, v view) error {
+// write writes the layer for an image as a tar, with copies of these folders of it, and returns how many bytes each takes in memory. It adds paths that
+// the image does not have. It replaces the image's files of accounts, what lies at the paths of the sandbox's own files, and a file or a link where
+// a folder is mounted.
+func (l layer) write(out io.Writer, v view, copied []folder) ([]int64, error) {
 	w := layerWriter{tar: tar.NewWriter(out), view: v, made: map[string]bool{"/": true}}
-	for _, p := range []string{wire.AgentHome, "/verifier", controlMount, AgentsMount, "/tmp", "/var/tmp", "/run"} {
-		w.folder(p)
+	for _, p := range []string{wire.AgentHome, "/verifier", controlMount, AgentsMount, copiesMount, "/tmp", "/var/tmp", "/run", "/etc"} {
+		w.point(p)
 	}
 	for _, to := range slices.Sorted(maps.Keys(l.files)) {
 		w.file(to, l.files[to])
 	}
+	w.point(ownMount + "/bin")
+	w.add(tar.Header{Name: ownMount + "/bin/" + runas.Name, Typeflag: tar.TypeSymlink, Linkname: sandboxdPath, Mode: 0o777}, nil)
 	links := maps.Clone(l.links.Bash)
 	if !w.has(bridge.Loader) {
 		maps.Copy(links, l.links.C)
 	}
 	maps.Copy(links, map[string]string{
-		ownMount + "/bin/" + runas.Name: sandboxdPath,
-		"/tests":                        wire.VerifierTests, "/logs/verifier": wire.VerifierLogs, // test scripts of container images know these places
+		"/tests": wire.VerifierTests, "/logs/verifier": wire.VerifierLogs, // test scripts of container images know these places
 	})
 	for _, at := range slices.Sorted(maps.Keys(links)) {
 		w.link(at, links[at])
@@ -88,10 +96,11 @@ func (l layer) write(out io.Writer, v view) error {
 		return fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/bash\n", a.name, a.id, a.id, a.name, a.home)
 	})
 	w.accounts("/etc/group", func(a account) string { return fmt.Sprintf("%s:x:%d:\n", a.name, a.id) })
+	sizes := w.copies(copied)
 	if w.err != nil {
-		return w.err
+		return nil, w.err
 	}
-	return w.tar.Close()
+	return sizes, w.tar.Close()
 }
 
 // layerWriter keeps the first error.
@@ -106,9 +115,30 @@ func (w *layerWriter) has(p string) bool {
 	if w.err != nil || w.made[p] {
 		return true
 	}
-	has, err := w.view.has(p)
+	_, has, err := w.view.stat(p)
 	w.err = err
 	return has
+}
+
+// point makes p and the folders above it real folders, which the sandbox's users pass through: what else the image has there is replaced.
+func (w *layerWriter) point(p string) {
+	if w.err != nil || w.made[p] {
+		return
+	}
+	w.point(path.Dir(p))
+	mode, has, err := w.view.stat(p)
+	if w.err == nil {
+		w.err = err
+	}
+	const pass = 0o555
+	h := tar.Header{Name: p, Typeflag: tar.TypeDir, Mode: 0o755}
+	if has && mode.IsDir() {
+		if w.made[p] = true; mode.Perm()&pass == pass {
+			return
+		}
+		h.Mode = int64(mode.Perm() | pass)
+	}
+	w.add(h, nil)
 }
 
 // folder makes the folder and those above it, where the image has none.
@@ -130,7 +160,7 @@ func (w *layerWriter) link(at, target string) {
 }
 
 func (w *layerWriter) file(to, from string) {
-	w.folder(path.Dir(to))
+	w.point(path.Dir(to))
 	data, err := os.ReadFile(from)
 	if err != nil && w.err == nil {
 		w.err = err
@@ -162,7 +192,6 @@ func (w *layerWriter) accounts(p string, line func(account) string) {
 			text += line(a)
 		}
 	}
-	w.folder(path.Dir(p))
 	w.add(tar.Header{Name: p, Typeflag: tar.TypeReg, Mode: 0o644}, []byte(text))
 }
 

@@ -43,6 +43,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 		infos = append(infos, info)
 	}
 	d.sweepFolders(folders)
+	d.sweepVolumes(ctx)
 	return infos, nil
 }
 

@@ -18,6 +18,9 @@ import (
 // testImage has the programs of the suite.
 const testImage = "suite"
 
+// appImage is the one of sandboxtest.FillAppImage.
+const appImage = "app"
+
 // world is what the tests of this package share: the binary under test and a daemon.
 var world struct {
 	sandboxd string
@@ -67,7 +70,14 @@ func prepare(dir string) error {
 		return err
 	}
 	world.engine = engine
-	if err := engine.Programs(context.Background(), testImage); err != nil {
+	app, err := os.MkdirTemp(dir, "app")
+	if err == nil {
+		err = sandboxtest.FillAppImage(app)
+	}
+	if err == nil {
+		err = engine.Import(context.Background(), app, appImage, "")
+	}
+	if err = errors.Join(err, engine.Programs(context.Background(), testImage)); err != nil {
 		return errors.Join(err, engine.Stop())
 	}
 	return nil
@@ -115,7 +125,7 @@ func TestSuite(t *testing.T) {
 // differ; ROLLOUTD_REDTEAM runs all of it.
 func TestSuiteRemote(t *testing.T) {
 	t.Parallel()
-	groups := []string{"Process", "Kill", "Model", "Ports"}
+	groups := []string{"Process", "Kill", "Model", "Ports", "Image"}
 	if os.Getenv("ROLLOUTD_REDTEAM") != "" {
 		groups = nil
 	}
@@ -129,6 +139,6 @@ func suite(t *testing.T, o docker.Options, groups []string) {
 	o.Dir, o.BridgeDir = t.TempDir(), t.TempDir()
 	sandboxtest.Run(t, sandboxtest.Harness{
 		Open:          func(t *testing.T) driver.Driver { return open(t, o) },
-		ShowsVerifier: true, Groups: groups,
+		ShowsVerifier: true, Groups: groups, AppImage: appImage,
 	})
 }

@@ -49,15 +49,16 @@ func Of(use *image.Use, spec driver.Spec, separate bool) (Guest, error) {
 		}
 	}
 	g.Graded = spec.GradePaths
-	if err := g.checkFolders(use); err != nil {
+	if err := g.CheckFolders(use.FirstNoFolder); err != nil {
 		return g, err
 	}
 	g.setEnv(use.Image.Env, spec.ImageEnv)
 	return g, nil
 }
 
-// checkFolders refuses folders that cannot go to the verifier, and paths that lead through a link or a file of the image.
-func (g *Guest) checkFolders(use *image.Use) error {
+// CheckFolders refuses folders that cannot go to the verifier, and paths that lead through a link or a file of the image. firstNoFolder returns the
+// first part of a path that is in the image and no folder, and its type; "" where there is none.
+func (g *Guest) CheckFolders(firstNoFolder func(p string) (string, fs.FileMode, error)) error {
 	for _, p := range g.Writable() {
 		field := "workdir"
 		if p != g.Workdir {
@@ -66,7 +67,7 @@ func (g *Guest) checkFolders(use *image.Use) error {
 		if err := rollout.CheckGradePath(field, p); err != nil {
 			return err
 		}
-		at, mode, err := use.FirstNoFolder(p)
+		at, mode, err := firstNoFolder(p)
 		switch {
 		case err != nil:
 			return fault.Wrap(fault.Unavailable, err, "look for %s in the image", p)

@@ -43,11 +43,14 @@ func (d imaged) Create(ctx context.Context, id string, spec driver.Spec) error {
 // The suite holds in an image too.
 func TestSuiteOfAnImage(t *testing.T) {
 	t.Parallel()
-	dir, bridge, store := t.TempDir(), t.TempDir(), toolImage(t)
+	folder := t.TempDir()
+	require.NoError(t, sandboxtest.FillAppImage(folder))
+	dir, bridge, store := t.TempDir(), t.TempDir(), images(t, folder)
 	sandboxtest.Run(t, sandboxtest.Harness{
 		Open: func(t *testing.T) driver.Driver {
 			return imaged{open(t, local.Options{Dir: dir, Images: store, BridgeDir: bridge}), "small"}
 		},
+		AppImage: "small",
 	})
 }
 

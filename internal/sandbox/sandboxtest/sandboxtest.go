@@ -23,6 +23,8 @@ type Harness struct {
 	Open func(t *testing.T) driver.Driver
 	// ShowsVerifier says that the agent sees the command lines of the verifier's processes: the provider gives no /proc that hides them.
 	ShowsVerifier bool
+	// AppImage is an image that was filled by FillAppImage; "": the driver takes neither a workdir nor graded folders from an image.
+	AppImage string
 	// Groups are those of the suite to run, for a driver that passes it as a whole in another way; nil: all.
 	Groups []string
 }
@@ -49,6 +51,7 @@ func Run(t *testing.T, h Harness) {
 		{"Ports", portTests()},
 		{"Users", userTests()},
 		{"Limits", limitTests()},
+		{"Image", imageTests()},
 	}
 	for _, g := range groups {
 		if h.Groups != nil && !slices.Contains(h.Groups, g.name) {
