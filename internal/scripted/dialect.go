@@ -15,7 +15,7 @@ type dialect struct {
 	events func(c *call, tokens []token) []event
 }
 
-// event is a server-sent event with a name.
+// event is a server-sent event; kind is its name, "" for none.
 type event struct {
 	kind string
 	data map[string]any
@@ -72,8 +72,10 @@ func (c *call) sendEvents(w http.ResponseWriter, r *http.Request, events []event
 			return
 		}
 		data, _ := json.Marshal(e.data) // maps of strings and numbers always encode
-		buf = append(append(append(append(buf, "event: "...), e.kind...), "\ndata: "...), data...)
-		buf = append(buf, "\n\n"...)
+		if e.kind != "" {
+			buf = append(append(append(buf, "event: "...), e.kind...), '\n')
+		}
+		buf = append(append(append(buf, "data: "...), data...), "\n\n"...)
 		if last {
 			c.sent.add(tokens)
 			c.complete(c.scene.reply.finish)

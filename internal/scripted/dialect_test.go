@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -131,7 +132,11 @@ turns:
 		}}
 	}
 	edit := object{"name": "edit", "parameters": object{"type": "object", "properties": object{"file_path": object{"type": "string"}}}}
+	declared := func(o object) object {
+		return object{"name": o["name"], "parametersJsonSchema": o["parameters"]}
+	}
 	for name, tools := range map[string][]any{
+		"declared": {declared(edit), declared(shell("run", "command"))},
 		"flat":     {edit, shell("run", "cmd")},
 		"function": {object{"type": "function", "function": edit}, object{"type": "function", "function": shell("run", "command")}},
 	} {
@@ -159,5 +164,79 @@ turns:
 				`open(path, "w").write(text.replace(old, new))' '/x' 'a' 'b'`,
 			"other",
 		}, got, name)
+	}
+}
+
+// googleCall calls Google's API, and returns the objects of the reply: one, or those of a stream.
+func (s *server) googleCall(t *testing.T, method string, body object) []object {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/v1beta/models/g:"+method, encode(t, body))
+	require.NoError(t, err)
+	resp, err := s.Client().Do(req)
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode, string(raw))
+	var all []object
+	for part := range strings.SplitSeq(strings.TrimSpace(string(raw)), "\n\n") {
+		var o object
+		require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(part, "data: ")), &o), part)
+		all = append(all, o)
+	}
+	return all
+}
+
+func TestGoogleAPI(t *testing.T) {
+	t.Parallel()
+	s := serve(t, twoTurns)
+	contents := []any{object{"role": "user", "parts": []any{object{"text": "go"}}}}
+	ask := func() []any {
+		body := object{
+			"systemInstruction": object{"parts": []any{object{"text": "be brief"}}}, "contents": contents,
+			"tools": []any{object{"functionDeclarations": []any{object{"name": "bash", "parametersJsonSchema": object{"properties": object{"command": object{"type": "string"}}}}}}},
+		}
+		var whole, streamed []any
+		for _, o := range s.googleCall(t, "generateContent", body) {
+			whole = append(whole, o["candidates"].([]any)[0].(object)["content"].(object)["parts"].([]any)...)
+		}
+		chunks := s.googleCall(t, "streamGenerateContent?alt=sse", body)
+		for i, o := range chunks {
+			candidate := o["candidates"].([]any)[0].(object)
+			streamed = append(streamed, candidate["content"].(object)["parts"].([]any)...)
+			require.Equal(t, i == len(chunks)-1, candidate["finishReason"] == "STOP")
+			require.Equal(t, i == len(chunks)-1, o["usageMetadata"] != nil)
+			require.Equal(t, "g", o["modelVersion"])
+		}
+		require.Equal(t, whole, streamed)
+		return whole
+	}
+	first := ask()
+	require.Len(t, first, 4)
+	require.Equal(t, object{"text": "hm", "thought": true}, first[0])
+	require.Equal(t, object{"command": "ls"}, first[2].(object)["functionCall"].(object)["args"])
+	var results []any
+	for _, part := range first[2:] {
+		called := part.(object)["functionCall"].(object)
+		results = append(results, object{"functionResponse": object{"id": called["id"], "name": "bash", "response": object{"output": "ok"}}})
+	}
+	contents = append(contents, object{"role": "model", "parts": first},
+		object{"role": "user", "parts": append(results, object{"text": "a reminder is no new instruction"})})
+	require.Equal(t, []any{object{"text": "Done."}}, ask())
+	sent := s.log.sent(t)
+	before := append(sent[0].PromptTokenIDs, sent[0].CompletionTokenIDs...)
+	require.Equal(t, before, sent[2].PromptTokenIDs[:len(before)], "the second prompt continues the first turn")
+}
+
+func TestGoogleAPIRefuses(t *testing.T) {
+	t.Parallel()
+	s := serve(t, twoTurns)
+	for _, method := range []string{"streamGenerateContent", "embedContent", ""} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/v1beta/models/g:"+method, strings.NewReader("{}"))
+		require.NoError(t, err)
+		resp, err := s.Client().Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusNotFound, resp.StatusCode, method)
 	}
 }

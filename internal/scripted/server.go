@@ -1,5 +1,5 @@
 // Package scripted is a model server that plays a script: for demos without a model, for tests that need to know every token, and
-// for load. It speaks chat completions, the Responses API and the Anthropic Messages API.
+// for load. It speaks chat completions, the Responses API, the Anthropic Messages API and Google's generateContent.
 //
 // It is stateless. Which script is played follows from the instruction (the last user message), which turn from the number
 // of assistant messages since; so any number of agents may talk to one server at once, and an agent that asks again
@@ -71,6 +71,7 @@ func New(o Options) *Server {
 	for path, d := range map[string]*dialect{"responses": responsesAPI(), "messages": messagesAPI()} {
 		s.mux.HandleFunc("POST /v1/"+path, s.serve(d.read, d.answer))
 	}
+	s.mux.HandleFunc("POST /v1beta/models/{call}", s.generateContent)
 	s.mux.HandleFunc("POST /v1/completions", s.completions)
 	if !o.SGLang {
 		s.mux.HandleFunc("POST /tokenize", s.tokenize)

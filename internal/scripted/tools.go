@@ -13,6 +13,7 @@ type offered struct {
 	Name       string `json:"name"`
 	Parameters schema `json:"parameters"`
 	Input      schema `json:"input_schema"`
+	JSONSchema schema `json:"parametersJsonSchema"`
 	Function   struct {
 		Name       string `json:"name"`
 		Parameters schema `json:"parameters"`
@@ -86,8 +87,10 @@ func inShell(tools []offered, command string, original ToolCall) ToolCall {
 		if tool.Function.Name != "" {
 			name, s = tool.Function.Name, tool.Function.Parameters
 		}
-		if len(tool.Input.Properties) > 0 {
-			s = tool.Input
+		for _, other := range []schema{tool.Input, tool.JSONSchema} {
+			if len(other.Properties) > 0 {
+				s = other
+			}
 		}
 		for _, parameter := range []string{"command", "cmd"} {
 			if p, ok := s.Properties[parameter]; ok && p.Type == "string" {

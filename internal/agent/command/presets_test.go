@@ -11,10 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
-// withoutGateway are the presets whose API an endpoint serves. Google's is served by the gateway alone: the end-to-end tests run gemini-cli.
-var withoutGateway = map[string]bool{"codex": true, "claude-code": true, "qwen-code": true}
-
-// Every preset passes the suite, where it needs no gateway.
+// Every preset passes the suite, each over its own model API.
 func TestPresetsPassTheSuite(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -22,9 +19,6 @@ func TestPresetsPassTheSuite(t *testing.T) {
 	}
 	agents := agentsDir(t)
 	for _, s := range command.Presets() {
-		if !withoutGateway[s.Name] {
-			continue
-		}
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			o := command.Options{AgentsDir: agents}
