@@ -23,7 +23,7 @@ TEST := $(SUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failure
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-nomad test-openenv-latest test-systems test-patience bench-rollout bench-control bench-episodes bench-sandbox bench-gateway bench-edge bench-producer openenv-image clean
+.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-nomad test-stores test-openenv-latest test-systems test-patience bench-rollout bench-control bench-episodes bench-sandbox bench-gateway bench-edge bench-producer openenv-image clean
 
 demo-react: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml --demo-agent react
@@ -110,6 +110,10 @@ test-nomad: test-deps $(NOMAD)
 
 $(NOMAD):
 	cd internal/pool/nomad/agent && go build -ldflags '-s -w' -o $@ github.com/hashicorp/nomad
+
+# Buckets of every kind. Not a part of `make test`, which tests S3 alone: the servers for GCS and Azure are built and installed once, in some two minutes.
+test-stores: test-deps
+	ROLLOUTD_TEST_STORES=1 go test -count=1 -race -timeout 30m ./internal/store/... -v
 
 # The newest release of openenv, where it is later than the pinned one, against the edge. Not a part of `make test`: what others release must
 # not fail a tree that has not changed. CI runs it behind the suite, and a failure is a warning there.

@@ -28,15 +28,32 @@ func (s *Store) Check(ctx context.Context) error {
 	if err == nil {
 		err = s.Delete(ctx, key)
 	}
+	return explain(err)
+}
+
+func explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case codeOf(err) == gcerrors.PermissionDenied:
 		return fault.Wrap(fault.Unauthorized, err, "the store refuses the credentials")
-	case missingBucket(err), gcerrors.Code(err) == gcerrors.NotFound && codeOf(err) == gcerrors.NotFound:
+	case missingBucket(err):
 		return fault.Wrap(fault.Invalid, err, "the bucket does not exist")
-	case strings.Contains(err.Error(), "get credentials"): // the AWS SDK has no type for it
-		return fault.Wrap(fault.Unauthorized, err, "no credentials for the store (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or the machine's role)")
+	}
+	for _, c := range credentials {
+		if strings.Contains(err.Error(), c.says) {
+			return fault.Wrap(fault.Unauthorized, err, "no usable credentials for the store (%s)", c.want)
+		}
 	}
 	return fault.Wrap(fault.Unavailable, err, "the store does not answer as it should")
+}
+
+const azureCredentials = "AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or the machine's identity"
+
+// credentials are what the libraries say without any; they have no types for it.
+var credentials = []struct{ says, want string }{
+	{"get credentials", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or the machine's role"},
+	{"private key should be a PEM", "GOOGLE_APPLICATION_CREDENTIALS with the path of a key file, or the machine's role"},
+	{"DefaultAzureCredential", azureCredentials},
+	{"not permitted for non TLS protected", azureCredentials},
 }

@@ -18,22 +18,30 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/store/azuretest"
 	_ "github.com/rolloutd/rolloutd/internal/store/cloud"
 	"github.com/rolloutd/rolloutd/internal/store/s3test"
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(withProfiles(m.Run))
+	if url := os.Getenv(checkURL); url != "" {
+		os.Exit(checkAlone(url))
+	}
+	os.Exit(withCredentials(m.Run))
 }
 
-// withProfiles runs the tests with the profiles that the URLs of bucketURL name.
-func withProfiles(run func() int) int {
+// withCredentials runs the tests with the profiles and the account that the URLs of the clouds name. A driver reads its variables once.
+func withCredentials(run func() int) int {
 	dir, err := os.MkdirTemp("", "rolloutd-profiles-")
 	if err == nil {
 		defer os.RemoveAll(dir)
 		var path string
 		path, err = s3test.Profiles(dir)
 		err = errors.Join(err, os.Setenv("AWS_SHARED_CREDENTIALS_FILE", path), os.Setenv("AWS_EC2_METADATA_DISABLED", "true"))
+		for _, pair := range azuretest.Env() {
+			name, value, _ := strings.Cut(pair, "=")
+			err = errors.Join(err, os.Setenv(name, value))
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -42,21 +50,15 @@ func withProfiles(run func() int) int {
 	return run()
 }
 
-// bucketURL is a bucket of the server, reached with the credentials of a profile.
-func bucketURL(s *s3test.Server, bucket, profile string) string {
-	return s.URL(bucket) + "&profile=" + profile
-}
-
-// What a store promises holds in a folder and in a bucket alike.
+// What a store promises holds in a folder and in every bucket alike.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	t.Run("folder", func(t *testing.T) {
 		t.Parallel()
 		conforms(t, func(t *testing.T) string { t.Helper(); return t.TempDir() })
 	})
-	t.Run("s3", func(t *testing.T) {
-		t.Parallel()
-		conforms(t, func(t *testing.T) string { t.Helper(); return bucketURL(s3test.Start(t), s3test.Bucket, "right") })
+	forEachCloud(t, func(t *testing.T, c cloud) {
+		conforms(t, func(t *testing.T) string { t.Helper(); return c.start(t).url(c.bucket) })
 	})
 }
 

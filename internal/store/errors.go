@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/aws/smithy-go"
 	"gocloud.dev/gcerrors"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -27,47 +26,26 @@ func classify(err error, doing, key string) error {
 	return fault.Wrap(kind, err, "%s %q", doing, key)
 }
 
-// codeOf is gcerrors.Code, but for errors of S3. The driver takes each error whose text contains 301 for a missing blob, a refused connection to
-// port 13010 included, and a missing bucket too; a caller would then believe that a result does not exist.
-func codeOf(err error) gcerrors.ErrorCode {
-	var api smithy.APIError
-	var operation *smithy.OperationError
-	switch {
-	case errors.As(err, &api):
-		return codeOfS3(api.ErrorCode())
-	case errors.As(err, &operation):
-		return gcerrors.Unknown
-	}
-	return gcerrors.Code(err)
-}
-
-func codeOfS3(code string) gcerrors.ErrorCode {
-	switch code {
-	case "NoSuchKey", "NotFound": // the latter answers a HEAD
-		return gcerrors.NotFound
-	case "AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired":
-		return gcerrors.PermissionDenied
-	default:
-		return gcerrors.Unknown
-	}
-}
-
-// missingBucket says whether S3 has no bucket of the name.
-func missingBucket(err error) bool {
-	var api smithy.APIError
-	return errors.As(err, &api) && (api.ErrorCode() == "NoSuchBucket" || api.ErrorCode() == "InvalidBucketName")
-}
-
 // answerTimeout bounds a call of a bucket that moves little data.
 const answerTimeout = time.Minute
 
-// failed is classify for a call under a context of bounded.
+// failed is classify for a call under a context of bounded. A missing blob is one only where its bucket is there.
 func (s *Store) failed(ctx context.Context, err error, doing, key string) error {
 	var late *fault.Error
 	if err != nil && errors.As(context.Cause(ctx), &late) {
 		return fault.Wrap(fault.Unavailable, err, "%s %q: %v", doing, key, late)
 	}
-	return classify(err, doing, key)
+	failure := classify(err, doing, key)
+	if fault.Is(failure, fault.NotFound) && s.scheme == schemeGCS && !s.accessible(ctx) {
+		return fault.Wrap(fault.Unavailable, err, "%s %q: the bucket is missing or not accessible", doing, key)
+	}
+	return failure
+}
+
+// accessible says whether the bucket is there. The library for GCS returns one error for a missing blob and a missing bucket when it reads.
+func (s *Store) accessible(ctx context.Context) bool {
+	there, err := s.bucket.IsAccessible(ctx)
+	return err == nil && there
 }
 
 // bounded bounds a call of a bucket that moves little data: a bucket that accepts connections and does not answer would hold it for as

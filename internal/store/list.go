@@ -19,7 +19,7 @@ func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[string, error
 				return
 			}
 			if err != nil {
-				yield("", classify(err, "list", prefix))
+				yield("", s.failed(ctx, err, "list", prefix))
 				return
 			}
 			if !yield(o.Key, nil) {

@@ -1,3 +1,7 @@
+// Package store keeps what a rollout leaves behind (results, traces, logs, workspaces) as blobs under stable keys: in a folder
+// by default, or wherever a gocloud.dev/blob URL points. Workflows carry only references to it.
+//
+// A blob is written whole or not at all, power cuts included, and writing a key again replaces it, so an activity that runs twice does no harm.
 package store
 
 import (
@@ -17,6 +21,7 @@ import (
 type Store struct {
 	bucket   *blob.Bucket
 	folder   string               // empty: the store is a bucket
+	scheme   string               // of the URL of a bucket
 	sync     func(*os.File) error // makes a file, or the names in a folder, survive a power cut
 	answer   time.Duration        // bounds a call of a bucket that moves little data
 	quota    Quota
@@ -37,12 +42,16 @@ func Open(ctx context.Context, url string, options ...Option) (*Store, error) {
 		return nil, err
 	}
 	bucket, err := open(ctx, url)
+	if err != nil && strings.Contains(err.Error(), "AccountName is required") {
+		return nil, fault.Wrap(fault.Invalid, err, "open store %q: AZURE_STORAGE_ACCOUNT is missing", url)
+	}
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "open store %q", url)
 	}
-	s := &Store{bucket: bucket, sync: (*os.File).Sync, answer: answerTimeout}
+	scheme, _, _ := strings.Cut(url, "://")
+	s := &Store{bucket: bucket, scheme: scheme, sync: (*os.File).Sync, answer: answerTimeout}
 	if !remote(url) {
-		s.folder = url
+		s.folder, s.scheme = url, ""
 	}
 	for _, o := range options {
 		o(s)
@@ -75,6 +84,9 @@ func open(ctx context.Context, url string) (*blob.Bucket, error) {
 	})
 }
 
+// schemeGCS is the scheme of a bucket of Google Cloud Storage.
+const schemeGCS = "gs"
+
 // quiet keeps the AWS SDK from a warning on stderr for each blob that was written in parts, whose checksum it cannot verify.
 func quiet(url string) string {
 	const setting = "response_checksum_validation"
@@ -100,12 +112,12 @@ func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
 	return err == nil, err
 }
 
-// attributes asks for a blob. S3 answers a HEAD alike for a missing blob and a missing bucket; a GET tells them apart.
+// attributes asks for a blob. S3 answers a HEAD alike for a missing blob and a missing bucket; a GET distinguishes them.
 func (s *Store) attributes(ctx context.Context, key string) (*blob.Attributes, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	about, err := s.bucket.Attributes(ctx, key)
-	if err == nil || s.folder != "" || codeOf(err) != gcerrors.NotFound {
+	if err == nil || s.scheme != "s3" || codeOf(err) != gcerrors.NotFound {
 		return about, s.failed(ctx, err, "look for", key)
 	}
 	r, err := s.bucket.NewReader(ctx, key, nil)

@@ -19,10 +19,7 @@ import (
 
 func open(t *testing.T, url string) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), url)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
+	return limited(t, url, store.Quota{})
 }
 
 func TestPutAndRead(t *testing.T) {

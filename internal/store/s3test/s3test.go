@@ -2,21 +2,15 @@
 package s3test
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/filelock"
+	"github.com/rolloutd/rolloutd/internal/store/emulator"
 )
 
 // version of versitygw.
@@ -34,7 +28,7 @@ const Bucket = "rollouts"
 // Server is a server that ends with its test. It is reached through a listener of the test's own process.
 type Server struct {
 	Dir string // its folder: a folder in it is a bucket, a file in that a blob
-	*front
+	*emulator.Front
 }
 
 // Start starts a server with an empty bucket.
@@ -47,46 +41,13 @@ func Start(t testing.TB) *Server {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(short) })
 	socket := filepath.Join(short, "s")
-	var output bytes.Buffer
 	cmd := exec.Command(program, "--quiet", "--keep-alive", "--port", socket, "posix", "--sidecar", t.TempDir(), s.Dir)
 	cmd.Env = []string{"ROOT_ACCESS_KEY=" + AccessKey, "ROOT_SECRET_KEY=" + SecretKey, "HOME=" + short}
-	cmd.Stdout, cmd.Stderr = &output, &output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, cmd.Start())
-	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }() // it ends by SIGKILL
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-ended
-		if t.Failed() {
-			t.Logf("versitygw:\n%s", output.String())
-		}
-	})
-	s.front = startFront(t, socket)
-	s.wait(t, ended)
+	server := emulator.Start(t, cmd)
+	s.Front = emulator.NewFront(t)
+	s.To("unix", socket)
+	server.Answers(t, "http://"+s.Address())
 	return s
-}
-
-// wait waits until the server answers.
-func (s *Server) wait(t testing.TB, ended <-chan struct{}) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Address(), http.NoBody)
-		require.NoError(t, err)
-		if res, err := http.DefaultClient.Do(req); err == nil {
-			_ = res.Body.Close()
-			return
-		}
-		select {
-		case <-ended:
-			require.FailNow(t, "versitygw ended at its start")
-		case <-ctx.Done():
-			require.FailNow(t, "versitygw does not answer")
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 // URL is the store's URL of a bucket.
@@ -109,37 +70,11 @@ func Env() []string {
 // install builds the server once for this user; the Go module proxy has its source.
 func install(t testing.TB) string {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	dir := filepath.Join(cache, "rolloutd-test", "versitygw-"+version)
-	require.NoError(t, os.MkdirAll(dir, 0o755))
-	program := filepath.Join(dir, "versitygw")
-	defer lock(t, dir+".lock")()
-	if _, err := os.Stat(program); err == nil {
-		return program
-	}
-	part := filepath.Join(dir, "part")
-	cmd := exec.CommandContext(t.Context(), "go", "install", "-ldflags", "-s -w", "github.com/versity/versitygw/cmd/versitygw@"+version)
-	cmd.Dir = dir // outside of our modules
-	cmd.Env = append(os.Environ(), "GOBIN="+part, "GOFLAGS=", "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.NoError(t, os.Rename(filepath.Join(part, "versitygw"), program))
-	return program
-}
-
-// lock waits until no other process builds the server.
-func lock(t testing.TB, path string) (release func()) {
-	t.Helper()
-	for {
-		l, err := filelock.Take(path)
-		if err == nil {
-			return func() { require.NoError(t, l.Release()) }
-		}
-		select {
-		case <-t.Context().Done():
-			require.FailNow(t, "lock", "%v", errors.Join(err, t.Context().Err()))
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+	dir := emulator.Once(t, "s3-versitygw-"+version, func(dir string) error {
+		cmd := exec.CommandContext(t.Context(), "go", "install", "-ldflags", "-s -w", "github.com/versity/versitygw/cmd/versitygw@"+version)
+		cmd.Dir = dir // outside of our modules
+		cmd.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=", "CGO_ENABLED=0")
+		return emulator.Run(cmd)
+	})
+	return filepath.Join(dir, "versitygw")
 }

@@ -1,4 +1,4 @@
-package s3test
+package emulator
 
 import (
 	"io"
@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// front is a listener that passes connections on to the server. It can fail as a network does; it is safe for concurrent use.
-type front struct {
-	l      net.Listener
-	socket string
+// Front is a listener that passes connections on to a server. It can fail as a network does; it is safe for concurrent use.
+type Front struct {
+	l net.Listener
 
 	mu    sync.Mutex
+	dial  func() (net.Conn, error) // nil: there is no server yet
 	state state
 	drops int // connections that end at once, whatever the state
 	lost  int // connections that ended in the state lost
@@ -30,11 +30,12 @@ const (
 	silent        // connections are accepted and nothing is read
 )
 
-func startFront(t testing.TB, socket string) *front {
+// NewFront listens. Its connections end at once until there is a server behind it; the address does not change.
+func NewFront(t testing.TB) *Front {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	f := &front{l: l, socket: socket, open: map[net.Conn]struct{}{}}
+	f := &Front{l: l, open: map[net.Conn]struct{}{}}
 	f.all.Go(f.accept)
 	t.Cleanup(func() {
 		_ = l.Close()
@@ -44,34 +45,41 @@ func startFront(t testing.TB, socket string) *front {
 	return f
 }
 
+// To passes further connections on to the server at the address, as net.Dial takes it.
+func (f *Front) To(network, address string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dial = func() (net.Conn, error) { return net.Dial(network, address) }
+}
+
 // Address is where clients reach the server.
-func (f *front) Address() string { return f.l.Addr().String() }
+func (f *Front) Address() string { return f.l.Addr().String() }
 
 // Lose ends all connections, and every further one at once.
-func (f *front) Lose() { f.become(lost) }
+func (f *Front) Lose() { f.become(lost) }
 
 // Refused is how many connections have met a server that was lost.
-func (f *front) Refused() int {
+func (f *Front) Refused() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lost
 }
 
 // Silence ends all connections; further ones get no answer.
-func (f *front) Silence() { f.become(silent) }
+func (f *Front) Silence() { f.become(silent) }
 
 // Return ends all connections; further ones reach the server.
-func (f *front) Return() { f.become(serving) }
+func (f *Front) Return() { f.become(serving) }
 
 // Drop ends all connections and the next n, each at once.
-func (f *front) Drop(n int) {
+func (f *Front) Drop(n int) {
 	f.mu.Lock()
 	f.drops = n
 	f.mu.Unlock()
 	f.become(serving)
 }
 
-func (f *front) become(s state) {
+func (f *Front) become(s state) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.state = s
@@ -80,7 +88,7 @@ func (f *front) become(s state) {
 	}
 }
 
-func (f *front) accept() {
+func (f *Front) accept() {
 	for {
 		c, err := f.l.Accept()
 		if err != nil {
@@ -91,18 +99,18 @@ func (f *front) accept() {
 }
 
 // pass copies both ways until one side ends.
-func (f *front) pass(c net.Conn) {
+func (f *Front) pass(c net.Conn) {
 	defer c.Close()
-	s := f.keep(c)
+	s, dial := f.keep(c)
 	defer f.drop(c)
-	if s == lost {
+	if s == lost || dial == nil {
 		return
 	}
 	if s == silent {
 		_, _ = io.Copy(io.Discard, c)
 		return
 	}
-	up, err := net.Dial("unix", f.socket)
+	up, err := dial()
 	if err != nil {
 		return
 	}
@@ -118,22 +126,22 @@ func (f *front) pass(c net.Conn) {
 	<-back
 }
 
-// keep remembers a connection, so that a change of state ends it, and returns the state.
-func (f *front) keep(c net.Conn) state {
+// keep remembers a connection, so that a change of state ends it, and returns the state and the way to the server.
+func (f *Front) keep(c net.Conn) (s state, dial func() (net.Conn, error)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.open[c] = struct{}{}
 	if f.drops > 0 {
 		f.drops--
-		return lost
+		return lost, f.dial
 	}
 	if f.state == lost {
 		f.lost++
 	}
-	return f.state
+	return f.state, f.dial
 }
 
-func (f *front) drop(c net.Conn) {
+func (f *Front) drop(c net.Conn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.open, c)

@@ -1,0 +1,95 @@
+package store
+
+import (
+	"errors"
+	"net"
+	"net/http"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/aws/smithy-go"
+	"gocloud.dev/gcerrors"
+	"golang.org/x/oauth2"
+	"google.golang.org/api/googleapi"
+)
+
+// codeOf is gcerrors.Code, but for errors that the drivers take for a missing blob: a caller would then believe that a result does not exist.
+// The driver of S3 does so with a missing bucket and each error whose text contains 301, a refused connection to port 13010 included. That of GCS does so with
+// refused credentials, and that of Azure with a missing container and a name server that does not know the host.
+func codeOf(err error) gcerrors.ErrorCode {
+	var s3 smithy.APIError
+	var s3Call *smithy.OperationError
+	var gcs *googleapi.Error
+	var azure *azcore.ResponseError
+	var token *oauth2.RetrieveError
+	var network *net.OpError
+	switch {
+	case errors.As(err, &s3):
+		return codeOfS3(s3.ErrorCode())
+	case errors.As(err, &s3Call):
+		return gcerrors.Unknown
+	case errors.As(err, &gcs):
+		return codeOfStatus(gcs.Code)
+	case errors.As(err, &azure):
+		return codeOfAzure(azure)
+	case errors.As(err, &token) && token.Response != nil:
+		return codeOfToken(token.Response.StatusCode)
+	case errors.As(err, &network):
+		return gcerrors.Unknown
+	}
+	return gcerrors.Code(err)
+}
+
+func codeOfS3(code string) gcerrors.ErrorCode {
+	switch code {
+	case "NoSuchKey", "NotFound": // the latter answers a HEAD
+		return gcerrors.NotFound
+	case "AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired":
+		return gcerrors.PermissionDenied
+	default:
+		return gcerrors.Unknown
+	}
+}
+
+func codeOfStatus(status int) gcerrors.ErrorCode {
+	switch status {
+	case http.StatusNotFound:
+		return gcerrors.NotFound
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return gcerrors.PermissionDenied
+	default:
+		return gcerrors.Unknown
+	}
+}
+
+// codeOfAzure takes a 404 for a missing blob only where it says so.
+func codeOfAzure(err *azcore.ResponseError) gcerrors.ErrorCode {
+	code := codeOfStatus(err.StatusCode)
+	if code == gcerrors.NotFound && err.ErrorCode != "BlobNotFound" {
+		return gcerrors.Unknown
+	}
+	return code
+}
+
+// codeOfToken is of an answer to a request for a token: a 400 refuses the key that signed it.
+func codeOfToken(status int) gcerrors.ErrorCode {
+	if status == http.StatusBadRequest {
+		return gcerrors.PermissionDenied
+	}
+	return codeOfStatus(status)
+}
+
+// missingBucket says whether the error is that of a bucket that does not exist, for the error of a write.
+func missingBucket(err error) bool {
+	var s3 smithy.APIError
+	var gcs *googleapi.Error
+	var azure *azcore.ResponseError
+	switch {
+	case errors.As(err, &s3):
+		return s3.ErrorCode() == "NoSuchBucket" || s3.ErrorCode() == "InvalidBucketName"
+	case errors.As(err, &gcs):
+		return gcs.Code == http.StatusNotFound
+	case errors.As(err, &azure):
+		return azure.ErrorCode == "ContainerNotFound"
+	}
+	return false
+}
