@@ -138,7 +138,8 @@ type Sandbox struct {
 	PIDs      int     `yaml:"pids"`
 	HomeMiB   int     `yaml:"home_mib"`
 	TmpMiB    int     `yaml:"tmp_mib"`
-	Warm      int     `yaml:"warm"` // sandboxes of each backend in which an agent waits for a rollout; 0: none
+	AgentsDir string  `yaml:"agents_dir"` // folder of the agents' programs; empty: agents in Data
+	Warm      int     `yaml:"warm"`       // sandboxes of each backend in which an agent waits for a rollout; 0: none
 
 	// Network is what tasks may ask to reach.
 	Network Network `yaml:"network"`

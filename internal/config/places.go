@@ -29,8 +29,13 @@ func (c Config) NetworkDir() string { return filepath.Join(c.Data, "network") }
 // EpisodesDir holds the step logs of open episodes.
 func (c Config) EpisodesDir() string { return filepath.Join(c.Data, "episodes") }
 
-// AgentsDir holds the agents' binaries.
-func (c Config) AgentsDir() string { return filepath.Join(c.Data, "agents") }
+// AgentsDir holds the agents' programs.
+func (c Config) AgentsDir() string {
+	if c.Sandbox.AgentsDir != "" {
+		return c.Sandbox.AgentsDir
+	}
+	return filepath.Join(c.Data, "agents")
+}
 
 // BinDir is one of the folders that are searched for sandboxd.
 func (c Config) BinDir() string { return filepath.Join(c.Data, "bin") }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,20 +16,38 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/pool"
 )
 
 // nomadAgent is a real Nomad: a server and a client in one process, with a state that outlives it.
 type nomadAgent struct {
 	*process
-	url, config, data string
-	client            *api.Client
+	url, config, data, driver string
+	client                    *api.Client
+	guard                     *nomadGuard // nil: none
 }
 
-// startNomad starts the agent that ROLLOUTD_TEST_NOMAD names.
-func startNomad(t *testing.T) *nomadAgent {
+// nomadOptions are what a test changes of its Nomad.
+type nomadOptions struct {
+	driver string // empty: raw_exec
+	plugin string // configuration of the driver
+	guard  *nomadGuard
+}
+
+// startNomad starts the agent that ROLLOUTD_TEST_NOMAD names. The test is skipped where there is none.
+func startNomad(t *testing.T, o nomadOptions) *nomadAgent {
 	t.Helper()
+	if os.Getenv("ROLLOUTD_TEST_NOMAD") == "" {
+		t.Skip("ROLLOUTD_TEST_NOMAD names no Nomad (make test-nomad)")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("Nomad's client needs root")
+	}
 	p := freePorts(t, 3)
-	a := &nomadAgent{url: "http://" + p[0], config: filepath.Join(t.TempDir(), "agent.hcl"), data: t.TempDir()}
+	a := &nomadAgent{
+		url: "http://" + p[0], config: filepath.Join(t.TempDir(), "agent.hcl"), data: t.TempDir(), driver: cmp.Or(o.driver, pool.DriverRawExec), guard: o.guard,
+	}
 	t.Cleanup(func() { a.clean(t) })
 	text := fmt.Sprintf(`
 data_dir             = %q
@@ -51,23 +70,32 @@ server {
 client { 
   enabled = true
   options = { 
-    "driver.allowlist"     = "raw_exec"
+    "driver.allowlist"     = %q
     "fingerprint.denylist" = "env_aws,env_gce,env_azure,env_digitalocean,consul,vault"
   }
 }
-plugin "raw_exec" { 
-  config { 
-    enabled = true
-  }
-}
-`, a.data, portOf(t, p[0]), portOf(t, p[1]), portOf(t, p[2]))
+%s
+`, a.data, portOf(t, p[0]), portOf(t, p[1]), portOf(t, p[2]), a.driver, cmp.Or(o.plugin, rawExec))
+	c := &api.Config{Address: a.url}
+	if a.guard != nil {
+		text += a.guard.agent()
+		a.url = "https://" + p[0]
+		c = a.guard.client(a.url)
+	}
 	require.NoError(t, os.WriteFile(a.config, []byte(text), 0o600))
 	var err error
-	a.client, err = api.NewClient(&api.Config{Address: a.url})
+	a.client, err = api.NewClient(c)
 	require.NoError(t, err)
 	a.start(t)
 	return a
 }
+
+const rawExec = `
+plugin "raw_exec" { 
+  config { 
+    enabled = true
+  }
+}`
 
 func (a *nomadAgent) start(t *testing.T) {
 	t.Helper()
@@ -86,9 +114,12 @@ func (a *nomadAgent) start(t *testing.T) {
 			t.Logf("nomad:\n%s", tail(p.log))
 		}
 	})
+	if a.guard != nil {
+		a.guard.open(t, a.client)
+	}
 	require.Eventually(t, func() bool {
 		nodes, _, err := a.client.Nodes().List(nil)
-		return err == nil && len(nodes) == 1 && nodes[0].Status == api.NodeStatusReady && nodes[0].Drivers["raw_exec"] != nil && nodes[0].Drivers["raw_exec"].Healthy
+		return err == nil && len(nodes) == 1 && nodes[0].Status == api.NodeStatusReady && nodes[0].Drivers[a.driver] != nil && nodes[0].Drivers[a.driver].Healthy
 	}, 5*time.Minute, 100*time.Millisecond, "Nomad has no node that is ready")
 }
 

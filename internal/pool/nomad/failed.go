@@ -40,15 +40,17 @@ func kindOf(code int, body string) fault.Kind {
 	switch {
 	case code == http.StatusForbidden || code == http.StatusUnauthorized:
 		return fault.Unauthorized
-	case code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusNotFound, unknownRegion(body):
+	case code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusNotFound, unknownPlace(body):
 		return fault.Invalid
 	default:
 		return fault.Unavailable
 	}
 }
 
-// unknownRegion is what a server answers, with status 500, that knows no server of the region.
-func unknownRegion(body string) bool { return strings.Contains(body, "No path to region") }
+// unknownPlace says whether Nomad answered that it has no such region or namespace, which it does with status 500.
+func unknownPlace(body string) bool {
+	return strings.Contains(body, "No path to region") || strings.Contains(body, "nonexistent namespace")
+}
 
 // handshake says whether one side refused the other's certificate, or does not speak TLS.
 func handshake(err error) bool {
@@ -71,8 +73,8 @@ func (c *Client) hint(kind fault.Kind, err error) string {
 	switch {
 	case kind == fault.Unauthorized:
 		return fmt.Sprintf("NOMAD_TOKEN must be a token with read-job and submit-job in namespace %s", c.namespace())
-	case unknownRegion(text):
-		return fmt.Sprintf("region is %q", c.spec.Region)
+	case unknownPlace(text):
+		return fmt.Sprintf("region is %q, namespace is %q", c.spec.Region, c.namespace())
 	case errors.As(err, &name):
 		return "NOMAD_TLS_SERVER_NAME must be a name in Nomad's certificate, such as server.REGION.nomad"
 	case errors.As(err, &authority):
