@@ -28,6 +28,7 @@ type nomadFleet struct {
 	nomad  *nomadAgent
 	url    string // of the server
 	server *role
+	model  *model
 	bucket *s3test.Server
 	env    []string
 	config string
@@ -47,7 +48,7 @@ type nomadFleetOptions struct {
 
 func startNomadFleet(t *testing.T, o nomadFleetOptions) *nomadFleet {
 	t.Helper()
-	f := &nomadFleet{t: t, nomad: startNomad(t, o.nomad), bucket: s3test.Start(t), config: filepath.Join(t.TempDir(), "rolloutd.yaml")}
+	f := &nomadFleet{t: t, nomad: startNomad(t, o.nomad), model: startModel(t, o.script), bucket: s3test.Start(t), config: filepath.Join(t.TempDir(), "rolloutd.yaml")}
 	t.Cleanup(func() { f.nomad.purge(t, nomadJob) })
 	p := freePorts(t, 4)
 	temporal := &role{binary: "rolloutd-dev", health: "http://" + p[1] + "/healthz", args: []string{
@@ -64,7 +65,7 @@ func startNomadFleet(t *testing.T, o nomadFleetOptions) *nomadFleet {
 	require.NoError(t, err)
 	env := map[string]any{
 		"TEMPORAL_ADDRESS": p[0], "ROLLOUTD_STORE_URL": f.bucket.URL(s3test.Bucket), "ROLLOUTD_AGENTS_DIR": agents, "ROLLOUTD_SANDBOX_WARM": "0",
-		"ROLLOUTD_SANDBOX_MEMORY_MIB": "256", "SCRIPTED_URL": startModel(t, o.script).url,
+		"ROLLOUTD_SANDBOX_MEMORY_MIB": "256", "SCRIPTED_URL": f.model.url,
 	}
 	maps.Copy(env, o.env)
 	settings := map[string]any{
@@ -76,7 +77,7 @@ func startNomadFleet(t *testing.T, o nomadFleetOptions) *nomadFleet {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(f.config, text, 0o600))
 	f.env = append(s3test.Env(), "TEMPORAL_ADDRESS="+p[0], "ROLLOUTD_ENCRYPTION_KEY="+key, "ROLLOUTD_STORE_URL="+f.bucket.URL(s3test.Bucket),
-		"SCRIPTED_URL="+env["SCRIPTED_URL"].(string))
+		"SCRIPTED_URL="+f.model.url)
 	f.server = &role{binary: "rolloutd", health: "http://" + p[3] + "/healthz", args: []string{"serve", "--data", f.folder(), "--listen", p[2], "--config", f.config}}
 	f.server.env = append([]string{"ROLLOUTD_METRICS_LISTEN=" + p[3]}, f.env...)
 	f.url = "http://" + p[2]

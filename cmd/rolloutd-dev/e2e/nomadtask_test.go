@@ -1,0 +1,118 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/pool"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// gist is what a rollout's result says, without times, names and links.
+type gist struct {
+	Outcome rollout.Outcome
+	Reward  float64
+	Exit    []int
+	Files   map[string]string
+	Turns   []gistTurn
+	Usage   rollout.Usage
+}
+
+type gistTurn struct {
+	Kind   rollout.TurnKind
+	Branch rollout.Branch
+	Train  bool
+	Prompt int // tokens; the agent writes the date and its folder into them
+	IDs    []int32
+	Logps  []float64
+}
+
+func gistOf(t *testing.T, r rollout.Result) gist {
+	t.Helper()
+	require.NotNil(t, r.Reward, "%s %s", r.Outcome, deref(r.Error))
+	g := gist{Outcome: r.Outcome, Reward: *r.Reward, Files: r.Files, Usage: r.Usage}
+	for _, v := range r.VerifyResults {
+		g.Exit = append(g.Exit, v.ExitCode)
+	}
+	for _, turn := range r.ProxyTurns {
+		g.Turns = append(g.Turns, gistTurn{turn.Kind, turn.Branch, turn.Train, len(turn.PromptTokenIDs), turn.CompletionTokenIDs, turn.PerTokenLogps})
+	}
+	return g
+}
+
+// One task file, by both agents, on a pool of two hosts: each host gives the result that a single machine gives. Then the allocation under a rollout of OpenCode
+// is stopped, and the rollout ends on another host.
+func TestNomadPoolRunsATaskFile(t *testing.T) {
+	demo, err := os.ReadFile(filepath.Join("..", "..", "..", "internal", "scripted", "demo.yaml"))
+	require.NoError(t, err)
+	f := startNomadFleet(t, nomadFleetOptions{
+		pool: map[string]any{"slots_per_container": 1, "min_containers": 2, "max_containers": 2}, env: map[string]any{"ROLLOUTD_SANDBOX_MEMORY_MIB": "1024"},
+		script: slowScript + string(demo),
+	})
+	single := startDev(t, devOptions{modelURL: f.model.url, env: []string{"ROLLOUTD_SANDBOX_MEMORY_MIB=1024"}})
+	run := func(url, agent string) rollout.Result {
+		a := exampleArgs(t, "binary_search")
+		a["agent"] = agent
+		return runRollout(t, url, a)
+	}
+	want := map[string]gist{}
+	for _, agent := range []string{"react", "opencode"} {
+		want[agent] = gistOf(t, run(single.url, agent))
+		require.Equal(t, rollout.Completed, want[agent].Outcome)
+		require.InDelta(t, 1.0, want[agent].Reward, 0)
+	}
+
+	f.command("up", "p")
+	f.await("two hosts", hostsRun(2))
+	var ran []string
+	busy := f.play() // the one slot of a host: rollouts run on the other
+	for range 2 {
+		holder := hostOf(t, f.url, busy.id)
+		for agent, want := range want {
+			result := run(f.url, agent)
+			require.Equal(t, want, gistOf(t, result), agent)
+			require.Len(t, result.Attempts, 1)
+			require.NotEqual(t, holder, result.Attempts[0].Host)
+			ran = append(ran, result.Attempts[0].Host)
+		}
+		next := f.play()
+		busy.finish()
+		busy = next
+	}
+	busy.finish()
+	require.Len(t, slices.Compact(slices.Sorted(slices.Values(ran))), 2, "both hosts ran rollouts")
+
+	id := start(t, f.url, args{
+		"instruction": "take your time", "endpoint": "scripted", "verify": []string{`test "$(cat log.txt)" = "$(printf 'one\ntwo\nthree')"`},
+	})
+	waitFor(t, f.url, id, "two turns", func(s state) bool { return s.Phase == rollout.PhaseAgent && s.Turns >= 2 })
+	lost := hostOf(t, f.url, id)
+	f.stopAllocation(lost)
+	result := finalize(t, f.url, id)
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.NotNil(t, result.Reward)
+	require.InDelta(t, 1.0, *result.Reward, 0)
+	require.Len(t, result.Attempts, 2)
+	require.Equal(t, lost, result.Attempts[0].Host)
+	require.NotEqual(t, lost, result.Attempts[1].Host)
+	require.Len(t, result.ProxyTurns, 4, "the turns of the second attempt alone")
+}
+
+// stopAllocation has Nomad stop the allocation that runs a host.
+func (f *nomadFleet) stopAllocation(host string) {
+	f.t.Helper()
+	for _, id := range f.nomad.live(f.t, nomadJob) {
+		if pool.HostName(id) == host {
+			alloc, _, err := f.nomad.client.Allocations().Info(id, nil)
+			require.NoError(f.t, err)
+			_, err = f.nomad.client.Allocations().Stop(alloc, nil)
+			require.NoError(f.t, err)
+			return
+		}
+	}
+	require.Fail(f.t, "no allocation runs host "+host)
+}
