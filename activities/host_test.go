@@ -13,6 +13,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/oracle"
 	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
@@ -77,7 +78,7 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 	agents, err := agent.NewRegistry(agent.Kind{
 		Name: "opencode", Agent: h.coder, OutputBlob: store.OpencodeOutput, LogPath: rollout.AgentLog,
 		Log: func(t rollout.Transcript) []byte { return []byte("log of " + t.SessionID + "\n") },
-	}, agent.Kind{Name: rollout.AgentNop, Agent: h.coder, NoModel: true})
+	}, agent.Kind{Name: rollout.AgentNop, Agent: h.coder, NoModel: true}, oracle.Oracle())
 	require.NoError(t, err)
 	h.Activities = activities.New(activities.Options{
 		Host: "h1", Queue: "q1", Backends: map[string]activities.Backend{"local": {

@@ -34,6 +34,8 @@ type Place struct {
 	Host      string    `json:"host"`
 	Queue     string    `json:"queue"`      // task queue of that host's own activities
 	StartedAt time.Time `json:"started_at"` // when the host took the work; before it the rollout was queued
+	// NoInstall says that every sandbox of the host has what the agent needs, so InstallOpencode has nothing to do.
+	NoInstall bool `json:"no_install,omitempty"`
 }
 
 // InstallInput asks for the agent in the sandbox.

@@ -23,12 +23,16 @@ func (a *Activities) InstallOpencode(ctx context.Context, in InstallInput) (Inst
 	if err != nil {
 		return InstallResult{}, err
 	}
+	installer := kind.Installer()
+	if installer == nil { // the workflow is of a build that asks for each agent
+		return InstallResult{Log: in.Agent + " needs no installation"}, nil
+	}
 	sb, release, err := a.attach(ctx, in.Target)
 	if err != nil {
 		return InstallResult{}, err
 	}
 	defer release()
-	log, err := kind.Install(ctx, a.env(sb, in.Target))
+	log, err := installer.Install(ctx, a.env(sb, in.Target))
 	if err != nil {
 		return InstallResult{}, fault.Wrap(fault.KindOf(err), err, "install %s", in.Agent)
 	}

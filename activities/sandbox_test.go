@@ -131,6 +131,20 @@ func TestInstall(t *testing.T) {
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 }
 
+// Where every sandbox has what the agent needs, the workflow leaves the installation out; one of an older build asks for it.
+func TestNothingToInstall(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	for name, needs := range map[string]bool{"opencode": true, rollout.AgentOracle: false, "nosuch": true, "": true} {
+		place, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target(), Agent: name})
+		require.NoError(t, err)
+		require.Equal(t, !needs, place.NoInstall, name)
+	}
+	out, err := h.InstallOpencode(t.Context(), activities.InstallInput{Target: target(), Agent: rollout.AgentOracle})
+	require.NoError(t, err)
+	require.Contains(t, out.Log, "no installation")
+}
+
 func TestStartProxyWaitsForTheChannel(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,6 +49,22 @@ func TestHappyPath(t *testing.T) {
 		Number: 1, SandboxID: "r1.1", Host: "h1", Outcome: rollout.Completed, Turns: 3,
 		StartedAt: head.Attempts[0].StartedAt, EndedAt: head.Attempts[0].EndedAt,
 	}}, head.Attempts)
+}
+
+// The host says that its agent needs no installation; a host of an older build says nothing.
+func TestAgentWithoutInstallation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	made := w.create
+	w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
+		place, err := made(ctx, in)
+		place.NoInstall = true
+		return place, err
+	}
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.Completed, sum.Outcome)
+	require.Equal(t, slices.DeleteFunc(slices.Clone(happy), func(name string) bool { return name == "InstallOpencode" }), w.calls)
+	require.NotContains(t, phases(w.state(t)), rollout.PhaseInstalling)
 }
 
 func phases(s rollout.State) []rollout.Phase {

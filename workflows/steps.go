@@ -87,6 +87,9 @@ func (r *run) create(a *attempt) error {
 }
 
 func (r *run) installAgent(a *attempt) error {
+	if a.place.NoInstall {
+		return nil
+	}
 	in := activities.InstallInput{Target: a.target, Agent: r.spec.Agent}
 	var out activities.InstallResult
 	err := r.do(a, rollout.PhaseInstalling, step{timeout: installTimeout, summary: r.spec.Agent}, r.acts.InstallOpencode, in, &out)

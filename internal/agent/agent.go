@@ -52,14 +52,18 @@ type Job struct {
 
 // Agent is one kind of agent. It is safe for concurrent use.
 type Agent interface {
-	// Install makes the pinned agent available in the sandbox, verified; a no-op when it is there. It returns a line or two
-	// for people about what it did.
-	Install(ctx context.Context, env Env) (string, error)
 	// Open starts the agent on the job, or attaches to the launch that exists. It does not wait until the agent is ready:
 	// Run.Next does. A sandbox that is gone is a fault.SandboxLost.
 	Open(ctx context.Context, env Env, job Job) (Run, error)
 	// Attach attaches to the newest launch; fault.NotFound when the agent was never started in this sandbox.
 	Attach(ctx context.Context, env Env, job Job) (Run, error)
+}
+
+// Installer is implemented by agents that need more in a sandbox than each sandbox has.
+type Installer interface {
+	// Install makes the pinned agent available in the sandbox, verified; a no-op when it is there. It returns a line or two
+	// for people about what it did.
+	Install(ctx context.Context, env Env) (string, error)
 }
 
 // Run is one agent at work. Next may run beside the other methods, which are not called beside each other.

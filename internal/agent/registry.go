@@ -31,6 +31,12 @@ type Kind struct {
 	Descendants bool
 }
 
+// Installer is the agent's, or nil where every sandbox has what the agent needs.
+func (k Kind) Installer() Installer {
+	i, _ := k.Agent.(Installer)
+	return i
+}
+
 // Registry is the agents of a deployment by name.
 type Registry struct{ kinds []Kind }
 

@@ -139,7 +139,7 @@ type Sandbox struct {
 	HomeMiB   int     `yaml:"home_mib"`
 	TmpMiB    int     `yaml:"tmp_mib"`
 	AgentsDir string  `yaml:"agents_dir"` // folder of the agents' programs; empty: agents in Data
-	Warm      int     `yaml:"warm"`       // sandboxes of each backend in which an agent waits for a rollout; 0: none
+	Warm      int     `yaml:"warm"`       // sandboxes of each backend that wait for a rollout; 0: none
 
 	// Network is what tasks may ask to reach.
 	Network Network `yaml:"network"`

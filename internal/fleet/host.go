@@ -36,7 +36,7 @@ type Host struct {
 type Room struct {
 	Slots int `json:"slots"` // sandboxes at once
 	Used  int `json:"used"`  // by rollouts
-	Warm  int `json:"warm"`  // sandboxes in which an agent waits for a rollout
+	Warm  int `json:"warm"`  // sandboxes that wait for a rollout
 }
 
 // Total sums the rooms of all backends.

@@ -54,7 +54,8 @@ type WarmOptions struct {
 	Logger    *slog.Logger // nil: silent
 }
 
-// WarmPool keeps a few sandboxes in which an agent waits for its job, so that a rollout need not wait for the agent's start.
+// WarmPool keeps a few sandboxes in which an agent waits for its job, so that a rollout need not wait for the agent's start, or for its
+// sandbox where the agent needs nothing in it.
 //
 // It starts sandboxes for the kind of job that was asked for last, one at a time, while no rollout's agent is starting. They take
 // only room and CPU time that rollouts leave. One that was given to a rollout is the rollout's and never comes back.
@@ -86,7 +87,7 @@ func NewWarmPool(o WarmOptions) *WarmPool {
 	return &WarmPool{
 		o: o, log: o.Logger, wake: make(chan struct{}, 1), asked: asked{last: time.Now()},
 		waiting: f.NewGauge(prometheus.GaugeOpts{
-			Name: "rolloutd_warm_sandboxes", Help: "Sandboxes in which an agent waits for a rollout.",
+			Name: "rolloutd_warm_sandboxes", Help: "Sandboxes that wait for a rollout.",
 		}),
 		takes: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "rolloutd_warm_takes_total", Help: "Rollouts that wanted a warm sandbox, by whether they got one.",

@@ -24,11 +24,17 @@ type WarmBackend struct {
 
 var _ WarmSandboxes = WarmBackend{}
 
-// Key implements WarmSandboxes: the agent's name and its own key.
+// plainKey is the key of the agents that need no installation: any sandbox in which nothing was started is warm for them.
+const plainKey = "plain"
+
+// Key implements WarmSandboxes: the agent's name and its own key, or plainKey.
 func (b WarmBackend) Key(a WarmAgent) string {
 	kind, err := b.Agents.Get(a.Name)
 	if err != nil {
 		return ""
+	}
+	if kind.Installer() == nil {
+		return plainKey
 	}
 	warmer, ok := kind.Agent.(agent.Warmer)
 	if !ok {
@@ -70,6 +76,9 @@ func (b WarmBackend) Start(ctx context.Context, id string, a WarmAgent) error {
 	if err := b.Prepare(ctx, sb); err != nil {
 		return err
 	}
+	if warmer == nil {
+		return nil
+	}
 	serve := func(ctx context.Context, h http.Handler) error { return b.ServeModel(ctx, id, h) }
 	if err := warmer.Warm(ctx, agent.Env{Sandbox: sb}, a.Job, serve); err != nil {
 		return fmt.Errorf("warm %s: %w", a.Name, err)
@@ -87,14 +96,17 @@ func (b WarmBackend) Ready(ctx context.Context, id, key string) (bool, error) {
 		return false, err
 	}
 	warmer, err := b.warmer(key)
-	if err != nil {
-		return false, err
+	if err != nil || warmer == nil {
+		return err == nil, err
 	}
 	return warmer.Ready(ctx, agent.Env{Sandbox: sb})
 }
 
-// warmer is the agent of a key.
+// warmer is the agent of a key; nil for plainKey.
 func (b WarmBackend) warmer(key string) (agent.Warmer, error) {
+	if key == plainKey {
+		return nil, nil
+	}
 	name, _, _ := strings.Cut(key, "/")
 	kind, err := b.Agents.Get(name)
 	if err != nil {

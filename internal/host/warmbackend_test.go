@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/interactive"
+	"github.com/rolloutd/rolloutd/internal/agent/react"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -22,7 +24,7 @@ import (
 )
 
 // sleeper is an agent that is a sleeping process.
-type sleeper struct{ agent.Agent }
+type sleeper struct{ installed }
 
 func (sleeper) WarmKey(job agent.Job) string {
 	if job.ObeyProject {
@@ -45,6 +47,11 @@ func (sleeper) Ready(ctx context.Context, env agent.Env) (bool, error) {
 	return agent.Warm(ctx, env.Sandbox)
 }
 
+// installed is an agent that must be installed and cannot be started ahead of its job.
+type installed struct{ agent.Agent }
+
+func (installed) Install(context.Context, agent.Env) (string, error) { return "", nil }
+
 // realBackend makes warm sandboxes with the local driver.
 func realBackend(t *testing.T) host.WarmBackend {
 	t.Helper()
@@ -52,7 +59,9 @@ func realBackend(t *testing.T) host.WarmBackend {
 	require.NoError(t, err)
 	d, err := local.New(local.Options{Dir: t.TempDir(), SandboxdPath: sandboxd})
 	require.NoError(t, err)
-	agents, err := agent.NewRegistry(agent.Kind{Name: "sleeper", Agent: sleeper{}}, agent.Kind{Name: "cold"})
+	agents, err := agent.NewRegistry(
+		agent.Kind{Name: "sleeper", Agent: sleeper{}}, agent.Kind{Name: "cold", Agent: installed{}}, interactive.Kind(), react.Kind(),
+	)
 	require.NoError(t, err)
 	return host.WarmBackend{
 		Backend: sandbox.New(d, sandbox.Options{Defaults: driver.Spec{HomeMiB: 16, TmpMiB: 16, MemoryMiB: 128}}),
@@ -115,4 +124,22 @@ func TestWarmPoolOverRealSandboxes(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Attach(t.Context(), "warm-half")
 	require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
+}
+
+// A sandbox in which nothing was started is warm for each agent that needs no installation.
+func TestWarmSandboxWithoutAnAgent(t *testing.T) {
+	t.Parallel()
+	b := realBackend(t)
+	job := host.WarmAgent{Name: "react"}
+	require.Equal(t, b.Key(job), b.Key(host.WarmAgent{Name: "interactive"}))
+	require.NoError(t, b.Start(t.Context(), "warm-plain", job))
+	ready, err := b.Ready(t.Context(), "warm-plain", b.Key(job))
+	require.NoError(t, err)
+	require.True(t, ready)
+	require.NoError(t, b.HandOver(t.Context(), "warm-plain", "r.1", rollout.Sandbox{}, map[string]string{driver.LabelPurpose: driver.PurposeAgent}))
+	t.Cleanup(func() { require.NoError(t, b.Destroy(context.WithoutCancel(t.Context()), "r.1")) })
+	sb, err := b.Attach(t.Context(), "r.1")
+	require.NoError(t, err)
+	_, err = agent.AttachProcess(t.Context(), sb)
+	require.True(t, fault.Is(err, fault.NotFound), "no launch is there before the rollout's own: %v", err)
 }

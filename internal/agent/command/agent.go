@@ -26,7 +26,10 @@ type Agent struct {
 	o Options
 }
 
-var _ agent.Agent = (*Agent)(nil)
+var (
+	_ agent.Agent     = (*Agent)(nil)
+	_ agent.Installer = (*Agent)(nil)
+)
 
 // New makes an Agent of a valid description.
 func New(s Spec, o Options) (*Agent, error) {

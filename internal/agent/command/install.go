@@ -27,7 +27,7 @@ const (
 // installs says whether the agent has a folder; without one its program is part of the image.
 func (a *Agent) installs() bool { return a.Package != "" || a.Folder != "" }
 
-// Install implements agent.Agent: the folder is made on this host when missing, and uploaded where the sandbox does not see it.
+// Install implements agent.Installer: the folder is made on this host when missing, and uploaded where the sandbox does not see it.
 func (a *Agent) Install(ctx context.Context, env agent.Env) (string, error) {
 	said, dir := a.Name+" is part of the image", ""
 	if a.installs() {

@@ -30,7 +30,10 @@ type Agent struct {
 	log  *slog.Logger
 }
 
-var _ agent.Agent = (*Agent)(nil)
+var (
+	_ agent.Agent     = (*Agent)(nil)
+	_ agent.Installer = (*Agent)(nil)
+)
 
 // New makes an Agent.
 func New(o Options) *Agent {

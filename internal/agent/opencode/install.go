@@ -20,7 +20,7 @@ const (
 	uploadedDir = "/tmp/.rolloutd/opencode"
 )
 
-// Install implements agent.Agent: the binary is fetched to this host when missing, and uploaded where the sandbox does not see
+// Install implements agent.Installer: the binary is fetched to this host when missing, and uploaded where the sandbox does not see
 // the host's folder.
 func (a *Agent) Install(ctx context.Context, env agent.Env) (string, error) {
 	b := env.Sandbox

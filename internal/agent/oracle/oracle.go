@@ -22,18 +22,13 @@ func Nop() agent.Kind {
 	return agent.Kind{Name: rollout.AgentNop, Agent: script{rollout.AgentNop, doNothing}, NoModel: true}
 }
 
-// script is an agent that is one process of bash.
+// script is an agent that is one process of bash, which is part of every sandbox.
 type script struct {
 	name    string
 	process func(agent.Job) (wire.Process, error)
 }
 
 var _ agent.Agent = script{}
-
-// Install implements agent.Agent: bash is part of every sandbox.
-func (s script) Install(context.Context, agent.Env) (string, error) {
-	return s.name + " needs no installation", nil
-}
 
 // Open implements agent.Agent.
 func (s script) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.Run, error) {

@@ -20,11 +20,6 @@ func Kind() agent.Kind {
 	return agent.Kind{Name: rollout.AgentReact, Agent: Agent{}, OnHost: true}
 }
 
-// Install implements agent.Agent: there is nothing to install.
-func (Agent) Install(context.Context, agent.Env) (string, error) {
-	return "react runs on the host; nothing is installed", nil
-}
-
 // Open implements agent.Agent.
 func (Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.Run, error) {
 	launch, err := agent.OpenProcess(ctx, env.Sandbox, job.Launch, func() (wire.Process, error) {
