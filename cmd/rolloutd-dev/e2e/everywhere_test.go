@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/e2btest"
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
+	"github.com/rolloutd/rolloutd/internal/taskset"
+)
+
+const everywhereScript = `
+- match: sort the words
+  hermes: true
+  turns:
+    - tool_calls:
+        - {name: terminal, arguments: {command: "pwd; id -un; ls; cat words.txt"}}
+        - {name: terminal, arguments: {command: "sort words.txt > sorted.txt; cat sorted.txt; cat nothing; exit 3"}}
+    - tool_calls: [{name: terminal, arguments: {command: "echo 'wc -l < sorted.txt' > count.sh; bash count.sh; env | grep -c FROM_IMAGE"}}]
+    - text: Done.
+`
+
+// appScript plays an agent that changes its workdir and another folder of its image.
+const appScript = `
+- match: change the application
+  hermes: true
+  turns:
+    - tool_calls:
+        - {name: terminal, arguments: {command: "pwd; ls; cat main; rm main; echo changed > main; mkdir -m 700 own; echo 1 > own/file"}}
+        - {name: terminal, arguments: {command: "cat /srv/data/rows; rm /srv/data/rows; echo 2 > /srv/data/two; (echo x > /srv/x; echo x > /usr/bin/x) 2> /dev/null || ls /app"}}
+    - text: Done.
+`
+
+// outcomeOf is what must not depend on where a rollout ran.
+type outcomeOf struct {
+	Outcome rollout.Outcome
+	Error   string
+	Reward  float64
+	Grading rollout.Grading
+	Setup   []rollout.CommandResult
+	Verify  []rollout.CommandResult
+	Files   map[string]string
+	Turns   []sampled
+}
+
+// sampled is one turn as a trainer gets it.
+type sampled struct {
+	Kind   rollout.TurnKind
+	Branch rollout.Branch
+	Train  bool
+	Finish rollout.FinishReason
+	Asked  any    // the last message of the request
+	Said   string // the completion
+	Tokens string // a digest of the ids of prompt and completion, and of the log-probabilities
+}
+
+func sampledOf(turn rollout.CompactTurn) sampled {
+	s := sampled{Kind: turn.Kind, Branch: turn.Branch, Train: turn.Train, Finish: turn.FinishReason, Said: strings.Join(turn.CompletionTokens, "")}
+	if messages, ok := turn.Request["messages"].([]any); ok && len(messages) > 0 {
+		s.Asked = messages[len(messages)-1]
+	}
+	s.Tokens = fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, turn.PromptTokenIDs, turn.CompletionTokenIDs, turn.PerTokenLogps)))
+	return s
+}
+
+func outcomeIn(t *testing.T, url string, task args, sandbox args) outcomeOf {
+	t.Helper()
+	a := args{"sandbox": sandbox, "endpoint": "scripted"}
+	for name, value := range task {
+		a[name] = value
+	}
+	got := runRollout(t, url, a)
+	o := outcomeOf{Outcome: got.Outcome, Error: deref(got.Error), Grading: got.Grading, Setup: got.SetupResults, Verify: got.VerifyResults, Files: got.Files}
+	require.NotNil(t, got.Reward, "%v: %s", sandbox, o.Error)
+	o.Reward = *got.Reward
+	for _, results := range [][]rollout.CommandResult{o.Setup, o.Verify} {
+		for n := range results {
+			results[n].DurationS = 0
+		}
+	}
+	for _, turn := range got.ProxyTurns {
+		require.NotEmpty(t, turn.CompletionTokenIDs)
+		o.Turns = append(o.Turns, sampledOf(turn))
+	}
+	return o
+}
+
+// One task file has the same outcome, reward, test results, files and trajectory in the host's root file system, in an OCI image, in a container and in
+// a machine of E2B. One that uses folders of its image has the same in an OCI image and in a container.
+func TestOneTaskEverywhere(t *testing.T) {
+	t.Parallel()
+	engine, machines := startEngine(t), startE2B(t)
+	folder := t.TempDir()
+	require.NoError(t, sandboxtest.FillAppImage(folder))
+	require.NoError(t, engine.Import(t.Context(), folder, "app:1", ""))
+	srv := startDev(t, devOptions{
+		script: everywhereScript + appScript,
+		env: []string{
+			"DOCKER_HOST=" + engine.Socket, "E2B_API_KEY=" + machines.Key, "E2B_API_URL=" + machines.URL, "E2B_SANDBOX_URL=" + machines.URL,
+			"ROLLOUTD_E2B_TEMPLATE=" + e2btest.Template,
+		},
+		flags: []string{"--config", configFile(t, "sandbox:\n  backends: {local: {}, docker: {}, e2b: {}}\n")},
+	})
+	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "rolloutd"), "image", "import", "--data", srv.data, folder, "app:1").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	f, err := os.Open("testdata/everywhere.yaml")
+	require.NoError(t, err)
+	defer f.Close()
+	read, err := taskset.ReadYAML(f)
+	require.NoError(t, err)
+	task := args(read.Arguments())
+	want := outcomeIn(t, srv.url, task, args{})
+	require.Equal(t, rollout.Completed, want.Outcome, want.Error)
+	require.InDelta(t, 2.0/3, want.Reward, 1e-9, "%+v", want.Verify)
+	require.Len(t, want.Turns, 3)
+	for name, sandbox := range map[string]args{
+		"image": {"image": "app:1"}, "docker": {"backend": "docker", "image": "app:1"}, "e2b": {"backend": "e2b"},
+	} {
+		require.Equal(t, want, outcomeIn(t, srv.url, task, sandbox), name)
+	}
+
+	task = args{
+		"instruction": "change the application", "agent": "react",
+		"verify": []string{
+			`test "$(cat main /app/main own/file)" = "$(printf 'changed\nchanged\n1')" && stat -c '%A %n' *`, "cat /srv/data/*; ls /srv", "echo x > /usr/bin/x",
+			"run-as-agent bash -c 'echo late > late; cat /app/late; echo x > /srv/x'",
+		},
+	}
+	ofImage := args{"image": "app:1", "workdir": "/app", "grade_paths": []string{"/srv/data"}}
+	want = outcomeIn(t, srv.url, task, ofImage)
+	require.InDelta(t, 0.5, want.Reward, 1e-9, "%+v", want.Verify)
+	ofImage["backend"] = "docker"
+	require.Equal(t, want, outcomeIn(t, srv.url, task, ofImage))
+	require.Empty(t, containers(t, engine))
+	require.Empty(t, machines.Machines())
+	require.Empty(t, srv.sandboxes(t))
+}
