@@ -48,12 +48,12 @@ func explain(err error) error {
 	return fault.Wrap(fault.Unavailable, err, "the store does not answer as it should")
 }
 
-const azureCredentials = "AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or the machine's identity"
+const azureWants = "AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or the machine's identity"
 
 // credentials are what the libraries say without any; they have no types for it.
 var credentials = []struct{ says, want string }{
 	{"get credentials", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or the machine's role"},
 	{"private key should be a PEM", "GOOGLE_APPLICATION_CREDENTIALS with the path of a key file, or the machine's role"},
-	{"DefaultAzureCredential", azureCredentials},
-	{"not permitted for non TLS protected", azureCredentials},
+	{"DefaultAzureCredential", azureWants},
+	{"not permitted for non TLS protected", azureWants},
 }
