@@ -23,7 +23,7 @@ TEST := $(SUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failure
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-nomad test-stores test-openenv-latest test-systems test-patience bench-rollout bench-control bench-episodes bench-sandbox bench-gateway bench-edge bench-producer openenv-image clean
+.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-nomad test-stores test-openenv-latest test-systems test-patience bench-rollout bench-control bench-episodes bench-sandbox bench-gateway bench-edge bench-nomad bench-producer openenv-image clean
 
 demo-react: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml --demo-agent react
@@ -158,6 +158,10 @@ bench-edge:
 # The share of a model endpoint's places that a producer keeps busy, while sandboxes are killed.
 bench-producer:
 	cd $(DEV) && ROLLOUTD_BENCH_BUSY=1 go test ./e2e -run TestProducerKeepsTheEndpointBusy -v -count=1 -timeout 30m
+
+# Forty rollouts on a pool of four hosts on a real Nomad, over four hosts without it, in turns.
+bench-nomad: $(NOMAD)
+	cd $(DEV) && ROLLOUTD_BENCH_NOMAD=1 ROLLOUTD_TEST_NOMAD=$(NOMAD) go test ./e2e -run TestNomadPoolOverBareHosts -v -count=1 -timeout 30m
 
 $(BIN)/bench-venv:
 	python3 -m venv $@

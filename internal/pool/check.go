@@ -36,6 +36,7 @@ func (s Spec) Check() (all []Problem) {
 	check(slices.Contains([]string{DriverDocker, DriverRawExec, DriverExec}, s.Driver), "driver", "want docker, raw_exec or exec")
 	check(s.Driver != DriverDocker || s.Image != "", "sandbox_image", "want an image that has rolloutd")
 	check(path.IsAbs(s.Command), "command", "want an absolute path of rolloutd")
+	check(s.HostConfig == "" || path.IsAbs(s.HostConfig), "host_config", "want an absolute path of a configuration file")
 	check(s.Slots >= 1 && s.Slots <= 10000, "slots_per_container", "want 1 to 10000")
 	check(s.Max >= 1 && s.Max <= mostHosts, "max_containers", "want 1 to 200")
 	check(s.Min >= 0 && s.Min <= s.Max, "min_containers", "want 1 to max_containers")

@@ -19,6 +19,7 @@ func TestCheck(t *testing.T) {
 		"driver":              func(s *pool.Spec) { s.Driver = "singularity" },
 		"sandbox_image":       func(s *pool.Spec) { s.Driver = pool.DriverDocker },
 		"command":             func(s *pool.Spec) { s.Command = "rolloutd" },
+		"host_config":         func(s *pool.Spec) { s.HostConfig = "host.yaml" },
 		"slots_per_container": func(s *pool.Spec) { s.Slots = -1 },
 		"max_containers":      func(s *pool.Spec) { s.Max = 201 },
 		"min_containers":      func(s *pool.Spec) { s.Min = 11 },

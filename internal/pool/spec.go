@@ -37,6 +37,7 @@ type Spec struct {
 	Image      string `json:"sandbox_image,omitempty" yaml:"sandbox_image"` // of the driver docker
 	Command    string `json:"command" yaml:"command"`                       // path of rolloutd on the nodes, or in the image
 	Privileged bool   `json:"privileged,omitempty" yaml:"privileged"`       // of the driver docker
+	HostConfig string `json:"host_config,omitempty" yaml:"host_config"`     // path of the hosts' configuration file on the nodes, or in the image
 
 	Slots int `json:"slots_per_container" yaml:"slots_per_container"`
 	Min   int `json:"min_containers" yaml:"min_containers"`

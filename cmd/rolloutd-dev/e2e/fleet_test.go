@@ -26,13 +26,14 @@ type cluster struct {
 	data     []string // all data folders
 }
 
-// fleetHost is one of the hosts; its worker has one slot.
+// fleetHost is one of the hosts; its worker has one slot, where a test does not say otherwise.
 type fleetHost struct {
 	name            string // in the deployment
 	gateway, worker *role
 }
 
-func startCluster(t *testing.T, hosts, servers int, modelURL string) *cluster {
+// startCluster starts the roles of a cluster. Those of ours get the settings more, too.
+func startCluster(t *testing.T, hosts, servers int, modelURL string, more ...string) *cluster {
 	t.Helper()
 	f := &cluster{t: t, bucket: s3test.Start(t)}
 	p := freePorts(t, 2)
@@ -43,6 +44,7 @@ func startCluster(t *testing.T, hosts, servers int, modelURL string) *cluster {
 	f.start(temporal)
 	env := append(s3test.Env(), "TEMPORAL_ADDRESS="+f.temporal, "ROLLOUTD_STORE_URL="+f.bucket.URL(s3test.Bucket), "SCRIPTED_URL="+modelURL,
 		"ROLLOUTD_ENCRYPTION_KEY="+strings.Repeat("1f", 32), "ROLLOUTD_SANDBOX_WARM=0", "ROLLOUTD_WORKER_CAPACITY=1")
+	env = append(env, more...)
 	one := func(kind string, more ...string) *role {
 		p := freePorts(t, 1)
 		r := &role{binary: "rolloutd", health: "http://" + p[0] + "/healthz", env: append([]string{"ROLLOUTD_METRICS_LISTEN=" + p[0]}, env...)}

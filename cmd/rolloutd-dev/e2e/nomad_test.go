@@ -3,7 +3,6 @@ package e2e
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/stretchr/testify/require"
@@ -54,7 +53,7 @@ func TestNomadPoolScales(t *testing.T) {
 	f.command("down", "p")
 	f.await("a host that leaves", func(s pool.Status) bool { return len(s.Hosts) == 1 && s.Hosts[0].State == fleet.Draining })
 	last.finish()
-	require.True(t, assertEventually(func() bool { return f.nomad.job(t, nomadJob) == nil }, 5*time.Minute, 100*time.Millisecond), "the job is purged")
+	f.awaitPurged()
 }
 
 // Operators change the job by hand: a job with another owner is left alone, one that was stopped stays stopped until the pool is started again, one that was
@@ -117,5 +116,5 @@ func TestNomadPoolByHand(t *testing.T) {
 	require.NoError(t, err)
 	f.await("four hosts", func(s pool.Status) bool { return hostsRun(4)(s) && s.Hosts[0].Alloc != busy.Hosts[0].Alloc })
 	f.command("down", "p", "--now")
-	require.True(t, assertEventually(func() bool { return f.nomad.job(t, nomadJob) == nil }, 5*time.Minute, 100*time.Millisecond), "the job is purged")
+	f.awaitPurged()
 }

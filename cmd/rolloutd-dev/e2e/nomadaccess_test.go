@@ -200,7 +200,7 @@ func TestNomadPoolGuarded(t *testing.T) {
 	f.await("one host", hostsRun(1))
 	episode.finish()
 	f.command("down", "p")
-	require.True(t, assertEventually(func() bool { return f.nomad.job(t, nomadJob) == nil }, 5*time.Minute, 100*time.Millisecond), "the job is purged")
+	f.awaitPurged()
 	f.server.stop(t)
 	f.requireAbsent(token, unknown, g.admin)
 }

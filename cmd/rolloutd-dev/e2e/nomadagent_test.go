@@ -31,7 +31,8 @@ type nomadAgent struct {
 // nomadOptions are what a test changes of its Nomad.
 type nomadOptions struct {
 	driver string // empty: raw_exec
-	plugin string // configuration of the driver
+	plugin string // configuration of the driver; empty: that of raw_exec
+	client string // more configuration of the client
 	guard  *nomadGuard
 }
 
@@ -69,13 +70,14 @@ server {
 }
 client { 
   enabled = true
+  %s
   options = { 
     "driver.allowlist"     = %q
     "fingerprint.denylist" = "env_aws,env_gce,env_azure,env_digitalocean,consul,vault"
   }
 }
 %s
-`, a.data, portOf(t, p[0]), portOf(t, p[1]), portOf(t, p[2]), a.driver, cmp.Or(o.plugin, rawExec))
+`, a.data, portOf(t, p[0]), portOf(t, p[1]), portOf(t, p[2]), o.client, a.driver, cmp.Or(o.plugin, rawExec))
 	c := &api.Config{Address: a.url}
 	if a.guard != nil {
 		text += a.guard.agent()
@@ -103,7 +105,7 @@ func (a *nomadAgent) start(t *testing.T) {
 	require.NoError(t, err)
 	defer log.Close()
 	p := &process{cmd: exec.Command(os.Getenv("ROLLOUTD_TEST_NOMAD"), "agent", "-config", a.config), done: make(chan struct{}), log: log.Name()}
-	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = log, log, environ()
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = log, log, append(environ(), "NOMAD_TEST_DATA="+a.data+"/") // by which clean knows its children
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, p.cmd.Start())
 	go func() { _ = p.cmd.Wait(); close(p.done) }() // ends with the process, which stop ends

@@ -43,6 +43,7 @@ type nomadFleetOptions struct {
 	serve  []string       // environment of the server
 	pool   map[string]any // settings of the pool
 	env    map[string]any // of the hosts
+	config map[string]any // sections of the server's configuration, beside its pools
 	script string         // of the model; empty: the demo's
 }
 
@@ -73,7 +74,9 @@ func startNomadFleet(t *testing.T, o nomadFleetOptions) *nomadFleet {
 		"slots_per_container": 2, "min_containers": 1, "max_containers": 4, "acquire_timeout_s": 1, "every_s": 1, "cpu_mhz": 50, "memory_mib": 256, "env": env,
 	}
 	maps.Copy(settings, o.pool)
-	text, err := json.Marshal(map[string]any{"pools": map[string]any{"p": settings}}) // JSON is YAML
+	config := map[string]any{"pools": map[string]any{"p": settings}}
+	maps.Copy(config, o.config)
+	text, err := json.Marshal(config) // JSON is YAML
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(f.config, text, 0o600))
 	f.env = append(s3test.Env(), "TEMPORAL_ADDRESS="+p[0], "ROLLOUTD_ENCRYPTION_KEY="+key, "ROLLOUTD_STORE_URL="+f.bucket.URL(s3test.Bucket),
@@ -152,6 +155,11 @@ func assertEventually(ok func() bool, bound, pause time.Duration) bool {
 func (f *nomadFleet) awaitError(text string) {
 	f.t.Helper()
 	f.await("the error "+text, func(s pool.Status) bool { return strings.Contains(s.Error, text) })
+}
+
+func (f *nomadFleet) awaitPurged() {
+	f.t.Helper()
+	require.True(f.t, assertEventually(func() bool { return f.nomad.job(f.t, nomadJob) == nil }, 5*time.Minute, 100*time.Millisecond), "the job is not purged")
 }
 
 // running counts the hosts that take rollouts.

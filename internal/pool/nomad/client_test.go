@@ -20,6 +20,7 @@ import (
 // server answers as Nomad does, for faults that a real one does not have on request. `make test-nomad` has the real one.
 type server struct {
 	t    *testing.T
+	url  string
 	mu   sync.Mutex
 	job  *api.Job
 	fail map[string]http.HandlerFunc // by method and path; instead of the answer
@@ -79,8 +80,9 @@ func start(t *testing.T) (*server, *nomad.Client) {
 	s := &server{t: t, fail: map[string]http.HandlerFunc{}}
 	web := httptest.NewServer(s)
 	t.Cleanup(web.Close)
+	s.url = web.URL
 	spec := spec()
-	spec.NomadAddress = web.URL
+	spec.NomadAddress = s.url
 	c, err := nomad.New(spec, nomad.Access{Token: "a token"})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
@@ -136,6 +138,26 @@ func TestRegister(t *testing.T) {
 			require.Contains(t, *task.Templates[0].EmbeddedTmpl, `nomadVar "nomad/jobs/rolloutd-p"`)
 			require.NotContains(t, task.Env, "ROLLOUTD_ENCRYPTION_KEY")
 		}
+	}
+}
+
+// Hosts read the configuration file of the spec. Another file makes hosts that run outdated.
+func TestHostConfig(t *testing.T) {
+	t.Parallel()
+	s, c := start(t)
+	s.made(t, c)
+	require.NotContains(t, s.job.TaskGroups[0].Tasks[1].Config["args"], "--config")
+	changed := spec()
+	changed.NomadAddress, changed.HostConfig = s.url, "/etc/rolloutd/host.yaml"
+	c, err := nomad.New(changed, nomad.Access{})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	seen, err := c.Observe(t.Context())
+	require.NoError(t, err)
+	require.True(t, seen.Groups[0].Outdated)
+	require.NoError(t, c.Register(t.Context(), seen, map[string]int{"host-2": 1}))
+	for _, task := range s.sent[0].body.Job.TaskGroups[2].Tasks {
+		require.Equal(t, []any{task.Name, "--config", "/etc/rolloutd/host.yaml"}, task.Config["args"].([]any)[:3])
 	}
 }
 

@@ -122,13 +122,21 @@ func role(s pool.Spec, name string, r api.Resources, metrics string, args ...str
 	}
 	maps.Copy(env, s.Env)
 	return &api.Task{
-		Name: name, Driver: s.Driver, Config: config(s, append([]string{name}, args...)), Env: env, Resources: &r,
+		Name: name, Driver: s.Driver, Config: config(s, append(command(s, name), args...)), Env: env, Resources: &r,
 		KillSignal: "SIGTERM", KillTimeout: ptr(killTimeout),
 		Templates: []*api.Template{{
 			EmbeddedTmpl: ptr(`{{ with nomadVar "` + s.Variable + `" }}{{ range .Tuples }}{{ .K }}={{ .V | toJSON }}` + "\n" + `{{ end }}{{ end }}`),
 			DestPath:     ptr("secrets/rolloutd.env"), Perms: ptr("0600"), Envvars: ptr(true), ChangeMode: ptr("noop"),
 		}},
 	}
+}
+
+// command is the subcommand of a role with the flags that all roles have.
+func command(s pool.Spec, name string) []string {
+	if s.HostConfig == "" {
+		return []string{name}
+	}
+	return []string{name, "--config", s.HostConfig}
 }
 
 func config(s pool.Spec, args []string) map[string]any {
@@ -142,7 +150,7 @@ func config(s pool.Spec, args []string) map[string]any {
 // templateHash is the digest of the settings that a host is made of.
 func templateHash(s pool.Spec) string {
 	part := pool.Spec{
-		Driver: s.Driver, Image: s.Image, Command: s.Command, Privileged: s.Privileged, Slots: s.Slots, CPU: s.CPU, MemoryMiB: s.MemoryMiB, Env: s.Env, Variable: s.Variable,
+		Driver: s.Driver, Image: s.Image, Command: s.Command, Privileged: s.Privileged, HostConfig: s.HostConfig, Slots: s.Slots, CPU: s.CPU, MemoryMiB: s.MemoryMiB, Env: s.Env, Variable: s.Variable,
 	}
 	raw, err := json.Marshal(part)
 	if err != nil {
