@@ -38,11 +38,15 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Settings without an effect are accepted, and said.
+// Settings without an effect, and drivers that the backend does not run in, are accepted, and said.
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	docker := pool.Spec{Image: "i", Privileged: true}.WithDefaults("p")
 	require.Empty(t, docker.Notes())
 	raw := pool.Spec{Driver: pool.DriverRawExec, Image: "i", Privileged: true, PurgeOnStart: true}.WithDefaults("p")
 	require.Len(t, raw.Notes(), 3)
+	chroot := pool.Spec{Driver: pool.DriverExec}.WithDefaults("p")
+	require.Len(t, chroot.Notes(), 1)
+	chroot.Backend = "docker"
+	require.Empty(t, chroot.Notes())
 }

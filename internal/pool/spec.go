@@ -13,6 +13,9 @@ const (
 	DriverExec    = "exec"
 )
 
+// localBackend is the backend whose sandboxes are made by the host itself. It is the default.
+const localBackend = "local"
+
 // Ends of a pool.
 const (
 	DownDrained = "drain" // hosts leave when they are empty
@@ -85,7 +88,7 @@ func (s Spec) Pause() time.Duration { return seconds(s.Every) }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// Notes says which settings have no effect here, for the operator.
+// Notes says which settings have no effect, or not the one that they seem to have, for the operator.
 func (s Spec) Notes() (notes []string) {
 	if s.Driver != DriverDocker {
 		if s.Image != "" {
@@ -94,6 +97,9 @@ func (s Spec) Notes() (notes []string) {
 		if s.Privileged {
 			notes = append(notes, fmt.Sprintf("privileged has no effect with driver %s", s.Driver))
 		}
+	}
+	if s.Driver == DriverExec && (s.Backend == "" || s.Backend == localBackend) {
+		notes = append(notes, "driver exec does not run sandboxes of the backend local: Nomad hides parts of /proc; set driver to raw_exec, or backend to that of host_config")
 	}
 	if s.PurgeOnStart {
 		notes = append(notes, "purge_job_on_start purges a job without hosts only: hosts that run keep their rollouts")

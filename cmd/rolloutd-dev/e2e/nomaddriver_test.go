@@ -24,7 +24,7 @@ const (
 func hostRoot(t *testing.T, certs string) string {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.Chmod(dir, 0o755)) // the driver exec runs hosts as nobody
+	require.NoError(t, os.Chmod(dir, 0o755)) // the driver exec runs hosts as an ordinary user
 	require.NoError(t, imagetest.Fill(dir, append(imagetest.Programs(), "rg")))
 	require.NoError(t, imagetest.Glibc(dir))
 	for at, from := range map[string]string{
