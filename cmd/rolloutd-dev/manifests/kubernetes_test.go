@@ -1,6 +1,8 @@
 package manifests_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -61,6 +63,36 @@ func TestKubernetes(t *testing.T) {
 		require.NoError(t, env.Check())
 		require.NotNil(t, c.ReadinessProbe)
 	}
+}
+
+// The overlay of docs/deployment.md sets the image, the configuration and the number of hosts.
+func TestDocumentedOverlay(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/deployment.md")
+	require.NoError(t, err)
+	_, after, found := strings.Cut(string(page), "```yaml\n# my-overlay/kustomization.yaml")
+	require.True(t, found)
+	overlay, _, found := strings.Cut(after, "```")
+	require.True(t, found)
+	disk := filesys.MakeFsInMemory()
+	require.NoError(t, disk.WriteFile("/my-overlay/kustomization.yaml", []byte("#"+overlay)))
+	require.NoError(t, disk.WriteFile("/my-overlay/rolloutd.yaml", []byte("store: {url: s3://mine}")))
+	base, err := filepath.Glob("../../../deploy/kubernetes/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, base)
+	for _, file := range base {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NoError(t, disk.WriteFile("/rolloutd/deploy/kubernetes/"+filepath.Base(file), text))
+	}
+	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, "/my-overlay")
+	require.NoError(t, err)
+	text, err := rendered.AsYaml()
+	require.NoError(t, err)
+	require.Equal(t, 3, strings.Count(string(text), "image: registry.internal/rolloutd-env:1.0"))
+	require.NotContains(t, string(text), "s3://rollouts")
+	require.Contains(t, string(text), "s3://mine")
+	require.Contains(t, string(text), "replicas: 3")
 }
 
 func add(roles map[string]corev1.Container, pod corev1.PodSpec) {
