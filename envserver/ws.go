@@ -62,7 +62,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, p protocol) {
 	// The request's own context ends with this handler, not with the client, once the connection is taken over.
 	sess, err := s.open(s.stop, access.CallerOf(r.Context()).Name, env.SessionOf(r))
 	if err != nil {
-		s.linger(ws, p, err)
+		s.linger(r.Context(), ws, p, err)
 		return
 	}
 	ctx := access.WithCaller(s.traced(r), access.CallerOf(r.Context()))
@@ -88,12 +88,12 @@ func (s *Server) converse(ctx context.Context, ws *websocket.Conn, p protocol, s
 	}()
 	defer s.env.Sessions.Release(sess, session.ErrClosed)
 	defer s.env.Keep(s.stop, sess) // before it is let go, so that the next client finds it whole
-	wsio.Run(ctx, ws, s.wsOptions(p), func(frame []byte) wsio.Answer { return s.answer(ctx, p, sess, frame) })
+	wsio.Run(ctx, ws, s.wsOptions(ctx, p), func(frame []byte) wsio.Answer { return s.answer(ctx, p, sess, frame) })
 }
 
-func (s *Server) wsOptions(p protocol) wsio.Options {
-	return wsio.Options{PingEvery: s.o.PingInterval, MaxMessage: s.o.MaxMessage, Memory: s.memory, Refuse: p.turnAway,
-		Gone: tools.ErrGone, GaveUp: tools.ErrGaveUp, GiveUp: s.o.GiveUp}
+func (s *Server) wsOptions(ctx context.Context, p protocol) wsio.Options {
+	return wsio.Options{PingEvery: s.o.PingInterval, MaxMessage: s.o.MaxMessage, Within: s.o.BodyTimeout, Memory: s.memory.Of(access.CallerOf(ctx).Name),
+		Refuse: p.turnAway, Gone: tools.ErrGone, GaveUp: tools.ErrGaveUp, GiveUp: s.o.GiveUp}
 }
 
 // turnAway answers a frame that was not read, and ends the connection.
@@ -167,7 +167,7 @@ func (p protocol) encode(v any) wsio.Answer {
 
 // linger tells a client why it gets no session, and keeps the connection for a while: the Python client sends its first
 // request before it reads, and would not see the reason on a connection that is closed already.
-func (s *Server) linger(ws *websocket.Conn, p protocol, why error) {
+func (s *Server) linger(ctx context.Context, ws *websocket.Conn, p protocol, why error) {
 	refuse, err := pyjson.Encode(p.refuse(why))
 	if err != nil || ws.WriteMessage(websocket.TextMessage, refuse) != nil {
 		_ = ws.Close()
@@ -177,7 +177,7 @@ func (s *Server) linger(ws *websocket.Conn, p protocol, why error) {
 	t := time.AfterFunc(s.o.Linger, func() { cancel(nil) })
 	defer t.Stop()
 	first := true
-	o := s.wsOptions(p)
+	o := s.wsOptions(ctx, p)
 	o.CloseCode = wsio.CloseNormal
 	wsio.Run(patience, ws, o, func(frame []byte) wsio.Answer {
 		if isClose(frame) {

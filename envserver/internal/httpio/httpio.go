@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/intake"
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
@@ -57,7 +58,7 @@ func (b Bodies) Read(w http.ResponseWriter, r *http.Request) (data []byte, relea
 	// A test's recorder is not a connection and has no deadline; nothing needs to bound it.
 	slow := http.NewResponseController(w)
 	_ = slow.SetReadDeadline(time.Now().Add(b.Within))
-	data, release, err := b.Memory.Read(http.MaxBytesReader(w, r.Body, b.Max), b.Max)
+	data, release, err := b.Memory.Of(access.CallerOf(r.Context()).Name).Read(http.MaxBytesReader(w, r.Body, b.Max), b.Max)
 	var tooLarge *http.MaxBytesError
 	var over *intake.TooLargeError
 	switch {

@@ -14,7 +14,7 @@ import (
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	m := intake.New(1 << 20)
+	m := intake.New(2 << 20).Of("a")
 	for _, n := range []int{0, 1, 511, 512, 513, 16 << 10, 100_000, 1 << 20} {
 		want := bytes.Repeat([]byte("x"), n)
 		got, release, err := m.Read(bytes.NewReader(want), 1<<20)
@@ -34,7 +34,7 @@ func TestRead(t *testing.T) {
 // Requests that are being worked on hold their memory; small ones are let in all the same, and what failed holds nothing.
 func TestMemoryIsShared(t *testing.T) {
 	t.Parallel()
-	m := intake.New(1 << 20)
+	m := intake.New(2 << 20).Of("a")
 	large := strings.Repeat("x", 600_000)
 	_, release, err := m.Read(strings.NewReader(large), 1<<20)
 	require.NoError(t, err)
@@ -46,6 +46,32 @@ func TestMemoryIsShared(t *testing.T) {
 	require.NoError(t, err)
 	release()
 	_, release, err = m.Read(strings.NewReader(large), 1<<20)
+	require.NoError(t, err)
+	release()
+}
+
+// A client that holds all it may leaves room for another.
+func TestAClientLeavesRoom(t *testing.T) {
+	t.Parallel()
+	m := intake.New(2 << 20)
+	large := strings.Repeat("x", 1<<19)
+	var held []func()
+	for {
+		_, release, err := m.Of("a").Read(strings.NewReader(large), 1<<19)
+		if err != nil {
+			require.ErrorIs(t, err, intake.ErrBusy)
+			break
+		}
+		held = append(held, release)
+	}
+	require.NotEmpty(t, held)
+	_, release, err := m.Of("b").Read(strings.NewReader(large), 1<<19)
+	require.NoError(t, err)
+	release()
+	for _, release := range held {
+		release()
+	}
+	_, release, err = m.Of("a").Read(strings.NewReader(large), 1<<19)
 	require.NoError(t, err)
 	release()
 }

@@ -13,6 +13,8 @@ type backlog struct {
 	mu     sync.Mutex
 	room   *sync.Cond // made with the first worker: most connections are at rest
 	isOpen bool
+	isFull bool // the reader waits for room
+	isLeft bool // see leave
 	frames []frame
 	bytes  int
 }
@@ -33,12 +35,19 @@ func (b *backlog) shut() {
 	b.isOpen = false
 }
 
-// put queues a frame, as soon as there is room. False: there is no worker, and nothing is before this frame.
+// put queues a frame, as soon as there is room. False: there is no worker, and nothing is before this frame. A frame of a client that
+// has left is dropped.
 func (b *backlog) put(f frame) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for b.isOpen && b.full(len(f.data)) {
+	for b.isOpen && !b.isLeft && b.full(len(f.data)) {
+		b.isFull = true
 		b.room.Wait()
+	}
+	b.isFull = false
+	if b.isLeft {
+		f.drop()
+		return true
 	}
 	if !b.isOpen {
 		return false
@@ -46,6 +55,22 @@ func (b *backlog) put(f frame) bool {
 	b.frames = append(b.frames, f)
 	b.bytes += len(f.data)
 	return true
+}
+
+// blocked says that the reader waits for room, and so reads neither a pong nor the client's end.
+func (b *backlog) blocked() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.isFull
+}
+
+// leave ends the reader's wait for room, for good: the client is gone.
+func (b *backlog) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isLeft = true; b.room != nil {
+		b.room.Signal()
+	}
 }
 
 func (b *backlog) full(more int) bool {

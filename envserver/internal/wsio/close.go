@@ -20,7 +20,10 @@ func (c *conn) farewell() {
 
 // end says goodbye and gives the client a moment to answer, or to take what is being written. The reader ends the connection.
 func (c *conn) end(code int, reason string) {
-	if c.ending.Swap(true) {
+	c.closing.Lock()
+	already := c.ending.Swap(true)
+	c.closing.Unlock()
+	if already {
 		return
 	}
 	_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(closeWait))

@@ -24,16 +24,19 @@ const (
 	closeRestart  = websocket.CloseServiceRestart
 	CloseBusy     = websocket.CloseTryAgainLater
 	closeInternal = websocket.CloseInternalServerErr
+	closePolicy   = websocket.ClosePolicyViolation
 )
 
 // Options of a connection.
 type Options struct {
 	// PingEvery is the time between pings, and how long a client has to answer one before it is cut off.
 	PingEvery time.Duration
-	// MaxMessage is the largest frame taken, in bytes.
+	// MaxMessage is the largest message taken, in bytes.
 	MaxMessage int64
+	// Within is how long one may take to arrive after its first 16 KiB; 0: no bound.
+	Within time.Duration
 	// Memory is where frames are read into. A frame that it has no room for, or that is too large, is read to its end and dropped.
-	Memory *intake.Memory
+	Memory intake.Share
 	// Refuse answers such a frame, in its turn.
 	Refuse func(error) Answer
 	// CloseCode is sent when Run's context ends; default 1012 (the service restarts).
@@ -77,6 +80,7 @@ type conn struct {
 
 	received atomic.Bool // since the last ping
 	ending   atomic.Bool // a close frame was sent, or tried
+	closing  sync.Mutex  // held to set ending, and to set a deadline where it is not set
 
 	backlog backlog
 	turns   turns
@@ -114,13 +118,13 @@ func (c *conn) read() {
 		if err != nil {
 			return
 		}
-		c.received.Store(true)
 		if late := c.turns.next(c.o.GiveUp); late != nil {
 			c.overtake(late)
 		}
 		if !c.backlog.put(frame) {
 			c.take(frame)
 		}
+		c.received.Store(true) // not before: it may have waited for room
 	}
 }
 
@@ -136,10 +140,12 @@ func (c *conn) overtake(late *turn) {
 
 // frame reads the next frame. One that is not taken is read to its end all the same: a client that still sends reads no answer.
 func (c *conn) frame() (frame, error) {
-	_, r, err := c.ws.NextReader()
+	_, next, err := c.ws.NextReader()
 	if err != nil {
 		return frame{}, err
 	}
+	r := &bounded{r: next, c: c}
+	defer r.arrived()
 	data, release, err := c.o.Memory.Read(r, c.o.MaxMessage)
 	var large *intake.TooLargeError
 	if errors.As(err, &large) || errors.Is(err, intake.ErrBusy) {

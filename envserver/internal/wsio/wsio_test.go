@@ -28,18 +28,28 @@ var errGone = errors.New("gone")
 // serve runs h for a client, which is returned with a channel that closes when Run has returned.
 func serve(t *testing.T, o wsio.Options, h wsio.Handler) (*websocket.Conn, <-chan struct{}) {
 	t.Helper()
-	o.Gone, o.MaxMessage, o.Memory = errGone, maxMessage, intake.New(1<<30)
+	return serveWatched(t, o, h, nil)
+}
+
+// serveWatched tells watch of each deadline that the server sets for reading; nil: nobody is told.
+func serveWatched(t *testing.T, o wsio.Options, h wsio.Handler, watch func(time.Time)) (*websocket.Conn, <-chan struct{}) {
+	t.Helper()
+	o.Gone, o.MaxMessage, o.Memory = errGone, maxMessage, intake.New(1<<30).Of("")
 	if o.PingEvery == 0 {
 		o.PingEvery = patience
 	}
 	over := make(chan struct{})
 	var up websocket.Upgrader
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(over)
 		if ws, err := up.Upgrade(w, r, nil); err == nil {
 			wsio.Run(t.Context(), ws, o, h)
 		}
 	}))
+	if watch != nil {
+		srv.Listener = watched{srv.Listener, watch}
+	}
+	srv.Start()
 	t.Cleanup(srv.Close)
 	c, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(srv.URL, "http"), nil)
 	require.NoError(t, err)

@@ -1,0 +1,117 @@
+package wsio_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/wsio"
+)
+
+// watched is a listener whose connections tell of each deadline for reading.
+type watched struct {
+	net.Listener
+	watch func(time.Time)
+}
+
+func (l watched) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return &watchedConn{c, l.watch}, err
+}
+
+type watchedConn struct {
+	net.Conn
+	watch func(time.Time)
+}
+
+func (c *watchedConn) SetReadDeadline(at time.Time) error {
+	c.watch(at)
+	return c.Conn.SetReadDeadline(at)
+}
+
+// A client that stalls within a large message, and is there all the same, is cut off; it gets the reason.
+func TestAMessageThatStalls(t *testing.T) {
+	t.Parallel()
+	c, over := serve(t, wsio.Options{Within: time.Millisecond}, mixed(nil))
+	w, err := c.NextWriter(websocket.TextMessage)
+	require.NoError(t, err)
+	_, err = w.Write([]byte(strings.Repeat("x", 64<<10))) // no last frame follows
+	require.NoError(t, err)
+	_, _, err = c.ReadMessage()
+	require.True(t, websocket.IsCloseError(err, websocket.ClosePolicyViolation), "%v", err)
+	closed(t, over)
+}
+
+// The bound is set for large messages alone, and lifted when one has arrived.
+func TestTheBoundOfAMessageIsLifted(t *testing.T) {
+	t.Parallel()
+	var last atomic.Pointer[time.Time]
+	c, _ := serveWatched(t, wsio.Options{Within: patience}, mixed(nil), func(at time.Time) { last.Store(&at) })
+	send(t, c, "small")
+	require.Equal(t, "small", read(t, c))
+	last.Store(nil)
+	send(t, c, "small")
+	require.Equal(t, "small", read(t, c))
+	require.Nil(t, last.Load(), "a small message has no bound")
+	large := strings.Repeat("x", 100_000)
+	send(t, c, large)
+	require.Equal(t, large, read(t, c))
+	require.NotNil(t, last.Load())
+	require.Zero(t, *last.Load(), "the bound is lifted")
+}
+
+// A client may send more ahead of a long answer than is queued, and then gets every answer, although its pongs are not read meanwhile.
+func TestMoreThanIsQueuedAheadOfALongAnswer(t *testing.T) {
+	t.Parallel()
+	const frames, pings = 100, 3
+	let, pinged := make(chan struct{}), 0
+	c, _ := serve(t, wsio.Options{PingEvery: 3 * time.Second, GiveUp: patience}, mixed(let))
+	answer := c.PingHandler()
+	c.SetPingHandler(func(data string) error {
+		if pinged++; pinged == pings {
+			close(let)
+		}
+		return answer(data)
+	})
+	send(t, c, "slow")
+	for i := range frames {
+		send(t, c, fmt.Sprint(i))
+	}
+	require.Equal(t, "slow", read(t, c))
+	for i := range frames {
+		require.Equal(t, fmt.Sprint(i), read(t, c))
+	}
+	require.GreaterOrEqual(t, pinged, pings)
+}
+
+// A client that leaves after it sent more ahead than is queued is noticed, and what is done for it ends.
+func TestAClientLeavesAQueueThatIsFull(t *testing.T) {
+	t.Parallel()
+	begun, cause := make(chan struct{}), make(chan error, 1)
+	c, over := serve(t, wsio.Options{PingEvery: time.Second, GiveUp: patience}, func(frame []byte) wsio.Answer {
+		if string(frame) != "work" {
+			return wsio.Answer{Reply: [][]byte{frame}}
+		}
+		return wsio.Answer{Later: func(ctx context.Context) wsio.Answer {
+			close(begun)
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+			return wsio.Answer{}
+		}}
+	})
+	send(t, c, "work")
+	for range 100 {
+		send(t, c, "more")
+	}
+	<-begun
+	require.NoError(t, c.NetConn().Close())
+	require.ErrorIs(t, <-cause, errGone)
+	closed(t, over)
+}
