@@ -60,16 +60,10 @@ for name, offsets, dtype in (
 # openenv validates the turns to train on, and TRL's worker makes its records and rows of them.
 train = [line for line in lines if line["train"]]
 assert len(train) >= at_least, [(line["kind"], line.get("broken"), line.get("flaws")) for line in lines]
-trace = TrainingTrace.from_entries(
-    [
-        line
-        | {
-            "loss_mask": [0] * len(line["prompt_token_ids"]) + [1] * len(line["completion_token_ids"]),
-            "metadata": {"node_id": line["call_id"]},
-        }
-        for line in train
-    ]
-)
+for line in train:
+    assert line["loss_mask"] == [0] * len(line["prompt_token_ids"]) + [1] * len(line["completion_token_ids"])
+assert len({line["node_id"] for line in lines}) == len(lines)
+trace = TrainingTrace.from_entries([line | {"metadata": {"node_id": line["node_id"]}} for line in train])
 harness, worker = trl_harness.load()
 records = harness._turns_from_training_trace(trace)
 for record, line in zip(records, train, strict=True):
