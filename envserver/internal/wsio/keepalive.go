@@ -12,7 +12,7 @@ import (
 // keepAlive pings the client, and cuts it off when nothing was received since the ping before: whether it is gone without a word
 // or takes no reply, as then it gets no ping either. It works by a timer rather than by a goroutine or a deadline that moves with
 // every frame, so that an idle connection and a quick step cost little. A client that sent more ahead of an answer
-// than is queued is not cut off for pongs that nobody reads: that it is gone shows at the ping. The returned function stops it and waits for
+// than is queued is not cut off for pongs that are not read meanwhile: that it is gone shows at the ping. The returned function stops it and waits for
 // a ping under way.
 func (c *conn) keepAlive() (stop func()) {
 	c.received.Store(true)

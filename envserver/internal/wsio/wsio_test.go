@@ -31,7 +31,7 @@ func serve(t *testing.T, o wsio.Options, h wsio.Handler) (*websocket.Conn, <-cha
 	return serveWatched(t, o, h, nil)
 }
 
-// serveWatched tells watch of each deadline that the server sets for reading; nil: nobody is told.
+// serveWatched calls watch with each deadline that the server sets for reading; nil: there is no such function.
 func serveWatched(t *testing.T, o wsio.Options, h wsio.Handler, watch func(time.Time)) (*websocket.Conn, <-chan struct{}) {
 	t.Helper()
 	o.Gone, o.MaxMessage, o.Memory = errGone, maxMessage, intake.New(1<<30).Of("")
