@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"syscall"
 	"time"
 
 	"github.com/rolloutd/rolloutd/cmd/rolloutd-dev/devserver"
@@ -81,12 +82,15 @@ func temporalAlone(ctx context.Context, f *flags) error {
 	return explain(err, log.where)
 }
 
-// explain adds the path of the log, except to errors that say what to do.
+// explain adds the path of the log, except to errors that say what to do; to those of a port it adds the flag that moves all of them.
 func explain(err error, log string) error {
 	var inUse *devserver.InUseError
 	var schema *devserver.SchemaError
 	var held *filelock.HeldError
 	var port *listen.Error
+	if errors.As(err, &port) && errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w; to start a second rolloutd-dev, move all of its ports with --port-offset", err)
+	}
 	if err == nil || log == "" || errors.As(err, &inUse) || errors.As(err, &schema) || errors.As(err, &held) || errors.As(err, &port) {
 		return err
 	}

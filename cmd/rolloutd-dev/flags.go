@@ -1,8 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"net"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +21,7 @@ type flags struct {
 	mode         string
 	temporalPort uint16
 	uiPort       uint16
+	portOffset   uint16
 	noUI         bool
 	verbose      bool
 	demo         string
@@ -32,6 +37,7 @@ func (f *flags) registerCommon(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.file, "config", "", "configuration file (YAML); the environment overrides it")
 	cmd.Flags().Uint16Var(&f.temporalPort, "temporal-port", 7233, "port of the Temporal server")
 	cmd.Flags().Uint16Var(&f.uiPort, "ui-port", 8233, "port of the Temporal UI")
+	cmd.Flags().Uint16Var(&f.portOffset, "port-offset", 0, "add this to every port, for another rolloutd-dev on this machine")
 	cmd.Flags().BoolVar(&f.noUI, "no-ui", false, "do not start the Temporal UI")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log to stderr instead of DATA/rolloutd-dev.log, at debug level")
 }
@@ -55,6 +61,9 @@ func (f *flags) load() (config.Config, error) {
 	if f.given("port") {
 		c.Serve.Listen = fmt.Sprintf("127.0.0.1:%d", f.port)
 	}
+	if err := f.shiftPorts(&c); err != nil {
+		return config.Config{}, err
+	}
 	c.Gateway.AllowHosts = append(c.Gateway.AllowHosts, "127.0.0.0/8", "::1", "localhost") // the models of a laptop
 	if f.mode != "" {
 		c.Serve.Mode = f.mode
@@ -63,4 +72,37 @@ func (f *flags) load() (config.Config, error) {
 		return config.Config{}, fmt.Errorf("configuration:\n%w", err)
 	}
 	return c, os.MkdirAll(c.Data, 0o700)
+}
+
+// shiftPorts adds the offset to each port that this process listens on.
+func (f *flags) shiftPorts(c *config.Config) error {
+	addresses := []*string{
+		&c.Serve.Listen, &c.Gateway.Listen, &c.Gateway.TrainerListen, &c.Worker.Listen, &c.Worker.ToolsListen, &c.Model.Listen, &c.Telemetry.Listen,
+	}
+	var errs []error
+	for _, a := range addresses {
+		host, port, err := net.SplitHostPort(*a)
+		n, bad := strconv.ParseUint(port, 10, 16)
+		if err != nil || bad != nil {
+			continue // Validate says what is wrong with it
+		}
+		shifted, err := shift(uint16(n), f.portOffset)
+		errs = append(errs, err)
+		*a = net.JoinHostPort(host, strconv.Itoa(int(shifted)))
+	}
+	var temporal, ui error
+	f.temporalPort, temporal = shift(f.temporalPort, f.portOffset)
+	f.uiPort, ui = shift(f.uiPort, f.portOffset)
+	return errors.Join(append(errs, temporal, ui)...)
+}
+
+// shift adds offset to a port; port 0 stays any free port.
+func shift(port, offset uint16) (uint16, error) {
+	if port == 0 {
+		return 0, nil
+	}
+	if int(port)+int(offset) > math.MaxUint16 {
+		return 0, fmt.Errorf("--port-offset: port %d plus %d is above %d", port, offset, math.MaxUint16)
+	}
+	return port + offset, nil
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"io"
+	"net"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/config"
@@ -21,6 +23,7 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 		{[]string{"--port", "-1"}, `--port: want a number from 0 to 65535, got "-1"`},
 		{[]string{"--ui-port", "65536"}, `--ui-port: want a number from 0 to 65535, got "65536"`},
 		{[]string{"--temporal-port", "x"}, `--temporal-port: want a number from 0 to 65535, got "x"`},
+		{[]string{"--port-offset", "60000"}, "--port-offset: port 8000 plus 60000 is above 65535"},
 		{[]string{"--demo", ""}, "--demo: must not be empty"},
 		{[]string{"--mode", "fast"}, `serve.mode: want simulation or production, got "fast"`},
 		{[]string{"temporal", "--port", "8000"}, "unknown flag: --port; see rolloutd-dev temporal --help"},
@@ -33,4 +36,42 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 	cmd := command(std{io.Discard, io.Discard, config.Environ{"ROLLOUTD_LISTN": "127.0.0.1:0"}})
 	cmd.SetArgs([]string{})
 	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), "ROLLOUTD_LISTN: unknown variable; did you mean ROLLOUTD_LISTEN?")
+}
+
+// One flag moves every port with a number; ports that are any free one stay so.
+func TestPortOffset(t *testing.T) {
+	t.Parallel()
+	load := func(args ...string) (config.Config, *flags) {
+		f := &flags{s: std{io.Discard, io.Discard, config.Environ{}}}
+		cmd := &cobra.Command{}
+		f.registerCommon(cmd)
+		f.registerDaemon(cmd)
+		require.NoError(t, cmd.ParseFlags(append(args, "--data", t.TempDir())))
+		c, err := f.load()
+		require.NoError(t, err)
+		return c, f
+	}
+	c, f := load("--port-offset", "100")
+	require.Equal(t, "127.0.0.1:8100", c.Serve.Listen)
+	require.Equal(t, "127.0.0.1:7170", c.Gateway.Listen)
+	require.Equal(t, "127.0.0.1:7171", c.Gateway.TrainerListen)
+	require.Equal(t, "127.0.0.1:9199", c.Model.Listen)
+	require.Equal(t, "127.0.0.1:9564", c.Telemetry.Listen)
+	require.Equal(t, "127.0.0.1:0", c.Worker.Listen)
+	require.Empty(t, c.Worker.ToolsListen)
+	require.Equal(t, []uint16{7333, 8333}, []uint16{f.temporalPort, f.uiPort})
+	c, f = load("--port-offset", "100", "--port", "9000", "--ui-port", "0")
+	require.Equal(t, "127.0.0.1:9100", c.Serve.Listen)
+	require.Zero(t, f.uiPort)
+}
+
+func TestTakenPortNamesTheOffset(t *testing.T) {
+	t.Parallel()
+	held, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer held.Close()
+	_, port, err := net.SplitHostPort(held.Addr().String())
+	require.NoError(t, err)
+	p := launch(t, t.TempDir(), "--port", port)
+	require.ErrorContains(t, <-p.done, "--port-offset")
 }
