@@ -19,8 +19,7 @@ const (
 // attach keeps the sandbox's model channel served until ctx ends. It serves on after the rollout has ended: the agent's
 // last calls want their empty answers.
 func (r *route) attach(ctx context.Context, d Dialer) {
-	if r.SandboxID == "" { // all calls come from the host
-		r.setAttached(true)
+	if r.onHost() {
 		<-ctx.Done()
 		return
 	}
@@ -39,6 +38,9 @@ func (r *route) attach(ctx context.Context, d Dialer) {
 		pause = min(2*pause, maxRedial)
 	}
 }
+
+// onHost says that all calls come from the host: there is no model channel.
+func (r *route) onHost() bool { return r.SandboxID == "" }
 
 func (r *route) serveOnce(ctx context.Context, d Dialer) error {
 	settled := time.AfterFunc(settle, func() { r.setAttached(true) })

@@ -84,6 +84,7 @@ type route struct {
 func (r *route) start(ctx context.Context) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.attached = r.onHost()
 	r.working, r.cancel = context.WithCancelCause(ctx)
 	r.resting = make(chan struct{})
 	return r.working
