@@ -89,7 +89,7 @@ redteam-sandbox:
 redteam-server:
 	go test -count=1 -timeout 10m ./envserver -run 'Memory|Crowd|Dropped'
 	cd $(DEV) && go test -count=1 -timeout 20m ./e2e -run 'Cheats|Outcomes'
-	cd $(DEV) && ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./e2e -run 'EpisodesAreApart|ExecutorWireFacts|KillWalk'
+	cd $(DEV) && ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./e2e -run 'EpisodesAreApart|ExecutorWireFacts|KillWalk|CheatsInContainers'
 
 # Every decoder of what comes from outside.
 redteam-fuzz:

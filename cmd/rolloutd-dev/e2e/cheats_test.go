@@ -2,14 +2,15 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -17,6 +18,26 @@ import (
 // Every verifier here grades what it finds at less than 1, and every agent is after 1.
 func TestCheats(t *testing.T) {
 	t.Parallel()
+	cheat(t, devOptions{}, "sandbox: {home_mib: 256}", args{})
+}
+
+// The same holds in containers.
+func TestCheatsInContainers(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("ROLLOUTD_REDTEAM") == "" {
+		t.Skip("set ROLLOUTD_REDTEAM=1, or run make redteam-server")
+	}
+	engine, folder := startEngine(t), t.TempDir()
+	require.NoError(t, imagetest.Fill(folder, append([]string{"diff", "pkill", "printf", "rg"}, imagetest.Programs()...)))
+	require.NoError(t, errors.Join(imagetest.Glibc(folder), imagetest.Python(folder)))
+	require.NoError(t, engine.Import(t.Context(), folder, "python:1", ""))
+	o := devOptions{env: []string{"DOCKER_HOST=" + engine.Socket}}
+	cheat(t, o, "sandbox:\n  home_mib: 256\n  backends: {local: {}, docker: {}}\n", args{"backend": "docker", "image": "python:1"})
+}
+
+// cheat plays the cheats in sandboxes of a deployment with that configuration.
+func cheat(t *testing.T, o devOptions, config string, sandbox args) {
+	t.Helper()
 	const (
 		rewardFile = "/home/user/logs/verifier/reward.txt"
 		userSite   = "$(python3 -m site --user-site)"
@@ -71,13 +92,12 @@ func TestCheats(t *testing.T) {
 		require.NoError(t, err)
 		fmt.Fprintf(scripts, "- match: %q\n  turns:\n    - tool_calls: [{name: bash, arguments: {command: %s, description: Cheat}}]\n    - text: Done.\n", "one that "+c.name+".", does)
 	}
-	config := filepath.Join(t.TempDir(), "config.yaml")
-	require.NoError(t, os.WriteFile(config, []byte("sandbox: {home_mib: 256}"), 0o600))
-	srv := startDev(t, devOptions{script: scripts.String(), flags: []string{"--config", config}})
+	o.script, o.flags = scripts.String(), []string{"--config", configFile(t, config)}
+	srv := startDev(t, o)
 	for _, c := range cheats {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			a := args{"instruction": "Be one that " + c.name + ".", "endpoint": "scripted"}
+			a := args{"instruction": "Be one that " + c.name + ".", "endpoint": "scripted", "sandbox": sandbox}
 			for name, value := range c.args {
 				a[name] = value
 			}

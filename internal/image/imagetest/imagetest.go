@@ -4,10 +4,12 @@ package imagetest
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 )
 
 // Programs are those that the suite of sandbox drivers needs in an image.
@@ -31,17 +33,25 @@ func Fill(dir string, programs []string) error {
 		if err != nil {
 			return err
 		}
-		if err := install(dir, path, "/usr/bin/"+program); err != nil {
+		if err := fillFrom(dir, path, "/usr/bin/"+program); err != nil {
 			return err
 		}
-		out, err := exec.CommandContext(context.Background(), "ldd", path).Output()
-		if err != nil {
+	}
+	return nil
+}
+
+// fillFrom copies a program or a library, with the libraries that it needs.
+func fillFrom(dir, from, to string) error {
+	if err := install(dir, from, to); err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(context.Background(), "ldd", from).Output()
+	if err != nil {
+		return err
+	}
+	for _, lib := range regexp.MustCompile(`(?m)(/\S+) \(0x`).FindAllStringSubmatch(string(out), -1) {
+		if err := install(dir, lib[1], lib[1]); err != nil {
 			return err
-		}
-		for _, lib := range regexp.MustCompile(`(?m)(/\S+) \(0x`).FindAllStringSubmatch(string(out), -1) {
-			if err := install(dir, lib[1], lib[1]); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -55,6 +65,33 @@ func Glibc(dir string) error {
 		}
 	}
 	return nil
+}
+
+// Python copies the system's Python with its standard library.
+func Python(dir string) error {
+	const system = "/usr/bin/python3"
+	out, err := exec.CommandContext(context.Background(), system, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))").Output()
+	if err != nil {
+		return err
+	}
+	library := strings.TrimSpace(string(out))
+	if err := fillFrom(dir, system, "/usr/bin/python3"); err != nil {
+		return err
+	}
+	return filepath.WalkDir(library, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && (e.Name() == "__pycache__" || e.Name() == "test" || e.Name() == "dist-packages" || e.Name() == "site-packages"):
+			return fs.SkipDir
+		case !e.Type().IsRegular():
+			return nil
+		case strings.HasSuffix(path, ".so"):
+			return fillFrom(dir, path, path)
+		default:
+			return install(dir, path, path)
+		}
+	})
 }
 
 func install(dir, from, to string) error {
