@@ -116,6 +116,20 @@ func TestStrangeReplies(t *testing.T) {
 	}
 }
 
+// Headers are bounded; a reply under too many is a broken try, and the next one counts.
+func TestHeadersWithoutEnd(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 8<<10)
+	h, e := newHost(t), newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		for i := range 64 {
+			w.Header().Set(fmt.Sprint("X-Long-", i), long)
+		}
+		says(goodReply)(w, r)
+	}, says(goodReply))
+	require.Equal(t, goodReply, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).body)
+	require.Equal(t, 2, h.turns(t, "r1.1")[0].UpstreamTries)
+}
+
 // A reply that can never be read costs the call's time and no more, in each API.
 func TestRepliesThatAreNone(t *testing.T) {
 	t.Parallel()

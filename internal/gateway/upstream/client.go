@@ -29,6 +29,8 @@ const (
 	maxBackoff = 30 * time.Second
 	// readBuffer lets one read take in many tokens of a reply that comes fast.
 	readBuffer = 16 << 10
+	// maxHeader bounds the headers of a response, in bytes.
+	maxHeader = 256 << 10
 )
 
 // New makes a Client. The proxy is as in http.Transport; nil: none. The policy says which special hosts clients may have called. The
@@ -55,6 +57,8 @@ func newTransport(dial func(context.Context, string, string) (net.Conn, error), 
 		ReadBufferSize:      readBuffer,
 		DisableCompression:  true,
 		Protocols:           protocols,
+		// The default is 10 MiB for each call in flight.
+		MaxResponseHeaderBytes: maxHeader,
 		// Finds a dead path under a call that may rightly be silent for minutes.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
