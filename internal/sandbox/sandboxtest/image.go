@@ -21,7 +21,7 @@ import (
 func FillAppImage(folder string) error {
 	err := errors.Join(imagetest.Fill(folder, imagetest.Programs()), imagetest.Glibc(folder))
 	for path, text := range map[string]string{
-		"app/main": "original\n", "app/lib/part": "part\n", "app/cache/old": "old\n", "srv/data/rows": "rows\n", "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
+		"app/main": "original\n", "app/lib/part": "part\n", "app/cache/old": "old\n", "srv/data/rows": "rows\n", "etc/hostname": "app\n",
 	} {
 		full := filepath.Join(folder, path)
 		err = errors.Join(err, os.MkdirAll(filepath.Dir(full), 0o755), os.WriteFile(full, []byte(text), 0o600), os.Chmod(full, 0o644))
