@@ -23,7 +23,7 @@ TEST := $(SUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failure
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-nomad test-stores test-openenv-latest test-systems test-patience bench-rollout bench-control bench-episodes bench-sandbox bench-gateway bench-edge bench-nomad bench-producer openenv-image clean
+.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-nomad test-stores test-openenv-latest test-systems test-patience bench-rollout bench-control bench-episodes bench-sandbox bench-images bench-gateway bench-edge bench-nomad bench-producer openenv-image clean
 
 demo-react: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml --demo-agent react
@@ -148,6 +148,11 @@ bench-episodes:
 
 bench-sandbox:
 	go test ./internal/sandbox/local -run '^$$' -bench CreateToFirstExec -benchtime 100x
+
+# The pull of an image needs skopeo and umoci; 200 sandboxes of one image need some 2 GiB of memory.
+bench-images:
+	go test ./internal/image -run '^$$' -bench Pull -benchtime 5x -timeout 30m
+	go test ./internal/sandbox/local -run '^$$' -bench ManyOfOneImage -benchtime 3x -timeout 30m
 
 bench-gateway: $(BIN)/bench-venv
 	go run ./internal/gateway/bench -python $(BIN)/bench-venv/bin/python

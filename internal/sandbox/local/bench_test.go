@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/image/imagetest"
@@ -186,4 +187,46 @@ func BenchmarkList(b *testing.B) {
 		require.Len(b, all, sandboxes)
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/sandboxes, "µs/sandbox")
+}
+
+// BenchmarkManyOfOneImage measures 200 sandboxes of one image that are created at once, until a process has run in each while all live.
+func BenchmarkManyOfOneImage(b *testing.B) {
+	const sandboxes = 200
+	backend := sandbox.New(open(b, local.Options{Images: layered(b), BridgeDir: b.TempDir()}), sandbox.Options{})
+	_, err := backend.Create(b.Context(), "bench-probe", rollout.Sandbox{Image: "layered"}, nil)
+	require.NoError(b, err)
+	require.NoError(b, backend.Destroy(b.Context(), "bench-probe"))
+	var create, destroy []time.Duration
+	for i := range b.N {
+		id := func(n int) string { return fmt.Sprintf("bench-%d-%d", i, n) }
+		create = append(create, atOnce(b, sandboxes, func(n int) error {
+			s, err := backend.Create(b.Context(), id(n), rollout.Sandbox{Image: "layered"}, nil)
+			if err == nil {
+				_, err = s.Start(b.Context(), "first", wire.Process{Argv: []string{"true"}})
+			}
+			if err == nil {
+				_, err = s.Wait(b.Context(), "first", 10*time.Minute)
+			}
+			return err
+		}))
+		all, err := backend.List(b.Context())
+		require.NoError(b, err)
+		require.Len(b, all, sandboxes)
+		destroy = append(destroy, atOnce(b, sandboxes, func(n int) error { return backend.Destroy(b.Context(), id(n)) }))
+	}
+	b.ReportMetric(median(create)/1000, "create-s")
+	b.ReportMetric(median(create)/sandboxes, "ms/sandbox")
+	b.ReportMetric(median(destroy)/1000, "destroy-s")
+}
+
+// atOnce runs do n times at once and returns how long all took.
+func atOnce(b *testing.B, n int, do func(int) error) time.Duration {
+	b.Helper()
+	start := time.Now()
+	var all errgroup.Group
+	for i := range n {
+		all.Go(func() error { return do(i) })
+	}
+	require.NoError(b, all.Wait())
+	return time.Since(start)
 }
