@@ -70,20 +70,25 @@ func TestAbort(t *testing.T) {
 	model := startModel(t, slowScript)
 	srv := startDev(t, devOptions{modelURL: model.url})
 	id := start(t, srv.url, args{"instruction": "hang in the second turn", "endpoint": "scripted", "verify": []string{"true"}})
-	waitFor(t, srv.url, id, "one turn done", func(s state) bool { return s.Phase == rollout.PhaseAgent && s.Turns >= 1 })
-
-	text, err := call(t.Context(), srv.url, "abort_rollout", args{"rollout_id": id})
-	require.NoError(t, err)
-	require.Contains(t, text, `"aborted":true`)
+	aborted := ""
+	follow(t, srv.url, id, "", func(e rollout.Event) { // ends with the rollout
+		if e.Kind == rollout.EventToolEnd && aborted == "" {
+			var err error
+			aborted, err = call(t.Context(), srv.url, "abort_rollout", args{"rollout_id": id})
+			require.NoError(t, err)
+		}
+	})
+	require.Contains(t, aborted, `"aborted":true`)
 	result := finalize(t, srv.url, id)
 	require.Equal(t, rollout.Aborted, result.Outcome)
 	require.Nil(t, result.Reward)
 	require.NotEmpty(t, result.ProxyTurns)
 	require.Contains(t, result.Files, "/home/user/workdir/log.txt", "what was produced is kept")
+	require.Contains(t, get(t, srv.url+"/rollouts/"+id+"/messages"), "echo one ", "so is the transcript that there was")
 	require.Empty(t, srv.sandboxes(t))
 	model.requireIdle(t)
 
-	text, err = call(t.Context(), srv.url, "abort_rollout", args{"rollout_id": "no-such-rollout"})
+	text, err := call(t.Context(), srv.url, "abort_rollout", args{"rollout_id": "no-such-rollout"})
 	require.NoError(t, err)
 	require.Contains(t, text, `"unknown"`)
 }

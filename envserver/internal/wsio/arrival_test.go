@@ -70,9 +70,9 @@ func TestTheBoundOfAMessageIsLifted(t *testing.T) {
 // A client may send more ahead of a long answer than is queued, and then gets every answer, although its pongs are not read meanwhile.
 func TestMoreThanIsQueuedAheadOfALongAnswer(t *testing.T) {
 	t.Parallel()
-	const frames, pings = 100, 3
+	const frames, pings = 100, 2
 	let, pinged := make(chan struct{}), 0
-	c, _ := serve(t, wsio.Options{PingEvery: 3 * time.Second, GiveUp: patience}, mixed(let))
+	c, _ := serve(t, wsio.Options{PingEvery: 5 * time.Second, GiveUp: patience}, mixed(let))
 	answer := c.PingHandler()
 	c.SetPingHandler(func(data string) error {
 		if pinged++; pinged == pings {
