@@ -160,7 +160,7 @@ type Docker struct {
 	Host     string `yaml:"host"`      // unix:///path, tcp://host:2376 or ssh://user@host; empty: unix:///var/run/docker.sock
 	CertPath string `yaml:"cert_path"` // a folder with ca.pem, cert.pem and key.pem, for a tcp address; empty: no TLS
 	Image    string `yaml:"image"`     // of sandboxes that name none; empty: each must name one
-	Runtime  string `yaml:"runtime"`   // an OCI runtime of the daemon, such as runsc; empty: its default
+	Runtime  string `yaml:"runtime"`   // an OCI runtime of the daemon; empty: its default
 	Remote   bool   `yaml:"remote"`    // the daemon does not see the files of this machine, though its address is a socket
 }
 

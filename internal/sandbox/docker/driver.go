@@ -27,7 +27,7 @@ type Options struct {
 	BridgeDir string
 	// Image is the image of sandboxes that name none; "": each must name one.
 	Image string
-	// Runtime is the OCI runtime of the containers, one that the daemon knows (runsc, kata); "": the daemon's default.
+	// Runtime is the OCI runtime of the containers, one that the daemon knows; "": the daemon's default.
 	Runtime string
 	// Remote says that the daemon does not see the files of this machine, whatever its address.
 	Remote bool
