@@ -37,6 +37,8 @@ type Options struct {
 	MayPull func(name string) error
 	// KeepDead is how long the container of a sandbox that ended by itself is kept, for its usage; 0: an hour.
 	KeepDead time.Duration
+	// KeepImages is the age from which an image that the driver made is removed where no container uses it; 0: a week.
+	KeepImages time.Duration
 	// Logger reports sweeps; nil is silent.
 	Logger *slog.Logger
 }
@@ -54,6 +56,7 @@ type Driver struct {
 
 	making chan struct{} // one image of our own is made at a time
 	mu     sync.Mutex
+	looked time.Time    // for old images
 	info   *system.Info // of the daemon, once it has answered
 }
 
@@ -70,7 +73,7 @@ func New(o Options) (*Driver, error) {
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	d.o.KeepDead = cmp.Or(o.KeepDead, time.Hour)
+	d.o.KeepDead, d.o.KeepImages = cmp.Or(o.KeepDead, time.Hour), cmp.Or(o.KeepImages, 7*24*time.Hour)
 	var err error
 	if d.o.Dir, err = driver.PrivateDir(o.Dir); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "folder of the sandboxes")

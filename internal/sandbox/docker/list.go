@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// List implements driver.Driver. On the way it removes the containers of sandboxes that ended some time ago, those of other owners too: a host that
+// List implements driver.Driver. On the way it removes old images, and the containers of sandboxes that ended some time ago, those of other owners too: a host that
 // died removes none, and its sandboxes have ended by their leases.
 func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	all, err := d.docker.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", labelSandbox)})
@@ -44,6 +44,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	}
 	d.sweepFolders(folders)
 	d.sweepVolumes(ctx)
+	d.sweepImages(ctx)
 	return infos, nil
 }
 
