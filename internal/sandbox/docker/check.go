@@ -1,8 +1,10 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"path"
 	"runtime"
 	"slices"
 	"strings"
@@ -71,6 +73,11 @@ func checkFilter(info *system.Info) driver.Finding {
 
 func (d *Driver) checkRuntime(info *system.Info) driver.Finding {
 	f := driver.Finding{Name: "Docker runtime", Detail: "the default, " + info.DefaultRuntime}
+	if name := cmp.Or(d.o.Runtime, info.DefaultRuntime); isGVisor(name, info.Runtimes[name]) {
+		f.Level, f.Detail = driver.Fail, name+" is gVisor, which lacks the system call setfsuid, so no file could be moved to or from a sandbox"
+		f.Fix = "use runc or a Kata runtime"
+		return f
+	}
 	if d.o.Runtime == "" {
 		return f
 	}
@@ -81,6 +88,11 @@ func (d *Driver) checkRuntime(info *system.Info) driver.Finding {
 		f.Fix = "add it to the daemon's configuration (daemon.json, runtimes), or name another"
 	}
 	return f
+}
+
+// isGVisor says whether a runtime is runsc, by its program or its shim.
+func isGVisor(name string, r system.RuntimeWithStatus) bool {
+	return path.Base(r.Path) == "runsc" || slices.ContainsFunc([]string{name, r.Type}, func(s string) bool { return strings.HasPrefix(s, "io.containerd.runsc.") })
 }
 
 func (d *Driver) checkControl(info *system.Info) driver.Finding {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 	"github.com/stretchr/testify/require"
 
@@ -135,6 +136,28 @@ func TestChecks(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.ErrorContains(t, d.Probe(t.Context()), "the daemon has no runsc-missing; it has")
+}
+
+// gVisor is refused by whatever name a daemon knows it: sandboxes would start, and no file could be moved.
+func TestGVisorIsRefused(t *testing.T) {
+	t.Parallel()
+	d, err := docker.New(docker.Options{
+		Dir: t.TempDir(), BridgeDir: t.TempDir(), SandboxdPath: world.sandboxd, Daemon: docker.Daemon{Host: engine(t).Socket}, Runtime: "io.containerd.runsc.v1",
+	})
+	require.NoError(t, err)
+	require.ErrorContains(t, d.Probe(t.Context()), "io.containerd.runsc.v1 is gVisor")
+	for name, c := range map[string]struct {
+		runtime system.RuntimeWithStatus
+		want    bool
+	}{
+		"runc":                   {system.RuntimeWithStatus{Runtime: system.Runtime{Path: "runc"}}, false},
+		"strict":                 {system.RuntimeWithStatus{Runtime: system.Runtime{Path: "/usr/local/bin/runsc"}}, true},
+		"shim":                   {system.RuntimeWithStatus{Runtime: system.Runtime{Type: "io.containerd.runsc.v1"}}, true},
+		"io.containerd.kata.v2":  {system.RuntimeWithStatus{}, false},
+		"io.containerd.runsc.v1": {system.RuntimeWithStatus{}, true},
+	} {
+		require.Equal(t, c.want, docker.IsGVisor(name, c.runtime), name)
+	}
 }
 
 // While the daemon is dead nothing is made, and says why. After its return the sandboxes that it ended are lost, and others are made.
