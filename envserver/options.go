@@ -166,7 +166,7 @@ type Options struct {
 	// MaxMessage is the largest request body or frame taken, in bytes; default 16 MiB.
 	MaxMessage int64
 	// RequestMemory is what large bodies and frames of all clients may take at once while they are read and decoded, in bytes; one more is
-	// answered with 503, or close code 1013. One client may hold half of it. Default: eight of MaxMessage.
+	// answered with 503, or close code 1013. One token may hold half of it. Default: eight of MaxMessage.
 	RequestMemory int64
 	// ExportMemory is what transcripts, arrays and training sequences of all clients may take at once while they are made and sent, in
 	// bytes; one more waits up to a minute and is then answered with 503. Default: 1 GiB.

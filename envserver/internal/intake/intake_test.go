@@ -75,3 +75,20 @@ func TestAClientLeavesRoom(t *testing.T) {
 	require.NoError(t, err)
 	release()
 }
+
+// Where no tokens are set, all clients are one: they share all of the memory.
+func TestClientsWithoutANameShareAll(t *testing.T) {
+	t.Parallel()
+	fit := func(client string) (n int) {
+		m := intake.New(2 << 20)
+		for {
+			_, _, err := m.Of(client).Read(strings.NewReader(strings.Repeat("x", 1<<18)), 1<<18)
+			if err != nil {
+				require.ErrorIs(t, err, intake.ErrBusy)
+				return n
+			}
+			n++
+		}
+	}
+	require.GreaterOrEqual(t, fit(""), 2*fit("a"))
+}
