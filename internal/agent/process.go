@@ -85,6 +85,9 @@ func launchOf(ctx context.Context, sb Sandbox, number int) (Launch, error) {
 		return Launch{Number: number, Began: first, First: first}, err
 	}
 	this, err := began(ctx, sb, number)
+	if first.After(this) { // the first age took longer to arrive than there is between the launches
+		first = this
+	}
 	return Launch{Number: number, Began: this, First: first}, err
 }
 

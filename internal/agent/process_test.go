@@ -1,0 +1,42 @@
+package agent_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// slowBox has two launches shortly after each other. Answers about the first one take long.
+type slowBox struct {
+	agent.Sandbox
+	starts map[string]time.Time
+}
+
+func (b slowBox) Status(_ context.Context, name string) (wire.Status, error) {
+	start, ok := b.starts[name]
+	if !ok {
+		return wire.Status{}, fault.New(fault.NotFound, "no process %q", name)
+	}
+	st := wire.Status{Age: time.Since(start)}
+	if name == agent.ProcessName(1) {
+		time.Sleep(50 * time.Millisecond)
+	}
+	return st, nil
+}
+
+// A launch never begins before the first one, however long the answers take from which their times are computed.
+func TestLaunchesAreInOrder(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	b := slowBox{starts: map[string]time.Time{agent.ProcessName(1): now.Add(-2 * time.Millisecond), agent.ProcessName(2): now}}
+	l, err := agent.AttachProcess(t.Context(), b)
+	require.NoError(t, err)
+	require.Equal(t, 2, l.Number)
+	require.False(t, l.First.After(l.Began), "%v after %v", l.First, l.Began)
+}
