@@ -47,9 +47,9 @@ func work(job string) int {
 }
 
 // A worker that is killed leaves its sandbox to the next one of the same folder. The sandbox of a host that does not return ends by its lease,
-// and any other host removes its container.
+// and any other host removes its container. Not beside other tests: that host removes at once all that looks dead, and a container that is not
+// started yet does.
 func TestKilledWorker(t *testing.T) {
-	t.Parallel()
 	e, dir := engine(t), t.TempDir()
 	worker := exec.CommandContext(t.Context(), os.Args[0])
 	worker.Env = append(os.Environ(), workerEnv+"="+strings.Join([]string{e.Socket, dir, world.sandboxd}, " "))
