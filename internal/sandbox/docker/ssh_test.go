@@ -1,17 +1,13 @@
 package docker_test
 
 import (
-	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,12 +20,12 @@ func TestSuiteSSH(t *testing.T) {
 		t.Skip("set ROLLOUTD_REDTEAM=1")
 	}
 	e := engine(t)
-	host := startSSH(t)
+	host := serveSSH(t)
 	suite(t, docker.Options{Daemon: docker.Daemon{Host: host + strings.TrimPrefix(e.Socket, "unix://")}}, nil)
 }
 
-// startSSH starts an ssh server for this user, has this process's ssh log in to it, and returns its URL.
-func startSSH(t *testing.T) string {
+// serveSSH has this process's ssh log in to this machine, each time to an ssh server of its own, and returns the URL.
+func serveSSH(t *testing.T) string {
 	t.Helper()
 	sshd, err := exec.LookPath("sshd")
 	if err != nil {
@@ -45,39 +41,15 @@ func startSSH(t *testing.T) string {
 		require.NoError(t, exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", at(name)).Run())
 	}
 	require.NoError(t, os.MkdirAll("/run/sshd", 0o755)) // sshd wants it as root
-	port := freePort(t)
 	write := func(name, text string, mode os.FileMode) {
 		require.NoError(t, os.WriteFile(at(name), []byte(text), mode))
 	}
-	write("sshd", fmt.Sprintf("Port %s\nListenAddress 127.0.0.1\nHostKey %s\nAuthorizedKeysFile %s\nStrictModes no\nPidFile none\nUsePAM no\nPermitRootLogin yes\n",
-		port, at("host"), at("login.pub")), 0o600)
-	write("config", fmt.Sprintf("IdentityFile %s\nIdentitiesOnly yes\nStrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n", at("login")), 0o600)
+	write("sshd", fmt.Sprintf("HostKey %s\nAuthorizedKeysFile %s\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n", at("host"), at("login.pub")), 0o600)
+	write("config", fmt.Sprintf("ProxyCommand %s -i -f %s\nIdentityFile %s\nIdentitiesOnly yes\nStrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n",
+		sshd, at("sshd"), at("login")), 0o600)
 	write("ssh", fmt.Sprintf("#!/bin/sh\nexec %s -F %s \"$@\"\n", ssh, at("config")), 0o700)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-
-	var log bytes.Buffer
-	cmd := exec.Command(sshd, "-D", "-e", "-f", at("sshd"))
-	cmd.Stderr, cmd.SysProcAttr = &log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Log(log.String())
-		}
-	})
-	require.Eventually(t, func() bool {
-		return exec.CommandContext(t.Context(), at("ssh"), "-p", port, "127.0.0.1", "true").Run() == nil
-	}, 2*time.Minute, 100*time.Millisecond)
-	return "ssh://" + me.Username + "@127.0.0.1:" + port
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	require.NoError(t, err)
-	return port
+	out, err := exec.CommandContext(t.Context(), at("ssh"), "daemon", "true").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return "ssh://" + me.Username + "@daemon"
 }
