@@ -1,12 +1,10 @@
 package e2e
 
 import (
-	"crypto/sha256"
-	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,58 +37,11 @@ const appScript = `
     - text: Done.
 `
 
-// outcomeOf is what must not depend on where a rollout ran.
-type outcomeOf struct {
-	Outcome rollout.Outcome
-	Error   string
-	Reward  float64
-	Grading rollout.Grading
-	Setup   []rollout.CommandResult
-	Verify  []rollout.CommandResult
-	Files   map[string]string
-	Turns   []sampled
-}
-
-// sampled is one turn as a trainer gets it.
-type sampled struct {
-	Kind   rollout.TurnKind
-	Branch rollout.Branch
-	Train  bool
-	Finish rollout.FinishReason
-	Asked  any    // the last message of the request
-	Said   string // the completion
-	Tokens string // a digest of the ids of prompt and completion, and of the log-probabilities
-}
-
-func sampledOf(turn rollout.CompactTurn) sampled {
-	s := sampled{Kind: turn.Kind, Branch: turn.Branch, Train: turn.Train, Finish: turn.FinishReason, Said: strings.Join(turn.CompletionTokens, "")}
-	if messages, ok := turn.Request["messages"].([]any); ok && len(messages) > 0 {
-		s.Asked = messages[len(messages)-1]
-	}
-	s.Tokens = fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, turn.PromptTokenIDs, turn.CompletionTokenIDs, turn.PerTokenLogps)))
-	return s
-}
-
-func outcomeIn(t *testing.T, url string, task args, sandbox args) outcomeOf {
+func outcomeIn(t *testing.T, url string, task, sandbox args) outcome {
 	t.Helper()
 	a := args{"sandbox": sandbox, "endpoint": "scripted"}
-	for name, value := range task {
-		a[name] = value
-	}
-	got := runRollout(t, url, a)
-	o := outcomeOf{Outcome: got.Outcome, Error: deref(got.Error), Grading: got.Grading, Setup: got.SetupResults, Verify: got.VerifyResults, Files: got.Files}
-	require.NotNil(t, got.Reward, "%v: %s", sandbox, o.Error)
-	o.Reward = *got.Reward
-	for _, results := range [][]rollout.CommandResult{o.Setup, o.Verify} {
-		for n := range results {
-			results[n].DurationS = 0
-		}
-	}
-	for _, turn := range got.ProxyTurns {
-		require.NotEmpty(t, turn.CompletionTokenIDs)
-		o.Turns = append(o.Turns, sampledOf(turn))
-	}
-	return o
+	maps.Copy(a, task)
+	return outcomeOf(t, runRollout(t, url, a))
 }
 
 // One task file has the same outcome, reward, test results, files and trajectory in the host's root file system, in an OCI image, in a container and in

@@ -12,38 +12,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// gist is what a rollout's result says, without times, names and links.
-type gist struct {
-	Outcome rollout.Outcome
-	Reward  float64
-	Exit    []int
-	Files   map[string]string
-	Turns   []gistTurn
-	Usage   rollout.Usage
-}
-
-type gistTurn struct {
-	Kind   rollout.TurnKind
-	Branch rollout.Branch
-	Train  bool
-	Prompt int // tokens; the agent writes the date and its folder into them
-	IDs    []int32
-	Logps  []float64
-}
-
-func gistOf(t *testing.T, r rollout.Result) gist {
-	t.Helper()
-	require.NotNil(t, r.Reward, "%s %s", r.Outcome, deref(r.Error))
-	g := gist{Outcome: r.Outcome, Reward: *r.Reward, Files: r.Files, Usage: r.Usage}
-	for _, v := range r.VerifyResults {
-		g.Exit = append(g.Exit, v.ExitCode)
-	}
-	for _, turn := range r.ProxyTurns {
-		g.Turns = append(g.Turns, gistTurn{turn.Kind, turn.Branch, turn.Train, len(turn.PromptTokenIDs), turn.CompletionTokenIDs, turn.PerTokenLogps})
-	}
-	return g
-}
-
 // One task file, by both agents, on a pool of two hosts: each host gives the result that a single machine gives. Then the allocation under a rollout of OpenCode
 // is stopped, and the rollout ends on another host.
 func TestNomadPoolRunsATaskFile(t *testing.T) {
@@ -59,9 +27,9 @@ func TestNomadPoolRunsATaskFile(t *testing.T) {
 		a["agent"] = agent
 		return runRollout(t, url, a)
 	}
-	want := map[string]gist{}
+	want := map[string]outcome{}
 	for _, agent := range []string{"react", "opencode"} {
-		want[agent] = gistOf(t, run(single.url, agent))
+		want[agent] = outcomeOf(t, run(single.url, agent)).withoutTimes()
 		require.Equal(t, rollout.Completed, want[agent].Outcome)
 		require.InDelta(t, 1.0, want[agent].Reward, 0)
 	}
@@ -74,7 +42,7 @@ func TestNomadPoolRunsATaskFile(t *testing.T) {
 		holder := hostOf(t, f.url, busy.id)
 		for agent, want := range want {
 			result := run(f.url, agent)
-			require.Equal(t, want, gistOf(t, result), agent)
+			require.Equal(t, want, outcomeOf(t, result).withoutTimes(), agent)
 			require.Len(t, result.Attempts, 1)
 			require.NotEqual(t, holder, result.Attempts[0].Host)
 			ran = append(ran, result.Attempts[0].Host)
