@@ -13,6 +13,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
+// inner is the cgroup of the processes that run in the sandbox "a", below that of the sandbox.
+const inner = "rolloutd/a/work"
+
 // plant writes files of a made-up cgroup tree, where a real kernel would have them.
 func plant(t *testing.T, root string, files map[string]string) {
 	t.Helper()
@@ -44,21 +47,21 @@ func TestCgroupVersion2(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(root, "rolloutd/a/sandboxd"), folder)
 	require.Empty(t, sandboxd)
-	require.Equal(t, []string{filepath.Join(root, "rolloutd/a/work/cgroup.procs")}, work)
+	require.Equal(t, []string{filepath.Join(root, inner, "cgroup.procs")}, work)
 	requireFiles(t, root, map[string]string{
 		"cgroup.subtree_control":            "+memory +pids +cpu",
 		"rolloutd/cgroup.subtree_control":   "+memory +pids +cpu",
 		"rolloutd/a/cgroup.subtree_control": "+memory +pids +cpu",
 		"rolloutd/a/memory.max":             mib(3 + 256),
 		"rolloutd/a/memory.swap.max":        "0",
-		"rolloutd/a/work/memory.max":        mib(3),
-		"rolloutd/a/work/pids.max":          "7",
-		"rolloutd/a/work/cpu.max":           "150000 100000",
+		inner + "/memory.max":               mib(3),
+		inner + "/pids.max":                 "7",
+		inner + "/cpu.max":                  "150000 100000",
 		"rolloutd/a/cpu.weight":             "100",
 	})
 	require.Equal(t, driver.NoUsage(), c.Usage("a"))
 	plant(t, root, map[string]string{
-		"rolloutd/a/work/pids.events": "max 4\n", "rolloutd/a/memory.events": "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\n", "rolloutd/a/work/memory.peak": "4096\n",
+		inner + "/pids.events": "max 4\n", "rolloutd/a/memory.events": "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\n", inner + "/memory.peak": "4096\n",
 		"rolloutd/a/cpu.stat": "usage_usec 1500\nuser_usec 1000\n", "rolloutd/a/cgroup.kill": "",
 	})
 	require.Equal(t, driver.Usage{OOMKills: 2, ForksRefused: 4, PeakMemoryBytes: 4096, CPU: 1500 * time.Microsecond}, c.Usage("a"))
@@ -71,7 +74,7 @@ func TestCgroupVersion1(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, map[string]string{
 		"memory/cgroup.procs": "", "pids/cgroup.procs": "", "cpu/cgroup.procs": "", "cpuacct/cgroup.procs": "",
-		"memory/rolloutd/a/work/memory.memsw.limit_in_bytes": "max",
+		"memory/" + inner + "/memory.memsw.limit_in_bytes": "max",
 	})
 	c := local.NewCgroups(root)
 	require.Equal(t, 1, c.Version())
@@ -81,21 +84,21 @@ func TestCgroupVersion1(t *testing.T) {
 	require.Empty(t, folder)
 	for i, controller := range []string{"cpu", "cpuacct", "memory", "pids"} {
 		require.Equal(t, filepath.Join(root, controller, "rolloutd/a/sandboxd/tasks"), sandboxd[i])
-		require.Equal(t, filepath.Join(root, controller, "rolloutd/a/work/tasks"), work[i])
+		require.Equal(t, filepath.Join(root, controller, inner, "tasks"), work[i])
 	}
 	requireFiles(t, root, map[string]string{
-		"memory/rolloutd/a/memory.limit_in_bytes":            "269484032",
-		"memory/rolloutd/a/work/memory.limit_in_bytes":       "1048576",
-		"memory/rolloutd/a/work/memory.memsw.limit_in_bytes": "1048576",
-		"pids/rolloutd/a/work/pids.max":                      "9",
-		"cpu/rolloutd/a/work/cpu.cfs_quota_us":               "50000",
-		"cpu/rolloutd/a/work/cpu.cfs_period_us":              "100000",
-		"cpu/rolloutd/a/cpu.shares":                          "1024",
+		"memory/rolloutd/a/memory.limit_in_bytes":          "269484032",
+		"memory/" + inner + "/memory.limit_in_bytes":       "1048576",
+		"memory/" + inner + "/memory.memsw.limit_in_bytes": "1048576",
+		"pids/" + inner + "/pids.max":                      "9",
+		"cpu/" + inner + "/cpu.cfs_quota_us":               "50000",
+		"cpu/" + inner + "/cpu.cfs_period_us":              "100000",
+		"cpu/rolloutd/a/cpu.shares":                        "1024",
 	})
 	plant(t, root, map[string]string{
-		"pids/rolloutd/a/work/pids.events":                 "max 6\n",
-		"memory/rolloutd/a/work/memory.oom_control":        "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n",
-		"memory/rolloutd/a/work/memory.max_usage_in_bytes": "77\n", "cpuacct/rolloutd/a/cpuacct.usage": "123456\n",
+		"pids/" + inner + "/pids.events":                 "max 6\n",
+		"memory/" + inner + "/memory.oom_control":        "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n",
+		"memory/" + inner + "/memory.max_usage_in_bytes": "77\n", "cpuacct/rolloutd/a/cpuacct.usage": "123456\n",
 	})
 	require.Equal(t, driver.Usage{OOMKills: 5, ForksRefused: 6, PeakMemoryBytes: 77, CPU: 123456}, c.Usage("a"))
 }
