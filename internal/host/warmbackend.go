@@ -96,8 +96,11 @@ func (b WarmBackend) Ready(ctx context.Context, id, key string) (bool, error) {
 		return false, err
 	}
 	warmer, err := b.warmer(key)
-	if err != nil || warmer == nil {
-		return err == nil, err
+	if err != nil {
+		return false, err
+	}
+	if warmer == nil {
+		return true, nil // nothing runs in it that could be unready
 	}
 	return warmer.Ready(ctx, agent.Env{Sandbox: sb})
 }
