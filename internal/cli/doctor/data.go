@@ -63,13 +63,13 @@ func writable(dir string) error {
 	return nil
 }
 
-// Warm says how many sandboxes of this machine wait for a rollout with OpenCode running, and how many may.
+// Warm says how many sandboxes of this machine wait for a rollout, and how many may.
 func Warm(data string, most int) Check {
 	return func(context.Context) []driver.Finding {
 		f := driver.Finding{Name: "warm sandboxes", Detail: "none (sandbox.warm is 0): each rollout waits for the start of its agent"}
 		if most > 0 {
 			waiting, _ := filepath.Glob(filepath.Join(data, "sandboxes", "warm-*")) // the pattern is well-formed
-			f.Detail = fmt.Sprintf("%d of at most %d for each backend (sandbox.warm), some 350 MiB each; they start after the first rollout", len(waiting), most)
+			f.Detail = fmt.Sprintf("%d of at most %d for each backend (sandbox.warm), some 350 MiB each with OpenCode and 3 MiB without an agent; they start after the first rollout", len(waiting), most)
 		}
 		return []driver.Finding{f}
 	}

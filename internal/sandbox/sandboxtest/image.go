@@ -88,7 +88,7 @@ func imageGraded(t *testing.T, h Harness) {
 	require.Equal(t, "built\nbuilt\n", ran.Stdout, ran.Stderr)
 }
 
-// A folder that the image reaches by a link, or that is none, is refused before anything runs.
+// A folder that the image reaches through a link, and a path that is not a folder, are refused before anything runs.
 func imageRefused(t *testing.T, h Harness) {
 	if h.AppImage == "" {
 		t.Skip("the driver takes nothing from an image")
