@@ -77,13 +77,11 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 		return Place{}, err
 	}
 	a.placed(ctx, in.Target, started)
-	return Place{SandboxID: in.SandboxID(), Host: a.o.Host, Queue: a.o.Queue, StartedAt: started, NoInstall: a.noInstall(in.Agent)}, nil
-}
-
-// noInstall says that every sandbox has what the agent needs. Of an agent that is not known InstallOpencode says so.
-func (a *Activities) noInstall(name string) bool {
-	kind, err := a.o.Agents.Get(name)
-	return err == nil && kind.Installer() == nil
+	place := Place{SandboxID: in.SandboxID(), Host: a.o.Host, Queue: a.o.Queue, StartedAt: started}
+	if kind, err := a.o.Agents.Get(in.Agent); err == nil { // of an agent that is not known InstallOpencode says so
+		place.NoInstall, place.NoProxy = kind.Installer() == nil, kind.OnHost
+	}
+	return place, nil
 }
 
 // makeSandbox takes a warm sandbox, finds the attempt's own from before, or makes one, within createTimeout.

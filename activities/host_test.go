@@ -23,6 +23,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
 // signals records the progress that was reported to workflows.
@@ -78,7 +79,9 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 	agents, err := agent.NewRegistry(agent.Kind{
 		Name: "opencode", Agent: h.coder, OutputBlob: store.OpencodeOutput, LogPath: rollout.AgentLog,
 		Log: func(t rollout.Transcript) []byte { return []byte("log of " + t.SessionID + "\n") },
-	}, agent.Kind{Name: rollout.AgentNop, Agent: h.coder, NoModel: true}, oracle.Oracle())
+	}, agent.Kind{Name: rollout.AgentNop, Agent: h.coder, NoModel: true}, agent.Kind{Name: rollout.AgentReact, Agent: h.coder, OnHost: true}, oracle.Oracle())
+	require.NoError(t, err)
+	tools, err := tool.NewRegistry(nil, []tool.Toolset{{Name: tool.Default}})
 	require.NoError(t, err)
 	h.Activities = activities.New(activities.Options{
 		Host: "h1", Queue: "q1", Backends: map[string]activities.Backend{"local": {
@@ -86,7 +89,7 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 				Slots: slots, Total: rollout.Resources{MemoryMiB: hostMiB}, Sandboxes: h.provider,
 			}),
 		}}, Gateway: h.gate, Store: st, Signals: h.signals, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
-		Agents: agents, Events: must(eventlog.Open(filepath.Join(dir, "events"), slog.New(slog.DiscardHandler))),
+		Agents: agents, Tools: tools, Events: must(eventlog.Open(filepath.Join(dir, "events"), slog.New(slog.DiscardHandler))),
 	})
 	t.Cleanup(func() {
 		for _, info := range must(h.provider.List(context.Background())) {

@@ -36,6 +36,8 @@ type Place struct {
 	StartedAt time.Time `json:"started_at"` // when the host took the work; before it the rollout was queued
 	// NoInstall says that every sandbox of the host has what the agent needs, so InstallOpencode has nothing to do.
 	NoInstall bool `json:"no_install,omitempty"`
+	// NoProxy says that RunAgent opens the route, so StartProxy has nothing to do.
+	NoProxy bool `json:"no_proxy,omitempty"`
 }
 
 // InstallInput asks for the agent in the sandbox.

@@ -43,6 +43,11 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 		return AgentResult{}, err
 	}
 	defer offline()
+	if kind.OnHost {
+		if err := a.open(ctx, ProxyInput{Target: in.Target, Agent: in.Agent, Mode: in.Mode, Model: in.Model, Limits: in.Limits}); err != nil {
+			return AgentResult{}, err
+		}
+	}
 	env := a.env(sb, in.Target)
 	if in.Agent == rollout.AgentInteractive {
 		var closeEpisode func()

@@ -157,6 +157,25 @@ func TestStartProxyWaitsForTheChannel(t *testing.T) {
 	require.Equal(t, []gateway.Route{{ID: "r.1", RolloutID: "r", Attempt: 1, SandboxID: "r.1", Capture: true, Model: in.Model, Origin: "agent-*"}}, h.gate.opened)
 }
 
+// An agent on the host has no channel, so RunAgent opens its route; that of an agent in the sandbox is there.
+func TestRouteOfAnAgentOnTheHost(t *testing.T) {
+	t.Parallel()
+	for name, opened := range map[string]int{rollout.AgentReact: 1, "opencode": 0} {
+		h := working(t, 1)
+		place, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target(), Agent: name})
+		require.NoError(t, err)
+		require.Equal(t, opened == 1, place.NoProxy, name)
+		in := agentInput()
+		in.Agent, in.Model = name, rollout.Model{Name: "m"}
+		_, err = h.RunAgent(t.Context(), in)
+		require.NoError(t, err)
+		require.Len(t, h.gate.opened, opened, name)
+		if opened == 1 {
+			require.Equal(t, gateway.Route{ID: "r.1", RolloutID: "r", Attempt: 1, Capture: true, Model: in.Model, Limits: in.Limits}, h.gate.opened[0])
+		}
+	}
+}
+
 // A sandbox that dies while the gateway tries to reach it does not keep the activity waiting until its timeout.
 func TestStartProxySeesTheSandboxDie(t *testing.T) {
 	t.Parallel()

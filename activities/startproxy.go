@@ -12,8 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// StartProxy opens the gateway's route to the sandbox and returns when the model channel is being served. The route of an agent that runs on
-// the host has no channel.
+// StartProxy opens the gateway's route to the sandbox and returns when the model channel is being served. RunAgent opens the route of an agent
+// that runs on the host, which has no channel.
 func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
 	ctx, over, err := a.alone(ctx, in.Target)
 	if err != nil {
@@ -21,22 +21,27 @@ func (a *Activities) StartProxy(ctx context.Context, in ProxyInput) error {
 	}
 	defer over()
 	a.phase(in.Target, rollout.PhaseProxy)
-	route, err := a.route(in)
-	if err != nil {
-		return err
-	}
 	_, release, err := a.attach(ctx, in.Target)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := a.o.Gateway.Open(ctx, route); err != nil {
-		return err
-	}
-	if err := a.inspect(ctx, in); err != nil {
+	if err := a.open(ctx, in); err != nil {
 		return err
 	}
 	return a.attached(ctx, in.Target)
+}
+
+// open opens the attempt's route, or finds it open.
+func (a *Activities) open(ctx context.Context, in ProxyInput) error {
+	route, err := a.route(in)
+	if err != nil {
+		return err
+	}
+	if err := a.o.Gateway.Open(ctx, route); err != nil {
+		return err
+	}
+	return a.inspect(ctx, in)
 }
 
 // inspect has the gateway probe the endpoint, beside the start of the agent. Where training is demanded it waits for the report, and

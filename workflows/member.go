@@ -10,7 +10,6 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
 // member runs rollouts for one member until one ends otherwise than lost to infrastructure, or none may replace it.
@@ -55,9 +54,7 @@ func (g *group) childOptions(ctx workflow.Context, spec rollout.Spec) workflow.C
 		WorkflowID: rollout.WorkflowID(spec.ID), WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL, StaticSummary: fmt.Sprintf("%s on %s, group %s", spec.Agent, spec.Model.Name, g.spec.ID),
 	}
-	if spec.Owner != "" {
-		options.TypedSearchAttributes = temporal.NewSearchAttributes(g.keys.Owner.ValueSet(searchattr.Keyword(spec.Owner)))
-	}
+	options.TypedSearchAttributes = temporal.NewSearchAttributes(g.keys.AtStart(spec)...)
 	return workflow.WithChildOptions(ctx, options)
 }
 

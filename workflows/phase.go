@@ -25,6 +25,10 @@ func (r *run) begin(p rollout.Phase) workflow.Context {
 func (r *run) enter(p rollout.Phase) {
 	r.stop, r.state.Waiting = nil, ""
 	r.turnTo(p, workflow.Now(r.ctx))
+	workflow.SetCurrentDetails(r.ctx, r.details())
+	if r.labelled && p == rollout.PhaseQueued && r.state.Attempt == 1 {
+		return // it was started so
+	}
 	updates := []temporal.SearchAttributeUpdate{r.keys.Phase.ValueSet(string(p))}
 	if p == rollout.PhaseDone {
 		updates = append(updates, r.outcomeAttributes()...)
@@ -32,7 +36,6 @@ func (r *run) enter(p rollout.Phase) {
 		updates = append(updates, r.keys.Sandbox.ValueSet(searchattr.Keyword(r.state.SandboxID)))
 	}
 	r.upsert(updates...)
-	workflow.SetCurrentDetails(r.ctx, r.details())
 }
 
 // turnTo ends the timing of the current phase at that time and begins the timing of p.
@@ -59,16 +62,7 @@ func (r *run) placed(p activities.Place) {
 
 // label sets the attributes that stay.
 func (r *run) label() {
-	updates := []temporal.SearchAttributeUpdate{
-		r.keys.Phase.ValueSet(string(r.state.Phase)), r.keys.Model.ValueSet(searchattr.Keyword(r.spec.Model.Name)),
-	}
-	if id := r.spec.Task.ID; id != "" {
-		updates = append(updates, r.keys.Task.ValueSet(searchattr.Keyword(id)))
-	}
-	if id := r.spec.GroupID; id != "" {
-		updates = append(updates, r.keys.Group.ValueSet(searchattr.Keyword(id)))
-	}
-	r.upsert(updates...)
+	r.upsert(r.keys.AtStart(r.spec)...)
 }
 
 func (r *run) outcomeAttributes() []temporal.SearchAttributeUpdate {

@@ -81,6 +81,8 @@ func scenes() map[string]scene {
 	}
 	return map[string]scene{
 		"happy":            {arrange: func(*stage) {}},
+		"labelled":         {arrange: func(*stage) {}}, // as happy, which is of a build whose workflow set the first attributes
+		"no_proxy":         {arrange: (*stage).agentOnHost},
 		"setup_fails":      {arrange: func(s *stage) { s.w.prepare = fail(9, fault.SetupFailed, s.w.prepare) }},
 		"verifier_fails":   {arrange: (*stage).failVerifier},
 		"infra_retry":      {arrange: (*stage).loseFirst},
@@ -163,6 +165,16 @@ func (s *stage) holdSandbox() {
 		s.reached <- "HoldSandbox"
 		<-ctx.Done()
 		return ctx.Err()
+	}
+}
+
+// agentOnHost makes the place of an agent that needs no installation and no channel.
+func (s *stage) agentOnHost() {
+	create := s.w.create
+	s.w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
+		place, err := create(ctx, in)
+		place.NoInstall, place.NoProxy = true, true
+		return place, err
 	}
 }
 

@@ -54,6 +54,7 @@ type run struct {
 	late     cause               // the same, come when the result was being collected already
 	stop     workflow.CancelFunc // ends the phase under way; nil between phases
 	armed    bool                // the rollout's own deadline is running
+	labelled bool                // it was started with its attributes; clients of earlier builds leave them to the workflow
 	score    *rollout.Score      // of a client, where the verifier is external; nil: not given yet
 	finished bool                // the last attempt is being collected: an abort has no effect any more
 }
@@ -80,7 +81,9 @@ func setup(ctx workflow.Context, spec rollout.Spec) (*run, error) {
 	if err := r.acceptScores(ctx); err != nil {
 		return nil, err
 	}
-	r.label()
+	if _, r.labelled = workflow.GetTypedSearchAttributes(ctx).GetKeyword(r.keys.Phase); !r.labelled {
+		r.label()
+	}
 	workflow.Go(work, func(work workflow.Context) { r.listen(work, ctx.Done()) })
 	return r, nil
 }

@@ -67,6 +67,39 @@ func TestAgentWithoutInstallation(t *testing.T) {
 	require.NotContains(t, phases(w.state(t)), rollout.PhaseInstalling)
 }
 
+// The host says that RunAgent opens the route. What was called is collected all the same.
+func TestAgentThatNeedsNoChannel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	made := w.create
+	w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
+		place, err := made(ctx, in)
+		place.NoProxy = true
+		return place, err
+	}
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.Completed, sum.Outcome)
+	require.Equal(t, slices.DeleteFunc(slices.Clone(happy), func(name string) bool { return name == "StartProxy" }), w.calls)
+	require.NotContains(t, phases(w.state(t)), rollout.PhaseProxy)
+	require.True(t, w.collected[0].Proxied)
+}
+
+// Before RunAgent there is no route, so nothing of it is collected.
+func TestNoRouteBeforeTheAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	made := w.create
+	w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
+		place, err := made(ctx, in)
+		place.NoProxy = true
+		return place, err
+	}
+	w.prepare = fail(9, fault.SetupFailed, w.prepare)
+	sum := w.run(t, spec())
+	require.Equal(t, rollout.SetupFailed, sum.Outcome)
+	require.False(t, w.collected[0].Proxied)
+}
+
 func phases(s rollout.State) []rollout.Phase {
 	var out []rollout.Phase
 	for _, p := range s.Phases {
@@ -93,6 +126,23 @@ func TestSearchAttributes(t *testing.T) {
 		keys.Task.GetName(): "task-1", keys.Group.GetName(): "g1", keys.Model.GetName(): "m",
 		keys.Phase.GetName(): "done", keys.Outcome.GetName(): "completed", keys.Reward.GetName(): 1.0, keys.Sandbox.GetName(): "r1.1",
 	}, seen)
+}
+
+// A rollout that was started with its attributes sets none of them again.
+func TestAttributesFromTheStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s, keys := spec(), searchattr.Typed()
+	require.NoError(t, w.env.SetTypedSearchAttributesOnStart(temporal.NewSearchAttributes(keys.AtStart(s)...)))
+	var seen []string
+	w.env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
+		attrs := args.Get(0).(temporal.SearchAttributes)
+		phase, _ := attrs.GetKeyword(keys.Phase)
+		seen = append(seen, phase)
+		require.False(t, attrs.ContainsKey(keys.Model))
+	}).Return(nil)
+	w.run(t, s)
+	require.Equal(t, []string{"installing_agent", "starting_proxy", "setup", "running_agent", "verifying", "collecting", "closing_sandbox", "done"}, seen)
 }
 
 func TestStepsAreLeftOutWhereTheTaskHasNone(t *testing.T) {

@@ -98,6 +98,9 @@ func (r *run) installAgent(a *attempt) error {
 }
 
 func (r *run) openProxy(a *attempt) error {
+	if a.place.NoProxy {
+		return nil
+	}
 	a.proxied = true // whether it works or not: a route may be there
 	in := activities.ProxyInput{Target: a.target, Agent: r.spec.Agent, Mode: r.spec.Mode, Model: r.spec.Model, Limits: r.spec.Limits}
 	return r.do(a, rollout.PhaseProxy, step{timeout: proxyTimeout, summary: r.spec.Model.Name}, r.acts.StartProxy, in, nil)
@@ -120,6 +123,7 @@ func (r *run) prepare(a *attempt) error {
 
 func (r *run) runAgent(a *attempt) error {
 	s := r.spec
+	a.proxied = true
 	in := activities.AgentInput{
 		Target: a.target, Agent: s.Agent, Instruction: s.Task.Instruction, ObeyProject: s.Task.ObeyProject, React: s.React, Episode: s.Episode,
 		Mode: s.Mode, Model: s.Model, Limits: s.Limits, Network: s.Sandbox.Network,

@@ -1,6 +1,7 @@
 package devserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,7 +20,12 @@ type logger struct {
 	stopping *atomic.Bool
 }
 
-func (l logger) Debug(msg string, tags ...tag.Tag)  { l.slog.Debug(msg, attrs(tags)...) }
+func (l logger) Debug(msg string, tags ...tag.Tag) {
+	if l.slog.Enabled(context.Background(), slog.LevelDebug) { // the server has debug lines in each of its tasks
+		l.slog.Debug(msg, attrs(tags)...)
+	}
+}
+
 func (l logger) Info(msg string, tags ...tag.Tag)   { l.slog.Info(msg, attrs(tags)...) }
 func (l logger) Error(msg string, tags ...tag.Tag)  { l.slog.Error(msg, attrs(tags)...) }
 func (l logger) DPanic(msg string, tags ...tag.Tag) { l.slog.Error(msg, attrs(tags)...) }

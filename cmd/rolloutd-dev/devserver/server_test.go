@@ -3,6 +3,7 @@ package devserver_test
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"net"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -42,6 +44,46 @@ func TestServerKeepsItsHistoryOverARestart(t *testing.T) {
 	desc, err := c.DescribeWorkflowExecution(t.Context(), "one", "")
 	require.NoError(t, err)
 	require.Contains(t, desc.WorkflowExecutionInfo.SearchAttributes.IndexedFields, "RolloutTask")
+}
+
+// Each index of the list of workflows is kept at each write of it. Those that no list of rolloutd uses are dropped, in a database of an earlier
+// build too; queries by their attributes work as before.
+func TestIndexesThatNothingUses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	srv, _ := serve(t, dir)
+	require.Equal(t, 14, indexesOfTheList(t, dir))
+	stop(t, srv)
+	db := openDatabase(t, dir)
+	_, err := db.ExecContext(t.Context(), `CREATE INDEX by_int_01 ON executions_visibility (namespace_id, Int01)`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	_, c := serve(t, dir)
+	require.Equal(t, 14, indexesOfTheList(t, dir))
+
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "one", TaskQueue: queue}, twoSteps, filepath.Join(dir, "steps"))
+	require.NoError(t, err)
+	for _, query := range []string{`WorkflowId = "one"`, `RunId = "` + run.GetRunID() + `"`, `ExecutionTime > "2020-01-01T00:00:00Z"`, `TaskQueue = "` + queue + `"`, `RolloutTask IS NULL`} {
+		require.Eventually(t, func() bool {
+			list, err := c.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
+			return err == nil && len(list.Executions) == 1
+		}, time.Minute, 50*time.Millisecond, query)
+	}
+}
+
+func openDatabase(t *testing.T, dir string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+devserver.DatabaseFile(dir))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func indexesOfTheList(t *testing.T, dir string) (n int) {
+	t.Helper()
+	row := openDatabase(t, dir).QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_master WHERE type = 'index' AND tbl_name = 'executions_visibility' AND sql IS NOT NULL`)
+	require.NoError(t, row.Scan(&n))
+	return n
 }
 
 // kill -9 between two steps: the same run goes on in the next process, and the finished step is not run again.

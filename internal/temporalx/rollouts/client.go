@@ -83,7 +83,7 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 		}
 		return s, err
 	}
-	started, err := c.startOnce(ctx, launch{id: rollout.WorkflowID(spec.ID), name: rollout.WorkflowName, summary: summary(spec), labels: labelled(spec), input: spec})
+	started, err := c.startOnce(ctx, launch{id: rollout.WorkflowID(spec.ID), name: rollout.WorkflowName, summary: summary(spec), labels: temporal.NewSearchAttributes(searchattr.Typed().AtStart(spec)...), input: spec})
 	switch {
 	case err != nil:
 		return rollout.State{}, err
@@ -95,12 +95,12 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 	}, nil
 }
 
-// labelled are the attributes that must be there from the beginning; the workflow adds the others.
-func labelled(spec rollout.Spec) temporal.SearchAttributes {
-	if spec.Owner == "" {
+// ofOwner are the attributes of what an owner asked for, where the workflow sets the others.
+func ofOwner(name string) temporal.SearchAttributes {
+	if name == "" {
 		return temporal.SearchAttributes{}
 	}
-	return temporal.NewSearchAttributes(searchattr.Typed().Owner.ValueSet(searchattr.Keyword(spec.Owner)))
+	return temporal.NewSearchAttributes(searchattr.Typed().Owner.ValueSet(searchattr.Keyword(name)))
 }
 
 // byReference moves the task's files to the store: they may be larger than a workflow's input, and every attempt would carry them.

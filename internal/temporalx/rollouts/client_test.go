@@ -23,6 +23,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
 const (
@@ -43,7 +44,17 @@ func TestStart(t *testing.T) {
 	require.Equal(t, rollout.TaskQueue, o.TaskQueue)
 	require.Equal(t, enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, o.WorkflowIDReusePolicy)
 	require.Equal(t, "opencode on m: write hello.py", o.StaticSummary)
+	require.Equal(t, map[string]any{searchattr.NamePhase: "queued", searchattr.NameModel: "m", searchattr.NameTask: "t"}, named(o.TypedSearchAttributes))
 	require.Equal(t, rollout.DefaultLimits(), f.workflows["rollout-r1"].spec.Limits)
+}
+
+// named are attributes by their names.
+func named(attributes sdktemporal.SearchAttributes) map[string]any {
+	out := map[string]any{}
+	for key, value := range attributes.GetUntypedValues() {
+		out[key.GetName()] = value
+	}
+	return out
 }
 
 // A rollout's owner is known from its first moment, while it runs without a worker, and when Temporal has forgotten it.

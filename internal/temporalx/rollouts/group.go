@@ -37,7 +37,7 @@ func (c *Client) StartGroup(ctx context.Context, g rollout.GroupSpec) (rollout.G
 	}
 	started, err := c.startOnce(ctx, launch{
 		id: rollout.GroupWorkflowID(g.ID), name: rollout.GroupWorkflowName, summary: fmt.Sprintf("%d × %s", g.Size, summary(g.Member)),
-		labels: labelled(g.Member), input: g,
+		labels: ofOwner(g.Member.Owner), input: g,
 	})
 	switch {
 	case err != nil:

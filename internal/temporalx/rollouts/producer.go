@@ -43,7 +43,7 @@ func (c *Client) StartProducer(ctx context.Context, p rollout.ProducerSpec) (rol
 	started, err := c.startOnce(ctx, launch{
 		id: rollout.ProducerWorkflowID(p.ID), name: rollout.ProducerWorkflowName,
 		summary: fmt.Sprintf("groups of %d of %d tasks (%s) to %s", p.GroupSize, p.Tasks.Len, p.Name, p.Sink),
-		labels:  labelled(rollout.Spec{Owner: p.Owner}), input: p,
+		labels:  ofOwner(p.Owner), input: p,
 	})
 	switch {
 	case err != nil:

@@ -32,6 +32,7 @@ func (c *Client) startOnce(ctx context.Context, l launch) (bool, error) {
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            l.summary,
 		TypedSearchAttributes:                    l.labels,
+		EnableEagerStart:                         true, // a worker in this process gets the first task with the answer
 	}, l.name, l.input)
 	var already *serviceerror.WorkflowExecutionAlreadyStarted
 	if errors.As(err, &already) {

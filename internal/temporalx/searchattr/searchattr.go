@@ -5,6 +5,8 @@ package searchattr
 import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Names, as operators write them in queries: RolloutOutcome = "completed" AND RolloutReward > 0.5.
@@ -37,6 +39,21 @@ func Typed() Keys {
 		Sandbox: temporal.NewSearchAttributeKeyKeyword(NameSandbox),
 		Reward:  temporal.NewSearchAttributeKeyFloat64(NameReward),
 	}
+}
+
+// AtStart are the attributes with which a rollout is started. One upserted later costs a workflow's event and another write of Temporal's list.
+func (k Keys) AtStart(s rollout.Spec) []temporal.SearchAttributeUpdate {
+	updates := []temporal.SearchAttributeUpdate{k.Phase.ValueSet(string(rollout.PhaseQueued)), k.Model.ValueSet(Keyword(s.Model.Name))}
+	if s.Task.ID != "" {
+		updates = append(updates, k.Task.ValueSet(Keyword(s.Task.ID)))
+	}
+	if s.GroupID != "" {
+		updates = append(updates, k.Group.ValueSet(Keyword(s.GroupID)))
+	}
+	if s.Owner != "" {
+		updates = append(updates, k.Owner.ValueSet(Keyword(s.Owner)))
+	}
+	return updates
 }
 
 // Types maps each name to its type, as a namespace must have them before the first rollout starts.
