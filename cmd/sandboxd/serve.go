@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -41,6 +42,7 @@ type serveFlags struct {
 	agent       process.Agent
 	env         wire.BaseEnv
 	cgroups     []*os.File
+	usage       usage.Sources
 }
 
 func parseServe(args []string) (serveFlags, error) {
@@ -54,6 +56,7 @@ func parseServe(args []string) (serveFlags, error) {
 	fs.Int64Var(&f.treeLimit, "tree-limit", 0, "most bytes of file contents in one tar; 0: 4 GiB")
 	fs.Uint64Var(&f.processes, "max-processes", 0, "most processes and threads of the sandbox's user; 0: no limit of ours")
 	fs.Func("cgroup-fds", "inherited descriptors of files through which started processes enter their cgroups", f.openCgroups)
+	fs.Func("usage", "where what the sandbox used is read, as JSON: usage.Sources", f.setUsage)
 	fs.BoolVar(&f.separate, "separate-users", false, "the user namespace maps user ids for the agent and the verifier")
 	fs.BoolVar(&f.folders, "make-folders", false, "make the folders of the agent and the verifier, which the driver could not")
 	fs.Func("fill", "folders to fill before anything runs, as JSON: copy → folder", f.setFill)
@@ -97,6 +100,8 @@ func (f *serveFlags) setFill(text string) error { return json.Unmarshal([]byte(t
 
 func (f *serveFlags) setEnv(text string) error { return json.Unmarshal([]byte(text), &f.env) }
 
+func (f *serveFlags) setUsage(text string) error { return json.Unmarshal([]byte(text), &f.usage) }
+
 func (f *serveFlags) readEnv(digits string) error {
 	fd, err := strconv.Atoi(digits)
 	if err != nil {
@@ -123,6 +128,7 @@ func serve(ctx context.Context, args []string) error {
 		Agent:         f.agent,
 		Env:           f.env,
 		Cgroups:       f.cgroups,
+		Usage:         f.usage,
 		Logger:        log,
 		Expired: func() {
 			log.Warn("lease ran out")

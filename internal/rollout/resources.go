@@ -68,8 +68,8 @@ const (
 	TooManyProcesses Cause = "too_many_processes" // the kernel refused further processes or threads
 )
 
-// ResourceCause says that a sandbox reached one of its bounds during a phase. It comes from counters on the host, which nothing in the
-// sandbox can change.
+// ResourceCause says that a sandbox reached one of its bounds during a phase. It comes from the kernel's counters, which no process of
+// the agent or the verifier can change.
 type ResourceCause struct {
 	Attempt int   `json:"attempt"`
 	Phase   Phase `json:"phase"` // setup, running_agent or verifying

@@ -7,7 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// Usage returns what the sandbox used so far, by counters outside of it; -1 stands for what the driver cannot know.
+// Usage returns what the sandbox used so far, by counters that its processes cannot change; -1 stands for what the driver cannot know.
 func (s *Sandbox) Usage(ctx context.Context) (driver.Usage, error) {
 	return s.backend.Inspect(ctx, s.id)
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/exec"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/files"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/forward"
@@ -47,6 +48,8 @@ type Options struct {
 	Program string
 	// Cgroups are open files through which every started process enters its cgroups: it writes "0" to each.
 	Cgroups []*os.File
+	// Usage says where what the sandbox used is read.
+	Usage usage.Sources
 	// NetworkAddr is where processes find the proxy once the host side has opened the network channel; "": wire.NetworkAddr.
 	NetworkAddr string
 	Logger      *slog.Logger
@@ -64,6 +67,7 @@ type Server struct {
 	places    files.Places
 	turn      turn
 	treeLimit int64
+	usage     usage.Sources
 	ports     http.Handler
 	log       *slog.Logger
 }
@@ -94,6 +98,7 @@ func New(o Options) *Server {
 		places:    o.Writable,
 		turn:      newTurn(),
 		treeLimit: cmp.Or(o.TreeLimit, 4<<30),
+		usage:     o.Usage,
 		ports:     newPorts(table),
 		log:       o.Logger,
 	}
@@ -155,6 +160,7 @@ func (s *Server) modelServer() *http.Server {
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/info", s.getInfo)
+	mux.HandleFunc("GET "+usage.Path, s.getUsage)
 	mux.HandleFunc("POST /v1/lease", s.postLease)
 	mux.HandleFunc("PUT /v1/processes/{name}", s.turn.take(s.putProcess))
 	mux.HandleFunc("GET /v1/processes/{name}", s.getProcess)
@@ -183,3 +189,5 @@ func (s *Server) Handler() http.Handler {
 }
 
 func (s *Server) getInfo(w http.ResponseWriter, _ *http.Request) { reply.JSON(w, s.info) }
+
+func (s *Server) getUsage(w http.ResponseWriter, _ *http.Request) { reply.JSON(w, s.usage.Read()) }

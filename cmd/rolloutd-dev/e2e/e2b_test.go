@@ -19,7 +19,7 @@ func TestRolloutInMachines(t *testing.T) {
 	model := startModel(t, reactScript)
 	srv := startDev(t, devOptions{
 		modelURL: model.url,
-		env:      []string{"E2B_API_KEY=" + s.Key, "E2B_API_URL=" + s.URL, "E2B_SANDBOX_URL=" + s.URL, "ROLLOUTD_E2B_TEMPLATE=" + e2btest.Template},
+		env:      machineEnv(s),
 		flags:    []string{"--config", configFile(t, "sandbox:\n  backends: {local: {}, e2b: {}}\n")},
 	})
 	rolloutArgs := reactArgs()
@@ -40,6 +40,11 @@ func TestRolloutInMachines(t *testing.T) {
 	require.Nil(t, result.Reward)
 	require.Len(t, result.Attempts, 1)
 	require.Empty(t, s.Machines())
+}
+
+// machineEnv makes rolloutd use the service.
+func machineEnv(s *e2btest.Server) []string {
+	return []string{"E2B_API_KEY=" + s.Key, "E2B_API_URL=" + s.URL, "E2B_SANDBOX_URL=" + s.URL, "ROLLOUTD_E2B_TEMPLATE=" + e2btest.Template}
 }
 
 // startE2B starts the service for one test, and skips it on a machine that can run no sandboxes of it.

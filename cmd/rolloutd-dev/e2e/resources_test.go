@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,36 +13,35 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
+// exhaustion is one way to reach a bound of a sandbox, in bash.
+type exhaustion struct {
+	name     string
+	cause    rollout.Cause
+	sandbox  args
+	solution string
+	folders  []string
+	counted  bool // by cgroups, which a worker that is not root does not have
+}
+
+func exhaustions() []exhaustion {
+	return []exhaustion{
+		{"memory", rollout.OutOfMemory, args{"memory_mib": 128}, `(x=x; while :; do x=$x$x; done) || true`, nil, true},
+		{"disk", rollout.OutOfDisk, args{"disk_mib": 64}, "head -c 1G /dev/zero > big || true", []string{"/home/user"}, false},
+		{"processes", rollout.TooManyProcesses, args{"memory_mib": 1024}, "bash -c 'while :; do sleep infinity & done' 2>&1 | grep -q retry", nil, true},
+	}
+}
+
 // The result that a client gets names what ran out in the agent's sandbox, and so does the command line.
 func TestResultsNameWhatRanOut(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
-	for _, c := range []struct {
-		name     string
-		cause    rollout.Cause
-		sandbox  args
-		solution string
-		folders  []string
-		counted  bool // by the cgroups of the host, which a worker that is not root does not have
-	}{
-		{"memory", rollout.OutOfMemory, args{"memory_mib": 128}, `python3 -c 'x = b"x" * (1 << 30)' || true`, nil, true},
-		{"disk", rollout.OutOfDisk, args{"disk_mib": 64}, "head -c 1G /dev/zero > big || true", []string{"/home/user"}, false},
-		{"processes", rollout.TooManyProcesses, args{"memory_mib": 1024}, `python3 -c '
-import os, signal
-try:
-    while os.fork(): pass
-    signal.pause()
-except OSError as e: print(e)'`, nil, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	for _, e := range exhaustions() {
+		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
-			if c.counted && os.Getuid() != 0 {
+			if e.counted && os.Getuid() != 0 {
 				t.Skip("needs root")
 			}
-			result := runRollout(t, srv.url, args{
-				"instruction": "exhaust it", "agent": rollout.AgentOracle, "solution": []string{c.solution}, "sandbox": c.sandbox, "verify": []string{"true"},
-			})
-			requireCause(t, result, c.cause, c.folders)
+			result := exhaust(t, srv.url, e, args{})
 			cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "rolloutd"), "show", result.ID, "--server", srv.url, "--json")
 			cmd.Stderr = os.Stderr
 			out, err := cmd.Output()
@@ -51,6 +51,33 @@ except OSError as e: print(e)'`, nil, true},
 			require.Equal(t, result.ResourceCauses, shown.ResourceCauses)
 		})
 	}
+}
+
+// Results of containers and of machines of E2B name the same.
+func TestResultsNameWhatRanOutEverywhere(t *testing.T) {
+	t.Parallel()
+	engine, machines := startEngine(t), startE2B(t)
+	require.NoError(t, engine.Programs(t.Context(), "agents:1"))
+	srv := startDev(t, devOptions{
+		env:   append(machineEnv(machines), "DOCKER_HOST="+engine.Socket),
+		flags: []string{"--config", configFile(t, "sandbox:\n  backends: {local: {}, docker: {}, e2b: {}}\n  docker: {image: \"agents:1\"}\n")},
+	})
+	for _, backend := range []string{"docker", "e2b"} {
+		for _, e := range exhaustions() {
+			t.Run(backend+"/"+e.name, func(t *testing.T) { exhaust(t, srv.url, e, args{"backend": backend}) })
+		}
+	}
+}
+
+// exhaust runs a rollout whose agent reaches a bound of its sandbox.
+func exhaust(t *testing.T, url string, e exhaustion, sandbox args) rollout.Result {
+	t.Helper()
+	maps.Copy(sandbox, e.sandbox)
+	result := runRollout(t, url, args{
+		"instruction": "exhaust it", "agent": rollout.AgentOracle, "solution": []string{e.solution}, "sandbox": sandbox, "verify": []string{"true"},
+	})
+	requireCause(t, result, e.cause, e.folders)
+	return result
 }
 
 // requireCause requires that the agent's sandbox reached one bound and no other.

@@ -3,8 +3,10 @@ package docker
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -45,7 +48,7 @@ func (d *Driver) compose(ctx context.Context, id string, spec driver.Spec, from 
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
-	args, err := serveArgs(id, spec, env, from.folders)
+	args, err := serveArgs(id, spec, env, info, from.folders)
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
@@ -98,6 +101,16 @@ func folders(spec driver.Spec, local bool) map[string]string {
 	return all
 }
 
+// sized are the paths of the places that can be written to, those that are the image's too.
+func sized(spec driver.Spec, ofImage []folder) []string {
+	paths := slices.AppendSeq([]string{"/dev/shm"}, maps.Keys(folders(spec, true)))
+	for _, f := range ofImage {
+		paths = append(paths, f.path)
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
 func tmpfs(mib int, mode string) string {
 	return "rw,exec,nosuid,nodev,size=" + strconv.Itoa(mib) + "m,mode=" + mode
 }
@@ -145,8 +158,12 @@ func resources(spec driver.Spec, info *system.Info) container.Resources {
 
 // serveArgs are sandboxd's. The limit of processes is the container's: user ids of containers are those of the machine, where a limit of the user
 // would count all sandboxes.
-func serveArgs(id string, spec driver.Spec, env wire.BaseEnv, folders []folder) ([]string, error) {
+func serveArgs(id string, spec driver.Spec, env wire.BaseEnv, info *system.Info, folders []folder) ([]string, error) {
 	data, err := json.Marshal(env)
+	if err != nil {
+		return nil, err
+	}
+	sources, err := json.Marshal(usage.Sources{Counters: usage.InContainer(info.CgroupVersion == "2"), Folders: sized(spec, folders)})
 	if err != nil {
 		return nil, err
 	}
@@ -159,5 +176,6 @@ func serveArgs(id string, spec driver.Spec, env wire.BaseEnv, folders []folder) 
 		"serve", "--control-path", controlSocket, "--id", id, "--lease", spec.Lease.String(),
 		"--tree-limit", strconv.Itoa(tree << 20),
 		"--make-folders", "--fill", string(fill), "--separate-users", "--env", string(data),
+		"--usage", string(sources),
 	}, err
 }

@@ -91,12 +91,12 @@ type Handover interface {
 	HandedOver(ctx context.Context, id string) (time.Time, error)
 }
 
-// Inspector is implemented by drivers that know what a sandbox used, from outside it.
+// Inspector is implemented by drivers that know what a sandbox used.
 type Inspector interface {
 	Inspect(ctx context.Context, id string) (Usage, error)
 }
 
-// Usage is what a sandbox used so far, by counters outside of it; a number the driver cannot know is -1.
+// Usage is what a sandbox used so far, by counters that its processes cannot change; a number the driver cannot know is -1.
 type Usage struct {
 	OOMKills        int // processes that the kernel killed because the sandbox's memory was used up
 	ForksRefused    int // processes and threads that the kernel refused because the sandbox had as many as it may

@@ -51,9 +51,10 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver   = (*Driver)(nil)
-	_ driver.Preparer = (*Driver)(nil)
-	_ driver.Checker  = (*Driver)(nil)
+	_ driver.Driver    = (*Driver)(nil)
+	_ driver.Preparer  = (*Driver)(nil)
+	_ driver.Checker   = (*Driver)(nil)
+	_ driver.Inspector = (*Driver)(nil)
 )
 
 // New prepares Dir. It does not ask the service; Probe does.

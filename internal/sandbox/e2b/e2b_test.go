@@ -188,6 +188,7 @@ func TestIsolation(t *testing.T) {
 	require.Equal(t, "lo:\n", p.Bash("tail -n +3 /proc/net/dev | awk '{print $1}'").Stdout)
 	require.Equal(t, "Seccomp:2\n", p.Bash("grep Seccomp: /proc/self/status | tr -d '\t'").Stdout)
 	require.Empty(t, p.Bash("ls /sys").Stdout)
+	require.Equal(t, "0\n1\n2\n3\n", p.Bash("ls /proc/self/fd").Stdout, "none of the cgroups'")
 	require.NotZero(t, p.Bash("ls /opt/rolloutd/control").ExitCode)
 	for _, path := range []string{"/x", "/etc/x", "/opt/rolloutd/x", "/dev/x", "/proc/sys/kernel/hostname", "/root/x", "/sys/x"} {
 		require.NotZero(t, p.Bash("echo x > "+path).ExitCode, path)
@@ -197,4 +198,18 @@ func TestIsolation(t *testing.T) {
 	require.Contains(t, ran.Stderr, "No space left")
 	require.Equal(t, "64\n", ran.Stdout)
 	require.True(t, strings.HasPrefix(p.Bash("id").Stdout, "uid=1000(user) gid=1000(user)"), "the agent is no user of the machine")
+}
+
+// A machine without cgroups counts neither killed nor refused processes, and names its full folders.
+func TestMachineWithoutCgroups(t *testing.T) {
+	t.Parallel()
+	s := service(t)
+	s.NoCgroups = true
+	p := sandboxtest.New(t, open(t, options(t, s)), driver.Spec{})
+	p.Bash("head -c 1G /dev/zero > /home/user/big")
+	u, err := p.Backend.Inspect(t.Context(), p.ID())
+	require.NoError(t, err)
+	want := driver.NoUsage()
+	want.FullFolders = []string{"/home/user"}
+	require.Equal(t, want, u)
 }

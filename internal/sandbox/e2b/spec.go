@@ -83,7 +83,7 @@ func checkSizes(spec driver.Spec, s api.Sandbox) error {
 // enclosed is what encloses the sandbox in its machine.
 func (d *Driver) enclosed(id string, spec driver.Spec) (string, error) {
 	data, err := json.Marshal(enclose.Config{
-		ID: id, Lease: spec.Lease.String(), HomeMiB: spec.HomeMiB, TmpMiB: spec.TmpMiB, PIDs: spec.PIDs, Filter: d.filter,
+		ID: id, Lease: spec.Lease.String(), CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, HomeMiB: spec.HomeMiB, TmpMiB: spec.TmpMiB, PIDs: spec.PIDs, Filter: d.filter,
 		TreeBytes: int64(min(spec.HomeMiB, spec.MemoryMiB)) << 20,
 	})
 	return string(data), err

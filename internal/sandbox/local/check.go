@@ -86,8 +86,8 @@ func (d *Driver) checkCgroups() driver.Finding {
 	f := driver.Finding{Name: "cgroup limits"}
 	switch {
 	case d.cgroups != nil:
-		f.Detail = fmt.Sprintf("version %d: memory, processes, cpu, with counters of what ran out", d.cgroups.version)
-		if d.cgroups.root == "" {
+		f.Detail = fmt.Sprintf("version %d: memory, processes, cpu, with counters of what ran out", d.cgroups.Version)
+		if d.cgroups.Root == "" {
 			f.Level, f.Fix = driver.Warn, "mount cgroup2 at /sys/fs/cgroup/unified: it kills all processes at once"
 		}
 	case d.uids == nil:

@@ -53,7 +53,7 @@ func (d *Driver) end(ctx context.Context, dir string, s state) error {
 	}
 	if d.cgroups != nil {
 		// By its rule for names where no state was written; by the state where the folder has another path since.
-		if err := d.cgroups.remove(ctx, cmp.Or(s.Cgroup, d.cgroupName(s.ID))); err != nil {
+		if err := d.cgroups.Remove(ctx, cmp.Or(s.Cgroup, d.cgroupName(s.ID))); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/sandbox/bridge"
+	"github.com/rolloutd/rolloutd/internal/sandbox/cgroup"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/guest"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/seccomp"
@@ -61,7 +62,7 @@ type Driver struct {
 	links     bridge.Links
 	allowWeak bool
 	bwrap     string
-	cgroups   *hierarchy
+	cgroups   *cgroup.Hierarchy
 	uids      *uids // nil: not root
 	filter    []byte
 	log       *slog.Logger
@@ -84,7 +85,7 @@ func New(o Options) (*Driver, error) {
 	}
 	d := &Driver{
 		allowWeak: o.AllowWeak,
-		cgroups:   newHierarchy(cmp.Or(o.CgroupRoot, "/sys/fs/cgroup")),
+		cgroups:   cgroup.New(cmp.Or(o.CgroupRoot, "/sys/fs/cgroup")),
 		log:       o.Logger,
 	}
 	if err := d.findFiles(o); err != nil {
@@ -133,7 +134,7 @@ func (d *Driver) asRoot() (err error) {
 	if d.uids, err = newUIDs(runDir); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "user ids for sandboxes")
 	}
-	if err := d.cgroups.prepare(); err != nil {
+	if err := d.cgroups.Prepare(); err != nil {
 		if !d.allowWeak {
 			return fault.Wrap(fault.Unavailable, err, "cgroup limits (allow weak sandboxes to go without)")
 		}

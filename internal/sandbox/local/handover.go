@@ -95,7 +95,7 @@ func (d *Driver) rename(ctx context.Context, source, target, id string, spec dri
 		return fault.New(fault.Conflict, "sandbox %q was made with %+v and cannot be given %+v", s.ID, s.Fixed, *fixedOf(spec))
 	}
 	if d.cgroups != nil && s.Cgroup != "" {
-		if err := d.cgroups.limit(s.Cgroup, spec); err != nil {
+		if err := d.cgroups.Limit(s.Cgroup, spec); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/image"
+	"github.com/rolloutd/rolloutd/internal/sandbox/cgroup"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/guest"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
@@ -164,18 +165,18 @@ func (l *launch) env() ([]string, error) {
 }
 
 // enterCgroups makes the cgroups. The stage enters those of sandboxd, which gets open files to put its processes into the others.
-func (l *launch) enterCgroups(h *hierarchy, name string, spec driver.Spec) error {
-	e, err := h.create(name, spec)
+func (l *launch) enterCgroups(h *cgroup.Hierarchy, name string, spec driver.Spec) error {
+	e, err := h.Create(name, spec)
 	if err != nil {
 		return err
 	}
-	l.stage.Cgroups = e.sandboxd
-	if e.folder != "" {
-		if l.cgroup, err = os.Open(e.folder); err != nil {
+	l.stage.Cgroups = e.Sandboxd
+	if e.Folder != "" {
+		if l.cgroup, err = os.Open(e.Folder); err != nil {
 			return err
 		}
 	}
-	for _, path := range e.work {
+	for _, path := range e.Work {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
 			return err

@@ -131,3 +131,8 @@ func (p initProcess) same() bool {
 	err := unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", p.PID), &ns)
 	return err == nil && ns.Ino == p.PIDNamespace
 }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

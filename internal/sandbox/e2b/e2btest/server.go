@@ -35,6 +35,8 @@ type Server struct {
 	OnlyV1 bool
 	// MaxSandboxes is the quota of the account; 0: none.
 	MaxSandboxes int
+	// NoCgroups makes machines without cgroups.
+	NoCgroups bool
 
 	http *httptest.Server
 	dir  string
@@ -65,7 +67,7 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 	if err := s.makeTemplate(); err != nil {
 		return nil, err
 	}
-	m, err := s.boot(ctx, "trial")
+	m, err := s.boot(ctx, newID())
 	if err != nil {
 		return nil, &UnavailableError{"this machine runs no sandboxes of the service for tests: " + err.Error()}
 	}

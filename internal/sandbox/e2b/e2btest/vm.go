@@ -16,12 +16,17 @@ import (
 	"syscall"
 )
 
-// script makes the root file system of a machine its own, says so and sleeps.
+// script makes the root file system of a machine its own, with cgroups (pairs of a folder here and its place there), says so and sleeps.
 const script = `set -e
 mount --make-rprivate /
 mount --bind "$0" "$0"
 mount -t proc proc "$0/proc"
 mount --rbind /dev "$0/dev"
+while [ $# -gt 0 ]; do
+	mkdir -p "$0$2"
+	mount --bind "$1" "$0$2"
+	shift 2
+done
 cd "$0"
 pivot_root . .
 umount -l .
@@ -30,10 +35,11 @@ exec sleep infinity </dev/null >/dev/null 2>&1`
 
 // vm is what runs in place of a virtual machine.
 type vm struct {
-	root   string
-	first  int // the first process, as this machine knows it
-	ended  chan struct{}
-	killed sync.Once
+	root    string
+	cgroups cgroups
+	first   int // the first process, as this machine knows it
+	ended   chan struct{}
+	killed  sync.Once
 }
 
 // boot starts a machine with a copy of the template.
@@ -44,7 +50,17 @@ func (s *Server) boot(ctx context.Context, id string) (*vm, error) {
 		return nil, fmt.Errorf("copy the template: %w: %s", err, out)
 	}
 	m := &vm{root: root, ended: make(chan struct{})}
-	cmd := exec.Command("unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child=KILL", "sh", "-c", script, root)
+	args := []string{"--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child=KILL", "sh", "-c", script, root}
+	if !s.NoCgroups {
+		var err error
+		if m.cgroups, err = makeCgroups(id); err != nil {
+			return nil, fmt.Errorf("cgroups of a machine: %w", err)
+		}
+	}
+	for _, c := range m.cgroups {
+		args = append(args, c[0], c[1])
+	}
+	cmd := exec.Command("unshare", args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -71,7 +87,7 @@ func (s *Server) boot(ctx context.Context, id string) (*vm, error) {
 	for range 2 { // started, ready
 		if err := <-started; err != nil {
 			<-m.ended
-			return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+			return nil, fmt.Errorf("%w: %s", errors.Join(err, m.cgroups.remove()), strings.TrimSpace(said.String()))
 		}
 	}
 	children, err := childrenOf(cmd.Process.Pid)
@@ -86,7 +102,7 @@ func (s *Server) boot(ctx context.Context, id string) (*vm, error) {
 func (m *vm) kill() error {
 	m.killed.Do(func() { _ = syscall.Kill(m.first, syscall.SIGKILL) })
 	<-m.ended
-	return os.RemoveAll(m.root)
+	return errors.Join(m.cgroups.remove(), os.RemoveAll(m.root))
 }
 
 // command runs in the machine.

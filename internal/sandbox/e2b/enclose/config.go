@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -33,12 +34,18 @@ const (
 type Config struct {
 	ID        string       `json:"id"`
 	Lease     string       `json:"lease"` // a duration
+	CPU       float64      `json:"cpu"`
+	MemoryMiB int          `json:"memory_mib"` // of the sandbox's processes, where the machine has as much
 	HomeMiB   int          `json:"home_mib"`
 	TmpMiB    int          `json:"tmp_mib"`
 	TreeBytes int64        `json:"tree_bytes"` // most bytes of one tar
-	PIDs      int          `json:"pids"`       // of each user
+	PIDs      int          `json:"pids"`       // of the sandbox; of each user where the machine has no cgroups
 	Filter    []byte       `json:"filter"`     // the system call filter, as the kernel reads it
 	Env       wire.BaseEnv `json:"env"`        // what processes start from
+
+	// Entrances are descriptors through which processes enter their cgroups, and Counters the folders of what these count. Command sets both, for Inside.
+	Entrances []string       `json:"entrances"`
+	Counters  usage.Counters `json:"counters"`
 }
 
 // baseID is the machine's id of the sandbox's user 0. The two other users follow it. None owns a file of the machine.
@@ -59,7 +66,7 @@ func Run(args []string) error {
 	if args[0] == Inside {
 		return inside(c)
 	}
-	return outside(c, args[1])
+	return outside(c)
 }
 
 // expectMachine refuses to change a computer that the driver has not prepared: a call by hand would cover the folders of a host.

@@ -7,10 +7,12 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -87,12 +89,23 @@ func become(c Config) error {
 	if err != nil {
 		return err
 	}
+	sources, err := json.Marshal(usage.Sources{
+		Counters: c.Counters, Folders: []string{"/dev/shm", wire.AgentHome, "/run", "/tmp", "/var/tmp", verifier},
+	})
+	if err != nil {
+		return err
+	}
+	processes := c.PIDs
+	if len(c.Entrances) > 0 {
+		processes++ // the limit of the cgroup is reached first, and counts what it refuses
+	}
 	if err := clearCloseOnExec(controlFD); err != nil {
 		return err
 	}
 	return unix.Exec("/proc/self/exe", []string{
 		"sandboxd", "serve", "--control-fd", strconv.Itoa(controlFD), "--id", c.ID, "--lease", c.Lease,
-		"--tree-limit", strconv.FormatInt(c.TreeBytes, 10), "--max-processes", strconv.Itoa(c.PIDs), "--separate-users", "--env", string(env),
+		"--tree-limit", strconv.FormatInt(c.TreeBytes, 10), "--max-processes", strconv.Itoa(processes), "--separate-users", "--env", string(env),
+		"--cgroup-fds", strings.Join(c.Entrances, ","), "--usage", string(sources),
 	}, []string{})
 }
 

@@ -1,6 +1,7 @@
 package enclose
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,7 +23,7 @@ import (
 const controlFD = 3
 
 // outside furnishes the machine, starts the inner step in its namespaces, and waits for its end.
-func outside(c Config, config string) error {
+func outside(c Config) error {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(20)
 	program, err := os.Executable()
@@ -42,9 +43,17 @@ func outside(c Config, config string) error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(program, Inside, config)
+	shared := inherited{first: controlFD + 1}
+	if err := bound(&c, &shared); err != nil {
+		fmt.Fprintln(log, "the machine gives no cgroups:", err)
+	}
+	config, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(program, Inside, string(config))
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = log, log, "/", []string{"PATH=/usr/bin:/bin"}
-	cmd.ExtraFiles = []*os.File{control}
+	cmd.ExtraFiles = append([]*os.File{control}, shared.files...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid: true,
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS |

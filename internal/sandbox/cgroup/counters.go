@@ -1,0 +1,19 @@
+package cgroup
+
+import (
+	"path/filepath"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
+)
+
+// Counters are those of a sandbox.
+func (h *Hierarchy) Counters(name string) usage.Counters {
+	if h.Version == 2 {
+		at := filepath.Join(h.Root, parentName, name)
+		work := filepath.Join(at, workName)
+		return usage.Counters{Kills: at, Memory: work, PIDs: work, CPU: at}
+	}
+	at := func(controller string) string { return filepath.Join(h.v1[controller], parentName, name) }
+	work := filepath.Join(at("memory"), workName)
+	return usage.Counters{Kills: work, Memory: work, PIDs: filepath.Join(at("pids"), workName), CPU: at("cpuacct")}
+}

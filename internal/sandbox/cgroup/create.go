@@ -1,0 +1,125 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
+)
+
+// Entrances are the ways into the cgroups of a sandbox: sandboxd's, and those of its processes.
+//
+// A write to cgroup.procs takes a lock of the whole kernel, for which it waits some 10 ms. Two ways need no such lock: a thread
+// writes "0" to the tasks file of version 1, which moves it alone, and a fork places the child into a version 2 folder.
+type Entrances struct {
+	Folder   string   // of version 2, which sandboxd is forked into; "": none
+	Sandboxd []string // files to which the stage writes "0"
+	Work     []string // the same for a started process
+}
+
+// Create makes the cgroups of a sandbox with their limits.
+func (h *Hierarchy) Create(name string, spec driver.Spec) (Entrances, error) {
+	e := h.entrances(name)
+	for _, names := range [][]string{{name}, {name, sandboxdName}, {name, workName}} {
+		for _, folder := range h.folders(names...) {
+			if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+				return e, err
+			}
+		}
+		if len(names) == 1 && h.Version == 2 {
+			if err := write(filepath.Join(h.Root, parentName, name), "cgroup.subtree_control", "+memory +pids +cpu"); err != nil {
+				return e, fmt.Errorf("delegate controllers: %w", err)
+			}
+		}
+	}
+	return e, h.Limit(name, spec)
+}
+
+func (h *Hierarchy) entrances(name string) Entrances {
+	var e Entrances
+	if h.Root != "" {
+		e.Folder = filepath.Join(h.Root, parentName, name, sandboxdName)
+	}
+	if h.Version == 2 {
+		e.Work = []string{filepath.Join(h.Root, parentName, name, workName, "cgroup.procs")}
+		return e
+	}
+	// A version 2 tree beside version 1 has no limits: the processes stay where sandboxd is.
+	for _, controller := range slices.Sorted(maps.Keys(h.v1)) {
+		at := h.v1[controller]
+		e.Sandboxd = append(e.Sandboxd, filepath.Join(at, parentName, name, sandboxdName, "tasks"))
+		e.Work = append(e.Work, filepath.Join(at, parentName, name, workName, "tasks"))
+	}
+	return e
+}
+
+// Limit sets the limits of a sandbox's cgroups, new ones or those of a living sandbox.
+func (h *Hierarchy) Limit(name string, spec driver.Spec) error {
+	if h.Version == 2 {
+		return h.limit2(name, spec)
+	}
+	return h.limit1(name, spec)
+}
+
+const cpuPeriod = 100_000 // µs
+
+func (h *Hierarchy) limit1(name string, spec driver.Spec) error {
+	at := func(controller string, below ...string) string {
+		return filepath.Join(append([]string{h.v1[controller], parentName, name}, below...)...)
+	}
+	return errors.Join(
+		limitMemory1(at("memory"), spec.MemoryMiB<<20+sandboxdReserve),
+		limitMemory1(at("memory", workName), spec.MemoryMiB<<20),
+		write(at("pids", workName), "pids.max", strconv.Itoa(spec.PIDs)),
+		write(at("cpu", workName), "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)),
+		write(at("cpu", workName), "cpu.cfs_quota_us", strconv.Itoa(int(spec.CPU*cpuPeriod))),
+		write(at("cpu"), "cpu.shares", share(spec, "2", "1024")),
+	)
+}
+
+// share is the sandbox's weight among its siblings: least for an idle one, else the kernel's default.
+func share(spec driver.Spec, least, usual string) string {
+	if spec.Idle {
+		return least
+	}
+	return usual
+}
+
+// limitMemory1 limits memory, and memory with swap where the kernel accounts for swap. The second must never be below the first.
+func limitMemory1(at string, bytes int) error {
+	files := []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"}
+	if !exists(filepath.Join(at, files[1])) {
+		files = files[:1]
+	} else if int64(bytes) > usage.Keyed(at, files[1], "") {
+		slices.Reverse(files)
+	}
+	for _, file := range files {
+		if err := write(at, file, strconv.Itoa(bytes)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *Hierarchy) limit2(name string, spec driver.Spec) error {
+	at := filepath.Join(h.Root, parentName, name)
+	work := filepath.Join(at, workName)
+	err := errors.Join(
+		write(at, "memory.max", strconv.Itoa(spec.MemoryMiB<<20+sandboxdReserve)),
+		write(work, "memory.max", strconv.Itoa(spec.MemoryMiB<<20)),
+		write(work, "pids.max", strconv.Itoa(spec.PIDs)),
+		write(work, "cpu.max", fmt.Sprintf("%d %d", int(spec.CPU*cpuPeriod), cpuPeriod)),
+		write(at, "cpu.weight", share(spec, "1", "100")),
+	)
+	if swap := "memory.swap.max"; exists(filepath.Join(at, swap)) {
+		err = errors.Join(err, write(at, swap, "0"))
+	}
+	return err
+}

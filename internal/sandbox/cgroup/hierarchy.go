@@ -1,0 +1,96 @@
+// Package cgroup bounds what the processes of a sandbox use, and counts what ran out, in whichever way this machine mounts its cgroups.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// parentName holds the cgroups of all sandboxes, in every hierarchy. That of a sandbox holds two: sandboxd is in one and its
+// processes are in the other, which alone has the sandbox's limits. So no process can take memory, time or process numbers from
+// sandboxd.
+const (
+	parentName   = "rolloutd"
+	sandboxdName = "sandboxd"
+	workName     = "work"
+)
+
+// sandboxdReserve is memory of the whole sandbox beyond that of its processes, in bytes. Files that sandboxd writes count here too:
+// what they take past the reserve is missing to the processes.
+const sandboxdReserve = 256 << 20
+
+// Hierarchy is how this machine mounts its cgroups: version 2, version 1 with a folder per controller, or both.
+type Hierarchy struct {
+	Version int    // of the controllers: 0 where there are none
+	Root    string // of version 2's tree; "": none
+	v1      map[string]string
+}
+
+// New looks at the tree at root.
+func New(root string) *Hierarchy {
+	if exists(filepath.Join(root, "cgroup.controllers")) {
+		return &Hierarchy{Version: 2, Root: root}
+	}
+	h := &Hierarchy{v1: map[string]string{}}
+	for _, c := range []string{"memory", "pids", "cpu", "cpuacct"} {
+		if exists(filepath.Join(root, c, "cgroup.procs")) {
+			h.v1[c] = filepath.Join(root, c)
+		}
+	}
+	if len(h.v1) == 4 {
+		h.Version = 1
+	}
+	// Even without controllers a version 2 tree is worth having: it kills all members at once.
+	if unified := filepath.Join(root, "unified"); exists(filepath.Join(unified, "cgroup.procs")) {
+		h.Root = unified
+	}
+	return h
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Prepare makes the parents.
+func (h *Hierarchy) Prepare() error {
+	if h.Version == 0 {
+		return errors.New("the controllers memory, pids and cpu are not all there")
+	}
+	for _, parent := range h.folders() {
+		if err := os.Mkdir(parent, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	if h.Version == 1 {
+		return nil
+	}
+	for _, at := range []string{h.Root, filepath.Join(h.Root, parentName)} {
+		if err := write(at, "cgroup.subtree_control", "+memory +pids +cpu"); err != nil {
+			return fmt.Errorf("delegate controllers: %w", err)
+		}
+	}
+	return nil
+}
+
+// folders lists the cgroup's folder in each hierarchy, the controllers' first. With no name it is that of the parents.
+func (h *Hierarchy) folders(name ...string) []string {
+	below := filepath.Join(append([]string{parentName}, name...)...)
+	var list []string
+	for _, c := range []string{"memory", "pids", "cpu", "cpuacct"} {
+		if at, ok := h.v1[c]; ok {
+			list = append(list, filepath.Join(at, below))
+		}
+	}
+	if h.Root != "" {
+		list = append(list, filepath.Join(h.Root, below))
+	}
+	return list
+}
+
+func write(folder, file, value string) error {
+	return os.WriteFile(filepath.Join(folder, file), []byte(value), 0o600)
+}

@@ -1,0 +1,75 @@
+package e2btest
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+)
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+// cgroups are the folders of this machine that a sandbox has as its own tree of cgroups, each with its place in the sandbox.
+type cgroups [][2]string
+
+// makeCgroups makes them in whichever way this machine mounts its own; none where it has no controllers.
+func makeCgroups(id string) (cgroups, error) {
+	name := "e2btest-" + id
+	if control := filepath.Join(cgroupRoot, "cgroup.subtree_control"); exists(control) {
+		if err := os.WriteFile(control, []byte("+memory +pids +cpu"), 0o600); err != nil {
+			return nil, err
+		}
+		at := filepath.Join(cgroupRoot, name)
+		return cgroups{{at, cgroupRoot}}, os.Mkdir(at, 0o755)
+	}
+	var all cgroups
+	for _, controller := range []string{"memory", "pids", "cpu", "cpuacct"} {
+		inside := filepath.Join(cgroupRoot, controller)
+		if !exists(inside) {
+			continue
+		}
+		at := filepath.Join(inside, name)
+		if err := os.Mkdir(at, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // two controllers may be in one tree
+			return nil, errors.Join(err, all.remove())
+		}
+		all = append(all, [2]string{at, inside})
+	}
+	return all, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// remove removes them once no process is in them.
+func (c cgroups) remove() error {
+	var err error
+	for _, at := range c {
+		var folders []string
+		_ = filepath.WalkDir(at[0], func(path string, entry fs.DirEntry, err error) error { // what is gone already needs no removal
+			if err == nil && entry.IsDir() {
+				folders = append(folders, path)
+			}
+			return nil
+		})
+		for _, folder := range slices.Backward(folders) {
+			err = errors.Join(err, rmdir(folder))
+		}
+	}
+	return err
+}
+
+// rmdir waits for processes that are dead to leave.
+func rmdir(folder string) error {
+	for range 500 {
+		if err := syscall.Rmdir(folder); err == nil || !errors.Is(err, syscall.EBUSY) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return &fs.PathError{Op: "rmdir", Path: folder, Err: syscall.EBUSY}
+}

@@ -1,0 +1,96 @@
+package enclose
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/cgroup"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+const (
+	cgroupRoot = "/sys/fs/cgroup"
+	cgroupName = "sandbox"
+	// machineReserve is memory of the machine that the processes of the sandbox do not get, in MiB: the kernel's, the provider's daemon's and sandboxd's.
+	// Without it the machine's own memory would end before the sandbox's, and the kernel could kill any process of the machine.
+	machineReserve = 128
+)
+
+// inherited are open files that the inner step gets, from descriptor first on.
+type inherited struct {
+	first int
+	files []*os.File
+}
+
+// add opens a file, and returns its descriptor in the inner step.
+func (i *inherited) add(path string, flag int) (int, error) {
+	f, err := os.OpenFile(path, flag|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	i.files = append(i.files, f)
+	return i.first + len(i.files) - 1, nil
+}
+
+// bound gives the processes of the sandbox cgroups with its limits. Their entrances and the folders of their counters are inherited. A machine without
+// the controllers bounds the sandbox by its own size alone, and has no counters.
+func bound(c *Config, i *inherited) error {
+	h := cgroup.New(cgroupRoot)
+	files, err := limited(h, *c)
+	if err != nil {
+		return err
+	}
+	var entrances []string
+	for _, path := range files {
+		fd, err := i.add(path, os.O_WRONLY)
+		if err != nil {
+			return err
+		}
+		entrances = append(entrances, strconv.Itoa(fd))
+	}
+	counters := h.Counters(cgroupName)
+	for _, folder := range []*string{&counters.Kills, &counters.Memory, &counters.PIDs, &counters.CPU} {
+		fd, err := i.add(*folder, os.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		*folder = fmt.Sprintf("/proc/self/fd/%d", fd) // sandboxd sees no cgroups by name
+	}
+	c.Entrances, c.Counters = entrances, counters
+	return nil
+}
+
+// limited makes the cgroups, and returns the files through which processes enter them.
+func limited(h *cgroup.Hierarchy, c Config) ([]string, error) {
+	total, err := machineMiB()
+	if err != nil {
+		return nil, err
+	}
+	if err := h.Prepare(); err != nil {
+		return nil, err
+	}
+	e, err := h.Create(cgroupName, driver.Spec{CPU: c.CPU, MemoryMiB: min(c.MemoryMiB, max(total-machineReserve, total/2)), PIDs: c.PIDs})
+	return e.Work, err
+}
+
+// machineMiB is the memory of the machine.
+func machineMiB() (int, error) {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if fields := strings.Fields(lines.Text()); len(fields) == 3 && fields[0] == "MemTotal:" {
+			kib, err := strconv.Atoi(fields[1])
+			return kib >> 10, err
+		}
+	}
+	return 0, errors.New("/proc/meminfo has no MemTotal")
+}
