@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -9,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/e2btest"
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
@@ -23,6 +24,17 @@ const everywhereScript = `
         - {name: terminal, arguments: {command: "pwd; id -un; ls; cat words.txt"}}
         - {name: terminal, arguments: {command: "sort words.txt > sorted.txt; cat sorted.txt; cat nothing; exit 3"}}
     - tool_calls: [{name: terminal, arguments: {command: "echo 'wc -l < sorted.txt' > count.sh; bash count.sh; env | grep -c FROM_IMAGE"}}]
+    - text: Done.
+`
+
+// opencodeScript plays the same with the tools of OpenCode.
+const opencodeScript = `
+- match: put the words in order
+  turns:
+    - tool_calls: [{name: read, arguments: {filePath: /home/user/workdir/words.txt}}]
+    - tool_calls: [{name: bash, arguments: {command: "pwd; id -un; sort words.txt > sorted.txt; cat sorted.txt; exit 3", description: "Sort"}}]
+    - tool_calls: [{name: grep, arguments: {pattern: "f.g"}}]
+    - tool_calls: [{name: write, arguments: {filePath: /home/user/workdir/count.sh, content: "wc -l < sorted.txt\n"}}]
     - text: Done.
 `
 
@@ -50,15 +62,12 @@ func TestOneTaskEverywhere(t *testing.T) {
 	t.Parallel()
 	engine, machines := startEngine(t), startE2B(t)
 	folder := t.TempDir()
-	require.NoError(t, sandboxtest.FillAppImage(folder))
+	require.NoError(t, errors.Join(sandboxtest.FillAppImage(folder), imagetest.Fill(folder, []string{"rg"}), machines.Programs("rg")))
 	require.NoError(t, engine.Import(t.Context(), folder, "app:1", ""))
 	srv := startDev(t, devOptions{
-		script: everywhereScript + appScript,
-		env: []string{
-			"DOCKER_HOST=" + engine.Socket, "E2B_API_KEY=" + machines.Key, "E2B_API_URL=" + machines.URL, "E2B_SANDBOX_URL=" + machines.URL,
-			"ROLLOUTD_E2B_TEMPLATE=" + e2btest.Template,
-		},
-		flags: []string{"--config", configFile(t, "sandbox:\n  backends: {local: {}, docker: {}, e2b: {}}\n")},
+		script: everywhereScript + opencodeScript + appScript,
+		env:    append(machineEnv(machines), "DOCKER_HOST="+engine.Socket),
+		flags:  []string{"--config", configFile(t, "sandbox:\n  backends: {local: {}, docker: {}, e2b: {}}\n")},
 	})
 	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "rolloutd"), "image", "import", "--data", srv.data, folder, "app:1").CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -69,15 +78,11 @@ func TestOneTaskEverywhere(t *testing.T) {
 	read, err := taskset.ReadYAML(f)
 	require.NoError(t, err)
 	task := args(read.Arguments())
-	want := outcomeIn(t, srv.url, task, args{})
-	require.Equal(t, rollout.Completed, want.Outcome, want.Error)
-	require.InDelta(t, 2.0/3, want.Reward, 1e-9, "%+v", want.Verify)
+	want := sameEverywhere(t, srv.url, task, func(o outcome) outcome { return o })
 	require.Len(t, want.Turns, 3)
-	for name, sandbox := range map[string]args{
-		"image": {"image": "app:1"}, "docker": {"backend": "docker", "image": "app:1"}, "e2b": {"backend": "e2b"},
-	} {
-		require.Equal(t, want, outcomeIn(t, srv.url, task, sandbox), name)
-	}
+	task["agent"], task["instruction"] = "opencode", "put the words in order"
+	want = sameEverywhere(t, srv.url, task, outcome.withoutTimes)
+	require.Len(t, want.Turns, 5)
 
 	task = args{
 		"instruction": "change the application", "agent": "react",
@@ -94,4 +99,18 @@ func TestOneTaskEverywhere(t *testing.T) {
 	require.Empty(t, containers(t, engine))
 	require.Empty(t, machines.Machines())
 	require.Empty(t, srv.sandboxes(t))
+}
+
+// sameEverywhere runs a task on all backends and requires that what shows of their results is the same. It returns it.
+func sameEverywhere(t *testing.T, url string, task args, shown func(outcome) outcome) outcome {
+	t.Helper()
+	want := shown(outcomeIn(t, url, task, args{}))
+	require.Equal(t, rollout.Completed, want.Outcome, want.Error)
+	require.InDelta(t, 2.0/3, want.Reward, 1e-9, "%+v", want.Verify)
+	for name, sandbox := range map[string]args{
+		"image": {"image": "app:1"}, "docker": {"backend": "docker", "image": "app:1"}, "e2b": {"backend": "e2b"},
+	} {
+		require.Equal(t, want, shown(outcomeIn(t, url, task, sandbox)), name)
+	}
+	return want
 }

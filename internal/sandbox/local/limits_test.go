@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/sandbox/cgroup"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
@@ -122,7 +123,7 @@ func TestCgroupsOfProcesses(t *testing.T) {
 func partsOf(t *testing.T, dir, program string) []string {
 	t.Helper()
 	part := regexp.MustCompile(`(?m):[a-z,]+:/rolloutd/\S+/(\w+)$`)
-	if local.NewCgroups("/sys/fs/cgroup").Version() == 2 {
+	if cgroup.New("/sys/fs/cgroup").Version == 2 {
 		part = regexp.MustCompile(`(?m)::/rolloutd/\S+/(\w+)$`)
 	}
 	var parts []string

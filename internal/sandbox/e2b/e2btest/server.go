@@ -172,7 +172,12 @@ func (s *Server) add(ctx context.Context, m *machine, lives time.Duration) error
 	return nil
 }
 
-// AddProgram gives the template a program of this machine.
+// Programs gives the template more programs of this machine, with the libraries that they need.
+func (s *Server) Programs(names ...string) error {
+	return imagetest.Fill(filepath.Join(s.dir, "template"), names)
+}
+
+// AddProgram gives the template a static program of this machine.
 func (s *Server) AddProgram(path, from string) error {
 	at := filepath.Join(s.dir, "template", path)
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {

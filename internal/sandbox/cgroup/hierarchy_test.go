@@ -1,4 +1,4 @@
-package local_test
+package cgroup_test
 
 import (
 	"os"
@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/sandbox/cgroup"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 )
 
 // inner is the cgroup of the processes that run in the sandbox "a", below that of the sandbox.
@@ -40,14 +40,14 @@ func TestCgroupVersion2(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, map[string]string{"cgroup.controllers": "cpu memory pids\n", "rolloutd/a/memory.swap.max": "max\n"})
 	mib := func(n int) string { return strconv.Itoa(n << 20) }
-	c := local.NewCgroups(root)
-	require.Equal(t, 2, c.Version())
+	c := cgroup.New(root)
+	require.Equal(t, 2, c.Version)
 	require.NoError(t, c.Prepare())
-	folder, sandboxd, work, err := c.Create("a", driver.Spec{CPU: 1.5, MemoryMiB: 3, PIDs: 7})
+	e, err := c.Create("a", driver.Spec{CPU: 1.5, MemoryMiB: 3, PIDs: 7})
 	require.NoError(t, err)
-	require.Equal(t, filepath.Join(root, "rolloutd/a/sandboxd"), folder)
-	require.Empty(t, sandboxd)
-	require.Equal(t, []string{filepath.Join(root, inner, "cgroup.procs")}, work)
+	require.Equal(t, filepath.Join(root, "rolloutd/a/sandboxd"), e.Folder)
+	require.Empty(t, e.Sandboxd)
+	require.Equal(t, []string{filepath.Join(root, inner, "cgroup.procs")}, e.Work)
 	requireFiles(t, root, map[string]string{
 		"cgroup.subtree_control":            "+memory +pids +cpu",
 		"rolloutd/cgroup.subtree_control":   "+memory +pids +cpu",
@@ -59,12 +59,12 @@ func TestCgroupVersion2(t *testing.T) {
 		inner + "/cpu.max":                  "150000 100000",
 		"rolloutd/a/cpu.weight":             "100",
 	})
-	require.Equal(t, driver.NoUsage(), c.Usage("a"))
+	require.Equal(t, driver.NoUsage(), c.Counters("a").Read())
 	plant(t, root, map[string]string{
 		inner + "/pids.events": "max 4\n", "rolloutd/a/memory.events": "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\n", inner + "/memory.peak": "4096\n",
 		"rolloutd/a/cpu.stat": "usage_usec 1500\nuser_usec 1000\n", "rolloutd/a/cgroup.kill": "",
 	})
-	require.Equal(t, driver.Usage{OOMKills: 2, ForksRefused: 4, PeakMemoryBytes: 4096, CPU: 1500 * time.Microsecond}, c.Usage("a"))
+	require.Equal(t, driver.Usage{OOMKills: 2, ForksRefused: 4, PeakMemoryBytes: 4096, CPU: 1500 * time.Microsecond}, c.Counters("a").Read())
 	require.NoError(t, c.Kill("a"))
 	requireFiles(t, root, map[string]string{"rolloutd/a/cgroup.kill": "1"})
 }
@@ -76,15 +76,15 @@ func TestCgroupVersion1(t *testing.T) {
 		"memory/cgroup.procs": "", "pids/cgroup.procs": "", "cpu/cgroup.procs": "", "cpuacct/cgroup.procs": "",
 		"memory/" + inner + "/memory.memsw.limit_in_bytes": "max",
 	})
-	c := local.NewCgroups(root)
-	require.Equal(t, 1, c.Version())
+	c := cgroup.New(root)
+	require.Equal(t, 1, c.Version)
 	require.NoError(t, c.Prepare())
-	folder, sandboxd, work, err := c.Create("a", driver.Spec{CPU: 0.5, MemoryMiB: 1, PIDs: 9})
+	e, err := c.Create("a", driver.Spec{CPU: 0.5, MemoryMiB: 1, PIDs: 9})
 	require.NoError(t, err)
-	require.Empty(t, folder)
+	require.Empty(t, e.Folder)
 	for i, controller := range []string{"cpu", "cpuacct", "memory", "pids"} {
-		require.Equal(t, filepath.Join(root, controller, "rolloutd/a/sandboxd/tasks"), sandboxd[i])
-		require.Equal(t, filepath.Join(root, controller, inner, "tasks"), work[i])
+		require.Equal(t, filepath.Join(root, controller, "rolloutd/a/sandboxd/tasks"), e.Sandboxd[i])
+		require.Equal(t, filepath.Join(root, controller, inner, "tasks"), e.Work[i])
 	}
 	requireFiles(t, root, map[string]string{
 		"memory/rolloutd/a/memory.limit_in_bytes":          "269484032",
@@ -100,7 +100,7 @@ func TestCgroupVersion1(t *testing.T) {
 		"memory/" + inner + "/memory.oom_control":        "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n",
 		"memory/" + inner + "/memory.max_usage_in_bytes": "77\n", "cpuacct/rolloutd/a/cpuacct.usage": "123456\n",
 	})
-	require.Equal(t, driver.Usage{OOMKills: 5, ForksRefused: 6, PeakMemoryBytes: 77, CPU: 123456}, c.Usage("a"))
+	require.Equal(t, driver.Usage{OOMKills: 5, ForksRefused: 6, PeakMemoryBytes: 77, CPU: 123456}, c.Counters("a").Read())
 }
 
 // One controller too few is none at all: half a limit would look like a whole one.
@@ -108,7 +108,7 @@ func TestCgroupMissing(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	plant(t, root, map[string]string{"memory/cgroup.procs": "", "pids/cgroup.procs": "", "cpu/cgroup.procs": ""})
-	c := local.NewCgroups(root)
-	require.Zero(t, c.Version())
+	c := cgroup.New(root)
+	require.Zero(t, c.Version)
 	require.Error(t, c.Prepare())
 }
