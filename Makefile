@@ -99,7 +99,7 @@ redteam-fuzz:
 test-dev: $(SUM)
 	cd $(DEV) && $(TEST) --packages ./... -- -count=1 -timeout 30m
 
-# Training steps of TRL's GRPOTrainer. Not a part of `make test`: it fetches 3 GB once.
+# Training steps of TRL's GRPOTrainer. Not a part of `make test`: it fetches 3 GB once. CI runs it.
 test-trl: test-deps
 	ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./internal/pyclient -run TestPackageForPythonTrains -v
 	cd $(DEV) && ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./e2e -run TestPackageForPythonTrains -v
@@ -125,7 +125,7 @@ test-systems: test-deps
 	deploy/roots.sh $(BIN)/roots
 	cd $(DEV) && SANDBOX_TEST_ROOTS=$(BIN)/roots go test -count=1 -timeout 30m ./e2e -run TestRolloutOnOtherSystems -v
 
-# The real clients wait for rollouts of ten minutes.
+# The real clients wait for rollouts of ten minutes. Not a part of `make test`; CI runs it beside it.
 test-patience: test-deps
 	cd $(DEV) && ROLLOUTD_TEST_PATIENCE=10m go test -count=1 -timeout 30m ./e2e -run TestClientsWaitAsLongAsRolloutsTake -v
 
