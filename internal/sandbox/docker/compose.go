@@ -56,7 +56,7 @@ func (d *Driver) compose(ctx context.Context, id string, spec driver.Spec, from 
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
-	d.show(host, id, spec, from.folders)
+	d.show(host, info, id, spec, from.folders)
 	return client.ContainerCreateOptions{
 		Name: d.container(id),
 		Config: &container.Config{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -105,7 +107,8 @@ func checkSizes(folders []folder, sizes []int64, spec driver.Spec) error {
 }
 
 // show adds the folders to a container. One with several names is a volume of the engine, which has its files in memory too.
-func (d *Driver) show(host *container.HostConfig, id string, spec driver.Spec, folders []folder) {
+func (d *Driver) show(host *container.HostConfig, info *system.Info, id string, spec driver.Spec, folders []folder) {
+	options := "nosuid,nodev,mode=0755,size=" + strconv.Itoa(spec.HomeMiB) + "m" + ownedByRoot(info)
 	for n, f := range folders {
 		if _, ours := host.Tmpfs[f.path]; ours {
 			continue
@@ -120,12 +123,25 @@ func (d *Driver) show(host *container.HostConfig, id string, spec driver.Spec, f
 				VolumeOptions: &mount.VolumeOptions{
 					NoCopy: true, Labels: map[string]string{labelSandbox: id, labelOwner: d.owner},
 					DriverConfig: &mount.Driver{Name: "local", Options: map[string]string{
-						"type": "tmpfs", "device": "tmpfs", "o": "nosuid,nodev,mode=0755,size=" + strconv.Itoa(spec.HomeMiB) + "m",
+						"type": "tmpfs", "device": "tmpfs", "o": options,
 					}},
 				},
 			})
 		}
 	}
+}
+
+// rootIDs are a container's root on the daemon's machine, in the name of the folder of a daemon that remaps users.
+var rootIDs = regexp.MustCompile(`/(\d+)\.(\d+)$`)
+
+// ownedByRoot are the options by which a volume in memory belongs to the container's root. The daemon mounts it as the root of its machine, an id that
+// the container does not have where users are remapped.
+func ownedByRoot(info *system.Info) string {
+	ids := rootIDs.FindStringSubmatch(info.DockerRootDir)
+	if ids == nil || !slices.Contains(info.SecurityOptions, "name=userns") {
+		return ""
+	}
+	return ",uid=" + ids[1] + ",gid=" + ids[2]
 }
 
 // fills says what sandboxd fills from which copy.

@@ -29,10 +29,11 @@ type Engine struct {
 	Certs  string
 	Client *client.Client
 
-	dir  string
-	cmd  *exec.Cmd
-	log  *syncBuffer
-	done chan struct{}
+	dir   string
+	remap bool // users of containers are others of this machine
+	cmd   *exec.Cmd
+	log   *syncBuffer
+	done  chan struct{}
 }
 
 // patience bounds each wait for a daemon.
@@ -40,14 +41,19 @@ const patience = 5 * time.Minute
 
 // Start starts a daemon with all its files in dir, which must have a short path. An UnavailableError says why tests that need a daemon cannot run
 // on this machine.
-func Start(ctx context.Context, dir string) (*Engine, error) {
+func Start(ctx context.Context, dir string) (*Engine, error) { return start(ctx, dir, false) }
+
+// StartRemapped starts one that maps the users of containers to ids of this machine that no user has.
+func StartRemapped(ctx context.Context, dir string) (*Engine, error) { return start(ctx, dir, true) }
+
+func start(ctx context.Context, dir string, remap bool) (*Engine, error) {
 	if os.Geteuid() != 0 {
 		return nil, &UnavailableError{"only root starts a Docker daemon"}
 	}
 	if _, err := exec.LookPath("dockerd"); err != nil {
 		return nil, &UnavailableError{"dockerd is not installed (apt install docker.io)"}
 	}
-	e := &Engine{dir: dir, Certs: filepath.Join(dir, "certs"), Socket: "unix://" + filepath.Join(dir, "docker.sock")}
+	e := &Engine{dir: dir, remap: remap, Certs: filepath.Join(dir, "certs"), Socket: "unix://" + filepath.Join(dir, "docker.sock")}
 	if err := writeCerts(e.Certs); err != nil {
 		return nil, err
 	}
@@ -69,14 +75,27 @@ type UnavailableError struct{ reason string }
 
 func (e *UnavailableError) Error() string { return e.reason }
 
+// remapped gives the daemon a range of ids, in a mount namespace of its own so that this machine's files stay as they are.
+const remapped = `mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid && exec dockerd --userns-remap daemon:daemon "$@"`
+
 // Run starts the daemon's process, which must not run, and waits until it answers.
 func (e *Engine) Run(ctx context.Context) error {
 	e.log, e.done = &syncBuffer{}, make(chan struct{})
-	e.cmd = exec.Command("dockerd", "--data-root", filepath.Join(e.dir, "data"), "--exec-root", filepath.Join(e.dir, "exec"),
+	args := []string{
+		"--data-root", filepath.Join(e.dir, "data"), "--exec-root", filepath.Join(e.dir, "exec"),
 		"--pidfile", filepath.Join(e.dir, "pid"), "--host", e.Socket, "--host", "tcp://127.0.0.1:0", "--tlsverify",
 		"--tlscacert", filepath.Join(e.Certs, "ca.pem"), "--tlscert", filepath.Join(e.Certs, "server.pem"),
 		"--tlskey", filepath.Join(e.Certs, "server-key.pem"),
-		"--bridge", "none", "--iptables=false", "--ip6tables=false", "--userland-proxy=false", "--shutdown-timeout", "1")
+		"--bridge", "none", "--iptables=false", "--ip6tables=false", "--userland-proxy=false", "--shutdown-timeout", "1",
+	}
+	e.cmd = exec.Command("dockerd", args...)
+	if e.remap {
+		ids := filepath.Join(e.dir, "ids")
+		if err := os.WriteFile(ids, []byte("daemon:300000:65536\n"), 0o644); err != nil {
+			return err
+		}
+		e.cmd = exec.Command("unshare", append([]string{"--mount", "sh", "-c", remapped, ids}, args...)...)
+	}
 	e.cmd.Stdout, e.cmd.Stderr = e.log, e.log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	started := make(chan error)
