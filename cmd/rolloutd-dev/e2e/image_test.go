@@ -64,7 +64,7 @@ func TestRolloutOnAnImage(t *testing.T) {
 const rootsEnv = "SANDBOX_TEST_ROOTS"
 
 // OpenCode, setup and grading run in a Debian without anything of ours, and where the only C library is musl; as the sandbox's user, as a user of the
-// image, and as root, who installs packages.
+// image, and as root, who installs packages; and in containers as the sandbox's user.
 func TestRolloutOnOtherSystems(t *testing.T) {
 	t.Parallel()
 	roots := os.Getenv(rootsEnv)
@@ -77,28 +77,36 @@ func TestRolloutOnOtherSystems(t *testing.T) {
     - tool_calls: [{name: bash, arguments: {command: "uname > log.txt; echo $UID >> log.txt", description: "Look"}}]
     - text: Done.
 `)
-	srv := startDev(t, devOptions{modelURL: model.url})
-	for _, c := range []struct {
-		root, user, id string
-		setup          []string
-	}{
-		{"debian", "", "1000", nil},
-		{"debian", "www-data", "33", nil},
-		{"debian", "root", "0", []string{"apt-get install -y /srv/busybox.deb && busybox true"}},
-		{"musl", "", "1000", nil},
-		{"musl", "app", "1500", nil},
-		{"musl", "root", "0", []string{"echo new > /usr/bin/new"}},
-	} {
-		image := c.root + ":1"
-		out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "rolloutd"), "image", "import", "--data", srv.data, filepath.Join(roots, c.root), image).CombinedOutput()
+	engine := startEngine(t)
+	srv := startDev(t, devOptions{
+		modelURL: model.url, env: []string{"DOCKER_HOST=" + engine.Socket}, flags: []string{"--config", configFile(t, "sandbox:\n  backends: {local: {}, docker: {}}\n")},
+	})
+	for _, root := range []string{"debian", "musl"} {
+		folder, image := filepath.Join(roots, root), root+":1"
+		out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "rolloutd"), "image", "import", "--data", srv.data, folder, image).CombinedOutput()
 		require.NoError(t, err, "%s", out)
+		require.NoError(t, engine.Import(t.Context(), folder, image, ""))
+	}
+	for _, c := range []struct {
+		backend, root, user, id string
+		setup                   []string
+	}{
+		{"local", "debian", "", "1000", nil},
+		{"local", "debian", "www-data", "33", nil},
+		{"local", "debian", "root", "0", []string{"apt-get install -y /srv/busybox.deb && busybox true"}},
+		{"local", "musl", "", "1000", nil},
+		{"local", "musl", "app", "1500", nil},
+		{"local", "musl", "root", "0", []string{"echo new > /usr/bin/new"}},
+		{"docker", "debian", "", "1000", nil},
+		{"docker", "musl", "", "1000", nil},
+	} {
 		result := runRollout(t, srv.url, args{
-			"instruction": "look around", "endpoint": "scripted", "sandbox": args{"image": image, "user": c.user}, "setup": c.setup,
+			"instruction": "look around", "endpoint": "scripted", "sandbox": args{"backend": c.backend, "image": c.root + ":1", "user": c.user}, "setup": c.setup,
 			"verify": []string{`{ read system; read id; } < log.txt; [ "$system" = Linux ] && [ "$id" = ` + c.id + ` ] && [ "$(uname)" = Linux ]`},
 		})
-		require.Equal(t, rollout.Completed, result.Outcome, "%s as %q: %s", c.root, c.user, deref(result.Error))
+		require.Equal(t, rollout.Completed, result.Outcome, "%s: %s as %q: %s", c.backend, c.root, c.user, deref(result.Error))
 		require.NotNil(t, result.Reward)
-		require.InDelta(t, 1, *result.Reward, 0, "%s as %q: %+v", c.root, c.user, result.VerifyResults)
-		t.Logf("%s as %q: %s", c.root, c.user, result.Outcome)
+		require.InDelta(t, 1, *result.Reward, 0, "%s: %s as %q: %+v", c.backend, c.root, c.user, result.VerifyResults)
+		t.Logf("%s: %s as %q: %s", c.backend, c.root, c.user, result.Outcome)
 	}
 }
