@@ -39,7 +39,7 @@ func (a *Activities) addTrace(ctx context.Context, in CollectInput, res *rollout
 func turnsOf(r io.Reader, messages rollout.MessagesMode, res *rollout.Result) (string, error) {
 	var log strings.Builder
 	compact := trajectory.Compactor{Messages: messages}
-	dec := json.NewDecoder(bufio.NewReaderSize(r, 1<<20))
+	dec := json.NewDecoder(bufio.NewReaderSize(r, 64<<10))
 	for {
 		var t rollout.Turn
 		if err := dec.Decode(&t); err == io.EOF {

@@ -13,4 +13,4 @@ var (
 )
 
 // NewRestarts returns the workers' interceptor.
-func NewRestarts() interceptor.WorkerInterceptor { return &restarts{} }
+func NewRestarts() interceptor.WorkerInterceptor { return newRestarts() }

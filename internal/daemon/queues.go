@@ -118,7 +118,7 @@ func (d *Daemon) deliveryWorker(acts *activities.Activities, failed chan<- error
 func (d *Daemon) workerOptions(failed chan<- error) worker.Options {
 	return worker.Options{
 		Identity:          host.Identity(d.host),
-		Interceptors:      []interceptor.WorkerInterceptor{&restarts{}},
+		Interceptors:      []interceptor.WorkerInterceptor{newRestarts()},
 		WorkerStopTimeout: workerStop,
 		OnFatalError: func(err error) {
 			select {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"sync"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
@@ -15,34 +16,47 @@ import (
 // a retry costs nothing.
 type restarts struct {
 	interceptor.WorkerInterceptorBase
+
+	mu    sync.Mutex
+	stops map[<-chan struct{}]context.Context // of the worker's activities and of its local ones
 }
 
+func newRestarts() *restarts { return &restarts{stops: map[<-chan struct{}]context.Context{}} }
+
 // InterceptActivity wraps next.
-func (*restarts) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	in := &restartable{}
+func (r *restarts) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	in := &restartable{worker: r}
 	in.Next = next
 	return in
 }
 
+// until returns a context that ends with the channel, which is the same for all activities of a worker: one goroutine waits for it.
+func (r *restarts) until(stopping <-chan struct{}) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ctx, ok := r.stops[stopping]; ok {
+		return ctx
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { // ends with the worker
+		<-stopping
+		cancel()
+	}()
+	r.stops[stopping] = ctx
+	return ctx
+}
+
 type restartable struct {
 	interceptor.ActivityInboundInterceptorBase
+	worker *restarts
 }
 
 // ExecuteActivity runs the activity until it ends or its worker stops.
 func (r *restartable) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	stopping := activity.GetWorkerStopChannel(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
-	over := make(chan struct{})
-	watched := make(chan struct{})
-	go func() { // ends with the activity
-		defer close(watched)
-		select {
-		case <-stopping:
-			cancel(worker.ErrWorkerShutdown)
-		case <-over:
-		}
-	}()
-	defer func() { close(over); <-watched; cancel(nil) }()
+	defer cancel(nil)
+	defer context.AfterFunc(r.worker.until(stopping), func() { cancel(worker.ErrWorkerShutdown) })()
 	out, err := r.Next.ExecuteActivity(ctx, in)
 	if err != nil && closed(stopping) {
 		return nil, failure.Restarting()

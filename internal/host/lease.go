@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
@@ -19,7 +20,7 @@ type Leases struct {
 	Logger *slog.Logger
 }
 
-// Attach finds the living sandbox and renews its lease until release is called; release waits for the renewing goroutine. A sandbox
+// Attach finds the living sandbox and renews its lease until release is called; release waits for a renewal under way. A sandbox
 // that is gone is a fault.SandboxLost.
 func (l Leases) Attach(ctx context.Context, b *sandbox.Backend, id string) (sb *sandbox.Sandbox, release func(), err error) {
 	sb, err = b.Attach(ctx, id)
@@ -32,25 +33,14 @@ func (l Leases) Attach(ctx context.Context, b *sandbox.Backend, id string) (sb *
 	return sb, l.Keep(ctx, sb), nil
 }
 
-// Keep renews the lease in a goroutine until release is called or ctx ends.
+// Keep renews the lease until release is called or ctx ends.
 func (l Leases) Keep(ctx context.Context, sb *sandbox.Sandbox) (release func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(l.Length / 5)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			// The activity's own requests decide whether the sandbox is lost.
-			if err := sb.Renew(ctx, l.Length); err != nil && ctx.Err() == nil {
-				l.Logger.WarnContext(ctx, "lease not renewed", "sandbox", sb.ID(), "kind", fault.KindOf(err), "error", err)
-			}
+	stop := clock.Every(ctx, l.Length/5, func(ctx context.Context) {
+		// The activity's own requests decide whether the sandbox is lost.
+		if err := sb.Renew(ctx, l.Length); err != nil && ctx.Err() == nil {
+			l.Logger.WarnContext(ctx, "lease not renewed", "sandbox", sb.ID(), "kind", fault.KindOf(err), "error", err)
 		}
-	}()
-	return func() { cancel(); <-done }
+	})
+	return func() { cancel(); stop() }
 }

@@ -1,8 +1,11 @@
 package rollout
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // Result is what a client gets: the fields of both generations of the rollout tools, always present, and ours.
@@ -212,15 +215,26 @@ func (m Mask) MarshalJSON() ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// UnmarshalJSON reads a list of zeros and ones.
+// UnmarshalJSON reads a list of zeros and ones, or null. It has an element for each token of a turn; encoding/json takes three times as long.
 func (m *Mask) UnmarshalJSON(raw []byte) error {
-	var bits []int8
-	if err := json.Unmarshal(raw, &bits); err != nil {
-		return err
+	*m = make(Mask, 0, len(raw)/2)
+	if string(raw) == "null" {
+		return nil
 	}
-	*m = make(Mask, len(bits))
-	for i, bit := range bits {
-		(*m)[i] = byte(bit) & 1
+	list, isList := bytes.CutPrefix(raw, []byte("["))
+	list, ends := bytes.CutSuffix(list, []byte("]"))
+	for digit := false; len(list) > 0; list = list[1:] {
+		switch c := list[0]; {
+		case (c == '0' || c == '1') && !digit:
+			*m, digit = append(*m, c-'0'), true
+		case c == ',':
+			digit = false
+		case c != ' ' && c != '\n' && c != '\r' && c != '\t':
+			isList = false
+		}
+	}
+	if !isList || !ends {
+		return fault.New(fault.Invalid, "a mask is no list of zeros and ones")
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
@@ -46,40 +47,20 @@ func (a *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.E
 // lastBeat bounds a heartbeat that is in flight when its activity ends. Canceling it would log an error.
 const lastBeat = time.Second
 
-// keepHeartbeat heartbeats until the returned function is called, which waits for the goroutine to exit.
+// keepHeartbeat heartbeats until the returned function is called, which waits for a heartbeat in flight.
 func keepHeartbeat(ctx context.Context) (stop func()) {
 	info := activity.GetInfo(ctx)
 	if info.HeartbeatTimeout <= 0 || info.IsLocalActivity {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	end, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		// A third of the timeout: the SDK throttles heartbeats, and one may be late. There is none at the start, since the timeout
-		// begins there and most activities end before.
-		tick := time.NewTicker(max(info.HeartbeatTimeout/3, time.Millisecond))
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-end:
-				return
-			case <-tick.C:
-				activity.RecordHeartbeat(ctx)
-			}
-		}
-	}()
+	// A third of the timeout: the SDK throttles heartbeats, and one may be late. There is none at the start, since the timeout begins there and
+	// most activities end before.
+	end := clock.Every(ctx, max(info.HeartbeatTimeout/3, time.Millisecond), func(ctx context.Context) { activity.RecordHeartbeat(ctx) })
 	return func() {
 		defer cancel()
-		close(end)
-		select {
-		case <-done:
-		case <-time.After(lastBeat):
-			cancel()
-			<-done
-		}
+		defer time.AfterFunc(lastBeat, cancel).Stop()
+		end()
 	}
 }
 

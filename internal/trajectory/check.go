@@ -15,7 +15,7 @@ import (
 // Check copies a trace, JSON lines of rollout.Turn, and takes "train" from the turns whose replies the transcript does not know. All
 // other lines keep their bytes. One line is in memory at a time.
 func Check(w io.Writer, r io.Reader, said *Said) error {
-	lines := bufio.NewReaderSize(r, 1<<20)
+	lines := bufio.NewReaderSize(r, 64<<10)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 0 && !said.Empty() {

@@ -26,6 +26,9 @@ const (
 	// statusWait is for how long one request for a change of the route is held open, retryAfter the pause after one that failed.
 	statusWait = 50 * time.Second
 	retryAfter = time.Second
+	// routePause is the least time between two such requests. A call that ends and the next one that begins are then one change, and their requests,
+	// with those for the new turns, cost as much as the calls.
+	routePause = 100 * time.Millisecond
 	// maxTranscripts is how many transcripts are in memory at once. One of 32 MiB takes some four times that while it is saved.
 	maxTranscripts = 2
 )
@@ -229,8 +232,10 @@ func (w *watch) sawRoute(u update[gateway.RouteStatus]) error {
 
 // nextRoute waits for a change of the route's status.
 func (w *watch) nextRoute() func(context.Context) (gateway.RouteStatus, bool, error) {
-	since := w.state.Route.Version
+	since, pause := w.state.Route.Version, time.Duration(0)
 	return func(ctx context.Context) (gateway.RouteStatus, bool, error) {
+		_ = clock.Sleep(ctx, pause) // the request says so when ctx has ended
+		pause = routePause
 		began := time.Now()
 		route, err := w.Gateway.Changed(ctx, w.job.SandboxID, since, statusWait)
 		if (err != nil || route.Version == since) && time.Since(began) < retryAfter {
