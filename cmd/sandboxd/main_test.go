@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,6 +43,25 @@ func TestCommandLine(t *testing.T) {
 	require.NotEmpty(t, strings.TrimSpace(string(out)))
 }
 
+// No signal but SIGKILL and SIGSTOP ends or stops it, also where it is not pid 1. The C library keeps 32 to 34 to itself.
+func TestSignalsAreIgnored(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	cmd := exec.CommandContext(t.Context(), build(t), "serve", "--control-path", socket, "--model-addr", "127.0.0.1:0", "--id", "x", "--lease", "1h")
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	client := clientOf(socket)
+	require.Eventually(t, func() bool { return request(client, "GET", "/v1/info", "") == http.StatusOK }, 5*time.Minute, time.Millisecond)
+	for n := syscall.Signal(1); n <= 64; n++ {
+		if n == syscall.SIGKILL || n == syscall.SIGSTOP || n >= 32 && n <= 34 {
+			continue
+		}
+		require.NoError(t, cmd.Process.Signal(n))
+		require.Equal(t, http.StatusOK, request(client, "GET", "/v1/info", ""), "after signal %d", n)
+	}
+}
+
 // Outside of a sandbox, on a path, it serves as well; with a lease it ends by itself, and takes its processes along.
 func TestServeOnAPath(t *testing.T) {
 	t.Parallel()
@@ -50,12 +70,7 @@ func TestServeOnAPath(t *testing.T) {
 	cmd.Stderr = os.Stderr
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-	}}
+	client := clientOf(socket)
 	require.Eventually(t, func() bool { return request(client, "GET", "/v1/info", "") == http.StatusOK }, 5*time.Minute, time.Millisecond)
 	process := `{"argv":["sleep","infinity"],"dir":"/","env":{"PATH":"/usr/bin:/bin"}}`
 	require.Equal(t, http.StatusOK, request(client, "PUT", "/v1/processes/p", process))
@@ -104,6 +119,15 @@ func TestAttachInFrames(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "abc", string(data))
 	require.NoError(t, cmd.Wait())
+}
+
+func clientOf(socket string) *http.Client {
+	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}}
 }
 
 func request(client *http.Client, method, path, body string) int {
