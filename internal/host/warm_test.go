@@ -157,8 +157,14 @@ func pooled(t *testing.T, f *warmFleet, size int, test func(t *testing.T, p *hos
 func take(t *testing.T, p *host.WarmPool, to string, a host.WarmAgent) bool {
 	t.Helper()
 	got := p.Take(t.Context(), to, a, rollout.Sandbox{}, nil)
-	synctest.Wait()
+	settle()
 	return got
+}
+
+// settle lets the pool do what it does a moment after it was woken.
+func settle() {
+	time.Sleep(time.Second) // of the bubble's clock
+	synctest.Wait()
 }
 
 // The pool fills when a first rollout has asked, gives each sandbox away once, and replaces it.

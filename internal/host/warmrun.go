@@ -5,11 +5,15 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
 const (
 	// warmLook is the time between two looks at the pool when no rollout comes; it renews leases, so it is well below DefaultLease.
 	warmLook = 15 * time.Second
+	// settleTime is left to the rollout that woke the pool before a sandbox is started or destroyed: its own start needs the processors more.
+	settleTime = 200 * time.Millisecond
 	// idleTime is how long the pool is kept full while no rollout comes.
 	idleTime = 30 * time.Minute
 	// warmTimeout bounds one start. A warm sandbox gets the CPU time that is left, so on a busy host it takes long, and one that is
@@ -38,6 +42,7 @@ func (p *WarmPool) Run(ctx context.Context) {
 			p.close(ctx)
 			return
 		case <-p.wake:
+			_ = clock.Sleep(ctx, settleTime) // an end of ctx is noticed by tend
 		case <-tick.C:
 			p.check(ctx)
 		}
