@@ -15,14 +15,17 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/envserver/internal/harbor"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
-	"github.com/rolloutd/rolloutd/envserver/internal/intake"
 	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/envserver/internal/underway"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
+	"github.com/rolloutd/rolloutd/internal/intake"
 )
+
+// smallRequest is what a request may hold without asking for memory that it shares with others, in bytes: most requests fit.
+const smallRequest = 16 << 10
 
 // Server is the edge, an http.Handler. Shutdown must be called before the http.Server that carries it is closed:
 // WebSockets are none of that one's business any more.
@@ -103,7 +106,7 @@ type parts struct {
 // newServer makes the server of one environment.
 func newServer(o Options, of parts) (*Server, error) {
 	var err error
-	s := &Server{o: o, memory: intake.New(o.RequestMemory), exports: of.room, harbor: of.harbor, base: of.base}
+	s := &Server{o: o, memory: intake.New(o.RequestMemory, smallRequest), exports: of.room, harbor: of.harbor, base: of.base}
 	s.bodies = httpio.Bodies{Memory: s.memory, Max: o.MaxMessage, Within: o.BodyTimeout}
 	s.env, err = env.New(env.Options{
 		Tools: of.table, Play: of.player, StepTimeout: o.StepTimeout, Registerer: o.Registerer, MetricsOf: of.metricsOf, Logger: o.Logger,

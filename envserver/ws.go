@@ -14,13 +14,13 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
-	"github.com/rolloutd/rolloutd/envserver/internal/intake"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/envserver/internal/wsio"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
 // attachWait is how long a client that reconnects to its session waits for its old connection to be gone.

@@ -117,6 +117,7 @@ func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
 		"gateway.reply":             func(c *config.Config) { c.Gateway.Reply = "fast" },
 		"gateway.keep_alive":        func(c *config.Config) { c.Gateway.KeepAlive = -1 },
 		"gateway.queue":             func(c *config.Config) { c.Gateway.Queue = -1 },
+		"gateway.reply_memory_mib":  func(c *config.Config) { c.Gateway.ReplyMemoryMiB = 1 },
 		"gateway.calls.vllm":        func(c *config.Config) { c.Gateway.Calls = map[string]float64{"vllm": 1.5} },
 		"model_env.VLLM_URL":        func(c *config.Config) { c.ModelEnv = map[string]string{"VLLM_URL": "http://a:1, gpu2:8000"} },
 		"gateway.burst.vlmm":        func(c *config.Config) { c.Gateway.Burst = map[string]float64{"vlmm": 1} },

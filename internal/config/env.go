@@ -52,6 +52,7 @@ func Variables() []Variable {
 		{"ROLLOUTD_GATEWAY_RATE", "gateway.rate", named(func(c *Config) *map[string]float64 { return &c.Gateway.Rate })},
 		{"ROLLOUTD_GATEWAY_BURST", "gateway.burst", named(func(c *Config) *map[string]float64 { return &c.Gateway.Burst })},
 		{"ROLLOUTD_GATEWAY_QUEUE", "gateway.queue", number(func(c *Config) *int { return &c.Gateway.Queue })},
+		{"ROLLOUTD_GATEWAY_REPLY_MEMORY_MIB", "gateway.reply_memory_mib", number(func(c *Config) *int { return &c.Gateway.ReplyMemoryMiB })},
 		{"ROLLOUTD_WORKER_LISTEN", "worker.listen", text(func(c *Config) *string { return &c.Worker.Listen })},
 		{"ROLLOUTD_WORKER_ADVERTISE", "worker.advertise", text(func(c *Config) *string { return &c.Worker.Advertise })},
 		{"ROLLOUTD_HOST_NAME", "worker.name", text(func(c *Config) *string { return &c.Worker.Name })},

@@ -41,7 +41,12 @@ type Gateway struct {
 	Burst map[string]float64 `yaml:"burst"` // requests at once under a rate; 0: those of one second
 	// Queue makes new rollouts wait while more calls than this wait for their endpoint; 0: no bound.
 	Queue int `yaml:"queue"`
+	// ReplyMemoryMiB bounds what replies under way hold together; 0: a quarter of the machine's memory, at least 1 GiB.
+	ReplyMemoryMiB int `yaml:"reply_memory_mib"`
 }
+
+// minReplyMemory holds replies of ordinary models, in MiB; the largest that is taken needs more.
+const minReplyMemory = 64
 
 // Values of Gateway.Reply.
 const (
@@ -79,6 +84,7 @@ func (g Gateway) validate(p *problems) {
 	p.check(g.Reply == ReplyComplete || g.Reply == ReplyPassThrough, "gateway.reply", "want %s or %s, got %q", ReplyComplete, ReplyPassThrough, g.Reply)
 	p.check(g.KeepAlive >= 0, "gateway.keep_alive", "want 0 (never) or more, got %s", g.KeepAlive)
 	p.check(g.Queue >= 0, "gateway.queue", "want 0 (no bound) or more, got %d", g.Queue)
+	p.check(g.ReplyMemoryMiB == 0 || g.ReplyMemoryMiB >= minReplyMemory, "gateway.reply_memory_mib", "want 0 (a quarter of the machine's) or at least %d, got %d", minReplyMemory, g.ReplyMemoryMiB)
 	for _, m := range []struct {
 		path  string
 		of    map[string]float64

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/filelock"
@@ -25,8 +26,9 @@ import (
 // gatewayTier runs the gateway. It locks the folder: two gateways on one journal would both dial every sandbox and write every trace.
 func (d *Daemon) gatewayTier() tier.Tier {
 	return tier.Tier{Name: "gateway", Budget: 10 * time.Second, Start: func(context.Context) (tier.Running, error) {
+		memory := replyMemory(d.cfg.Gateway)
 		if d.roles == (Roles{Gateway: true}) {
-			relaxGC()
+			relaxGC(memory)
 		}
 		policy, err := egress.Parse(d.cfg.Gateway.AllowHosts)
 		if err != nil {
@@ -41,6 +43,7 @@ func (d *Daemon) gatewayTier() tier.Tier {
 			Registerer: d.tel.Registry(), TracerProvider: otel.GetTracerProvider(),
 			Egress: policy, Bounds: boundsOf(d.cfg.Gateway), Endpoints: catalog.Names(),
 			PassThrough: d.cfg.Gateway.Reply == config.ReplyPassThrough, KeepAlive: d.cfg.Gateway.KeepAlive, RawLogprobs: d.cfg.Gateway.RawLogprobs,
+			ReplyMemory: memory,
 		})
 		if err != nil {
 			return tier.Running{}, errors.Join(err, lock.Release())
@@ -64,12 +67,27 @@ func boundsOf(c config.Gateway) func(string) limits.Bounds {
 	}
 }
 
+// replyMemory is what replies may hold, in bytes: what is configured, else a quarter of the machine's memory, so that the garbage of as much
+// again and the sandboxes fit beside it. A machine that does not say counts as a small one.
+func replyMemory(c config.Gateway) int64 {
+	const share, least = 4, 1024
+	if c.ReplyMemoryMiB > 0 {
+		return int64(c.ReplyMemoryMiB) << 20
+	}
+	total, _ := machine.MemoryMiB()
+	return int64(max(total/share, least)) << 20
+}
+
 // relaxGC sets GOGC to 400 in a process that is a gateway only. Such a process has a small live heap and discards large requests and
-// replies with every call; at the default a seventh of its CPU time is garbage collection. The operator's GOGC overrides it.
-func relaxGC() {
-	const percent = 400
+// replies with every call; at the default a seventh of its CPU time is garbage collection. A heap of twice what replies may hold is collected
+// as often as it takes. The operator's GOGC and GOMEMLIMIT override both.
+func relaxGC(replies int64) {
+	const percent, beside = 400, 512 << 20
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(2*replies + beside)
 	}
 }
 

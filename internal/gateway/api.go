@@ -65,8 +65,8 @@ const (
 
 // Failure is a call's final failure that is not the agent's own doing.
 type Failure struct {
-	// Kind is UpstreamFailed (no usable answer within the call's budget), UpstreamRefused (never will be), or Internal
-	// (the record could not be written, and nothing unrecorded is handed on).
+	// Kind is UpstreamFailed (no usable answer within the call's budget), UpstreamRefused (never will be), Unavailable (the gateway had no
+	// memory for the reply within the call's budget), or Internal (the record could not be written, and nothing unrecorded is handed on).
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`
 	Status  int        `json:"status,omitempty"` // of the endpoint's answer; 0: there was none, or it was no refusal

@@ -28,6 +28,9 @@ type Entry struct {
 	request, prompt int // bytes of these sections when they are whole
 }
 
+// Bytes is what the record comes to when it is read, with what it shares with others written out.
+func (e Entry) Bytes() int64 { return e.place.size + int64(e.request+e.prompt) }
+
 // index is what a log remembers.
 type index struct {
 	entries  []Entry        // in the order of the file

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
-	"github.com/rolloutd/rolloutd/envserver/internal/intake"
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
 // WriteJSON answers with v as JSON.

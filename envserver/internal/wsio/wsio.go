@@ -14,7 +14,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
 // Close codes of RFC 6455 that we send.

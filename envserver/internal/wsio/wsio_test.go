@@ -14,8 +14,8 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/intake"
 	"github.com/rolloutd/rolloutd/envserver/internal/wsio"
+	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
 // patience bounds what only a bug makes wait.
@@ -34,7 +34,7 @@ func serve(t *testing.T, o wsio.Options, h wsio.Handler) (*websocket.Conn, <-cha
 // serveWatched calls watch with each deadline that the server sets for reading; nil: there is no such function.
 func serveWatched(t *testing.T, o wsio.Options, h wsio.Handler, watch func(time.Time)) (*websocket.Conn, <-chan struct{}) {
 	t.Helper()
-	o.Gone, o.MaxMessage, o.Memory = errGone, maxMessage, intake.New(1<<30).Of("")
+	o.Gone, o.MaxMessage, o.Memory = errGone, maxMessage, intake.New(1<<30, 16<<10).Of("")
 	if o.PingEvery == 0 {
 		o.PingEvery = patience
 	}

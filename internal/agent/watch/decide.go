@@ -131,6 +131,8 @@ func (s *State) unanswered(end time.Time) time.Duration {
 func (s *State) blame() Decision {
 	f := s.Route.Failure
 	switch {
+	case f.Kind == fault.Unavailable:
+		return infra(f.Kind, "%s", f.Message)
 	case f.Kind != fault.UpstreamRefused:
 		return infra(f.Kind, "model endpoint: %s", f.Message)
 	case !s.Probed:

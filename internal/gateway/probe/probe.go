@@ -44,6 +44,7 @@ func Run(ctx context.Context, e Endpoint) rollout.EndpointReport {
 		calls.Go(func() { tool = e.ask(ctx, 1, toolTokens, e.withTool()) })
 	}
 	calls.Wait()
+	defer release(one, two, tool)
 	var r rollout.EndpointReport
 	e.level(ctx, &r, one)
 	if r.CaptureLevel == rollout.CaptureTokens || r.CaptureLevel == rollout.CaptureLogprobs {
@@ -60,6 +61,15 @@ func Run(ctx context.Context, e Endpoint) rollout.EndpointReport {
 		}
 	}
 	return r
+}
+
+// release gives the memory of answers back.
+func release(all ...*answer) {
+	for _, a := range all {
+		if a.Result != nil {
+			a.Held.Release()
+		}
+	}
 }
 
 // answer is what came of one call.

@@ -8,6 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
+	"github.com/rolloutd/rolloutd/internal/intake"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
@@ -26,9 +27,10 @@ const (
 type answer struct {
 	kind answerKind
 
-	raw  []byte // of whole: the upstream's bytes
-	odd  bool   // raw may hold numbers that are no JSON
-	turn int    // of whole: its record
+	raw  []byte       // of whole: the upstream's bytes
+	odd  bool         // raw may hold numbers that are no JSON
+	turn int          // of whole: its record
+	held *intake.Part // its memory, and that of the record; nil: none
 
 	entry trace.Entry // of recorded
 
@@ -38,17 +40,25 @@ type answer struct {
 	failure *gateway.Failure // that only the gateway itself can tell of
 }
 
+// replayCopies is what a record takes while it is answered from, in multiples of its size: as read, and what of it the agent sees.
+const replayCopies = 3
+
 // replayed reads a recorded answer: the call was answered before, and that did not arrive, or was not known to have.
 func (r *route) replayed(ans answer) answer {
 	if ans.kind != recorded {
 		return ans
 	}
+	held := r.memory.Part()
+	if held.Hold(replayCopies*ans.entry.Bytes()) != nil {
+		return answer{kind: interrupted} // it is asked for again
+	}
 	rec, err := r.trace.Read(ans.entry)
 	if err != nil {
+		held.Release()
 		return r.unrecorded(err, "The gateway could not read its record of this call.")
 	}
 	r.report.calls.WithLabelValues(outcomeReplayed).Inc()
-	return answer{kind: whole, raw: rec.Reply, odd: true, turn: rec.Turn}
+	return answer{kind: whole, raw: rec.Reply, odd: true, turn: rec.Turn, held: held}
 }
 
 // deliver writes the answer, and notes that the agent got a whole one.

@@ -22,7 +22,8 @@ type call struct {
 	result   answer
 
 	// Guarded by the route's lock.
-	waiters int  // requests that wait for it
+	waiters int  // requests that wait for it, or hand its answer over
+	settled bool // result is there
 	joins   int  // requests that joined it after the first
 	epoch   int  // of the connection by which the last waiter came
 	returns bool // the waiter that left last is expected to ask again
@@ -33,20 +34,20 @@ type call struct {
 const leaveGrace = 50 * time.Millisecond
 
 // answer answers the call from its record, from the same call under way, or from the endpoint. It is false when the caller is gone or the
-// gateway stops.
-func (r *route) answer(ctx context.Context, id string, d *delivery) (answer, bool) {
+// gateway stops. Who has an answer must call over when it is handed over.
+func (r *route) answer(ctx context.Context, id string, d *delivery) (_ answer, over func(), _ bool) {
 	for {
 		c, ans := r.join(id, d.ask)
 		if c == nil {
 			ans = r.replayed(ans)
-			return ans, ans.kind != interrupted
+			return ans, ans.held.Release, ans.kind != interrupted
 		}
 		if d.await(ctx, c) != nil {
 			r.leave(c, d.fromHost)
-			return answer{}, false
+			return answer{}, nil, false
 		}
 		if c.result.kind != interrupted || d.sent > 0 || !r.alive() {
-			return c.result, c.result.kind != interrupted
+			return c.result, func() { r.delivered(c) }, c.result.kind != interrupted
 		}
 		// The call was being cancelled, since no request waited for it, when this one joined: make it again.
 	}
@@ -108,13 +109,30 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 	return c
 }
 
+// delivered notes that one of the requests for the call has its answer.
+func (r *route) delivered(c *call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.waiters--
+	r.letGo(c)
+}
+
+// letGo gives the memory of an answer back that no request hands over any more. r.mu is held.
+func (r *route) letGo(c *call) {
+	if c.settled && (c.waiters <= 0 || c.result.kind != whole) {
+		c.result.held.Release()
+	}
+}
+
 // leave notes that one of the requests for the call is gone. A caller on the host never hangs up on purpose: a worker that was killed
 // comes back and asks again.
 func (r *route) leave(c *call, fromHost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.returns = fromHost
-	if c.waiters--; c.waiters == 0 {
+	c.waiters--
+	r.letGo(c)
+	if c.waiters == 0 && !c.settled {
 		time.AfterFunc(leaveGrace, func() { r.abandon(c) })
 	}
 }

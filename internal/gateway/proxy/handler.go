@@ -77,11 +77,12 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.D
 		r.markForeign(req.Header, a)
 	}
 	out := &delivery{w: w, ask: a, beat: r.keepAlive, fromHost: fromHost}
-	ans, ok := r.answer(req.Context(), callID(req), out)
+	ans, over, ok := r.answer(req.Context(), callID(req), out)
 	if !ok {
 		// The caller is gone, or the call has no outcome yet: an aborted stream makes the sandbox ask again.
 		panic(http.ErrAbortHandler)
 	}
+	defer over()
 	r.deliver(req, out, ans)
 }
 

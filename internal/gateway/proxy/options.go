@@ -59,6 +59,9 @@ type Options struct {
 	// TraceBytes bounds what the calls of one route take on disk; maxExport times as much bounds what they come to when they are written
 	// out whole. A call beyond it gets an empty completion, as of any spent budget. 0: 256 MiB.
 	TraceBytes int64
+	// ReplyMemory is what replies under way may take in memory together, in bytes, beside the first 256 KiB of each; those of one endpoint may
+	// take half of it. 0: 1 GiB.
+	ReplyMemory int64
 	// Trace is how records are written; the zero value is what production uses.
 	Trace trace.Options
 }
@@ -67,6 +70,9 @@ const (
 	defaultBackoff = 500 * time.Millisecond
 	defaultReach   = 2 * time.Minute
 	defaultHold    = 30 * time.Second
+	// smallReply is what a reply may take without asking for memory that it shares with others: most replies fit.
+	smallReply         = 256 << 10
+	defaultReplyMemory = 1 << 30
 	// defaultTraceBytes is what 500 calls of 120,000 tokens take many times over: what a call repeats of the one before is not written again.
 	defaultTraceBytes = 256 << 20
 	// maxExport is how many times TraceBytes the trace may come to when what calls repeat is written out.
@@ -91,6 +97,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.TraceBytes <= 0 {
 		o.TraceBytes = defaultTraceBytes
+	}
+	if o.ReplyMemory <= 0 {
+		o.ReplyMemory = defaultReplyMemory
 	}
 	if o.Hold <= 0 {
 		o.Hold = defaultHold

@@ -40,6 +40,7 @@ func (r *route) perform(ctx context.Context, c *call) {
 		ans = r.unrecorded(err, "The gateway could not record this call, and hands nothing on that it did not record.")
 	}
 	endSpan(span, rec, ans)
+	ans.held = res.Held
 	r.settle(c, res, rec, ans)
 	r.upstream.Prompts.Give(res.Reply.PromptTokenIDs) // they are on disk
 }
@@ -55,7 +56,7 @@ func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 	}()
 	res = r.upstream.Complete(ctx, upstream.Spec{
 		Request: c.ask, Live: c.live, Engines: r.engines, Path: string(c.ask.API), Key: r.key,
-		ClientGiven: r.Model.ClientGiven(), Progress: &c.progress, Admission: r.admission, Route: r.ID, Price: r.Model.Price, Budget: r.callBudget(),
+		ClientGiven: r.Model.ClientGiven(), Progress: &c.progress, Admission: r.admission, Route: r.ID, Price: r.Model.Price, Memory: r.memory, Budget: r.callBudget(),
 	})
 	r.addPrompt(ctx, c.ask, res)
 	return res
@@ -176,6 +177,7 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 	}
 	r.report.settled(c, res, ans)
 	r.version.note()
-	c.result = ans
+	c.result, c.settled = ans, true
 	close(c.done)
+	r.letGo(c)
 }

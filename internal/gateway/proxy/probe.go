@@ -35,7 +35,7 @@ func (r *route) probe(ctx context.Context) error {
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "probe")
 	}
-	p := r.upstream.Probe(ctx, upstream.Spec{Request: a, Engines: r.engines, Path: string(d.API), Key: r.key, ClientGiven: r.Model.ClientGiven()})
+	p := r.upstream.Probe(ctx, upstream.Spec{Request: a, Engines: r.engines, Path: string(d.API), Key: r.key, ClientGiven: r.Model.ClientGiven(), Memory: r.memory})
 	if p == nil {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (s *Server) endpoint(r *route, d *dialect.Dialect) probe.Endpoint {
 			admission := s.upstreams.Join(r.Model.Upstream())
 			defer s.upstreams.Leave(admission)
 			return r.upstream.Once(ctx, upstream.Spec{
-				Request: a, Engines: r.engines, Path: string(a.API), Key: r.key, ClientGiven: r.Model.ClientGiven(), Admission: admission, Route: "probe",
+				Request: a, Engines: r.engines, Path: string(a.API), Key: r.key, ClientGiven: r.Model.ClientGiven(), Admission: admission, Route: "probe", Memory: r.memory,
 			})
 		},
 		Prompt: r.promptOf,

@@ -17,6 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy/journal"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
+	"github.com/rolloutd/rolloutd/internal/intake"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
@@ -50,6 +51,7 @@ type route struct {
 	trace     *trace.Log          // nil without capture
 	room      *semaphore.Weighted // of bytes, for requests
 	bodies    *buffer.Pool[byte]  // of requests, as the agent sends them
+	memory    intake.Share        // for replies
 	// As in Options.
 	hold, keepAlive time.Duration
 	traceBytes      int64

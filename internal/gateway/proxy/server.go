@@ -26,6 +26,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/probe"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
+	"github.com/rolloutd/rolloutd/internal/intake"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/trace"
 	"github.com/rolloutd/rolloutd/internal/trajectory"
@@ -62,10 +63,11 @@ func New(o Options) (*Server, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("gateway folder: %w", err)
 	}
-	report, meters := newReporter(o.Registerer), upstream.NewMeters(o.Registerer)
+	memory := intake.New(o.ReplyMemory, smallReply)
+	report, meters := newReporter(o.Registerer), upstream.NewMeters(o.Registerer, memory)
 	s := &Server{
 		dir: o.Dir, box: o.Key.Box("model key"), dialer: o.Dialer, log: o.Logger,
-		report: report, upstream: upstream.New(o.Proxy, o.Egress, o.Backoff, o.Reach, meters), upstreams: limits.NewRegistry(o.Bounds, o.Endpoints, o.Registerer, o.Logger), options: o, seed: maphash.MakeSeed(),
+		report: report, upstream: upstream.New(o.Proxy, o.Egress, o.Backoff, o.Reach, memory, meters), upstreams: limits.NewRegistry(o.Bounds, o.Endpoints, o.Registerer, o.Logger), options: o, seed: maphash.MakeSeed(),
 		bodies: buffer.Pool[byte]{Least: 8 << 10, Most: minRequest}, routes: map[string]*route{},
 	}
 	var err error

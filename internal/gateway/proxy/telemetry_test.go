@@ -28,7 +28,7 @@ func TestCallsAreMeasured(t *testing.T) {
 	send(t.Context(), url, "c", streamed)
 	require.Equal(t, map[string]float64{
 		`calls_total{empty}`: 1, `calls_total{rejected}`: 1, `calls_total{replayed}`: 1, `calls_total{whole}`: 1,
-		`calls_in_flight`: 0, `calls_queued`: 0, `queued_seconds`: 2, `tokens_total{completion}`: 2, `tokens_total{prompt}`: 3, `upstream_tries_total`: 3,
+		`calls_in_flight`: 0, `calls_queued`: 0, `queued_seconds`: 2, `replies_given_up_total`: 0, `reply_memory_bytes`: 0, `tokens_total{completion}`: 2, `tokens_total{prompt}`: 3, `upstream_tries_total`: 3,
 		`routes`: 1, `call_seconds`: 1,
 	}, measured(t, reg))
 

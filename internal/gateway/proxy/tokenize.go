@@ -193,12 +193,13 @@ func (r *route) post(ctx context.Context, path string, request, into any) error 
 // ask is post with a body that is encoded; nil: a GET.
 func (r *route) ask(ctx context.Context, path string, body []byte, into any) error {
 	chat := dialect.Chat()
-	raw, err := r.upstream.Ask(ctx, upstream.Spec{
-		Request: &dialect.Request{Dialect: chat, Body: body}, Engines: r.engines, Path: string(chat.API), Key: r.key, ClientGiven: r.Model.ClientGiven(),
+	raw, release, err := r.upstream.Ask(ctx, upstream.Spec{
+		Request: &dialect.Request{Dialect: chat, Body: body}, Engines: r.engines, Path: string(chat.API), Key: r.key, ClientGiven: r.Model.ClientGiven(), Memory: r.memory,
 	}, path)
 	if err != nil {
 		return err
 	}
+	defer release()
 	in := jsonlimit.NewReader(bytes.NewReader(raw), jsonlimit.Limits{Elements: maxPrompt, Depth: 64})
 	return fault.Wrap(fault.NotFound, json.NewDecoder(in).Decode(into), "reply of the endpoint to %s", path)
 }

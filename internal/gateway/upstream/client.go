@@ -9,6 +9,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway/buffer"
+	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
 // Client makes calls to model endpoints. It is safe for concurrent use.
@@ -23,6 +24,7 @@ type Client struct {
 	report    *meters
 	quirks    endpointQuirks
 	Prompts   buffer.Pool[int32] // ids
+	memory    *intake.Memory     // for replies
 }
 
 const (
@@ -34,11 +36,12 @@ const (
 )
 
 // New makes a Client. The proxy is as in http.Transport; nil: none. The policy says which special hosts clients may have called. The
-// backoff is the first pause between tries; it doubles with each. A call ends when no connection could be made for the time of reach.
-func New(proxy func(*http.Request) (*url.URL, error), policy egress.Policy, backoff, reach time.Duration, report *meters) *Client {
+// backoff is the first pause between tries; it doubles with each. A call ends when no connection could be made for the time of reach. All
+// replies share the memory.
+func New(proxy func(*http.Request) (*url.URL, error), policy egress.Policy, backoff, reach time.Duration, memory *intake.Memory, report *meters) *Client {
 	return &Client{
 		transport: newTransport(newDialer().DialContext, proxy), guarded: newTransport(policy.Dial, nil),
-		proxy: proxy, policy: policy, backoff: backoff, reach: reach, Engines: &health{lost: map[string]time.Time{}}, report: report,
+		proxy: proxy, policy: policy, backoff: backoff, reach: reach, memory: memory, Engines: &health{lost: map[string]time.Time{}}, report: report,
 		Prompts: buffer.Pool[int32]{Least: 4 << 10, Most: 256 << 10},
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/clock"
-	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
+	"github.com/rolloutd/rolloutd/internal/intake"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -27,6 +27,7 @@ type Spec struct {
 	Admission   *limits.Admission // of the upstream
 	Route       string
 	Price       *rollout.Price // nil: not known
+	Memory      intake.Share   // for the reply
 	Budget      time.Duration  // for all tries and the pauses between them; waiting for admission is not counted
 }
 
@@ -39,6 +40,7 @@ type retryState struct {
 	queued time.Duration // waiting for admission
 	owed   time.Duration // see gateway.RouteStatus.Owed
 	lost   time.Time     // since when no try got a connection; zero: the last one did
+	starve bool          // the last try found no memory for its reply
 }
 
 // Complete makes the call until its reply is whole, or until it is clear that none will come within its budget.
@@ -57,6 +59,7 @@ func (u *Client) completeWithRetries(ctx context.Context, f *retryState) *Result
 		if err != nil {
 			return res.giveUp(ctx) // with what the last try said
 		}
+		res.Held.Release()
 		switch res = next; {
 		case ctx.Err() != nil && res.Problem != nil:
 			return res.giveUp(ctx)
@@ -119,8 +122,11 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 		return res, nil // ended by a drain: retried without charging the call's budget
 	}
 	f.left -= time.Since(began)
-	if ctx.Err() == nil && f.overlong(res) {
+	switch {
+	case ctx.Err() == nil && f.overlong(res):
 		res.Problem = f.tooLong(res)
+	case ctx.Err() == nil && f.starved(res):
+		res.Problem = noMemory()
 	}
 	f.owed += f.owes(ctx, res, began)
 	if ctx.Err() == nil {
@@ -132,16 +138,18 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 
 // report notes the result for admission: whether the endpoint answers, and when it asks for requests again.
 func (r *Result) report(a *limits.Admission) {
-	if p := r.Problem; p != nil && p.Class == Retry {
+	switch p := r.Problem; {
+	case p != nil && errors.Is(p.Cause, errNoMemory): // it says nothing of the endpoint
+	case p != nil && p.Class == Retry:
 		a.Fails(p.Text, p.after)
-		return
+	default:
+		a.Answered()
 	}
-	a.Answered()
 }
 
 func (s Spec) target(engine string) target {
 	root := strings.TrimSuffix(strings.TrimRight(engine, "/"), "/v1")
-	return target{url: engine + "/" + s.Path, root: root, key: s.Key, live: s.Live, progress: s.Progress, guarded: s.ClientGiven}
+	return target{url: engine + "/" + s.Path, root: root, key: s.Key, live: s.Live, progress: s.Progress, guarded: s.ClientGiven, memory: s.Memory}
 }
 
 // owes is what of a try's time the endpoint owed an answer: all of one that failed, and of one that was given up the time since
@@ -161,13 +169,14 @@ func (f *retryState) owes(ctx context.Context, res *Result, began time.Time) tim
 // Probe makes one try without admission and says what is wrong with the endpoint; nil: it answers. A rejection is an answer.
 func (u *Client) Probe(ctx context.Context, s Spec) *gateway.Failure {
 	res := u.try(ctx, s.target(u.Engines.pick(s.Engines)), s.Request)
+	res.Held.Release()
 	switch p := res.Problem; {
 	case p == nil || p.Class == Rejected:
 		return nil
 	case p.Class == Refused:
 		return p.Failure(res.Status)
 	default:
-		return &gateway.Failure{Kind: fault.UpstreamFailed, Message: p.Text}
+		return &gateway.Failure{Kind: p.kind(), Message: p.Text}
 	}
 }
 

@@ -23,7 +23,8 @@ func (u *Client) wantsGenerate(ctx context.Context, t target, a *dialect.Request
 	ctx, cancel := context.WithTimeout(ctx, infoTime)
 	defer cancel()
 	for _, path := range generate.InfoPaths() {
-		if info, err := u.ask(ctx, t.at(path), &dialect.Request{Dialect: a.Dialect}); err == nil {
+		if info, release, err := u.ask(ctx, t.at(path), &dialect.Request{Dialect: a.Dialect}); err == nil {
+			defer release()
 			return len(rawjson.MemberOf(info, "model_path")) > 0
 		}
 	}

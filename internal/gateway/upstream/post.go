@@ -3,43 +3,44 @@ package upstream
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
 // Ask sends one request beside the model calls, such as for token ids: no retries, no record. The path is below the engine's root, and not
 // below its /v1; a request without a body is a GET. The error is a fault.Unavailable where no answer came, or one that may pass, and else a
-// fault.NotFound where the engine has no such path, or a fault.Invalid.
-func (u *Client) Ask(ctx context.Context, s Spec, path string) ([]byte, error) {
+// fault.NotFound where the engine has no such path, or a fault.Invalid. Without an error the caller must call release when it needs the reply no
+// longer.
+func (u *Client) Ask(ctx context.Context, s Spec, path string) (body []byte, release func(), err error) {
 	return u.ask(ctx, s.target(u.Engines.pick(s.Engines)).at(path), s.Request)
 }
 
-func (u *Client) ask(ctx context.Context, t target, a *dialect.Request) ([]byte, error) {
+func (u *Client) ask(ctx context.Context, t target, a *dialect.Request) (body []byte, release func(), err error) {
 	req, err := newRequest(ctx, t, a, a.Body)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "the endpoint's address is wrong")
+		return nil, nil, fault.New(fault.Invalid, "the endpoint's address is wrong")
 	}
 	req.Header.Set("Accept", "application/json")
 	res, err := u.roundTrip(req, t.guarded)
 	if err != nil {
 		p := judgeNoAnswer(err, t.key)
 		if p.Class == Refused {
-			return nil, fault.New(fault.Invalid, "%s", p.Text)
+			return nil, nil, fault.New(fault.Invalid, "%s", p.Text)
 		}
-		return nil, fault.New(fault.Unavailable, "%s", p.Text)
+		return nil, nil, fault.New(fault.Unavailable, "%s", p.Text)
 	}
 	defer res.Body.Close()
 	if !answered(res.StatusCode) {
-		return nil, postFailure(refusal(res, t))
+		return nil, nil, postFailure(refusal(res, t))
 	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply+1))
-	if err == nil && len(body) > maxReply {
-		err = errors.New("larger than we take")
+	body, release, err = t.memory.Weighing(askWeight).Read(res.Body, maxReply)
+	if errors.Is(err, intake.ErrBusy) {
+		err = errNoMemory
 	}
-	return body, fault.Wrap(fault.Unavailable, err, "reply of the endpoint to %s", req.URL.Path)
+	return body, release, fault.Wrap(fault.Unavailable, err, "reply of the endpoint to %s", req.URL.Path)
 }
 
 func postFailure(res *Result) error {

@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/intake"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -16,14 +18,28 @@ import (
 func (u *Client) read(ctx context.Context, res *http.Response, cancel func(), t target, a *dialect.Request) *Result {
 	out, s := &Result{Status: res.StatusCode}, &reply.Stream{Reply: reply.Reply{API: a.API, PromptTokenIDs: u.Prompts.Take()}}
 	s.Began(versionOf(res.Header))
+	out.Held = t.memory.Part()
+	kept := false
+	defer func() {
+		if !kept { // a panic
+			out.Held.Release()
+		}
+	}()
 	t.live.again()
-	if a.NeedsIDs {
-		// A prompt's ids are about half as long again as the prompt. What an agent may send is no measure beyond reason.
-		s.Expect(readBuffer + min(len(a.Body)/2*3, maxExpected))
+	// A prompt's ids are about half as long again as the prompt. What an agent may send is no measure beyond reason.
+	if expected := readBuffer + min(len(a.Body)/2*3, maxExpected); a.NeedsIDs && out.Held.Hold(demand(s, expected, 0, t.live != nil)) == nil {
+		s.Expect(expected)
 	}
 	var drain *time.Timer
 	for reads := 1; ; reads++ {
-		n, err := res.Body.Read(s.Room(readBuffer / 2))
+		if out.Held.Hold(demand(s, s.Capacity(readBuffer/2), 0, t.live != nil)) != nil {
+			return u.giveUpReply(res, out.FirstByte)
+		}
+		room := s.Room(readBuffer / 2)
+		n, err := res.Body.Read(room)
+		if errors.Is(err, intake.ErrBusy) || out.Held.Hold(demand(s, len(s.Raw())+len(room), s.Unread()+n, t.live != nil)) != nil {
+			return u.giveUpReply(res, out.FirstByte)
+		}
 		if n > 0 {
 			now := time.Now()
 			t.progress.note(now)
@@ -46,7 +62,8 @@ func (u *Client) read(ctx context.Context, res *http.Response, cancel func(), t 
 			out.Raw = s.Raw()
 			s.Error = cleanBytes(s.Error, t.key)
 			out.Problem = judge(s, broken, err, t.guarded).under(res)
-			out.Reply = s.Reply
+			out.Reply, kept = s.Reply, true
+			_ = out.Held.Hold(demand(s, cap(s.Raw()), 0, t.live != nil)) // less than before
 			return out
 		}
 		if !s.Done() && t.live == nil {
@@ -94,4 +111,24 @@ func versionOf(h http.Header) string {
 		return v
 	}
 	return h.Get("X-Weight-Version")
+}
+
+const (
+	// coalesceShare is the part of a reply's time so far that it may be kept back: 1/16.
+	coalesceShare = 16
+	minCoalesce   = 2 * time.Millisecond
+	maxCoalesce   = 500 * time.Millisecond
+)
+
+// coalesceReads pauses between two reads of a reply that has been arriving since began; the last of reads gave n bytes. The reply is
+// handed on whole, so no reader waits for a single token, and a wake-up costs the same for one token as for a dozen. It does not pause
+// for short or fast replies, nor where the pause would end before more arrives.
+func coalesceReads(ctx context.Context, began time.Time, reads, n int) {
+	if n >= readBuffer/2 {
+		return
+	}
+	soFar := time.Since(began)
+	if pause := min(soFar/coalesceShare, maxCoalesce); pause >= max(minCoalesce, soFar/time.Duration(reads)) {
+		_ = clock.Sleep(ctx, pause)
+	}
 }

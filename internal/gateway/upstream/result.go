@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
 // Result is what came of a call upstream.
@@ -23,6 +25,7 @@ type Result struct {
 	Owed      time.Duration // see gateway.RouteStatus.Owed
 	FirstByte time.Time     // of the last try's reply; zero: none
 	Problem   *Problem      // nil: the reply is whole
+	Held      *intake.Part  // the memory of Raw and Reply, for who takes the result to release; nil: they are small
 }
 
 // Class says what follows from a problem.
@@ -46,7 +49,7 @@ type Problem struct {
 	guarded     bool            // a client gave the endpoint's URL
 	unreachable bool            // there was no connection
 	after       time.Duration   // the upstream asks to wait that long
-	Cause       error           // of cancelled; errCleared of a try that is to be made again
+	Cause       error           // of cancelled; limits.ErrCleared and errNoMemory of a try that is to be made again
 }
 
 // under adds the status that a broken reply came under, where it says more than 200, and when to try again, where the endpoint says so.
@@ -85,8 +88,16 @@ func (p *Problem) Failure(status int) *gateway.Failure {
 	case Refused:
 		return &gateway.Failure{Kind: fault.UpstreamRefused, Message: p.Text, Status: status}
 	case Failed:
-		return &gateway.Failure{Kind: fault.UpstreamFailed, Message: p.Text}
+		return &gateway.Failure{Kind: p.kind(), Message: p.Text}
 	default:
 		return nil
 	}
+}
+
+// kind is whose failure a problem is that lasted: the endpoint's, or that of a gateway without memory, which says nothing of the endpoint.
+func (p *Problem) kind() fault.Kind {
+	if errors.Is(p.Cause, errNoMemory) {
+		return fault.Unavailable
+	}
+	return fault.UpstreamFailed
 }

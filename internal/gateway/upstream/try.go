@@ -15,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/generate"
+	"github.com/rolloutd/rolloutd/internal/intake"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -26,6 +27,7 @@ type target struct {
 	live     *Live // of a reply that is handed on as it comes; else nil
 	progress *Progress
 	guarded  bool // a client gave the URL
+	memory   intake.Share
 }
 
 const (
@@ -57,6 +59,7 @@ func (u *Client) try(ctx context.Context, t target, a *dialect.Request) *Result 
 		}
 		res := u.once(ctx, t, a)
 		if gone(a, res) {
+			res.Held.Release()
 			u.quirks.forget(place, generated)
 			tried, never = slices.DeleteFunc(tried, func(q quirk) bool { return q == generated }), true
 			generated.revert(a)
@@ -67,6 +70,7 @@ func (u *Client) try(ctx context.Context, t target, a *dialect.Request) *Result 
 			q, ok = generated, true
 		}
 		if ok && q.apply(a) {
+			res.Held.Release()
 			tried = append(tried, q)
 			continue
 		}
@@ -98,7 +102,7 @@ func (u *Client) once(ctx context.Context, t target, a *dialect.Request) *Result
 		return refusal(res, t)
 	}
 	if a.ByGenerate {
-		res.Body = &generate.Body{ReadCloser: res.Body, Sent: a.Body, Limit: maxReply}
+		res.Body = &generate.Body{ReadCloser: res.Body, Sent: a.Body, Limit: maxReply, Memory: t.memory}
 	}
 	out := u.read(ctx, res, cancel, t, a)
 	if said := cleanBytes(out.Raw, t.key); len(said) != len(out.Raw) {

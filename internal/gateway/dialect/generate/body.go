@@ -2,9 +2,9 @@ package generate
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 
+	"github.com/rolloutd/rolloutd/internal/intake"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -13,9 +13,22 @@ type Body struct {
 	io.ReadCloser        // of the engine
 	Sent          []byte // the completion that was asked for
 	Limit         int64  // bytes of the body
+	Memory        intake.Share
 
-	whole *bytes.Reader
-	err   error
+	whole   *bytes.Reader
+	err     error
+	release func() // of the memory; nil: none is held
+}
+
+// weight is what a byte of a reply comes to at most when it is decoded and translated: a token in 6 bytes has three values, each a slice.
+const weight = 32
+
+// Close implements io.Closer.
+func (b *Body) Close() error {
+	if b.release != nil {
+		b.release()
+	}
+	return b.ReadCloser.Close()
 }
 
 // Read implements io.Reader. Its error is that of the connection, or says what is wrong with the reply; an error object passes as it is.
@@ -30,10 +43,8 @@ func (b *Body) Read(p []byte) (int, error) {
 }
 
 func (b *Body) translate() {
-	raw, err := io.ReadAll(io.LimitReader(b.ReadCloser, b.Limit+1))
-	if err == nil && int64(len(raw)) > b.Limit {
-		err = fmt.Errorf("reply of %s: larger than %d bytes", Path, b.Limit)
-	}
+	raw, release, err := b.Memory.Weighing(weight).Read(b.ReadCloser, b.Limit)
+	b.release = release
 	if err == nil && len(rawjson.MemberOf(raw, "error")) == 0 {
 		raw, err = Reply(b.Sent, raw)
 	}

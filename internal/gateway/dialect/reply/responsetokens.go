@@ -9,32 +9,29 @@ import (
 
 // responsePrompt reads the input_messages that vLLM gives on enable_response_messages.
 func (r *Reply) responsePrompt(c *rawjson.Cursor) {
-	var spans []rawjson.Span
-	r.PromptTokenIDs, spans = messages(c, r.PromptTokenIDs[:0])
+	r.PromptTokenIDs, r.PromptAt = messages(c, r.PromptTokenIDs[:0])
 	r.prompts++
-	if r.PromptAt = (rawjson.Span{}); len(spans) == 1 {
-		r.PromptAt = spans[0]
-	}
 }
 
-// messages appends the ids of a list of {"message": …, "tokens": [ids], …}, and tells where each message's stand. The messages of
-// models with the harmony format have none.
-func messages(c *rawjson.Cursor, ids []int32) ([]int32, []rawjson.Span) {
+// messages appends the ids of a list of {"message": …, "tokens": [ids], …}, and tells where those of a single message stand. The messages
+// of models with the harmony format have none.
+func messages(c *rawjson.Cursor, ids []int32) (_ []int32, only rawjson.Span) {
 	if c.Peek() != '[' {
 		c.Skip()
-		return ids, nil
+		return ids, rawjson.Span{}
 	}
-	var spans []rawjson.Span
-	for range c.Elements {
+	for n := range c.Elements {
 		var at rawjson.Span
 		if c.Peek() == '"' { // some releases write the object into a string
 			ids = idsOf(ids, c.Skip())
 		} else {
 			ids, at = messageIDs(c, ids)
 		}
-		spans = append(spans, at)
+		if only = at; n > 0 {
+			only = rawjson.Span{}
+		}
 	}
-	return ids, spans
+	return ids, only
 }
 
 func messageIDs(c *rawjson.Cursor, ids []int32) (_ []int32, at rawjson.Span) {

@@ -15,19 +15,44 @@ type Stream struct {
 // Expect makes room for a reply of about so many bytes, which then need not be moved as they come.
 func (s *Stream) Expect(n int) { s.split.Raw = make([]byte, 0, n) }
 
-// Room returns space for at least n more bytes, to be read into. It grows fourfold at first, then
-// twofold: replies are a few kilobytes, or many.
+// Room returns space for at least n more bytes, to be read into.
 func (s *Stream) Room(n int) []byte {
 	raw := s.split.Raw
-	if cap(raw)-len(raw) < n {
-		size := 4 * cap(raw)
-		if cap(raw) >= 128<<10 {
-			size = 2 * cap(raw)
-		}
-		raw = append(make([]byte, 0, max(size, len(raw)+n)), raw...)
+	if size := s.Capacity(n); size > cap(raw) {
+		raw = append(make([]byte, 0, size), raw...)
 		s.split.Raw = raw
 	}
 	return raw[len(raw):cap(raw)]
+}
+
+// Capacity is that of the buffer once Room has made space for n bytes. It grows fourfold at first, later by half: replies are a few
+// kilobytes, or many, and what a large one does not fill is memory that others lack.
+func (s *Stream) Capacity(n int) int {
+	length, size := len(s.split.Raw), cap(s.split.Raw)
+	switch {
+	case size-length >= n:
+		return size
+	case size < 128<<10:
+		return max(4*size, length+n)
+	case size < 1<<20:
+		return max(2*size, length+n)
+	default:
+		return max(size+size/2, length+n)
+	}
+}
+
+// Decoded is the memory of what was read of the reply, beside its bytes.
+func (s *Stream) Decoded() int {
+	const id, logprob, both = 4, 8, 16
+	return id*(cap(s.PromptTokenIDs)+cap(s.TokenIDs)+cap(s.named)) + logprob*cap(s.Logprobs) + both*cap(s.meta)
+}
+
+// Unread is how many bytes are not decoded yet: those of the event that is not whole, or of a reply that is one object.
+func (s *Stream) Unread() int {
+	if rawjson.IsObject(s.Raw()) {
+		return len(s.Raw())
+	}
+	return len(s.Raw()) - s.Whole()
 }
 
 // Advance takes in the first n bytes of what Room gave. The error is of an event that cannot be read.

@@ -9,12 +9,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/intake"
+	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	m := intake.New(2 << 20).Of("a")
+	m := intake.New(2<<20, 16<<10).Of("a")
 	for _, n := range []int{0, 1, 511, 512, 513, 16 << 10, 100_000, 1 << 20} {
 		want := bytes.Repeat([]byte("x"), n)
 		got, release, err := m.Read(bytes.NewReader(want), 1<<20)
@@ -34,7 +34,7 @@ func TestRead(t *testing.T) {
 // Requests that are being worked on hold their memory; small ones are let in all the same, and what failed holds nothing.
 func TestMemoryIsShared(t *testing.T) {
 	t.Parallel()
-	m := intake.New(2 << 20).Of("a")
+	m := intake.New(2<<20, 16<<10).Of("a")
 	large := strings.Repeat("x", 600_000)
 	_, release, err := m.Read(strings.NewReader(large), 1<<20)
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestMemoryIsShared(t *testing.T) {
 // A client that holds all it may leaves room for another.
 func TestAClientLeavesRoom(t *testing.T) {
 	t.Parallel()
-	m := intake.New(2 << 20)
+	m := intake.New(2<<20, 16<<10)
 	large := strings.Repeat("x", 1<<19)
 	var held []func()
 	for {
@@ -80,7 +80,7 @@ func TestAClientLeavesRoom(t *testing.T) {
 func TestClientsWithoutANameShareAll(t *testing.T) {
 	t.Parallel()
 	fit := func(client string) (n int) {
-		m := intake.New(2 << 20)
+		m := intake.New(2<<20, 16<<10)
 		for {
 			_, _, err := m.Of(client).Read(strings.NewReader(strings.Repeat("x", 1<<18)), 1<<18)
 			if err != nil {

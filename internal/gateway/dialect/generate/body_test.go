@@ -1,0 +1,34 @@
+package generate_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/generate"
+	"github.com/rolloutd/rolloutd/internal/intake"
+)
+
+// A reply takes the memory of what it is decoded into, and gives it back when it is closed; one that there is no room for is not decoded.
+func TestBodyTakesMemory(t *testing.T) {
+	t.Parallel()
+	const reply = `{"text":"hi","output_ids":[5],"meta_info":{"finish_reason":{"type":"stop"},"prompt_tokens":1,"completion_tokens":1}}`
+	memory := intake.New(1<<20, 0)
+	body := func(size int) *generate.Body {
+		padded := reply + strings.Repeat(" ", size)
+		return &generate.Body{ReadCloser: io.NopCloser(strings.NewReader(padded)), Sent: []byte(`{"prompt":[1]}`), Limit: 1 << 20, Memory: memory.Of("")}
+	}
+	b := body(8 << 10)
+	out, err := io.ReadAll(b)
+	require.NoError(t, err)
+	require.Contains(t, string(out), `"token_ids":[5]`)
+	require.GreaterOrEqual(t, memory.Held(), int64(32*8<<10))
+	require.NoError(t, b.Close())
+	require.Zero(t, memory.Held())
+
+	_, err = io.ReadAll(body(64 << 10))
+	require.ErrorIs(t, err, intake.ErrBusy)
+	require.Zero(t, memory.Held())
+}

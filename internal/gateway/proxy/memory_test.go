@@ -1,0 +1,194 @@
+package proxy_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+)
+
+// hostile are replies of 48 MiB that never end. Each takes memory in its own way.
+func hostile() map[string]http.HandlerFunc {
+	const size = 48 << 20
+	long := func(head, piece, tail string) http.HandlerFunc {
+		block := strings.Repeat(piece, (1<<16)/len(piece))
+		return func(w http.ResponseWriter, r *http.Request) {
+			says(head)(w, r)
+			for sent := 0; sent < size; sent += len(block) {
+				if _, err := io.WriteString(w, block); err != nil {
+					return
+				}
+			}
+			_, _ = io.WriteString(w, tail)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
+	}
+	return map[string]http.HandlerFunc{
+		"one event":       long(`data: {"choices":[{"delta":{"content":"`, "x", ``),
+		"many events":     long("", `data: {"choices":[{"delta":{"content":"x"},"logprobs":{"content":[{},{},{},{}]}}]}`+"\n\n", ""),
+		"lines of data":   long("", "data: 1\n", ""),
+		"ids":             long(`data: {"choices":[{"token_ids":[1`, ",1", "]}]}\n\n"),
+		"logprobs":        long(`data: {"choices":[{"logprobs":{"token_logprobs":[1`, ",1", "]}}]}\n\n"),
+		"SGLang's tokens": long(`data: {"choices":[{"meta_info":{"output_token_logprobs":[[]`, ",[]", "]}}]}\n\n"),
+		"one object":      long(`{"choices":[{"token_ids":[1`, ",1", "]}]}"),
+	}
+}
+
+// liveHeap samples what is reachable on the heap until it is stopped, and gives the most that there was, in bytes.
+func liveHeap() (most func() uint64) {
+	stop, over := make(chan struct{}), make(chan uint64)
+	go func() {
+		sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		for most := uint64(0); ; {
+			runtime.GC()
+			metrics.Read(sample)
+			most = max(most, sample[0].Value.Uint64())
+			select {
+			case <-stop:
+				over <- most
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	return func() uint64 {
+		close(stop)
+		return <-over
+	}
+}
+
+// Hostile endpoints answer 48 calls at once with 48 MiB each. What the replies hold stays bounded, calls to another endpoint are answered
+// meanwhile, and each of the hostile ones ends with an error that says why, without a piece of a reply on record. It does not run in parallel:
+// it measures the heap of the process.
+func TestMemoryOfReplies(t *testing.T) {
+	const memory, calls = 64 << 20, 48
+	good := newEngine(t, says(goodReply))
+	for name, step := range hostile() {
+		t.Run(name, func(t *testing.T) {
+			registry := prometheus.NewRegistry()
+			h, bad := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Registerer = memory, registry }), newEngine(t, step)
+			most := liveHeap()
+			var answered sync.WaitGroup
+			for n := range 4 {
+				r := h.route(bad.URL)
+				r.ID, r.SandboxID, r.Limits.Call = fmt.Sprintf("bad%d.1", n), fmt.Sprintf("bad%d.1", n), time.Second
+				url := h.open(t, r)
+				for range calls / 4 {
+					answered.Go(func() {
+						got := send(t.Context(), url, "", streamed)
+						if got.err != nil || got.status != http.StatusBadRequest {
+							t.Errorf("want a refusal, got %d %v", got.status, got.err)
+						}
+					})
+				}
+			}
+			r := h.route(good.URL)
+			r.ID, r.SandboxID = "good.1", "good.1"
+			r.Model.Endpoint = "vllm"
+			url := h.open(t, r)
+			var over atomic.Bool
+			go func() { answered.Wait(); over.Store(true) }()
+			asked := 0
+			for ; !over.Load(); asked++ {
+				require.Equal(t, goodReply, send(t.Context(), url, "", streamed).body)
+			}
+			peak := most()
+			t.Logf("%3d MiB live at most, of %d MiB for replies; %d calls answered beside", peak>>20, memory>>20, asked)
+			require.Less(t, peak, uint64(memory))
+			require.Positive(t, asked)
+			for n := range 4 {
+				id := fmt.Sprintf("bad%d.1", n)
+				require.Equal(t, 0, h.status(t, id).Turns)
+				for _, turn := range h.turns(t, id) {
+					require.NotEmpty(t, turn.Broken)
+					require.False(t, turn.Train)
+				}
+			}
+			for _, turn := range h.turns(t, "good.1") {
+				require.Equal(t, 1, turn.UpstreamTries)
+			}
+			require.Zero(t, gauge(t, registry, "rolloutd_gateway_reply_memory_bytes"), "all is given back")
+		})
+	}
+}
+
+// gauge reads a metric.
+func gauge(t *testing.T, r *prometheus.Registry, name string) float64 {
+	t.Helper()
+	all, err := r.Gather()
+	require.NoError(t, err)
+	for _, f := range all {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue() + f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	require.FailNow(t, "no metric "+name)
+	return 0
+}
+
+// large is a whole reply of so many bytes at least.
+func large(size int) string {
+	event := `data: {"choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", 1000) + `"}}]}` + "\n\n"
+	events := strings.SplitAfter(goodReply, "\n\n")
+	return events[0] + strings.Repeat(event, size/len(event)) + strings.Join(events[1:], "")
+}
+
+// A reply that there is no memory for is asked for again, and comes whole once another has gone. The endpoint is not blamed.
+func TestACallWaitsForMemory(t *testing.T) {
+	t.Parallel()
+	whole := large(4 << 20)
+	hung := newHanging(whole[:len(whole)-200], whole[len(whole)-200:])
+	registry := prometheus.NewRegistry()
+	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Registerer = 36<<20, registry })
+	url := h.open(t, h.route(newEngine(t, hung.serve, says(whole)).URL))
+	first := later(t, url, "first", streamed)
+	await(t, hung.begun)
+	require.Eventually(t, func() bool { return gauge(t, registry, "rolloutd_gateway_reply_memory_bytes") > 8<<20 }, patience, time.Millisecond)
+	second := later(t, url, "second", streamed)
+	require.Eventually(t, func() bool { return gauge(t, registry, "rolloutd_gateway_replies_given_up_total") > 2 }, patience, time.Millisecond)
+	require.Contains(t, h.status(t, "r1.1").Trouble, "gateway.reply_memory_mib")
+	require.NoError(t, h.server.Ready(h.route("").Model.Upstream()), "the endpoint is well")
+	close(hung.release)
+	require.Equal(t, whole, await(t, first).body)
+	require.Equal(t, whole, await(t, second).body)
+	turns := h.turns(t, "r1.1")
+	require.Len(t, turns, 2)
+	require.Greater(t, turns[1].UpstreamTries, 1)
+	for _, turn := range turns {
+		require.Empty(t, turn.Broken)
+		require.True(t, turn.Train)
+	}
+	require.Nil(t, h.status(t, "r1.1").Failure)
+}
+
+// A call that finds no memory in all of its time ends as a failure of the infrastructure that names the gateway.
+func TestACallWithoutMemoryFails(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory = 1 << 20 })
+	r := h.route(newEngine(t, says(large(4<<20))).URL)
+	r.Limits.Call = 200 * time.Millisecond
+	got := send(t.Context(), h.open(t, r), "", streamed)
+	require.Equal(t, http.StatusBadRequest, got.status)
+	failure := h.status(t, "r1.1").Failure
+	require.NotNil(t, failure)
+	require.Equal(t, fault.Unavailable, failure.Kind)
+	require.Contains(t, failure.Message, "the gateway has no memory for the reply")
+	turns := h.turns(t, "r1.1")
+	require.Len(t, turns, 1)
+	require.Contains(t, turns[0].Broken, "failed: the gateway has no memory")
+	require.JSONEq(t, "null", string(turns[0].Response))
+	require.False(t, turns[0].Train)
+}

@@ -1,0 +1,116 @@
+// Package intake bounds the memory of what comes from outside: requests of clients, replies of model endpoints. All that a process reads at
+// the same time shares one Memory, so that many large ones at once cannot take more than there is.
+package intake
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// ErrBusy says that others hold all of the shared memory, or those of the same name its part.
+var ErrBusy = errors.New("the server is working on as many large requests as it can hold: try again")
+
+// TooLargeError says that a request is larger than its bound.
+type TooLargeError struct{ Max int64 }
+
+func (e *TooLargeError) Error() string { return fmt.Sprintf("at most %d bytes are taken", e.Max) }
+
+// Memory is the bytes that large requests or replies share. It is safe for concurrent use.
+type Memory struct {
+	small int64 // bytes that each may hold without asking: most fit, and are never refused
+	each  int64 // bytes that those of one name may hold
+
+	mu   sync.Mutex
+	free int64            // bytes
+	held map[string]int64 // bytes by name
+}
+
+// New makes a Memory of so many bytes; each request or reply may hold small bytes beside it. Those of one name may hold half of it, so that
+// what comes slowly, or waits for a slow reader, leaves room for others.
+func New(bytes, small int64) *Memory {
+	return &Memory{small: small, each: bytes / 2, free: bytes, held: map[string]int64{}}
+}
+
+// Share is a Memory as those of one name have it.
+type Share struct {
+	m      *Memory
+	name   string
+	weight int64 // what a byte counts for
+}
+
+// Of is the share of a client or an endpoint, by its name. Those without a name look alike, so each may hold everything.
+func (m *Memory) Of(name string) Share { return Share{m, name, 1} }
+
+// Weighing is the share with each byte counted n times: for what is decoded into more than it is.
+func (s Share) Weighing(n int64) Share {
+	s.weight = n
+	return s
+}
+
+func (s Share) take(bytes int64) bool {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	if bytes > s.m.free || s.name != "" && bytes > s.m.each-s.m.held[s.name] {
+		return false
+	}
+	s.m.free -= bytes
+	s.m.held[s.name] += bytes
+	return true
+}
+
+func (s Share) give(bytes int64) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	s.m.free += bytes
+	if s.m.held[s.name] -= bytes; s.m.held[s.name] == 0 {
+		delete(s.m.held, s.name)
+	}
+}
+
+// Held is the shared memory that is held at the moment, in bytes.
+func (m *Memory) Held() (bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.held {
+		bytes += n
+	}
+	return bytes
+}
+
+// Read reads r to its end. It takes shared memory as the bytes come, so that a slow sender holds only what it has sent, and never waits
+// for it. The caller must call release, once or more often, when it needs the bytes no longer; after an error there is nothing to release.
+// The error is a TooLargeError, ErrBusy, or the reader's own.
+func (s Share) Read(r io.Reader, most int64) (data []byte, release func(), err error) {
+	var part *Part // none for what is small, as most is
+	defer func() {
+		if err != nil {
+			part.Release()
+		}
+	}()
+	data = make([]byte, 0, 512)
+	for {
+		n, err := r.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case int64(len(data)) > most:
+			return nil, nil, &TooLargeError{most}
+		case errors.Is(err, io.EOF):
+			return data, part.Release, nil
+		case err != nil:
+			return nil, nil, err
+		case len(data) < cap(data):
+			continue
+		}
+		size := min(2*int64(cap(data)), most+1)
+		if size*s.weight > s.m.small {
+			part = cmp.Or(part, s.Part())
+			if err := part.Hold(size); err != nil {
+				return nil, nil, err
+			}
+		}
+		data = append(make([]byte, 0, size), data...)
+	}
+}

@@ -1,0 +1,43 @@
+package intake
+
+import "sync"
+
+// Part is what one request or reply holds. A nil Part holds nothing and can be released. It is safe for concurrent use.
+type Part struct {
+	share Share
+
+	mu    sync.Mutex
+	taken int64 // bytes of the shared memory
+}
+
+// Part is a new one, which holds nothing yet.
+func (s Share) Part() *Part { return &Part{share: s} }
+
+// Hold makes the part hold so many bytes in all, more or fewer than before. It never waits for memory: the error is ErrBusy, and the part
+// then holds what it held.
+func (p *Part) Hold(bytes int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	want := max(bytes*p.share.weight-p.share.m.small, 0)
+	switch {
+	case want < p.taken:
+		p.share.give(p.taken - want)
+	case want > p.taken && !p.share.take(want-p.taken):
+		return ErrBusy
+	}
+	p.taken = want
+	return nil
+}
+
+// Release gives back what the part holds; it may be called more than once.
+func (p *Part) Release() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken > 0 {
+		p.share.give(p.taken)
+		p.taken = 0
+	}
+}
