@@ -290,12 +290,12 @@ func TestMetricsAndSpans(t *testing.T) {
 		"tool_call_seconds unknown":               1,
 	}, gather(t, registry))
 	var names []string
-	r.eventually(func() bool { return len(spans.Ended()) >= 11 }, "spans ended")
+	r.eventually(func() bool { return len(spans.Ended()) >= 10 }, "spans ended")
 	for _, s := range spans.Ended() {
 		names = append(names, s.Name())
 	}
 	require.ElementsMatch(t, []string{
-		"ws step", "tool get_state", "ws step", "tool unknown", "ws state", "ws reset", "ws step",
+		"ws step", "tool get_state", "ws step", "tool unknown", "ws reset", "ws step",
 		"POST /mcp", "POST /mcp", "POST /step", "POST /mcp",
 	}, names, "reads have none")
 }

@@ -14,6 +14,39 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 )
 
+// stateFrame is the latest question of a connection for its state, as it was sent, and the answer. Clients poll.
+type stateFrame struct {
+	asked   string
+	changes int // of the session by then
+	answer  reply.Encoded
+}
+
+// messages answers the frames of one connection to /ws. A question for the state that is asked again, while nothing has changed, is neither
+// decoded nor answered anew.
+func (s *Server) messages() func(context.Context, *session.Session, []byte) any {
+	var last stateFrame
+	return func(ctx context.Context, sess *session.Session, raw []byte) any {
+		changes := sess.Changes() // before the state is read
+		if last.answer != nil && last.changes == changes && last.asked == string(raw) {
+			return last.answer
+		}
+		out := s.message(ctx, sess, raw)
+		frame, ok := out.(reply.Frame)
+		if !ok || frame.Type != "state" || len(raw) > maxStateFrame {
+			return out
+		}
+		answer, err := pyjson.Encode(frame)
+		if err != nil {
+			return out
+		}
+		last = stateFrame{asked: string(raw), changes: changes, answer: answer}
+		return last.answer
+	}
+}
+
+// maxStateFrame bounds a question for the state that is kept, in bytes.
+const maxStateFrame = 256
+
 // message answers one frame of /ws. Whatever is wrong with it, the session stays.
 func (s *Server) message(ctx context.Context, sess *session.Session, raw []byte) any {
 	v, err := pyjson.Decode(raw)
@@ -28,6 +61,9 @@ func (s *Server) message(ctx context.Context, sess *session.Session, raw []byte)
 	kind, _ := obj["type"].(string)
 	if !slices.Contains([]string{"reset", "step", "state", "close", "mcp"}, kind) {
 		return errorFrame(codeUnknownType, "Unknown message type: "+kindName(obj), nil)
+	}
+	if kind == "state" { // as other reads, it has no span
+		return s.dispatch(sess, kind, obj)
 	}
 	_, span := s.env.Tracer.Start(ctx, "ws "+kind)
 	return spanned(span, s.dispatch(sess, kind, obj))

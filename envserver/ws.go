@@ -45,7 +45,7 @@ type overtakable later
 type goodbye struct{}
 
 func (s *Server) ws(w http.ResponseWriter, r *http.Request) {
-	s.socket(w, r, protocol{refuse: refusal, failed: failedFrame, handle: s.message})
+	s.socket(w, r, protocol{refuse: refusal, failed: failedFrame, handle: s.messages()})
 }
 
 // socket begins one connection: one session from its beginning to its end.

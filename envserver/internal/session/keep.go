@@ -58,6 +58,7 @@ func (s *Session) snapshot() record {
 // adopt makes the session what the record says; s.mu is held.
 func (s *Session) adopt(r record) {
 	s.state, s.version, s.counted, s.watched, s.playing = r.State, r.Version, set(r.Counted), set(r.Watched), r.Playing
+	s.changes++
 }
 
 func set(keys []string) map[string]bool {

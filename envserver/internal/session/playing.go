@@ -26,7 +26,8 @@ func (s *Session) Playing() *Playing {
 // Play makes p the interactive episode, and keeps the session.
 func (s *Session) Play(ctx context.Context, p Playing) error {
 	s.mu.Lock()
-	s.playing, s.dirty = &p, true
+	s.playing = &p
+	s.changed()
 	s.mu.Unlock()
 	return s.Keep(ctx)
 }

@@ -146,7 +146,7 @@ func (s *Session) yield() record {
 	defer s.mu.Unlock()
 	r := s.snapshot()
 	clear(s.watched)
-	s.dirty = true
+	s.changed()
 	return r
 }
 
@@ -155,7 +155,7 @@ func (s *Session) takeOver(r record) {
 	defer s.mu.Unlock()
 	r.Version = s.version // its own record's, which goes on
 	s.adopt(r)
-	s.dirty = true
+	s.changed()
 }
 
 // Begin takes a slot for a session under an id of the client's own choice, or finds the one that has it.

@@ -62,6 +62,7 @@ type Session struct {
 	keeping     sync.Mutex // held while saving; taken before mu
 	version     int        // of what was kept last
 	dirty       bool       // changed since
+	changes     int        // counts what changed; see Changes
 	keptEpisode string     // the episode that was kept last
 	named       time.Time  // when it was
 }
@@ -99,7 +100,7 @@ func (s *Session) Reset(episodeID string) {
 	defer s.mu.Unlock()
 	s.state, s.playing = State{EpisodeID: episodeID}, nil
 	clear(s.counted)
-	s.dirty = true
+	s.changed()
 }
 
 // Stepped counts a step of the episode.
@@ -107,7 +108,7 @@ func (s *Session) Stepped() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.StepCount++
-	s.dirty = true
+	s.changed()
 }
 
 // Started records a rollout that is about to be started, before it is: a client that finds the session again must find all.
@@ -117,7 +118,7 @@ func (s *Session) Started(ctx context.Context, rolloutID string) error {
 		// A copy: states that were given out share the old one.
 		kept := s.state.Rollouts[max(0, len(s.state.Rollouts)-maxRollouts+1):]
 		s.state.Rollouts = append(slices.Clone(kept), rolloutID)
-		s.dirty = true
+		s.changed()
 	}
 	s.mu.Unlock()
 	return s.Keep(ctx)
@@ -131,7 +132,7 @@ func (s *Session) Finished(r rollout.Result) {
 		s.counted[r.ID] = true
 		s.state.RolloutsCompleted++
 	}
-	s.dirty = true
+	s.changed()
 	s.state.LastReward, s.state.LastTaskID, s.state.LastSandboxID = r.Reward, orNil(r.TaskID), orNil(r.SandboxID)
 }
 
@@ -140,6 +141,19 @@ func orNil(s string) *string {
 		return nil
 	}
 	return &s
+}
+
+// changed notes a change of what a client sees or of what is kept. s.mu is held.
+func (s *Session) changed() {
+	s.dirty = true
+	s.changes++
+}
+
+// Changes is a number that differs whenever what a client sees of the session does.
+func (s *Session) Changes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changes
 }
 
 // State returns a copy of the state.
@@ -154,7 +168,7 @@ func (s *Session) Watch(rolloutID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watched[rolloutID] = true
-	s.dirty = true
+	s.changed()
 }
 
 // Unwatch takes a Watch back.
@@ -162,7 +176,7 @@ func (s *Session) Unwatch(rolloutID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.watched, rolloutID)
-	s.dirty = true
+	s.changed()
 }
 
 // Watched lists the rollouts that end with the session.
