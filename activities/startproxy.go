@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
-	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -94,14 +93,17 @@ func (a *Activities) route(in ProxyInput) (gateway.Route, error) {
 	return r, nil
 }
 
+// sandboxCheck is the time between two looks at a sandbox whose model channel is not served yet.
+const sandboxCheck = 500 * time.Millisecond
+
 // attached waits until the gateway serves the channel. The gateway retries without end, so a sandbox that died is noticed here.
 func (a *Activities) attached(ctx context.Context, t Target) error {
 	b, err := a.backend(t)
 	if err != nil {
 		return err
 	}
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		s, err := a.o.Gateway.Status(ctx, t.SandboxID())
+	for since := int64(0); ; {
+		s, err := a.o.Gateway.Changed(ctx, t.SandboxID(), since, sandboxCheck)
 		switch {
 		case err != nil:
 			return err
@@ -113,8 +115,6 @@ func (a *Activities) attached(ctx context.Context, t Target) error {
 		if _, err := b.Attach(ctx, t.SandboxID()); err != nil {
 			return err
 		}
-		if err := clock.Sleep(ctx, pause); err != nil {
-			return err
-		}
+		since = s.Version
 	}
 }

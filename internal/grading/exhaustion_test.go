@@ -129,7 +129,7 @@ func newNeighbour(t *testing.T, a *attacked) *neighbour {
 	go func() {
 		served <- a.backend.ServeModel(ctx, "neighbour.1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(w, r.Body)
-		}))
+		}), nil)
 	}()
 	t.Cleanup(func() { cancel(); <-served })
 	return &neighbour{attacked: a, place: sandboxtest.Attach(t, a.backend, "neighbour.1")}

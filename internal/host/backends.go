@@ -41,10 +41,10 @@ func (b Backends) Destroy(ctx context.Context, id string) error {
 
 // ServeModel serves the model calls of the sandbox on whichever backend it is; see sandbox.Backend. A sandbox that no backend has is a
 // fault.SandboxLost.
-func (b Backends) ServeModel(ctx context.Context, id string, h http.Handler) error {
+func (b Backends) ServeModel(ctx context.Context, id string, h http.Handler, served func()) error {
 	err := error(fault.New(fault.SandboxLost, "no backend has sandbox %q", id))
 	for _, name := range b.Names() {
-		if err = b[name].ServeModel(ctx, id, h); !fault.Is(err, fault.SandboxLost) {
+		if err = b[name].ServeModel(ctx, id, h, served); !fault.Is(err, fault.SandboxLost) {
 			return err
 		}
 	}

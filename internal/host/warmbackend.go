@@ -79,7 +79,7 @@ func (b WarmBackend) Start(ctx context.Context, id string, a WarmAgent) error {
 	if warmer == nil {
 		return nil
 	}
-	serve := func(ctx context.Context, h http.Handler) error { return b.ServeModel(ctx, id, h) }
+	serve := func(ctx context.Context, h http.Handler) error { return b.ServeModel(ctx, id, h, nil) }
 	if err := warmer.Warm(ctx, agent.Env{Sandbox: sb}, a.Job, serve); err != nil {
 		return fmt.Errorf("warm %s: %w", a.Name, err)
 	}

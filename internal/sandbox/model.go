@@ -13,15 +13,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// ServeModel serves the model calls of the sandbox's agent with h, until ctx ends (nil) or the connection breaks (an error; a
+// ServeModel serves the model calls of the sandbox's agent with h, from the call of served, which may be nil, until ctx ends (nil) or the connection breaks (an error; a
 // newer ServeModel of the same sandbox breaks the older one's). The caller dials again; sandboxd holds what was not answered
 // and sends it again under the same wire.CallIDHeader. It returns when every handler has.
-func (b *Backend) ServeModel(ctx context.Context, id string, h http.Handler) error {
+func (b *Backend) ServeModel(ctx context.Context, id string, h http.Handler, served func()) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
 	conn, err := b.upgrade(ctx, id, "/v1/model", wire.ModelUpgrade)
 	if err == nil {
+		if served != nil {
+			served()
+		}
 		err = fault.Wrap(fault.Unavailable, serveHTTP2(ctx, conn, h, b.log), "serve")
 	}
 	if ctx.Err() != nil {

@@ -154,7 +154,7 @@ func (r *bare) run(b *testing.B) {
 	sb, err := r.backend.Create(b.Context(), id, rollout.Sandbox{}, nil)
 	require.NoError(b, err)
 	defer func() { require.NoError(b, r.backend.Destroy(b.Context(), id)) }()
-	go func() { _ = r.backend.ServeModel(b.Context(), id, r.model) }() // ends with the sandbox
+	go func() { _ = r.backend.ServeModel(b.Context(), id, r.model, nil) }() // ends with the sandbox
 	_, err = r.agent.Install(b.Context(), agent.Env{Sandbox: sb})
 	require.NoError(b, err)
 	job := agent.Job{Instruction: "bench", Launch: 1, MaxOutput: 4096}

@@ -99,7 +99,7 @@ func (p *Place) ServeModel(t *testing.T, script string) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			_ = p.Backend.ServeModel(ctx, p.id, proxy) // ends with the sandbox
+			_ = p.Backend.ServeModel(ctx, p.id, proxy, nil) // ends with the sandbox
 		}
 	})
 	t.Cleanup(func() {

@@ -19,7 +19,7 @@ import (
 func newWarmWorld(t *testing.T, script string, job agent.Job) *world {
 	t.Helper()
 	w := newWorldWithoutModel(t, true)
-	serve := func(ctx context.Context, h http.Handler) error { return w.Backend.ServeModel(ctx, w.ID(), h) }
+	serve := func(ctx context.Context, h http.Handler) error { return w.Backend.ServeModel(ctx, w.ID(), h, nil) }
 	require.NoError(t, w.agent().Warm(t.Context(), w.Env(), job, serve))
 	w.ServeModel(t, script)
 	return w

@@ -83,7 +83,7 @@ func newGateway(t testing.TB, endpoint string) *gateway.Client {
 
 type noSandbox struct{}
 
-func (noSandbox) ServeModel(context.Context, string, http.Handler) error {
+func (noSandbox) ServeModel(context.Context, string, http.Handler, func()) error {
 	return errors.New("no sandbox")
 }
 

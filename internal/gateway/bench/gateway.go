@@ -63,8 +63,9 @@ func gatewayProcess(dir string) error {
 // listener is a Dialer: each sandbox's model channel is a listener of its own, so that both proxies are asked in the same way.
 type listener struct{}
 
-func (listener) ServeModel(ctx context.Context, _ string, h http.Handler) error {
+func (listener) ServeModel(ctx context.Context, _ string, h http.Handler, served func()) error {
 	srv := httptest.NewServer(h)
+	served()
 	fmt.Println(srv.URL)
 	<-ctx.Done()
 	srv.CloseClientConnections()

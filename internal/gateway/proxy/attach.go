@@ -9,9 +9,6 @@ import (
 )
 
 const (
-	// settle is when a connection counts as made: ServeModel tells only of a failure, and a local one fails sooner.
-	settle = 20 * time.Millisecond
-
 	minRedial = 50 * time.Millisecond
 	maxRedial = 5 * time.Second
 )
@@ -43,10 +40,8 @@ func (r *route) attach(ctx context.Context, d Dialer) {
 func (r *route) onHost() bool { return r.SandboxID == "" }
 
 func (r *route) serveOnce(ctx context.Context, d Dialer) error {
-	settled := time.AfterFunc(settle, func() { r.setAttached(true) })
 	defer r.setAttached(false)
-	defer settled.Stop()
-	return d.ServeModel(ctx, r.SandboxID, agentHandler(r))
+	return d.ServeModel(ctx, r.SandboxID, agentHandler(r), func() { r.setAttached(true) })
 }
 
 func (r *route) setAttached(on bool) {

@@ -23,13 +23,14 @@ type socket struct {
 	ready chan struct{}
 }
 
-func (s socket) ServeModel(ctx context.Context, _ string, h http.Handler) error {
+func (s socket) ServeModel(ctx context.Context, _ string, h http.Handler, served func()) error {
 	l, err := net.Listen("unix", s.path)
 	if err != nil {
 		return err
 	}
 	srv := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}
 	srv.Start()
+	served()
 	close(s.ready)
 	<-ctx.Done()
 	srv.CloseClientConnections()

@@ -28,7 +28,8 @@ import (
 // line is a Dialer whose channels are function calls.
 type line chan http.Handler
 
-func (l line) ServeModel(ctx context.Context, _ string, h http.Handler) error {
+func (l line) ServeModel(ctx context.Context, _ string, h http.Handler, served func()) error {
+	served()
 	select {
 	case l <- h:
 	case <-ctx.Done():

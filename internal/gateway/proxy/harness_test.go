@@ -46,7 +46,7 @@ type channels struct {
 	tell func(id, url string) // of each new channel; may be nil
 }
 
-func (d *channels) ServeModel(ctx context.Context, id string, h http.Handler) error {
+func (d *channels) ServeModel(ctx context.Context, id string, h http.Handler, served func()) error {
 	srv := httptest.NewUnstartedServer(h)
 	srv.Config.Protocols = new(http.Protocols)
 	srv.Config.Protocols.SetHTTP1(true)
@@ -55,6 +55,7 @@ func (d *channels) ServeModel(ctx context.Context, id string, h http.Handler) er
 	d.mu.Lock()
 	d.open[id] = srv
 	d.mu.Unlock()
+	served()
 	if d.tell != nil {
 		d.tell(id, srv.URL)
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
-// Dialer reaches a sandbox's model channel and serves it with h until ctx ends (nil) or the connection breaks (an error).
-// It returns when every handler has. *sandbox.Backend is one.
+// Dialer reaches a sandbox's model channel, calls served, and serves the channel with h until ctx ends (nil) or the connection breaks (an
+// error). It returns when every handler has. *sandbox.Backend is one.
 type Dialer interface {
-	ServeModel(ctx context.Context, sandboxID string, h http.Handler) error
+	ServeModel(ctx context.Context, sandboxID string, h http.Handler, served func()) error
 }
 
 // Options of a Server. Dir, Key and Dialer are required.

@@ -80,7 +80,7 @@ func TestFloodOfTheModelChannel(t *testing.T) {
 			if len(body) < 100 {
 				calls <- string(body)
 			}
-		}))
+		}), nil)
 	}()
 	p.StartBash("call", `exec 3<>/dev/tcp/127.0.0.1/7000; printf 'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello' >&3; cat <&3`)
 	require.Equal(t, "hello", <-calls)

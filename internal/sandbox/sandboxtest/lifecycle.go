@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -120,7 +121,7 @@ func callAfterDestroy(t *testing.T, h Harness) {
 	_, err := p.Status(t.Context(), "bash")
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
 	require.Equal(t, fault.SandboxLost, fault.KindOf(p.Renew(t.Context(), time.Minute)))
-	err = p.Backend.ServeModel(t.Context(), p.ID(), nil)
+	err = p.Backend.ServeModel(t.Context(), p.ID(), nil, func() { assert.Fail(t, "nothing is served") })
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
 }
 

@@ -45,7 +45,13 @@ func (p *Place) serve(h http.HandlerFunc) *gateway {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.t.Context())
 	g := &gateway{done: make(chan error, 1)}
-	go func() { g.done <- p.Backend.ServeModel(ctx, p.ID(), h) }()
+	served := make(chan struct{})
+	go func() { g.done <- p.Backend.ServeModel(ctx, p.ID(), h, func() { close(served) }) }()
+	select {
+	case <-served:
+	case err := <-g.done:
+		require.FailNow(p.t, "the channel is not served", "%v", err)
+	}
 	var once sync.Once
 	g.stop = func() { once.Do(func() { cancel(); require.NoError(p.t, <-g.done) }) }
 	p.t.Cleanup(cancel)
@@ -79,7 +85,7 @@ func modelCall(t *testing.T, h Harness) {
 	g.stop()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.NoError(t, p.Backend.ServeModel(ended, p.ID(), nil), "an ended context is no failure")
+	require.NoError(t, p.Backend.ServeModel(ended, p.ID(), nil, nil), "an ended context is no failure")
 }
 
 // A piece of the answer is there before the next one is made.
