@@ -115,6 +115,7 @@ $(NOMAD):
 # Buckets of every kind. Not a part of `make test`, which tests S3 alone: the servers for GCS and Azure are built and installed once, in some two minutes.
 test-stores: test-deps
 	ROLLOUTD_TEST_STORES=1 go test -count=1 -race -timeout 30m ./internal/store/... -v
+	cd $(DEV) && ROLLOUTD_TEST_STORES=1 go test -count=1 -timeout 30m ./e2e -run TestRolloutOnOtherStores -v
 
 # The newest release of openenv, where it is later than the pinned one, against the edge. Not a part of `make test`: what others release must
 # not fail a tree that has not changed. CI runs it behind the suite, and a failure is a warning there.

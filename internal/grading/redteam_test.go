@@ -62,6 +62,7 @@ type attacked struct {
 	store    *store.Store
 	grader   *grading.Grader
 	separate bool
+	shows    bool // the command lines of the verifier's processes to the agent's
 }
 
 func newAttacked(t *testing.T) *attacked { t.Helper(); return newAttackedOf(t, 512) }
@@ -159,10 +160,12 @@ func TestRedteam(t *testing.T) {
 	newAttacked(t).redteam(t, 8)
 }
 
-// The same holds in containers.
+// The same holds in containers, but for commands that hold the answer: the agent's programs see the command lines of the verifier.
 func TestRedteamInContainers(t *testing.T) {
 	t.Parallel()
-	newAttackedIn(t, containers(t), 512).redteam(t, 16)
+	a := newAttackedIn(t, containers(t), 512)
+	a.shows = true
+	a.redteam(t, 16)
 }
 
 // redteam tries every cheat, or one in so many of them unless redteamEnv is set.
@@ -198,6 +201,9 @@ func (a *attacked) redteam(t *testing.T, step int) {
 			}
 			for n, s := range available(t) {
 				if os.Getenv(redteamEnv) == "" && n != i/step%4 {
+					continue
+				}
+				if c.readsCommands && a.shows && len(s.verifier.Files) == 0 && s.verifier.Script == "" {
 					continue
 				}
 				record := a.grade(t, id, n, s, timeout)
