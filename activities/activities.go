@@ -98,7 +98,7 @@ func (a *Activities) Transcript(ctx context.Context, sandboxID string) (rollout.
 
 // RegisterCreate registers what any host with a backend can do; w polls the backend's create queue.
 func (a *Activities) RegisterCreate(w worker.ActivityRegistry) {
-	register(w, map[string]any{"CreateSandbox": a.CreateSandbox})
+	register(w, map[string]any{rollout.ActivityCreate: a.CreateSandbox})
 }
 
 // RegisterLocal registers the local activities of workflows; w polls the queue of workflows.

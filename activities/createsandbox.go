@@ -77,7 +77,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 		return Place{}, err
 	}
 	a.placed(ctx, in.Target, started)
-	place := Place{SandboxID: in.SandboxID(), Host: a.o.Host, Queue: a.o.Queue, StartedAt: started}
+	place := Place{Created: rollout.Created{SandboxID: in.SandboxID(), Host: a.o.Host}, Queue: a.o.Queue, StartedAt: started}
 	if kind, err := a.o.Agents.Get(in.Agent); err == nil { // of an agent that is not known InstallOpencode says so
 		place.NoInstall, place.NoProxy = kind.Installer() == nil, kind.OnHost
 	}

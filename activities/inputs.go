@@ -30,8 +30,7 @@ type CreateSandboxInput struct {
 
 // Place is where an attempt runs.
 type Place struct {
-	SandboxID string    `json:"sandbox_id"`
-	Host      string    `json:"host"`
+	rollout.Created
 	Queue     string    `json:"queue"`      // task queue of that host's own activities
 	StartedAt time.Time `json:"started_at"` // when the host took the work; before it the rollout was queued
 	// NoInstall says that every sandbox of the host has what the agent needs, so InstallOpencode has nothing to do.

@@ -68,7 +68,7 @@ func bePatient(env *testsuite.TestWorkflowEnvironment) {
 // succeed has all go well.
 func (w *world) succeed(now func() time.Time) {
 	w.create = func(_ context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
-		return activities.Place{SandboxID: in.SandboxID(), Host: "h1", Queue: hostQueue, StartedAt: now()}, nil
+		return activities.Place{Created: rollout.Created{SandboxID: in.SandboxID(), Host: "h1"}, Queue: hostQueue, StartedAt: now()}, nil
 	}
 	w.install = func(context.Context, activities.InstallInput) (activities.InstallResult, error) {
 		return activities.InstallResult{Log: "opencode 1"}, nil

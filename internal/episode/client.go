@@ -30,8 +30,10 @@ func NewClient(baseURL, token string, h *http.Client) *Client {
 }
 
 // Status returns how the episode of a sandbox stands. It waits for an episode that is not open yet, for wait at most.
-func (c *Client) Status(ctx context.Context, sandbox string, wait time.Duration) (s Status, err error) {
-	return s, c.json(ctx, http.MethodGet, sandbox, "", url.Values{"wait": {wait.String()}}, nil, &s)
+func (c *Client) Status(ctx context.Context, sandbox string, wait time.Duration) (Status, error) {
+	s := Status{SandboxID: sandbox}
+	err := c.json(ctx, http.MethodGet, sandbox, "", url.Values{"wait": {wait.String()}}, nil, &s)
+	return s, err
 }
 
 // Call makes a call and returns its answer at its end. When ctx ends the call goes on; the same ID attaches to it.
@@ -45,8 +47,10 @@ func (c *Client) Submit(ctx context.Context, sandbox string, call Call) error {
 }
 
 // Join makes client the one whose calls are taken.
-func (c *Client) Join(ctx context.Context, sandbox, client string) (s Status, err error) {
-	return s, c.json(ctx, http.MethodPost, sandbox, "/join", nil, Call{Client: client}, &s)
+func (c *Client) Join(ctx context.Context, sandbox, client string) (Status, error) {
+	s := Status{SandboxID: sandbox}
+	err := c.json(ctx, http.MethodPost, sandbox, "/join", nil, Call{Client: client}, &s)
+	return s, err
 }
 
 // List lists the entries of a folder, at most limit of them. more says that there are others.

@@ -52,6 +52,7 @@ type Status struct {
 	Steps     int      `json:"steps"`
 	ToolsUsed []string `json:"tools_used"` // in the order of their first call
 	Ended     string   `json:"ended,omitempty"`
+	SandboxID string   `json:"-"` // the client's own: it asked for this one
 }
 
 // Kinds of a Step.

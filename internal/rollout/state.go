@@ -69,7 +69,16 @@ const (
 	SignalTurns   = "progress" // payload: Progress; from RunAgent, throttled
 	QueryState    = "state"    // answer: State
 	workflowIDFmt = "rollout-"
+
+	// ActivityCreate makes the sandbox of an attempt; it is scheduled once for each, and its result has the fields of Created.
+	ActivityCreate = "CreateSandbox"
 )
+
+// Created is where the sandbox of an attempt was made.
+type Created struct {
+	SandboxID string `json:"sandbox_id"`
+	Host      string `json:"host"`
+}
 
 // WorkflowID is the workflow id of a rollout.
 func WorkflowID(rolloutID string) string { return workflowIDFmt + rolloutID }

@@ -182,11 +182,7 @@ func (p *Player) join(ctx context.Context, sess *session.Session, playing sessio
 	if err != nil {
 		return nil, p.explain(ctx, playing.RolloutID, err)
 	}
-	state, err := p.o.Rollouts.State(ctx, playing.RolloutID)
-	if err != nil {
-		return nil, err
-	}
-	playing.SandboxID, playing.ToolsUsed = state.SandboxID, status.ToolsUsed
+	playing.SandboxID, playing.ToolsUsed = status.SandboxID, status.ToolsUsed
 	return &playing, sess.Play(ctx, playing)
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
+
 	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -103,24 +105,39 @@ func at[T any](ctx context.Context, e *Episodes, id string, ask func(servicePlac
 
 // place finds the host of a rollout: a fault.Unavailable while there is none, a fault.Conflict once the rollout takes no calls any more.
 func (e *Episodes) place(ctx context.Context, id string) (servicePlace, error) {
-	e.mu.Lock()
-	p, known := e.places[id]
-	e.mu.Unlock()
-	if known {
+	if p, known := e.known(id); known {
 		return p, nil
 	}
 	s, err := e.client.State(ctx, id)
 	if err != nil {
-		return p, err
+		return servicePlace{}, err
 	}
 	if err := takesCalls(s); err != nil {
-		return p, err
+		return servicePlace{}, err
 	}
-	h, err := e.client.store.Host(ctx, s.Host)
+	made := rollout.Created{Host: s.Host, SandboxID: s.SandboxID}
+	if made.Host == "" || made.SandboxID == "" {
+		if made, err = e.awaitSandbox(ctx, id, s.Attempt); err != nil {
+			return servicePlace{}, err
+		}
+	}
+	return e.remember(ctx, id, made)
+}
+
+func (e *Episodes) known(id string) (servicePlace, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, known := e.places[id]
+	return p, known
+}
+
+// remember notes on which host the sandbox of a rollout is.
+func (e *Episodes) remember(ctx context.Context, id string, made rollout.Created) (servicePlace, error) {
+	h, err := e.client.store.Host(ctx, made.Host)
 	if err != nil {
-		return p, fault.Wrap(fault.Unavailable, err, "host %s of rollout %q", s.Host, id)
+		return servicePlace{}, fault.Wrap(fault.Unavailable, err, "host %s of rollout %q", made.Host, id)
 	}
-	p = servicePlace{service: episode.NewClient(h.ToolsURL, e.token, e.http), sandbox: s.SandboxID}
+	p := servicePlace{service: episode.NewClient(h.ToolsURL, e.token, e.http), sandbox: made.SandboxID}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.places) >= maxPlaces {
@@ -136,6 +153,33 @@ func (e *Episodes) forget(id string) {
 	delete(e.places, id)
 }
 
+// awaitSandbox waits until the sandbox of an attempt is made, for openWait at most; then it is a fault.Unavailable. It reads the events of the
+// workflow as they happen. Queries would be answered by the worker that is to go on with the rollout, and keep it from that.
+func (e *Episodes) awaitSandbox(ctx context.Context, id string, attempt int) (made rollout.Created, err error) {
+	reading, cancel := context.WithCancel(context.WithoutCancel(ctx)) // no deadline; see untilClosed
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	defer time.AfterFunc(openWait, cancel).Stop()
+	var asked int64 // the event that asks for the attempt's sandbox
+	all := e.client.temporal.GetWorkflowHistory(reading, rollout.WorkflowID(id), "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for left := max(attempt, 1); all.HasNext(); {
+		event, err := all.Next()
+		if err != nil {
+			return made, classify(err, "read the events of rollout %q", id)
+		}
+		if event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == rollout.ActivityCreate {
+			if left--; left == 0 {
+				asked = event.GetEventId()
+			}
+		}
+		if done := event.GetActivityTaskCompletedEventAttributes(); done != nil && done.GetScheduledEventId() == asked {
+			err := e.client.payloads.FromPayloads(done.GetResult(), &made)
+			return made, fault.Wrap(fault.Internal, err, "place of rollout %q", id)
+		}
+	}
+	return made, fault.New(fault.Unavailable, "rollout %q has no sandbox yet", id)
+}
+
 // takesCalls says whether a rollout takes calls, or will.
 func takesCalls(s rollout.State) error {
 	switch s.Phase {
@@ -147,9 +191,6 @@ func takesCalls(s rollout.State) error {
 			why += ": " + s.Error
 		}
 		return fault.New(fault.Conflict, "the episode has ended: %s", why)
-	}
-	if s.Host == "" || s.SandboxID == "" {
-		return fault.New(fault.Unavailable, "rollout %q has no sandbox yet", s.ID)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (h *hosts) Transcript(context.Context, string, rollout.Target) (rollout.Tra
 	return h.transcript, nil
 }
 
-// history is a long poll of a history that has an event for each change.
+// history is a long poll of a history that has an event for each change. Those of the fake that are set come first.
 type history struct {
 	ctx  context.Context
 	fake *temporal
@@ -65,6 +65,11 @@ func (h *history) HasNext() bool {
 
 func (h *history) Next() (*historypb.HistoryEvent, error) {
 	h.read++
+	h.fake.mu.Lock()
+	defer h.fake.mu.Unlock()
+	if h.read <= len(h.fake.events) {
+		return h.fake.events[h.read-1], nil
+	}
 	return &historypb.HistoryEvent{}, nil
 }
 

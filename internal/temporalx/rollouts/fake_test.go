@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -48,8 +49,9 @@ type temporal struct {
 	lossy     bool // long polls never see a workflow's end
 	pending   []*workflowpb.PendingActivityInfo
 	hosts     hosts
-	length    int           // of every history
-	change    chan struct{} // closed at the next change of a state; nil: none was changed
+	length    int                       // of every history
+	events    []*historypb.HistoryEvent // the first ones of every history; nil: they say nothing
+	change    chan struct{}             // closed at the next change of a state; nil: none was changed
 	listed    []*workflowservice.ListWorkflowExecutionsRequest
 	list      *workflowservice.ListWorkflowExecutionsResponse
 }
