@@ -1,10 +1,14 @@
 package proxy
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
@@ -44,21 +48,50 @@ type answer struct {
 const replayCopies = 3
 
 // replayed reads a recorded answer: the call was answered before, and that did not arrive, or was not known to have.
-func (r *route) replayed(ans answer) answer {
+func (r *route) replayed(ctx context.Context, ans answer) answer {
 	if ans.kind != recorded {
 		return ans
 	}
 	held := r.memory.Part()
-	if held.Hold(replayCopies*ans.entry.Bytes()) != nil {
-		return answer{kind: interrupted} // it is asked for again
+	if err := r.await(ctx, held, replayCopies*ans.entry.Bytes()); err != nil {
+		if ctx.Err() != nil {
+			return answer{kind: interrupted}
+		}
+		return r.failed(r.unrecorded(err, "The gateway has no memory for its record of this call."))
 	}
 	rec, err := r.trace.Read(ans.entry)
 	if err != nil {
 		held.Release()
-		return r.unrecorded(err, "The gateway could not read its record of this call.")
+		return r.failed(r.unrecorded(err, "The gateway could not read its record of this call."))
 	}
 	r.report.calls.WithLabelValues(outcomeReplayed).Inc()
 	return answer{kind: whole, raw: rec.Reply, odd: true, turn: rec.Turn, held: held}
+}
+
+// memoryPause is the time between two looks for memory.
+const memoryPause = 50 * time.Millisecond
+
+// await waits for memory, within the time of a call. Breaking the request off instead would have the sandbox give up after a few tries, and the
+// agent blamed for it.
+func (r *route) await(ctx context.Context, p *intake.Part, bytes int64) error {
+	ctx, cancel := context.WithTimeout(ctx, r.callBudget())
+	defer cancel()
+	for p.Hold(bytes) != nil {
+		if err := clock.Sleep(ctx, memoryPause); err != nil {
+			return fault.Wrap(fault.Unavailable, err, "wait for memory of %d bytes", bytes)
+		}
+	}
+	return nil
+}
+
+// failed notes that a recorded call could not be answered: what the agent does next is not its own doing.
+func (r *route) failed(ans answer) answer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.journal.Failure = ans.failure
+	r.saveOrLog("failure")
+	r.version.note()
+	return ans
 }
 
 // deliver writes the answer, and notes that the agent got a whole one.

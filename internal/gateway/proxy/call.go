@@ -39,7 +39,7 @@ func (r *route) answer(ctx context.Context, id string, d *delivery) (_ answer, o
 	for {
 		c, ans := r.join(id, d.ask)
 		if c == nil {
-			ans = r.replayed(ans)
+			ans = r.replayed(ctx, ans)
 			return ans, ans.held.Release, ans.kind != interrupted
 		}
 		if d.await(ctx, c) != nil {

@@ -159,7 +159,8 @@ func TestACallWaitsForMemory(t *testing.T) {
 	require.Eventually(t, func() bool { return gauge(t, registry, "rolloutd_gateway_reply_memory_bytes") > 8<<20 }, patience, time.Millisecond)
 	second := later(t, url, "second", streamed)
 	require.Eventually(t, func() bool { return gauge(t, registry, "rolloutd_gateway_replies_given_up_total") > 2 }, patience, time.Millisecond)
-	require.Contains(t, h.status(t, "r1.1").Trouble, "gateway.reply_memory_mib")
+	// It is gone while a try gets its first bytes.
+	require.Eventually(t, func() bool { return strings.Contains(h.status(t, "r1.1").Trouble, "gateway.reply_memory_mib") }, patience, time.Millisecond)
 	require.NoError(t, h.server.Ready(h.route("").Model.Upstream()), "the endpoint is well")
 	close(hung.release)
 	require.Equal(t, whole, await(t, first).body)
@@ -172,6 +173,46 @@ func TestACallWaitsForMemory(t *testing.T) {
 		require.True(t, turn.Train)
 	}
 	require.Nil(t, h.status(t, "r1.1").Failure)
+}
+
+// A recorded answer waits for memory: the sandbox asks for it a few times only, and the agent would be blamed.
+func TestARecordedAnswerWaitsForMemory(t *testing.T) {
+	t.Parallel()
+	whole := large(4 << 20)
+	hung := newHanging(whole[:len(whole)-200], whole[len(whole)-200:])
+	registry := prometheus.NewRegistry()
+	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Registerer = 36<<20, registry })
+	url := h.open(t, h.route(newEngine(t, says(whole), hung.serve).URL))
+	require.Equal(t, whole, send(t.Context(), url, "first", streamed).body)
+	second := later(t, url, "second", streamed)
+	await(t, hung.begun)
+	require.Eventually(t, func() bool { return gauge(t, registry, "rolloutd_gateway_reply_memory_bytes") > 8<<20 }, patience, time.Millisecond)
+	again := later(t, url, "first", streamed)
+	select {
+	case got := <-again:
+		require.FailNow(t, "answered without memory", "%d %v", got.status, got.err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	close(hung.release)
+	require.Equal(t, whole, await(t, second).body)
+	require.Equal(t, whole, await(t, again).body)
+	require.Len(t, h.turns(t, "r1.1"), 2)
+}
+
+// One that finds none in the time of a call is a failure of the gateway.
+func TestARecordedAnswerWithoutMemoryFails(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	r := h.route(newEngine(t, says(large(4<<20))).URL)
+	r.Limits.Call = 5 * time.Second
+	require.Equal(t, http.StatusOK, send(t.Context(), h.open(t, r), "first", streamed).status)
+	h.stop()
+	h.options.ReplyMemory = 1 << 20
+	h.start(t)
+	require.Equal(t, http.StatusBadRequest, send(t.Context(), h.channels.url(t, r.SandboxID), "first", streamed).status)
+	failure := h.status(t, r.ID).Failure
+	require.NotNil(t, failure)
+	require.Contains(t, failure.Message, "wait for memory")
 }
 
 // A call that finds no memory in all of its time ends as a failure of the infrastructure that names the gateway.
