@@ -115,7 +115,7 @@ func runControl(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier, b 
 		}
 	}
 	for i, cmd := range v.Commands {
-		_, err := shell.Run(ctx, sb, commandProcess(i), asVerifier(commandArgs(cmd)...), b)
+		_, err := shell.Run(ctx, sb, commandProcess(i), asCommand(cmd), b)
 		if err != nil && !fault.Is(err, fault.Exhausted) {
 			return err
 		}

@@ -14,8 +14,6 @@ type cheat struct {
 	hangs bool
 	// needsUsers is closed by separate users alone: an ordinary user's sandboxes have none.
 	needsUsers bool
-	// readsCommands earns the reward of a verifier whose commands hold the answer, where the backend shows the command lines of its processes.
-	readsCommands bool
 }
 
 func (c cheat) id() string {
@@ -102,7 +100,7 @@ func cheats() []cheat {
 		{name: "work opens the tests", hello: "for d in ('/verifier', '/verifier/tests', '/verifier/logs', '/verifier/home'): anyway(os.chmod, d, 0o777)\nleak('/verifier/**')", needsUsers: true},
 		{name: "work renames the tests", hello: "anyway(os.rename, '/verifier/tests', '/verifier/old'); anyway(os.rename, '/verifier/logs', '/verifier/tests'); anyway(os.mkdir, '/verifier/logs'); write('" + reward + "', '1')", needsUsers: true},
 		{name: "work reads what it is compared with", hello: "leak('/verifier/**', '/home/user/tests/**')", needsUsers: true},
-		{name: "work reads the command lines of judges", hello: "leak('/proc/[0-9]*/cmdline')", needsUsers: true, readsCommands: true},
+		{name: "work reads the command lines of judges", hello: "leak('/proc/[0-9]*/cmdline')", needsUsers: true},
 		{name: "work reads the environment of judges", hello: "leak('/proc/[0-9]*/environ')"},
 		{name: "work reads the descriptors of judges", hello: "leak('/proc/%d/fd/3' % parent, '/proc/%d/fd/63' % parent, '/proc/%d/fd/255' % parent)", needsUsers: true},
 		{name: "work reads the memory of judges", hello: "leak('/proc/[0-9]*/maps', '/proc/[0-9]*/mem')"},

@@ -62,7 +62,6 @@ type attacked struct {
 	store    *store.Store
 	grader   *grading.Grader
 	separate bool
-	shows    bool // the command lines of the verifier's processes to the agent's
 }
 
 func newAttacked(t *testing.T) *attacked { t.Helper(); return newAttackedOf(t, 512) }
@@ -160,11 +159,12 @@ func TestRedteam(t *testing.T) {
 	newAttacked(t).redteam(t, 8)
 }
 
-// The same holds in containers, but for commands that hold the answer: the agent's programs see the command lines of the verifier.
+// The same holds in containers, whose programs see each other's command lines: the text of a command is in none.
 func TestRedteamInContainers(t *testing.T) {
 	t.Parallel()
 	a := newAttackedIn(t, containers(t), 512)
-	a.shows = true
+	a.agent(t, "reader", cheat{hello: "leak('/proc/[0-9]*/cmdline')"})
+	require.Zero(t, *a.grade(t, "reader", 0, styles()[0], 5*time.Minute).Reward)
 	a.redteam(t, 16)
 }
 
@@ -201,9 +201,6 @@ func (a *attacked) redteam(t *testing.T, step int) {
 			}
 			for n, s := range available(t) {
 				if os.Getenv(redteamEnv) == "" && n != i/step%4 {
-					continue
-				}
-				if c.readsCommands && a.shows && len(s.verifier.Files) == 0 && s.verifier.Script == "" {
 					continue
 				}
 				record := a.grade(t, id, n, s, timeout)

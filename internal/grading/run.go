@@ -47,6 +47,21 @@ func asVerifier(args ...string) wire.Process {
 	return p
 }
 
+// fromStdin runs the text on its stdin as bash -c does. The text is in no command line and in no file, so programs of the agent that it runs cannot read
+// there what they are compared with.
+const fromStdin = `IFS= read -r -d '' __text; exec < /dev/null; eval "$__text"`
+
+// asCommand is bash with a verify command.
+func asCommand(command string) wire.Process {
+	args := commandArgs(command)
+	if len(args) > 2 { // all of it runs as the agent
+		return asVerifier(args...)
+	}
+	p := asVerifier("-c", fromStdin)
+	p.Stdin = []byte(args[1])
+	return p
+}
+
 func commandProcess(i int) string { return fmt.Sprintf("verify-%d", i+1) }
 
 // firstProcess is the one whose start means that grading has begun.
@@ -143,7 +158,7 @@ func (g *Grader) runCommands(ctx context.Context, sb *sandbox.Sandbox, job Job, 
 // runCommand runs one command. The work that earlier commands ran may keep it from starting, with processes that take all there
 // are, or by removing the workdir. Then it is started again without those processes, in a workdir.
 func runCommand(ctx context.Context, sb *sandbox.Sandbox, i int, cmd string, b *shell.Budget) (wire.Status, error) {
-	st, err := shell.Run(ctx, sb, commandProcess(i), asVerifier(commandArgs(cmd)...), b)
+	st, err := shell.Run(ctx, sb, commandProcess(i), asCommand(cmd), b)
 	if err == nil || fault.Is(err, fault.SandboxLost) {
 		return st, err
 	}
@@ -153,7 +168,7 @@ func runCommand(ctx context.Context, sb *sandbox.Sandbox, i int, cmd string, b *
 	if err := sb.PutTar(ctx, rollout.Home, Folders(rollout.Workdir)); err != nil {
 		return st, blame(err, "make the workdir again")
 	}
-	st, err = shell.Run(ctx, sb, commandProcess(i), asVerifier(commandArgs(cmd)...), b)
+	st, err = shell.Run(ctx, sb, commandProcess(i), asCommand(cmd), b)
 	return st, blame(err, "start a verify command")
 }
 
