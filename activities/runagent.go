@@ -7,6 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/agent/watch"
 	"github.com/rolloutd/rolloutd/internal/episode/live"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
@@ -44,7 +45,7 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 	}
 	defer offline()
 	if kind.OnHost {
-		if err := a.open(ctx, ProxyInput{Target: in.Target, Agent: in.Agent, Mode: in.Mode, Model: in.Model, Limits: in.Limits}); err != nil {
+		if err := a.openBeforeLaunch(ctx, sb, in); err != nil {
 			return AgentResult{}, err
 		}
 	}
@@ -76,6 +77,16 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 		res.Error += "; " + rollout.CausesInWords(causes)
 	}
 	return AgentResult{Outcome: res.Outcome, ExitCode: res.ExitCode, Error: res.Error, Turns: res.Turns, SessionID: res.SessionID, Malformed: res.Malformed}, err
+}
+
+// openBeforeLaunch opens the route of an agent on the host that was not launched yet. A launched one has its route. Where the gateway has lost it, a
+// new one would lack the turns so far.
+func (a *Activities) openBeforeLaunch(ctx context.Context, sb *sandbox.Sandbox, in AgentInput) error {
+	_, err := agent.AttachProcess(ctx, sb)
+	if fault.Is(err, fault.NotFound) {
+		return a.open(ctx, ProxyInput{Target: in.Target, Agent: in.Agent, Mode: in.Mode, Model: in.Model, Limits: in.Limits})
+	}
+	return err
 }
 
 // tools are those of the rollout's policy in its sandbox.

@@ -170,6 +170,9 @@ func TestRouteOfAnAgentOnTheHost(t *testing.T) {
 		_, err = h.RunAgent(t.Context(), in)
 		require.NoError(t, err)
 		require.Len(t, h.gate.opened, opened, name)
+		_, err = h.RunAgent(t.Context(), in)
+		require.NoError(t, err)
+		require.Len(t, h.gate.opened, opened, "%s: the route of an agent that was launched is not opened again", name)
 		if opened == 1 {
 			require.Equal(t, gateway.Route{ID: "r.1", RolloutID: "r", Attempt: 1, Capture: true, Model: in.Model, Limits: in.Limits}, h.gate.opened[0])
 		}
