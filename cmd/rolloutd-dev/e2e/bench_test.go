@@ -218,7 +218,7 @@ func memoryField(pid int, field string) (kib float64, err error) {
 	return 0, fmt.Errorf("no %s in smaps_rollup", field)
 }
 
-// memoryOfAll sums the proportional memory of the processes of that name, in KiB.
+// memoryOfAll sums the proportional memory of the processes of that name, swapped out or not, in KiB.
 func memoryOfAll(b *testing.B, name string) float64 {
 	b.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/comm")
@@ -231,8 +231,10 @@ func memoryOfAll(b *testing.B, name string) float64 {
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(comm)))
 		require.NoError(b, err)
-		if kib, err := memoryField(pid, "Pss:"); err == nil { // it may have ended: one of another user of this machine
-			sum += kib
+		for _, field := range []string{"Pss:", "SwapPss:"} {
+			if kib, err := memoryField(pid, field); err == nil { // it may have ended: one of another user of this machine
+				sum += kib
+			}
 		}
 	}
 	return sum

@@ -47,17 +47,20 @@ func BenchmarkControlPlanePerRollout(b *testing.B) {
 	b.ReportMetric(sandboxd/n, "sandboxd-s/rollout")
 }
 
-// BenchmarkCPUPerWaitingAgent holds eight rollouts whose agents wait for their model, and reports what each costs in percent of a
-// core over 40 s: rolloutd-dev (all roles and Temporal), sandboxd, and the agent; and the agent's memory (PSS).
+// BenchmarkCPUPerWaitingAgent holds eight rollouts, or ROLLOUTD_WAITING, whose agents wait for their model, and reports what each costs in percent
+// of a core over 40 s: rolloutd-dev (all roles and Temporal), sandboxd, and the agent; and the agent's memory (PSS, swapped out included).
 //
-//	go test ./e2e -run '^$' -bench CPUPerWaitingAgent -benchtime 1x
+//	ROLLOUTD_WAITING=200 go test ./e2e -run '^$' -bench CPUPerWaitingAgent -benchtime 1x -timeout 60m
 func BenchmarkCPUPerWaitingAgent(b *testing.B) {
-	const agents, seconds = 8, 40
+	const seconds = 40
+	agents := countOf(b, "ROLLOUTD_WAITING", 8)
 	model := startModel(b, benchScript)
-	srv := startDev(b, devOptions{modelURL: model.url, env: []string{"ROLLOUTD_WORKER_CAPACITY=64"}})
+	srv := startDev(b, devOptions{modelURL: model.url, env: []string{
+		fmt.Sprint("ROLLOUTD_WORKER_CAPACITY=", agents+8), fmt.Sprint("MAX_CONCURRENT_ENVS=", agents+8),
+	}})
 	ids := make([]string, agents)
 	for i := range ids {
-		ids[i] = start(b, srv.url, args{"instruction": "wait", "endpoint": "scripted"})
+		ids[i] = start(b, srv.url, args{"instruction": "wait", "endpoint": "scripted", "agent_timeout_s": 7200, "limits": args{"call_s": 7200}})
 	}
 	for _, id := range ids {
 		waitFor(b, srv.url, id, "agent at work", func(s state) bool { return s.SessionID != "" })
@@ -68,11 +71,17 @@ func BenchmarkCPUPerWaitingAgent(b *testing.B) {
 		dev := processCPU(b, srv.cmd.Process.Pid)
 		time.Sleep(seconds * time.Second)
 		dev = processCPU(b, srv.cmd.Process.Pid) - dev
-		const percent = 100.0 / agents / seconds
+		percent := 100.0 / float64(agents) / seconds
 		b.ReportMetric(dev*percent, "rolloutd-%/agent")
 		b.ReportMetric(sandboxd.stop()*percent, "sandboxd-%/agent")
 		b.ReportMetric(opencode.stop()*percent, "opencode-%/agent")
-		b.ReportMetric(memoryOfAll(b, "opencode")/agents/1024, "opencode-MiB/agent")
+		b.ReportMetric(memoryOfAll(b, "opencode")/float64(agents)/1024, "opencode-MiB/agent")
+	}
+	for _, id := range ids {
+		s, err := getState(b.Context(), srv.url, id)
+		require.NoError(b, err)
+		require.Equal(b, rollout.PhaseAgent, s.Phase, "%+v", s)
+		require.Equal(b, 1, s.Attempt, "%+v", s)
 	}
 	b.ReportMetric(0, "ns/op")
 	for _, id := range ids { // their sandboxes would outlive the server

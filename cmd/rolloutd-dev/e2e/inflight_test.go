@@ -52,18 +52,25 @@ func startSlowModel(b *testing.B, script string) *slowModel {
 	return m
 }
 
+// countOf is the number in a variable of the environment.
+func countOf(b *testing.B, name string, usual int) int {
+	b.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(b, err, name)
+	return n
+}
+
 // BenchmarkReactInFlight holds ReACT rollouts, each in a sandbox that has run a tool call, while their model thinks; then lets them end, and
 // requires that all complete in their first attempt. It reports what each costs meanwhile: memory in KiB of worker, gateway and server (RSS) and of the
 // sandbox's processes (PSS), and CPU in percent of a core over 30 s; and how many begin and end in a second.
 //
 //	ROLLOUTD_IN_FLIGHT=1000 go test ./e2e -run '^$' -bench ReactInFlight -benchtime 1x -timeout 40m
 func BenchmarkReactInFlight(b *testing.B) {
-	n := 100
-	if many := os.Getenv("ROLLOUTD_IN_FLIGHT"); many != "" {
-		var err error
-		n, err = strconv.Atoi(many)
-		require.NoError(b, err, "ROLLOUTD_IN_FLIGHT")
-	}
+	n := countOf(b, "ROLLOUTD_IN_FLIGHT", 100)
 	model := startSlowModel(b, benchInFlightScript)
 	set := startApart(b, apartOptions{modelURL: model.url, env: []string{
 		fmt.Sprint("ROLLOUTD_WORKER_CAPACITY=", n+8), fmt.Sprint("MAX_CONCURRENT_ENVS=", n+8),
