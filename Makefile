@@ -76,7 +76,7 @@ test-root: $(SUM)
 # What a hostile policy, client or endpoint can try, as root and as an ordinary user; see docs/security.md. `make test` runs a part.
 redteam: redteam-grading redteam-sandbox redteam-server redteam-fuzz
 
-# Every cheat against every kind of verifier, in local sandboxes and in containers; sandboxes that exhaust what they have, beside one that is graded.
+# Every cheat against every kind of verifier, in local sandboxes, containers and machines; sandboxes that exhaust what they have, beside one that is graded.
 redteam-grading:
 	ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./internal/grading
 

@@ -168,6 +168,12 @@ func TestRedteamInContainers(t *testing.T) {
 	a.redteam(t, 16)
 }
 
+// The same holds in machines of E2B.
+func TestRedteamInMachines(t *testing.T) {
+	t.Parallel()
+	newAttackedIn(t, machines(t), 512).redteam(t, 16)
+}
+
 // redteam tries every cheat, or one in so many of them unless redteamEnv is set.
 func (a *attacked) redteam(t *testing.T, step int) {
 	t.Helper()

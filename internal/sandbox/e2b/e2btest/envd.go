@@ -235,12 +235,15 @@ func write(at string, u user, content io.Reader) error {
 	if err := os.RemoveAll(at); err != nil { // it may be a link to the template's
 		return err
 	}
-	f, err := os.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	data, err := io.ReadAll(content)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, content)
-	return errors.Join(err, f.Close(), os.Chown(at, u.id, u.id))
+	// Other machines start processes meanwhile. One that inherits the open file, until its exec, would keep this machine from running it.
+	syscall.ForkLock.RLock()
+	err = os.WriteFile(at, data, 0o644)
+	syscall.ForkLock.RUnlock()
+	return errors.Join(err, os.Chown(at, u.id, u.id))
 }
 
 func (s *Server) download(w http.ResponseWriter, r *http.Request) {

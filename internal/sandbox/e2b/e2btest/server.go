@@ -177,6 +177,9 @@ func (s *Server) Programs(names ...string) error {
 	return imagetest.Fill(filepath.Join(s.dir, "template"), names)
 }
 
+// Python gives the template this machine's Python.
+func (s *Server) Python() error { return imagetest.Python(filepath.Join(s.dir, "template")) }
+
 // AddProgram gives the template a static program of this machine.
 func (s *Server) AddProgram(path, from string) error {
 	at := filepath.Join(s.dir, "template", path)
