@@ -45,7 +45,7 @@ func TestRolloutsOfCommandAgents(t *testing.T) {
 			require.Len(t, result.ProxyTurns, 6)
 			for _, turn := range result.ProxyTurns {
 				require.Equal(t, rollout.KindAgent, turn.Kind)
-				require.True(t, turn.Delivered)
+				require.True(t, turn.Delivered, "%d of %d: %+v", turn.Turn, len(result.ProxyTurns), turn.Flaws)
 				if c.api != "messages" { // that API has no token ids
 					require.NotEmpty(t, turn.PromptTokenIDs)
 					require.NotEmpty(t, turn.CompletionTokenIDs)

@@ -113,14 +113,14 @@ func (r *route) deliver(req *http.Request, out *delivery, ans answer) {
 		out.w.Header().Set(gateway.EndedHeader, url.QueryEscape(r.closedBy()))
 	}
 	gone := req.Context().Err() != nil
-	// The reply's end goes out when this returns, and with it all of a short one: who has seen that finds it noted as delivered.
-	// Who hangs up once he has read the end mark has got it all, so that later word of it does not count.
-	if err := out.write(body); err != nil || gone || ans.kind != whole || r.trace == nil {
-		return
+	// The last byte of the reply goes out when this returns. An agent that has read it, and hangs up at once, finds it noted as delivered.
+	most := max(len(body)-1, 0)
+	if err := out.write(body[:most]); err == nil && !gone && ans.kind == whole && r.trace != nil {
+		if err := r.trace.Delivered(ans.turn); err != nil {
+			r.log.Error("delivery not noted", "turn", ans.turn, "error", err)
+		}
 	}
-	if err := r.trace.Delivered(ans.turn); err != nil {
-		r.log.Error("delivery not noted", "turn", ans.turn, "error", err)
-	}
+	_ = out.write(body[most:]) // nothing more can be done for an agent that is gone
 }
 
 // body is the reply in the form the agent asked for, without what only the gateway asked for: the upstream's own bytes where

@@ -2,7 +2,9 @@ package proxy_test
 
 import (
 	"context"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,4 +43,27 @@ func TestOverHTTP2(t *testing.T) {
 	require.Equal(t, "aborted: agent hung up", turns[1].Broken)
 	require.Equal(t, "aborted: gateway stopped", turns[2].Broken)
 	require.Empty(t, turns[3].Broken)
+}
+
+// An agent that hangs up as soon as it has read the end of a long reply has got all of it.
+func TestHangUpAtTheEnd(t *testing.T) {
+	t.Parallel()
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	long := strings.Replace(goodReply, `"content":"Hel"`, `"content":"`+strings.Repeat("Hel", 10_000)+`"`, 1)
+	h := newHost(t)
+	url := h.open(t, h.route(newEngine(t, says(long)).URL))
+	for n := range 50 {
+		ctx, hangUp := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", strings.NewReader(streamed))
+		require.NoError(t, err)
+		res, err := transport.RoundTrip(req)
+		require.NoError(t, err)
+		_, err = io.ReadFull(res.Body, make([]byte, len(long)))
+		hangUp()
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.True(t, h.turns(t, "r1.1")[n].Delivered, n)
+	}
 }
