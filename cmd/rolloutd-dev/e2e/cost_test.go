@@ -60,7 +60,7 @@ func BenchmarkCPUPerWaitingAgent(b *testing.B) {
 	}})
 	ids := make([]string, agents)
 	for i := range ids {
-		ids[i] = start(b, srv.url, args{"instruction": "wait", "endpoint": "scripted", "agent_timeout_s": 7200, "limits": args{"call_s": 7200}})
+		ids[i] = start(b, srv.url, args{"instruction": "wait", "endpoint": "scripted", "agent_timeout_s": 7200, "limits": args{"call_s": 3600}})
 	}
 	for _, id := range ids {
 		waitFor(b, srv.url, id, "agent at work", func(s state) bool { return s.SessionID != "" })
