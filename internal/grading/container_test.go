@@ -2,7 +2,6 @@ package grading_test
 
 import (
 	"errors"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,16 +15,7 @@ import (
 // containers makes sandboxes in a Docker daemon of the test's own, with this machine's programs and its Python.
 func containers(t *testing.T) driver.Driver {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "docker")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	engine, err := dockertest.Start(t.Context(), dir)
-	var unavailable *dockertest.UnavailableError
-	if errors.As(err, &unavailable) {
-		t.Skip(unavailable.Error())
-	}
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, engine.Stop()) })
+	engine := dockertest.ForTest(t)
 	root := t.TempDir()
 	require.NoError(t, imagetest.Fill(root, append([]string{"diff", "pkill", "printf"}, imagetest.Programs()...)))
 	require.NoError(t, errors.Join(imagetest.Glibc(root), imagetest.Python(root)))

@@ -2,7 +2,6 @@ package grading_test
 
 import (
 	"errors"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,16 +14,7 @@ import (
 // machines makes sandboxes in machines of a service with E2B's API, with this machine's programs and its Python.
 func machines(t *testing.T) driver.Driver {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "e2b")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	service, err := e2btest.Start(t.Context(), dir)
-	var unavailable *e2btest.UnavailableError
-	if errors.As(err, &unavailable) {
-		t.Skip(unavailable.Error())
-	}
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, service.Stop()) })
+	service := e2btest.ForTest(t)
 	require.NoError(t, errors.Join(service.Programs("diff", "pkill", "printf"), service.Python()))
 	d, err := e2b.New(e2b.Options{
 		Dir: t.TempDir(), SandboxdPath: sandboxdPath, Key: service.Key, Template: e2btest.Template, APIURL: service.URL, SandboxURL: service.URL, CreateRate: 1000,

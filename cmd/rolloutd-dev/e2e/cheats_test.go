@@ -12,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
 )
 
 // Agents that work on their grade instead of the task get the grade that the task deserves, or 0 where they keep it from being graded.
@@ -27,7 +28,7 @@ func TestCheatsInContainers(t *testing.T) {
 	if os.Getenv("ROLLOUTD_REDTEAM") == "" {
 		t.Skip("set ROLLOUTD_REDTEAM=1, or run make redteam-server")
 	}
-	engine, folder := startEngine(t), t.TempDir()
+	engine, folder := dockertest.ForTest(t), t.TempDir()
 	require.NoError(t, imagetest.Fill(folder, append([]string{"diff", "pkill", "printf", "rg"}, imagetest.Programs()...)))
 	require.NoError(t, errors.Join(imagetest.Glibc(folder), imagetest.Python(folder)))
 	require.NoError(t, engine.Import(t.Context(), folder, "python:1", ""))

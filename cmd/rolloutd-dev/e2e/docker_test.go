@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"errors"
-	"os"
 	"testing"
 
 	"github.com/moby/moby/client"
@@ -16,7 +14,7 @@ import (
 // None is left. An image that the daemon does not have is a failure of the setup, with the reason.
 func TestRolloutInContainers(t *testing.T) {
 	t.Parallel()
-	engine := startEngine(t)
+	engine := dockertest.ForTest(t)
 	require.NoError(t, engine.Programs(t.Context(), "agents:1", "rg"))
 	model := startModel(t, slowScript)
 	srv := startDev(t, devOptions{
@@ -49,22 +47,6 @@ func TestRolloutInContainers(t *testing.T) {
 	require.Nil(t, result.Reward)
 	require.Len(t, result.Attempts, 1)
 	require.Empty(t, containers(t, engine))
-}
-
-// startEngine starts a daemon for one test, and skips it on a machine that can run none.
-func startEngine(t *testing.T) *dockertest.Engine {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "docker")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	engine, err := dockertest.Start(t.Context(), dir)
-	var unavailable *dockertest.UnavailableError
-	if errors.As(err, &unavailable) {
-		t.Skip(unavailable.Error())
-	}
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, engine.Stop()) })
-	return engine
 }
 
 // containers are the names of all containers of sandboxes.

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"errors"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,7 +13,7 @@ import (
 // another. None is left, and the key is in no message.
 func TestRolloutInMachines(t *testing.T) {
 	t.Parallel()
-	s := startE2B(t)
+	s := e2btest.ForTest(t)
 	model := startModel(t, reactScript)
 	srv := startDev(t, devOptions{
 		modelURL: model.url,
@@ -45,20 +43,4 @@ func TestRolloutInMachines(t *testing.T) {
 // machineEnv makes rolloutd use the service.
 func machineEnv(s *e2btest.Server) []string {
 	return []string{"E2B_API_KEY=" + s.Key, "E2B_API_URL=" + s.URL, "E2B_SANDBOX_URL=" + s.URL, "ROLLOUTD_E2B_TEMPLATE=" + e2btest.Template}
-}
-
-// startE2B starts the service for one test, and skips it on a machine that can run no sandboxes of it.
-func startE2B(t *testing.T) *e2btest.Server {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "e2b")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	s, err := e2btest.Start(t.Context(), dir)
-	var unavailable *e2btest.UnavailableError
-	if errors.As(err, &unavailable) {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Stop()) })
-	return s
 }

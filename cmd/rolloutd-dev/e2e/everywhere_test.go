@@ -12,6 +12,8 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/e2btest"
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
@@ -60,7 +62,7 @@ func outcomeIn(t *testing.T, url string, task, sandbox args) outcome {
 // a machine of E2B. One that uses folders of its image has the same in an OCI image and in a container.
 func TestOneTaskEverywhere(t *testing.T) {
 	t.Parallel()
-	engine, machines := startEngine(t), startE2B(t)
+	engine, machines := dockertest.ForTest(t), e2btest.ForTest(t)
 	folder := t.TempDir()
 	require.NoError(t, errors.Join(sandboxtest.FillAppImage(folder), imagetest.Fill(folder, []string{"rg"}), machines.Programs("rg")))
 	require.NoError(t, engine.Import(t.Context(), folder, "app:1", ""))

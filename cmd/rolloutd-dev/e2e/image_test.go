@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
 )
 
 // A rollout on an imported image: the solution and the verifier run in it, and each sees a fresh one. An image that no host can have is
@@ -64,7 +65,7 @@ func TestRolloutOnAnImage(t *testing.T) {
 const rootsEnv = "SANDBOX_TEST_ROOTS"
 
 // OpenCode, setup and grading run in a Debian without anything of ours, and where the only C library is musl; as the sandbox's user, as a user of the
-// image, and as root, who installs packages; and in containers as the sandbox's user.
+// image, and as root, which installs packages; and in containers as the sandbox's user.
 func TestRolloutOnOtherSystems(t *testing.T) {
 	t.Parallel()
 	roots := os.Getenv(rootsEnv)
@@ -77,7 +78,7 @@ func TestRolloutOnOtherSystems(t *testing.T) {
     - tool_calls: [{name: bash, arguments: {command: "uname > log.txt; echo $UID >> log.txt", description: "Look"}}]
     - text: Done.
 `)
-	engine := startEngine(t)
+	engine := dockertest.ForTest(t)
 	srv := startDev(t, devOptions{
 		modelURL: model.url, env: []string{"DOCKER_HOST=" + engine.Socket}, flags: []string{"--config", configFile(t, "sandbox:\n  backends: {local: {}, docker: {}}\n")},
 	})

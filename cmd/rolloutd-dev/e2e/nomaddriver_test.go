@@ -11,6 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 	"github.com/rolloutd/rolloutd/internal/pool"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
 )
 
 // The places of what a host needs in its root file system.
@@ -53,7 +54,7 @@ func writeHostFile(t *testing.T, path string, text []byte) {
 // Hosts that are containers or in a chroot of Nomad's, without privileges: their sandboxes are containers of a daemon that they reach by TLS.
 // A host with the backend local needs privileges there that not every machine has.
 func TestNomadPoolDrivers(t *testing.T) {
-	engine := startEngine(t)
+	engine := dockertest.ForTest(t)
 	require.NoError(t, engine.Programs(t.Context(), "agents:1", "rg"))
 	root := hostRoot(t, engine.Certs)
 	require.NoError(t, engine.Import(t.Context(), root, "hosts:1", ""))

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
+	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/e2btest"
 )
 
 // exhaustion is one way to reach a bound of a sandbox, in bash.
@@ -56,7 +58,7 @@ func TestResultsNameWhatRanOut(t *testing.T) {
 // Results of containers and of machines of E2B name the same.
 func TestResultsNameWhatRanOutEverywhere(t *testing.T) {
 	t.Parallel()
-	engine, machines := startEngine(t), startE2B(t)
+	engine, machines := dockertest.ForTest(t), e2btest.ForTest(t)
 	require.NoError(t, engine.Programs(t.Context(), "agents:1"))
 	srv := startDev(t, devOptions{
 		env:   append(machineEnv(machines), "DOCKER_HOST="+engine.Socket),

@@ -163,16 +163,10 @@ func TestGVisorIsRefused(t *testing.T) {
 // While the daemon is dead nothing is made, and says why. After its return the sandboxes that it ended are lost, and others are made.
 func TestDaemonDies(t *testing.T) {
 	t.Parallel()
-	engine(t) // skips where there is none
-	dir, err := os.MkdirTemp("", "docker")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	own, err := dockertest.Start(t.Context(), dir)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, own.Stop()) })
+	own := dockertest.ForTest(t)
 	require.NoError(t, own.Programs(t.Context(), testImage))
 	b := sandbox.New(open(t, docker.Options{Daemon: docker.Daemon{Host: own.Socket}}), sandbox.Options{Defaults: driver.Spec{MemoryMiB: 512}})
-	_, err = b.Create(t.Context(), "one", rollout.Sandbox{}, nil)
+	_, err := b.Create(t.Context(), "one", rollout.Sandbox{}, nil)
 	require.NoError(t, err)
 	require.NoError(t, own.Kill())
 

@@ -15,14 +15,7 @@ import (
 // The suite holds over a daemon that maps the users of containers to others of this machine. ROLLOUTD_REDTEAM runs all of it.
 func TestSuiteRemapped(t *testing.T) {
 	t.Parallel()
-	engine(t)
-	dir, err := os.MkdirTemp("", "docker")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o711)) // containers of other users pass through it
-	e, err := dockertest.StartRemapped(t.Context(), dir)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, e.Stop()) })
+	e := dockertest.RemappedForTest(t)
 	app := t.TempDir()
 	require.NoError(t, sandboxtest.FillAppImage(app))
 	require.NoError(t, e.Import(t.Context(), app, appImage, ""))

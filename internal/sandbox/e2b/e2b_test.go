@@ -34,7 +34,7 @@ func creations(s *e2btest.Server) []string {
 // A control plane that has only the first version of the API is asked once for the second.
 func TestFirstVersionOfTheAPI(t *testing.T) {
 	t.Parallel()
-	s := service(t)
+	s := e2btest.ForTest(t)
 	s.OnlyV1 = true
 	d := open(t, options(t, s))
 	require.NoError(t, d.Create(t.Context(), "one", small()))
@@ -48,7 +48,7 @@ func TestFirstVersionOfTheAPI(t *testing.T) {
 // A creation that is refused for its rate is asked for again when the service says. A used-up quota is not waited for here.
 func TestRateAndQuota(t *testing.T) {
 	t.Parallel()
-	s := service(t)
+	s := e2btest.ForTest(t)
 	s.MaxSandboxes = 1
 	s.Refuse(http.StatusTooManyRequests, "1")
 	d := open(t, options(t, s))
@@ -65,7 +65,7 @@ func TestRateAndQuota(t *testing.T) {
 // A key that the service refuses is said at the start, and its text in no error.
 func TestRefusedKey(t *testing.T) {
 	t.Parallel()
-	o := options(t, service(t))
+	o := options(t, e2btest.ForTest(t))
 	o.Key = "e2b_hunter2"
 	d := open(t, o)
 	for _, err := range []error{d.Probe(t.Context()), d.Create(t.Context(), "one", small()), d.Destroy(t.Context(), "one")} {
@@ -82,7 +82,7 @@ func TestRefusedKey(t *testing.T) {
 // What a machine of E2B cannot have is refused with the field, and leaves no machine.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	s := service(t)
+	s := e2btest.ForTest(t)
 	d := open(t, options(t, s))
 	b := sandbox.New(d, sandbox.Options{Defaults: small()})
 	for want, spec := range map[string]rollout.Sandbox{
@@ -114,7 +114,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	defer elsewhere.Close()
 	from := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
 	defer from.Close()
-	o := options(t, service(t))
+	o := options(t, e2btest.ForTest(t))
 	o.APIURL = from.URL
 	require.Equal(t, fault.Unavailable, fault.KindOf(open(t, o).Probe(t.Context())))
 }
@@ -122,7 +122,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 // A creation whose answer was lost leaves a machine without sandboxd. The next one of that id ends it; a third finds what the second has made.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
-	s := service(t)
+	s := e2btest.ForTest(t)
 	o := options(t, s)
 	require.NoError(t, open(t, o).Create(t.Context(), "one", small()))
 	var meta map[string]string
@@ -144,7 +144,7 @@ func TestLostAnswer(t *testing.T) {
 // A machine in which sandboxd does not listen yet is left to its creator. Without one it is ended, and the sandbox is lost.
 func TestDialDuringCreation(t *testing.T) {
 	t.Parallel()
-	s := service(t)
+	s := e2btest.ForTest(t)
 	d := open(t, options(t, s))
 	require.NoError(t, d.Create(t.Context(), "one", small()))
 	var meta map[string]string
@@ -169,7 +169,7 @@ func TestDialDuringCreation(t *testing.T) {
 // A machine that the service has ended is a lost sandbox, at once and for good. Its lease cannot be renewed.
 func TestMachineEnds(t *testing.T) {
 	t.Parallel()
-	s := service(t)
+	s := e2btest.ForTest(t)
 	p := sandboxtest.New(t, open(t, options(t, s)), driver.Spec{})
 	for id := range s.Machines() {
 		require.NoError(t, s.Kill(id))
@@ -184,7 +184,7 @@ func TestMachineEnds(t *testing.T) {
 // Processes of a sandbox see no network, no process and no socket of their machine, and write only to the sized folders.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
-	p := sandboxtest.New(t, open(t, options(t, service(t))), driver.Spec{})
+	p := sandboxtest.New(t, open(t, options(t, e2btest.ForTest(t))), driver.Spec{})
 	require.Equal(t, "lo:\n", p.Bash("tail -n +3 /proc/net/dev | awk '{print $1}'").Stdout)
 	require.Equal(t, "Seccomp:2\n", p.Bash("grep Seccomp: /proc/self/status | tr -d '\t'").Stdout)
 	require.Empty(t, p.Bash("ls /sys").Stdout)
@@ -203,7 +203,7 @@ func TestIsolation(t *testing.T) {
 // A machine without cgroups counts neither killed nor refused processes, and names its full folders.
 func TestMachineWithoutCgroups(t *testing.T) {
 	t.Parallel()
-	s := service(t)
+	s := e2btest.ForTest(t)
 	s.NoCgroups = true
 	p := sandboxtest.New(t, open(t, options(t, s)), driver.Spec{})
 	p.Bash("head -c 1G /dev/zero > /home/user/big")

@@ -2,10 +2,8 @@ package e2b_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,60 +14,24 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// world is what the tests of this package share: the binary under test, and why there is no service.
-var world struct {
-	sandboxd string
-	dir      string
-	reason   string
-}
+// world is what the tests of this package share: the binary under test.
+var world struct{ sandboxd string }
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
 func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "e2b")
+	dir, err := os.MkdirTemp("", "sandboxd")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		err = prepare(dir)
+		world.sandboxd, err = sandboxtest.BuildSandboxd(context.Background(), dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
-}
-
-func prepare(dir string) error {
-	var err error
-	if world.sandboxd, err = sandboxtest.BuildSandboxd(context.Background(), dir); err != nil {
-		return err
-	}
-	world.dir = dir
-	trial, err := e2btest.Start(context.Background(), filepath.Join(dir, "trial"))
-	var unavailable *e2btest.UnavailableError
-	if errors.As(err, &unavailable) {
-		world.reason = unavailable.Error()
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return trial.Stop()
-}
-
-// service starts a service of the test's own.
-func service(t testing.TB) *e2btest.Server {
-	t.Helper()
-	if world.reason != "" {
-		t.Skip(world.reason)
-	}
-	dir, err := os.MkdirTemp(world.dir, "")
-	require.NoError(t, err)
-	s, err := e2btest.Start(t.Context(), dir)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Stop()) })
-	return s
 }
 
 // options are those of a driver over the service.
@@ -94,7 +56,7 @@ func TestSuite(t *testing.T) {
 	if os.Getenv("ROLLOUTD_REDTEAM") != "" {
 		groups = nil
 	}
-	s := service(t)
+	s := e2btest.ForTest(t)
 	at, err := e2b.ProgramPath(world.sandboxd)
 	require.NoError(t, err)
 	require.NoError(t, s.AddProgram(at, world.sandboxd))

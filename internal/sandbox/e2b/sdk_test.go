@@ -10,6 +10,6 @@ import (
 // The service of these tests is one that E2B's own client accepts.
 func TestOfficialClient(t *testing.T) {
 	t.Parallel()
-	s := service(t)
+	s := e2btest.ForTest(t)
 	jsclient.Run(t, jsclient.E2B, "testdata/sdk.mjs", s.URL, s.Key, e2btest.Template)
 }

@@ -1,0 +1,32 @@
+package dockertest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ForTest starts a daemon for one test, and skips the test on a machine that can run none.
+func ForTest(t testing.TB) *Engine { t.Helper(); return forTest(t, Start) }
+
+// RemappedForTest is ForTest with StartRemapped.
+func RemappedForTest(t testing.TB) *Engine { t.Helper(); return forTest(t, StartRemapped) }
+
+func forTest(t testing.TB, start func(context.Context, string) (*Engine, error)) *Engine {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "docker") // not that of the test, whose path is long
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o711)) // containers whose users are remapped pass through it
+	engine, err := start(t.Context(), dir)
+	var unavailable *UnavailableError
+	if errors.As(err, &unavailable) {
+		t.Skip(unavailable.Error())
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, engine.Stop()) })
+	return engine
+}

@@ -1,0 +1,25 @@
+package e2btest
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ForTest starts the service for one test, and skips the test on a machine that can run no sandboxes of it.
+func ForTest(t testing.TB) *Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "e2b") // not that of the test, whose path is long
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	s, err := Start(t.Context(), dir)
+	var unavailable *UnavailableError
+	if errors.As(err, &unavailable) {
+		t.Skip(unavailable.Error())
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Stop()) })
+	return s
+}
