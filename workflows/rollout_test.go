@@ -51,16 +51,21 @@ func TestHappyPath(t *testing.T) {
 	}}, head.Attempts)
 }
 
+// hostSays changes what CreateSandbox says of the place that it made.
+func (w *world) hostSays(change func(*activities.Place)) {
+	made := w.create
+	w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
+		place, err := made(ctx, in)
+		change(&place)
+		return place, err
+	}
+}
+
 // The host says that its agent needs no installation; a host of an older build says nothing.
 func TestAgentWithoutInstallation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	made := w.create
-	w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
-		place, err := made(ctx, in)
-		place.NoInstall = true
-		return place, err
-	}
+	w.hostSays(func(p *activities.Place) { p.NoInstall = true })
 	sum := w.run(t, spec())
 	require.Equal(t, rollout.Completed, sum.Outcome)
 	require.Equal(t, slices.DeleteFunc(slices.Clone(happy), func(name string) bool { return name == "InstallOpencode" }), w.calls)
@@ -71,12 +76,7 @@ func TestAgentWithoutInstallation(t *testing.T) {
 func TestAgentThatNeedsNoChannel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	made := w.create
-	w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
-		place, err := made(ctx, in)
-		place.NoProxy = true
-		return place, err
-	}
+	w.hostSays(func(p *activities.Place) { p.NoProxy = true })
 	sum := w.run(t, spec())
 	require.Equal(t, rollout.Completed, sum.Outcome)
 	require.Equal(t, slices.DeleteFunc(slices.Clone(happy), func(name string) bool { return name == "StartProxy" }), w.calls)
@@ -88,12 +88,7 @@ func TestAgentThatNeedsNoChannel(t *testing.T) {
 func TestNoRouteBeforeTheAgent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	made := w.create
-	w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
-		place, err := made(ctx, in)
-		place.NoProxy = true
-		return place, err
-	}
+	w.hostSays(func(p *activities.Place) { p.NoProxy = true })
 	w.prepare = fail(9, fault.SetupFailed, w.prepare)
 	sum := w.run(t, spec())
 	require.Equal(t, rollout.SetupFailed, sum.Outcome)

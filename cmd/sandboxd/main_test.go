@@ -46,13 +46,7 @@ func TestCommandLine(t *testing.T) {
 // No signal but SIGKILL and SIGSTOP ends or stops it, also where it is not pid 1. The C library keeps 32 to 34 to itself.
 func TestSignalsAreIgnored(t *testing.T) {
 	t.Parallel()
-	socket := filepath.Join(t.TempDir(), "s")
-	cmd := exec.CommandContext(t.Context(), build(t), "serve", "--control-path", socket, "--model-addr", "127.0.0.1:0", "--id", "x", "--lease", "1h")
-	cmd.Stderr = os.Stderr
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	client := clientOf(socket)
-	require.Eventually(t, func() bool { return request(client, "GET", "/v1/info", "") == http.StatusOK }, 5*time.Minute, time.Millisecond)
+	cmd, client := serveOnAPath(t)
 	for n := syscall.Signal(1); n <= 64; n++ {
 		if n == syscall.SIGKILL || n == syscall.SIGSTOP || n >= 32 && n <= 34 {
 			continue
@@ -65,13 +59,7 @@ func TestSignalsAreIgnored(t *testing.T) {
 // Outside of a sandbox, on a path, it serves as well; with a lease it ends by itself, and takes its processes along.
 func TestServeOnAPath(t *testing.T) {
 	t.Parallel()
-	socket := filepath.Join(t.TempDir(), "s")
-	cmd := exec.CommandContext(t.Context(), build(t), "serve", "--control-path", socket, "--model-addr", "127.0.0.1:0", "--id", "x", "--lease", "1h")
-	cmd.Stderr = os.Stderr
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	client := clientOf(socket)
-	require.Eventually(t, func() bool { return request(client, "GET", "/v1/info", "") == http.StatusOK }, 5*time.Minute, time.Millisecond)
+	cmd, client := serveOnAPath(t)
 	process := `{"argv":["sleep","infinity"],"dir":"/","env":{"PATH":"/usr/bin:/bin"}}`
 	require.Equal(t, http.StatusOK, request(client, "PUT", "/v1/processes/p", process))
 	require.Equal(t, http.StatusNoContent, request(client, "POST", "/v1/kill-all", ""))
@@ -119,6 +107,19 @@ func TestAttachInFrames(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "abc", string(data))
 	require.NoError(t, cmd.Wait())
+}
+
+// serveOnAPath starts one outside of a sandbox and waits until it answers.
+func serveOnAPath(t *testing.T) (*exec.Cmd, *http.Client) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	cmd := exec.CommandContext(t.Context(), build(t), "serve", "--control-path", socket, "--model-addr", "127.0.0.1:0", "--id", "x", "--lease", "1h")
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	client := clientOf(socket)
+	require.Eventually(t, func() bool { return request(client, "GET", "/v1/info", "") == http.StatusOK }, 5*time.Minute, time.Millisecond)
+	return cmd, client
 }
 
 func clientOf(socket string) *http.Client {
