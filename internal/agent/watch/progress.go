@@ -3,10 +3,10 @@ package watch
 import (
 	"bytes"
 	"context"
-	"errors"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/clock"
+	"github.com/cenkalti/backoff/v5"
+
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -19,7 +19,9 @@ const (
 	maxUrgent     = 50               // of those that say that the endpoint has begun to fail, which do not wait for their turn
 	reportTimeout = 10 * time.Second // of one saving or report: neither may delay the watch
 
-	firstPause, lastPause = 50 * time.Millisecond, 800 * time.Millisecond // between tries to store a transcript
+	// Tries to store a transcript, and the pauses between them.
+	writeTries            = 6
+	firstPause, lastPause = 50 * time.Millisecond, 800 * time.Millisecond
 )
 
 // progressReporter makes an agent's progress known: the transcript to the store and the sandbox, turns and session to the
@@ -105,26 +107,24 @@ func (w *watch) saveTranscript(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.storeTranscript(ctx, t); err != nil {
+	key := store.AttemptKey(w.job.RolloutID, w.job.Attempt, store.Transcript)
+	if err := untilAnswered(ctx, func() error { return w.Store.PutJSON(ctx, key, t) }); err != nil {
 		return err
 	}
 	return w.job.Env.Sandbox.WriteFile(ctx, w.job.Kind.LogPath, bytes.NewReader(w.job.Kind.Log(t)), 0o644)
 }
 
-// storeTranscript tries again when the store does not answer, for nothing repeats the last save. Not every client of a bucket repeats an upload whose
-// connection broke.
-func (w *watch) storeTranscript(ctx context.Context, t rollout.Transcript) error {
-	pause := firstPause
-	for {
-		err := w.Store.PutJSON(ctx, store.AttemptKey(w.job.RolloutID, w.job.Attempt, store.Transcript), t)
-		if !fault.Is(err, fault.Unavailable) || pause > lastPause {
-			return err
+// untilAnswered writes to the store again when it does not answer, for nothing repeats the last save. Not every client of a bucket repeats an upload
+// whose connection broke.
+func untilAnswered(ctx context.Context, write func() error) error {
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		err := write()
+		if err != nil && !fault.Is(err, fault.Unavailable) {
+			err = backoff.Permanent(err)
 		}
-		if waitErr := clock.Sleep(ctx, pause); waitErr != nil {
-			return errors.Join(err, waitErr)
-		}
-		pause *= 2
-	}
+		return struct{}{}, err
+	}, backoff.WithBackOff(&backoff.ExponentialBackOff{InitialInterval: firstPause, Multiplier: 2, MaxInterval: lastPause}), backoff.WithMaxTries(writeTries))
+	return err
 }
 
 // earlier is the earlier of two times; a zero time is none.
