@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -33,10 +34,12 @@ func (b slowBox) Status(_ context.Context, name string) (wire.Status, error) {
 // A launch never begins before the first one, however long the answers take from which their times are computed.
 func TestLaunchesAreInOrder(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
-	b := slowBox{starts: map[string]time.Time{agent.ProcessName(1): now.Add(-2 * time.Millisecond), agent.ProcessName(2): now}}
-	l, err := agent.AttachProcess(t.Context(), b)
-	require.NoError(t, err)
-	require.Equal(t, 2, l.Number)
-	require.False(t, l.First.After(l.Began), "%v after %v", l.First, l.Began)
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		b := slowBox{starts: map[string]time.Time{agent.ProcessName(1): now.Add(-2 * time.Millisecond), agent.ProcessName(2): now}}
+		l, err := agent.AttachProcess(t.Context(), b)
+		require.NoError(t, err)
+		require.Equal(t, 2, l.Number)
+		require.False(t, l.First.After(l.Began), "%v after %v", l.First, l.Began)
+	})
 }
