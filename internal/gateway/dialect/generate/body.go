@@ -2,6 +2,8 @@ package generate
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 
 	"github.com/rolloutd/rolloutd/internal/intake"
@@ -45,6 +47,9 @@ func (b *Body) Read(p []byte) (int, error) {
 func (b *Body) translate() {
 	raw, release, err := b.Memory.Weighing(weight).Read(b.ReadCloser, b.Limit)
 	b.release = release
+	if large := new(intake.TooLargeError); errors.As(err, &large) {
+		err = fmt.Errorf("reply of %s: %w", Path, err)
+	}
 	if err == nil && len(rawjson.MemberOf(raw, "error")) == 0 {
 		raw, err = Reply(b.Sent, raw)
 	}
