@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 )
 
 // The model channel speaks HTTP/2: calls, hanging up and stopping must work there as they do over HTTP/1.
@@ -52,18 +54,20 @@ func TestHangUpAtTheEnd(t *testing.T) {
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
 	long := strings.Replace(goodReply, `"content":"Hel"`, `"content":"`+strings.Repeat("Hel", 10_000)+`"`, 1)
-	h := newHost(t)
-	url := h.open(t, h.route(newEngine(t, says(long)).URL))
-	for n := range 50 {
-		ctx, hangUp := context.WithCancel(t.Context())
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", strings.NewReader(streamed))
-		require.NoError(t, err)
-		res, err := transport.RoundTrip(req)
-		require.NoError(t, err)
-		_, err = io.ReadFull(res.Body, make([]byte, len(long)))
-		hangUp()
-		require.NoError(t, err)
-		require.NoError(t, res.Body.Close())
-		require.True(t, h.turns(t, "r1.1")[n].Delivered, n)
+	for _, passThrough := range []bool{false, true} {
+		h := newHost(t, func(o *proxy.Options) { o.PassThrough = passThrough })
+		url := h.open(t, h.route(newEngine(t, says(long)).URL))
+		for n := range 50 {
+			ctx, hangUp := context.WithCancel(t.Context())
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", strings.NewReader(streamed))
+			require.NoError(t, err)
+			res, err := transport.RoundTrip(req)
+			require.NoError(t, err)
+			_, err = io.ReadFull(res.Body, make([]byte, len(long)))
+			hangUp()
+			require.NoError(t, err)
+			require.NoError(t, res.Body.Close())
+			require.True(t, h.turns(t, "r1.1")[n].Delivered, "call %d, pass through: %t", n, passThrough)
+		}
 	}
 }
