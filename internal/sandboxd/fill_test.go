@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd"
 )
 
-// A copy has the names, modes, times and hard links of the original, without rights to another user's identity, and nothing that is no file.
+// A copy has the names, modes, times and hard links of the original. It has no setuid or setgid bits, no devices and no pipes.
 func TestFill(t *testing.T) {
 	t.Parallel()
 	from, to := t.TempDir(), t.TempDir()

@@ -34,7 +34,7 @@ type call struct {
 const leaveGrace = 50 * time.Millisecond
 
 // answer answers the call from its record, from the same call under way, or from the endpoint. It is false when the caller is gone or the
-// gateway stops. Who has an answer must call over when it is handed over.
+// gateway stops. The caller calls over once it has handed the answer over.
 func (r *route) answer(ctx context.Context, id string, d *delivery) (_ answer, over func(), _ bool) {
 	for {
 		c, ans := r.join(id, d.ask)

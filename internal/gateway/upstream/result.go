@@ -25,7 +25,7 @@ type Result struct {
 	Owed      time.Duration // see gateway.RouteStatus.Owed
 	FirstByte time.Time     // of the last try's reply; zero: none
 	Problem   *Problem      // nil: the reply is whole
-	Held      *intake.Part  // the memory of Raw and Reply, for who takes the result to release; nil: they are small
+	Held      *intake.Part  // the memory of Raw and Reply, which the receiver of the result releases; nil: they are small
 }
 
 // Class says what follows from a problem.

@@ -47,8 +47,8 @@ func work(job string) int {
 }
 
 // A worker that is killed leaves its sandbox to the next one of the same folder. The sandbox of a host that does not return ends by its lease,
-// and any other host removes its container. Not beside other tests: that host removes at once all that looks dead, and a container that is not
-// started yet does.
+// and any other host removes its container. Not beside other tests: that host removes at once all that looks dead, also a container that is
+// not started yet.
 func TestKilledWorker(t *testing.T) {
 	e, dir := engine(t), t.TempDir()
 	worker := exec.CommandContext(t.Context(), os.Args[0])
