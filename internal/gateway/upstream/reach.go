@@ -13,10 +13,13 @@ import (
 const reachTime = 2 * time.Second
 
 // Reach connects to one engine after the other, sends nothing, and says why none could be reached; "": one was, or that is not known,
-// since calls go by an HTTP proxy.
+// since calls go by an HTTP proxy, or there is none, as for agents that make no model calls.
 func (u *Client) Reach(ctx context.Context, s Spec) string {
 	why := ""
 	for _, engine := range s.Engines {
+		if engine == "" {
+			continue
+		}
 		err := u.connect(ctx, engine, s.ClientGiven)
 		if err == nil || ctx.Err() != nil {
 			return ""

@@ -1,0 +1,37 @@
+package upstream_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+)
+
+func TestReach(t *testing.T) {
+	t.Parallel()
+	up := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(up.Close)
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	client := upstream.New(nil, egress.Policy{}, 0, 0, nil, nil)
+	for _, tc := range []struct{ name, baseURL, says string }{
+		{"answers", up.URL, ""},
+		{"refuses", gone.URL, "connection refused"},
+		{"one of two refuses", gone.URL + "," + up.URL, ""},
+		{"none: the agent makes no model calls", "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			why := client.Reach(t.Context(), upstream.Spec{Engines: upstream.EnginesOf(tc.baseURL, "r1")})
+			if tc.says == "" {
+				require.Empty(t, why)
+				return
+			}
+			require.Contains(t, why, tc.says)
+		})
+	}
+}
