@@ -86,11 +86,24 @@ type Chunk struct {
 // Log reads a stream ("stdout" or "stderr") from offset on, at most limit bytes; an empty Chunk without EOF means that there is
 // nothing new yet.
 func (s *Sandbox) Log(ctx context.Context, name, stream string, offset int64, limit int) (Chunk, error) {
+	return s.log(ctx, name, stream, offset, limit, 0)
+}
+
+// WaitLog is Log once there is something new or the process has ended, after atMost at the latest; it may return earlier with nothing new.
+func (s *Sandbox) WaitLog(ctx context.Context, name, stream string, offset int64, limit int, atMost time.Duration) (Chunk, error) {
+	return s.log(ctx, name, stream, offset, limit, min(atMost, longPoll))
+}
+
+func (s *Sandbox) log(ctx context.Context, name, stream string, offset int64, limit int, wait time.Duration) (Chunk, error) {
 	c := call{method: http.MethodGet, path: processPath(name) + "/log", query: url.Values{
 		"stream": {stream},
 		"offset": {strconv.FormatInt(offset, 10)},
 		"limit":  {strconv.Itoa(limit)},
 	}}
+	if wait > 0 {
+		c.query.Set("wait", wait.String())
+		c.wait = wait
+	}
 	res, err := s.do(ctx, c)
 	if err != nil {
 		return Chunk{}, err

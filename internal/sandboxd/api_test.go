@@ -31,6 +31,7 @@ func TestBadRequests(t *testing.T) {
 		{"PUT", "/v1/processes/a%2Fb", `{"argv":["true"],"dir":"/"}`, 422},
 		{"GET", "/v1/processes/none", ``, 404},
 		{"GET", "/v1/processes/none/log?stream=stdout", ``, 404},
+		{"GET", "/v1/processes/none/log?stream=stdout&wait=1s", ``, 404},
 		{"POST", "/v1/processes/none/kill", ``, 404},
 		{"PUT", "/v1/files?path=relative", ``, 422},
 		{"PUT", "/v1/files?path=/tmp/x&mode=9", ``, 422},

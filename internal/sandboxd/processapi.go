@@ -1,6 +1,7 @@
 package sandboxd
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"time"
@@ -34,15 +35,28 @@ func (s *Server) getProcess(w http.ResponseWriter, r *http.Request) {
 		reply.Error(w, err)
 		return
 	}
-	if q := r.FormValue("wait"); q != "" {
-		wait, err := time.ParseDuration(q)
-		if err != nil || wait < 0 {
-			reply.Error(w, fault.Field("wait", "%q is not a duration such as 5s", q))
-			return
-		}
+	wait, err := waitOf(r)
+	if err != nil {
+		reply.Error(w, err)
+		return
+	}
+	if wait > 0 {
 		await(r, p, wait)
 	}
 	reply.JSON(w, p.Status())
+}
+
+// waitOf is for how long the request may be held open.
+func waitOf(r *http.Request) (time.Duration, error) {
+	q := r.FormValue("wait")
+	if q == "" {
+		return 0, nil
+	}
+	wait, err := time.ParseDuration(q)
+	if err != nil || wait < 0 {
+		return 0, fault.Field("wait", "%q is not a duration such as 5s", q)
+	}
+	return wait, nil
 }
 
 // await returns when p has ended, the time is over, or the client has gone.
@@ -90,12 +104,16 @@ func (s *Server) getLog(w http.ResponseWriter, r *http.Request) {
 	}
 	stream := p.Stream(r.FormValue("stream"))
 	offset, limit, err := logRange(r)
+	wait, waitErr := waitOf(r)
 	if stream == nil {
 		err = fault.Field("stream", "%q is neither stdout nor stderr", r.FormValue("stream"))
 	}
-	if err != nil {
+	if err = cmp.Or(err, waitErr); err != nil {
 		reply.Error(w, err)
 		return
+	}
+	if wait > 0 {
+		awaitOutput(r, p, stream, offset, wait)
 	}
 	final := !p.Running() // asked before reading: what is read of a final stream is its end
 	data, next := stream.Read(offset, limit)
@@ -103,6 +121,27 @@ func (s *Server) getLog(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(wire.LogNextHeader, strconv.FormatInt(next, 10))
 	w.Header().Set(wire.LogEOFHeader, strconv.FormatBool(final && next == stream.Length()))
 	_, _ = w.Write(data)
+}
+
+// awaitOutput returns when the stream is longer than offset, p has ended, the time is over, or the client has gone.
+func awaitOutput(r *http.Request, p *process.Process, stream *process.Output, offset int64, atMost time.Duration) {
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	for {
+		grown := stream.Grown() // asked for before the length: no write is missed
+		if stream.Length() > offset {
+			return
+		}
+		select {
+		case <-grown:
+		case <-p.Done():
+			return
+		case <-timer.C:
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
 }
 
 func logRange(r *http.Request) (offset int64, limit int, err error) {

@@ -54,7 +54,7 @@ func (b *fakeBox) Wait(ctx context.Context, name string, _ time.Duration) (wire.
 	return b.Status(ctx, name)
 }
 
-func (b *fakeBox) Log(_ context.Context, _, stream string, offset int64, limit int) (sandbox.Chunk, error) {
+func (b *fakeBox) WaitLog(_ context.Context, _, stream string, offset int64, limit int, _ time.Duration) (sandbox.Chunk, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	data := b.out
@@ -67,7 +67,7 @@ func (b *fakeBox) Log(_ context.Context, _, stream string, offset int64, limit i
 }
 
 func (b *fakeBox) Tail(ctx context.Context, name, stream string, n int) ([]byte, error) {
-	all, err := b.Log(ctx, name, stream, 0, 1<<30)
+	all, err := b.WaitLog(ctx, name, stream, 0, 1<<30, 0)
 	return all.Data[max(0, len(all.Data)-n):], err
 }
 

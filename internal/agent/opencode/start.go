@@ -18,10 +18,18 @@ func serveArgs() []string {
 	return []string{"serve", "--port", strconv.Itoa(servePort), "--hostname", "127.0.0.1", "--print-logs", "--log-level", "INFO"}
 }
 
+const (
+	// maxAnnounced is how much of the log may come before OpenCode's announcement that it listens, in bytes.
+	maxAnnounced = 4096
+	// logWait bounds one wait for more of the log.
+	logWait = 10 * time.Second
+)
+
 // ready waits until OpenCode takes requests; a process that has ended is a Status with Done. It reads the announcement in the
 // log first, since a request that comes before it may hang for seconds. ctx alone bounds the wait: the watcher of the agent
 // decides whether it makes progress.
 func (r *run) ready(ctx context.Context) (agent.Status, error) {
+	var said []byte
 	for p := newPauses(); ; {
 		st, err := r.box.Status(ctx, r.process())
 		if err != nil {
@@ -30,12 +38,17 @@ func (r *run) ready(ctx context.Context) (agent.Status, error) {
 		if !st.Running {
 			return agent.Died(ctx, r.box, "opencode", st)
 		}
-		chunk, err := r.box.Log(ctx, r.process(), "stdout", 0, 4096)
+		chunk, err := r.box.WaitLog(ctx, r.process(), "stdout", int64(len(said)), maxAnnounced-len(said), logWait)
 		if err != nil {
 			return agent.Status{}, err
 		}
-		if bytes.Contains(chunk.Data, []byte("server listening on")) && r.healthy(ctx) {
+		said = append(said, chunk.Data...)
+		announced := bytes.Contains(said, []byte("server listening on"))
+		if announced && r.healthy(ctx) {
 			return agent.Status{}, nil
+		}
+		if !announced && len(chunk.Data) > 0 {
+			continue
 		}
 		if err := p.wait(ctx); err != nil {
 			return agent.Status{}, fault.Wrap(fault.Unavailable, err, "opencode does not listen yet")

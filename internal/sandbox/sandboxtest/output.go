@@ -2,11 +2,15 @@ package sandboxtest
 
 import (
 	"bytes"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 func outputTests() map[string]func(*testing.T, Harness) {
@@ -18,6 +22,7 @@ func outputTests() map[string]func(*testing.T, Harness) {
 		"HeldPipe":     heldPipe,
 		"BadRequests":  badLogRequests,
 		"EOFOnlyAtEnd": eofOnlyAtEnd,
+		"WaitForMore":  waitForMore,
 	}
 }
 
@@ -130,4 +135,36 @@ func eofOnlyAtEnd(t *testing.T, h Harness) {
 	require.NoError(t, err)
 	require.Empty(t, chunk.Data)
 	require.False(t, chunk.EOF)
+}
+
+// A wait for output ends with the next output, with the process, or when its time is over.
+func waitForMore(t *testing.T, h Harness) {
+	const long = time.Minute
+	p := h.place(t)
+	p.StartBash("late", "echo one; until [ -e two ]; do sleep 0.01; done; echo two; until [ -e end ]; do sleep 0.01; done")
+	p.Says("late", "one\n")
+	chunk, err := p.WaitLog(t.Context(), "late", "stdout", 0, 100, long)
+	require.NoError(t, err)
+	require.Equal(t, "one\n", string(chunk.Data), "what is there is not waited for")
+	chunk, err = p.WaitLog(t.Context(), "late", "stdout", 4, 100, 50*time.Millisecond)
+	require.NoError(t, err)
+	require.Empty(t, chunk.Data)
+	require.False(t, chunk.EOF)
+
+	began := time.Now()
+	for _, c := range []struct {
+		cause string
+		want  string
+		eof   bool
+	}{{"two", "two\n", false}, {"end", "", true}} {
+		offset := chunk.Next
+		var waits sync.WaitGroup
+		waits.Go(func() { chunk, err = p.WaitLog(t.Context(), "late", "stdout", offset, 100, long) })
+		require.NoError(t, p.WriteFile(t.Context(), rollout.Home+"/"+c.cause, strings.NewReader(""), 0o644))
+		waits.Wait()
+		require.NoError(t, err)
+		require.Equal(t, c.want, string(chunk.Data))
+		require.Equal(t, c.eof, chunk.EOF)
+	}
+	require.Less(t, time.Since(began), long)
 }

@@ -17,6 +17,7 @@ type Output struct {
 	tail   []byte // a ring once it is full: the byte at offset o, o ≥ bound, is at (o-bound) % bound
 	size   int64
 	frozen bool
+	grown  chan struct{} // closed by the next write; nil: no caller waits
 }
 
 // NewOutput makes an Output that keeps that many bytes of each end; 0: 1 MiB.
@@ -37,6 +38,10 @@ func (o *Output) Write(p []byte) (int, error) {
 	n, keep := len(p), o.bound()
 	if o.frozen {
 		return n, nil
+	}
+	if o.grown != nil && n > 0 {
+		close(o.grown)
+		o.grown = nil
 	}
 	if free := keep - len(o.head); free > 0 {
 		k := min(free, len(p))
@@ -72,6 +77,16 @@ func (o *Output) freeze() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.frozen = true
+}
+
+// Grown is closed when more is written.
+func (o *Output) Grown() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.grown == nil {
+		o.grown = make(chan struct{})
+	}
+	return o.grown
 }
 
 // Length is the number of bytes written so far.

@@ -5,7 +5,8 @@
 //	POST   /v1/lease                    Lease            → 204
 //	PUT    /v1/processes/{name}         Process          → Status; starts it, or returns the one of that name
 //	GET    /v1/processes/{name}?wait=5s                  → Status; with wait, returns at exit or after that long
-//	GET    /v1/processes/{name}/log?stream=stdout&offset=0&limit=65536 → bytes; header X-Log-Next: next offset, X-Log-Eof: bool
+//	GET    /v1/processes/{name}/log?stream=stdout&offset=0&limit=65536&wait=5s → bytes; header X-Log-Next: next offset, X-Log-Eof: bool;
+//	                                                       with wait, returns when there is more than offset, at exit, or after that long
 //	POST   /v1/processes/{name}/kill                     → Status; SIGKILL to its session, waits for its end
 //	POST   /v1/exec/{id}?wait=5s        Exec             → ExecResult; runs it once, or returns the result of the call of that id
 //	DELETE /v1/exec/{id}                                 → 204; kills the command, forgets the call
