@@ -14,12 +14,16 @@ func BuildSandboxd(ctx context.Context, dir string) (string, error) {
 	return path, Build(ctx, path, "github.com/rolloutd/rolloutd/cmd/sandboxd")
 }
 
-// Build builds a program that needs no C library, as sandboxes run it.
+// Build builds a program that needs no C library, as sandboxes run it. It is stripped, and copied to its place as the Makefile does it, so that
+// it starts as fast as the one that users have.
 func Build(ctx context.Context, path, pkg string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	linked := path + ".linked"
+	for _, argv := range [][]string{{"go", "build", "-ldflags", "-s -w", "-o", linked, pkg}, {"install", linked, path}} {
+		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		}
 	}
-	return nil
+	return os.Remove(linked)
 }
