@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// ErrBusy says that others hold all of the shared memory, or those of the same name its part.
+// ErrBusy says that all of the shared memory is held, or the part of it that those of the same name, or one member of them, may hold.
 var ErrBusy = errors.New("the server is working on as many large requests as it can hold: try again")
 
 // TooLargeError says that a request is larger than its bound.
@@ -23,26 +23,56 @@ type Memory struct {
 	small int64 // bytes that each may hold without asking: most fit, and are never refused
 	each  int64 // bytes that those of one name may hold
 
-	mu   sync.Mutex
-	free int64            // bytes
-	held map[string]int64 // bytes by name
+	mu      sync.Mutex
+	free    int64            // bytes
+	held    map[string]int64 // bytes by name
+	members map[member]int64 // bytes by member of a name
 }
+
+// member is one of several that share under one name.
+type member struct{ name, id string }
 
 // New makes a Memory of so many bytes; each request or reply may hold small bytes beside it. Those of one name may hold half of it, so that
 // what comes slowly, or waits for a slow reader, leaves room for others.
 func New(bytes, small int64) *Memory {
-	return &Memory{small: small, each: bytes / 2, free: bytes, held: map[string]int64{}}
+	return &Memory{small: small, each: bytes / 2, free: bytes, held: map[string]int64{}, members: map[member]int64{}}
 }
 
 // Share is a Memory as those of one name have it.
 type Share struct {
 	m      *Memory
 	name   string
-	weight int64 // what a byte counts for
+	id     string // of the member; "": all of that name are one
+	weight int64  // what a byte counts for
 }
 
 // Of is the share of a client or an endpoint, by its name. Those without a name look alike, so each may hold everything.
-func (m *Memory) Of(name string) Share { return Share{m, name, 1} }
+func (m *Memory) Of(name string) Share { return Share{m: m, name: name, weight: 1} }
+
+// Member is the share as one of several of its name has it, such as a rollout of an endpoint. A member holds at most as much as it leaves free:
+// one that gives nothing back leaves half to the others, two leave a quarter, and so on: no number of them takes everything.
+func (s Share) Member(id string) Share {
+	s.id = id
+	return s
+}
+
+// low is the part of a name's share that is left when newcomers should wait: 1/4. Large ones find no room before all is held.
+const low = 4
+
+// Low says whether little of what those of the share's name may hold is free.
+func (s Share) Low() bool {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	return s.room() < s.m.each/low
+}
+
+// room is what those of the share's name may still take, in bytes. The memory's lock is held.
+func (s Share) room() int64 {
+	if s.name == "" {
+		return s.m.free
+	}
+	return min(s.m.free, s.m.each-s.m.held[s.name])
+}
 
 // Weighing is the share with each byte counted n times: for what is decoded into more than it is.
 func (s Share) Weighing(n int64) Share {
@@ -53,13 +83,19 @@ func (s Share) Weighing(n int64) Share {
 func (s Share) take(bytes int64) bool {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
-	if bytes > s.m.free || s.name != "" && bytes > s.m.each-s.m.held[s.name] {
+	left := s.room() - bytes
+	if left < 0 || s.id != "" && s.m.members[s.member()]+bytes > left {
 		return false
 	}
 	s.m.free -= bytes
 	s.m.held[s.name] += bytes
+	if s.id != "" {
+		s.m.members[s.member()] += bytes
+	}
 	return true
 }
+
+func (s Share) member() member { return member{s.name, s.id} }
 
 func (s Share) give(bytes int64) {
 	s.m.mu.Lock()
@@ -67,6 +103,12 @@ func (s Share) give(bytes int64) {
 	s.m.free += bytes
 	if s.m.held[s.name] -= bytes; s.m.held[s.name] == 0 {
 		delete(s.m.held, s.name)
+	}
+	if s.id == "" {
+		return
+	}
+	if s.m.members[s.member()] -= bytes; s.m.members[s.member()] == 0 {
+		delete(s.m.members, s.member())
 	}
 }
 

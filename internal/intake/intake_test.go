@@ -92,3 +92,36 @@ func TestClientsWithoutANameShareAll(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, fit(""), 2*fit("a"))
 }
+
+// A member of a name holds at most as much as it leaves to the others of that name, however many members do the same.
+func TestMembersLeaveRoom(t *testing.T) {
+	t.Parallel()
+	m := intake.New(2<<20, 0)
+	fill := func(id string) (bytes int64) {
+		part := m.Of("a").Member(id).Part()
+		for part.More(1<<10) == nil {
+			bytes += 1 << 10
+		}
+		return bytes
+	}
+	require.False(t, m.Of("a").Low())
+	left := int64(1 << 20)
+	for n := range 3 {
+		require.False(t, m.Of("a").Low())
+		got := fill(strings.Repeat("x", n+1))
+		require.Equal(t, left/2, got, n)
+		left -= got
+	}
+	require.True(t, m.Of("a").Low())
+	require.False(t, m.Of("b").Low())
+	require.NoError(t, m.Of("a").Member("late").Part().Hold(left/2))
+
+	freed := intake.New(2<<20, 0)
+	one := freed.Of("a").Member("one").Part()
+	require.NoError(t, one.Hold(512<<10))
+	require.ErrorIs(t, one.More(1<<10), intake.ErrBusy)
+	require.ErrorIs(t, freed.Of("a").Member("one").Part().Hold(1), intake.ErrBusy, "parts of one member count together")
+	one.Release()
+	require.NoError(t, freed.Of("a").Member("one").Part().Hold(512<<10))
+	require.NoError(t, freed.Of("b").Part().Hold(1<<20), "without members a name holds its whole share")
+}

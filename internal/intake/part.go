@@ -7,7 +7,8 @@ type Part struct {
 	share Share
 
 	mu    sync.Mutex
-	taken int64 // bytes of the shared memory
+	bytes int64 // that it holds
+	taken int64 // of them from the shared memory
 }
 
 // Part is a new one, which holds nothing yet.
@@ -18,6 +19,17 @@ func (s Share) Part() *Part { return &Part{share: s} }
 func (p *Part) Hold(bytes int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.hold(bytes)
+}
+
+// More makes the part hold so many bytes more, as Hold does.
+func (p *Part) More(bytes int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hold(p.bytes + bytes)
+}
+
+func (p *Part) hold(bytes int64) error {
 	want := max(bytes*p.share.weight-p.share.m.small, 0)
 	switch {
 	case want < p.taken:
@@ -25,7 +37,7 @@ func (p *Part) Hold(bytes int64) error {
 	case want > p.taken && !p.share.take(want-p.taken):
 		return ErrBusy
 	}
-	p.taken = want
+	p.bytes, p.taken = bytes, want
 	return nil
 }
 
@@ -38,6 +50,6 @@ func (p *Part) Release() {
 	defer p.mu.Unlock()
 	if p.taken > 0 {
 		p.share.give(p.taken)
-		p.taken = 0
 	}
+	p.bytes, p.taken = 0, 0
 }

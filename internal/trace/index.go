@@ -25,11 +25,13 @@ type Entry struct {
 	Owed      time.Duration
 
 	place           place
-	request, prompt int // bytes of these sections when they are whole
+	request, prompt int   // bytes of these sections when they are whole
+	adds            int64 // bytes of the prompt that are not its base's
+	chain           int64 // see index.chain
 }
 
-// Bytes is what the record comes to when it is read, with what it shares with others written out.
-func (e Entry) Bytes() int64 { return e.place.size + int64(e.request+e.prompt) }
+// Bytes is what it takes to read the reply, with its prompt's ids written out, beside the reply as it is returned.
+func (e Entry) Bytes() int64 { return e.place.size + 3*int64(e.prompt) + e.chain }
 
 // index is what a log remembers.
 type index struct {
@@ -52,9 +54,22 @@ func (ix *index) put(h *storedHead, at place) {
 	ix.disk += at.size
 	ix.restored += int64(request + prompt + h.Reply + h.TokenIDs + h.Logprobs)
 	ix.entries = append(ix.entries, Entry{
+		adds: int64(h.Prompt), chain: ix.chain(h),
 		Turn: h.Turn, CallID: h.CallID, Kind: h.Kind, Lineage: h.Lineage, Finish: h.FinishReason, Whole: h.Whole(), Usage: h.Usage,
 		Began: h.Began, Ended: h.Began.Add(h.Latency), Broken: h.Broken, Tries: h.Tries, Owed: h.Owed, place: at, request: request, prompt: prompt,
 	})
+}
+
+// chain is what Reply holds at once of the frames that it takes to restore the prompt's ids: one frame, and of those before it what each adds.
+func (ix *index) chain(h *storedHead) int64 {
+	if h.Base == nil || h.Base.Prompt == (share{}) {
+		return 0
+	}
+	from, ok := ix.at(h.Base.place)
+	if !ok {
+		return 0
+	}
+	return max(from.place.size, from.adds+from.chain)
 }
 
 // at returns the entry whose frame stands there. It is looked for from the end: it is a recent one.

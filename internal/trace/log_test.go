@@ -95,6 +95,9 @@ func TestReplyIsKeptToTheByte(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, raw, string(got.Reply))
 		require.Equal(t, r, got)
+		alone, err := l.Reply(l.Entries()[0])
+		require.NoError(t, err)
+		require.Equal(t, raw, string(alone))
 	}
 }
 

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -54,17 +55,69 @@ func (l *Log) Read(e Entry) (*Record, error) {
 	return w.record(), nil
 }
 
+// Reply reads the reply of an entry's record. It reads no request, and of the records that it was written as the difference to one at a time: a
+// chain of large ones would take many times what the reply does.
+func (l *Log) Reply(e Entry) ([]byte, error) {
+	l.store.files.RLock()
+	defer l.store.files.RUnlock()
+	w, err := l.store.read(e.place)
+	if err == nil && w.head.Cut != nil {
+		w.prompt, err = l.prompt(w)
+	}
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "read reply: turn %d", e.Turn)
+	}
+	r := &Record{Reply: w.reply, PromptTokenIDs: readIDs(w.prompt)}
+	r.restore(w.head.Cut)
+	return r.Reply, nil
+}
+
+// prompt restores the ids of a record's prompt. The files are held.
+func (l *Log) prompt(w *written) ([]byte, error) {
+	var parts []part
+	for w.head.Base != nil && w.head.Base.Prompt != (share{}) {
+		parts = append(parts, part{w.head.Base.Prompt, bytes.Clone(w.prompt)})
+		from, err := l.base(w.head.Base)
+		if err != nil {
+			return nil, err
+		}
+		if w, err = l.store.read(from.place); err != nil {
+			return nil, err
+		}
+	}
+	ids := w.prompt
+	for _, p := range slices.Backward(parts) {
+		ids = p.shared.restore(ids, p.rest)
+	}
+	return ids, nil
+}
+
+// part is a section as it was written, without its frame.
+type part struct {
+	shared share
+	rest   []byte
+}
+
+// base is the entry that a record was written as the difference to.
+func (l *Log) base(d *diff) (Entry, error) {
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	from, ok := l.index.at(d.place)
+	if !ok {
+		return Entry{}, errDamaged
+	}
+	return from, nil
+}
+
 // whole reads an entry and what it was written as the difference to. The files are held.
 func (l *Log) whole(e Entry) (*written, error) {
 	w, err := l.store.read(e.place)
 	if err != nil || w.head.Base == nil {
 		return w, err
 	}
-	l.store.mu.Lock()
-	from, ok := l.index.at(w.head.Base.place)
-	l.store.mu.Unlock()
-	if !ok {
-		return nil, errDamaged
+	from, err := l.base(w.head.Base)
+	if err != nil {
+		return nil, err
 	}
 	base, err := l.whole(from)
 	if err != nil {

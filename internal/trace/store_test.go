@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/rawjson"
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
@@ -196,6 +197,24 @@ func TestTurnsAreWrittenAsDifferences(t *testing.T) {
 	require.Less(t, size(t, filepath.Join(dir, firstSegment)), int64(bytesOf/3))
 	require.NoError(t, store.Close())
 	require.Equal(t, want, records(t, openStore(t, dir, unsynced()).Log("k")))
+}
+
+// A reply is read with its prompt's ids where they stood, whatever its record was written as the difference to.
+func TestReplyOfADifference(t *testing.T) {
+	t.Parallel()
+	l := open(t)
+	for n := range 40 {
+		r := longRecord(n+1, n%20) // a prompt that is cut short and grows again
+		r.Reply, r.PromptAt = rawjson.AppendIDs([]byte(`{"id":1,"prompt_token_ids":`), r.PromptTokenIDs, false), rawjson.Span{Start: 27}
+		r.PromptAt.End = len(r.Reply)
+		r.Reply = append(r.Reply, `,"choices":[]}`...)
+		require.NoError(t, l.Append(r))
+		e := l.Entries()[n]
+		got, err := l.Reply(e)
+		require.NoError(t, err)
+		require.Equal(t, string(r.Reply), string(got))
+		require.GreaterOrEqual(t, e.Bytes(), int64(4*len(r.PromptTokenIDs)))
+	}
 }
 
 // longRecord is a turn of a conversation that grows: its request ends in tools that stay the same.

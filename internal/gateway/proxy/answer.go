@@ -44,7 +44,8 @@ type answer struct {
 	failure *gateway.Failure // that only the gateway itself can tell of
 }
 
-// replayCopies is what a record takes while it is answered from, in multiples of its size: as read, and what of it the agent sees.
+// replayCopies is what a recorded reply takes while it is answered from, in multiples of what it takes to read it: as read, and what of it the
+// agent sees.
 const replayCopies = 3
 
 // replayed reads a recorded answer: the call was answered before, and that did not arrive, or was not known to have.
@@ -53,19 +54,20 @@ func (r *route) replayed(ctx context.Context, ans answer) answer {
 		return ans
 	}
 	held := r.memory.Part()
-	if err := r.await(ctx, held, replayCopies*ans.entry.Bytes()); err != nil {
+	need := replayCopies * ans.entry.Bytes()
+	if err := r.await(ctx, func() error { return held.Hold(need) }); err != nil {
 		if ctx.Err() != nil {
 			return answer{kind: interrupted}
 		}
 		return r.failed(r.unrecorded(err, "The gateway has no memory for its record of this call."))
 	}
-	rec, err := r.trace.Read(ans.entry)
+	raw, err := r.trace.Reply(ans.entry)
 	if err != nil {
 		held.Release()
 		return r.failed(r.unrecorded(err, "The gateway could not read its record of this call."))
 	}
 	r.report.calls.WithLabelValues(outcomeReplayed).Inc()
-	return answer{kind: whole, raw: rec.Reply, odd: true, turn: rec.Turn, held: held}
+	return answer{kind: whole, raw: raw, odd: true, turn: ans.entry.Turn, held: held}
 }
 
 // memoryPause is the time between two looks for memory.
@@ -73,12 +75,12 @@ const memoryPause = 50 * time.Millisecond
 
 // await waits for memory, within the time of a call. Breaking the request off instead would have the sandbox give up after a few tries, and the
 // agent blamed for it.
-func (r *route) await(ctx context.Context, p *intake.Part, bytes int64) error {
+func (r *route) await(ctx context.Context, hold func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, r.callBudget())
 	defer cancel()
-	for p.Hold(bytes) != nil {
+	for hold() != nil {
 		if err := clock.Sleep(ctx, memoryPause); err != nil {
-			return fault.Wrap(fault.Unavailable, err, "wait for memory of %d bytes", bytes)
+			return fault.Wrap(fault.Unavailable, err, "wait for memory (gateway.reply_memory_mib)")
 		}
 	}
 	return nil

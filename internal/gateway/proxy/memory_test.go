@@ -152,7 +152,7 @@ func TestACallWaitsForMemory(t *testing.T) {
 	whole := large(4 << 20)
 	hung := newHanging(whole[:len(whole)-200], whole[len(whole)-200:])
 	registry := prometheus.NewRegistry()
-	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Registerer = 36<<20, registry })
+	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Registerer = 72<<20, registry })
 	url := h.open(t, h.route(newEngine(t, hung.serve, says(whole)).URL))
 	first := later(t, url, "first", streamed)
 	await(t, hung.begun)
@@ -181,7 +181,7 @@ func TestARecordedAnswerWaitsForMemory(t *testing.T) {
 	whole := large(4 << 20)
 	hung := newHanging(whole[:len(whole)-200], whole[len(whole)-200:])
 	registry := prometheus.NewRegistry()
-	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Registerer = 36<<20, registry })
+	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Registerer = 72<<20, registry })
 	url := h.open(t, h.route(newEngine(t, says(whole), hung.serve).URL))
 	require.Equal(t, whole, send(t.Context(), url, "first", streamed).body)
 	second := later(t, url, "second", streamed)
@@ -232,4 +232,114 @@ func TestACallWithoutMemoryFails(t *testing.T) {
 	require.Contains(t, turns[0].Broken, "failed: the gateway has no memory")
 	require.JSONEq(t, "null", string(turns[0].Response))
 	require.False(t, turns[0].Train)
+}
+
+// unfinished sends so many bytes of a reply, and nothing more.
+func unfinished(size int) http.HandlerFunc {
+	text := large(size)
+	return func(w http.ResponseWriter, r *http.Request) {
+		says(text[:len(text)-200])(w, r)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}
+}
+
+// A rollout that asks for long replies and reads none leaves its endpoint's other rollouts what they need: their large replies come at the first
+// try.
+func TestARouteLeavesRoomForOthers(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Registerer = 96<<20, registry })
+	held := func() float64 { return gauge(t, registry, "rolloutd_gateway_reply_memory_bytes") }
+	starved := func() bool { return gauge(t, registry, "rolloutd_gateway_replies_given_up_total") > 0 }
+	r := h.route(newEngine(t, unfinished(1<<20)).URL)
+	r.ID, r.SandboxID = "hog.1", "hog.1"
+	url := h.open(t, r)
+	for n := 0; !starved(); n++ {
+		require.Less(t, n, 64, "one route may hold everything")
+		later(t, url, "", streamed)
+		time.Sleep(20 * time.Millisecond)
+	}
+	require.Greater(t, held(), float64(8<<20))
+	require.LessOrEqual(t, held(), float64(24<<20), "half of what the replies of clients' endpoints may hold")
+
+	whole := large(4 << 20)
+	require.Equal(t, whole, send(t.Context(), h.open(t, h.route(newEngine(t, says(whole)).URL)), "", streamed).body)
+	turns := h.turns(t, "r1.1")
+	require.Len(t, turns, 1)
+	require.Equal(t, 1, turns[0].UpstreamTries)
+}
+
+// New rollouts wait while the replies of their endpoint hold what they may; those of other endpoints do not.
+func TestNewRolloutsWaitForMemory(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(o *proxy.Options) { o.ReplyMemory, o.Endpoints = 64<<20, []string{"vllm", "openai"} })
+	bad := newEngine(t, unfinished(600<<10))
+	for n := 0; h.server.Ready("vllm") == nil; n++ {
+		require.Less(t, n, 32, "the memory is never used up")
+		r := h.route(bad.URL)
+		r.ID, r.SandboxID, r.Model.Endpoint = fmt.Sprintf("hog%d.1", n), fmt.Sprintf("hog%d.1", n), "vllm"
+		later(t, h.open(t, r), "", streamed)
+		time.Sleep(50 * time.Millisecond) // until the gateway has read it
+	}
+	err := h.server.Ready("vllm")
+	require.True(t, fault.Is(err, fault.Exhausted), "%v", err)
+	require.ErrorContains(t, err, "gateway.reply_memory_mib")
+	require.NoError(t, h.server.Ready("openai"))
+	require.NoError(t, h.server.Ready("127.0.0.1:1"))
+}
+
+// The ids that an endpoint's /tokenize gives count as long as the answer does.
+func TestIDsOfPromptsTakeMemory(t *testing.T) {
+	t.Parallel()
+	const tokens = 500_000
+	held := func(path string) float64 {
+		registry := prometheus.NewRegistry()
+		h := newHost(t, func(o *proxy.Options) { o.Registerer = registry })
+		reply := strings.ReplaceAll(large(8<<20), `,"prompt_token_ids":[1,2,3]`, "")
+		reply = strings.Replace(reply, `"prompt_tokens":3`, fmt.Sprintf(`"prompt_tokens":%d`, tokens), 1)
+		ids := `{"tokens":[1` + strings.Repeat(",1", tokens-1) + `]}`
+		e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == path {
+				answers(200, ids)(w, r)
+				return
+			}
+			if r.URL.Path == "/tokenize" {
+				http.NotFound(w, r)
+				return
+			}
+			says(reply)(w, r)
+		})
+		url := h.open(t, h.route(e.URL))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions", strings.NewReader(streamed))
+		require.NoError(t, err)
+		res, err := http.DefaultClient.Do(req) // nothing of its body is read
+		require.NoError(t, err)
+		defer res.Body.Close()
+		turns := h.turns(t, "r1.1")
+		require.Len(t, turns, 1)
+		require.Equal(t, path != "", len(turns[0].PromptTokenIDs) == tokens, turns[0].Flaws)
+		return gauge(t, registry, "rolloutd_gateway_reply_memory_bytes")
+	}
+	require.GreaterOrEqual(t, held("/tokenize")-held(""), float64(4*tokens))
+}
+
+// An answer from a record takes the memory of its reply, however many records its prompt was written as the difference to.
+func TestARecordedAnswerTakesNoMoreThanItsReply(t *testing.T) {
+	const calls, size = 12, 12 << 20
+	ids := "1" + strings.Repeat(",1", 4000)
+	whole := strings.Replace(large(size), `"prompt_token_ids":[1,2,3]`, `"prompt_token_ids":[`+ids+`]`, 1)
+	h := newHost(t)
+	url := h.open(t, h.route(newEngine(t, says(whole)).URL))
+	for n := range calls {
+		require.Equal(t, whole, send(t.Context(), url, fmt.Sprint(n), streamed).body)
+	}
+	most := liveHeap()
+	for range 3 {
+		got := send(t.Context(), url, fmt.Sprint(calls-1), streamed).body
+		require.True(t, whole == got)
+	}
+	peak := most()
+	t.Logf("%d MiB live at most", peak>>20)
+	require.Less(t, peak, uint64(calls*size))
 }

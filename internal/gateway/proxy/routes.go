@@ -90,7 +90,7 @@ func (s *Server) newRoute(j journal.Journal) (*route, error) {
 		tracer: s.options.TracerProvider.Tracer("github.com/rolloutd/rolloutd/internal/gateway"),
 		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, version: newStatusVersion(),
 		room: semaphore.NewWeighted(maxRequests), bodies: &s.bodies,
-		memory: s.upstream.Share(j.Route.Model.Upstream(), j.Route.Model.ClientGiven()),
+		memory: s.upstream.Share(j.Route.Model.Upstream(), j.Route.Model.ClientGiven()).Member(j.Route.ID),
 		hold:   s.options.Hold, passThrough: s.options.PassThrough, keepAlive: s.options.KeepAlive, traceBytes: s.options.TraceBytes,
 	}
 	if r.Capture {

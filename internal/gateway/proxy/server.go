@@ -141,6 +141,9 @@ func (s *Server) Ready(upstream string) error {
 	if why := s.upstreams.StatusOf(upstream).Busy; why != "" {
 		return fault.New(fault.Exhausted, "model endpoint %q has no room for another rollout: %s", upstream, why)
 	}
+	if s.upstream.Share(upstream, !slices.Contains(s.options.Endpoints, upstream)).Low() {
+		return fault.New(fault.Exhausted, "model endpoint %q has no room for another rollout: its replies under way hold what memory they may (gateway.reply_memory_mib)", upstream)
+	}
 	return nil
 }
 

@@ -45,6 +45,11 @@ func (s *Server) tokenize(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
+	held := r.memory.Part()
+	defer held.Release()
+	if err := r.await(req.Context(), func() error { return held.Hold(tokenizedWeight * int64(len(tokens.IDs))) }); err != nil {
+		return err
+	}
 	out, err := json.Marshal(tokens)
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "tokens")
@@ -52,6 +57,13 @@ func (s *Server) tokenize(w http.ResponseWriter, req *http.Request) error {
 	writeJSON(w, http.StatusOK, out)
 	return nil
 }
+
+const (
+	// idWeight is what an id of a prompt takes in bytes, in a slice that grew as it was decoded.
+	idWeight = 8
+	// tokenizedWeight is that of an id that is also written out, into a buffer that grows.
+	tokenizedWeight = idWeight + 24
+)
 
 // tokenized is vLLM's reply to /tokenize.
 type tokenized struct {
@@ -119,6 +131,8 @@ func (r *route) addPrompt(ctx context.Context, a *dialect.Request, res *upstream
 		res.Reply.Flaws = append(res.Reply.Flaws, why)
 	case counted > 0 && counted != int64(len(ids)):
 		res.Reply.Flaws = append(res.Reply.Flaws, fmt.Sprintf("the endpoint's path /tokenize gives %d ids for a prompt of %d tokens: left out", len(ids), counted))
+	case r.await(ctx, func() error { return res.Held.More(idWeight * int64(len(ids))) }) != nil:
+		res.Reply.Flaws = append(res.Reply.Flaws, "the gateway has no memory for the prompt's ids (gateway.reply_memory_mib)")
 	default:
 		res.Reply.PromptTokenIDs = ids
 	}

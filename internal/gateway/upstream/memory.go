@@ -63,7 +63,7 @@ func (f *retryState) starved(res *Result) bool {
 const clients = "base URLs of clients"
 
 // Share is the memory for replies as an endpoint of that name has it. Replies of one endpoint hold at most half of the memory, and so do
-// all replies of endpoints that clients gave by their URL.
+// all replies of endpoints that clients gave by their URL. A route is a member of its endpoint's share.
 func (u *Client) Share(name string, clientGiven bool) intake.Share {
 	if clientGiven {
 		name = clients
