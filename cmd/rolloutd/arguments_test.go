@@ -19,7 +19,10 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 	}{
 		{[]string{"srve"}, "unknown command \"srve\" for \"rolloutd\"\n\nDid you mean this?\n\tserve\n"},
 		{[]string{"run"}, "rolloutd run: want TASK.yaml, got none"},
-		{[]string{"run", "a", "b"}, `rolloutd run: want TASK.yaml, got ["a" "b"]`},
+		{[]string{"run", task, "b.yaml"}, "task set: stat b.yaml: no such file or directory"},
+		{[]string{"run", task, " "}, "rolloutd run: TASK.yaml is empty"},
+		{[]string{"run", task, task, "--limit", "1"}, "--limit does not go with several files"},
+		{[]string{"run", task, task, "-n", "2"}, "--group-size does not go with several tasks"},
 		{[]string{"run", ""}, "rolloutd run: TASK.yaml is empty"},
 		{[]string{"show"}, "rolloutd show: want ID, got none"},
 		{[]string{"show", " "}, "rolloutd show: ID is empty"},

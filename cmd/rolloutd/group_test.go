@@ -55,6 +55,16 @@ func TestRunAGroup(t *testing.T) {
 	}
 }
 
+// A detached group prints its id alone.
+func TestDetachedGroup(t *testing.T) {
+	t.Parallel()
+	url, asked := serveGroup(t, "completed")
+	code, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_SERVER": url}, "run", taskFile(t, "instruction: say hello\n"), "-n", "2", "--detach")
+	require.Zero(t, code, errText)
+	require.Equal(t, "g\n", out)
+	require.InDelta(t, 2, (*asked)["group_size"], 0)
+}
+
 func TestTrajectoryCommand(t *testing.T) {
 	t.Parallel()
 	url, _ := serveGroup(t, "completed")

@@ -179,6 +179,15 @@ func TestDetachedRun(t *testing.T) {
 	require.JSONEq(t, `{"rollout_id":"r1","task_id":"t","status":"starting"}`, out)
 	require.Len(t, ts.asked, 2)
 
+	other := taskFile(t, "instruction: y\n")
+	code, out, errText = rolloutd(t.Context(), nil, "run", task, other, "--detach", "--server", ts.url)
+	require.Zero(t, code, errText)
+	require.Equal(t, "r1\nr1\n", out)
+	require.Len(t, ts.asked, 4)
+	for _, want := range []string{"x", "x", "x", "y"} {
+		require.Equal(t, want, (<-ts.asked)["instruction"])
+	}
+
 	code, _, errText = rolloutd(t.Context(), nil, "run", task, "--detach", "--timeout", "1s", "--server", ts.url)
 	require.Equal(t, 1, code)
 	require.Contains(t, errText, "[detach timeout]")

@@ -34,21 +34,21 @@ type runFlags struct {
 func runCommand(s std) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use:     "run TASK.yaml|SET",
-		Short:   "Run a rollout of a task, or of each task of a set, and show its progress",
-		Long:    "Run submits the task to a server and follows the rollout to its result. The rollout runs on the server: Ctrl-C\nand --detach leave it running. With a folder or a file of JSON lines it runs one rollout of each task.\n\n" + cli.ExitCodes,
+		Use:     "run TASK.yaml|SET...",
+		Short:   "Run a rollout of a task, or of each task of several, and show its progress",
+		Long:    "Run submits the task to a server and follows the rollout to its result. The rollout runs on the server: Ctrl-C\nand --detach leave it running. With several files, a folder or a file of JSON lines it runs one rollout of each task.\n\n" + cli.ExitCodes,
 		Example: "  rolloutd run examples/binary_search.yaml --endpoint scripted\n  rolloutd run task.yaml --base-url http://gpu:8000/v1 --model Qwen/Qwen3.5-4B",
-		Args:    cli.Arguments("TASK.yaml"),
+		Args:    cli.OneOrMore("TASK.yaml"),
 		GroupID: groupRollouts,
 	}
 	f.register(cmd)
 	f.tasks.register(cmd)
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if isSet(args[0]) {
-			return f.runSet(cmd, s, connect(), args[0])
+		if len(args) > 1 || isSet(args[0]) {
+			return f.runSet(cmd, s, connect(), args)
 		}
-		if err := refuseFlags(cmd, args[0], setFlags...); err != nil {
+		if err := refuseFlags(cmd, args[0], append([]string{"concurrency"}, selectionFlags...)...); err != nil {
 			return err
 		}
 		task, err := taskset.OpenFile(args[0])
@@ -89,13 +89,12 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.agent, "agent", "", "agent by name, instead of the task's: opencode, oracle (runs the task's solution), nop (does nothing), …")
 	fl.BoolVar(&f.noVerify, "no-verify", false, "leave the work ungraded, whatever verifier the task has")
 	fl.StringVar(&f.id, "rollout-id", "", "id of the rollout; an existing rollout with this id is shown, no other is started")
-	fl.BoolVar(&f.detach, "detach", false, "print the rollout's id and exit; the rollout runs on the server")
+	fl.BoolVar(&f.detach, "detach", false, "print the id of the rollout, or of the group, and exit; it runs on the server")
 	fl.BoolVar(&f.json, "json", false, "print the whole result as JSON on stdout")
 	fl.DurationVar(&f.timeout, "timeout", 0, "stop waiting after this long; the rollout continues")
 	fl.IntVarP(&f.groupSize, "group-size", "n", 0, "run this many rollouts of the task at the same time, as a group")
-	fl.IntVar(&f.concurrency, "concurrency", 4, "with a set: rollouts at once")
+	fl.IntVar(&f.concurrency, "concurrency", 4, "with several tasks: rollouts at once")
 	cmd.MarkFlagsMutuallyExclusive("detach", "timeout")
-	cmd.MarkFlagsMutuallyExclusive("group-size", "detach")
 	cmd.MarkFlagsMutuallyExclusive("group-size", "rollout-id")
 }
 
@@ -157,16 +156,28 @@ func (f *runFlags) waitContext(ctx context.Context) (context.Context, context.Ca
 	return timed, func() { over(); stop(); cancel(nil) }
 }
 
-// submit starts a rollout and prints its id, or the server's answer as JSON.
+// submit starts a rollout, or a group of them, and prints its id, or the server's answer as JSON.
 func (f *runFlags) submit(ctx context.Context, out io.Writer, c *client.Client, args map[string]any) error {
+	if f.groupSize > 0 {
+		args["group_size"] = f.groupSize
+		g, err := c.StartGroup(ctx, args)
+		if err != nil {
+			return err
+		}
+		return f.printStarted(out, g, g.ID)
+	}
 	started, err := c.Start(ctx, args)
 	if err != nil {
 		return err
 	}
+	return f.printStarted(out, started, started.ID)
+}
+
+func (f *runFlags) printStarted(out io.Writer, answer any, id string) error {
 	if f.json {
-		return json.NewEncoder(out).Encode(started)
+		return json.NewEncoder(out).Encode(answer)
 	}
-	_, err = fmt.Fprintln(out, started.ID)
+	_, err := fmt.Fprintln(out, id)
 	return err
 }
 

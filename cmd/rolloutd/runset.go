@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
-// setFlags are the flags of run that only a set of tasks takes.
-var setFlags = []string{"task", "exclude", "shuffle", "shard", "limit", "concurrency"}
+// selectionFlags are the flags of run that only one set of tasks takes.
+var selectionFlags = []string{"task", "exclude", "shuffle", "shard", "limit"}
 
 // refuseFlags refuses flags that mean nothing for what is run.
 func refuseFlags(cmd *cobra.Command, what string, names ...string) error {
@@ -24,17 +24,20 @@ func refuseFlags(cmd *cobra.Command, what string, names ...string) error {
 	return nil
 }
 
-// runSet runs one rollout of each task of a set and prints their rewards.
-func (f *runFlags) runSet(cmd *cobra.Command, s std, c *client.Client, path string) error {
-	if err := refuseFlags(cmd, "a set of tasks", "rollout-id", "detach", "group-size"); err != nil {
+// runSet runs one rollout of each task of sets and files, and prints their rewards.
+func (f *runFlags) runSet(cmd *cobra.Command, s std, c *client.Client, paths []string) error {
+	if err := refuseFlags(cmd, "several tasks", "rollout-id", "group-size"); err != nil {
 		return err
 	}
 	if f.concurrency < 1 {
 		return fmt.Errorf("--concurrency: want at least 1, got %d", f.concurrency)
 	}
-	tasks, err := f.readSet(path)
+	tasks, err := f.readSets(cmd, paths)
 	if err != nil {
 		return err
+	}
+	if f.detach {
+		return hint(f.submitAll(cmd, s, c, tasks), c)
 	}
 	ctx, cancel := f.waitContext(cmd.Context())
 	defer cancel()
@@ -56,6 +59,41 @@ func (f *runFlags) runSet(cmd *cobra.Command, s std, c *client.Client, path stri
 		return exitError(code)
 	}
 	return nil
+}
+
+// submitAll starts a rollout of each task and prints their ids, in the order of the tasks.
+func (f *runFlags) submitAll(cmd *cobra.Command, s std, c *client.Client, tasks []taskset.Task) error {
+	for _, t := range tasks {
+		arguments, err := f.apply(t.Arguments(), s)
+		if err == nil {
+			err = c.UploadAll(cmd.Context(), t.Local)
+		}
+		if err == nil {
+			err = f.submit(cmd.Context(), s.out, c, arguments)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Name, err)
+		}
+	}
+	return nil
+}
+
+// readSets reads the tasks of all paths, in their order.
+func (f *runFlags) readSets(cmd *cobra.Command, paths []string) ([]taskset.Task, error) {
+	if len(paths) > 1 {
+		if err := refuseFlags(cmd, "several files", selectionFlags...); err != nil {
+			return nil, err
+		}
+	}
+	var tasks []taskset.Task
+	for _, path := range paths {
+		more, err := f.readSet(path)
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, more...)
+	}
+	return tasks, nil
 }
 
 // readSet reads the selected tasks of a set. A broken one is an error: nothing runs.

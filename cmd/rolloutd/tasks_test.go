@@ -124,6 +124,9 @@ func TestRunASet(t *testing.T) {
 	code, out, _ = rolloutd(t.Context(), env, "run", dir, "--agent", "nop", "--concurrency", "1")
 	require.Equal(t, 30, code)
 	require.Contains(t, out, "tasks     3, 2 with a reward")
+	code, out, errText = rolloutd(t.Context(), env, "run", dir+"/a.yaml", dir+"/b.yaml", "--agent", "nop")
+	require.Zero(t, code, errText)
+	require.Contains(t, out, "tasks     2, 2 with a reward")
 	for _, args := range [][]string{{dir, "--rollout-id", "x"}, {dir + "/a.yaml", "--limit", "1"}, {dir, "--concurrency", "0"}} {
 		code, _, errText = rolloutd(t.Context(), env, append([]string{"run"}, args...)...)
 		require.Equal(t, 1, code)

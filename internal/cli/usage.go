@@ -70,12 +70,34 @@ func Arguments(names ...string) cobra.PositionalArgs {
 			return fmt.Errorf("%s: want %s, got %s", cmd.CommandPath(), want, quoted(args))
 		}
 		for i, arg := range args {
-			if strings.TrimSpace(arg) == "" {
-				return fmt.Errorf("%s: %s is empty", cmd.CommandPath(), names[i])
+			if err := filled(cmd, names[i], arg); err != nil {
+				return err
 			}
 		}
 		return nil
 	}
+}
+
+// OneOrMore checks that there is an argument of that name, or several.
+func OneOrMore(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("%s: want %s, got none", cmd.CommandPath(), name)
+		}
+		for _, arg := range args {
+			if err := filled(cmd, name, arg); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func filled(cmd *cobra.Command, name, arg string) error {
+	if strings.TrimSpace(arg) == "" {
+		return fmt.Errorf("%s: %s is empty", cmd.CommandPath(), name)
+	}
+	return nil
 }
 
 func quoted(args []string) string {
