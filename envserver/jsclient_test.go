@@ -7,8 +7,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/jsclient"
 )
 
-// TestTypeScriptClient runs the published TypeScript client of the Model Context Protocol.
+// TestTypeScriptClient runs the published TypeScript clients of the Model Context Protocol, of both generations.
 func TestTypeScriptClient(t *testing.T) {
 	t.Parallel()
-	jsclient.Run(t, jsclient.MCP, filepath.Join("testdata", "mcp_client.mjs"), start(t).url)
+	for pkg, script := range map[string]string{jsclient.MCP: "mcp_client.mjs", jsclient.MCP2: "mcp2_client.mjs"} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			jsclient.Run(t, pkg, filepath.Join("testdata", script), start(t).url)
+		})
+	}
 }

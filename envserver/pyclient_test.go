@@ -62,6 +62,12 @@ func TestPythonClients(t *testing.T) {
 	}
 }
 
+// TestSecondMCPClient runs the second generation of the Python client of the Model Context Protocol, which openenv does not use yet.
+func TestSecondMCPClient(t *testing.T) {
+	t.Parallel()
+	pyclient.Interpreter(t, pyclient.MCP2()).Run(t, filepath.Join("testdata", "py", "mcp2_client.py"), start(t).url)
+}
+
 // largeTurns are model calls of a rollout whose prompts grow to so many tokens, with 100 tokens in each reply.
 func largeTurns(calls, tokens int) []rollout.CompactTurn {
 	ids, logprobs := make([]int32, tokens), make([]float64, 100)

@@ -15,10 +15,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/filelock"
 )
 
-// Packages of clients: MCP is that of the Model Context Protocol, E2B that of E2B's sandboxes.
+// Packages of clients: MCP is that of the Model Context Protocol and MCP2 its second generation, E2B that of E2B's sandboxes.
 const (
-	MCP = "@modelcontextprotocol/sdk@1.32.2"
-	E2B = "e2b@2.51.0"
+	MCP  = "@modelcontextprotocol/sdk@1.32.2"
+	MCP2 = "@modelcontextprotocol/client@2.4.0"
+	E2B  = "e2b@2.51.0"
 )
 
 // Run runs a script beside which the package is installed. The script must say "all checks held" when it comes to its end. Without node the

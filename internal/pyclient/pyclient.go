@@ -36,6 +36,9 @@ var release010 string
 //go:embed requirements-models.txt
 var modelClients string
 
+//go:embed requirements-mcp2.txt
+var mcp2 string
+
 //go:embed requirements-atropos.txt
 var atropos string
 
@@ -70,6 +73,9 @@ func Newest() Requirements {
 
 // ModelClients are the OpenAI, Anthropic and Google packages.
 func ModelClients() Requirements { return Requirements{Name: "models", list: modelClients} }
+
+// MCP2 is the second generation of the client of the Model Context Protocol.
+func MCP2() Requirements { return Requirements{Name: "mcp2", list: mcp2} }
 
 // Trainer is numpy and TRL's package, without the libraries that train, beside the later release.
 func Trainer() Requirements { return Requirements{Name: "trainer", list: release010 + trainer} }

@@ -45,9 +45,15 @@ environments:
 			python := pyclient.Interpreter(t, pyclient.Trainer()).WithPackage(t)
 			python.Run(t, filepath.Join("testdata", "patience.py"), srv.url, seconds, edge)
 		})
-		t.Run("typescript", func(t *testing.T) {
+		t.Run("second MCP client in python", func(t *testing.T) {
 			t.Parallel()
-			jsclient.Run(t, jsclient.MCP, filepath.Join("testdata", "patience.mjs"), srv.url, seconds)
+			pyclient.Interpreter(t, pyclient.MCP2()).Run(t, filepath.Join("testdata", "patience_mcp2.py"), srv.url, seconds)
 		})
+		for pkg, script := range map[string]string{jsclient.MCP: "patience.mjs", jsclient.MCP2: "patience_mcp2.mjs"} {
+			t.Run(script, func(t *testing.T) {
+				t.Parallel()
+				jsclient.Run(t, pkg, filepath.Join("testdata", script), srv.url, seconds)
+			})
+		}
 	})
 }
