@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -32,15 +33,22 @@ func (g *Grader) verifierSandbox(ctx context.Context, job Job, record *Record) (
 	return sb, release, nil
 }
 
-// openSandbox returns the agent's own sandbox, or a fresh one.
+// openSandbox returns the agent's own sandbox, or a fresh one. It is made, empty, while the agent's processes end and their home is saved.
 func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, func(), error) {
 	if job.Verifier.SameSandbox {
 		return g.Sandboxes.Attach(ctx, job.SandboxID())
 	}
-	if err := g.SaveHome(ctx, job.Target); err != nil {
-		return nil, nil, blame(err, "save the workspace")
-	}
+	var saveErr error
+	var saving sync.WaitGroup
+	saving.Go(func() { saveErr = g.SaveHome(ctx, job.Target) })
 	sb, release, err := g.Sandboxes.CreateVerifier(ctx, job.Target, job.Sandbox)
+	saving.Wait()
+	if saveErr != nil {
+		if err == nil {
+			release() // the attempt's end destroys it
+		}
+		return nil, nil, blame(saveErr, "save the workspace")
+	}
 	if err != nil {
 		return nil, nil, retryable(job, err)
 	}
