@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
 )
 
 // Guard makes this process safe to have among the agent's own, which may run under the same user. It is called once, first.
@@ -15,7 +17,7 @@ import (
 //   - Not dumpable: nothing inside can trace it or read its memory, environment and descriptors.
 //   - Descriptors close on exec: a child never inherits the control socket.
 //   - Signals from inside are ignored. The kernel already drops SIGKILL and SIGSTOP to pid 1, but Go handles the others,
-//     and would end or stop on some of them.
+//     and would end or stop on some of them. For two it has no handler.
 //   - Orphans come to it even where it is not pid 1.
 //   - Threads exist before they are needed: at the process limit the runtime could not make one, and would abort.
 func Guard() error {
@@ -26,6 +28,9 @@ func Guard() error {
 		return err
 	}
 	ignoreSignals()
+	if err := child.IgnoreUnhandled(); err != nil {
+		return err
+	}
 	unix.Umask(0o022)
 	warmThreads(12)
 	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -80,6 +80,9 @@ func run() error {
 	if err := enterCgroups(c.Cgroups); err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
+	if err := restoreUnhandled(); err != nil {
+		return err
+	}
 	if err := become(c.User); err != nil {
 		return fmt.Errorf("user: %w", err)
 	}
@@ -121,6 +124,12 @@ func become(u *User) error {
 	if u.UID == 0 {
 		ambient, bound = 0, u.Capabilities
 	}
+	return Assume(*u, ambient, bound)
+}
+
+// Assume makes the calling thread, which the caller has locked its goroutine to and which is the one that execs, a process of that user. What it
+// becomes by exec keeps the capabilities of ambient; as root, and whatever becomes root, those of bound.
+func Assume(u User, ambient, bound uint64) error {
 	if err := setInheritable(ambient); err != nil {
 		return fmt.Errorf("inheritable set: %w", err)
 	}
