@@ -8,7 +8,7 @@
 //	sandboxd file TOOL          reads, writes, edits or lists files for a tool call; see package filetool
 //	sandboxd attach [--framed TIME] PATH
 //	                            carries a control connection over its standard streams; see package attach
-//	sandboxd enclose CONFIG     makes a sandbox of a part of this machine; see package enclose
+//	sandboxd enclose CONFIG     makes a sandbox of a part of this machine or container; see package enclose
 //	sandboxd version
 //
 // Under the name run-as-agent it is the helper of package runas.
@@ -22,7 +22,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/enclose"
+	"github.com/rolloutd/rolloutd/internal/sandbox/enclose"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/attach"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/child"

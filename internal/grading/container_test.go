@@ -12,16 +12,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// containers makes sandboxes in a Docker daemon of the test's own, with this machine's programs and its Python.
-func containers(t *testing.T) driver.Driver {
+// containerImage has this machine's programs and its Python.
+const containerImage = "python:1"
+
+// containers makes sandboxes of containerImage in a Docker daemon of the test's own.
+func containers(t *testing.T, engine *dockertest.Engine) driver.Driver {
 	t.Helper()
-	engine := dockertest.ForTest(t)
 	root := t.TempDir()
-	require.NoError(t, imagetest.Fill(root, append([]string{"diff", "pkill", "printf"}, imagetest.Programs()...)))
+	require.NoError(t, imagetest.Fill(root, append([]string{"chown", "diff", "pkill", "printf", "setpriv"}, imagetest.Programs()...)))
 	require.NoError(t, errors.Join(imagetest.Glibc(root), imagetest.Python(root)))
-	require.NoError(t, engine.Import(t.Context(), root, "python:1", ""))
+	require.NoError(t, engine.Import(t.Context(), root, containerImage, ""))
 	d, err := docker.New(docker.Options{
-		Dir: t.TempDir(), BridgeDir: t.TempDir(), SandboxdPath: sandboxdPath, Image: "python:1", Daemon: docker.Daemon{Host: engine.Socket},
+		Dir: t.TempDir(), BridgeDir: t.TempDir(), SandboxdPath: sandboxdPath, Image: containerImage, Daemon: docker.Daemon{Host: engine.Socket},
 	})
 	require.NoError(t, err)
 	return d

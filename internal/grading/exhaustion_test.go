@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
@@ -101,7 +102,7 @@ func TestExhaustion(t *testing.T) {
 // greedy makes a sandbox in which e is at work.
 func (a *attacked) greedy(t *testing.T, id string, e exhaustion) *sandboxtest.Place {
 	t.Helper()
-	_, _, err := a.create(t.Context(), id+".1")
+	_, _, err := a.create(t.Context(), id+".1", driver.PurposeAgent)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = a.backend.Destroy(context.Background(), id+".1") })
 	p := sandboxtest.Attach(t, a.backend, id+".1")

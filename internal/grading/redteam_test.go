@@ -16,6 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandbox/docker/dockertest"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
 	"github.com/rolloutd/rolloutd/internal/shell"
@@ -62,6 +63,7 @@ type attacked struct {
 	store    *store.Store
 	grader   *grading.Grader
 	separate bool
+	sandbox  rollout.Sandbox // what each sandbox is
 }
 
 func newAttacked(t *testing.T) *attacked { t.Helper(); return newAttackedOf(t, 512) }
@@ -71,20 +73,20 @@ func newAttackedOf(t *testing.T, memory int) *attacked {
 	t.Helper()
 	d, err := local.New(local.Options{Dir: filepath.Join(t.TempDir(), "sandboxes"), SandboxdPath: sandboxdPath})
 	require.NoError(t, err)
-	return newAttackedIn(t, d, memory)
+	return newAttackedIn(t, d, memory, rollout.Sandbox{})
 }
 
-func newAttackedIn(t *testing.T, d driver.Driver, memory int) *attacked {
+func newAttackedIn(t *testing.T, d driver.Driver, memory int, s rollout.Sandbox) *attacked {
 	t.Helper()
-	s, err := store.Open(t.Context(), t.TempDir())
+	blobs, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.Close() })
-	a := &attacked{store: s, backend: sandbox.New(d, sandbox.Options{Defaults: driver.Spec{
+	t.Cleanup(func() { _ = blobs.Close() })
+	a := &attacked{store: blobs, sandbox: s, backend: sandbox.New(d, sandbox.Options{Defaults: driver.Spec{
 		MemoryMiB: memory, HomeMiB: 64, TmpMiB: 32, PIDs: 128, Lease: time.Hour, // nothing renews it
 	}})}
 	t.Cleanup(a.destroyAll)
-	a.grader = &grading.Grader{Store: s, Sandboxes: a, Logger: slog.New(slog.DiscardHandler)}
-	sb, _, err := a.create(t.Context(), "probe.1")
+	a.grader = &grading.Grader{Store: blobs, Sandboxes: a, Logger: slog.New(slog.DiscardHandler)}
+	sb, _, err := a.create(t.Context(), "probe.1", driver.PurposeAgent)
 	require.NoError(t, err)
 	info, err := sb.Info(t.Context())
 	require.NoError(t, err)
@@ -101,8 +103,8 @@ func (a *attacked) destroyAll() {
 	}
 }
 
-func (a *attacked) create(ctx context.Context, id string) (*sandbox.Sandbox, func(), error) {
-	sb, err := a.backend.Create(ctx, id, rollout.Sandbox{}, nil)
+func (a *attacked) create(ctx context.Context, id, purpose string) (*sandbox.Sandbox, func(), error) {
+	sb, err := a.backend.Create(ctx, id, a.sandbox, map[string]string{driver.LabelPurpose: purpose})
 	return sb, func() {}, err
 }
 
@@ -115,19 +117,19 @@ func (a *attacked) Attach(ctx context.Context, id string) (*sandbox.Sandbox, fun
 
 // CreateVerifier implements grading.Sandboxes.
 func (a *attacked) CreateVerifier(ctx context.Context, t rollout.Target, _ rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
-	return a.create(ctx, t.VerifierID())
+	return a.create(ctx, t.VerifierID(), driver.PurposeVerifier)
 }
 
 // CreateControl implements grading.Sandboxes.
 func (a *attacked) CreateControl(ctx context.Context, t rollout.Target, _ rollout.Sandbox) (*sandbox.Sandbox, func(), error) {
-	sb, _, err := a.create(ctx, t.ControlID())
+	sb, _, err := a.create(ctx, t.ControlID(), driver.PurposeVerifier)
 	return sb, func() { _ = a.backend.Destroy(context.WithoutCancel(ctx), t.ControlID()) }, err
 }
 
 // agent does what an agent with that shell access does, and leaves it running.
 func (a *attacked) agent(t *testing.T, id string, c cheat) {
 	t.Helper()
-	sb, _, err := a.create(t.Context(), id+".1")
+	sb, _, err := a.create(t.Context(), id+".1", driver.PurposeAgent)
 	require.NoError(t, err)
 	hello := c.hello
 	if hello == "" {
@@ -162,16 +164,23 @@ func TestRedteam(t *testing.T) {
 // The same holds in containers, whose programs see each other's command lines: the text of a command is in none.
 func TestRedteamInContainers(t *testing.T) {
 	t.Parallel()
-	a := newAttackedIn(t, containers(t), 512)
+	a := newAttackedIn(t, containers(t, dockertest.ForTest(t)), 512, rollout.Sandbox{})
 	a.agent(t, "reader", cheat{hello: "leak('/proc/[0-9]*/cmdline')"})
 	require.Zero(t, *a.grade(t, "reader", 0, styles()[0], 5*time.Minute).Reward)
 	a.redteam(t, 16)
 }
 
+// The same holds for an agent that is root of its image: beside the verifier its work has no capability.
+func TestRedteamAsRoot(t *testing.T) {
+	t.Parallel()
+	d := containers(t, dockertest.RemappedForTest(t))
+	newAttackedIn(t, d, 512, rollout.Sandbox{Image: containerImage, User: rollout.UserRoot}).redteam(t, 8)
+}
+
 // The same holds in machines of E2B.
 func TestRedteamInMachines(t *testing.T) {
 	t.Parallel()
-	newAttackedIn(t, machines(t), 512).redteam(t, 16)
+	newAttackedIn(t, machines(t), 512, rollout.Sandbox{}).redteam(t, 16)
 }
 
 // redteam tries every cheat, or one in so many of them unless redteamEnv is set.
@@ -191,7 +200,8 @@ func (a *attacked) redteam(t *testing.T, step int) {
 	})
 	slots := make(chan struct{}, 3)
 	for i, c := range all {
-		if c.needsUsers && !a.separate || os.Getenv(redteamEnv) == "" && i%step != 0 {
+		asRoot := a.sandbox.User == rollout.UserRoot
+		if c.needsUsers && !a.separate || c.root && !asRoot || os.Getenv(redteamEnv) == "" && i%step != 0 && !c.root {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {

@@ -64,12 +64,10 @@ const (
 // CheckBackend refuses what the backend does not have, before a rollout is queued.
 func (s Sandbox) CheckBackend(backend string) error {
 	switch {
-	case backend != BackendDocker && backend != BackendE2B:
+	case backend != BackendE2B:
 		return nil
 	case s.User != "":
-		return fault.Field("sandbox.user", "%q is not possible on the backend %s: use the backend local", s.User, backend)
-	case backend == BackendDocker:
-		return nil
+		return fault.Field("sandbox.user", "%q is not possible on the backend %s: use the backend local or docker", s.User, backend)
 	case s.Workdir != "":
 		return fault.Field("sandbox.workdir", "a folder of the image cannot be the workdir on the backend %s: use the backend local or docker", backend)
 	case len(s.GradePaths) > 0:

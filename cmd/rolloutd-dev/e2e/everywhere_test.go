@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -48,6 +49,17 @@ const appScript = `
     - tool_calls:
         - {name: terminal, arguments: {command: "pwd; ls; cat main; rm main; echo changed > main; mkdir -m 700 own; echo 1 > own/file"}}
         - {name: terminal, arguments: {command: "cat /srv/data/rows; rm /srv/data/rows; echo 2 > /srv/data/two; (echo x > /srv/x; echo x > /usr/bin/x) 2> /dev/null || ls /app"}}
+    - text: Done.
+`
+
+// installScript plays an agent that is root of its image, with the tools of OpenCode: it installs a program and files of the system, changes users,
+// and makes something with the program in its workdir.
+const installScript = `
+- match: install the tool
+  turns:
+    - tool_calls: [{name: bash, arguments: {command: "id -u; pwd; ls; tool", description: "Look"}}]
+    - tool_calls: [{name: bash, arguments: {command: "printf '#!/bin/bash\necho made by $UID\n' > /usr/bin/tool; chmod 755 /usr/bin/tool; mkdir -p /var/lib/tool; echo conf > /etc/tool.conf; chown 33:33 /var/lib/tool; stat -c %u /var/lib/tool; tool", description: "Install"}}]
+    - tool_calls: [{name: bash, arguments: {command: "tool > out.txt; setpriv --reuid=33 --regid=33 --clear-groups tool >> out.txt; echo x > /srv/data/made; rm /etc/hostname; echo 1 > /verifier/logs/reward.txt; cat out.txt", description: "Use"}}]
     - text: Done.
 `
 
@@ -101,6 +113,60 @@ func TestOneTaskEverywhere(t *testing.T) {
 	require.Empty(t, containers(t, engine))
 	require.Empty(t, machines.Machines())
 	require.Empty(t, srv.sandboxes(t))
+}
+
+// One task file whose agent is root of its image, or the user that the image names, has the same in an OCI image and in a container, with OpenCode and
+// with the agent react. What the agent installs is its own: the verifier has the image, and the folders that are graded.
+func TestUsersOfAnImageEverywhere(t *testing.T) {
+	t.Parallel()
+	engine, folder := dockertest.RemappedForTest(t), t.TempDir()
+	require.NoError(t, errors.Join(sandboxtest.FillUsersImage(folder), imagetest.Fill(folder, []string{"rg"})))
+	require.NoError(t, engine.Import(t.Context(), folder, "users:1", "", "USER "+sandboxtest.UsersImageUser, "WORKDIR "+sandboxtest.UsersImageWorkdir))
+	srv := startDev(t, devOptions{
+		script: installScript + appScript, env: []string{"DOCKER_HOST=" + engine.Socket},
+		flags: []string{"--config", configFile(t, "sandbox:\n  backends: {local: {}, docker: {}}\n")},
+	})
+	saved, err := engine.Client.ImageSave(t.Context(), []string{"users:1"})
+	require.NoError(t, err)
+	defer saved.Close()
+	archive, err := os.Create(filepath.Join(t.TempDir(), "users.tar"))
+	require.NoError(t, err)
+	_, err = io.Copy(archive, saved)
+	require.NoError(t, errors.Join(err, archive.Close()))
+	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "rolloutd"), "image", "import", "--data", srv.data, archive.Name(), "users:1").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	root := args{"image": "users:1", "user": "root", "workdir": "image", "grade_paths": []string{"/srv/data"}}
+	task := args{
+		"instruction": "install the tool", "agent": "opencode",
+		"setup": []string{"[ $UID = 0 ] && echo setup > /usr/setup && touch by-setup"},
+		"verify": []string{
+			`test "$(cat out.txt)" = "$(printf 'made by 0\nmade by 33')" && cat /srv/data/made by-setup`, "cat /etc/passwd > /dev/null && [ ! -e /usr/bin/tool ] && [ ! -e /etc/tool.conf ]",
+			"run-as-agent bash -c 'echo x > /usr/bin/x'", "run-as-agent bash -c 'id -u; grep ^CapEff /proc/self/status'",
+		},
+	}
+	want := sameInAContainer(t, srv.url, task, root)
+	require.InDelta(t, 0.75, want.Reward, 1e-9, "%+v", want.Verify)
+	require.Len(t, want.Turns, 4)
+
+	task["instruction"], task["agent"] = "change the application", "react"
+	task["setup"] = []string{"[ $(id -un) = app ]"}
+	task["verify"] = []string{`test "$(cat main)" = original && ls`, "id -u; run-as-agent id"}
+	want = sameInAContainer(t, srv.url, task, args{"image": "users:1", "user": "image", "workdir": "image"})
+	require.Equal(t, rollout.Completed, want.Outcome, want.Error)
+	require.Empty(t, containers(t, engine))
+	require.Empty(t, srv.sandboxes(t))
+}
+
+// sameInAContainer runs a task in an OCI image and in a container, and requires that what shows of the results is the same.
+func sameInAContainer(t *testing.T, url string, task, sandbox args) outcome {
+	t.Helper()
+	want := outcomeIn(t, url, task, sandbox).withoutTimes()
+	require.Equal(t, rollout.Completed, want.Outcome, want.Error)
+	there := args{"backend": "docker"}
+	maps.Copy(there, sandbox)
+	require.Equal(t, want, outcomeIn(t, url, task, there).withoutTimes())
+	return want
 }
 
 // sameEverywhere runs a task on all backends and requires that what shows of their results is the same. It returns it.

@@ -65,7 +65,7 @@ func TestRolloutOnAnImage(t *testing.T) {
 const rootsEnv = "SANDBOX_TEST_ROOTS"
 
 // OpenCode, setup and grading run in a Debian without anything of ours, and where the only C library is musl; as the sandbox's user, as a user of the
-// image, and as root, which installs packages; and in containers as the sandbox's user.
+// image, and as root, which installs packages; and the same in containers.
 func TestRolloutOnOtherSystems(t *testing.T) {
 	t.Parallel()
 	roots := os.Getenv(rootsEnv)
@@ -78,7 +78,7 @@ func TestRolloutOnOtherSystems(t *testing.T) {
     - tool_calls: [{name: bash, arguments: {command: "uname > log.txt; echo $UID >> log.txt", description: "Look"}}]
     - text: Done.
 `)
-	engine := dockertest.ForTest(t)
+	engine := dockertest.RemappedForTest(t)
 	srv := startDev(t, devOptions{
 		modelURL: model.url, env: []string{"DOCKER_HOST=" + engine.Socket}, flags: []string{"--config", configFile(t, "sandbox:\n  backends: {local: {}, docker: {}}\n")},
 	})
@@ -99,7 +99,11 @@ func TestRolloutOnOtherSystems(t *testing.T) {
 		{"local", "musl", "app", "1500", nil},
 		{"local", "musl", "root", "0", []string{"echo new > /usr/bin/new"}},
 		{"docker", "debian", "", "1000", nil},
+		{"docker", "debian", "www-data", "33", nil},
+		{"docker", "debian", "root", "0", []string{"apt-get install -y /srv/busybox.deb && busybox true"}},
 		{"docker", "musl", "", "1000", nil},
+		{"docker", "musl", "app", "1500", nil},
+		{"docker", "musl", "root", "0", []string{"echo new > /usr/bin/new"}},
 	} {
 		result := runRollout(t, srv.url, args{
 			"instruction": "look around", "endpoint": "scripted", "sandbox": args{"backend": c.backend, "image": c.root + ":1", "user": c.user}, "setup": c.setup,

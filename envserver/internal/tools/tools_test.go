@@ -231,19 +231,19 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 	}
 }
 
-// What the backend docker does not have is refused at once, also where docker is the deployment's first backend.
+// What the backend e2b does not have is refused at once, also where e2b is the deployment's first backend.
 func TestRefusedByBackend(t *testing.T) {
 	t.Parallel()
-	for _, backends := range [][]string{{"docker", "local"}, {"local", "docker"}} {
+	for _, backends := range [][]string{{"e2b", "local"}, {"local", "e2b"}} {
 		tab := table(t, &recorder{}, func(o *tools.Options) { o.Backends = backends })
-		ask := `{"instruction":"i","endpoint":"vllm","sandbox":{"image":"img","backend":"docker","user":"image"}}`
-		if backends[0] == "docker" {
+		ask := `{"instruction":"i","endpoint":"vllm","sandbox":{"image":"img","backend":"e2b","user":"image"}}`
+		if backends[0] == "e2b" {
 			ask = `{"instruction":"i","endpoint":"vllm","sandbox":{"image":"img","user":"image"}}`
 		}
 		v, err := pyjson.Decode([]byte(ask))
 		require.NoError(t, err)
 		_, err = tab.Call(t.Context(), tools.Call{Tool: "start_rollout", Args: v.(map[string]any)})
-		require.ErrorContains(t, err, "sandbox.user: \"image\" is not possible on the backend docker")
+		require.ErrorContains(t, err, "sandbox.user: \"image\" is not possible on the backend e2b")
 	}
 }
 

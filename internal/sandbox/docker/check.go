@@ -36,7 +36,7 @@ func (d *Driver) Check(ctx context.Context) []driver.Finding {
 
 // findings say whether the daemon gives what a sandbox needs.
 func (d *Driver) findings(info *system.Info) []driver.Finding {
-	return []driver.Finding{d.checkDaemon(info), checkLimits(info), checkFilter(info), d.checkRuntime(info), d.checkControl(info)}
+	return []driver.Finding{d.checkDaemon(info), checkLimits(info), checkFilter(info), d.checkRuntime(info), d.checkControl(info), checkUsers(info)}
 }
 
 func (d *Driver) checkDaemon(info *system.Info) driver.Finding {
@@ -102,6 +102,15 @@ func (d *Driver) checkControl(info *system.Info) driver.Finding {
 		if d.o.Daemon.here() && !d.o.Remote {
 			f.Level, f.Fix = driver.Warn, "run the worker as root, with a daemon that is neither rootless nor remaps users: sockets are faster"
 		}
+	}
+	return f
+}
+
+// checkUsers says whether an agent may be root or another user of its image. Few tasks need that, so a daemon without it is no fault.
+func checkUsers(info *system.Info) driver.Finding {
+	f := driver.Finding{Name: "Docker users of images", Detail: "mapped to unprivileged ones of the daemon's machine: an agent may be root of its image"}
+	if !mapsUsers(info) {
+		f.Detail = "none: root of a container is root of the daemon's machine, so tasks with sandbox.user are refused; userns-remap in daemon.json allows them"
 	}
 	return f
 }

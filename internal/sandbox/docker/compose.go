@@ -17,6 +17,8 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/enclose"
+	"github.com/rolloutd/rolloutd/internal/sandbox/guest"
 	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -39,7 +41,7 @@ func capabilities() []string {
 }
 
 // compose describes the container of a sandbox.
-func (d *Driver) compose(ctx context.Context, id string, spec driver.Spec, from found, env wire.BaseEnv) (client.ContainerCreateOptions, error) {
+func (d *Driver) compose(ctx context.Context, id string, spec driver.Spec, from found, g guest.Guest) (client.ContainerCreateOptions, error) {
 	info, err := d.daemon(ctx)
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
@@ -48,15 +50,21 @@ func (d *Driver) compose(ctx context.Context, id string, spec driver.Spec, from 
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
-	args, err := serveArgs(id, spec, env, info, from.folders)
+	host, err := d.hostConfig(spec, info, id, g)
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
-	host, err := d.hostConfig(spec, info, id)
+	var args []string
+	if g.Account != nil {
+		cover(host, from.folders)
+		args, err = d.encloseArgs(id, spec, g, info)
+	} else {
+		d.show(host, info, id, spec, from.folders)
+		args, err = serveArgs(id, spec, g.Env, info, from.folders)
+	}
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
-	d.show(host, info, id, spec, from.folders)
 	return client.ContainerCreateOptions{
 		Name: d.container(id),
 		Config: &container.Config{
@@ -70,12 +78,12 @@ func (d *Driver) compose(ctx context.Context, id string, spec driver.Spec, from 
 }
 
 // hostConfig is the hardening, and the sizes of the spec.
-func (d *Driver) hostConfig(spec driver.Spec, info *system.Info, id string) (*container.HostConfig, error) {
-	filter, err := filterProfile()
+func (d *Driver) hostConfig(spec driver.Spec, info *system.Info, id string, g guest.Guest) (*container.HostConfig, error) {
+	filter, err := filterProfile(g.Account != nil)
 	if err != nil {
 		return nil, err
 	}
-	return &container.HostConfig{
+	host := &container.HostConfig{
 		NetworkMode: "none", IpcMode: "private", CgroupnsMode: "private", Runtime: d.o.Runtime,
 		CapDrop: []string{"ALL"}, CapAdd: capabilities(),
 		SecurityOpt:    []string{"no-new-privileges:true", "seccomp=" + filter},
@@ -86,7 +94,31 @@ func (d *Driver) hostConfig(spec driver.Spec, info *system.Info, id string) (*co
 		// sandboxd's own messages; what an agent prints does not go there.
 		LogConfig: container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "256k", "max-file": "1"}},
 		Resources: resources(spec, info),
-	}, nil
+	}
+	if g.Account != nil {
+		mayEnclose(host, info)
+	}
+	return host, nil
+}
+
+// mayEnclose lets the first process of a container mount the image anew, in namespaces of its own: sandboxd for a user of the image. The container's
+// root is an unprivileged user of the daemon's machine. What runs in these namespaces has none of this; see package enclose.
+func mayEnclose(host *container.HostConfig, info *system.Info) {
+	host.CapAdd = append(host.CapAdd, "SYS_ADMIN", "FSETID", "NET_BIND_SERVICE")
+	host.MaskedPaths, host.ReadonlyPaths = []string{}, []string{} // the kernel mounts no /proc where a part of one is covered
+	if slices.ContainsFunc(info.SecurityOptions, func(o string) bool { return strings.HasPrefix(o, "name=apparmor") }) {
+		host.SecurityOpt = append(host.SecurityOpt, "apparmor=unconfined") // the engine's profile forbids all mounts
+	}
+	host.Tmpfs = map[string]string{"/tmp": tmpfs(1, "1777"), controlMount: tmpfs(1, "0700")}
+}
+
+// cover keeps the engine from making volumes of its own for those that the image declares: in the sandbox they are folders of the image.
+func cover(host *container.HostConfig, folders []folder) {
+	for _, f := range folders {
+		if _, ours := host.Tmpfs[f.path]; !ours && f.volume {
+			host.Tmpfs[f.path] = tmpfs(1, "0755")
+		}
+	}
 }
 
 // folders are the places that can be written to, all in memory and with a size.
@@ -132,12 +164,14 @@ func (d *Driver) local(info *system.Info) bool {
 	if d.o.Remote || !d.o.Daemon.here() || os.Geteuid() != 0 {
 		return false
 	}
-	for _, option := range info.SecurityOptions {
-		if strings.HasPrefix(option, "name=userns") || strings.HasPrefix(option, "name=rootless") {
-			return false
-		}
-	}
-	return true
+	return !mapsUsers(info)
+}
+
+// mapsUsers says that the users of containers are others of the daemon's machine, its root among them.
+func mapsUsers(info *system.Info) bool {
+	return slices.ContainsFunc(info.SecurityOptions, func(option string) bool {
+		return strings.HasPrefix(option, "name=userns") || strings.HasPrefix(option, "name=rootless")
+	})
 }
 
 func resources(spec driver.Spec, info *system.Info) container.Resources {
@@ -178,4 +212,22 @@ func serveArgs(id string, spec driver.Spec, env wire.BaseEnv, info *system.Info,
 		"--make-folders", "--fill", string(fill), "--separate-users", "--env", string(data),
 		"--usage", string(sources),
 	}, err
+}
+
+// encloseArgs make a sandbox of a part of the container, whose agent is a user of the image. Its root file system is the image with a layer in memory
+// of the size that the home has too, as on the backend local.
+func (d *Driver) encloseArgs(id string, spec driver.Spec, g guest.Guest, info *system.Info) ([]string, error) {
+	root := g.Overlay()
+	root.SizeMiB = spec.HomeMiB
+	root.Points = []string{"/proc", "/dev", "/sys", "/run", "/tmp", "/etc", wire.AgentHome, "/verifier", ownMount}
+	tree := int64(min(spec.HomeMiB, spec.MemoryMiB)) << 20
+	if len(g.Writable()) > 0 { // files of the image that did not change are in it, but are not written again
+		tree = maxCopied
+	}
+	data, err := json.Marshal(enclose.Config{
+		ID: id, Lease: spec.Lease.String(), HomeMiB: spec.HomeMiB, TmpMiB: spec.TmpMiB, TreeBytes: tree, Filter: d.filter, Env: g.Env,
+		Counters: usage.InContainer(info.CgroupVersion == "2"),
+		Image:    &enclose.Image{Root: root, Agent: g.Agent(), Workdir: g.Workdir, Graded: g.Graded, Verifier: g.Verifier},
+	})
+	return []string{enclose.Command, string(data)}, err
 }

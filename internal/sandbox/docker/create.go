@@ -52,11 +52,11 @@ func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error 
 
 // make creates the container and starts it. A container of that name is an error of package cerrdefs, Conflict.
 func (d *Driver) make(ctx context.Context, id string, spec driver.Spec) error {
-	image, env, err := d.image(ctx, spec)
+	image, g, err := d.image(ctx, spec)
 	if err != nil {
 		return err
 	}
-	o, err := d.compose(ctx, id, spec, image, env)
+	o, err := d.compose(ctx, id, spec, image, g)
 	if err != nil {
 		return err
 	}

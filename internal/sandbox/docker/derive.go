@@ -64,18 +64,12 @@ func sizesOf(image client.ImageInspectResult) []int64 {
 func (d *Driver) derive(ctx context.Context, base found, g guest.Guest, name string) (err error) {
 	var ids [2]string
 	for n := range ids {
-		c, err := d.docker.ContainerCreate(ctx, client.ContainerCreateOptions{
-			Name: "rolloutd-" + d.owner + "-image-" + strings.ToLower(rand.Text()[:8]),
-			Config: &container.Config{
-				Image: base.id, Entrypoint: []string{sandboxdPath}, Labels: map[string]string{labelSandbox: "", labelOwner: d.owner, labelState: "{}"},
-			},
-			HostConfig: &container.HostConfig{NetworkMode: "none"},
-		})
+		id, err := d.unstarted(ctx, base)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, d.remove(context.WithoutCancel(ctx), c.ID)) }()
-		ids[n] = c.ID
+		defer func() { err = errors.Join(err, d.remove(context.WithoutCancel(ctx), id)) }()
+		ids[n] = id
 	}
 	image := unstarted{ctx, d.docker, ids[0]}
 	if err := g.CheckFolders(func(p string) (string, fs.FileMode, error) { return firstNoFolder(image, p) }); err != nil {
@@ -120,6 +114,18 @@ func (d *Driver) fill(ctx context.Context, containerID string, image view, copie
 	return sizes, err
 }
 
+// unstarted makes a container of the image that never runs.
+func (d *Driver) unstarted(ctx context.Context, base found) (string, error) {
+	c, err := d.docker.ContainerCreate(ctx, client.ContainerCreateOptions{
+		Name: "rolloutd-" + d.owner + "-image-" + strings.ToLower(rand.Text()[:8]),
+		Config: &container.Config{
+			Image: base.id, Entrypoint: []string{sandboxdPath}, Labels: map[string]string{labelSandbox: "", labelOwner: d.owner, labelState: "{}"},
+		},
+		HostConfig: &container.HostConfig{NetworkMode: "none"},
+	})
+	return c.ID, err
+}
+
 // unstarted is a view of a container that never ran.
 type unstarted struct {
 	ctx    context.Context
@@ -144,19 +150,32 @@ func (c unstarted) tree(path string) (io.ReadCloser, error) {
 const maxAccounts = 1 << 20
 
 func (c unstarted) text(path string) (string, error) {
-	got, err := c.docker.CopyFromContainer(c.ctx, c.id, client.CopyFromContainerOptions{SourcePath: path})
-	if cerrdefs.IsNotFound(err) {
+	data, err := c.file(path, maxAccounts)
+	if errors.Is(err, fs.ErrNotExist) || fault.Is(err, fault.Invalid) {
 		return "", nil
 	}
+	return string(data), err
+}
+
+// file reads a regular file. Without one it is an fs.ErrNotExist; a larger one is a fault.Invalid.
+func (c unstarted) file(path string, most int64) ([]byte, error) {
+	got, err := c.docker.CopyFromContainer(c.ctx, c.id, client.CopyFromContainerOptions{SourcePath: path})
+	if cerrdefs.IsNotFound(err) {
+		return nil, fmt.Errorf("%s of the image: %w", path, fs.ErrNotExist)
+	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer got.Content.Close()
 	r := tar.NewReader(got.Content)
 	h, err := r.Next()
-	if err != nil || h.Typeflag != tar.TypeReg || h.Size > maxAccounts {
-		return "", err
+	switch {
+	case err != nil:
+		return nil, err
+	case h.Typeflag != tar.TypeReg:
+		return nil, fmt.Errorf("%s of the image: %w", path, fs.ErrNotExist)
+	case h.Size > most:
+		return nil, fault.New(fault.Invalid, "%s of the image has more than %d bytes", path, most)
 	}
-	data, err := io.ReadAll(io.LimitReader(r, maxAccounts))
-	return string(data), err
+	return io.ReadAll(io.LimitReader(r, most))
 }

@@ -70,7 +70,7 @@ func TestBadImages(t *testing.T) {
 		"may not be pulled":                {Image: "not-here"},
 		"is for linux/arm64":               {Image: "foreign:1"},
 		"want a name like":                 {Image: "../../containers/json?"},
-		"not possible on the backend":      {User: rollout.UserRoot},
+		"set userns-remap in its daemon":   {User: rollout.UserRoot},
 		"want a name like python:3.12-sli": {Image: "A B"},
 	} {
 		_, err := b.Create(t.Context(), "bad", s, nil)

@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandbox/bridge"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/seccomp"
 )
 
 // Options configures New. Dir and SandboxdPath are required.
@@ -52,6 +53,7 @@ type Driver struct {
 	owner  string
 	docker *client.Client
 	added  layer
+	filter []byte // of system calls, for sandboxes that are a part of a container
 	log    *slog.Logger
 
 	making chan struct{} // one image of our own is made at a time
@@ -83,6 +85,9 @@ func New(o Options) (*Driver, error) {
 	}
 	if d.docker, err = o.Daemon.connect(); err != nil {
 		return nil, err
+	}
+	if d.filter, err = seccomp.Compile(); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "system call filter")
 	}
 	folder, links, err := bridge.Collect(o.BridgeDir)
 	if err == nil {

@@ -11,8 +11,9 @@ import (
 
 // filterProfile is the engine's default system call filter, made narrower: the families of sockets are those that a sandbox needs, processes
 // set their own limits alone, and there are no system calls by the numbers of another architecture, which escape such rules. It is given to every
-// container, because a daemon may be older than the profile, or configured without one.
-func filterProfile() (string, error) {
+// container, because a daemon may be older than the profile, or configured without one. With pivot the first process may also change the root; the
+// processes of such a sandbox have a narrower filter in addition.
+func filterProfile(pivot bool) (string, error) {
 	p := profile.DefaultProfile()
 	for i := range p.ArchMap {
 		p.ArchMap[i].SubArches = nil
@@ -26,6 +27,9 @@ func filterProfile() (string, error) {
 		for _, value := range values {
 			p.Syscalls = append(p.Syscalls, allowEqual(name, value))
 		}
+	}
+	if pivot {
+		p.Syscalls = append(p.Syscalls, &profile.Syscall{LinuxSyscall: specs.LinuxSyscall{Names: []string{"pivot_root"}, Action: specs.ActAllow}})
 	}
 	data, err := json.Marshal(p)
 	return string(data), err

@@ -27,6 +27,7 @@ type folder struct {
 	path   string
 	names  []string // further paths that it shows under
 	filled bool     // else it is empty, or filled as a part of another
+	volume bool     // the image declares it as a volume
 }
 
 // foldersOf returns the folders that can be written to: the workdir and further graded ones, with the names that they have below the home, and
@@ -45,17 +46,20 @@ func foldersOf(g guest.Guest, volumes map[string]struct{}) ([]folder, error) {
 	}
 	for p := range volumes {
 		p = path.Clean("/" + p)
+		known := slices.IndexFunc(all, func(f folder) bool { return f.path == p })
 		switch {
 		case overlaps(p, ownMount, "/proc", "/sys", "/dev", "/verifier"):
 			return nil, fault.Field("image", "declares the volume %.100q, where the sandbox has what is its own", p)
-		case slices.ContainsFunc(all, func(f folder) bool { return f.path == p }):
+		case known >= 0:
+			all[known].volume = true
 		default:
-			all = append(all, folder{path: p, filled: !overlaps(p, wire.AgentHome, "/tmp", "/var/tmp", "/run")})
+			all = append(all, folder{path: p, volume: true, filled: !overlaps(p, wire.AgentHome, "/tmp", "/var/tmp", "/run")})
 		}
 	}
 	slices.SortFunc(all, func(a, b folder) int { return strings.Compare(a.path, b.path) })
 	for n := range all {
 		all[n].within(all[:n])
+		all[n].filled = all[n].filled && g.Account == nil // a user of the image has them as they are in it
 	}
 	return all, nil
 }

@@ -1,7 +1,10 @@
 package docker
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"runtime"
 	"strings"
 
@@ -16,7 +19,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/guest"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // found is an image that sandboxes are made of.
@@ -24,6 +26,7 @@ type found struct {
 	id      string
 	env     []string
 	workdir string
+	user    string
 	volumes map[string]struct{}
 	folders []folder // those that can be written to
 }
@@ -38,34 +41,76 @@ func (f found) unsetEnv() []string {
 	return names
 }
 
-// image finds what the sandbox is made of: the image of the spec with what is added to it, and what processes start from.
-func (d *Driver) image(ctx context.Context, spec driver.Spec) (found, wire.BaseEnv, error) {
-	if spec.User != "" { // a rollout that asks for it is refused before, when it is submitted
-		return found{}, wire.BaseEnv{}, fault.Field("user", "%q is not possible on the backend docker: use the backend local", spec.User)
+// image finds what the sandbox is made of: the image of the spec with what is added to it, and what the sandbox takes from it beside the files.
+func (d *Driver) image(ctx context.Context, spec driver.Spec) (found, guest.Guest, error) {
+	if err := d.checkUser(ctx, spec); err != nil {
+		return found{}, guest.Guest{}, err
 	}
-	name := spec.Image
+	name := cmp.Or(spec.Image, d.o.Image)
 	if name == "" {
-		name = d.o.Image
-	}
-	if name == "" {
-		return found{}, wire.BaseEnv{}, fault.Field("image", "is needed: the backend docker has no default image (sandbox.docker.image)")
+		return found{}, guest.Guest{}, fault.Field("image", "is needed: the backend docker has no default image (sandbox.docker.image)")
 	}
 	base, err := d.base(ctx, name)
 	if err != nil {
-		return found{}, wire.BaseEnv{}, err
+		return found{}, guest.Guest{}, err
 	}
-	g, err := guest.Of(&image.Use{Image: image.Image{Env: base.env, Workdir: base.workdir}}, spec, true)
-	if err != nil {
-		return found{}, wire.BaseEnv{}, err
+	files := &accountFiles{ctx: ctx, d: d, base: base}
+	g, err := guest.Of(&guest.Image{Env: base.env, Workdir: base.workdir, User: base.user, Files: files}, spec, true)
+	if err = errors.Join(err, files.close()); err != nil {
+		return found{}, guest.Guest{}, err
 	}
 	if base.folders, err = foldersOf(g, base.volumes); err != nil {
-		return found{}, wire.BaseEnv{}, err
+		return found{}, guest.Guest{}, err
 	}
 	made, sizes := base, []int64(nil)
 	if made.id, sizes, err = d.derived(ctx, base, g); err == nil {
 		err = checkSizes(filled(base.folders), sizes, spec)
 	}
-	return made, g.Env, err
+	return made, g, err
+}
+
+// checkUser refuses an agent that is a user of the image where root of a container is root of the daemon's machine.
+func (d *Driver) checkUser(ctx context.Context, spec driver.Spec) error {
+	if spec.User == "" {
+		return nil
+	}
+	info, err := d.daemon(ctx)
+	if err == nil && !mapsUsers(info) {
+		err = fault.Field("user", "%q needs a Docker daemon that maps the users of containers to others of its machine: set userns-remap in its daemon.json, "+
+			"or use the backend local", spec.User)
+	}
+	return err
+}
+
+// accountFiles reads accounts from an image of the daemon, in a container that never runs and is made when it is needed.
+type accountFiles struct {
+	ctx  context.Context
+	d    *Driver
+	base found
+	id   string
+}
+
+// FirstNoFolder implements guest.Files. Whether the folders are some is looked at when files are added to the image.
+func (f *accountFiles) FirstNoFolder(string) (string, fs.FileMode, error) { return "", 0, nil }
+
+// ReadFile implements guest.Files.
+func (f *accountFiles) ReadFile(path string, most int64) ([]byte, error) {
+	if f.id == "" {
+		id, err := f.d.unstarted(f.ctx, f.base)
+		if err != nil {
+			return nil, f.d.failed(err, "look into the image")
+		}
+		f.id = id
+	}
+	data, err := unstarted{f.ctx, f.d.docker, f.id}.file(path, most)
+	return data, f.d.failed(err, "look into the image")
+}
+
+func (f *accountFiles) close() error {
+	if f.id == "" {
+		return nil
+	}
+	return f.d.failed(f.d.remove(context.WithoutCancel(f.ctx), f.id), "look into the image")
 }
 
 // base finds the image of that name in the daemon, or pulls it.
@@ -91,7 +136,7 @@ func (d *Driver) base(ctx context.Context, name string) (found, error) {
 	}
 	f := found{id: got.ID}
 	if got.Config != nil {
-		f.env, f.workdir, f.volumes = got.Config.Env, got.Config.WorkingDir, got.Config.Volumes
+		f.env, f.workdir, f.user, f.volumes = got.Config.Env, got.Config.WorkingDir, got.Config.User, got.Config.Volumes
 	}
 	return f, nil
 }

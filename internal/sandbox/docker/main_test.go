@@ -21,6 +21,9 @@ const testImage = "suite"
 // appImage is the one of sandboxtest.FillAppImage.
 const appImage = "app"
 
+// usersImage is the one of sandboxtest.FillUsersImage, in a daemon that maps users.
+const usersImage = "users"
+
 // world is what the tests of this package share: the binary under test and a daemon.
 var world struct {
 	sandboxd string
@@ -118,7 +121,7 @@ func open(t testing.TB, o docker.Options) *docker.Driver {
 // The suite holds where sandboxd listens on a socket of this machine.
 func TestSuite(t *testing.T) {
 	t.Parallel()
-	suite(t, docker.Options{}, nil)
+	suite(t, docker.Options{}, sandboxtest.Harness{})
 }
 
 // What a connection carries holds over a daemon that is reached by TLS and does not see the files of this machine. The rest of the suite does not
@@ -130,15 +133,15 @@ func TestSuiteRemote(t *testing.T) {
 		groups = nil
 	}
 	e := engine(t)
-	suite(t, docker.Options{Daemon: docker.Daemon{Host: e.TLS, CertPath: e.Certs}}, groups)
+	suite(t, docker.Options{Daemon: docker.Daemon{Host: e.TLS, CertPath: e.Certs}}, sandboxtest.Harness{Groups: groups})
 }
 
-func suite(t *testing.T, o docker.Options, groups []string) {
+// suite runs the suite, with what the harness has already.
+func suite(t *testing.T, o docker.Options, h sandboxtest.Harness) {
 	t.Helper()
 	engine(t)
 	o.Dir, o.BridgeDir = t.TempDir(), t.TempDir()
-	sandboxtest.Run(t, sandboxtest.Harness{
-		Open:          func(t *testing.T) driver.Driver { return open(t, o) },
-		ShowsVerifier: true, Groups: groups, AppImage: appImage,
-	})
+	h.Open = func(t *testing.T) driver.Driver { return open(t, o) }
+	h.ShowsVerifier, h.AppImage = true, appImage
+	sandboxtest.Run(t, h)
 }

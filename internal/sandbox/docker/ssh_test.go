@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/sandbox/docker"
+	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
 // The suite holds over a daemon that is reached by ssh, where each connection is a login.
@@ -21,7 +22,7 @@ func TestSuiteSSH(t *testing.T) {
 	}
 	e := engine(t)
 	host := serveSSH(t)
-	suite(t, docker.Options{Daemon: docker.Daemon{Host: host + strings.TrimPrefix(e.Socket, "unix://")}}, nil)
+	suite(t, docker.Options{Daemon: docker.Daemon{Host: host + strings.TrimPrefix(e.Socket, "unix://")}}, sandboxtest.Harness{})
 }
 
 // serveSSH has this process's ssh log in to this machine, each time to an ssh server of its own, and returns the URL.

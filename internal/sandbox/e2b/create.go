@@ -14,8 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/filelock"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/api"
-	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/enclose"
 	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/envd"
+	"github.com/rolloutd/rolloutd/internal/sandbox/enclose"
 )
 
 const (

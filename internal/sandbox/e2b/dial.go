@@ -9,8 +9,8 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/filelock"
-	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/enclose"
 	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/envd"
+	"github.com/rolloutd/rolloutd/internal/sandbox/enclose"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/attach"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/api"
-	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/enclose"
+	"github.com/rolloutd/rolloutd/internal/sandbox/enclose"
 )
 
 // Metadata of a machine.

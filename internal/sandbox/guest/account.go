@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -24,14 +23,14 @@ const (
 
 // accountOf finds the user of the image that the agent is, as a container engine would: a name or an id, and a group where one is given; else the
 // groups that the image gives to that user. An image that names no user means root. It is nil for the user 1000.
-func accountOf(use *image.Use, user string) (*wire.Account, error) {
+func accountOf(use *Image, user string) (*wire.Account, error) {
 	switch user {
 	case "":
 		return nil, nil //nolint:nilnil // no user of the image, no error
 	case rollout.UserRoot:
 		return &wire.Account{}, nil
 	case rollout.UserOfImage:
-		if user = use.Image.User; user == "" {
+		if user = use.User; user == "" {
 			return &wire.Account{}, nil
 		}
 		if !rollout.IsAccount(user) {
@@ -54,8 +53,8 @@ func accountOf(use *image.Use, user string) (*wire.Account, error) {
 }
 
 // records reads the lines of a file of accounts: name, password, id and so on.
-func records(use *image.Use, path string) ([][]string, error) {
-	data, err := use.ReadFile(path, maxAccounts)
+func records(use *Image, path string) ([][]string, error) {
+	data, err := use.Files.ReadFile(path, maxAccounts)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil

@@ -50,7 +50,7 @@ func TestUserOfAnImage(t *testing.T) {
 		{"0:1001", "app", "0:1001:"}, // root in the group that a verifier has elsewhere
 		{rollout.UserRoot, "app", "0:0:"},
 	} {
-		g, err := guest.Of(imageWith(t, c.config, passwd, group), driver.Spec{User: c.task}, true)
+		g, err := guest.Of(guest.Stored(imageWith(t, c.config, passwd, group)), driver.Spec{User: c.task}, true)
 		require.NoError(t, err, "%+v", c)
 		require.Equal(t, []string{"--agent", c.want, "--bare=false"}, g.Agent(), "%+v", c)
 		require.Equal(t, strings.HasPrefix(c.want, "0:"), g.IsRoot())
@@ -60,7 +60,7 @@ func TestUserOfAnImage(t *testing.T) {
 		}
 		require.Equal(t, verifier, g.Account.VerifierID(), "%+v", c)
 	}
-	g, err := guest.Of(imageWith(t, "app", passwd, group), driver.Spec{}, true)
+	g, err := guest.Of(guest.Stored(imageWith(t, "app", passwd, group)), driver.Spec{}, true)
 	require.NoError(t, err)
 	require.Empty(t, g.Agent(), "a task that does not ask gets the sandbox's own user")
 }
@@ -89,11 +89,11 @@ func TestRefusedUsersOfAnImage(t *testing.T) {
 		"in many groups":   {"app", passwd, many.String(), "at most 64"},
 		"huge":             {"app", strings.Repeat("x", 2<<20), group, "bytes"},
 	} {
-		_, err := guest.Of(imageWith(t, c.config, c.passwd, c.group), driver.Spec{User: rollout.UserOfImage}, true)
+		_, err := guest.Of(guest.Stored(imageWith(t, c.config, c.passwd, c.group)), driver.Spec{User: rollout.UserOfImage}, true)
 		require.Equal(t, fault.Invalid, fault.KindOf(err), "%s: %v", name, err)
 		require.ErrorContains(t, err, c.want, name)
 	}
-	_, err := guest.Of(imageWith(t, "app", passwd, group), driver.Spec{User: rollout.UserOfImage}, false)
+	_, err := guest.Of(guest.Stored(imageWith(t, "app", passwd, group)), driver.Spec{User: rollout.UserOfImage}, false)
 	require.ErrorContains(t, err, "needs a worker that runs as root")
 	_, err = guest.Of(nil, driver.Spec{User: rollout.UserOfImage}, true)
 	require.ErrorContains(t, err, "is needed")
@@ -105,6 +105,6 @@ func TestLinkedAccounts(t *testing.T) {
 	use := imageWith(t, "app", passwd, group)
 	require.NoError(t, os.Remove(filepath.Join(use.Layers[0], "etc/passwd")))
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(use.Layers[0], "etc/passwd")))
-	_, err := guest.Of(use, driver.Spec{User: "daemon"}, true)
+	_, err := guest.Of(guest.Stored(use), driver.Spec{User: "daemon"}, true)
 	require.ErrorContains(t, err, "not in /etc/passwd")
 }

@@ -28,8 +28,30 @@ type Guest struct {
 // rootPath is where root looks for programs in an image that does not say.
 const rootPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+// Image is what is known of an image.
+type Image struct {
+	Env           []string
+	Workdir, User string
+	Files         Files
+}
+
+// Files are those of an image. FirstNoFolder returns the first part of a path that is in the image and no folder, and its type; "" where there is none.
+// ReadFile reads a regular file: fs.ErrNotExist says that there is none, a fault.Invalid that it is too long.
+type Files interface {
+	FirstNoFolder(path string) (string, fs.FileMode, error)
+	ReadFile(path string, most int64) ([]byte, error)
+}
+
+// Stored is an image of the store; nil of nil.
+func Stored(use *image.Use) *Image {
+	if use == nil {
+		return nil
+	}
+	return &Image{Env: use.Image.Env, Workdir: use.Image.Workdir, User: use.Image.User, Files: use}
+}
+
 // Of reads what the spec asks of the image, which is nil where it names none. Where users are not separate the agent cannot be root.
-func Of(use *image.Use, spec driver.Spec, separate bool) (Guest, error) {
+func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
 	g := Guest{Verifier: spec.Labels[driver.LabelPurpose] == driver.PurposeVerifier, Workdir: spec.Workdir}
 	switch {
 	case use == nil && (spec.User != "" || g.Workdir != "" || spec.ImageEnv || len(spec.GradePaths) > 0):
@@ -44,15 +66,15 @@ func Of(use *image.Use, spec driver.Spec, separate bool) (Guest, error) {
 		return g, err
 	}
 	if g.Workdir == rollout.WorkdirOfImage {
-		if g.Workdir = use.Image.Workdir; g.Workdir == "/" {
+		if g.Workdir = use.Workdir; g.Workdir == "/" {
 			g.Workdir = ""
 		}
 	}
 	g.Graded = spec.GradePaths
-	if err := g.CheckFolders(use.FirstNoFolder); err != nil {
+	if err := g.CheckFolders(use.Files.FirstNoFolder); err != nil {
 		return g, err
 	}
-	g.setEnv(use.Image.Env, spec.ImageEnv)
+	g.setEnv(use.Env, spec.ImageEnv)
 	return g, nil
 }
 

@@ -164,7 +164,7 @@ func (d *Driver) Prepare(ctx context.Context, spec driver.Spec) error {
 	if use != nil {
 		defer use.Lock.Close()
 	}
-	_, err = guest.Of(use, spec, d.uids != nil)
+	_, err = guest.Of(guest.Stored(use), spec, d.uids != nil)
 	return err
 }
 

@@ -67,7 +67,7 @@ func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Sp
 	if use != nil {
 		l.add(use.Lock) // the sandbox holds its image
 	}
-	if l.guest, err = guest.Of(use, spec, d.uids != nil); err != nil {
+	if l.guest, err = guest.Of(guest.Stored(use), spec, d.uids != nil); err != nil {
 		return err
 	}
 	s := state{

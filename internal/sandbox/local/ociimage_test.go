@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -51,6 +52,32 @@ func TestSuiteOfAnImage(t *testing.T) {
 			return imaged{open(t, local.Options{Dir: dir, Images: store, BridgeDir: bridge}), "small"}
 		},
 		AppImage: "small",
+	})
+}
+
+// Agents that are users of an image have what they have in a container.
+func TestUsersOfAnImage(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	folder := t.TempDir()
+	require.NoError(t, sandboxtest.FillUsersImage(folder))
+	dir, bridge := t.TempDir(), t.TempDir()
+	store := envImage(t, folder, v1.Config{User: sandboxtest.UsersImageUser, WorkingDir: sandboxtest.UsersImageWorkdir})
+	sandboxtest.Run(t, sandboxtest.Harness{
+		Open: func(t *testing.T) driver.Driver {
+			return open(t, local.Options{Dir: dir, Images: store, BridgeDir: bridge})
+		},
+		UsersImage: "env", Groups: []string{"Accounts"},
+	})
+	t.Run("AsRoot", func(t *testing.T) {
+		t.Parallel()
+		dir, bridge := t.TempDir(), t.TempDir()
+		sandboxtest.Run(t, sandboxtest.Harness{
+			Open: func(t *testing.T) driver.Driver {
+				return sandboxtest.AsRoot{Driver: open(t, local.Options{Dir: dir, Images: store, BridgeDir: bridge}), Image: "env"}
+			},
+			Root: true, Groups: sandboxtest.RootGroups(),
+		})
 	})
 }
 

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -44,29 +43,15 @@ func (d *Driver) root(c *composer) {
 
 // overlay says how the stage mounts the image, which has been found.
 func (d *Driver) overlay(use *image.Use, at string, base int, spec driver.Spec, g guest.Guest) *stage.Overlay {
-	files, links := etcFiles(), maps.Clone(d.links.Bash)
+	links := maps.Clone(d.links.Bash)
 	if g.Verifier { // test scripts of container images know these places
 		maps.Copy(links, map[string]string{"/tests": wire.VerifierTests, "/logs/verifier": wire.VerifierLogs})
 	}
-	return &stage.Overlay{
-		At: at, Layers: use.Layers, SizeMiB: spec.HomeMiB, Base: base, IDs: imageUIDs,
-		Points:  []string{"/proc", "/dev", "/run", "/tmp", "/etc", wire.AgentHome, "/verifier", ownMount},
-		Folders: g.Writable(),
-		Links:   links, Foreign: d.links.C, Unless: bridge.Loader,
-		Files:    map[string]string{"/etc/hosts": files["hosts"], "/etc/hostname": files["hostname"]},
-		Accounts: accounts(g.Account.VerifierID()),
-	}
-}
-
-// accounts are added to an image that does not have them.
-func accounts(verifier int) map[string][]stage.Account {
-	return map[string][]stage.Account{
-		"/etc/passwd": {
-			{Name: "user", ID: wire.AgentID, Rest: ":1000:user:" + wire.AgentHome + ":/bin/bash"},
-			{Name: "verifier", ID: verifier, Rest: fmt.Sprintf(":%d:verifier:%s:/bin/bash", verifier, wire.VerifierHome)},
-		},
-		"/etc/group": {{Name: "user", ID: wire.AgentID, Rest: ":"}, {Name: "verifier", ID: verifier, Rest: ":"}},
-	}
+	o := g.Overlay()
+	o.At, o.Layers, o.SizeMiB, o.Base, o.IDs = at, use.Layers, spec.HomeMiB, base, imageUIDs
+	o.Points = []string{"/proc", "/dev", "/run", "/tmp", "/etc", wire.AgentHome, "/verifier", ownMount}
+	o.Links, o.Foreign, o.Unless = links, d.links.C, bridge.Loader
+	return &o
 }
 
 // hostRoot shows the host's programs and libraries, and nothing else of it: /etc, /var, /home and /run hold secrets.
@@ -145,8 +130,8 @@ func etcFiles() map[string]string {
 			"verifier:x:1001:1001:verifier:/verifier/home:/bin/bash\n" +
 			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
 		"group":         "root:x:0:\nuser:x:1000:\nverifier:x:1001:\nnogroup:x:65534:\n",
-		"hosts":         "127.0.0.1 localhost sandbox\n::1 localhost\n",
+		"hosts":         guest.HostsFile,
 		"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
-		"hostname":      "sandbox\n",
+		"hostname":      guest.HostnameFile,
 	}
 }

@@ -24,6 +24,14 @@ func fileTests() map[string]func(*testing.T, Harness) {
 	}
 }
 
+// owner is the name of the agent's user.
+func (h Harness) owner() string {
+	if h.Root {
+		return "root"
+	}
+	return "user"
+}
+
 func newText(s string) io.Reader { return strings.NewReader(s) }
 
 func writeRead(t *testing.T, h Harness) {
@@ -40,7 +48,7 @@ func writeRead(t *testing.T, h Harness) {
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(data, got), path)
 	}
-	require.Equal(t, "640 user\n", p.Bash("stat -c '%a %U' /home/user/workdir/a/b/c.txt").Stdout)
+	require.Equal(t, "640 "+h.owner()+"\n", p.Bash("stat -c '%a %U' /home/user/workdir/a/b/c.txt").Stdout)
 	require.NoError(t, p.WriteFile(t.Context(), "/home/user/empty", newText("new"), 0o4755))
 	require.Equal(t, "755 new\n", p.Bash("stat -c %a /home/user/empty | tr '\n' ' '; cat /home/user/empty; echo").Stdout)
 	require.Empty(t, p.Bash("find /home/user /tmp -name '.rolloutd*'").Stdout, "nothing is left half written")
@@ -82,9 +90,13 @@ func longName() string { return strings.Repeat("n", 300) }
 func writeRefuses(t *testing.T, h Harness) {
 	p := h.place(t)
 	require.Zero(t, p.Bash("cd /home/user; mkdir dir; ln -s /tmp linkdir; : > file").ExitCode)
-	for _, path := range []string{
-		"/home/user/dir", "/home/user/linkdir/x", "/home/user/file/x", "/usr/bin/new", "/etc/passwd", "relative", "/", "/home/user/" + longName(),
-	} {
+	paths := []string{
+		"/home/user/dir", "/home/user/linkdir/x", "/home/user/file/x", "/opt/rolloutd/new", "relative", "/", "/home/user/" + longName(),
+	}
+	if !h.Root {
+		paths = append(paths, "/usr/bin/new", "/etc/passwd")
+	}
+	for _, path := range paths {
 		err := p.WriteFile(t.Context(), path, newText("x"), 0o644)
 		require.Equal(t, fault.Invalid, fault.KindOf(err), "%.40q: %v", path, err)
 	}
@@ -138,7 +150,8 @@ func remove(t *testing.T, h Harness) {
 	}
 	require.Equal(t, "keep\nworkdir\nx\n", p.Bash("cd /home/user; ls; cat keep/file").Stdout)
 	require.Error(t, p.Remove(t.Context(), "/"))
-	require.Error(t, p.Remove(t.Context(), "/usr/bin/env"))
+	require.Error(t, p.Remove(t.Context(), "/opt/rolloutd/sandboxd"))
+	require.True(t, h.Root || p.Remove(t.Context(), "/usr/bin/env") != nil)
 }
 
 // Deeper than there are descriptors to hold.

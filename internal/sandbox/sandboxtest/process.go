@@ -64,11 +64,15 @@ func exitStatus(t *testing.T, h Harness) {
 
 func exactEnvironment(t *testing.T, h Harness) {
 	p := h.place(t)
+	path := sandbox.DefaultPath
+	if h.Root {
+		path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/rolloutd/bin"
+	}
 	for name, c := range map[string]struct {
 		env  map[string]string
 		want []string
 	}{
-		"defaults": {nil, []string{"HOME=/home/user", "PATH=" + sandbox.DefaultPath}},
+		"defaults": {nil, []string{"HOME=/home/user", "PATH=" + path}},
 		"own":      {map[string]string{"PATH": "/usr/bin", "A": "b c=d"}, []string{"A=b c=d", "HOME=/home/user", "PATH=/usr/bin"}},
 	} {
 		_, err := p.Start(t.Context(), name, wire.Process{Argv: []string{"env", "-0"}, Env: c.env, Dir: "/tmp"})

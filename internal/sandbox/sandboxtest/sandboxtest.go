@@ -25,6 +25,11 @@ type Harness struct {
 	ShowsVerifier bool
 	// AppImage is an image that was filled by FillAppImage; "": the driver takes neither a workdir nor graded folders from an image.
 	AppImage string
+	// UsersImage is an image that was filled by FillUsersImage, with UsersImageUser and UsersImageWorkdir as its user and its workdir; "": no agent of the
+	// driver is a user of its image.
+	UsersImage string
+	// Root says that the agents are root of an image, in which they may write anywhere.
+	Root bool
 	// Groups are those of the suite to run, for a driver that passes it as a whole in another way; nil: all.
 	Groups []string
 }
@@ -52,6 +57,7 @@ func Run(t *testing.T, h Harness) {
 		{"Users", userTests()},
 		{"Limits", limitTests()},
 		{"Image", imageTests()},
+		{"Accounts", accountTests()},
 	}
 	for _, g := range groups {
 		if h.Groups != nil && !slices.Contains(h.Groups, g.name) {

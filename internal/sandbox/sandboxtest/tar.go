@@ -197,7 +197,7 @@ func putTarHarmless(t *testing.T, h Harness) {
 		tar.Header{Typeflag: tar.TypeDir, Name: "sticky/", Mode: 0o3777},
 		tar.Header{Typeflag: tar.TypeSymlink, Name: "python", Linkname: "/usr/bin/python3"},
 	)))
-	require.Equal(t, "python -> /usr/bin/python3\nsetuid 755 user 1000000000\nsticky 777\n",
+	require.Equal(t, "python -> /usr/bin/python3\nsetuid 755 "+h.owner()+" 1000000000\nsticky 777\n",
 		p.Bash(`cd /home/user/in; find . -type l -printf '%P -> %l\n'; find . -type f -printf '%P %m %u '; stat -c %Y setuid; find sticky -printf '%p %m\n'; find . -type p -o -type c -o -type b`).Stdout)
 }
 

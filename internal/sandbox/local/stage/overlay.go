@@ -36,13 +36,16 @@ type Overlay struct {
 // maxInodes bounds the files that a sandbox writes into its root file system.
 const maxInodes = 500_000
 
-// mountOverlay mounts the image, and gives it what a sandbox needs of it.
 func mountOverlay(c Config) error {
 	if c.Overlay == nil {
 		return nil
 	}
+	return c.Overlay.Mount()
+}
+
+// Mount mounts the image, and gives it what a sandbox needs of it.
+func (o Overlay) Mount() error {
 	defer unix.Umask(unix.Umask(0o022))
-	o := *c.Overlay
 	if err := os.Mkdir(o.At, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}

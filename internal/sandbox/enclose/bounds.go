@@ -12,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/sandbox/cgroup"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
 )
 
 const (
@@ -38,6 +39,18 @@ func (i *inherited) add(path string, flag int) (int, error) {
 	return i.first + len(i.files) - 1, nil
 }
 
+// addCounters opens the folders of the counters, which sandboxd does not see by name, and names them by their descriptors.
+func (i *inherited) addCounters(c *usage.Counters) error {
+	for _, folder := range []*string{&c.Kills, &c.Memory, &c.PIDs, &c.CPU} {
+		fd, err := i.add(*folder, os.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		*folder = fmt.Sprintf("/proc/self/fd/%d", fd)
+	}
+	return nil
+}
+
 // bound gives the processes of the sandbox cgroups with its limits. Their entrances and the folders of their counters are inherited. A machine without
 // the controllers bounds the sandbox by its own size alone, and has no counters.
 func bound(c *Config, i *inherited) error {
@@ -55,12 +68,8 @@ func bound(c *Config, i *inherited) error {
 		entrances = append(entrances, strconv.Itoa(fd))
 	}
 	counters := h.Counters(cgroupName)
-	for _, folder := range []*string{&counters.Kills, &counters.Memory, &counters.PIDs, &counters.CPU} {
-		fd, err := i.add(*folder, os.O_RDONLY)
-		if err != nil {
-			return err
-		}
-		*folder = fmt.Sprintf("/proc/self/fd/%d", fd) // sandboxd sees no cgroups by name
+	if err := i.addCounters(&counters); err != nil {
+		return err
 	}
 	c.Entrances, c.Counters = entrances, counters
 	return nil

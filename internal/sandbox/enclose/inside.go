@@ -13,21 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // inside closes the sandbox and becomes sandboxd. It returns only when that failed.
 func inside(c Config) error {
-	runtime.LockOSThread() // the filter belongs to the thread, which is the one that execs
+	runtime.LockOSThread() // the filter and the user belong to the thread, which is the one that execs
 	steps := []struct {
 		name string
 		do   func(Config) error
 	}{
-		{"host name", func(Config) error { return unix.Sethostname([]byte("sandbox")) }},
-		{"loopback device", func(Config) error { return loopback() }},
+		{"network", network},
 		{"mounts", mounts},
 		{"limits", limits},
 		{"privileges", func(Config) error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
+		{"user", supervisor},
 		{"system call filter", filter},
 		{"exec", become},
 	}
@@ -39,8 +41,14 @@ func inside(c Config) error {
 	return nil
 }
 
-// loopback brings up the only network device.
-func loopback() error {
+// network names the sandbox and brings up its only network device. An engine has done both in a container.
+func network(c Config) error {
+	if c.Image != nil {
+		return nil
+	}
+	if err := unix.Sethostname([]byte("sandbox")); err != nil {
+		return err
+	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -71,6 +79,18 @@ func limits(c Config) error {
 	return nil
 }
 
+// supervisorCapabilities are those that sandboxd starts with in a container: it changes users and owners, and kills. They are the most that an agent
+// can ever have.
+const supervisorCapabilities = process.RootCapabilities | 1<<unix.CAP_SETPCAP
+
+// supervisor gives sandboxd a user of its own beside a user of the image, which may be root. In a machine it is root of the sandbox.
+func supervisor(c Config) error {
+	if c.Image == nil {
+		return nil
+	}
+	return child.Assume(child.User{UID: wire.SupervisorID, GID: wire.SupervisorID, Capabilities: supervisorCapabilities}, supervisorCapabilities, supervisorCapabilities)
+}
+
 // filter sets the system call filter, of instructions of 8 bytes.
 func filter(c Config) error {
 	n := len(c.Filter) / 8
@@ -89,40 +109,35 @@ func become(c Config) error {
 	if err != nil {
 		return err
 	}
-	sources, err := json.Marshal(usage.Sources{
-		Counters: c.Counters, Folders: []string{"/dev/shm", wire.AgentHome, "/run", "/tmp", "/var/tmp", verifier},
-	})
+	folders, processes, agent := []string{"/dev/shm", wire.AgentHome, "/run", "/tmp", verifier}, c.PIDs, []string(nil)
+	switch {
+	case c.Image != nil: // whose users have the same ids in other containers: the limit is the container's
+		folders, processes, agent = append(folders, "/"), 0, c.Image.Agent
+	case len(c.Entrances) > 0:
+		processes++ // the limit of the cgroup is reached first, and counts what it refuses
+		fallthrough
+	default:
+		folders = append(folders, "/var/tmp")
+	}
+	sources, err := json.Marshal(usage.Sources{Counters: c.Counters, Folders: folders})
 	if err != nil {
 		return err
-	}
-	processes := c.PIDs
-	if len(c.Entrances) > 0 {
-		processes++ // the limit of the cgroup is reached first, and counts what it refuses
 	}
 	if err := clearCloseOnExec(controlFD); err != nil {
 		return err
 	}
-	return unix.Exec("/proc/self/exe", []string{
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return unix.Exec(program, append([]string{
 		"sandboxd", "serve", "--control-fd", strconv.Itoa(controlFD), "--id", c.ID, "--lease", c.Lease,
 		"--tree-limit", strconv.FormatInt(c.TreeBytes, 10), "--max-processes", strconv.Itoa(processes), "--separate-users", "--env", string(env),
 		"--cgroup-fds", strings.Join(c.Entrances, ","), "--usage", string(sources),
-	}, []string{})
+	}, agent...), []string{})
 }
 
 func clearCloseOnExec(fd uintptr) error {
 	_, err := unix.FcntlInt(fd, unix.F_SETFD, 0)
 	return err
-}
-
-// folders makes those that sandboxd gives to the agent and the verifier.
-func folders() error {
-	if err := os.Mkdir(wire.AgentWorkdir, 0o755); err != nil {
-		return err
-	}
-	for _, path := range []string{wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {
-		if err := os.Mkdir(path, 0o700); err != nil {
-			return err
-		}
-	}
-	return nil
 }

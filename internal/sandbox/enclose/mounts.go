@@ -1,6 +1,7 @@
 package enclose
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -12,19 +13,53 @@ import (
 // devices are those of the machine that a sandbox has.
 func devices() []string { return []string{"null", "zero", "full", "random", "urandom", "tty"} }
 
-// mounts covers what the sandbox must not see of the machine, and gives it the folders that it writes to, all in memory and with a size.
+// mounts gives the sandbox its root file system, covers what it must not see, and gives it the folders that it writes to, all in memory and with a
+// size.
 func mounts(c Config) error {
 	unix.Umask(0)
 	defer unix.Umask(0o022)
-	// What is mounted here does not reach the machine.
+	// What is mounted here does not reach the machine, or the container.
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
 		return err
 	}
-	// Processes are shown to their own user, and to sandboxd's group, which the verifier is in.
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "hidepid=invisible,gid=0"); err != nil {
+	own := places{tmpMiB: c.TmpMiB, homeMiB: c.HomeMiB}
+	if c.Image == nil {
+		if err := own.proc("/proc"); err != nil {
+			return err
+		}
+		return own.furnish(c.TmpMiB)
+	}
+	own.owner = wire.SupervisorID
+	grafts, err := c.Image.enter(own)
+	if err == nil {
+		err = own.furnish(0)
+	}
+	for _, g := range grafts {
+		if err == nil {
+			err = g.set()
+		}
+	}
+	return err
+}
+
+// places are the mounts that every sandbox has, below "/".
+type places struct {
+	owner           int // of those that neither the agent nor the verifier gets: sandboxd
+	homeMiB, tmpMiB int
+}
+
+// proc shows processes to their own user, and to sandboxd's group, which the verifier is in.
+func (p places) proc(at string) error {
+	err := unix.Mount("proc", at, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, fmt.Sprintf("hidepid=invisible,gid=%d", p.owner))
+	if err != nil {
 		return fmt.Errorf("/proc: %w", err)
 	}
-	if err := dev(c); err != nil {
+	return nil
+}
+
+// furnish mounts all but /proc; varTmpMiB is 0 where /var/tmp is a folder of the image.
+func (p places) furnish(varTmpMiB int) error {
+	if err := p.dev(); err != nil {
 		return fmt.Errorf("/dev: %w", err)
 	}
 	for _, m := range []struct {
@@ -32,25 +67,33 @@ func mounts(c Config) error {
 		mib  int
 		mode string
 	}{
-		{"/sys", 1, "0555"}, {"/run", 16, "0755"}, {"/tmp", c.TmpMiB, "1777"}, {"/var/tmp", c.TmpMiB, "1777"},
-		{wire.AgentHome, c.HomeMiB, "0755"}, {verifier, c.HomeMiB, "0755"},
+		{"/sys", 1, "0555"}, {"/run", 16, "0755"}, {"/tmp", p.tmpMiB, "1777"}, {"/var/tmp", varTmpMiB, "1777"},
+		{wire.AgentHome, p.homeMiB, "0755"}, {verifier, p.homeMiB, "0755"},
 	} {
-		if err := tmpfs(m.at, m.mib, m.mode); err != nil {
+		if m.mib == 0 {
+			continue
+		}
+		if err := p.tmpfs(m.at, m.mib, m.mode); err != nil {
 			return err
 		}
 	}
 	if err := readOnly("/sys"); err != nil {
 		return err
 	}
-	if err := folders(); err != nil {
+	if err := os.Mkdir(wire.AgentWorkdir, 0o755); err != nil {
 		return err
+	}
+	for _, path := range []string{wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {
+		if err := errors.Join(os.Mkdir(path, 0o700), os.Chown(path, p.owner, p.owner)); err != nil {
+			return err
+		}
 	}
 	return os.Chdir(wire.AgentHome)
 }
 
-func tmpfs(at string, mib int, mode string) error {
-	err := unix.Mount("rolloutd", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%dm,mode=%s", mib, mode))
-	if err != nil {
+func (p places) tmpfs(at string, mib int, mode string) error {
+	options := fmt.Sprintf("size=%dm,mode=%s,uid=%d,gid=%d", mib, mode, p.owner, p.owner)
+	if err := unix.Mount("rolloutd", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("tmpfs on %s: %w", at, err)
 	}
 	return nil
@@ -65,7 +108,7 @@ func readOnly(at string) error {
 }
 
 // dev makes a folder of devices that holds harmless ones only, with terminals of its own.
-func dev(c Config) error {
+func (p places) dev() error {
 	sources := map[string]*os.File{}
 	for _, name := range devices() {
 		fd, err := unix.Open("/dev/"+name, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -76,7 +119,7 @@ func dev(c Config) error {
 		defer f.Close()
 		sources[name] = f
 	}
-	if err := tmpfs("/dev", 1, "0755"); err != nil {
+	if err := p.tmpfs("/dev", 1, "0755"); err != nil {
 		return err
 	}
 	for name, source := range sources {
@@ -102,7 +145,7 @@ func dev(c Config) error {
 	if err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"); err != nil {
 		return fmt.Errorf("terminals: %w", err)
 	}
-	if err := tmpfs("/dev/shm", max(c.TmpMiB/4, 1), "1777"); err != nil {
+	if err := p.tmpfs("/dev/shm", max(p.tmpMiB/4, 1), "1777"); err != nil {
 		return err
 	}
 	return readOnly("/dev")

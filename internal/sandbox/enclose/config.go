@@ -1,8 +1,11 @@
-// Package enclose makes a sandbox of a virtual machine: from the machine's root it starts sandboxd as the first process of namespaces of its own,
-// with the machine's files but without its network, its processes and its user ids.
+// Package enclose makes a sandbox of a part of a virtual machine or of a container. From its root it starts sandboxd as the first process of namespaces
+// of its own.
 //
-// What else runs in the machine, such as the provider's daemon, is outside. Processes that the daemon starts reach sandboxd at ControlSocket;
-// those of the sandbox reach neither the socket nor the daemon.
+// In a machine the sandbox has the machine's files, but neither its network, its processes nor its user ids. In a container it has the container's
+// image, with a layer in memory above it, and keeps the container's user ids and its network.
+//
+// What else runs there, such as a provider's daemon, is outside. Processes that are started from outside reach sandboxd at ControlSocket; those
+// of the sandbox reach neither the socket nor them.
 package enclose
 
 import (
@@ -21,10 +24,10 @@ const (
 	Inside  = "enclosed"
 )
 
-// Where things lie in the machine.
+// Where things lie in the machine or the container.
 const (
 	Folder        = "/opt/rolloutd"
-	controlFolder = Folder + "/control" // closed to all but the machine's root
+	controlFolder = Folder + "/control" // closed to all but root
 	ControlSocket = controlFolder + "/control.sock"
 	LogFile       = Folder + "/sandboxd.log" // what sandboxd says
 	verifier      = "/verifier"
@@ -42,8 +45,9 @@ type Config struct {
 	PIDs      int          `json:"pids"`       // of the sandbox; of each user where the machine has no cgroups
 	Filter    []byte       `json:"filter"`     // the system call filter, as the kernel reads it
 	Env       wire.BaseEnv `json:"env"`        // what processes start from
+	Image     *Image       `json:"image"`      // of a container; nil: this is a machine
 
-	// Entrances are descriptors through which processes enter their cgroups, and Counters the folders of what these count. Command sets both, for Inside.
+	// Entrances are descriptors through which processes enter their cgroups, and Counters the folders of what these count. Of a machine Command sets both, for Inside.
 	Entrances []string       `json:"entrances"`
 	Counters  usage.Counters `json:"counters"`
 }
@@ -76,7 +80,7 @@ func expectMachine(command string) error {
 		return err
 	}
 	if filepath.Dir(program) != Folder {
-		return fmt.Errorf("%s runs only from %s of a machine that was made for a sandbox", command, Folder)
+		return fmt.Errorf("%s runs only from %s of a machine or a container that was made for a sandbox", command, Folder)
 	}
 	if command == Inside && os.Getpid() != 1 {
 		return fmt.Errorf("%s runs only as the first process of its namespaces", command)

@@ -22,7 +22,7 @@ import (
 // controlFD is where the inner step finds the listening control socket.
 const controlFD = 3
 
-// outside furnishes the machine, starts the inner step in its namespaces, and waits for its end.
+// outside prepares the machine or the container, starts the inner step in its namespaces, and waits for its end.
 func outside(c Config) error {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(20)
@@ -30,22 +30,21 @@ func outside(c Config) error {
 	if err != nil {
 		return err
 	}
-	if err := furnish(program); err != nil {
-		return err
-	}
 	control, err := listen()
 	if err != nil {
 		return fmt.Errorf("control socket: %w", err)
 	}
 	defer control.Close()
-	log, err := os.OpenFile(LogFile, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	shared := inherited{first: controlFD + 1}
-	if err := bound(&c, &shared); err != nil {
-		fmt.Fprintln(log, "the machine gives no cgroups:", err)
+	log, namespaces := os.Stderr, inContainer()
+	if c.Image == nil {
+		if log, err = prepareMachine(&c, &shared, program); err != nil {
+			return err
+		}
+		defer log.Close()
+		namespaces = inMachine()
+	} else if err := shared.addCounters(&c.Counters); err != nil {
+		return fmt.Errorf("counters of the container: %w", err)
 	}
 	config, err := json.Marshal(c)
 	if err != nil {
@@ -54,14 +53,38 @@ func outside(c Config) error {
 	cmd := exec.Command(program, Inside, string(config))
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = log, log, "/", []string{"PATH=/usr/bin:/bin"}
 	cmd.ExtraFiles = append([]*os.File{control}, shared.files...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{
+	cmd.SysProcAttr = namespaces
+	return cmd.Run()
+}
+
+// prepareMachine furnishes the machine and gives the sandbox its bounds. It returns the open LogFile.
+func prepareMachine(c *Config, shared *inherited, program string) (*os.File, error) {
+	if err := furnish(program); err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(LogFile, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := bound(c, shared); err != nil {
+		fmt.Fprintln(log, "the machine gives no cgroups:", err)
+	}
+	return log, nil
+}
+
+func inMachine() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
 		Setsid: true,
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS |
 			unix.CLONE_NEWCGROUP,
 		UidMappings: ids(), GidMappings: ids(), GidMappingsEnableSetgroups: true,
 		Credential: &syscall.Credential{Uid: 0, Gid: 0},
 	}
-	return cmd.Run()
+}
+
+// inContainer are the namespaces that a container has not of its own already: apart from what is started in it from outside, and from its mounts.
+func inContainer() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
 }
 
 // ids maps those of the sandbox to those of the machine, whose root is not among them: /proc/sys asks for no more than that id.

@@ -1,0 +1,191 @@
+package enclose
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// Image is what the sandbox of a container takes from its image.
+type Image struct {
+	// Root says what is added to the image. Where it is mounted and its layers are known here alone: the container's root is the only one.
+	Root stage.Overlay `json:"root"`
+	// Agent are the arguments of sandboxd that say who the agent is.
+	Agent []string `json:"agent"`
+	// Workdir is a folder of the image that is the workdir too, and Graded are those that show below the home.
+	Workdir string   `json:"workdir"`
+	Graded  []string `json:"graded"`
+	// Verifier makes the root file system read-only, but for Workdir and Graded.
+	Verifier bool `json:"verifier"`
+}
+
+// scratch is a folder of the container in memory, over which the new root is put together.
+const scratch = "/tmp"
+
+// graft is a part of the old root, or of the image that is not yet the root, on its way into the new root.
+type graft struct {
+	tree int // descriptor of a copy of the mount
+	at   string
+}
+
+// take copies the mount of a folder.
+func take(from, at string) (graft, error) {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return graft{}, &os.PathError{Op: "open_tree", Path: from, Err: err}
+	}
+	return graft{tree, at}, nil
+}
+
+func (g graft) set() error {
+	if err := os.MkdirAll(g.at, 0o755); err != nil {
+		return err
+	}
+	if err := unix.MoveMount(g.tree, "", unix.AT_FDCWD, g.at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "move_mount", Path: g.at, Err: err}
+	}
+	return nil
+}
+
+// enter mounts the image with a layer in memory above it, and makes that the root: nothing of the container's own mounts is left. It returns what is
+// to be set in the root once its folders are mounted.
+func (i *Image) enter(p places) ([]graft, error) {
+	o := i.Root
+	o.At, o.Layers = scratch, []string{"/"}
+	if err := o.Mount(); err != nil {
+		return nil, err
+	}
+	root := filepath.Join(scratch, "root")
+	if !i.Verifier {
+		if err := unlinkTests(root); err != nil {
+			return nil, err
+		}
+	}
+	grafts, err := i.grafts(root)
+	if err != nil {
+		return nil, err
+	}
+	if i.Verifier {
+		if root, err = readOnlyView(root); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.proc(filepath.Join(root, "proc")); err != nil { // the kernel mounts it only while another one is in sight
+		return nil, err
+	}
+	if err := protectProc(filepath.Join(root, "proc")); err != nil {
+		return nil, err
+	}
+	if err := unix.Mount("/dev", filepath.Join(root, "dev"), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return nil, fmt.Errorf("devices of the container: %w", err)
+	}
+	return grafts, pivot(root)
+}
+
+// unlinkTests removes the places that test scripts know from an agent's sandbox, which has no tests: a task may use these names.
+func unlinkTests(at string) error {
+	root, err := os.OpenRoot(at)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for name, target := range map[string]string{"tests": wire.VerifierTests, "logs/verifier": wire.VerifierLogs} {
+		if to, err := root.Readlink(name); err != nil || to != target {
+			continue
+		}
+		if err := root.Remove(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grafts takes the sandbox's own files, so that root of the image cannot change them, and the folders of the image that show under other names.
+func (i *Image) grafts(root string) ([]graft, error) {
+	own, err := take(filepath.Join(scratch, "0", Folder), Folder)
+	if err != nil {
+		return nil, err
+	}
+	all := []graft{own}
+	for _, shown := range i.shown() {
+		g, err := take(filepath.Join(root, shown[0]), shown[1])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	return all, nil
+}
+
+// shown are folders of the image, and where each is mounted: below the home, with which it goes to the verifier, and in a verifier's sandbox over the
+// read-only one.
+func (i *Image) shown() [][2]string {
+	var all [][2]string
+	if i.Workdir != "" {
+		all = append(all, [2]string{i.Workdir, wire.AgentWorkdir})
+	}
+	for n, p := range i.Graded {
+		all = append(all, [2]string{p, wire.AgentGraded + "/" + strconv.Itoa(n)})
+	}
+	if i.Verifier {
+		for _, s := range slices.Clone(all) {
+			all = append(all, [2]string{s[0], s[0]})
+		}
+	}
+	return all
+}
+
+// readOnlyView mounts a folder a second time, read-only.
+func readOnlyView(root string) (string, error) {
+	at := filepath.Join(scratch, "view")
+	g, err := take(root, at)
+	if err != nil {
+		return "", err
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+	if err := unix.MountSetattr(g.tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		return "", fmt.Errorf("root file system read-only: %w", err)
+	}
+	return at, g.set()
+}
+
+// protectProc makes read-only what a container engine makes read-only too. Root of the sandbox is no root of the machine, which owns most of it.
+func protectProc(proc string) error {
+	for _, name := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs"} {
+		at := filepath.Join(proc, name)
+		err := unix.Mount(at, at, "", unix.MS_BIND|unix.MS_REC, "")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+		}
+		if err != nil {
+			return fmt.Errorf("%s read-only: %w", at, err)
+		}
+	}
+	return nil
+}
+
+// pivot makes a mount the root, and takes the old root away.
+func pivot(root string) error {
+	if err := os.Chdir(root); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("pivot_root: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("take the old root away: %w", err)
+	}
+	return os.Chdir("/")
+}

@@ -1,0 +1,34 @@
+package guest
+
+import (
+	"fmt"
+
+	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// HostsFile is /etc/hosts of a sandbox.
+const HostsFile = "127.0.0.1 localhost sandbox\n::1 localhost\n"
+
+// HostnameFile is /etc/hostname of a sandbox.
+const HostnameFile = "sandbox\n"
+
+// Overlay is what is added to the image above its layers, wherever it is mounted.
+func (g *Guest) Overlay() stage.Overlay {
+	return stage.Overlay{
+		Folders:  g.Writable(),
+		Files:    map[string]string{"/etc/hosts": HostsFile, "/etc/hostname": HostnameFile},
+		Accounts: accounts(g.Account.VerifierID()),
+	}
+}
+
+// accounts are added to an image that does not have them.
+func accounts(verifier int) map[string][]stage.Account {
+	return map[string][]stage.Account{
+		"/etc/passwd": {
+			{Name: "user", ID: wire.AgentID, Rest: ":1000:user:" + wire.AgentHome + ":/bin/bash"},
+			{Name: "verifier", ID: verifier, Rest: fmt.Sprintf(":%d:verifier:%s:/bin/bash", verifier, wire.VerifierHome)},
+		},
+		"/etc/group": {{Name: "user", ID: wire.AgentID, Rest: ":"}, {Name: "verifier", ID: verifier, Rest: ":"}},
+	}
+}
