@@ -12,6 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/internal/hostcheck"
+	"github.com/rolloutd/rolloutd/internal/telemetry/untraced"
 )
 
 // maxHeader bounds what a request's line and headers hold, in bytes. The HTTP server bounds them too, but answers in plain text:
@@ -27,16 +28,28 @@ func (s *Server) middleware(next http.Handler) (http.Handler, error) {
 		}
 	}
 	h := smallHeaders(s.ownHost(ownPages(origins, s.authenticate(next))))
-	return otelhttp.NewHandler(s.recover(h), "envserver",
+	return otelhttp.NewHandler(untracedReads(s.recover(h)), "envserver",
 		otelhttp.WithTracerProvider(s.o.TracerProvider),
 		otelhttp.WithPropagators(propagation.TraceContext{}),
 		// The route gives the span its whole name; see named.
 		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return r.Method }),
 		// Reads have no spans, since clients poll. Neither has a connection; the steps in it have their own.
 		otelhttp.WithFilter(func(r *http.Request) bool {
-			return r.Method != http.MethodGet && r.Method != http.MethodHead && !websocket.IsWebSocketUpgrade(r)
+			return !isRead(r) && !websocket.IsWebSocketUpgrade(r)
 		}),
 	), nil
+}
+
+func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+
+// untracedReads keeps what a read asks of Temporal and of the store from having spans either.
+func untracedReads(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isRead(r) && !websocket.IsWebSocketUpgrade(r) {
+			r = r.WithContext(untraced.Context(r.Context()))
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // ownHost refuses requests that address another server, where no token protects this one.
@@ -57,7 +70,7 @@ func ownPages(origins *http.CrossOriginProtection, next http.Handler) http.Handl
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		link := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 		asked := r
-		if (r.Method == http.MethodGet || r.Method == http.MethodHead) && !link && !websocket.IsWebSocketUpgrade(r) {
+		if isRead(r) && !link && !websocket.IsWebSocketUpgrade(r) {
 			changed := *r
 			changed.Method = http.MethodPost // which the library does not take for safe
 			asked = &changed

@@ -15,16 +15,21 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/telemetry/untraced"
 )
 
 // unknownTool is the label of tools that do not exist; their names are the client's invention.
 const unknownTool = "unknown"
 
-// Call runs a tool for any transport, with its span, its metrics and, for a bug of ours, its line in the log.
+// Call runs a tool for any transport, with its metrics, its span if it does not only read, and, for a bug of ours, its line in the log.
 func (e *Env) Call(ctx context.Context, c tools.Call) (*tools.Text, error) {
 	name := c.Tool
-	if _, ok := e.Tools.Find(name); !ok {
+	tool, ok := e.Tools.Find(name)
+	if !ok {
 		name = unknownTool
+	}
+	if tool.Reads {
+		ctx = untraced.Mark(ctx)
 	}
 	ctx, span := e.Tracer.Start(ctx, "tool "+name, trace.WithAttributes(attribute.String("rolloutd.tool", name)))
 	defer span.End()

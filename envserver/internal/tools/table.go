@@ -21,6 +21,7 @@ type Tool struct {
 	Name, Description string
 	InputSchema       *jsonschema.Schema
 	Run               Handler
+	Reads             bool // it changes nothing, and clients poll it
 }
 
 // Handler answers one call with a JSON text.
@@ -85,14 +86,14 @@ func New(o Options) (*Table, error) {
 		return nil, err
 	}
 	t.tools = []Tool{
-		{runRollout, "Run a coding agent on a task in a sandbox and return the result with its captured model calls, as JSON.", start, t.run},
-		{startRollout, "Start a rollout and return its id at once.", start, t.start},
-		{"get_state", "Tell where a rollout stands.", about, t.getState},
-		{"get_messages", "Return the agent's transcript of a rollout.", about, t.getMessages},
-		{"subscribe_events", "Return a rollout's events after a cursor: phases, texts, thinking, tool calls, model calls, commands, outcome. Waits for the next ones where there are none yet.", subscribe, t.subscribeEvents},
-		{"get_trace", "Return turns of a finished rollout's trace, whole: requests, replies, token ids, log probabilities, loss masks.", trace, t.getTrace},
-		{"abort_rollout", "End a rollout early; what it produced is kept.", about, t.abortRollout},
-		{"finalize_rollout", "Wait for a rollout to end and return its result, as run_rollout does.", finalize, t.finalizeRollout},
+		{runRollout, "Run a coding agent on a task in a sandbox and return the result with its captured model calls, as JSON.", start, t.run, false},
+		{startRollout, "Start a rollout and return its id at once.", start, t.start, false},
+		{"get_state", "Tell where a rollout stands.", about, t.getState, true},
+		{"get_messages", "Return the agent's transcript of a rollout.", about, t.getMessages, true},
+		{"subscribe_events", "Return a rollout's events after a cursor: phases, texts, thinking, tool calls, model calls, commands, outcome. Waits for the next ones where there are none yet.", subscribe, t.subscribeEvents, true},
+		{"get_trace", "Return turns of a finished rollout's trace, whole: requests, replies, token ids, log probabilities, loss masks.", trace, t.getTrace, true},
+		{"abort_rollout", "End a rollout early; what it produced is kept.", about, t.abortRollout, false},
+		{"finalize_rollout", "Wait for a rollout to end and return its result, as run_rollout does.", finalize, t.finalizeRollout, false},
 	}
 	return t, t.addGroups()
 }
@@ -102,7 +103,7 @@ func (t *Table) addGroups() error {
 		return nil
 	}
 	s, err := groupSchema(t.o.Agents)
-	t.tools = append(t.tools, Tool{runGroup, "Run several rollouts of one task at the same time and return their rewards, as JSON.", s, t.runGroup})
+	t.tools = append(t.tools, Tool{runGroup, "Run several rollouts of one task at the same time and return their rewards, as JSON.", s, t.runGroup, false})
 	return err
 }
 
