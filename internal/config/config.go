@@ -61,8 +61,8 @@ type Serve struct {
 	Mode        string `yaml:"mode"`         // "simulation" or "production"
 	Web         bool   `yaml:"web"`          // the page at /web/
 	Readme      string `yaml:"readme"`       // a file that /metadata and the page show
-	MaxSessions int    `yaml:"max_sessions"` // OpenEnv sessions at once
-	// MaxConnections bounds the open connections of all kinds; default twice MaxSessions, at least 1024.
+	MaxSessions int    `yaml:"max_sessions"` // OpenEnv sessions at once; 0: see Config.Sessions
+	// MaxConnections bounds the open connections of all kinds; 0: see Config.Connections.
 	MaxConnections int           `yaml:"max_connections"`
 	StepTimeout    time.Duration `yaml:"step_timeout"` // a step over /ws or a call over /mcp is answered within this time; 0: no bound
 	Tokens         []string      `yaml:"tokens"`       // bearer tokens; required for a listener beyond loopback
@@ -78,12 +78,24 @@ type Serve struct {
 	UploadsMiB int `yaml:"uploads_mib"`
 }
 
-// Connections returns MaxConnections or its default.
-func (s Serve) Connections() int {
-	if s.MaxConnections > 0 {
-		return s.MaxConnections
+// Sessions returns serve.max_sessions or its default. Clients of task sets keep many rollouts in flight, each in a session of its own: TRL's worker 128.
+func (c Config) Sessions() int {
+	switch {
+	case c.Serve.MaxSessions > 0:
+		return c.Serve.MaxSessions
+	case len(c.TaskSets) > 0:
+		return 1024
+	default:
+		return 64
 	}
-	return max(2*s.MaxSessions, 1024)
+}
+
+// Connections returns serve.max_connections or its default: twice the sessions, at least 1024.
+func (c Config) Connections() int {
+	if c.Serve.MaxConnections > 0 {
+		return c.Serve.MaxConnections
+	}
+	return max(2*c.Sessions(), 1024)
 }
 
 // Temporal is the cluster that runs the workflows.

@@ -104,7 +104,7 @@ func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
 		"data":                      func(c *config.Config) { c.Data = "" },
 		"serve.listen":              func(c *config.Config) { c.Serve.Listen = "8000" },
 		"serve.mode":                func(c *config.Config) { c.Serve.Mode = "fast" },
-		"serve.max_sessions":        func(c *config.Config) { c.Serve.MaxSessions = 0 },
+		"serve.max_sessions":        func(c *config.Config) { c.Serve.MaxSessions = -1 },
 		"serve.step_timeout":        func(c *config.Config) { c.Serve.StepTimeout = -1 },
 		"serve.tokens":              func(c *config.Config) { c.Serve.Listen = "0.0.0.0:8000" },
 		"serve.tokens[1]":           func(c *config.Config) { c.Serve.Tokens = []string{"aaaaaaaaaaaaaaaa", "short"} },

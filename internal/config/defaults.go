@@ -9,7 +9,6 @@ func Defaults() Config {
 		Serve: Serve{
 			Listen:       "127.0.0.1:8000",
 			Mode:         "simulation",
-			MaxSessions:  64,
 			KeepSessions: 7 * 24 * time.Hour,
 			UploadsMiB:   8192,
 			CodecOrigins: []string{"http://127.0.0.1:8233", "http://localhost:8233"},

@@ -22,6 +22,23 @@ func TestTaskSets(t *testing.T) {
 	require.ErrorContains(t, err, "task_sets.c.path: want a folder or a file")
 }
 
+// The clients of task sets keep more rollouts in flight than others, unless the operator says how many.
+func TestSessionsOfTaskSets(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]int{
+		"{}":                           {64, 1024},
+		"task_sets: {math: {path: x}}": {1024, 2048},
+		"serve: {max_sessions: 600}":   {600, 1200},
+		"serve: {max_connections: 5}":  {64, 5},
+		"{task_sets: {math: {path: x}}, serve: {max_sessions: 8}}": {8, 1024},
+	} {
+		c, err := config.Load(strings.NewReader(text), nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Validate())
+		require.Equal(t, want, [2]int{c.Sessions(), c.Connections()}, text)
+	}
+}
+
 func TestHarborEnvironment(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load(strings.NewReader("task_sets: {math: {path: x}}\nenvironments: {harbor: {task_set: math, arguments: {endpoint: openai}}}"), nil)

@@ -64,7 +64,7 @@ func (c Config) Validate() error {
 func (s Serve) validate(p *problems) {
 	p.address("serve.listen", s.Listen)
 	p.check(s.Mode == "simulation" || s.Mode == "production", "serve.mode", "want simulation or production, got %q", s.Mode)
-	p.check(s.MaxSessions > 0, "serve.max_sessions", "want at least 1, got %d", s.MaxSessions)
+	p.check(s.MaxSessions >= 0, "serve.max_sessions", "want 0 (the default) or more, got %d", s.MaxSessions)
 	p.check(s.MaxConnections >= 0, "serve.max_connections", "want at least 1, or 0 for the default, got %d", s.MaxConnections)
 	p.check(s.StepTimeout >= 0, "serve.step_timeout", "want a duration, or 0 for none, got %s", s.StepTimeout)
 	// Sessions in use are written at least every hour.

@@ -58,7 +58,7 @@ func (d *Daemon) serveTier() tier.Tier {
 		}
 		d.at.Serve = l.Addr().String()
 		expire := tier.Background(d.expireSessions)
-		r := tier.ServeHTTP(listen.Limit(l, d.cfg.Serve.Connections()), d.withCodec(edge, tokens))
+		r := tier.ServeHTTP(listen.Limit(l, d.cfg.Connections()), d.withCodec(edge, tokens))
 		closeHTTP := r.Stop
 		// The edge stops first: it closes its WebSockets with a reason.
 		r.Stop = func(ctx context.Context) error {
@@ -115,7 +115,7 @@ func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserve
 		Mode:        envserver.Mode(d.cfg.Serve.Mode),
 		Web:         d.cfg.Serve.Web,
 		Readme:      readme,
-		MaxSessions: d.cfg.Serve.MaxSessions,
+		MaxSessions: d.cfg.Sessions(),
 		StepTimeout: d.cfg.Serve.StepTimeout,
 		Tokens:      tokens,
 		Hosts:       d.cfg.Serve.Hosts,
