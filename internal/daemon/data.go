@@ -41,9 +41,12 @@ const (
 	storeRetry = time.Second
 )
 
-// reachStore checks a bucket. A problem that waiting does not solve ends the start at once.
+// reachStore checks the store. A problem that waiting does not solve ends the start at once. A full disk does not: it delays rollouts.
 func (d *Daemon) reachStore(ctx context.Context) error {
 	if !d.store.Remote() {
+		if err := d.store.Check(ctx); fault.Is(err, fault.Unauthorized) {
+			return err
+		}
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeWait)

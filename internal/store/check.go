@@ -2,12 +2,16 @@ package store
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"path"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"gocloud.dev/gcerrors"
+	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -16,7 +20,7 @@ import (
 const checkTimeout = 15 * time.Second
 
 // Check writes, reads and deletes a small blob. The error says what is wrong: fault.Unauthorized for credentials that are missing or
-// refused, fault.Invalid for a bucket that does not exist, fault.Unavailable for a store that does not answer.
+// refused and for a folder that is another user's, fault.Invalid for a bucket that does not exist, fault.Unavailable for a store that does not answer.
 func (s *Store) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -35,6 +39,8 @@ func explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
+		return fault.Wrap(fault.Unauthorized, err, "user %d may not read and write the store's folder", os.Geteuid())
 	case codeOf(err) == gcerrors.PermissionDenied:
 		return fault.Wrap(fault.Unauthorized, err, "the store refuses the credentials")
 	case missingBucket(err):

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,6 +51,27 @@ func TestCheckOfS3SaysWhatIsWrong(t *testing.T) {
 	_, err = store.Open(t.Context(), "s3://"+s3test.AccessKey+":"+s3test.SecretKey+"@bucket")
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 	require.False(t, strings.Contains(err.Error(), s3test.SecretKey), "the secret is not shown")
+}
+
+// A folder of root's is no store of another user: rollouts would wait for results that it cannot read.
+func TestCheckOfAFolderOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	folder, err := os.MkdirTemp("", "store") // not t.TempDir, which others cannot enter
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	require.NoError(t, os.Chmod(folder, 0o755))
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
+	cmd.Env = []string{"HOME=/", checkURL + "=" + folder}
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	} else {
+		require.NoError(t, os.Chmod(folder, 0o555))
+	}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "kind="+string(fault.Unauthorized)+"\n")
+	require.Contains(t, string(out), "may not read and write the store's folder")
+	require.NoError(t, open(t, t.TempDir()).Check(t.Context()))
 }
 
 // checkURL is set for a process that only checks a store: the drivers of GCS and Azure read their variables once in a process.
