@@ -42,6 +42,7 @@ type serveFlags struct {
 	agent       process.Agent
 	env         wire.BaseEnv
 	cgroups     []*os.File
+	cgroup      *os.File
 	usage       usage.Sources
 }
 
@@ -56,6 +57,7 @@ func parseServe(args []string) (serveFlags, error) {
 	fs.Int64Var(&f.treeLimit, "tree-limit", 0, "most bytes of file contents in one tar; 0: 4 GiB")
 	fs.Uint64Var(&f.processes, "max-processes", 0, "most processes and threads of the sandbox's user; 0: no limit of ours")
 	fs.Func("cgroup-fds", "inherited descriptors of files through which started processes enter their cgroups", f.openCgroups)
+	fs.Func("cgroup-folder-fd", "inherited descriptor of the cgroup of version 2 that started processes are forked into, instead; 0: none", f.openCgroup)
 	fs.Func("usage", "where what the sandbox used is read, as JSON: usage.Sources", f.setUsage)
 	fs.BoolVar(&f.separate, "separate-users", false, "the user namespace maps user ids for the agent and the verifier")
 	fs.BoolVar(&f.folders, "make-folders", false, "make the folders of the agent and the verifier, which the driver could not")
@@ -85,6 +87,14 @@ func (f *serveFlags) openCgroups(list string) error {
 		f.cgroups = append(f.cgroups, os.NewFile(uintptr(fd), "cgroup"))
 	}
 	return nil
+}
+
+func (f *serveFlags) openCgroup(digits string) error {
+	fd, err := strconv.Atoi(digits)
+	if fd != 0 {
+		f.cgroup = os.NewFile(uintptr(fd), "cgroup")
+	}
+	return err
 }
 
 func (f *serveFlags) setAgent(name string) error {
@@ -128,6 +138,7 @@ func serve(ctx context.Context, args []string) error {
 		Agent:         f.agent,
 		Env:           f.env,
 		Cgroups:       f.cgroups,
+		Cgroup:        f.cgroup,
 		Usage:         f.usage,
 		Logger:        log,
 		Expired: func() {

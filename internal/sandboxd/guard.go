@@ -3,9 +3,7 @@ package sandboxd
 import (
 	"os"
 	"os/signal"
-	"runtime"
 	"strconv"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -32,7 +30,7 @@ func Guard() error {
 		return err
 	}
 	unix.Umask(0o022)
-	warmThreads(12)
+	child.WarmThreads(12)
 	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }
 
@@ -56,21 +54,4 @@ func ignoreSignals() {
 		unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGPIPE,
 		unix.SIGQUIT, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGSTKFLT, unix.SIGSYS, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV,
 		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
-}
-
-// warmThreads makes the runtime create n threads, which it keeps.
-func warmThreads(n int) {
-	var ready, release sync.WaitGroup
-	ready.Add(n)
-	release.Add(1)
-	for range n {
-		go func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			ready.Done()
-			release.Wait()
-		}()
-	}
-	ready.Wait()
-	release.Done()
 }

@@ -48,6 +48,8 @@ type Options struct {
 	Program string
 	// Cgroups are open files through which every started process enters its cgroups: it writes "0" to each.
 	Cgroups []*os.File
+	// Cgroup is the open folder of a cgroup of version 2 that processes are forked into instead, where it is not full; nil: none.
+	Cgroup *os.File
 	// Usage says where what the sandbox used is read.
 	Usage usage.Sources
 	// NetworkAddr is where processes find the proxy once the host side has opened the network channel; "": wire.NetworkAddr.
@@ -83,7 +85,8 @@ func New(o Options) *Server {
 	}
 	o.Program = cmp.Or(o.Program, "/proc/self/exe")
 	table := process.New(process.Options{
-		SeparateUsers: o.SeparateUsers, Agent: o.Agent, Env: o.Env, Program: o.Program, Cgroups: o.Cgroups, Logger: o.Logger,
+		SeparateUsers: o.SeparateUsers, Agent: o.Agent, Env: o.Env, Program: o.Program,
+		Cgroups: o.Cgroups, Cgroup: o.Cgroup, Logger: o.Logger,
 	})
 	return &Server{
 		info: wire.Info{

@@ -19,9 +19,10 @@ import (
 // A write to cgroup.procs takes a lock of the whole kernel, for which it waits some 10 ms. Two ways need no such lock: a thread
 // writes "0" to the tasks file of version 1, which moves it alone, and a fork places the child into a version 2 folder.
 type Entrances struct {
-	Folder   string   // of version 2, which sandboxd is forked into; "": none
-	Sandboxd []string // files to which the stage writes "0"
-	Work     []string // the same for a started process
+	Folder     string   // of version 2, which sandboxd is forked into; "": none
+	Sandboxd   []string // files to which the stage writes "0"
+	WorkFolder string   // of version 2, which a started process is forked into; "": none
+	Work       []string // files to which a started process writes "0" where it was not forked into WorkFolder
 }
 
 // Create makes the cgroups of a sandbox with their limits.
@@ -48,7 +49,8 @@ func (h *Hierarchy) entrances(name string) Entrances {
 		e.Folder = filepath.Join(h.Root, parentName, name, sandboxdName)
 	}
 	if h.Version == 2 {
-		e.Work = []string{filepath.Join(h.Root, parentName, name, workName, "cgroup.procs")}
+		e.WorkFolder = filepath.Join(h.Root, parentName, name, workName)
+		e.Work = []string{filepath.Join(e.WorkFolder, procsFile)}
 		return e
 	}
 	// A version 2 tree beside version 1 has no limits: the processes stay where sandboxd is.
@@ -58,6 +60,28 @@ func (h *Hierarchy) entrances(name string) Entrances {
 		e.Work = append(e.Work, filepath.Join(at, parentName, name, workName, "tasks"))
 	}
 	return e
+}
+
+// Delegate lets a user fork from sandboxd's cgroup of version 2 into that of the processes. The kernel asks for the right to write the list of the
+// one that is entered, and of the one that both are in. The limits, and all other cgroups, stay root's.
+func (h *Hierarchy) Delegate(name string, uid int) error {
+	if h.Version != 2 {
+		return nil
+	}
+	at := filepath.Join(h.Root, parentName, name)
+	return errors.Join(os.Chown(filepath.Join(at, procsFile), uid, -1), os.Chown(filepath.Join(at, workName, procsFile), uid, -1))
+}
+
+// Whole makes the version 2 folder that holds all cgroups of a sandbox, in which a process may be until Create; "" in other versions.
+func (h *Hierarchy) Whole(name string) (string, error) {
+	if h.Version != 2 {
+		return "", nil
+	}
+	at := filepath.Join(h.Root, parentName, name)
+	if err := os.Mkdir(at, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return at, nil
 }
 
 // Limit sets the limits of a sandbox's cgroups, new ones or those of a living sandbox.

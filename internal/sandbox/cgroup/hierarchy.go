@@ -18,6 +18,9 @@ const (
 	workName     = "work"
 )
 
+// procsFile lists the processes of a cgroup of version 2.
+const procsFile = "cgroup.procs"
+
 // sandboxdReserve is memory of the whole sandbox beyond that of its processes, in bytes. Files that sandboxd writes count here too:
 // what they take past the reserve is missing to the processes.
 const sandboxdReserve = 256 << 20

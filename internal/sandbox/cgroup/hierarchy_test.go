@@ -47,6 +47,7 @@ func TestCgroupVersion2(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(root, "rolloutd/a/sandboxd"), e.Folder)
 	require.Empty(t, e.Sandboxd)
+	require.Equal(t, filepath.Join(root, inner), e.WorkFolder)
 	require.Equal(t, []string{filepath.Join(root, inner, "cgroup.procs")}, e.Work)
 	requireFiles(t, root, map[string]string{
 		"cgroup.subtree_control":            "+memory +pids +cpu",
@@ -82,6 +83,8 @@ func TestCgroupVersion1(t *testing.T) {
 	e, err := c.Create("a", driver.Spec{CPU: 0.5, MemoryMiB: 1, PIDs: 9})
 	require.NoError(t, err)
 	require.Empty(t, e.Folder)
+	require.Empty(t, e.WorkFolder)
+	require.NoError(t, c.Delegate("a", 1000))
 	for i, controller := range []string{"cpu", "cpuacct", "memory", "pids"} {
 		require.Equal(t, filepath.Join(root, controller, "rolloutd/a/sandboxd/tasks"), e.Sandboxd[i])
 		require.Equal(t, filepath.Join(root, controller, inner, "tasks"), e.Work[i])

@@ -86,7 +86,7 @@ func New(o Options) (*Driver, error) {
 	if d.docker, err = o.Daemon.connect(); err != nil {
 		return nil, err
 	}
-	if d.filter, err = seccomp.Compile(); err != nil {
+	if d.filter, err = seccomp.Compile(false); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "system call filter")
 	}
 	folder, links, err := bridge.Collect(o.BridgeDir)

@@ -80,7 +80,7 @@ func New(o Options) (*Driver, error) {
 	if d.sandboxd, err = readProgram(o.SandboxdPath); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "sandboxd")
 	}
-	if d.filter, err = seccomp.Compile(); err != nil {
+	if d.filter, err = seccomp.Compile(false); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "system call filter")
 	}
 	return d, os.MkdirAll(filepath.Join(d.o.Dir, locksDir), 0o700)

@@ -73,7 +73,7 @@ func (d *Driver) serveArgs(l *launch, controlFD int, id string, spec driver.Spec
 		"--lease", spec.Lease.String(),
 		"--tree-limit", strconv.Itoa(treeMiB(spec) << 20),
 		"--max-processes", strconv.Itoa(processes),
-		"--cgroup-fds", strings.Join(l.cgroups, ","),
+		"--cgroup-fds", strings.Join(l.cgroups, ","), "--cgroup-folder-fd", strconv.Itoa(l.work),
 		"--separate-users=" + strconv.FormatBool(d.uids != nil),
 	}
 }
@@ -127,8 +127,11 @@ func (c *composer) tmpfs(target string, mib int, mode string) {
 
 // isolate: no --die-with-parent, a sandbox outlives the worker that made it; sandboxd's lease is what ends it.
 func (c *composer) isolate() {
-	c.opt("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup",
+	c.opt("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
 		"--hostname", "sandbox", "--new-session", "--as-pid-1", "--clearenv")
+	if c.launch.stage.CgroupNamespace == 0 {
+		c.opt("--unshare-cgroup")
+	}
 	if c.launch.stage.Overlay == nil {
 		c.dir("/home") // bwrap makes the parents of a mount point for itself alone
 	}

@@ -91,16 +91,17 @@ func New(o Options) (*Driver, error) {
 	if err := d.findFiles(o); err != nil {
 		return nil, err
 	}
-	filter, err := seccomp.Compile()
+	if os.Geteuid() != 0 {
+		d.cgroups = nil
+	} else if err := d.asRoot(); err != nil {
+		return nil, err
+	}
+	filter, err := seccomp.Compile(d.cgroups != nil && d.cgroups.Version == 2)
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "system call filter")
 	}
 	d.filter = filter
-	if os.Geteuid() != 0 {
-		d.cgroups = nil
-		return d, nil
-	}
-	return d, d.asRoot()
+	return d, nil
 }
 
 func (d *Driver) findFiles(o Options) (err error) {

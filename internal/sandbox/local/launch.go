@@ -41,6 +41,7 @@ type launch struct {
 	log       *os.File
 	files     []*os.File // the child's descriptors from 3 on
 	cgroups   []string   // those of them that are entrances to the cgroups of sandboxd's processes
+	work      int        // that of them which is the folder sandboxd forks its processes into; 0: none
 	cgroup    *os.File   // folder that the child is forked into; nil: none
 }
 
@@ -143,6 +144,9 @@ func (d *Driver) enter(l *launch, s state, spec driver.Spec, ofImage bool) (err 
 	l.add(lock)
 	l.private, l.base = true, uid
 	l.stage.UID, l.stage.Mounts = uid+l.guest.Supervisor(), d.uids.mounts
+	if l.work != 0 {
+		return fault.Wrap(fault.Unavailable, d.cgroups.Delegate(s.Cgroup, l.stage.UID), "delegate cgroups")
+	}
 	return nil
 }
 
@@ -166,6 +170,9 @@ func (l *launch) env() ([]string, error) {
 
 // enterCgroups makes the cgroups. The stage enters those of sandboxd, which gets open files to put its processes into the others.
 func (l *launch) enterCgroups(h *cgroup.Hierarchy, name string, spec driver.Spec) error {
+	if err := l.enterCgroupNamespace(h, name); err != nil {
+		return fmt.Errorf("namespace: %w", err)
+	}
 	e, err := h.Create(name, spec)
 	if err != nil {
 		return err
@@ -183,6 +190,34 @@ func (l *launch) enterCgroups(h *cgroup.Hierarchy, name string, spec driver.Spec
 		}
 		l.cgroups = append(l.cgroups, strconv.Itoa(l.add(f)))
 	}
+	if e.WorkFolder == "" {
+		return nil
+	}
+	work, err := os.Open(e.WorkFolder)
+	if err != nil {
+		return err
+	}
+	l.work = l.add(work)
+	return nil
+}
+
+// enterCgroupNamespace makes the cgroup namespace of the sandbox, whose root is the cgroup that holds both of its others: the kernel lets a process
+// fork into no cgroup outside of its namespace.
+func (l *launch) enterCgroupNamespace(h *cgroup.Hierarchy, name string) error {
+	at, err := h.Whole(name)
+	if at == "" || err != nil {
+		return err
+	}
+	folder, err := os.Open(at)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	ns, err := stage.CgroupNamespace(l.program, folder)
+	if err != nil {
+		return err
+	}
+	l.stage.CgroupNamespace = l.add(ns)
 	return nil
 }
 

@@ -31,7 +31,7 @@ func cleanupContext(t *testing.T) context.Context {
 func membersOf(t *testing.T, dir string) []int {
 	t.Helper()
 	var pids []int
-	for _, procs := range glob(t, "/sys/fs/cgroup/*/rolloutd/"+cgroupPrefix(dir)+"*/*/cgroup.procs") {
+	for _, procs := range globCgroups(t, cgroupPrefix(dir)+"*/*/cgroup.procs") {
 		data, err := os.ReadFile(procs)
 		if err != nil {
 			continue // it ended meanwhile
@@ -60,6 +60,12 @@ func glob(t *testing.T, pattern string) []string {
 	return found
 }
 
+// globCgroups finds below the cgroups of sandboxes, in every hierarchy: that of version 2, or those of version 1's controllers.
+func globCgroups(t *testing.T, pattern string) []string {
+	t.Helper()
+	return append(glob(t, "/sys/fs/cgroup/rolloutd/"+pattern), glob(t, "/sys/fs/cgroup/*/rolloutd/"+pattern)...)
+}
+
 // uidsOf lists the host's user ids that the sandboxes of the data folder run as.
 func uidsOf(t *testing.T, dir string) map[uint32]bool {
 	t.Helper()
@@ -82,7 +88,7 @@ func uidsOf(t *testing.T, dir string) map[uint32]bool {
 // any sandbox in this namespace.
 func requireNothingLeft(t *testing.T, dir string) {
 	t.Helper()
-	require.Empty(t, glob(t, "/sys/fs/cgroup/*/rolloutd/"+cgroupPrefix(dir)+"*"))
+	require.Empty(t, globCgroups(t, cgroupPrefix(dir)+"*"))
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(t, err)
 	require.NotContains(t, string(mounts), "/run/rolloutd")

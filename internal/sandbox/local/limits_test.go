@@ -87,6 +87,8 @@ func TestProcessLimit(t *testing.T) {
 	p.StartBash("many", "while :; do sleep infinity & done")
 	p.Eventually(func() bool { return len(membersOf(t, dir)) > 40 }, "the limit is near")
 	require.LessOrEqual(t, len(membersOf(t, dir)), 60+2, "bwrap and sandboxd are outside of the limit")
+	ran := p.Bash("echo runs")
+	require.Equal(t, "runs\n", ran.Stdout, "what sandboxd starts is not refused: %+v", ran)
 	require.NoError(t, p.KillAll(t.Context()))
 }
 

@@ -38,6 +38,8 @@ type Config struct {
 	// Terminal says that the streams are a terminal, which becomes the controlling one.
 	Terminal bool `json:"terminal,omitempty"`
 	Cgroups  int  `json:"cgroups"`
+	// NoClone3 says that the sandbox's system call filter lets sandboxd call clone3. The program may not.
+	NoClone3 bool `json:"no_clone3,omitempty"`
 }
 
 // User is who the program runs as.
@@ -86,6 +88,11 @@ func run() error {
 	if err := become(c.User); err != nil {
 		return fmt.Errorf("user: %w", err)
 	}
+	if c.NoClone3 {
+		if err := refuseClone3(); err != nil {
+			return fmt.Errorf("system call filter: %w", err)
+		}
+	}
 	return execute(c)
 }
 
@@ -106,10 +113,26 @@ func preferForOOM() { _ = os.WriteFile("/proc/self/oom_score_adj", []byte("500")
 
 func enterCgroups(n int) error {
 	for fd := CgroupFD; fd < CgroupFD+n; fd++ {
+		if err := prepareThreads(fd); err != nil {
+			return err
+		}
 		if _, err := unix.Write(fd, []byte("0")); err != nil {
 			return err
 		}
 		_ = unix.Close(fd)
+	}
+	return nil
+}
+
+// prepareThreads is for an entrance of version 2, which moves all threads of the process: at the cgroup's limit the runtime could start no other
+// one, and would abort.
+func prepareThreads(entrance int) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(entrance, &fs); err != nil {
+		return err
+	}
+	if fs.Type == unix.CGROUP2_SUPER_MAGIC {
+		WarmThreads(4)
 	}
 	return nil
 }

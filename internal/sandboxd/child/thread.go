@@ -2,10 +2,29 @@ package child
 
 import (
 	"fmt"
+	"runtime"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// WarmThreads makes the runtime create n threads, which it keeps.
+func WarmThreads(n int) {
+	var ready, release sync.WaitGroup
+	ready.Add(n)
+	release.Add(1)
+	for range n {
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			ready.Done()
+			release.Wait()
+		}()
+	}
+	ready.Wait()
+	release.Done()
+}
 
 // BecomeUser changes the user and the groups of the calling thread, for good. The caller has locked its goroutine to the thread,
 // and the thread is the one that execs.

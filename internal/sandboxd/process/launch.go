@@ -21,12 +21,27 @@ const launchTime = 10 * time.Second
 type launcher struct {
 	program string     // the sandboxd binary
 	cgroups []*os.File // files through which every process enters its cgroups
+	cgroup  *os.File   // folder that a process is forked into instead; nil: none
 	reaper  *reaper
 }
 
 // launch starts the program in a session of its own with the given streams, and returns when it runs.
+//
+// A cgroup at its limit of processes refuses forks into it, and threads of the child; not so a process that enters it by the file, with all threads
+// that it needs. So what sandboxd starts always runs.
 func (l *launcher) launch(c child.Config, stdio [3]uintptr) (pid int, exited <-chan unix.WaitStatus, err error) {
+	c.NoClone3 = l.cgroup != nil
+	if l.cgroup != nil && hasRoom(l.cgroup) {
+		pid, exited, err = l.start(c, stdio, &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: int(l.cgroup.Fd())})
+		if !errors.Is(err, unix.EAGAIN) {
+			return pid, exited, err
+		}
+	}
 	c.Cgroups = len(l.cgroups)
+	return l.start(c, stdio, &syscall.SysProcAttr{Setsid: true})
+}
+
+func (l *launcher) start(c child.Config, stdio [3]uintptr, attr *syscall.SysProcAttr) (pid int, exited <-chan unix.WaitStatus, err error) {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return 0, nil, err
@@ -42,12 +57,12 @@ func (l *launcher) launch(c child.Config, stdio [3]uintptr) (pid int, exited <-c
 	}
 	defer status.Close()
 	files := append(stdio[:], config.Fd(), childStatus.Fd())
-	for _, f := range l.cgroups {
+	for _, f := range l.cgroups[:c.Cgroups] {
 		files = append(files, f.Fd())
 	}
 	pid, exited, err = l.reaper.start(func() (int, error) {
 		return syscall.ForkExec(l.program, []string{l.program, child.Command}, &syscall.ProcAttr{
-			Dir: "/", Env: childEnv(), Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+			Dir: "/", Env: childEnv(), Files: files, Sys: attr,
 		})
 	})
 	_ = childStatus.Close()

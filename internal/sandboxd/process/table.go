@@ -39,6 +39,7 @@ type Options struct {
 	Env           wire.BaseEnv // what processes start from
 	Program       string       // the sandboxd binary, through which processes are started
 	Cgroups       []*os.File   // files through which every process enters its cgroups
+	Cgroup        *os.File     // folder of version 2 that they are forked into instead, where it is not full; nil: none
 	Logger        *slog.Logger
 }
 
@@ -46,7 +47,7 @@ type Options struct {
 // starts.
 func New(o Options) *Table {
 	return &Table{
-		launcher: &launcher{program: o.Program, cgroups: o.Cgroups, reaper: newReaper()},
+		launcher: &launcher{program: o.Program, cgroups: o.Cgroups, cgroup: o.Cgroup, reaper: newReaper()},
 		Users:    Users{o.SeparateUsers, o.Agent},
 		env:      o.Env,
 		log:      o.Logger,

@@ -16,7 +16,9 @@ import (
 
 // Compile turns the container engines' default profile, for a process without capabilities, into the BPF program that
 // bwrap loads. It is an allow-list: what it does not name, and every call by another architecture's numbers, is EPERM.
-func Compile() ([]byte, error) {
+//
+// With clone3 that call is allowed, by which sandboxd forks into a cgroup. Package child takes it from all other processes.
+func Compile(clone3 bool) ([]byte, error) {
 	noCaps := &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}
 	p, err := profile.GetDefaultProfile(noCaps)
 	if err != nil {
@@ -26,7 +28,11 @@ func Compile() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, err := rulesOf(append(p.Syscalls, ownRules()...), machine)
+	own := ownRules()
+	if clone3 {
+		own = append(own, specs.LinuxSyscall{Names: []string{"clone3"}, Action: specs.ActAllow}) // the last rule of a call holds
+	}
+	rules, err := rulesOf(append(p.Syscalls, own...), machine)
 	if err != nil {
 		return nil, err
 	}

@@ -24,14 +24,16 @@ const (
 
 // Config is what the stage does, in the order of its fields.
 type Config struct {
-	Cgroups []string          `json:"cgroups"` // files to write "0" to, which moves the writing thread
-	Mounts  string            `json:"mounts"`  // folder to gather Binds in; "": the binds' sources are used as they are
-	Binds   map[string]string `json:"binds"`   // name below Mounts → host path
-	Overlay *Overlay          `json:"overlay,omitempty"`
-	Rlimits []Rlimit          `json:"rlimits"`
-	UID     int               `json:"uid"` // 0: stays who it is
-	Argv    []string          `json:"argv"`
-	Env     []string          `json:"env"`
+	Cgroups []string `json:"cgroups"` // files to write "0" to, which moves the writing thread
+	// CgroupNamespace is a descriptor of the namespace to enter; 0: none
+	CgroupNamespace int               `json:"cgroup_namespace,omitempty"`
+	Mounts          string            `json:"mounts"` // folder to gather Binds in; "": the binds' sources are used as they are
+	Binds           map[string]string `json:"binds"`  // name below Mounts → host path
+	Overlay         *Overlay          `json:"overlay,omitempty"`
+	Rlimits         []Rlimit          `json:"rlimits"`
+	UID             int               `json:"uid"` // 0: stays who it is
+	Argv            []string          `json:"argv"`
+	Env             []string          `json:"env"`
 }
 
 // Rlimit is a resource limit, soft and hard.
@@ -53,6 +55,7 @@ func Run() error {
 		do   func(Config) error
 	}{
 		{"cgroups", enterCgroups},
+		{"cgroup namespace", enterCgroupNamespace},
 		{"mounts", gather},
 		{"image", mountOverlay},
 		{"limits", limit},
@@ -82,6 +85,14 @@ func enterCgroups(c Config) error {
 		}
 	}
 	return nil
+}
+
+func enterCgroupNamespace(c Config) error {
+	if c.CgroupNamespace == 0 {
+		return nil
+	}
+	defer unix.Close(c.CgroupNamespace)
+	return unix.Setns(c.CgroupNamespace, unix.CLONE_NEWCGROUP)
 }
 
 func limit(c Config) error {

@@ -1,0 +1,38 @@
+package process
+
+import (
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// childThreads is more than package child has threads.
+const childThreads = 16
+
+// hasRoom says whether package child may be forked into a cgroup of version 2. One without a limit always has room.
+func hasRoom(cgroup *os.File) bool {
+	return pids(cgroup, "pids.max", math.MaxInt)-pids(cgroup, "pids.current", 0) >= childThreads
+}
+
+// pids reads a number of a cgroup.
+func pids(cgroup *os.File, name string, otherwise int) int {
+	fd, err := unix.Openat(int(cgroup.Fd()), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return otherwise
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, 32))
+	if err != nil {
+		return otherwise
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil { // "max"
+		return otherwise
+	}
+	return n
+}
