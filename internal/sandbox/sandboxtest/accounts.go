@@ -30,7 +30,7 @@ const (
 // FillUsersImage fills the folder with the root file system of Harness.UsersImage. Its user app has the id that a verifier has elsewhere, and is in
 // root's group and in another. It needs root.
 func FillUsersImage(folder string) error {
-	programs := append([]string{"chown", "chroot", "mknod", "mount", "setpriv", "umount", "unshare"}, imagetest.Programs()...)
+	programs := append([]string{"chown", "chroot", "mknod", "mount", "setpriv", "timeout", "umount", "unshare"}, imagetest.Programs()...)
 	err := errors.Join(imagetest.Fill(folder, programs), imagetest.Glibc(folder))
 	for path, text := range map[string]string{ //nolint:gosec // no account has a password
 		"app/main": "original\n", "app/lib/part": "part\n", "srv/data/rows": "rows\n",
@@ -168,6 +168,13 @@ func rootIsConfined(t *testing.T, h Harness) {
 	// As sandboxd's own user: it is not traced, read or ended.
 	for _, script := range []string{"cat /proc/1/environ", "cat /proc/1/mem", "ls /proc/1/fd/", "prlimit --pid 1 --nofile=1", "echo 1 > /proc/1/oom_score_adj"} {
 		require.NotZero(t, p.Bash("setpriv --reuid=65530 --regid=65530 --clear-groups bash -c '"+script+"'").ExitCode, script)
+	}
+	// As root in sandboxd's group, to which /proc shows sandboxd: its files there are root's, but what is behind them stays closed.
+	for _, script := range []string{
+		"cat /proc/1/environ", "cat /proc/1/maps", "head -c1 /proc/1/mem", "echo x > /proc/1/mem", "ls /proc/1/root/", "ls /proc/1/cwd/", "cat /proc/1/exe", "cat /proc/1/auxv", "cat /proc/1/stack",
+		"cat /proc/1/syscall", "cat /proc/1/io", "head -c1 /proc/1/fd/*", "readlink /proc/1/fd/0", "echo 0 0 1 > /proc/1/uid_map", "echo x > /proc/1/comm", "echo 1 > /proc/1/timerslack_ns",
+	} {
+		require.NotZero(t, p.Bash("setpriv --regid=65530 --clear-groups timeout 9 bash -c '"+script+"'").ExitCode, script)
 	}
 	require.Equal(t, "65530\n", p.Bash("setpriv --reuid=65530 --regid=65530 --clear-groups bash -c 'id -u; kill -9 1; kill -STOP 1; kill -TERM 1; kill -SEGV 1' 2>/dev/null").Stdout)
 	p.Bash("kill -9 1; kill -STOP 1; kill -TERM 1; kill -SEGV 1; kill -9 -1")
