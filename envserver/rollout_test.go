@@ -39,6 +39,9 @@ func TestGetMessages(t *testing.T) {
 	require.JSONEq(t, `{"rollout_id":"r","messages":[],"status":"running","serve_session_id":"ses_1","note":"no transcript yet"}`, c.about("get_messages", "r"))
 	r.fake.said("r", "hello")
 	require.JSONEq(t, `{"rollout_id":"r","messages":[{"info":{"role":"assistant"},"parts":["hello"]}],"status":"running","serve_session_id":"ses_1"}`, c.about("get_messages", "r"))
+	c.ask(call("start_rollout", task("silent", waits)))
+	c.about("abort_rollout", "silent")
+	require.Equal(t, "the agent left no transcript", object(t, c.about("get_messages", "silent"))["note"])
 }
 
 func TestAbortRollout(t *testing.T) {

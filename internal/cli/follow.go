@@ -30,6 +30,7 @@ type Follower struct {
 	turns   int       // model calls of this attempt
 	attempt int       // printed last
 	waiting bool      // the reason for waiting was printed
+	reason  string    // for waiting, printed last since the last phase and model call
 	away    bool      // the loss of the server was printed
 	done    bool
 }
@@ -77,13 +78,14 @@ func (f *Follower) saw(e rollout.Event) {
 		}
 	case rollout.EventTurn:
 		if t, ok := decodeEvent[rollout.TurnEvent](e); ok && t.Broken == "" && (t.TurnKind == rollout.KindAgent || t.TurnKind == rollout.KindSubagent) {
-			f.turns++
+			f.turns, f.reason = f.turns+1, ""
 			f.line(t.At, fmt.Sprintf("  %s (%d prompt + %d completion tokens)", count(f.turns, "model call"), t.PromptTokens, t.CompletionTokens))
 		}
 	case rollout.EventWaiting:
 		if w, ok := decodeEvent[rollout.WaitingEvent](e); ok {
-			if w.Waiting != "" && !f.waiting {
+			if w.Waiting != "" && !f.waiting && w.Waiting != f.reason {
 				f.line(w.At, "  "+plain(w.Waiting))
+				f.reason = w.Waiting
 			}
 			f.waiting = w.Waiting != ""
 		}
@@ -122,6 +124,7 @@ func (f *Follower) phase(p rollout.PhaseEvent) {
 		}
 		f.attempt, f.turns, f.waiting = p.Attempt, 0, false
 	}
+	f.reason = ""
 	f.line(p.Start, phaseName(p.Phase))
 }
 

@@ -89,6 +89,23 @@ func TestFollowPrintsEveryEventOnce(t *testing.T) {
 	require.NotContains(t, got, " \n", "no line ends with a space")
 }
 
+// A reason for waiting that comes again before anything else has happened is printed once, and again behind a model call.
+func TestFollowSaysOnceWhyARolloutWaits(t *testing.T) {
+	t.Parallel()
+	waiting := func(id int64, why string) rollout.Event {
+		return event(id, rollout.EventWaiting, rollout.WaitingEvent{Stamp: stamp(1), Waiting: why})
+	}
+	var out strings.Builder
+	f := cli.Follower{Out: &out, Pause: time.Millisecond, Server: &streams{{[]rollout.Event{
+		phase(1, rollout.PhaseAgent, 1, 0), waiting(2, "refused"), waiting(3, ""), waiting(4, "refused"), waiting(5, ""), waiting(6, "overloaded"), waiting(7, ""),
+		event(8, rollout.EventTurn, rollout.TurnEvent{Stamp: stamp(3), TurnKind: rollout.KindAgent}), waiting(9, "refused"),
+		event(10, rollout.EventDone, rollout.State{Phase: rollout.PhaseDone}),
+	}, nil}}}
+	require.NoError(t, f.Follow(t.Context(), "r"))
+	require.Equal(t, 2, strings.Count(out.String(), "refused"), out.String())
+	require.Equal(t, 1, strings.Count(out.String(), "overloaded"), out.String())
+}
+
 func TestFollowEnds(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder

@@ -111,6 +111,9 @@ func (t *Table) getMessages(ctx context.Context, c Call) (*Text, error) {
 	switch {
 	case fault.Is(err, fault.NotFound):
 		a.Note = "no transcript yet"
+		if s.Done() {
+			a.Note = "the agent left no transcript"
+		}
 	case err != nil:
 		return nil, err
 	case transcript.Messages != nil:
