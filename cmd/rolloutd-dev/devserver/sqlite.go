@@ -39,15 +39,6 @@ func escape(file string) string {
 	return strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(file)
 }
 
-// dsn is the name of the database for SQLite's driver, as the server's plugin makes it of store.
-func dsn(file string) string {
-	q := url.Values{"mode": {"rwc"}, "_time_format": {"sqlite"}}
-	for _, p := range pragmas {
-		q.Add("_pragma", p[0]+"="+p[1])
-	}
-	return "file:" + escape(file) + "?" + q.Encode()
-}
-
 // setupSchema makes the tables of a new database in one transaction: a process killed amid its first start leaves an empty
 // file, never half a schema.
 func setupSchema(ctx context.Context, file string) error {
@@ -57,7 +48,11 @@ func setupSchema(ctx context.Context, file string) error {
 		return err
 	}
 	_ = f.Close() // nothing was written
-	db, err := sql.Open("sqlite", dsn(file))
+	q := url.Values{"mode": {"rwc"}}
+	for _, p := range pragmas {
+		q.Add("_pragma", p[0]+"="+p[1])
+	}
+	db, err := sql.Open("sqlite", "file:"+escape(file)+"?"+q.Encode())
 	if err != nil {
 		return fmt.Errorf("open %s: %w", file, err)
 	}

@@ -24,9 +24,6 @@ func start(ctx context.Context, file string, o Options) (*Server, error) {
 	if err := createNamespace(db, o); err != nil {
 		return nil, fmt.Errorf("make namespace %q: %w", o.Namespace, err)
 	}
-	if err := keepStatements(db, file); err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
-	}
 	choose := o.choose
 	if choose == nil {
 		choose = freePorts
