@@ -12,6 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
+const temperature = "temperature"
+
 // Pin is a member of a request that the rollout sets on every call.
 type Pin struct {
 	Member string
@@ -34,7 +36,7 @@ func parameters(s *rollout.Sampling) []parameter {
 			out = append(out, parameter{name, strconv.AppendFloat(nil, *v, 'f', -1, 64), has && *v == neutral})
 		}
 	}
-	number("temperature", s.Temperature, 0, false)
+	number(temperature, s.Temperature, 0, false)
 	number("top_p", s.TopP, 1, true)
 	if s.TopK != nil {
 		out = append(out, parameter{"top_k", strconv.AppendInt(nil, int64(*s.TopK), 10), *s.TopK <= 0})
@@ -63,7 +65,7 @@ func (d *Dialect) member(parameter string) string {
 		return d.bounds[0]
 	case parameter == "stop" && d.API == reply.Messages:
 		return "stop_sequences"
-	case d.API == reply.Chat || d.API == reply.Completions || slices.Contains([]string{"temperature", "top_p", "top_k"}, parameter):
+	case d.API == reply.Chat || d.API == reply.Completions || slices.Contains([]string{temperature, "top_p", "top_k"}, parameter):
 		return parameter
 	default:
 		return ""
@@ -71,12 +73,33 @@ func (d *Dialect) member(parameter string) string {
 }
 
 // pin sets the rollout's sampling parameters whatever the agent gave. An API that has no member for a value that matters cannot be called.
-func (d *Dialect) pin(o *Draft, s *rollout.Sampling) ([]Pin, error) {
+//
+// Calls whose tokens may be trained on are sampled from the policy as it is, also where the rollout pins nothing: an agent's top_p, or an
+// engine's defaults, which vLLM takes from the model's generation_config.json, would make the log probabilities those of another distribution.
+func (d *Dialect) pin(o *Draft, m rollout.Model, capture bool) ([]Pin, error) {
+	if !capture || d.capture == nil || !m.Trainable() {
+		return d.pinAll(o, m.Sampling, false)
+	}
+	pins, err := d.pinAll(o, m.Sampling.ForTraining(), true)
+	if given, ok := o.Get(temperature); err == nil && (!ok || string(given) == "null") {
+		o.Set(temperature, []byte("1"))
+		pins = append(pins, Pin{temperature, true})
+	}
+	return pins, err
+}
+
+// pinAll sets parameters. engine says that the endpoint is an engine, whose Responses have all of them beside the API's own.
+func (d *Dialect) pinAll(o *Draft, s *rollout.Sampling, engine bool) ([]Pin, error) {
+	if s == nil {
+		return nil, nil
+	}
 	var pins []Pin
 	for _, p := range parameters(s) {
 		member := d.member(p.name)
 		switch {
 		case member != "":
+		case p.neutral && engine:
+			member = p.name
 		case p.neutral:
 			continue
 		default:

@@ -29,10 +29,8 @@ func (d *Dialect) rewrite(o *Draft, m rollout.Model, capture bool) (pins []Pin, 
 		name, _ := json.Marshal(m.Name) // a string always encodes
 		o.Set("model", name)
 	}
-	if m.Sampling != nil {
-		if pins, err = d.pin(o, m.Sampling); err != nil {
-			return nil, err
-		}
+	if pins, err = d.pin(o, m, capture); err != nil {
+		return nil, err
 	}
 	if m.MaxTokensCap > 0 {
 		d.clamp(o, m.MaxTokensCap)

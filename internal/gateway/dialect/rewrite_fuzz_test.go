@@ -22,7 +22,8 @@ func FuzzRewrite(f *testing.F) {
 	}
 	on := true
 	model := rollout.Model{Name: "real", MaxTokensCap: 100, Logprobs: true, TopLogprobs: 5, TokenIDs: true, Thinking: &on}
-	touched := []string{"model", "stream", "stream_options", "chat_template_kwargs", "max_tokens", "max_completion_tokens", "max_output_tokens", "logprobs", "top_logprobs", "return_token_ids", "enable_response_messages", "include"}
+	touched := []string{"model", "stream", "stream_options", "chat_template_kwargs", "max_tokens", "max_completion_tokens", "max_output_tokens", "logprobs", "top_logprobs", "return_token_ids", "enable_response_messages", "include",
+		"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"}
 	f.Fuzz(func(t *testing.T, in []byte, api uint8) {
 		a, err := Read(All()[api%4], http.Header{}, in, model, true)
 		if err != nil {

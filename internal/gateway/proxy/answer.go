@@ -158,7 +158,7 @@ func rejection(status int, text string) answer {
 	if status == http.StatusRequestEntityTooLarge {
 		a.status = status
 	}
-	for _, words := range []string{"maximum context length", "prompt is too long", dialect.OverflowCode} {
+	for _, words := range []string{"maximum context length", "longer than the model's context length", "prompt is too long", dialect.OverflowCode} {
 		if strings.Contains(strings.ToLower(text), words) {
 			a.code = dialect.OverflowCode
 		}

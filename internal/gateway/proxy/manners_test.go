@@ -48,7 +48,7 @@ func TestEndpointsAreAskedAsTheyWant(t *testing.T) {
 		{"no logprobs", "logprobs", 403, `{"error":{"message":"You are not allowed to request logprobs from this model.","type":"invalid_request_error","param":null,"code":null}}`, goodReply,
 			openAI, `{"model":"o9","max_tokens":5,"stream":true}`, `{"model":"o9","max_tokens":5,"stream":true,"stream_options":{"include_usage":true}}`, `{"stream_options":{"to":{"include_usage":true}}}`},
 		{"no stream with ids", "stream", 400, `{"object":"error","message":"return_token_ids is not supported with streaming on /v1/chat/completions. Please set stream=false when using return_token_ids=true.","type":"BadRequest","param":null,"code":400}`, objectReply,
-			vllm, `{"model":"q","stream":true}`, `{"model":"q","logprobs":true,"return_token_ids":true}`, `{"stream":{"from":true},"logprobs":{"to":true},"return_token_ids":{"to":true}}`},
+			vllm, `{"model":"q","stream":true}`, `{"model":"q",` + asThePolicy + `,"logprobs":true,"return_token_ids":true}`, `{"stream":{"from":true},` + madeThePolicy + `,"logprobs":{"to":true},"return_token_ids":{"to":true}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

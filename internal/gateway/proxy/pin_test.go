@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,6 +58,28 @@ func samplingIn(t *testing.T, body string) string {
 	return string(out)
 }
 
+// Tokens that may be trained on are sampled from the policy as it is, also where the rollout pins nothing: neither an agent's own top_p nor an engine's
+// defaults, which vLLM takes from the model's generation_config.json, may shift them. An evaluation is left alone.
+func TestUnpinnedCallsSampleThePolicy(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		ask, want string
+		purpose   rollout.Purpose
+	}{
+		{`"temperature":0.3,"top_p":0.5,"top_k":20`, `{"temperature":0.3,"top_p":1,"top_k":-1,"min_p":0,"repetition_penalty":1,"presence_penalty":0,"frequency_penalty":0}`, rollout.PurposeAuto},
+		{`"temperature":null`, `{"temperature":1,"top_p":1,"top_k":-1,"min_p":0,"repetition_penalty":1,"presence_penalty":0,"frequency_penalty":0}`, rollout.PurposeAuto},
+		{`"temperature":0.3,"top_p":0.5`, `{"temperature":0.3,"top_p":0.5}`, rollout.PurposeEval},
+	} {
+		h, e := newHost(t), newEngine(t, eachAPI(t, false))
+		url := h.open(t, pinned(h, e.URL, nil, tc.purpose))
+		require.Equal(t, 200, send(t.Context(), url, "", `{"messages":[],`+tc.ask+`}`).status)
+		require.JSONEq(t, tc.want, samplingIn(t, e.requests()[0].body))
+		turn := h.turns(t, "r1.1")[0]
+		require.JSONEq(t, tc.want, string(turn.SamplingParams))
+		require.Equal(t, tc.purpose == rollout.PurposeAuto, turn.Train)
+	}
+}
+
 // An API that cannot carry a parameter does not leave it out: the call fails. A neutral value is what its absence means.
 func TestPinnedSamplingOfAnAPIWithoutIt(t *testing.T) {
 	t.Parallel()
@@ -67,7 +90,7 @@ func TestPinnedSamplingOfAnAPIWithoutIt(t *testing.T) {
 		require.Equal(t, 200, sendTo(t.Context(), free+"/v1/"+api, "", ask).status)
 		require.Contains(t, e.requests()[0].body, `"temperature":1`)
 		require.Contains(t, e.requests()[0].body, `"top_k":-1`)
-		require.NotContains(t, e.requests()[0].body, "min_p")
+		require.Equal(t, api == "responses", strings.Contains(e.requests()[0].body, "min_p"), "engines have it on Responses, beside the API's own")
 
 		other := pinned(h, e.URL, &rollout.Sampling{MinP: ptr(0.1)}, rollout.PurposeEval)
 		other.ID, other.SandboxID = "r2.1", "r2.1"

@@ -214,6 +214,9 @@ func TestTheAgentsOwnMistakes(t *testing.T) {
 		{"numbers like a status", answers(400, `{"error":{"message":"max_tokens 32000 exceeds limit 15000, try again later"}}`), 400, "max_tokens 32000 exceeds limit 15_000", ""},
 		{"validation", answers(422, `{"detail":"messages: rate limit timeout overloaded"}`), 400, "messages: ", ""},
 		{"too long a prompt", answers(400, `{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 15000 tokens"}`), 400, "maximum context length is 4096 tokens", "context_length_exceeded"},
+		// As vLLM 0.32.0 and SGLang 0.5.23 say it.
+		{"too long a prompt for vLLM", answers(400, `{"error":{"message":"This model's maximum context length is 1024 tokens. However, your prompt contains at least 1025 input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=1025)","type":"BadRequestError","param":"input_tokens","code":400}}`), 400, "maximum context length is 1024 tokens", "context_length_exceeded"},
+		{"too long a prompt for SGLang", answers(400, `{"object":"error","message":"The input (41100 tokens) is longer than the model's context length (40960 tokens).","type":"BadRequest","param":null,"code":400}`), 400, "longer than the model's context length", "context_length_exceeded"},
 		{"too long a prompt, as an event of the stream", says(`data: {"error":{"message":"This model's maximum context length is 4096 tokens.","code":400}}` + "\n\n"), 400, "maximum context length is 4096 tokens", "context_length_exceeded"},
 		{"too large", answers(413, `{"message":"too large"}`), 413, "too large", ""},
 	} {

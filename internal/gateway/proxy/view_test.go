@@ -55,14 +55,17 @@ func TestAlternativesAreCutToWhatWasAskedFor(t *testing.T) {
 	require.Contains(t, string(h.turns(t, "r1.1")[0].Response), `{"token":"c"}`, "the record has them all")
 }
 
+// madeThePolicy is the note of asThePolicy.
+const madeThePolicy = `"top_p":{"to":1},"top_k":{"to":-1},"min_p":{"to":0},"repetition_penalty":{"to":1},"presence_penalty":{"to":0},"frequency_penalty":{"to":0},"temperature":{"to":1}`
+
 // What was changed on the way is in the record, with what the agent had given.
 func TestWhatWasRewrittenIsRecorded(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ body, want string }{
-		{streamed, `{"model":{"from":"m","to":"real-model"},"max_tokens":{"from":32000,"to":4096}}`},
-		{unary, `{"model":{"from":"m","to":"real-model"},"max_tokens":{"to":4096},"stream":{"to":true},"stream_options":{"to":{"include_usage":true}},"logprobs":{"to":true},"top_logprobs":{"to":5},"return_token_ids":{"to":true}}`},
+		{streamed, `{"model":{"from":"m","to":"real-model"},"max_tokens":{"from":32000,"to":4096},` + madeThePolicy + `}`},
+		{unary, `{"model":{"from":"m","to":"real-model"},"max_tokens":{"to":4096},` + madeThePolicy + `,"stream":{"to":true},"stream_options":{"to":{"include_usage":true}},"logprobs":{"to":true},"top_logprobs":{"to":5},"return_token_ids":{"to":true}}`},
 		{`{"model":"real-model","max_tokens":7,"top_logprobs":nonsense,"stream":true,"logprobs":true,"stream_options":{"a":x},"return_token_ids":true}`,
-			`{"stream_options":{"from":"{\"a\":x}","to":"{\"a\":x,\"include_usage\":true}"},"top_logprobs":{"from":"nonsense","to":5}}`},
+			`{"stream_options":{"from":"{\"a\":x}","to":"{\"a\":x,\"include_usage\":true}"},"top_logprobs":{"from":"nonsense","to":5},` + madeThePolicy + `}`},
 	} {
 		h, e := newHost(t), newEngine(t, says(goodReply))
 		r := h.route(e.URL)

@@ -21,6 +21,7 @@ type generated struct {
 		Completion    int64                 `json:"completion_tokens"`
 		Cached        int64                 `json:"cached_tokens"`
 		WeightVersion string                `json:"weight_version"`
+		Versions      json.RawMessage       `json:"weight_versions"`       // by spans of tokens
 		Logprobs      [][]json.RawMessage   `json:"output_token_logprobs"` // [logprob, id, text]
 		Top           [][][]json.RawMessage `json:"output_top_logprobs"`
 	} `json:"meta_info"`
@@ -40,6 +41,11 @@ type completion struct {
 	Choices       []choice `json:"choices"`
 	Usage         usage    `json:"usage"`
 	WeightVersion string   `json:"weight_version,omitempty"`
+	Metadata      metadata `json:"metadata,omitzero"`
+}
+
+type metadata struct {
+	Versions json.RawMessage `json:"weight_versions,omitempty"`
 }
 
 type choice struct {
@@ -93,7 +99,7 @@ func Reply(sent, raw []byte) ([]byte, error) {
 	if prompt := rawjson.MemberOf(sent, "prompt"); count(prompt) == in.Meta.Prompt {
 		one.Prompt = prompt
 	}
-	out := completion{ID: in.Meta.ID, Object: "text_completion", Choices: []choice{one}, WeightVersion: in.Meta.WeightVersion}
+	out := completion{ID: in.Meta.ID, Object: "text_completion", Choices: []choice{one}, WeightVersion: in.Meta.WeightVersion, Metadata: metadata{in.Meta.Versions}}
 	out.Usage = usage{Prompt: in.Meta.Prompt, Completion: in.Meta.Completion, Total: in.Meta.Prompt + in.Meta.Completion}
 	out.Usage.Details.Cached = in.Meta.Cached
 	return json.Marshal(out)

@@ -100,6 +100,10 @@ func (c *Completion) addChoice(in *rawjson.Cursor) {
 			if ids := in.Skip(); !c.bare {
 				c.ids = joined(c.ids, ids)
 			}
+		case "response_token_ids": // SGLang's name for all of them
+			if ids := in.Skip(); !c.bare {
+				c.ids = joined(nil, ids)
+			}
 		case "prompt_token_ids":
 			c.addPrompt(in)
 		case "finish_reason":

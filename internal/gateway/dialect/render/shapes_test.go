@@ -1,13 +1,18 @@
 package render_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
+
+// sglangChat is a reply of SGLang 0.5.23 to return_token_ids and logprobs, as it came.
+const sglangChat = `{"id":"38fffb194a824eeabef62ef4d48dcc52","object":"chat.completion","created":1795422878,"model":"tiny","choices":[{"index":0,"message":{"role":"assistant","content":"<think>\n","reasoning_content":null},"logprobs":{"content":[{"token":"<think>","bytes":[60,116,104,105,110,107,62],"logprob":-0.029359247535467148,"top_logprobs":[]},{"token":"\n","bytes":[10],"logprob":-0.0075505999848246574,"top_logprobs":[]}]},"finish_reason":"length","matched_stop":null,"prompt_token_ids":[2049,760,198,71,72,2050,198,2049,889,777,996,198],"response_token_ids":[2055,198]}],"usage":{"prompt_tokens":12,"total_tokens":14,"completion_tokens":2,"prompt_tokens_details":null,"reasoning_tokens":0,"completion_tokens_details":null},"metadata":{"weight_version":"default","weight_versions":[{"version":"default","start":0,"end":2}]}}`
 
 // What the engines in use give, each in the place where it has it. What an engine does not give is absent, never made up.
 func TestWhereEnginesHaveTheirTokens(t *testing.T) {
@@ -35,6 +40,13 @@ func TestWhereEnginesHaveTheirTokens(t *testing.T) {
 			raw: `{"choices":[{"index":0,"message":{"role":"assistant","content":"ab"},"logprobs":null,"finish_reason":"stop","prompt_token_ids":[1,2],"meta_info":{"id":"x","finish_reason":{"type":"stop","matched":151645},"prompt_tokens":2,"weight_version":"default","input_token_logprobs":[],"output_token_logprobs":[[-1.0,5,null],[-2.0,6,"b"]],"completion_tokens":2}}]}`},
 		{name: "SGLang on both", ids: []int32{5}, logprobs: []float64{-1}, version: "v",
 			raw: `{"choices":[{"logprobs":{"content":[{"token":"a","logprob":-1.0}]},"finish_reason":"stop","token_ids":[5],"meta_info":{"weight_version":"v","output_token_logprobs":[[-1.5,9,null]]}}]}`},
+		// Recorded from SGLang 0.5.23.
+		{name: "SGLang 0.5.23 on return_token_ids", prompt: []int32{2049, 760, 198, 71, 72, 2050, 198, 2049, 889, 777, 996, 198}, ids: []int32{2055, 198},
+			logprobs: []float64{-0.029359247535467148, -0.0075505999848246574}, version: "default", raw: sglangChat},
+		{name: "SGLang, weights swapped within a reply", prompt: []int32{2049, 760, 198, 71, 72, 2050, 198, 2049, 889, 777, 996, 198}, ids: []int32{2055, 198},
+			logprobs: []float64{-0.029359247535467148, -0.0075505999848246574}, version: "7..8",
+			raw: strings.Replace(sglangChat, `"weight_version":"default","weight_versions":[{"version":"default","start":0,"end":2}]`,
+				`"weight_version":"8","weight_versions":[{"version":"7","start":0,"end":1},{"version":"8","start":1,"end":2}]`, 1)},
 		{name: "SGLang, streamed: no ids", logprobs: []float64{-1},
 			raw: "data: " + `{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":null,"content":"a","reasoning_content":null,"tool_calls":null},"logprobs":{"content":[{"token":"a","bytes":[97],"logprob":-1.0,"top_logprobs":[]}]},"finish_reason":"stop","matched_stop":1}],"usage":null}` + "\n\ndata: [DONE]\n\n"},
 		{name: "SGLang, Completions streamed", api: reply.Completions, prompt: []int32{1}, ids: []int32{5, 6}, logprobs: []float64{-1, -2},
@@ -68,4 +80,15 @@ func TestVersionFromTheHeaders(t *testing.T) {
 	s.Began("")
 	require.NoError(t, s.Event([]byte(`{"model_version":"v2"}`)))
 	require.Equal(t, "v1..v2", s.ModelVersion)
+}
+
+// The agent does not see the ids that only the gateway asked for; the record has them under the one name.
+func TestIDsOfSGLangsChat(t *testing.T) {
+	t.Parallel()
+	seen := string(render.View{API: reply.Chat, Logprobs: true, Top: -1, Usage: true}.Of([]byte(sglangChat)))
+	require.NotContains(t, seen, "_token_ids")
+	require.Contains(t, seen, `"matched_stop":null}],"usage"`)
+	whole, err := render.Assemble(reply.Chat, []byte(sglangChat))
+	require.NoError(t, err)
+	require.Contains(t, string(whole.JSON()), `"token_ids":[2055,198]`)
 }

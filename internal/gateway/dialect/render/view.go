@@ -119,7 +119,7 @@ func (s *stripper) object() {
 func (s *stripper) choice() {
 	for key := range s.Fields {
 		switch string(key) {
-		case "token_ids", "prompt_token_ids":
+		case "token_ids", "response_token_ids", "prompt_token_ids":
 			if s.View.IDs {
 				s.Skip()
 			} else {

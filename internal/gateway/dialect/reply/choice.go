@@ -42,6 +42,10 @@ func (r *Reply) choice(c *rawjson.Cursor) {
 			if !c.Null() {
 				r.TokenIDs, _ = c.IDs(r.TokenIDs)
 			}
+		case "response_token_ids": // SGLang's name on chat completions, which it gives whole
+			if !c.Null() {
+				r.TokenIDs, _ = c.IDs(r.TokenIDs[:0])
+			}
 		case "meta_info":
 			r.metaInfo(c)
 		case "prompt_token_ids": // where some engines put them

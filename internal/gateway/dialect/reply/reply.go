@@ -34,8 +34,9 @@ type Reply struct {
 	named   []int32 // ids read from tokens of the form "token_id:<n>"
 	meta    []token // SGLang's meta_info
 	version string
-	over    bool   // the API's own end mark came
-	stop    string // of Messages: the stop reason, until the end mark makes it count
+	spans   [2]string // the first and the last version by SGLang's own account
+	over    bool      // the API's own end mark came
+	stop    string    // of Messages: the stop reason, until the end mark makes it count
 	input   input
 }
 
@@ -92,8 +93,20 @@ func (r *Reply) Finish() {
 	}
 	r.settleMeta()
 	r.settleChoice()
+	r.settleVersion()
 	if r.Usage.PromptTokens == 0 && r.Usage.CompletionTokens == 0 {
 		r.Usage.PromptTokens, r.Usage.CompletionTokens = int64(len(r.PromptTokenIDs)), int64(len(r.TokenIDs))
+	}
+}
+
+// settleVersion takes the engine's account by spans of tokens over the version that it named last.
+func (r *Reply) settleVersion() {
+	switch first, last := r.spans[0], r.spans[1]; {
+	case first == "":
+	case first == last:
+		r.ModelVersion = first
+	default:
+		r.ModelVersion = first + ".." + last
 	}
 }
 

@@ -1,6 +1,8 @@
 package reply
 
 import (
+	"bytes"
+
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -14,6 +16,8 @@ func (r *Reply) metaInfo(c *rawjson.Cursor) {
 		switch {
 		case string(key) == "weight_version":
 			r.sawVersion(c.Skip())
+		case string(key) == "weight_versions":
+			r.versionSpans(c)
 		case string(key) == "output_token_logprobs" && c.Peek() == '[':
 			r.meta = r.meta[:0] // they grow with each piece of a stream: the last list has all
 			for range c.Elements {
@@ -67,8 +71,39 @@ func (r *Reply) versions(c *rawjson.Cursor) {
 		return
 	}
 	for key := range c.Fields {
-		if value := c.Skip(); string(key) == "weight_version" {
-			r.sawVersion(value)
+		switch string(key) {
+		case "weight_version":
+			r.sawVersion(c.Skip())
+		case "weight_versions":
+			r.versionSpans(c)
+		default:
+			c.Skip()
 		}
 	}
+}
+
+// versionSpans reads which weights made which tokens, as [{"version": …, "start": …, "end": …}]. It counts in place of the single version beside it, which
+// is that of the end.
+func (r *Reply) versionSpans(c *rawjson.Cursor) {
+	if c.Peek() != '[' {
+		c.Skip()
+		return
+	}
+	var first, last string
+	for range c.Elements {
+		if c.Peek() != '{' {
+			c.Skip()
+			continue
+		}
+		for key := range c.Fields {
+			value := c.Skip()
+			if string(key) != "version" {
+				continue
+			}
+			if last = shortText(bytes.Trim(value, `"`)); first == "" {
+				first = last
+			}
+		}
+	}
+	r.spans = [2]string{first, last}
 }
