@@ -82,6 +82,29 @@ func TestEndpointsAreAskedAsTheyWant(t *testing.T) {
 	}
 }
 
+// A bound that only the gateway set, and that is more than the context has room for, is left out of that one call: its refusal would count as the agent's.
+// The words are those of vLLM 0.32.0, of vLLM 0.8 and of SGLang 0.5.23.
+func TestOwnBoundBeyondTheContext(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []string{
+		`{"error":{"message":"max_tokens=4096 cannot be greater than max_model_len=1024. Please request fewer output tokens. (parameter=max_tokens, value=4096)","type":"BadRequestError","param":"max_tokens","code":400}}`,
+		`{"object":"error","message":"'max_tokens' or 'max_completion_tokens' is too large: 4096. This model's maximum context length is 8192 tokens and your request has 5000 input tokens (4096 > 8192 - 5000).","type":"BadRequestError","param":null,"code":400}`,
+		`{"object":"error","message":"Requested token count exceeds the model's maximum context length of 40960 tokens. You requested a total of 41096 tokens: 37000 tokens from the input messages and 4096 tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit.","type":"BadRequestError","param":null,"code":400}`,
+	} {
+		h, e := newHost(t), newEngine(t, strict("max_tokens", 400, refusal, goodReply))
+		r := h.route(e.URL)
+		r.Model.MaxTokensCap = 4096
+		url := h.open(t, r)
+		for n := 1; n <= 2; n++ {
+			require.Equal(t, http.StatusOK, send(t.Context(), url, "", unary).status)
+			require.Len(t, e.requests(), 2*n, "the next prompt may leave room for it")
+			require.NotContains(t, e.requests()[2*n-1].body, "max_tokens")
+		}
+		require.Equal(t, http.StatusBadRequest, send(t.Context(), url, "", streamed).status, "the agent's own bound is its own mistake")
+		require.Len(t, e.requests(), 5)
+	}
+}
+
 // Where the tokens' ids are what a rollout is for, an endpoint that does not give them is refused, and not the agent blamed.
 func TestEndpointThatGivesNoIDs(t *testing.T) {
 	t.Parallel()
@@ -160,6 +183,7 @@ func TestResponsesOfEndpointsWithoutTokens(t *testing.T) {
 	const (
 		gptOSS   = `{"error":{"message":"logprobs are not supported with gpt-oss models","type":"invalid_request_error","param":"logprobs","code":400}}`
 		messages = `{"error":{"message":"Unknown parameter: 'enable_response_messages'.","type":"invalid_request_error","param":"enable_response_messages","code":"unknown_parameter"}}`
+		minP     = `{"error":{"message":"Unknown parameter: 'min_p'.","type":"invalid_request_error","param":"min_p","code":"unknown_parameter"}}`
 		include  = `{"error":{"message":"Unsupported parameter: 'include' is not supported with this model.","type":"invalid_request_error","param":"include","code":"unsupported_parameter"}}`
 	)
 	s := apis()[2]
@@ -170,11 +194,11 @@ func TestResponsesOfEndpointsWithoutTokens(t *testing.T) {
 		tries     int // requests for the first call
 	}{
 		{"vLLM with gpt-oss", map[string]string{"output_text.logprobs": gptOSS}, `{"input":"a","include":["x"],"top_logprobs":2}`,
-			`{"input":"a","include":["x"],"top_logprobs":2,"model":"real-model","stream":true,"enable_response_messages":true}`, 2},
-		{"OpenAI", map[string]string{"enable_response_messages": messages}, `{"input":"a"}`,
-			`{"input":"a","model":"real-model","stream":true,"include":["message.output_text.logprobs"],"top_logprobs":5}`, 2},
+			`{"input":"a","include":["x"],"top_logprobs":2,"model":"real-model",` + asThePolicy + `,"stream":true,"enable_response_messages":true}`, 2},
+		{"OpenAI", map[string]string{"enable_response_messages": messages, "min_p": minP}, `{"input":"a"}`,
+			`{"input":"a","model":"real-model",` + strings.Replace(asThePolicy, `"min_p":0,`, "", 1) + `,"stream":true,"include":["message.output_text.logprobs"],"top_logprobs":5}`, 3},
 		{"OpenAI's reasoning models", map[string]string{"enable_response_messages": messages, "output_text.logprobs": include}, `{"input":"a"}`,
-			`{"input":"a","model":"real-model","stream":true}`, 3},
+			`{"input":"a","model":"real-model",` + asThePolicy + `,"stream":true}`, 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

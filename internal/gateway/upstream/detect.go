@@ -9,6 +9,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/generate"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 )
 
 // detectQuirk finds the quirk behind a refusal: the refusal names a member that the gateway set, and the call works without it. A call
@@ -26,6 +27,8 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 		return noStream, true
 	case refusesBound(body):
 		return newBound, true
+	case refusesRoom(res.Problem.Text) && ownBound(a):
+		return allRoom, true
 	case wrong(dialect.StreamOptions) && !lost(dialect.StreamOptions):
 		return noCounts, true
 	case wrong(dialect.ResponseMessages):
@@ -71,6 +74,17 @@ func refusesBound(body []byte) bool {
 		Error struct{ Param, Code string }
 	}
 	return json.Unmarshal(body, &e) == nil && e.Error.Param == dialect.MaxTokens && e.Error.Code == "unsupported_parameter"
+}
+
+// ownBound says whether a chat completion has a bound that the agent did not ask for, nor the rollout. Without it engines generate up to the end of the context.
+func ownBound(a *dialect.Request) bool {
+	return a.API == reply.Chat && a.Changes.Any(dialect.MaxTokens) && !a.Changes.Given(dialect.MaxTokens) && !slices.Contains(a.Pins, dialect.Pin{Member: dialect.MaxTokens})
+}
+
+// refusesRoom says whether a refusal is that of vLLM, or of SGLang, to a bound beyond what the context has room for.
+func refusesRoom(text string) bool {
+	return strings.Contains(text, "cannot be greater than max_model_len") || strings.Contains(text, "maximum context length") &&
+		(strings.Contains(text, "is too large") || strings.Contains(text, "tokens for the completion"))
 }
 
 // names says whether a refusal is of that member: it has the name, and a word that says that there should be no such thing.

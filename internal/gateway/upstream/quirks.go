@@ -20,6 +20,7 @@ const (
 	noMessages quirk = "no enable_response_messages" // all but vLLM
 	noStream   quirk = "token ids without a stream"  // SGLang's chat/completions
 	generated  quirk = "token ids by /generate"      // SGLang's completions
+	allRoom    quirk = "no max_tokens"               // where the gateway's own is more than the context has room for
 )
 
 // withoutPin begins the quirk of an endpoint that does not take a member which the rollout pins at its neutral value.
@@ -41,6 +42,7 @@ func (m *endpointQuirks) of(place string) []quirk {
 }
 
 func (m *endpointQuirks) learn(place string, quirks []quirk) {
+	quirks = slices.DeleteFunc(quirks, func(q quirk) bool { return q == allRoom }) // the next prompt leaves another room
 	if len(quirks) == 0 {
 		return
 	}
@@ -98,6 +100,8 @@ func (q quirk) apply(a *dialect.Request) bool {
 			d.Set(dialect.MaxCompletionTokens, slices.Clone(bound))
 		}
 		d.Remove(dialect.MaxTokens)
+	case allRoom:
+		d.Restore(dialect.MaxTokens)
 	case noCounts:
 		d.Remove(dialect.StreamOptions)
 	case noLogprobs:
