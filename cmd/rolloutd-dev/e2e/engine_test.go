@@ -1,0 +1,258 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/pyclient"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
+)
+
+// Rollouts against a real vLLM, whose model has defaults of sampling as Qwen's have: each captured log probability is the one that the model
+// itself gives, ReACT's rollouts are one sequence, and an engine that dies costs nothing. `make test-engines` runs it.
+func TestEngineVLLM(t *testing.T) {
+	if os.Getenv("ROLLOUTD_TEST_ENGINES") == "" {
+		t.Skip("set ROLLOUTD_TEST_ENGINES=1, as make test-engines does")
+	}
+	python := pyclient.Interpreter(t, pyclient.VLLM())
+	m := makeTiny(t, python)
+	e := m.serve(t, "--logprobs-mode", "processed_logprobs", "--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3")
+	srv := startDev(t, devOptions{})
+	t.Run("capture", func(t *testing.T) { m.requireCapture(t, srv, e) })
+	t.Run("abort", func(t *testing.T) { m.requireAborted(t, srv, e) })
+	t.Run("killed", func(t *testing.T) { m.requireSurvives(t, srv, e) })
+	e.kill()
+	raw := m.serve(t, "--max-model-len", "1024", "--return-tokens-as-token-ids")
+	t.Run("raw log probabilities", func(t *testing.T) { m.requireRaw(t, srv, raw) })
+	t.Run("too long a prompt", func(t *testing.T) { m.requireTooLong(t, srv, raw) })
+}
+
+// tiny is a small model of the Qwen family and what it has learnt.
+type tiny struct {
+	python  pyclient.Python
+	folder  string
+	System  string `json:"system"`
+	Asks    string `json:"instruction"`
+	Endless struct {
+		Asks string `json:"instruction"`
+	} `json:"endless"`
+}
+
+func makeTiny(t *testing.T, python pyclient.Python) *tiny {
+	t.Helper()
+	m := &tiny{python: python, folder: t.TempDir()}
+	learnt := filepath.Join("testdata", "engines", "conversation.json")
+	raw, err := os.ReadFile(learnt)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, m))
+	texts, err := filepath.Glob(filepath.Join("..", "..", "..", "docs", "*.md"))
+	require.NoError(t, err)
+	python.Run(t, filepath.Join("testdata", "engines", "tiny_model.py"), append([]string{m.folder, learnt}, texts...)...)
+	return m
+}
+
+// engine is a vLLM that serves the model.
+type engine struct {
+	url string // without the path of the API
+	cmd *exec.Cmd
+	log string
+	arg []string
+}
+
+func (m *tiny) serve(t *testing.T, flags ...string) *engine {
+	t.Helper()
+	address := freePorts(t, 1)[0]
+	script := filepath.Join("testdata", "engines", "serve.py")
+	e := &engine{url: "http://" + address, log: filepath.Join(t.TempDir(), "vllm.log"), arg: append([]string{script, m.folder, portOf(t, address)}, flags...)}
+	e.start(t, m.python)
+	return e
+}
+
+// start starts the engine, or starts it again, and waits until it serves.
+func (e *engine) start(t *testing.T, python pyclient.Python) {
+	t.Helper()
+	log, err := os.OpenFile(e.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	defer log.Close()
+	cmd := python.Command(t, e.arg...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the engine has processes of its own
+	require.NoError(t, cmd.Start())
+	e.cmd = cmd
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }() // ends with the process, which kill ends
+	t.Cleanup(func() { e.kill(); <-ended })
+	require.Eventually(t, func() bool {
+		resp, err := http.Get(e.url + "/health")
+		if err == nil {
+			resp.Body.Close()
+		}
+		select {
+		case <-ended:
+			require.FailNow(t, "vLLM ended", "%s", tail(e.log))
+		default:
+		}
+		return err == nil && resp.StatusCode == http.StatusOK
+	}, 10*time.Minute, time.Second, "vLLM does not serve")
+}
+
+// kill ends the engine and its processes at once.
+func (e *engine) kill() { _ = syscall.Kill(-e.cmd.Process.Pid, syscall.SIGKILL) }
+
+// running is how many requests the engine works on.
+func (e *engine) running(t *testing.T) string {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^vllm:num_requests_running\{.*\} (\S+)$`).FindStringSubmatch(get(t, e.url+"/metrics"))
+	require.NotNil(t, found)
+	return found[1]
+}
+
+func (m *tiny) args(e *engine, more args) args {
+	a := args{
+		"instruction": m.Asks, "base_url": e.url + "/v1", "model": "tiny", "agent": "react",
+		"react": args{"system_prompt": m.System}, "verify": []string{`test "$(python3 hello.py)" = Hello`},
+	}
+	for key, value := range more {
+		a[key] = value
+	}
+	return a
+}
+
+// sequences are the training sequences of a rollout, which are also appended to a file.
+func sequences(t *testing.T, srv *dev, id, file string) (all []sequence.Sequence) {
+	t.Helper()
+	lines := get(t, srv.url+"/rollouts/"+id+"/trajectory")
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	defer f.Close()
+	_, err = f.WriteString(lines)
+	require.NoError(t, err)
+	for line := range strings.Lines(lines) {
+		all = append(all, decode[sequence.Sequence](t, line))
+	}
+	return all
+}
+
+// Every way to call the engine, with replies as they are learnt, cut off, stopped by a text, and noise.
+func (m *tiny) requireCapture(t *testing.T, srv *dev, e *engine) {
+	file := filepath.Join(t.TempDir(), "sequences.jsonl")
+	react := func(more args) args {
+		out := args{"system_prompt": m.System}
+		for key, value := range more {
+			out[key] = value
+		}
+		return args{"react": out}
+	}
+	for _, tc := range []struct {
+		name   string
+		more   args
+		reward float64
+		turns  int // at least
+	}{
+		{"as configured", nil, 1, 3},
+		{"temperature 1", args{"sampling": args{"temperature": 1}}, 1, 3},
+		{"by messages", react(args{"continuation": "messages"}), 1, 3},
+		{"cut off", args{"sampling": args{"temperature": 1, "max_tokens": 20}}, 0, 2},
+		{"stopped by a text", args{"sampling": args{"temperature": 1, "stop": []string{"write_file"}}}, 0, 2},
+		{"noise", args{"sampling": args{"temperature": 2, "max_tokens": 64, "seed": 3}}, 0, 1},
+		{"native tools", react(args{"tools": "native"}), 0, 1},
+		{"OpenCode", args{"agent": "opencode", "react": nil}, 0, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			id := start(t, srv.url, m.args(e, tc.more))
+			result := finalize(t, srv.url, id)
+			require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+			require.Equal(t, rollout.CaptureTokens, result.CaptureLevel)
+			require.Equal(t, rollout.TypeTrain, result.RolloutType)
+			require.GreaterOrEqual(t, len(result.ProxyTurns), tc.turns)
+			for _, turn := range result.ProxyTurns {
+				require.Empty(t, turn.Flaws, "turn %d", turn.Turn)
+				require.Nil(t, turn.PrefixBreak, "turn %d", turn.Turn)
+				require.True(t, turn.Train || turn.Kind != rollout.KindAgent, "turn %d", turn.Turn)
+			}
+			if tc.reward > 0 {
+				require.InDelta(t, tc.reward, *result.Reward, 0, "%+v", result.VerifyResults)
+			}
+			require.Len(t, sequences(t, srv, id, file), 1)
+		})
+	}
+	m.python.Run(t, filepath.Join("testdata", "engines", "rescore.py"), m.folder, file)
+}
+
+// startEndless starts a rollout whose reply goes on to its bound, and waits until the engine is at it.
+func (m *tiny) startEndless(t *testing.T, srv *dev, e *engine, tokens int) string {
+	t.Helper()
+	id := start(t, srv.url, m.args(e, args{"instruction": m.Endless.Asks, "sampling": args{"temperature": 0.1, "max_tokens": tokens}, "max_tokens_cap": tokens}))
+	waitFor(t, srv.url, id, "a reply under way", func(state) bool { return e.running(t) != "0.0" })
+	time.Sleep(time.Second) // the probe's own calls are over, and tokens have come
+	require.Equal(t, "1.0", e.running(t))
+	return id
+}
+
+// An abort ends the generation in the engine.
+func (m *tiny) requireAborted(t *testing.T, srv *dev, e *engine) {
+	id := m.startEndless(t, srv, e, 30_000)
+	_, err := call(t.Context(), srv.url, "abort_rollout", args{"rollout_id": id})
+	require.NoError(t, err)
+	require.Equal(t, rollout.Aborted, finalize(t, srv.url, id).Outcome)
+	require.Eventually(t, func() bool { return e.running(t) == "0.0" }, time.Minute, 100*time.Millisecond, "the engine still generates")
+}
+
+// An engine that is killed in the middle of a stream and started again costs a rollout nothing but time.
+func (m *tiny) requireSurvives(t *testing.T, srv *dev, e *engine) {
+	id := m.startEndless(t, srv, e, 2_000)
+	e.kill()
+	e.start(t, m.python)
+	result := finalize(t, srv.url, id)
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.Len(t, result.Attempts, 1)
+	require.Len(t, result.ProxyTurns, 1)
+	require.Len(t, result.ProxyTurns[0].CompletionTokenIDs, 2_000)
+	require.True(t, result.ProxyTurns[0].Train)
+	file := filepath.Join(t.TempDir(), "sequences.jsonl")
+	sequences(t, srv, id, file)
+	m.python.Run(t, filepath.Join("testdata", "engines", "rescore.py"), m.folder, file)
+}
+
+// Log probabilities before the temperature are found out: turns are not trained on, but at temperature 1, where both are the same.
+func (m *tiny) requireRaw(t *testing.T, srv *dev, e *engine) {
+	for _, tc := range []struct {
+		temperature float64
+		train       bool
+	}{{0.7, false}, {1, true}} {
+		runRollout(t, srv.url, m.args(e, nil)) // after which the endpoint is known
+		id := start(t, srv.url, m.args(e, args{"sampling": args{"temperature": tc.temperature}}))
+		result := finalize(t, srv.url, id)
+		require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+		require.Equal(t, rollout.LogprobsRaw, result.LogprobsMode, fmt.Sprint(result.Findings))
+		for _, turn := range result.ProxyTurns {
+			require.Equal(t, tc.train, turn.Train, "%v", turn.Flaws)
+		}
+		if tc.train {
+			file := filepath.Join(t.TempDir(), "sequences.jsonl")
+			require.Len(t, sequences(t, srv, id, file), 1)
+			m.python.Run(t, filepath.Join("testdata", "engines", "rescore.py"), m.folder, file)
+		}
+	}
+}
+
+// A prompt beyond the model's context is the words of the engine, and no wrong turn.
+func (m *tiny) requireTooLong(t *testing.T, srv *dev, e *engine) {
+	long := strings.Repeat("word ", 3000)
+	result := runRollout(t, srv.url, m.args(e, args{"instruction": long, "react": args{"continuation": "messages"}, "max_tokens_cap": 100}))
+	require.Equal(t, rollout.AgentFailed, result.Outcome)
+	require.Contains(t, deref(result.Error), "maximum context length is 1024 tokens")
+	require.Equal(t, []bool{false}, []bool{result.ProxyTurns[0].Train})
+}
