@@ -91,7 +91,7 @@ func (d *Driver) checkCgroups() driver.Finding {
 			f.Level, f.Fix = driver.Warn, "mount cgroup2 at /sys/fs/cgroup/unified: it kills all processes at once"
 		}
 	case d.uids == nil:
-		f.Level, f.Detail = driver.Warn, "none: an ordinary user has no cgroups here; results name a full disk, but neither memory nor processes that ran out"
+		f.Level, f.Detail = driver.Warn, "none: only a worker that runs as root uses cgroups, delegated ones included; results name a full disk, but neither memory nor processes that ran out"
 		f.Fix = "run the worker as root"
 	default:
 		f.Level, f.Detail = driver.Warn, "none, allowed by configuration"
