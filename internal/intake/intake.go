@@ -50,11 +50,15 @@ type Share struct {
 func (m *Memory) Of(name string) Share { return Share{m: m, name: name, weight: 1} }
 
 // Member is the share as one of several of its name has it, such as a rollout of an endpoint. A member holds at most as much as it leaves free:
-// one that gives nothing back leaves half to the others, two leave a quarter, and so on: no number of them takes everything.
+// one that gives nothing back leaves half to the others, two leave a quarter, and so on: no number of them takes everything. A member with one
+// Part alone need leave an eighth of the share only, so that a very large reply fits.
 func (s Share) Member(id string) Share {
 	s.id = id
 	return s
 }
+
+// reserve is the part of a name's share that a member with one Part leaves to the others: 1/8.
+const reserve = 8
 
 // low is the part of a name's share that is left when newcomers should wait: 1/4. Large ones find no room before all is held.
 const low = 4
@@ -80,11 +84,12 @@ func (s Share) Weighing(n int64) Share {
 	return s
 }
 
-func (s Share) take(bytes int64) bool {
+// take takes bytes more for a Part that has taken so many already.
+func (s Share) take(bytes, taken int64) bool {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	left := s.room() - bytes
-	if left < 0 || s.id != "" && s.m.members[s.member()]+bytes > left {
+	if left < 0 || s.id != "" && !s.leavesEnough(left, bytes, taken) {
 		return false
 	}
 	s.m.free -= bytes
@@ -93,6 +98,12 @@ func (s Share) take(bytes int64) bool {
 		s.m.members[s.member()] += bytes
 	}
 	return true
+}
+
+// leavesEnough says whether a member leaves enough to the others when its Part takes bytes more. The memory's lock is held.
+func (s Share) leavesEnough(left, bytes, taken int64) bool {
+	held := s.m.members[s.member()]
+	return held+bytes <= left || held == taken && left >= s.m.each/reserve
 }
 
 func (s Share) member() member { return member{s.name, s.id} }

@@ -98,8 +98,7 @@ func TestMembersLeaveRoom(t *testing.T) {
 	t.Parallel()
 	m := intake.New(2<<20, 0)
 	fill := func(id string) (bytes int64) {
-		part := m.Of("a").Member(id).Part()
-		for part.More(1<<10) == nil {
+		for m.Of("a").Member(id).Part().Hold(1<<10) == nil {
 			bytes += 1 << 10
 		}
 		return bytes
@@ -118,10 +117,13 @@ func TestMembersLeaveRoom(t *testing.T) {
 
 	freed := intake.New(2<<20, 0)
 	one := freed.Of("a").Member("one").Part()
-	require.NoError(t, one.Hold(512<<10))
+	require.NoError(t, one.Hold(896<<10), "one part leaves an eighth")
 	require.ErrorIs(t, one.More(1<<10), intake.ErrBusy)
+	require.NoError(t, one.Hold(512<<10))
 	require.ErrorIs(t, freed.Of("a").Member("one").Part().Hold(1), intake.ErrBusy, "parts of one member count together")
 	one.Release()
 	require.NoError(t, freed.Of("a").Member("one").Part().Hold(512<<10))
+	require.NoError(t, freed.Of("a").Member("two").Part().Hold(256<<10), "the share of another member is half of what is left")
+	require.ErrorIs(t, freed.Of("a").Member("three").Part().Hold(256<<10), intake.ErrBusy)
 	require.NoError(t, freed.Of("b").Part().Hold(1<<20), "without members a name holds its whole share")
 }

@@ -34,7 +34,7 @@ func (p *Part) hold(bytes int64) error {
 	switch {
 	case want < p.taken:
 		p.share.give(p.taken - want)
-	case want > p.taken && !p.share.take(want-p.taken):
+	case want > p.taken && !p.share.take(want-p.taken, p.taken):
 		return ErrBusy
 	}
 	p.bytes, p.taken = bytes, want

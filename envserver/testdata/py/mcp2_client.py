@@ -40,10 +40,14 @@ async def main(url: str, mode: str, version: str) -> None:
 
         rollout = f"cancelled-{version}"
         call = asyncio.create_task(client.call_tool("run_rollout", {**TASK, "instruction": "wait", "rollout_id": rollout, "on_disconnect": "abort"}))
-        while (await client.call_tool("get_state", {"rollout_id": rollout})).is_error:
+
+        async def current() -> dict:
+            return json.loads((await client.call_tool("get_state", {"rollout_id": rollout})).content[0].text)
+
+        while (await current())["status"] == "unknown":  # a call that is cancelled earlier starts none
             await asyncio.sleep(0.05)
         call.cancel()
-        while json.loads((await client.call_tool("get_state", {"rollout_id": rollout})).content[0].text).get("outcome") != "aborted":
+        while (await current()).get("outcome") != "aborted":
             await asyncio.sleep(0.05)
 
 
