@@ -1,6 +1,6 @@
 """Makes a small model of the Qwen family for tests of real engines: tiny_model.py FOLDER CONVERSATION TEXT...
 
-The tokenizer is trained on the given texts; its special tokens are Qwen3's, as is the chat template. The model learns one conversation by heart, so that it
+The tokenizer is trained on the given texts; its special tokens are those of Qwen3, and the chat template shows a conversation in the same form. The model learns one conversation by heart, so that it
 makes real tool calls. On all else it answers with noise.
 """
 
@@ -107,7 +107,7 @@ def learn(model, tokenizer, conversation, noise):
 def main(folder, conversation, *texts):
     here = pathlib.Path(__file__).parent
     corpus = [pathlib.Path(t).read_text() for t in texts]
-    tokenizer = make_tokenizer(corpus, (here / "qwen3.jinja").read_text())
+    tokenizer = make_tokenizer(corpus, (here / "chatml.jinja").read_text())
     model = make_model(tokenizer)
     learn(model, tokenizer, json.loads(pathlib.Path(conversation).read_text()), "".join(corpus))
     model.to(torch.float32).save_pretrained(folder)
