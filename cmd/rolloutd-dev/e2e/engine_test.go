@@ -159,16 +159,17 @@ func (m *tiny) requireCapture(t *testing.T, srv *dev, e *engine) {
 		name   string
 		more   args
 		reward float64
-		turns  int // at least; whether the model looks at its file before it answers depends on the texts that it has learnt from
+		turns  int  // at least; whether the model looks at its file before it answers depends on the texts that it has learnt from
+		byChat bool // a template may show a turn otherwise than it was sampled, for instance without an empty thought
 	}{
-		{"as configured", nil, 1, 2},
-		{"temperature 1", args{"sampling": args{"temperature": 1}}, 1, 2},
-		{"by messages", react(args{"continuation": "messages"}), 1, 2},
-		{"cut off", args{"sampling": args{"temperature": 1, "max_tokens": 20}}, 0, 2},
-		{"stopped by a text", args{"sampling": args{"temperature": 1, "stop": []string{"write_file"}}}, 0, 2},
-		{"noise", args{"sampling": args{"temperature": 2, "max_tokens": 64, "seed": 3}}, 0, 1},
-		{"native tools", react(args{"tools": "native"}), 0, 1},
-		{"OpenCode", args{"agent": "opencode", "react": nil}, 0, 1},
+		{"as configured", nil, 1, 2, false},
+		{"temperature 1", args{"sampling": args{"temperature": 1}}, 1, 2, false},
+		{"by messages", react(args{"continuation": "messages"}), 1, 2, true},
+		{"cut off", args{"sampling": args{"temperature": 1, "max_tokens": 20}}, 0, 2, false},
+		{"stopped by a text", args{"sampling": args{"temperature": 1, "stop": []string{"write_file"}}}, 0, 2, false},
+		{"noise", args{"sampling": args{"temperature": 2, "max_tokens": 64, "seed": 3}}, 0, 1, false},
+		{"native tools", react(args{"tools": "native"}), 0, 1, true},
+		{"OpenCode", args{"agent": "opencode", "react": nil}, 0, 1, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			id := start(t, srv.url, m.args(e, tc.more))
@@ -179,13 +180,16 @@ func (m *tiny) requireCapture(t *testing.T, srv *dev, e *engine) {
 			require.GreaterOrEqual(t, len(result.ProxyTurns), tc.turns)
 			for _, turn := range result.ProxyTurns {
 				require.Empty(t, turn.Flaws, "turn %d", turn.Turn)
-				require.Nil(t, turn.PrefixBreak, "turn %d", turn.Turn)
+				if !tc.byChat {
+					require.Nil(t, turn.PrefixBreak, "turn %d", turn.Turn)
+				}
 				require.True(t, turn.Train || turn.Kind != rollout.KindAgent, "turn %d", turn.Turn)
 			}
 			if tc.reward > 0 {
 				require.InDelta(t, tc.reward, *result.Reward, 0, "%+v", result.VerifyResults)
 			}
-			require.Len(t, sequences(t, srv, id, file), 1)
+			all := sequences(t, srv, id, file)
+			require.True(t, len(all) == 1 || tc.byChat && len(all) > 0, "%d sequences", len(all))
 		})
 	}
 	m.python.Run(t, filepath.Join("testdata", "engines", "rescore.py"), m.folder, file)
