@@ -23,6 +23,7 @@ type fakeBox struct {
 	started  []wire.Process
 	process  wire.Status
 	out, err []byte
+	logs     int // waits for the log
 	lost     bool
 	// keepListening lets the test's server answer although the process is dead.
 	keepListening bool
@@ -54,9 +55,12 @@ func (b *fakeBox) Wait(ctx context.Context, name string, _ time.Duration) (wire.
 	return b.Status(ctx, name)
 }
 
-func (b *fakeBox) WaitLog(_ context.Context, _, stream string, offset int64, limit int, _ time.Duration) (sandbox.Chunk, error) {
+func (b *fakeBox) WaitLog(_ context.Context, _, stream string, offset int64, limit int, wait time.Duration) (sandbox.Chunk, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if wait > 0 {
+		b.logs++
+	}
 	data := b.out
 	if stream == "stderr" {
 		data = b.err

@@ -26,6 +26,7 @@ type fakeServer struct {
 	messages []any
 	busy     bool
 	swallow  int // so many prompts are taken and lost
+	unwell   int // so many questions for the health are answered with no
 	aborted  int
 	looks    int           // requests of the status
 	events   chan string   // sent to the listener
@@ -40,7 +41,9 @@ func newFake(t *testing.T) (*fakeServer, *fakeBox, *opencode.Agent) {
 	t.Helper()
 	s := &fakeServer{sessions: []map[string]any{}, messages: []any{}, events: make(chan string), cut: make(chan struct{}), opened: make(chan struct{}, 100)}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /global/health", func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]any{"healthy": true}) })
+	mux.HandleFunc("GET /global/health", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{"healthy": s.read(func() any { s.unwell--; return s.unwell < 0 })})
+	})
 	mux.HandleFunc("GET /session", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.read(func() any { return s.sessions })) })
 	mux.HandleFunc("POST /session", s.create)
 	mux.HandleFunc("GET /session/status", s.status)

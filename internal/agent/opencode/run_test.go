@@ -2,6 +2,7 @@ package opencode_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -85,6 +86,18 @@ func TestOpenIsOnce(t *testing.T) {
 	require.Len(t, s.sessions, 1)
 	require.Len(t, s.prompts, 1)
 	require.Equal(t, "do \"it\"\n", s.prompts[0]["parts"].([]any)[0].(map[string]any)["text"])
+}
+
+// An OpenCode that has announced itself and is not healthy yet is asked for its health again, and its log is waited for no more.
+func TestAnnouncedBeforeItIsHealthy(t *testing.T) {
+	t.Parallel()
+	s, b, a := newFake(t)
+	s.unwell = 3
+	begun(t, a, b)
+	require.JSONEq(t, "-1", fmt.Sprintf("%s", s.read(func() any { return s.unwell })))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	require.Equal(t, 1, b.logs)
 }
 
 func TestAttachBeforeTheStart(t *testing.T) {

@@ -30,6 +30,7 @@ const (
 // decides whether it makes progress.
 func (r *run) ready(ctx context.Context) (agent.Status, error) {
 	var said []byte
+	announced := false
 	for p := newPauses(); ; {
 		st, err := r.box.Status(ctx, r.process())
 		if err != nil {
@@ -38,17 +39,18 @@ func (r *run) ready(ctx context.Context) (agent.Status, error) {
 		if !st.Running {
 			return agent.Died(ctx, r.box, "opencode", st)
 		}
-		chunk, err := r.box.WaitLog(ctx, r.process(), "stdout", int64(len(said)), maxAnnounced-len(said), logWait)
-		if err != nil {
-			return agent.Status{}, err
+		if !announced {
+			chunk, err := r.box.WaitLog(ctx, r.process(), "stdout", int64(len(said)), maxAnnounced-len(said), logWait)
+			if err != nil {
+				return agent.Status{}, err
+			}
+			said = append(said, chunk.Data...)
+			if announced = bytes.Contains(said, []byte("server listening on")); !announced && len(chunk.Data) > 0 {
+				continue
+			}
 		}
-		said = append(said, chunk.Data...)
-		announced := bytes.Contains(said, []byte("server listening on"))
 		if announced && r.healthy(ctx) {
 			return agent.Status{}, nil
-		}
-		if !announced && len(chunk.Data) > 0 {
-			continue
 		}
 		if err := p.wait(ctx); err != nil {
 			return agent.Status{}, fault.Wrap(fault.Unavailable, err, "opencode does not listen yet")
