@@ -1,11 +1,8 @@
 package local_test
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -81,10 +78,7 @@ func imageWithEnv(t *testing.T, env ...string) *local.Driver {
 // envImage is a store with the image "env", which has the files of the folder and this configuration.
 func envImage(t *testing.T, folder string, config v1.Config) *image.Store {
 	t.Helper()
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		out, err := exec.CommandContext(t.Context(), "tar", "-C", folder, "-c", ".").Output()
-		return io.NopCloser(bytes.NewReader(out)), err
-	})
+	layer, err := layerOf(folder)
 	require.NoError(t, err)
 	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
 		OS: "linux", Architecture: runtime.GOARCH, RootFS: v1.RootFS{Type: "layers"}, Config: config,

@@ -2,7 +2,6 @@ package sandboxtest
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"net"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/probe"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -107,13 +105,8 @@ func (h Harness) account(t *testing.T, purpose string, s rollout.Sandbox) *Place
 	if h.UsersImage == "" {
 		t.Skip("the driver has no agents that are users of an image")
 	}
-	b := sandbox.New(h.Open(t), sandbox.Options{Defaults: small(driver.Spec{})})
-	id := "test-" + rand.Text()
-	t.Cleanup(func() { destroy(t, b, id) })
 	s.Image = h.UsersImage
-	made, err := b.Create(t.Context(), id, s, map[string]string{driver.LabelPurpose: purpose})
-	require.NoError(t, err)
-	return &Place{Sandbox: made, Backend: b, t: t}
+	return h.placeOf(t, purpose, s)
 }
 
 // Root of an image writes anywhere in it, gives files to other users and becomes them. The workdir is the image's.

@@ -44,13 +44,18 @@ func (h Harness) appPlace(t *testing.T, purpose string) *Place {
 	if h.AppImage == "" {
 		t.Skip("the driver takes nothing from an image")
 	}
+	return h.placeOf(t, purpose, rollout.Sandbox{Image: h.AppImage, Workdir: "/app", GradePaths: []string{"/srv/data", "/app/cache", "/new/place"}})
+}
+
+// placeOf is a sandbox that is asked for as a task asks for it.
+func (h Harness) placeOf(t *testing.T, purpose string, s rollout.Sandbox) *Place {
+	t.Helper()
 	b := sandbox.New(h.Open(t), sandbox.Options{Defaults: small(driver.Spec{})})
 	id := "test-" + rand.Text()
 	t.Cleanup(func() { destroy(t, b, id) })
-	s, err := b.Create(t.Context(), id, rollout.Sandbox{Image: h.AppImage, Workdir: "/app", GradePaths: []string{"/srv/data", "/app/cache", "/new/place"}},
-		map[string]string{driver.LabelPurpose: purpose})
+	made, err := b.Create(t.Context(), id, s, map[string]string{driver.LabelPurpose: purpose})
 	require.NoError(t, err)
-	return &Place{Sandbox: s, Backend: b, t: t}
+	return &Place{Sandbox: made, Backend: b, t: t}
 }
 
 // The workdir and the graded folders have what the image has there, belong to the agent, and show what is written to them under each of their names.
