@@ -1,12 +1,16 @@
 package pty
 
-import "bytes"
+import (
+	"bytes"
+	"maps"
+	"slices"
+)
 
 // Kinds of marks.
 const (
 	markRun    = 'C' // a command is about to run
 	markDone   = 'D' // the commands have ended; the exit code follows
-	markReady  = 'B' // the prompt is shown
+	markReady  = 'B' // the prompt is shown; the exit code follows
 	markUnread = 'E' // the shell wants the rest of a command that is not complete
 )
 
@@ -20,17 +24,25 @@ type marks struct {
 
 func newMarks(secret string) *marks { return &marks{prefix: []byte("\x1b]133;" + secret + ";")} }
 
-// environment makes bash print the marks. The variables are not exported, so programs do not inherit them.
+// environment makes bash print the marks. The variables are not exported, so programs do not inherit them. What a command does to the
+// prompts, such as sourcing a .bashrc, must not hide the end of the next one: PROMPT_COMMAND puts the marks back, and the first prompt
+// has the exit code too, for commands that replace PROMPT_COMMAND.
 func environment(secret string) map[string]string {
 	osc := `\e]133;` + secret + `;`
-	return map[string]string{
+	prompts := map[string]string{
 		"PS0": osc + `C\a`,
-		"PS1": `\[` + osc + `B\a\]\$ `,
-		"PS2": `\[` + osc + `E\a\]> `,
-		"PROMPT_COMMAND": `printf '\033]133;` + secret + `;D;%s\007' "$?"; export -n PS0 PS1 PS2 PROMPT_COMMAND HISTFILE; ` +
-			`bind 'set enable-bracketed-paste on' 2>/dev/null`,
-		"HISTFILE": "",
+		"PS1": `\[` + osc + `B;$?\a\]`,
+		"PS2": `\[` + osc + `E\a\]`,
 	}
+	command := `printf '\033]133;` + secret + `;D;%s\007' "$?"; `
+	for _, name := range slices.Sorted(maps.Keys(prompts)) {
+		command += `case ${` + name + `-} in *` + secret + `*) ;; *) ` + name + `='` + prompts[name] + `'"${` + name + `-}" ;; esac; `
+	}
+	command += `export -n PS0 PS1 PS2 PROMPT_COMMAND HISTFILE; bind 'set enable-bracketed-paste on' 2>/dev/null`
+	prompts["PS1"] += `\$ `
+	prompts["PS2"] += `> `
+	prompts["PROMPT_COMMAND"], prompts["HISTFILE"] = command, "/dev/null"
+	return prompts
 }
 
 // feed passes on data without its marks, and each mark, in their order.

@@ -208,14 +208,22 @@ func (s *session) mark(kind byte, value string) {
 			s.output = s.current
 		}
 	case markDone:
-		s.exitCode, _ = strconv.Atoi(value)
-		s.current, s.wanted = nil, false
+		s.end(value)
 	case markReady:
+		s.end(value)
 		s.prompts++
 		s.idle = true
 	case markUnread:
 		s.unread++
 	}
+}
+
+// end takes the end of a command. Each end is marked twice, and a command may have taken the exit code from one of the marks.
+func (s *session) end(exitCode string) {
+	if n, err := strconv.Atoi(exitCode); err == nil {
+		s.exitCode = n
+	}
+	s.current, s.wanted = nil, false
 }
 
 // write types text.

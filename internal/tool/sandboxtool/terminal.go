@@ -20,7 +20,8 @@ func ptyCall(ctx context.Context, env tool.Env, id string, c wire.PTYCall, atMos
 	ctx, cancel := context.WithTimeout(ctx, atMost+grace)
 	defer cancel()
 	c.Shell = wire.Process{
-		Argv: []string{"bash", "--noprofile", "--norc", "-i"}, Dir: rollout.Workdir, Env: map[string]string{"LANG": "C.UTF-8"},
+		// Without history expansion (+H): a "!" in a command is text, as it is in a script.
+		Argv: []string{"bash", "--noprofile", "--norc", "-i", "+H"}, Dir: rollout.Workdir, Env: map[string]string{"LANG": "C.UTF-8"},
 	}
 	a, err = env.Sandbox.PTY(ctx, shellName, execID(id), c)
 	if fault.Is(err, fault.Invalid) {

@@ -30,6 +30,7 @@ func TestStateful(t *testing.T) {
 		{"printf '\\033[31mred\\033[0m\\r\\n50%%\\r100%%\\n'", "red\n100%", ""},
 		{"printf 'no end'", "no end", ""},
 		{"echo \"$PS1$PROMPT_COMMAND\" | wc -c; env | grep -c -e ^PS -e PROMPT", "", ""},
+		{`echo "a!b" !x`, "a!b !x", ""},
 		{"tty | grep -c /dev/pts; stty size", "1\n40 120", ""},
 		{"a\x03b", "", "the command holds control characters: use the tool tmux to type keys"},
 	} {
@@ -46,6 +47,25 @@ func TestStateful(t *testing.T) {
 	require.Contains(t, b.call("terminal_stateful", map[string]any{"command": "jobs"}).Content, "Running")
 	data := b.call("terminal_stateful", map[string]any{"command": "(exit 7)"}).Data
 	require.JSONEq(t, `{"exit_code":7,"sandboxed":true,"network_isolated":true,"stateful":true}`, string(data))
+}
+
+// A command that changes the prompts, as a .bashrc does, hides neither the output nor the end nor the exit code of the next one.
+func TestStatefulPrompts(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{
+		"PS1='me> '", "unset PS0 PS1 PS2", "set -u; unset PS0 PS1 PS2", "export PS1='$(false)x '", "PROMPT_COMMAND='history -a'", "unset PROMPT_COMMAND",
+		`PROMPT_COMMAND="history -a; $PROMPT_COMMAND"`, `PROMPT_COMMAND="false; $PROMPT_COMMAND"`, "shopt -u promptvars", "exec 1>&2",
+	} {
+		b := newBox(t)
+		require.Empty(t, b.call("terminal_stateful", map[string]any{"command": command, "timeout": 5}).Message, command)
+		r := b.call("terminal_stateful", map[string]any{"command": "echo a; (exit 3)", "timeout": 5})
+		require.Equal(t, "Exit code: 3", r.Message, command)
+		require.Equal(t, "a", r.Content, command)
+		r = b.call("terminal_stateful", map[string]any{"command": "echo b", "timeout": 5})
+		require.Equal(t, tool.Result{Content: "b", Data: r.Data}, r, command)
+		require.Contains(t, b.call("terminal_stateful", map[string]any{"command": "echo 'open", "timeout": 5}).Message, "not complete", command)
+		require.Empty(t, b.call("terminal_stateful", map[string]any{"command": "env | grep -e ^PS -e PROMPT || true", "timeout": 5}).Content, command)
+	}
 }
 
 // A command that runs out of time is stopped, its output is kept, and the shell lives on with its state.
