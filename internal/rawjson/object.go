@@ -30,15 +30,17 @@ const maxMembers = 4096
 // ParseObject reads the top level of src and keeps it; src must not change afterwards. What is below the top level is not
 // judged beyond its brackets and strings. The error is a fault.Invalid.
 func ParseObject(src []byte) (*Object, error) {
-	o := &Object{src: src, members: make([]member, 0, 16)}
 	c := Cursor{Src: src}
 	if c.Peek() != '{' {
 		return nil, fault.New(fault.Invalid, "not a JSON object")
 	}
-	o.first, o.last = c.At+1, c.At+1
+	o := &Object{src: src, first: c.At + 1, last: c.At + 1}
 	for key := range c.Fields {
 		if len(o.members) == maxMembers {
 			return nil, fault.New(fault.Invalid, "a JSON object of more than %d members", maxMembers)
+		}
+		if o.members == nil {
+			o.members = make([]member, 0, 16)
 		}
 		from := c.KeyAt
 		c.Peek()
@@ -148,8 +150,7 @@ func (o *Object) Bytes() []byte {
 		if len(out) > bare {
 			out = append(out, ',')
 		}
-		name, _ := json.Marshal(m.key) // a string always encodes
-		out = append(append(append(out, name...), ':'), m.value...)
+		out = append(append(AppendQuote(out, m.key), ':'), m.value...)
 	}
 	return append(out, o.src[o.last:]...)
 }

@@ -36,9 +36,25 @@ func TextOf(raw []byte) string {
 }
 
 // Quote returns s as a JSON string.
-func Quote(s string) []byte {
-	b, _ := json.Marshal(s) // a string always encodes
-	return b
+func Quote(s string) []byte { return AppendQuote(make([]byte, 0, len(s)+2), s) }
+
+// AppendQuote appends s as a JSON string. Most are names, which need no escapes.
+func AppendQuote(b []byte, s string) []byte {
+	if plain(s) {
+		return append(append(append(b, '"'), s...), '"')
+	}
+	quoted, _ := json.Marshal(s) // a string always encodes
+	return append(b, quoted...)
+}
+
+// plain says whether a JSON string holds s as it is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if ch := s[i]; ch < ' ' || ch > '~' || ch == '"' || ch == '\\' || ch == '<' || ch == '>' || ch == '&' {
+			return false
+		}
+	}
+	return true
 }
 
 // AppendString appends a JSON string whose content is already escaped.

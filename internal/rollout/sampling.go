@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"math"
 	"strings"
 
@@ -63,20 +64,14 @@ func (s *Sampling) ForTraining() *Sampling {
 	if s != nil {
 		out = *s
 	}
-	all := -1
-	orPtr(&out.TopP, 1)
-	orPtr(&out.TopK, all)
-	orPtr(&out.MinP, 0)
-	orPtr(&out.RepetitionPenalty, 1)
-	orPtr(&out.PresencePenalty, 0)
-	orPtr(&out.FrequencyPenalty, 0)
+	whole, none, all := 1.0, 0.0, -1
+	out.TopP = cmp.Or(out.TopP, &whole)
+	out.TopK = cmp.Or(out.TopK, &all)
+	out.MinP = cmp.Or(out.MinP, &none)
+	out.RepetitionPenalty = cmp.Or(out.RepetitionPenalty, &whole)
+	out.PresencePenalty = cmp.Or(out.PresencePenalty, &none)
+	out.FrequencyPenalty = cmp.Or(out.FrequencyPenalty, &none)
 	return &out
-}
-
-func orPtr[T any](to **T, v T) {
-	if *to == nil {
-		*to = &v
-	}
 }
 
 // Training says whether the calls are pinned to the policy that is trained: constrained decoding is then refused.

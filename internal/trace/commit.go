@@ -9,7 +9,7 @@ import (
 
 // syncInterval is the least time from the beginning of one sync to that of the next. A sync costs the processor as much as the rest
 // of a record does: where many calls end at once they share one, and a call by itself does not wait.
-const syncInterval = 2 * time.Millisecond
+const syncInterval = 5 * time.Millisecond
 
 // committer lets all writers that wait at the same time share one sync: the first to wait syncs for all that has been
 // written by then, the others wait for that or the next one.

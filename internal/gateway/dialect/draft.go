@@ -101,7 +101,7 @@ func (c changes) JSON() json.RawMessage {
 		if bytes.Equal(one.from, one.to) {
 			continue
 		}
-		b = append(append(append(b, ','), rawjson.Quote(one.key)...), `:{`...)
+		b = append(rawjson.AppendQuote(append(b, ','), one.key), `:{`...)
 		if one.from != nil {
 			b = append(append(b, `"from":`...), readable(one.from)...)
 		}

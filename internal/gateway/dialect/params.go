@@ -14,38 +14,62 @@ const (
 	maxRemovedValue = 256
 )
 
-// params are the members of a request that go upstream, by API. All others are removed: an engine has parameters that force tokens
+// takes says whether a member of a request goes upstream. All others are removed: an engine has parameters that force tokens
 // (guided_choice, allowed_token_ids, logit_bias), change the prompt (chat_template, continue_final_message) or its reply (echo,
 // prompt_logprobs), and forced tokens look like sampled ones. New parameters of engines are therefore removed until listed here.
-func params(api reply.API) []string {
+func takes(api reply.API, key string) bool {
 	switch api {
 	case reply.Completions:
-		return []string{
-			"model", "prompt", "suffix", MaxTokens, "temperature", "top_p", "top_k", "min_p", "seed", "stop", "stream", StreamOptions,
-			"n", "best_of", "echo", "logprobs", ReturnIDs, "presence_penalty", "frequency_penalty", "user",
-		}
+		return completionsTakes(key)
 	case reply.Responses:
-		return []string{
-			"model", "input", "instructions", "max_output_tokens", "temperature", "top_p", "top_k", "top_logprobs", "stream", StreamOptions,
-			"store", "background", Include, "tools", "tool_choice", "parallel_tool_calls", "max_tool_calls", "previous_response_id",
-			"conversation", "prompt", "reasoning", "text", "truncation", "metadata", "user", "service_tier", "prompt_cache_key",
-			"prompt_cache_retention", "safety_identifier", ResponseMessages, templateOptions, "client_metadata",
-		}
+		return responsesTakes(key)
 	case reply.Messages:
-		return []string{
-			"model", "messages", "system", MaxTokens, "temperature", "top_p", "top_k", "stop_sequences", "stream", "tools", "tool_choice",
-			"metadata", "thinking", "service_tier", "container", "mcp_servers", "context_management", "cache_control", "betas",
-			"output_config", "output_format", templateOptions,
-		}
+		return messagesTakes(key)
 	default:
-		return []string{
-			"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", MaxTokens, MaxCompletionTokens,
-			"temperature", "top_p", "top_k", "min_p", "seed", "stop", "stream", StreamOptions, "n", "logprobs", "top_logprobs", ReturnIDs,
-			"presence_penalty", "frequency_penalty", "response_format", "reasoning_effort", "reasoning", "thinking", "verbosity",
-			"modalities", "user", "metadata", "store", "service_tier", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
-			templateOptions,
-		}
+		return chatTakes(key)
 	}
+}
+
+func completionsTakes(key string) bool {
+	switch key {
+	case "model", "prompt", "suffix", MaxTokens, "temperature", "top_p", "top_k", "min_p", "seed", "stop", "stream", StreamOptions,
+		"n", "best_of", "echo", "logprobs", ReturnIDs, "presence_penalty", "frequency_penalty", "user":
+		return true
+	}
+	return false
+}
+
+func responsesTakes(key string) bool {
+	switch key {
+	case "model", "input", "instructions", "max_output_tokens", "temperature", "top_p", "top_k", "top_logprobs", "stream", StreamOptions,
+		"store", "background", Include, "tools", "tool_choice", "parallel_tool_calls", "max_tool_calls", "previous_response_id",
+		"conversation", "prompt", "reasoning", "text", "truncation", "metadata", "user", "service_tier", "prompt_cache_key",
+		"prompt_cache_retention", "safety_identifier", ResponseMessages, templateOptions, "client_metadata":
+		return true
+	}
+	return false
+}
+
+func messagesTakes(key string) bool {
+	switch key {
+	case "model", "messages", "system", MaxTokens, "temperature", "top_p", "top_k", "stop_sequences", "stream", "tools", "tool_choice",
+		"metadata", "thinking", "service_tier", "container", "mcp_servers", "context_management", "cache_control", "betas",
+		"output_config", "output_format", templateOptions:
+		return true
+	}
+	return false
+}
+
+func chatTakes(key string) bool {
+	switch key {
+	case "model", "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", MaxTokens, MaxCompletionTokens,
+		"temperature", "top_p", "top_k", "min_p", "seed", "stop", "stream", StreamOptions, "n", "logprobs", "top_logprobs", ReturnIDs,
+		"presence_penalty", "frequency_penalty", "response_format", "reasoning_effort", "reasoning", "thinking", "verbosity",
+		"modalities", "user", "metadata", "store", "service_tier", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
+		templateOptions:
+		return true
+	}
+	return false
 }
 
 // templateOptions are an engine's arguments of its chat template.
@@ -58,7 +82,7 @@ func promptOptions() []string {
 
 // restrict removes the members that are not forwarded, and notes them.
 func (d *Dialect) restrict(o *Draft) {
-	o.noteRemoved(without(o.Object, params(d.API)))
+	o.noteRemoved(o.Keep(func(key string) bool { return takes(d.API, key) }))
 	raw, ok := o.Get(templateOptions)
 	if !ok {
 		return
@@ -106,13 +130,18 @@ func constraint(o *rawjson.Object) string {
 	}
 	for _, key := range []string{"tool_choice", "function_call"} {
 		raw, ok := o.Get(key)
-		free := string(raw) == "null" || slices.Contains([]string{"auto", "none"}, rawjson.TextOf(raw)+kindOf(raw))
-		if ok && !free {
+		if !ok {
+			continue
+		}
+		if free := string(raw) == "null" || slices.Contains([]string{"auto", "none"}, rawjson.TextOf(raw)+kindOf(raw)); !free {
 			return key
 		}
 	}
 	for _, key := range []string{"text", "output_config"} {
-		raw, _ := o.Get(key)
+		raw, ok := o.Get(key)
+		if !ok {
+			continue
+		}
 		if format := member(raw, "format"); len(format) > 0 && string(format) != "null" && kindOf(format) != "text" {
 			return key
 		}

@@ -30,7 +30,7 @@ type parameter struct {
 
 // parameters are those that a rollout pins, in a fixed order.
 func parameters(s *rollout.Sampling) []parameter {
-	var out []parameter
+	out := make([]parameter, 0, 10)
 	number := func(name string, v *float64, neutral float64, has bool) {
 		if v != nil {
 			out = append(out, parameter{name, strconv.AppendFloat(nil, *v, 'f', -1, 64), has && *v == neutral})
@@ -121,10 +121,9 @@ func forcing(key string) bool {
 	return slices.Contains([]string{"logit_bias", "allowed_token_ids", "structured_outputs", "min_tokens"}, key) || strings.HasPrefix(key, "guided_")
 }
 
-// refuseConstrained refuses a call whose tokens would not be sampled freely. What is removed from other rollouts' calls is refused here:
-// an agent that asked for it would get something else.
-func refuseConstrained(o *rawjson.Object) error {
-	member := constraint(o)
+// refuseConstrained refuses a call whose tokens would not be sampled freely; member is its constraint. What is removed from other rollouts'
+// calls is refused here: an agent that asked for it would get something else.
+func refuseConstrained(o *rawjson.Object, member string) error {
 	for key, value := range o.Members {
 		if forcing(key) && string(value) != "null" {
 			member = key

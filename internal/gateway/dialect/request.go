@@ -31,6 +31,9 @@ type Request struct {
 	Fixes       []string // what was changed since the endpoint does not take it
 }
 
+// usualChanges is how many members of a request are changed at most, most often.
+const usualChanges = 16
+
 // Read parses the agent's request and rewrites it for the model. Its error is a fault.Invalid for the agent.
 func Read(agent *Dialect, h http.Header, body []byte, m rollout.Model, capture bool) (*Request, error) {
 	o, err := agent.speak(body, m)
@@ -52,11 +55,11 @@ func Read(agent *Dialect, h http.Header, body []byte, m rollout.Model, capture b
 	a.Kind, a.Lineage = classify(h, OpeningOf(d.API, o.Object))
 	a.Constrained = constraint(o.Object)
 	if m.Training() {
-		if err := refuseConstrained(o.Object); err != nil {
+		if err := refuseConstrained(o.Object, a.Constrained); err != nil {
 			return nil, err
 		}
 	}
-	sent := &Draft{Object: o.Object}
+	sent := &Draft{Object: o.Object, Changes: make(changes, 0, usualChanges)}
 	if o.call != nil {
 		o.note(sent)
 	}

@@ -1,7 +1,6 @@
 package dialect
 
 import (
-	"encoding/json"
 	"strconv"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -26,8 +25,7 @@ const (
 func (d *Dialect) rewrite(o *Draft, m rollout.Model, capture bool) (pins []Pin, err error) {
 	d.restrict(o)
 	if m.Name != "" {
-		name, _ := json.Marshal(m.Name) // a string always encodes
-		o.Set("model", name)
+		o.Set("model", rawjson.Quote(m.Name))
 	}
 	if pins, err = d.pin(o, m, capture); err != nil {
 		return nil, err
@@ -73,7 +71,10 @@ func (d *Dialect) clamp(o *Draft, limit int) {
 }
 
 func number(o *rawjson.Object, key string) int {
-	raw, _ := o.Get(key)
+	raw, ok := o.Get(key)
+	if !ok {
+		return 0
+	}
 	n, err := strconv.Atoi(string(raw))
 	if err != nil {
 		return 0

@@ -128,7 +128,8 @@ func (r *route) deliver(req *http.Request, out *delivery, ans answer) {
 // body is the reply in the form the agent asked for, without what only the gateway asked for: the upstream's own bytes where
 // they are that already.
 func (r *route) body(a *dialect.Request, ans answer) ([]byte, error) {
-	said := render.Empty(a.API, r.Model.Name)
+	var said render.Whole
+	var err error
 	if ans.kind == whole {
 		if rawjson.IsObject(ans.raw) != a.Stream && !a.Translated() {
 			raw := a.View.Of(ans.raw)
@@ -137,13 +138,13 @@ func (r *route) body(a *dialect.Request, ans answer) ([]byte, error) {
 			}
 			return raw, nil
 		}
-		var err error
 		if said, err = a.View.Assemble(ans.raw); err != nil {
 			return nil, err
 		}
+	} else {
+		said = render.Empty(a.API, r.Model.Name)
 	}
-	said, err := a.Said(said)
-	if err != nil {
+	if said, err = a.Said(said); err != nil {
 		return nil, err
 	}
 	if a.Stream {

@@ -41,7 +41,7 @@ func (r *route) onHost() bool { return r.SandboxID == "" }
 
 func (r *route) serveOnce(ctx context.Context, d Dialer) error {
 	defer r.setAttached(false)
-	return d.ServeModel(ctx, r.SandboxID, agentHandler(r), func() { r.setAttached(true) })
+	return d.ServeModel(ctx, r.SandboxID, r.api.of(r), func() { r.setAttached(true) })
 }
 
 func (r *route) setAttached(on bool) {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -23,31 +24,54 @@ const maxCallID = 256
 // modelList is the answer to GET /v1/models. The name is an alias: agents change their prompts by what a model is called.
 const modelList = `{"object":"list","data":[{"id":"m","object":"model","created":0,"owned_by":"rolloutd"}]}`
 
-// agentHandler is what the agent of a sandbox sees as its model endpoint.
-func agentHandler(r *route) http.Handler {
-	mux := http.NewServeMux()
+// agentAPI is what the agent of a sandbox sees as its model endpoint. All routes share one.
+type agentAPI struct {
+	calls map[string]*dialect.Dialect // by the path that they are posted to: nearly all requests
+	rest  *http.ServeMux              // of requests that say whose they are by routeKey
+}
+
+// routeKey is the key of a request's route among the values of its context.
+type routeKey struct{}
+
+func newAgentAPI() *agentAPI {
+	api := &agentAPI{calls: map[string]*dialect.Dialect{}, rest: http.NewServeMux()}
 	served := "GET /v1/models"
 	for _, d := range dialect.All() {
-		path := "POST /v1/" + string(d.API)
-		mux.HandleFunc(path, func(w http.ResponseWriter, req *http.Request) { r.serveCall(w, req, d, false) })
-		served = path + ", " + served
+		path := "/v1/" + string(d.API)
+		api.calls[path] = d
+		served = "POST " + path + ", " + served
 	}
-	mux.HandleFunc("POST "+googlePath, r.serveGoogle)
-	mux.HandleFunc("POST "+googlePathOfV1, r.serveGoogle)
-	mux.HandleFunc("POST "+countPath, r.serveCount)
 	served = "POST /v1beta/models/{model}:generateContent, " + served
-	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+	api.serve("POST "+googlePath, (*route).serveGoogle)
+	api.serve("POST "+googlePathOfV1, (*route).serveGoogle)
+	api.serve("POST "+countPath, (*route).serveCount)
+	api.serve("GET /v1/models", func(_ *route, w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, []byte(modelList))
 	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
+	api.serve("/", func(_ *route, w http.ResponseWriter, req *http.Request) {
 		notFound(w, "no "+req.Method+" "+req.URL.Path+" here: served are "+served)
 	})
+	return api
+}
+
+func (api *agentAPI) serve(pattern string, do func(*route, http.ResponseWriter, *http.Request)) {
+	api.rest.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) {
+		do(req.Context().Value(routeKey{}).(*route), w, req)
+	})
+}
+
+// of is the endpoint of one route.
+func (api *agentAPI) of(r *route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method == http.MethodConnect || req.URL.Host != "" {
 			notFound(w, "this is a model endpoint and no proxy: it leads nowhere else")
 			return
 		}
-		mux.ServeHTTP(w, req)
+		if d, ok := api.calls[req.URL.Path]; ok && req.Method == http.MethodPost {
+			r.serveCall(w, req, d, false)
+			return
+		}
+		api.rest.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), routeKey{}, r)))
 	})
 }
 

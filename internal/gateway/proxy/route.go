@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
 	oteltrace "go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
@@ -45,6 +46,7 @@ type route struct {
 	key       string // the model's, plain: in memory alone
 	upstream  *upstream.Client
 	admission *limits.Admission // of that upstream
+	api       *agentAPI
 	report    *reporter
 	tracer    oteltrace.Tracer
 	log       *slog.Logger
@@ -87,6 +89,8 @@ func (r *route) start(ctx context.Context) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.attached = r.onHost()
+	// The agent says nothing of traces: its calls belong to that of the activity which opened the route.
+	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": r.TraceParent})
 	r.working, r.cancel = context.WithCancelCause(ctx)
 	r.resting = make(chan struct{})
 	return r.working

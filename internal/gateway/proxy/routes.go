@@ -86,7 +86,7 @@ func (s *Server) newRoute(j journal.Journal) (*route, error) {
 	}
 	r := &route{
 		Route: j.Route, journal: j, engines: upstream.EnginesOf(j.Route.Model.BaseURL, j.Route.RolloutID),
-		folder: s.folder(j.Route.ID), key: key, upstream: s.upstream, report: s.report,
+		folder: s.folder(j.Route.ID), key: key, upstream: s.upstream, api: s.api, report: s.report,
 		tracer: s.options.TracerProvider.Tracer("github.com/rolloutd/rolloutd/internal/gateway"),
 		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, version: newStatusVersion(),
 		room: semaphore.NewWeighted(maxRequests), bodies: &s.bodies,

@@ -42,6 +42,7 @@ type Server struct {
 	upstream  *upstream.Client
 	upstreams *limits.Registry
 	reports   probe.Cache // on endpoints
+	api       *agentAPI
 	options   Options
 	traces    *trace.Store
 	bodies    buffer.Pool[byte]
@@ -66,7 +67,7 @@ func New(o Options) (*Server, error) {
 	memory := intake.New(o.ReplyMemory, smallReply)
 	report, meters := newReporter(o.Registerer), upstream.NewMeters(o.Registerer, memory)
 	s := &Server{
-		dir: o.Dir, box: o.Key.Box("model key"), dialer: o.Dialer, log: o.Logger,
+		dir: o.Dir, box: o.Key.Box("model key"), dialer: o.Dialer, log: o.Logger, api: newAgentAPI(),
 		report: report, upstream: upstream.New(o.Proxy, o.Egress, o.Backoff, o.Reach, memory, meters), upstreams: limits.NewRegistry(o.Bounds, o.Endpoints, o.Registerer, o.Logger), options: o, seed: maphash.MakeSeed(),
 		bodies: buffer.Pool[byte]{Least: 8 << 10, Most: minRequest}, routes: map[string]*route{},
 	}

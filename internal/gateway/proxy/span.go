@@ -5,15 +5,12 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
 func (r *route) startSpan(ctx context.Context, c *call) (context.Context, oteltrace.Span) {
-	// The agent says nothing of traces: the call belongs to that of the activity which opened the route.
-	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": r.TraceParent})
 	ctx, span := r.tracer.Start(ctx, "model call", oteltrace.WithSpanKind(oteltrace.SpanKindClient))
 	if span.IsRecording() {
 		span.SetAttributes(

@@ -108,10 +108,9 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 		return nil, err
 	}
 	defer f.Admission.Leave(p)
-	bounded, cancel := context.WithTimeout(p.Ctx, f.left)
-	defer cancel()
+	defer p.EndAfter(f.left)()
 	engine := u.Engines.pick(f.Engines)
-	res := u.try(bounded, f.target(engine), f.Request)
+	res := u.try(p.Ctx, f.target(engine), f.Request)
 	res.Engine = engine
 	f.tries++
 	f.cost += f.Price.Of(res.Reply.Usage)
@@ -131,7 +130,7 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	f.owed += f.owes(ctx, res, began)
 	if ctx.Err() == nil {
 		res.report(f.Admission)
-		u.Engines.saw(engine, res.Status == 0 && res.Problem.Class == Retry && bounded.Err() == nil)
+		u.Engines.saw(engine, res.Status == 0 && res.Problem.Class == Retry && p.Ctx.Err() == nil)
 	}
 	return res, nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// read takes in a reply, and takes the key out of what it says of errors. cancel ends the request, whose context is ctx.
-func (u *Client) read(ctx context.Context, res *http.Response, cancel func(), t target, a *dialect.Request) *Result {
+// read takes in a reply, and takes the key out of what it says of errors. ctx is that of the request.
+func (u *Client) read(ctx context.Context, res *http.Response, t target, a *dialect.Request) *Result {
 	out, s := &Result{Status: res.StatusCode}, &reply.Stream{Reply: reply.Reply{API: a.API, PromptTokenIDs: u.Prompts.Take()}}
 	s.Began(versionOf(res.Header))
 	out.Held = t.memory.Part()
@@ -52,7 +52,7 @@ func (u *Client) read(ctx context.Context, res *http.Response, cancel func(), t 
 			t.live.follow(s)
 		}
 		if s.Done() && drain == nil {
-			drain = time.AfterFunc(drainTime, cancel)
+			drain = closeAfter(drainTime, res.Body)
 			defer drain.Stop()
 		}
 		if broken == nil && err == nil && len(s.Raw()) > maxReply {

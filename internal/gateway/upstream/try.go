@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -82,8 +83,6 @@ func (u *Client) try(ctx context.Context, t target, a *dialect.Request) *Result 
 }
 
 func (u *Client) once(ctx context.Context, t target, a *dialect.Request) *Result {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	at, body, err := t.wire(a)
 	if err != nil {
 		return &Result{Problem: &Problem{Class: Rejected, Text: err.Error()}}
@@ -98,17 +97,22 @@ func (u *Client) once(ctx context.Context, t target, a *dialect.Request) *Result
 	}
 	defer res.Body.Close()
 	if !answered(res.StatusCode) {
-		defer time.AfterFunc(errorTime, cancel).Stop()
+		defer closeAfter(errorTime, res.Body).Stop()
 		return refusal(res, t)
 	}
 	if a.ByGenerate {
 		res.Body = &generate.Body{ReadCloser: res.Body, Sent: a.Body, Limit: maxReply, Memory: t.memory}
 	}
-	out := u.read(ctx, res, cancel, t, a)
+	out := u.read(ctx, res, t, a)
 	if said := cleanBytes(out.Raw, t.key); len(said) != len(out.Raw) {
 		out.Raw, out.Reply.PromptAt = said, rawjson.Span{}
 	}
 	return out
+}
+
+// closeAfter closes the body of a response after so long, whether it is being read or not, unless the timer is stopped before.
+func closeAfter(d time.Duration, body io.Closer) *time.Timer {
+	return time.AfterFunc(d, func() { _ = body.Close() }) // who reads it learns of it
 }
 
 // answered says whether a status promises a reply, as those of 2xx do to every client; some servers say 201 of whatever was posted. One
@@ -127,9 +131,8 @@ func newRequest(ctx context.Context, t target, a *dialect.Request, body []byte) 
 	for name, values := range a.Headers {
 		req.Header[name] = values
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set("User-Agent", "rolloutd")
+	own := []string{"application/json", "text/event-stream", "rolloutd"}
+	req.Header["Content-Type"], req.Header["Accept"], req.Header["User-Agent"] = own[0:1:1], own[1:2:2], own[2:3:3]
 	// Not sent: with it the transport makes the request again when a connection that was at rest turns out to be closed, as engines
 	// close theirs after some seconds. Such a request is not a failed try.
 	req.Header["Idempotency-Key"] = nil

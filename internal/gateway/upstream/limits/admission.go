@@ -48,11 +48,9 @@ func (a *Admission) Enter(ctx context.Context, route string) (*pass, error) {
 		return nil, context.Cause(ctx)
 	}
 	p := newPass(ctx)
-	a.mu.Lock()
-	a.queue.add(route, p)
-	a.queued.Inc()
-	a.admit()
-	a.mu.Unlock()
+	if a.enter(route, p) {
+		return p, nil
+	}
 	select {
 	case <-p.ready:
 		return p, nil
@@ -60,6 +58,20 @@ func (a *Admission) Enter(ctx context.Context, route string) (*pass, error) {
 		a.giveUp(route, p)
 		return nil, context.Cause(ctx)
 	}
+}
+
+// enter lets a request in where none waits and it may begin; otherwise it puts the request in the queue.
+func (a *Admission) enter(route string, p *pass) (in bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.queue.empty() && a.free() {
+		a.running[p] = struct{}{}
+		return true
+	}
+	p.ready = make(chan struct{})
+	a.queue.add(route, p)
+	a.queued.Inc()
+	return false
 }
 
 // admit lets in all that may begin. a.mu is held.

@@ -3,19 +3,25 @@ package limits
 import (
 	"context"
 	"slices"
+	"time"
 )
 
 // pass is the permission of a request to begin.
 type pass struct {
-	ready chan struct{}   // closed when it may
+	ready chan struct{}   // closed when it may; nil: it need not wait
 	Ctx   context.Context // of the request; ends when the upstream is cleared, too
 	end   context.CancelCauseFunc
 }
 
 func newPass(ctx context.Context) *pass {
-	p := &pass{ready: make(chan struct{})}
+	p := &pass{}
 	p.Ctx, p.end = context.WithCancelCause(ctx)
 	return p
+}
+
+// EndAfter ends the request's context after so long, as that of a request whose time is up, unless stop is called before.
+func (p *pass) EndAfter(d time.Duration) (stop func() bool) {
+	return time.AfterFunc(d, func() { p.end(context.DeadlineExceeded) }).Stop
 }
 
 // queue holds the waiting requests. Routes take turns; within a route the order is first in, first out. So a rollout with many calls
