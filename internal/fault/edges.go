@@ -28,7 +28,7 @@ func EdgeOf(k Kind) Edge {
 		return Edge{http.StatusConflict, "execution_error", -32602, false}
 	case Exhausted:
 		return Edge{http.StatusTooManyRequests, "execution_error", -32000, true}
-	case Unavailable:
+	case Unavailable, ToolServerFailed:
 		return Edge{http.StatusServiceUnavailable, "transport_error", -32603, true}
 	case Timeout:
 		return Edge{http.StatusGatewayTimeout, "timeout", -32603, false}

@@ -43,6 +43,8 @@ const (
 	UpstreamFailed Kind = "UpstreamFailed"
 	// UpstreamRefused: the model endpoint refuses us for good (bad key, no such model).
 	UpstreamRefused Kind = "UpstreamRefused"
+	// ToolServerFailed: a server of tools outside the sandbox gave no usable answer within its patience. Nothing else is at fault.
+	ToolServerFailed Kind = "ToolServerFailed"
 	// Internal: a bug of ours.
 	Internal Kind = "Internal"
 )
@@ -105,7 +107,7 @@ func Is(err error, k Kind) bool { return err != nil && KindOf(err) == k }
 func (k Kind) Known() bool {
 	switch k {
 	case Invalid, Unauthorized, NotFound, Conflict, Exhausted, Unavailable, Timeout, Aborted, SandboxLost, OutOfMemory, OutOfDisk,
-		SetupFailed, AgentFailed, VerifierFailed, UpstreamFailed, UpstreamRefused, Internal:
+		SetupFailed, AgentFailed, VerifierFailed, UpstreamFailed, UpstreamRefused, ToolServerFailed, Internal:
 		return true
 	default:
 		return false

@@ -41,8 +41,8 @@ type Set interface {
 	// Definitions lists the tools in the order of their registration.
 	Definitions() []Definition
 	// Call runs one call. A mistake of the policy (an unknown tool, arguments that do not fit the schema) is a Result with Error. An
-	// error is a failure of infrastructure with its kind: fault.SandboxLost, fault.Unavailable, fault.Conflict for an ID that was used
-	// with other arguments, and the like. After such an error the call may be made again under the same ID.
+	// error is a failure of infrastructure with its kind: fault.SandboxLost, fault.Unavailable, fault.ToolServerFailed, fault.Conflict for
+	// an ID that was used with other arguments, and the like. After such an error the call may be made again under the same ID.
 	Call(ctx context.Context, c Call) (Result, error)
 }
 

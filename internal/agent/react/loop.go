@@ -154,7 +154,8 @@ func (l *loop) call(ctx context.Context, s step, i int) (tool.Result, error) {
 		if err == nil {
 			return result, sleep(ctx, time.Duration(l.config.ToolDelayS*float64(time.Second)))
 		}
-		if !fault.Is(err, fault.Unavailable) || try == toolTries || sleep(ctx, pause) != nil {
+		away := fault.Is(err, fault.Unavailable) || fault.Is(err, fault.ToolServerFailed)
+		if !away || try == toolTries || sleep(ctx, pause) != nil {
 			return tool.Result{}, fault.Wrap(fault.KindOf(err), err, "tool %s, call %d of step %d", c.Name, i+1, s.number)
 		}
 	}

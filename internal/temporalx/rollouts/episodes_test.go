@@ -88,6 +88,33 @@ func TestEpisodeIsFoundByEvents(t *testing.T) {
 	}
 }
 
+// A call whose server of tools failed is not repeated here, as it would be where the host does not answer: its client gets the reason.
+func TestEpisodeWhoseToolServerFails(t *testing.T) {
+	t.Parallel()
+	client, f, st := newClient(t)
+	_, err := client.Start(t.Context(), spec("r"))
+	require.NoError(t, err)
+	asked := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		kind := fault.ToolServerFailed
+		if asked == 1 {
+			kind = fault.Unavailable
+		}
+		w.WriteHeader(fault.EdgeOf(kind).HTTPStatus)
+		_ = json.NewEncoder(w).Encode(episode.Failure{Kind: kind, Message: `tool server "docs": status 502`})
+	}))
+	t.Cleanup(srv.Close)
+	require.NoError(t, st.PutHost(t.Context(), store.HostRecord{ID: "h", ToolsURL: srv.URL}))
+	f.turnTo("r", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h", SandboxID: "r.1"})
+	bounded, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = rollouts.NewEpisodes(client, "secret").Call(bounded, "r", episode.Call{ID: "1", Tool: "look"})
+	require.Equal(t, fault.ToolServerFailed, fault.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, `tool server "docs": status 502`)
+	require.Equal(t, 2, asked)
+}
+
 // A rollout that ends before it has a sandbox takes no calls, and its caller is not kept waiting.
 func TestEpisodeThatNeverBegins(t *testing.T) {
 	t.Parallel()

@@ -163,8 +163,13 @@ func (s *Server) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resu
 	until := time.Now().Add(s.o.Patience)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		result, err := s.try(ctx, r)
-		if err == nil || !fault.Is(err, fault.Unavailable) || time.Now().Add(pause).After(until) || clock.Sleep(ctx, pause) != nil {
-			return result, fault.Wrap(fault.KindOf(err), err, "tool server %q", s.o.Name)
+		again := fault.Is(err, fault.Unavailable)
+		if !again || time.Now().Add(pause).After(until) || clock.Sleep(ctx, pause) != nil {
+			kind := fault.KindOf(err)
+			if again && ctx.Err() == nil {
+				kind = fault.ToolServerFailed
+			}
+			return result, fault.Wrap(kind, err, "tool server %q", s.o.Name)
 		}
 	}
 }

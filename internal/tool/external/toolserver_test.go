@@ -104,7 +104,7 @@ func TestToolServerMisbehaves(t *testing.T) {
 			s := external.ToolServer(impatient(), serve(t, oneTool, c.execute), "", nil)
 			r, err := s.Call(t.Context(), tool.Env{CallScope: "r1.1"}, call("skills_list"))
 			if c.failure != "" {
-				require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
+				require.True(t, fault.Is(err, fault.ToolServerFailed), "%v", err)
 				require.ErrorContains(t, err, c.failure)
 				require.ErrorContains(t, err, `tool server "s"`)
 				return
