@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http/httputil"
 	"net/url"
 	"os"
@@ -40,7 +41,8 @@ const benchScript = `
 // BenchmarkRolloutOverBareAgent runs the same script by turns through the product (sandbox, capture, grading in a fresh
 // sandbox, result in the store) and by a bare `opencode run` with the same settings in the same kind of sandbox. It reports the
 // median of the ratios pair by pair. CPU is that of the sandboxes and, for the product, of rolloutd-dev with its Temporal
-// server; the model's is left out of both. first-call-s is from the request to the first model call.
+// server; the model's is left out of both. first-call-s is from the request to the first model call. wall-ratio and cpu-ratio are over an
+// OpenCode as a user starts it, without rolloutd's options of its JavaScript engine; same-wall-ratio and same-cpu-ratio are over one with them.
 //
 // With warm sandboxes each rollout begins when one is ready, and its CPU includes that of the next one's start.
 //
@@ -77,18 +79,22 @@ func benchOverBare(b *testing.B, warm int) {
 	}
 	product() // both once, uncounted
 	refill()
-	bare.run(b)
+	bare.run(b, false)
 	first = nil
-	var wall, cpu, bareWall, bareCPU []float64
+	var wall, cpu, sameWall, sameCPU, bareWall, bareCPU []float64
 	for b.Loop() {
-		bw, bc := measure(func() { bare.run(b) }, func() {})
+		bw, bc := measure(func() { bare.run(b, false) }, func() {})
 		pw, pc := measure(product, refill)
+		sw, sc := measure(func() { bare.run(b, true) }, func() {})
 		wall, cpu = append(wall, pw/bw), append(cpu, pc/bc)
+		sameWall, sameCPU = append(sameWall, pw/sw), append(sameCPU, pc/sc)
 		bareWall, bareCPU = append(bareWall, bw), append(bareCPU, bc)
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(medianOf(wall), "wall-ratio")
 	b.ReportMetric(medianOf(cpu), "cpu-ratio")
+	b.ReportMetric(medianOf(sameWall), "same-wall-ratio")
+	b.ReportMetric(medianOf(sameCPU), "same-cpu-ratio")
 	b.ReportMetric(medianOf(first), "first-call-s")
 	b.ReportMetric(medianOf(bareWall), "bare-wall-s")
 	b.ReportMetric(medianOf(bareCPU), "bare-cpu-s")
@@ -147,7 +153,8 @@ func newBare(b *testing.B, modelURL string) *bare {
 	}
 }
 
-func (r *bare) run(b *testing.B) {
+// run is one run of the agent, with or without rolloutd's options of its JavaScript engine.
+func (r *bare) run(b *testing.B, options bool) {
 	b.Helper()
 	r.n++
 	id := fmt.Sprintf("bare-%d", r.n)
@@ -161,6 +168,7 @@ func (r *bare) run(b *testing.B) {
 	p, err := r.agent.Process(b.Context(), agent.Env{Sandbox: sb}, job, "run", "--format", "json", "--title", "rollout", "--auto")
 	require.NoError(b, err)
 	p.Stdin = []byte(job.Instruction)
+	maps.DeleteFunc(p.Env, func(name, _ string) bool { return !options && strings.HasPrefix(name, "BUN_JSC_") })
 	_, err = sb.Start(b.Context(), "bare", p)
 	require.NoError(b, err)
 	st, err := sb.Wait(b.Context(), "bare", 5*time.Minute)

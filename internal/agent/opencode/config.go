@@ -2,6 +2,7 @@ package opencode
 
 import (
 	"encoding/json"
+	"maps"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -79,6 +80,18 @@ func sessionRules(obeyProject bool) []map[string]string {
 	return rules
 }
 
+// runtimeOptions are options of OpenCode's JavaScript engine: some 15 % less CPU in a short session and in a long one. A session's code runs too
+// seldom to earn back what optimising it costs. Without FTL the dearest compiler is left out; the other one, DFG, takes only code that stays hot.
+func runtimeOptions() map[string]string {
+	const optimizeAfter = "30000" // 1000 by default; a call adds 15, a round of a loop 1
+	return map[string]string{
+		"BUN_JSC_useFTLJIT":                           "0",
+		"BUN_JSC_thresholdForOptimizeAfterWarmUp":     optimizeAfter,
+		"BUN_JSC_thresholdForOptimizeAfterLongWarmUp": optimizeAfter,
+		"BUN_JSC_thresholdForOptimizeSoon":            optimizeAfter,
+	}
+}
+
 // environment is the exact environment of the agent's process, and so of every command the agent runs: nothing secret.
 func environment(dir string, job agent.Job) map[string]string {
 	env := map[string]string{
@@ -98,6 +111,7 @@ func environment(dir string, job agent.Job) map[string]string {
 		"OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
 		"OPENCODE_DB":                      ":memory:",
 	}
+	maps.Copy(env, runtimeOptions())
 	if !job.ObeyProject {
 		env["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
 		env["OPENCODE_DISABLE_EXTERNAL_SKILLS"] = "1"

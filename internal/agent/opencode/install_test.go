@@ -80,6 +80,8 @@ func TestLaunch(t *testing.T) {
 		"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_FFF": "1", "OPENCODE_PURE": "1",
 		"OPENCODE_DISABLE_DEFAULT_PLUGINS": "1", "OPENCODE_DB": ":memory:",
 		"OPENCODE_DISABLE_PROJECT_CONFIG": "1", "OPENCODE_DISABLE_EXTERNAL_SKILLS": "1",
+		"BUN_JSC_useFTLJIT": "0", "BUN_JSC_thresholdForOptimizeAfterWarmUp": "30000",
+		"BUN_JSC_thresholdForOptimizeAfterLongWarmUp": "30000", "BUN_JSC_thresholdForOptimizeSoon": "30000",
 	}, p.Env)
 	require.JSONEq(t, `{
 		"model": "rollout/m", "share": "disabled", "autoupdate": false, "snapshot": false,
