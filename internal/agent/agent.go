@@ -103,6 +103,8 @@ type Status struct {
 	Malformed int
 	// Left says that the agent ended because its client went away, which is not the policy's doing. Error says how.
 	Left bool
+	// Overflowed says that the agent ended because its prompt does not fit the model's context. Error says how.
+	Overflowed bool
 	// LastSign is when the agent last gave a sign of life of its own (output, an event); zero when none.
 	LastSign time.Time
 }

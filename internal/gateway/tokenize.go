@@ -22,7 +22,7 @@ type Tokens struct {
 }
 
 // Tokenize asks the endpoint for the prompt of a conversation. It is no turn and counts for no budget. Its error is a fault.NotFound where
-// the endpoint cannot tell, a fault.Invalid where it refuses the conversation, and a fault.Unavailable where it does not answer.
+// the endpoint cannot tell, a fault.Exhausted where the conversation does not fit the model's context, a fault.Invalid where it refuses it otherwise, and a fault.Unavailable where it does not answer.
 func (m *Model) Tokenize(ctx context.Context, messages []json.RawMessage) (Tokens, error) {
 	path, err := pathOf(m.route, "/tokenize")
 	if err != nil {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"sort"
 	"strings"
 	"syscall"
 	"testing"
@@ -252,11 +254,53 @@ func (m *tiny) requireRaw(t *testing.T, srv *dev, e *engine) {
 	}
 }
 
-// A prompt beyond the model's context is the words of the engine, and no wrong turn.
+// A prompt beyond the model's context ends the rollout at once with what was captured, by messages as by tokens: the first prompt, and that of a later turn.
 func (m *tiny) requireTooLong(t *testing.T, srv *dev, e *engine) {
-	long := strings.Repeat("word ", 3000)
-	result := runRollout(t, srv.url, m.args(e, args{"instruction": long, "react": args{"continuation": "messages"}, "max_tokens_cap": 100}))
-	require.Equal(t, rollout.AgentFailed, result.Outcome)
-	require.Contains(t, deref(result.Error), "maximum context length is 1024 tokens")
-	require.Equal(t, []bool{false}, []bool{result.ProxyTurns[0].Train})
+	for _, tc := range []struct {
+		name, continuation string
+		fits               bool // the first prompt
+		turns              int  // the call that the engine refuses is one
+		want               string
+	}{
+		{"first prompt, messages", rollout.ContinueMessages, false, 1, "maximum context length is 1024 tokens"},
+		{"first prompt, tokens", rollout.ContinueTokens, false, 0, "the model's context length is 1024"},
+		{"later prompt, messages", rollout.ContinueMessages, true, 2, "maximum context length is 1024 tokens"},
+		{"later prompt, tokens", rollout.ContinueTokens, true, 1, "the model's context length is 1024"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			system := m.systemOf(t, e, 3000)
+			if tc.fits {
+				system = m.systemOf(t, e, 1024-150)
+			}
+			id := start(t, srv.url, m.args(e, args{"react": args{"system_prompt": system, "continuation": tc.continuation}, "max_tokens_cap": 100}))
+			result := finalize(t, srv.url, id)
+			require.Equal(t, rollout.AgentFailed, result.Outcome, deref(result.Error))
+			require.Contains(t, deref(result.Error), tc.want)
+			require.Len(t, result.Attempts, 1)
+			require.InDelta(t, 0, *result.Reward, 0)
+			require.Len(t, result.ProxyTurns, tc.turns)
+			for i, turn := range result.ProxyTurns {
+				require.Equal(t, tc.fits && i == 0, turn.FinishReason == "stop", "turn %d", i)
+			}
+		})
+	}
+}
+
+// systemOf is the system prompt with further words, so that the conversation up to the first reply has so many tokens, or a few less.
+func (m *tiny) systemOf(t *testing.T, e *engine, tokens int) string {
+	t.Helper()
+	size := func(words int) int {
+		system := m.System + strings.Repeat(" word", words)
+		body, err := json.Marshal(args{"model": "tiny", "messages": []args{{"role": "system", "content": system}, {"role": "user", "content": m.Asks}}})
+		require.NoError(t, err)
+		resp, err := http.Post(e.url+"/tokenize", "application/json", bytes.NewReader(body))
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		var out struct{ Count int }
+		require.NoError(t, json.NewDecoder(resp.Body).Decode(&out))
+		require.Positive(t, out.Count)
+		return out.Count
+	}
+	words := sort.Search(tokens, func(n int) bool { return size(n) > tokens })
+	return m.System + strings.Repeat(" word", words-1)
 }

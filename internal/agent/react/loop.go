@@ -63,11 +63,11 @@ func (l *loop) run(ctx context.Context, instruction string) (agent.Status, error
 	return agent.Status{Done: true, ExitCode: 1, Error: fmt.Sprintf("reached maximum steps (%d)", l.config.MaxSteps)}, nil
 }
 
-// failed is the end of a loop whose model call failed. A refused call is the agent's end; what the endpoint did is in the route's
-// status.
+// failed is the end of a loop whose model call failed. A refused call is the agent's end, and so is a prompt that does not fit the model's context;
+// what the endpoint did is in the route's status.
 func failed(ctx context.Context, err error) (agent.Status, error) {
 	if ctx.Err() == nil && (fault.Is(err, fault.Invalid) || fault.Is(err, fault.Exhausted)) {
-		return agent.Status{Done: true, ExitCode: 1, Error: "model call: " + err.Error()}, nil
+		return agent.Status{Done: true, ExitCode: 1, Error: "model call: " + err.Error(), Overflowed: fault.Is(err, fault.Exhausted)}, nil
 	}
 	return agent.Status{}, err
 }

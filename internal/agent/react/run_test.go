@@ -238,6 +238,61 @@ func TestNativeToolsRunInParallel(t *testing.T) {
 	require.True(t, trajectory.NewSaid(said).Knows(&turns[0]))
 }
 
+// A prompt that does not fit the model's context ends the agent, whichever way that shows: the endpoint's length, its words to the path for token ids, or its words to
+// a call. The first prompt costs no call where the length is known.
+func TestPromptBeyondTheContext(t *testing.T) {
+	t.Parallel()
+	const vllm = `{"error":{"message":"This model's maximum context length is 40 tokens. However, your prompt contains 41 input tokens, which exceeds this limit even without ` +
+		`any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=41)","type":"BadRequestError","param":"input_tokens","code":400}}`
+	const sglang = `{"error":{"message":"The input (41 tokens) is longer than the model's context length (40 tokens).","type":"BadRequestError","param":null,"code":400}}`
+	refuses := func(body string) func(http.ResponseWriter, int) {
+		return func(rw http.ResponseWriter, _ int) {
+			rw.Header().Set("Content-Type", "application/json")
+			rw.WriteHeader(http.StatusBadRequest)
+			_, _ = rw.Write([]byte(body))
+		}
+	}
+	gives := func(limit int) func(http.ResponseWriter, int) {
+		return func(rw http.ResponseWriter, first int) {
+			ids, _ := json.Marshal(map[string]any{"tokens": make([]int32, first), "max_model_len": limit})
+			_, _ = rw.Write(ids)
+		}
+	}
+	for name, c := range map[string]struct {
+		tokenize, complete func(http.ResponseWriter, int)
+		want               string
+		overflowed         bool
+		turns              int
+	}{
+		"known length":       {gives(40), nil, "the prompt has 41 tokens and leaves no room for a reply: the model's context length is 40", true, 0},
+		"vLLM's /tokenize":   {refuses(vllm), nil, "maximum context length is 40 tokens. However, your prompt contains 41 input tokens", true, 0},
+		"SGLang's /tokenize": {refuses(sglang), nil, "The input (41 tokens) is longer than the model's context length (40 tokens)", true, 0},
+		"vLLM's call":        {gives(0), refuses(vllm), "maximum context length is 40 tokens", false, 1},
+		"SGLang's call":      {gives(0), refuses(sglang), "longer than the model's context length", false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, script)
+			w.model = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/tokenize" {
+					c.tokenize(rw, 41)
+					return
+				}
+				if c.complete != nil {
+					c.complete(rw, 41)
+					return
+				}
+				refuses(vllm)(rw, 41)
+			})
+			st, _ := w.finish(t, job(&rollout.React{Continuation: rollout.ContinueTokens}))
+			require.Contains(t, st.Error, c.want)
+			require.False(t, st.Answered())
+			require.Equal(t, c.overflowed, st.Overflowed)
+			require.Len(t, w.turns(t), c.turns)
+		})
+	}
+}
+
 func TestHowItEnds(t *testing.T) {
 	t.Parallel()
 	endless := `[{name: x, hermes: true, loop: true, turns: [{tool_calls: [{name: terminal, arguments: {command: again}}]}]}]`

@@ -88,9 +88,9 @@ func splice(ids, more []int32) []int32 {
 func (c *byTokens) sample(ctx context.Context, id string, prompt []int32, add []message) (answer, bool, error) {
 	request := tokensRequest{sampling: c.chat.sampling, Prompt: prompt, ReturnIDs: true}
 	if c.limit > 0 { // engines sample few tokens where no bound is given
-		room := c.limit - len(prompt)
+		room := c.limit - len(prompt) - 1 // SGLang before 0.5.20 refuses calls that would fill the context to its last token
 		if room <= 0 {
-			return answer{}, false, fault.New(fault.Exhausted, "the conversation has %d tokens, and the model's context %d", len(prompt), c.limit)
+			return answer{}, false, fault.New(fault.Exhausted, "the prompt has %d tokens and leaves no room for a reply: the model's context length is %d", len(prompt), c.limit)
 		}
 		if request.MaxTokens == 0 || request.MaxTokens > room {
 			request.MaxTokens = room

@@ -47,7 +47,7 @@ func Decide(s State) Decision {
 		return s.blame()
 	case s.Route.BudgetSpent != "" && (s.Agent.Done || s.Now.Sub(s.Spent) > budgetGrace):
 		return Decision{Action: End, Outcome: rollout.BudgetExhausted, Text: "the budget of " + s.Route.BudgetSpent + " is spent"}
-	case s.Agent.Done && s.noCall():
+	case s.Agent.Done && s.noCall() && !s.Agent.Overflowed:
 		return s.relaunch(fmt.Sprintf("the agent ended without a call of its model (exit code %d): %s", s.Agent.ExitCode, s.Agent.Error))
 	case s.Agent.Done && s.Agent.Left:
 		return Decision{Action: End, Outcome: rollout.Aborted, Text: s.failure()}

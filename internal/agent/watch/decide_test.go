@@ -159,6 +159,7 @@ func TestDecide(t *testing.T) {
 
 		"ended without a call":               {look{launch: 2, agent: broken}, relaunches("without a call of its model")},
 		"ended without a call, well":         {look{launch: 3, agent: done}, infraFails(fault.AgentFailed, "in the last of 3 launches")},
+		"ended without a call, overflowed":   {look{agent: agent.Status{Done: true, ExitCode: 1, Error: "too long", Overflowed: true}}, ends(rollout.AgentFailed, "too long")},
 		"needs no model, done":               {look{noModel: true, agent: done}, ends(rollout.Completed, "")},
 		"needs no model, client left":        {look{noModel: true, agent: agent.Status{Done: true, ExitCode: 1, Error: "no call came", Left: true}}, ends(rollout.Aborted, "no call came")},
 		"needs no model, broke":              {look{noModel: true, agent: broken}, ends(rollout.AgentFailed, "boom")},

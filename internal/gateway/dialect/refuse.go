@@ -70,7 +70,7 @@ func googleRefusal(text, _ string) []byte {
 	return body
 }
 
-// overflowCode is how OpenAI names a prompt that is too long. Agents look for it, and shorten the conversation.
+// OverflowCode is how OpenAI names a prompt that is too long. Agents look for it, and shorten the conversation.
 const OverflowCode = "context_length_exceeded"
 
 // soften breaks up, with an underscore, all that OpenCode's rules for trying again look for: three of the digits of a

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/clock"
@@ -12,6 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/intake"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 	"github.com/rolloutd/rolloutd/internal/trace"
@@ -159,10 +159,8 @@ func rejection(status int, text string) answer {
 	if status == http.StatusRequestEntityTooLarge {
 		a.status = status
 	}
-	for _, words := range []string{"maximum context length", "longer than the model's context length", "prompt is too long", dialect.OverflowCode} {
-		if strings.Contains(strings.ToLower(text), words) {
-			a.code = dialect.OverflowCode
-		}
+	if upstream.Overflows(text) {
+		a.code = dialect.OverflowCode
 	}
 	return a
 }

@@ -149,7 +149,7 @@ func (r *route) tokens(ctx context.Context, messages []json.RawMessage) (gateway
 	if err == nil && len(vllm.Tokens) > 0 {
 		return gateway.Tokens{IDs: vllm.Tokens, MaxLength: int(vllm.Max)}, nil
 	}
-	if err != nil && fault.Is(err, fault.Unavailable) {
+	if fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Exhausted) { // a prompt that is too long fits no other call
 		return gateway.Tokens{}, err
 	}
 	delete(request, "add_generation_prompt")

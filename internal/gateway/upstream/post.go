@@ -47,6 +47,8 @@ func postFailure(res *Result) error {
 	switch {
 	case res.Status == http.StatusNotFound, res.Status == http.StatusMethodNotAllowed, res.Status == http.StatusNotImplemented:
 		return fault.New(fault.NotFound, "%s", res.Problem.Text)
+	case res.Problem.Class == Rejected && Overflows(res.Problem.Text):
+		return fault.New(fault.Exhausted, "%s", res.Problem.Text)
 	case res.Problem.Class == Retry:
 		return fault.New(fault.Unavailable, "%s", res.Problem.Text)
 	default:
