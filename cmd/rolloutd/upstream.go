@@ -25,8 +25,12 @@ func upstreamCommand(s std) *cobra.Command {
 	}
 	var hold, wait time.Duration
 	var abort bool
+	var version string
 	show := upstreamAction(s, "show", "Print the endpoint's state", (*gateway.Trainer).Upstream)
-	resume := upstreamAction(s, "resume", "End a pause", (*gateway.Trainer).Resume)
+	resume := upstreamAction(s, "resume", "End a pause", func(c *gateway.Trainer, ctx context.Context, name string) (gateway.UpstreamStatus, error) {
+		return c.Resume(ctx, name, version)
+	})
+	resume.Flags().StringVar(&version, "version", "", "name of the weights that the endpoint has from now on, such as step-12")
 	pause := upstreamAction(s, "pause", "Let no call begin; calls in flight continue", func(c *gateway.Trainer, ctx context.Context, name string) (gateway.UpstreamStatus, error) {
 		return c.Pause(ctx, name, hold)
 	})
@@ -67,6 +71,9 @@ func upstreamAction(s std, name, short string, do func(*gateway.Trainer, context
 		state := "open"
 		if st.Paused {
 			state = "paused until " + st.Until.Local().Format(time.DateTime)
+		}
+		if st.Version != "" {
+			state += ", weights " + st.Version
 		}
 		fmt.Fprintf(s.out, "%s: %s, %d calls in flight, %d waiting\n", args[0], state, st.InFlight, st.Queued)
 		if st.Busy != "" && !st.Paused {

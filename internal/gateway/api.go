@@ -143,6 +143,7 @@ const EndedHeader = "X-Rolloutd-Ended"
 
 // UpstreamStatus is how an upstream stands.
 type UpstreamStatus struct {
+	Version   string    `json:"version,omitempty"` // of the weights, as a trainer named them
 	Paused    bool      `json:"paused"`
 	Until     time.Time `json:"until,omitzero"`      // when the pause ends by itself
 	HeldUntil time.Time `json:"held_until,omitzero"` // it asked to be left alone until then
@@ -156,4 +157,9 @@ type PauseRequest struct {
 	ForS  float64 `json:"for_s"`           // seconds until the pause ends by itself
 	WaitS float64 `json:"wait_s"`          // drain: seconds to wait for the calls under way
 	Abort bool    `json:"abort,omitempty"` // drain: end those that take longer, to be made again after the pause
+}
+
+// ResumeRequest is the body of POST /upstreams/{name}/resume, which may be empty.
+type ResumeRequest struct {
+	Version string `json:"version,omitempty"` // of the weights from now on; "": as before
 }

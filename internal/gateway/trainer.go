@@ -34,9 +34,9 @@ func (t *Trainer) Drain(ctx context.Context, name string, hold, wait time.Durati
 	return t.upstream(ctx, http.MethodPost, name, "/drain", PauseRequest{hold.Seconds(), wait.Seconds(), abort})
 }
 
-// Resume ends a pause; without one it is a no-op.
-func (t *Trainer) Resume(ctx context.Context, name string) (UpstreamStatus, error) {
-	return t.upstream(ctx, http.MethodPost, name, "/resume", nil)
+// Resume ends a pause; without one it is a no-op. A version names the weights that the endpoint has from now on; "": those it had.
+func (t *Trainer) Resume(ctx context.Context, name, version string) (UpstreamStatus, error) {
+	return t.upstream(ctx, http.MethodPost, name, "/resume", ResumeRequest{version})
 }
 
 func (t *Trainer) upstream(ctx context.Context, method, name, what string, in any) (UpstreamStatus, error) {

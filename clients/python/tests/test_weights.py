@@ -31,6 +31,15 @@ def test_update_is_drain_load_resume(server: Server) -> None:
     assert server.seen[1].body == {"for_s": 900, "wait_s": 300, "abort": False}
 
 
+def test_the_new_weights_are_named(server: Server) -> None:
+    gateway(server)
+    WeightSync("vllm", server.url).update(lambda: None, version="step-12", hold_s=600)
+    assert server.seen[-1].body == {"version": "step-12"}
+    with pytest.raises(RuntimeError), WeightSync("vllm", server.url).drained(version="step-13", hold_s=600):
+        raise RuntimeError("no memory")
+    assert not server.seen[-1].body
+
+
 def test_a_failure_resumes(server: Server) -> None:
     gateway(server, Answer(504, {"kind": "Timeout", "message": "calls are under way"}))
     with pytest.raises(DeadlineError, match="under way"):

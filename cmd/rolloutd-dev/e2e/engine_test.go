@@ -31,8 +31,10 @@ func TestEngineVLLM(t *testing.T) {
 	python := pyclient.Interpreter(t, pyclient.VLLM())
 	m := makeTiny(t, python)
 	e := m.serve(t, "--logprobs-mode", "processed_logprobs", "--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3")
-	srv := startDev(t, devOptions{})
+	trainer := freePorts(t, 1)[0]
+	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_TRAINER_LISTEN=" + trainer, "ROLLOUTD_TRAINER_TOKENS=" + trainerToken}})
 	t.Run("capture", func(t *testing.T) { m.requireCapture(t, srv, e) })
+	t.Run("weights", func(t *testing.T) { m.requireReplaced(t, srv, e, "http://"+trainer) })
 	t.Run("abort", func(t *testing.T) { m.requireAborted(t, srv, e) })
 	t.Run("killed", func(t *testing.T) { m.requireSurvives(t, srv, e) })
 	e.kill()
@@ -40,6 +42,8 @@ func TestEngineVLLM(t *testing.T) {
 	t.Run("raw log probabilities", func(t *testing.T) { m.requireRaw(t, srv, raw) })
 	t.Run("too long a prompt", func(t *testing.T) { m.requireTooLong(t, srv, raw) })
 }
+
+const trainerToken = "trainer-token-of-this-test"
 
 // tiny is a small model of the Qwen family and what it has learnt.
 type tiny struct {
@@ -194,7 +198,69 @@ func (m *tiny) requireCapture(t *testing.T, srv *dev, e *engine) {
 			require.True(t, len(all) == 1 || tc.byChat && len(all) > 0, "%d sequences", len(all))
 		})
 	}
-	m.python.Run(t, filepath.Join("testdata", "engines", "rescore.py"), m.folder, file)
+	m.rescore(t, file, m.folder)
+}
+
+// rescore compares captured sequences with the models themselves, each a folder or VERSION=FOLDER.
+func (m *tiny) rescore(t *testing.T, sequences string, models ...string) {
+	t.Helper()
+	m.python.Run(t, filepath.Join("testdata", "engines", "rescore.py"), append([]string{sequences}, models...)...)
+}
+
+// Weights are replaced under a long reply and between the turns of other rollouts. Each turn has the numbers of the weights that it names: the reply was made
+// again whole, the rollouts go on, and nothing else is lost. A reply that the engine itself goes on with under new weights names both.
+func (m *tiny) requireReplaced(t *testing.T, srv *dev, e *engine, trainer string) {
+	other := filepath.Join(t.TempDir(), "other")
+	m.python.Run(t, filepath.Join("testdata", "engines", "other_weights.py"), m.folder, other)
+	replace := func(folder, version string) {
+		m.python.WithPackage(t).Run(t, filepath.Join("testdata", "engines", "replace_weights.py"), trainer, trainerToken, e.url, folder, version)
+	}
+	replace(m.folder, "step-1")
+	var ids []string
+	for range 3 { // their first turns are over when the weights change
+		ids = append(ids, start(t, srv.url, m.args(e, args{"sampling": args{"temperature": 1}, "react": args{"system_prompt": m.System, "tool_delay_s": 15}})))
+	}
+	for _, id := range ids {
+		waitFor(t, srv.url, id, "a turn", func(s state) bool { return s.Turns == 1 })
+	}
+	ids = append(ids, m.startEndless(t, srv, e, 2_000))
+	replace(other, "step-2")
+	file, versions := filepath.Join(t.TempDir(), "sequences.jsonl"), map[string]int{}
+	for _, id := range ids {
+		result := finalize(t, srv.url, id)
+		require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+		require.Len(t, result.Attempts, 1)
+		for _, turn := range result.ProxyTurns {
+			require.True(t, turn.Train)
+			versions[turn.ModelVersion]++
+		}
+		require.Len(t, sequences(t, srv, id, file), 1)
+	}
+	require.GreaterOrEqual(t, versions["step-1"], 3)
+	require.GreaterOrEqual(t, versions["step-2"], 2)
+	require.Len(t, versions, 2, "%v", versions)
+	m.rescore(t, file, "step-1="+m.folder, "step-2="+other)
+
+	id := m.startEndless(t, srv, e, 4_000)
+	post := func(url, body string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+		require.NoError(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Authorization", "Bearer "+trainerToken)
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+	}
+	post(e.url+"/pause?mode=keep", "")
+	post(e.url+"/collective_rpc", fmt.Sprintf(`{"method":"reload_weights","kwargs":{"weights_path":%q}}`, m.folder))
+	post(trainer+"/upstreams/"+strings.TrimPrefix(e.url, "http://")+"/resume", `{"version":"step-3"}`)
+	post(e.url+"/resume", "")
+	result := finalize(t, srv.url, id)
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.Equal(t, "step-2..step-3", result.ProxyTurns[0].ModelVersion)
+	require.Len(t, result.ProxyTurns[0].CompletionTokenIDs, 4_000)
+	replace(m.folder, "step-4")
 }
 
 // startEndless starts a rollout whose reply goes on to its bound, and waits until the engine is at it.
@@ -229,7 +295,7 @@ func (m *tiny) requireSurvives(t *testing.T, srv *dev, e *engine) {
 	require.True(t, result.ProxyTurns[0].Train)
 	file := filepath.Join(t.TempDir(), "sequences.jsonl")
 	sequences(t, srv, id, file)
-	m.python.Run(t, filepath.Join("testdata", "engines", "rescore.py"), m.folder, file)
+	m.rescore(t, file, "step-4="+m.folder)
 }
 
 // Log probabilities before the temperature are found out: turns are not trained on, but at temperature 1, where both are the same.
@@ -249,7 +315,7 @@ func (m *tiny) requireRaw(t *testing.T, srv *dev, e *engine) {
 		if tc.train {
 			file := filepath.Join(t.TempDir(), "sequences.jsonl")
 			require.Len(t, sequences(t, srv, id, file), 1)
-			m.python.Run(t, filepath.Join("testdata", "engines", "rescore.py"), m.folder, file)
+			m.rescore(t, file, m.folder)
 		}
 	}
 }
@@ -259,13 +325,13 @@ func (m *tiny) requireTooLong(t *testing.T, srv *dev, e *engine) {
 	for _, tc := range []struct {
 		name, continuation string
 		fits               bool // the first prompt
-		turns              int  // the call that the engine refuses is one
+		refused            int  // calls
 		want               string
 	}{
 		{"first prompt, messages", rollout.ContinueMessages, false, 1, "maximum context length is 1024 tokens"},
 		{"first prompt, tokens", rollout.ContinueTokens, false, 0, "the model's context length is 1024"},
-		{"later prompt, messages", rollout.ContinueMessages, true, 2, "maximum context length is 1024 tokens"},
-		{"later prompt, tokens", rollout.ContinueTokens, true, 1, "the model's context length is 1024"},
+		{"later prompt, messages", rollout.ContinueMessages, true, 1, "maximum context length is 1024 tokens"},
+		{"later prompt, tokens", rollout.ContinueTokens, true, 0, "the model's context length is 1024"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			system := m.systemOf(t, e, 3000)
@@ -277,10 +343,15 @@ func (m *tiny) requireTooLong(t *testing.T, srv *dev, e *engine) {
 			require.Equal(t, rollout.AgentFailed, result.Outcome, deref(result.Error))
 			require.Contains(t, deref(result.Error), tc.want)
 			require.Len(t, result.Attempts, 1)
-			require.InDelta(t, 0, *result.Reward, 0)
-			require.Len(t, result.ProxyTurns, tc.turns)
-			for i, turn := range result.ProxyTurns {
-				require.Equal(t, tc.fits && i == 0, turn.FinishReason == "stop", "turn %d", i)
+			require.NotNil(t, result.Reward) // a file that was written before counts
+			whole := result.ProxyTurns[:len(result.ProxyTurns)-tc.refused]
+			require.Equal(t, tc.fits, len(whole) > 0)
+			for _, turn := range whole {
+				require.NotEmpty(t, turn.FinishReason)
+			}
+			for _, turn := range result.ProxyTurns[len(whole):] {
+				require.Contains(t, turn.Broken, tc.want)
+				require.False(t, turn.Train)
 			}
 		})
 	}

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -24,7 +26,17 @@ func (a *API) getUpstream(w http.ResponseWriter, req *http.Request) error {
 	return upstreamStatus(w, g)
 }
 
+// resumeUpstream ends a pause. The calls that begin then are of the weights that the request names.
 func (a *API) resumeUpstream(w http.ResponseWriter, req *http.Request) error {
+	var in gateway.ResumeRequest
+	if err := readRequest(w, req, &in); err != nil && !errors.Is(err, io.EOF) { // an empty body names none
+		return err
+	}
+	if in.Version != "" {
+		if err := a.gateway.Upstreams().Load(req.PathValue("name"), in.Version); err != nil {
+			return err
+		}
+	}
 	g, err := a.gateway.Upstreams().Named(req.PathValue("name"), (*limits.Admission).Resume)
 	if err != nil {
 		return err
@@ -87,7 +99,7 @@ func upstreamStatus(w http.ResponseWriter, g limits.Group) error { return encode
 //	GET    /upstreams/{name}                    → UpstreamStatus
 //	POST   /upstreams/{name}/pause   {"for_s": …}                             → UpstreamStatus; no call begins
 //	POST   /upstreams/{name}/drain   {"for_s": …, "wait_s": …, "abort": …}    → UpstreamStatus, when none is under way
-//	POST   /upstreams/{name}/resume                                           → UpstreamStatus
+//	POST   /upstreams/{name}/resume  {"version": …}                           → UpstreamStatus; the body may be empty
 func (a *API) TrainerHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+gateway.TracePath, answering(a.getTrace))

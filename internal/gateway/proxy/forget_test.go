@@ -206,7 +206,7 @@ func TestACallUnderWayIsNotForgotten(t *testing.T) {
 	_, err = h.trainer.Drain(t.Context(), address, time.Minute, patience, false)
 	require.NoError(t, err)
 	require.NoError(t, h.client.Close(t.Context(), "r1.1"))
-	_, err = h.trainer.Resume(t.Context(), address)
+	_, err = h.trainer.Resume(t.Context(), address, "")
 	require.NoError(t, err)
 	upstreams, _ := h.server.Remembered()
 	require.Zero(t, upstreams)

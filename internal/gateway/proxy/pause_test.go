@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func TestDrainAndResume(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(10*time.Minute), now.Until, time.Minute)
 	require.Len(t, e.requests(), 1, "the second is held back")
 
-	now, err = h.trainer.Resume(t.Context(), "vllm")
+	now, err = h.trainer.Resume(t.Context(), "vllm", "")
 	require.NoError(t, err)
 	require.Equal(t, gateway.UpstreamStatus{InFlight: now.InFlight}, now)
 	require.Equal(t, goodReply, await(t, second).body)
@@ -106,7 +107,7 @@ func TestServersUnderOneName(t *testing.T) {
 	held := later(t, routes["c"], "", streamed)
 	h.busy(t, "vllm", 0, 1)
 	close(hangs["c"].release)
-	_, err = h.trainer.Resume(t.Context(), "vllm")
+	_, err = h.trainer.Resume(t.Context(), "vllm", "")
 	require.NoError(t, err)
 	require.Equal(t, goodReply, await(t, held).body)
 
@@ -142,7 +143,7 @@ func TestDrainThatEndsCalls(t *testing.T) {
 	await(t, hang.gone)
 	h.queued(t, "vllm", 1)
 	require.Len(t, e.requests(), 1)
-	_, err = h.trainer.Resume(t.Context(), "vllm")
+	_, err = h.trainer.Resume(t.Context(), "vllm", "")
 	require.NoError(t, err)
 	require.Equal(t, goodReply, await(t, got).body)
 	turns := h.turns(t, r.ID)
@@ -196,11 +197,69 @@ func TestPauseRefusesAnEndpointThatIsNone(t *testing.T) {
 	misspelt := func() error {
 		_, err := h.trainer.Upstream(t.Context(), "vlmm")
 		_, errPause := h.trainer.Pause(t.Context(), "vlmm", time.Hour)
-		_, errResume := h.trainer.Resume(t.Context(), "vlmm")
+		_, errResume := h.trainer.Resume(t.Context(), "vlmm", "")
 		require.Equal(t, err == nil, errPause == nil && errResume == nil)
 		return err
 	}
 	require.ErrorContains(t, misspelt(), "want vllm, openai, or host:port")
 	require.NoError(t, h.client.Ready(t.Context(), "vlmm"))
 	require.NoError(t, misspelt(), "rollouts ask for it, so there is a host of that name")
+}
+
+// A trainer names the weights when it resumes. Each turn has the name of its weights: of the new ones after a drain, of both where a call was under way, and after a
+// restart those of before. What the engine itself says counts more.
+func TestWeightsThatATrainerNames(t *testing.T) {
+	t.Parallel()
+	named := strings.Replace(goodReply, `"choices"`, `"weight_version":"engine-1","choices"`, 1)
+	unlabelled := strings.Replace(goodReply, `"choices"`, `"weight_version":"default","choices"`, 1)
+	slow := newHanging(half(), goodReply[len(half()):])
+	h, e := newHost(t), newEngine(t, says(goodReply), says(goodReply), slow.serve, says(named), says(unlabelled), says(goodReply))
+	r := h.route(e.URL)
+	r.Model.Endpoint = "vllm"
+	url := h.open(t, r)
+	resume := func(version string) {
+		now, err := h.trainer.Resume(t.Context(), "vllm", version)
+		require.NoError(t, err)
+		require.NotEmpty(t, now.Version)
+	}
+	send(t.Context(), url, "", streamed)
+	resume("step-1")
+	send(t.Context(), url, "", streamed)
+	under := later(t, url, "", streamed)
+	await(t, slow.begun)
+	resume("step-2")
+	resume("")
+	close(slow.release)
+	await(t, under)
+	send(t.Context(), url, "", streamed)
+	send(t.Context(), url, "", streamed)
+	h.stop()
+	h.start(t)
+	send(t.Context(), h.channels.url(t, r.SandboxID), "", streamed)
+	var versions []string
+	for _, turn := range h.turns(t, r.ID) {
+		require.Empty(t, turn.Broken)
+		versions = append(versions, turn.ModelVersion)
+	}
+	require.Equal(t, []string{"", "step-1", "step-1..step-2", "engine-1", "step-2", "step-2"}, versions)
+
+	_, err := h.trainer.Resume(t.Context(), "vllm", "a..b")
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+	_, err = h.trainer.Resume(t.Context(), "vllm", strings.Repeat("x", 129))
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+}
+
+// Weights that were named while they were unknown, under a call that went on, are not taken for those of all of it.
+func TestWeightsNamedUnderACall(t *testing.T) {
+	t.Parallel()
+	slow := newHanging(half(), goodReply[len(half()):])
+	h, e := newHost(t), newEngine(t, slow.serve)
+	r := h.route(e.URL)
+	under := later(t, h.open(t, r), "", streamed)
+	await(t, slow.begun)
+	_, err := h.trainer.Resume(t.Context(), e.Listener.Addr().String(), "step-1")
+	require.NoError(t, err)
+	close(slow.release)
+	await(t, under)
+	require.Equal(t, "unknown..step-1", h.turns(t, r.ID)[0].ModelVersion)
 }

@@ -34,7 +34,7 @@ func TestNewRolloutsWaitForABusyUpstream(t *testing.T) {
 	_, err := h.trainer.Pause(t.Context(), "vllm", time.Hour)
 	require.NoError(t, err)
 	busy("it is paused")
-	_, err = h.trainer.Resume(t.Context(), "vllm")
+	_, err = h.trainer.Resume(t.Context(), "vllm", "")
 	require.NoError(t, err)
 
 	replies := []<-chan reply{later(t, url, "", streamed)}

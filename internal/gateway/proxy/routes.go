@@ -21,6 +21,9 @@ import (
 // traceFolder is the folder of the traces. No route has this name: an ID does not begin with a dot.
 const traceFolder = ".trace"
 
+// weightsFile has the names of the weights behind endpoints.
+const weightsFile = ".weights.json"
+
 func (s *Server) folder(id string) string { return filepath.Join(s.dir, id) }
 
 // Open makes the route, or finds the same one.

@@ -66,12 +66,15 @@ func New(o Options) (*Server, error) {
 	}
 	memory := intake.New(o.ReplyMemory, smallReply)
 	report, meters := newReporter(o.Registerer), upstream.NewMeters(o.Registerer, memory)
+	upstreams, err := limits.NewRegistry(o.Bounds, o.Endpoints, filepath.Join(o.Dir, weightsFile), o.Registerer, o.Logger)
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
 		dir: o.Dir, box: o.Key.Box("model key"), dialer: o.Dialer, log: o.Logger, api: newAgentAPI(),
-		report: report, upstream: upstream.New(o.Proxy, o.Egress, o.Backoff, o.Reach, memory, meters), upstreams: limits.NewRegistry(o.Bounds, o.Endpoints, o.Registerer, o.Logger), options: o, seed: maphash.MakeSeed(),
+		report: report, upstream: upstream.New(o.Proxy, o.Egress, o.Backoff, o.Reach, memory, meters), upstreams: upstreams, options: o, seed: maphash.MakeSeed(),
 		bodies: buffer.Pool[byte]{Least: 8 << 10, Most: minRequest}, routes: map[string]*route{},
 	}
-	var err error
 	if s.traces, err = trace.Open(filepath.Join(o.Dir, traceFolder), o.Trace); err != nil {
 		return nil, err
 	}

@@ -110,7 +110,9 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	defer f.Admission.Leave(p)
 	defer p.EndAfter(f.left)()
 	engine := u.Engines.pick(f.Engines)
+	weights := f.Admission.Weights()
 	res := u.try(p.Ctx, f.target(engine), f.Request)
+	res.Reply.NameWeights(weights, f.Admission.Weights())
 	res.Engine = engine
 	f.tries++
 	f.cost += f.Price.Of(res.Reply.Usage)

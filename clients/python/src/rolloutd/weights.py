@@ -61,14 +61,17 @@ class WeightSync:
         """Closes the connections. A pause ends by itself."""
         self._http.close()
 
-    def update(self, load: Callable[[], T], *, wait_s: float = 300.0, hold_s: float = 60.0, abort: bool = False) -> T:
-        """Drains the endpoint, calls `load`, and resumes; see `drained`."""
-        with self.drained(wait_s=wait_s, hold_s=hold_s, abort=abort):
+    def update(self, load: Callable[[], T], *, version: str | None = None, wait_s: float = 300.0, hold_s: float = 60.0, abort: bool = False) -> T:
+        """Drains the endpoint, calls `load`, and resumes with the name of the new weights; see `drained`."""
+        with self.drained(version=version, wait_s=wait_s, hold_s=hold_s, abort=abort):
             return load()
 
     @contextmanager
-    def drained(self, *, wait_s: float = 300.0, hold_s: float = 60.0, abort: bool = False) -> Iterator[None]:
+    def drained(self, *, version: str | None = None, wait_s: float = 300.0, hold_s: float = 60.0, abort: bool = False) -> Iterator[None]:
         """While the body runs, no model call is under way and none begins.
+
+        `version` names the weights that the body loads, such as "step-12". Turns sampled from then on carry it, where the engine itself names
+        no version. It is kept until the next one.
 
         The calls under way have `wait_s` seconds to end. When they take longer, DeadlineError is raised and the endpoint resumes, or with
         `abort` they are ended and made again, whole, after the pause. The pause is renewed while the body runs, and ends `hold_s` seconds
@@ -87,7 +90,7 @@ class WeightSync:
                 self._each("resume", None)
             raise
         _end(done, renewer)
-        self._each("resume", None)
+        self._each("resume", None if version is None else {"version": version})
 
     def status(self) -> list[Endpoint]:
         """How the endpoint stands at each gateway."""

@@ -18,7 +18,7 @@ type Reply struct {
 	FinishReason string
 	Usage        rollout.Usage // Turns unused; zero when the engine said nothing
 	Error        []byte        // an error object in place of, or in the middle of, a reply
-	ModelVersion string        // of the weights, where the engine tells; "a..b" when it changed during the reply
+	ModelVersion string        // of the weights, where the engine or a trainer names it; "a..b" when it changed during the reply
 
 	PromptTokenIDs []int32
 	PromptAt       rawjson.Span // where they stand; after Event in its data, in a Stream in all of it
@@ -105,6 +105,22 @@ func (r *Reply) settleVersion() {
 	case first == "":
 	case first == last:
 		r.ModelVersion = first
+	default:
+		r.ModelVersion = first + ".." + last
+	}
+}
+
+// unlabelled is what SGLang and vLLM call weights that nobody gave a name.
+const unlabelled = "default"
+
+// NameWeights notes the names that a trainer gave to the weights at the beginning and at the end of the call, where the engine itself names none.
+func (r *Reply) NameWeights(first, last string) {
+	switch {
+	case last == "" || r.ModelVersion != "" && r.ModelVersion != unlabelled:
+	case first == last:
+		r.ModelVersion = last
+	case first == "":
+		r.ModelVersion = "unknown.." + last
 	default:
 		r.ModelVersion = first + ".." + last
 	}

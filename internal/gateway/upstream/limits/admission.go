@@ -29,6 +29,7 @@ type Admission struct {
 	failing int           // tries in a row that failed
 	failed  time.Time     // when the last of them did
 	why     string        // what came of the last of them, for people
+	weights string        // the name that a trainer gave them; "": none did
 	wake    *time.Timer   // looks again when time alone lets a request begin
 }
 

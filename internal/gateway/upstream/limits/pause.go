@@ -96,7 +96,7 @@ func (a *Admission) Fails(why string, after time.Duration) {
 func (a *Admission) status() gateway.UpstreamStatus {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := gateway.UpstreamStatus{InFlight: len(a.running), Queued: a.queue.n, Busy: a.busy()}
+	s := gateway.UpstreamStatus{Version: a.weights, InFlight: len(a.running), Queued: a.queue.n, Busy: a.busy()}
 	now := time.Now()
 	if s.Paused = now.Before(a.paused); s.Paused {
 		s.Until = a.paused

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"slices"
@@ -23,14 +24,19 @@ type Registry struct {
 
 	mu         sync.Mutex
 	admissions map[string]*Admission
+	weights    weights
 }
 
-// NewRegistry returns an empty registry and registers its metric. bounds returns the limits of an upstream by name.
-func NewRegistry(bounds func(string) Bounds, endpoints []string, reg prometheus.Registerer, log *slog.Logger) *Registry {
+// NewRegistry returns a registry without admissions and registers its metric. bounds returns the limits of an upstream by name; the names of weights are kept in the file.
+func NewRegistry(bounds func(string) Bounds, endpoints []string, file string, reg prometheus.Registerer, log *slog.Logger) (*Registry, error) {
+	named, err := loadWeights(file)
+	if err != nil {
+		return nil, err
+	}
 	queued := promauto.With(reg).NewGauge(prometheus.GaugeOpts{
 		Name: "rolloutd_gateway_calls_queued", Help: "Requests that wait until their model endpoint may be asked.",
 	})
-	return &Registry{bounds: bounds, endpoints: endpoints, queued: queued, log: log, admissions: map[string]*Admission{}}
+	return &Registry{bounds: bounds, endpoints: endpoints, queued: queued, log: log, admissions: map[string]*Admission{}, weights: named}, nil
 }
 
 // Join returns the admission to an upstream and keeps it for a route.
@@ -60,14 +66,16 @@ func (g *Registry) StatusOf(name string) gateway.UpstreamStatus {
 }
 
 // admit finds the admission to an upstream, or makes it: an upstream may be paused before its first call. One under a name has that
-// name's bounds, and the pause of its name or its address. g.mu is held.
+// name's bounds, and the pause and the weights of its name or its address. g.mu is held.
 func (g *Registry) admit(name string) *Admission {
 	if a, ok := g.admissions[name]; ok {
 		return a
 	}
 	of, address, own := strings.Cut(name, ownMark)
 	a := newAdmission(g.bounds(of), g.queued, g.log.With("endpoint", name))
+	a.weights = g.weights.of[name]
 	if own {
+		a.weights = cmp.Or(a.weights, g.weights.of[address], g.weights.of[of])
 		a.paused = latest(g.admit(of).status().Until, g.admit(address).status().Until)
 	}
 	g.admissions[name] = a

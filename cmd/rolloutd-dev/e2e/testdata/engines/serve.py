@@ -14,6 +14,7 @@ def main(folder, port, *more):
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {wheel.version}+cpu\n")
     os.environ |= {
         "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
+        "VLLM_SERVER_DEV_MODE": "1",  # paths for trainers, which replace weights
     }
     command = ["serve", folder, "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", port, "--dtype", "float32", "--enforce-eager"]
     os.execv(sys.executable, [sys.executable, "-m", "vllm.entrypoints.cli.main", *command, "--max-num-seqs", "16", *more])

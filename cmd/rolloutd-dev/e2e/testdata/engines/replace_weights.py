@@ -1,0 +1,27 @@
+"""Replaces the weights of an engine under its calls, as a trainer does: replace_weights.py TRAINER_API TOKEN ENGINE FOLDER VERSION"""
+
+import json
+import sys
+import urllib.request
+
+from rolloutd import WeightSync
+
+
+def main(trainer, token, engine, folder, version):
+    def post(path, body=None):
+        request = urllib.request.Request(engine + path, json.dumps(body or {}).encode(), {"Content-Type": "application/json"})
+        return urllib.request.urlopen(request, timeout=60).read()
+
+    def load():
+        assert sync.status()[0].in_flight == 0, "a call is under way"
+        post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": folder}})
+        post("/reset_prefix_cache")  # what is cached was computed by the weights before
+
+    sync = WeightSync(engine.removeprefix("http://"), trainer, token=token)
+    before = sync.status()[0]
+    sync.update(load, version=version, wait_s=1, abort=True)
+    print(f"{before.in_flight} calls were under way")
+    print("all checks held")
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,122 @@
+package limits
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+const (
+	// maxWeights bounds the endpoints whose weights are named.
+	maxWeights = 1024
+	// maxWeightsFile bounds the file of them, in bytes.
+	maxWeightsFile = 1 << 20
+)
+
+// weights are the names that trainers gave to the weights behind upstreams, by the names of these. They are kept in a file: the calls after a restart of the
+// gateway are made to the same weights.
+type weights struct {
+	file string // "": they are in memory alone
+	of   map[string]string
+}
+
+func loadWeights(file string) (weights, error) {
+	w := weights{file, map[string]string{}}
+	if file == "" {
+		return w, nil
+	}
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return w, nil
+	}
+	if err == nil && len(raw) > maxWeightsFile {
+		err = errors.New("larger than it can be")
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &w.of)
+	}
+	if err != nil {
+		return w, fmt.Errorf("names of weights in %s: %w", file, err)
+	}
+	return w, nil
+}
+
+// set names the weights of an upstream, and returns once that is on disk.
+func (w weights) set(upstream, version string) error {
+	before, known := w.of[upstream]
+	if before == version {
+		return nil
+	}
+	if !known && len(w.of) >= maxWeights {
+		return fault.New(fault.Exhausted, "the weights of %d endpoints have names; no further one can be named", maxWeights)
+	}
+	w.of[upstream] = version
+	if err := w.save(); err != nil {
+		if w.of[upstream] = before; !known {
+			delete(w.of, upstream)
+		}
+		return fault.Wrap(fault.Internal, err, "keep the name of the weights")
+	}
+	return nil
+}
+
+// save replaces the file in one step.
+func (w weights) save() error {
+	if w.file == "" {
+		return nil
+	}
+	raw, err := json.Marshal(w.of)
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(w.file), ".weights-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // gone already when all went well
+	_, err = tmp.Write(raw)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), w.file)
+}
+
+// ValidVersion says whether a trainer may name weights so. Two dots stand between the versions of a reply that spans several.
+func ValidVersion(version string) bool {
+	return regexp.MustCompile(`^[\w.:/@+=-]{1,128}$`).MatchString(version) && !strings.Contains(version, "..")
+}
+
+// Load says which weights an upstream has from now on. Requests under way then span two versions.
+func (g *Registry) Load(name, version string) error {
+	if !ValidVersion(version) {
+		return fault.Field("version", "want up to 128 letters, digits and characters of _.:/@+=- without two dots in a row")
+	}
+	var err error
+	_, unknown := g.Named(name, func(a *Admission) {
+		if err == nil {
+			if err = g.weights.set(name, version); err == nil {
+				a.load(version)
+			}
+		}
+	})
+	return errors.Join(unknown, err)
+}
+
+func (a *Admission) load(version string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.weights = version
+}
+
+// Weights is the name that a trainer gave to the weights behind the upstream; "": none did.
+func (a *Admission) Weights() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.weights
+}
