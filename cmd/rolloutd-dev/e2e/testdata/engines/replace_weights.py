@@ -14,8 +14,11 @@ def main(trainer, token, engine, folder, version):
 
     def load():
         assert sync.status()[0].in_flight == 0, "a call is under way"
+        post("/pause?mode=abort")  # the engine may not have noticed yet that calls were given up
         post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": folder}})
-        post("/reset_prefix_cache")  # what is cached was computed by the weights before
+        # What is cached was computed by the weights before. The cache is not emptied while a request holds a part of it.
+        assert json.loads(post("/reset_prefix_cache"))["success"], "the cache of prefixes is not empty"
+        post("/resume")
 
     sync = WeightSync(engine.removeprefix("http://"), trainer, token=token)
     before = sync.status()[0]
