@@ -110,7 +110,7 @@ func (r *Reply) settleVersion() {
 	}
 }
 
-// unlabelled is what SGLang and vLLM call weights that nobody gave a name.
+// unlabelled is what SGLang and vLLM call weights without a name.
 const unlabelled = "default"
 
 // NameWeights notes the names that a trainer gave to the weights at the beginning and at the end of the call, where the engine itself names none.
