@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -35,6 +36,7 @@ func TestEngineVLLM(t *testing.T) {
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_TRAINER_LISTEN=" + trainer, "ROLLOUTD_TRAINER_TOKENS=" + trainerToken}})
 	t.Run("capture", func(t *testing.T) { m.requireCapture(t, srv, e) })
 	t.Run("weights", func(t *testing.T) { m.requireReplaced(t, srv, e, "http://"+trainer) })
+	t.Run("weights under a reply", func(t *testing.T) { m.requireMarked(t, srv, e, "http://"+trainer) })
 	t.Run("abort", func(t *testing.T) { m.requireAborted(t, srv, e) })
 	t.Run("killed", func(t *testing.T) { m.requireSurvives(t, srv, e) })
 	e.kill()
@@ -207,15 +209,12 @@ func (m *tiny) rescore(t *testing.T, sequences string, models ...string) {
 	m.python.Run(t, filepath.Join("testdata", "engines", "rescore.py"), append([]string{sequences}, models...)...)
 }
 
-// Weights are replaced under a long reply and between the turns of other rollouts. Each turn has the numbers of the weights that it names: the reply was made
-// again whole, the rollouts go on, and nothing else is lost. A reply that the engine itself goes on with under new weights names both.
+// An engine is started again with other weights under a long reply and between the turns of other rollouts. Each turn has the numbers of the weights that it names:
+// the reply was made again whole, the rollouts go on, and nothing else is lost.
 func (m *tiny) requireReplaced(t *testing.T, srv *dev, e *engine, trainer string) {
-	other := filepath.Join(t.TempDir(), "other")
+	before, other := m.folder, filepath.Join(filepath.Dir(e.log), "other") // which later tests serve
 	m.python.Run(t, filepath.Join("testdata", "engines", "other_weights.py"), m.folder, other)
-	replace := func(folder, version string) {
-		m.python.WithPackage(t).Run(t, filepath.Join("testdata", "engines", "replace_weights.py"), trainer, trainerToken, e.url, folder, version)
-	}
-	replace(m.folder, "step-1")
+	m.replace(t, trainer, e, "step-1", func() {})
 	var ids []string
 	for range 3 { // their first turns are over when the weights change
 		ids = append(ids, start(t, srv.url, m.args(e, args{"sampling": args{"temperature": 1}, "react": args{"system_prompt": m.System, "tool_delay_s": 15}})))
@@ -224,7 +223,11 @@ func (m *tiny) requireReplaced(t *testing.T, srv *dev, e *engine, trainer string
 		waitFor(t, srv.url, id, "a turn", func(s state) bool { return s.Turns == 1 })
 	}
 	ids = append(ids, m.startEndless(t, srv, e, 2_000))
-	replace(other, "step-2")
+	m.folder, e.arg[1] = other, other
+	m.replace(t, trainer, e, "step-2", func() {
+		e.kill()
+		e.start(t, m.python)
+	})
 	file, versions := filepath.Join(t.TempDir(), "sequences.jsonl"), map[string]int{}
 	for _, id := range ids {
 		result := finalize(t, srv.url, id)
@@ -239,8 +242,29 @@ func (m *tiny) requireReplaced(t *testing.T, srv *dev, e *engine, trainer string
 	require.GreaterOrEqual(t, versions["step-1"], 3)
 	require.GreaterOrEqual(t, versions["step-2"], 2)
 	require.Len(t, versions, 2, "%v", versions)
-	m.rescore(t, file, "step-1="+m.folder, "step-2="+other)
+	m.rescore(t, file, "step-1="+before, "step-2="+other)
+}
 
+// replace holds the calls to the engine, as a trainer does, while load runs. Turns are of that version from then on.
+func (m *tiny) replace(t *testing.T, trainer string, e *engine, version string, load func()) {
+	t.Helper()
+	cmd := m.python.WithPackage(t).Command(t, filepath.Join("testdata", "engines", "replace_weights.py"), trainer, trainerToken, strings.TrimPrefix(e.url, "http://"), version)
+	hold, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	said, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	line, err := bufio.NewReader(said).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "drained\n", line)
+	load()
+	require.NoError(t, hold.Close())
+	require.NoError(t, cmd.Wait())
+}
+
+// A reply that the engine holds and then goes on with names the weights of its beginning and of its end: those were named meanwhile.
+func (m *tiny) requireMarked(t *testing.T, srv *dev, e *engine, trainer string) {
 	id := m.startEndless(t, srv, e, 4_000)
 	post := func(url, body string) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
@@ -253,14 +277,12 @@ func (m *tiny) requireReplaced(t *testing.T, srv *dev, e *engine, trainer string
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 	}
 	post(e.url+"/pause?mode=keep", "")
-	post(e.url+"/collective_rpc", fmt.Sprintf(`{"method":"reload_weights","kwargs":{"weights_path":%q}}`, m.folder))
 	post(trainer+"/upstreams/"+strings.TrimPrefix(e.url, "http://")+"/resume", `{"version":"step-3"}`)
 	post(e.url+"/resume", "")
 	result := finalize(t, srv.url, id)
 	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
 	require.Equal(t, "step-2..step-3", result.ProxyTurns[0].ModelVersion)
 	require.Len(t, result.ProxyTurns[0].CompletionTokenIDs, 4_000)
-	replace(m.folder, "step-4")
 }
 
 // startEndless starts a rollout whose reply goes on to its bound, and waits until the engine is at it.
@@ -295,7 +317,7 @@ func (m *tiny) requireSurvives(t *testing.T, srv *dev, e *engine) {
 	require.True(t, result.ProxyTurns[0].Train)
 	file := filepath.Join(t.TempDir(), "sequences.jsonl")
 	sequences(t, srv, id, file)
-	m.rescore(t, file, "step-4="+m.folder)
+	m.rescore(t, file, "step-3="+m.folder)
 }
 
 // Log probabilities before the temperature are found out: turns are not trained on, but at temperature 1, where both are the same.
