@@ -3,7 +3,6 @@ package activities_test
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +49,29 @@ func TestAgentCompletes(t *testing.T) {
 	require.JSONEq(t, `{"serve_session_id":"ses","messages":[{"info":{}}]}`, h.stored(t, store.Transcript))
 	require.Equal(t, "log of ses\n", b.files[rollout.AgentLog])
 	require.Len(t, h.gate.ends, 1, "a stray process must not go on calling the model")
-	require.Equal(t, []rollout.Progress{{Attempt: 1, Turns: 2, SessionID: "ses"}}, h.signals.reports, "reported once: nothing changed since")
+	require.Empty(t, h.signals.reports, "the result says as much")
+}
+
+// The progress of an agent is reported a second after it is ready, and again only when it changes.
+func TestAgentsProgressIsReported(t *testing.T) {
+	t.Parallel()
+	h := working(t, 1000)
+	h.sandbox(t)
+	begun := time.Now()
+	h.gate.onPoll = func(int, *gateway.RouteStatus) {
+		if len(h.signals.all()) > 0 {
+			h.coder.mu.Lock()
+			h.coder.status = func(_, _ int) (agent.Status, error) { return agent.Status{SessionID: "ses", Done: true}, nil }
+			h.coder.mu.Unlock()
+		}
+	}
+	out, err := h.RunAgent(t.Context(), agentInput())
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(begun), time.Second)
+	reports := h.signals.all()
+	require.Len(t, reports, 1)
+	require.Equal(t, "ses", reports[0].SessionID)
+	require.Equal(t, rollout.Completed, out.Outcome)
 }
 
 // Long or invented output of an agent must not exceed the limit of the workflow's history: the rollout would fail as infra_failed.
@@ -75,12 +96,7 @@ func TestAgentWaitsForItsEndpoint(t *testing.T) {
 	t.Parallel()
 	h := working(t, 1000)
 	h.sandbox(t)
-	in := agentInput()
-	reports := func() []rollout.Progress {
-		h.signals.mu.Lock()
-		defer h.signals.mu.Unlock()
-		return slices.Clone(h.signals.reports)
-	}
+	in, reports := agentInput(), h.signals.all
 	h.gate.onPoll = func(n int, s *gateway.RouteStatus) {
 		switch {
 		case len(reports()) == 0:

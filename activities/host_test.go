@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -40,6 +41,12 @@ func (s *signals) SignalWorkflow(_ context.Context, workflowID, _, name string, 
 	}
 	s.reports = append(s.reports, arg.(rollout.Progress))
 	return nil
+}
+
+func (s *signals) all() []rollout.Progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.reports)
 }
 
 // host is one host with all its parts, faked but for the store and the sandbox client.

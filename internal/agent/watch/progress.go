@@ -15,6 +15,7 @@ import (
 const (
 	saveEvery     = 5 * time.Second  // of the transcript, while it grows
 	reportEvery   = 5 * time.Second  // to the workflow, at least
+	firstReport   = time.Second      // after the agent is ready: the result of one that ends before has the same, and costs no task of the workflow
 	maxReports    = 200              // in the agent's whole time: each is an event of the workflow's history
 	maxUrgent     = 50               // of those that say that the endpoint has begun to fail, which do not wait for their turn
 	reportTimeout = 10 * time.Second // of one saving or report: neither may delay the watch
@@ -29,6 +30,7 @@ const (
 type progressReporter struct {
 	reported   rollout.Progress
 	reportedAt time.Time
+	readyAt    time.Time     // when there was first something to report
 	pause      time.Duration // between reports
 	urgent     int           // reports that did not wait for it
 
@@ -49,6 +51,9 @@ func (p *progressReporter) report(ctx context.Context, w *watch) (next time.Time
 		return time.Time{}
 	}
 	now := time.Now()
+	if p.readyAt.IsZero() {
+		p.readyAt = now
+	}
 	if w.state.Agent.Ready && w.state.Route.Turns != p.savedTurns {
 		if next = p.savedAt.Add(saveEvery); !next.After(now) {
 			p.save(ctx, w)
@@ -63,7 +68,11 @@ func (p *progressReporter) report(ctx context.Context, w *watch) (next time.Time
 	if urgent {
 		pause = reportEvery
 	}
-	if due := p.reportedAt.Add(pause); due.After(now) {
+	due := p.reportedAt.Add(pause)
+	if first := p.readyAt.Add(firstReport); !urgent && due.Before(first) {
+		due = first
+	}
+	if due.After(now) {
 		return earlier(next, due)
 	}
 	if urgent {
