@@ -114,7 +114,7 @@ func recordOne(t *testing.T, c client.Client, key seal.Key, name string, sc scen
 	if sc.spec != nil {
 		sc.spec(&in)
 	}
-	_, err = rollouts.New(c, st, temporalx.DataConverter(key), nil).Start(t.Context(), in)
+	_, err = rollouts.New(c, rollout.TaskQueue, st, temporalx.DataConverter(key), nil).Start(t.Context(), in)
 	require.NoError(t, err)
 	if sc.happens != nil {
 		<-s.reached

@@ -46,7 +46,7 @@ func recordGroup(t *testing.T, c client.Client, key seal.Key, name string, sc sc
 
 	g := groupOf(size)
 	g.ID, g.Deadline, g.Member.Limits.Attempts = name, time.Hour, 1
-	_, err = rollouts.New(c, st, temporalx.DataConverter(key), nil).StartGroup(t.Context(), g)
+	_, err = rollouts.New(c, rollout.TaskQueue, st, temporalx.DataConverter(key), nil).StartGroup(t.Context(), g)
 	require.NoError(t, err)
 	id := rollout.GroupWorkflowID(name)
 	if sc.happens != nil {

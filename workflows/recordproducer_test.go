@@ -84,7 +84,7 @@ func recordProducer(t *testing.T, c client.Client, key seal.Key, name string, sc
 	if sc.change != nil {
 		sc.change(&p)
 	}
-	_, err = rollouts.New(c, st, temporalx.DataConverter(key), nil).StartProducer(t.Context(), p)
+	_, err = rollouts.New(c, rollout.TaskQueue, st, temporalx.DataConverter(key), nil).StartProducer(t.Context(), p)
 	require.NoError(t, err)
 	firstRun := s.runID(t)
 	if sc.happens != nil {

@@ -44,6 +44,7 @@ type Daemon struct {
 	backends  host.Backends
 	starts    *host.Starts // heavy starts of this host, whichever part begins them
 	namespace string       // of Temporal
+	embedded  bool         // the Temporal server is in this process
 	host      string       // this host's id
 	drain     *host.Drain  // whether this host takes new sandboxes
 	sinks     *delivery.Deliverer
@@ -124,4 +125,5 @@ func (d *Daemon) UseUI(origins ...string) {
 // starts.
 func (d *Daemon) UseTemporal(address, namespace string) {
 	d.cfg.Temporal = config.Temporal{Address: address, Namespace: namespace}
+	d.embedded = true
 }

@@ -10,6 +10,7 @@ var (
 	ReadTokens = readTokens
 
 	ExpireSessions = (*Daemon).expireSessions
+	WorkflowQueue  = (*Daemon).workflowQueue
 )
 
 // NewRestarts returns the workers' interceptor.

@@ -31,6 +31,16 @@ const (
 // queue returns the task queue of this host.
 func (d *Daemon) queue() string { return "rolloutd-host-" + d.host }
 
+// workflowQueue returns the task queue on which this process starts workflows. With an embedded Temporal server it is the queue of this host, whose
+// worker gets most activities with the answer to a workflow task: the worker of a workflow may have that only on its own queue, and neither
+// outlives the data folder of this host. On a cluster it is the queue that all hosts share, so that a workflow goes on when a host is gone.
+func (d *Daemon) workflowQueue() string {
+	if d.embedded && d.roles.Worker && d.cfg.Worker.Deployment == "" {
+		return d.queue()
+	}
+	return rollout.TaskQueue
+}
+
 // createWorkers are a worker on the queue of workflows, which is also the create queue of the default backend, and one on the create
 // queue of each other backend.
 func (d *Daemon) createWorkers(acts *activities.Activities, backends map[string]activities.Backend, failed chan<- error) ([]worker.Worker, error) {
@@ -98,9 +108,13 @@ func (d *Daemon) hostWorker(acts *activities.Activities, backends map[string]act
 		sandboxes += b.Capacity.MaxSlots()
 	}
 	o := d.workerOptions(failed)
-	o.DisableWorkflowWorker = true
+	o.DisableWorkflowWorker = d.workflowQueue() != d.queue()
 	o.MaxConcurrentActivityExecutionSize = activitiesPerSandbox * sandboxes
 	w := worker.New(d.temporal, d.queue(), o)
+	if !o.DisableWorkflowWorker {
+		workflows.Register(w)
+		acts.RegisterLocal(w)
+	}
 	acts.RegisterHost(w)
 	return w
 }

@@ -87,7 +87,7 @@ func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserve
 	}
 	box := d.key.Box("model key")
 	fleet := hostapi.NewClient(d.store, d.key)
-	engine := rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key), fleet)
+	engine := rollouts.New(d.temporal, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), fleet)
 	return envserver.New(envserver.Options{
 		Rollouts:     engine,
 		Groups:       engine,

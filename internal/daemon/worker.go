@@ -144,7 +144,7 @@ func (d *Daemon) activities(
 	}
 	return activities.New(activities.Options{
 		Host: d.host, Queue: d.queue(), Backends: backends, Agents: agents, Tools: tools, Network: reach, Gateway: routes, Store: d.store, Episodes: open, Signals: d.temporal,
-		Delivery: d.sinks, Groups: rollouts.New(d.temporal, d.store, temporalx.DataConverter(d.key), nil), Events: events, Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
+		Delivery: d.sinks, Groups: rollouts.New(d.temporal, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), nil), Events: events, Starts: d.starts, Lease: d.cfg.Worker.Lease, Logger: d.log,
 	}), nil
 }
 

@@ -70,6 +70,12 @@ func TestReact(t *testing.T) {
 	byTokens := finalize(t, srv.url, start(t, srv.url, reactArgs()))
 	requireReact(t, byTokens)
 	require.Empty(t, srv.sandboxes(t))
+
+	page := get(t, srv.metrics)
+	for _, step := range []string{"RunAgent", "RunVerifier", "CollectArtifacts", "CloseSandbox"} {
+		require.Regexp(t, `(?m)^temporal_activity_execution_latency_seconds_count\{activity_type="`+step+`".* 2$`, page)
+		require.NotContains(t, page, `temporal_activity_schedule_to_start_latency_seconds_count{activity_type="`+step+`"`, "it came with the answer to a workflow task")
+	}
 }
 
 // kill -9 of the whole process after each turn: each side effect is there once, and no turn is doubled.

@@ -39,15 +39,16 @@ const startBound = time.Minute
 // Client starts, queries, aborts and waits for rollouts. It is safe for concurrent use and keeps no state between calls.
 type Client struct {
 	temporal                              Temporal
+	queue                                 string // of the workflows that it starts
 	store                                 *store.Store
 	payloads                              converter.DataConverter
 	hosts                                 Hosts
 	starts, looks, polls, results, owners singleflight.Group // by rollout
 }
 
-// New makes a Client. payloads must be the data converter that the workers use.
-func New(t Temporal, st *store.Store, payloads converter.DataConverter, hosts Hosts) *Client {
-	return &Client{temporal: t, store: st, payloads: payloads, hosts: hosts}
+// New makes a Client that starts workflows on a task queue. payloads must be the data converter that the workers use.
+func New(t Temporal, queue string, st *store.Store, payloads converter.DataConverter, hosts Hosts) *Client {
+	return &Client{temporal: t, queue: queue, store: st, payloads: payloads, hosts: hosts}
 }
 
 // Start starts the rollout, or finds the one of that id, running or ended: an id names the same rollout, whatever a later spec asks.

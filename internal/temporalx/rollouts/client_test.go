@@ -459,7 +459,7 @@ func TestStartWithAFullStore(t *testing.T) {
 	full, err := store.Open(t.Context(), t.TempDir(), store.WithQuota(store.Quota{MinFreeBytes: math.MaxInt64}))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = full.Close() })
-	rc = rollouts.New(f, full, converter.GetDefaultDataConverter(), &hosts{})
+	rc = rollouts.New(f, rollout.TaskQueue, full, converter.GetDefaultDataConverter(), &hosts{})
 
 	_, err = rc.Start(t.Context(), spec("late"))
 	require.Equal(t, fault.Exhausted, fault.KindOf(err))

@@ -32,7 +32,7 @@ func (c *Client) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rollou
 		return d, err
 	}
 	_, err = c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: rollout.DeliveryWorkflowID(spec), TaskQueue: rollout.TaskQueue,
+		ID: rollout.DeliveryWorkflowID(spec), TaskQueue: c.queue,
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary:            "group " + spec.GroupID + " to sink " + spec.Sink,

@@ -227,7 +227,7 @@ func newClient(t *testing.T) (*rollouts.Client, *temporal, *store.Store) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = st.Close() })
 	f := &temporal{workflows: map[string]*workflow{}}
-	return rollouts.New(f, st, converter.GetDefaultDataConverter(), &f.hosts), f, st
+	return rollouts.New(f, rollout.TaskQueue, st, converter.GetDefaultDataConverter(), &f.hosts), f, st
 }
 
 func spec(id string) rollout.Spec {

@@ -25,7 +25,7 @@ type launch struct {
 // startOnce starts a workflow; false: one of that id has been started before.
 func (c *Client) startOnce(ctx context.Context, l launch) (bool, error) {
 	_, err := c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: l.id, TaskQueue: rollout.TaskQueue,
+		ID: l.id, TaskQueue: c.queue,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		// Not USE_EXISTING: an error tells the new workflow, whose state is known, from the old one, which must be asked.
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
