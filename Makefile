@@ -23,7 +23,7 @@ TEST := $(SUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failure
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-engines test-nomad test-stores test-openenv-latest test-systems test-patience bench-rollout bench-control bench-episodes bench-sandbox bench-images bench-gateway bench-edge bench-nomad bench-producer openenv-image clean
+.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-engines test-nomad test-stores test-openenv-latest test-systems test-patience bench-rollout bench-control bench-floor bench-episodes bench-sandbox bench-images bench-gateway bench-edge bench-nomad bench-producer openenv-image clean
 
 demo-react: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml --demo-agent react
@@ -148,6 +148,10 @@ bench-rollout:
 bench-control:
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'ControlPlanePerRollout' -benchtime 10x
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'CPUPerWaitingAgent' -benchtime 1x
+
+# What Temporal takes for workflows that do nothing, beside a ReACT rollout.
+bench-floor:
+	cd $(DEV) && go test ./e2e -run '^$$' -bench 'ReactRollout|TemporalFloor' -benchtime 20x
 
 # ReACT rollouts, steps of episodes, both in flight, and tool calls.
 bench-episodes:
