@@ -58,7 +58,11 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 		defer closeEpisode()
 	} else if kind.OnHost {
 		config := in.React.Filled()
-		if env.Tools, err = a.tools(ctx, in.Target, config.EnabledToolsets, config.DisabledToolsets, sb); err != nil {
+		selected, err := a.o.Tools.Select(config.EnabledToolsets, config.DisabledToolsets)
+		if err != nil {
+			return AgentResult{}, err
+		}
+		if env.Tools, err = selected.Bind(ctx, a.toolEnv(in.Target, sb)); err != nil {
 			return AgentResult{}, err
 		}
 	}
@@ -89,19 +93,15 @@ func (a *Activities) openBeforeLaunch(ctx context.Context, sb *sandbox.Sandbox, 
 	return err
 }
 
-// tools are those of the rollout's policy in its sandbox.
-func (a *Activities) tools(ctx context.Context, t Target, enabled, disabled []string, sb *sandbox.Sandbox) (tool.Set, error) {
-	selected, err := a.o.Tools.Select(enabled, disabled)
-	if err != nil {
-		return nil, err
-	}
-	return selected.Bind(ctx, tool.Env{Sandbox: sb, Record: a.o.Store.ToolRecord(t.RolloutID, t.Attempt)})
+// toolEnv is what the tools of a rollout work with.
+func (a *Activities) toolEnv(t Target, sb *sandbox.Sandbox) tool.Env {
+	return tool.Env{Sandbox: sb, Record: a.o.Store.ToolRecord(t.RolloutID, t.Attempt)}
 }
 
 // openEpisode lets the tool service take calls in the sandbox until close is called.
 func (a *Activities) openEpisode(ctx context.Context, sb *sandbox.Sandbox, in AgentInput, scoring bool) (_ *live.Episode, closeIt func(), err error) {
 	config := in.Episode.Filled()
-	tools, err := a.tools(ctx, in.Target, config.EnabledToolsets, config.DisabledToolsets, sb)
+	selected, err := a.o.Tools.Select(config.EnabledToolsets, config.DisabledToolsets)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -109,6 +109,7 @@ func (a *Activities) openEpisode(ctx context.Context, sb *sandbox.Sandbox, in Ag
 	if err != nil {
 		return nil, nil, err
 	}
+	tools := selected.BindLater(ctx, a.toolEnv(in.Target, sb))
 	o := live.Options{ID: sb.ID(), Scoring: scoring, Tools: tools, Files: sb, MaxSteps: config.MaxSteps, Since: since}
 	if !scoring { // what a grader does is no work of the policy
 		o.Reporter = agent.NewReporter(a.o.Events.Of(in.Target))

@@ -1,8 +1,10 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -92,20 +94,35 @@ func (r *Registry) Select(enabled, disabled []string) (*Selection, error) {
 // Bind ties the tools to a sandbox and asks the selected servers for theirs. Its error is a failure of infrastructure of one of these
 // servers, or a fault.Invalid where a server's tool has the name of another selected tool.
 func (s *Selection) Bind(ctx context.Context, env Env) (Set, error) {
-	b := &bound{env: env, bounds: newBounds(ctx, env), tools: slices.Clone(s.tools)}
-	for _, server := range s.registry.servers {
-		if !s.with.asks(server.Name) {
-			continue
-		}
-		list, err := listed(ctx, env, server)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.add(b, server, list); err != nil {
-			return nil, err
-		}
+	b, err := s.ask(ctx, s.own(ctx, env))
+	if err != nil {
+		return nil, err
 	}
 	return b, nil
+}
+
+// own is the registry's own tools, tied to a sandbox.
+func (s *Selection) own(ctx context.Context, env Env) *bound {
+	return &bound{env: env, bounds: newBounds(ctx, env), tools: s.tools}
+}
+
+// ask adds to own the tools of the selected servers, which it asks beside each other. Where some of them fail it returns those of the others,
+// and the first failure.
+func (s *Selection) ask(ctx context.Context, own *bound) (*bound, error) {
+	servers := s.registry.servers
+	lists, errs := make([][]Definition, len(servers)), make([]error, len(servers))
+	var asking sync.WaitGroup
+	for i, server := range servers {
+		if s.with.asks(server.Name) {
+			asking.Go(func() { lists[i], errs[i] = listed(ctx, own.env, server) })
+		}
+	}
+	asking.Wait()
+	all := &bound{env: own.env, bounds: own.bounds, tools: slices.Clone(own.tools)}
+	for i, server := range servers {
+		errs[i] = cmp.Or(errs[i], s.add(all, server, lists[i]))
+	}
+	return all, cmp.Or(errs...)
 }
 
 // add adds those of a server's tools that are selected and that model APIs accept.

@@ -122,6 +122,58 @@ func TestFailedServer(t *testing.T) {
 	require.EqualError(t, err, `toolset "down": connection refused`)
 }
 
+// Where the servers are asked later, one that fails or hangs concerns the calls that need it, until it is back.
+func TestBindLater(t *testing.T) {
+	t.Parallel()
+	down := &source{err: fault.New(fault.Unavailable, "connection refused")}
+	r := withServers(t, tool.Server{Name: "down", Source: down}, tool.Server{Name: "up", Source: &source{tools: define("a")}})
+	set := selectAll(t, r).BindLater(t.Context(), tool.Env{Record: &memory{blobs: map[string][]byte{}}})
+	call := func(name string) (tool.Result, error) {
+		return set.Call(t.Context(), tool.Call{ID: name, Name: name, Arguments: json.RawMessage(`{}`)})
+	}
+	require.Equal(t, "terminal", names(set))
+	for _, name := range []string{"terminal", "a"} {
+		_, err := call(name)
+		require.NoError(t, err)
+	}
+	_, err := call("b")
+	require.True(t, fault.Is(err, fault.ToolServerFailed), "%v", err)
+	require.EqualError(t, err, `look for the tool "b": toolset "down": connection refused`)
+
+	down.err, down.tools = nil, define("b")
+	result, err := call("b")
+	require.NoError(t, err)
+	require.Equal(t, "b 1", result.Content)
+	require.Equal(t, "terminal b a", names(set))
+	result, err = call("c")
+	require.NoError(t, err)
+	require.Equal(t, `unknown tool "c": the tools are terminal, b, a`, result.Message)
+
+	hung := selectAll(t, withServers(t, tool.Server{Name: "hangs", Source: hanging{}})).BindLater(t.Context(), tool.Env{})
+	result, err = hung.Call(t.Context(), tool.Call{ID: "1", Name: "terminal", Arguments: json.RawMessage(`{"command": "x"}`)})
+	require.NoError(t, err)
+	require.False(t, result.Error, result.Message)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	_, err = hung.Call(stopped, tool.Call{ID: "2", Name: "x"})
+	require.True(t, fault.Is(err, fault.Unavailable), "the worker stops, and the call is made again: %v", err)
+}
+
+func selectAll(t *testing.T, r *tool.Registry) *tool.Selection {
+	t.Helper()
+	selected, err := r.Select([]string{"all"}, nil)
+	require.NoError(t, err)
+	return selected
+}
+
+// hanging is a server that never lists its tools.
+type hanging struct{ *source }
+
+func (hanging) List(ctx context.Context) ([]tool.Definition, error) {
+	<-ctx.Done()
+	return nil, fault.Wrap(fault.Unavailable, ctx.Err(), "request")
+}
+
 func TestServerToolsOfOneName(t *testing.T) {
 	t.Parallel()
 	r := withServers(t, tool.Server{Name: "x", Source: &source{tools: define("terminal")}}, tool.Server{Name: "y", Source: &source{tools: define("a")}},

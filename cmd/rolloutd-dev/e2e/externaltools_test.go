@@ -106,10 +106,11 @@ tool_server:
 	require.InDelta(t, 1.0, *result.Reward, 0)
 	require.Len(t, result.Attempts, 1)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	require.Len(t, s.ids["skills_list"], 1, "its result was kept")
-	require.Len(t, s.ids["skill_view"], 2)
-	require.Equal(t, s.ids["skill_view"][0], s.ids["skill_view"][1], "the idempotency key")
+	list, view := s.ids["skills_list"], s.ids["skill_view"]
+	s.mu.Unlock()
+	require.Len(t, list, 1, "its result was kept")
+	require.Len(t, view, 2)
+	require.Equal(t, view[0], view[1], "the idempotency key")
 	last := result.ProxyTurns[len(result.ProxyTurns)-1]
 	for _, turn := range result.ProxyTurns {
 		require.Nil(t, turn.PrefixBreak, "turn %d", turn.Turn)
@@ -120,4 +121,13 @@ tool_server:
 	require.Contains(t, full, `169.254.169.254 is a link-local address`)
 	require.NotContains(t, full+get(t, srv.url+"/rollouts/"+id+"/trace"), "token-of-sixteen")
 	require.Equal(t, 5, last.Turn)
+
+	// The server that is down concerns the calls of its own tools alone.
+	execute := func(name, arguments string) string {
+		body := fmt.Sprintf(`{"trajectory_id": "t", "tool": {"name": %q, "arguments": %s, "uniq_id": %[1]q}}`, name, arguments)
+		return post(t, srv.url+"/executor/execute", http.Header{}, body)
+	}
+	require.Contains(t, execute("terminal", `{"command": "echo works"}`), `"output":"works"`)
+	require.Contains(t, execute("skill_view", `{"name": "two"}`), `"output":"skill_view: answer 3"`)
+	require.Contains(t, execute("other", `{}`), `look for the tool \"other\": toolset \"down\"`)
 }

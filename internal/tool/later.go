@@ -1,0 +1,70 @@
+package tool
+
+import (
+	"context"
+	"sync"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// BindLater is Bind for a client that knows its tools. The servers are asked by the first call of a tool that is not the registry's own, so
+// that a server that fails concerns no other call.
+func (s *Selection) BindLater(ctx context.Context, env Env) Set {
+	return &later{selection: s, own: s.own(ctx, env)}
+}
+
+// later implements Set. It is safe for concurrent use.
+type later struct {
+	selection *Selection
+	own       *bound
+
+	mu  sync.Mutex
+	all *bound // with the tools of all servers; nil: they have not all answered yet
+}
+
+// Definitions implements Set: the tools that are known.
+func (l *later) Definitions() []Definition {
+	if all := l.known(); all != nil {
+		return all.Definitions()
+	}
+	return l.own.Definitions()
+}
+
+// Call implements Set.
+func (l *later) Call(ctx context.Context, c Call) (Result, error) {
+	b, err := l.having(ctx, c.Name)
+	if err != nil {
+		return Result{}, err
+	}
+	return b.Call(ctx, c)
+}
+
+// having finds the tools for a call of that name. A server that does not answer is an error if no other one has the tool.
+func (l *later) having(ctx context.Context, name string) (*bound, error) {
+	if all := l.known(); all != nil {
+		return all, nil
+	}
+	if l.own.find(name) != nil {
+		return l.own, nil
+	}
+	b, err := l.selection.ask(ctx, l.own)
+	switch {
+	case err == nil:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.all = b
+	case b.find(name) == nil:
+		kind := fault.KindOf(err)
+		if kind == fault.Unavailable && ctx.Err() == nil {
+			kind = fault.ToolServerFailed
+		}
+		return nil, fault.Wrap(kind, err, "look for the tool %.100q", name)
+	}
+	return b, nil
+}
+
+func (l *later) known() *bound {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all
+}
