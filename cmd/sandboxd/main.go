@@ -23,7 +23,7 @@ import (
 	"path/filepath"
 
 	"github.com/rolloutd/rolloutd/internal/sandbox/enclose"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
+	"github.com/rolloutd/rolloutd/internal/sandbox/stage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/attach"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/filetool"

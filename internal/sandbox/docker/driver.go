@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandbox/bridge"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local/seccomp"
+	"github.com/rolloutd/rolloutd/internal/sandbox/seccomp"
 )
 
 // Options configures New. Dir and SandboxdPath are required.

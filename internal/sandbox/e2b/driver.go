@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/api"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local/seccomp"
+	"github.com/rolloutd/rolloutd/internal/sandbox/seccomp"
 )
 
 // Options configures New. Dir, SandboxdPath and Key are required.

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
+	"github.com/rolloutd/rolloutd/internal/sandbox/stage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )

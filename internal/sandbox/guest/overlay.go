@@ -3,7 +3,7 @@ package guest
 import (
 	"fmt"
 
-	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
+	"github.com/rolloutd/rolloutd/internal/sandbox/stage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 

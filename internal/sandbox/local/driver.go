@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/cgroup"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/guest"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local/seccomp"
+	"github.com/rolloutd/rolloutd/internal/sandbox/seccomp"
 )
 
 // Options configures New. Dir and SandboxdPath are required.

@@ -21,7 +21,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/cgroup"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/guest"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
+	"github.com/rolloutd/rolloutd/internal/sandbox/stage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 

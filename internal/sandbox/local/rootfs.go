@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/bridge"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/guest"
-	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
+	"github.com/rolloutd/rolloutd/internal/sandbox/stage"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 

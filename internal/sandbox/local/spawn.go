@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rolloutd/rolloutd/internal/sandbox/local/stage"
+	"github.com/rolloutd/rolloutd/internal/sandbox/stage"
 )
 
 // child is a started stage, later bwrap.
