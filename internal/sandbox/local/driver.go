@@ -66,6 +66,7 @@ type Driver struct {
 	uids      *uids // nil: not root
 	filter    []byte
 	log       *slog.Logger
+	listed    states
 
 	probing sync.Mutex
 	probed  bool

@@ -40,3 +40,6 @@ func (d *Driver) Answers(ctx context.Context, id string) error { return awaitAns
 
 // Folder is the folder of a sandbox.
 func (d *Driver) Folder(id string) string { return d.path(id) }
+
+// Remembered is of how many folders the listing remembers the state.
+func (d *Driver) Remembered() int { return len(d.listed.known) }

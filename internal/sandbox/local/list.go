@@ -30,11 +30,14 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 		return nil, fault.Wrap(fault.Unavailable, err, "folder of the sandboxes")
 	}
 	var infos []driver.Info
+	var folders []string
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue
 		}
-		info, living, err := d.look(ctx, d.path(e.Name()), listening)
+		dir := d.path(e.Name())
+		folders = append(folders, dir)
+		info, living, err := d.look(ctx, dir, listening)
 		if err != nil {
 			return nil, fault.Wrap(fault.Unavailable, err, "look at sandbox %q", e.Name())
 		}
@@ -42,6 +45,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 			infos = append(infos, info)
 		}
 	}
+	d.listed.keep(folders)
 	return infos, nil
 }
 
@@ -60,7 +64,7 @@ func (d *Driver) look(ctx context.Context, dir string, listening unixdiag.Set) (
 		}
 		return driver.Info{}, false, nil
 	}
-	s, err := readState(dir)
+	s, err := d.listed.read(dir)
 	if err == nil && s.ID != filepath.Base(dir) {
 		return driver.Info{}, false, d.reclaim(ctx, dir)
 	}

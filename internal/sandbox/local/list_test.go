@@ -39,6 +39,30 @@ func TestListConnectsToNone(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
+// A listing reads a state again once its file was replaced, and forgets folders that are gone.
+func TestListSeesAReplacedState(t *testing.T) {
+	t.Parallel()
+	d := open(t, local.Options{Dir: filepath.Join(t.TempDir(), "sandboxes")})
+	supervise(t, d, "one")
+	file := filepath.Join(d.Folder("one"), "state.json")
+	for _, purpose := range []string{"warm", "done", "warm"} { // of the same length, and the first again
+		require.NoError(t, os.WriteFile(file+".new", []byte(`{"id":"one","labels":{"purpose":"`+purpose+`"}}`), 0o600))
+		require.NoError(t, os.Rename(file+".new", file))
+		for range 2 {
+			all, err := d.List(t.Context())
+			require.NoError(t, err)
+			require.Len(t, all, 1)
+			require.Equal(t, purpose, all[0].Labels["purpose"])
+		}
+	}
+	require.Equal(t, 1, d.Remembered())
+	require.NoError(t, os.RemoveAll(d.Folder("one")))
+	all, err := d.List(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, all)
+	require.Zero(t, d.Remembered())
+}
+
 // supervise makes the folder of a sandbox whose supervisor is the test.
 func supervise(t *testing.T, d *local.Driver, id string) net.Listener {
 	t.Helper()

@@ -1,0 +1,65 @@
+package local
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// states remembers the states that listings read, for as long as their files are the same. A host of a thousand sandboxes lists them twice for each
+// that begins. It is safe for concurrent use; what it returns is shared and only read.
+type states struct {
+	mu    sync.Mutex
+	known map[string]knownState // by folder
+}
+
+type knownState struct {
+	file  stamp
+	state state
+}
+
+// stamp identifies the contents of a state file: state.write replaces the file.
+type stamp struct {
+	inode    uint64
+	size     int64
+	modified unix.Timespec
+}
+
+// read is readState.
+func (k *states) read(dir string) (state, error) {
+	var st unix.Stat_t
+	if unix.Stat(filepath.Join(dir, stateFile), &st) != nil {
+		return readState(dir) // which knows what that means
+	}
+	file := stamp{st.Ino, st.Size, st.Mtim}
+	k.mu.Lock()
+	known, ok := k.known[dir]
+	k.mu.Unlock()
+	if ok && known.file == file {
+		return known.state, nil
+	}
+	s, err := readState(dir)
+	if err != nil {
+		return s, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.known == nil {
+		k.known = map[string]knownState{}
+	}
+	k.known[dir] = knownState{file, s}
+	return s, nil
+}
+
+// keep forgets all folders but these.
+func (k *states) keep(folders []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.known) <= len(folders) {
+		return // at most as many are remembered as there are
+	}
+	maps.DeleteFunc(k.known, func(dir string, _ knownState) bool { return !slices.Contains(folders, dir) })
+}
