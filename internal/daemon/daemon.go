@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/memory"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/daemon/toolset"
 	"github.com/rolloutd/rolloutd/internal/delivery"
@@ -70,6 +71,7 @@ func (d *Daemon) Tiers() []tier.Tier {
 			tiers = append(tiers, t())
 		}
 	}
+	add(!d.roles.Serve || !d.roles.Worker, memory.Tier) // one with both has Temporal beside them, which is never at rest
 	add(d.roles.Serve || d.roles.Worker, d.temporalTier)
 	add(d.roles.Worker || d.roles.Gateway, d.sandboxTier)
 	add(d.roles.Gateway, d.gatewayTier)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/rolloutd/rolloutd/activities"
@@ -34,6 +36,9 @@ import (
 // further backend, one on this host's own queue for all other activities of its sandboxes, and the janitor.
 func (d *Daemon) workerTier() tier.Tier {
 	return tier.Tier{Name: "worker", Budget: 2 * workerStop, Start: func(ctx context.Context) (tier.Running, error) {
+		if d.roles == (Roles{Worker: true}) {
+			tightenGC()
+		}
 		lock, err := filelock.Take(d.cfg.HostIDFile() + ".lock")
 		if err != nil {
 			return tier.Running{}, fmt.Errorf("a data folder has one worker: %w", err)
@@ -46,6 +51,15 @@ func (d *Daemon) workerTier() tier.Tier {
 		running.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), lock.Release()) }
 		return running, nil
 	}}
+}
+
+// tightenGC sets GOGC to 50 in a process that is a worker only. What it holds are rollouts that wait for their models, and the free memory between
+// live objects, which is not returned, grows with GOGC. The operator's GOGC overrides it.
+func tightenGC() {
+	const percent = 50
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
+	}
 }
 
 func (d *Daemon) runWorkers(ctx context.Context) (tier.Running, error) {

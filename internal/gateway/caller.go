@@ -18,8 +18,13 @@ type caller struct {
 	http  *http.Client
 }
 
+// connBuffer is the size of a connection's two buffers, in bytes. Each rollout that waits for its model holds two connections; the default of
+// 4 KiB is more than the heads of these requests need, and bodies pass by a buffer that is full.
+const connBuffer = 1 << 10
+
 func newCaller(baseURL, token string) caller {
-	return caller{base: strings.TrimRight(baseURL, "/"), token: token, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	t := &http.Transport{MaxIdleConnsPerHost: 64, ReadBufferSize: connBuffer, WriteBufferSize: connBuffer}
+	return caller{base: strings.TrimRight(baseURL, "/"), token: token, http: &http.Client{Transport: t}}
 }
 
 // stream gets what may be long; the reader is the caller's to close.

@@ -71,6 +71,9 @@ func controlTransport(d driver.Driver) *http.Transport {
 		// A worker meets thousands of sandboxes in its life; connections to dead ones must not pile up.
 		IdleConnTimeout:    20 * time.Second,
 		DisableCompression: true,
+		// Most sandboxes have a connection at all times. The default is 4 KiB for each buffer; bodies pass by one that is full.
+		ReadBufferSize:  1 << 10,
+		WriteBufferSize: 1 << 10,
 	}
 }
 

@@ -60,5 +60,6 @@ func marshal(v any) (json.RawMessage, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return bytes.TrimRight(out.Bytes(), "\n"), nil
+	// A conversation is kept while its model thinks: a copy of its size leaves out what the buffer has grown to.
+	return bytes.Clone(bytes.TrimRight(out.Bytes(), "\n")), nil
 }
