@@ -47,7 +47,7 @@ func reward(r rollout.Result) string {
 	case r.Reward != nil:
 		return fmt.Sprintf("%.4g", *r.Reward)
 	case r.Outcome.MayCarryReward():
-		return "none (the task has no verifier)"
+		return "none (no verifier ran)"
 	default:
 		return fmt.Sprintf("none (%s rollouts are not graded)", r.Outcome)
 	}

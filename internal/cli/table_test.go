@@ -61,7 +61,7 @@ func TestTableSaysWhyThereIsNoReward(t *testing.T) {
 	require.Contains(t, got, "reward    none (infra_failed rollouts are not graded)")
 	require.Contains(t, got, "attempts  2 (earlier ones: infra_failed)")
 	require.Contains(t, got, "error     host gone")
-	require.Contains(t, table(rollout.Result{Outcome: rollout.Completed}), "reward    none (the task has no verifier)")
+	require.Contains(t, table(rollout.Result{Outcome: rollout.Completed}), "reward    none (no verifier ran)")
 }
 
 func TestTableNamesTheFirstFiles(t *testing.T) {

@@ -143,4 +143,8 @@ func TestEpisodeOfTwoClients(t *testing.T) {
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"openenv/session/close","params":{"session_id":%q}}`, two.session)
 	require.Contains(t, post(t, srv.url+"/env/tools/mcp", http.Header{"Content-Type": {"application/json"}}, body), `"closed":true`)
 	require.Eventually(t, func() bool { return len(srv.sandboxes(t)) == 0 }, 4*time.Minute, 50*time.Millisecond)
+	r, err = one.post("/step", args{"action": args{"tool_name": "submit", "arguments": args{}}})
+	require.NoError(t, err)
+	require.NotNil(t, r.Observation.Result, "%+v", r.Observation.Error)
+	require.Equal(t, "The episode has ended (aborted: the client closed its session).", r.Observation.Result.Data, "a submission that came too late")
 }

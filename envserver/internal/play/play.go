@@ -270,9 +270,17 @@ func (p *Player) submit(ctx context.Context, sess *session.Session, playing sess
 	}
 	done := p.finish(ctx, sess, playing)
 	if done.Err == nil {
-		done.Result = &episode.Result{Content: "The episode has ended."}
+		done.Result = &episode.Result{Content: "The episode has ended" + otherwise(sess.Playing()) + "."}
 	}
 	return done
+}
+
+// otherwise says of an episode that did not end by its submission how it did.
+func otherwise(playing *session.Playing) string {
+	if playing == nil || playing.Outcome == string(rollout.Completed) {
+		return ""
+	}
+	return " (" + playing.Outcome + ")"
 }
 
 func (p *Player) call(ctx context.Context, sess *session.Session, playing session.Playing, call episode.Call) Outcome {
