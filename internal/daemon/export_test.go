@@ -1,6 +1,13 @@
 package daemon
 
-import "go.temporal.io/sdk/interceptor"
+import (
+	"log/slog"
+
+	"go.temporal.io/sdk/interceptor"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/config"
+)
 
 // Tests of single parts: Run would need a Temporal cluster, a sandbox and root.
 var (
@@ -15,3 +22,8 @@ var (
 
 // NewRestarts returns the workers' interceptor.
 func NewRestarts() interceptor.WorkerInterceptor { return newRestarts() }
+
+// Agents are the agents of a deployment of that configuration.
+func Agents(c config.Config) (*agent.Registry, error) {
+	return (&Daemon{cfg: c, log: slog.New(slog.DiscardHandler)}).agents()
+}
