@@ -17,6 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/filelock"
+	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
@@ -116,7 +117,7 @@ func (d *Daemon) runGateway(g *proxy.Server) (tier.Running, error) {
 	d.cfg.Gateway.Listen = d.at.Gateway // port 0 means any free port
 	routes := tier.Background(g.Run)
 	api := admin.New(g, admin.Options{Key: d.key, TrainerTokens: d.cfg.Gateway.TrainerTokens, Logger: d.log})
-	own, trainers := tier.ServeHTTP(l, api.Handler()), tier.ServeHTTP(forTrainers, api.TrainerHandler())
+	own, trainers := tier.ServeProtocols(l, api.Handler(), gateway.Protocols()), tier.ServeHTTP(forTrainers, api.TrainerHandler())
 	return tier.Running{Done: tier.Either(routes.Done, tier.Either(own.Done, trainers.Done)), Stop: func(ctx context.Context) error {
 		return errors.Join(trainers.Stop(ctx), own.Stop(ctx), routes.Stop(ctx))
 	}}, nil

@@ -2,7 +2,6 @@ package daemon_test
 
 import (
 	"log/slog"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -24,7 +24,7 @@ func TestAWorkerMeetsItsGateway(t *testing.T) {
 	require.NoError(t, err)
 	g, err := proxy.New(proxy.Options{Dir: t.TempDir(), Key: own})
 	require.NoError(t, err)
-	srv := httptest.NewServer(admin.New(g, admin.Options{Key: own}).Handler())
+	srv := gatewaytest.NewServer(admin.New(g, admin.Options{Key: own}).Handler())
 	var said strings.Builder
 	log := slog.New(slog.NewTextHandler(&said, nil))
 	require.NoError(t, daemon.Meet(t.Context(), srv.URL, own, log))

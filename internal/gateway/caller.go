@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -18,13 +19,28 @@ type caller struct {
 	http  *http.Client
 }
 
-// connBuffer is the size of a connection's two buffers, in bytes. Each rollout that waits for its model holds two connections; the default of
-// 4 KiB is more than the heads of these requests need, and bodies pass by a buffer that is full.
-const connBuffer = 1 << 10
-
-func newCaller(baseURL, token string) caller {
-	t := &http.Transport{MaxIdleConnsPerHost: 64, ReadBufferSize: connBuffer, WriteBufferSize: connBuffer}
+func newCaller(baseURL, token string, t *http.Transport) caller {
 	return caller{base: strings.TrimRight(baseURL, "/"), token: token, http: &http.Client{Transport: t}}
+}
+
+// Protocols are those that a server for a Client takes: HTTP/2 also without TLS.
+func Protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+// shared is a transport whose requests share connections, by HTTP/2. Each rollout has two requests that wait, one for its model and one for a
+// change of its route; with a connection of its own each would take buffers and goroutines on both sides.
+func shared(baseURL string) *http.Transport {
+	p := Protocols()
+	p.SetHTTP1(strings.HasPrefix(baseURL, "https:")) // without TLS the transport would prefer it
+	return &http.Transport{
+		Protocols: p,
+		HTTP2:     &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}, // find a dead path
+	}
 }
 
 // stream gets what may be long; the reader is the caller's to close.

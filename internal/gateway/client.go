@@ -24,7 +24,7 @@ type Client struct {
 
 // NewClient makes a client of the gateway at baseURL (no path), which has the same deployment key.
 func NewClient(baseURL string, key seal.Key) *Client {
-	return &Client{newCaller(baseURL, key.Token(AdminPurpose)), key}
+	return &Client{newCaller(baseURL, key.Token(AdminPurpose), shared(baseURL)), key}
 }
 
 // traceParent is the header of the W3C trace context.

@@ -16,7 +16,9 @@ func TrainerToken(key seal.Key) string { return key.Token(trainerPurpose) }
 type Trainer struct{ caller }
 
 // NewTrainer makes a client of the trainer API at baseURL (no path).
-func NewTrainer(baseURL, token string) *Trainer { return &Trainer{newCaller(baseURL, token)} }
+func NewTrainer(baseURL, token string) *Trainer {
+	return &Trainer{newCaller(baseURL, token, &http.Transport{MaxIdleConnsPerHost: 64})}
+}
 
 // Upstream returns the status of an upstream; its name is that of rollout.Model.Upstream.
 func (t *Trainer) Upstream(ctx context.Context, name string) (UpstreamStatus, error) {

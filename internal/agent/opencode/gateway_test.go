@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
@@ -49,7 +49,7 @@ func gatewayProcess(dir string) error {
 	if err != nil {
 		return err
 	}
-	api := httptest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
+	api := gatewaytest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
 	defer api.Close()
 	fmt.Println(api.URL)
 	ctx, stop := context.WithCancel(context.Background())

@@ -14,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
@@ -96,7 +97,7 @@ func passingGateway(t *testing.T, dir string, backend *sandbox.Backend) *gateway
 	ctx, stop := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- srv.Run(ctx) }()
-	api := httptest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
+	api := gatewaytest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-over)

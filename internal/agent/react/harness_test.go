@@ -21,6 +21,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -67,7 +68,7 @@ func newGateway(t testing.TB, endpoint string) *gateway.Client {
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- srv.Run(ctx) }()
-	api := httptest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
+	api := gatewaytest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-over)

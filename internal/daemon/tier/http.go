@@ -17,10 +17,14 @@ var ErrStopping = errors.New("the server is stopping")
 
 // ServeHTTP serves h on l until stopped. Requests in flight have half of the stop's budget and are then canceled. WebSockets are canceled
 // by their context, since the standard library does not track them. If l bounds its connections, requests over the bound get 503.
-func ServeHTTP(l net.Listener, h http.Handler) Running {
+func ServeHTTP(l net.Listener, h http.Handler) Running { return ServeProtocols(l, h, nil) }
+
+// ServeProtocols is ServeHTTP for a server that takes these protocols; nil: HTTP/1.
+func ServeProtocols(l net.Listener, h http.Handler, protocols *http.Protocols) Running {
 	ctx, cancel := context.WithCancelCause(context.Background()) // canceled by stop
 	srv := &http.Server{
 		Handler:           refuseOver(h),
+		Protocols:         protocols,
 		ConnContext:       listen.ConnContext,
 		ConnState:         listen.ConnState,
 		ReadHeaderTimeout: 10 * time.Second,

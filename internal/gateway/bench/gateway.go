@@ -13,6 +13,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -38,7 +39,7 @@ func gatewayProcess(dir string) error {
 	if err != nil {
 		return err
 	}
-	admin := httptest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
+	admin := gatewaytest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
 	defer admin.Close()
 	fmt.Println(admin.URL)
 	ctx, stop := context.WithCancel(context.Background())

@@ -16,10 +16,6 @@ const (
 // attach keeps the sandbox's model channel served until ctx ends. It serves on after the rollout has ended: the agent's
 // last calls want their empty answers.
 func (r *route) attach(ctx context.Context, d Dialer) {
-	if r.onHost() {
-		<-ctx.Done()
-		return
-	}
 	pause := minRedial
 	for ctx.Err() == nil {
 		began := time.Now()

@@ -5,7 +5,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"runtime"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
@@ -80,7 +80,7 @@ func (d *doomed) play(t *testing.T) {
 		replies = append(replies, d.ask(t, fmt.Sprint("call-", i), body))
 	}
 	d.restart(t)
-	api := httptest.NewServer(admin.New(d.server, admin.Options{Key: d.options.Key}).Handler())
+	api := gatewaytest.NewServer(admin.New(d.server, admin.Options{Key: d.options.Key}).Handler())
 	defer api.Close()
 	h := &host{client: gateway.NewClient(api.URL, d.options.Key)}
 	turns := h.turns(t, "r1.1")

@@ -19,6 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -140,7 +141,7 @@ func (h *host) start(t *testing.T) {
 	over := make(chan error, 1)
 	go func() { over <- srv.Run(ctx) }()
 	api := admin.New(srv, admin.Options{Key: h.key})
-	forRoles := httptest.NewServer(api.Handler())
+	forRoles := gatewaytest.NewServer(api.Handler())
 	h.client = gateway.NewClient(forRoles.URL, h.key)
 	trainer := httptest.NewServer(api.TrainerHandler())
 	h.trainer = gateway.NewTrainer(trainer.URL, gateway.TrainerToken(h.key))

@@ -3,8 +3,8 @@ package proxy_test
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 )
 
@@ -97,7 +98,7 @@ func TestHostCallNeedsTheRoutesToken(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	h.onHost(t, h.route(e.URL))
-	admin := httptest.NewServer(admin.New(h.server, admin.Options{Key: h.key}).Handler())
+	admin := gatewaytest.NewServer(admin.New(h.server, admin.Options{Key: h.key}).Handler())
 	defer admin.Close()
 	for name, token := range map[string]string{
 		"none": "", "admin": h.key.Token("gateway admin"), "another route": gateway.RouteToken(h.key, "r1.2"), "trainer": gateway.TrainerToken(h.key),
@@ -147,7 +148,7 @@ func TestHostCallThatIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "prompt is too long")
 
 	asked := 0
-	flaky := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	flaky := gatewaytest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked++; asked < 3 {
 			panic(http.ErrAbortHandler)
 		}
@@ -158,4 +159,39 @@ func TestHostCallThatIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{}`, string(got.Body))
 	require.Equal(t, 3, asked)
+}
+
+// Requests that wait share a connection: each rollout has two of them.
+func TestWaitingRequestsShareAConnection(t *testing.T) {
+	t.Parallel()
+	const many = 50
+	var waiting sync.WaitGroup
+	waiting.Add(many)
+	peers := make(chan string, many+1)
+	srv := gatewaytest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		peers <- req.RemoteAddr
+		if req.URL.Path == "/routes" {
+			_, _ = w.Write([]byte(`{}`))
+			return
+		}
+		waiting.Done()
+		waiting.Wait()
+		_, _ = w.Write([]byte(`{}`))
+	}))
+	defer srv.Close()
+	client := gateway.NewClient(srv.URL, newHost(t).key)
+	_, err := client.Routes(t.Context()) // the connection is there
+	require.NoError(t, err)
+	failed := make(chan error, many)
+	for range many {
+		go func() {
+			_, err := client.Changed(t.Context(), "r1.1", 0, time.Minute)
+			failed <- err
+		}()
+	}
+	first := <-peers
+	for range many {
+		require.NoError(t, <-failed)
+		require.Equal(t, first, <-peers)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -38,7 +39,7 @@ func child(dir string) error {
 	if err != nil {
 		return err
 	}
-	api := httptest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
+	api := gatewaytest.NewServer(admin.New(srv, admin.Options{Key: key}).Handler())
 	defer api.Close()
 	tell("admin", api.URL)
 	ctx, stop := context.WithCancel(context.Background())

@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
+	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
@@ -75,7 +75,7 @@ func TestAdminNeedsTheToken(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, says(goodReply))
 	h.open(t, h.route(e.URL))
-	api := httptest.NewServer(admin.New(h.server, admin.Options{Key: h.key}).Handler())
+	api := gatewaytest.NewServer(admin.New(h.server, admin.Options{Key: h.key}).Handler())
 	defer api.Close()
 	other, err := seal.ParseKey(strings.Repeat("ab", 32))
 	require.NoError(t, err)

@@ -107,10 +107,18 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.traces.Close()
 }
 
-// serve starts the route's loop. s.mu is held.
+// serve starts the work of a route. s.mu is held.
 func (s *Server) serve(r *route) {
 	ctx := r.start(s.serving)
 	s.working.Go(func() { r.reach(ctx) })
+	if r.onHost() { // there is no model channel to serve
+		s.working.Add(1)
+		context.AfterFunc(ctx, func() {
+			defer s.working.Done()
+			r.rest()
+		})
+		return
+	}
 	s.working.Go(func() {
 		defer r.rest()
 		r.attach(ctx, s.dialer)

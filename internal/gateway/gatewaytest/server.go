@@ -1,0 +1,17 @@
+// Package gatewaytest serves the admin API of gateways in tests and benchmarks.
+package gatewaytest
+
+import (
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/rolloutd/rolloutd/internal/gateway"
+)
+
+// NewServer serves h with the protocols that a gateway's client speaks. The caller closes it.
+func NewServer(h http.Handler) *httptest.Server {
+	s := httptest.NewUnstartedServer(h)
+	s.Config.Protocols = gateway.Protocols()
+	s.Start()
+	return s
+}
