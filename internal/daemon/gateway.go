@@ -117,7 +117,7 @@ func (d *Daemon) runGateway(g *proxy.Server) (tier.Running, error) {
 	d.cfg.Gateway.Listen = d.at.Gateway // port 0 means any free port
 	routes := tier.Background(g.Run)
 	api := admin.New(g, admin.Options{Key: d.key, TrainerTokens: d.cfg.Gateway.TrainerTokens, Logger: d.log})
-	own, trainers := tier.ServeProtocols(l, api.Handler(), gateway.Protocols()), tier.ServeHTTP(forTrainers, api.TrainerHandler())
+	own, trainers := tier.ServeWith(l, api.Handler(), gateway.Accept), tier.ServeHTTP(forTrainers, api.TrainerHandler())
 	return tier.Running{Done: tier.Either(routes.Done, tier.Either(own.Done, trainers.Done)), Stop: func(ctx context.Context) error {
 		return errors.Join(trainers.Stop(ctx), own.Stop(ctx), routes.Stop(ctx))
 	}}, nil

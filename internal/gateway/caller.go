@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
 // caller sends requests under one token.
@@ -23,24 +24,24 @@ func newCaller(baseURL, token string, t *http.Transport) caller {
 	return caller{base: strings.TrimRight(baseURL, "/"), token: token, http: &http.Client{Transport: t}}
 }
 
-// Protocols are those that a server for a Client takes: HTTP/2 also without TLS.
-func Protocols() *http.Protocols {
-	p := new(http.Protocols)
-	p.SetHTTP1(true)
-	p.SetHTTP2(true)
-	p.SetUnencryptedHTTP2(true)
-	return p
-}
+// Accept has a server take what a Client speaks: HTTP/2, without TLS too, beside HTTP/1.
+func Accept(s *http.Server) { s.Protocols, s.HTTP2 = protocols(true), listen.HTTP2() }
 
 // shared is a transport whose requests share connections, by HTTP/2. Each rollout has two requests that wait, one for its model and one for a
 // change of its route; with a connection of its own each would take buffers and goroutines on both sides.
 func shared(baseURL string) *http.Transport {
-	p := Protocols()
-	p.SetHTTP1(strings.HasPrefix(baseURL, "https:")) // without TLS the transport would prefer it
 	return &http.Transport{
-		Protocols: p,
+		Protocols: protocols(strings.HasPrefix(baseURL, "https:")),                                     // without TLS the transport would prefer HTTP/1
 		HTTP2:     &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}, // find a dead path
 	}
+}
+
+func protocols(http1 bool) *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(http1)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
 }
 
 // stream gets what may be long; the reader is the caller's to close.

@@ -7,7 +7,8 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"time"
+
+	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
 // serveHTTP2 serves HTTP/2 on conn until either ends, and returns when every handler has. What http.Server says in the end is
@@ -21,14 +22,7 @@ func serveHTTP2(ctx context.Context, conn net.Conn, h http.Handler, log *slog.Lo
 		// connection still stood would send an empty answer, and the agent would take it for the model's.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: 250,
-			// The largest frame stays in the connection's buffer for the life of the rollout; the default is 1 MiB.
-			MaxReadFrameSize: 16 << 10,
-			// These find a dead path to a remote provider; a local connection ends by itself.
-			SendPingTimeout: 30 * time.Second,
-			PingTimeout:     15 * time.Second,
-		},
+		HTTP2:       listen.HTTP2(),
 		ConnState: func(_ net.Conn, s http.ConnState) {
 			if s == http.StateClosed {
 				l.ended()

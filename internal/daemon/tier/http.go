@@ -17,14 +17,15 @@ var ErrStopping = errors.New("the server is stopping")
 
 // ServeHTTP serves h on l until stopped. Requests in flight have half of the stop's budget and are then canceled. WebSockets are canceled
 // by their context, since the standard library does not track them. If l bounds its connections, requests over the bound get 503.
-func ServeHTTP(l net.Listener, h http.Handler) Running { return ServeProtocols(l, h, nil) }
+func ServeHTTP(l net.Listener, h http.Handler) Running {
+	return ServeWith(l, h, func(*http.Server) {})
+}
 
-// ServeProtocols is ServeHTTP for a server that takes these protocols; nil: HTTP/1.
-func ServeProtocols(l net.Listener, h http.Handler, protocols *http.Protocols) Running {
+// ServeWith is ServeHTTP by a server that configure has changed.
+func ServeWith(l net.Listener, h http.Handler, configure func(*http.Server)) Running {
 	ctx, cancel := context.WithCancelCause(context.Background()) // canceled by stop
 	srv := &http.Server{
 		Handler:           refuseOver(h),
-		Protocols:         protocols,
 		ConnContext:       listen.ConnContext,
 		ConnState:         listen.ConnState,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -32,6 +33,7 @@ func ServeProtocols(l net.Listener, h http.Handler, protocols *http.Protocols) R
 		MaxHeaderBytes:    256 << 10, // the edge has a lower limit and its own error
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
+	configure(srv)
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }() // ends by Shutdown or Close
 	return Running{Done: done, Stop: func(stop context.Context) error {

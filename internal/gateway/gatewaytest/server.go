@@ -11,7 +11,7 @@ import (
 // NewServer serves h with the protocols that a gateway's client speaks. The caller closes it.
 func NewServer(h http.Handler) *httptest.Server {
 	s := httptest.NewUnstartedServer(h)
-	s.Config.Protocols = gateway.Protocols()
+	gateway.Accept(s.Config)
 	s.Start()
 	return s
 }

@@ -2,12 +2,15 @@ package proxy_test
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -194,4 +197,39 @@ func TestWaitingRequestsShareAConnection(t *testing.T) {
 		require.NoError(t, <-failed)
 		require.Equal(t, first, <-peers)
 	}
+}
+
+// Calls whose bodies wait to be read do not hold up the others of their connection.
+func TestUnreadBodiesHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	begun := make(chan struct{}, 8)
+	srv := gatewaytest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if strings.Contains(req.URL.Path, "waits") {
+			begun <- struct{}{}
+			<-over
+		}
+		_, _ = io.Copy(io.Discard, req.Body)
+		_, _ = w.Write([]byte(`{}`))
+	}))
+	defer srv.Close()
+	release := sync.OnceFunc(func() { close(over) })
+	defer release()
+	client, large := gateway.NewClient(srv.URL, newHost(t).key), []byte(strings.Repeat("x", 4<<20))
+	var waiting sync.WaitGroup
+	for n := range cap(begun) {
+		waiting.Go(func() {
+			_, err := client.Model("waits").Call(t.Context(), fmt.Sprint("call-", n), chat, large)
+			assert.NoError(t, err)
+		})
+	}
+	for range cap(begun) {
+		await(t, begun)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := client.Model("goes").Call(ctx, "call-1", chat, large)
+	require.NoError(t, err)
+	release()
+	waiting.Wait()
 }
