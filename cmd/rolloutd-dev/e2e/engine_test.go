@@ -73,17 +73,18 @@ func makeTiny(t *testing.T, python pyclient.Python) *tiny {
 
 // engine is a vLLM that serves the model.
 type engine struct {
-	url string // without the path of the API
-	cmd *exec.Cmd
-	log string
-	arg []string
+	url  string // without the path of the API
+	cmd  *exec.Cmd
+	log  string
+	arg  []string
+	test *testing.T // that it is served for, to its end
 }
 
 func (m *tiny) serve(t *testing.T, flags ...string) *engine {
 	t.Helper()
 	address := freePorts(t, 1)[0]
 	script := filepath.Join("testdata", "engines", "serve.py")
-	e := &engine{url: "http://" + address, log: filepath.Join(t.TempDir(), "vllm.log"), arg: append([]string{script, m.folder, portOf(t, address)}, flags...)}
+	e := &engine{test: t, url: "http://" + address, log: filepath.Join(t.TempDir(), "vllm.log"), arg: append([]string{script, m.folder, portOf(t, address)}, flags...)}
 	e.start(t, m.python)
 	return e
 }
@@ -94,14 +95,14 @@ func (e *engine) start(t *testing.T, python pyclient.Python) {
 	log, err := os.OpenFile(e.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
 	defer log.Close()
-	cmd := python.Command(t, e.arg...)
+	cmd := python.Command(e.test, e.arg...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the engine has processes of its own
 	require.NoError(t, cmd.Start())
 	e.cmd = cmd
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }() // ends with the process, which kill ends
-	t.Cleanup(func() { e.kill(); <-ended })
+	e.test.Cleanup(func() { e.kill(); <-ended })
 	require.Eventually(t, func() bool {
 		resp, err := http.Get(e.url + "/health")
 		if err == nil {
