@@ -63,7 +63,10 @@ func BenchmarkCPUPerWaitingAgent(b *testing.B) {
 		ids[i] = start(b, srv.url, args{"instruction": "wait", "endpoint": "scripted", "agent_timeout_s": 7200, "limits": args{"call_s": 3600}})
 	}
 	for _, id := range ids {
-		waitFor(b, srv.url, id, "agent at work", func(s state) bool { return s.SessionID != "" })
+		require.Eventually(b, func() bool { // many agents take long to start, and in no order
+			s, err := getState(b.Context(), srv.url, id)
+			return err == nil && s.SessionID != ""
+		}, time.Hour, time.Second, "agent at work")
 	}
 	for b.Loop() {
 		time.Sleep(10 * time.Second) // the starts are over
