@@ -71,12 +71,3 @@ func segmentNumbers(dir string) ([]int, error) {
 	slices.Sort(list)
 	return list, nil
 }
-
-// syncFolder makes the names in a folder durable.
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/rolloutd/rolloutd/internal/durable"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -50,7 +51,7 @@ func (s *Store) roll() error {
 	if err != nil {
 		return err
 	}
-	if err := syncFolder(s.dir); err != nil {
+	if err := durable.SyncFolder(s.dir); err != nil {
 		return errors.Join(fmt.Errorf("open trace: %w", err), next.file.Close())
 	}
 	s.segments[number], s.last, s.end = next, next, 0

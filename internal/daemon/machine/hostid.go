@@ -4,11 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 
 	"github.com/google/uuid"
+
+	"github.com/rolloutd/rolloutd/internal/durable"
 )
 
 // HostID reads this host's id and creates it at the first start. A restarted worker needs the same id to poll the task queue with the
@@ -31,7 +32,7 @@ func HostID(path, name string) (string, error) {
 	return id, nil
 }
 
-// makeHostID writes the id. It writes a temporary file and renames it, since a truncated id would name another queue.
+// makeHostID writes the id as a whole: a truncated one would name another queue.
 func makeHostID(path, name string) (string, error) {
 	id := name
 	if id == "" {
@@ -42,16 +43,8 @@ func makeHostID(path, name string) (string, error) {
 		machine = regexp.MustCompile(`[^A-Za-z0-9_-]+`).ReplaceAllString(machine, "-")
 		id = fmt.Sprintf("%.32s-%s", machine, uuid.NewString()[:8])
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".host_id-*")
-	if err != nil {
+	if err := durable.Replace(path, []byte(id+"\n")); err != nil {
 		return "", fmt.Errorf("host id: %w", err)
-	}
-	_, err = tmp.WriteString(id + "\n")
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return "", fmt.Errorf("host id: %w", errors.Join(err, os.Remove(tmp.Name())))
 	}
 	return id, nil
 }

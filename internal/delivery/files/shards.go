@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/rolloutd/rolloutd/internal/durable"
 )
 
 // shards is the database of a folder.
@@ -195,17 +197,5 @@ func writeFile(path string, format Format, all func(func([]byte) error) error) (
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(path))
-}
-
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if e := d.Close(); err == nil {
-		err = e
-	}
-	return err
+	return durable.SyncFolder(filepath.Dir(path))
 }

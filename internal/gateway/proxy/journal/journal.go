@@ -3,11 +3,11 @@ package journal
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
+	"github.com/rolloutd/rolloutd/internal/durable"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
@@ -47,26 +47,9 @@ func Save(folder string, j Journal) error {
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "route journal")
 	}
-	tmp, err := os.CreateTemp(folder, ".journal-*")
-	if err != nil {
-		return fault.Wrap(fault.Internal, err, "route journal")
-	}
-	defer os.Remove(tmp.Name()) // gone already when all went well
-	_, err = tmp.Write(raw)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), filepath.Join(folder, File))
-	}
+	err = durable.Replace(filepath.Join(folder, File), raw)
 	if err == nil {
-		err = errors.Join(syncFolder(folder), syncFolder(filepath.Dir(folder)))
+		err = durable.SyncFolder(filepath.Dir(folder))
 	}
 	return fault.Wrap(fault.Internal, err, "route journal")
-}
-
-// syncFolder makes the names in a folder durable.
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 
+	"github.com/rolloutd/rolloutd/internal/durable"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -66,7 +66,7 @@ func (w weights) set(upstream, version string) error {
 	return nil
 }
 
-// save replaces the file in one step.
+// save replaces the file.
 func (w weights) save() error {
 	if w.file == "" {
 		return nil
@@ -75,16 +75,7 @@ func (w weights) save() error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(w.file), ".weights-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // gone already when all went well
-	_, err = tmp.Write(raw)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), w.file)
+	return durable.Replace(w.file, raw)
 }
 
 // ValidVersion says whether a trainer may name weights so. Two dots stand between the versions of a reply that spans several.

@@ -1,0 +1,36 @@
+// Package durable makes changes of files outlive a crash of the process and of the machine.
+package durable
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// Replace writes a file in one step: a crash leaves the old one or the new one, and once it has returned, the new one. Only the owner may
+// read it. What a crash leaves besides has a name that begins with a dot.
+func Replace(path string, data []byte) error {
+	folder := filepath.Dir(path)
+	tmp, err := os.CreateTemp(folder, "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // gone already when all went well
+	_, err = tmp.Write(data)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return err
+	}
+	return SyncFolder(folder)
+}
+
+// SyncFolder makes the names in a folder durable.
+func SyncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
