@@ -65,11 +65,22 @@ func (g *gate) Status(context.Context, string) (gateway.RouteStatus, error) {
 	return g.status, g.err
 }
 
-// Changed answers at once, as if the route always changed.
-func (g *gate) Changed(ctx context.Context, id string, since int64, _ time.Duration) (gateway.RouteStatus, error) {
-	s, err := g.Status(ctx, id)
-	s.Version = since + 1
-	return s, err
+// Watch gives the status again and again, as if the route always changed.
+func (g *gate) Watch(id string, _ int64, pause time.Duration) (<-chan gateway.Change, func()) {
+	changes, stopped, over := make(chan gateway.Change), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			s, err := g.Status(context.Background(), id)
+			select {
+			case changes <- gateway.Change{Status: s, Err: err}:
+			case <-stopped:
+				return
+			}
+			time.Sleep(pause)
+		}
+	}()
+	return changes, func() { close(stopped); <-over }
 }
 
 func (g *gate) Turns(context.Context, string, int) ([]gateway.Turn, error) { return nil, nil }

@@ -150,10 +150,10 @@ func TestStartProxyWaitsForTheChannel(t *testing.T) {
 	h := newHost(t)
 	h.sandbox(t)
 	h.gate.status.Attached = false
-	h.gate.onPoll = func(n int, s *gateway.RouteStatus) { s.Attached = n == 3 }
+	h.gate.onPoll = func(n int, s *gateway.RouteStatus) { s.Attached = n >= 3 }
 	in := activities.ProxyInput{Target: target(), Agent: "opencode", Mode: rollout.TransparentProxy, Model: rollout.Model{Name: "m"}}
 	require.NoError(t, h.StartProxy(t.Context(), in))
-	require.Equal(t, 3, h.gate.polls)
+	require.GreaterOrEqual(t, h.gate.polls, 3)
 	require.Equal(t, []gateway.Route{{ID: "r.1", RolloutID: "r", Attempt: 1, SandboxID: "r.1", Capture: true, Model: in.Model, Origin: "agent-*"}}, h.gate.opened)
 }
 

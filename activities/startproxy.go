@@ -102,19 +102,27 @@ func (a *Activities) attached(ctx context.Context, t Target) error {
 	if err != nil {
 		return err
 	}
-	for since := int64(0); ; {
-		s, err := a.o.Gateway.Changed(ctx, t.SandboxID(), since, sandboxCheck)
-		switch {
-		case err != nil:
-			return err
-		case s.Attached:
-			return nil
-		case s.Ended != "":
-			return fault.New(fault.Aborted, "the route was ended: %s", s.Ended)
+	changes, stop := a.o.Gateway.Watch(t.SandboxID(), 0, 0)
+	defer stop()
+	look := time.NewTicker(sandboxCheck)
+	defer look.Stop()
+	for {
+		select {
+		case c := <-changes:
+			switch {
+			case c.Err != nil:
+				return c.Err
+			case c.Status.Attached:
+				return nil
+			case c.Status.Ended != "":
+				return fault.New(fault.Aborted, "the route was ended: %s", c.Status.Ended)
+			}
+		case <-look.C:
+			if _, err := b.Attach(ctx, t.SandboxID()); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
-		if _, err := b.Attach(ctx, t.SandboxID()); err != nil {
-			return err
-		}
-		since = s.Version
 	}
 }

@@ -27,8 +27,8 @@ func newCaller(baseURL, token string, t *http.Transport) caller {
 // Accept has a server take what a Client speaks: HTTP/2, without TLS too, beside HTTP/1.
 func Accept(s *http.Server) { s.Protocols, s.HTTP2 = protocols(true), listen.HTTP2() }
 
-// shared is a transport whose requests share connections, by HTTP/2. Each rollout has two requests that wait, one for its model and one for a
-// change of its route; with a connection of its own each would take buffers and goroutines on both sides.
+// shared is a transport whose requests share connections, by HTTP/2. A rollout has a request that waits for its model; with a connection of its own
+// it would take buffers and goroutines on both sides.
 func shared(baseURL string) *http.Transport {
 	return &http.Transport{
 		Protocols: protocols(strings.HasPrefix(baseURL, "https:")),                                     // without TLS the transport would prefer HTTP/1
@@ -46,7 +46,7 @@ func protocols(http1 bool) *http.Protocols {
 
 // stream gets what may be long; the reader is the caller's to close.
 func (c *caller) stream(ctx context.Context, path string) (io.ReadCloser, error) {
-	res, err := c.send(ctx, http.MethodGet, path, nil)
+	res, err := c.send(ctx, http.MethodGet, path, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,15 @@ func (c *caller) stream(ctx context.Context, path string) (io.ReadCloser, error)
 }
 
 func (c *caller) do(ctx context.Context, method, path string, in, out any) error {
-	res, err := c.send(ctx, method, path, in)
+	var body io.Reader = http.NoBody
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return fault.Wrap(fault.Internal, err, "gateway: %s %s", method, path)
+		}
+		body = bytes.NewReader(b)
+	}
+	res, err := c.send(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
@@ -67,15 +75,7 @@ func (c *caller) do(ctx context.Context, method, path string, in, out any) error
 	return fault.Wrap(fault.Unavailable, err, "gateway: %s %s", method, path)
 }
 
-func (c *caller) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
-	var body io.Reader = http.NoBody
-	if in != nil {
-		b, err := json.Marshal(in)
-		if err != nil {
-			return nil, fault.Wrap(fault.Internal, err, "gateway: %s %s", method, path)
-		}
-		body = bytes.NewReader(b)
-	}
+func (c *caller) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "gateway address")

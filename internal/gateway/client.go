@@ -19,12 +19,14 @@ import (
 // kind that the gateway gave.
 type Client struct {
 	caller
-	key seal.Key
+	key     seal.Key
+	watches *watches
 }
 
 // NewClient makes a client of the gateway at baseURL (no path), which has the same deployment key.
 func NewClient(baseURL string, key seal.Key) *Client {
-	return &Client{newCaller(baseURL, key.Token(AdminPurpose), shared(baseURL)), key}
+	c := newCaller(baseURL, key.Token(AdminPurpose), shared(baseURL))
+	return &Client{c, key, newWatches(c)}
 }
 
 // traceParent is the header of the W3C trace context.
@@ -49,15 +51,6 @@ func (c *Client) Routes(ctx context.Context) ([]string, error) {
 func (c *Client) Status(ctx context.Context, id string) (RouteStatus, error) {
 	var s RouteStatus
 	err := c.doRoute(ctx, http.MethodGet, id, "", nil, &s)
-	return s, err
-}
-
-// Changed returns the route's status once its version differs from since, or after wait (a minute at most), or a little
-// earlier when the gateway stops. It costs nothing while it waits.
-func (c *Client) Changed(ctx context.Context, id string, since int64, wait time.Duration) (RouteStatus, error) {
-	query := url.Values{"since": {strconv.FormatInt(since, 10)}, "wait": {wait.String()}}
-	var s RouteStatus
-	err := c.doRoute(ctx, http.MethodGet, id, "?"+query.Encode(), nil, &s)
 	return s, err
 }
 

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
-	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/host"
@@ -23,11 +22,8 @@ const (
 	sampleEvery = 5 * time.Second
 	// longestWait bounds the wait for a change, in case one is missed.
 	longestWait = time.Minute
-	// statusWait is for how long one request for a change of the route is held open, retryAfter the pause after one that failed.
-	statusWait = 50 * time.Second
-	retryAfter = time.Second
-	// routePause is the least time between two such requests. A call that ends and the next one that begins are then one change, and their requests,
-	// with those for the new turns, cost as much as the calls.
+	// routePause is the least time between two changes of the route. A call that ends and the next one that begins are then one change: the change
+	// and the request for the new turns cost as much as the calls.
 	routePause = 100 * time.Millisecond
 	// maxTranscripts is how many transcripts are in memory at once. One of 32 MiB takes some four times that while it is saved.
 	maxTranscripts = 2
@@ -36,7 +32,7 @@ const (
 // Gateway is what the watch uses of the model gateway; *gateway.Client is one.
 type Gateway interface {
 	Status(ctx context.Context, route string) (gateway.RouteStatus, error)
-	Changed(ctx context.Context, route string, since int64, wait time.Duration) (gateway.RouteStatus, error)
+	Watch(route string, since int64, pause time.Duration) (changes <-chan gateway.Change, stop func())
 	End(ctx context.Context, route, reason string) error
 	AddSessions(ctx context.Context, route string, sessions ...string) error
 	Turns(ctx context.Context, route string, n int) ([]gateway.Turn, error)
@@ -111,7 +107,7 @@ type watch struct {
 
 	run      agent.Run
 	statuses *stream[agent.Status]
-	routes   *stream[gateway.RouteStatus]
+	routes   <-chan gateway.Change
 	pinned   string        // the session that the gateway knows
 	starting func()        // gives the slot of a start back; nil: there is none
 	cpuAt    time.Duration // CPU time of the sandbox when the launch began
@@ -137,8 +133,9 @@ func (wr *Watcher) Run(ctx context.Context, j Job) (Result, error) {
 		return Result{Outcome: rollout.Aborted, ExitCode: -1, Error: w.state.Route.Ended}, nil
 	}
 	defer wr.takeQuestions(j.SandboxID, w.asked)()
-	w.routes = startStream(ctx, w.nextRoute())
-	defer w.routes.close()
+	routes, stop := wr.Gateway.Watch(j.SandboxID, w.state.Route.Version, routePause)
+	defer stop()
+	w.routes = routes
 	return w.loop(ctx)
 }
 
@@ -172,8 +169,8 @@ func (w *watch) wait(ctx context.Context, reporter time.Time) error {
 	select {
 	case u := <-w.statuses.updates:
 		return w.sawStatus(ctx, u)
-	case u := <-w.routes.updates:
-		return w.sawRoute(u)
+	case c := <-w.routes:
+		return w.sawRoute(c)
 	case q := <-w.asked:
 		w.answer(q)
 		return nil
@@ -206,7 +203,7 @@ func (w *watch) sawStatus(ctx context.Context, u update[agent.Status]) error {
 
 func (w *watch) refreshRoute(ctx context.Context) error {
 	route, err := w.Gateway.Status(ctx, w.job.SandboxID)
-	return w.sawRoute(update[gateway.RouteStatus]{route, err})
+	return w.sawRoute(gateway.Change{Status: route, Err: err})
 }
 
 // pinSession names the session of the agent to the gateway, which takes calls of other sessions for foreign from then on.
@@ -222,30 +219,12 @@ func (w *watch) pinSession(ctx context.Context) error {
 	return nil
 }
 
-func (w *watch) sawRoute(u update[gateway.RouteStatus]) error {
-	if u.err != nil {
-		return w.state.sawNoGateway(time.Now(), u.err)
+func (w *watch) sawRoute(c gateway.Change) error {
+	if c.Err != nil {
+		return w.state.sawNoGateway(time.Now(), c.Err)
 	}
-	w.state.sawRoute(time.Now(), u.value)
+	w.state.sawRoute(time.Now(), c.Status)
 	return nil
-}
-
-// nextRoute waits for a change of the route's status.
-func (w *watch) nextRoute() func(context.Context) (gateway.RouteStatus, bool, error) {
-	since, pause := w.state.Route.Version, time.Duration(0)
-	return func(ctx context.Context) (gateway.RouteStatus, bool, error) {
-		_ = clock.Sleep(ctx, pause) // the request says so when ctx has ended
-		pause = routePause
-		began := time.Now()
-		route, err := w.Gateway.Changed(ctx, w.job.SandboxID, since, statusWait)
-		if (err != nil || route.Version == since) && time.Since(began) < retryAfter {
-			_ = clock.Sleep(ctx, retryAfter) // a gateway that stops or is gone answers at once
-		}
-		if err == nil {
-			since = route.Version
-		}
-		return route, true, err
-	}
 }
 
 // nextBound is when a bound of the agent may strike, or its progress is measured next.

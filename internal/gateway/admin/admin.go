@@ -15,8 +15,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// maxStatusWait bounds how long a request for a route's status is held open.
-const maxStatusWait = time.Minute
+// maxWait bounds how long a request may wait.
+const maxWait = time.Minute
 
 // Options are the settings of an API.
 type Options struct {
@@ -42,7 +42,7 @@ func New(g *proxy.Server, o Options) *API {
 //
 //	GET    /routes                              → {"ids": […]}
 //	PUT    /routes/{id}        Route            → 204
-//	GET    /routes/{id}?since=V&wait=30s        → RouteStatus; with since, once its version is not V, or after the wait
+//	GET    /routes/{id}                         → RouteStatus
 //	POST   /routes/{id}/end    {"reason": …}    → 204, when cancelled calls are recorded
 //	POST   /routes/{id}/sessions {"sessions": […]} → 204; these are the agent's own
 //	GET    /routes/{id}/turns?after=N           → TurnList
@@ -50,6 +50,7 @@ func New(g *proxy.Server, o Options) *API {
 //	POST   /routes/{id}/inspect?wait=30s        → rollout.EndpointReport; empty where the probe takes longer
 //	GET    /routes/{id}/trace                   → JSON lines of rollout.Turn
 //	DELETE /routes/{id}                         → 204
+//	POST   /watch     lines of WatchCommand     → lines of WatchChange, while the body lasts
 //	GET    /ready/{name}                        → 204; a fault.Exhausted while new rollouts should wait for that upstream
 //
 // It also serves the model APIs below /routes/{id}/v1, which need the token of the route; see proxy.Server.HostAPI.
@@ -65,6 +66,7 @@ func (a *API) Handler() http.Handler {
 	mux.HandleFunc("POST "+gateway.ProbePath, answering(a.probe))
 	mux.HandleFunc("POST "+gateway.InspectPath, answering(a.inspect))
 	mux.HandleFunc("DELETE "+gateway.RoutePath, answering(a.deleteRoute))
+	mux.HandleFunc("POST "+gateway.WatchPath, answering(a.watch))
 	mux.HandleFunc("GET "+gateway.ReadyPath, answering(a.getReady))
 	all := http.NewServeMux()
 	for pattern, do := range a.gateway.HostAPI() {
@@ -101,11 +103,7 @@ func (a *API) putRoute(w http.ResponseWriter, req *http.Request) error {
 }
 
 func (a *API) getRoute(w http.ResponseWriter, req *http.Request) error {
-	since, wait, err := statusWait(req)
-	if err != nil {
-		return err
-	}
-	status, err := a.gateway.Status(req.Context(), req.PathValue("id"), since, wait)
+	status, err := a.gateway.Status(req.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -185,19 +183,6 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// statusWait reads the query of GET /routes/{id}; without since the answer is immediate.
-func statusWait(req *http.Request) (since int64, wait time.Duration, err error) {
-	q := req.URL.Query()
-	if !q.Has("since") {
-		return 0, 0, nil
-	}
-	if since, err = strconv.ParseInt(q.Get("since"), 10, 64); err != nil {
-		return 0, 0, fault.Field("since", "%q is not a version of a route's status", q.Get("since"))
-	}
-	wait, err = waitOf(req)
-	return since, wait, err
-}
-
 // waitOf reads how long a request may be held open.
 func waitOf(req *http.Request) (time.Duration, error) {
 	text := req.URL.Query().Get("wait")
@@ -205,5 +190,5 @@ func waitOf(req *http.Request) (time.Duration, error) {
 	if err != nil {
 		return 0, fault.Field("wait", "%q is not a duration such as 30s", text)
 	}
-	return min(max(wait, 0), maxStatusWait), nil
+	return min(max(wait, 0), maxWait), nil
 }

@@ -92,7 +92,7 @@ func (r *route) failed(ans answer) answer {
 	defer r.mu.Unlock()
 	r.journal.Failure = ans.failure
 	r.saveOrLog("failure")
-	r.version.note()
+	r.version.Note()
 	return ans
 }
 

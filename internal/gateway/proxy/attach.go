@@ -44,7 +44,7 @@ func (r *route) setAttached(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.attached = on
-	r.version.note()
+	r.version.Note()
 	if !on {
 		r.epoch++
 	}

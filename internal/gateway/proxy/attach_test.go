@@ -50,7 +50,7 @@ func TestAttachedWhileServed(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, request(t, api, key.Token("gateway admin"), "PUT", "/routes/r", routeTo("r", "", "http://127.0.0.1:9/v1")))
 		attached := func() bool {
 			synctest.Wait()
-			status, err := s.Status(t.Context(), "r", 0, 0)
+			status, err := s.Status("r")
 			require.NoError(t, err)
 			return status.Attached
 		}

@@ -52,7 +52,7 @@ func (r *route) overBudget(k rollout.TurnKind) bool {
 		return false
 	}
 	r.journal.BudgetSpent = budget
-	r.version.note()
+	r.version.Note()
 	r.saveOrLog("budget")
 	return true
 }

@@ -97,10 +97,10 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 	c := &call{
 		id: id, ask: a, live: shown, turn: r.begun, began: time.Now(), cancel: cancel, done: make(chan struct{}), waiters: 1, epoch: r.epoch,
 	}
-	c.progress.Changed = r.noteChange
+	c.progress.Changed = r.version.Note
 	r.inFlight[id], r.dialect = c, a.Dialect
 	r.see(c.began)
-	r.version.note()
+	r.version.Note()
 	r.report.inFlight.Inc()
 	r.calls.Go(func() {
 		defer cancel(nil)

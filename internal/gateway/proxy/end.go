@@ -36,7 +36,7 @@ func (r *route) endCalls(reason string) ([]*call, error) {
 	defer r.mu.Unlock()
 	if r.journal.Ended == "" {
 		r.journal.Ended = reason
-		r.version.note()
+		r.version.Note()
 	}
 	calls := make([]*call, 0, len(r.inFlight))
 	for _, c := range r.inFlight {

@@ -164,7 +164,7 @@ func TestHostCallThatIsRefused(t *testing.T) {
 	require.Equal(t, 3, asked)
 }
 
-// Requests that wait share a connection: each rollout has two of them.
+// Calls that wait share a connection.
 func TestWaitingRequestsShareAConnection(t *testing.T) {
 	t.Parallel()
 	const many = 50
@@ -188,7 +188,7 @@ func TestWaitingRequestsShareAConnection(t *testing.T) {
 	failed := make(chan error, many)
 	for range many {
 		go func() {
-			_, err := client.Changed(t.Context(), "r1.1", 0, time.Minute)
+			_, err := client.Model("r1.1").Call(t.Context(), "x", chat, []byte(unary))
 			failed <- err
 		}()
 	}

@@ -56,7 +56,7 @@ func (r *route) tokenized(began time.Time, err error) {
 		r.journal.Failure = &gateway.Failure{Kind: fault.UpstreamFailed, Message: r.prompting.why}
 		r.saveOrLog("failure")
 	}
-	r.version.note()
+	r.version.Note()
 }
 
 // promptEnded notes that the agent waits for no prompt any more. r.mu is held.
@@ -64,7 +64,7 @@ func (r *route) promptEnded() {
 	if since := r.prompting.since; !since.IsZero() {
 		r.owed.add(time.Now(), time.Since(since))
 		r.prompting = prompting{}
-		r.version.note()
+		r.version.Note()
 	}
 }
 
@@ -103,7 +103,7 @@ func (r *route) reach(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unreached = why
-	r.version.note()
+	r.version.Note()
 }
 
 // owedSince is since when the endpoint owes an answer to a call under way, or a prompt; the zero time: it owes none. r.mu is held.

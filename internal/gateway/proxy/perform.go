@@ -176,7 +176,7 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 		r.saveOrLog("failure")
 	}
 	r.report.settled(c, res, ans)
-	r.version.note()
+	r.version.Note()
 	c.result, c.settled = ans, true
 	close(c.done)
 	r.letGo(c)

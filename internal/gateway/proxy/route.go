@@ -15,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/buffer"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy/feed"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy/journal"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
@@ -76,7 +77,7 @@ type route struct {
 	last      time.Time // the latest call's begin or end
 	attached  bool
 	epoch     int // counts connections of the model channel
-	version   statusVersion
+	version   *feed.Version
 	// working is the lifetime of the route's loop and calls, from Run's context; nil outside Run.
 	working context.Context
 	cancel  context.CancelCauseFunc
@@ -171,10 +172,11 @@ func (r *route) count(c spent) {
 func (r *route) status() gateway.RouteStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	version := r.version.Current() // first: what changes meanwhile has a later one
 	since := r.owedSince(time.Now())
 	return gateway.RouteStatus{
 		Owed: r.owed.total, OwedSince: since, Trouble: r.trouble(),
-		ID: r.ID, Version: r.version.current, Attached: r.attached, Turns: r.usage.Turns, InFlight: len(r.inFlight), Calls: r.recorded(), Usage: r.usage,
+		ID: r.ID, Version: version, Attached: r.attached, Turns: r.usage.Turns, InFlight: len(r.inFlight), Calls: r.recorded(), Usage: r.usage,
 		FirstCallAt: r.first, LastCallAt: r.last,
 		Ended: r.journal.Ended, BudgetSpent: r.journal.BudgetSpent, Failure: r.journal.Failure,
 	}

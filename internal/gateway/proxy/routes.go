@@ -13,6 +13,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy/feed"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy/journal"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -91,7 +92,7 @@ func (s *Server) newRoute(j journal.Journal) (*route, error) {
 		Route: j.Route, journal: j, engines: upstream.EnginesOf(j.Route.Model.BaseURL, j.Route.RolloutID),
 		folder: s.folder(j.Route.ID), key: key, upstream: s.upstream, api: s.api, report: s.report,
 		tracer: s.options.TracerProvider.Tracer("github.com/rolloutd/rolloutd/internal/gateway"),
-		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, version: newStatusVersion(),
+		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, version: feed.NewVersion(),
 		room: semaphore.NewWeighted(maxRequests), bodies: &s.bodies,
 		memory: s.upstream.Share(j.Route.Model.Upstream(), j.Route.Model.ClientGiven()).Member(j.Route.ID),
 		hold:   s.options.Hold, passThrough: s.options.PassThrough, keepAlive: s.options.KeepAlive, traceBytes: s.options.TraceBytes,
@@ -130,6 +131,7 @@ func (s *Server) Close(ctx context.Context, id string) error {
 	delete(s.routes, id)
 	s.report.routes.Set(float64(len(s.routes)))
 	s.mu.Unlock()
+	r.version.Note() // the watches end
 	s.upstreams.Leave(r.admission)
 	err = errors.Join(os.Remove(filepath.Join(r.folder, journal.File)), os.RemoveAll(r.folder), r.forget())
 	return fault.Wrap(fault.Internal, err, "close route %q", id)

@@ -164,7 +164,7 @@ func (s *Server) route(id string) (*route, error) {
 	defer s.mu.Unlock()
 	r, ok := s.routes[id]
 	if !ok {
-		return nil, fault.New(fault.NotFound, "no route %q", id)
+		return nil, noRoute(id)
 	}
 	return r, nil
 }

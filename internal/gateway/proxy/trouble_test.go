@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 )
 
@@ -90,16 +91,10 @@ func TestTroubleOfACall(t *testing.T) {
 	h, hang := newHost(t), newHanging(half(), "")
 	r := h.route(newEngine(t, answers(500, `{"message":"out of memory"}`), answers(500, `{"message":"out of memory"}`), hang.serve).URL)
 	url := h.open(t, r)
-	since := h.status(t, r.ID).Version
+	changes := watch(t, h.client, r.ID, h.status(t, r.ID).Version)
 	call := later(t, url, "", streamed)
-	for trouble := ""; trouble == ""; {
-		s, err := h.client.Changed(t.Context(), r.ID, since, patience)
-		require.NoError(t, err)
-		since, trouble = s.Version, s.Trouble
-		if trouble != "" {
-			require.Contains(t, trouble, "out of memory")
-		}
-	}
+	s := statusOf(t, changes, func(s gateway.RouteStatus) bool { return s.Trouble != "" })
+	require.Contains(t, s.Trouble, "out of memory")
 	await(t, hang.begun)
 	require.Eventually(t, func() bool { return h.status(t, r.ID).Trouble == "" }, patience, pollStep)
 	require.NoError(t, h.client.End(t.Context(), r.ID, "over"))

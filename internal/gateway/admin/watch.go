@@ -1,0 +1,86 @@
+package admin
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy/feed"
+)
+
+// watchWrite bounds the write of changes. A reader that takes none is dropped; it asks again, and gets what it missed.
+const watchWrite = 15 * time.Second
+
+// watch sends the changes of the routes that the request's body names, until the body ends, the client is gone or the gateway stops.
+func (a *API) watch(w http.ResponseWriter, req *http.Request) error {
+	conn := http.NewResponseController(w)
+	if err := conn.EnableFullDuplex(); err != nil {
+		return fault.Wrap(fault.Internal, err, "watch routes")
+	}
+	w.Header().Set("Content-Type", "application/jsonl")
+	w.WriteHeader(http.StatusOK)
+	changes := feed.New(a.gateway)
+	defer changes.Close()
+	ctx, cancel := a.gateway.Serving(req.Context())
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer cancel()
+		if err := readWatches(req.Body, changes); err != nil {
+			a.log.Warn("watch of routes ended", "error", err)
+		}
+	})
+	sendChanges(ctx, changes, w, conn)
+	_ = conn.SetReadDeadline(time.Now()) // ends the reading; where it cannot be set the client's end does
+	reading.Wait()
+	return nil
+}
+
+// readWatches begins and ends watches. What it cannot read ends it with an error; the end of the body is none.
+func readWatches(body io.Reader, f *feed.Feed) error {
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, gateway.MaxWatchCommand)
+	for lines.Scan() {
+		var c gateway.WatchCommand
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			return fault.Wrap(fault.Invalid, err, "command")
+		}
+		if c.Route == "" {
+			f.Remove(c.Watch)
+			continue
+		}
+		if err := f.Add(c.Watch, c.Route, c.Since, min(time.Duration(c.PauseMS)*time.Millisecond, maxWait)); err != nil {
+			return err
+		}
+	}
+	if lines.Err() == bufio.ErrTooLong {
+		return fault.New(fault.Invalid, "a command is longer than %d bytes", gateway.MaxWatchCommand)
+	}
+	return nil // the client is gone
+}
+
+// sendChanges writes changes until ctx ends or the client does not take them.
+func sendChanges(ctx context.Context, f *feed.Feed, w io.Writer, conn *http.ResponseController) {
+	for err := conn.Flush(); err == nil; {
+		var changes []gateway.WatchChange
+		if changes, err = f.Next(ctx); err != nil {
+			return
+		}
+		var lines bytes.Buffer
+		out := json.NewEncoder(&lines)
+		for _, c := range changes {
+			_ = out.Encode(c) // strings and numbers always encode
+		}
+		_ = conn.SetWriteDeadline(time.Now().Add(watchWrite))
+		if _, err = w.Write(lines.Bytes()); err == nil {
+			err = conn.Flush()
+		}
+		_ = conn.SetWriteDeadline(time.Time{})
+	}
+}

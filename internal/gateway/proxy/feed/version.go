@@ -1,0 +1,50 @@
+package feed
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Version counts the changes of a route's status, and marks the watches of the route. It is safe for concurrent use.
+type Version struct {
+	mu      sync.Mutex
+	current int64
+	watches []*watch
+}
+
+// NewVersion begins at the time in nanoseconds, so that a version given out before a restart is not current after it.
+func NewVersion() *Version { return &Version{current: time.Now().UnixNano()} }
+
+// Current is the version of the status.
+func (v *Version) Current() int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.current
+}
+
+// Note records a change.
+func (v *Version) Note() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.current++
+	for _, w := range v.watches {
+		w.feed.mark(w)
+	}
+}
+
+// add adds a watch, which is marked if it does not know the current status.
+func (v *Version) add(w *watch) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.watches = append(v.watches, w)
+	if v.current != w.known {
+		w.feed.mark(w)
+	}
+}
+
+func (v *Version) remove(w *watch) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.watches = slices.DeleteFunc(v.watches, func(other *watch) bool { return other == w })
+}

@@ -1,0 +1,65 @@
+package proxy
+
+import (
+	"context"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy/feed"
+)
+
+// Status returns how a route stands.
+func (s *Server) Status(id string) (gateway.RouteStatus, error) {
+	r, err := s.route(id)
+	if err != nil {
+		return gateway.RouteStatus{}, err
+	}
+	return r.status(), nil
+}
+
+// Watched implements feed.Routes.
+func (s *Server) Watched(id string) (*feed.Version, func() (gateway.RouteStatus, error), error) {
+	r, err := s.route(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.version, func() (gateway.RouteStatus, error) {
+		if current, err := s.route(id); err != nil || current != r {
+			return gateway.RouteStatus{}, noRoute(id)
+		}
+		return r.status(), nil
+	}, nil
+}
+
+// Serving is ctx until the gateway stops.
+func (s *Server) Serving(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.lifetime(), func() { cancel(errStopped) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// Turns lists the recorded calls of a route behind the first n, in the order they ended, at most gateway.MaxTurns of them.
+func (s *Server) Turns(id string, n int) ([]gateway.Turn, error) {
+	r, err := s.route(id)
+	if err != nil || r.trace == nil {
+		return nil, err
+	}
+	turns := []gateway.Turn{}
+	for _, e := range r.trace.EntriesFrom(max(n, 0), gateway.MaxTurns) {
+		turns = append(turns, gateway.Turn{
+			Turn: e.Turn, Kind: e.Kind, Lineage: e.Lineage, PromptTokens: e.Usage.PromptTokens, CompletionTokens: e.Usage.CompletionTokens,
+			FinishReason: e.Finish, Broken: e.Broken, Began: e.Began, Ended: e.Ended,
+		})
+	}
+	return turns, nil
+}
+
+// recorded is how many calls the trace has.
+func (r *route) recorded() int {
+	if r.trace == nil {
+		return 0
+	}
+	return r.trace.Len()
+}
+
+func noRoute(id string) error { return fault.New(fault.NotFound, "no route %q", id) }
