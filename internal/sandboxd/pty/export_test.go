@@ -44,3 +44,31 @@ func Show(cols, rows int, pieces ...string) (string, bool) {
 	s.resize(cols, rows)
 	return s.text(cols, rows)
 }
+
+// Screen is a screen that lets no more than a few bytes of text wait.
+type Screen struct {
+	*screen
+	Replies replies
+}
+
+// NewScreen makes one with room for that many bytes of text that waits; 0: it shows everything at once.
+func NewScreen(cols, rows, keep int) *Screen {
+	s := &Screen{}
+	s.screen = newScreen(cols, rows, &s.Replies)
+	s.keep = keep
+	return s
+}
+
+// Print prints text.
+func (s *Screen) Print(text string) {
+	s.write(text)
+	if s.keep == 0 {
+		s.show()
+	}
+}
+
+// Text is what the screen shows.
+func (s *Screen) Text(cols, rows int) (string, bool) { return s.text(cols, rows) }
+
+// Waiting is how much text the emulator has not read.
+func (s *Screen) Waiting() int { return len(s.unshown) }

@@ -10,11 +10,11 @@ import (
 const (
 	markRun    = 'C' // a command is about to run
 	markDone   = 'D' // the commands have ended; the exit code follows
-	markReady  = 'B' // the prompt is shown; the exit code follows
+	markReady  = 'B' // the prompt is shown; the exit code and the number of the prompt follow
 	markUnread = 'E' // the shell wants the rest of a command that is not complete
 )
 
-const maxMark = 16 // bytes of a mark behind its prefix
+const maxMark = 48 // bytes of a mark behind its prefix; with "promptvars" off bash prints its variables as they are written
 
 // marks takes the marks out of a stream.
 type marks struct {
@@ -26,19 +26,20 @@ func newMarks(secret string) *marks { return &marks{prefix: []byte("\x1b]133;" +
 
 // environment makes bash print the marks. The variables are not exported, so programs do not inherit them. What a command does to the
 // prompts, such as sourcing a .bashrc, must not hide the end of the next one: PROMPT_COMMAND puts the marks back, and the first prompt
-// has the exit code too, for commands that replace PROMPT_COMMAND.
+// has the exit code too, for commands that replace PROMPT_COMMAND. The number of a prompt tells a new one from one that readline draws
+// again while a command is typed, as it does in locales without multibyte characters.
 func environment(secret string) map[string]string {
 	osc := `\e]133;` + secret + `;`
 	prompts := map[string]string{
 		"PS0": osc + `C\a`,
-		"PS1": `\[` + osc + `B;$?\a\]`,
+		"PS1": `\[` + osc + `B;$?;$((_prompts=${_prompts:-0}+1))\a\]`,
 		"PS2": `\[` + osc + `E\a\]`,
 	}
 	command := `printf '\033]133;` + secret + `;D;%s\007' "$?"; `
 	for _, name := range slices.Sorted(maps.Keys(prompts)) {
 		command += `case ${` + name + `-} in *` + secret + `*) ;; *) ` + name + `='` + prompts[name] + `'"${` + name + `-}" ;; esac; `
 	}
-	command += `export -n PS0 PS1 PS2 PROMPT_COMMAND HISTFILE; bind 'set enable-bracketed-paste on' 2>/dev/null`
+	command += `export -n PS0 PS1 PS2 PROMPT_COMMAND HISTFILE _prompts; bind 'set enable-bracketed-paste on' 2>/dev/null`
 	prompts["PS1"] += `\$ `
 	prompts["PS2"] += `> `
 	prompts["PROMPT_COMMAND"], prompts["HISTFILE"] = command, "/dev/null"

@@ -3,6 +3,7 @@ package pty_test
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,8 +12,8 @@ import (
 
 func TestMarks(t *testing.T) {
 	t.Parallel()
-	whole := "a\x1b]133;S;C\ab\x1b]133;S;D;12\ac\x1b]133;X;C\ad\x1b]133;S;" + strings.Repeat("z", 20) + "\a\x1b"
-	text := "abc\x1b]133;X;C\ad\x1b]133;S;" + strings.Repeat("z", 20) + "\a\x1b"
+	whole := "a\x1b]133;S;C\ab\x1b]133;S;D;12\ac\x1b]133;X;C\ad\x1b]133;S;" + strings.Repeat("z", 60) + "\a\x1b"
+	text := "abc\x1b]133;X;C\ad\x1b]133;S;" + strings.Repeat("z", 60) + "\a\x1b"
 	for i := range len(whole) {
 		for j := i; j < len(whole); j += 7 {
 			got, found := pty.Feed("S", whole[:i], whole[i:j], whole[j:])
@@ -75,6 +76,66 @@ func TestScreenIsTamed(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, "one", text[:3])
 	require.Contains(t, text, "\nwox123456")
+}
+
+// A screen that leaves out what has scrolled off shows the same as one that is given everything, and answers the same.
+func TestScreenThatLeavesOut(t *testing.T) {
+	t.Parallel()
+	lines := func(n int, line string) string { return strings.Repeat(line, n) }
+	for name, pieces := range map[string][]string{
+		"lines":            {lines(500, "one\r\n"), "two\r\nthree"},
+		"long lines":       {"head\r\n", lines(200, strings.Repeat("x", 90)+"\r\n"), "end"},
+		"no line end":      {"head\r\n", strings.Repeat("abcdefg", 300), "\r\nend"},
+		"bare line feeds":  {"      head", lines(300, "a\n"), "end"},
+		"colours":          {lines(300, "\x1b[1;32mok\x1b[0m\x1b[K\r\n"), "\x1b[31mlast"},
+		"region":           {"\x1b[3;6r\x1b[9;1Hoverwritten", lines(300, "a\r\n"), "b"},
+		"region taken off": {"\x1b[3;6r\x1b[9;1Hbelow\x1b[r", lines(300, "a\r\n"), "b"},
+		"cut sequence":     {lines(100, "a\r\n") + "\x1b[3", "1", "mred" + lines(100, "\r\nb") + "\x1b", "[2J", "c"},
+		"title":            {"\x1b]0;" + lines(200, "not shown\r\n"), "\x1b", "\\shown"},
+		"control within":   {"\x1b[\r\n3", "1m" + lines(200, "a\r\n") + "\x1b\r\n[2Bx"},
+		"wide final":       {"\x1b[2;4Ų\x1b[9;1Hbelow" + lines(200, "a\r\n") + "c"},
+		"graphics":         {"\x1b(0", lines(200, "qx\r\n"), "\x1b(Bq"},
+		"alternate":        {"before\r\n\x1b[?1049h" + lines(200, "a\r\n") + "b\x1b[?1049lafter"},
+		"asks":             {lines(200, "a\r\n") + "ab\x1b[6n" + lines(200, "c\r\n")},
+	} {
+		all, some := pty.NewScreen(20, 10, 0), pty.NewScreen(20, 10, 200)
+		for _, piece := range pieces {
+			all.Print(piece)
+			some.Print(piece)
+			require.LessOrEqual(t, some.Waiting(), 200, name)
+		}
+		want, wantOK := all.Text(20, 10)
+		text, ok := some.Text(20, 10)
+		require.Equal(t, want, text, name)
+		require.Equal(t, wantOK, ok, name)
+		require.Equal(t, string(all.Replies), string(some.Replies), name)
+	}
+}
+
+func FuzzScreenThatLeavesOut(f *testing.F) {
+	f.Add("one\r\n\x1b[31mtwo\x1b[K\r\n\x1b[6n", 30, 5, 50)
+	f.Add("\x1b[2;4ra\r\n\x1b[r", 9, 3, 8)
+	f.Add("\x1b]0;t\r\n\x1b\\a\x1b(0q\x1b\r\n[1;1H", 200, 7, 64)
+	f.Fuzz(func(t *testing.T, text string, times, cut, keep int) {
+		text = strings.ToValidUTF8(text[:min(len(text), 2000)], "?")
+		all, some := pty.NewScreen(20, 10, 0), pty.NewScreen(20, 10, min(max(keep, 1), 500))
+		for range min(max(times, 1), 100) {
+			at := min(max(cut, 0), len(text))
+			for !utf8.RuneStart(append([]byte(text), 'a')[at]) {
+				at--
+			}
+			for _, piece := range []string{text[:at], text[at:]} {
+				all.Print(piece)
+				some.Print(piece)
+			}
+		}
+		want, wantOK := all.Text(20, 10)
+		got, ok := some.Text(20, 10)
+		if wantOK && ok { // what is left out may be what the emulator fails on
+			require.Equal(t, want, got)
+			require.Equal(t, string(all.Replies), string(some.Replies))
+		}
+	})
 }
 
 func FuzzScreen(f *testing.F) {

@@ -39,10 +39,11 @@ type session struct {
 	output    *process.Output // what the command of PTYRun printed; nil while nothing ran
 	wanted    bool            // the output of the next command is wanted
 	recording *recording
-	prompts   int  // prompts shown
-	unread    int  // prompts for the rest of a command
-	idle      bool // the shell is at its prompt
-	exitCode  int  // of the last command
+	prompts   int    // prompts shown
+	prompt    string // number of the last one; "" when a command has ended since
+	unread    int    // prompts for the rest of a command
+	idle      bool   // the shell is at its prompt
+	exitCode  int    // of the last command
 	cols      int
 	rows      int
 }
@@ -150,7 +151,6 @@ func (s *session) read() {
 		n, err := s.master.Read(buffer)
 		s.mu.Lock()
 		s.marks.feed(buffer[:n], s.print, s.mark)
-		s.change()
 		unsent := s.replies
 		s.replies = nil
 		s.mu.Unlock()
@@ -199,8 +199,9 @@ func (s *session) print(text []byte) {
 	s.screen.write(whole)
 }
 
-// mark takes a mark of the shell.
+// mark takes a mark of the shell. Nothing else changes what is waited for, so text alone ends no wait.
 func (s *session) mark(kind byte, value string) {
+	defer s.change()
 	switch kind {
 	case markRun:
 		if s.wanted && s.current == nil {
@@ -209,10 +210,15 @@ func (s *session) mark(kind byte, value string) {
 		}
 	case markDone:
 		s.end(value)
+		s.prompt = ""
 	case markReady:
-		s.end(value)
+		exitCode, prompt, _ := strings.Cut(value, ";")
+		if prompt == s.prompt {
+			return // drawn again
+		}
+		s.end(exitCode)
 		s.prompts++
-		s.idle = true
+		s.prompt, s.idle = prompt, true
 	case markUnread:
 		s.unread++
 	}

@@ -1,0 +1,108 @@
+package pty_test
+
+import (
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/pty"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// TestMain lets this binary stand for the sandboxd one, through which processes are started.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == child.Command {
+		_ = child.Run()
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// shell is a bash whose commands a test runs.
+type shell struct {
+	tb       testing.TB
+	sessions *pty.Sessions
+	shell    wire.Process
+	calls    int
+}
+
+// newShell starts the table of processes of a shell with these variables. There is one at a time: the table reaps all children.
+func newShell(tb testing.TB, env map[string]string) *shell {
+	tb.Helper()
+	self, err := os.Executable()
+	require.NoError(tb, err)
+	table := process.New(process.Options{Program: self, Logger: slog.New(slog.DiscardHandler)})
+	go func() { _ = table.Run(tb.Context()) }()
+	env["PATH"] = os.Getenv("PATH")
+	s := &shell{tb: tb, sessions: pty.New(table), shell: wire.Process{
+		Argv: []string{"bash", "--noprofile", "--norc", "-i", "+H"}, Dir: tb.TempDir(), Env: env,
+	}}
+	tb.Cleanup(func() { require.NoError(tb, s.sessions.Delete("main")) })
+	return s
+}
+
+func (s *shell) call(c wire.PTYCall) wire.PTYAnswer {
+	s.tb.Helper()
+	s.calls++
+	c.Shell, c.TimeoutMillis = s.shell, (5 * time.Minute).Milliseconds()
+	a, err := s.sessions.Call(s.tb.Context(), "main", strconv.Itoa(s.calls), c, 5*time.Minute)
+	require.NoError(s.tb, err)
+	require.False(s.tb, a.Running || a.TimedOut, a.Error)
+	return a
+}
+
+// run runs a command and returns what it printed.
+func (s *shell) run(command string) string {
+	s.tb.Helper()
+	a := s.call(wire.PTYCall{Action: wire.PTYRun, Command: command})
+	require.Zero(s.tb, a.ExitCode, a.Error)
+	return string(a.Output.Head)
+}
+
+// In a locale without multibyte characters readline draws the prompt again while a command is typed. That is not the end of the command,
+// whether or not commands have taken the mark of the end away.
+func TestPromptDrawnAgain(t *testing.T) {
+	s := newShell(t, map[string]string{"LC_ALL": "C"})
+	for _, before := range []string{"", "set -u", "PROMPT_COMMAND=:", "unset _prompts"} {
+		s.run(before)
+		for range 3 {
+			output := s.run(`echo "$(echo two)" | cat; sleep 0.05; echo three`)
+			require.Equal(t, "two\r\nthree\r\n", strings.TrimSuffix(output, "\x1b[?2004h"), before)
+		}
+	}
+}
+
+// What a long output leaves on the screen is its end.
+func TestLongOutput(t *testing.T) {
+	s := newShell(t, map[string]string{"LC_ALL": "C.UTF-8"})
+	s.call(wire.PTYCall{Action: wire.PTYStart, Cols: 40, Rows: 10})
+	s.run(`seq 1000000`)
+	screen := s.call(wire.PTYCall{Action: wire.PTYCapture})
+	require.Regexp(t, `^99999[2-9]\n(\d+\n)+1000000\n.*[$#]$`, string(screen.Text))
+}
+
+// BenchmarkLongOutput measures commands that print 100 MB to the stateful shell.
+func BenchmarkLongOutput(b *testing.B) {
+	for name, command := range map[string]string{
+		"lines":   `base64 /dev/zero | head -c 100000000`,
+		"short":   `yes abcdefg | head -c 100000000`,
+		"colours": `yes "$(printf '\033[32mit works\033[0m')" | head -c 100000000`,
+		"line":    `base64 -w 0 /dev/zero | head -c 100000000`,
+		"cursor":  `yes "$(printf 'a longer line that moves the cursor\033[2;3H')" | head -c 100000000`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			s := newShell(b, map[string]string{"LC_ALL": "C.UTF-8"})
+			b.SetBytes(100_000_000)
+			for b.Loop() {
+				s.run(command)
+			}
+		})
+	}
+}
