@@ -4,14 +4,18 @@
 //
 //	go run ./internal/gateway/bench -python venv/bin/python   # with fastapi, httpx and uvicorn[standard] installed
 //	go run ./internal/gateway/bench                           # without the Python one
+//	go run ./internal/gateway/bench -beside FILE -rounds 10   # with the gateway of another build of this command
 //	go run ./internal/gateway/bench -soak 10m                 # its memory under steady load
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -29,8 +33,20 @@ func main() {
 	soak := flag.Duration("soak", 0, "instead: watch the gateway's memory for so long")
 	only := flag.String("only", "", "the loads whose names contain this; empty: all")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the gateway's process to this file")
+	beside := flag.String("beside", "", "another build of this command, whose gateway is measured too")
+	rounds := flag.Int("rounds", 1, "how often each load is measured, the proxies by turns; more than once: the medians come last")
 	flag.Parse()
-	exit(run(*python, *only, *profile, *soak))
+	if *soak > 0 {
+		exit(runSoak(*soak))
+		return
+	}
+	exit(run(options{python: *python, beside: *beside, only: *only, profile: *profile, rounds: *rounds}))
+}
+
+// options of a comparison.
+type options struct {
+	python, beside, only, profile string
+	rounds                        int
 }
 
 func exit(err error) {
@@ -40,7 +56,7 @@ func exit(err error) {
 	}
 }
 
-func run(python, only, profile string, soakFor time.Duration) error {
+func run(o options) error {
 	dir, err := os.MkdirTemp("", "rolloutd-bench-")
 	if err != nil {
 		return err
@@ -48,54 +64,79 @@ func run(python, only, profile string, soakFor time.Duration) error {
 	defer func() { _ = os.RemoveAll(dir) }() // only a scratch folder
 	engine := httptest.NewServer(newEngine())
 	defer engine.Close()
-	g, err := startGateway(dir, engine.URL, profile)
-	if err != nil {
-		return err
-	}
-	defer g.stop()
-	if soakFor > 0 {
-		return soak(g, soakFor)
-	}
-	bare, err := startBare(engine.URL)
-	if err != nil {
-		return err
-	}
-	defer bare.stop()
-	subjects := []*subject{g, bare}
-	if python != "" {
-		p, err := startPython(python, dir, engine.URL)
+	var subjects []*subject
+	defer func() {
+		for _, s := range subjects {
+			s.stop()
+		}
+	}()
+	for _, start := range o.starts(dir, engine.URL) {
+		s, err := start()
 		if err != nil {
 			return err
 		}
-		defer p.stop()
-		subjects = append(subjects, p)
+		subjects = append(subjects, s)
 	}
-	return compare(subjects, only)
+	return compare(subjects, o.only, o.rounds)
 }
 
-// compare runs each load whose name contains only through each proxy.
-func compare(subjects []*subject, only string) error {
-	fmt.Printf("%-38s %-8s %12s %9s %9s %8s\n", "load", "proxy", "CPU", "wall", "memory", "failed")
+// starts start the proxies that are measured, the gateway first.
+func (o options) starts(dir, engine string) []func() (*subject, error) {
+	list := []func() (*subject, error){func() (*subject, error) {
+		return startGateway("gateway", os.Args[0], filepath.Join(dir, "gateway"), engine, o.profile)
+	}}
+	if o.beside != "" {
+		list = append(list, func() (*subject, error) {
+			return startGateway("beside", o.beside, filepath.Join(dir, "beside"), engine, "")
+		})
+	}
+	list = append(list, func() (*subject, error) { return startBare(engine) })
+	if o.python != "" {
+		list = append(list, func() (*subject, error) { return startPython(o.python, dir, engine) })
+	}
+	return list
+}
+
+// compare runs each load whose name contains only through each proxy, so many times by turns.
+func compare(subjects []*subject, only string, rounds int) error {
+	fmt.Printf("%-46s %-8s %12s %9s %9s %8s\n", "load", "proxy", "CPU", "wall", "memory", "failed")
 	for _, l := range loads() {
 		if !strings.Contains(l.name, only) {
 			continue
 		}
-		var first time.Duration
-		for i, s := range subjects {
-			m, err := l.measure(s)
-			if err != nil {
-				return err
+		all := make([][]measured, len(subjects))
+		for range rounds {
+			for i, s := range subjects {
+				m, err := l.measure(s)
+				if err != nil {
+					return err
+				}
+				all[i] = append(all[i], m)
+				m.print(l.name, s.name, all[0][len(all[i])-1].cpu)
 			}
-			fmt.Printf("%-38s %-8s %9.1f µs %7.1f s %6d MB %8d", l.name, s.name, micros(m.cpu), m.wall.Seconds(), m.memory>>20, m.failed)
-			if i == 0 {
-				first = m.cpu
-			} else {
-				fmt.Printf("   %.1f times the gateway's CPU", float64(m.cpu)/float64(first))
+		}
+		if rounds > 1 {
+			for i, s := range subjects {
+				medianOf(all[i]).print("median: "+l.name, s.name, medianOf(all[0]).cpu)
 			}
-			fmt.Println()
 		}
 	}
 	return nil
+}
+
+// medianOf is the one of measured that has the median of CPU.
+func medianOf(all []measured) measured {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b measured) int { return cmp.Compare(a.cpu, b.cpu) })
+	return sorted[len(sorted)/2]
+}
+
+// print prints what was measured of a load, beside the gateway's CPU.
+func (m measured) print(load, subject string, gateway time.Duration) {
+	fmt.Printf("%-46s %-8s %9.1f µs %7.1f s %6d MB %8d", load, subject, micros(m.cpu), m.wall.Seconds(), m.memory>>20, m.failed)
+	if m.cpu != gateway {
+		fmt.Printf("   %.2f times the gateway's CPU", float64(m.cpu)/float64(gateway))
+	}
+	fmt.Println()
 }
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

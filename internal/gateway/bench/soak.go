@@ -4,10 +4,28 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 )
+
+func runSoak(long time.Duration) error {
+	dir, err := os.MkdirTemp("", "rolloutd-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // only a scratch folder
+	engine := httptest.NewServer(newEngine())
+	defer engine.Close()
+	g, err := startGateway("gateway", os.Args[0], dir, engine.URL, "")
+	if err != nil {
+		return err
+	}
+	defer g.stop()
+	return soak(g, long)
+}
 
 // soak plays rollouts through the gateway, some at a time, one after the other, and prints its memory as it goes: it should
 // be flat.

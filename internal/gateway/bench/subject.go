@@ -63,12 +63,16 @@ func (s *subject) line() (string, error) {
 	return s.lines.Text(), nil
 }
 
-func startGateway(dir, engine, profile string) (*subject, error) {
+// startGateway starts a gateway on a folder, from a build of this command.
+func startGateway(name, build, dir, engine, profile string) (*subject, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
 	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
 	if err != nil {
 		return nil, err
 	}
-	s := &subject{name: "gateway", cmd: exec.Command(os.Args[0]), engine: engine}
+	s := &subject{name: name, cmd: exec.Command(build), engine: engine}
 	s.cmd.Env = append(os.Environ(), gatewayFolder+"="+dir, gatewayProfile+"="+profile)
 	if err := s.start(); err != nil {
 		return nil, err
