@@ -2,7 +2,6 @@ package trace
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
 	"unsafe"
@@ -40,6 +39,9 @@ func (h *storedHead) wholeSizes() (request, prompt int) {
 	return request, prompt
 }
 
+// usualHead is room for most heads, in bytes.
+const usualHead = 1 << 10
+
 // encode makes the frame of a record.
 func encode(key string, r *Record, b *base) (*storedHead, frame, error) {
 	request, prompt, ids, logprobs := r.Request, idBytes(r.PromptTokenIDs), idBytes(r.TokenIDs), floatBytes(r.Logprobs)
@@ -55,14 +57,14 @@ func encode(key string, r *Record, b *base) (*storedHead, frame, error) {
 		front, back = r.Reply[:at.Start], r.Reply[at.End:]
 		h.Reply, h.Cut = len(front)+len(back), &cut{at.Start, at.Spaced}
 	}
-	head, err := json.Marshal(h)
+	start, err := h.append(startFrame(typeCall, usualHead))
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode record: %w", err)
 	}
-	if h.size() > maxBody-len(head)-bodyHead {
+	if h.size() > maxBody-len(start) {
 		return nil, nil, fmt.Errorf("encode record: %d bytes are too many", h.size())
 	}
-	return h, newFrame(typeCall, head, request, front, back, prompt, ids, logprobs), nil
+	return h, newFrame(start, request, front, back, prompt, ids, logprobs), nil
 }
 
 // idBytes is ids as they are written; where memory has the same order, the memory itself.

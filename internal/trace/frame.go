@@ -30,12 +30,18 @@ func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 // frame is a frame to be written: its head, the body's head, and the sections, which are written from where they are.
 type frame [][]byte
 
-func newFrame(kind byte, head []byte, sections ...[]byte) frame {
-	b := make([]byte, frameHead, frameHead+bodyHead+len(head))
+// startFrame is the beginning of a frame, with room for a head that is appended to it.
+func startFrame(kind byte, room int) []byte {
+	b := make([]byte, frameHead+bodyHead, frameHead+bodyHead+room)
 	copy(b, frameMark)
-	b = append(b, kind)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(head)))
-	f := append(frame{append(b, head...)}, sections...)
+	b[frameHead] = kind
+	return b
+}
+
+// newFrame makes a frame of its beginning, with the head, and its sections.
+func newFrame(start []byte, sections ...[]byte) frame {
+	binary.LittleEndian.PutUint32(start[frameHead+1:], uint32(len(start)-frameHead-bodyHead))
+	f := append(frame{start}, sections...)
 	f.seal()
 	return f
 }

@@ -1,10 +1,9 @@
 package trace
 
-import (
-	"encoding/json"
+import "github.com/rolloutd/rolloutd/internal/fault"
 
-	"github.com/rolloutd/rolloutd/internal/fault"
-)
+// usualNote is room for the head of most notes, in bytes.
+const usualNote = 128
 
 // Log is one route's records in a Store. It is safe for concurrent use. The store's lock guards what is in it.
 type Log struct {
@@ -48,11 +47,8 @@ func (l *Log) disown(callID string) {
 // Delivered notes that the agent got the reply of a turn. It does not wait for the disk: a note lost with the machine's
 // power says too little, never too much.
 func (l *Log) Delivered(turn int) error {
-	head, err := json.Marshal(delivered{l.key, turn})
-	if err != nil {
-		return fault.Wrap(fault.Internal, err, "trace")
-	}
-	_, err = l.store.write(l, newFrame(typeDelivered, head), func(place) { l.index.deliver(turn) })
+	note := newFrame(delivered{l.key, turn}.append(startFrame(typeDelivered, usualNote)))
+	_, err := l.store.write(l, note, func(place) { l.index.deliver(turn) })
 	return err
 }
 

@@ -27,7 +27,7 @@ type Head struct {
 	Turn          int              `json:"turn"` // from 1, in the order calls began
 	CallID        string           `json:"call_id"`
 	API           string           `json:"api,omitempty"`
-	Rewritten     json.RawMessage  `json:"rewritten,omitempty"` // as in rollout.Turn
+	Rewritten     json.RawMessage  `json:"rewritten,omitempty"` // as in rollout.Turn; it is written as it is
 	Kind          rollout.TurnKind `json:"kind"`
 	Lineage       string           `json:"lineage,omitempty"`
 	Broken        string           `json:"broken,omitempty"` // why there is no whole reply; empty: there is
