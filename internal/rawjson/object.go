@@ -27,6 +27,9 @@ type member struct {
 // maxMembers bounds the members of an Object: each takes memory beside its text, and no API has as many.
 const maxMembers = 4096
 
+// usualMembers is as many members as most objects have, and as most get.
+const usualMembers = 16
+
 // ParseObject reads the top level of src and keeps it; src must not change afterwards. What is below the top level is not
 // judged beyond its brackets and strings. The error is a fault.Invalid.
 func ParseObject(src []byte) (*Object, error) {
@@ -40,7 +43,7 @@ func ParseObject(src []byte) (*Object, error) {
 			return nil, fault.New(fault.Invalid, "a JSON object of more than %d members", maxMembers)
 		}
 		if o.members == nil {
-			o.members = make([]member, 0, 16)
+			o.members = make([]member, 0, usualMembers)
 		}
 		from := c.KeyAt
 		c.Peek()
@@ -99,6 +102,9 @@ func (o *Object) Set(key string, value []byte) {
 		}
 	}
 	if !found {
+		if o.added == nil {
+			o.added = make([]member, 0, usualMembers)
+		}
 		o.added = append(o.added, member{key: key, value: value})
 	}
 }

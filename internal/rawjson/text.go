@@ -48,9 +48,29 @@ func AppendQuote(b []byte, s string) []byte {
 }
 
 // plain says whether a JSON string holds s as it is.
-func plain(s string) bool {
+func plain[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if ch := s[i]; ch < ' ' || ch > '~' || ch == '"' || ch == '\\' || ch == '<' || ch == '>' || ch == '&' {
+			return false
+		}
+	}
+	return true
+}
+
+// IsPlain says whether raw is one of the values that are JSON at a glance: a bare word, a number of digits, or a string of plain characters.
+func IsPlain(raw []byte) bool {
+	switch string(raw) {
+	case "true", "false", "null":
+		return true
+	}
+	switch {
+	case len(raw) >= 2 && raw[0] == '"' && raw[len(raw)-1] == '"':
+		return plain(raw[1 : len(raw)-1])
+	case len(raw) == 0 || len(raw) > 1 && raw[0] == '0':
+		return false
+	}
+	for _, ch := range raw {
+		if ch < '0' || ch > '9' {
 			return false
 		}
 	}

@@ -24,3 +24,20 @@ func TestQuote(t *testing.T) {
 		require.Equal(t, "["+string(want), string(rawjson.AppendQuote([]byte("["), text)))
 	}
 }
+
+// What is plain is JSON, and most values of requests are plain.
+func TestIsPlain(t *testing.T) {
+	t.Parallel()
+	for _, plain := range []string{"true", "false", "null", "0", "4096", `""`, `"m"`, `"org/model-1.5"`} {
+		require.True(t, rawjson.IsPlain([]byte(plain)), plain)
+	}
+	values := []string{"", `"`, "-", "01", "00", "1.", "nul", "True", `"a"b"`, `"\"`, "\"\x01\"", `"a" "b"`, "[1]", "{}"}
+	for a := range 256 {
+		for b := range 256 {
+			values = append(values, string([]byte{byte(a), byte(b)}), string([]byte{'"', byte(a), byte(b), '"'}))
+		}
+	}
+	for _, value := range values {
+		require.True(t, json.Valid([]byte(value)) || !rawjson.IsPlain([]byte(value)), "%q", value)
+	}
+}

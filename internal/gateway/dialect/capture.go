@@ -59,7 +59,7 @@ func including(list []byte, one string) ([]byte, bool) {
 	}
 	quoted := []byte(`"` + one + `"`)
 	if slices.ContainsFunc(has, func(raw json.RawMessage) bool { return bytes.Equal(raw, quoted) }) {
-		return list, true
+		return bytes.Clone(list), true
 	}
 	if len(has) == 0 {
 		return slices.Concat([]byte("["), quoted, []byte("]")), true

@@ -22,7 +22,7 @@ type change struct {
 
 type changes []change
 
-// Set sets a field of the request and records the change.
+// Set sets a field of the request and records the change. The value must be none of the request's own memory.
 func (d *Draft) Set(key string, value []byte) {
 	from, _ := d.Get(key)
 	d.note(key, from, value)
@@ -50,7 +50,6 @@ func (d *Draft) Restore(key string) {
 
 // note keeps the agent's own value over later changes, and nothing of the request's own memory.
 func (d *Draft) note(key string, from, to []byte) {
-	to = bytes.Clone(to)
 	for i := range d.Changes {
 		if d.Changes[i].key == key {
 			d.Changes[i].to = to
@@ -96,7 +95,8 @@ func (c changes) set(keys ...string) bool {
 
 // JSON is the account as the record has it: {"max_tokens":{"from":32000,"to":4096}}; nil when nothing was changed.
 func (c changes) JSON() json.RawMessage {
-	var b []byte
+	const usual = 48 // bytes of a change
+	b := make([]byte, 0, usual*len(c))
 	for _, one := range c {
 		if bytes.Equal(one.from, one.to) {
 			continue
@@ -113,7 +113,7 @@ func (c changes) JSON() json.RawMessage {
 		}
 		b = append(b, '}')
 	}
-	if b == nil {
+	if len(b) == 0 {
 		return nil
 	}
 	b[0] = '{'
@@ -122,7 +122,7 @@ func (c changes) JSON() json.RawMessage {
 
 // readable is a value that may stand in a record: what an agent gave need not be JSON below the top.
 func readable(raw []byte) []byte {
-	if json.Valid(raw) && rawjson.Nestable(raw) {
+	if rawjson.IsPlain(raw) || json.Valid(raw) && rawjson.Nestable(raw) {
 		return raw
 	}
 	text, _ := json.Marshal(string(raw)) // a string always encodes

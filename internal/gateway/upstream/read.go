@@ -14,6 +14,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
+const (
+	// usualReply is the room that is made for a reply to a prompt of no length, in bytes.
+	usualReply = 8 << 10
+	// minRoom is the least room that a reply is read into. What the connection's buffer has beyond it takes another read, and no system call.
+	minRoom = 2 << 10
+)
+
 // read takes in a reply, and takes the key out of what it says of errors. ctx is that of the request.
 func (u *Client) read(ctx context.Context, res *http.Response, t target, a *dialect.Request) *Result {
 	out, s := &Result{Status: res.StatusCode}, &reply.Stream{Reply: reply.Reply{API: a.API, PromptTokenIDs: u.Prompts.Take()}}
@@ -27,15 +34,15 @@ func (u *Client) read(ctx context.Context, res *http.Response, t target, a *dial
 	}()
 	t.live.again()
 	// A prompt's ids are about half as long again as the prompt. What an agent may send is no measure beyond reason.
-	if expected := readBuffer + min(len(a.Body)/2*3, maxExpected); a.NeedsIDs && out.Held.Hold(demand(s, expected, 0, t.live != nil)) == nil {
+	if expected := usualReply + min(len(a.Body)/2*3, maxExpected); a.NeedsIDs && out.Held.Hold(demand(s, expected, 0, t.live != nil)) == nil {
 		s.Expect(expected)
 	}
 	var drain *time.Timer
 	for reads := 1; ; reads++ {
-		if out.Held.Hold(demand(s, s.Capacity(readBuffer/2), 0, t.live != nil)) != nil {
+		if out.Held.Hold(demand(s, s.Capacity(minRoom), 0, t.live != nil)) != nil {
 			return u.giveUpReply(res, out.FirstByte)
 		}
-		room := s.Room(readBuffer / 2)
+		room := s.Room(minRoom)
 		n, err := res.Body.Read(room)
 		if errors.Is(err, intake.ErrBusy) || out.Held.Hold(demand(s, len(s.Raw())+len(room), s.Unread()+n, t.live != nil)) != nil {
 			return u.giveUpReply(res, out.FirstByte)
