@@ -112,7 +112,7 @@ func (m Model) Upstream() string {
 }
 
 // ClientGiven says whether the base URL is a client's and not of the operator's configuration.
-func (m Model) ClientGiven() bool { return m.Endpoint == "" || m.Own }
+func (m *Model) ClientGiven() bool { return m.Endpoint == "" || m.Own }
 
 // host is host and port of the base URL, which may be one that cannot be read.
 func (m Model) host() string {

@@ -84,7 +84,7 @@ func TestReplyIsKeptToTheByte(t *testing.T) {
 	t.Parallel()
 	for _, list := range []string{"[1,22,333]", "[1, 22, 333]", "[1 ,22,333 ]", "[]"} {
 		raw := "data: {\"id\":1,\"prompt_token_ids\":" + list + ",\"choices\":[]}\n\ndata: [DONE]\n\n"
-		var s reply.Stream
+		s := reply.NewStream(&reply.Reply{})
 		copy(s.Room(len(raw)), raw)
 		require.NoError(t, s.Advance(len(raw)))
 		r := record(1, "a")

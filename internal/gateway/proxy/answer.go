@@ -36,7 +36,7 @@ type answer struct {
 	turn int          // of whole: its record
 	held *intake.Part // its memory, and that of the record; nil: none
 
-	entry trace.Entry // of recorded
+	entry *trace.Entry // of recorded
 
 	status  int // of refusedCall
 	text    string
@@ -61,7 +61,7 @@ func (r *route) replayed(ctx context.Context, ans answer) answer {
 		}
 		return r.failed(r.unrecorded(err, "The gateway has no memory for its record of this call."))
 	}
-	raw, err := r.trace.Reply(ans.entry)
+	raw, err := r.trace.Reply(*ans.entry)
 	if err != nil {
 		held.Release()
 		return r.failed(r.unrecorded(err, "The gateway could not read its record of this call."))

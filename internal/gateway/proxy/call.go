@@ -72,7 +72,7 @@ func (r *route) join(id string, a *dialect.Request) (*call, answer) {
 	}
 	if r.trace != nil {
 		if e, ok := r.trace.Find(id); ok {
-			return nil, answer{kind: recorded, entry: e}
+			return nil, answer{kind: recorded, entry: &e}
 		}
 	}
 	switch {

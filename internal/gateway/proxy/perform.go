@@ -54,7 +54,7 @@ func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 			res = &upstream.Result{Tries: 1, Problem: &upstream.Problem{Class: upstream.Failed, Text: "the gateway failed on this call; its log says where"}}
 		}
 	}()
-	res = r.upstream.Complete(ctx, upstream.Spec{
+	res = r.upstream.Complete(ctx, &upstream.Spec{
 		Request: c.ask, Live: c.live, Engines: r.engines, Path: string(c.ask.API), Key: r.key,
 		ClientGiven: r.Model.ClientGiven(), Progress: &c.progress, Admission: r.admission, Route: r.ID, Price: r.Model.Price, Memory: r.memory, Budget: r.callBudget(),
 	})

@@ -33,7 +33,7 @@ type Spec struct {
 
 // retryState is what a call has cost so far.
 type retryState struct {
-	Spec
+	*Spec
 	left   time.Duration // of the budget
 	tries  int
 	cost   float64       // US dollars, of the use that tries reported
@@ -44,7 +44,7 @@ type retryState struct {
 }
 
 // Complete makes the call until its reply is whole, or until it is clear that none will come within its budget.
-func (u *Client) Complete(ctx context.Context, e Spec) *Result {
+func (u *Client) Complete(ctx context.Context, e *Spec) *Result {
 	f := &retryState{Spec: e, left: e.Budget}
 	res := u.completeWithRetries(ctx, f)
 	res.Tries, res.Queued, res.Owed, res.Reply.Usage.CostUSD = f.tries, f.queued, f.owed, f.cost
@@ -148,9 +148,9 @@ func (r *Result) report(a *limits.Admission) {
 	}
 }
 
-func (s Spec) target(engine string) target {
+func (s *Spec) target(engine string) *target {
 	root := strings.TrimSuffix(strings.TrimRight(engine, "/"), "/v1")
-	return target{url: engine + "/" + s.Path, root: root, key: s.Key, live: s.Live, progress: s.Progress, guarded: s.ClientGiven, memory: s.Memory}
+	return &target{url: engine + "/" + s.Path, root: root, key: s.Key, live: s.Live, progress: s.Progress, guarded: s.ClientGiven, memory: s.Memory}
 }
 
 // owes is what of a try's time the endpoint owed an answer: all of one that failed, and of one that was given up the time since

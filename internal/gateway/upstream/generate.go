@@ -16,7 +16,7 @@ const infoTime = 10 * time.Second
 
 // wantsGenerate says whether a call is to be made again by SGLang's /generate: its purpose is token ids, its reply has none, and the
 // engine is SGLang. The first reply of such an engine is dropped before the agent has seen it.
-func (u *Client) wantsGenerate(ctx context.Context, t target, a *dialect.Request, res *Result) bool {
+func (u *Client) wantsGenerate(ctx context.Context, t *target, a *dialect.Request, res *Result) bool {
 	if res.Problem != nil || !a.NeedsIDs || a.API != reply.Completions || len(res.Reply.TokenIDs) > 0 || t.live.Begun() || !takesGenerate(a) {
 		return false
 	}
@@ -37,7 +37,7 @@ func takesGenerate(a *dialect.Request) bool {
 }
 
 // wire is what is sent of a call, and where to.
-func (t target) wire(a *dialect.Request) (target, []byte, error) {
+func (t *target) wire(a *dialect.Request) (*target, []byte, error) {
 	if !a.ByGenerate {
 		return t, a.Body, nil
 	}

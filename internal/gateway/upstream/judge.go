@@ -19,7 +19,7 @@ import (
 const maxError = 64 << 10
 
 // refusal judges a response that is no reply.
-func refusal(res *http.Response, t target) *Result {
+func refusal(res *http.Response, t *target) *Result {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // a part of it is better than nothing
 	body = cleanBytes(body, t.key)
 	p := &Problem{Class: classOf(res.StatusCode), body: object(body), shown: shownError(body, t.guarded),

@@ -35,6 +35,11 @@ func demand(s *reply.Stream, capacity, undecoded int, live bool) int64 {
 	return int64(times)*int64(capacity) + int64(s.Decoded()) + min(decodeWeight*int64(undecoded), maxDecode)
 }
 
+// holds has a result hold what its reply may take, and says whether there was room; see demand.
+func (t *target) holds(out *Result, s *reply.Stream, capacity, undecoded int) bool {
+	return out.Held.Hold(demand(s, capacity, undecoded, t.live != nil)) == nil
+}
+
 // giveUpReply is the result of a reply that the memory has no room for. Nothing of it is kept: it would take what others have no room for.
 func (u *Client) giveUpReply(res *http.Response, firstByte time.Time) *Result {
 	u.report.starved.Inc()

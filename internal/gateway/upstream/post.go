@@ -18,7 +18,7 @@ func (u *Client) Ask(ctx context.Context, s Spec, path string) (body []byte, rel
 	return u.ask(ctx, s.target(u.Engines.pick(s.Engines)).at(path), s.Request)
 }
 
-func (u *Client) ask(ctx context.Context, t target, a *dialect.Request) (body []byte, release func(), err error) {
+func (u *Client) ask(ctx context.Context, t *target, a *dialect.Request) (body []byte, release func(), err error) {
 	req, err := newRequest(ctx, t, a, a.Body)
 	if err != nil {
 		return nil, nil, fault.New(fault.Invalid, "the endpoint's address is wrong")

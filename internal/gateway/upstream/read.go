@@ -22,8 +22,10 @@ const (
 )
 
 // read takes in a reply, and takes the key out of what it says of errors. ctx is that of the request.
-func (u *Client) read(ctx context.Context, res *http.Response, t target, a *dialect.Request) *Result {
-	out, s := &Result{Status: res.StatusCode}, &reply.Stream{Reply: reply.Reply{API: a.API, PromptTokenIDs: u.Prompts.Take()}}
+func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dialect.Request) *Result {
+	out := &Result{Status: res.StatusCode}
+	out.Reply.API, out.Reply.PromptTokenIDs = a.API, u.Prompts.Take()
+	s := reply.NewStream(&out.Reply)
 	s.Began(versionOf(res.Header))
 	out.Held = t.memory.Part()
 	kept := false
@@ -34,17 +36,17 @@ func (u *Client) read(ctx context.Context, res *http.Response, t target, a *dial
 	}()
 	t.live.again()
 	// A prompt's ids are about half as long again as the prompt. What an agent may send is no measure beyond reason.
-	if expected := usualReply + min(len(a.Body)/2*3, maxExpected); a.NeedsIDs && out.Held.Hold(demand(s, expected, 0, t.live != nil)) == nil {
+	if expected := usualReply + min(len(a.Body)/2*3, maxExpected); a.NeedsIDs && t.holds(out, s, expected, 0) {
 		s.Expect(expected)
 	}
 	var drain *time.Timer
 	for reads := 1; ; reads++ {
-		if out.Held.Hold(demand(s, s.Capacity(minRoom), 0, t.live != nil)) != nil {
+		if !t.holds(out, s, s.Capacity(minRoom), 0) {
 			return u.giveUpReply(res, out.FirstByte)
 		}
 		room := s.Room(minRoom)
 		n, err := res.Body.Read(room)
-		if errors.Is(err, intake.ErrBusy) || out.Held.Hold(demand(s, len(s.Raw())+len(room), s.Unread()+n, t.live != nil)) != nil {
+		if errors.Is(err, intake.ErrBusy) || !t.holds(out, s, len(s.Raw())+len(room), s.Unread()+n) {
 			return u.giveUpReply(res, out.FirstByte)
 		}
 		if n > 0 {
@@ -69,8 +71,8 @@ func (u *Client) read(ctx context.Context, res *http.Response, t target, a *dial
 			out.Raw = s.Raw()
 			s.Error = cleanBytes(s.Error, t.key)
 			out.Problem = judge(s, broken, err, t.guarded).under(res)
-			out.Reply, kept = s.Reply, true
-			_ = out.Held.Hold(demand(s, cap(s.Raw()), 0, t.live != nil)) // less than before
+			kept = true
+			t.holds(out, s, cap(s.Raw()), 0) // less than before
 			return out
 		}
 		if !s.Done() && t.live == nil {

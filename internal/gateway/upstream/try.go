@@ -43,14 +43,15 @@ const (
 )
 
 // at is a path below the engine's root.
-func (t target) at(path string) target {
-	t.url = t.root + path
-	return t
+func (t *target) at(path string) *target {
+	below := *t
+	below.url = t.root + path
+	return &below
 }
 
 // try makes the call once, with the quirks that are known of the endpoint. A quirk that is detected now costs one more request and no
 // try. It is kept only when the endpoint then answers: otherwise the refusal was of the agent's own request.
-func (u *Client) try(ctx context.Context, t target, a *dialect.Request) *Result {
+func (u *Client) try(ctx context.Context, t *target, a *dialect.Request) *Result {
 	place := t.url + " " + a.Model
 	var tried []quirk
 	never := false // the engine has no /generate
@@ -82,7 +83,7 @@ func (u *Client) try(ctx context.Context, t target, a *dialect.Request) *Result 
 	}
 }
 
-func (u *Client) once(ctx context.Context, t target, a *dialect.Request) *Result {
+func (u *Client) once(ctx context.Context, t *target, a *dialect.Request) *Result {
 	at, body, err := t.wire(a)
 	if err != nil {
 		return &Result{Problem: &Problem{Class: Rejected, Text: err.Error()}}
@@ -119,7 +120,7 @@ func closeAfter(d time.Duration, body io.Closer) *time.Timer {
 // without a reply behind it, such as 202 while the model is being loaded or 204, is a broken reply, and may pass.
 func answered(status int) bool { return status/100 == 2 }
 
-func newRequest(ctx context.Context, t target, a *dialect.Request, body []byte) (*http.Request, error) {
+func newRequest(ctx context.Context, t *target, a *dialect.Request, body []byte) (*http.Request, error) {
 	method := http.MethodPost
 	if body == nil {
 		method = http.MethodGet

@@ -27,7 +27,7 @@ func readAs(t *testing.T, api reply.API, raw string, n int) *reply.Stream {
 }
 
 func feed(api reply.API, raw []byte, n int) (*reply.Stream, error) {
-	s := &reply.Stream{Reply: reply.Reply{API: api}}
+	s := reply.NewStream(&reply.Reply{API: api})
 	for at := 0; at < len(raw); at += n {
 		piece := raw[at:min(at+n, len(raw))]
 		copy(s.Room(len(piece)), piece)

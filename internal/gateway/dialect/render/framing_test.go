@@ -125,7 +125,7 @@ func FuzzFraming(f *testing.F) {
 
 // event is what a stream of one event says, as far as it can be compared.
 func event(raw string) []any {
-	s := &reply.Stream{}
+	s := reply.NewStream(&reply.Reply{})
 	copy(s.Room(len(raw)), raw)
 	err := s.Advance(len(raw))
 	if err == nil {

@@ -81,7 +81,7 @@ func readWhole(t *testing.T, raw string) *reply.Stream {
 func TestTokensOfResponsesThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for _, messages := range []string{`"output_messages":[{"tokens":[1,]}]`, `"input_messages":[{"tokens":[-1]}]`, `"output_messages":[{"tokens":[1.5]}]`} {
-		s := &reply.Stream{Reply: reply.Reply{API: reply.Responses}}
+		s := reply.NewStream(&reply.Reply{API: reply.Responses})
 		require.Error(t, s.Event([]byte(vllmResponse(messages))), messages)
 	}
 }

@@ -75,7 +75,7 @@ func TestWhereEnginesHaveTheirTokens(t *testing.T) {
 
 func TestVersionFromTheHeaders(t *testing.T) {
 	t.Parallel()
-	s := &reply.Stream{}
+	s := reply.NewStream(&reply.Reply{})
 	s.Began("v1")
 	s.Began("")
 	require.NoError(t, s.Event([]byte(`{"model_version":"v2"}`)))

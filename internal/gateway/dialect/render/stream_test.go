@@ -15,7 +15,7 @@ import (
 // read feeds a stream in pieces of n bytes.
 func read(t *testing.T, raw string, n int) *reply.Stream {
 	t.Helper()
-	s := &reply.Stream{}
+	s := reply.NewStream(&reply.Reply{})
 	for len(raw) > 0 {
 		piece := raw[:min(n, len(raw))]
 		copy(s.Room(len(piece)), piece)
@@ -147,7 +147,7 @@ func TestStreamRefusesWhatWouldMisalign(t *testing.T) {
 		`nonsense`, `{"choices":[}`, `{"choices":[{"token_ids":[1,]}]}`, `{"choices":[{"token_ids":[1.5]}]}`, `{"choices":[{"token_ids":[-1]}]}`,
 		`{"choices":[{"token_ids":[99999999999]}]}`, `{"choices":[{"logprobs":{"content":[{"logprob":"x"}]}}]}`, `{"choices":[]} {}`, `[]`,
 	} {
-		s := &reply.Stream{}
+		s := reply.NewStream(&reply.Reply{})
 		raw := "data: " + event + "\n\n"
 		copy(s.Room(len(raw)), raw)
 		require.Error(t, s.Advance(len(raw)), event)
@@ -178,7 +178,7 @@ func FuzzStream(f *testing.F) {
 			n = 1
 		}
 		feed := func(size int) (*reply.Stream, error) {
-			s := &reply.Stream{}
+			s := reply.NewStream(&reply.Reply{})
 			for at := 0; at < len(raw); at += size {
 				piece := raw[at:min(at+size, len(raw))]
 				copy(s.Room(len(piece)), piece)

@@ -8,9 +8,12 @@ import (
 // Stream collects the bytes of a reply in server-sent events and reads each event as soon as it is whole. A line may be as
 // long as the reply.
 type Stream struct {
-	Reply
+	*Reply
 	split sse.Splitter
 }
+
+// NewStream returns a Stream whose events are read into r.
+func NewStream(r *Reply) *Stream { return &Stream{Reply: r} }
 
 // Expect makes room for a reply of about so many bytes, which then need not be moved as they come.
 func (s *Stream) Expect(n int) { s.split.Raw = make([]byte, 0, n) }
