@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -86,7 +87,8 @@ func number(o *rawjson.Object, key string) int {
 func setWithin(o *Draft, outer, key string, on bool) error {
 	raw, ok := o.Get(outer)
 	if !ok || string(raw) == "null" {
-		raw = []byte("{}")
+		o.Set(outer, fmt.Appendf(nil, "{%q:%t}", key, on))
+		return nil
 	}
 	in, err := rawjson.ParseObject(raw)
 	if err != nil {
@@ -102,7 +104,10 @@ func (c changes) view(api reply.API, stream bool) render.View {
 	v := render.All()
 	v.API, v.IDs, v.Logprobs, v.Usage = api, !c.set(ReturnIDs, ResponseMessages), !c.set("logprobs", Include), !c.set(StreamOptions) || !stream
 	if top, ok := c.of("top_logprobs"); ok {
-		v.Top, _ = strconv.Atoi(string(top.from)) // none: the engine's default is none
+		v.Top = 0 // the engine's default is none
+		if top.from != nil {
+			v.Top, _ = strconv.Atoi(string(top.from))
+		}
 	}
 	return v
 }
