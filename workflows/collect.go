@@ -23,11 +23,11 @@ func (r *run) collect(a *attempt) {
 	if a.place.Queue == "" {
 		return // nothing was made; the result is composed without a host
 	}
-	r.enter(rollout.PhaseCollecting)
+	r.show(rollout.PhaseCollecting)
 	in := activities.CollectInput{Target: a.target, Agent: r.spec.Agent, Proxied: a.proxied, Final: r.finished, Head: r.head(a)}
 	var out activities.CollectResult
 	s := step{timeout: r.spec.Limits.Collect + slack, summary: string(a.decision.outcome)}
-	err := workflow.ExecuteActivity(r.onHost(r.ctx, s), r.acts.CollectArtifacts, in).Get(r.ctx, &out)
+	err := r.conclude(s, r.acts.CollectArtifacts, in, &out)
 	if err == nil {
 		a.result = out.Result
 		return
@@ -55,9 +55,9 @@ func (r *run) closeSandbox(a *attempt) {
 	if a.place.Queue == "" {
 		return
 	}
-	r.enter(rollout.PhaseClosing)
+	r.show(rollout.PhaseClosing)
 	in := activities.CloseInput{Target: a.target}
-	err := workflow.ExecuteActivity(r.onHost(r.ctx, step{timeout: closeTimeout}), r.acts.CloseSandbox, in).Get(r.ctx, nil)
+	err := r.conclude(step{timeout: closeTimeout}, r.acts.CloseSandbox, in, nil)
 	if err != nil {
 		r.log.Warn("sandbox not closed", "sandbox", a.place.SandboxID, "error", asFault(err))
 	}

@@ -72,7 +72,11 @@ func TestReact(t *testing.T) {
 	require.Empty(t, srv.sandboxes(t))
 
 	page := get(t, srv.metrics)
-	for _, step := range []string{"RunAgent", "RunVerifier", "CollectArtifacts", "CloseSandbox"} {
+	for _, step := range []string{"CollectArtifacts", "CloseSandbox"} {
+		require.Regexp(t, `(?m)^temporal_local_activity_execution_latency_seconds_count\{activity_type="`+step+`".* 2$`, page)
+		require.NotContains(t, page, `temporal_activity_execution_latency_seconds_count{activity_type="`+step+`"`, "it ran in the task of the workflow")
+	}
+	for _, step := range []string{"RunAgent", "RunVerifier"} {
 		require.Regexp(t, `(?m)^temporal_activity_execution_latency_seconds_count\{activity_type="`+step+`".* 2$`, page)
 		require.NotContains(t, page, `temporal_activity_schedule_to_start_latency_seconds_count{activity_type="`+step+`"`, "it came with the answer to a workflow task")
 	}
