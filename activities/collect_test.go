@@ -92,6 +92,23 @@ func TestCollect(t *testing.T) {
 	golden(t, "testdata/result.json", data)
 }
 
+// An agent on the host has no process whose output there could be: the sandbox is not asked, and its log are its events.
+func TestNoOutputOfAnAgentOnTheHost(t *testing.T) {
+	t.Parallel()
+	h := working(t, 1)
+	h.gate.trace = traceOf
+	_, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target(), Agent: rollout.AgentReact})
+	require.NoError(t, err)
+	in := agentInput()
+	in.Agent = rollout.AgentReact
+	_, err = h.RunAgent(t.Context(), in)
+	require.NoError(t, err)
+	_, err = h.CollectArtifacts(t.Context(), collectInput(func(in *activities.CollectInput) { in.Agent = rollout.AgentReact }))
+	require.NoError(t, err)
+	require.Contains(t, h.result(t).Links, "agent")
+	require.NotContains(t, h.result(t).Links, "output")
+}
+
 // golden compares JSON with a file, but for times of processes, which are real.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()

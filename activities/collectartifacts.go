@@ -124,10 +124,10 @@ func (g gatewayReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// collectOutput saves the end of what each launch of the agent wrote.
+// collectOutput saves the end of what each launch of the agent wrote. An agent on the host has no process that could write.
 func (a *Activities) collectOutput(ctx context.Context, in CollectInput) error {
 	kind, err := a.o.Agents.Get(in.Agent)
-	if err != nil {
+	if err != nil || kind.OnHost {
 		return err
 	}
 	sb, release, err := a.attach(ctx, in.Target)

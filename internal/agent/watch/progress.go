@@ -15,7 +15,7 @@ import (
 const (
 	saveEvery     = 5 * time.Second  // of the transcript, while it grows
 	reportEvery   = 5 * time.Second  // to the workflow, at least
-	firstReport   = time.Second      // after the agent is ready: the result of one that ends before has the same, and costs no task of the workflow
+	firstReport   = time.Second      // after the agent is ready, and of its transcript too: the end of one that ends before brings the same
 	maxReports    = 200              // in the agent's whole time: each is an event of the workflow's history
 	maxUrgent     = 50               // of those that say that the endpoint has begun to fail, which do not wait for their turn
 	reportTimeout = 10 * time.Second // of one saving or report: neither may delay the watch
@@ -55,7 +55,7 @@ func (p *progressReporter) report(ctx context.Context, w *watch) (next time.Time
 		p.readyAt = now
 	}
 	if w.state.Agent.Ready && w.state.Route.Turns != p.savedTurns {
-		if next = p.savedAt.Add(saveEvery); !next.After(now) {
+		if next = p.saveDue(); !next.After(now) {
 			p.save(ctx, w)
 			next = time.Time{}
 		}
@@ -85,6 +85,14 @@ func (p *progressReporter) report(ctx context.Context, w *watch) (next time.Time
 		w.log.WarnContext(ctx, "progress not reported", "error", err)
 	}
 	return next
+}
+
+// saveDue is when the transcript may be saved next.
+func (p *progressReporter) saveDue() time.Time {
+	if p.savedAt.IsZero() {
+		return p.readyAt.Add(firstReport)
+	}
+	return p.savedAt.Add(saveEvery)
 }
 
 // progress is what there is to report. While the endpoint fails the first reason stays: those of the next tries often differ by a port.

@@ -5,12 +5,21 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/agent/watch"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
+
+// The first transcript is saved a second after the agent is ready: an agent that ends before has its transcript saved once.
+func TestSaveDue(t *testing.T) {
+	t.Parallel()
+	ready := time.Unix(100, 0)
+	require.Equal(t, ready.Add(time.Second), watch.SaveDue(ready, time.Time{}))
+	require.Equal(t, ready.Add(12*time.Second), watch.SaveDue(ready, ready.Add(7*time.Second)))
+}
 
 // A write that the store does not answer is made again a few times, and one that it refuses is not.
 func TestWritesUntilAnswered(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 )
 
 // blobs are what may be read of an attempt, by the names that the edge uses.
-// The output of an agent has one of two names.
+// The output of an agent has one of two names; one on the host has no process that writes, and its events are its log.
 var blobs = map[string][]string{
-	"trace": {store.Trace}, "steps": {store.Steps}, "agent": {store.OpencodeOutput, store.AgentOutput},
+	"trace": {store.Trace}, "steps": {store.Steps}, "agent": {store.OpencodeOutput, store.AgentOutput, store.AgentEvents},
 	"verifier.stdout": {store.VerifierStdout}, "verifier.stderr": {store.VerifierStderr}, "network": {store.Network},
 }
 

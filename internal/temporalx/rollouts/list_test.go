@@ -1,6 +1,7 @@
 package rollouts_test
 
 import (
+	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -156,6 +157,15 @@ func TestOpen(t *testing.T) {
 	data, err := io.ReadAll(r)
 	require.NoError(t, err)
 	require.Equal(t, "{}\n", string(data))
+	for _, name := range []string{store.AgentEvents, store.AgentOutput} { // an agent on the host has events only
+		_, err := st.PutBytes(t.Context(), store.AttemptKey("r1", 1, name), []byte(name))
+		require.NoError(t, err)
+		r, err := rc.Open(t.Context(), "r1", "agent")
+		require.NoError(t, err)
+		data, err := io.ReadAll(r)
+		require.NoError(t, errors.Join(err, r.Close()))
+		require.Equal(t, name, string(data))
+	}
 	_, err = rc.Open(t.Context(), "r1", "../../key")
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
 }
