@@ -33,6 +33,7 @@ type Model interface {
 	Call(ctx context.Context, id, api string, request []byte) (gateway.Reply, error)
 	Tokenize(ctx context.Context, messages []json.RawMessage) (gateway.Tokens, error)
 	Status(ctx context.Context) (gateway.RouteStatus, error)
+	Probe(ctx context.Context) error
 }
 
 var _ Model = (*gateway.Model)(nil)

@@ -108,6 +108,11 @@ func refusalOf(status int, body []byte) error {
 	}
 }
 
+// Probe asks the route's endpoint for one token; see Client.Probe.
+func (m *Model) Probe(ctx context.Context) error {
+	return m.routes.Probe(ctx, m.route)
+}
+
 // Status tells how the route stands.
 func (m *Model) Status(ctx context.Context) (RouteStatus, error) {
 	return m.routes.Status(ctx, m.route)

@@ -161,6 +161,28 @@ func TestEndpointWhoseTokenizeFails(t *testing.T) {
 	}
 }
 
+// An endpoint that is away at the first prompt does not cost the token ids: it is waited for. So is one that comes back bit by bit, with its paths for
+// calls last.
+func TestEndpointAwayAtTheFirstPrompt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, script)
+	model, asked := w.model, atomic.Int64{}
+	w.model = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) <= 12 {
+			http.Error(rw, "loading", http.StatusServiceUnavailable)
+			return
+		}
+		model.ServeHTTP(rw, r)
+	})
+	st, _ := w.finish(t, job(nil))
+	require.True(t, st.Answered(), "%+v", st)
+	turns := w.turns(t)
+	for _, turn := range turns {
+		require.Equal(t, "completions", turn.API)
+	}
+	requireOneSequence(t, turns)
+}
+
 // hanging is a model whose path for token ids never answers.
 type hanging struct{ asked, calls int }
 
@@ -175,11 +197,13 @@ func (m *hanging) Call(context.Context, string, string, []byte) (gateway.Reply, 
 	return gateway.Reply{Body: []byte(`{"choices":[{"message":{"content":"done"}}]}`)}, nil
 }
 
+func (*hanging) Probe(context.Context) error { return nil }
+
 func (m *hanging) Status(context.Context) (gateway.RouteStatus, error) {
 	return gateway.RouteStatus{}, nil
 }
 
-// An endpoint that takes the connection and never answers for token ids is asked once.
+// An endpoint that takes the connection and never answers for token ids is asked twice where it answers model calls.
 func TestTokenizeHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,7 +213,7 @@ func TestTokenizeHangs(t *testing.T) {
 		defer r.Close()
 		st := await(t, r)
 		require.True(t, st.Answered(), "%+v", st)
-		require.Equal(t, 1, m.asked)
+		require.Equal(t, 2, m.asked)
 		require.Equal(t, 1, m.calls)
 	})
 }
@@ -441,6 +465,8 @@ func (m *away) Tokenize(context.Context, []json.RawMessage) (gateway.Tokens, err
 	}
 	return gateway.Tokens{IDs: []int32{1, 2}}, nil
 }
+
+func (m *away) Probe(context.Context) error { return m.gone() }
 
 func (m *away) Call(_ context.Context, _, api string, _ []byte) (gateway.Reply, error) {
 	return gateway.Reply{Body: fmt.Appendf(nil, `{"choices":[{"text":%q,"prompt_token_ids":[1,2],"token_ids":[3]}]}`, api)}, nil

@@ -59,26 +59,36 @@ func commonEnd(a, b []int32) int {
 }
 
 const (
-	// firstTries is how often an endpoint is asked that does not answer and has never tokenised.
+	// firstTries is how often an endpoint is asked that has never tokenised before its path for that may be at fault.
 	firstTries               = 4
 	tokenizePause, lastPause = 100 * time.Millisecond, 5 * time.Second
-	// tokenizeTime bounds one attempt. An endpoint tokenises in milliseconds; one that hangs and has never tokenised is not asked again.
+	// tokenizeTime bounds one attempt. An endpoint tokenises in milliseconds; one attempt that hangs counts as firstTries.
 	tokenizeTime = 20 * time.Second
 )
 
-// tokenize asks for the prompt of a conversation: a fault.Unavailable where the endpoint does not answer. patient says that nothing else
-// will do, as with an endpoint that has tokenised before: it is asked until ctx ends. The gateway knows since when, and ends the route's
-// agent as for a call.
-func tokenize(ctx context.Context, model agent.Model, messages []json.RawMessage, patient bool) (gateway.Tokens, error) {
+// tokenize asks for the prompt of a conversation until the endpoint answers or ctx ends. The gateway knows since when, and ends the route's agent as for
+// a call. Without required it is a fault.Unavailable where the endpoint answers model calls and does not tokenise.
+func tokenize(ctx context.Context, model agent.Model, messages []json.RawMessage, required bool) (gateway.Tokens, error) {
+	answers := false // model calls, before this attempt
 	for try, pause := 1, tokenizePause; ; pause = min(2*pause, lastPause) {
 		t, hangs, err := tokenizeOnce(ctx, model, messages)
-		if !fault.Is(err, fault.Unavailable) || !patient && (hangs || try == firstTries) || sleep(ctx, pause) != nil {
+		if !fault.Is(err, fault.Unavailable) || answers {
+			return t, err
+		}
+		answers = !required && (hangs || try >= firstTries) && answersCalls(ctx, model)
+		if sleep(ctx, pause) != nil {
 			return t, err
 		}
 		if _, away := model.Status(ctx); !fault.Is(away, fault.Unavailable) {
 			try++ // else the gateway did not answer, which says nothing of the endpoint
 		}
 	}
+}
+
+// answersCalls says whether the endpoint answers a model call, be it with a refusal: then it is not away.
+func answersCalls(ctx context.Context, model agent.Model) bool {
+	err := model.Probe(ctx)
+	return ctx.Err() == nil && !fault.Is(err, fault.Unavailable) && !fault.Is(err, fault.UpstreamFailed)
 }
 
 func tokenizeOnce(ctx context.Context, model agent.Model, messages []json.RawMessage) (_ gateway.Tokens, hangs bool, err error) {

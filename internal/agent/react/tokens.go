@@ -14,7 +14,7 @@ import (
 // tokenizer make them. What was sampled is never tokenised again, so that a rollout is one sequence.
 //
 // Where the endpoint cannot be prompted so, it continues by chat completions instead, unless the job asks for ids. So it does where the endpoint
-// never tokenised and does not answer: a model call shows whether it works, waits for it, and is counted.
+// never tokenised, fails to, and answers model calls. One that is away is waited for: its first prompt decides for the whole rollout.
 type byTokens struct {
 	chat     *chat
 	required bool // fail rather than continue by messages
