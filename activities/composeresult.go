@@ -69,7 +69,7 @@ func skeleton(in CollectInput) rollout.Result {
 	if h.AgentRan || h.ExitCode != -1 {
 		res.AgentExitCode = &h.ExitCode
 	}
-	res.MalformedCalls = h.Malformed
+	res.MalformedCalls, res.ModelHeldS = h.Malformed, h.Held.Seconds()
 	res.WallS = h.EndedAt.Sub(h.StartedAt).Seconds()
 	res.InstallLogTail = text.Tail(h.InstallLog, installTail)
 	if n := len(h.Attempts); n > 0 {

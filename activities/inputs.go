@@ -94,6 +94,7 @@ type AgentResult struct {
 	Turns     int             `json:"turns"`
 	SessionID string          `json:"session_id,omitempty"`
 	Malformed int             `json:"malformed_calls,omitempty"` // tool calls of the policy that could not be read
+	Held      time.Duration   `json:"held,omitempty"`            // for which the gateway held its model calls back
 }
 
 // AbortInput ends the agent's work at once.
@@ -148,7 +149,8 @@ type Head struct {
 	SessionID  string                `json:"session_id,omitempty"`
 	InstallLog string                `json:"install_log,omitempty"`
 	Malformed  int                   `json:"malformed_calls,omitempty"`
-	Attempts   []rollout.Attempt     `json:"attempts"` // the one being collected is the last
+	Held       time.Duration         `json:"held,omitempty"` // as AgentResult has it
+	Attempts   []rollout.Attempt     `json:"attempts"`       // the one being collected is the last
 	Phases     []rollout.PhaseTiming `json:"phases,omitempty"`
 	Purpose    rollout.Purpose       `json:"purpose,omitempty"`
 	Sampling   *rollout.Sampling     `json:"sampling,omitempty"`

@@ -80,7 +80,7 @@ func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, 
 	if res.Error != "" && len(causes) > 0 {
 		res.Error += "; " + rollout.CausesInWords(causes)
 	}
-	return AgentResult{Outcome: res.Outcome, ExitCode: res.ExitCode, Error: res.Error, Turns: res.Turns, SessionID: res.SessionID, Malformed: res.Malformed}, err
+	return AgentResult{Outcome: res.Outcome, ExitCode: res.ExitCode, Error: res.Error, Turns: res.Turns, SessionID: res.SessionID, Malformed: res.Malformed, Held: res.Held}, err
 }
 
 // openBeforeLaunch opens the route of an agent on the host that was not launched yet. A launched one has its route. Where the gateway has lost it, a

@@ -89,7 +89,7 @@ func (r *run) head(a *attempt) activities.Head {
 		StartedAt: r.state.StartedAt, EndedAt: workflow.Now(r.ctx),
 	}
 	if a.agent != nil {
-		h.ExitCode, h.AgentRan, h.Malformed = a.agent.ExitCode, true, a.agent.Malformed
+		h.ExitCode, h.AgentRan, h.Malformed, h.Held = a.agent.ExitCode, true, a.agent.Malformed, a.agent.Held
 	}
 	return h
 }

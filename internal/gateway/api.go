@@ -43,6 +43,11 @@ type RouteStatus struct {
 	// Trouble is why the endpoint gives the agent no answer: what came of the latest try of its own call under way that is retried, of the
 	// latest attempt to have a prompt tokenised, or before the first call of a connection. "": nothing is wrong.
 	Trouble string `json:"trouble,omitempty"`
+	// Held is for how long the agent's own calls were held back up to this status: while the endpoint was paused or had asked for no calls, from the
+	// begin of a try that failed to that of the next, while the endpoint failed to tokenise a prompt, and while the gateway was away. Calls at
+	// the same time count once. Holding says that it goes on.
+	Held    time.Duration `json:"held,omitempty"`
+	Holding bool          `json:"holding,omitempty"`
 	// Owed is how long the agent's own calls waited for an endpoint that gave nothing of use: tries that failed, the pauses between them,
 	// admission, and of a call that was given up the time since its reply last grew. Calls at the same time count once.
 	Owed time.Duration `json:"owed,omitempty"`

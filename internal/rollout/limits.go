@@ -13,7 +13,10 @@ import (
 // Limits.Rollout is derived, beside the time of one call that is open when the agent's time is up.
 const attemptOverhead = 2 * time.Minute
 
-// DefaultLimits returns the bounds of a rollout that asks for none. Call, FirstCall, Quiet and Rollout are left zero: they
+// leastHeld is by how much an agent's time may be extended where Limits.Held is derived: trainers replace weights and restart engines in less.
+const leastHeld = 30 * time.Minute
+
+// DefaultLimits returns the bounds of a rollout that asks for none. Call, FirstCall, Quiet, Held and Rollout are left zero: they
 // depend on others, so that a caller who only changes Agent still gets a set that nests (see Filled).
 func DefaultLimits() Limits {
 	return Limits{
@@ -41,7 +44,8 @@ func (l Limits) Filled() Limits {
 	l.Call = or(l.Call, min(5*time.Minute, l.Agent*4/5))
 	l.FirstCall = or(l.FirstCall, time.Minute)
 	l.Quiet = or(l.Quiet, min(5*time.Minute, l.Agent))
-	l.Rollout = or(l.Rollout, time.Duration(l.Attempts)*(l.attempt()+l.Call+attemptOverhead))
+	l.Held = or(l.Held, max(leastHeld, l.Agent))
+	l.Rollout = or(l.Rollout, time.Duration(l.Attempts)*(l.attempt()+l.Call+attemptOverhead)+l.Held)
 	return l
 }
 

@@ -29,8 +29,8 @@ func MaxTime(l rollout.Limits) time.Duration {
 
 // launchedTime is the part of MaxTime that follows the wait for the first launch.
 func launchedTime(l rollout.Limits) time.Duration {
-	return startGrace + l.Agent + // relaunches included
-		l.Call + callSlack + // a call that is open when the agent's time is up
+	return startGrace + l.Agent + l.Held + // relaunches included
+		l.Call + callSlack + l.Held + // a call that is open when the agent's time is up
 		gatewayPatience + // a gateway that is away
 		gateway.ProbeTime + // the endpoint, asked from outside
 		finishTime

@@ -29,10 +29,10 @@ func TestMaxTime(t *testing.T) {
 		limits rollout.Limits
 		want   time.Duration
 	}{
-		"default":     {rollout.DefaultLimits().Filled(), start + 10*minute + 5*minute + others},
-		"short":       {rollout.Limits{Agent: 10 * second}.Filled(), start + 10*second + 8*second + others},
-		"long calls":  {rollout.Limits{Agent: 2 * time.Hour, Call: time.Hour}.Filled(), start + 3*time.Hour + others},
-		"short calls": {rollout.Limits{Agent: 2 * time.Hour, Call: minute}.Filled(), start + 2*time.Hour + minute + others},
+		"default":     {rollout.DefaultLimits().Filled(), start + 10*minute + 5*minute + 60*minute + others},
+		"short":       {rollout.Limits{Agent: 10 * second}.Filled(), start + 10*second + 8*second + 60*minute + others},
+		"long calls":  {rollout.Limits{Agent: 2 * time.Hour, Call: time.Hour}.Filled(), start + 3*time.Hour + 4*time.Hour + others},
+		"short calls": {rollout.Limits{Agent: 2 * time.Hour, Call: minute}.Filled(), start + 2*time.Hour + minute + 4*time.Hour + others},
 	} {
 		require.Equal(t, c.want, watch.MaxTime(c.limits), name)
 	}
@@ -43,12 +43,23 @@ func TestMaxTime(t *testing.T) {
 func TestDecideEndsInTime(t *testing.T) {
 	t.Parallel()
 	limits := rollout.DefaultLimits().Filled()
-	last := 5*minute + limits.Agent + limits.Call + 30*second
+	last := 5*minute + limits.Agent + limits.Call + 30*second + 2*limits.Held
+	for _, held := range []time.Duration{0, minute, limits.Held, 2 * limits.Held, last} {
+		for _, holding := range []bool{false, true} {
+			requireEnds(t, limits, last, gateway.RouteStatus{Held: held, Holding: holding})
+		}
+	}
+}
+
+// requireEnds requires an end at last of an agent whose calls were held back so, whatever else it and its endpoint did.
+func requireEnds(t *testing.T, limits rollout.Limits, last time.Duration, route gateway.RouteStatus) {
+	t.Helper()
 	for _, owed := range []time.Duration{0, second, 5 * minute, last - limits.Agent, last - limits.Agent + second, last} {
 		for _, before := range []time.Duration{0, 4 * minute, 6 * minute} {
 			for _, firstCall := range []time.Duration{0, second, last} {
 				for _, calls := range []int{0, 1} {
-					l := look{limits: limits, first: last, owed: owed, firstCall: firstCall, route: gateway.RouteStatus{InFlight: calls, Owed: before}}
+					route.InFlight, route.Owed = calls, before
+					l := look{limits: limits, first: last, owed: owed, firstCall: firstCall, route: route}
 					require.NotEqual(t, watch.Continue, watch.Decide(l.state(time.Now())).Action, "%+v", l)
 				}
 			}

@@ -87,18 +87,21 @@ func (s *State) stalled() bool {
 	return s.Now.Sub(s.Progress) >= s.Limits.FirstCall || s.CPU >= s.Limits.FirstCall
 }
 
-// timedOut decides when the agent's time is up. Time for which the endpoint owed an answer is not the agent's: a call that is
-// open then is waited for, within its own bound, and decides.
+// timedOut decides when the agent's time is up, with what it was extended by. Other time for which the endpoint owed an answer is not the agent's either: a
+// call that is open then is waited for, within its own bound, and decides.
 func (s *State) timedOut() Decision {
 	end := s.end()
 	open := s.owedSince(end)
-	unanswered := s.unanswered(end)
+	unanswered := s.unanswered(end) - s.extension()
 	switch {
 	case s.noCall(): // the policy was never asked
 		return infra(fault.AgentFailed, "no model call within %s of the agent's launch, in %d launches", end.Sub(s.Launch.First), s.Launch.Number)
+	case s.heldTooLong():
+		return infra(fault.UpstreamFailed, "model endpoint: the gateway held the agent's calls back for %s, and extends its time by %s at most",
+			s.Route.Held.Round(time.Second), s.Limits.Held)
 	case 2*unanswered >= s.Limits.Agent:
 		return infra(fault.UpstreamFailed, "model endpoint: it owed answers for %s of the agent's %s", unanswered.Round(time.Second), s.Limits.Agent)
-	case !open.IsZero() && s.Now.Sub(open) < s.Limits.Call+callSlack:
+	case !open.IsZero() && s.Now.Sub(open) < s.Limits.Call+callSlack+s.extension(): // it may have been held back
 		return Decision{}
 	case !open.IsZero():
 		return infra(fault.UpstreamFailed, "model endpoint: the call open at the end of the agent's %s was not answered within %s", s.Limits.Agent, s.Limits.Call)

@@ -185,6 +185,41 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// Time for which the gateway held calls back extends the agent's time, up to a bound. Beyond it the attempt has no reward.
+func TestDecideWhenCallsWereHeldBack(t *testing.T) {
+	t.Parallel()
+	limits := rollout.Limits{Agent: 10 * minute, Call: 5 * minute, FirstCall: minute, Quiet: 5 * minute, Held: 8 * minute}
+	earlier := limits
+	earlier.Held = 0
+	held := func(d time.Duration) gateway.RouteStatus { return gateway.RouteStatus{Held: d, Owed: d} }
+	at := func(l rollout.Limits, d time.Duration, route gateway.RouteStatus) look {
+		return look{limits: l, first: d, firstCall: d, lastCall: minute, route: route}
+	}
+	open := at(limits, 15*minute, held(5*minute))
+	open.route.InFlight, open.route.Owed, open.owed = 1, 0, 6*minute
+	for name, c := range map[string]struct {
+		look look
+		want want
+	}{
+		"not yet":                         {at(limits, 14*minute, held(5*minute)), goesOn()},
+		"all its own time is used":        {at(limits, 15*minute, held(5*minute)), ends(rollout.AgentTimeout, "")},
+		"for half of its time":            {at(limits, 17*minute, held(7*minute)), ends(rollout.AgentTimeout, "")},
+		"owed besides, for half":          {at(limits, 15*minute, gateway.RouteStatus{Held: 5 * minute, Owed: 10 * minute}), infraFails(fault.UpstreamFailed, "owed answers")},
+		"up to the bound":                 {at(limits, 18*minute-second, held(8*minute)), goesOn()},
+		"at the bound":                    {at(limits, 18*minute, held(8*minute)), ends(rollout.AgentTimeout, "")},
+		"beyond the bound":                {at(limits, 18*minute, held(9*minute)), infraFails(fault.UpstreamFailed, "for 9m0s, and extends its time by 8m0s")},
+		"beyond the bound, but not yet":   {at(limits, 17*minute, held(9*minute)), goesOn()},
+		"a call open that was held back":  {open, goesOn()},
+		"limits of an earlier build":      {at(earlier, 10*minute, held(4*minute)), ends(rollout.AgentTimeout, "")},
+		"an earlier build, half the time": {at(earlier, 10*minute, held(5*minute)), infraFails(fault.UpstreamFailed, "owed answers")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, c.look, c.want)
+		})
+	}
+}
+
 // Time for which the endpoint owes an answer is not the policy's: no fault of an endpoint ends as agent_timeout.
 func TestDecideWhoIsToBlame(t *testing.T) {
 	t.Parallel()

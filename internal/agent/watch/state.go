@@ -73,6 +73,7 @@ func (s *State) sawRoute(now time.Time, route gateway.RouteStatus) {
 	if route.FirstCallAt.IsZero() {
 		route.FirstCallAt = s.Route.FirstCallAt // a restarted gateway forgets calls that it does not record
 	}
+	route.Held = max(route.Held, s.Route.Held) // a change may come after a status that was asked for later
 	changed := route.InFlight > 0 || route.InFlight != s.Route.InFlight || route.Turns != s.Route.Turns || !route.LastCallAt.Equal(s.Route.LastCallAt)
 	if s.Alive.IsZero() || changed {
 		s.Alive = now
@@ -105,7 +106,7 @@ func (s *State) sawCPU(now time.Time, used time.Duration, share float64) {
 }
 
 // end is when the agent's time is up. It counts from the first model call: how long a busy host takes to bring the agent up is not the
-// agent's doing.
+// agent's doing, nor is how long the gateway holds its calls back.
 func (s *State) end() time.Time {
 	began := s.Launch.First
 	if !s.NoModel {
@@ -116,8 +117,14 @@ func (s *State) end() time.Time {
 			began = call
 		}
 	}
-	return began.Add(s.Limits.Agent)
+	return began.Add(s.Limits.Agent + s.extension())
 }
+
+// extension is by how much the agent's time is extended. Only the gateway's own word counts.
+func (s *State) extension() time.Duration { return min(s.Route.Held, s.Limits.Held) }
+
+// heldTooLong says that the gateway held calls back for longer than the agent's time may be extended. Limits of an earlier build have no such bound.
+func (s *State) heldTooLong() bool { return s.Limits.Held > 0 && s.Route.Held > s.Limits.Held }
 
 // noCall says that the agent has not called its model yet, in any launch, and that it should have. An agent on the host that waits for the
 // endpoint to tokenise its first prompt has.

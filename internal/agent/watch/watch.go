@@ -93,6 +93,8 @@ type Result struct {
 	Turns     int
 	SessionID string
 	Malformed int // see agent.Status
+	// Held is for how long the gateway held the agent's calls back; see gateway.RouteStatus.
+	Held time.Duration
 }
 
 // watch is one run of Watcher.Run.
@@ -108,6 +110,7 @@ type watch struct {
 	run      agent.Run
 	statuses *stream[agent.Status]
 	routes   <-chan gateway.Change
+	statusAt time.Time     // when the gateway was asked for the status last, beside routes
 	pinned   string        // the session that the gateway knows
 	starting func()        // gives the slot of a start back; nil: there is none
 	cpuAt    time.Duration // CPU time of the sandbox when the launch began
@@ -142,8 +145,10 @@ func (wr *Watcher) Run(ctx context.Context, j Job) (Result, error) {
 // loop decides and acts until the decision is an end.
 func (w *watch) loop(ctx context.Context) (Result, error) {
 	for {
-		d := Decide(w.state)
-		var err error
+		d, err := w.decide(ctx)
+		if err != nil {
+			return Result{}, err
+		}
 		switch d.Action {
 		case Continue:
 			w.events.report(ctx, w)
@@ -160,6 +165,17 @@ func (w *watch) loop(ctx context.Context) (Result, error) {
 			return Result{}, err
 		}
 	}
+}
+
+// decide decides by a status of the route that is as new as the end of the agent's time: for how long calls are held back changes without a change
+// of the version.
+func (w *watch) decide(ctx context.Context) (Decision, error) {
+	if end := w.state.end(); !w.state.Now.Before(end) && w.statusAt.Before(end) {
+		if err := w.refreshRoute(ctx); err != nil {
+			return Decision{}, err
+		}
+	}
+	return Decide(w.state), nil
 }
 
 // wait takes in the next change, or returns at a time: the reporter's, or the next at which a bound may strike.
@@ -202,6 +218,7 @@ func (w *watch) sawStatus(ctx context.Context, u update[agent.Status]) error {
 }
 
 func (w *watch) refreshRoute(ctx context.Context) error {
+	w.statusAt = time.Now()
 	route, err := w.Gateway.Status(ctx, w.job.SandboxID)
 	return w.sawRoute(gateway.Change{Status: route, Err: err})
 }
@@ -230,10 +247,11 @@ func (w *watch) sawRoute(c gateway.Change) error {
 // nextBound is when a bound of the agent may strike, or its progress is measured next.
 func (w *watch) nextBound(now time.Time) time.Time {
 	s, next := &w.state, now.Add(longestWait)
-	bounds := []time.Time{s.end(), s.Alive.Add(s.Limits.Quiet)}
-	if !now.Before(bounds[0]) { // a call that is owed decides
-		bounds = append(bounds, now.Add(sampleEvery))
+	end := s.end()
+	if next := now.Add(sampleEvery); end.Before(next) && (s.Route.Holding || !now.Before(end)) { // it moves, or a call that is owed decides
+		end = next
 	}
+	bounds := []time.Time{end, s.Alive.Add(s.Limits.Quiet)}
 	if !s.Spent.IsZero() {
 		bounds = append(bounds, s.Spent.Add(budgetGrace+time.Millisecond))
 	}

@@ -97,7 +97,7 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 	c := &call{
 		id: id, ask: a, live: shown, turn: r.begun, began: time.Now(), cancel: cancel, done: make(chan struct{}), waiters: 1, epoch: r.epoch,
 	}
-	c.progress.Changed = r.version.Note
+	c.progress.Changed, c.progress.Held = r.version.Note, func(from, to time.Time) { r.heldBack(c, span{from, to}) }
 	r.inFlight[id], r.dialect = c, a.Dialect
 	r.see(c.began)
 	r.version.Note()

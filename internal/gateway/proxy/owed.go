@@ -62,8 +62,10 @@ func (r *route) tokenized(began time.Time, err error) {
 // promptEnded notes that the agent waits for no prompt any more. r.mu is held.
 func (r *route) promptEnded() {
 	if since := r.prompting.since; !since.IsZero() {
-		r.owed.add(time.Now(), time.Since(since))
+		now := time.Now()
+		r.owed.add(now, now.Sub(since))
 		r.prompting = prompting{}
+		r.holdEnded(span{since, now})
 		r.version.Note()
 	}
 }

@@ -71,6 +71,7 @@ type route struct {
 	dialect   *dialect.Dialect // of the latest call; nil: there was none
 	spending  spending         // of all calls
 	owed      owed
+	held      held
 	unreached string    // why the endpoint could not be reached before the first call
 	prompting prompting // of prompts that the endpoint does not tokenise
 	first     time.Time // the first call's begin
@@ -173,9 +174,10 @@ func (r *route) status() gateway.RouteStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	version := r.version.Current() // first: what changes meanwhile has a later one
-	since := r.owedSince(time.Now())
+	now := time.Now()
+	held, holding := r.heldBy(now)
 	return gateway.RouteStatus{
-		Owed: r.owed.total, OwedSince: since, Trouble: r.trouble(),
+		Owed: r.owed.total, OwedSince: r.owedSince(now), Held: held, Holding: holding, Trouble: r.trouble(),
 		ID: r.ID, Version: version, Attached: r.attached, Turns: r.usage.Turns, InFlight: len(r.inFlight), Calls: r.recorded(), Usage: r.usage,
 		FirstCallAt: r.first, LastCallAt: r.last,
 		Ended: r.journal.Ended, BudgetSpent: r.journal.BudgetSpent, Failure: r.journal.Failure,

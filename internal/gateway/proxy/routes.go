@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
@@ -169,6 +170,7 @@ func (s *Server) loadRoutes() (all bool, err error) {
 		return false, fmt.Errorf("gateway folder: %w", err)
 	}
 	all = true
+	seen, now := journal.Alive(s.dir), time.Now()
 	for _, e := range entries {
 		if !e.IsDir() || !gateway.ValidID(e.Name()) {
 			continue
@@ -179,6 +181,7 @@ func (s *Server) loadRoutes() (all bool, err error) {
 			err = os.RemoveAll(s.folder(e.Name()))
 		case err == nil:
 			r.admission = s.upstreams.Join(r.Model.Upstream())
+			r.recallHeld(seen, now)
 			s.routes[r.ID] = r
 		default:
 			all = false

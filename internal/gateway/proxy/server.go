@@ -21,6 +21,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/buffer"
 	"github.com/rolloutd/rolloutd/internal/gateway/probe"
@@ -97,7 +98,10 @@ func (s *Server) Run(ctx context.Context) error {
 		s.serve(r)
 	}
 	s.mu.Unlock()
+	s.noteAlive(ctx)
+	stop := clock.Every(ctx, aliveStep, s.noteAlive)
 	<-ctx.Done()
+	stop()
 
 	s.mu.Lock()
 	s.serving = nil

@@ -47,6 +47,7 @@ type retryState struct {
 func (u *Client) Complete(ctx context.Context, e *Spec) *Result {
 	f := &retryState{Spec: e, left: e.Budget}
 	res := u.completeWithRetries(ctx, f)
+	f.Progress.goesOn(f.Admission)
 	res.Tries, res.Queued, res.Owed, res.Reply.Usage.CostUSD = f.tries, f.queued, f.owed, f.cost
 	u.report.waited.Observe(f.queued.Seconds())
 	return res
@@ -100,8 +101,10 @@ func (f *retryState) unreachable(p *Problem, pause time.Duration) time.Duration 
 // attempt waits for admission and tries once. The error is why ctx ended before that.
 func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	asked := time.Now()
+	f.Progress.waits(wait{since: asked})
 	p, err := f.Admission.Enter(ctx, f.Route)
 	began := time.Now()
+	f.Progress.goesOn(f.Admission)
 	f.queued += began.Sub(asked)
 	f.owed += began.Sub(asked)
 	if err != nil {
@@ -120,6 +123,7 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	if res.Problem != nil && res.Problem.Class == Retry && ctx.Err() == nil && errors.Is(context.Cause(p.Ctx), limits.ErrCleared) {
 		res.Problem.Cause = limits.ErrCleared
 		f.owed += f.owes(ctx, res, began)
+		f.Progress.waits(wait{since: began, failed: true})
 		return res, nil // ended by a drain: retried without charging the call's budget
 	}
 	f.left -= time.Since(began)
@@ -130,6 +134,9 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 		res.Problem = noMemory()
 	}
 	f.owed += f.owes(ctx, res, began)
+	if ctx.Err() == nil && res.Problem != nil && res.Problem.Class == Retry {
+		f.Progress.waits(wait{since: began, failed: true})
+	}
 	if ctx.Err() == nil {
 		res.report(f.Admission)
 		u.Engines.saw(engine, res.Status == 0 && res.Problem.Class == Retry && p.Ctx.Err() == nil)

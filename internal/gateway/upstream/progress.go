@@ -5,15 +5,62 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 )
 
-// Progress is how a call stands: when its reply last grew, and why it is being retried. It is safe for concurrent use; a nil one notes
-// nothing.
+// Progress is how a call stands: when its reply last grew, why it is being retried, and whether it is held back. It is safe for concurrent use; a
+// nil one notes nothing. The functions are set before the call begins; nil: not wanted.
 type Progress struct {
-	Changed func() // called when the trouble changes; nil: not wanted. It is set before the call begins.
+	Changed func()                   // called when the trouble changes
+	Held    func(from, to time.Time) // called when the call has been held back
 
 	grew    atomic.Int64
 	trouble atomic.Pointer[string]
+	waiting atomic.Pointer[wait] // nil: the endpoint works on the call
+}
+
+// wait is why the endpoint does not work on a call.
+type wait struct {
+	since  time.Time
+	failed bool // it failed the try that began then; else the call waits for admission
+}
+
+// held is the part of the wait, until to, in which the call was held back: all of it after a try that failed, and before the first try that in
+// which the endpoint was paused or had asked for no calls. A wait for other calls is none: an agent makes as many calls as it likes.
+func (w wait) held(a *limits.Admission, to time.Time) (time.Time, time.Time) {
+	if w.failed {
+		return w.since, to
+	}
+	return a.Shut(w.since, to)
+}
+
+// waits notes that the call waits. A try that failed counts until the next one begins.
+func (p *Progress) waits(w wait) {
+	if p == nil {
+		return
+	}
+	if before := p.waiting.Load(); before == nil || !before.failed {
+		p.waiting.Store(&w)
+	}
+}
+
+// goesOn notes that the call waits no more.
+func (p *Progress) goesOn(a *limits.Admission) {
+	if p == nil {
+		return
+	}
+	if from, to := p.HeldBack(a, time.Now()); to.After(from) && p.Held != nil {
+		p.Held(from, to)
+	}
+	p.waiting.Store(nil)
+}
+
+// HeldBack is the time until now for which the call waits and is held back; both are zero where it is not.
+func (p *Progress) HeldBack(a *limits.Admission, now time.Time) (from, to time.Time) {
+	if w := p.waiting.Load(); w != nil {
+		return w.held(a, now)
+	}
+	return time.Time{}, time.Time{}
 }
 
 // fails records why a try failed.

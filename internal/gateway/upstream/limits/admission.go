@@ -26,6 +26,7 @@ type Admission struct {
 	idle    chan struct{} // closed when no request runs; nil unless a drain waits for that
 	paused  time.Time     // the pause ends by itself then, in case the trainer that asked for it is gone
 	held    time.Time     // until then the endpoint asked for no calls
+	shut    shut          // by both
 	failing int           // tries in a row that failed
 	failed  time.Time     // when the last of them did
 	why     string        // what came of the last of them, for people

@@ -26,7 +26,9 @@ const (
 func (a *Admission) Pause(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.paused = time.Now().Add(d)
+	now := time.Now()
+	a.paused = now.Add(d)
+	a.shut.note(now, latest(a.paused, a.held))
 	a.admit() // who waits may have to wait for another moment now
 }
 
@@ -35,6 +37,7 @@ func (a *Admission) Resume() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.paused = time.Time{}
+	a.shut.note(time.Now(), a.held)
 	a.admit()
 }
 
@@ -90,6 +93,7 @@ func (a *Admission) Fails(why string, after time.Duration) {
 	}
 	if until := now.Add(min(after, maxHeld)); after > 0 && until.After(a.held) {
 		a.held = until
+		a.shut.note(now, latest(a.paused, a.held))
 	}
 }
 

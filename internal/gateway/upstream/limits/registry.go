@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -77,6 +78,7 @@ func (g *Registry) admit(name string) *Admission {
 	if own {
 		a.weights = cmp.Or(a.weights, g.weights.of[address], g.weights.of[of])
 		a.paused = latest(g.admit(of).status().Until, g.admit(address).status().Until)
+		a.shut.note(time.Now(), a.paused)
 	}
 	g.admissions[name] = a
 	return a
