@@ -82,7 +82,7 @@ func (p Policy) CheckAddr(host string, to netip.AddrPort) error {
 }
 
 func (p Policy) refused(host, kind string) error {
-	return fault.New(fault.Invalid, "%s is %s, which clients may not have called: the operator allows it with %s", host, kind, cmp.Or(p.setting, gatewaySetting))
+	return fault.New(fault.Invalid, "%s is %s, which is refused unless the operator allows it with %s", host, kind, cmp.Or(p.setting, gatewaySetting))
 }
 
 func (p Policy) allows(host string, to netip.AddrPort) bool {

@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net"
 	"os"
@@ -129,6 +130,19 @@ func TestOwnNamespaces(t *testing.T) {
 }
 
 // Nothing of the root file system can be changed, and nothing in it gives more rights.
+// Programs verify the hosts that a task may reach by the certificates that the host trusts, and see nothing else beside them.
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	const bundle = "/etc/ssl/certs/ca-certificates.crt"
+	trusted, err := os.ReadFile(bundle)
+	if err != nil {
+		t.Skip("this machine has no certificates at " + bundle)
+	}
+	ran := place(t, driver.Spec{}).Bash("ls -A /etc/ssl /etc/ssl/certs; sha256sum < " + bundle + "; : > " + bundle)
+	require.NotZero(t, ran.ExitCode, "it is read-only")
+	require.Equal(t, fmt.Sprintf("/etc/ssl:\ncerts\n\n/etc/ssl/certs:\nca-certificates.crt\n%x  -\n", sha256.Sum256(trusted)), ran.Stdout)
+}
+
 func TestRootIsReadOnly(t *testing.T) {
 	t.Parallel()
 	p := place(t, driver.Spec{})

@@ -72,7 +72,22 @@ func hostRoot(c *composer) {
 			c.bind(path, path)
 		}
 	}
+	certificates(c, "/etc/ssl", "certs", "ca-certificates.crt")
+	certificates(c, "/etc/pki", "tls", "certs", "ca-bundle.crt")
 	c.opt("--dir", "/var/lib", "--symlink", "/tmp", "/var/tmp")
+}
+
+// certificates shows a file of the certificates that the host trusts, by which programs verify the hosts that a task may reach. Their
+// folder may hold more.
+func certificates(c *composer, path string, names ...string) {
+	if !exists(filepath.Join(append([]string{path}, names...)...)) {
+		return
+	}
+	for _, name := range names {
+		c.dir(path)
+		path = filepath.Join(path, name)
+	}
+	c.bind(path, path)
 }
 
 // like shows name of folder as it is there: a link as a link, a directory by a bind.
