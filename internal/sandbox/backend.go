@@ -68,10 +68,11 @@ func controlTransport(d driver.Driver) *http.Transport {
 			return d.Dial(ctx, id)
 		},
 		MaxIdleConnsPerHost: 4,
-		// A worker meets thousands of sandboxes in its life; connections to dead ones must not pile up.
-		IdleConnTimeout:    20 * time.Second,
+		// A worker meets thousands of sandboxes in its life; connections to dead ones must not pile up. Agents on the host wait for their model for
+		// much longer than this, and need none meanwhile: one takes two goroutines and a file here and another goroutine in the sandbox.
+		IdleConnTimeout:    5 * time.Second,
 		DisableCompression: true,
-		// Most sandboxes have a connection at all times. The default is 4 KiB for each buffer; bodies pass by one that is full.
+		// Agents in the sandbox have a connection at all times. The default is 4 KiB for each buffer; bodies pass by one that is full.
 		ReadBufferSize:  1 << 10,
 		WriteBufferSize: 1 << 10,
 	}

@@ -157,6 +157,20 @@ type box struct {
 	agent.Sandbox
 	mu    sync.Mutex
 	marks map[string]wire.Status
+	looks int // calls of Status
+}
+
+func (b *box) looked() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.looks
+}
+
+// lose forgets all marks.
+func (b *box) lose() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.marks)
 }
 
 func (b *box) Start(_ context.Context, name string, _ wire.Process) (wire.Status, error) {
@@ -169,6 +183,7 @@ func (b *box) Start(_ context.Context, name string, _ wire.Process) (wire.Status
 func (b *box) Status(_ context.Context, name string) (wire.Status, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.looks++
 	st, ok := b.marks[name]
 	if !ok {
 		return st, fault.New(fault.NotFound, "no process %q", name)

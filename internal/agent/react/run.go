@@ -11,8 +11,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// statusEvery is the longest wait of Next. It then checks that the sandbox is there, which a loop that waits for its model does not notice.
-const statusEvery = 10 * time.Second
+const (
+	// statusEvery is the longest wait of Next.
+	statusEvery = 10 * time.Second
+	// lookEvery is how often Next checks that the sandbox is there, which a loop that waits for its model does not notice. It is longer than a
+	// connection to the sandbox is kept, so that a waiting rollout has none.
+	lookEvery = 30 * time.Second
+)
 
 // run implements agent.Run. The loop begins with the first Next or Transcript, from the first step.
 type run struct {
@@ -25,6 +30,7 @@ type run struct {
 	ctx    context.Context // of the loop
 	cancel context.CancelFunc
 	ready  bool          // the first status was given
+	looked time.Time     // when the sandbox was last there
 	done   chan struct{} // closed when the loop is over; then status and err are set
 	status agent.Status
 	err    error
@@ -114,7 +120,7 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 		select {
 		case <-r.done:
 		default:
-			r.ready = true
+			r.ready, r.looked = true, time.Now()
 			return r.working(), nil
 		}
 	}
@@ -129,11 +135,20 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 	case <-r.done:
 		return r.end()
 	case <-timer.C:
-		_, err := r.env.Sandbox.Status(ctx, agent.ProcessName(r.launch.Number))
-		return r.working(), err
+		return r.working(), r.look(ctx)
 	case <-ctx.Done():
 		return agent.Status{}, fault.Wrap(fault.Unavailable, ctx.Err(), "wait for react")
 	}
+}
+
+// look checks at intervals that the sandbox is there.
+func (r *run) look(ctx context.Context) error {
+	if time.Since(r.looked) < lookEvery {
+		return nil
+	}
+	r.looked = time.Now()
+	_, err := r.env.Sandbox.Status(ctx, agent.ProcessName(r.launch.Number))
+	return err
 }
 
 // working is the status of a loop that is not over. Waiting for the model or for a tool is work: both have bounds of their own.

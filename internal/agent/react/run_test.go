@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -215,6 +216,37 @@ func TestTokenizeHangs(t *testing.T) {
 		require.True(t, st.Answered(), "%+v", st)
 		require.Equal(t, 2, m.asked)
 		require.Equal(t, 1, m.calls)
+	})
+}
+
+// silent is an endpoint that does not answer.
+type silent struct{ hanging }
+
+func (*silent) Call(ctx context.Context, id, _ string, _ []byte) (gateway.Reply, error) {
+	<-ctx.Done()
+	return gateway.Reply{}, fault.Wrap(fault.Unavailable, ctx.Err(), "model call %s", id)
+}
+
+// A rollout that waits for its model looks at its sandbox now and then: less often than it says how it stands, and until the sandbox is gone.
+func TestSandboxOfAWaitingRollout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sb := &box{marks: map[string]wire.Status{}}
+		r, err := react.Agent{}.Open(t.Context(), agent.Env{Sandbox: sb, Model: &silent{}, Tools: &tools{}}, job(nil))
+		require.NoError(t, err)
+		defer r.Close()
+		looks, began := sb.looked(), time.Now()
+		for range 7 { // the first is given at once
+			st, err := r.Next(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, time.Now(), st.LastSign)
+		}
+		require.Equal(t, time.Minute, time.Since(began))
+		require.Equal(t, looks+2, sb.looked())
+		sb.lose()
+		for ; err == nil; _, err = r.Next(t.Context()) {
+		}
+		require.Equal(t, 90*time.Second, time.Since(began))
 	})
 }
 

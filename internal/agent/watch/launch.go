@@ -57,10 +57,7 @@ func (w *watch) follow(ctx context.Context, run agent.Run) error {
 	w.run = run
 	w.state.launched(run.Launch())
 	w.cpuAt = w.cpu(ctx)
-	w.statuses = startStream(ctx, func(ctx context.Context) (agent.Status, bool, error) {
-		st, err := run.Next(ctx)
-		return st, !st.Done && err == nil, err
-	})
+	w.statuses = startStatuses(ctx, run)
 	return nil
 }
 

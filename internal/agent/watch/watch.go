@@ -108,7 +108,7 @@ type watch struct {
 	asked    chan question
 
 	run      agent.Run
-	statuses *stream[agent.Status]
+	statuses *statuses
 	routes   <-chan gateway.Change
 	statusAt time.Time     // when the gateway was asked for the status last, beside routes
 	pinned   string        // the session that the gateway knows
@@ -203,15 +203,15 @@ func (w *watch) wait(ctx context.Context, reporter time.Time) error {
 
 // sawStatus takes in the agent's status. When that is its end, the route's status of after it counts: an agent that died of an
 // abort must not look like one that died by itself.
-func (w *watch) sawStatus(ctx context.Context, u update[agent.Status]) error {
+func (w *watch) sawStatus(ctx context.Context, u *update) error {
 	if u.err != nil {
 		return u.err
 	}
-	w.state.sawAgent(time.Now(), u.value)
-	if u.value.Ready || u.value.Done {
+	w.state.sawAgent(time.Now(), u.status)
+	if u.status.Ready || u.status.Done {
 		w.started()
 	}
-	if err := w.pinSession(ctx); err != nil || !u.value.Done {
+	if err := w.pinSession(ctx); err != nil || !u.status.Done {
 		return err
 	}
 	return w.refreshRoute(ctx)

@@ -29,8 +29,8 @@ type Client struct {
 
 const (
 	maxBackoff = 30 * time.Second
-	// readBuffer lets one read take in many tokens of a reply that comes fast.
-	readBuffer = 16 << 10
+	// readBuffer lets one read take in many tokens of a reply that comes fast. Each call that waits holds one.
+	readBuffer = 8 << 10
 	// maxHeader bounds the headers of a response, in bytes.
 	maxHeader = 256 << 10
 )

@@ -1,0 +1,54 @@
+package watch
+
+import (
+	"context"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+)
+
+// update is the next status of an agent, or why there is none.
+type update struct {
+	status agent.Status
+	err    error
+}
+
+// statuses takes the statuses of an agent in one goroutine. A host has one for each agent; updates are passed by pointers, which keeps its stack small.
+type statuses struct {
+	updates chan *update
+	cancel  context.CancelFunc
+	ended   chan struct{}
+}
+
+// startStatuses takes statuses until the last one, or until it is closed.
+func startStatuses(ctx context.Context, run agent.Run) *statuses {
+	ctx, cancel := context.WithCancel(ctx) //nolint:gosec // close calls it
+	s := &statuses{updates: make(chan *update), cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		for u := next(ctx, run); s.give(ctx, u); u = next(ctx, run) {
+		}
+	}()
+	return s
+}
+
+func next(ctx context.Context, run agent.Run) *update {
+	u := &update{}
+	u.status, u.err = run.Next(ctx)
+	return u
+}
+
+// give hands an update on. It is false after the last one.
+func (s *statuses) give(ctx context.Context, u *update) bool {
+	select {
+	case s.updates <- u:
+		return !u.status.Done && u.err == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// close ends the goroutine and waits for it.
+func (s *statuses) close() {
+	s.cancel()
+	<-s.ended
+}
