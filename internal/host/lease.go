@@ -23,11 +23,7 @@ type Leases struct {
 // Attach finds the living sandbox and renews its lease until release is called; release waits for a renewal under way. A sandbox
 // that is gone is a fault.SandboxLost.
 func (l Leases) Attach(ctx context.Context, b *sandbox.Backend, id string) (sb *sandbox.Sandbox, release func(), err error) {
-	sb, err = b.Attach(ctx, id)
-	if err == nil {
-		err = sb.Renew(ctx, l.Length)
-	}
-	if err != nil {
+	if sb, err = b.AttachFor(ctx, id, l.Length); err != nil {
 		return nil, nil, err
 	}
 	return sb, l.Keep(ctx, sb), nil

@@ -123,6 +123,18 @@ func (b *Backend) Attach(ctx context.Context, id string) (*Sandbox, error) {
 	return s, nil
 }
 
+// AttachFor is Attach that renews the lease, whose answer says that the sandbox lives.
+func (b *Backend) AttachFor(ctx context.Context, id string, ttl time.Duration) (*Sandbox, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
+	s := b.sandbox(id)
+	if err := s.Renew(ctx, ttl); err != nil {
+		return nil, fmt.Errorf("attach: %w", err)
+	}
+	return s, nil
+}
+
 // Destroy ends every process of the sandbox and frees what it held; of one that is gone it is a no-op.
 func (b *Backend) Destroy(ctx context.Context, id string) (err error) {
 	ctx, span := b.span(ctx, "sandbox.destroy", id)

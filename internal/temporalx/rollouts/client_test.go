@@ -322,9 +322,11 @@ func TestWait(t *testing.T) {
 	require.NoError(t, err)
 	want := finish(t, st, "r1")
 	go f.end("r1", completed, nil)
+	looks := f.looks
 	got, err := rc.Wait(t.Context(), "r1")
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+	require.Equal(t, looks, f.looks, "the poll says how it ended")
 	delete(f.workflows, "rollout-r1")
 	got, err = rc.Wait(t.Context(), "r1")
 	require.NoError(t, err, "after Temporal's retention")

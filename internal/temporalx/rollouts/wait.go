@@ -41,6 +41,13 @@ func pollTime(waited time.Duration) time.Duration { return min(max(waited/8, sho
 // changed. A workflow that was terminated or failed leaves no result; its rollout is reported as infra_failed. Open reads the whole.
 func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
 	for begun := time.Now(); ; {
+		polled := time.Now()
+		completed, _ := shared(ctx, &c.polls, id, pollTime(time.Since(begun)), func(ctx context.Context) (bool, error) {
+			return c.untilClosed(ctx, rollout.WorkflowID(id)) == nil, nil
+		})
+		if completed {
+			return c.result(ctx, id)
+		}
 		status, err := c.look(ctx, id)
 		var notFound *serviceerror.NotFound
 		switch {
@@ -55,10 +62,7 @@ func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
 		case status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 			return c.unfinished(ctx, id, status), nil
 		}
-		_, _ = shared(ctx, &c.polls, id, pollTime(time.Since(begun)), func(ctx context.Context) (struct{}, error) {
-			c.pollOnce(ctx, id)
-			return struct{}{}, nil
-		})
+		_ = clock.Sleep(ctx, shortPoll-time.Since(polled)) // a poll that failed is not repeated in a rush
 	}
 }
 
@@ -82,18 +86,7 @@ func passing(err error) bool {
 	return errors.As(err, &down) || errors.As(err, &late) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// pollOnce waits for the workflow's end, or until ctx ends. How it ended is asked afterwards.
-func (c *Client) pollOnce(ctx context.Context, id string) {
-	begun := time.Now()
-	err := c.untilClosed(ctx, rollout.WorkflowID(id))
-	if err == nil || ctx.Err() != nil {
-		return
-	}
-	// The workflow did not complete, or Temporal is not there. Only the latter comes back here, and not in a rush.
-	_ = clock.Sleep(ctx, time.Second-time.Since(begun))
-}
-
-// untilClosed waits until a workflow is closed, or ctx ends. Its requests carry no deadline: Temporal's server answers a long poll at
+// untilClosed waits until a workflow is closed, or ctx ends. It returns nil only of one that has completed. Its requests carry no deadline: Temporal's server answers a long poll at
 // once in the last second of its deadline, and the SDK would poll without a pause.
 func (c *Client) untilClosed(ctx context.Context, workflowID string) error {
 	polling, cancel := context.WithCancel(context.WithoutCancel(ctx))
