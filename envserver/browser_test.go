@@ -184,6 +184,10 @@ func TestPageOfProducers(t *testing.T) {
 func TestPageFollowsARollout(t *testing.T) {
 	t.Parallel()
 	r := startPage(t)
+	r.fake.toolCall = []rollout.ToolEvent{
+		{Tool: "terminal", Input: json.RawMessage(`{"command":"cat <b>"}`)},
+		{Tool: "terminal", Output: "<script>no</script>", Error: "Exit code: 1", Status: "error"},
+	}
 	body, err := json.Marshal(task("slow", waits))
 	require.NoError(t, err)
 	r.do("POST", "/rollouts", string(body), "Authorization", "Bearer "+pageToken)
@@ -191,6 +195,10 @@ func TestPageFollowsARollout(t *testing.T) {
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/slow"))
 	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
 	b.says("#rollout", "running agent")
+	for _, part := range []string{"The agent calls terminal", `{"command":"cat <b>"}`, "terminal failed", "<script>no</script>", "Exit code: 1"} {
+		b.says("#rollout .activity", part)
+	}
+	b.look("running")
 	b.run(chromedp.Click(`//button[text()="Abort"]`))
 	b.says("#rollout", "aborted")
 	b.says("#rollout", "Model calls")

@@ -36,6 +36,7 @@ type fake struct {
 	traces   map[string]string
 	phases   []rollout.PhaseTiming // of every rollout; set before the first
 	unlogged bool                  // a reader of events is also sent one that is not in the log; set before the first
+	toolCall []rollout.ToolEvent   // start and end of a tool call in every rollout; set before the first
 	turns    []rollout.CompactTurn // of every result; set before the first
 	lines    string                // of every trace; empty: as left says; set before the first
 	left     string                // what every rollout left under every name; empty: what name and id tell
@@ -177,6 +178,14 @@ func (f *fake) Events(ctx context.Context, id string, after int64, emit func([]r
 	}
 	for i, p := range state.Phases {
 		if err := send(int64(i+1), rollout.EventPhase, rollout.PhaseEvent{Phase: p.Phase, Attempt: p.Attempt, Start: p.Start}); err != nil {
+			return err
+		}
+	}
+	for i, kind := range []rollout.EventKind{rollout.EventToolStart, rollout.EventToolEnd} {
+		if i >= len(f.toolCall) {
+			break
+		}
+		if err := send(int64(len(state.Phases)+i+1), kind, f.toolCall[i]); err != nil {
 			return err
 		}
 	}

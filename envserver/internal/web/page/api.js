@@ -63,7 +63,7 @@ function base64url(text) {
   return btoa(bytes).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
-/** events calls onEvent for each server-sent event until the stream ends or signal aborts; EventSource cannot send a token. */
+/** events calls onEvent with the name and the data of each server-sent event until the stream ends or signal aborts; EventSource cannot send a token. */
 export async function events(path, signal, onEvent) {
   const response = await ask(path, { signal });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -75,7 +75,8 @@ export async function events(path, signal, onEvent) {
     rest = blocks.pop();
     for (const block of blocks) {
       const name = /^event: (.*)$/m.exec(block);
-      if (name) onEvent(name[1]);
+      const data = /^data: (.*)$/m.exec(block);
+      if (name && data) onEvent(name[1], JSON.parse(data[1]));
     }
   }
 }

@@ -1,4 +1,5 @@
 // One rollout: where it stands, phase by phase, and what it left.
+import { activity } from "./activity.js";
 import { ask, events, get, post } from "./api.js";
 import { $, complain, el, seconds, table } from "./dom.js";
 import { outcome } from "./rollouts.js";
@@ -19,7 +20,8 @@ export async function rollout(id) {
   const abort = el("button", { type: "button", hidden: true, click: () => end(abort, path) }, "Abort");
   const live = el("div");
   const left = el("div");
-  $("rollout").replaceChildren(el("h2", { id: "rollout-title" }, id), abort, live, left);
+  const happens = activity();
+  $("rollout").replaceChildren(el("h2", { id: "rollout-title" }, id), abort, live, left, happens.node);
   const now = async () => {
     const state = await get(path);
     abort.hidden = state.phase === "done";
@@ -40,7 +42,10 @@ export async function rollout(id) {
     }
     drawing = false;
   };
-  await events(path + "/events", signal, redraw);
+  await events(path + "/events", signal, (kind, data) => {
+    happens.add(kind, data);
+    redraw();
+  });
   if (signal.aborted) return;
   await now();
   left.replaceChildren(...result(path, await get(path + "/result")));
