@@ -26,23 +26,17 @@ type chat struct {
 	messages []json.RawMessage
 }
 
-type chatRequest struct {
-	sampling
-	Messages []json.RawMessage `json:"messages"`
-	Tools    []nativeTool      `json:"tools,omitempty"`
-	Parallel *bool             `json:"parallel_tool_calls,omitempty"`
+// chatTools are the fields of a request behind its messages.
+type chatTools struct {
+	Tools    []nativeTool `json:"tools,omitempty"`
+	Parallel *bool        `json:"parallel_tool_calls,omitempty"`
 }
 
 func (c *chat) ask(ctx context.Context, id string, add []message) (answer, error) {
 	if err := c.append(add...); err != nil {
 		return answer{}, err
 	}
-	request := chatRequest{sampling: c.sampling, Messages: c.messages, Tools: c.tools}
-	if len(c.tools) > 0 {
-		parallel := true
-		request.Parallel = &parallel
-	}
-	body, err := marshal(request)
+	body, err := c.request()
 	if err != nil {
 		return answer{}, fault.Wrap(fault.Internal, err, "model call %s", id)
 	}
@@ -55,6 +49,44 @@ func (c *chat) ask(ctx context.Context, id string, add []message) (answer, error
 		return answer{}, err
 	}
 	return a, c.append(said)
+}
+
+// request is the body of the next call. The messages become parts of it, so that a conversation is in memory once while its model thinks, and is not
+// encoded again for each call.
+func (c *chat) request() ([]byte, error) {
+	more := chatTools{Tools: c.tools}
+	if len(c.tools) > 0 {
+		parallel := true
+		more.Parallel = &parallel
+	}
+	head, err := marshal(c.sampling)
+	if err != nil {
+		return nil, err
+	}
+	tail, err := marshal(more)
+	if err != nil {
+		return nil, err
+	}
+	const open, end = `,"messages":[`, `],`
+	size := len(head) + len(open) + len(c.messages) + len(end) + len(tail)
+	for _, m := range c.messages {
+		size += len(m)
+	}
+	body := append(make([]byte, 0, size), head[:len(head)-1]...)
+	body = append(body, open...)
+	for i, m := range c.messages {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		from := len(body)
+		body = append(body, m...)
+		c.messages[i] = json.RawMessage(body[from:len(body):len(body)])
+	}
+	body = append(body, end...)
+	if len(c.tools) == 0 {
+		body = body[:len(body)-1] // there are no further fields
+	}
+	return append(body, tail[1:]...), nil
 }
 
 func (c *chat) append(messages ...message) error {
