@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -89,29 +90,71 @@ func (t *Table) holds(p *Process, pid int, inode uint64, budget *int) (found boo
 	if err != nil {
 		return false
 	}
-	_ = t.Users.Run(user, func() { found = hasSocket(pid, inode, budget) })
+	at := holding{pid, inode}
+	_ = t.Users.Run(user, func() {
+		var descriptor string
+		if descriptor, found = findSocket(at, t.seen.of(at), budget); found {
+			t.seen.put(at, descriptor)
+		}
+	})
 	return found
 }
 
-func hasSocket(pid int, inode uint64, budget *int) bool {
-	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
+// holding is a socket in a process.
+type holding struct {
+	pid   int
+	inode uint64
+}
+
+// descriptors remembers under which descriptors sockets were found. A process keeps most of its sockets where they are, so one look at the link
+// there takes the place of one at each of its descriptors.
+type descriptors struct {
+	mu sync.Mutex
+	at map[holding]string
+}
+
+// maxSeen bounds what is remembered: processes of the sandbox may make any number of connections.
+const maxSeen = 256
+
+func (d *descriptors) of(h holding) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.at[h]
+}
+
+func (d *descriptors) put(h holding, descriptor string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.at) >= maxSeen {
+		clear(d.at)
+	}
+	d.at[h] = descriptor
+}
+
+// findSocket returns the descriptor under which the process has the socket open. It looks at first, if that is not "", before all others.
+func findSocket(h holding, first string, budget *int) (descriptor string, found bool) {
+	folder, want, buf := fmt.Sprintf("/proc/%d/fd", h.pid), fmt.Sprintf("socket:[%d]", h.inode), make([]byte, 64)
+	if first != "" {
+		if n, err := unix.Readlink(folder+"/"+first, buf); err == nil && string(buf[:n]) == want {
+			return first, true
+		}
+	}
+	dir, err := os.Open(folder)
 	if err != nil {
-		return false
+		return "", false
 	}
 	defer dir.Close()
-	want := fmt.Sprintf("socket:[%d]", inode)
-	buf := make([]byte, 64)
 	for *budget > 0 {
 		names, err := dir.Readdirnames(256)
 		for _, name := range names {
 			n, err := unix.Readlinkat(int(dir.Fd()), name, buf)
 			if err == nil && string(buf[:n]) == want {
-				return true
+				return name, true
 			}
 		}
 		if *budget -= len(names); err != nil {
-			return false
+			return "", false
 		}
 	}
-	return false
+	return "", false
 }

@@ -54,7 +54,12 @@ func connected(client, server netip.AddrPort) (uint64, error) {
 	local, remote := client.Addr().Unmap().As4(), server.Addr().Unmap().As4()
 	copy(q.ID.Local[:], local[:])
 	copy(q.ID.Remote[:], remote[:])
-	answers, err := diagnose(q, 0)
+	d, err := openDiagnosis()
+	if err != nil {
+		return 0, err
+	}
+	defer d.close()
+	answers, err := d.ask(q, 0)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return 0, nil
@@ -68,10 +73,15 @@ func connected(client, server netip.AddrPort) (uint64, error) {
 
 // listening asks the kernel for the inodes of the sockets that listen on a port, whatever their address.
 func listening(port uint16) (inodes []uint64, err error) {
+	d, err := openDiagnosis()
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		q := diagRequest{Family: family, Protocol: unix.IPPROTO_TCP, States: 1 << stateListen}
 		binary.BigEndian.PutUint16(q.ID.Ports[:], port)
-		answers, err := diagnose(q, unix.NLM_F_DUMP)
+		answers, err := d.ask(q, unix.NLM_F_DUMP)
 		if err != nil {
 			return nil, err
 		}
@@ -84,36 +94,48 @@ func listening(port uint16) (inodes []uint64, err error) {
 	return inodes, nil
 }
 
-// diagnose sends one question to the kernel's socket diagnosis and reads the whole answer.
-func diagnose(q diagRequest, flags uint16) ([]diagAnswer, error) {
+// diagnosis is a connection to the kernel's socket diagnosis, for one question after the other.
+type diagnosis struct {
+	fd  int
+	buf []byte
+}
+
+func openDiagnosis() (*diagnosis, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_INET_DIAG)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
-	defer unix.Close(fd)
+	d := &diagnosis{fd: fd, buf: make([]byte, 32<<10)} // the kernel's messages are smaller
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &diagTimeout); err != nil {
+		d.close()
 		return nil, os.NewSyscallError("setsockopt", err)
 	}
+	return d, nil
+}
+
+func (d *diagnosis) close() { _ = unix.Close(d.fd) }
+
+// ask sends one question and reads the whole answer.
+func (d *diagnosis) ask(q diagRequest, flags uint16) ([]diagAnswer, error) {
 	var msg bytes.Buffer
 	head := unix.NlMsghdr{Type: unix.SOCK_DIAG_BY_FAMILY, Flags: unix.NLM_F_REQUEST | flags}
 	head.Len = uint32(binary.Size(head) + binary.Size(q))
 	_ = binary.Write(&msg, binary.NativeEndian, head) // a buffer takes all that fits in memory
 	_ = binary.Write(&msg, binary.NativeEndian, q)
-	if err := unix.Sendto(fd, msg.Bytes(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(d.fd, msg.Bytes(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, os.NewSyscallError("sendto", err)
 	}
-	return readAnswers(fd, flags&unix.NLM_F_DUMP != 0)
+	return d.answers(flags&unix.NLM_F_DUMP != 0)
 }
 
-// readAnswers reads one answer, or a list up to its end.
-func readAnswers(fd int, list bool) (answers []diagAnswer, err error) {
-	buf := make([]byte, 32<<10) // the kernel's messages are smaller
+// answers reads one answer, or a list up to its end.
+func (d *diagnosis) answers(list bool) (answers []diagAnswer, err error) {
 	for {
-		n, _, err := unix.Recvfrom(fd, buf, 0)
+		n, _, err := unix.Recvfrom(d.fd, d.buf, 0)
 		if err != nil {
 			return nil, os.NewSyscallError("recvfrom", err)
 		}
-		messages, err := syscall.ParseNetlinkMessage(buf[:n])
+		messages, err := syscall.ParseNetlinkMessage(d.buf[:n])
 		if err != nil {
 			return nil, fmt.Errorf("socket diagnosis: %w", err)
 		}

@@ -24,6 +24,7 @@ type Table struct {
 	Users    Users
 	env      wire.BaseEnv
 	log      *slog.Logger
+	seen     descriptors
 
 	// starting is held while a process starts, and while all are killed: nothing may start in between.
 	starting sync.Mutex
@@ -51,6 +52,7 @@ func New(o Options) *Table {
 		Users:    Users{o.SeparateUsers, o.Agent},
 		env:      o.Env,
 		log:      o.Logger,
+		seen:     descriptors{at: map[holding]string{}},
 		byName:   map[string]*Process{},
 	}
 }
