@@ -32,17 +32,31 @@ func OpenProcess(ctx context.Context, sb Sandbox, launch int, command func() (wi
 	}
 	_, err := sb.Status(ctx, ProcessName(launch))
 	if fault.Is(err, fault.NotFound) {
-		var p wire.Process
-		if p, err = command(); err == nil {
-			_, err = sb.Start(ctx, ProcessName(launch), p)
-		}
-	} else if err == nil && launch == 1 {
+		return startProcess(ctx, sb, launch, command)
+	}
+	if err == nil && launch == 1 {
 		err = beginJob(ctx, sb)
 	}
 	if err != nil {
 		return Launch{}, err
 	}
-	return launchOf(ctx, sb, launch)
+	return knownLaunch(ctx, sb, launch)
+}
+
+func startProcess(ctx context.Context, sb Sandbox, launch int, command func() (wire.Process, error)) (Launch, error) {
+	p, err := command()
+	if err != nil {
+		return Launch{}, err
+	}
+	st, err := sb.Start(ctx, ProcessName(launch), p)
+	if err != nil {
+		return Launch{}, err
+	}
+	if launch > 1 {
+		return knownLaunch(ctx, sb, launch)
+	}
+	began := time.Now().Add(-st.Age)
+	return Launch{Number: 1, Began: began, First: began}, nil
 }
 
 // AttachProcess finds the process of the newest launch; fault.NotFound when there is none, or it waits for its job.
@@ -51,17 +65,17 @@ func AttachProcess(ctx context.Context, sb Sandbox) (Launch, error) {
 	if err != nil {
 		return Launch{}, err
 	}
-	waits := false
-	if latest == 1 {
-		waits, err = Warm(ctx, sb)
+	var w warmth
+	if latest > 0 {
+		w, err = warmthOf(ctx, sb)
 	}
 	if err != nil {
 		return Launch{}, err
 	}
-	if latest == 0 || waits {
+	if latest == 0 || latest == 1 && w.waits() {
 		return Launch{}, fault.New(fault.NotFound, "the agent was never started in this sandbox")
 	}
-	return launchOf(ctx, sb, latest)
+	return launchOf(ctx, sb, w, latest)
 }
 
 // latestLaunch is the number of the newest launch; 0: there was none.
@@ -78,9 +92,21 @@ func latestLaunch(ctx context.Context, sb Sandbox) (int, error) {
 	return MaxLaunches, nil
 }
 
+// knownLaunch is a launch whose process exists.
+func knownLaunch(ctx context.Context, sb Sandbox, number int) (Launch, error) {
+	w, err := warmthOf(ctx, sb)
+	if err != nil {
+		return Launch{}, err
+	}
+	return launchOf(ctx, sb, w, number)
+}
+
 // launchOf computes start times from ages: the sandbox's clock may be set while a process runs.
-func launchOf(ctx context.Context, sb Sandbox, number int) (Launch, error) {
-	first, err := began(ctx, sb, 1)
+func launchOf(ctx context.Context, sb Sandbox, w warmth, number int) (Launch, error) {
+	first, err := w.began, error(nil)
+	if first.IsZero() {
+		first, err = began(ctx, sb, 1)
+	}
 	if err != nil || number == 1 {
 		return Launch{Number: number, Began: first, First: first}, err
 	}
@@ -92,11 +118,6 @@ func launchOf(ctx context.Context, sb Sandbox, number int) (Launch, error) {
 }
 
 func began(ctx context.Context, sb Sandbox, launch int) (time.Time, error) {
-	if launch == 1 {
-		if w, err := warmthOf(ctx, sb); err != nil || !w.began.IsZero() {
-			return w.began, err
-		}
-	}
 	st, err := sb.Status(ctx, ProcessName(launch))
 	return time.Now().Add(-st.Age), fault.Wrap(fault.KindOf(err), err, "launch %d of the agent", launch)
 }
@@ -105,8 +126,12 @@ func began(ctx context.Context, sb Sandbox, launch int) (time.Time, error) {
 func ProcessOutput(ctx context.Context, sb Sandbox, last, limit int) ([]byte, error) {
 	var text []byte
 	for n := 1; n <= last; n++ {
+		st, err := sb.Status(ctx, ProcessName(n))
+		if err != nil {
+			return nil, err
+		}
 		for _, stream := range []string{"stdout", "stderr"} {
-			part, err := sb.Tail(ctx, ProcessName(n), stream, limit)
+			part, err := sb.Tail(ctx, st, stream, limit)
 			if err != nil {
 				return nil, err
 			}
@@ -121,7 +146,7 @@ const maxLastWords = 2000
 
 // Died is the status of an agent whose process ended and should not have. name is the agent's.
 func Died(ctx context.Context, sb Sandbox, name string, st wire.Status) (Status, error) {
-	text, err := sb.Tail(ctx, st.Name, "stderr", maxLastWords)
+	text, err := sb.Tail(ctx, st, "stderr", maxLastWords)
 	if err != nil {
 		return Status{}, err
 	}

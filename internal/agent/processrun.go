@@ -95,7 +95,11 @@ func (r *ProcessRun) Transcript(ctx context.Context) (rollout.Transcript, error)
 	read := r.Messages
 	if read == nil {
 		read = func(ctx context.Context, launch int) ([]json.RawMessage, error) {
-			out, err := r.Sandbox.Tail(ctx, ProcessName(launch), "stdout", maxTranscript)
+			st, err := r.Sandbox.Status(ctx, ProcessName(launch))
+			if err != nil {
+				return nil, err
+			}
+			out, err := r.Sandbox.Tail(ctx, st, "stdout", maxTranscript)
 			return OutputMessages(out), err
 		}
 	}

@@ -17,7 +17,7 @@ type Sandbox interface {
 	Status(ctx context.Context, name string) (wire.Status, error)
 	Wait(ctx context.Context, name string, atMost time.Duration) (wire.Status, error)
 	WaitLog(ctx context.Context, name, stream string, offset int64, limit int, atMost time.Duration) (sandbox.Chunk, error)
-	Tail(ctx context.Context, name, stream string, n int) ([]byte, error)
+	Tail(ctx context.Context, st wire.Status, stream string, n int) ([]byte, error)
 	Kill(ctx context.Context, name string) error
 	WriteFile(ctx context.Context, path string, data io.Reader, mode fs.FileMode) error
 	ReadFile(ctx context.Context, path string, limit int64) ([]byte, error)

@@ -35,7 +35,7 @@ func MarkWarm(ctx context.Context, sb Sandbox) error { return mark(ctx, sb, warm
 // Warm says whether launch 1 waits for a job.
 func Warm(ctx context.Context, sb Sandbox) (bool, error) {
 	w, err := warmthOf(ctx, sb)
-	return w.warm && w.began.IsZero(), err
+	return w.waits(), err
 }
 
 // beginJob records that launch 1 has a job now, if it was waiting for one.
@@ -57,6 +57,9 @@ type warmth struct {
 	warm  bool
 	began time.Time // when it got its job, by this process's clock; zero: it waits for one
 }
+
+// waits says that it waits for a job.
+func (w warmth) waits() bool { return w.warm && w.began.IsZero() }
 
 func warmthOf(ctx context.Context, sb Sandbox) (warmth, error) {
 	_, err := sb.Status(ctx, warmMark)

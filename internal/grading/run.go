@@ -100,7 +100,7 @@ func (g *Grader) runScript(ctx context.Context, sb *sandbox.Sandbox, job Job, re
 	if err != nil {
 		return err
 	}
-	if err := g.saveScriptOutput(ctx, sb, job.Target, record); err != nil {
+	if err := g.saveScriptOutput(ctx, sb, st, job.Target, record); err != nil {
 		return err
 	}
 	res, err := shell.Result(ctx, sb, testScript, st)
@@ -222,7 +222,7 @@ func (g *Grader) noReward(ctx context.Context, sb *sandbox.Sandbox, job Job, rec
 }
 
 // saveScriptOutput keeps the last characters of the script's output in the record and up to keptOutput bytes in the store.
-func (g *Grader) saveScriptOutput(ctx context.Context, sb *sandbox.Sandbox, t rollout.Target, record *Record) error {
+func (g *Grader) saveScriptOutput(ctx context.Context, sb *sandbox.Sandbox, st wire.Status, t rollout.Target, record *Record) error {
 	for _, s := range []struct {
 		stream, name string
 		n            int
@@ -230,7 +230,7 @@ func (g *Grader) saveScriptOutput(ctx context.Context, sb *sandbox.Sandbox, t ro
 	}{
 		{"stdout", store.VerifierStdout, scriptStdout, &record.Stdout}, {"stderr", store.VerifierStderr, scriptStderr, &record.Stderr},
 	} {
-		raw, err := sb.Tail(ctx, scriptProcess, s.stream, keptOutput)
+		raw, err := sb.Tail(ctx, st, s.stream, keptOutput)
 		if err != nil {
 			return err
 		}

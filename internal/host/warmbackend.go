@@ -88,10 +88,7 @@ func (b WarmBackend) Start(ctx context.Context, id string, a WarmAgent) error {
 
 // Ready implements WarmSandboxes.
 func (b WarmBackend) Ready(ctx context.Context, id, key string) (bool, error) {
-	sb, err := b.Attach(ctx, id)
-	if err == nil {
-		err = sb.Renew(ctx, b.Lease)
-	}
+	sb, err := b.AttachFor(ctx, id, b.Lease)
 	if err != nil {
 		return false, err
 	}

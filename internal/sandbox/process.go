@@ -120,17 +120,16 @@ func (s *Sandbox) log(ctx context.Context, name, stream string, offset int64, li
 	return Chunk{Data: data, Next: next, EOF: res.Header.Get(wire.LogEOFHeader) == "true"}, nil
 }
 
-// Tail reads the last n bytes of a stream, or what there is of them.
-func (s *Sandbox) Tail(ctx context.Context, name, stream string, n int) ([]byte, error) {
-	st, err := s.Status(ctx, name)
-	if err != nil {
-		return nil, err
-	}
+// Tail reads the last n bytes of what a process had written to a stream when it was in this status, or what there is of them.
+func (s *Sandbox) Tail(ctx context.Context, st wire.Status, stream string, n int) ([]byte, error) {
 	size := st.StdoutSize
 	if stream == "stderr" {
 		size = st.StderrSize
 	}
-	chunk, err := s.Log(ctx, name, stream, max(size-int64(n), 0), n)
+	if size == 0 {
+		return nil, nil
+	}
+	chunk, err := s.Log(ctx, st.Name, stream, max(size-int64(n), 0), n)
 	return chunk.Data, err
 }
 

@@ -63,15 +63,15 @@ func Result(ctx context.Context, sb *sandbox.Sandbox, cmd string, st wire.Status
 		return res, nil // there was no time left to start it
 	}
 	var err error
-	if res.Stdout, err = output(ctx, sb, st.Name, "stdout"); err != nil {
+	if res.Stdout, err = output(ctx, sb, st, "stdout"); err != nil {
 		return res, err
 	}
-	res.Stderr, err = output(ctx, sb, st.Name, "stderr")
+	res.Stderr, err = output(ctx, sb, st, "stderr")
 	return res, err
 }
 
-func output(ctx context.Context, sb *sandbox.Sandbox, name, stream string) (string, error) {
-	raw, err := sb.Tail(ctx, name, stream, 4*outputTail) // a character has at most four bytes
+func output(ctx context.Context, sb *sandbox.Sandbox, st wire.Status, stream string) (string, error) {
+	raw, err := sb.Tail(ctx, st, stream, 4*outputTail) // a character has at most four bytes
 	return text.Tail(string(raw), outputTail), err
 }
 

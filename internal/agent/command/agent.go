@@ -127,5 +127,9 @@ func (a *Agent) output(ctx context.Context, sb agent.Sandbox, process string) ([
 			return out, err
 		}
 	}
-	return sb.Tail(ctx, process, "stdout", maxOutput)
+	st, err := sb.Status(ctx, process)
+	if err != nil {
+		return nil, err
+	}
+	return sb.Tail(ctx, st, "stdout", maxOutput)
 }

@@ -118,7 +118,7 @@ func (a *Agent) check(ctx context.Context, sb agent.Sandbox, dir string) (string
 	}
 	var text []byte
 	for _, stream := range []string{"stdout", "stderr"} {
-		part, err := sb.Tail(ctx, checkProcess, stream, 500)
+		part, err := sb.Tail(ctx, st, stream, 500)
 		if err != nil {
 			return "", err
 		}

@@ -70,8 +70,8 @@ func (b *fakeBox) WaitLog(_ context.Context, _, stream string, offset int64, lim
 	return sandbox.Chunk{Data: data, Next: offset + int64(len(data)), EOF: !b.process.Running}, nil
 }
 
-func (b *fakeBox) Tail(ctx context.Context, name, stream string, n int) ([]byte, error) {
-	all, err := b.WaitLog(ctx, name, stream, 0, 1<<30, 0)
+func (b *fakeBox) Tail(ctx context.Context, st wire.Status, stream string, n int) ([]byte, error) {
+	all, err := b.WaitLog(ctx, st.Name, stream, 0, 1<<30, 0)
 	return all.Data[max(0, len(all.Data)-n):], err
 }
 

@@ -41,7 +41,7 @@ func TestOpencodeEndsAtABreakInTheMiddle(t *testing.T) {
 	st, err := box.Wait(t.Context(), "agent-1", 2*time.Minute)
 	require.NoError(t, err)
 	require.False(t, st.Running)
-	out, err := box.Tail(t.Context(), "agent-1", "stdout", 1<<20)
+	out, err := box.Tail(t.Context(), st, "stdout", 1<<20)
 	require.NoError(t, err)
 	require.Equal(t, 1, st.ExitCode, "%s", out)
 	require.Contains(t, string(out), "broke its reply off")

@@ -123,7 +123,7 @@ func (w *world) run(t *testing.T, name, command, user string) (output string, st
 	require.False(t, st.Running)
 	var all []byte
 	for _, stream := range []string{"stdout", "stderr"} {
-		text, err := w.Tail(t.Context(), name, stream, 4000)
+		text, err := w.Tail(t.Context(), st, stream, 4000)
 		require.NoError(t, err)
 		all = append(all, text...)
 	}

@@ -191,7 +191,7 @@ func (b *box) Status(_ context.Context, name string) (wire.Status, error) {
 	return st, nil
 }
 
-func (b *box) Tail(context.Context, string, string, int) ([]byte, error) { return nil, nil }
+func (b *box) Tail(context.Context, wire.Status, string, int) ([]byte, error) { return nil, nil }
 
 // tools count each execution. A call repeated under its id gets its result and runs nothing, as in a sandbox.
 type tools struct {

@@ -36,8 +36,8 @@ func TestSandboxOutlivesItsWorker(t *testing.T) {
 	s, err := b.Create(t.Context(), "r.1", rollout.Sandbox{}, nil) // the activity runs again
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		out, err := s.Tail(t.Context(), "job", "stdout", 100)
-		return err == nil && string(out) == "before\n"
+		chunk, err := s.Log(t.Context(), "job", "stdout", 0, 100)
+		return err == nil && string(chunk.Data) == "before\n"
 	}, sandboxtest.Patience, time.Millisecond)
 	require.NoError(t, s.WriteFile(t.Context(), "/tmp/go", strings.NewReader(""), 0o600))
 	st, err := s.Wait(t.Context(), "job", sandboxtest.Patience)

@@ -29,7 +29,7 @@ func outputTests() map[string]func(*testing.T, Harness) {
 func offsets(t *testing.T, h Harness) {
 	p := h.place(t)
 	p.StartBash("out", "printf 0123456789; printf abc >&2")
-	p.End("out")
+	ran := p.End("out")
 	for _, c := range []struct {
 		offset int64
 		limit  int
@@ -51,10 +51,10 @@ func offsets(t *testing.T, h Harness) {
 		require.Equal(t, c.next, chunk.Next, "%+v", c)
 		require.Equal(t, c.eof, chunk.EOF, "%+v", c)
 	}
-	tail, err := p.Tail(t.Context(), "out", "stdout", 3)
+	tail, err := p.Tail(t.Context(), ran.Status, "stdout", 3)
 	require.NoError(t, err)
 	require.Equal(t, "789", string(tail))
-	tail, err = p.Tail(t.Context(), "out", "stderr", 100)
+	tail, err = p.Tail(t.Context(), ran.Status, "stderr", 100)
 	require.NoError(t, err)
 	require.Equal(t, "abc", string(tail))
 }
@@ -90,7 +90,7 @@ func outputBomb(t *testing.T, h Harness) {
 	require.Zero(t, st.ExitCode)
 	require.EqualValues(t, 300_000_004, st.StdoutSize)
 	require.EqualValues(t, 100_000_000, st.StderrSize)
-	tail, err := p.Tail(t.Context(), "flood", "stdout", 5)
+	tail, err := p.Tail(t.Context(), st.Status, "stdout", 5)
 	require.NoError(t, err)
 	require.Equal(t, "\x00end\n", string(tail))
 }

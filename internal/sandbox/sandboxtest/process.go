@@ -38,7 +38,7 @@ func startOnce(t *testing.T, h Harness) {
 	require.False(t, again.Running)
 	require.Equal(t, first.PID, again.PID)
 	require.Equal(t, ended.EndedAt, again.EndedAt)
-	require.Equal(t, "run\n", p.output("once", "stdout"))
+	require.Equal(t, "run\n", p.output(again, "stdout"))
 }
 
 func exitStatus(t *testing.T, h Harness) {

@@ -159,12 +159,12 @@ func (p *Place) End(name string) Ran {
 	st, err := p.Wait(p.t.Context(), name, Patience)
 	require.NoError(p.t, err)
 	require.False(p.t, st.Running, "%s runs on and on", name)
-	return Ran{Status: st, Stdout: p.output(name, "stdout"), Stderr: p.output(name, "stderr")}
+	return Ran{Status: st, Stdout: p.output(st, "stdout"), Stderr: p.output(st, "stderr")}
 }
 
-func (p *Place) output(name, stream string) string {
+func (p *Place) output(st wire.Status, stream string) string {
 	p.t.Helper()
-	out, err := p.Tail(p.t.Context(), name, stream, 1<<20)
+	out, err := p.Tail(p.t.Context(), st, stream, 1<<20)
 	require.NoError(p.t, err)
 	return string(out)
 }
@@ -178,5 +178,9 @@ func (p *Place) Eventually(cond func() bool, what string) {
 // Says waits until the process has written text to its stdout.
 func (p *Place) Says(name, text string) {
 	p.t.Helper()
-	p.Eventually(func() bool { return p.output(name, "stdout") == text }, name+" says "+text)
+	p.Eventually(func() bool {
+		st, err := p.Status(p.t.Context(), name)
+		require.NoError(p.t, err)
+		return p.output(st, "stdout") == text
+	}, name+" says "+text)
 }
