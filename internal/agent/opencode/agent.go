@@ -65,7 +65,9 @@ func (a *Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.R
 	if err := endStale(ctx, env.Sandbox); err != nil {
 		return nil, err
 	}
+	fresh := false
 	launch, err := agent.OpenProcess(ctx, env.Sandbox, job.Launch, func() (wire.Process, error) {
+		fresh = true
 		return a.Process(ctx, env, job, serveArgs()...)
 	})
 	if fault.Is(err, fault.Invalid) {
@@ -74,7 +76,9 @@ func (a *Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.R
 	if err != nil {
 		return nil, err
 	}
-	return a.newRun(env, job, launch), nil
+	r := a.newRun(env, job, launch)
+	r.fresh = fresh
+	return r, nil
 }
 
 // Attach implements agent.Agent.

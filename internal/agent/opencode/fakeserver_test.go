@@ -26,13 +26,15 @@ type fakeServer struct {
 	messages []any
 	busy     bool
 	swallow  int // so many prompts are taken and lost
-	unwell   int // so many questions for the health are answered with no
-	aborted  int
-	looks    int           // requests of the status
-	events   chan string   // sent to the listener
-	cut      chan struct{} // cuts the event stream
-	opened   chan struct{} // an event stream was opened
-	endless  atomic.Bool   // the event stream is one line without an end
+	// cutAnswers is how many sessions are made without an answer.
+	cutAnswers int
+	unwell     int // so many questions for the health are answered with no
+	aborted    int
+	looks      int           // requests of the status
+	events     chan string   // sent to the listener
+	cut        chan struct{} // cuts the event stream
+	opened     chan struct{} // an event stream was opened
+	endless    atomic.Bool   // the event stream is one line without an end
 	// messagesBy answers the question for messages instead.
 	messagesBy http.HandlerFunc
 }
@@ -101,7 +103,12 @@ func (s *fakeServer) create(w http.ResponseWriter, r *http.Request) {
 		n := len(s.sessions)
 		s.sessions = append([]map[string]any{{"id": fmt.Sprintf("ses_%d", n), "title": body["title"], "time": map[string]int{"created": 100 + n}}}, s.sessions...)
 	})
-	answer(w, map[string]any{})
+	cut := false
+	s.set(func() { s.cutAnswers--; cut = s.cutAnswers >= 0 })
+	if cut {
+		panic(http.ErrAbortHandler)
+	}
+	answer(w, s.read(func() any { return s.sessions[0] }))
 }
 
 func (s *fakeServer) status(w http.ResponseWriter, _ *http.Request) {

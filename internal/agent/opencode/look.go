@@ -62,13 +62,14 @@ func (r *run) explain(ctx context.Context, st agent.Status, err error) (agent.St
 // ask asks a server that runs. The work is over when the session is idle and holds a settled answer. Idle alone is not enough:
 // a session is idle as well for up to a second after it got its prompt.
 func (r *run) ask(ctx context.Context) (agent.Status, error) {
-	st, c := agent.Status{SessionID: r.session, Ready: true}, r.api()
+	id, c := *r.session.Load(), r.api()
+	st := agent.Status{SessionID: id, Ready: true}
 	for range 5 {
-		busy, err := isBusy(ctx, c, r.session)
+		busy, err := isBusy(ctx, c, id)
 		if err != nil || busy {
 			return st, err
 		}
-		last, err := lastMessage(ctx, c, r.session)
+		last, err := lastMessage(ctx, c, id)
 		if err != nil || last.Role != "assistant" {
 			return st, err
 		}

@@ -2,6 +2,7 @@ package opencode
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -19,7 +20,7 @@ const (
 	askBurst = 8
 )
 
-// run implements agent.Run. Next alone uses the fields below launch.
+// run implements agent.Run. Next alone uses the fields below session.
 type run struct {
 	agent  *Agent
 	box    agent.Sandbox
@@ -27,13 +28,15 @@ type run struct {
 	job    agent.Job
 	launch agent.Launch
 
-	session string // "" until the instruction is taken
-	feed    *feed  // nil until then
-	report  *report
-	missed  bool // events that are not reported yet
-	poll    *time.Ticker
-	asks    *rate.Limiter
-	last    agent.Status
+	session atomic.Pointer[string] // nil until the instruction is taken
+
+	fresh  bool  // the process was started for this run, and nothing was sent to it yet
+	feed   *feed // nil until the instruction is taken
+	report *report
+	missed bool // events that are not reported yet
+	poll   *time.Ticker
+	asks   *rate.Limiter
+	last   agent.Status
 }
 
 var _ agent.Run = (*run)(nil)
@@ -69,13 +72,15 @@ func (r *run) begin(ctx context.Context) (agent.Status, error) {
 	if err != nil || st.Done {
 		return st, err
 	}
-	if r.session, err = r.instruct(ctx); err != nil {
+	id, err := r.instruct(ctx)
+	if err != nil {
 		return r.explain(ctx, agent.Status{}, err)
 	}
-	r.report = newReport(r.events, r.session)
+	r.session.Store(&id)
+	r.report = newReport(r.events, id)
 	r.feed = subscribe(r.api())
 	r.poll = time.NewTicker(slowPoll)
-	return agent.Status{SessionID: r.session, Ready: true, LastSign: time.Now()}, nil
+	return agent.Status{SessionID: id, Ready: true, LastSign: time.Now()}, nil
 }
 
 // follow waits for an event that may mean the end, or for the slow poll, and asks for the state.
@@ -141,21 +146,34 @@ func (r *run) Output(ctx context.Context, limit int) ([]byte, error) {
 
 // Transcript implements agent.Run. For a process that is gone it returns what Stop kept.
 func (r *run) Transcript(ctx context.Context) (rollout.Transcript, error) {
-	st, err := r.box.Status(ctx, r.process())
-	if err != nil {
-		return rollout.Transcript{}, err
-	}
-	if !st.Running {
-		return r.readKept(ctx)
-	}
-	id, err := findSession(ctx, r.api())
-	if err != nil {
-		return rollout.Transcript{}, err
-	}
-	if id == "" {
+	id, err := r.sessionID(ctx)
+	if err == nil && id == "" {
 		return rollout.Transcript{}, fault.New(fault.NotFound, "opencode has no session yet")
 	}
-	return fetchTranscript(ctx, r.api(), id)
+	var t rollout.Transcript
+	if err == nil {
+		t, err = fetchTranscript(ctx, r.api(), id)
+	}
+	if err == nil {
+		return t, nil
+	}
+	st, statusErr := r.box.Status(ctx, r.process())
+	switch {
+	case statusErr != nil:
+		return rollout.Transcript{}, statusErr
+	case st.Running:
+		return rollout.Transcript{}, err
+	default:
+		return r.readKept(ctx)
+	}
+}
+
+// sessionID is the id of the job's session; "" where there is none yet. OpenCode is asked where this run has not taken part in its beginning.
+func (r *run) sessionID(ctx context.Context) (string, error) {
+	if id := r.session.Load(); id != nil {
+		return *id, nil
+	}
+	return findSession(ctx, r.api())
 }
 
 // Close implements agent.Run.

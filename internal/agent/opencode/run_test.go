@@ -116,8 +116,21 @@ func TestOlderOfTwoSessionsIsTaken(t *testing.T) {
 		{"id": "ses_8", "title": "another", "time": map[string]int{"created": 1}},
 		{"id": "ses_7", "title": "rollout", "time": map[string]int{"created": 5}},
 	}
+	open(t, a, b) // the first worker's
 	require.Equal(t, "ses_7", next(t, open(t, a, b)).SessionID)
 	require.Len(t, s.sessions, 3)
+}
+
+// The first request to make a session may work although its answer is lost. The next try finds that session.
+func TestSessionWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	s, b, a := newFake(t)
+	s.cutAnswers = 1
+	r := open(t, a, b)
+	require.False(t, next(t, r).Ready)
+	require.Equal(t, "ses_0", next(t, r).SessionID)
+	require.Len(t, s.sessions, 1)
+	require.Len(t, s.prompts, 1)
 }
 
 // A prompt that was taken and lost is sent again, under the same ids.

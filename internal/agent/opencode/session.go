@@ -4,9 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/jsonlimit"
 )
 
 // sessionTitle marks our session; giving one also saves the call in which the model makes up a title.
@@ -38,11 +42,17 @@ func findSession(ctx context.Context, c api) (string, error) {
 // instruct finds the job's session, or makes it, and gives it its instruction, once: it looks before it sends, and what it
 // sends has fixed ids, so that even a second copy only overwrites the first. It returns the session's id when OpenCode has
 // stored the instruction. ctx alone bounds it.
+//
+// In a process that was started for this run there is nothing to look for, once: a request that fails may have worked.
 func (r *run) instruct(ctx context.Context) (string, error) {
-	c := r.api()
-	id, err := findSession(ctx, c)
+	c, fresh := r.api(), r.fresh
+	r.fresh = false
+	id, err := "", error(nil)
+	if !fresh {
+		id, err = findSession(ctx, c)
+	}
 	if err == nil && id == "" {
-		id, err = makeSession(ctx, c, r.job)
+		id, err = makeSession(ctx, c, r.job, fresh)
 	}
 	if err != nil {
 		return "", err
@@ -50,9 +60,11 @@ func (r *run) instruct(ctx context.Context) (string, error) {
 	const sendEvery = 50 // looks: a prompt may have been swallowed
 	p := newPauses()
 	for look := 0; ; look++ {
-		last, err := lastMessage(ctx, c, id)
-		if err != nil || last.Role != "" {
-			return id, err
+		if look > 0 || !fresh {
+			last, err := lastMessage(ctx, c, id)
+			if err != nil || last.Role != "" {
+				return id, err
+			}
 		}
 		if look%sendEvery == 0 {
 			if err := c.post(ctx, sessionPath(id, "/prompt_async"), prompt(id, r.job.Instruction)); err != nil {
@@ -66,15 +78,25 @@ func (r *run) instruct(ctx context.Context) (string, error) {
 	}
 }
 
-func makeSession(ctx context.Context, c api, job agent.Job) (string, error) {
-	if err := c.post(ctx, "/session", map[string]any{"title": sessionTitle, "permission": sessionRules(job.ObeyProject)}); err != nil {
-		return "", err
+// makeSession makes the job's session. Where it is not the first request to make one, another may have come to work meanwhile.
+func makeSession(ctx context.Context, c api, job agent.Job, first bool) (string, error) {
+	id, err := c.newSession(ctx, map[string]any{"title": sessionTitle, "permission": sessionRules(job.ObeyProject)})
+	if err == nil && !first {
+		id, err = findSession(ctx, c)
 	}
-	id, err := findSession(ctx, c)
 	if err == nil && id == "" {
-		return "", fault.New(fault.AgentFailed, "opencode does not list the session it has just made")
+		return "", fault.New(fault.AgentFailed, "opencode does not name the session it has just made")
 	}
 	return id, err
+}
+
+// newSession makes a session and returns its id.
+func (c api) newSession(ctx context.Context, of map[string]any) (string, error) {
+	var s sessionInfo
+	err := c.do(ctx, http.MethodPost, "/session", of, func(body io.Reader) error {
+		return json.NewDecoder(jsonlimit.NewReader(body, replyLimits())).Decode(&s)
+	})
+	return s.ID, err
 }
 
 // prompt is the body of the one prompt. OpenCode sorts a session's messages by id and answers while the last user message sorts

@@ -32,13 +32,6 @@ func (r *run) ready(ctx context.Context) (agent.Status, error) {
 	var said []byte
 	announced := false
 	for p := newPauses(); ; {
-		st, err := r.box.Status(ctx, r.process())
-		if err != nil {
-			return agent.Status{}, err
-		}
-		if !st.Running {
-			return agent.Died(ctx, r.box, "opencode", st)
-		}
 		if !announced {
 			chunk, err := r.box.WaitLog(ctx, r.process(), "stdout", int64(len(said)), maxAnnounced-len(said), logWait)
 			if err != nil {
@@ -51,6 +44,13 @@ func (r *run) ready(ctx context.Context) (agent.Status, error) {
 		}
 		if announced && r.healthy(ctx) {
 			return agent.Status{}, nil
+		}
+		st, err := r.box.Status(ctx, r.process())
+		if err != nil {
+			return agent.Status{}, err
+		}
+		if !st.Running {
+			return agent.Died(ctx, r.box, "opencode", st)
 		}
 		if err := p.wait(ctx); err != nil {
 			return agent.Status{}, fault.Wrap(fault.Unavailable, err, "opencode does not listen yet")

@@ -33,7 +33,7 @@ func (r *run) Stop(ctx context.Context) error {
 // interrupt aborts the session, which closes the model call at once, and keeps the transcript: OpenCode holds it in memory.
 func (r *run) interrupt(ctx context.Context) error {
 	c := r.api()
-	id, err := findSession(ctx, c)
+	id, err := r.sessionID(ctx)
 	if err != nil || id == "" {
 		return err
 	}

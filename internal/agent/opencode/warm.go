@@ -79,23 +79,21 @@ func (r *run) rehearse(ctx context.Context, serve func(context.Context, http.Han
 		err = errors.Join(err, served)
 	}()
 	c := r.api()
-	var s sessionInfo
-	if err := c.do(ctx, http.MethodPost, "/session", map[string]string{"title": "rehearsal"}, func(body io.Reader) error {
-		return json.NewDecoder(io.LimitReader(body, replyLimits().Bytes)).Decode(&s)
-	}); err != nil {
+	id, err := c.newSession(ctx, map[string]any{"title": "rehearsal"})
+	if err != nil {
 		return err
 	}
-	if err := c.post(ctx, sessionPath(s.ID, "/message"), prompt(s.ID, "Say ok.")); err != nil {
+	if err := c.post(ctx, sessionPath(id, "/message"), prompt(id, "Say ok.")); err != nil {
 		return err
 	}
-	last, err := lastMessage(ctx, c, s.ID)
+	last, err := lastMessage(ctx, c, id)
 	if err == nil && (last.failed() || last.Role != "assistant") {
 		err = fault.New(fault.AgentFailed, "opencode did not answer the rehearsal: %s", errorText(last.Error))
 	}
 	if err != nil {
 		return err
 	}
-	if err := c.do(ctx, http.MethodDelete, sessionPath(s.ID, ""), nil, func(io.Reader) error { return nil }); err != nil {
+	if err := c.do(ctx, http.MethodDelete, sessionPath(id, ""), nil, func(io.Reader) error { return nil }); err != nil {
 		return err
 	}
 	return c.post(ctx, "/instance/dispose", nil)

@@ -52,7 +52,7 @@ func (p *progressReporter) report(ctx context.Context, w *watch) (next time.Time
 	}
 	now := time.Now()
 	if p.readyAt.IsZero() {
-		p.readyAt = now
+		p.readyAt, p.savedAt = now, now
 	}
 	if w.state.Agent.Ready && w.state.Route.Turns != p.savedTurns {
 		if next = p.saveDue(); !next.After(now) {
