@@ -38,19 +38,36 @@ func (r *request) toyPrompt() []int32 {
 	return toy.Prompt(messages)
 }
 
-// completion is one call of /v1/completions with a prompt of token ids.
+// completion is one call of /v1/completions.
 type completion struct {
-	Model         string  `json:"model"`
-	Prompt        []int32 `json:"prompt"`
-	MaxTokens     *int    `json:"max_tokens"`
-	Stream        bool    `json:"stream"`
-	Logprobs      *int    `json:"logprobs"`
-	ReturnIDs     bool    `json:"return_token_ids"`
+	Model         string   `json:"model"`
+	Prompt        prompt   `json:"prompt"`
+	MaxTokens     *int     `json:"max_tokens"`
+	Stream        bool     `json:"stream"`
+	Logprobs      *int     `json:"logprobs"`
+	Temperature   *float64 `json:"temperature"`
+	ReturnIDs     bool     `json:"return_token_ids"`
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
 
 	noIDs bool // the server gives tokens by their text alone
+}
+
+// prompt is a prompt of token ids. A prompt of text, as the gateway's probe sends, is a conversation of one message.
+type prompt []int32
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *prompt) UnmarshalJSON(data []byte) error {
+	if len(data) == 0 || data[0] != '"' {
+		return json.Unmarshal(data, (*[]int32)(p))
+	}
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	*p = toy.Prompt([]toy.Message{{Role: "user", Content: text}})
+	return nil
 }
 
 // completions plays the script of the conversation that the prompt's ids decode to. Its reply comes as one event after the pace's delay.
@@ -62,7 +79,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	}
 	var c completion
 	if err := json.Unmarshal(body, &c); err != nil {
-		writeError(w, http.StatusBadRequest, "request: want a prompt of token ids: "+err.Error())
+		writeError(w, http.StatusBadRequest, "request: want a prompt of token ids or a text: "+err.Error())
 		return
 	}
 	c.noIDs = s.noIDs
@@ -141,7 +158,7 @@ func (l *sentLog) whole(sent *Sent, tokens []token, finish string) {
 // object is the reply as one text completion, which as an event of a stream is the same.
 func (c *completion) object(tokens []token, finish string) map[string]any {
 	var text strings.Builder
-	ids, names, logprobs := []int32{}, []string{}, []float64{}
+	ids, names, logprobs, tops := []int32{}, []string{}, []float64{}, []map[string]float64(nil)
 	for _, t := range tokens {
 		text.WriteString(t.piece)
 		name := "token_id:" + strconv.Itoa(int(t.id))
@@ -149,10 +166,13 @@ func (c *completion) object(tokens []token, finish string) map[string]any {
 			name = t.piece
 		}
 		ids, names, logprobs = append(ids, t.id), append(names, name), append(logprobs, t.logprob)
+		if c.Logprobs != nil && *c.Logprobs > 1 {
+			tops = append(tops, c.top(name, t.logprob))
+		}
 	}
 	choice := map[string]any{"index": 0, "text": text.String(), "logprobs": nil, "finish_reason": finish}
 	if c.Logprobs != nil {
-		choice["logprobs"] = map[string]any{"tokens": names, "token_logprobs": logprobs, "top_logprobs": nil, "text_offset": []int{}}
+		choice["logprobs"] = map[string]any{"tokens": names, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": []int{}}
 	}
 	if c.ReturnIDs && !c.noIDs {
 		choice["token_ids"], choice["prompt_token_ids"] = ids, c.Prompt
@@ -162,6 +182,15 @@ func (c *completion) object(tokens []token, finish string) map[string]any {
 		"id": "cmpl-" + replyID(c.Prompt), "object": "text_completion", "created": time.Now().Unix(), "model": c.Model,
 		"choices": []any{choice}, "usage": map[string]int{"prompt_tokens": n, "completion_tokens": m, "total_tokens": n + m},
 	}
+}
+
+// top are the likeliest tokens: the sampled one, and one that might have been, as in chat completions.
+func (c *completion) top(name string, logprob float64) map[string]float64 {
+	temperature := 1.0
+	if c.Temperature != nil && *c.Temperature > 0 {
+		temperature = *c.Temperature
+	}
+	return map[string]float64{name: logprob, " alternative1": logprob - 1/temperature}
 }
 
 // sampleOf is text as the model samples it: in tokens that the tokenizer would not make of it, and the end of the turn.

@@ -52,6 +52,9 @@ func TestWrongSplicesAreRefused(t *testing.T) {
 	status, first := sample(prompt)
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "one answer", first.Choices[0].Text)
+	var ofText reply
+	require.Equal(t, http.StatusOK, post("/v1/completions", `{"prompt":"go","max_tokens":100,"return_token_ids":true}`, &ofText))
+	require.Equal(t, first, ofText, "a text is the message of a user")
 
 	whole := tokenize(strings.Join([]string{user, answer, next}, ","))
 	dashed := tokenize(`{"role":"user","content":"-\n\n-"}`)

@@ -26,7 +26,7 @@ const entries = {
   thinking: (e) => ["The agent thinks", e.text],
   tool_start: (e) => [`The agent calls ${e.tool}`, JSON.stringify(e.input)],
   tool_end: (e) => [`${e.tool} ${e.status === "error" ? "failed" : "is done"}`, [e.output, e.error].filter(Boolean).join("\n"), e.status === "error"],
-  attempt: (e) => [`Attempt ${e.attempt}: ${e.outcome.replaceAll("_", " ")}`, e.error, Boolean(e.error)],
+  attempt: (e) => [`Attempt ${e.attempt}: ${e.outcome.replaceAll("_", " ")}`, e.error, e.outcome.endsWith("failed")],
   truncated: () => ["The log is full: what follows is left out"],
 };
 

@@ -36,7 +36,7 @@ async function refresh() {
     cursor = found.next ?? "";
     if (!cursor) break;
   }
-  const heads = ["Rollout", "Task", "Phase", "Outcome", { number: "Reward" }, { number: "Turns" }, { number: "Time" }];
+  const heads = ["Rollout", "Task", "Phase", "Outcome", { number: "Reward" }, { number: "Time" }];
   $("list").replaceChildren(...table(heads, rows.map(row)));
   show("more", cursor !== "");
   timer = setTimeout(() => refresh().catch(() => {}), every);
@@ -45,7 +45,7 @@ async function refresh() {
 function row(r) {
   const link = el("a", { href: "#/rollouts/" + encodeURIComponent(r.rollout_id) }, r.rollout_id);
   const end = r.finished_at ? Date.parse(r.finished_at) : Date.now();
-  return [link, r.task_id, r.phase.replaceAll("_", " "), outcome(r), { number: r.reward }, { number: r.turns }, { number: seconds((end - Date.parse(r.started_at)) / 1000) }];
+  return [link, r.task_id, r.phase.replaceAll("_", " "), outcome(r), { number: r.reward }, { number: seconds((end - Date.parse(r.started_at)) / 1000) }];
 }
 
 export function outcome(r) {
