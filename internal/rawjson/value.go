@@ -48,19 +48,20 @@ func (c *Cursor) skipNested() {
 	for i < len(b) {
 		ch := b[i]
 		i++
-		switch ch {
-		case '"':
+		switch {
+		case ch == '"':
 			if i = endOfString(b, i); i < 0 {
 				c.Bad = true
 				return
 			}
-		case '{', '[':
+		case ch < '[': // digits, commas, colons: most of what stands between strings
+		case ch == '{' || ch == '[':
 			if len(stack) == maxDepth {
 				c.Bad = true
 				return
 			}
 			stack = append(stack, ch+2) // in ASCII the closing bracket is two on from the opening one
-		case '}', ']':
+		case ch == '}' || ch == ']':
 			if stack[len(stack)-1] != ch {
 				c.Bad = true
 				return
