@@ -56,8 +56,9 @@ func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 	}()
 	res = r.upstream.Complete(ctx, &upstream.Spec{
 		Request: c.ask, Live: c.live, Engines: r.engines, Path: string(c.ask.API), Key: r.key,
-		ClientGiven: r.Model.ClientGiven(), Progress: &c.progress, Admission: r.admission, Route: r.ID, Price: r.Model.Price, Memory: r.memory, Budget: r.callBudget(),
+		ClientGiven: r.Model.ClientGiven(), Progress: &c.progress, Admission: r.admission, Route: r.ID, Price: r.Model.Price, Memory: r.memory, Budget: r.callBudget(), Expected: int(r.replied.Load()),
 	})
+	r.replied.Store(int64(res.Size()))
 	r.addPrompt(ctx, c.ask, res)
 	return res
 }

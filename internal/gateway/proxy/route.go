@@ -60,6 +60,7 @@ type route struct {
 	traceBytes      int64
 	passThrough     bool
 
+	replied       atomic.Int64           // bytes of the latest reply beside its prompt's ids: the next one is likely as long
 	contextLength atomic.Int64           // of the model, in tokens; 0: not known
 	untold        atomic.Pointer[string] // why the endpoint never tells the ids of a prompt; nil: it may
 

@@ -28,6 +28,7 @@ type Spec struct {
 	Route       string
 	Price       *rollout.Price // nil: not known
 	Memory      intake.Share   // for the reply
+	Expected    int            // bytes of the reply beside its prompt's ids, for which room is made
 	Budget      time.Duration  // for all tries and the pauses between them; waiting for admission is not counted
 }
 
@@ -157,7 +158,7 @@ func (r *Result) report(a *limits.Admission) {
 
 func (s *Spec) target(engine string) *target {
 	root := strings.TrimSuffix(strings.TrimRight(engine, "/"), "/v1")
-	return &target{url: engine + "/" + s.Path, root: root, key: s.Key, live: s.Live, progress: s.Progress, guarded: s.ClientGiven, memory: s.Memory}
+	return &target{url: engine + "/" + s.Path, root: root, key: s.Key, live: s.Live, progress: s.Progress, guarded: s.ClientGiven, memory: s.Memory, expected: s.Expected}
 }
 
 // owes is what of a try's time the endpoint owed an answer: all of one that failed, and of one that was given up the time since

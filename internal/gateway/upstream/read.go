@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	// usualReply is the room that is made for a reply to a prompt of no length, in bytes.
-	usualReply = 8 << 10
+	// leastExpected and mostExpected bound the room that is made for a reply beside its prompt's ids, in bytes. A reply for which the most is made
+	// still holds nothing of the memory that replies share.
+	leastExpected = 8 << 10
+	mostExpected  = 96 << 10
 	// minRoom is the least room that a reply is read into. What the connection's buffer has beyond it takes another read, and no system call.
 	minRoom = 2 << 10
 )
@@ -36,7 +38,7 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 	}()
 	t.live.again()
 	// A prompt's ids are about half as long again as the prompt. What an agent may send is no measure beyond reason.
-	if expected := usualReply + min(len(a.Body)/2*3, maxExpected); a.NeedsIDs && t.holds(out, s, expected, 0) {
+	if expected := min(min(max(t.expected+minRoom, leastExpected), mostExpected)+len(a.Body)/2*3, maxExpected); a.NeedsIDs && t.holds(out, s, expected, 0) {
 		s.Expect(expected)
 	}
 	var drain *time.Timer

@@ -28,6 +28,9 @@ type Result struct {
 	Held      *intake.Part  // the memory of Raw and Reply, which the receiver of the result releases; nil: they are small
 }
 
+// Size is how many bytes the reply has beside its prompt's ids.
+func (r *Result) Size() int { return len(r.Raw) - (r.Reply.PromptAt.End - r.Reply.PromptAt.Start) }
+
 // Class says what follows from a problem.
 type Class int
 

@@ -29,6 +29,7 @@ type target struct {
 	progress *Progress
 	guarded  bool // a client gave the URL
 	memory   intake.Share
+	expected int // bytes of the reply, see Spec
 }
 
 const (

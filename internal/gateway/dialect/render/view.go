@@ -21,6 +21,9 @@ type View struct {
 // All is the view of a reader who asked for everything.
 func All() View { return View{IDs: true, Logprobs: true, Top: -1, Usage: true} }
 
+// firstEvent is room for a stream's first event without its ids, in bytes.
+const firstEvent = 1 << 10
+
 // Of takes out of a chat.completion, a text_completion, a response, or a stream of their pieces what the reader did not ask for. All other
 // bytes are as they were; without anything to take out it is raw itself.
 func (v View) Of(raw []byte) []byte {
@@ -32,7 +35,7 @@ func (v View) Of(raw []byte) []byte {
 		return out
 	}
 	s, done := sse.Splitter{Raw: raw}, 0
-	out := make([]byte, 0, len(raw)/4) // what is taken out may be most of it
+	var out []byte
 	for {
 		data, ok := s.Next()
 		if !ok {
@@ -40,6 +43,9 @@ func (v View) Of(raw []byte) []byte {
 		}
 		if !ok {
 			return append(out, raw[done:]...)
+		}
+		if out == nil { // what is taken out may be most of the reply, and nearly all of a first event with the ids of a prompt
+			out = make([]byte, 0, firstEvent+len(raw[s.Line:])/4)
 		}
 		out = v.event(append(out, raw[done:s.From]...), &s, data)
 		done = s.Line
