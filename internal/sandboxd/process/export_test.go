@@ -32,6 +32,12 @@ var (
 	ReadListeners = readListeners
 )
 
+// FindSocket finds the descriptor of a socket in a process, beginning at one.
+func FindSocket(pid int, inode uint64, first string) (descriptor string, found bool) {
+	budget := maxDescriptors
+	return findSocket(holding{pid, inode}, first, &budget)
+}
+
 // RepeatKill kills what is picked until nothing is.
 func RepeatKill(pick func() []int) error {
 	return repeatKill(func([]procEntry) []int { return pick() })

@@ -3,6 +3,7 @@ package process_test
 import (
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -54,6 +55,28 @@ func TestSocketDiagnosisOfWhatIsNotConnected(t *testing.T) {
 	inode, err = process.Connected(listener, netip.MustParseAddrPort("127.0.0.1:1"))
 	require.NoError(t, err)
 	require.Zero(t, inode)
+}
+
+// A socket is found under the descriptor of before, under another one where that is a different file by now, and not at all once it is closed.
+func TestSocketThatMoves(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	inodes, err := process.ReadListeners(addrPort(l.Addr()).Port())
+	require.NoError(t, err)
+	require.Len(t, inodes, 1)
+	find := func(first string) (string, bool) { return process.FindSocket(os.Getpid(), inodes[0], first) }
+	where, found := find("")
+	require.True(t, found)
+	again, found := find(where)
+	require.True(t, found)
+	require.Equal(t, where, again)
+	elsewhere, found := find("0")
+	require.True(t, found)
+	require.Equal(t, where, elsewhere)
+	require.NoError(t, l.Close())
+	_, found = find(where)
+	require.False(t, found)
 }
 
 func addrPort(a net.Addr) netip.AddrPort { return a.(*net.TCPAddr).AddrPort() }
