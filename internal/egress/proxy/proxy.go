@@ -131,7 +131,7 @@ func target(req *http.Request) (string, uint16, error) {
 func (p *Proxy) refuse(host string, port uint16) string {
 	switch {
 	case !p.o.Allow.Allows(host, port):
-		return fmt.Sprintf("%s:%d is not in the task's network.allow", host, port)
+		return fmt.Sprintf("%s:%d is not in the task's network for this phase", host, port)
 	case !p.o.Max.Allows(host, port):
 		return fmt.Sprintf("%s:%d is not in the operator's sandbox.network.max", host, port)
 	}

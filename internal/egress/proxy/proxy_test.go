@@ -133,7 +133,7 @@ func TestRefused(t *testing.T) {
 	}
 	answer, e := exchange(t, proxy.Options{Allow: allow(t, "example.org"), Max: allow(t, "*"), Addresses: special(t, at)}, "CONNECT "+at+" HTTP/1.1\r\n\r\n")
 	require.Contains(t, answer, "HTTP/1.1 403 Forbidden")
-	require.Contains(t, e.Refused, "is not in the task's network.allow")
+	require.Contains(t, e.Refused, "is not in the task's network for this phase")
 	_, e = exchange(t, proxy.Options{Allow: allow(t, "*"), Max: allow(t, "example.org"), Addresses: special(t, at)}, "CONNECT "+at+" HTTP/1.1\r\n\r\n")
 	require.Contains(t, e.Refused, "is not in the operator's sandbox.network.max")
 	_, e = exchange(t, proxy.Options{Allow: allow(t, "example.org"), Max: allow(t, "*")}, "CONNECT example.org:22 HTTP/1.1\r\n\r\n")

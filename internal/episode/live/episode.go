@@ -127,7 +127,7 @@ func (e *Episode) begin(c episode.Call) (*call, error) {
 	}
 	if old := e.calls[c.ID]; old != nil {
 		if old.digest != digest {
-			return nil, fault.New(fault.Conflict, "call %q had another tool or other arguments", c.ID)
+			return nil, fault.New(fault.Conflict, "the call of this id had another tool or other arguments")
 		}
 		return old, nil
 	}
