@@ -143,6 +143,7 @@ func TestEpisodeScored(t *testing.T) {
 	require.Equal(t, rollout.Graded, result.Grading.Status)
 	require.Contains(t, strings.Join(mapKeys(result.Files), " "), "out.txt")
 	send[any](t, srv.url+"/rollouts/"+id+"/score", 409, args{"score": 1})
+	send[any](t, srv.url+"/rollouts/"+id+"/score", 200, args{"score": -0.5}) // a client whose first answer was lost
 
 	late := start(t, srv.url, args{"instruction": "write", "agent": "nop", "verifier": args{"external": true}, "limits": args{"verifier_s": 1}})
 	lost := finalize(t, srv.url, late)

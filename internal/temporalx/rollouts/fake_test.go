@@ -56,6 +56,10 @@ type temporal struct {
 	list      *workflowservice.ListWorkflowExecutionsResponse
 }
 
+func (f *temporal) GetWorkflowUpdateHandle(client.GetWorkflowUpdateHandleOptions) client.WorkflowUpdateHandle {
+	panic("not used")
+}
+
 func (f *temporal) UpdateWorkflow(context.Context, client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
 	return nil, serviceerror.NewNotFound("no update in the fake")
 }

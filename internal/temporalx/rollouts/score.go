@@ -2,6 +2,7 @@ package rollouts
 
 import (
 	"context"
+	"strconv"
 
 	"go.temporal.io/sdk/client"
 
@@ -11,10 +12,12 @@ import (
 )
 
 // Score grades a rollout whose verifier is external: a fault.Conflict when it awaits no score, a fault.Invalid when its verifier does not
-// allow this one. The same score again is no error while the rollout runs.
+// allow this one. The same score again is no error.
 func (c *Client) Score(ctx context.Context, id string, s rollout.Score) error {
+	update := "score-" + strconv.FormatFloat(s.Score, 'g', -1, 64) // the id of a repeated request is the same
 	handle, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: rollout.WorkflowID(id), UpdateName: rollout.UpdateScore, Args: []any{s}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		WorkflowID: rollout.WorkflowID(id), UpdateID: update, UpdateName: rollout.UpdateScore, Args: []any{s},
+		WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
 		err = handle.Get(ctx, nil)
@@ -27,6 +30,10 @@ func (c *Client) Score(ctx context.Context, id string, s rollout.Score) error {
 	}
 	if err = classify(err, "score rollout %q", id); !fault.Is(err, fault.NotFound) {
 		return err
+	}
+	taken := c.temporal.GetWorkflowUpdateHandle(client.GetWorkflowUpdateHandleOptions{WorkflowID: rollout.WorkflowID(id), UpdateID: update})
+	if taken.Get(ctx, nil) == nil {
+		return nil // the request was made before, and its answer was lost
 	}
 	state, err := c.State(ctx, id) // Temporal says the same of a closed workflow and of none
 	if err != nil {
