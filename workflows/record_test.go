@@ -83,7 +83,7 @@ func scenes() map[string]scene {
 		"happy":            {arrange: func(*stage) {}},
 		"labelled":         {arrange: func(*stage) {}}, // as happy, which is of a build whose workflow set the first attributes
 		"no_proxy":         {arrange: (*stage).agentOnHost},
-		"local_end":        {arrange: (*stage).endLocally},
+		"local_close":      {arrange: (*stage).closeLocally},
 		"setup_fails":      {arrange: func(s *stage) { s.w.prepare = fail(9, fault.SetupFailed, s.w.prepare) }},
 		"verifier_fails":   {arrange: (*stage).failVerifier},
 		"infra_retry":      {arrange: (*stage).loseFirst},
@@ -179,13 +179,13 @@ func (s *stage) agentOnHost() {
 	}
 }
 
-// endLocally makes the place of an agent on the host in rolloutd-dev, where the workflow is on the queue of the host.
-func (s *stage) endLocally() {
+// closeLocally makes the place of an agent on the host in rolloutd-dev, where the workflow is on the queue of the host.
+func (s *stage) closeLocally() {
 	s.agentOnHost()
 	create := s.w.create
 	s.w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
 		place, err := create(ctx, in)
-		place.LocalEnd, place.Queue = true, rollout.TaskQueue
+		place.LocalClose, place.Queue = true, rollout.TaskQueue
 		return place, err
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rolloutd/rolloutd/activities"
@@ -28,7 +27,7 @@ const (
 	// slack is the time of an activity beside the bound of its task, for launching, staging and saving.
 	slack        = 2 * time.Minute
 	closeTimeout = 2 * time.Minute
-	// localTimeout bounds an activity that runs as a local one. Queries and signals wait for it.
+	// localTimeout bounds CloseSandbox as a local activity. Queries and signals wait for it.
 	localTimeout = 5 * time.Second
 )
 
@@ -58,29 +57,6 @@ func (r *run) onHost(ctx workflow.Context, s step) workflow.Context {
 func (r *run) do(a *attempt, phase rollout.Phase, s step, activity, in, out any) error {
 	ctx := r.begin(phase)
 	return a.failed(phase, workflow.ExecuteActivity(r.onHost(ctx, s), activity, in).Get(ctx, out))
-}
-
-// conclude runs an activity of the end of an attempt, in a phase that is shown. As a local one it costs no workflow task of its own, and the list of
-// workflows is not written for the phase. Where that fails, or takes long, it runs like any other.
-func (r *run) conclude(s step, activity, in, out any) error {
-	if r.isLocal() {
-		ctx := workflow.WithLocalActivityOptions(r.ctx, workflow.LocalActivityOptions{
-			StartToCloseTimeout: localTimeout, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: s.summary,
-		})
-		err := workflow.ExecuteLocalActivity(ctx, activity, in).Get(ctx, out)
-		if err == nil {
-			return nil
-		}
-		r.log.Info("local activity failed", "phase", r.state.Phase, "error", asFault(err))
-	}
-	r.list()
-	return workflow.ExecuteActivity(r.onHost(r.ctx, s), activity, in).Get(r.ctx, out)
-}
-
-// isLocal says whether the worker that runs the workflow is that of the attempt's host: in rolloutd-dev both are on one queue.
-func (r *run) isLocal() bool {
-	p := r.current.place
-	return p.LocalEnd && p.Queue == workflow.GetInfo(r.ctx).TaskQueueName
 }
 
 // create waits for a host with room, and for a model endpoint that can bear another rollout, and has the sandbox made.

@@ -23,15 +23,15 @@ const (
 )
 
 // floorShapes have, among others, the activities and the workflow tasks of a rollout. `apart` are those of a rollout whose worker is in another process than
-// Temporal: its activities are in another queue than the workflow. In rolloutd-dev only the first is, CreateSandbox, and the last two of a ReACT rollout
-// are local.
+// Temporal: its activities are in another queue than the workflow. In rolloutd-dev only the first is, CreateSandbox, and the last one of a ReACT rollout
+// is local.
 func floorShapes() map[string]floorShape {
 	return map[string]floorShape{
 		"empty":       {},
 		"apart":       {Activities: floorSteps, Apart: floorSteps},
 		"same":        {Activities: floorSteps},
 		"signals":     {Signals: floorSteps},
-		"react":       {Activities: 3, Apart: 1, Local: 2},
+		"react":       {Activities: 4, Apart: 1, Local: 1},
 		"react-apart": {Activities: 5, Apart: 5},
 		"opencode":    {Activities: 7, Apart: 1, Signals: 1},
 	}

@@ -2,11 +2,15 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
 )
 
 // reactScript plays four turns, the first three with side effects that a repetition would show.
@@ -72,11 +76,11 @@ func TestReact(t *testing.T) {
 	require.Empty(t, srv.sandboxes(t))
 
 	page := get(t, srv.metrics)
-	for _, step := range []string{"CollectArtifacts", "CloseSandbox"} {
+	for _, step := range []string{"CloseSandbox"} {
 		require.Regexp(t, `(?m)^temporal_local_activity_execution_latency_seconds_count\{activity_type="`+step+`".* 2$`, page)
 		require.NotContains(t, page, `temporal_activity_execution_latency_seconds_count{activity_type="`+step+`"`, "it ran in the task of the workflow")
 	}
-	for _, step := range []string{"RunAgent", "RunVerifier"} {
+	for _, step := range []string{"RunAgent", "RunVerifier", "CollectArtifacts"} {
 		require.Regexp(t, `(?m)^temporal_activity_execution_latency_seconds_count\{activity_type="`+step+`".* 2$`, page)
 		require.NotContains(t, page, `temporal_activity_schedule_to_start_latency_seconds_count{activity_type="`+step+`"`, "it came with the answer to a workflow task")
 	}
@@ -94,6 +98,26 @@ func TestReactKilled(t *testing.T) {
 			waitFor(t, srv.url, id, fmt.Sprintf("%d turns", turns), func(s state) bool {
 				return s.Phase == rollout.PhaseAgent && s.Turns >= turns || reached(s.Phase, rollout.PhaseVerifying)
 			})
+			srv.kill()
+			srv = srv.restart(t)
+			requireReact(t, finalize(t, srv.url, id))
+			require.Empty(t, srv.sandboxes(t))
+		})
+	}
+}
+
+// kill -9 of the whole process while the rollout is collected, or closed in the task of its workflow: the next process does the rest.
+func TestReactKilledAtItsEnd(t *testing.T) {
+	t.Parallel()
+	for _, later := range []time.Duration{0, 15 * time.Millisecond, 40 * time.Millisecond} {
+		t.Run(later.String(), func(t *testing.T) {
+			t.Parallel()
+			model := startModel(t, reactScript)
+			srv := startDev(t, devOptions{modelURL: model.url})
+			id := start(t, srv.url, reactArgs())
+			grade := filepath.Join(srv.data, "store", store.AttemptKey(id, 1, store.Grading))
+			require.Eventually(t, func() bool { _, err := os.Stat(grade); return err == nil }, 4*time.Minute, time.Millisecond)
+			time.Sleep(later)
 			srv.kill()
 			srv = srv.restart(t)
 			requireReact(t, finalize(t, srv.url, id))

@@ -17,10 +17,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// ends are the local activities and the phases that Temporal's list had, of a rollout that is in the queue and whose host runs its end as local activities.
+// ends are the local activities and the phases that Temporal's list had, of a rollout that is in the queue and whose host closes sandboxes in the task of the workflow.
 func (w *world) ends(t *testing.T, queue string) (local, listed []string) {
 	t.Helper()
-	w.hostSays(func(p *activities.Place) { p.LocalEnd = true })
+	w.hostSays(func(p *activities.Place) { p.LocalClose = true })
 	w.env.SetStartWorkflowOptions(client.StartWorkflowOptions{TaskQueue: queue, WorkflowTaskTimeout: 10 * time.Second})
 	w.env.SetOnLocalActivityStartedListener(func(info *activity.Info, _ context.Context, _ []any) {
 		local = append(local, info.ActivityType.Name)
@@ -37,42 +37,35 @@ func (w *world) ends(t *testing.T, queue string) (local, listed []string) {
 	return local, listed
 }
 
-// A workflow on the queue of its host collects and closes in its own task, and its last phases are not listed.
-func TestEndOnTheQueueOfTheWorkflow(t *testing.T) {
+// A workflow on the queue of its host closes the sandbox in its own task, and that phase is not listed.
+func TestCloseOnTheQueueOfTheWorkflow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	local, listed := w.ends(t, hostQueue)
-	require.Equal(t, []string{"CollectArtifacts", "CloseSandbox"}, local)
+	require.Equal(t, []string{"CloseSandbox"}, local)
 	require.Equal(t, happy, w.calls)
-	require.NotContains(t, listed, string(rollout.PhaseCollecting))
+	require.Contains(t, listed, string(rollout.PhaseCollecting))
 	require.NotContains(t, listed, string(rollout.PhaseClosing))
 	require.Equal(t, string(rollout.PhaseDone), listed[len(listed)-1])
 }
 
 // The worker of a workflow on another queue may be on another host.
-func TestEndOnAnotherQueue(t *testing.T) {
+func TestCloseOnAnotherQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	local, listed := w.ends(t, rollout.TaskQueue)
 	require.Empty(t, local)
 	require.Equal(t, happy, w.calls)
-	require.Contains(t, listed, string(rollout.PhaseCollecting))
+	require.Contains(t, listed, string(rollout.PhaseClosing))
 }
 
-// A local activity is tried once. Its failure is no end of the attempt: the activity runs as any other.
-func TestLocalEndFails(t *testing.T) {
+// A local activity is tried once. When it fails the activity runs as any other.
+func TestLocalCloseFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	collect, failed := w.collect, false
-	w.collect = func(ctx context.Context, in activities.CollectInput) (activities.CollectResult, error) {
-		if !failed {
-			failed = true
-			return activities.CollectResult{}, fault.New(fault.NotFound, "no trace") // which would not be retried
-		}
-		return collect(ctx, in)
-	}
+	w.closing = fail(1, fault.Invalid, w.closing) // which would not be retried
 	local, listed := w.ends(t, hostQueue)
-	require.Equal(t, []string{"CollectArtifacts", "CloseSandbox"}, local)
-	require.Equal(t, append(happy[:7:7], "CollectArtifacts", "CloseSandbox"), w.calls)
-	require.Contains(t, listed, string(rollout.PhaseCollecting))
+	require.Equal(t, []string{"CloseSandbox"}, local)
+	require.Equal(t, append(happy[:8:8], "CloseSandbox"), w.calls)
+	require.Contains(t, listed, string(rollout.PhaseClosing))
 }
