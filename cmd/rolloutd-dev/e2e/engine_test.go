@@ -96,6 +96,7 @@ func (e *engine) start(t *testing.T, python pyclient.Python) {
 	require.NoError(t, err)
 	defer log.Close()
 	cmd := python.Command(e.test, e.arg...)
+	cmd.Env = append(cmd.Env, "VLLM_RPC_BASE_PATH="+filepath.Dir(e.log)) // else its sockets stay behind in /tmp
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the engine has processes of its own
 	require.NoError(t, cmd.Start())

@@ -12,10 +12,7 @@ def main(folder, port, *more):
     info = pathlib.Path(str(wheel.locate_file(f"vllm-{wheel.version}+cpu.dist-info")))
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {wheel.version}+cpu\n")
-    sockets = pathlib.Path(folder, "sockets")  # else they stay behind in /tmp
-    sockets.mkdir(exist_ok=True)
     os.environ |= {
-        "VLLM_RPC_BASE_PATH": str(sockets),
         "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
         "VLLM_SERVER_DEV_MODE": "1",  # paths for trainers, which replace weights
     }
