@@ -79,7 +79,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	a.placed(ctx, in.Target, started)
 	place := Place{Created: rollout.Created{SandboxID: in.SandboxID(), Host: a.o.Host}, Queue: a.o.Queue, StartedAt: started}
 	if kind, err := a.o.Agents.Get(in.Agent); err == nil { // of an agent that is not known InstallOpencode says so
-		place.NoInstall, place.NoProxy, place.LocalClose = kind.Installer() == nil, kind.OnHost, kind.OnHost
+		place.NoInstall, place.NoProxy = kind.Installer() == nil, kind.OnHost
 	}
 	return place, nil
 }

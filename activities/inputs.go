@@ -37,8 +37,6 @@ type Place struct {
 	NoInstall bool `json:"no_install,omitempty"`
 	// NoProxy says that RunAgent opens the route, so StartProxy has nothing to do.
 	NoProxy bool `json:"no_proxy,omitempty"`
-	// LocalClose says that the worker of Queue runs CloseSandbox as a local activity too.
-	LocalClose bool `json:"local_close,omitempty"`
 }
 
 // InstallInput asks for the agent in the sandbox.

@@ -165,7 +165,6 @@ func TestRouteOfAnAgentOnTheHost(t *testing.T) {
 		place, err := h.CreateSandbox(t.Context(), activities.CreateSandboxInput{Target: target(), Agent: name})
 		require.NoError(t, err)
 		require.Equal(t, opened == 1, place.NoProxy, name)
-		require.Equal(t, opened == 1, place.LocalClose, name)
 		in := agentInput()
 		in.Agent, in.Model = name, rollout.Model{Name: "m"}
 		_, err = h.RunAgent(t.Context(), in)

@@ -55,36 +55,12 @@ func (r *run) closeSandbox(a *attempt) {
 	if a.place.Queue == "" {
 		return
 	}
-	r.show(rollout.PhaseClosing)
+	r.enter(rollout.PhaseClosing)
 	in := activities.CloseInput{Target: a.target}
-	if r.isLocal() && r.closeLocally(in) == nil {
-		return
-	}
-	r.list()
 	err := workflow.ExecuteActivity(r.onHost(r.ctx, step{timeout: closeTimeout}), r.acts.CloseSandbox, in).Get(r.ctx, nil)
 	if err != nil {
 		r.log.Warn("sandbox not closed", "sandbox", a.place.SandboxID, "error", asFault(err))
 	}
-}
-
-// isLocal says whether the worker that runs the workflow is that of the attempt's host: in rolloutd-dev both are on one queue.
-func (r *run) isLocal() bool {
-	p := r.current.place
-	return p.LocalClose && p.Queue == workflow.GetInfo(r.ctx).TaskQueueName
-}
-
-// closeLocally runs CloseSandbox in the workflow's task. That costs no task of its own, and the list of workflows is not written for the phase. What the
-// workflow knows of the attempt is in its history by then: if the process is killed before the end of the task, the attempt is closed again, and nothing
-// else. Where it fails, or takes long, CloseSandbox runs like any other activity.
-func (r *run) closeLocally(in activities.CloseInput) error {
-	ctx := workflow.WithLocalActivityOptions(r.ctx, workflow.LocalActivityOptions{
-		StartToCloseTimeout: localTimeout, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-	})
-	err := workflow.ExecuteLocalActivity(ctx, r.acts.CloseSandbox, in).Get(ctx, nil)
-	if err != nil {
-		r.log.Info("sandbox not closed by a local activity", "error", asFault(err))
-	}
-	return err
 }
 
 // compose stores a result out of what the workflow knows and the store already holds, for an attempt that has no host to do

@@ -23,20 +23,9 @@ func (r *run) begin(p rollout.Phase) workflow.Context {
 
 // enter says that phase p begins now, to everyone who looks: the state, Temporal's list, its page of the workflow.
 func (r *run) enter(p rollout.Phase) {
-	r.show(p)
-	r.list()
-}
-
-// show is enter without Temporal's list.
-func (r *run) show(p rollout.Phase) {
 	r.stop, r.state.Waiting = nil, ""
 	r.turnTo(p, workflow.Now(r.ctx))
 	workflow.SetCurrentDetails(r.ctx, r.details())
-}
-
-// list sets the attributes of the current phase in Temporal's list.
-func (r *run) list() {
-	p := r.state.Phase
 	if r.labelled && p == rollout.PhaseQueued && r.state.Attempt == 1 {
 		return // it was started so
 	}

@@ -83,7 +83,6 @@ func scenes() map[string]scene {
 		"happy":            {arrange: func(*stage) {}},
 		"labelled":         {arrange: func(*stage) {}}, // as happy, which is of a build whose workflow set the first attributes
 		"no_proxy":         {arrange: (*stage).agentOnHost},
-		"local_close":      {arrange: (*stage).closeLocally},
 		"setup_fails":      {arrange: func(s *stage) { s.w.prepare = fail(9, fault.SetupFailed, s.w.prepare) }},
 		"verifier_fails":   {arrange: (*stage).failVerifier},
 		"infra_retry":      {arrange: (*stage).loseFirst},
@@ -175,17 +174,6 @@ func (s *stage) agentOnHost() {
 	s.w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
 		place, err := create(ctx, in)
 		place.NoInstall, place.NoProxy = true, true
-		return place, err
-	}
-}
-
-// closeLocally makes the place of an agent on the host in rolloutd-dev, where the workflow is on the queue of the host.
-func (s *stage) closeLocally() {
-	s.agentOnHost()
-	create := s.w.create
-	s.w.create = func(ctx context.Context, in activities.CreateSandboxInput) (activities.Place, error) {
-		place, err := create(ctx, in)
-		place.LocalClose, place.Queue = true, rollout.TaskQueue
 		return place, err
 	}
 }

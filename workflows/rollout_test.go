@@ -95,11 +95,9 @@ func TestNoRouteBeforeTheAgent(t *testing.T) {
 	require.False(t, w.collected[0].Proxied)
 }
 
-func phases(s rollout.State) []rollout.Phase { return phasesOf(s.Phases) }
-
-func phasesOf(timings []rollout.PhaseTiming) []rollout.Phase {
+func phases(s rollout.State) []rollout.Phase {
 	var out []rollout.Phase
-	for _, p := range timings {
+	for _, p := range s.Phases {
 		out = append(out, p.Phase)
 	}
 	return out

@@ -27,8 +27,6 @@ const (
 	// slack is the time of an activity beside the bound of its task, for launching, staging and saving.
 	slack        = 2 * time.Minute
 	closeTimeout = 2 * time.Minute
-	// localTimeout bounds CloseSandbox as a local activity. Queries and signals wait for it.
-	localTimeout = 5 * time.Second
 )
 
 // step is how an activity of a host runs.

@@ -23,15 +23,14 @@ const (
 )
 
 // floorShapes have, among others, the activities and the workflow tasks of a rollout. `apart` are those of a rollout whose worker is in another process than
-// Temporal: its activities are in another queue than the workflow. In rolloutd-dev only the first is, CreateSandbox, and the last one of a ReACT rollout
-// is local.
+// Temporal: its activities are in another queue than the workflow. In rolloutd-dev only the first is, CreateSandbox.
 func floorShapes() map[string]floorShape {
 	return map[string]floorShape{
 		"empty":       {},
 		"apart":       {Activities: floorSteps, Apart: floorSteps},
 		"same":        {Activities: floorSteps},
 		"signals":     {Signals: floorSteps},
-		"react":       {Activities: 4, Apart: 1, Local: 1},
+		"react":       {Activities: 5, Apart: 1},
 		"react-apart": {Activities: 5, Apart: 5},
 		"opencode":    {Activities: 7, Apart: 1, Signals: 1},
 	}
@@ -65,9 +64,8 @@ func BenchmarkTemporalFloor(b *testing.B) {
 	}
 }
 
-// floorShape is what a workflow that does nothing waits for: activities one after another, then local ones, then signals. The first Apart activities are
-// in another queue.
-type floorShape struct{ Activities, Apart, Local, Signals int }
+// floorShape is what a workflow that does nothing waits for: activities one after another, then signals. The first Apart activities are in another queue.
+type floorShape struct{ Activities, Apart, Signals int }
 
 // floor is an embedded Temporal server, and workers that run workflows which do nothing.
 type floor struct {
@@ -137,12 +135,6 @@ func floorFlow(ctx workflow.Context, s floorShape) error {
 			TaskQueue: queue, ScheduleToStartTimeout: 2 * time.Minute, ScheduleToCloseTimeout: 4 * time.Minute, HeartbeatTimeout: 20 * time.Second,
 		})
 		if err := workflow.ExecuteActivity(step, floorActivity).Get(ctx, nil); err != nil {
-			return err
-		}
-	}
-	for range s.Local {
-		step := workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: 5 * time.Second})
-		if err := workflow.ExecuteLocalActivity(step, floorActivity).Get(ctx, nil); err != nil {
 			return err
 		}
 	}
