@@ -21,7 +21,7 @@ type statuses struct {
 
 // startStatuses takes statuses until the last one, or until it is closed.
 func startStatuses(ctx context.Context, run agent.Run) *statuses {
-	ctx, cancel := context.WithCancel(ctx) //nolint:gosec // close calls it
+	ctx, cancel := context.WithCancel(ctx)
 	s := &statuses{updates: make(chan *update), cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -59,7 +60,7 @@ func readWatches(body io.Reader, f *feed.Feed) error {
 			return err
 		}
 	}
-	if lines.Err() == bufio.ErrTooLong {
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
 		return fault.New(fault.Invalid, "a command is longer than %d bytes", gateway.MaxWatchCommand)
 	}
 	return nil // the client is gone
