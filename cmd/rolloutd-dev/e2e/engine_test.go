@@ -51,8 +51,9 @@ const trainerToken = "trainer-token-of-this-test"
 type tiny struct {
 	python  pyclient.Python
 	folder  string
-	System  string `json:"system"`
-	Asks    string `json:"instruction"`
+	System  string   `json:"system"`
+	Asks    string   `json:"instruction"`
+	Replies []string `json:"replies"`
 	Endless struct {
 		Asks string `json:"instruction"`
 	} `json:"endless"`
@@ -65,9 +66,7 @@ func makeTiny(t *testing.T, python pyclient.Python) *tiny {
 	raw, err := os.ReadFile(learnt)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(raw, m))
-	texts, err := filepath.Glob(filepath.Join("..", "..", "..", "docs", "*.md"))
-	require.NoError(t, err)
-	python.Run(t, filepath.Join("testdata", "engines", "tiny_model.py"), append([]string{m.folder, learnt}, texts...)...)
+	python.Run(t, filepath.Join("testdata", "engines", "tiny_model.py"), m.folder, learnt)
 	return m
 }
 
@@ -360,7 +359,8 @@ func (m *tiny) requireTooLong(t *testing.T, srv *dev, e *engine) {
 		t.Run(tc.name, func(t *testing.T) {
 			system := m.systemOf(t, e, 3000)
 			if tc.fits {
-				system = m.systemOf(t, e, 1024-85) // room for the first reply, and for no results
+				reply := m.tokens(t, e, args{"prompt": m.Replies[0]})
+				system = m.systemOf(t, e, 1024-reply-4) // room for the first reply, and for no results
 			}
 			id := start(t, srv.url, m.args(e, args{"react": args{"system_prompt": system, "continuation": tc.continuation}, "max_tokens_cap": 100}))
 			result := finalize(t, srv.url, id)
@@ -386,16 +386,23 @@ func (m *tiny) systemOf(t *testing.T, e *engine, tokens int) string {
 	t.Helper()
 	size := func(words int) int {
 		system := m.System + strings.Repeat(" word", words)
-		body, err := json.Marshal(args{"model": "tiny", "messages": []args{{"role": "system", "content": system}, {"role": "user", "content": m.Asks}}})
-		require.NoError(t, err)
-		resp, err := http.Post(e.url+"/tokenize", "application/json", bytes.NewReader(body))
-		require.NoError(t, err)
-		defer resp.Body.Close()
-		var out struct{ Count int }
-		require.NoError(t, json.NewDecoder(resp.Body).Decode(&out))
-		require.Positive(t, out.Count)
-		return out.Count
+		return m.tokens(t, e, args{"messages": []args{{"role": "system", "content": system}, {"role": "user", "content": m.Asks}}})
 	}
 	words := sort.Search(tokens, func(n int) bool { return size(n) > tokens })
 	return m.System + strings.Repeat(" word", words-1)
+}
+
+// tokens is how many tokens a prompt or messages have.
+func (m *tiny) tokens(t *testing.T, e *engine, of args) int {
+	t.Helper()
+	of["model"] = "tiny"
+	body, err := json.Marshal(of)
+	require.NoError(t, err)
+	resp, err := http.Post(e.url+"/tokenize", "application/json", bytes.NewReader(body))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	var out struct{ Count int }
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&out))
+	require.Positive(t, out.Count)
+	return out.Count
 }

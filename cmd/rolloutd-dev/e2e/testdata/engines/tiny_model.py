@@ -1,13 +1,20 @@
-"""Makes a small model of the Qwen family for tests of real engines: tiny_model.py FOLDER CONVERSATION TEXT...
+"""Makes a small model of the Qwen family for tests of real engines: tiny_model.py FOLDER CONVERSATION
 
-The tokenizer is trained on the given texts; its special tokens are those of Qwen3, and the chat template shows a conversation in the same form. The model learns one conversation by heart, so that it
-makes real tool calls. On all else it answers with noise.
+The tokenizer is trained on modules of Python, which do not change with the project; its special tokens are those of Qwen3, and the chat template shows a conversation in the same form. The model
+learns one conversation by heart, so that it makes real tool calls. On all else it answers with noise.
 """
 
+import argparse
+import inspect
 import json
+import json.decoder
+import json.encoder
+import logging
 import pathlib
 import random
 import sys
+import textwrap
+import typing
 
 import tokenizers
 import torch
@@ -18,6 +25,7 @@ PLAIN = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "
 CALL_FORM = '\n</tools>\n\nFor each function call:\n<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>'
 CONTEXT = 40960
 STEPS = 600
+TEXTS = [argparse, json.decoder, json.encoder, logging, random, textwrap, typing]
 
 
 def make_tokenizer(texts, template):
@@ -61,6 +69,8 @@ def examples(tokenizer, conversation, noise, shuffle):
 
         way = shuffle.choice(["thinks", "thinks", "does not think", "does not think", "history without thoughts", "goes on"])
         system = conversation["system"] if shuffle.random() < 0.5 else some(3000)
+        if shuffle.random() < 0.1:  # as a prompt that is made long
+            system = conversation["system"] + " word" * shuffle.randrange(1000)
         if shuffle.random() < 0.3:  # as templates show tools
             system += CALL_FORM
         if way == "goes on":  # and never ends
@@ -104,9 +114,9 @@ def learn(model, tokenizer, conversation, noise):
             print(f"step {step}: loss {loss.item():.4f}, {ids.shape[1]} tokens", flush=True)
 
 
-def main(folder, conversation, *texts):
+def main(folder, conversation):
     here = pathlib.Path(__file__).parent
-    corpus = [pathlib.Path(t).read_text() for t in texts]
+    corpus = [inspect.getsource(module) for module in TEXTS]
     tokenizer = make_tokenizer(corpus, (here / "chatml.jinja").read_text())
     model = make_model(tokenizer)
     learn(model, tokenizer, json.loads(pathlib.Path(conversation).read_text()), "".join(corpus))
