@@ -19,10 +19,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// heldScript has the model work for 8 s, and for 52 s of the command agent.
+// heldScript has the model work for 24 s, and for 52 s of the command agent. A turn is in the state of a rollout up to 6 s after it ended.
 const heldScript = `
 - match: take your time
-  pace: {delay: 2s}
+  pace: {delay: 6s}
   turns:
     - tool_calls: [{name: bash, arguments: {command: "echo one >> log.txt", description: "One"}}]
     - tool_calls: [{name: bash, arguments: {command: "echo two >> log.txt", description: "Two"}}]
@@ -30,7 +30,7 @@ const heldScript = `
     - text: Done.
 - match: count to three
   hermes: true
-  pace: {delay: 2s}
+  pace: {delay: 6s}
   turns:
     - tool_calls: [{name: terminal, arguments: {command: "echo one >> log.txt"}}]
     - tool_calls: [{name: terminal, arguments: {command: "echo two >> log.txt"}}]
