@@ -1,6 +1,8 @@
 package seccomp
 
 import (
+	"math"
+
 	"github.com/elastic/go-seccomp-bpf/arch"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/net/bpf"
@@ -53,26 +55,30 @@ func (r rule) block() []bpf.Instruction {
 
 // allowIf allows the call if all conditions hold, and falls through to what follows if not.
 func allowIf(conditions []specs.LinuxSeccompArg) []bpf.Instruction {
-	const perCondition = 4
+	const perCondition = 6
 	var block []bpf.Instruction
 	left := len(conditions)*perCondition + 1
 	for _, c := range conditions {
 		for _, half := range halves(c) {
-			left -= 2
-			test := bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: half.value, SkipTrue: uint8(left)}
-			if c.Op == specs.OpMaskedEqual {
-				test.Cond = bpf.JumpBitsSet
-			}
-			block = append(block, bpf.LoadAbsolute{Off: half.offset, Size: 4}, test)
+			left -= perCondition / 2
+			block = append(block,
+				bpf.LoadAbsolute{Off: half.offset, Size: 4},
+				bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: half.mask},
+				bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: half.value, SkipTrue: uint8(left)})
 		}
 	}
 	return append(block, ret(unix.SECCOMP_RET_ALLOW))
 }
 
-type half struct{ offset, value uint32 }
+// half is a test of one 32-bit word: its bits in mask are the value.
+type half struct{ offset, mask, value uint32 }
 
 // halves are the two 32-bit words of an argument; every architecture that is served here is little-endian.
 func halves(c specs.LinuxSeccompArg) [2]half {
+	mask, value := uint64(math.MaxUint64), c.Value
+	if c.Op == specs.OpMaskedEqual {
+		mask, value = c.Value, c.ValueTwo
+	}
 	low := argsOffset + 8*uint32(c.Index)
-	return [2]half{{low, uint32(c.Value)}, {low + 4, uint32(c.Value >> 32)}}
+	return [2]half{{low, uint32(mask), uint32(value)}, {low + 4, uint32(mask >> 32), uint32(value >> 32)}}
 }

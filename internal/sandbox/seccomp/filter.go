@@ -5,7 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/elastic/go-seccomp-bpf/arch"
 	profile "github.com/moby/profiles/seccomp"
@@ -28,11 +28,11 @@ func Compile(clone3 bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := ownRules()
+	calls := append(notOwn(p.Syscalls), Own()...)
 	if clone3 {
-		own = append(own, specs.LinuxSyscall{Names: []string{"clone3"}, Action: specs.ActAllow}) // the last rule of a call holds
+		calls = append(calls, specs.LinuxSyscall{Names: []string{"clone3"}, Action: specs.ActAllow}) // the last rule of a call holds
 	}
-	rules, err := rulesOf(append(p.Syscalls, own...), machine)
+	rules, err := rulesOf(calls, machine)
 	if err != nil {
 		return nil, err
 	}
@@ -47,27 +47,13 @@ func Compile(clone3 bool) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// ownPrefix marks our own rules, which replace those of the profile for the same system call.
-const ownPrefix = "rolloutd:"
-
-// ownRules are exact lists, which cannot be bypassed: the profile compares a whole register, but the kernel uses its lower half,
-// so an argument with any upper bit set would slip through "greater than".
-func ownRules() []specs.LinuxSyscall {
-	// Limits of other processes: a process of sandboxd's user could take memory and descriptors from sandboxd.
-	list := []specs.LinuxSyscall{allowEqual("prlimit64", 0)}
-	for _, family := range []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK} {
-		list = append(list, allowEqual("socket", family))
+// notOwn are the rules without the calls that our own rules are about.
+func notOwn(rules []specs.LinuxSyscall) []specs.LinuxSyscall {
+	list := slices.Clone(rules)
+	for i := range list {
+		list[i].Names = slices.DeleteFunc(slices.Clone(list[i].Names), IsOwn)
 	}
 	return list
-}
-
-// allowEqual allows the call when its first argument is the value.
-func allowEqual(call string, value uint64) specs.LinuxSyscall {
-	return specs.LinuxSyscall{
-		Names:  []string{ownPrefix + call},
-		Action: specs.ActAllow,
-		Args:   []specs.LinuxSeccompArg{{Index: 0, Value: value, Op: specs.OpEqualTo}},
-	}
 }
 
 // rule is all that is said about one system call.
@@ -84,10 +70,11 @@ func rulesOf(calls []specs.LinuxSyscall, machine *arch.Info) ([]rule, error) {
 	var rules []rule
 	for _, call := range calls {
 		for _, name := range call.Names {
-			number, ok := numberOf(name, machine)
+			n, ok := machine.SyscallNames[name]
 			if !ok {
 				continue
 			}
+			number := uint32(n)
 			i, known := byNumber[number]
 			if !known {
 				i = len(rules)
@@ -102,22 +89,12 @@ func rulesOf(calls []specs.LinuxSyscall, machine *arch.Info) ([]rule, error) {
 	return rules, nil
 }
 
-// numberOf is the number of the call that a rule names, unless a rule of our own replaces that one.
-func numberOf(name string, machine *arch.Info) (uint32, bool) {
-	switch name {
-	case "socket", "prlimit64":
-		return 0, false
-	}
-	number, ok := machine.SyscallNames[strings.TrimPrefix(name, ownPrefix)]
-	return uint32(number), ok
-}
-
 func (r *rule) add(call specs.LinuxSyscall) error {
 	switch {
 	case call.Action == specs.ActAllow && len(call.Args) > 0:
 		for _, a := range call.Args {
-			if a.Op != specs.OpEqualTo && (a.Op != specs.OpMaskedEqual || a.ValueTwo != 0) {
-				return fmt.Errorf("condition %s %d is not known", a.Op, a.ValueTwo)
+			if a.Op != specs.OpEqualTo && a.Op != specs.OpMaskedEqual {
+				return fmt.Errorf("condition %s is not known", a.Op)
 			}
 		}
 		r.allowed = append(r.allowed, call.Args)

@@ -52,6 +52,16 @@ func main() {
 		"read memory of 1":  readMemory(1),
 		"prlimit of 1":      raw(unix.SYS_PRLIMIT64, 1, unix.RLIMIT_AS, limits, 0),
 		"prlimit upper bit": raw(unix.SYS_PRLIMIT64, upper, unix.RLIMIT_AS, limits, 0),
+		"trace exits":       trace(unix.PTRACE_SETOPTIONS, unix.PTRACE_O_TRACEEXIT),
+		"trace exits, old":  trace(oldSetOptions, unix.PTRACE_O_TRACEEXIT|unix.PTRACE_O_TRACEFORK),
+		"trace exits, upon": trace(unix.PTRACE_SEIZE, unix.PTRACE_O_EXITKILL|unix.PTRACE_O_TRACEEXIT),
+		"trace forks":       trace(unix.PTRACE_SETOPTIONS, unix.PTRACE_O_TRACEFORK),
+		"trace forks, old":  trace(oldSetOptions, unix.PTRACE_O_TRACEFORK),
+		"trace forks, upon": trace(unix.PTRACE_SEIZE, unix.PTRACE_O_TRACEFORK|unix.PTRACE_O_EXITKILL),
+		"trace on":          trace(unix.PTRACE_CONT, unix.PTRACE_O_TRACEEXIT),
+		"trace, registers":  trace(unix.PTRACE_GETREGSET, 0x7f12_3456_7fff),
+		"trace, system":     trace(unix.PTRACE_GET_SYSCALL_INFO, 0x7f12_3456_7fff),
+		"trace, 32 bits":    trace(unix.PTRACE_CONT|upper, unix.PTRACE_O_TRACEEXIT),
 		"own prlimit":       raw(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, limits, 0),
 		"inet":              raw(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, 0),
 		"unix":              raw(unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_STREAM, 0),
@@ -62,6 +72,15 @@ func main() {
 		}
 		fmt.Fprintf(os.Stdout, "%s: %s\n", name, said)
 	}
+}
+
+// oldSetOptions is another number of PTRACE_SETOPTIONS.
+const oldSetOptions = 21
+
+// trace makes a request about a process that does not exist: ESRCH says that the kernel took it.
+func trace(request, data uintptr) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, request, 1<<22-1, 0, data, 0, 0)
+	return errno
 }
 
 // readMemory reads where a Go program's text lies.
