@@ -20,7 +20,8 @@ type Change struct {
 
 // Watch gives the status of a route at each change, and at once if its version is not since. After a change there is none for pause. Of the
 // changes that the caller does not take only the last one is kept. While the gateway does not answer, attempts to reach it give a
-// fault.Unavailable; what has changed meanwhile follows. A fault.NotFound, for a route that does not exist, is the last change. stop ends the watch.
+// fault.Unavailable; the status follows once it does, changed or not. A fault.NotFound, for a route that does not exist, is the last change. stop ends
+// the watch.
 func (c *Client) Watch(id string, since int64, pause time.Duration) (changes <-chan Change, stop func()) {
 	return c.watches.add(&watch{route: id, since: since, pause: pause, changes: make(chan Change, 1)})
 }
@@ -39,7 +40,7 @@ type watches struct {
 
 type watch struct {
 	route   string
-	since   int64 // version that the caller was given last
+	since   int64 // version that the caller was given last; 0: the next request gives the status in any case
 	pause   time.Duration
 	changes chan Change // run alone sends
 }
@@ -167,7 +168,8 @@ func (s *watches) deliver(c WatchChange) {
 	w.changes <- change
 }
 
-// broke says to all watches that the gateway does not answer. A change that was not taken stays.
+// broke says to all watches that the gateway does not answer. A change that was not taken stays. The next request gives every status: the gateway may
+// live on with routes that have not changed, and the callers must learn that it answers.
 func (s *watches) broke(ctx context.Context, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,6 +177,7 @@ func (s *watches) broke(ctx context.Context, err error) {
 		return
 	}
 	for _, w := range s.all {
+		w.since = 0
 		select {
 		case w.changes <- Change{Err: err}:
 		default:

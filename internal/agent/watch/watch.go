@@ -20,6 +20,8 @@ import (
 const (
 	// sampleEvery is how often the CPU time of an agent is measured that has not called its model yet.
 	sampleEvery = 5 * time.Second
+	// awayPause is the time between a request that the gateway did not answer and the next one, where the watch of the route says nothing meanwhile.
+	awayPause = 5 * time.Second
 	// longestWait bounds the wait for a change, in case one is missed.
 	longestWait = time.Minute
 	// routePause is the least time between two changes of the route. A call that ends and the next one that begins are then one change: the change
@@ -192,10 +194,14 @@ func (w *watch) wait(ctx context.Context, reporter time.Time) error {
 		return nil
 	case <-timer.C:
 		w.state.Now = time.Now()
-		if w.state.Now.Before(w.state.end()) {
+		switch {
+		case !w.state.Away.IsZero():
+			return w.retryGateway(ctx)
+		case w.state.Now.Before(w.state.end()):
 			return w.sample(ctx)
+		default:
+			return w.refreshRoute(ctx) // what is owed changes without a change of the version
 		}
-		return w.refreshRoute(ctx) // what is owed changes without a change of the version
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -223,6 +229,15 @@ func (w *watch) refreshRoute(ctx context.Context) error {
 	return w.sawRoute(gateway.Change{Status: route, Err: err})
 }
 
+// retryGateway makes the requests again that the gateway did not answer. One of them may fail while the watch of the route, over another connection,
+// goes on: then no change of the route would say that the gateway answers.
+func (w *watch) retryGateway(ctx context.Context) error {
+	if err := w.pinSession(ctx); err != nil {
+		return err
+	}
+	return w.refreshRoute(ctx)
+}
+
 // pinSession names the session of the agent to the gateway, which takes calls of other sessions for foreign from then on.
 func (w *watch) pinSession(ctx context.Context) error {
 	id := w.state.Agent.SessionID
@@ -230,7 +245,7 @@ func (w *watch) pinSession(ctx context.Context) error {
 		return nil
 	}
 	if err := w.Gateway.AddSessions(ctx, w.job.SandboxID, id); err != nil {
-		return w.state.sawNoGateway(time.Now(), err) // the next status tries again
+		return w.state.sawNoGateway(time.Now(), err) // retryGateway tries again
 	}
 	w.pinned = id
 	return nil
@@ -252,6 +267,9 @@ func (w *watch) nextBound(now time.Time) time.Time {
 		end = next
 	}
 	bounds := []time.Time{end, s.Alive.Add(s.Limits.Quiet)}
+	if !s.Away.IsZero() {
+		bounds = append(bounds, now.Add(awayPause))
+	}
 	if !s.Spent.IsZero() {
 		bounds = append(bounds, s.Spent.Add(budgetGrace+time.Millisecond))
 	}

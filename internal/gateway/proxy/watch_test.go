@@ -66,6 +66,7 @@ func TestWatchGivesEachChange(t *testing.T) {
 // front is an address of a gateway that outlives it, and counts the requests for changes.
 type front struct {
 	url     string
+	cut     func() // breaks all connections
 	gateway atomic.Pointer[http.Handler]
 	watches atomic.Int64
 }
@@ -84,7 +85,7 @@ func newFront(t *testing.T) *front {
 		panic(http.ErrAbortHandler)
 	}))
 	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
-	f.url = srv.URL
+	f.url, f.cut = srv.URL, srv.CloseClientConnections
 	return f
 }
 
@@ -116,6 +117,28 @@ func TestWatchOutlivesTheGateway(t *testing.T) {
 	}
 	require.NotEqual(t, before.Version, c.Status.Version, "a version of before the restart is not current")
 	require.Equal(t, "enough", c.Status.Ended)
+}
+
+// After each break of a connection a watch gives the status, though the gateway lives on and nothing has changed: who watches knows that it answers.
+func TestWatchAfterABreak(t *testing.T) {
+	t.Parallel()
+	h, f := newHost(t), newFront(t)
+	f.use(h)
+	r := h.route("http://127.0.0.1:9")
+	r.SandboxID = "" // a model channel would change the status
+	client := gateway.NewClient(f.url, h.key)
+	require.NoError(t, client.Open(t.Context(), r))
+	changes := watch(t, client, r.ID, 0)
+	before := statusOf(t, changes, func(s gateway.RouteStatus) bool { return s.Trouble != "" }) // nothing else changes
+	for range 3 {
+		f.cut()
+		c := await(t, changes)
+		require.Equal(t, fault.Unavailable, fault.KindOf(c.Err))
+		for ; c.Err != nil; c = await(t, changes) {
+			require.Equal(t, fault.Unavailable, fault.KindOf(c.Err))
+		}
+		require.Equal(t, before, c.Status)
+	}
 }
 
 // All watches of a client share one request, which ends with the last of them and begins again with the next.

@@ -1,0 +1,110 @@
+package watch_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/watch"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
+)
+
+// unreliable is a gateway whose route does not change. Its watch says that connections break; its other requests are not answered for a while.
+type unreliable struct {
+	watch.Gateway
+	status     gateway.RouteStatus
+	changes    chan gateway.Change
+	away, back time.Time
+}
+
+func (g *unreliable) Status(context.Context, string) (gateway.RouteStatus, error) {
+	if now := time.Now(); !now.Before(g.away) && now.Before(g.back) {
+		return gateway.RouteStatus{}, errAway
+	}
+	return g.status, nil
+}
+
+func (g *unreliable) Watch(string, int64, time.Duration) (changes <-chan gateway.Change, stop func()) {
+	return g.changes, func() {}
+}
+
+func (*unreliable) End(context.Context, string, string) error { return nil }
+
+var errAway = fault.New(fault.Unavailable, "connection reset")
+
+// idle is an agent that works on and says nothing.
+type idle struct {
+	agent.Agent
+	agent.Run
+	began time.Time
+}
+
+func (i idle) Attach(context.Context, agent.Env, agent.Job) (agent.Run, error) { return i, nil }
+
+func (i idle) Launch() agent.Launch { return agent.Launch{Number: 1, Began: i.began, First: i.began} }
+
+func (idle) Next(ctx context.Context) (agent.Status, error) {
+	<-ctx.Done()
+	return agent.Status{}, ctx.Err()
+}
+
+func (idle) Transcript(context.Context) (rollout.Transcript, error) {
+	return rollout.Transcript{}, fault.New(fault.NotFound, "no transcript")
+}
+
+func (idle) Stop(context.Context) error { return nil }
+
+func (idle) Close() {}
+
+type unmeasured struct{}
+
+func (unmeasured) Inspect(context.Context, string) (driver.Usage, error) {
+	return driver.Usage{}, fault.New(fault.Unavailable, "not measured")
+}
+
+// An agent whose connections to the gateway break is bounded as before, and loses nothing, however often that happens and however short each break is.
+func TestBrokenConnections(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		breaks []time.Duration // when the watch says that the gateway does not answer
+		back   time.Duration   // until when other requests are not answered, from a minute on
+		want   time.Duration   // when the agent is ended for being quiet
+	}{
+		"none":                   {nil, 0, 4 * minute},
+		"one":                    {[]time.Duration{minute}, 0, 5 * minute},
+		"many, minutes apart":    {[]time.Duration{minute, 3 * minute, 5 * minute, 8 * minute, 8*minute + second}, 0, 12*minute + second},
+		"other requests fail on": {[]time.Duration{minute}, 3 * minute, 7 * minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				g := &unreliable{
+					changes: make(chan gateway.Change, len(c.breaks)), status: gateway.RouteStatus{FirstCallAt: began}, away: began.Add(minute), back: began.Add(c.back),
+				}
+				go func() {
+					for _, at := range c.breaks {
+						time.Sleep(time.Until(began.Add(at)))
+						g.changes <- gateway.Change{Err: errAway}
+					}
+				}()
+				result, err := watch.New(watch.Options{Gateway: g}).Run(t.Context(), watch.Job{
+					Kind: agent.Kind{Agent: idle{began: began}}, Sandboxes: unmeasured{}, Logger: slog.New(slog.DiscardHandler),
+					Limits: rollout.Limits{Agent: time.Hour, Call: minute, FirstCall: minute, Quiet: 4 * minute},
+				})
+				require.NoError(t, err)
+				require.Equal(t, rollout.AgentFailed, result.Outcome, result.Error)
+				require.Contains(t, result.Error, "no sign of life")
+				require.InDelta(t, c.want, time.Since(began), float64(5*second))
+			})
+		})
+	}
+}
