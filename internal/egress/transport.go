@@ -7,7 +7,11 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/deadpath"
 )
+
+const dialTimeout = 10 * time.Second
 
 // Dial connects to host:port. The address is checked after the name was resolved and before the connection is made, so that a name
 // that resolves to another address each time is refused as well.
@@ -16,13 +20,17 @@ func (p Policy) Dial(ctx context.Context, network, address string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	d := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
-	d.Control = func(_, resolved string, _ syscall.RawConn) error {
+	d := deadpath.Dialer(dialTimeout)
+	bound := d.Control
+	d.Control = func(network, resolved string, raw syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(resolved)
 		if err != nil {
 			return err
 		}
-		return p.CheckAddr(host, to)
+		if err := p.CheckAddr(host, to); err != nil {
+			return err
+		}
+		return bound(network, resolved, raw)
 	}
 	return d.DialContext(ctx, network, address)
 }

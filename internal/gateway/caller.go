@@ -9,9 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/deadpath"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
+
+// dialTimeout bounds the making of a connection to a gateway.
+const dialTimeout = 10 * time.Second
 
 // caller sends requests under one token.
 type caller struct {
@@ -31,8 +35,9 @@ func Accept(s *http.Server) { s.Protocols, s.HTTP2 = protocols(true), listen.HTT
 // it would take buffers and goroutines on both sides.
 func shared(baseURL string) *http.Transport {
 	return &http.Transport{
-		Protocols: protocols(strings.HasPrefix(baseURL, "https:")),                                     // without TLS the transport would prefer HTTP/1
-		HTTP2:     &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}, // find a dead path
+		DialContext: deadpath.Dialer(dialTimeout).DialContext,
+		Protocols:   protocols(strings.HasPrefix(baseURL, "https:")), // without TLS the transport would prefer HTTP/1
+		HTTP2:       deadpath.HTTP2(),
 	}
 }
 

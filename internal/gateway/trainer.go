@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/deadpath"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
@@ -17,7 +18,7 @@ type Trainer struct{ caller }
 
 // NewTrainer makes a client of the trainer API at baseURL (no path).
 func NewTrainer(baseURL, token string) *Trainer {
-	return &Trainer{newCaller(baseURL, token, &http.Transport{MaxIdleConnsPerHost: 64})}
+	return &Trainer{newCaller(baseURL, token, &http.Transport{DialContext: deadpath.Dialer(dialTimeout).DialContext, MaxIdleConnsPerHost: 64})}
 }
 
 // Upstream returns the status of an upstream; its name is that of rollout.Model.Upstream.

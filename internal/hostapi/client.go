@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/deadpath"
 	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -39,7 +39,7 @@ type Client struct {
 // NewClient makes a client of the hosts that announce themselves in the store.
 func NewClient(s *store.Store, key seal.Key) *Client {
 	return &Client{store: s, token: key.Token(purpose), http: &http.Client{Transport: &http.Transport{
-		DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, ResponseHeaderTimeout: answerTimeout, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
+		DialContext: deadpath.Dialer(dialTimeout).DialContext, ResponseHeaderTimeout: answerTimeout, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
 	}}}
 }
 

@@ -2,7 +2,8 @@ package listen
 
 import (
 	"net/http"
-	"time"
+
+	"github.com/rolloutd/rolloutd/internal/deadpath"
 )
 
 const (
@@ -14,14 +15,11 @@ const (
 // other end of a tunnel is slow. The window of a connection has room for those of all its streams. With the default of 1 MiB for both, one
 // unread body stops all other requests of its connection, and with them those whose memory it waits for.
 func HTTP2() *http.HTTP2Config {
-	return &http.HTTP2Config{
-		MaxConcurrentStreams:          streams,
-		MaxReceiveBufferPerStream:     streamWindow,
-		MaxReceiveBufferPerConnection: streams * streamWindow,
-		// The largest frame stays in the connection's buffer for the life of the connection; the default is 1 MiB.
-		MaxReadFrameSize: 16 << 10,
-		// These find a dead path to a remote host; a local connection ends by itself.
-		SendPingTimeout: 30 * time.Second,
-		PingTimeout:     15 * time.Second,
-	}
+	c := deadpath.HTTP2()
+	c.MaxConcurrentStreams = streams
+	c.MaxReceiveBufferPerStream = streamWindow
+	c.MaxReceiveBufferPerConnection = streams * streamWindow
+	// The largest frame stays in the connection's buffer for the life of the connection; the default is 1 MiB.
+	c.MaxReadFrameSize = 16 << 10
+	return c
 }

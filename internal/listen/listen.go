@@ -7,14 +7,9 @@ import (
 	"fmt"
 	"net"
 	"syscall"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/rolloutd/rolloutd/internal/deadpath"
 )
-
-// stalled is how long a client may acknowledge no data before the kernel closes its connection. Without it, a client that reads nothing
-// would hold a goroutine without end.
-const stalled = time.Minute
 
 // Error means that a listener could not be opened at its address.
 type Error struct {
@@ -34,21 +29,11 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// TCP listens on address, or returns an Error.
+// TCP listens on address, or returns an Error. A client that is gone, or reads nothing, holds its connection for deadpath.Timeout at most.
 func TCP(what, address, setting string) (*net.TCPListener, error) {
-	c := net.ListenConfig{Control: breakStalled}
-	l, err := c.Listen(context.Background(), "tcp", address) // listening does not block
+	l, err := deadpath.Listener().Listen(context.Background(), "tcp", address) // listening does not block
 	if err != nil {
 		return nil, &Error{What: what, Address: address, Setting: setting, Err: err}
 	}
 	return l.(*net.TCPListener), nil // "tcp" always returns this type
-}
-
-// breakStalled makes the kernel close stalled connections; accepted sockets inherit the option.
-func breakStalled(_, _ string, raw syscall.RawConn) error {
-	var failed error
-	err := raw.Control(func(fd uintptr) {
-		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(stalled.Milliseconds()))
-	})
-	return errors.Join(err, failed)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/deadpath"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/jsonlimit"
 )
@@ -27,11 +28,12 @@ const (
 	maxAnswer   = 256 << 20
 	maxReason   = 2000
 	callTimeout = 2 * time.Minute
+	dialTimeout = 10 * time.Second
 )
 
 func newCaller(url, token string) caller {
 	// uvicorn closes a connection after an error without saying so, and a send over it would be lost.
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+	transport := &http.Transport{DialContext: deadpath.Dialer(dialTimeout).DialContext, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
 	return caller{strings.TrimSuffix(url, "/"), token, &http.Client{Timeout: callTimeout, Transport: transport}}
 }
 

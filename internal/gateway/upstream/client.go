@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/deadpath"
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway/buffer"
 	"github.com/rolloutd/rolloutd/internal/intake"
@@ -28,7 +29,8 @@ type Client struct {
 }
 
 const (
-	maxBackoff = 30 * time.Second
+	dialTimeout = 10 * time.Second
+	maxBackoff  = 30 * time.Second
 	// readBuffer lets one read take in many tokens of a reply that comes fast. Each call that waits holds one.
 	readBuffer = 8 << 10
 	// maxHeader bounds the headers of a response, in bytes.
@@ -40,7 +42,7 @@ const (
 // replies share the memory.
 func New(proxy func(*http.Request) (*url.URL, error), policy egress.Policy, backoff, reach time.Duration, memory *intake.Memory, report *meters) *Client {
 	return &Client{
-		transport: newTransport(newDialer().DialContext, proxy), guarded: newTransport(policy.Dial, nil),
+		transport: newTransport(deadpath.Dialer(dialTimeout).DialContext, proxy), guarded: newTransport(policy.Dial, nil),
 		proxy: proxy, policy: policy, backoff: backoff, reach: reach, memory: memory, Engines: &health{lost: map[string]time.Time{}}, report: report,
 		Prompts: buffer.Pool[int32]{Least: 4 << 10, Most: 256 << 10},
 	}
@@ -62,8 +64,7 @@ func newTransport(dial func(context.Context, string, string) (net.Conn, error), 
 		Protocols:           protocols,
 		// The default is 10 MiB for each call in flight.
 		MaxResponseHeaderBytes: maxHeader,
-		// Finds a dead path under a call that may rightly be silent for minutes.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		HTTP2:                  deadpath.HTTP2(),
 	}
 }
 

@@ -1,14 +1,6 @@
 package upstream
 
-import (
-	"net"
-	"net/http"
-	"time"
-)
-
-func newDialer() *net.Dialer {
-	return &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
-}
+import "net/http"
 
 // roundTrip sends a request. Transports are asked directly: a client would follow redirects, which would take the key elsewhere. A URL
 // that a client gave goes by the guarded transport; through the operator's HTTP proxy, where there is one, which resolves the name, only

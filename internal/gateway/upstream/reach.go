@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/deadpath"
 )
 
 // reachTime bounds one connection that Reach makes.
@@ -41,7 +43,7 @@ func (u *Client) connect(ctx context.Context, engine string, guarded bool) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
-	dial := newDialer().DialContext
+	dial := deadpath.Dialer(dialTimeout).DialContext
 	if guarded {
 		dial = u.policy.Dial
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/deadpath"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/api"
@@ -97,6 +98,7 @@ func client() *http.Client {
 // transport keeps more connections than the default: a stream of each control connection stays open.
 func transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one
+	t.DialContext, t.HTTP2 = deadpath.Dialer(30*time.Second).DialContext, deadpath.HTTP2()
 	t.MaxIdleConnsPerHost = 64
 	t.IdleConnTimeout = 30 * time.Second
 	return t

@@ -10,12 +10,15 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/rolloutd/rolloutd/internal/clock"
+	"github.com/rolloutd/rolloutd/internal/deadpath"
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 const (
+	// dialTimeout bounds the making of a connection to a host.
+	dialTimeout = 10 * time.Second
 	// openWait is how long one request waits at the host for an episode that is being opened.
 	openWait = 2 * time.Second
 	// Pauses between looks for the host of an episode.
@@ -45,7 +48,9 @@ type servicePlace struct {
 func NewEpisodes(c *Client, token string) *Episodes {
 	return &Episodes{
 		client: c, token: token, places: map[string]servicePlace{},
-		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}},
+		http: &http.Client{Transport: &http.Transport{
+			DialContext: deadpath.Dialer(dialTimeout).DialContext, MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute,
+		}},
 	}
 }
 

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/deadpath"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/jsonlimit"
 	"github.com/rolloutd/rolloutd/internal/text"
@@ -32,11 +32,13 @@ func ToolServer(o Options, url, token string, transport http.RoundTripper) *Serv
 	return newServer(o, &httpServer{url: strings.TrimRight(url, "/"), token: token, client: client})
 }
 
+const dialTimeout = 10 * time.Second
+
 func newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
-		TLSHandshakeTimeout: 10 * time.Second,
+		DialContext:         deadpath.Dialer(dialTimeout).DialContext,
+		TLSHandshakeTimeout: dialTimeout,
 		IdleConnTimeout:     90 * time.Second,
 		MaxIdleConnsPerHost: DefaultConcurrency,
 	}

@@ -1,0 +1,7 @@
+package deadpath
+
+// For tests: the same with another timeout.
+var (
+	DialerAfter   = dialer
+	ListenerAfter = listener
+)
