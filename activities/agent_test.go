@@ -18,8 +18,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-func agentInput() activities.AgentInput {
-	return activities.AgentInput{
+func agentInput() *activities.AgentInput {
+	return &activities.AgentInput{
 		Target: target(), Agent: "opencode", Instruction: "do it", Mode: rollout.TransparentProxy,
 		Limits: rollout.DefaultLimits().Filled(),
 	}
@@ -43,7 +43,7 @@ func TestAgentCompletes(t *testing.T) {
 	h.coder.transcript.Messages = []json.RawMessage{json.RawMessage(`{"info":{}}`)}
 	out, err := h.RunAgent(t.Context(), agentInput())
 	require.NoError(t, err)
-	require.Equal(t, activities.AgentResult{Outcome: rollout.Completed, Turns: 2, SessionID: "ses"}, out)
+	require.Equal(t, &activities.AgentResult{Outcome: rollout.Completed, Turns: 2, SessionID: "ses"}, out)
 	require.Equal(t, []int{1}, h.coder.starts)
 	require.Empty(t, h.coder.stops, "it ended by itself")
 	require.JSONEq(t, `{"serve_session_id":"ses","messages":[{"info":{}}]}`, h.stored(t, store.Transcript))

@@ -66,14 +66,14 @@ func (g *gate) Status(context.Context, string) (gateway.RouteStatus, error) {
 }
 
 // Watch gives the status again and again, as if the route always changed.
-func (g *gate) Watch(id string, _ int64, pause time.Duration) (<-chan gateway.Change, func()) {
-	changes, stopped, over := make(chan gateway.Change), make(chan struct{}), make(chan struct{})
+func (g *gate) Watch(id string, _ int64, pause time.Duration) (<-chan *gateway.Change, func()) {
+	changes, stopped, over := make(chan *gateway.Change), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
 		for {
 			s, err := g.Status(context.Background(), id)
 			select {
-			case changes <- gateway.Change{Status: s, Err: err}:
+			case changes <- &gateway.Change{Status: s, Err: err}:
 			case <-stopped:
 				return
 			}

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
@@ -15,77 +16,135 @@ import (
 )
 
 // MaxTime is the longest that RunAgent takes, all its tries together, apart from the time in which no worker runs it.
-func (in AgentInput) MaxTime() time.Duration { return watch.MaxTime(in.Limits) }
+func (in *AgentInput) MaxTime() time.Duration { return watch.MaxTime(in.Limits) }
 
 // RunAgent launches the agent on its task, or attaches to the one that runs, until it is done or one of its bounds ends it. The
 // agent's time counts from its first model call, however often the activity runs.
-func (a *Activities) RunAgent(ctx context.Context, in AgentInput) (AgentResult, error) {
+//
+// A host has one goroutine here for each rollout in flight, so what it holds while it waits is on the heap, and its stack is small: what the SDK and
+// reflection take of it is nearly half of 16 KiB.
+func (a *Activities) RunAgent(ctx context.Context, in *AgentInput) (*AgentResult, error) {
 	ctx, over, err := a.alone(ctx, in.Target)
 	if err != nil {
-		return AgentResult{}, err
+		return nil, err
 	}
 	defer over()
 	a.phase(in.Target, rollout.PhaseAgent)
+	w, err := a.openAgent(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	res, err := a.watcher.Run(ctx, &w.job)
+	if err != nil {
+		return nil, err
+	}
+	return a.agentResult(ctx, in.Target, res)
+}
+
+// agentWork is what RunAgent works with.
+type agentWork struct {
+	in      *AgentInput
+	sb      *sandbox.Sandbox
+	job     watch.Job
+	closers []func() // in the order in which they were opened
+}
+
+// close frees what was opened, the last first.
+func (w *agentWork) close() {
+	for _, f := range slices.Backward(w.closers) {
+		f()
+	}
+}
+
+// openAgent opens what the agent works with, until it is closed.
+func (a *Activities) openAgent(ctx context.Context, in *AgentInput) (*agentWork, error) {
+	w := &agentWork{in: in}
+	if err := a.prepareAgent(ctx, w); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// prepareAgent attaches to the sandbox and makes the job of the watch. What it has opened is in w when it fails, too.
+func (a *Activities) prepareAgent(ctx context.Context, w *agentWork) error {
+	in := w.in
 	kind, err := a.o.Agents.Get(in.Agent)
 	if err != nil {
-		return AgentResult{}, err
+		return err
 	}
 	sandboxes, err := a.backend(in.Target)
 	if err != nil {
-		return AgentResult{}, err
+		return err
 	}
-	sb, release, err := a.attach(ctx, in.Target)
-	if err != nil {
-		return AgentResult{}, err
+	if err := a.attachAgent(ctx, w); err != nil {
+		return err
 	}
-	defer release()
-	sb, offline, err := a.withNetwork(ctx, in.Target, sb, network.Agent, in.Network.ForAgent())
-	if err != nil {
-		return AgentResult{}, err
-	}
-	defer offline()
 	if kind.OnHost {
-		if err := a.openBeforeLaunch(ctx, sb, in); err != nil {
-			return AgentResult{}, err
+		if err := a.openBeforeLaunch(ctx, w.sb, in); err != nil {
+			return err
 		}
 	}
-	env := a.env(sb, in.Target)
-	if in.Agent == rollout.AgentInteractive {
-		var closeEpisode func()
-		if env.Episode, closeEpisode, err = a.openEpisode(ctx, sb, in, false); err != nil {
-			return AgentResult{}, err
-		}
-		defer closeEpisode()
-	} else if kind.OnHost {
-		config := in.React.Filled()
-		selected, err := a.o.Tools.Select(config.EnabledToolsets, config.DisabledToolsets)
-		if err != nil {
-			return AgentResult{}, err
-		}
-		if env.Tools, err = selected.Bind(ctx, a.toolEnv(in.Target, sb)); err != nil {
-			return AgentResult{}, err
-		}
-	}
-	res, err := a.watcher.Run(ctx, watch.Job{
-		RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(), Kind: kind, Env: env, Sandboxes: sandboxes,
+	w.job = watch.Job{
+		RolloutID: in.RolloutID, Attempt: in.Attempt, SandboxID: in.SandboxID(), Kind: kind, Env: a.env(w.sb, in.Target), Sandboxes: sandboxes,
 		Work: agent.Job{
 			Instruction: in.Instruction, ObeyProject: in.ObeyProject, Solution: in.Solution, React: in.React, Episode: in.Episode, Model: in.Model, MaxOutput: max(in.Model.MaxTokensCap, 0),
 		},
 		Limits: in.Limits, Logger: a.loggerOf("RunAgent", in.Target),
-	})
-	if err != nil {
-		return AgentResult{}, err
 	}
-	causes, err := a.ranOut(ctx, in.Target, rollout.PhaseAgent)
+	if kind.OnHost {
+		return a.bindTools(ctx, w)
+	}
+	return nil
+}
+
+// attachAgent attaches to the sandbox and opens its network for the agent.
+func (a *Activities) attachAgent(ctx context.Context, w *agentWork) error {
+	sb, release, err := a.attach(ctx, w.in.Target)
+	if err != nil {
+		return err
+	}
+	w.closers = append(w.closers, release)
+	sb, offline, err := a.withNetwork(ctx, w.in.Target, sb, network.Agent, w.in.Network.ForAgent())
+	if err != nil {
+		return err
+	}
+	w.sb, w.closers = sb, append(w.closers, offline)
+	return nil
+}
+
+// bindTools gives an agent on the host its tools: those of an episode, or the policy's.
+func (a *Activities) bindTools(ctx context.Context, w *agentWork) error {
+	if w.in.Agent == rollout.AgentInteractive {
+		open, closeEpisode, err := a.openEpisode(ctx, w.sb, w.in, false)
+		if err != nil {
+			return err
+		}
+		w.job.Env.Episode, w.closers = open, append(w.closers, closeEpisode)
+		return nil
+	}
+	config := w.in.React.Filled()
+	selected, err := a.o.Tools.Select(config.EnabledToolsets, config.DisabledToolsets)
+	if err != nil {
+		return err
+	}
+	w.job.Env.Tools, err = selected.Bind(ctx, a.toolEnv(w.in.Target, w.sb))
+	return err
+}
+
+// agentResult is the watch's result as the workflow gets it.
+func (a *Activities) agentResult(ctx context.Context, t Target, res *watch.Result) (*AgentResult, error) {
+	causes, err := a.ranOut(ctx, t, rollout.PhaseAgent)
 	if res.Error != "" && len(causes) > 0 {
 		res.Error += "; " + rollout.CausesInWords(causes)
 	}
-	return AgentResult{Outcome: res.Outcome, ExitCode: res.ExitCode, Error: res.Error, Turns: res.Turns, SessionID: res.SessionID, Malformed: res.Malformed, Held: res.Held}, err
+	return &AgentResult{Outcome: res.Outcome, ExitCode: res.ExitCode, Error: res.Error, Turns: res.Turns, SessionID: res.SessionID, Malformed: res.Malformed, Held: res.Held}, err
 }
 
 // openBeforeLaunch opens the route of an agent on the host that was not launched yet. A launched one has its route. Where the gateway has lost it, a
 // new one would lack the turns so far.
-func (a *Activities) openBeforeLaunch(ctx context.Context, sb *sandbox.Sandbox, in AgentInput) error {
+func (a *Activities) openBeforeLaunch(ctx context.Context, sb *sandbox.Sandbox, in *AgentInput) error {
 	_, err := agent.AttachProcess(ctx, sb)
 	if fault.Is(err, fault.NotFound) {
 		return a.open(ctx, ProxyInput{Target: in.Target, Agent: in.Agent, Mode: in.Mode, Model: in.Model, Limits: in.Limits})
@@ -99,7 +158,7 @@ func (a *Activities) toolEnv(t Target, sb *sandbox.Sandbox) tool.Env {
 }
 
 // openEpisode lets the tool service take calls in the sandbox until close is called.
-func (a *Activities) openEpisode(ctx context.Context, sb *sandbox.Sandbox, in AgentInput, scoring bool) (_ *live.Episode, closeIt func(), err error) {
+func (a *Activities) openEpisode(ctx context.Context, sb *sandbox.Sandbox, in *AgentInput, scoring bool) (_ *live.Episode, closeIt func(), err error) {
 	config := in.Episode.Filled()
 	selected, err := a.o.Tools.Select(config.EnabledToolsets, config.DisabledToolsets)
 	if err != nil {

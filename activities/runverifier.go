@@ -94,7 +94,7 @@ func (a *Activities) HoldSandbox(ctx context.Context, in HoldInput) error {
 		return err
 	}
 	defer release()
-	_, closeEpisode, err := a.openEpisode(ctx, sb, AgentInput{
+	_, closeEpisode, err := a.openEpisode(ctx, sb, &AgentInput{
 		Target: in.Target, Episode: &rollout.Episode{EnabledToolsets: []string{tool.All}},
 	}, true)
 	if err != nil {

@@ -127,10 +127,10 @@ func TestAbortWhileTheAgentWorks(t *testing.T) {
 			w := newWorld(t)
 			stopped := make(chan activities.AbortInput, 1)
 			w.abort = func(_ context.Context, in activities.AbortInput) error { stopped <- in; return nil }
-			w.agent = func(ctx context.Context, in activities.AgentInput) (activities.AgentResult, error) {
+			w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
 				end(w)
 				require.Equal(t, in.Target, (<-stopped).Target)
-				return activities.AgentResult{Outcome: rollout.Aborted, ExitCode: -1, Turns: 2}, nil
+				return &activities.AgentResult{Outcome: rollout.Aborted, ExitCode: -1, Turns: 2}, nil
 			}
 			sum := w.run(t, spec())
 			require.Equal(t, rollout.Aborted, sum.Outcome)
@@ -148,9 +148,9 @@ func TestAbortWhereTheAgentCannotBeStopped(t *testing.T) {
 		w := newWorld(t)
 		w.abort = func(context.Context, activities.AbortInput) error { return fault.New(fault.SandboxLost, "gone") }
 		stuck := w.stuck(t, w.abortNow)
-		w.agent = func(context.Context, activities.AgentInput) (activities.AgentResult, error) {
+		w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
 			stuck()
-			return activities.AgentResult{Outcome: rollout.Completed}, nil
+			return &activities.AgentResult{Outcome: rollout.Completed}, nil
 		}
 		require.Equal(t, rollout.Aborted, w.run(t, spec()).Outcome)
 	})
@@ -169,8 +169,8 @@ func TestAbortWhereTheAgentCannotBeStopped(t *testing.T) {
 func TestAbortBetweenAttempts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.agent = func(context.Context, activities.AgentInput) (activities.AgentResult, error) {
-		return activities.AgentResult{}, fault.New(fault.SandboxLost, "gone")
+	w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
+		return nil, fault.New(fault.SandboxLost, "gone")
 	}
 	w.closing = func(context.Context, activities.CloseInput) error { w.abortNow(); return nil }
 	sum := w.run(t, spec())

@@ -33,7 +33,7 @@ type world struct {
 	install func(context.Context, activities.InstallInput) (activities.InstallResult, error)
 	proxy   func(context.Context, activities.ProxyInput) error
 	prepare func(context.Context, activities.SetupInput) error
-	agent   func(context.Context, activities.AgentInput) (activities.AgentResult, error)
+	agent   func(context.Context, *activities.AgentInput) (*activities.AgentResult, error)
 	verify  func(context.Context, activities.VerifyInput) (activities.Grade, error)
 	collect func(context.Context, activities.CollectInput) (activities.CollectResult, error)
 	compose func(context.Context, activities.CollectInput) (activities.CollectResult, error)
@@ -75,8 +75,8 @@ func (w *world) succeed(now func() time.Time) {
 	}
 	w.proxy = func(context.Context, activities.ProxyInput) error { return nil }
 	w.prepare = func(context.Context, activities.SetupInput) error { return nil }
-	w.agent = func(context.Context, activities.AgentInput) (activities.AgentResult, error) {
-		return activities.AgentResult{Outcome: rollout.Completed, Turns: 3, SessionID: "ses"}, nil
+	w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
+		return &activities.AgentResult{Outcome: rollout.Completed, Turns: 3, SessionID: "ses"}, nil
 	}
 	w.verify = func(context.Context, activities.VerifyInput) (activities.Grade, error) {
 		return activities.Grade{Reward: 1}, nil

@@ -30,9 +30,9 @@ func TestInfrastructureRetries(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			agent, left := w.agent, c.losses
-			w.agent = func(ctx context.Context, in activities.AgentInput) (activities.AgentResult, error) {
+			w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
 				if left--; left >= 0 {
-					return activities.AgentResult{}, fault.New(fault.SandboxLost, "sandbox %s is gone", in.SandboxID())
+					return nil, fault.New(fault.SandboxLost, "sandbox %s is gone", in.SandboxID())
 				}
 				return agent(ctx, in)
 			}
@@ -67,8 +67,8 @@ func TestHopelessLossesAreNotRetried(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []fault.Kind{fault.UpstreamRefused, fault.Invalid} {
 		w := newWorld(t)
-		w.agent = func(context.Context, activities.AgentInput) (activities.AgentResult, error) {
-			return activities.AgentResult{}, fault.New(kind, "bad key")
+		w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
+			return nil, fault.New(kind, "bad key")
 		}
 		sum := w.run(t, spec())
 		require.Equal(t, rollout.InfraFailed, sum.Outcome)
@@ -93,9 +93,9 @@ func TestHostGone(t *testing.T) {
 	w := newWorld(t)
 	gone := temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 	agent, collect, closing := w.agent, w.collect, w.closing
-	w.agent = func(ctx context.Context, in activities.AgentInput) (activities.AgentResult, error) {
+	w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
 		if in.Attempt == 1 {
-			return activities.AgentResult{}, gone
+			return nil, gone
 		}
 		return agent(ctx, in)
 	}

@@ -147,13 +147,13 @@ func (s *stage) workers(t *testing.T) {
 // hangAgent has RunAgent work until AbortAgent stops it.
 func (s *stage) hangAgent() {
 	stopped := make(chan struct{})
-	s.w.agent = func(ctx context.Context, _ activities.AgentInput) (activities.AgentResult, error) {
+	s.w.agent = func(ctx context.Context, _ *activities.AgentInput) (*activities.AgentResult, error) {
 		s.reached <- "RunAgent"
 		select {
 		case <-stopped:
-			return activities.AgentResult{Outcome: rollout.Aborted, ExitCode: -1, Turns: 2}, nil
+			return &activities.AgentResult{Outcome: rollout.Aborted, ExitCode: -1, Turns: 2}, nil
 		case <-ctx.Done():
-			return activities.AgentResult{}, ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 	s.w.abort = func(context.Context, activities.AbortInput) error { close(stopped); return nil }
@@ -220,17 +220,17 @@ func (s *stage) asked(ctx context.Context, id string) bool {
 
 // loseAll loses every attempt, and tells when the first one's sandbox is being closed.
 func (s *stage) loseAll() {
-	s.w.agent = func(context.Context, activities.AgentInput) (activities.AgentResult, error) {
-		return activities.AgentResult{}, fault.New(fault.SandboxLost, "gone")
+	s.w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
+		return nil, fault.New(fault.SandboxLost, "gone")
 	}
 	s.w.closing = func(context.Context, activities.CloseInput) error { s.reached <- "CloseSandbox"; return nil }
 }
 
 func (s *stage) loseFirst() {
 	agent := s.w.agent
-	s.w.agent = func(ctx context.Context, in activities.AgentInput) (activities.AgentResult, error) {
+	s.w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
 		if in.Attempt == 1 {
-			return activities.AgentResult{}, fault.New(fault.SandboxLost, "gone")
+			return nil, fault.New(fault.SandboxLost, "gone")
 		}
 		return agent(ctx, in)
 	}

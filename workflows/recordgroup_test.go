@@ -66,9 +66,9 @@ func recordGroup(t *testing.T, c client.Client, key seal.Key, name string, sc sc
 // loseMember loses the sandbox of the second member's first rollout.
 func (s *stage) loseMember() {
 	agent := s.w.agent
-	s.w.agent = func(ctx context.Context, in activities.AgentInput) (activities.AgentResult, error) {
+	s.w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
 		if strings.HasSuffix(in.RolloutID, "-1") {
-			return activities.AgentResult{}, fault.New(fault.SandboxLost, "gone")
+			return nil, fault.New(fault.SandboxLost, "gone")
 		}
 		return agent(ctx, in)
 	}

@@ -169,8 +169,8 @@ func TestEndsOfTheAgent(t *testing.T) {
 		t.Run(string(outcome), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.agent = func(context.Context, activities.AgentInput) (activities.AgentResult, error) {
-				return activities.AgentResult{Outcome: outcome, ExitCode: 7, Error: "why"}, nil
+			w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
+				return &activities.AgentResult{Outcome: outcome, ExitCode: 7, Error: "why"}, nil
 			}
 			sum := w.run(t, spec())
 			require.Equal(t, outcome, sum.Outcome)
@@ -216,10 +216,10 @@ func TestDeadlineOfTheAgent(t *testing.T) {
 	} {
 		w := newWorld(t)
 		var took time.Duration
-		w.agent = func(ctx context.Context, in activities.AgentInput) (activities.AgentResult, error) {
+		w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
 			info := activity.GetInfo(ctx)
 			took = info.Deadline.Sub(info.StartedTime)
-			return activities.AgentResult{Outcome: rollout.Completed}, nil
+			return &activities.AgentResult{Outcome: rollout.Completed}, nil
 		}
 		s := spec()
 		s.Limits = limits
@@ -233,9 +233,9 @@ func TestSolutionGoesToTheOracleOnly(t *testing.T) {
 	t.Parallel()
 	for agent, want := range map[string][]string{rollout.AgentOracle: {"solve"}, rollout.AgentOpencode: nil, rollout.AgentNop: nil} {
 		w := newWorld(t)
-		var got activities.AgentInput
+		var got *activities.AgentInput
 		ends := w.agent
-		w.agent = func(ctx context.Context, in activities.AgentInput) (activities.AgentResult, error) {
+		w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
 			got = in
 			return ends(ctx, in)
 		}

@@ -103,9 +103,9 @@ func TestEpisodeHasOneAttempt(t *testing.T) {
 	w, s := newWorld(t), spec()
 	interactive(&s)
 	agents := 0
-	w.agent = func(context.Context, activities.AgentInput) (activities.AgentResult, error) {
+	w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
 		agents++
-		return activities.AgentResult{}, fault.New(fault.SandboxLost, "gone")
+		return nil, fault.New(fault.SandboxLost, "gone")
 	}
 	sum := w.run(t, s)
 	require.Equal(t, rollout.InfraFailed, sum.Outcome)

@@ -124,7 +124,7 @@ func (r *run) prepare(a *attempt) error {
 func (r *run) runAgent(a *attempt) error {
 	s := r.spec
 	a.proxied = true
-	in := activities.AgentInput{
+	in := &activities.AgentInput{
 		Target: a.target, Agent: s.Agent, Instruction: s.Task.Instruction, ObeyProject: s.Task.ObeyProject, React: s.React, Episode: s.Episode,
 		Mode: s.Mode, Model: s.Model, Limits: s.Limits, Network: s.Sandbox.Network,
 	}

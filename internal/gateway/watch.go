@@ -22,8 +22,8 @@ type Change struct {
 // changes that the caller does not take only the last one is kept. While the gateway does not answer, attempts to reach it give a
 // fault.Unavailable; the status follows once it does, changed or not. A fault.NotFound, for a route that does not exist, is the last change. stop ends
 // the watch.
-func (c *Client) Watch(id string, since int64, pause time.Duration) (changes <-chan Change, stop func()) {
-	return c.watches.add(&watch{route: id, since: since, pause: pause, changes: make(chan Change, 1)})
+func (c *Client) Watch(id string, since int64, pause time.Duration) (changes <-chan *Change, stop func()) {
+	return c.watches.add(&watch{route: id, since: since, pause: pause, changes: make(chan *Change, 1)})
 }
 
 // watches are the watches of a client. They share one request to the gateway, because a request for each would take goroutines and buffers on
@@ -42,7 +42,7 @@ type watch struct {
 	route   string
 	since   int64 // version that the caller was given last; 0: the next request gives the status in any case
 	pause   time.Duration
-	changes chan Change // run alone sends
+	changes chan *Change // run alone sends; pointers, since a channel holds room for its elements
 }
 
 type watchRequest struct {
@@ -52,7 +52,7 @@ type watchRequest struct {
 
 func newWatches(c caller) *watches { return &watches{caller: c, all: map[uint64]*watch{}} }
 
-func (s *watches) add(w *watch) (changes <-chan Change, stop func()) {
+func (s *watches) add(w *watch) (changes <-chan *Change, stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
@@ -152,7 +152,7 @@ func (s *watches) deliver(c WatchChange) {
 	if w == nil { // its end has not reached the gateway
 		return
 	}
-	var change Change
+	change := &Change{}
 	switch {
 	case c.Failure != nil:
 		change.Err = fault.New(c.Failure.Kind, "gateway: %s", c.Failure.Message)
@@ -179,7 +179,7 @@ func (s *watches) broke(ctx context.Context, err error) {
 	for _, w := range s.all {
 		w.since = 0
 		select {
-		case w.changes <- Change{Err: err}:
+		case w.changes <- &Change{Err: err}:
 		default:
 		}
 	}

@@ -115,7 +115,7 @@ func TestWaitForAStart(t *testing.T) {
 					stop()
 				}
 				began := time.Now()
-				_, err := watch.New(watch.Options{Gateway: route{}, Starts: starts}).Run(within, watch.Job{
+				_, err := watch.New(watch.Options{Gateway: route{}, Starts: starts}).Run(within, &watch.Job{
 					Kind: agent.Kind{Agent: unborn{}}, Limits: limits, Logger: slog.New(slog.DiscardHandler),
 				})
 				require.Equal(t, c.want, time.Since(began))

@@ -21,7 +21,7 @@ import (
 type unreliable struct {
 	watch.Gateway
 	status     gateway.RouteStatus
-	changes    chan gateway.Change
+	changes    chan *gateway.Change
 	away, back time.Time
 }
 
@@ -32,7 +32,7 @@ func (g *unreliable) Status(context.Context, string) (gateway.RouteStatus, error
 	return g.status, nil
 }
 
-func (g *unreliable) Watch(string, int64, time.Duration) (changes <-chan gateway.Change, stop func()) {
+func (g *unreliable) Watch(string, int64, time.Duration) (changes <-chan *gateway.Change, stop func()) {
 	return g.changes, func() {}
 }
 
@@ -88,15 +88,15 @@ func TestBrokenConnections(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				g := &unreliable{
-					changes: make(chan gateway.Change, len(c.breaks)), status: gateway.RouteStatus{FirstCallAt: began}, away: began.Add(minute), back: began.Add(c.back),
+					changes: make(chan *gateway.Change, len(c.breaks)), status: gateway.RouteStatus{FirstCallAt: began}, away: began.Add(minute), back: began.Add(c.back),
 				}
 				go func() {
 					for _, at := range c.breaks {
 						time.Sleep(time.Until(began.Add(at)))
-						g.changes <- gateway.Change{Err: errAway}
+						g.changes <- &gateway.Change{Err: errAway}
 					}
 				}()
-				result, err := watch.New(watch.Options{Gateway: g}).Run(t.Context(), watch.Job{
+				result, err := watch.New(watch.Options{Gateway: g}).Run(t.Context(), &watch.Job{
 					Kind: agent.Kind{Agent: idle{began: began}}, Sandboxes: unmeasured{}, Logger: slog.New(slog.DiscardHandler),
 					Limits: rollout.Limits{Agent: time.Hour, Call: minute, FirstCall: minute, Quiet: 4 * minute},
 				})

@@ -29,7 +29,7 @@ func (w *watch) launch(ctx context.Context, n int) error {
 	}
 	w.starting = release
 	route, err := w.Gateway.Status(ctx, w.job.SandboxID)
-	if err := w.sawRoute(gateway.Change{Status: route, Err: err}); err != nil {
+	if err := w.sawRoute(&gateway.Change{Status: route, Err: err}); err != nil {
 		return err
 	}
 	if w.state.Route.Ended != "" {

@@ -38,7 +38,7 @@ type progressReporter struct {
 	savedAt    time.Time
 }
 
-func newProgressReporter(j Job) progressReporter {
+func newProgressReporter(j *Job) progressReporter {
 	return progressReporter{
 		reported: rollout.Progress{Attempt: j.Attempt}, pause: max(reportEvery, j.Limits.Agent/maxReports), savedTurns: -1,
 	}

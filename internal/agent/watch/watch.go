@@ -34,7 +34,7 @@ const (
 // Gateway is what the watch uses of the model gateway; *gateway.Client is one.
 type Gateway interface {
 	Status(ctx context.Context, route string) (gateway.RouteStatus, error)
-	Watch(route string, since int64, pause time.Duration) (changes <-chan gateway.Change, stop func())
+	Watch(route string, since int64, pause time.Duration) (changes <-chan *gateway.Change, stop func())
 	End(ctx context.Context, route, reason string) error
 	AddSessions(ctx context.Context, route string, sessions ...string) error
 	Turns(ctx context.Context, route string, n int) ([]gateway.Turn, error)
@@ -81,7 +81,7 @@ type Job struct {
 	SandboxID string // and the id of the gateway's route
 	Sandboxes Inspector
 	Kind      agent.Kind
-	Env       agent.Env
+	Env       agent.Env // its Events is the watch's to set
 	Work      agent.Job // its Launch is the watch's to set
 	Limits    rollout.Limits
 	Logger    *slog.Logger
@@ -102,7 +102,7 @@ type Result struct {
 // watch is one run of Watcher.Run.
 type watch struct {
 	*Watcher
-	job      Job
+	job      *Job
 	log      *slog.Logger
 	state    State
 	reporter progressReporter
@@ -111,7 +111,8 @@ type watch struct {
 
 	run      agent.Run
 	statuses *statuses
-	routes   <-chan gateway.Change
+	routes   <-chan *gateway.Change
+	timer    *time.Timer   // of wait
 	statusAt time.Time     // when the gateway was asked for the status last, beside routes
 	pinned   string        // the session that the gateway knows
 	starting func()        // gives the slot of a start back; nil: there is none
@@ -120,22 +121,16 @@ type watch struct {
 
 // Run launches the agent, or attaches to the one that runs, and returns when it is done or one of its bounds has ended it. The
 // agent's time counts from its first model call, or from startGrace after its first launch, however often Run is called.
-func (wr *Watcher) Run(ctx context.Context, j Job) (Result, error) {
-	w := &watch{Watcher: wr, job: j, log: j.Logger, reporter: newProgressReporter(j), asked: make(chan question)}
-	w.events = &eventReporter{log: wr.Events.Of(rollout.Target{RolloutID: j.RolloutID, Attempt: j.Attempt})}
-	w.job.Env.Events = agent.NewReporter(w.events.log)
-	w.state.Limits, w.state.NoModel = j.Limits, j.Kind.NoModel
-	route, err := wr.Gateway.Status(ctx, j.SandboxID)
-	if err != nil {
-		return Result{}, err
-	}
-	w.state.sawRoute(time.Now(), route)
+//
+// A host waits in it for each of its agents, so what is large is on the heap: the runtime doubles a stack that does not suffice.
+func (wr *Watcher) Run(ctx context.Context, j *Job) (*Result, error) {
+	w := newWatch(wr, j)
 	defer w.closeRun()
-	if err := w.open(ctx); err != nil {
-		return Result{}, err
+	if err := w.begin(ctx); err != nil {
+		return nil, err
 	}
 	if w.run == nil { // ended before the agent was ever launched
-		return Result{Outcome: rollout.Aborted, ExitCode: -1, Error: w.state.Route.Ended}, nil
+		return &Result{Outcome: rollout.Aborted, ExitCode: -1, Error: w.state.Route.Ended}, nil
 	}
 	defer wr.takeQuestions(j.SandboxID, w.asked)()
 	routes, stop := wr.Gateway.Watch(j.SandboxID, w.state.Route.Version, routePause)
@@ -144,12 +139,30 @@ func (wr *Watcher) Run(ctx context.Context, j Job) (Result, error) {
 	return w.loop(ctx)
 }
 
+func newWatch(wr *Watcher, j *Job) *watch {
+	w := &watch{Watcher: wr, job: j, log: j.Logger, reporter: newProgressReporter(j), asked: make(chan question), timer: time.NewTimer(longestWait)}
+	w.events = &eventReporter{log: wr.Events.Of(rollout.Target{RolloutID: j.RolloutID, Attempt: j.Attempt})}
+	w.job.Env.Events = agent.NewReporter(w.events.log)
+	w.state.Limits, w.state.NoModel = j.Limits, j.Kind.NoModel
+	return w
+}
+
+// begin takes in the route's status and opens the agent.
+func (w *watch) begin(ctx context.Context) error {
+	route, err := w.Gateway.Status(ctx, w.job.SandboxID)
+	if err != nil {
+		return err
+	}
+	w.state.sawRoute(time.Now(), route)
+	return w.open(ctx)
+}
+
 // loop decides and acts until the decision is an end.
-func (w *watch) loop(ctx context.Context) (Result, error) {
+func (w *watch) loop(ctx context.Context) (*Result, error) {
 	for {
 		d, err := w.decide(ctx)
 		if err != nil {
-			return Result{}, err
+			return nil, err
 		}
 		switch d.Action {
 		case Continue:
@@ -164,7 +177,7 @@ func (w *watch) loop(ctx context.Context) (Result, error) {
 			return w.finish(ctx, d)
 		}
 		if err != nil {
-			return Result{}, err
+			return nil, err
 		}
 	}
 }
@@ -182,8 +195,7 @@ func (w *watch) decide(ctx context.Context) (Decision, error) {
 
 // wait takes in the next change, or returns at a time: the reporter's, or the next at which a bound may strike.
 func (w *watch) wait(ctx context.Context, reporter time.Time) error {
-	timer := time.NewTimer(time.Until(earlier(reporter, w.nextBound(time.Now()))))
-	defer timer.Stop()
+	w.timer.Reset(w.untilNext(reporter))
 	select {
 	case u := <-w.statuses.updates:
 		return w.sawStatus(ctx, u)
@@ -192,18 +204,28 @@ func (w *watch) wait(ctx context.Context, reporter time.Time) error {
 	case q := <-w.asked:
 		w.answer(q)
 		return nil
-	case <-timer.C:
-		w.state.Now = time.Now()
-		switch {
-		case !w.state.Away.IsZero():
-			return w.retryGateway(ctx)
-		case w.state.Now.Before(w.state.end()):
-			return w.sample(ctx)
-		default:
-			return w.refreshRoute(ctx) // what is owed changes without a change of the version
-		}
+	case <-w.timer.C:
+		return w.strike(ctx)
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// untilNext is how long wait waits without a change.
+func (w *watch) untilNext(reporter time.Time) time.Duration {
+	return time.Until(earlier(reporter, w.nextBound(time.Now())))
+}
+
+// strike looks again at a time at which a bound may strike, or asks a gateway again that did not answer.
+func (w *watch) strike(ctx context.Context) error {
+	w.state.Now = time.Now()
+	switch {
+	case !w.state.Away.IsZero():
+		return w.retryGateway(ctx)
+	case w.state.Now.Before(w.state.end()):
+		return w.sample(ctx)
+	default:
+		return w.refreshRoute(ctx) // what is owed changes without a change of the version
 	}
 }
 
@@ -226,7 +248,7 @@ func (w *watch) sawStatus(ctx context.Context, u *update) error {
 func (w *watch) refreshRoute(ctx context.Context) error {
 	w.statusAt = time.Now()
 	route, err := w.Gateway.Status(ctx, w.job.SandboxID)
-	return w.sawRoute(gateway.Change{Status: route, Err: err})
+	return w.sawRoute(&gateway.Change{Status: route, Err: err})
 }
 
 // retryGateway makes the requests again that the gateway did not answer. One of them may fail while the watch of the route, over another connection,
@@ -251,7 +273,7 @@ func (w *watch) pinSession(ctx context.Context) error {
 	return nil
 }
 
-func (w *watch) sawRoute(c gateway.Change) error {
+func (w *watch) sawRoute(c *gateway.Change) error {
 	if c.Err != nil {
 		return w.state.sawNoGateway(time.Now(), c.Err)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // watch gives the changes of a route until the test ends.
-func watch(t *testing.T, c *gateway.Client, id string, since int64) <-chan gateway.Change {
+func watch(t *testing.T, c *gateway.Client, id string, since int64) <-chan *gateway.Change {
 	t.Helper()
 	changes, stop := c.Watch(id, since, 0)
 	t.Cleanup(stop)
@@ -25,7 +25,7 @@ func watch(t *testing.T, c *gateway.Client, id string, since int64) <-chan gatew
 }
 
 // statusOf takes changes until a status is as wanted.
-func statusOf(t *testing.T, changes <-chan gateway.Change, wanted func(gateway.RouteStatus) bool) gateway.RouteStatus {
+func statusOf(t *testing.T, changes <-chan *gateway.Change, wanted func(gateway.RouteStatus) bool) gateway.RouteStatus {
 	t.Helper()
 	for version := int64(0); ; {
 		c := await(t, changes)
