@@ -4,9 +4,12 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/access"
+	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/underway"
 )
 
 // mcpPost is JSON-RPC over HTTP: the status is 200 whatever the answer.
@@ -34,6 +37,29 @@ func (s *Server) mcpPost(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpio.WriteJSON(w, http.StatusOK, s.rpc(ctx, req, nil))
+}
+
+// mcpDelete ends a session of the protocol proper with its episode, and the calls that its client has under way. A session that the URL or
+// another header names is not the client's alone: it stays.
+func (s *Server) mcpDelete(w http.ResponseWriter, r *http.Request) {
+	id := r.Header.Get(underway.SessionHeader)
+	if id == "" {
+		httpio.WriteDetail(w, http.StatusBadRequest, "DELETE needs the header "+underway.SessionHeader)
+		return
+	}
+	s.underWay.CancelAll(r)
+	if s.issuesEpisodes(r) {
+		if _, err := s.env.Sessions.Close(r.Context(), access.CallerOf(r.Context()).Name, id); err != nil {
+			httpio.WriteRefusal(w, err)
+			return
+		}
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// issuesEpisodes says whether the session of a request of the protocol proper is the one of its initialize, and has an episode.
+func (s *Server) issuesEpisodes(r *http.Request) bool {
+	return s.env.Play != nil && env.SessionOf(r) == ""
 }
 
 // mcpSocket is JSON-RPC over a WebSocket of its own, frame by frame.

@@ -27,6 +27,11 @@ type sessionRequest struct {
 	Query  string `query:"session_id" description:"the same"`
 }
 
+// endRequest ends a session of the Model Context Protocol.
+type endRequest struct {
+	Header string `header:"Mcp-Session-Id" required:"true" description:"the session, as the answer to initialize named it"`
+}
+
 type resetRequest struct {
 	sessionRequest
 	resetBody

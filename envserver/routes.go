@@ -25,6 +25,8 @@ func (s *Server) routes() []api.Route {
 		api.Get("/schema", s.schema, &api.Operation{ID: "get_schemas_schema_get", Tag: "Schema", Summary: "Schemas of action, observation and state", Answers: reply.SchemaResponse{}}),
 		api.Post("/mcp", s.mcpPost, &api.Operation{ID: "mcp_endpoint_mcp_post", Tag: "MCP", Summary: "JSON-RPC: list and call tools, open and close sessions",
 			Reads: jsonrpc.Request{}, NeedsBody: true, Answers: jsonrpc.Response{}, Refuses: api.Unread()}),
+		api.Delete("/mcp", s.mcpDelete, &api.Operation{ID: "mcp_session_mcp_delete", Tag: "MCP", Summary: "End a session of the Model Context Protocol, and its episode",
+			Reads: endRequest{}, Status: http.StatusNoContent, Refuses: api.Unserved(http.StatusBadRequest, http.StatusNotFound, http.StatusConflict)}),
 	}
 	for path, page := range map[string]http.HandlerFunc{"/openapi.json": s.openAPI, "/docs": s.docs, "/redoc": s.docs} {
 		all = append(all, api.Get(path, page, nil), api.Head(path, page, nil))

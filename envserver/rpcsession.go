@@ -13,12 +13,10 @@ func (s *Server) rpcCreate(ctx context.Context, own *session.Session) (any, erro
 	if own != nil {
 		return map[string]string{"session_id": own.ID}, nil
 	}
-	sess, err := s.env.Sessions.Open(access.CallerOf(ctx).Name, false)
-	s.env.CountRefused(err)
+	sess, err := s.env.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.env.Keep(ctx, sess)
 	return map[string]string{"session_id": sess.ID}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/play"
 	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
+	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/envserver/internal/underway"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -32,14 +34,29 @@ func isStandardMCP(r *http.Request) bool {
 
 // standardHandlers are the handlers of the MCP library for one list of tools.
 type standardHandlers struct {
-	mu      sync.Mutex
-	tools   *play.Tool // the first of the list that they are of, in an environment of interactive episodes
-	objects http.Handler
-	events  http.Handler // the same with streams of events
+	mu    sync.Mutex
+	tools *play.Tool // the first of the list that they are of, in an environment of interactive episodes
+	made  map[standardForm]http.Handler
+}
+
+// standardForm is how a handler of the MCP library answers.
+type standardForm struct {
+	events    bool // in streams of events, in which there is room for notifications of progress; else in objects
+	handshake bool // to clients that begin with initialize alone: later versions of the protocol have no sessions, and an episode needs one
+}
+
+// firstWithoutSessions is the first version of the protocol that has no sessions. Versions are dates.
+const firstWithoutSessions = "2026-07-28"
+
+func (f standardForm) versions() []string {
+	if !f.handshake {
+		return nil // all
+	}
+	return slices.DeleteFunc(mcp.SupportedProtocolVersions(), func(v string) bool { return v >= firstWithoutSessions })
 }
 
 // standardFor returns the handler of the tools as they are now.
-func (s *Server) standardFor(ctx context.Context, events bool) (http.Handler, error) {
+func (s *Server) standardFor(ctx context.Context, form standardForm) (http.Handler, error) {
 	var first *play.Tool
 	if s.env.Play != nil {
 		list, err := s.env.Play.Tools(ctx)
@@ -51,23 +68,23 @@ func (s *Server) standardFor(ctx context.Context, events bool) (http.Handler, er
 	h := &s.standard
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.objects == nil || h.tools != first {
+	if h.made == nil || h.tools != first {
+		h.tools, h.made = first, map[standardForm]http.Handler{}
+	}
+	if h.made[form] == nil {
 		listed, err := s.env.ListTools(ctx)
 		if err != nil {
 			return nil, err
 		}
-		h.tools, h.objects, h.events = first, s.standardMCP(listed.Tools, false), s.standardMCP(listed.Tools, true)
+		h.made[form] = s.standardMCP(listed.Tools, form)
 	}
-	if events {
-		return h.events, nil
-	}
-	return h.objects, nil
+	return h.made[form], nil
 }
 
-// standardMCP serves tools by the protocol's own rules (initialize, ping, notifications, camel case), stateless. Answers are objects, or
-// streams of events, in which there is room for notifications of progress.
-func (s *Server) standardMCP(list []reply.StepTool, events bool) http.Handler {
-	server := mcp.NewServer(&mcp.Implementation{Name: s.o.Name, Version: s.o.Version}, &mcp.ServerOptions{Logger: s.o.Logger})
+// standardMCP serves tools by the protocol's own rules (initialize, ping, notifications, camel case). The library keeps no sessions.
+func (s *Server) standardMCP(list []reply.StepTool, form standardForm) http.Handler {
+	server := mcp.NewServer(&mcp.Implementation{Name: s.o.Name, Version: s.o.Version},
+		&mcp.ServerOptions{Logger: s.o.Logger, SupportedProtocolVersions: form.versions()})
 	for _, t := range list {
 		s.addStandard(server, t)
 	}
@@ -80,7 +97,7 @@ func (s *Server) standardMCP(list []reply.StepTool, events bool) http.Handler {
 		}
 	})
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
-		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: !events, Logger: s.o.Logger,
+		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: !form.events, Logger: s.o.Logger,
 			MaxRequestBodyBytes: -1}) // it is given what was read within our own bounds
 }
 
@@ -109,17 +126,24 @@ func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *ht
 		httpio.WriteDetail(w, http.StatusBadRequest, "the body holds "+err.Error())
 		return
 	}
-	events := bytes.Contains(body, []byte(progressToken))
-	handler, err := s.standardFor(ctx, events)
+	form := standardForm{events: bytes.Contains(body, []byte(progressToken)), handshake: s.issuesEpisodes(r)}
+	handler, err := s.standardFor(ctx, form)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	ctx, over := s.cancellable(ctx, w, r, body)
+	head := underway.HeadOf(body)
+	sess, done, err := s.standardSession(w, r, head)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	defer done()
+	ctx, over := s.cancellable(ctx, r, head)
 	defer over()
-	r = r.WithContext(context.WithValue(r.Context(), callKey{}, calling{ctx, env.SessionOf(r)}))
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, calling{ctx, env.SessionOf(r), sess}))
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), atEnd(release)))
-	if events {
+	if form.events {
 		handler.ServeHTTP(withSplicer(w, r))
 		return
 	}
@@ -128,12 +152,28 @@ func (s *Server) serveStandard(ctx context.Context, w http.ResponseWriter, r *ht
 	handler.ServeHTTP(withSplicer(w, r))
 }
 
-// cancellable gives a client that begins a name, under which its calls can be cancelled, and cancels calls. It returns the context of the call under
-// way.
-func (s *Server) cancellable(ctx context.Context, w http.ResponseWriter, r *http.Request, body []byte) (_ context.Context, over func()) {
-	switch h := underway.HeadOf(body); h.Method {
-	case "initialize":
+// standardSession finds the session of a request: nil where its client has none from initialize, or names another. A client that begins gets its id;
+// it opens no episode yet, since many clients only list the tools. The caller calls done after the request.
+func (s *Server) standardSession(w http.ResponseWriter, r *http.Request, h underway.Head) (_ *session.Session, done func(), err error) {
+	id, done := r.Header.Get(underway.SessionHeader), func() {}
+	switch {
+	case h.Method == "initialize" && s.issuesEpisodes(r):
+		sess, err := s.env.Open(r.Context())
+		if err != nil {
+			return nil, nil, err
+		}
+		w.Header().Set(underway.SessionHeader, sess.ID)
+	case h.Method == "initialize":
 		w.Header().Set(underway.SessionHeader, uuid.NewString())
+	case id != "" && s.issuesEpisodes(r):
+		return s.env.Sessions.Use(r.Context(), access.CallerOf(r.Context()).Name, id)
+	}
+	return nil, done, nil
+}
+
+// cancellable returns the context of the call that a request makes, under whose name it can be cancelled, and cancels calls.
+func (s *Server) cancellable(ctx context.Context, r *http.Request, h underway.Head) (_ context.Context, over func()) {
+	switch h.Method {
 	case "notifications/cancelled":
 		s.underWay.Cancel(underway.Name(r, h.Params.RequestID))
 	case "tools/call":
@@ -185,8 +225,9 @@ type callKey struct{}
 
 // calling is what a call of the library needs of its request.
 type calling struct {
-	ctx     context.Context // of the call alone
-	session string          // that the request names
+	ctx     context.Context  // of the call alone
+	named   string           // the session that the request names by its URL or by X-Session-Id
+	session *session.Session // of its initialize; nil: none
 }
 
 // tied is the library's context of a call, ended with the one that serveStandard was given.
@@ -238,16 +279,18 @@ func standardArgs(raw []byte) (map[string]any, error) {
 }
 
 // standardPlay makes a call in the interactive episode of the session that the request names, by its header X-Session-Id or the parameter
-// session_id of its URL.
+// session_id of its URL, else of the client's own.
 func (s *Server) standardPlay(ctx context.Context, tool string, args, meta map[string]any, limit time.Duration) (*mcp.CallToolResult, error) {
 	own, _ := ctx.Value(callKey{}).(calling)
 	caller := access.WithCaller(ctx, access.CallerOf(own.ctx))
-	sess, done, err := s.env.Begun(caller, own.session, false)
+	sess, done, err := s.standardEpisode(caller, own)
 	if err != nil {
 		return failedCall(err), nil
 	}
 	defer done()
 	defer s.env.Keep(ctx, sess)
+	caller, unbind := sess.Bind(caller)
+	defer unbind()
 	out := s.env.PlayStep(caller, sess, play.Step{ID: env.RequestIDOf(meta), Tool: tool, Args: args}, limit)
 	if out.Err != nil {
 		return failedCall(out.Err), nil
@@ -260,6 +303,13 @@ func (s *Server) standardPlay(ctx context.Context, tool string, args, meta map[s
 		r.Meta = mcp.Meta{"done": true, "reward": out.Reward}
 	}
 	return r, nil
+}
+
+func (s *Server) standardEpisode(ctx context.Context, own calling) (*session.Session, func(), error) {
+	if own.session != nil {
+		return own.session, func() {}, nil // serveStandard lets go of it
+	}
+	return s.env.Begun(ctx, own.named, false)
 }
 
 func failedCall(err error) *mcp.CallToolResult {

@@ -22,7 +22,7 @@ func TestEpisodeClients(t *testing.T) {
 	for _, release := range pyclient.Releases() {
 		t.Run(release.Name, func(t *testing.T) {
 			t.Parallel()
-			pyclient.Interpreter(t, release).Run(t, filepath.Join("testdata", "episode.py"), srv.url, release.Name)
+			pyclient.Interpreter(t, release).Run(t, filepath.Join("testdata", "episode.py"), srv.url)
 		})
 	}
 }

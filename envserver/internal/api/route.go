@@ -20,6 +20,11 @@ func Post(path string, handle http.HandlerFunc, says *Operation) Route {
 	return Route{http.MethodPost, path, handle, says}
 }
 
+// Delete is a route of DELETE.
+func Delete(path string, handle http.HandlerFunc, says *Operation) Route {
+	return Route{http.MethodDelete, path, handle, says}
+}
+
 // Put is a route of PUT.
 func Put(path string, handle http.HandlerFunc, says *Operation) Route {
 	return Route{http.MethodPut, path, handle, says}

@@ -43,6 +43,17 @@ func (e *Env) Begun(ctx context.Context, id string, attach bool) (*session.Sessi
 	return e.SessionFor(ctx, id)
 }
 
+// Open begins a session under an id of the server's own.
+func (e *Env) Open(ctx context.Context) (*session.Session, error) {
+	sess, err := e.Sessions.Open(access.CallerOf(ctx).Name, false)
+	e.CountRefused(err)
+	if err != nil {
+		return nil, err
+	}
+	e.Keep(ctx, sess)
+	return sess, nil
+}
+
 // CountRefused counts a session that was refused because no slot was free; err is why it was refused, if it was.
 func (e *Env) CountRefused(err error) {
 	var full *session.CapacityError

@@ -106,12 +106,15 @@ func WriteRefusal(w http.ResponseWriter, err error) {
 		full    *session.CapacityError
 		unknown *session.UnknownError
 		episode *session.UnknownEpisodeError
+		held    *session.HeldError
 	)
 	switch {
 	case errors.As(err, &full):
 		WriteJSON(w, http.StatusServiceUnavailable, reply.Problem{Detail: reply.Explain(err), Occupancy: &reply.Occupancy{Active: full.Active, Max: full.Max}})
 	case errors.As(err, &unknown), errors.As(err, &episode):
 		WriteDetail(w, http.StatusNotFound, reply.Explain(err))
+	case errors.As(err, &held):
+		WriteDetail(w, http.StatusConflict, reply.Explain(err))
 	default:
 		kind := fault.KindOf(err)
 		WriteJSON(w, fault.EdgeOf(kind).HTTPStatus, reply.Problem{Detail: reply.Explain(err), Kind: kind})

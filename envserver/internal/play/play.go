@@ -81,6 +81,9 @@ func (p *Player) Reset(ctx context.Context, sess *session.Session, old *session.
 	if err := sess.Play(ctx, playing); err != nil {
 		return nil, err
 	}
+	if sess.Left() { // while the rollout was started: what ends with the session did not know of it
+		p.Leave(context.WithoutCancel(ctx), &playing, "the client closed its session")
+	}
 	return p.join(ctx, sess, playing)
 }
 
@@ -225,12 +228,9 @@ type Outcome struct {
 
 // Step makes a call in the session's episode, which it opens if there is none.
 func (p *Player) Step(ctx context.Context, sess *session.Session, step Step) Outcome {
-	playing := sess.Playing()
-	if playing == nil {
-		var err error
-		if playing, err = p.Reset(ctx, sess, nil, nil); err != nil {
-			return Outcome{Err: err}
-		}
+	playing, err := p.opened(ctx, sess)
+	if err != nil {
+		return Outcome{Err: err}
 	}
 	if playing.Done {
 		return over(playing)
@@ -256,9 +256,25 @@ func (p *Player) Step(ctx context.Context, sess *session.Session, step Step) Out
 	return p.call(ctx, sess, *playing, call)
 }
 
+// opened is the session's episode, which is opened if there is none.
+func (p *Player) opened(ctx context.Context, sess *session.Session) (*session.Playing, error) {
+	if playing := sess.Playing(); playing != nil {
+		return playing, nil
+	}
+	done, err := sess.Opening(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if playing := sess.Playing(); playing != nil {
+		return playing, nil
+	}
+	return p.Reset(ctx, sess, nil, nil)
+}
+
 func over(playing *session.Playing) Outcome {
 	return Outcome{
-		Err:  fault.New(fault.Conflict, "the episode has ended (%s): reset begins another", playing.Outcome),
+		Err:  fault.New(fault.Conflict, "the episode has ended (%s): a reset, or a new session, begins another", playing.Outcome),
 		Done: true, Reward: playing.Reward,
 	}
 }

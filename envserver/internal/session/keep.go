@@ -77,7 +77,7 @@ func (s *Session) Keep(ctx context.Context) error {
 	s.keeping.Lock() // one at a time, so that an older state never overwrites a newer one
 	defer s.keeping.Unlock()
 	s.mu.Lock()
-	dirty, episode := s.dirty, s.state.EpisodeID
+	dirty, episode := s.dirty && !s.forgotten, s.state.EpisodeID
 	name := episode != s.keptEpisode || time.Since(s.named) > nameAgain
 	if dirty {
 		s.version++
@@ -115,13 +115,16 @@ func (s *Session) save(ctx context.Context, r record, name bool) error {
 	return s.keeper.Save(ctx, episodeKey(s.Owner, r.State.EpisodeID), []byte(s.ID))
 }
 
-// forget deletes what is kept of a session that was closed for good.
+// forget deletes what is kept of a session that was closed for good. A call that is still under way keeps nothing of it any more.
 func (s *Session) forget(ctx context.Context) error {
 	if s.keeper == nil {
 		return nil
 	}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
+	s.mu.Lock()
+	s.forgotten = true
+	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
 	return errors.Join(

@@ -111,3 +111,19 @@ func (o *one) attach(t *testing.T) (*session.Session, error) {
 	set, _ := newSet(session.Options{Max: 1, Keeper: o})
 	return set.Attach(t.Context(), "", "s")
 }
+
+// A call that ends after its session was closed for good brings nothing of the session back.
+func TestAClosedSessionIsNotKeptAgain(t *testing.T) {
+	t.Parallel()
+	k := &memoryKeeper{m: map[string][]byte{}}
+	set, _ := newSet(session.Options{Max: 1, Keeper: k})
+	s, err := set.Open("", false)
+	require.NoError(t, err)
+	require.NoError(t, s.Keep(t.Context()))
+	require.NotEmpty(t, k.m)
+	_, err = set.Close(t.Context(), "", s.ID)
+	require.NoError(t, err)
+	s.Stepped()
+	require.NoError(t, s.Keep(t.Context()))
+	require.Empty(t, k.m)
+}

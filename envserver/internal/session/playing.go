@@ -2,6 +2,8 @@ package session
 
 import (
 	"context"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // Playing is the interactive episode of a session. A value that was given out does not change.
@@ -21,6 +23,17 @@ func (s *Session) Playing() *Playing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.playing
+}
+
+// Opening lets one call at a time open an episode: those that are made at once must find the one that the first of them opens. The
+// caller calls done.
+func (s *Session) Opening(ctx context.Context) (done func(), err error) {
+	select {
+	case s.opening <- struct{}{}:
+		return func() { <-s.opening }, nil
+	case <-ctx.Done():
+		return nil, fault.Wrap(fault.Unavailable, context.Cause(ctx), "wait for the episode to begin")
+	}
 }
 
 // Play makes p the interactive episode, and keeps the session.

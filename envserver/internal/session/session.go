@@ -58,13 +58,15 @@ type Session struct {
 	playing *Playing        // nil: no episode is open
 	left    bool            // the client has closed the session; see Left
 
-	keeper      Keeper     // nil: nothing is kept
-	keeping     sync.Mutex // held while saving; taken before mu
-	version     int        // of what was kept last
-	dirty       bool       // changed since
-	changes     int        // counts what changed; see Changes
-	keptEpisode string     // the episode that was kept last
-	named       time.Time  // when it was
+	keeper      Keeper        // nil: nothing is kept
+	keeping     sync.Mutex    // held while saving; taken before mu
+	version     int           // of what was kept last
+	dirty       bool          // changed since
+	changes     int           // counts what changed; see Changes
+	keptEpisode string        // the episode that was kept last
+	named       time.Time     // when it was
+	forgotten   bool          // what was kept is deleted for good
+	opening     chan struct{} // holds one token: that of the call that opens an episode; see Opening
 }
 
 // Transient makes a session that belongs to no Set: it takes no slot and lives until Close.
@@ -76,7 +78,7 @@ func Transient() *Session {
 
 func newSession(id string) *Session {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	s := &Session{ID: id, ctx: ctx, cancel: cancel, counted: map[string]bool{}, watched: map[string]bool{}}
+	s := &Session{ID: id, ctx: ctx, cancel: cancel, counted: map[string]bool{}, watched: map[string]bool{}, opening: make(chan struct{}, 1)}
 	s.Reset("")
 	return s
 }

@@ -5,14 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
 
-// SessionHeader names a client of MCP proper from its initialize on. The server keeps nothing under the name but the calls that are under way: they
-// can be cancelled, and a client that comes to another replica, or after a restart, goes on all the same.
+// SessionHeader names a client of MCP proper from its initialize on. In an environment of interactive episodes it is the id of a session. Elsewhere
+// the server keeps nothing under the name but the calls that are under way, so a client goes on after a restart and on another replica.
 const SessionHeader = "Mcp-Session-Id"
 
 // Head is what tells a request of MCP proper from a cancellation of one.
@@ -36,7 +37,12 @@ func Name(r *http.Request, id json.RawMessage) string {
 	if session == "" || len(id) == 0 {
 		return ""
 	}
-	return access.CallerOf(r.Context()).Name + "\x00" + session + "\x00" + string(id)
+	return prefix(r, session) + string(id)
+}
+
+// prefix begins the names of all calls of a client.
+func prefix(r *http.Request, session string) string {
+	return access.CallerOf(r.Context()).Name + "\x00" + session + "\x00"
 }
 
 // Begin returns the context of a call, which a cancellation ends as its client's leaving would; see Table.left.
@@ -70,6 +76,18 @@ func (u *Calls) Cancel(name string) {
 	defer u.mu.Unlock()
 	if cancel := u.calls[name]; cancel != nil {
 		cancel(tools.ErrGone)
+	}
+}
+
+// CancelAll ends every call of the client that makes the request.
+func (u *Calls) CancelAll(r *http.Request) {
+	all := prefix(r, r.Header.Get(SessionHeader))
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for name, cancel := range u.calls {
+		if strings.HasPrefix(name, all) {
+			cancel(tools.ErrGone)
+		}
 	}
 }
 

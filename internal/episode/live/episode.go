@@ -147,7 +147,7 @@ func (e *Episode) begin(c episode.Call) (*call, error) {
 
 // Over is the error of a call after an episode's end.
 func Over(why string) error {
-	return fault.New(fault.Conflict, "the episode has ended: %s; reset begins another", why)
+	return fault.New(fault.Conflict, "the episode has ended: %s; a reset, or a new session, begins another", why)
 }
 
 // checkClient refuses a client that is not the one that has joined. e.mu is held.

@@ -98,7 +98,7 @@ async def mcp_client():
     from mcp import ClientSession
     from mcp.client.streamable_http import streamable_http_client
 
-    async with streamable_http_client(url + "/mcp?session_id=mcp-" + sys.argv[2]) as (read, write, _):
+    async with streamable_http_client(url + "/mcp") as (read, write, _):
         async with ClientSession(read, write) as mcp:
             await mcp.initialize()
             names = [t.name for t in (await mcp.list_tools()).tools]
