@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/pyclient"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -194,6 +196,33 @@ func TestHarborLostRollout(t *testing.T) {
 	require.Equal(t, "CancelledError", got["exception_type"])
 	require.Nil(t, got["reward"])
 	require.NotContains(t, fmt.Sprint(got["findings"]), "FATAL")
+}
+
+// A harness that calls no model needs no endpoint, whatever the call and the environment say of one.
+func TestHarborWithoutAModel(t *testing.T) {
+	t.Parallel()
+	r := start(t, withHarbor(t), func(o *envserver.Options) {
+		o.Agents = append(o.Agents, "nop")
+		o.Harbor.Arguments = map[string]any{"endpoint": "vllm"}
+		o.Resolve = catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve
+	})
+	r.fake.keeps("\n")
+	c := r.dial(harborPath + "/ws")
+	require.Contains(t, c.harborCall(map[string]any{"harness": "opencode"})["error"], "endpoint vllm has no base_url")
+	for _, harness := range []string{"oracle", "nop"} {
+		for _, said := range []map[string]any{
+			{}, {"provider": "vllm"}, {"provider": "hf", "model": "m"}, {"provider": "anthropic"}, {"llm_url": "http://model.test"},
+			{"llm_url": "http://model.test", "model": "m", "purpose": "train", "sampling": map[string]any{"temperature": 1}},
+			{"task": map[string]any{"endpoint": "vllm"}},
+		} {
+			said["harness"] = harness
+			got := c.harborCall(said)
+			require.Equal(t, true, got["ok"], "%v: %v", said, got["error"])
+			require.InDelta(t, 0.5, got["reward"], 0, said)
+			spec, _ := r.fake.spec(got["trial_name"].(string))
+			require.Equal(t, rollout.Model{}, spec.Model, said)
+		}
+	}
 }
 
 // A trainer keeps 128 rollouts in flight, each with a connection of its own: none is refused, however few sessions other environments have.

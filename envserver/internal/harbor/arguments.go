@@ -90,16 +90,26 @@ func (e *Env) check(a runArgs) error {
 			text.Head(a.Sandbox, maxName), strings.Join(e.o.Backends, ", "))
 	case !known:
 		return fault.Field("provider", "unknown upstream provider %q: want openai, vllm, hf or anthropic", text.Head(a.Provider, maxName))
+	case a.AgentTimeout < 0:
+		return fault.Field("agent_timeout_sec", "must not be negative, got %g", a.AgentTimeout)
+	case a.StepLimit < 0:
+		return fault.Field("agent_step_limit", "must not be negative, got %d", a.StepLimit)
+	case !rollout.NeedsModel(a.Harness):
+		return nil
+	default:
+		return checkModel(a)
+	}
+}
+
+// checkModel refuses endpoints that cannot be called as the arguments say.
+func checkModel(a runArgs) error {
+	switch {
 	case a.Provider == nativeProvider && a.LLMURL == "":
 		return fault.Field("llm_url", "provider anthropic needs the base URL of its endpoint")
 	case a.AuthHeader != "" && !strings.EqualFold(a.AuthHeader, "Authorization"):
 		return fault.Field("auth_header", "keys are sent as Authorization, got %q", text.Head(a.AuthHeader, maxName))
 	case a.LLMURL != "" && a.Model == "":
 		return fault.Field("model", "give the name of the model that llm_url serves")
-	case a.AgentTimeout < 0:
-		return fault.Field("agent_timeout_sec", "must not be negative, got %g", a.AgentTimeout)
-	case a.StepLimit < 0:
-		return fault.Field("agent_step_limit", "must not be negative, got %d", a.StepLimit)
 	}
 	return nil
 }
@@ -140,18 +150,21 @@ func (e *Env) sandbox(a runArgs, p *plan) {
 	with(p.args, "sandbox", "backend", a.Sandbox)
 }
 
-// model names the model endpoint: the call's, else the task's or the environment's, else the server's own.
+// model names the model endpoint: the call's, else the task's or the environment's, else the server's own. A harness that calls no model gets none,
+// so that its rollout depends on no endpoint.
 func model(a runArgs, args map[string]any) {
+	named := a.LLMURL != "" || providers[a.Provider] != ""
+	if named || !rollout.NeedsModel(a.Harness) {
+		for _, name := range modelArguments {
+			delete(args, name)
+		}
+	}
 	switch {
+	case !rollout.NeedsModel(a.Harness):
+		return
 	case a.LLMURL != "":
-		for _, name := range modelArguments {
-			delete(args, name)
-		}
 		args["base_url"], args["api_key"] = a.LLMURL, a.APIKey
-	case providers[a.Provider] != "":
-		for _, name := range modelArguments {
-			delete(args, name)
-		}
+	case named:
 		args["endpoint"] = providers[a.Provider]
 	case args["endpoint"] == nil && args["base_url"] == nil && args["model_key"] == nil:
 		args["endpoint"] = ownEndpoint
