@@ -48,6 +48,22 @@ func TestKillStopsFirst(t *testing.T) {
 	}
 }
 
+// New processes without end do not put a kill off.
+func TestKillDoesNotStopForever(t *testing.T) {
+	t.Parallel()
+	const unused = 2_000_000_000 // no pid is that high
+	old := sleeper(t)
+	looks := 0
+	require.NoError(t, process.RepeatKill(func() []int {
+		looks++
+		if killed := looks > 1 && stateOf(t, old) == "Z"; killed {
+			return nil
+		}
+		return []int{old.Process.Pid, unused + looks}
+	}))
+	require.Error(t, old.Wait())
+}
+
 func sleeper(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sleep", "infinity")

@@ -17,8 +17,8 @@ const Keep = maxKeep
 type Entry = procEntry
 
 // MakeEntry makes one.
-func MakeEntry(pid, ppid, session int, zombie bool) Entry {
-	return procEntry{pid, ppid, session, zombie}
+func MakeEntry(pid, ppid, session int, dead bool) Entry {
+	return procEntry{pid, ppid, session, dead}
 }
 
 // Tree picks what a kill of root takes.

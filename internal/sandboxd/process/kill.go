@@ -13,13 +13,51 @@ import (
 // KillTime bounds a kill; a process in uninterruptible sleep is the only thing that outlasts SIGKILL.
 const KillTime = 10 * time.Second
 
+// stopRounds is how often processes are listed and stopped before they are killed: a tracer may let a stopped process go on, which then forks
+// without end.
+const stopRounds = 100
+
+// tracerTime is what a tracer has to wait for a killed process before it is killed as well.
+const tracerTime = time.Second
+
 // Kill ends p, its session and its descendants, and waits for their end. A descendant that has both left the session and lost
 // its parents is not found: killAll takes those.
 func (t *Table) Kill(p *Process) error { return killTree(p.pid, p.Running) }
 
 // killTree kills the session and the descendants of the process pid, which is known to live while alive says so.
 func killTree(pid int, alive func() bool) error {
-	return repeatKill(func(all []procEntry) []int { return tree(all, pid, alive()) })
+	if err := repeatKill(func(all []procEntry) []int { return tree(all, pid, alive()) }); err != nil {
+		return err
+	}
+	return releaseTraced(func(all []procEntry) []int { return deadOf(all, pid, alive()) })
+}
+
+// releaseTraced waits until no dead process that targets picks is held by a tracer. The kernel reports the end of a traced process to its tracer before its
+// parent, so a tracer that does not wait keeps the parent waiting. A debugger waits at once; any other tracer is killed, which frees what it traces.
+func releaseTraced(targets func([]procEntry) []int) error {
+	patience := time.Now().Add(tracerTime)
+	for {
+		all, err := procTable()
+		if err != nil {
+			return err
+		}
+		held := false
+		for _, pid := range targets(all) {
+			for _, tracer := range tracersOf(pid) {
+				held = true
+				if time.Now().After(patience) {
+					_ = unix.Kill(tracer, unix.SIGKILL)
+				}
+			}
+		}
+		switch {
+		case !held:
+			return nil
+		case time.Now().After(patience.Add(KillTime)):
+			return fault.New(fault.Timeout, "a tracer outlived SIGKILL for %s", KillTime)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // SignalAll sends SIGKILL to every other process of the sandbox, and at once where no process came from outside: no fork in progress escapes
@@ -61,10 +99,10 @@ func (t *Table) KillAll() error {
 }
 
 // repeatKill kills what targets picks until it picks nothing. Processes may fork while they are being listed, so they are stopped
-// first, until a list shows no new ones: what is stopped cannot fork, and still counts against the process limit.
+// first, until a list shows no new ones, for stopRounds at most: what is stopped cannot fork, and still counts against the process limit.
 func repeatKill(targets func([]procEntry) []int) error {
 	deadline := time.Now().Add(KillTime)
-	stopped := map[int]bool{}
+	stopped, rounds := map[int]bool{}, 0
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		all, err := procTable()
 		if err != nil {
@@ -77,13 +115,15 @@ func repeatKill(targets func([]procEntry) []int) error {
 		if time.Now().After(deadline) {
 			return fault.New(fault.Timeout, "%d processes outlived SIGKILL for %s", len(pids), KillTime)
 		}
-		if stop(pids, stopped) > 0 {
+		if stop(pids, stopped) > 0 && rounds < stopRounds {
+			rounds++
 			continue
 		}
 		for _, pid := range pids {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		clear(stopped)
+		rounds = 0
 		time.Sleep(pause)
 	}
 }
@@ -114,6 +154,15 @@ func others(all []procEntry) []int {
 // tree lists the living members of root's session and their descendants, and root itself unless it is this process. When
 // root is known to be dead (alive is false) a living process of its number is another one, and so is its session.
 func tree(all []procEntry, root int, alive bool) []int {
+	return members(all, root, alive, false)
+}
+
+// deadOf lists the dead of the same processes that are not waited for yet.
+func deadOf(all []procEntry, root int, alive bool) []int {
+	return members(all, root, alive, true)
+}
+
+func members(all []procEntry, root int, alive, dead bool) []int {
 	self := os.Getpid()
 	member := map[int]bool{}
 	for _, e := range all {
@@ -132,7 +181,7 @@ func tree(all []procEntry, root int, alive bool) []int {
 	}
 	var pids []int
 	for _, e := range all {
-		if member[e.pid] && !e.zombie && e.pid != self {
+		if member[e.pid] && e.dead == dead && e.pid != self {
 			pids = append(pids, e.pid)
 		}
 	}

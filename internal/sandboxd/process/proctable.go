@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 )
 
 // procEntry is one process of the sandbox, as /proc shows it.
 type procEntry struct {
 	pid, ppid, session int
-	zombie             bool
+	dead               bool // every thread has exited, and it is not waited for yet; of a single stat line: its first thread has
 }
 
 // fromOutside says that the process was started in the sandbox from outside of it, as by an exec of a container engine: it carries a control
@@ -40,6 +42,7 @@ func procTable() ([]procEntry, error) {
 			continue
 		}
 		if e, err := parseStat(pid, stat); err == nil {
+			e.dead = e.dead && !threadsLive(pid)
 			list = append(list, e)
 		}
 	}
@@ -63,5 +66,37 @@ func parseStat(pid int, stat []byte) (procEntry, error) {
 		return procEntry{}, fmt.Errorf("stat of process %d: not numbers", pid)
 	}
 	state := fields[0][0]
-	return procEntry{pid: pid, ppid: ppid, session: session, zombie: state == 'Z' || state == 'X'}, nil
+	return procEntry{pid: pid, ppid: ppid, session: session, dead: state == 'Z' || state == 'X'}, nil
+}
+
+// threadsLive says whether a thread of the process lives. Its own line shows its first thread: where that alone has exited, the others work on.
+func threadsLive(pid int) bool {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // no thread is left: nothing matches
+	return slices.ContainsFunc(files, func(file string) bool {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			return false
+		}
+		thread, err := parseStat(pid, stat)
+		return err == nil && !thread.dead
+	})
+}
+
+// tracersOf are the threads that trace a thread of the process.
+func tracersOf(pid int) []int {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	var tracers []int
+	for _, file := range files {
+		status, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		for line := range bytes.Lines(status) {
+			value, ok := bytes.CutPrefix(line, []byte("TracerPid:"))
+			if tracer, err := strconv.Atoi(string(bytes.TrimSpace(value))); ok && err == nil && tracer != 0 {
+				tracers = append(tracers, tracer)
+			}
+		}
+	}
+	return tracers
 }
