@@ -228,6 +228,21 @@ func TestDeadlineOfTheAgent(t *testing.T) {
 	}
 }
 
+// The workspace is saved and restored within the step of the verifier, which may run twice: its own time is not all that the step takes.
+func TestDeadlineOfTheVerifier(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var took time.Duration
+	w.verify = func(ctx context.Context, _ activities.VerifyInput) (activities.Grade, error) {
+		info := activity.GetInfo(ctx)
+		took = info.Deadline.Sub(info.StartedTime)
+		return activities.Grade{Reward: 1}, nil
+	}
+	s := spec()
+	w.run(t, s)
+	require.GreaterOrEqual(t, took, s.Limits.Verifier+10*time.Minute)
+}
+
 // The solution goes to the agent that runs it and to no other.
 func TestSolutionGoesToTheOracleOnly(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,10 @@ const (
 	installTimeout = 10 * time.Minute // the first one of a host downloads the agent
 	proxyTimeout   = time.Minute
 	// slack is the time of an activity beside the bound of its task, for launching, staging and saving.
-	slack        = 2 * time.Minute
+	slack = 2 * time.Minute
+	// gradingSlack is the same for grading, which saves the workspace, restores it in another sandbox, and may run the verifier once more without
+	// it. A slow disk or store must not fail a grading that is right.
+	gradingSlack = 10 * time.Minute
 	closeTimeout = 2 * time.Minute
 )
 
@@ -152,7 +155,7 @@ func (r *run) verify(a *attempt) error {
 	}
 	in := activities.VerifyInput{Target: a.target, Sandbox: r.spec.Sandbox, Verifier: v, Timeout: r.spec.Limits.Verifier}
 	var out activities.Grade
-	err := r.do(a, rollout.PhaseVerifying, step{timeout: in.Timeout + slack, summary: "at most " + in.Timeout.String()}, r.acts.RunVerifier, in, &out)
+	err := r.do(a, rollout.PhaseVerifying, step{timeout: in.Timeout + gradingSlack, summary: "at most " + in.Timeout.String()}, r.acts.RunVerifier, in, &out)
 	if err != nil {
 		return err
 	}
