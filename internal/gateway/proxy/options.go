@@ -52,7 +52,7 @@ type Options struct {
 	KeepAlive time.Duration
 	// Backoff is the first pause between tries of an upstream call; it doubles with each. 0: 500 ms.
 	Backoff time.Duration
-	// Reach is for how long a call tries to connect to an endpoint that refuses connections or cannot be found. 0: 2 min.
+	// Reach is for how long a call, or an agent that needs a prompt tokenised, tries to connect to an endpoint that refuses connections or cannot be found. 0: 2 min.
 	Reach time.Duration
 	// Hold is how long a call outlives a broken model channel, for the sandbox to come back and ask again. 0: 30 s.
 	Hold time.Duration

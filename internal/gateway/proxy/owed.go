@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -36,11 +37,27 @@ func awaited(k rollout.TurnKind) bool {
 // prompting is since when the endpoint fails to tokenise a prompt that the agent waits for. The zero value: it does not.
 type prompting struct {
 	since time.Time
+	lost  time.Time // since when no attempt got a connection; zero: the last one did
 	why   string
 }
 
+// fails takes in an attempt that began then and failed.
+func (p *prompting) fails(began time.Time, err error) {
+	if p.since.IsZero() {
+		p.since = began
+	}
+	p.why = err.Error()
+	var none *upstream.UnreachableError
+	switch {
+	case !errors.As(err, &none):
+		p.lost = time.Time{}
+	case p.lost.IsZero():
+		p.lost = began
+	}
+}
+
 // tokenized takes in an attempt of the agent's to have a prompt tokenised. An endpoint that gives no answer for as long as a call may take
-// has failed for good, as in a call.
+// has failed for good, as in a call; so has one that could not be connected to for the time of Options.Reach.
 func (r *route) tokenized(began time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,11 +65,9 @@ func (r *route) tokenized(began time.Time, err error) {
 		r.promptEnded()
 		return
 	}
-	if r.prompting.since.IsZero() {
-		r.prompting.since = began
-	}
-	r.prompting.why = err.Error()
-	if time.Since(r.prompting.since) >= r.callBudget() {
+	r.prompting.fails(began, err)
+	unreachable := !r.prompting.lost.IsZero() && time.Since(r.prompting.lost) >= r.reachTime
+	if unreachable || time.Since(r.prompting.since) >= r.callBudget() {
 		r.journal.Failure = &gateway.Failure{Kind: fault.UpstreamFailed, Message: r.prompting.why}
 		r.saveOrLog("failure")
 	}

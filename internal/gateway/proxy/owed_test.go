@@ -3,12 +3,12 @@ package proxy_test
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/deadpath/deadpathtest"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -18,8 +18,7 @@ import (
 // wrong. Of a healthy endpoint nothing is owed.
 func TestWhatAFailingEndpointOwes(t *testing.T) {
 	t.Parallel()
-	gone := httptest.NewServer(nil)
-	gone.Close()
+	gone := "http://" + deadpathtest.Refusing(t)
 	for name, tc := range map[string]struct {
 		steps   []http.HandlerFunc
 		url     string
@@ -34,7 +33,7 @@ func TestWhatAFailingEndpointOwes(t *testing.T) {
 		"garbage":            {steps: []http.HandlerFunc{says("data: {]\n\n")}, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
 		"a web page":         {steps: []http.HandlerFunc{answers(200, "<html>hello</html>")}, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
 		"refuses the key":    {steps: []http.HandlerFunc{answers(401, `{"message":"no"}`)}, failure: fault.UpstreamRefused, probe: fault.UpstreamRefused},
-		"refuses connection": {url: gone.URL, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
+		"refuses connection": {url: gone, failure: fault.UpstreamFailed, probe: fault.UpstreamFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

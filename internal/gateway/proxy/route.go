@@ -56,9 +56,9 @@ type route struct {
 	bodies    *buffer.Pool[byte]  // of requests, as the agent sends them
 	memory    intake.Share        // for replies
 	// As in Options.
-	hold, keepAlive time.Duration
-	traceBytes      int64
-	passThrough     bool
+	hold, reachTime, keepAlive time.Duration
+	traceBytes                 int64
+	passThrough                bool
 
 	replied       atomic.Int64           // bytes of the latest reply beside its prompt's ids: the next one is likely as long
 	contextLength atomic.Int64           // of the model, in tokens; 0: not known

@@ -96,7 +96,7 @@ func (s *Server) newRoute(j journal.Journal) (*route, error) {
 		log:    s.log.With("route", j.Route.ID), inFlight: map[string]*call{}, version: feed.NewVersion(),
 		room: semaphore.NewWeighted(maxRequests), bodies: &s.bodies,
 		memory: s.upstream.Share(j.Route.Model.Upstream(), j.Route.Model.ClientGiven()).Member(j.Route.ID),
-		hold:   s.options.Hold, passThrough: s.options.PassThrough, keepAlive: s.options.KeepAlive, traceBytes: s.options.TraceBytes,
+		hold:   s.options.Hold, reachTime: s.options.Reach, passThrough: s.options.PassThrough, keepAlive: s.options.KeepAlive, traceBytes: s.options.TraceBytes,
 	}
 	if r.Capture {
 		r.trace = s.traces.Log(j.Trace)

@@ -3,13 +3,13 @@ package proxy_test
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/deadpath/deadpathtest"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
@@ -18,10 +18,9 @@ import (
 // An address without a listener is reported before the agent calls, and ends a call long before its budget does.
 func TestUnreachableEndpoint(t *testing.T) {
 	t.Parallel()
-	gone := httptest.NewServer(nil)
-	gone.Close()
+	gone := "http://" + deadpathtest.Refusing(t)
 	h := newHost(t, func(o *proxy.Options) { o.Reach = 50 * time.Millisecond })
-	r := h.route(gone.URL)
+	r := h.route(gone)
 	r.Limits.Call = time.Hour
 	url := h.open(t, r)
 	require.Eventually(t, func() bool { return h.status(t, r.ID).Trouble != "" }, patience, pollStep)
@@ -74,13 +73,45 @@ func TestTroubleOfAPrompt(t *testing.T) {
 	require.Contains(t, s.Failure.Message, "overloaded")
 }
 
+// An agent on the host that has its prompts tokenised waits for an address without a listener no longer than a call does.
+func TestUnreachableEndpointOfAPrompt(t *testing.T) {
+	t.Parallel()
+	gone := "http://" + deadpathtest.Refusing(t)
+	h := newHost(t, func(o *proxy.Options) { o.Reach = 50 * time.Millisecond })
+	r := h.route(gone)
+	r.Limits.Call = time.Hour
+	m := h.onHost(t, r)
+	_, err := m.Tokenize(t.Context(), nil)
+	require.True(t, fault.Is(err, fault.Unavailable), err)
+	require.Eventually(t, func() bool {
+		_, _ = m.Tokenize(t.Context(), nil)
+		return h.status(t, r.ID).Failure != nil
+	}, patience, pollStep)
+	s := h.status(t, r.ID)
+	require.Equal(t, fault.UpstreamFailed, s.Failure.Kind)
+	require.Contains(t, s.Failure.Message, "connection refused")
+}
+
+// Where one of several engines is gone, another tokenises.
+func TestOneEngineTokenizes(t *testing.T) {
+	t.Parallel()
+	gone := "http://" + deadpathtest.Refusing(t)
+	works := newEngine(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"tokens":[1,2,3]}`) })
+	h := newHost(t)
+	m := h.onHost(t, h.route(gone+","+works.URL))
+	var err error
+	for range 2 { // the first may meet the one that is gone
+		_, err = m.Tokenize(t.Context(), nil)
+	}
+	require.NoError(t, err)
+}
+
 // Of several engines one that can be reached is enough.
 func TestOneEngineIsReached(t *testing.T) {
 	t.Parallel()
-	gone := httptest.NewServer(nil)
-	gone.Close()
+	gone := "http://" + deadpathtest.Refusing(t)
 	h := newHost(t)
-	r := h.route(gone.URL + "," + newEngine(t, says(goodReply)).URL)
+	r := h.route(gone + "," + newEngine(t, says(goodReply)).URL)
 	require.Equal(t, 200, send(t.Context(), h.open(t, r), "", streamed).status)
 	require.Empty(t, h.status(t, r.ID).Trouble)
 }

@@ -12,11 +12,21 @@ import (
 
 // Ask sends one request beside the model calls, such as for token ids: no retries, no record. The path is below the engine's root, and not
 // below its /v1; a request without a body is a GET. The error is a fault.Unavailable where no answer came, or one that may pass, and else a
-// fault.NotFound where the engine has no such path, or a fault.Invalid. Without an error the caller must call release when it needs the reply no
+// fault.NotFound where the engine has no such path, or a fault.Invalid. It wraps an UnreachableError where there was no connection. Without an error the caller must call release when it needs the reply no
 // longer.
 func (u *Client) Ask(ctx context.Context, s Spec, path string) (body []byte, release func(), err error) {
-	return u.ask(ctx, s.target(u.Engines.pick(s.Engines)).at(path), s.Request)
+	engine := u.Engines.pick(s.Engines)
+	body, release, err = u.ask(ctx, s.target(engine).at(path), s.Request)
+	if none := new(UnreachableError); errors.As(err, &none) {
+		u.Engines.saw(engine, true) // the next request goes to another, where there is one
+	}
+	return body, release, err
 }
+
+// UnreachableError says that no connection to an endpoint could be made.
+type UnreachableError struct{ Text string }
+
+func (e *UnreachableError) Error() string { return e.Text }
 
 func (u *Client) ask(ctx context.Context, t *target, a *dialect.Request) (body []byte, release func(), err error) {
 	req, err := newRequest(ctx, t, a, a.Body)
@@ -29,6 +39,9 @@ func (u *Client) ask(ctx context.Context, t *target, a *dialect.Request) (body [
 		p := judgeNoAnswer(err, t.key)
 		if p.Class == Refused {
 			return nil, nil, fault.New(fault.Invalid, "%s", p.Text)
+		}
+		if p.unreachable {
+			return nil, nil, fault.Wrap(fault.Unavailable, &UnreachableError{p.Text}, "")
 		}
 		return nil, nil, fault.New(fault.Unavailable, "%s", p.Text)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/deadpath/deadpathtest"
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 )
@@ -15,13 +16,12 @@ func TestReach(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(up.Close)
-	gone := httptest.NewServer(nil)
-	gone.Close()
+	gone := "http://" + deadpathtest.Refusing(t)
 	client := upstream.New(nil, egress.Policy{}, 0, 0, nil, nil)
 	for _, tc := range []struct{ name, baseURL, says string }{
 		{"answers", up.URL, ""},
-		{"refuses", gone.URL, "connection refused"},
-		{"one of two refuses", gone.URL + "," + up.URL, ""},
+		{"refuses", gone, "connection refused"},
+		{"one of two refuses", gone + "," + up.URL, ""},
 		{"none: the agent makes no model calls", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,0 +1,25 @@
+package deadpathtest
+
+import (
+	"net"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// Refusing is an address that refuses every connection until the test ends. The port is bound and not listened on, so that no other program gets it, as
+// it may get that of a listener that was closed.
+func Refusing(t testing.TB) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	bound, err := unix.Getsockname(fd)
+	require.NoError(t, err)
+	at, ok := bound.(*unix.SockaddrInet4)
+	require.True(t, ok)
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(at.Port))
+}
