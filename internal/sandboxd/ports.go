@@ -30,17 +30,25 @@ type ports struct {
 func newPorts(p *process.Table) *ports {
 	s := &ports{processes: p}
 	s.any = portProxy(false, func(res *http.Response) error {
-		res.Header.Del(wire.PortErrorHeader) // the server inside cannot speak for sandboxd
+		answered(res)
 		return nil
 	})
 	s.checked = portProxy(true, func(res *http.Response) error {
-		res.Header.Del(wire.PortErrorHeader)
-		return s.check(res.Request.URL, processOf(res.Request.Context()))
+		answered(res)
+		return s.check(res.Request.URL, requestOf(res.Request.Context()).process)
 	})
 	return s
 }
 
-func portProxy(fresh bool, answered func(*http.Response) error) *httputil.ReverseProxy {
+// answered takes in the head of an answer. A stream of events goes on without end, and is not waited for.
+func answered(res *http.Response) {
+	res.Header.Del(wire.PortErrorHeader) // the server inside cannot speak for sandboxd
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		requestOf(res.Request.Context()).answered()
+	}
+}
+
+func portProxy(fresh bool, modify func(*http.Response) error) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(*httputil.ProxyRequest) {}, // ServeHTTP has set the target
 		Transport: &http.Transport{
@@ -51,17 +59,22 @@ func portProxy(fresh bool, answered func(*http.Response) error) *httputil.Revers
 			DisableKeepAlives:   fresh,
 		},
 		FlushInterval:  -1,
-		ModifyResponse: answered,
+		ModifyResponse: modify,
 		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, err error) { portError(w, err) },
 	}
 }
 
-// processKey is the key of a request's process name in its context.
-type processKey struct{}
+// portRequest is what is known of a request, in its context.
+type portRequest struct {
+	process  string // that must listen; "": any
+	answered func() // the process may be stopped again
+}
 
-func processOf(ctx context.Context) string {
-	name, _ := ctx.Value(processKey{}).(string)
-	return name
+// portRequestKey is the key of a portRequest in its context.
+type portRequestKey struct{}
+
+func requestOf(ctx context.Context) portRequest {
+	return ctx.Value(portRequestKey{}).(portRequest) //nolint:forcetypeassert // ServeHTTP has set it
 }
 
 // ServeHTTP implements http.Handler.
@@ -72,7 +85,9 @@ func (s *ports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.Header.Get(wire.PortProcessHeader)
-	out := r.WithContext(context.WithValue(r.Context(), processKey{}, name))
+	answered := s.processes.Ask(name)
+	defer answered()
+	out := r.WithContext(context.WithValue(r.Context(), portRequestKey{}, portRequest{name, answered}))
 	out.URL = target
 	out.Header.Del(wire.PortProcessHeader)
 	if name == "" {

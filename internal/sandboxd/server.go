@@ -96,7 +96,7 @@ func New(o Options) *Server {
 		processes: table,
 		exec:      exec.New(table),
 		pty:       pty.New(table),
-		model:     modelchannel.New(o.Logger, table.Origin),
+		model:     modelchannel.New(o.Logger, table),
 		network:   forward.New(cmp.Or(o.NetworkAddr, wire.NetworkAddr), o.Logger),
 		places:    o.Writable,
 		turn:      newTurn(),

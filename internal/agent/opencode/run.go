@@ -104,6 +104,11 @@ func (r *run) follow(ctx context.Context) (agent.Status, error) {
 			r.report.flush()
 			continue
 		case <-r.poll.C:
+			if r.paused(ctx) {
+				st := r.last
+				st.LastSign = sign
+				return st, nil
+			}
 			over = true
 		case <-ctx.Done():
 			return r.last, ctx.Err()
@@ -119,6 +124,12 @@ func (r *run) follow(ctx context.Context) (agent.Status, error) {
 			return st, err
 		}
 	}
+}
+
+// paused says that OpenCode is stopped while it waits for its model: there is nothing to ask, and a question would let it run.
+func (r *run) paused(ctx context.Context) bool {
+	st, err := r.box.Status(ctx, r.process())
+	return err == nil && st.Paused // what is wrong is found by a look
 }
 
 // saw reports an event, and the whole session where events may have been missed.

@@ -48,6 +48,7 @@ func Run(t *testing.T, h Harness) {
 		{"Process", processTests()},
 		{"Exec", execTests()},
 		{"Kill", killTests()},
+		{"Pause", pauseTests()},
 		{"Output", outputTests()},
 		{"Files", fileTests()},
 		{"Tar", tarTests()},

@@ -13,9 +13,6 @@ type heldBody struct {
 	release func() // gives the room back to other calls; may be called more than once
 }
 
-// heldKey is the key of a call's body in its context.
-type heldKey struct{}
-
 // holdBody reads the body when there is room for it among all that are held. A body of unknown length takes the room of the
 // largest until it has been read. One that does not arrive in time is an error: it must not keep others out.
 func (m *Model) holdBody(w http.ResponseWriter, r *http.Request) (*heldBody, error) {

@@ -17,7 +17,7 @@ import (
 // A body that does not arrive ends its call, and gives back the room that it was to take.
 func TestABodyThatDoesNotArrive(t *testing.T) {
 	t.Parallel()
-	m := New(slog.New(slog.DiscardHandler), func(_, _ netip.AddrPort) string { return "" })
+	m := New(slog.New(slog.DiscardHandler), &counted{})
 	m.bodyTime = 10 * time.Millisecond
 	server := httptest.NewServer(m)
 	t.Cleanup(server.Close)
@@ -35,8 +35,9 @@ func TestABodyThatDoesNotArrive(t *testing.T) {
 // Calls beyond the bound wait for one that is in flight to end.
 func TestCallsAtATime(t *testing.T) {
 	t.Parallel()
-	var begun, connected atomic.Int64
-	m := New(slog.New(slog.DiscardHandler), func(_, _ netip.AddrPort) string { begun.Add(1); return "" })
+	var connected atomic.Int64
+	callers := &counted{}
+	m := New(slog.New(slog.DiscardHandler), callers)
 	server := httptest.NewUnstartedServer(m)
 	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateActive { // its header has arrived
@@ -54,10 +55,17 @@ func TestCallsAtATime(t *testing.T) {
 		require.NoError(t, err)
 		conns = append(conns, conn)
 	}
-	require.Eventually(t, func() bool { return connected.Load() == maxCalls+6 && begun.Load() >= maxCalls }, 5*time.Minute, time.Millisecond)
-	require.EqualValues(t, maxCalls, begun.Load())
+	require.Eventually(t, func() bool { return connected.Load() == maxCalls+6 && callers.begun.Load() >= maxCalls }, 5*time.Minute, time.Millisecond)
+	require.EqualValues(t, maxCalls, callers.begun.Load())
 	for _, conn := range conns {
 		require.NoError(t, conn.Close())
 	}
-	require.Eventually(t, func() bool { return begun.Load() > maxCalls }, 5*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return callers.begun.Load() > maxCalls }, 5*time.Minute, time.Millisecond)
 }
+
+// counted are callers without a name.
+type counted struct{ begun atomic.Int64 }
+
+func (c *counted) Origin(_, _ netip.AddrPort) string { c.begun.Add(1); return "" }
+
+func (c *counted) Calls(string) (carry func(bool), end func()) { return func(bool) {}, func() {} }

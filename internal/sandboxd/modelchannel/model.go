@@ -42,7 +42,7 @@ const (
 type Model struct {
 	proxy   *httputil.ReverseProxy
 	channel *backchannel.Channel
-	origin  func(client, server netip.AddrPort) string
+	callers Callers
 	slots   chan struct{}
 	held    *semaphore.Weighted // bytes of bodies
 	// bodyTime is how long a body may take to arrive.
@@ -51,11 +51,29 @@ type Model struct {
 	calls    atomic.Int64
 }
 
-// New makes a Model. origin names the process that holds the client's end of a connection.
-func New(log *slog.Logger, origin func(client, server netip.AddrPort) string) *Model {
+// Callers are the processes that make calls.
+type Callers interface {
+	// Origin names the process that holds the client's end of a connection.
+	Origin(client, server netip.AddrPort) string
+	// Calls takes in a call of the process of that name. carry is called with true before a piece of the answer is given to the process, and with
+	// false after that; end when there is no more of it.
+	Calls(name string) (carry func(bool), end func())
+}
+
+// call is a call in its context.
+type call struct {
+	body  *heldBody
+	carry func(bool) // see Callers
+}
+
+// callKey is the key of a call in its context.
+type callKey struct{}
+
+// New makes a Model.
+func New(log *slog.Logger, callers Callers) *Model {
 	m := &Model{
 		channel: backchannel.New(wire.ModelUpgrade, log),
-		origin:  origin,
+		callers: callers,
 		slots:   make(chan struct{}, maxCalls),
 		held:    semaphore.NewWeighted(maxHeldBodies),
 
@@ -63,11 +81,12 @@ func New(log *slog.Logger, origin func(client, server netip.AddrPort) string) *M
 		prefix:   rand.Text() + "-",
 	}
 	m.proxy = &httputil.ReverseProxy{
-		Rewrite:       m.rewrite,
-		Transport:     m,
-		FlushInterval: -1,
-		ErrorLog:      slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
-		ErrorHandler:  modelError,
+		Rewrite:        m.rewrite,
+		Transport:      m,
+		FlushInterval:  -1,
+		ModifyResponse: watchAnswer,
+		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+		ErrorHandler:   modelError,
 	}
 	return m
 }
@@ -91,8 +110,33 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer body.release()
+	carry, end := m.callers.Calls(r.Header.Get(wire.OriginHeader))
+	defer end()
 	r.Body = http.NoBody // RoundTrip sends the held one
-	m.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), heldKey{}, body)))
+	m.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, call{body, carry})))
+}
+
+// watchAnswer tells of the pieces of an answer.
+func watchAnswer(res *http.Response) error {
+	if c, ok := res.Request.Context().Value(callKey{}).(call); ok {
+		c.carry(true)
+		res.Body = pieces{res.Body, c.carry}
+	}
+	return nil
+}
+
+// pieces is the body of an answer. Its reader has given the caller what it has read when it reads on.
+type pieces struct {
+	io.ReadCloser
+	carry func(bool)
+}
+
+// Read implements io.Reader.
+func (p pieces) Read(b []byte) (int, error) {
+	p.carry(false)
+	n, err := p.ReadCloser.Read(b)
+	p.carry(true)
+	return n, err
 }
 
 // setOrigin replaces whatever the caller says of its origin.
@@ -107,7 +151,7 @@ func (m *Model) setOrigin(r *http.Request) {
 	if err1 != nil || err2 != nil {
 		return
 	}
-	if origin := m.origin(from, to); origin != "" {
+	if origin := m.callers.Origin(from, to); origin != "" {
 		r.Header.Set(wire.OriginHeader, origin)
 	}
 }
@@ -124,17 +168,17 @@ func (m *Model) rewrite(p *httputil.ProxyRequest) {
 
 // RoundTrip implements http.RoundTripper: it returns with the header of the answer, however many gateways that takes.
 func (m *Model) RoundTrip(req *http.Request) (*http.Response, error) {
-	body, ok := req.Context().Value(heldKey{}).(*heldBody)
+	c, ok := req.Context().Value(callKey{}).(call)
 	if !ok {
 		return nil, fault.New(fault.Internal, "the body of a call is not held")
 	}
-	defer body.release() // the answer has begun, or there is none
+	defer c.body.release() // the answer has begun, or there is none
 	for resets := 0; ; resets++ {
 		conn, err := m.channel.Get(req.Context())
 		if err != nil {
 			return nil, err
 		}
-		res, err := conn.RoundTrip(withBody(req, body.data))
+		res, err := conn.RoundTrip(withBody(req, c.body.data))
 		if err == nil || req.Context().Err() != nil {
 			return res, err
 		}

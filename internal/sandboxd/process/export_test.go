@@ -18,7 +18,7 @@ type Entry = procEntry
 
 // MakeEntry makes one.
 func MakeEntry(pid, ppid, session int, dead bool) Entry {
-	return procEntry{pid, ppid, session, dead}
+	return procEntry{pid: pid, ppid: ppid, session: session, dead: dead}
 }
 
 // Tree picks what a kill of root takes.

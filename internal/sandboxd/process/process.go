@@ -24,6 +24,7 @@ type Process struct {
 	stdout  Output
 	stderr  Output
 	done    chan struct{} // closed when the process has exited and its output is final
+	pauser  *pauser       // nil: the process is never stopped while it waits
 
 	mu       sync.Mutex
 	timedOut bool
@@ -88,12 +89,20 @@ func (p *Process) Running() bool {
 	}
 }
 
+// lives says whether the process has not exited yet, as far as is known; its output may still be read after that.
+func (p *Process) lives() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended.IsZero()
+}
+
 // Status is how the process stands.
 func (p *Process) Status() wire.Status {
 	s := wire.Status{
 		Name: p.name, PID: p.pid, Running: p.Running(), StartedAt: p.started,
 		StdoutSize: p.stdout.Length(), StderrSize: p.stderr.Length(), Age: time.Since(p.started),
 	}
+	s.Paused = s.Running && p.pauser != nil && p.pauser.isStopped()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.TimedOut = p.timedOut

@@ -13,6 +13,7 @@ import (
 type procEntry struct {
 	pid, ppid, session int
 	dead               bool // every thread has exited, and it is not waited for yet; of a single stat line: its first thread has
+	asleep             bool // its first thread waits for something, and can be interrupted
 }
 
 // fromOutside says that the process was started in the sandbox from outside of it, as by an exec of a container engine: it carries a control
@@ -66,7 +67,7 @@ func parseStat(pid int, stat []byte) (procEntry, error) {
 		return procEntry{}, fmt.Errorf("stat of process %d: not numbers", pid)
 	}
 	state := fields[0][0]
-	return procEntry{pid: pid, ppid: ppid, session: session, dead: state == 'Z' || state == 'X'}, nil
+	return procEntry{pid: pid, ppid: ppid, session: session, dead: state == 'Z' || state == 'X', asleep: state == 'S'}, nil
 }
 
 // threadsLive says whether a thread of the process lives. Its own line shows its first thread: where that alone has exited, the others work on.

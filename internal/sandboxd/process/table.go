@@ -126,5 +126,11 @@ func (t *Table) all() []*Process {
 	return slices.Collect(maps.Values(t.byName))
 }
 
-// Run waits for ended processes until ctx ends.
-func (t *Table) Run(ctx context.Context) error { return t.launcher.reaper.run(ctx) }
+// Run waits for ended processes until ctx ends. From then on no process is stopped.
+func (t *Table) Run(ctx context.Context) error {
+	err := t.launcher.reaper.run(ctx)
+	for _, w := range t.pausers() {
+		w.close()
+	}
+	return err
+}

@@ -169,12 +169,16 @@ type Process struct {
 	TimeoutMillis int64 `json:"timeout_ms,omitempty"`
 	// KeepBytes is how much of each end of each stream is kept; 0: 1 MiB, which is the most.
 	KeepBytes int `json:"keep_bytes,omitempty"`
+	// PauseAfterMillis has the process stopped with SIGSTOP while it waits for its model: a call of its own is open, for so long neither a byte of an
+	// answer nor a request to /v1/ports came for it, it sleeps, and it has no children. What comes for it lets it run on first. 0: never.
+	PauseAfterMillis int64 `json:"pause_after_ms,omitempty"`
 }
 
 // Status is how a named process stands.
 type Status struct {
 	Name      string    `json:"name"`
 	Running   bool      `json:"running"`
+	Paused    bool      `json:"paused,omitempty"` // stopped while it waits; see Process.PauseAfterMillis
 	PID       int       `json:"pid"`
 	ExitCode  int       `json:"exit_code"` // 128+signal when killed by one; meaningless while Running
 	Signal    string    `json:"signal,omitempty"`
