@@ -34,7 +34,7 @@ type State struct {
 	SandboxID  string        `json:"sandbox_id,omitempty"`
 	Host       string        `json:"host,omitempty"`             // that has the sandbox
 	SessionID  string        `json:"serve_session_id,omitempty"` // the agent's own session
-	Waiting    string        `json:"waiting,omitempty"`          // why the model endpoint takes no further rollout (while queued), or gives the agent no answer
+	Waiting    string        `json:"waiting,omitempty"`          // why the model endpoint takes no further rollout (while queued) or gives the agent no answer, or why a step is retried
 	Outcome    Outcome       `json:"outcome,omitempty"`
 	Reward     *float64      `json:"reward"`
 	Error      string        `json:"error,omitempty"`

@@ -43,13 +43,17 @@ type Client struct {
 	queue                                 string // of the workflows that it starts
 	store                                 *store.Store
 	payloads                              converter.DataConverter
+	failures                              *temporal.DefaultFailureConverter
 	hosts                                 Hosts
 	starts, looks, polls, results, owners singleflight.Group // by rollout
 }
 
 // New makes a Client that starts workflows on a task queue. payloads must be the data converter that the workers use.
 func New(t Temporal, queue string, st *store.Store, payloads converter.DataConverter, hosts Hosts) *Client {
-	return &Client{temporal: t, queue: queue, store: st, payloads: payloads, hosts: hosts}
+	return &Client{
+		temporal: t, queue: queue, store: st, payloads: payloads, hosts: hosts,
+		failures: temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{DataConverter: payloads}),
+	}
 }
 
 // Start starts the rollout, or finds the one of that id, running or ended: an id names the same rollout, whatever a later spec asks.

@@ -22,6 +22,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
@@ -245,7 +246,7 @@ func TestStateWithoutAWorker(t *testing.T) {
 }
 
 // A queued rollout says why it waits for its model endpoint, whether it holds a slot meanwhile or comes back for one; when it waits
-// for a host, or is over with it, it does not.
+// for a host, or is over with it, it does not. So it says why a step failed that is retried.
 func TestStateOfARolloutThatWaitsForItsEndpoint(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)
@@ -255,6 +256,15 @@ func TestStateOfARolloutThatWaitsForItsEndpoint(t *testing.T) {
 		p, err := converter.GetDefaultDataConverter().ToPayloads(w)
 		require.NoError(t, err)
 		return p
+	}
+	encoded := sdktemporal.NewDefaultFailureConverter(sdktemporal.DefaultFailureConverterOptions{EncodeCommonAttributes: true})
+	retried := func(name string, state enumspb.PendingActivityState) *workflowpb.PendingActivityInfo {
+		last := encoded.ErrorToFailure(failure.ToTemporal(fault.New(fault.Unavailable, "gateway: connection refused")))
+		step := &workflowpb.PendingActivityInfo{ActivityType: &commonpb.ActivityType{Name: name}, State: state, LastFailure: last}
+		if state == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
+			step.NextAttemptScheduleTime = timestamppb.Now()
+		}
+		return step
 	}
 	paused := details(rollout.Waiting{Why: "it is paused", Returns: 2})
 	const started, scheduled = enumspb.PENDING_ACTIVITY_STATE_STARTED, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
@@ -269,6 +279,9 @@ func TestStateOfARolloutThatWaitsForItsEndpoint(t *testing.T) {
 		"waits no longer":  {&workflowpb.PendingActivityInfo{State: started, HeartbeatDetails: details(rollout.Waiting{Returns: 2})}, rollout.PhaseQueued, ""},
 		"never waited":     {&workflowpb.PendingActivityInfo{State: started}, rollout.PhaseQueued, ""},
 		"is long past it":  {&workflowpb.PendingActivityInfo{State: started, HeartbeatDetails: paused}, rollout.PhaseAgent, ""},
+		"has no gateway":   {retried("CreateSandbox", scheduled), rollout.PhaseQueued, "CreateSandbox is retried: gateway: connection refused"},
+		"has no route":     {retried("StartProxy", scheduled), rollout.PhaseProxy, "StartProxy is retried: gateway: connection refused"},
+		"is tried again":   {retried("CreateSandbox", started), rollout.PhaseQueued, ""},
 	} {
 		f.pending, f.workflows[rollout.WorkflowID("r1")].state.Phase, f.looks = []*workflowpb.PendingActivityInfo{c.step}, c.phase, 0
 		s, err := rc.State(t.Context(), "r1")

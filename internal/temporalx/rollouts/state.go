@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
 // queryTimeout bounds the wait for a worker to answer. A rollout that waits for its first worker cannot tell its state
@@ -90,15 +93,34 @@ func (c *Client) ask(ctx context.Context, id string, d *workflowservice.Describe
 		err = value.Get(&s)
 	}
 	switch {
-	case err == nil && s.Phase == rollout.PhaseQueued:
-		s.Waiting = c.waiting(d.GetPendingActivities())
-		return s, nil
 	case err == nil:
-		return s, nil
 	case ctx.Err() == nil && unanswered(asking, err):
-		return rollout.State{ID: id, Phase: rollout.PhaseQueued, StartedAt: d.GetWorkflowExecutionInfo().GetStartTime().AsTime()}, nil
+		s = rollout.State{ID: id, Phase: rollout.PhaseQueued, StartedAt: d.GetWorkflowExecutionInfo().GetStartTime().AsTime()}
+	default:
+		return s, classify(err, "ask rollout %q", id)
 	}
-	return s, classify(err, "ask rollout %q", id)
+	if s.Phase == rollout.PhaseQueued {
+		s.Waiting = c.waiting(d.GetPendingActivities())
+	}
+	if s.Waiting == "" {
+		s.Waiting = c.retried(d.GetPendingActivities())
+	}
+	return s, nil
+}
+
+// maxWaiting bounds the reason of a retry, in characters.
+const maxWaiting = 1000
+
+// retried is why an activity failed that Temporal will retry; "" when there is none. While it runs again its last failure says nothing.
+func (c *Client) retried(steps []*workflowpb.PendingActivityInfo) string {
+	for _, step := range steps {
+		if step.GetState() != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED || step.GetNextAttemptScheduleTime() == nil || step.GetLastFailure() == nil {
+			continue
+		}
+		why := failure.FromTemporal(c.failures.FailureToError(step.GetLastFailure()))
+		return text.HeadUTF8(fmt.Sprintf("%s is retried: %v", step.GetActivityType().GetName(), why), maxWaiting)
+	}
+	return ""
 }
 
 // waiting is why a queued rollout waits for its model endpoint; "" when it does not, or Temporal does not say.
