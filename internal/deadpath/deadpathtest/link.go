@@ -114,7 +114,7 @@ func (l *Link) carry(near *net.TCPConn) {
 		return
 	}
 	p := &pair{near: near, far: conn.(*net.TCPConn)} //nolint:forcetypeassert // "tcp" always returns this type
-	defer p.close()                                  //nolint:errcheck // it may be closed
+	defer p.close()
 	if !l.add(p) {
 		return
 	}
