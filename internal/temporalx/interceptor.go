@@ -27,17 +27,19 @@ func (*Interceptor) InterceptActivity(_ context.Context, next interceptor.Activi
 
 type activityInbound struct {
 	interceptor.ActivityInboundInterceptorBase
+	out *activityOutbound // of the same activity
 }
 
 // Init wraps the outbound interceptor, through which all heartbeats go.
 func (a *activityInbound) Init(outbound interceptor.ActivityOutboundInterceptor) error {
-	out := &activityOutbound{}
-	out.Next = outbound
-	return a.Next.Init(out)
+	a.out = &activityOutbound{}
+	a.out.Next = outbound
+	return a.Next.Init(a.out)
 }
 
 // ExecuteActivity runs the activity with a heartbeat that ends with it.
 func (a *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	ctx = context.WithValue(ctx, notesKey{}, a.out)
 	stop := keepHeartbeat(ctx)
 	defer stop()
 	out, err := a.Next.ExecuteActivity(ctx, in)
@@ -67,22 +69,37 @@ func keepHeartbeat(ctx context.Context) (stop func()) {
 // activityOutbound repeats the latest details, since a heartbeat without details would erase them.
 type activityOutbound struct {
 	interceptor.ActivityOutboundInterceptorBase
-	mu     sync.Mutex
-	latest []any // details of the activity's latest heartbeat
+	sending sync.Mutex // held while a heartbeat is sent, which takes long when Temporal is away
+	mu      sync.Mutex
+	latest  []any // details of the activity's latest heartbeat, or of the next one
+}
+
+// note has the next heartbeats carry the details.
+func (o *activityOutbound) note(details ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.latest = details
 }
 
 // RecordHeartbeat heartbeats with the details, or with the latest ones if there are none.
 func (o *activityOutbound) RecordHeartbeat(ctx context.Context, details ...any) {
+	o.sending.Lock()
+	defer o.sending.Unlock()
+	if len(details) > 0 {
+		o.note(details...)
+	}
+	o.Next.RecordHeartbeat(ctx, o.details(ctx)...)
+}
+
+// details are the latest ones: of this attempt, else of the previous one.
+func (o *activityOutbound) details(ctx context.Context) []any {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case len(details) > 0:
-		o.latest = details
-	case o.latest == nil && o.HasHeartbeatDetails(ctx):
+	if o.latest == nil && o.HasHeartbeatDetails(ctx) {
 		var before converter.RawValue
 		if o.GetHeartbeatDetails(ctx, &before) == nil {
 			o.latest = []any{before}
 		}
 	}
-	o.Next.RecordHeartbeat(ctx, o.latest...)
+	return o.latest
 }
