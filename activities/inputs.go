@@ -92,7 +92,7 @@ type AgentResult struct {
 	Turns     int             `json:"turns"`
 	SessionID string          `json:"session_id,omitempty"`
 	Malformed int             `json:"malformed_calls,omitempty"` // tool calls of the policy that could not be read
-	Held      time.Duration   `json:"held,omitempty"`            // for which the gateway held its model calls back
+	Held      time.Duration   `json:"held,omitempty"`            // as watch.Result has it
 }
 
 // AbortInput ends the agent's work at once.

@@ -50,7 +50,8 @@ type Result struct {
 	ResourceCauses []ResourceCause `json:"resource_causes,omitempty"`
 	// MalformedCalls counts the tool calls of the policy that could not be read, by the agent react.
 	MalformedCalls int `json:"malformed_calls,omitempty"`
-	// ModelHeldS is for how many seconds the gateway held model calls of the agent back, which its time was extended by.
+	// ModelHeldS is for how many seconds the gateway held model calls of the agent back, or no worker ran an agent that runs in the worker. The
+	// agent's time was extended by it.
 	ModelHeldS float64 `json:"model_held_s,omitempty"`
 	// RolloutType says whether the turns may be trained on, CaptureLevel what was captured of the agent's turns.
 	RolloutType  RolloutType  `json:"rollout_type"`

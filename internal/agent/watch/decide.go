@@ -92,13 +92,16 @@ func (s *State) stalled() bool {
 func (s *State) timedOut() Decision {
 	end := s.end()
 	open := s.owedSince(end)
-	unanswered := s.unanswered(end) - s.extension()
+	unanswered := s.unanswered(end) - min(s.Route.Held, s.Limits.Held)
 	switch {
 	case s.noCall(): // the policy was never asked
 		return infra(fault.AgentFailed, "no model call within %s of the agent's launch, in %d launches", end.Sub(s.Launch.First), s.Launch.Number)
-	case s.heldTooLong():
+	case s.tooLong(s.Route.Held):
 		return infra(fault.UpstreamFailed, "model endpoint: the gateway held the agent's calls back for %s, and extends its time by %s at most",
 			s.Route.Held.Round(time.Second), s.Limits.Held)
+	case s.tooLong(s.notItsOwn()):
+		return infra(fault.Timeout, "no worker ran the agent for %s, and the gateway held its calls back for %s; its time is extended by %s at most",
+			s.absent().Round(time.Second), s.Route.Held.Round(time.Second), s.Limits.Held)
 	case 2*unanswered >= s.Limits.Agent:
 		return infra(fault.UpstreamFailed, "model endpoint: it owed answers for %s of the agent's %s", unanswered.Round(time.Second), s.Limits.Agent)
 	case !open.IsZero() && s.Now.Sub(open) < s.Limits.Call+callSlack+s.extension(): // it may have been held back

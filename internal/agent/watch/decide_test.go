@@ -28,6 +28,7 @@ type look struct {
 	route               gateway.RouteStatus
 	lastCall, firstCall time.Duration // ago; 0: never
 	owed                time.Duration // ago; 0: nothing is owed
+	absent              time.Duration
 	probed              bool
 	probe               error
 }
@@ -37,7 +38,7 @@ func (l look) state(now time.Time) watch.State {
 		l.limits = rollout.Limits{Agent: 10 * time.Minute, Call: 5 * time.Minute, FirstCall: time.Minute, Quiet: 5 * time.Minute}
 	}
 	s := watch.State{
-		Limits: l.limits, NoModel: l.noModel, Now: now, CPU: l.cpu, Agent: l.agent, Route: l.route,
+		Limits: l.limits, NoModel: l.noModel, Now: now, CPU: l.cpu, Agent: l.agent, Route: l.route, Absent: l.absent,
 		Launch:   agent.Launch{Number: max(l.launch, 1), Began: now.Add(-l.first), First: now.Add(-l.first)},
 		Progress: now.Add(-l.progress), Alive: now.Add(-l.alive), Spent: now.Add(-l.spent),
 	}
@@ -197,6 +198,7 @@ func TestDecideWhenCallsWereHeldBack(t *testing.T) {
 	}
 	open := at(limits, 15*minute, held(5*minute))
 	open.route.InFlight, open.route.Owed, open.owed = 1, 0, 6*minute
+	away := func(l look, d time.Duration) look { l.absent = d; return l }
 	for name, c := range map[string]struct {
 		look look
 		want want
@@ -210,6 +212,13 @@ func TestDecideWhenCallsWereHeldBack(t *testing.T) {
 		"beyond the bound":                {at(limits, 18*minute, held(9*minute)), infraFails(fault.UpstreamFailed, "for 9m0s, and extends its time by 8m0s")},
 		"beyond the bound, but not yet":   {at(limits, 17*minute, held(9*minute)), goesOn()},
 		"a call open that was held back":  {open, goesOn()},
+		"no worker, not yet":              {away(at(limits, 14*minute, gateway.RouteStatus{}), 5*minute), goesOn()},
+		"no worker, all its own time":     {away(at(limits, 15*minute, gateway.RouteStatus{}), 5*minute), ends(rollout.AgentTimeout, "")},
+		"no worker and held, not yet":     {away(at(limits, 17*minute, held(3*minute)), 5*minute), goesOn()},
+		"no worker and held, up to it":    {away(at(limits, 18*minute, held(3*minute)), 5*minute), ends(rollout.AgentTimeout, "")},
+		"no worker beyond the bound":      {away(at(limits, 18*minute, held(3*minute)), 6*minute), infraFails(fault.Timeout, "no worker ran the agent for 6m0s, and the gateway held its calls back for 3m0s")},
+		"no worker takes no blame":        {away(at(limits, 15*minute, gateway.RouteStatus{Owed: 5 * minute}), 5*minute), infraFails(fault.UpstreamFailed, "owed answers for 5m0s")},
+		"no worker, an earlier build":     {away(at(earlier, 10*minute, gateway.RouteStatus{}), 5*minute), ends(rollout.AgentTimeout, "")},
 		"limits of an earlier build":      {at(earlier, 10*minute, held(4*minute)), ends(rollout.AgentTimeout, "")},
 		"an earlier build, half the time": {at(earlier, 10*minute, held(5*minute)), infraFails(fault.UpstreamFailed, "owed answers")},
 	} {

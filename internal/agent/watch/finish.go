@@ -24,6 +24,6 @@ func (w *watch) finish(ctx context.Context, d Decision) (*Result, error) {
 	}
 	return &Result{
 		Outcome: d.Outcome, ExitCode: w.state.exitCode(), Error: d.Text,
-		Turns: w.state.Route.Turns, SessionID: w.state.Agent.SessionID, Malformed: w.state.Agent.Malformed, Held: w.state.Route.Held,
+		Turns: w.state.Route.Turns, SessionID: w.state.Agent.SessionID, Malformed: w.state.Agent.Malformed, Held: w.state.notItsOwn(),
 	}, nil
 }

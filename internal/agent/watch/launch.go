@@ -18,7 +18,11 @@ func (w *watch) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return w.follow(ctx, run)
+	if err := w.follow(ctx, run); err != nil {
+		return err
+	}
+	w.resume(ctx)
+	return nil
 }
 
 // launch starts launch n once the host has a slot for it. The route's status of after the wait counts.

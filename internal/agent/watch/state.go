@@ -40,6 +40,11 @@ type State struct {
 	Spent time.Time // when the budget was first seen spent; zero: it is not
 	Away  time.Time // since when the gateway does not answer; zero: it does
 
+	// Of an agent that runs in the worker: for how long it did not, apart from Route.Held and from what is not settled yet.
+	Absent    time.Duration
+	unsettled absence
+	routeAt   time.Time // when Route was seen
+
 	Agent agent.Status
 	Route gateway.RouteStatus
 
@@ -81,7 +86,8 @@ func (s *State) sawRoute(now time.Time, route gateway.RouteStatus) {
 	if s.Spent.IsZero() && route.BudgetSpent != "" {
 		s.Spent = now
 	}
-	s.Now, s.Away, s.Route = now, time.Time{}, route
+	s.Now, s.Away, s.Route, s.routeAt = now, time.Time{}, route, now
+	s.settleAbsence()
 }
 
 // sawNoGateway takes in that the gateway does not answer: an error once that lasts, or will.
@@ -105,9 +111,11 @@ func (s *State) sawCPU(now time.Time, used time.Duration, share float64) {
 	s.Now, s.CPU, s.sampled = now, used, now
 }
 
-// end is when the agent's time is up. It counts from the first model call: how long a busy host takes to bring the agent up is not the
-// agent's doing, nor is how long the gateway holds its calls back.
-func (s *State) end() time.Time {
+// end is when the agent's time is up. How long the gateway holds its calls back is not the agent's doing, nor is for how long no worker runs it.
+func (s *State) end() time.Time { return s.began().Add(s.Limits.Agent + s.extension()) }
+
+// began is when the agent's time begins: at the first model call, since how long a busy host takes to bring the agent up is not the agent's doing.
+func (s *State) began() time.Time {
 	began := s.Launch.First
 	if !s.NoModel {
 		latest := began.Add(startGrace)
@@ -117,14 +125,17 @@ func (s *State) end() time.Time {
 			began = call
 		}
 	}
-	return began.Add(s.Limits.Agent + s.extension())
+	return began
 }
 
-// extension is by how much the agent's time is extended. Only the gateway's own word counts.
-func (s *State) extension() time.Duration { return min(s.Route.Held, s.Limits.Held) }
+// extension is by how much the agent's time is extended. Only the gateway's own word counts, and the worker's.
+func (s *State) extension() time.Duration { return min(s.notItsOwn(), s.Limits.Held) }
 
-// heldTooLong says that the gateway held calls back for longer than the agent's time may be extended. Limits of an earlier build have no such bound.
-func (s *State) heldTooLong() bool { return s.Limits.Held > 0 && s.Route.Held > s.Limits.Held }
+// notItsOwn is for how long the gateway held calls back, or no worker ran the agent.
+func (s *State) notItsOwn() time.Duration { return s.Route.Held + s.absent() }
+
+// tooLong says that a time is longer than the agent's may be extended. Limits of an earlier build have no such bound.
+func (s *State) tooLong(d time.Duration) bool { return s.Limits.Held > 0 && d > s.Limits.Held }
 
 // noCall says that the agent has not called its model yet, in any launch, and that it should have. An agent on the host that waits for the
 // endpoint to tokenise its first prompt has.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/host"
@@ -58,12 +59,15 @@ type Options struct {
 	Signals Signaller
 	Starts  *host.Starts   // nil: no bound
 	Events  *eventlog.Logs // nil: none
+	// Standstill measures for how long this process did not run; nil: it is not known.
+	Standstill *clock.Standstill
 }
 
 // Watcher watches the agents of a host. It is safe for concurrent use.
 type Watcher struct {
 	Options
 	transcripts *semaphore.Weighted
+	ran         marks
 
 	mu     sync.Mutex
 	asking map[string]chan<- question // of the agents that are watched, by sandbox
@@ -95,7 +99,7 @@ type Result struct {
 	Turns     int
 	SessionID string
 	Malformed int // see agent.Status
-	// Held is for how long the gateway held the agent's calls back; see gateway.RouteStatus.
+	// Held is for how long the gateway held the agent's calls back, see gateway.RouteStatus, or no worker ran an agent that runs in it.
 	Held time.Duration
 }
 
@@ -117,6 +121,7 @@ type watch struct {
 	pinned   string        // the session that the gateway knows
 	starting func()        // gives the slot of a start back; nil: there is none
 	cpuAt    time.Duration // CPU time of the sandbox when the launch began
+	stood    time.Duration // for how long this process had stood still when that was credited last
 }
 
 // Run launches the agent, or attaches to the one that runs, and returns when it is done or one of its bounds has ended it. The
@@ -136,7 +141,11 @@ func (wr *Watcher) Run(ctx context.Context, j *Job) (*Result, error) {
 	routes, stop := wr.Gateway.Watch(j.SandboxID, w.state.Route.Version, routePause)
 	defer stop()
 	w.routes = routes
-	return w.loop(ctx)
+	res, err := w.loop(ctx)
+	if err != nil {
+		w.keepMark()
+	}
+	return res, err
 }
 
 func newWatch(wr *Watcher, j *Job) *watch {
@@ -144,6 +153,7 @@ func newWatch(wr *Watcher, j *Job) *watch {
 	w.events = &eventReporter{log: wr.Events.Of(rollout.Target{RolloutID: j.RolloutID, Attempt: j.Attempt})}
 	w.job.Env.Events = agent.NewReporter(w.events.log)
 	w.state.Limits, w.state.NoModel = j.Limits, j.Kind.NoModel
+	_, w.stood = wr.Standstill.Look()
 	return w
 }
 
@@ -164,6 +174,7 @@ func (w *watch) loop(ctx context.Context) (*Result, error) {
 		if err != nil {
 			return nil, err
 		}
+		w.note(ctx)
 		switch d.Action {
 		case Continue:
 			w.events.report(ctx, w)
@@ -183,14 +194,17 @@ func (w *watch) loop(ctx context.Context) (*Result, error) {
 }
 
 // decide decides by a status of the route that is as new as the end of the agent's time: for how long calls are held back changes without a change
-// of the version.
+// of the version. It is also newer than a standstill of this process, in which calls may have been held back.
 func (w *watch) decide(ctx context.Context) (Decision, error) {
-	if end := w.state.end(); !w.state.Now.Before(end) && w.statusAt.Before(end) {
+	for {
+		stood, end := w.creditStandstill(), w.state.end()
+		if !stood && (w.state.Now.Before(end) || !w.statusAt.Before(end)) {
+			return Decide(w.state), nil
+		}
 		if err := w.refreshRoute(ctx); err != nil {
 			return Decision{}, err
 		}
 	}
-	return Decide(w.state), nil
 }
 
 // wait takes in the next change, or returns at a time: the reporter's, or the next at which a bound may strike.

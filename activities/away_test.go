@@ -1,0 +1,97 @@
+package activities_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+)
+
+// overTime is a host whose agent was launched 2 minutes longer ago than it has time. It is done at its nth look.
+func overTime(t *testing.T, n int) (*host, *activities.AgentInput) {
+	t.Helper()
+	h, in := working(t, n), agentInput()
+	since := in.Limits.Agent + 2*time.Minute
+	h.gate.status.FirstCallAt = time.Now().Add(-time.Hour) // its time counts from the launch
+	b := h.sandbox(t)
+	b.see(func() {
+		b.procs[agent.ProcessName(1)] = &wire.Status{Name: agent.ProcessName(1), Running: true, StartedAt: time.Now().Add(-since), Age: since}
+	})
+	return h, in
+}
+
+// tryAgent is one try of RunAgent as a worker makes it, after another that recorded when the agent ran last; zero: it recorded nothing.
+func (h *host) tryAgent(t *testing.T, in *activities.AgentInput, ran time.Time) (out activities.AgentResult, err error) {
+	t.Helper()
+	env := suite().NewTestActivityEnvironment()
+	env.SetWorkerOptions(workerOptions())
+	env.RegisterActivity(h.RunAgent)
+	if !ran.IsZero() {
+		env.SetHeartbeatDetails(map[string]any{"ran": ran})
+	}
+	value, err := env.ExecuteActivity(h.RunAgent, in)
+	if err == nil {
+		err = value.Get(&out)
+	}
+	return out, err
+}
+
+// The time in which no worker ran an agent that runs in the worker is not the agent's. An agent in the sandbox goes on without one.
+func TestAgentsTimeWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		agent string
+		away  time.Duration // before this try; -1: the one before was killed before its first heartbeat
+		want  rollout.Outcome
+		held  time.Duration
+	}{
+		"at work all the time":              {rollout.AgentReact, 0, rollout.AgentTimeout, 0},
+		"without a worker":                  {rollout.AgentReact, 5 * time.Minute, rollout.Completed, 5 * time.Minute},
+		"without a worker for too short":    {rollout.AgentReact, time.Minute, rollout.AgentTimeout, time.Minute},
+		"killed before its first heartbeat": {rollout.AgentReact, -1, rollout.Completed, 12 * time.Minute},
+		"an agent in the sandbox":           {"opencode", 5 * time.Minute, rollout.AgentTimeout, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, in := overTime(t, 3)
+			in.Agent = c.agent
+			var ran time.Time
+			if c.away >= 0 {
+				ran = time.Now().Add(-c.away)
+			}
+			out, err := h.tryAgent(t, in, ran)
+			require.NoError(t, err)
+			require.Equal(t, c.want, out.Outcome, out.Error)
+			require.InDelta(t, c.held, out.Held, float64(30*time.Second))
+		})
+	}
+}
+
+// Temporal tries the activity again when it missed heartbeats. The agent ran in this process all the same, and gets no time for that.
+func TestTryThatFollowsInTheSameProcess(t *testing.T) {
+	t.Parallel()
+	h, in := overTime(t, 1000)
+	in.Agent = rollout.AgentReact
+	h.coder.status = func(_, look int) (agent.Status, error) {
+		if look == 1 {
+			return agent.Status{}, fault.New(fault.Unavailable, "canceled")
+		}
+		return agent.Status{SessionID: "ses"}, nil
+	}
+	recorded := time.Now().Add(-3 * time.Minute)
+	_, err := h.tryAgent(t, in, recorded)
+	require.Error(t, err)
+	b, ok := h.provider.box("r.1")
+	require.True(t, ok)
+	b.see(func() { b.procs[agent.ProcessName(1)].Age += 2 * time.Minute }) // in which it ran
+	out, err := h.tryAgent(t, in, recorded)
+	require.NoError(t, err)
+	require.Equal(t, rollout.AgentTimeout, out.Outcome)
+	require.InDelta(t, 3*time.Minute, out.Held, float64(30*time.Second))
+}
