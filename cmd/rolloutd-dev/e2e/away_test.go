@@ -1,0 +1,116 @@
+package e2e
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// shortScript has the agent write one line.
+const shortScript = `
+- match: write a line
+  hermes: true
+  turns:
+    - tool_calls: [{name: terminal, arguments: {command: "echo one >> log.txt"}}]
+    - text: Done.
+`
+
+const (
+	shortLimit = 20 * time.Second
+	noWorker   = shortLimit + 4*time.Second // longer than the heartbeat timeout, too
+)
+
+// heldCall is a model whose first call after a tool's result waits for release. It closes reached when that call has come.
+type heldCall struct {
+	url     string
+	reached chan struct{}
+	release chan struct{}
+}
+
+func startHeldCall(t *testing.T) heldCall {
+	t.Helper()
+	to, err := url.Parse(strings.TrimSuffix(startModel(t, shortScript).url, "/v1"))
+	require.NoError(t, err)
+	h := heldCall{reached: make(chan struct{}), release: make(chan struct{})}
+	model := httputil.NewSingleHostReverseProxy(to)
+	model.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {} // the caller is gone
+	var came atomic.Bool
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		if bytes.Contains(body, []byte("uniq_id")) && came.CompareAndSwap(false, true) {
+			close(h.reached)
+			select {
+			case <-h.release:
+			case <-r.Context().Done(): // of a killed worker
+				return
+			}
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		model.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	h.url = srv.URL + "/v1"
+	return h
+}
+
+// An agent that runs in the worker has all of its time, though for longer than that no worker runs it: killed, or stopped and continued.
+func TestTimeWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ leave, back func(*apart) }{
+		"killed": {
+			func(a *apart) { a.roles["worker"].kill() },
+			func(a *apart) { a.start("worker") },
+		},
+		"stopped": {
+			func(a *apart) { a.signal("worker", syscall.SIGSTOP) },
+			func(a *apart) { a.signal("worker", syscall.SIGCONT) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			model := startHeldCall(t)
+			set := startApart(t, apartOptions{modelURL: model.url})
+			t.Cleanup(func() { _ = set.roles["worker"].cmd.Process.Signal(syscall.SIGCONT) }) // a stopped one would not end
+			id := start(t, set.url, args{
+				"instruction": "write a line", "endpoint": "scripted", "agent": "react", "react": args{"continuation": "messages"},
+				"agent_timeout_s": shortLimit.Seconds(), "limits": args{"attempts": 1}, "verify": []string{`test "$(cat log.txt)" = one`},
+			})
+			select {
+			case <-model.reached:
+			case <-time.After(4 * time.Minute):
+				require.FailNow(t, "the agent has not called its model")
+			}
+			c.leave(set)
+			close(model.release)
+			time.Sleep(noWorker)
+			c.back(set)
+			result := finalize(t, set.url, id)
+			require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+			require.InDelta(t, 1, *result.Reward, 0, "%+v", result.VerifyResults)
+			require.Len(t, result.Attempts, 1)
+			require.Greater(t, result.ModelHeldS, shortLimit.Seconds())
+			require.Less(t, result.ModelHeldS, result.WallS)
+		})
+	}
+}
+
+// signal sends a signal to a role.
+func (a *apart) signal(name string, s syscall.Signal) {
+	a.t.Helper()
+	require.NoError(a.t, a.roles[name].cmd.Process.Signal(s))
+}
