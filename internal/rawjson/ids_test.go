@@ -1,8 +1,12 @@
 package rawjson_test
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,4 +65,58 @@ func TestOddIDs(t *testing.T) {
 		require.Equal(t, want, r.PromptTokenIDs, list)
 		require.Zero(t, r.PromptAt, list)
 	}
+}
+
+// A long list in which one byte is another one is read as a list of decimal numbers, or refused where it is none; where it is reported as plainly
+// spelt, it is spelt so.
+func TestLongListsOfIDs(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	var ids []int32
+	for range 1000 {
+		ids = append(ids, random.Int32N(1+random.Int32N(200000)))
+	}
+	for round := range 3000 {
+		length := 1 + random.IntN(len(ids))
+		list := rawjson.AppendIDs(nil, ids[:length], false)
+		if round%10 == 1 {
+			c := rawjson.Cursor{Src: list}
+			got, span := c.IDs(nil)
+			require.Equal(t, ids[:length], got)
+			require.Equal(t, rawjson.Span{End: len(list)}, span)
+		}
+		if round%10 != 0 {
+			list[1+random.IntN(len(list)-2)] = "0123456789,,  -.x]"[random.IntN(18)]
+		}
+		if round%7 == 0 { // a number without end
+			at := 1 + random.IntN(len(list)-2)
+			list = slices.Concat(list[:at], bytes.Repeat([]byte("1"), random.IntN(2*len(list))), list[at:])
+		}
+		c := rawjson.Cursor{Src: slices.Concat(list, []byte(` ,"more":12345678`))}
+		got, span := c.IDs(nil)
+		want, ok := decimals(list[:bytes.IndexByte(list, ']')+1])
+		require.Equal(t, ok, !c.Bad, "%s", list)
+		if !ok {
+			continue
+		}
+		require.Equal(t, want, got, "%s", list)
+		if span != (rawjson.Span{}) {
+			require.Equal(t, string(list[span.Start:span.End]), string(rawjson.AppendIDs(nil, got, span.Spaced)))
+		}
+	}
+}
+
+// decimals reads a list in brackets by the standard library.
+func decimals(list []byte) (ids []int32, ok bool) {
+	for number := range strings.SplitSeq(string(list[1:len(list)-1]), ",") {
+		if number = strings.Trim(number, " "); strings.Trim(number, "0123456789") != "" || len(number) > 10 {
+			return nil, false
+		}
+		id, err := strconv.ParseInt(number, 10, 32)
+		if err != nil {
+			return nil, false
+		}
+		ids = append(ids, int32(id))
+	}
+	return ids, true
 }
