@@ -11,15 +11,20 @@ import (
 // of a record does: where many calls end at once they share one, and a call by itself does not wait.
 const syncInterval = 5 * time.Millisecond
 
+// enough is how many records make a sync worth its cost at once: where as many callers as a load has wait, waiting for the interval brings no
+// more of them, and costs a timer and the threads' sleep.
+const enough = 16
+
 // committer lets all writers that wait at the same time share one sync: the first to wait syncs for all that has been
 // written by then, the others wait for that or the next one.
 type committer struct {
 	sync func() error
-	due  time.Time // when the next sync may begin; the leader's alone
+	due  time.Time // when the next sync may begin, unless there are enough records for one; the leader's alone
 
 	mu      sync.Mutex
 	written int64
 	synced  int64
+	full    chan struct{} // closed once there are enough records; nil: the leader does not wait for more
 	running chan struct{} // closed when the sync under way is over; nil when there is none
 	failed  error         // a failed sync: what is on disk is unknown, so every later wait fails
 }
@@ -29,6 +34,10 @@ func (c *committer) wrote() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.written++
+	if c.full != nil && c.written-c.synced >= enough {
+		close(c.full)
+		c.full = nil
+	}
 	return c.written
 }
 
@@ -58,10 +67,8 @@ func (c *committer) join() {
 func (c *committer) lead() {
 	running := make(chan struct{})
 	c.running = running
-	c.mu.Unlock()
-	time.Sleep(time.Until(c.due))
+	c.collect()
 	c.due = time.Now().Add(syncInterval)
-	c.mu.Lock()
 	upTo := c.written
 	c.mu.Unlock()
 	err := c.sync()
@@ -73,6 +80,25 @@ func (c *committer) lead() {
 	}
 	c.running = nil
 	close(running)
+}
+
+// collect waits until the next sync is due or there are enough records for one. The lock is held at entry and return.
+func (c *committer) collect() {
+	wait := time.Until(c.due)
+	if wait <= 0 || c.written-c.synced >= enough {
+		return
+	}
+	full := make(chan struct{})
+	c.full = full
+	c.mu.Unlock()
+	due := time.NewTimer(wait)
+	select {
+	case <-full:
+	case <-due.C:
+	}
+	due.Stop()
+	c.mu.Lock()
+	c.full = nil
 }
 
 // broken is why every wait fails; nil: it does not.
