@@ -27,7 +27,7 @@ type engine struct {
 }
 
 type reply struct {
-	events []string
+	events [][]byte
 	whole  string // of one piece
 }
 
@@ -60,7 +60,8 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	flush := http.NewResponseController(w)
 	for _, event := range r.events {
 		time.Sleep(ask.pause)
-		if _, err := io.WriteString(w, event); err != nil || flush.Flush() != nil {
+		// As bytes, which the HTTP server sends as one chunk, as uvicorn does. A string would go in chunks of 2 KiB.
+		if _, err := w.Write(event); err != nil || flush.Flush() != nil {
 			return
 		}
 	}
@@ -86,14 +87,14 @@ func newReply(w work) reply {
 	token := entry + `,"top_logprobs":[` + list(5, entry+"}") + `]}`
 	ids, usage := vocabulary(w.prompt), fmt.Sprintf(`"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}`, w.prompt, w.tokens, w.prompt+w.tokens)
 	head := `data: {"object":"chat.completion.chunk",` + about + `,"choices":[`
-	events := []string{head + `{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":[` + ids + "]}\n\n"}
+	events := [][]byte{[]byte(head + `{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":[` + ids + "]}\n\n")}
 	for i := range w.tokens {
-		events = append(events, fmt.Sprintf(`%s{"index":0,"delta":{"content":" word"},"logprobs":{"content":[%s]},"finish_reason":null,"token_ids":[%d]}]}`+"\n\n", head, token, i))
+		events = append(events, fmt.Appendf(nil, `%s{"index":0,"delta":{"content":" word"},"logprobs":{"content":[%s]},"finish_reason":null,"token_ids":[%d]}]}`+"\n\n", head, token, i))
 	}
 	return reply{
 		events: append(events,
-			head+`{"index":0,"delta":{"content":""},"logprobs":null,"finish_reason":"stop","stop_reason":null}]}`+"\n\n",
-			head+"],"+usage+"}\n\ndata: [DONE]\n\n"),
+			[]byte(head+`{"index":0,"delta":{"content":""},"logprobs":null,"finish_reason":"stop","stop_reason":null}]}`+"\n\n"),
+			[]byte(head+"],"+usage+"}\n\ndata: [DONE]\n\n")),
 		whole: fmt.Sprintf(`{"object":"chat.completion",%s,"choices":[{"index":0,"message":{"role":"assistant","content":"%s"},"logprobs":{"content":[%s]},"finish_reason":"stop","token_ids":[%s]}],"prompt_token_ids":[%s],%s}`,
 			about, strings.Repeat(" word", w.tokens), list(w.tokens, token), list(w.tokens, "1"), ids, usage),
 	}
