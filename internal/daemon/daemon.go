@@ -17,6 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/telemetry"
+	"github.com/rolloutd/rolloutd/internal/timerslack"
 )
 
 // Version is this build's version; the linker sets it.
@@ -64,7 +65,7 @@ func New(o Options) *Daemon {
 
 // Tiers returns the tiers in the order of their start.
 func (d *Daemon) Tiers() []tier.Tier {
-	tiers := []tier.Tier{d.telemetryTier()}
+	tiers := []tier.Tier{d.telemetryTier(), d.timersTier()}
 	if d.roles != (Roles{ToolServer: true}) { // it has no files
 		tiers = append(tiers, d.dataTier())
 	}
@@ -86,6 +87,16 @@ func (d *Daemon) Tiers() []tier.Tier {
 	add(d.roles.Serve && len(d.cfg.Pools) > 0, d.poolsTier)
 	add(d.roles.Serve, d.serveTier)
 	return append(tiers, d.readinessTier())
+}
+
+// timersTier has the process woken less often.
+func (d *Daemon) timersTier() tier.Tier {
+	return tier.Tier{Name: "timers", Start: func(context.Context) (tier.Running, error) {
+		if err := timerslack.Set(timerslack.Daemon); err != nil {
+			d.log.Debug("timers keep the system's slack", "error", err) // it costs some CPU time and nothing else
+		}
+		return tier.Running{Stop: func(context.Context) error { return nil }}, nil
+	}}
 }
 
 // readinessTier starts last and stops first, so that /healthz reports "stopping" while the others stop.

@@ -16,6 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
 	"github.com/rolloutd/rolloutd/internal/seal"
+	"github.com/rolloutd/rolloutd/internal/timerslack"
 )
 
 // gatewayFolder, in the environment, makes this binary a gateway on that folder.
@@ -27,6 +28,9 @@ const gatewayProfile = "ROLLOUTD_BENCH_PROFILE"
 // gatewayProcess serves until its standard input ends. It prints where its admin API is, and then each model channel.
 func gatewayProcess(dir string) error {
 	debug.SetGCPercent(400) // as the gateway's role does
+	if err := timerslack.Set(timerslack.Daemon); err != nil {
+		return err
+	}
 	key, err := seal.LoadOrCreate(filepath.Join(dir, "key"))
 	if err != nil {
 		return err
