@@ -110,7 +110,7 @@ func (g *Grader) causesAlone(ctx context.Context, job Job) ([]rollout.ResourceCa
 // left out.
 func runControl(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier, b *shell.Budget) error {
 	if v.Script != "" {
-		if _, err := shell.Run(ctx, sb, scriptProcess, asVerifier(testScript), b); err != nil {
+		if _, err := shell.Run(ctx, sb, scriptProcess, asScript(), b); err != nil {
 			return err
 		}
 	}

@@ -47,9 +47,16 @@ func asVerifier(args ...string) wire.Process {
 	return p
 }
 
+// noOptions keeps file names that begin with "-" out of what bash makes of a pattern: in "sort *" such a name is an option, and some options run
+// programs (sed -e, sort --compress-program), as the verifier. Setting GLOBIGNORE also makes patterns match hidden files, which is undone.
+const noOptions = `GLOBIGNORE='-*'; shopt -u dotglob; `
+
+// asScript is bash with the test script, whose names are as if bash had been given the file.
+func asScript() wire.Process { return asVerifier("-c", noOptions+`. "$0"`, testScript) }
+
 // fromStdin runs the text on its stdin as bash -c does. The text is in no command line and in no file, so programs of the agent that it runs cannot read
 // there what they are compared with.
-const fromStdin = `IFS= read -r -d '' __text; exec < /dev/null; eval "$__text"`
+const fromStdin = noOptions + `IFS= read -r -d '' __text; exec < /dev/null; eval "$__text"`
 
 // asCommand is bash with a verify command.
 func asCommand(command string) wire.Process {
@@ -96,7 +103,7 @@ func (g *Grader) runAll(ctx context.Context, sb *sandbox.Sandbox, job Job, recor
 
 func (g *Grader) runScript(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, b *shell.Budget) error {
 	g.report(0, testScript, nil)
-	st, err := shell.Run(ctx, sb, scriptProcess, asVerifier(testScript), b)
+	st, err := shell.Run(ctx, sb, scriptProcess, asScript(), b)
 	if err != nil {
 		return err
 	}
