@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy/held"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 )
 
@@ -97,7 +98,7 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 	c := &call{
 		id: id, ask: a, live: shown, turn: r.begun, began: time.Now(), cancel: cancel, done: make(chan struct{}), waiters: 1, epoch: r.epoch,
 	}
-	c.progress.Changed, c.progress.Held = r.version.Note, func(from, to time.Time) { r.heldBack(c, span{from, to}) }
+	c.progress.Changed, c.progress.Held = r.version.Note, func(from, to time.Time) { r.heldBack(c, held.Span{From: from, To: to}) }
 	r.inFlight[id], r.dialect = c, a.Dialect
 	r.see(c.began)
 	r.version.Note()

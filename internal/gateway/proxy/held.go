@@ -2,82 +2,21 @@ package proxy
 
 import (
 	"context"
-	"slices"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/gateway/proxy/journal"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy/held"
+	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
 const (
 	// leastHeld is the least time that counts: a call waits for a moment at each of its tries.
 	leastHeld = 100 * time.Millisecond
-	// leastKept is what the sum may lack in the journal.
-	leastKept = time.Second
-	// aliveStep is how often the gateway notes that it is alive.
-	aliveStep = 5 * time.Second
+	// stillFactor is how many times the pause between two marks a gateway takes that stood still. A busy machine or a slow disk takes fewer.
+	stillFactor = 4
 )
 
-// held sums the time in which calls of the agent were held back. Calls at the same time count once.
-type held struct {
-	total time.Duration // of spans that are over for all calls
-	spans []span        // in order, apart from each other
-}
-
-type span struct{ from, to time.Time }
-
-// add takes in one span.
-func (h *held) add(s span) {
-	if !s.to.After(s.from) {
-		return
-	}
-	apart := h.spans[:0:0]
-	for _, o := range h.spans {
-		if o.to.Before(s.from) || s.to.Before(o.from) {
-			apart = append(apart, o)
-			continue
-		}
-		s.from, s.to = earliest(s.from, o.from), latest(s.to, o.to)
-	}
-	at, _ := slices.BinarySearchFunc(apart, s.from, func(o span, t time.Time) int { return o.from.Compare(t) })
-	h.spans = slices.Insert(apart, at, s)
-}
-
-// settle counts the spans before the begin of the oldest call under way: no further span begins there.
-func (h *held) settle(oldest time.Time) {
-	for len(h.spans) > 0 && !h.spans[0].to.After(oldest) {
-		h.total += h.spans[0].to.Sub(h.spans[0].from)
-		h.spans = h.spans[1:]
-	}
-}
-
-// sum is the time together with that of further spans.
-func (h held) sum(further []span) time.Duration {
-	h.spans = slices.Clone(h.spans)
-	for _, s := range further {
-		h.add(s)
-	}
-	for _, s := range h.spans {
-		h.total += s.to.Sub(s.from)
-	}
-	return h.total
-}
-
-func earliest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // heldBack takes in that a call was held back.
-func (r *route) heldBack(c *call, s span) {
+func (r *route) heldBack(c *call, s held.Span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if awaited(c.ask.Kind) {
@@ -86,82 +25,127 @@ func (r *route) heldBack(c *call, s span) {
 }
 
 // holdEnded counts a span in which the agent waited. r.mu is held.
-func (r *route) holdEnded(s span) {
-	if s.to.Sub(s.from) < leastHeld {
+func (r *route) holdEnded(s held.Span) {
+	if s.To.Sub(s.From) < leastHeld {
 		return
 	}
-	r.held.add(s)
-	r.keepHeld(s.to)
+	r.held.Add(s)
 	r.version.Note()
 }
 
-// keepHeld journals for how long calls have been held back, and since when they are, where that has changed: what a killed gateway held back
-// must not be taken from the agent's time. r.mu is held.
-func (r *route) keepHeld(now time.Time) {
-	total, holding := r.heldBy(now)
-	noted := !r.journal.HeldAt.IsZero()
-	if holding == noted && (holding || total-r.journal.Held < leastKept) {
-		return
-	}
-	r.journal.Held, r.journal.HeldAt = total, time.Time{}
-	if holding {
-		r.journal.HeldAt = now
-	}
-	r.saveOrLog("time of held calls")
-}
-
 // heldBy is for how long calls of the agent were held back until now, and whether one is. r.mu is held.
-func (r *route) heldBy(now time.Time) (total time.Duration, holding bool) {
-	var open []span
+func (r *route) heldBy(now time.Time) (total held.Time, holding bool) {
+	var open []held.Span
 	if since := r.prompting.since; !since.IsZero() {
-		open = append(open, span{since, now})
+		open = append(open, held.Span{From: since, To: now})
 	}
 	for _, c := range r.inFlight {
 		if !awaited(c.ask.Kind) {
 			continue
 		}
 		if from, to := c.progress.HeldBack(r.admission, now); to.Sub(from) >= leastHeld {
-			open = append(open, span{from, to})
+			open = append(open, held.Span{From: from, To: to})
 		}
 	}
-	return r.held.sum(open), len(open) > 0
+	if s := r.stoodStill(now); !s.From.IsZero() {
+		open = append(open, s)
+	}
+	return r.held.With(open...), len(open) > 0
 }
 
-// settleHeld forgets what no further span can overlap. r.mu is held.
-func (r *route) settleHeld(now time.Time) {
-	oldest := now
-	if since := r.prompting.since; !since.IsZero() {
+// stoodStill is the time since the latest mark where that is so long ago that the gateway stood still, as its process or its machine was stopped; else the zero
+// value. It is by the wall clock, as the agent's time is: the other one stops with the machine. r.mu is held.
+func (r *route) stoodStill(now time.Time) held.Span {
+	if now.Round(0).Sub(r.marked) < r.still || !r.asked() {
+		return held.Span{}
+	}
+	from := r.marked
+	if r.first.After(from) {
+		from = r.first
+	}
+	return held.Span{From: from, To: now}
+}
+
+// asked says whether the agent has asked anything of its endpoint. r.mu is held.
+func (r *route) asked() bool {
+	return !r.first.IsZero() || !r.prompting.since.IsZero() || r.held.Sum() > 0
+}
+
+// settleHeld forgets what no further span can overlap: none begins before the oldest call under way and before the latest mark. r.mu is held.
+func (r *route) settleHeld() {
+	oldest := r.marked
+	if since := r.prompting.since; !since.IsZero() && since.Before(oldest) {
 		oldest = since
 	}
 	for _, c := range r.inFlight {
-		oldest = earliest(oldest, c.began)
-	}
-	r.held.settle(oldest)
-}
-
-// recallHeld counts what the journal has, and the time in which the gateway was away: since calls were held back, or since it was seen alive.
-func (r *route) recallHeld(seen, now time.Time) {
-	since := seen
-	if !r.journal.HeldAt.IsZero() {
-		since = r.journal.HeldAt
-	}
-	r.held.total = r.journal.Held
-	called := r.begun > 0 || !r.journal.HeldAt.IsZero()
-	if away := now.Sub(since); called && !since.IsZero() && away >= leastHeld {
-		r.held.total += away
-	}
-}
-
-// noteAlive notes that the gateway is alive, and which of its routes have calls that are held back.
-func (s *Server) noteAlive(context.Context) {
-	if err := journal.NoteAlive(s.dir); err != nil {
-		s.log.Error("time of held calls", "error", err)
-	}
-	for _, id := range s.Routes() {
-		if r, err := s.route(id); err == nil {
-			r.mu.Lock()
-			r.keepHeld(time.Now())
-			r.mu.Unlock()
+		if c.began.Before(oldest) {
+			oldest = c.began
 		}
+	}
+	r.held.Settle(oldest)
+}
+
+// mark is what the gateway notes of the route; false: the agent has not asked anything of its endpoint.
+func (r *route) mark(now time.Time) (held.Route, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.stoodStill(now); !s.From.IsZero() {
+		r.log.Warn("the gateway stood still", "since", s.From)
+		r.holdEnded(s)
+	}
+	r.marked = now.Round(0)
+	r.settleHeld()
+	total, _ := r.heldBy(now)
+	m := held.Route{Held: total}
+	for _, c := range r.inFlight {
+		if awaited(c.ask.Kind) {
+			m.Calls = append(m.Calls, held.Call{Turn: c.turn, Began: c.began})
+		}
+	}
+	return m, r.asked()
+}
+
+// recallHeld counts what the mark of a gateway that is gone has of the route.
+func (r *route) recallHeld(m held.Mark, now time.Time) {
+	r.held, r.first = m.Recall(r.journal.Trace, r.recordedTurn, r.first, now)
+}
+
+// recordedTurn says whether the call of a turn came to its end. One that ended with the gateway is made again.
+func (r *route) recordedTurn(turn int) bool {
+	if r.trace == nil {
+		return false
+	}
+	for _, e := range r.trace.Entries() {
+		if e.Turn == turn && e.Broken != brokenByStop {
+			return true
+		}
+	}
+	return false
+}
+
+// stopped counts a call that ended with the gateway. r.mu is held.
+func (r *route) stopped(c *call, rec *trace.Record) {
+	if awaited(c.ask.Kind) && rec.Broken == brokenByStop {
+		r.holdEnded(held.Span{From: c.began, To: time.Now()})
+	}
+}
+
+// noteAlive notes that the gateway is alive, and how its routes stand. Without routes there is nothing to note.
+func (s *Server) noteAlive(context.Context) {
+	now := time.Now()
+	m := held.Mark{At: now, Routes: map[string]held.Route{}}
+	ids := s.Routes()
+	for _, id := range ids {
+		if r, err := s.route(id); err == nil {
+			if of, called := r.mark(now); called {
+				m.Routes[r.journal.Trace] = of
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	if err := held.Save(s.dir, m); err != nil {
+		s.log.Error("time of held calls", "error", err)
 	}
 }

@@ -1,10 +1,12 @@
 package proxy_test
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy/held"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/seal"
@@ -117,48 +120,161 @@ func TestHeldByAnEndpointThatFails(t *testing.T) {
 	require.Equal(t, held, h.status(t, r.ID).Held)
 }
 
-// The time of calls that a gateway held back when it was killed, and the time until it is back, are not lost.
+// gatewayProcess is a gateway in a process of its own, with a route that has had one call.
+type gatewayProcess struct {
+	*process
+	dir   string
+	key   seal.Key
+	route string
+	url   string    // of the model channel
+	began time.Time // before the first call
+}
+
+func startGateway(t *testing.T, steps ...http.HandlerFunc) *gatewayProcess {
+	t.Helper()
+	m := &gatewayProcess{dir: t.TempDir(), route: "r1.1"}
+	var err error
+	m.key, err = seal.LoadOrCreate(m.dir + "/key")
+	require.NoError(t, err)
+	m.process = startProcess(t, m.dir)
+	t.Cleanup(func() { m.kill() })
+	e := newEngine(t, append([]http.HandlerFunc{says(goodReply)}, steps...)...)
+	require.NoError(t, gateway.NewClient(m.admin, m.key).Open(t.Context(), (&host{key: m.key}).route(e.URL)))
+	m.url, m.began = m.read(t, m.route), time.Now()
+	require.Equal(t, 200, send(t.Context(), m.url, "a", streamed).status)
+	return m
+}
+
+func (m *gatewayProcess) status(t *testing.T) gateway.RouteStatus {
+	t.Helper()
+	s, err := gateway.NewClient(m.admin, m.key).Status(t.Context(), m.route)
+	require.NoError(t, err)
+	return s
+}
+
+// restart kills the gateway and starts it again after a while.
+func (m *gatewayProcess) restart(t *testing.T, after time.Duration) {
+	t.Helper()
+	m.kill()
+	time.Sleep(after)
+	m.process = startProcess(t, m.dir)
+}
+
+// marked waits until the gateway has noted so many calls under way.
+func (m *gatewayProcess) marked(t *testing.T, calls int) {
+	t.Helper()
+	from := time.Now()
+	require.Eventually(t, func() bool {
+		noted, err := held.Load(filepath.Join(m.dir, "gateway"))
+		n := 0
+		for _, r := range noted.Routes {
+			n += len(r.Calls)
+		}
+		return err == nil && noted.At.After(from) && n == calls
+	}, patience, pollStep)
+}
+
+// The time of calls that a gateway held back when it was killed, the work of others that were lost, and the time until it is back, are not lost, however
+// often it is killed.
 func TestHeldByAGatewayThatDies(t *testing.T) {
 	t.Parallel()
-	for name, first := range map[string]http.HandlerFunc{
-		"calls are held back": answers(503, "{}", "Retry-After", "60"),
-		"they are not":        says(goodReply),
+	const away = time.Second
+	for name, c := range map[string]struct {
+		step  http.HandlerFunc // nil: no call is under way
+		holds bool
+	}{
+		"calls are held back": {answers(503, "{}", "Retry-After", "60"), true},
+		"a call is under way": {newHanging(half(), "").serve, false},
+		"none is":             {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			key, err := seal.LoadOrCreate(dir + "/key")
-			require.NoError(t, err)
-			p := startProcess(t, dir)
-			c := gateway.NewClient(p.admin, key)
-			r := (&host{key: key}).route(newEngine(t, says(goodReply), first).URL)
-			require.NoError(t, c.Open(t.Context(), r))
-			url := p.read(t, r.ID)
-			require.Equal(t, 200, send(t.Context(), url, "a", streamed).status)
-			_ = later(t, url, "b", streamed)
-			journal, alive := filepath.Join(dir, "gateway", r.ID, "route.json"), filepath.Join(dir, "gateway", ".alive")
-			if strings.HasPrefix(name, "calls") {
+			m := startGateway(t, c.step)
+			calls, least := 0, away
+			if c.step != nil {
+				_ = later(t, m.url, "b", streamed)
 				require.Eventually(t, func() bool {
-					raw, err := os.ReadFile(journal)
-					return err == nil && strings.Contains(string(raw), `"held_at"`)
+					s := m.status(t)
+					return s.InFlight == 1 && s.Holding == c.holds
 				}, patience, pollStep)
+				time.Sleep(away)
+				calls, least = 1, 2*away
 			}
-			before, err := c.Status(t.Context(), r.ID)
-			require.NoError(t, err)
-			p.kill()
-			info, err := os.Stat(alive)
-			require.NoError(t, err)
-			time.Sleep(time.Second)
-			away := time.Since(info.ModTime())
-			if before.Holding {
-				away = time.Second // counted since before, which is later
+			m.marked(t, calls)
+			for n := range 2 {
+				m.restart(t, away)
+				s := m.status(t)
+				require.GreaterOrEqual(t, s.Held, least+time.Duration(n)*away)
+				require.Less(t, s.Held, time.Since(m.began))
 			}
-			p = startProcess(t, dir)
-			defer p.kill()
-			s, err := gateway.NewClient(p.admin, key).Status(t.Context(), r.ID)
-			require.NoError(t, err)
-			require.GreaterOrEqual(t, s.Held, before.Held+away)
-			require.Less(t, s.Held, before.Held+away+time.Minute)
 		})
 	}
+}
+
+// A gateway that stands still, as its machine is suspended, counts as away. Its death afterwards loses nothing of that.
+func TestHeldByAGatewayThatStandsStill(t *testing.T) {
+	t.Parallel()
+	const still = 2 * time.Second
+	m := startGateway(t)
+	m.marked(t, 0)
+	require.NoError(t, m.cmd.Process.Signal(syscall.SIGSTOP))
+	require.Eventually(t, func() bool { return stopped(m.cmd.Process.Pid) }, patience, pollStep)
+	time.Sleep(still)
+	require.NoError(t, m.cmd.Process.Signal(syscall.SIGCONT))
+	s := m.status(t) // the first thing that it does
+	require.GreaterOrEqual(t, s.Held, still)
+	require.Less(t, s.Held, time.Since(m.began))
+	m.marked(t, 0)
+	m.restart(t, 0)
+	require.GreaterOrEqual(t, m.status(t).Held, still)
+	require.Less(t, m.status(t).Held, time.Since(m.began))
+}
+
+// stopped says whether a process is stopped by a signal.
+func stopped(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, after, ok := strings.Cut(string(stat), ") ")
+	return err == nil && ok && strings.HasPrefix(after, "T")
+}
+
+// A gateway that is stopped under a call loses its work as one that is killed does.
+func TestHeldByAGatewayThatStops(t *testing.T) {
+	t.Parallel()
+	hang := newHanging(half(), "")
+	h := newHost(t)
+	r := h.route(newEngine(t, hang.serve).URL)
+	asked := time.Now()
+	_ = later(t, h.open(t, r), "", streamed)
+	await(t, hang.begun)
+	seen := time.Now()
+	time.Sleep(500 * time.Millisecond)
+	h.stop()
+	least := time.Since(seen)
+	h.start(t)
+	s := h.status(t, r.ID)
+	require.GreaterOrEqual(t, s.Held, least)
+	require.Less(t, s.Held, time.Since(asked))
+}
+
+// A call that came to its end after the latest mark is not lost, and a gateway that noted nothing for long was not away before the agent's first call.
+func TestRecordedCallsAreNotLost(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	r := h.route(newEngine(t, says(goodReply)).URL)
+	require.Equal(t, 200, send(t.Context(), h.open(t, r), "", streamed).status)
+	h.stop()
+	m, err := held.Load(h.dir)
+	require.NoError(t, err)
+	require.Len(t, m.Routes, 1)
+	for key := range m.Routes {
+		m.At = time.Now()
+		m.Routes[key] = held.Route{Calls: []held.Call{{Turn: 1, Began: m.At.Add(-time.Hour)}}}
+	}
+	require.NoError(t, held.Save(h.dir, m))
+	h.start(t)
+	require.Less(t, h.status(t, r.ID).Held, 30*time.Minute)
+	h.stop()
+	require.NoError(t, held.Save(h.dir, held.Mark{At: time.Now().Add(-time.Hour)}))
+	h.start(t)
+	require.Less(t, h.status(t, r.ID).Held, 30*time.Minute)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewaytest"
@@ -16,6 +17,9 @@ import (
 
 // childFolder, in the environment, makes the test binary a gateway on that folder, to be killed.
 const childFolder = "ROLLOUTD_TEST_GATEWAY"
+
+// childMark is how often that gateway notes that it is alive.
+const childMark = 100 * time.Millisecond
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childFolder); dir != "" {
@@ -35,7 +39,9 @@ func child(dir string) error {
 	if err != nil {
 		return err
 	}
-	srv, err := proxy.New(proxy.Options{Dir: dir + "/gateway", Key: key, Egress: loopback(), Dialer: &channels{open: map[string]*httptest.Server{}, tell: tell}})
+	srv, err := proxy.New(proxy.Options{
+		Dir: dir + "/gateway", Key: key, Egress: loopback(), Dialer: &channels{open: map[string]*httptest.Server{}, tell: tell}, Mark: childMark,
+	})
 	if err != nil {
 		return err
 	}

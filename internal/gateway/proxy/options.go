@@ -56,6 +56,8 @@ type Options struct {
 	Reach time.Duration
 	// Hold is how long a call outlives a broken model channel, for the sandbox to come back and ask again. 0: 30 s.
 	Hold time.Duration
+	// Mark is how often the gateway notes that it is alive and which calls are under way. 0: 5 s.
+	Mark time.Duration
 	// TraceBytes bounds what the calls of one route take on disk; maxExport times as much bounds what they come to when they are written
 	// out whole. A call beyond it gets an empty completion, as of any spent budget. 0: 256 MiB.
 	TraceBytes int64
@@ -70,6 +72,7 @@ const (
 	defaultBackoff = 500 * time.Millisecond
 	defaultReach   = 2 * time.Minute
 	defaultHold    = 30 * time.Second
+	defaultMark    = 5 * time.Second
 	// smallReply is what a reply may take without asking for memory that it shares with others: most replies fit.
 	smallReply         = 256 << 10
 	defaultReplyMemory = 1 << 30
@@ -100,6 +103,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.ReplyMemory <= 0 {
 		o.ReplyMemory = defaultReplyMemory
+	}
+	if o.Mark <= 0 {
+		o.Mark = defaultMark
 	}
 	if o.Hold <= 0 {
 		o.Hold = defaultHold

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy/held"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -80,7 +81,7 @@ func (r *route) promptEnded() {
 		now := time.Now()
 		r.owed.add(now, now.Sub(since))
 		r.prompting = prompting{}
-		r.holdEnded(span{since, now})
+		r.holdEnded(held.Span{From: since, To: now})
 		r.version.Note()
 	}
 }

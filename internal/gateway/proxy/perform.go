@@ -172,7 +172,8 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 	if awaited(c.ask.Kind) {
 		r.owed.add(rec.Began.Add(rec.Latency), rec.Owed)
 	}
-	r.settleHeld(time.Now())
+	r.stopped(c, rec)
+	r.settleHeld()
 	if failure != nil {
 		r.journal.Failure = failure
 		r.saveOrLog("failure")

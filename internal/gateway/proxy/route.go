@@ -16,6 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/buffer"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy/feed"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy/held"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy/journal"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
@@ -57,6 +58,7 @@ type route struct {
 	memory    intake.Share        // for replies
 	// As in Options.
 	hold, reachTime, keepAlive time.Duration
+	still                      time.Duration // between two marks, of a gateway that stood still
 	traceBytes                 int64
 	passThrough                bool
 
@@ -72,7 +74,8 @@ type route struct {
 	dialect   *dialect.Dialect // of the latest call; nil: there was none
 	spending  spending         // of all calls
 	owed      owed
-	held      held
+	held      held.Time
+	marked    time.Time // when the gateway noted last that it is alive, or the route was opened; by the wall clock
 	unreached string    // why the endpoint could not be reached before the first call
 	prompting prompting // of prompts that the endpoint does not tokenise
 	first     time.Time // the first call's begin
@@ -176,9 +179,9 @@ func (r *route) status() gateway.RouteStatus {
 	defer r.mu.Unlock()
 	version := r.version.Current() // first: what changes meanwhile has a later one
 	now := time.Now()
-	held, holding := r.heldBy(now)
+	total, holding := r.heldBy(now)
 	return gateway.RouteStatus{
-		Owed: r.owed.total, OwedSince: r.owedSince(now), Held: held, Holding: holding, Trouble: r.trouble(),
+		Owed: r.owed.total, OwedSince: r.owedSince(now), Held: total.Sum(), Holding: holding, Trouble: r.trouble(),
 		ID: r.ID, Version: version, Attached: r.attached, Turns: r.usage.Turns, InFlight: len(r.inFlight), Calls: r.recorded(), Usage: r.usage,
 		FirstCallAt: r.first, LastCallAt: r.last,
 		Ended: r.journal.Ended, BudgetSpent: r.journal.BudgetSpent, Failure: r.journal.Failure,

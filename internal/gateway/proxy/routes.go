@@ -15,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy/feed"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy/held"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy/journal"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -97,6 +98,7 @@ func (s *Server) newRoute(j journal.Journal) (*route, error) {
 		room: semaphore.NewWeighted(maxRequests), bodies: &s.bodies,
 		memory: s.upstream.Share(j.Route.Model.Upstream(), j.Route.Model.ClientGiven()).Member(j.Route.ID),
 		hold:   s.options.Hold, reachTime: s.options.Reach, passThrough: s.options.PassThrough, keepAlive: s.options.KeepAlive, traceBytes: s.options.TraceBytes,
+		marked: time.Now().Round(0), still: stillFactor * s.options.Mark,
 	}
 	if r.Capture {
 		r.trace = s.traces.Log(j.Trace)
@@ -170,7 +172,11 @@ func (s *Server) loadRoutes() (all bool, err error) {
 		return false, fmt.Errorf("gateway folder: %w", err)
 	}
 	all = true
-	seen, now := journal.Alive(s.dir), time.Now()
+	mark, err := held.Load(s.dir)
+	if err != nil {
+		s.log.Error("time of held calls", "error", err)
+	}
+	now := time.Now()
 	for _, e := range entries {
 		if !e.IsDir() || !gateway.ValidID(e.Name()) {
 			continue
@@ -181,7 +187,7 @@ func (s *Server) loadRoutes() (all bool, err error) {
 			err = os.RemoveAll(s.folder(e.Name()))
 		case err == nil:
 			r.admission = s.upstreams.Join(r.Model.Upstream())
-			r.recallHeld(seen, now)
+			r.recallHeld(mark, now)
 			s.routes[r.ID] = r
 		default:
 			all = false

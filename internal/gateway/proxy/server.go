@@ -99,7 +99,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.noteAlive(ctx)
-	stop := clock.Every(ctx, aliveStep, s.noteAlive)
+	stop := clock.Every(ctx, s.options.Mark, s.noteAlive)
 	<-ctx.Done()
 	stop()
 
@@ -107,6 +107,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.serving = nil
 	s.mu.Unlock()
 	s.working.Wait()
+	s.noteAlive(ctx)
 	s.upstream.Close()
 	return s.traces.Close()
 }

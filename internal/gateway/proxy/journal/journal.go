@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/rolloutd/rolloutd/internal/durable"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -24,9 +23,6 @@ type Journal struct {
 	BudgetSpent string           `json:"budget_spent,omitempty"`
 	Failure     *gateway.Failure `json:"failure,omitempty"`
 	Sessions    []string         `json:"sessions,omitempty"` // of the agent's own
-	// Held is for how long calls of the agent were held back: in all, or where they still are up to HeldAt.
-	Held   time.Duration `json:"held,omitempty"`
-	HeldAt time.Time     `json:"held_at,omitzero"`
 }
 
 // Load reads the journal of a route's folder. A missing one is os.ErrNotExist.

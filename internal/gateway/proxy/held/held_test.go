@@ -1,0 +1,85 @@
+package held_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy/held"
+)
+
+func at(s int) time.Time {
+	return time.Unix(1_800_000_000, 0).UTC().Add(time.Duration(s) * time.Second)
+}
+
+func span(from, to int) held.Span { return held.Span{From: at(from), To: at(to)} }
+
+// What overlaps counts once, in whatever order it comes, and what is settled is not lost.
+func TestTime(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spans []held.Span
+		want  int // seconds
+	}{
+		"none":             {nil, 0},
+		"one":              {[]held.Span{span(1, 3)}, 2},
+		"apart":            {[]held.Span{span(5, 6), span(1, 3)}, 3},
+		"touching":         {[]held.Span{span(3, 6), span(1, 3)}, 5},
+		"inside":           {[]held.Span{span(1, 9), span(2, 3)}, 8},
+		"over several":     {[]held.Span{span(1, 2), span(4, 5), span(8, 9), span(0, 6)}, 7},
+		"the same twice":   {[]held.Span{span(1, 3), span(1, 3)}, 2},
+		"a clock put back": {[]held.Span{span(3, 1), span(4, 4)}, 0},
+	} {
+		var sum held.Time
+		for _, s := range c.spans {
+			sum.Add(s)
+		}
+		want := time.Duration(c.want) * time.Second
+		require.Equal(t, want, sum.Sum(), name)
+		require.Equal(t, want+time.Second, sum.With(span(20, 21)).Sum(), name)
+		sum.Settle(at(4))
+		require.Equal(t, want, sum.Sum(), name)
+		sum.Settle(at(10))
+		require.Empty(t, sum.Spans, name)
+		require.Equal(t, want, sum.Sum(), name)
+	}
+}
+
+// The time since the mark counts, and the work of calls that were lost, but nothing twice and nothing of before the first call.
+func TestRecall(t *testing.T) {
+	t.Parallel()
+	route := func(calls ...held.Call) held.Mark {
+		return held.Mark{At: at(100), Routes: map[string]held.Route{"key": {Held: held.Time{Settled: time.Second, Spans: []held.Span{span(80, 90)}}, Calls: calls}}}
+	}
+	for name, c := range map[string]struct {
+		mark  held.Mark
+		first time.Time // on record
+		want  int       // seconds, at 130
+		begun time.Time
+	}{
+		"no mark":                    {held.Mark{}, at(1), 0, at(1)},
+		"no call":                    {held.Mark{At: at(100)}, time.Time{}, 0, time.Time{}},
+		"first call after the mark":  {held.Mark{At: at(100)}, at(120), 10, at(120)},
+		"a route that was not noted": {held.Mark{At: at(100)}, at(90), 30, at(90)},
+		"no call under way":          {route(), at(10), 1 + 10 + 30, at(10)},
+		"without a record":           {route(), time.Time{}, 1 + 10 + 30, time.Time{}},
+		"a lost call":                {route(held.Call{Turn: 2, Began: at(85)}), at(10), 1 + 50, at(10)},
+		"several":                    {route(held.Call{Turn: 2, Began: at(95)}, held.Call{Turn: 3, Began: at(70)}), at(10), 1 + 60, at(10)},
+		"the first call":             {route(held.Call{Turn: 2, Began: at(95)}), time.Time{}, 1 + 10 + 35, at(95)},
+		"a call on record":           {route(held.Call{Turn: 1, Began: at(70)}), at(10), 1 + 10 + 30, at(10)},
+	} {
+		dir := t.TempDir()
+		require.NoError(t, held.Save(dir, c.mark))
+		m, err := held.Load(dir)
+		require.NoError(t, err)
+		got, begun := m.Recall("key", func(turn int) bool { return turn == 1 }, c.first, at(130))
+		require.Equal(t, time.Duration(c.want)*time.Second, got.Sum(), name)
+		require.True(t, c.begun.Equal(begun), "%s: %s", name, begun)
+		other, _ := m.Recall("another", func(int) bool { return false }, time.Time{}, at(130))
+		require.Zero(t, other.Sum(), name)
+	}
+	none, err := held.Load(t.TempDir())
+	require.NoError(t, err)
+	require.Zero(t, none)
+}
