@@ -40,8 +40,8 @@ type RouteStatus struct {
 	Ended       string        `json:"ended,omitempty"`        // the reason given to End; "" while open
 	BudgetSpent string        `json:"budget_spent,omitempty"` // a Budget name, once a call was refused for it
 	Failure     *Failure      `json:"failure,omitempty"`      // why the agent's own last call that failed for good did
-	// Trouble is why the endpoint gives the agent no answer: what came of the latest try of its own call under way that is retried, of the
-	// latest attempt to have a prompt tokenised, or before the first call of a connection. "": nothing is wrong.
+	// Trouble is why the endpoint gives the agent no answer: it is paused and the agent's own call waits for it; or what came of the latest try of its own
+	// call under way that is retried, of the latest attempt to have a prompt tokenised, or before the first call of a connection. "": nothing is wrong.
 	Trouble string `json:"trouble,omitempty"`
 	// Held is for how long the agent's own calls were held back up to this status: while the endpoint was paused or had asked for no calls, from the
 	// begin of a try that failed to that of the next, while the endpoint failed to tokenise a prompt, and while the gateway was away. Calls at

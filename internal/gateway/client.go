@@ -73,8 +73,8 @@ func (c *Client) Turns(ctx context.Context, id string, n int) ([]Turn, error) {
 }
 
 // Probe asks the route's endpoint for one token, from the gateway and not from the sandbox, within ProbeTime. It returns nil when the
-// endpoint answers, else a fault.UpstreamFailed or fault.UpstreamRefused that says how it failed. A probe is not recorded and counts
-// for no budget.
+// endpoint answers, else a fault.UpstreamFailed or fault.UpstreamRefused that says how it failed; a fault.Unavailable where it was not asked, since it
+// is paused. A probe is not recorded and counts for no budget.
 func (c *Client) Probe(ctx context.Context, id string) error {
 	return c.doRoute(ctx, http.MethodPost, id, "/probe", nil, nil)
 }

@@ -115,7 +115,9 @@ func TestPauseDoesNotTakeTheAgentsTime(t *testing.T) {
 			srv, upstream := startHolding(t, startModel(t, heldScript).url)
 			id := srv.startHeld(t, agent)
 			upstream("pause", "scripted", "--for", "1h")
-			time.Sleep(heldFor)
+			over := time.After(heldFor)
+			waitFor(t, srv.url, id, "the pause", func(s state) bool { return strings.Contains(s.Waiting, "it is paused, until ") })
+			<-over
 			upstream("resume", "scripted")
 			srv.requireHeld(t, id, heldLimit)
 		})

@@ -17,12 +17,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// unreliable is a gateway whose route does not change. Its watch says that connections break; its other requests are not answered for a while.
+// unreliable is a gateway whose route does not change. Its watch says that connections break; its other requests are not answered for a while, and its
+// endpoint is paused for a while.
 type unreliable struct {
 	watch.Gateway
 	status     gateway.RouteStatus
 	changes    chan *gateway.Change
 	away, back time.Time
+	resumed    time.Time
 }
 
 func (g *unreliable) Status(context.Context, string) (gateway.RouteStatus, error) {
@@ -34,6 +36,13 @@ func (g *unreliable) Status(context.Context, string) (gateway.RouteStatus, error
 
 func (g *unreliable) Watch(string, int64, time.Duration) (changes <-chan *gateway.Change, stop func()) {
 	return g.changes, func() {}
+}
+
+func (g *unreliable) Probe(context.Context, string) error {
+	if time.Now().Before(g.resumed) {
+		return fault.New(fault.Unavailable, "it is paused")
+	}
+	return nil
 }
 
 func (*unreliable) End(context.Context, string, string) error { return nil }
@@ -96,14 +105,52 @@ func TestBrokenConnections(t *testing.T) {
 						g.changes <- &gateway.Change{Err: errAway}
 					}
 				}()
-				result, err := watch.New(watch.Options{Gateway: g}).Run(t.Context(), &watch.Job{
-					Kind: agent.Kind{Agent: idle{began: began}}, Sandboxes: unmeasured{}, Logger: slog.New(slog.DiscardHandler),
-					Limits: rollout.Limits{Agent: time.Hour, Call: minute, FirstCall: minute, Quiet: 4 * minute},
-				})
+				result, err := watchIdle(t, g, began)
 				require.NoError(t, err)
 				require.Equal(t, rollout.AgentFailed, result.Outcome, result.Error)
 				require.Contains(t, result.Error, "no sign of life")
 				require.InDelta(t, c.want, time.Since(began), float64(5*second))
+			})
+		})
+	}
+}
+
+// watchIdle watches an idle agent that was launched then.
+func watchIdle(t *testing.T, g *unreliable, began time.Time) (*watch.Result, error) {
+	t.Helper()
+	return watch.New(watch.Options{Gateway: g}).Run(t.Context(), &watch.Job{
+		Kind: agent.Kind{Agent: idle{began: began}}, Sandboxes: unmeasured{}, Logger: slog.New(slog.DiscardHandler),
+		Limits: rollout.Limits{Agent: time.Hour, Call: minute, FirstCall: minute, Quiet: 4 * minute},
+	})
+}
+
+// After a refusal a paused endpoint is not taken for one that refuses all: it is asked after the pause, where that ends soon.
+func TestProbeAfterAPause(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pause, want time.Duration
+		outcome     rollout.Outcome // "": the attempt fails
+		text        string
+	}{
+		"no pause":     {0, 0, rollout.AgentFailed, "it answered the calls before"},
+		"a pause":      {minute, minute, rollout.AgentFailed, "it answered the calls before"},
+		"a long pause": {time.Hour, 3 * minute, "", "it is paused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				refused := gateway.RouteStatus{FirstCallAt: began, Turns: 1, Failure: &gateway.Failure{Kind: fault.UpstreamRefused, Status: 403}}
+				result, err := watchIdle(t, &unreliable{status: refused, resumed: began.Add(c.pause)}, began)
+				if c.outcome == "" {
+					require.Equal(t, fault.UpstreamRefused, fault.KindOf(err))
+					require.ErrorContains(t, err, c.text)
+				} else {
+					require.NoError(t, err)
+					require.Equal(t, c.outcome, result.Outcome)
+					require.Contains(t, result.Error, c.text)
+				}
+				require.InDelta(t, c.want, time.Since(began), float64(6*second))
 			})
 		})
 	}

@@ -18,7 +18,7 @@ const (
 )
 
 // gatewayPatience is how long the gateway may be away before the watch gives up: sandboxd holds the agent's calls meanwhile, so a
-// restart of the gateway costs nothing.
+// restart of the gateway costs nothing. A probe of the endpoint waits as long for the end of a pause.
 const gatewayPatience = 3 * time.Minute
 
 // startGrace is how long after its first launch an agent's time begins at the latest.
@@ -48,8 +48,9 @@ type State struct {
 	Agent agent.Status
 	Route gateway.RouteStatus
 
-	Probed bool  // the endpoint was asked from outside the sandbox
-	Probe  error // what it answered; nil: it is well
+	Unprobed time.Time // since when the endpoint was to be asked from outside the sandbox
+	Probed   bool      // it was
+	Probe    error     // what it answered; nil: it is well
 }
 
 // launched begins with a new launch.

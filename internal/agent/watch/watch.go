@@ -11,6 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/eventlog"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -180,8 +181,7 @@ func (w *watch) loop(ctx context.Context) (*Result, error) {
 			w.events.report(ctx, w)
 			err = w.wait(ctx, w.reporter.report(ctx, w))
 		case Probe:
-			w.state.Probed, w.state.Probe = true, w.Gateway.Probe(ctx, w.job.SandboxID)
-			err = ctx.Err()
+			err = w.probe(ctx)
 		case Relaunch:
 			err = w.relaunch(ctx, d.Text)
 		default:
@@ -191,6 +191,22 @@ func (w *watch) loop(ctx context.Context) (*Result, error) {
 			return nil, err
 		}
 	}
+}
+
+// probe asks the endpoint from outside the sandbox. One that was not asked, since it is paused or the gateway is away, is asked again for a while.
+func (w *watch) probe(ctx context.Context) error {
+	err, now := w.Gateway.Probe(ctx, w.job.SandboxID), time.Now()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if w.state.Unprobed.IsZero() {
+		w.state.Unprobed = now
+	}
+	if fault.Is(err, fault.Unavailable) && now.Sub(w.state.Unprobed) < gatewayPatience {
+		return w.state.sawNoGateway(now, err)
+	}
+	w.state.Probed, w.state.Probe = true, err
+	return nil
 }
 
 // decide decides by a status of the route that is as new as the end of the agent's time: for how long calls are held back changes without a change

@@ -37,7 +37,7 @@ func (a *API) resumeUpstream(w http.ResponseWriter, req *http.Request) error {
 			return err
 		}
 	}
-	g, err := a.gateway.Upstreams().Named(req.PathValue("name"), (*limits.Admission).Resume)
+	g, err := a.gateway.Resume(req.PathValue("name"))
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (a *API) hold(w http.ResponseWriter, req *http.Request) (limits.Group, gate
 	if !(in.WaitS >= 0 && in.WaitS <= maxPause) {
 		return nil, in, fault.Field("wait_s", "want seconds, at most %d", maxPause)
 	}
-	g, err := a.gateway.Upstreams().Named(req.PathValue("name"), func(l *limits.Admission) { l.Pause(seconds(in.ForS)) })
+	g, err := a.gateway.Pause(req.PathValue("name"), seconds(in.ForS))
 	return g, in, err
 }
 

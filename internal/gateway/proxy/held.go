@@ -21,6 +21,7 @@ func (r *route) heldBack(c *call, s held.Span) {
 	defer r.mu.Unlock()
 	if awaited(c.ask.Kind) {
 		r.holdEnded(s)
+		r.version.Note() // however short it was, the status may have said that the endpoint is paused
 	}
 }
 

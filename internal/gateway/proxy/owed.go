@@ -66,9 +66,13 @@ func (r *route) tokenized(began time.Time, err error) {
 		r.promptEnded()
 		return
 	}
+	paused := r.paused() != ""
+	if paused {
+		r.promptEnded() // the endpoint's time for an answer begins after the pause
+	}
 	r.prompting.fails(began, err)
 	unreachable := !r.prompting.lost.IsZero() && time.Since(r.prompting.lost) >= r.reachTime
-	if unreachable || time.Since(r.prompting.since) >= r.callBudget() {
+	if !paused && (unreachable || time.Since(r.prompting.since) >= r.callBudget()) {
 		r.journal.Failure = &gateway.Failure{Kind: fault.UpstreamFailed, Message: r.prompting.why}
 		r.saveOrLog("failure")
 	}
@@ -86,8 +90,11 @@ func (r *route) promptEnded() {
 	}
 }
 
-// trouble is why a call of the agent's own is being retried; of several the one that began first. r.mu is held.
+// trouble is why a call of the agent's own waits for a paused endpoint or is being retried; of several the one that began first. r.mu is held.
 func (r *route) trouble() string {
+	if why := r.paused(); why != "" && r.waits() {
+		return why
+	}
 	if r.prompting.why != "" {
 		return r.prompting.why
 	}
@@ -106,12 +113,34 @@ func (r *route) trouble() string {
 	return first.progress.Trouble()
 }
 
+// waits says whether the agent waits for an endpoint that does not work on what it asked. r.mu is held.
+func (r *route) waits() bool {
+	if !r.prompting.since.IsZero() {
+		return true
+	}
+	for _, c := range r.inFlight {
+		if awaited(c.ask.Kind) && c.progress.Waits() {
+			return true
+		}
+	}
+	return false
+}
+
+// paused says until when the endpoint is paused; "": it is not.
+func (r *route) paused() string {
+	until := r.admission.Paused()
+	if until.IsZero() {
+		return ""
+	}
+	return "it is paused, until " + until.UTC().Format(time.TimeOnly) + " UTC at the latest"
+}
+
 // reach tries to connect to the endpoint of a route without calls: a wrong address is known before the agent has started.
 func (r *route) reach(ctx context.Context) {
 	r.mu.Lock()
 	idle := r.begun == 0
 	r.mu.Unlock()
-	if !idle {
+	if !idle || r.paused() != "" {
 		return
 	}
 	why := r.upstream.Reach(ctx, upstream.Spec{Engines: r.engines, Key: r.key, ClientGiven: r.Model.ClientGiven()})

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
 // A drain lets the call under way end, holds the next one back, and resume lets it go.
@@ -262,4 +266,111 @@ func TestWeightsNamedUnderACall(t *testing.T) {
 	close(slow.release)
 	await(t, under)
 	require.Equal(t, "unknown..step-1", h.turns(t, r.ID)[0].ModelVersion)
+}
+
+// While a call of the agent's own waits for a paused endpoint the status says so, whether it came before the pause, in it, or was ended by a drain.
+func TestAPauseShows(t *testing.T) {
+	t.Parallel()
+	paused := func(s gateway.RouteStatus) bool { return strings.HasPrefix(s.Trouble, "it is paused, until ") }
+	well := func(s gateway.RouteStatus) bool { return s.Trouble == "" }
+	hang := newHanging(half(), goodReply[len(half()):])
+	h := newHost(t, bounded(limits.Bounds{Calls: 1}))
+	r := h.route(newEngine(t, hang.serve).URL)
+	r.Model.Endpoint = "vllm"
+	url := h.open(t, r)
+	changes := watch(t, h.client, r.ID, 0)
+	pause := func(d time.Duration) {
+		_, err := h.trainer.Pause(t.Context(), "vllm", d)
+		require.NoError(t, err)
+	}
+	resume := func() {
+		_, err := h.trainer.Resume(t.Context(), "vllm", "")
+		require.NoError(t, err)
+	}
+	calls := []<-chan reply{later(t, url, "", streamed)}
+	await(t, hang.begun)
+	pause(time.Hour)
+	require.True(t, well(h.status(t, r.ID)), "the endpoint works on the only call")
+	calls = append(calls, later(t, url, "", streamed))
+	statusOf(t, changes, paused)
+	resume()
+	statusOf(t, changes, well)
+	pause(time.Hour)
+	statusOf(t, changes, paused) // the second call was in the queue before
+	resume()
+	statusOf(t, changes, well)
+	_, err := h.trainer.Drain(t.Context(), "vllm", time.Hour, time.Millisecond, true)
+	require.NoError(t, err)
+	statusOf(t, changes, paused)
+	pause(time.Millisecond)
+	statusOf(t, changes, well) // it ends by itself
+	close(hang.release)
+	for _, call := range calls {
+		require.Equal(t, 200, await(t, call).status)
+	}
+}
+
+// A paused endpoint is not asked for a token, nor to tokenise a prompt: as its weights are replaced an answer says nothing. Time in the pause is not the endpoint's.
+func TestAPausedEndpointIsNotAsked(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), newEngine(t, answers(404, `{"message":"loading"}`))
+	r := h.route(e.URL)
+	r.Model.Endpoint, r.Limits.Call = "vllm", time.Nanosecond
+	m := h.onHost(t, r)
+	_, err := h.trainer.Pause(t.Context(), "vllm", time.Hour)
+	require.NoError(t, err)
+	for range 2 {
+		err = m.Probe(t.Context())
+		require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
+		_, err = m.Tokenize(t.Context(), nil)
+		require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
+	}
+	require.Empty(t, e.requests())
+	s := h.status(t, r.ID)
+	require.Nil(t, s.Failure)
+	require.Contains(t, s.Trouble, "it is paused")
+	_, err = h.trainer.Resume(t.Context(), "vllm", "")
+	require.NoError(t, err)
+	require.Error(t, m.Probe(t.Context()))
+	require.NotEmpty(t, e.requests())
+}
+
+// An endpoint is inspected after its pause, and again where a pause came upon that: what it answers meanwhile is not what it gives.
+func TestAPausedEndpointIsNotInspected(t *testing.T) {
+	t.Parallel()
+	h, e := newHost(t), plays(t, scripted.Options{})
+	serve, hung := e.steps[0], newHanging("", "")
+	e.steps = []http.HandlerFunc{hung.serve, hung.serve, hung.serve, serve}
+	r := h.route(e.URL)
+	r.Model.Endpoint = "vllm"
+	h.open(t, r)
+	drain := func() {
+		_, err := h.trainer.Drain(t.Context(), "vllm", time.Hour, time.Millisecond, true)
+		require.NoError(t, err)
+	}
+	resume := func() {
+		_, err := h.trainer.Resume(t.Context(), "vllm", "")
+		require.NoError(t, err)
+	}
+	drain()
+	report, err := h.client.Inspect(t.Context(), r.ID, 10*time.Millisecond)
+	require.NoError(t, err)
+	require.Zero(t, report)
+	require.Empty(t, e.requests())
+	resume()
+	for range 3 {
+		await(t, hung.begun)
+	}
+	drain()
+	for range 3 {
+		await(t, hung.gone)
+	}
+	resume()
+	require.Eventually(t, func() bool {
+		report, err = h.client.Inspect(t.Context(), r.ID, time.Second)
+		return err == nil && report.CaptureLevel != ""
+	}, patience, pollStep)
+	require.Equal(t, rollout.CaptureTokens, report.CaptureLevel, report.Findings)
+	require.Equal(t, rollout.LogprobsProcessed, report.LogprobsMode, report.Findings)
+	require.True(t, *report.ToolSupport, report.Findings)
 }

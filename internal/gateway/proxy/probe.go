@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
@@ -14,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/gateway/probe"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -27,7 +29,11 @@ func (s *Server) Probe(ctx context.Context, id string) error {
 	return r.probe(ctx)
 }
 
+// probe asks for one token. A paused endpoint is not asked: that is a fault.Unavailable.
 func (r *route) probe(ctx context.Context) error {
+	if why := r.paused(); why != "" {
+		return fault.New(fault.Unavailable, "model endpoint: %s", why)
+	}
 	ctx, cancel := context.WithTimeout(ctx, gateway.ProbeTime)
 	defer cancel()
 	d := r.latest()
@@ -79,11 +85,27 @@ func (s *Server) Inspect(ctx context.Context, id string) (rollout.EndpointReport
 	}
 	d := r.latest()
 	report := s.reports.Of(ctx, r.place(d.API), func() rollout.EndpointReport {
-		ctx, cancel := context.WithTimeout(s.lifetime(), gateway.InspectTime)
-		defer cancel()
-		return probe.Run(ctx, s.endpoint(r, d))
+		return s.inspect(r, d)
 	}, s.run)
 	return report.For(r.Model, s.options.RawLogprobs), nil
+}
+
+// inspect probes the endpoint of a route, once it is not paused. Calls that a pause came upon say nothing of the endpoint: they are made again after it.
+func (s *Server) inspect(r *route, d *dialect.Dialect) rollout.EndpointReport {
+	admission := s.upstreams.Join(r.Model.Upstream()) // the route may be closed meanwhile
+	defer s.upstreams.Leave(admission)
+	for {
+		if admission.Resumed(s.lifetime()) != nil {
+			return rollout.EndpointReport{}
+		}
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(s.lifetime(), gateway.InspectTime)
+		report := probe.Run(ctx, r.endpoint(d, admission))
+		cancel()
+		if !admission.PausedSince(began) {
+			return report
+		}
+	}
 }
 
 func (r *route) probed() bool { return r.Capture && r.Model.Trainable() }
@@ -95,13 +117,11 @@ func (r *route) place(api reply.API) string {
 	return string(sum[:])
 }
 
-// endpoint is what is probed for a route, under an admission of its own: the route may be closed meanwhile.
-func (s *Server) endpoint(r *route, d *dialect.Dialect) probe.Endpoint {
+// endpoint is what is probed for a route.
+func (r *route) endpoint(d *dialect.Dialect, admission *limits.Admission) probe.Endpoint {
 	return probe.Endpoint{
 		Model: r.Model, Dialect: d,
 		Ask: func(ctx context.Context, a *dialect.Request) *upstream.Result {
-			admission := s.upstreams.Join(r.Model.Upstream())
-			defer s.upstreams.Leave(admission)
 			return r.upstream.Once(ctx, upstream.Spec{
 				Request: a, Engines: r.engines, Path: string(a.API), Key: r.key, ClientGiven: r.Model.ClientGiven(), Admission: admission, Route: "probe", Memory: r.memory,
 			})

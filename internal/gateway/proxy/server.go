@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -144,6 +145,31 @@ func (s *Server) Export(id string, w io.Writer) error {
 		return err
 	}
 	return trajectory.Export(r.trace, w, s.unfit(r))
+}
+
+// Pause has no calls to an upstream begin for so long. The routes whose calls wait say so.
+func (s *Server) Pause(upstream string, d time.Duration) (limits.Group, error) {
+	g, err := s.upstreams.Named(upstream, func(a *limits.Admission) { a.Pause(d) })
+	s.noteGroup(g)
+	return g, err
+}
+
+// Resume ends a pause.
+func (s *Server) Resume(upstream string) (limits.Group, error) {
+	g, err := s.upstreams.Named(upstream, (*limits.Admission).Resume)
+	s.noteGroup(g)
+	return g, err
+}
+
+// noteGroup notes a change of all routes to upstreams.
+func (s *Server) noteGroup(g limits.Group) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.routes {
+		if slices.Contains(g, r.admission) {
+			r.version.Note()
+		}
+	}
 }
 
 // Upstreams returns the limits of all upstreams.

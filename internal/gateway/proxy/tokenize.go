@@ -38,7 +38,7 @@ func (s *Server) tokenize(w http.ResponseWriter, req *http.Request) error {
 		return fault.Wrap(fault.Invalid, err, "request body")
 	}
 	began := time.Now()
-	tokens, err := r.tokens(req.Context(), in.Messages)
+	tokens, err := r.promptTokens(req.Context(), in.Messages)
 	if req.Context().Err() == nil || time.Since(began) >= promptTime { // a caller that left sooner says nothing of the endpoint
 		r.tokenized(began, err)
 	}
@@ -125,7 +125,7 @@ func (r *route) addPrompt(ctx context.Context, a *dialect.Request, res *upstream
 	switch counted := res.Reply.Usage.PromptTokens; {
 	case err != nil:
 		why := "the endpoint gives no ids of prompts, and its path /tokenize fails: " + err.Error()
-		if fault.Is(err, fault.NotFound) {
+		if fault.Is(err, fault.NotFound) && r.paused() == "" {
 			r.untold.Store(&why)
 		}
 		res.Reply.Flaws = append(res.Reply.Flaws, why)
@@ -136,6 +136,14 @@ func (r *route) addPrompt(ctx context.Context, a *dialect.Request, res *upstream
 	default:
 		res.Reply.PromptTokenIDs = ids
 	}
+}
+
+// promptTokens is tokens unless the endpoint is paused: what it answers then, as its weights are replaced, says nothing of what it can do.
+func (r *route) promptTokens(ctx context.Context, messages []json.RawMessage) (gateway.Tokens, error) {
+	if why := r.paused(); why != "" {
+		return gateway.Tokens{}, fault.New(fault.Unavailable, "model endpoint: %s", why)
+	}
+	return r.tokens(ctx, messages)
 }
 
 // tokens asks as vLLM is asked, and where that path is not known as SGLang is, which gives a prompt's ids with a reply of one token.

@@ -102,7 +102,7 @@ func (f *retryState) unreachable(p *Problem, pause time.Duration) time.Duration 
 // attempt waits for admission and tries once. The error is why ctx ended before that.
 func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	asked := time.Now()
-	f.Progress.waits(wait{since: asked})
+	f.Progress.waits(f.Admission, wait{since: asked})
 	p, err := f.Admission.Enter(ctx, f.Route)
 	began := time.Now()
 	f.Progress.goesOn(f.Admission)
@@ -124,7 +124,7 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	if res.Problem != nil && res.Problem.Class == Retry && ctx.Err() == nil && errors.Is(context.Cause(p.Ctx), limits.ErrCleared) {
 		res.Problem.Cause = limits.ErrCleared
 		f.owed += f.owes(ctx, res, began)
-		f.Progress.waits(wait{since: began, failed: true})
+		f.Progress.waits(f.Admission, wait{since: began, failed: true})
 		return res, nil // ended by a drain: retried without charging the call's budget
 	}
 	f.left -= time.Since(began)
@@ -136,7 +136,7 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	}
 	f.owed += f.owes(ctx, res, began)
 	if ctx.Err() == nil && res.Problem != nil && res.Problem.Class == Retry {
-		f.Progress.waits(wait{since: began, failed: true})
+		f.Progress.waits(f.Admission, wait{since: began, failed: true})
 	}
 	if ctx.Err() == nil {
 		res.report(f.Admission)

@@ -11,7 +11,7 @@ import (
 // Progress is how a call stands: when its reply last grew, why it is being retried, and whether it is held back. It is safe for concurrent use; a
 // nil one notes nothing. The functions are set before the call begins; nil: not wanted.
 type Progress struct {
-	Changed func()                   // called when the trouble changes
+	Changed func()                   // called when the trouble changes, or the call begins to wait for a paused endpoint
 	Held    func(from, to time.Time) // called when the call has been held back
 
 	grew    atomic.Int64
@@ -35,14 +35,20 @@ func (w wait) held(a *limits.Admission, to time.Time) (time.Time, time.Time) {
 }
 
 // waits notes that the call waits. A try that failed counts until the next one begins.
-func (p *Progress) waits(w wait) {
+func (p *Progress) waits(a *limits.Admission, w wait) {
 	if p == nil {
 		return
 	}
 	if before := p.waiting.Load(); before == nil || !before.failed {
 		p.waiting.Store(&w)
 	}
+	if p.Changed != nil && !a.Paused().IsZero() {
+		p.Changed()
+	}
 }
+
+// Waits says whether the endpoint does not work on the call.
+func (p *Progress) Waits() bool { return p.waiting.Load() != nil }
 
 // goesOn notes that the call waits no more.
 func (p *Progress) goesOn(a *limits.Admission) {

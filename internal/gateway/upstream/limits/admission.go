@@ -19,19 +19,20 @@ type Admission struct {
 	log    *slog.Logger
 	routes int // that have it; the registry's lock guards it
 
-	mu      sync.Mutex
-	queue   queue
-	running map[*pass]struct{}
-	rate    *rate.Limiter // nil: no bound
-	idle    chan struct{} // closed when no request runs; nil unless a drain waits for that
-	paused  time.Time     // the pause ends by itself then, in case the trainer that asked for it is gone
-	held    time.Time     // until then the endpoint asked for no calls
-	shut    shut          // by both
-	failing int           // tries in a row that failed
-	failed  time.Time     // when the last of them did
-	why     string        // what came of the last of them, for people
-	weights string        // the name that a trainer gave them; "": none did
-	wake    *time.Timer   // looks again when time alone lets a request begin
+	mu       sync.Mutex
+	queue    queue
+	running  map[*pass]struct{}
+	rate     *rate.Limiter // nil: no bound
+	idle     chan struct{} // closed when no request runs; nil unless a drain waits for that
+	paused   time.Time     // the pause ends by itself then, in case the trainer that asked for it is gone
+	pausedAt time.Time     // when the latest pause began
+	held     time.Time     // until then the endpoint asked for no calls
+	shut     shut          // by both
+	failing  int           // tries in a row that failed
+	failed   time.Time     // when the last of them did
+	why      string        // what came of the last of them, for people
+	weights  string        // the name that a trainer gave them; "": none did
+	wake     *time.Timer   // looks again when time alone lets a request begin
 }
 
 func newAdmission(b Bounds, queued prometheus.Gauge, log *slog.Logger) *Admission {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
@@ -27,9 +28,42 @@ func (a *Admission) Pause(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	a.paused = now.Add(d)
+	a.paused, a.pausedAt = now.Add(d), now
 	a.shut.note(now, latest(a.paused, a.held))
 	a.admit() // who waits may have to wait for another moment now
+}
+
+// Paused is until when the upstream is paused, unless it is resumed before; the zero time: it is not.
+func (a *Admission) Paused() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !time.Now().Before(a.paused) {
+		return time.Time{}
+	}
+	return a.paused
+}
+
+// PausedSince says whether a pause began after a time, be it over or not.
+func (a *Admission) PausedSince(t time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pausedAt.After(t)
+}
+
+// resumedStep is how often Resumed looks whether the pause is over.
+const resumedStep = time.Second
+
+// Resumed returns once the upstream is not paused; the error is why ctx ended first.
+func (a *Admission) Resumed(ctx context.Context) error {
+	for {
+		until := a.Paused()
+		if until.IsZero() {
+			return nil
+		}
+		if err := clock.Sleep(ctx, min(time.Until(until), resumedStep)); err != nil {
+			return err
+		}
+	}
 }
 
 // Resume ends a pause.
