@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"net/url"
 	"testing"
+
+	"github.com/rolloutd/rolloutd/internal/deadpath/deadpathtest"
 )
 
 // apart is rolloutd as four processes, on one host and one data folder.
@@ -9,11 +12,13 @@ type apart struct {
 	site
 	t     testing.TB // whose end is theirs
 	roles map[string]*role
+	links map[string]*deadpathtest.Link // of connections; none where they are not linked
 }
 
 // apartOptions say how the four differ from what an operator starts.
 type apartOptions struct {
 	modelURL string   // of endpoint "scripted"
+	linked   bool     // the connections between roles, and to the model, go over links that break
 	env      []string // more environment, of all
 	serveEnv []string // more environment, of serve alone
 }
@@ -31,40 +36,59 @@ type role struct {
 
 func startApart(t testing.TB, o apartOptions) *apart {
 	t.Helper()
-	p := freePorts(t, 7)
+	p := freePorts(t, 8)
 	data := dataFolder(t)
-	env := func(metrics string) []string {
+	a := &apart{site: site{url: "http://" + p[0], temporal: p[1], data: data}, t: t, links: map[string]*deadpathtest.Link{}}
+	by := func(_, address string) string { return address }
+	var workerEnv []string
+	if o.linked {
+		by = a.link
+		workerEnv = []string{"ROLLOUTD_WORKER_LISTEN=" + p[7], "ROLLOUTD_WORKER_ADVERTISE=http://" + by("serve to worker", p[7])}
+	}
+	modelURL := o.modelURL
+	if u, err := url.Parse(modelURL); err == nil && u.Host != "" {
+		u.Host = by("gateway to model", u.Host)
+		modelURL = u.String()
+	}
+	env := func(metrics, temporal string) []string {
 		return append([]string{
-			"TEMPORAL_ADDRESS=" + p[1], "SCRIPTED_URL=" + o.modelURL, "ROLLOUTD_METRICS_LISTEN=" + metrics,
+			"TEMPORAL_ADDRESS=" + temporal, "SCRIPTED_URL=" + modelURL, "ROLLOUTD_METRICS_LISTEN=" + metrics,
 			"ROLLOUTD_ALLOW_HOSTS=127.0.0.0/8", // clients of these tests have their models on this machine
 			"ROLLOUTD_SANDBOX_WARM=0",
 		}, o.env...)
 	}
-	a := &apart{site: site{url: "http://" + p[0], temporal: p[1], data: data}, t: t, roles: map[string]*role{
+	a.roles = map[string]*role{
 		"temporal": {
 			binary: "rolloutd-dev", health: "http://" + p[2] + "/healthz", env: o.env,
 			args: []string{"temporal", "--data", data, "--verbose", "--temporal-port", portOf(t, p[1]), "--ui-port", portOf(t, p[2])},
 		},
 		"gateway": {
 			binary: "rolloutd", health: "http://" + p[4] + "/healthz", metrics: "http://" + p[4] + "/metrics",
-			env:  append(env(p[4]), "ROLLOUTD_TRAINER_LISTEN=127.0.0.1:0"),
+			env:  append(env(p[4], p[1]), "ROLLOUTD_TRAINER_LISTEN=127.0.0.1:0"),
 			args: []string{"gateway", "--data", data, "--verbose", "--listen", p[3]},
 		},
 		"worker": {
 			binary: "rolloutd", health: "http://" + p[5] + "/healthz", metrics: "http://" + p[5] + "/metrics",
-			env:  env(p[5]),
-			args: []string{"worker", "--data", data, "--verbose", "--gateway", "http://" + p[3]},
+			env:  append(env(p[5], by("worker to temporal", p[1])), workerEnv...),
+			args: []string{"worker", "--data", data, "--verbose", "--gateway", "http://" + by("worker to gateway", p[3])},
 		},
 		"serve": {
 			binary: "rolloutd", health: "http://" + p[6] + "/healthz", metrics: "http://" + p[6] + "/metrics",
-			env:  append(env(p[6]), o.serveEnv...),
+			env:  append(env(p[6], by("serve to temporal", p[1])), o.serveEnv...),
 			args: []string{"serve", "--data", data, "--verbose", "--listen", p[0]},
 		},
-	}}
+	}
 	for _, name := range []string{"temporal", "gateway", "worker", "serve"} {
 		a.start(name)
 	}
 	return a
+}
+
+// link is the address of a new link to an address.
+func (a *apart) link(name, address string) string {
+	l := deadpathtest.New(a.t, address)
+	a.links[name] = l
+	return l.Address()
 }
 
 // start starts one of the four and waits until it is up.

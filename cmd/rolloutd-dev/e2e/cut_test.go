@@ -146,8 +146,9 @@ func cutPlan(t *testing.T, j joiner) []cut {
 
 // gate is a scripted model that keeps its last reply back until it is opened.
 type gate struct {
-	url  string
-	open func()
+	url     string
+	reached <-chan struct{} // closed when the reply is kept back
+	open    func()
 }
 
 func startGate(t *testing.T, script string) gate {
@@ -155,13 +156,15 @@ func startGate(t *testing.T, script string) gate {
 	scripts, err := scripted.Load(strings.NewReader(script))
 	require.NoError(t, err)
 	play := scripted.New(scripted.Options{Scripts: scripts})
-	opened := make(chan struct{})
+	opened, reached := make(chan struct{}), make(chan struct{})
+	reach := sync.OnceFunc(func() { close(reached) })
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
 		if bytes.Contains(body, []byte("the-gate-is-near")) {
+			reach()
 			select {
 			case <-opened:
 			case <-r.Context().Done():
@@ -172,7 +175,7 @@ func startGate(t *testing.T, script string) gate {
 		play.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
-	return gate{srv.URL + "/v1", sync.OnceFunc(func() { close(opened) })}
+	return gate{srv.URL + "/v1", reached, sync.OnceFunc(func() { close(opened) })}
 }
 
 // agesScript is an agent's work of so many commands; the last one comes to the gate.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,12 +44,7 @@ func requireReact(t *testing.T, result rollout.Result) {
 	require.NotNil(t, result.Reward)
 	require.InDelta(t, 1.0, *result.Reward, 0, "%+v", result.VerifyResults)
 	require.Len(t, result.Attempts, 1)
-	var whole []rollout.CompactTurn
-	for _, turn := range result.ProxyTurns {
-		if turn.Broken == "" {
-			whole = append(whole, turn)
-		}
-	}
+	whole := wholeTurns(result)
 	require.Len(t, whole, 4)
 	for _, turn := range whole {
 		require.True(t, turn.Train, "turn %d: %v", turn.Turn, turn.Flaws)
@@ -56,6 +52,11 @@ func requireReact(t *testing.T, result rollout.Result) {
 		require.Equal(t, rollout.BranchRoot, turn.Branch)
 	}
 	require.Contains(t, result.AgentLogTail, "terminal")
+}
+
+// wholeTurns are the turns of a result that have a reply.
+func wholeTurns(result rollout.Result) []rollout.CompactTurn {
+	return slices.DeleteFunc(slices.Clone(result.ProxyTurns), func(turn rollout.CompactTurn) bool { return turn.Broken != "" })
 }
 
 func TestReact(t *testing.T) {

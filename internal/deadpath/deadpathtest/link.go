@@ -27,7 +27,7 @@ type Link struct {
 // pair is a forwarded connection.
 type pair struct {
 	near, far *net.TCPConn
-	lost      bool // guarded by the link's lock
+	broken    bool // guarded by the link's lock
 }
 
 // New opens a link to an address, where a program need not listen yet. The link ends with the test.
@@ -51,7 +51,10 @@ func (l *Link) Open() int {
 
 // Cut closes all connections that work, and returns how many there were.
 func (l *Link) Cut() int {
-	return l.each(func(p *pair) error { return p.close() })
+	return l.each(func(p *pair) error {
+		p.broken = true
+		return p.close()
+	})
 }
 
 // Lose has all connections that work lose every packet from now on, in both directions, and closes none. It returns how many there were, and an error
@@ -60,7 +63,7 @@ func (l *Link) Lose() (n int, err error) {
 	n = l.each(func(p *pair) error {
 		failed := errors.Join(lose(p.near), lose(p.far))
 		err = errors.Join(err, failed)
-		p.lost = failed == nil
+		p.broken = failed == nil
 		return failed
 	})
 	return n, err
@@ -71,7 +74,7 @@ func (l *Link) each(do func(*pair) error) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for p := range l.pairs {
-		if !p.lost && do(p) == nil {
+		if !p.broken && do(p) == nil {
 			n++
 		}
 	}
