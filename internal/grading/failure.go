@@ -25,6 +25,16 @@ func verifierFailed(format string, args ...any) error {
 	return &failure{why: fmt.Sprintf(format, args...), verifier: true}
 }
 
+// blameBounds is blame for steps of the verifier alone: the work that lies in the sandbox can take its disk and memory, and nothing else from them.
+func blameBounds(err error, what string) error {
+	switch fault.KindOf(err) {
+	case fault.OutOfDisk, fault.OutOfMemory:
+		return submissionFailed("%s: %v", what, err)
+	default:
+		return err
+	}
+}
+
 // blame makes an error that the agent's work caused a failure of the submission. Its kind tells: files that cannot be packed,
 // unpacked or read, a full disk, exhausted memory, processes that cannot be killed. A lost sandbox, an unreachable host or a
 // failing store is not of these kinds.

@@ -105,7 +105,7 @@ func (g *Grader) runScript(ctx context.Context, sb *sandbox.Sandbox, job Job, re
 	g.report(0, testScript, nil)
 	st, err := shell.Run(ctx, sb, scriptProcess, asScript(), b)
 	if err != nil {
-		return err
+		return blameBounds(err, "start the test script")
 	}
 	if err := g.saveScriptOutput(ctx, sb, st, job.Target, record); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (g *Grader) noReward(ctx context.Context, sb *sandbox.Sandbox, job Job, rec
 	check.Dir = wire.VerifierTests // the work may have removed the workdir
 	st, err := shell.Run(ctx, sb, syntaxProcess, check, &shell.Budget{Total: syntaxTimeout})
 	if err != nil {
-		return err
+		return blameBounds(err, "check the test script")
 	}
 	res, err := shell.Result(ctx, sb, testScript, st)
 	if err == nil && st.ExitCode != 0 && !st.TimedOut {

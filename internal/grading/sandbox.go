@@ -83,7 +83,7 @@ func (g *Grader) stage(ctx context.Context, sb *sandbox.Sandbox, job Job) error 
 		return blame(err, "prepare the workspace")
 	}
 	if err := g.fillVerifierHome(ctx, sb, job.Target); err != nil {
-		return err
+		return blameBounds(err, "prepare the verifier's folders")
 	}
 	return g.stageFiles(ctx, sb, job.Verifier)
 }
@@ -155,10 +155,11 @@ func (g *Grader) stageFiles(ctx context.Context, sb *sandbox.Sandbox, v rollout.
 	if err = g.stageUploads(ctx, sb, v); err == nil {
 		err = sb.PutTar(ctx, wire.VerifierTests, archive)
 	}
-	if fault.Is(err, fault.OutOfDisk) {
-		return blame(err, "stage the verifier's files")
+	const what = "stage the verifier's files"
+	if fault.Is(err, fault.OutOfDisk) || fault.Is(err, fault.OutOfMemory) {
+		return blameBounds(err, what)
 	}
-	return fault.Wrap(fault.KindOf(err), err, "stage the verifier's files")
+	return fault.Wrap(fault.KindOf(err), err, what)
 }
 
 // stageUploads streams the verifier's archive in the store, if there is one, into the tests folder.

@@ -57,7 +57,8 @@ func New[R any](size func(R) int) *Table[R] {
 
 // Run runs do, or attaches to the call of that id, and returns its result at its end. It returns running after wait, or when ctx
 // ends; the call goes on. The same id with another request is a fault.Conflict. do gets a context that ends when the call is
-// deleted, and must return soon after that. An error of do is kept when it is a fault.Invalid: else nothing ran, and the id is free.
+// deleted, and must return soon after that. An error of do is kept when it is of the request or of what runs in
+// the sandbox, so that the call fails in the same way when it is made again. After any other error the id is free.
 func (t *Table[R]) Run(
 	ctx context.Context, id string, request any, wait time.Duration, do func(context.Context) (R, error),
 ) (result R, running bool, err error) {
@@ -113,7 +114,7 @@ func (t *Table[R]) finish(id string, c *call[R]) {
 	defer t.mu.Unlock()
 	switch {
 	case t.calls[id] != c: // deleted
-	case c.err != nil && !fault.Is(c.err, fault.Invalid):
+	case c.err != nil && !ofCall(c.err):
 		delete(t.calls, id)
 	default:
 		c.bytes = t.size(c.result)
@@ -124,6 +125,16 @@ func (t *Table[R]) finish(id string, c *call[R]) {
 	}
 	close(c.done)
 	t.drop()
+}
+
+// ofCall says whether a call failed by its request or by what runs in the sandbox.
+func ofCall(err error) bool {
+	switch fault.KindOf(err) {
+	case fault.Invalid, fault.Exhausted, fault.OutOfMemory, fault.OutOfDisk, fault.Timeout:
+		return true
+	default:
+		return false
+	}
 }
 
 // drop makes room by the oldest results; the newest stays. t.mu is held.

@@ -24,9 +24,12 @@ const Command = "child"
 // Descriptors of the step, beside the three streams of the program.
 const (
 	ConfigFD = 3 // to read Config from, as JSON
-	StatusFD = 4 // to write a Failure to, as JSON; it is closed by a successful exec
+	StatusFD = 4 // to write Ready and a Failure to, as JSON; it is closed by a successful exec
 	CgroupFD = 5 // the first of Config.Cgroups open files; a write of "0" moves the writing thread or process
 )
+
+// Ready is written to StatusFD right before the exec. A process that was killed before then, as where memory runs out, has not written it.
+const Ready = "+"
 
 // Config describes the program.
 type Config struct {

@@ -27,6 +27,9 @@ func execute(c Config) error {
 	if err != nil {
 		return err
 	}
+	if _, err := unix.Write(StatusFD, []byte(Ready)); err != nil {
+		return err
+	}
 	return unix.Exec(program, c.Argv, c.Env)
 }
 

@@ -83,6 +83,14 @@ func stateOf(t *testing.T, cmd *exec.Cmd) (state string) {
 	return state
 }
 
+// A process that is killed before its program runs was not started, as where the kernel finds no memory for it.
+func TestDeathBeforeExec(t *testing.T) {
+	t.Parallel()
+	table := process.New(process.Options{Program: "/bin/true", Logger: slog.New(slog.DiscardHandler)}) // ends without a word
+	_, err := table.Start("one", wire.Process{Argv: []string{"true"}, Dir: "/"})
+	require.Equal(t, fault.OutOfMemory, fault.KindOf(err), "%v", err)
+}
+
 // Names are kept, with their output, until they are deleted: their number is bounded.
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()

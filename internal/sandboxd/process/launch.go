@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -81,15 +82,21 @@ func (l *launcher) start(c child.Config, stdio [3]uintptr, attr *syscall.SysProc
 // childEnv keeps the runtime of the child small: it lives for a millisecond. The program gets an environment of its own.
 func childEnv() []string { return []string{"GOMAXPROCS=1", "GOGC=off"} }
 
-// launched returns nil when exec has closed the status pipe.
+// launched returns nil when exec has closed the status pipe. The death of the process closes it too: then Ready is missing.
 func launched(status *os.File) error {
 	_ = status.SetReadDeadline(time.Now().Add(launchTime))
 	data, err := io.ReadAll(io.LimitReader(status, 64<<10))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fault.New(fault.Timeout, "the process did not start within %s", launchTime)
-	case err != nil || len(data) == 0:
+	case err != nil:
 		return err
+	case len(data) == 0:
+		return fault.New(fault.OutOfMemory, "the process was killed before its program ran, as the kernel does where memory runs out")
+	}
+	data = bytes.TrimPrefix(data, []byte(child.Ready))
+	if len(data) == 0 {
+		return nil
 	}
 	var f child.Failure
 	if err := json.Unmarshal(data, &f); err != nil {
