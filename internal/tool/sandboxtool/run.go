@@ -27,7 +27,8 @@ const keepBytes = 25_000
 // grace is how much longer than its timeout a command may take until its result is there: the time to start it and to kill it.
 const grace = 60 * time.Second
 
-// exec runs a program in the workdir once by the id of the call. The returned message is what the policy got wrong.
+// exec runs a program in the workdir once by the id of the call. The returned message says why the call failed by the
+// doing of the policy or of what it left running.
 func exec(ctx context.Context, env tool.Env, id string, p wire.Process, atMost time.Duration) (r wire.ExecResult, message string, err error) {
 	if strings.ContainsRune(strings.Join(p.Argv, ""), 0) {
 		return r, "the arguments must not hold a zero character", nil
@@ -38,10 +39,20 @@ func exec(ctx context.Context, env tool.Env, id string, p wire.Process, atMost t
 	p.Env = map[string]string{"LANG": "C.UTF-8", "TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
 	p.TimeoutMillis = atMost.Milliseconds()
 	r, err = env.Sandbox.Exec(ctx, execID(id), wire.Exec{Process: p})
-	if fault.Is(err, fault.Invalid) {
-		return r, err.Error(), nil
+	message, err = blame(err)
+	return r, message, err
+}
+
+// blame makes an error of the sandbox a message where the policy caused it: wrong arguments, or a program that could not be started because the
+// policy's processes took all memory, processes or room, or stopped or killed it as it began. An attempt that such an error ended would count for
+// nothing, which a policy could choose. Any other error is one of infrastructure.
+func blame(err error) (message string, infrastructure error) {
+	switch fault.KindOf(err) {
+	case fault.Invalid, fault.Exhausted, fault.OutOfMemory, fault.OutOfDisk, fault.Timeout:
+		return err.Error(), nil
+	default:
+		return "", err
 	}
-	return r, "", err
 }
 
 // execID is the id of a call in the form that sandboxd takes.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/tool"
@@ -24,10 +23,11 @@ func ptyCall(ctx context.Context, env tool.Env, id string, c wire.PTYCall, atMos
 		Argv: []string{"bash", "--noprofile", "--norc", "-i", "+H"}, Dir: rollout.Workdir, Env: map[string]string{"LANG": "C.UTF-8"},
 	}
 	a, err = env.Sandbox.PTY(ctx, shellName, execID(id), c)
-	if fault.Is(err, fault.Invalid) {
-		return a, err.Error(), nil
+	if err != nil {
+		message, err = blame(err)
+		return a, message, err
 	}
-	return a, a.Error, err
+	return a, a.Error, nil
 }
 
 // stateful is the tool that runs commands in one shell whose state stays.

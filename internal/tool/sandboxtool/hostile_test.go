@@ -1,0 +1,34 @@
+package sandboxtool_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What the policy's processes do to its tools makes calls fail that the policy sees, or lets them succeed. An error would end the attempt as one of
+// infrastructure, which counts for nothing: callAs requires that there is none.
+func TestToolsThatThePolicyBreaks(t *testing.T) {
+	t.Parallel()
+	// beside leaves a process of another session, which is no descendant of the call that started it.
+	beside := func(script string) string { return "(setsid bash -c '" + script + "' > /dev/null 2>&1 < /dev/null &)" }
+	for name, command := range map[string]string{
+		"stops all":           beside("sleep 0.5; while :; do kill -STOP -1; done"),
+		"kills all":           beside("sleep 0.5; while :; do kill -KILL -1; done"),
+		"takes all processes": beside("for i in $(seq 300); do sleep infinity & done; wait"),
+		"loops the workdir":   "cd /; rm -rf ~/workdir; ln -s workdir ~/workdir",
+		"removes the workdir": "cd /; rm -rf ~/workdir",
+		"fills the disk":      "head -c 1G /dev/zero > ~/full || true",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBox(t)
+			b.bash(command)
+			for _, id := range []string{"one", "two"} {
+				arguments := map[string]any{"command": "sleep 0.7; date +%N; date +%N | cat", "timeout": 2}
+				require.Equal(t, b.callAs(id, "bash", arguments).Content, b.callAs(id, "bash", arguments).Content, "a call that is made again")
+			}
+			b.call("terminal_stateful", map[string]any{"command": "true", "timeout": 2})
+		})
+	}
+}
