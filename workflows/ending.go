@@ -25,29 +25,34 @@ type cause struct {
 
 func (c *cause) set() bool { return c.aborted || c.overdue }
 
-// listen receives signals until the workflow ends. A cancellation is an abort. Operators send signals by hand: a payload that does not
-// decode must not block the next one, and an undecodable abort is an abort.
-func (r *run) listen(ctx workflow.Context, cancelled workflow.Channel) {
+// listen receives what ends the rollout early, and progress, until the workflow ends. One coroutine waits for all of them: each takes a goroutine of its own, for
+// as long as the rollout is in flight. A cancellation is an abort. Operators send signals by hand: a payload that does not decode must not block the
+// next one, and an undecodable abort is an abort.
+func (r *run) listen(ctx, started workflow.Context) {
 	aborts := workflow.GetSignalChannel(ctx, rollout.SignalAbort)
 	progress := workflow.GetSignalChannel(ctx, rollout.SignalTurns)
-	selector := workflow.NewSelector(ctx)
-	selector.AddReceive(aborts, func(c workflow.ReceiveChannel, _ bool) {
-		var abort rollout.Abort
-		_ = c.ReceiveAsync(&abort) // false: it does not decode
-		r.end(ctx, cause{aborted: true, reason: reasonOf(abort)})
-	})
-	selector.AddReceive(progress, func(c workflow.ReceiveChannel, _ bool) {
-		var p rollout.Progress
-		if c.ReceiveAsync(&p) {
-			r.progress(p)
+	sawCancellation, sawBound := false, false
+	cancelled := func() bool { return !sawCancellation && started.Err() != nil }
+	overdue := func() bool { return !sawBound && r.bound != nil && r.bound.IsReady() }
+	changed := func() bool { return aborts.Len() > 0 || progress.Len() > 0 || cancelled() || overdue() }
+	for workflow.Await(ctx, changed) == nil { // errs only when ctx is cancelled: never
+		switch {
+		case aborts.Len() > 0:
+			var abort rollout.Abort
+			_ = aborts.ReceiveAsync(&abort) // false: it does not decode
+			r.end(ctx, cause{aborted: true, reason: reasonOf(abort)})
+		case progress.Len() > 0:
+			var p rollout.Progress
+			if progress.ReceiveAsync(&p) {
+				r.progress(p)
+			}
+		case cancelled():
+			sawCancellation = true
+			r.end(ctx, cause{aborted: true, reason: "the workflow was cancelled"})
+		default:
+			sawBound = true
+			r.end(ctx, cause{overdue: true, reason: "the rollout's bound of " + r.spec.Limits.Rollout.String() + " ran out"})
 		}
-	})
-	workflow.Go(ctx, func(ctx workflow.Context) { // not in the selector: a closed channel would always be ready
-		cancelled.Receive(ctx, nil)
-		r.end(ctx, cause{aborted: true, reason: "the workflow was cancelled"})
-	})
-	for {
-		selector.Select(ctx)
 	}
 }
 
@@ -78,17 +83,9 @@ func (r *run) progress(p rollout.Progress) {
 
 // arm starts the rollout's own deadline, once: with the first sandbox, and short of the time that collecting needs.
 func (r *run) arm() {
-	if r.armed {
-		return
+	if r.bound == nil {
+		r.bound = workflow.NewTimerWithOptions(r.ctx, r.spec.Limits.Rollout-r.spec.Limits.Collect, workflow.TimerOptions{Summary: "bound of the rollout"})
 	}
-	r.armed = true
-	bound := r.spec.Limits.Rollout
-	timer := workflow.NewTimerWithOptions(r.ctx, bound-r.spec.Limits.Collect, workflow.TimerOptions{Summary: "bound of the rollout"})
-	workflow.Go(r.ctx, func(ctx workflow.Context) {
-		if timer.Get(ctx, nil) == nil {
-			r.end(ctx, cause{overdue: true, reason: "the rollout's bound of " + bound.String() + " ran out"})
-		}
-	})
 }
 
 // end has the phase under way end early. The first cause stays.

@@ -53,7 +53,7 @@ type run struct {
 	cause    cause               // why work is to end early, once it is
 	late     cause               // the same, come when the result was being collected already
 	stop     workflow.CancelFunc // ends the phase under way; nil between phases
-	armed    bool                // the rollout's own deadline is running
+	bound    workflow.Future     // timer of the rollout's own deadline; nil: it is not running
 	labelled bool                // it was started with its attributes; clients of earlier builds leave them to the workflow
 	score    *rollout.Score      // of a client, where the verifier is external; nil: not given yet
 	finished bool                // the last attempt is being collected: an abort has no effect any more
@@ -84,7 +84,7 @@ func setup(ctx workflow.Context, spec rollout.Spec) (*run, error) {
 	if _, r.labelled = workflow.GetTypedSearchAttributes(ctx).GetKeyword(r.keys.Phase); !r.labelled {
 		r.label()
 	}
-	workflow.Go(work, func(work workflow.Context) { r.listen(work, ctx.Done()) })
+	workflow.Go(work, func(work workflow.Context) { r.listen(work, ctx) })
 	return r, nil
 }
 

@@ -125,8 +125,20 @@ func (r *run) prepare(a *attempt) error {
 }
 
 func (r *run) runAgent(a *attempt) error {
-	s := r.spec
 	a.proxied = true
+	in, out := r.agentInput(a), &activities.AgentResult{}
+	s := step{timeout: in.MaxTime() + slack, summary: "at most " + in.Limits.Agent.String()}
+	if err := r.do(a, rollout.PhaseAgent, s, r.acts.RunAgent, in, out); err != nil {
+		return err
+	}
+	a.agent = out
+	r.progress(rollout.Progress{Attempt: a.target.Attempt, Turns: out.Turns, SessionID: out.SessionID})
+	return nil
+}
+
+// agentInput is the input of RunAgent. It is made apart from the wait for it, on whose stack it would take 2 KiB for each rollout in flight.
+func (r *run) agentInput(a *attempt) *activities.AgentInput {
+	s := &r.spec
 	in := &activities.AgentInput{
 		Target: a.target, Agent: s.Agent, Instruction: s.Task.Instruction, ObeyProject: s.Task.ObeyProject, React: s.React, Episode: s.Episode,
 		Mode: s.Mode, Model: s.Model, Limits: s.Limits, Network: s.Sandbox.Network,
@@ -134,14 +146,7 @@ func (r *run) runAgent(a *attempt) error {
 	if s.Agent == rollout.AgentOracle { // no other agent may come near it
 		in.Solution = s.Task.Solution
 	}
-	var out activities.AgentResult
-	err := r.do(a, rollout.PhaseAgent, step{timeout: in.MaxTime() + slack, summary: "at most " + s.Limits.Agent.String()}, r.acts.RunAgent, in, &out)
-	if err != nil {
-		return err
-	}
-	a.agent = &out
-	r.progress(rollout.Progress{Attempt: a.target.Attempt, Turns: out.Turns, SessionID: out.SessionID})
-	return nil
+	return in
 }
 
 // verify grades what the agent left, where there is a verifier and the agent's end may carry a reward.
