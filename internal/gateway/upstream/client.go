@@ -31,8 +31,9 @@ type Client struct {
 const (
 	dialTimeout = 10 * time.Second
 	maxBackoff  = 30 * time.Second
-	// readBuffer lets one read take in many tokens of a reply that comes fast. Each call that waits holds one.
-	readBuffer = 8 << 10
+	// readBuffer lets one read take in many tokens of a reply that comes fast, and writeBuffer holds the headers of a request, whose body is written
+	// past it. Each call that waits holds both.
+	readBuffer, writeBuffer = 4 << 10, 1 << 10
 	// maxHeader bounds the headers of a response, in bytes.
 	maxHeader = 256 << 10
 )
@@ -60,6 +61,7 @@ func newTransport(dial func(context.Context, string, string) (net.Conn, error), 
 		MaxIdleConnsPerHost: 2048, // one endpoint serves all rollouts: a low bound would dial anew for most calls
 		IdleConnTimeout:     90 * time.Second,
 		ReadBufferSize:      readBuffer,
+		WriteBufferSize:     writeBuffer,
 		DisableCompression:  true,
 		Protocols:           protocols,
 		// The default is 10 MiB for each call in flight.
