@@ -17,15 +17,16 @@ import (
 // dialTimeout bounds the making of a connection to a gateway.
 const dialTimeout = 10 * time.Second
 
-// caller sends requests under one token.
+// caller sends requests under one token. It asks the transport directly: a gateway redirects nobody, and a rollout's request waits for its model on a
+// stack on which an http.Client would take 1.1 KiB.
 type caller struct {
-	base  string
-	token string
-	http  *http.Client
+	base      string
+	token     string
+	transport *http.Transport
 }
 
 func newCaller(baseURL, token string, t *http.Transport) caller {
-	return caller{base: strings.TrimRight(baseURL, "/"), token: token, http: &http.Client{Transport: t}}
+	return caller{base: strings.TrimRight(baseURL, "/"), token: token, transport: t}
 }
 
 // Accept has a server take what a Client speaks: HTTP/2, without TLS too, beside HTTP/1.
@@ -87,7 +88,7 @@ func (c *caller) send(ctx context.Context, method, path string, body io.Reader) 
 	}
 	req.Header.Set("Authorization", "Bearer "+c.token)
 	req.Header.Set("Content-Type", "application/json")
-	res, err := c.http.Do(req)
+	res, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "gateway")
 	}

@@ -36,7 +36,7 @@ type Model struct {
 
 // Model returns the model of a route.
 func (c *Client) Model(route string) *Model {
-	return &Model{routes: c, calls: caller{base: c.base, token: RouteToken(c.key, route), http: c.http}, route: route}
+	return &Model{routes: c, calls: caller{base: c.base, token: RouteToken(c.key, route), transport: c.transport}, route: route}
 }
 
 // Reply is the answer to a model call.
@@ -62,21 +62,33 @@ func (m *Model) Call(ctx context.Context, id, api string, request []byte) (Reply
 }
 
 func (m *Model) call(ctx context.Context, id, api string, request []byte) (Reply, error) {
-	path, err := pathOf(m.route, "/v1/"+api)
+	req, err := m.request(ctx, id, api, request)
 	if err != nil {
 		return Reply{}, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.calls.base+path, bytes.NewReader(request))
+	res, err := m.calls.transport.RoundTrip(req)
 	if err != nil {
-		return Reply{}, fault.Wrap(fault.Invalid, err, "gateway address")
+		return Reply{}, fault.Wrap(fault.Unavailable, err, "gateway")
+	}
+	return readReply(res)
+}
+
+func (m *Model) request(ctx context.Context, id, api string, body []byte) (*http.Request, error) {
+	path, err := pathOf(m.route, "/v1/"+api)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.calls.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "gateway address")
 	}
 	req.Header.Set("Authorization", "Bearer "+m.calls.token)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set(callIDHeader, id)
-	res, err := m.calls.http.Do(req)
-	if err != nil {
-		return Reply{}, fault.Wrap(fault.Unavailable, err, "gateway")
-	}
+	return req, nil
+}
+
+func readReply(res *http.Response) (Reply, error) {
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
 	if err != nil {

@@ -32,21 +32,32 @@ type chatTools struct {
 	Parallel *bool        `json:"parallel_tool_calls,omitempty"`
 }
 
-func (c *chat) ask(ctx context.Context, id string, add []message) (answer, error) {
-	if err := c.append(add...); err != nil {
-		return answer{}, err
-	}
-	body, err := c.request()
+func (c *chat) ask(ctx context.Context, id string, add []message) (*answer, error) {
+	body, err := c.next(id, add)
 	if err != nil {
-		return answer{}, fault.Wrap(fault.Internal, err, "model call %s", id)
+		return nil, err
 	}
 	reply, err := c.model.Call(ctx, id, "chat/completions", body)
 	if err != nil {
-		return answer{}, err
+		return nil, err
 	}
+	return c.take(reply)
+}
+
+// next appends the messages and returns the body of the call.
+func (c *chat) next(id string, add []message) ([]byte, error) {
+	if err := c.append(add...); err != nil {
+		return nil, err
+	}
+	body, err := c.request()
+	return body, fault.Wrap(fault.Internal, err, "model call %s", id)
+}
+
+// take reads a reply and appends it.
+func (c *chat) take(reply gateway.Reply) (*answer, error) {
 	a, said, err := readReply(reply)
 	if err != nil {
-		return answer{}, err
+		return nil, err
 	}
 	return a, c.append(said)
 }
@@ -110,7 +121,7 @@ type wireCall struct {
 }
 
 // readReply reads a chat completion, or a text completion, and gives the message that stands for it in later prompts.
-func readReply(r gateway.Reply) (answer, message, error) {
+func readReply(r gateway.Reply) (*answer, message, error) {
 	var in struct {
 		Choices []struct {
 			Text    string `json:"text"`
@@ -125,13 +136,13 @@ func readReply(r gateway.Reply) (answer, message, error) {
 		Usage usage `json:"usage"`
 	}
 	if err := json.Unmarshal(r.Body, &in); err != nil {
-		return answer{}, message{}, fault.Wrap(fault.Invalid, err, "the model's reply cannot be read")
+		return nil, message{}, fault.Wrap(fault.Invalid, err, "the model's reply cannot be read")
 	}
 	if len(in.Choices) == 0 {
-		return answer{}, message{}, fault.New(fault.Invalid, "the model's reply has no choice")
+		return nil, message{}, fault.New(fault.Invalid, "the model's reply has no choice")
 	}
 	first := in.Choices[0]
-	a := answer{
+	a := &answer{
 		Text: cmp.Or(first.Message.Content, first.Text), Reasoning: cmp.Or(first.Message.ReasoningContent, first.Message.Reasoning),
 		Finish: first.FinishReason, Ended: r.Ended, Usage: in.Usage,
 	}
@@ -139,7 +150,7 @@ func readReply(r gateway.Reply) (answer, message, error) {
 	var calls []wireCall
 	if len(first.Message.ToolCalls) > 0 {
 		if err := json.Unmarshal(first.Message.ToolCalls, &calls); err != nil {
-			return answer{}, message{}, fault.Wrap(fault.Invalid, err, "the model's tool calls cannot be read")
+			return nil, message{}, fault.Wrap(fault.Invalid, err, "the model's tool calls cannot be read")
 		}
 	}
 	if len(calls) > 0 {

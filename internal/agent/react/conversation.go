@@ -35,7 +35,7 @@ type usage struct {
 // conversation keeps what was said and asks the model to go on.
 type conversation interface {
 	// ask appends the messages and returns the reply to them; id names the call. Its errors are those of agent.Model.
-	ask(ctx context.Context, id string, add []message) (answer, error)
+	ask(ctx context.Context, id string, add []message) (*answer, error)
 }
 
 // nativeTool is a definition as the model API takes it.

@@ -96,7 +96,7 @@ func (j *journal) asked(instruction string) {
 }
 
 // replied notes a reply and the calls that it makes.
-func (j *journal) replied(s step) {
+func (j *journal) replied(s *step) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	m := j.message(s.number, "assistant", s.began)

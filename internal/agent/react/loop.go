@@ -28,48 +28,72 @@ type loop struct {
 // step is one model call and what it called.
 type step struct {
 	number int // from 1
-	answer answer
+	answer *answer
 	calls  []call
 	began  time.Time
 	ended  time.Time // of the reply
 }
 
-// run works until the final answer. A status says how the work ended; an error is one of infrastructure.
-func (l *loop) run(ctx context.Context, instruction string) (agent.Status, error) {
+// run works until the final answer. A status says how the work ended; an error is one of infrastructure. While the model thinks, its frame and those that it
+// calls are on a stack of which a host has one for each rollout.
+func (l *loop) run(ctx context.Context, instruction string) (*agent.Status, error) {
 	add, called := l.opening(instruction), 0
 	for n := 1; n <= l.config.MaxSteps; n++ {
-		s := step{number: n, began: time.Now()}
-		var err error
-		if s.answer, err = l.conversation.ask(ctx, l.callID(n), add); err != nil {
+		began := time.Now()
+		a, err := l.conversation.ask(ctx, l.callID(n), add)
+		if err != nil {
 			return failed(ctx, err)
 		}
-		if s.answer.Ended != "" {
-			return agent.Status{Done: true, ExitCode: 1, Error: "no further model calls: " + s.answer.Ended}, nil
-		}
-		s.ended, s.calls = time.Now(), l.callsOf(n, s.answer)
-		l.journal.replied(s)
-		if len(s.calls) == 0 {
-			return agent.Status{Done: true}, nil
+		s := &step{number: n, answer: a, began: began}
+		if done := l.replied(s); done != nil {
+			return done, nil
 		}
 		if called += len(s.calls); called > rollout.MaxEpisodeSteps { // more than a sandbox keeps the results of
-			return agent.Status{Done: true, ExitCode: 1, Error: fmt.Sprintf("reached the maximum of %d tool calls", rollout.MaxEpisodeSteps)}, nil
+			return brokeOff("reached the maximum of %d tool calls", rollout.MaxEpisodeSteps), nil
 		}
-		results, err := l.act(ctx, s)
-		if err != nil {
-			return agent.Status{}, err
+		if add, err = l.respond(ctx, s); err != nil {
+			return nil, err
 		}
-		add = l.responses(s.calls, results)
 	}
-	return agent.Status{Done: true, ExitCode: 1, Error: fmt.Sprintf("reached maximum steps (%d)", l.config.MaxSteps)}, nil
+	return brokeOff("reached maximum steps (%d)", l.config.MaxSteps), nil
+}
+
+// replied reads the calls of a reply. It returns the agent's end where there are none.
+func (l *loop) replied(s *step) *agent.Status {
+	if s.answer.Ended != "" {
+		return brokeOff("no further model calls: %s", s.answer.Ended)
+	}
+	s.ended, s.calls = time.Now(), l.callsOf(s.number, s.answer)
+	l.journal.replied(s)
+	if len(s.calls) == 0 {
+		return &agent.Status{Done: true}
+	}
+	return nil
+}
+
+// respond runs the calls of a step and returns the messages that answer them.
+func (l *loop) respond(ctx context.Context, s *step) ([]message, error) {
+	results, err := l.act(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return l.responses(s.calls, results), nil
+}
+
+// brokeOff is the end of an agent that did not end by itself.
+func brokeOff(format string, args ...any) *agent.Status {
+	return &agent.Status{Done: true, ExitCode: 1, Error: fmt.Sprintf(format, args...)}
 }
 
 // failed is the end of a loop whose model call failed. A refused call is the agent's end, and so is a prompt that does not fit the model's context;
 // what the endpoint did is in the route's status.
-func failed(ctx context.Context, err error) (agent.Status, error) {
-	if ctx.Err() == nil && (fault.Is(err, fault.Invalid) || fault.Is(err, fault.Exhausted)) {
-		return agent.Status{Done: true, ExitCode: 1, Error: "model call: " + err.Error(), Overflowed: fault.Is(err, fault.Exhausted)}, nil
+func failed(ctx context.Context, err error) (*agent.Status, error) {
+	if ctx.Err() != nil || !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Exhausted) {
+		return nil, err
 	}
-	return agent.Status{}, err
+	st := brokeOff("model call: %v", err)
+	st.Overflowed = fault.Is(err, fault.Exhausted)
+	return st, nil
 }
 
 // opening is the conversation up to the first reply.
@@ -91,7 +115,7 @@ func (l *loop) opening(instruction string) []message {
 func (l *loop) callID(step int) string { return fmt.Sprintf("react-%d-%d", l.launch, step) }
 
 // callsOf are the tool calls of a reply, each with an id. Where the content is empty the reasoning counts.
-func (l *loop) callsOf(step int, a answer) []call {
+func (l *loop) callsOf(step int, a *answer) []call {
 	calls := a.Calls
 	if l.config.Tools == rollout.ToolsHermes {
 		text := a.Text
@@ -109,7 +133,7 @@ func (l *loop) callsOf(step int, a answer) []call {
 }
 
 // act runs the calls of a step: native ones beside each other, others one after another.
-func (l *loop) act(ctx context.Context, s step) ([]tool.Result, error) {
+func (l *loop) act(ctx context.Context, s *step) ([]tool.Result, error) {
 	results, errs := make([]tool.Result, len(s.calls)), make([]error, len(s.calls))
 	one := func(i int) {
 		began := time.Now()
@@ -143,7 +167,7 @@ const (
 )
 
 // call runs one call and then waits for the configured delay.
-func (l *loop) call(ctx context.Context, s step, i int) (tool.Result, error) {
+func (l *loop) call(ctx context.Context, s *step, i int) (tool.Result, error) {
 	c := s.calls[i]
 	if c.Malformed != "" {
 		return malformed(c), nil

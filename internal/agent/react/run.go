@@ -32,7 +32,7 @@ type run struct {
 	ready  bool          // the first status was given
 	looked time.Time     // when the sandbox was last there
 	done   chan struct{} // closed when the loop is over; then status and err are set
-	status agent.Status
+	status *agent.Status
 	err    error
 }
 
@@ -60,31 +60,41 @@ func (r *run) start() {
 }
 
 // work runs the loop to its end.
-func (r *run) work() (agent.Status, error) {
-	if r.ctx.Err() != nil {
+func (r *run) work() (*agent.Status, error) {
+	st, err := r.workUntilStopped()
+	if err != nil && r.ctx.Err() != nil {
 		return stopped(), nil
 	}
-	config := r.job.React.Filled()
-	l := &loop{config: config, launch: r.launch.Number, tools: r.env.Tools, journal: r.journal}
+	return st, err
+}
+
+func (r *run) workUntilStopped() (*agent.Status, error) {
+	if err := r.ctx.Err(); err != nil {
+		return nil, err
+	}
+	l, err := r.newLoop()
+	if err != nil {
+		return nil, err
+	}
+	return l.run(r.ctx, r.job.Instruction)
+}
+
+// newLoop makes the loop, which replays what is on record.
+func (r *run) newLoop() (*loop, error) {
 	recorded, err := r.recorded()
-	if err == nil {
-		r.journal.begin(recorded)
-		l.conversation = r.converse(config)
-		r.journal.asked(r.job.Instruction)
-		var st agent.Status
-		if st, err = l.run(r.ctx, r.job.Instruction); err == nil {
-			return st, nil
-		}
+	if err != nil {
+		return nil, err
 	}
-	if r.ctx.Err() != nil {
-		return stopped(), nil
-	}
-	return agent.Status{}, err
+	r.journal.begin(recorded)
+	config := r.job.React.Filled()
+	l := &loop{config: config, launch: r.launch.Number, tools: r.env.Tools, journal: r.journal, conversation: r.converse(config)}
+	r.journal.asked(r.job.Instruction)
+	return l, nil
 }
 
 // stopped is the status of a loop that Stop or Close ended.
-func stopped() agent.Status {
-	return agent.Status{Done: true, ExitCode: 130, Error: "the agent was stopped"}
+func stopped() *agent.Status {
+	return &agent.Status{Done: true, ExitCode: 130, Error: "the agent was stopped"}
 }
 
 // converse is the conversation in the form that the job asks for.
@@ -158,10 +168,13 @@ func (r *run) working() agent.Status {
 
 // end is the status of a loop that is over.
 func (r *run) end() (agent.Status, error) {
-	st := r.status
+	if r.err != nil {
+		return agent.Status{}, r.err
+	}
+	st := *r.status
 	st.LastSign, st.Malformed = r.journal.lastSign(), r.journal.malformedCalls()
 	st.SessionID, st.Ready = r.journal.session, true
-	return st, r.err
+	return st, nil
 }
 
 // Transcript implements agent.Run. A replayed loop first passes what is on record.

@@ -32,25 +32,24 @@ type tokensRequest struct {
 	ReturnIDs bool    `json:"return_token_ids"`
 }
 
-func (c *byTokens) ask(ctx context.Context, id string, add []message) (answer, error) {
+func (c *byTokens) ask(ctx context.Context, id string, add []message) (*answer, error) {
 	if c.messages {
 		return c.chat.ask(ctx, id, add)
 	}
 	prompt, err := c.prompt(ctx, add)
 	if err == nil {
-		var a answer
-		var ok bool
-		if a, ok, err = c.sample(ctx, id, prompt, add); ok || err != nil {
+		var a *answer
+		if a, err = c.sample(ctx, id, prompt, add); a != nil || err != nil {
 			return a, err
 		}
 		err = fault.New(fault.NotFound, "the endpoint's reply has no token ids")
 	}
 	never := fault.Is(err, fault.Unavailable) && !c.works && !c.required && ctx.Err() == nil
 	if !never && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Invalid) {
-		return answer{}, err // infrastructure failed; the loop is replayed
+		return nil, err // infrastructure failed; the loop is replayed
 	}
 	if c.required {
-		return answer{}, fault.New(fault.Invalid, "continuation %q: %v", rollout.ContinueTokens, err)
+		return nil, fault.New(fault.Invalid, "continuation %q: %v", rollout.ContinueTokens, err)
 	}
 	c.messages = true
 	return c.chat.ask(ctx, id, add)
@@ -83,37 +82,48 @@ func splice(ids, more []int32) []int32 {
 	return slices.Concat(ids, more)
 }
 
-// sample asks for a reply to the prompt. It is false when the reply has no ids: the endpoint gives none, or the call was made by messages
+// sample asks for a reply to the prompt. It is nil when the reply has no ids: the endpoint gives none, or the call was made by messages
 // before a crash.
-func (c *byTokens) sample(ctx context.Context, id string, prompt []int32, add []message) (answer, bool, error) {
+func (c *byTokens) sample(ctx context.Context, id string, prompt []int32, add []message) (*answer, error) {
+	body, err := c.request(id, prompt)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.chat.model.Call(ctx, id, "completions", body)
+	if err != nil {
+		return nil, err
+	}
+	return c.take(reply, add)
+}
+
+// request is the body of the call that continues the prompt.
+func (c *byTokens) request(id string, prompt []int32) ([]byte, error) {
 	request := tokensRequest{sampling: c.chat.sampling, Prompt: prompt, ReturnIDs: true}
 	if c.limit > 0 { // engines sample few tokens where no bound is given
 		room := c.limit - len(prompt) - 1 // SGLang before 0.5.20 refuses calls that would fill the context to its last token
 		if room <= 0 {
-			return answer{}, false, fault.New(fault.Exhausted, "the prompt has %d tokens and leaves no room for a reply: the model's context length is %d", len(prompt), c.limit)
+			return nil, fault.New(fault.Exhausted, "the prompt has %d tokens and leaves no room for a reply: the model's context length is %d", len(prompt), c.limit)
 		}
 		if request.MaxTokens == 0 || request.MaxTokens > room {
 			request.MaxTokens = room
 		}
 	}
 	body, err := marshal(request)
-	if err != nil {
-		return answer{}, false, fault.Wrap(fault.Internal, err, "model call %s", id)
-	}
-	reply, err := c.chat.model.Call(ctx, id, "completions", body)
-	if err != nil {
-		return answer{}, false, err
-	}
+	return body, fault.Wrap(fault.Internal, err, "model call %s", id)
+}
+
+// take reads a reply, and keeps it and the messages that it answers; nil where it has no ids.
+func (c *byTokens) take(reply gateway.Reply, add []message) (*answer, error) {
 	a, said, err := readReply(reply)
 	if err != nil || a.Ended != "" {
-		return a, true, err
+		return a, err
 	}
 	before, sampled := idsOf(reply)
 	if len(before) == 0 || len(sampled) == 0 {
-		return answer{}, false, nil
+		return nil, nil
 	}
 	c.ids = slices.Concat(before, sampled)
-	return a, true, c.chat.append(append(slices.Clone(add), said)...) // in case it goes on by messages
+	return a, c.chat.append(append(slices.Clone(add), said)...) // in case it goes on by messages
 }
 
 // idsOf are the engine's ids of a reply's prompt and of what was sampled.
