@@ -17,7 +17,7 @@ import (
 // dialTimeout bounds the making of a connection to a gateway.
 const dialTimeout = 10 * time.Second
 
-// caller sends requests under one token. It asks the transport directly: a gateway redirects nobody, and a rollout's request waits for its model on a
+// caller sends requests under one token. It asks the transport directly: a gateway does not redirect, and a rollout's request waits for its model on a
 // stack on which an http.Client would take 1.1 KiB.
 type caller struct {
 	base      string

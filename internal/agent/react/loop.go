@@ -34,8 +34,8 @@ type step struct {
 	ended  time.Time // of the reply
 }
 
-// run works until the final answer. A status says how the work ended; an error is one of infrastructure. While the model thinks, its frame and those that it
-// calls are on a stack of which a host has one for each rollout.
+// run works until the final answer. A status says how the work ended; an error is one of infrastructure. A host has one
+// stack that waits here for each rollout in flight, so frames are small.
 func (l *loop) run(ctx context.Context, instruction string) (*agent.Status, error) {
 	add, called := l.opening(instruction), 0
 	for n := 1; n <= l.config.MaxSteps; n++ {
