@@ -43,6 +43,7 @@ type serveFlags struct {
 	env         wire.BaseEnv
 	cgroups     []*os.File
 	cgroup      *os.File
+	reclaim     *os.File
 	usage       usage.Sources
 }
 
@@ -58,6 +59,7 @@ func parseServe(args []string) (serveFlags, error) {
 	fs.Uint64Var(&f.processes, "max-processes", 0, "most processes and threads of the sandbox's user; 0: no limit of ours")
 	fs.Func("cgroup-fds", "inherited descriptors of files through which started processes enter their cgroups", f.openCgroups)
 	fs.Func("cgroup-folder-fd", "inherited descriptor of the cgroup of version 2 that started processes are forked into, instead; 0: none", f.openCgroup)
+	fs.Func("reclaim-fd", "inherited descriptor of the file through which memory of started processes is swapped out; 0: none", f.openReclaim)
 	fs.Func("usage", "where what the sandbox used is read, as JSON: usage.Sources", f.setUsage)
 	fs.BoolVar(&f.separate, "separate-users", false, "the user namespace maps user ids for the agent and the verifier")
 	fs.BoolVar(&f.folders, "make-folders", false, "make the folders of the agent and the verifier, which the driver could not")
@@ -93,6 +95,14 @@ func (f *serveFlags) openCgroup(digits string) error {
 	fd, err := strconv.Atoi(digits)
 	if fd != 0 {
 		f.cgroup = os.NewFile(uintptr(fd), "cgroup")
+	}
+	return err
+}
+
+func (f *serveFlags) openReclaim(digits string) error {
+	fd, err := strconv.Atoi(digits)
+	if fd != 0 {
+		f.reclaim = os.NewFile(uintptr(fd), "reclaim")
 	}
 	return err
 }
@@ -139,6 +149,7 @@ func serve(ctx context.Context, args []string) error {
 		Env:           f.env,
 		Cgroups:       f.cgroups,
 		Cgroup:        f.cgroup,
+		Reclaim:       f.reclaim,
 		Usage:         f.usage,
 		Logger:        log,
 		Expired: func() {

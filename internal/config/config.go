@@ -152,6 +152,7 @@ type Sandbox struct {
 	TmpMiB    int     `yaml:"tmp_mib"`
 	AgentsDir string  `yaml:"agents_dir"` // folder of the agents' programs; empty: agents in Data
 	Warm      int     `yaml:"warm"`       // sandboxes of each backend that wait for a rollout; 0: none
+	Swap      bool    `yaml:"swap"`       // local sandboxes may swap, and what a stopped agent has in memory is swapped out
 
 	// Network is what tasks may ask to reach.
 	Network Network `yaml:"network"`

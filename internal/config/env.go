@@ -68,6 +68,7 @@ func Variables() []Variable {
 		{"ROLLOUTD_NETWORK_MAX", "sandbox.network.max", list(func(c *Config) *[]string { return &c.Sandbox.Network.Max })},
 		{"ROLLOUTD_NETWORK_ALLOW_HOSTS", "sandbox.network.allow_hosts", list(func(c *Config) *[]string { return &c.Sandbox.Network.AllowHosts })},
 		{"ROLLOUTD_SANDBOX_WARM", "sandbox.warm", number(func(c *Config) *int { return &c.Sandbox.Warm })},
+		{"ROLLOUTD_SANDBOX_SWAP", "sandbox.swap", yes(func(c *Config) *bool { return &c.Sandbox.Swap })},
 		{"ROLLOUTD_AGENTS_DIR", "sandbox.agents_dir", text(func(c *Config) *string { return &c.Sandbox.AgentsDir })},
 		{"ROLLOUTD_IMAGES_DIR", "sandbox.images.dir", text(func(c *Config) *string { return &c.Sandbox.Images.Dir })},
 		{"ROLLOUTD_IMAGES_MAX_GIB", "sandbox.images.max_gib", number(func(c *Config) *int { return &c.Sandbox.Images.MaxGiB })},

@@ -18,7 +18,7 @@ func LocalOptions(c config.Config) (local.Options, error) {
 	if err != nil {
 		return local.Options{}, err
 	}
-	o := local.Options{SandboxdPath: sandboxd, Image: c.Sandbox.Image, AllowWeak: c.Sandbox.AllowWeak}
+	o := local.Options{SandboxdPath: sandboxd, Image: c.Sandbox.Image, AllowWeak: c.Sandbox.AllowWeak, Swap: c.Sandbox.Swap}
 	if o.Dir, err = filepath.Abs(c.SandboxDir()); err != nil {
 		return local.Options{}, err
 	}

@@ -50,6 +50,8 @@ type Options struct {
 	Cgroups []*os.File
 	// Cgroup is the open folder of a cgroup of version 2 that processes are forked into instead, where it is not full; nil: none.
 	Cgroup *os.File
+	// Reclaim is the open file through which memory of the processes is swapped out while one of them is stopped; nil: it is not.
+	Reclaim *os.File
 	// Usage says where what the sandbox used is read.
 	Usage usage.Sources
 	// NetworkAddr is where processes find the proxy once the host side has opened the network channel; "": wire.NetworkAddr.
@@ -86,7 +88,7 @@ func New(o Options) *Server {
 	o.Program = cmp.Or(o.Program, "/proc/self/exe")
 	table := process.New(process.Options{
 		SeparateUsers: o.SeparateUsers, Agent: o.Agent, Env: o.Env, Program: o.Program,
-		Cgroups: o.Cgroups, Cgroup: o.Cgroup, Logger: o.Logger,
+		Cgroups: o.Cgroups, Cgroup: o.Cgroup, Reclaim: o.Reclaim, Logger: o.Logger,
 	})
 	return &Server{
 		info: wire.Info{

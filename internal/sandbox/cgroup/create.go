@@ -23,6 +23,7 @@ type Entrances struct {
 	Sandboxd   []string // files to which the stage writes "0"
 	WorkFolder string   // of version 2, which a started process is forked into; "": none
 	Work       []string // files to which a started process writes "0" where it was not forked into WorkFolder
+	Reclaim    string   // file to which a number of bytes is written to swap out memory of the started processes; "": none
 }
 
 // Create makes the cgroups of a sandbox with their limits.
@@ -40,7 +41,20 @@ func (h *Hierarchy) Create(name string, spec driver.Spec) (Entrances, error) {
 			}
 		}
 	}
+	e.Reclaim = h.reclaim(name)
 	return e, h.Limit(name, spec)
+}
+
+// reclaim is the file that frees memory of the processes. That of version 1 frees all that it can, whatever is written to it.
+func (h *Hierarchy) reclaim(name string) string {
+	at := filepath.Join(h.v1["memory"], parentName, name, workName, "memory.force_empty")
+	if h.Version == 2 {
+		at = filepath.Join(h.Root, parentName, name, workName, "memory.reclaim") // since Linux 5.19
+	}
+	if !h.Swap || !exists(at) {
+		return ""
+	}
+	return at
 }
 
 func (h *Hierarchy) entrances(name string) Entrances {
@@ -116,7 +130,8 @@ func share(spec driver.Spec, least, usual string) string {
 	return usual
 }
 
-// limitMemory1 limits memory, and memory with swap where the kernel accounts for swap. The second must never be below the first.
+// limitMemory1 limits memory, and memory with swap where the kernel accounts for swap. The second must never be below the first. A sandbox does not get
+// more memory by swapping, but the kernel may swap out what it has.
 func limitMemory1(at string, bytes int) error {
 	files := []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"}
 	if !exists(filepath.Join(at, files[1])) {
@@ -143,7 +158,11 @@ func (h *Hierarchy) limit2(name string, spec driver.Spec) error {
 		write(at, "cpu.weight", share(spec, "1", "100")),
 	)
 	if swap := "memory.swap.max"; exists(filepath.Join(at, swap)) {
-		err = errors.Join(err, write(at, swap, "0"))
+		most := 0
+		if h.Swap {
+			most = spec.MemoryMiB << 20
+		}
+		err = errors.Join(err, write(at, swap, strconv.Itoa(most)))
 	}
 	return err
 }

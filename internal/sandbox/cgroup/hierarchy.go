@@ -29,6 +29,7 @@ const sandboxdReserve = 256 << 20
 type Hierarchy struct {
 	Version int    // of the controllers: 0 where there are none
 	Root    string // of version 2's tree; "": none
+	Swap    bool   // sandboxes may swap
 	v1      map[string]string
 }
 

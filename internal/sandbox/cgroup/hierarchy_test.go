@@ -115,3 +115,33 @@ func TestCgroupMissing(t *testing.T) {
 	require.Zero(t, c.Version)
 	require.Error(t, c.Prepare())
 }
+
+// Sandboxes swap only with Swap. A file that frees their memory is named where the kernel has it.
+func TestSwap(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	plant(t, root, map[string]string{
+		"cgroup.controllers": "cpu memory pids\n", "rolloutd/a/memory.swap.max": "max\n", inner + "/memory.reclaim": "",
+	})
+	c := cgroup.New(root)
+	e, err := c.Create("a", driver.Spec{MemoryMiB: 3})
+	require.NoError(t, err)
+	require.Empty(t, e.Reclaim)
+	c.Swap = true
+	e, err = c.Create("a", driver.Spec{MemoryMiB: 3})
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(root, inner, "memory.reclaim"), e.Reclaim)
+	requireFiles(t, root, map[string]string{"rolloutd/a/memory.swap.max": "3145728"})
+
+	root = t.TempDir()
+	plant(t, root, map[string]string{
+		"memory/cgroup.procs": "", "pids/cgroup.procs": "", "cpu/cgroup.procs": "", "cpuacct/cgroup.procs": "",
+		"memory/" + inner + "/memory.force_empty": "",
+	})
+	c = cgroup.New(root)
+	c.Swap = true
+	require.NoError(t, c.Prepare())
+	e, err = c.Create("a", driver.Spec{MemoryMiB: 3})
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(root, "memory", inner, "memory.force_empty"), e.Reclaim)
+}

@@ -74,6 +74,7 @@ func (d *Driver) serveArgs(l *launch, controlFD int, id string, spec driver.Spec
 		"--tree-limit", strconv.Itoa(treeMiB(spec) << 20),
 		"--max-processes", strconv.Itoa(processes),
 		"--cgroup-fds", strings.Join(l.cgroups, ","), "--cgroup-folder-fd", strconv.Itoa(l.work),
+		"--reclaim-fd", strconv.Itoa(l.reclaim),
 		"--separate-users=" + strconv.FormatBool(d.uids != nil),
 	}
 }

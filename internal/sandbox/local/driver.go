@@ -35,6 +35,8 @@ type Options struct {
 	BridgeDir string
 	// AllowWeak lets root run where the machine cannot give cgroup limits. The probe's refusals are never waived.
 	AllowWeak bool
+	// Swap lets sandboxes swap, and swaps out what an agent that was stopped for a while has in memory.
+	Swap bool
 	// Bwrap is the bubblewrap binary; "": the one in PATH.
 	Bwrap string
 	// CgroupRoot is where cgroups are mounted; "": /sys/fs/cgroup.
@@ -89,6 +91,7 @@ func New(o Options) (*Driver, error) {
 		cgroups:   cgroup.New(cmp.Or(o.CgroupRoot, "/sys/fs/cgroup")),
 		log:       o.Logger,
 	}
+	d.cgroups.Swap = o.Swap
 	if err := d.findFiles(o); err != nil {
 		return nil, err
 	}

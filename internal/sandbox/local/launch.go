@@ -42,6 +42,7 @@ type launch struct {
 	files     []*os.File // the child's descriptors from 3 on
 	cgroups   []string   // those of them that are entrances to the cgroups of sandboxd's processes
 	work      int        // that of them which is the folder sandboxd forks its processes into; 0: none
+	reclaim   int        // that of them through which memory of sandboxd's processes is swapped out; 0: none
 	cgroup    *os.File   // folder that the child is forked into; nil: none
 }
 
@@ -189,6 +190,13 @@ func (l *launch) enterCgroups(h *cgroup.Hierarchy, name string, spec driver.Spec
 			return err
 		}
 		l.cgroups = append(l.cgroups, strconv.Itoa(l.add(f)))
+	}
+	if e.Reclaim != "" {
+		f, err := os.OpenFile(e.Reclaim, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		l.reclaim = l.add(f)
 	}
 	if e.WorkFolder == "" {
 		return nil

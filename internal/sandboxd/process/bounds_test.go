@@ -132,3 +132,21 @@ func TestRunAsAgentIsTheVerifiers(t *testing.T) {
 	require.NoError(t, l.Close())
 	require.Error(t, <-over)
 }
+
+// What a process that stays stopped has in memory is swapped out, by a write to the file of its cgroup.
+func TestStoppedProcessIsSwappedOut(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "memory.reclaim")
+	reclaim, err := os.Create(path)
+	require.NoError(t, err)
+	defer reclaim.Close()
+	cmd := sleeper(t)
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	end := process.Pause(cmd.Process.Pid, reclaim)
+	defer end()
+	require.Equal(t, "T", stateOf(t, cmd))
+	require.Eventually(t, func() bool {
+		written, err := os.ReadFile(path)
+		return err == nil && len(written) > 0
+	}, 5*time.Minute, time.Millisecond)
+}

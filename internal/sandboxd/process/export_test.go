@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"time"
 )
 
 // Exported for tests: the parts whose input comes from inside the sandbox, and the ring of output, which are worth more cases
@@ -59,4 +61,11 @@ func (t *Table) Fill(n int) {
 // ServeRunAsOn serves run-as-agent on a socket of the test's.
 func (t *Table) ServeRunAsOn(ctx context.Context, l *net.UnixListener) error {
 	return (&runAs{table: t, slots: make(chan struct{}, 1)}).serve(ctx, l)
+}
+
+// Pause takes in a model call of a running process, which is stopped after a millisecond. Its memory is swapped out through reclaim after another one.
+func Pause(pid int, reclaim *os.File) (end func()) {
+	w := &pauser{process: &Process{pid: pid, done: make(chan struct{})}, after: time.Millisecond, reclaim: reclaim, reclaimAfter: time.Millisecond}
+	w.change(1, 0)
+	return func() { w.change(-1, 0) }
 }

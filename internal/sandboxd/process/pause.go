@@ -1,11 +1,19 @@
 package process
 
 import (
+	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+)
+
+const (
+	// reclaimAfter is how long a process must have been stopped until memory is swapped out: that and the way back take some half a second of CPU time.
+	reclaimAfter = 30 * time.Second
+	// reclaimBytes is more than there is.
+	reclaimBytes = "1099511627776"
 )
 
 // pauser stops a process with SIGSTOP while it waits for its model, and lets it run on as soon as anything is there for it to do. A process that
@@ -15,6 +23,9 @@ import (
 type pauser struct {
 	process *Process
 	after   time.Duration // for so long it must have done nothing but wait
+
+	reclaim      *os.File      // see Options.Reclaim
+	reclaimAfter time.Duration // since the stop
 
 	mu      sync.Mutex
 	calls   int       // of its model, that are open
@@ -71,11 +82,32 @@ func (w *pauser) check() {
 	if alone, asleep := w.look(); alone && asleep && unix.Kill(w.process.pid, unix.SIGSTOP) == nil {
 		w.stopped = true
 		if alone, _ := w.look(); alone {
+			w.reclaimLater()
 			return
 		}
 		w.resume()
 	}
 	w.arm(w.after)
+}
+
+// reclaimLater has memory swapped out if the process stays stopped. mu is held.
+func (w *pauser) reclaimLater() {
+	if w.reclaim == nil {
+		return
+	}
+	since := w.since
+	time.AfterFunc(w.reclaimAfter, func() {
+		if w.stoppedSince(since) {
+			_, _ = w.reclaim.WriteString(reclaimBytes) // it frees what can be freed; not all can
+		}
+	})
+}
+
+// stoppedSince says that the process is stopped, and nothing came for it since then.
+func (w *pauser) stoppedSince(then time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stopped && w.since.Equal(then)
 }
 
 // look says whether the process has neither children nor others in its session, and whether its first thread sleeps.

@@ -22,6 +22,7 @@ const maxProcesses = 1024
 type Table struct {
 	launcher *launcher
 	Users    Users
+	reclaim  *os.File // nil: none
 	env      wire.BaseEnv
 	log      *slog.Logger
 	seen     descriptors
@@ -41,6 +42,7 @@ type Options struct {
 	Program       string       // the sandboxd binary, through which processes are started
 	Cgroups       []*os.File   // files through which every process enters its cgroups
 	Cgroup        *os.File     // folder of version 2 that they are forked into instead, where it is not full; nil: none
+	Reclaim       *os.File     // file through which their memory is swapped out while one is stopped; nil: it is not
 	Logger        *slog.Logger
 }
 
@@ -50,6 +52,7 @@ func New(o Options) *Table {
 	return &Table{
 		launcher: &launcher{program: o.Program, cgroups: o.Cgroups, cgroup: o.Cgroup, reaper: newReaper()},
 		Users:    Users{o.SeparateUsers, o.Agent},
+		reclaim:  o.Reclaim,
 		env:      o.Env,
 		log:      o.Logger,
 		seen:     descriptors{at: map[holding]string{}},
