@@ -23,7 +23,7 @@ TEST := $(SUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failure
 
 LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
-.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-engines test-nomad test-stores test-openenv-latest test-systems test-patience bench-rollout bench-control bench-floor bench-episodes bench-sandbox bench-images bench-gateway bench-edge bench-nomad bench-producer openenv-image clean
+.PHONY: demo demo-react test redteam redteam-grading redteam-sandbox redteam-server redteam-fuzz build deps test-deps lint test-root test-dev test-trl test-engines test-nomad test-stores test-openenv-latest test-systems test-patience bench-rollout bench-control bench-waiting bench-floor bench-episodes bench-sandbox bench-images bench-gateway bench-edge bench-nomad bench-producer openenv-image clean
 
 demo-react: deps build
 	@exec bin/rolloutd-dev --demo examples/binary_search.yaml --demo-agent react
@@ -148,6 +148,10 @@ bench-rollout:
 bench-control:
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'ControlPlanePerRollout' -benchtime 10x
 	cd $(DEV) && go test ./e2e -run '^$$' -bench 'CPUPerWaitingAgent' -benchtime 1x
+
+# OpenCode agents that wait for their model, all at once: 24, or ROLLOUTD_WAITING. They swap where the machine has swap (deploy/zram.sh).
+bench-waiting:
+	cd $(DEV) && go test ./e2e -run '^$$' -bench 'WaitingAgents' -benchtime 1x -timeout 90m
 
 # What Temporal takes for workflows that do nothing, beside a ReACT rollout.
 bench-floor:

@@ -1,8 +1,20 @@
 package e2e
 
 import (
+	"bytes"
+	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,4 +57,147 @@ func (d site) waitForStopped(t testing.TB, id string) {
 		require.NoError(t, err)
 		return st.Paused
 	}, 5*time.Minute, 100*time.Millisecond, "the agent is stopped")
+}
+
+// BenchmarkWaitingAgents has OpenCode rollouts, 24 or ROLLOUTD_WAITING, wait for the second reply of their model at once; then a few at a time get it, and all
+// must complete in their first attempt with reward 1. It reports what each costs while all wait: CPU in percent of a core over 40 s, and memory
+// (PSS) in RAM and in swap. Sandboxes swap where the machine has swap.
+//
+//	ROLLOUTD_WAITING=200 go test ./e2e -run '^$' -bench WaitingAgents -benchtime 1x -timeout 90m
+func BenchmarkWaitingAgents(b *testing.B) {
+	n := countOf(b, "ROLLOUTD_WAITING", 24)
+	model := startSlowReplies(b, agesScript(1, 0))
+	srv := startDev(b, devOptions{modelURL: model.url, env: []string{
+		fmt.Sprint("ROLLOUTD_WORKER_CAPACITY=", n+8), fmt.Sprint("MAX_CONCURRENT_ENVS=", n+8), fmt.Sprint("ROLLOUTD_SANDBOX_SWAP=", hasSwap(b)),
+	}})
+	for b.Loop() {
+		begun := time.Now()
+		ids := make([]string, n)
+		each(b, n, func(i int) {
+			ids[i] = start(b, srv.url, args{
+				"instruction": "take ages", "endpoint": "scripted", "verify": []string{"test $(wc -l < log.txt) -eq 1"},
+				"agent_timeout_s": 7200, "limits": args{"call_s": 3600, "attempts": 1},
+			})
+		})
+		model.awaitHeld(b, n)
+		b.ReportMetric(time.Since(begun).Seconds(), "until-all-wait-s")
+		srv.reportWaiting(b, ids)
+		begun = time.Now()
+		for range min(n, repliesAtOnce) {
+			model.places <- struct{}{}
+		}
+		each(b, n, func(i int) {
+			r := finalize(b, srv.url, ids[i])
+			require.Equal(b, rollout.Completed, r.Outcome, deref(r.Error))
+			require.Len(b, r.Attempts, 1)
+			require.InDelta(b, 1.0, *r.Reward, 0)
+			model.places <- struct{}{} // for the next one
+		})
+		b.ReportMetric(time.Since(begun).Seconds(), "until-all-end-s")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// repliesAtOnce is how many agents go on at a time: each reads its memory back.
+const repliesAtOnce = 6
+
+// reportWaiting reports what each agent of these rollouts costs, which all wait.
+func (d *dev) reportWaiting(b *testing.B, ids []string) {
+	b.Helper()
+	const seconds = 40
+	time.Sleep(60 * time.Second) // the last one is stopped, and swapped out
+	n := float64(len(ids))
+	pids := map[string][]int{"opencode": inRollouts(b, "opencode", ids), "sandboxd": inRollouts(b, "sandboxd", ids), "rolloutd-dev": {d.cmd.Process.Pid}}
+	require.Len(b, pids["opencode"], len(ids))
+	sum := func(name string, of func(pid int) float64) (sum float64) {
+		for _, pid := range pids[name] {
+			sum += of(pid)
+		}
+		return sum
+	}
+	cpu := func(pid int) float64 { return processCPU(b, pid) }
+	before := map[string]float64{}
+	for name := range pids {
+		before[name] = sum(name, cpu)
+	}
+	time.Sleep(seconds * time.Second)
+	for name := range pids {
+		b.ReportMetric((sum(name, cpu)-before[name])*100/seconds/n, name+"-%/agent")
+	}
+	for name := range pids {
+		b.ReportMetric(sum(name, func(pid int) float64 { return memory(b, pid, "Pss:") })/n/1024, name+"-MiB/agent")
+	}
+	b.ReportMetric(sum("opencode", func(pid int) float64 { return memory(b, pid, "SwapPss:") })/n/1024, "opencode-swapped-MiB/agent")
+}
+
+// inRollouts are the processes of a name in the sandboxes of the rollouts' first attempts.
+func inRollouts(b *testing.B, name string, ids []string) (pids []int) {
+	b.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/comm")
+	require.NoError(b, err)
+	for _, file := range files {
+		comm, err := os.ReadFile(file)
+		if err != nil || strings.TrimSpace(string(comm)) != name {
+			continue
+		}
+		folder := filepath.Dir(file)
+		cgroups, _ := os.ReadFile(filepath.Join(folder, "cgroup"))
+		if slices.ContainsFunc(ids, func(id string) bool { return bytes.Contains(cgroups, []byte("."+id+".1/")) }) {
+			pid, err := strconv.Atoi(filepath.Base(folder))
+			require.NoError(b, err)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func hasSwap(b *testing.B) bool {
+	b.Helper()
+	text, err := os.ReadFile("/proc/swaps")
+	require.NoError(b, err)
+	return strings.Count(string(text), "\n") > 1
+}
+
+// slowReplies is a scripted model that keeps its last replies back until there is a place for them.
+type slowReplies struct {
+	url    string
+	held   atomic.Int64
+	places chan struct{}
+}
+
+func startSlowReplies(b *testing.B, script string) *slowReplies {
+	b.Helper()
+	to, err := url.Parse(strings.TrimSuffix(startModel(b, script).url, "/v1"))
+	require.NoError(b, err)
+	m, next := &slowReplies{places: make(chan struct{}, 4096)}, httputil.NewSingleHostReverseProxy(to)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if bytes.Contains(body, []byte("the-gate-is-near")) {
+			m.held.Add(1)
+			defer m.held.Add(-1)
+			select {
+			case <-m.places:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	}))
+	b.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	m.url = srv.URL + "/v1"
+	return m
+}
+
+// awaitHeld waits until n agents wait for a reply.
+func (m *slowReplies) awaitHeld(b *testing.B, n int) {
+	b.Helper()
+	begun := time.Now()
+	for last := begun; m.held.Load() < int64(n); time.Sleep(100 * time.Millisecond) {
+		require.Less(b, time.Since(begun), time.Hour, "%d wait", m.held.Load())
+		if time.Since(last) > 30*time.Second {
+			last = time.Now()
+			b.Logf("%.0f s: %d wait for their model", time.Since(begun).Seconds(), m.held.Load())
+		}
+	}
 }
