@@ -44,7 +44,7 @@ func TestVerifierGradesInAFreshSandbox(t *testing.T) {
 		require.NotContains(t, b.files, rollout.TestScript)
 		require.Equal(t, "the script", b.files[wire.VerifierTests+"/test.sh"])
 		require.Equal(t, "a file", b.files[wire.VerifierTests+"/sub/want"])
-		require.Equal(t, []string{"bash", "--noprofile", "--norc", wire.VerifierTests + "/test.sh"}, p.Argv)
+		require.Equal(t, []string{"bash", "--noprofile", "--norc", "-c", `GLOBIGNORE='-*'; shopt -u dotglob; . "$0"`, wire.VerifierTests + "/test.sh"}, p.Argv)
 		require.Equal(t, rollout.Workdir, p.Dir)
 		require.Equal(t, wire.VerifierUser, p.User)
 		require.Equal(t, wire.VerifierHome, p.Env["HOME"])
