@@ -21,22 +21,23 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// slowModel holds the calls that follow a tool call until it is released.
+// slowModel is a scripted model that holds some calls until they are released: one by each value that release gives, and all once it is closed.
 type slowModel struct {
 	url     string
 	held    atomic.Int64
 	release chan struct{}
 }
 
-func startSlowModel(b *testing.B, script string) *slowModel {
+// startSlowModel starts a model that holds the calls with this text.
+func startSlowModel(b *testing.B, script, holds string) *slowModel {
 	b.Helper()
 	to, err := url.Parse(strings.TrimSuffix(startModel(b, script).url, "/v1"))
 	require.NoError(b, err)
-	m, next := &slowModel{release: make(chan struct{})}, httputil.NewSingleHostReverseProxy(to)
+	m, next := &slowModel{release: make(chan struct{}, 4096)}, httputil.NewSingleHostReverseProxy(to)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		if bytes.Contains(body, []byte("<tool_response>")) {
+		if bytes.Contains(body, []byte(holds)) {
 			m.held.Add(1)
 			defer m.held.Add(-1)
 			select {
@@ -72,7 +73,7 @@ func countOf(b *testing.B, name string, usual int) int {
 //	ROLLOUTD_IN_FLIGHT=1000 go test ./e2e -run '^$' -bench ReactInFlight -benchtime 1x -timeout 40m
 func BenchmarkReactInFlight(b *testing.B) {
 	n := countOf(b, "ROLLOUTD_IN_FLIGHT", 100)
-	model := startSlowModel(b, benchInFlightScript)
+	model := startSlowModel(b, benchInFlightScript, "<tool_response>")
 	set := startApart(b, apartOptions{modelURL: model.url, env: []string{
 		fmt.Sprint("ROLLOUTD_WORKER_CAPACITY=", n+8), fmt.Sprint("MAX_CONCURRENT_ENVS=", n+8),
 	}})

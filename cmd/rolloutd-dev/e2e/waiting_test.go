@@ -3,18 +3,12 @@ package e2e
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,7 +60,7 @@ func (d site) waitForStopped(t testing.TB, id string) {
 //	ROLLOUTD_WAITING=200 go test ./e2e -run '^$' -bench WaitingAgents -benchtime 1x -timeout 90m
 func BenchmarkWaitingAgents(b *testing.B) {
 	n := countOf(b, "ROLLOUTD_WAITING", 24)
-	model := startSlowReplies(b, agesScript(1, 0))
+	model := startSlowModel(b, agesScript(1, 0), "the-gate-is-near")
 	srv := startDev(b, devOptions{modelURL: model.url, env: []string{
 		fmt.Sprint("ROLLOUTD_WORKER_CAPACITY=", n+8), fmt.Sprint("MAX_CONCURRENT_ENVS=", n+8), fmt.Sprint("ROLLOUTD_SANDBOX_SWAP=", hasSwap(b)),
 	}})
@@ -84,14 +78,14 @@ func BenchmarkWaitingAgents(b *testing.B) {
 		srv.reportWaiting(b, ids)
 		begun = time.Now()
 		for range min(n, repliesAtOnce) {
-			model.places <- struct{}{}
+			model.release <- struct{}{}
 		}
 		each(b, n, func(i int) {
 			r := finalize(b, srv.url, ids[i])
 			require.Equal(b, rollout.Completed, r.Outcome, deref(r.Error))
 			require.Len(b, r.Attempts, 1)
 			require.InDelta(b, 1.0, *r.Reward, 0)
-			model.places <- struct{}{} // for the next one
+			model.release <- struct{}{} // for the next one
 		})
 		b.ReportMetric(time.Since(begun).Seconds(), "until-all-end-s")
 	}
@@ -158,39 +152,8 @@ func hasSwap(b *testing.B) bool {
 	return strings.Count(string(text), "\n") > 1
 }
 
-// slowReplies is a scripted model that keeps its last replies back until there is a place for them.
-type slowReplies struct {
-	url    string
-	held   atomic.Int64
-	places chan struct{}
-}
-
-func startSlowReplies(b *testing.B, script string) *slowReplies {
-	b.Helper()
-	to, err := url.Parse(strings.TrimSuffix(startModel(b, script).url, "/v1"))
-	require.NoError(b, err)
-	m, next := &slowReplies{places: make(chan struct{}, 4096)}, httputil.NewSingleHostReverseProxy(to)
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		if bytes.Contains(body, []byte("the-gate-is-near")) {
-			m.held.Add(1)
-			defer m.held.Add(-1)
-			select {
-			case <-m.places:
-			case <-r.Context().Done():
-				return
-			}
-		}
-		next.ServeHTTP(w, r)
-	}))
-	b.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
-	m.url = srv.URL + "/v1"
-	return m
-}
-
 // awaitHeld waits until n agents wait for a reply.
-func (m *slowReplies) awaitHeld(b *testing.B, n int) {
+func (m *slowModel) awaitHeld(b *testing.B, n int) {
 	b.Helper()
 	begun := time.Now()
 	for last := begun; m.held.Load() < int64(n); time.Sleep(100 * time.Millisecond) {
