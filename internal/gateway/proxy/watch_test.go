@@ -183,7 +183,7 @@ func TestWatchRefusesBadRequests(t *testing.T) {
 		"a route's":      {gateway.RouteToken(h.key, "r1.1"), `{"watch":1,"route":"r1.1"}`, http.StatusUnauthorized, "token"},
 		"no JSON":        {h.key.Token(gateway.AdminPurpose), "watch\n", http.StatusOK, ""},
 		"a long line":    {h.key.Token(gateway.AdminPurpose), strings.Repeat("x", gateway.MaxWatchCommand+1), http.StatusOK, ""},
-		"a name twice":   {h.key.Token(gateway.AdminPurpose), `{"watch":1,"route":"r9"}` + "\n" + `{"watch":1,"route":"r9"}` + "\n", http.StatusOK, ""},
+		"a name twice":   {h.key.Token(gateway.AdminPurpose), strings.Repeat(`{"watch":1,"route":"r1.1"}`+"\n", 2), http.StatusOK, ""}, // a watch of no route ends by itself
 		"no such watch":  {h.key.Token(gateway.AdminPurpose), `{"watch":1}` + "\n", http.StatusOK, ""},
 		"a route's path": {h.key.Token(gateway.AdminPurpose), `{"watch":1,"route":"../r1.1"}` + "\n", http.StatusOK, ""},
 	} {
@@ -204,7 +204,9 @@ func TestWatchRefusesBadRequests(t *testing.T) {
 		require.NoError(t, err, name)
 		require.NoError(t, res.Body.Close())
 		require.Contains(t, string(answer), c.answer, name)
-		require.NotContains(t, string(answer), "attached", name)
+		if name != "a name twice" { // the first watch is a good one
+			require.NotContains(t, string(answer), "attached", name)
+		}
 	}
 	require.NoError(t, h.client.End(t.Context(), "r1.1", "enough"))
 	statusOf(t, changes, func(s gateway.RouteStatus) bool { return s.Ended != "" })
