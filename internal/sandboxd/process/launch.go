@@ -92,7 +92,7 @@ func launched(status *os.File) error {
 	case err != nil:
 		return err
 	case len(data) == 0:
-		return fault.New(fault.OutOfMemory, "the process was killed before its program ran, as the kernel does where memory runs out")
+		return fault.New(fault.OutOfMemory, "the process ended before its program ran, as it does where memory or processes run out")
 	}
 	data = bytes.TrimPrefix(data, []byte(child.Ready))
 	if len(data) == 0 {
