@@ -1,6 +1,10 @@
 package files
 
-import "io"
+import (
+	"io"
+
+	"golang.org/x/sys/unix"
+)
 
 // Unpack unpacks a tar below the folder, which need not be one of those that can be written.
 func Unpack(folder string, limit int64, r io.Reader) error {
@@ -20,4 +24,18 @@ func Pack(folder string, w io.Writer) error {
 	}
 	defer s.Close()
 	return s.Pack(w, 1<<30)
+}
+
+// Visit returns what a walk visits that may list that many names.
+func Visit(folder string, most int) (visited []string, err error) {
+	d, err := openDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	w := &walker{left: most, visit: func(_ *dir, _, rel string, _ *unix.Stat_t) error {
+		visited = append(visited, rel)
+		return nil
+	}}
+	return visited, w.tree(d, "", 0)
 }

@@ -63,10 +63,11 @@ func (s *Source) Pack(w io.Writer, limit int64) error {
 func (s *Source) Close() { s.dir.close() }
 
 func (s *Source) each(v visit) error {
+	w := newWalker(v)
 	if s.file != "" {
-		return visitOne(s.dir, s.file, s.file, 0, v)
+		return w.one(s.dir, s.file, s.file, 0)
 	}
-	return walkTree(s.dir, "", 0, v)
+	return w.tree(s.dir, "", 0)
 }
 
 // packer writes a tree as a tar.

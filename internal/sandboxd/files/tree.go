@@ -15,34 +15,47 @@ import (
 // visit is called for each file of a tree with its name relative to the tree's root, a directory before what is in it.
 type visit func(d *dir, name, rel string, st *unix.Stat_t) error
 
-// walkTree visits what is below d in the order of names. What vanishes meanwhile is left out, and so are sockets, FIFOs and
+// walker visits a tree. The names of a folder are in memory while what is below them is visited, so those of the whole tree have one bound: folders
+// below each other, each with as many names as a tree may have, would fill the memory before the first of them is visited.
+type walker struct {
+	visit visit
+	left  int // names that may still be listed
+}
+
+func newWalker(v visit) *walker { return &walker{v, maxEntries} }
+
+// tree visits what is below d in the order of names. What vanishes meanwhile is left out, and so are sockets, FIFOs and
 // devices. Directories without read permission are opened for the time of the visit: an agent must not be able to hide from
 // its collection by a chmod.
-func walkTree(d *dir, rel string, depth int, v visit) error {
+func (w *walker) tree(d *dir, rel string, depth int) error {
 	if depth > maxDepth {
 		return fault.New(fault.Invalid, "directories are nested deeper than %d: %q", maxDepth, path.Dir(rel))
 	}
-	names, err := d.names(maxEntries)
+	names, err := d.names(w.left)
+	if fault.Is(err, fault.OutOfDisk) {
+		return fault.New(fault.OutOfDisk, "more than %d files and folders", maxEntries)
+	}
 	if err != nil {
 		return err
 	}
+	w.left -= len(names)
 	slices.Sort(names)
 	for _, name := range names {
-		if err := visitOne(d, name, path.Join(rel, name), depth, v); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := w.one(d, name, path.Join(rel, name), depth); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
 }
 
-func visitOne(d *dir, name, rel string, depth int, v visit) error {
+func (w *walker) one(d *dir, name, rel string, depth int) error {
 	st, err := d.stat(name)
 	if err != nil {
 		return err
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG, unix.S_IFLNK:
-		return v(d, name, rel, &st)
+		return w.visit(d, name, rel, &st)
 	case unix.S_IFDIR:
 	default:
 		return nil
@@ -52,7 +65,7 @@ func visitOne(d *dir, name, rel string, depth int, v visit) error {
 		return err
 	}
 	defer sub.close()
-	if err := v(d, name, rel, &st); err != nil {
+	if err := w.visit(d, name, rel, &st); err != nil {
 		return err
 	}
 	if st.Mode&0o500 != 0o500 {
@@ -61,7 +74,7 @@ func visitOne(d *dir, name, rel string, depth int, v visit) error {
 		}
 		defer func() { _ = sub.chmod(st.Mode) }()
 	}
-	return walkTree(sub, rel, depth+1, v)
+	return w.tree(sub, rel, depth+1)
 }
 
 // openAnyway opens a regular file for reading, for our own ones whatever their mode.
