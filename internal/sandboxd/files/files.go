@@ -54,16 +54,17 @@ func copyAll(f *os.File, data io.Reader) error {
 	return err
 }
 
-// copySparse leaves holes where data holds long runs of zeros: what took no disk when it was packed takes none again.
+// pageBytes is the least that a file takes of its file system.
+const pageBytes = 4 << 10
+
+// copySparse leaves holes where data holds pages of zeros: what took no disk, and no memory, when it was packed takes none again.
 func copySparse(f *os.File, data io.Reader) error {
-	block, zero := make([]byte, 64<<10), make([]byte, 64<<10)
+	block := make([]byte, 64<<10)
 	var size int64
 	for {
 		n, err := io.ReadFull(data, block)
-		if n > 0 && !bytes.Equal(block[:n], zero[:n]) {
-			if _, err := f.WriteAt(block[:n], size); err != nil {
-				return err
-			}
+		if err := writeSparse(f, block[:n], size); err != nil {
+			return err
 		}
 		size += int64(n)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && n > 0 {
@@ -74,6 +75,26 @@ func copySparse(f *os.File, data io.Reader) error {
 		}
 	}
 	return f.Truncate(size)
+}
+
+// writeSparse writes the pages of the block that hold more than zeros, adjoining ones together.
+func writeSparse(f *os.File, block []byte, at int64) error {
+	zero := make([]byte, pageBytes)
+	for start := 0; start < len(block); {
+		end := start
+		for end < len(block) && !bytes.HasPrefix(zero, block[end:min(end+pageBytes, len(block))]) {
+			end = min(end+pageBytes, len(block))
+		}
+		if end == start {
+			start += pageBytes
+			continue
+		}
+		if _, err := f.WriteAt(block[start:end], at+int64(start)); err != nil {
+			return err
+		}
+		start = end
+	}
+	return nil
 }
 
 // OpenRegular opens the regular file at path, of at most limit bytes.
