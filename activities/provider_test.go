@@ -3,6 +3,7 @@ package activities_test
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,8 @@ type provider struct {
 	specs map[string]driver.Spec
 	made  []string // ids, as they were created
 	exec  func(b *box, name string, p wire.Process) exec
-	ooms  int
+	ooms  int          // of each sandbox
+	ended []string     // sandboxes whose sandboxd the kernel killed
 	onBox func(b *box) // of a new box
 	full  error        // of a creation; nil: there is room
 }
@@ -71,9 +73,12 @@ func (p *provider) List(context.Context) ([]driver.Info, error) {
 
 func (p *provider) Renew(context.Context, string, time.Duration) error { return nil }
 
-func (p *provider) Inspect(context.Context, string) (driver.Usage, error) {
+func (p *provider) Inspect(_ context.Context, id string) (driver.Usage, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if slices.Contains(p.ended, id) {
+		return driver.Usage{OOMKills: p.ooms + 1, Killed: true}, nil
+	}
 	return driver.Usage{OOMKills: p.ooms}, nil
 }
 

@@ -11,9 +11,9 @@ func (h *Hierarchy) Counters(name string) usage.Counters {
 	if h.Version == 2 {
 		at := filepath.Join(h.Root, parentName, name)
 		work := filepath.Join(at, workName)
-		return usage.Counters{Kills: at, Memory: work, PIDs: work, CPU: at}
+		return usage.Counters{Kills: at, Sandboxd: filepath.Join(at, sandboxdName), Memory: work, PIDs: work, CPU: at}
 	}
 	at := func(controller string) string { return filepath.Join(h.v1[controller], parentName, name) }
 	work := filepath.Join(at("memory"), workName)
-	return usage.Counters{Kills: work, Memory: work, PIDs: filepath.Join(at("pids"), workName), CPU: at("cpuacct")}
+	return usage.Counters{Kills: work, Sandboxd: filepath.Join(at("memory"), sandboxdName), Memory: work, PIDs: filepath.Join(at("pids"), workName), CPU: at("cpuacct")}
 }

@@ -6,11 +6,15 @@ import (
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
 )
+
+// killedStatus is the status of a container whose first process, sandboxd, was killed.
+const killedStatus = 128 + int(unix.SIGKILL)
 
 // Inspect implements driver.Inspector: sandboxd reads the container's own cgroup, which it sees read-only, and asks the file systems how full they are.
 // Of a sandbox that ended by itself only an OOM kill is known, until its container is removed.
@@ -24,8 +28,8 @@ func (d *Driver) Inspect(ctx context.Context, id string) (driver.Usage, error) {
 		return u, d.failed(err, "look at sandbox %q", id)
 	case !lives(c.Container.State):
 		u.OOMKills = 0
-		if c.Container.State.OOMKilled {
-			u.OOMKills = 1
+		if c.Container.State.OOMKilled { // or any process in it was
+			u.OOMKills, u.Killed = 1, c.Container.State.ExitCode == killedStatus
 		}
 		return u, nil
 	}

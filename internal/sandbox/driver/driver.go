@@ -102,6 +102,8 @@ type Usage struct {
 	ForksRefused    int // processes and threads that the kernel refused because the sandbox had as many as it may
 	PeakMemoryBytes int64
 	CPU             time.Duration
+	// Killed says that the sandbox ended because the kernel killed sandboxd itself for want of memory.
+	Killed bool `json:",omitempty"`
 	// FullFolders are the mount points in the sandbox whose file systems have no room left at this moment.
 	FullFolders []string `json:",omitempty"`
 }

@@ -68,6 +68,7 @@ func bound(c *Config, i *inherited) error {
 		entrances = append(entrances, strconv.Itoa(fd))
 	}
 	counters := h.Counters(cgroupName)
+	counters.Sandboxd = "" // sandboxd, which reads them, is in none of the cgroups
 	if err := i.addCounters(&counters); err != nil {
 		return err
 	}

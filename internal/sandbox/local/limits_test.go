@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandbox/cgroup"
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 	"github.com/rolloutd/rolloutd/internal/sandbox/local"
@@ -34,6 +36,7 @@ func TestMemoryBomb(t *testing.T) {
 	u, err := p.Backend.Inspect(t.Context(), p.ID())
 	require.NoError(t, err)
 	require.Positive(t, u.OOMKills)
+	require.False(t, u.Killed)
 	require.InDelta(t, 64<<20, u.PeakMemoryBytes, 8<<20)
 	require.Positive(t, u.CPU)
 
@@ -56,6 +59,22 @@ func TestMemoryByFiles(t *testing.T) {
 	u, err := p.Backend.Inspect(t.Context(), p.ID())
 	require.NoError(t, err)
 	require.Positive(t, u.OOMKills)
+}
+
+// Where files hold all memory and no process is left to kill, the kernel kills sandboxd. The counters of the dead sandbox say so.
+func TestMemoryByFilesOfSandboxd(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	p := place(t, driver.Spec{MemoryMiB: 64, HomeMiB: 1024})
+	var err error
+	for n := 0; n < 10 && err == nil; n++ {
+		err = p.WriteFile(t.Context(), fmt.Sprintf("/home/user/%d", n), bytes.NewReader(bytes.Repeat([]byte("x"), 60<<20)), 0o600)
+	}
+	require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
+	u, err := p.Backend.Inspect(t.Context(), p.ID())
+	require.NoError(t, err)
+	require.Positive(t, u.OOMKills)
+	require.True(t, u.Killed)
 }
 
 // Every place that can be written is bounded, /dev and its like included.

@@ -13,10 +13,11 @@ import (
 
 // Counters are the folders whose files count what a sandbox used. The zero value has none.
 type Counters struct {
-	Kills  string `json:"kills"`  // of processes for want of memory
-	Memory string `json:"memory"` // that was used
-	PIDs   string `json:"pids"`
-	CPU    string `json:"cpu"`
+	Kills    string `json:"kills"`              // of processes for want of memory
+	Sandboxd string `json:"sandboxd,omitempty"` // those of sandboxd, which Kills counts in version 2 alone
+	Memory   string `json:"memory"`             // that was used
+	PIDs     string `json:"pids"`
+	CPU      string `json:"cpu"`
 }
 
 // InContainer are those that a container sees of itself, in a cgroup namespace of its own: in one folder where its machine has version 2, else in one
@@ -36,15 +37,26 @@ func (c Counters) Read() driver.Usage {
 	}
 	u := driver.Usage{ForksRefused: int(Keyed(c.PIDs, "pids.events", "max"))}
 	if kills := Keyed(c.Kills, "memory.events", "oom_kill"); kills >= 0 {
-		u.OOMKills = int(kills)
+		u.OOMKills, u.Killed = int(kills), c.kills("memory.events") > 0
 		u.PeakMemoryBytes = Keyed(c.Memory, "memory.peak", "")
 		u.CPU = scaled(Keyed(c.CPU, "cpu.stat", "usage_usec"), time.Microsecond)
 		return u
 	}
 	u.OOMKills = int(Keyed(c.Kills, "memory.oom_control", "oom_kill"))
+	if own := c.kills("memory.oom_control"); own > 0 {
+		u.OOMKills, u.Killed = u.OOMKills+own, true
+	}
 	u.PeakMemoryBytes = Keyed(c.Memory, "memory.max_usage_in_bytes", "")
 	u.CPU = scaled(Keyed(c.CPU, "cpuacct.usage", ""), time.Nanosecond)
 	return u
+}
+
+// kills are those of sandboxd.
+func (c Counters) kills(file string) int {
+	if c.Sandboxd == "" {
+		return 0
+	}
+	return int(Keyed(c.Sandboxd, file, "oom_kill"))
 }
 
 // Keyed reads the number behind key in a file of "key number" lines, or the file's only number where key is "". It is -1
