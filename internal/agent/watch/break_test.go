@@ -118,8 +118,13 @@ func TestBrokenConnections(t *testing.T) {
 // watchIdle watches an idle agent that was launched then.
 func watchIdle(t *testing.T, g *unreliable, began time.Time) (*watch.Result, error) {
 	t.Helper()
+	return watchAgent(t, g, idle{began: began})
+}
+
+func watchAgent(t *testing.T, g *unreliable, a agent.Agent) (*watch.Result, error) {
+	t.Helper()
 	return watch.New(watch.Options{Gateway: g}).Run(t.Context(), &watch.Job{
-		Kind: agent.Kind{Agent: idle{began: began}}, Sandboxes: unmeasured{}, Logger: slog.New(slog.DiscardHandler),
+		Kind: agent.Kind{Agent: a}, Sandboxes: unmeasured{}, Logger: slog.New(slog.DiscardHandler),
 		Limits: rollout.Limits{Agent: time.Hour, Call: minute, FirstCall: minute, Quiet: 4 * minute},
 	})
 }
@@ -152,6 +157,34 @@ func TestProbeAfterAPause(t *testing.T) {
 				}
 				require.InDelta(t, c.want, time.Since(began), float64(6*second))
 			})
+		})
+	}
+}
+
+// lingering is an idle agent whose end fails.
+type lingering struct {
+	idle
+	stop error
+}
+
+func (l lingering) Attach(context.Context, agent.Env, agent.Job) (agent.Run, error) { return l, nil }
+
+func (l lingering) Stop(context.Context) error { return l.stop }
+
+// How the agent's work ended does not change because its processes take long to die: they could be made to.
+func TestAgentThatTakesLongToDie(t *testing.T) {
+	t.Parallel()
+	for kind, decided := range map[fault.Kind]bool{fault.Timeout: true, fault.SandboxLost: false} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			g := &unreliable{status: gateway.RouteStatus{FirstCallAt: began}}
+			result, err := watchAgent(t, g, lingering{idle{began: began}, fault.New(kind, "512 processes outlived SIGKILL")})
+			if !decided {
+				require.Equal(t, kind, fault.KindOf(err))
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, rollout.AgentFailed, result.Outcome)
 		})
 	}
 }

@@ -1,6 +1,10 @@
 package watch
 
-import "context"
+import (
+	"context"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
 
 // finish ends what is still going on, saves the transcript, and makes the decision a result. The order matters: no token is
 // generated any more before the transcript is taken, and it is taken before the process is killed.
@@ -18,7 +22,8 @@ func (w *watch) finish(ctx context.Context, d Decision) (*Result, error) {
 	w.reporter.save(ctx, w)
 	w.events.last(ctx, w)
 	if !w.state.Agent.Done {
-		if err := w.run.Stop(ctx); err != nil {
+		// Processes that take long to die are ended again before the work is graded, and then its own fault.
+		if err := w.run.Stop(ctx); err != nil && !fault.Is(err, fault.Timeout) {
 			return nil, err
 		}
 	}
