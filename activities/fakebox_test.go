@@ -24,6 +24,7 @@ import (
 type exec struct {
 	stdout, stderr string
 	exit           int
+	signal         string // that ended it
 	hang           bool
 	busy           bool         // until the test ends it, whatever its time
 	effect         func(b *box) // on the files; the box is locked
@@ -112,7 +113,7 @@ func (b *box) start(w http.ResponseWriter, r *http.Request) {
 		e.effect(b)
 	}
 	b.specs[name], b.logs[name] = p, e
-	st := &wire.Status{Name: name, Running: e.hang || e.busy, PID: 1, ExitCode: e.exit, StartedAt: time.Now(),
+	st := &wire.Status{Name: name, Running: e.hang || e.busy, PID: 1, ExitCode: e.exit, Signal: e.signal, StartedAt: time.Now(),
 		StdoutSize: int64(len(e.stdout)), StderrSize: int64(len(e.stderr))}
 	if e.hang && p.TimeoutMillis > 0 { // its time is up at once
 		st.Running, st.TimedOut, st.ExitCode = false, true, 137

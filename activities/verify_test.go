@@ -3,6 +3,7 @@ package activities_test
 import (
 	"cmp"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -171,6 +172,7 @@ func TestRewardRules(t *testing.T) {
 		"no file":                  {v: script, answers: map[string]exec{"verify-script": {exit: 2}}, status: zero, why: "the test script (exit code 2) wrote no reward"},
 		"empty file":               {v: script, answers: says("verify-script", " \n"), status: zero, why: "wrote no reward"},
 		"an unparsable script":     {v: script, answers: map[string]exec{"verify-script": {exit: 2}, "verify-syntax": {exit: 2, stderr: "line 1: syntax error"}}, status: none, why: "bash cannot parse the test script: line 1"},
+		"a check that is killed":   {v: script, answers: map[string]exec{"verify-script": {exit: 137}, "verify-syntax": {exit: 137, signal: "SIGKILL"}}, status: zero, why: "the test script (exit code 137) wrote no reward"},
 		"nan":                      {v: script, answers: says("verify-script", "nan"), status: none, why: `holds "nan", not a decimal number`},
 		"script's time is up":      {v: both, answers: map[string]exec{"verify-script": {hang: true, effect: rewards("1").effect}}, status: zero, why: "the test script did not end within the verifier's 2m0s"},
 		"the same, null":           {v: null(both), answers: map[string]exec{"verify-script": {hang: true, effect: rewards("1").effect}}, status: none, why: "the test script did not end"},
@@ -252,6 +254,131 @@ func TestWhoseFaultAGradingIs(t *testing.T) {
 			require.Contains(t, h.stored(t, store.Grading), `"status":"failed_by_submission","why":"`+c.why)
 		})
 	}
+}
+
+// A sandbox that ended since its memory ran out has reached a bound, as one whose process was killed. Any other loss is tried again, or is one of
+// infrastructure, though processes were killed before.
+func TestSandboxThatItsMemoryEnds(t *testing.T) {
+	t.Parallel()
+	const work, graded, control = "r.1", "r.1.v", "r.1.c"
+	for name, c := range map[string]struct {
+		lost   []string // sandboxes that are lost once they have files
+		ended  []string // those of which the kernel killed sandboxd
+		killed int      // processes, in each
+		why    string   // of a reward of 0
+		kind   fault.Kind
+	}{
+		"as it is packed":       {lost: []string{work}, ended: []string{work}, why: "save the workspace: the sandbox ended, since its memory ran out"},
+		"as it is graded":       {lost: []string{graded}, ended: []string{graded}, why: "run the verifier: the sandbox ended, since its memory ran out"},
+		"without the work, too": {lost: []string{graded, control}, ended: []string{graded, control}, kind: fault.VerifierFailed},
+		"lost as it is packed":  {lost: []string{work}, killed: 1, kind: fault.SandboxLost},
+		"lost as it is graded":  {lost: []string{graded}, killed: 1, kind: fault.Unavailable},
+		"lost without the work": {lost: []string{graded, control}, ended: []string{graded}, kind: fault.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			b := h.sandbox(t)
+			b.see(func() { b.files["/home/user/workdir/a"] = "by the agent" })
+			h.provider.ooms, h.provider.ended = c.killed, c.ended
+			losing := func(b *box) {
+				b.refuse = func(method, path string, _ map[string][]string) error {
+					if slices.Contains(c.lost, b.id) && (method == http.MethodGet && path == "/v1/tar" || strings.HasSuffix(path, "/verify-1")) {
+						return fault.New(fault.SandboxLost, "gone")
+					}
+					return nil
+				}
+			}
+			b.see(func() { losing(b) })
+			h.provider.onBox = losing
+			h.provider.exec = verifier(nil)
+			grade, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Commands: []string{"one"}}))
+			require.Equal(t, c.kind, fault.KindOf(err), "%v", err)
+			if c.kind == "" {
+				require.Zero(t, grade.Reward)
+				require.Contains(t, h.stored(t, store.Grading), `"status":"failed_by_submission","why":"`+c.why)
+			}
+		})
+	}
+}
+
+// Files of the verifier that do not fit into a sandbox are its own fault where they do not fit without the work either.
+func TestVerifierThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		full []string
+		kind fault.Kind
+	}{
+		"beside the work": {[]string{"r.1.v"}, ""},
+		"at all":          {[]string{"r.1.v", "r.1.c"}, fault.VerifierFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			h.sandbox(t)
+			h.provider.onBox = func(b *box) {
+				b.refuse = func(method, path string, q map[string][]string) error {
+					if slices.Contains(c.full, b.id) && method == http.MethodPut && path == "/v1/tar" && q["path"][0] == wire.VerifierTests {
+						return fault.New(fault.OutOfDisk, "full")
+					}
+					return nil
+				}
+			}
+			h.provider.exec = verifier(nil)
+			grade, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Commands: []string{"one"}}))
+			require.Equal(t, c.kind, fault.KindOf(err), "%v", err)
+			if c.kind == "" {
+				require.Zero(t, grade.Reward)
+				require.Contains(t, h.stored(t, store.Grading), `"status":"failed_by_submission","why":"stage the verifier's files: `)
+			}
+		})
+	}
+}
+
+// A script that runs the work as the verifier may have its own folder closed. It was staged once: that it cannot be staged again is the work's doing.
+func TestTestsThatTheWorkCloses(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	h.provider.exec = func(b *box, _ string, _ wire.Process) exec {
+		b.refuse = func(method, path string, q map[string][]string) error {
+			if method == http.MethodPut && path == "/v1/tar" && q["path"][0] == wire.VerifierTests {
+				return fault.New(fault.Invalid, "permission denied")
+			}
+			return nil
+		}
+		return exec{exit: 137}
+	}
+	grade, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Script: "x"}))
+	require.NoError(t, err)
+	require.Zero(t, grade.Reward)
+	require.Contains(t, h.stored(t, store.Grading), `"status":"failed_by_submission","why":"stage the verifier's files again: `)
+}
+
+// Work that keeps a command from starting takes the verifier's time, and not that of the activity.
+func TestStartsThatTheWorkDelays(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	in := verifyInput(rollout.Verifier{Commands: []string{"one", "two"}})
+	in.Timeout = 100 * time.Millisecond
+	refused := 0
+	h.provider.onBox = func(b *box) {
+		b.refuse = func(method, path string, _ map[string][]string) error {
+			if refused > 0 || method != http.MethodPut || !strings.HasSuffix(path, "/verify-1") {
+				return nil
+			}
+			refused++
+			time.Sleep(in.Timeout)
+			return fault.New(fault.Timeout, "the process did not start")
+		}
+	}
+	h.provider.exec = verifier(nil)
+	grade, err := h.RunVerifier(t.Context(), in)
+	require.NoError(t, err)
+	require.Zero(t, grade.Reward)
+	v, _ := h.provider.box("r.1.v")
+	require.Empty(t, v.order, "no time is left")
 }
 
 // A worker that is killed in the middle of grading goes on where it was: the verifier runs on, and its workspace is not

@@ -24,7 +24,7 @@ func ReadCauses(ctx context.Context, s *store.Store, t rollout.Target) ([]rollou
 }
 
 // noteCauses records which bounds the verifier's sandbox reached. In the agent's own sandbox what ran out before is subtracted. A sandbox
-// that is gone has no causes: other calls say that it is gone.
+// of which nothing is left has no causes: other calls say that it is gone.
 func (g *Grader) noteCauses(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	use, err := sb.Usage(ctx)
 	if err != nil {
@@ -42,13 +42,17 @@ func (g *Grader) noteCauses(ctx context.Context, sb *sandbox.Sandbox, job Job, r
 }
 
 // blameVerifier finds out whose doing it is that grading reached a bound of its sandbox and gave no reward, or that commands failed. The
-// verifier runs again without the agent's work: if it reaches the same bound there, it is at fault. The agent cannot reach that sandbox, so
-// it cannot turn a reward of 0 into none.
+// verifier runs again without the agent's work: if it reaches the same bound there, or cannot even be staged, it is at fault. The agent cannot
+// reach that sandbox, so it cannot turn a reward of 0 into none.
 func (g *Grader) blameVerifier(ctx context.Context, job Job, record Record, err error) error {
-	if len(record.Causes) == 0 || !doubtful(job, record, err) {
+	if !doubtful(job, record, err) {
 		return err
 	}
 	alone, controlErr := g.causesAlone(ctx, job)
+	var f *failure
+	if errors.As(controlErr, &f) {
+		return verifierFailed("the verifier fails without the agent's work too: %s", f.why)
+	}
 	if controlErr != nil {
 		return controlErr
 	}
@@ -65,10 +69,10 @@ func (g *Grader) blameVerifier(ctx context.Context, job Job, record Record, err 
 func doubtful(job Job, record Record, err error) bool {
 	var f *failure
 	if err != nil {
-		return errors.As(err, &f) && !f.verifier
+		return errors.As(err, &f) && !f.verifier && (f.bound || len(record.Causes) > 0)
 	}
 	scriptDecided := job.Verifier.Script != "" && len(record.Commands) == 0
-	return !scriptDecided && record.Reward != nil && passed(record.Commands) < 1
+	return len(record.Causes) > 0 && !scriptDecided && record.Reward != nil && passed(record.Commands) < 1
 }
 
 // controlReserve is the time of the activity that the control leaves for what follows it.
@@ -93,11 +97,11 @@ func (g *Grader) causesAlone(ctx context.Context, job Job) ([]rollout.ResourceCa
 	if err == nil && !begun {
 		err = g.stage(ctx, sb, job)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = runControl(ctx, sb, job.Verifier, &shell.Budget{Total: total})
 	}
-	if err := runControl(ctx, sb, job.Verifier, &shell.Budget{Total: total}); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, g.lost(ctx, sb, job, &Record{}, err)
 	}
 	use, err := sb.Usage(ctx)
 	if err != nil {
@@ -111,7 +115,7 @@ func (g *Grader) causesAlone(ctx context.Context, job Job) ([]rollout.ResourceCa
 func runControl(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier, b *shell.Budget) error {
 	if v.Script != "" {
 		if _, err := shell.Run(ctx, sb, scriptProcess, asScript(), b); err != nil {
-			return err
+			return blameBounds(err, "start the test script")
 		}
 	}
 	for i, cmd := range v.Commands {

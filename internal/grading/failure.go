@@ -1,9 +1,11 @@
 package grading
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
 // failure ends grading with a record instead of an error.
@@ -13,6 +15,7 @@ import (
 type failure struct {
 	why      string
 	verifier bool // the verifier is at fault: reward null; else the submission is: reward 0
+	bound    bool // a bound of the sandbox was reached, by whichever of the two
 }
 
 func (f *failure) Error() string { return f.why }
@@ -25,11 +28,12 @@ func verifierFailed(format string, args ...any) error {
 	return &failure{why: fmt.Sprintf(format, args...), verifier: true}
 }
 
-// blameBounds is blame for steps of the verifier alone: the work that lies in the sandbox can take its disk and memory, and nothing else from them.
+// blameBounds is blame for steps of the verifier alone: the work that lies in the sandbox can take its disk and memory, and nothing else from them. So can
+// the verifier's own files.
 func blameBounds(err error, what string) error {
 	switch fault.KindOf(err) {
 	case fault.OutOfDisk, fault.OutOfMemory:
-		return submissionFailed("%s: %v", what, err)
+		return &failure{why: fmt.Sprintf("%s: %v", what, err), bound: true}
 	default:
 		return err
 	}
@@ -45,4 +49,16 @@ func blame(err error, what string) error {
 	default:
 		return err
 	}
+}
+
+// ofMemory makes the loss of a sandbox whose memory ran out a fault.OutOfMemory: where files hold the memory, the kernel has nothing left to kill but
+// sandboxd. A sandbox that ended in another way, or of which nothing is left, stays lost, though processes of it may have been killed before.
+func ofMemory(ctx context.Context, sb *sandbox.Sandbox, err error) error {
+	if !fault.Is(err, fault.SandboxLost) {
+		return err
+	}
+	if use, usageErr := sb.Usage(ctx); usageErr != nil || !use.Killed {
+		return err
+	}
+	return fault.Wrap(fault.OutOfMemory, err, "the sandbox ended, since its memory ran out")
 }

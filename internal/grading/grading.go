@@ -87,7 +87,7 @@ func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
 	sb, release, err := g.verifierSandbox(ctx, job, &record)
 	if err == nil {
 		defer release()
-		err = retryable(job, g.run(ctx, sb, job, &record))
+		err = g.lost(ctx, sb, job, &record, g.run(ctx, sb, job, &record))
 	}
 	return record, record.end(g.blameVerifier(ctx, job, record, err))
 }

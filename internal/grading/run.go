@@ -163,8 +163,10 @@ func (g *Grader) runCommands(ctx context.Context, sb *sandbox.Sandbox, job Job, 
 }
 
 // runCommand runs one command. The work that earlier commands ran may keep it from starting, with processes that take all there
-// are, or by removing the workdir. Then it is started again without those processes, in a workdir.
+// are, or by removing the workdir. Then it is started again without those processes, in a workdir. That takes time of the verifier's: the work must not
+// be able to take all that grading has.
 func runCommand(ctx context.Context, sb *sandbox.Sandbox, i int, cmd string, b *shell.Budget) (wire.Status, error) {
+	began := time.Now()
 	st, err := shell.Run(ctx, sb, commandProcess(i), asCommand(cmd), b)
 	if err == nil || fault.Is(err, fault.SandboxLost) {
 		return st, err
@@ -172,6 +174,7 @@ func runCommand(ctx context.Context, sb *sandbox.Sandbox, i int, cmd string, b *
 	if err := sb.KillAll(ctx); err != nil {
 		return st, blame(err, "end what the verifier left running")
 	}
+	b.Spend(time.Since(began))
 	if err := sb.PutTar(ctx, rollout.Home, Folders(rollout.Workdir)); err != nil {
 		return st, blame(err, "make the workdir again")
 	}
@@ -210,7 +213,7 @@ func (g *Grader) noReward(ctx context.Context, sb *sandbox.Sandbox, job Job, rec
 		return nil
 	}
 	if err := g.stageFiles(ctx, sb, job.Verifier); err != nil { // the script may have been changed
-		return err
+		return blame(err, "stage the verifier's files again") // which they were once, in this sandbox
 	}
 	check := asVerifier("-n", testScript)
 	check.Dir = wire.VerifierTests // the work may have removed the workdir
@@ -219,7 +222,7 @@ func (g *Grader) noReward(ctx context.Context, sb *sandbox.Sandbox, job Job, rec
 		return blameBounds(err, "check the test script")
 	}
 	res, err := shell.Result(ctx, sb, testScript, st)
-	if err == nil && st.ExitCode != 0 && !st.TimedOut {
+	if err == nil && st.ExitCode != 0 && st.Signal == "" && !st.TimedOut { // one that the kernel kills, since files hold the memory, has parsed nothing
 		return verifierFailed("bash cannot parse the test script: %s", text.Head(res.Stderr, 300))
 	}
 	if err != nil {

@@ -26,9 +26,9 @@ func (g *Grader) verifierSandbox(ctx context.Context, job Job, record *Record) (
 		err = g.prepare(ctx, sb, job)
 	}
 	if err != nil {
-		err = errorsFirst(g.noteCauses(ctx, sb, job, record), err)
+		err = g.lost(ctx, sb, job, record, errorsFirst(g.noteCauses(ctx, sb, job, record), err))
 		release()
-		return nil, nil, retryable(job, err)
+		return nil, nil, err
 	}
 	return sb, release, nil
 }
@@ -50,7 +50,7 @@ func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, fu
 		return nil, nil, blame(saveErr, "save the workspace")
 	}
 	if err != nil {
-		return nil, nil, retryable(job, err)
+		return nil, nil, retryable(err)
 	}
 	releaseAgents := g.keepAgentSandbox(ctx, job.Target)
 	return sb, func() { release(); releaseAgents() }, nil
@@ -204,10 +204,29 @@ func (g *Grader) restoreHome(ctx context.Context, sb *sandbox.Sandbox, job Job) 
 	return fault.Wrap(fault.KindOf(err), err, "restore %s", rollout.Home)
 }
 
+// lost decides on an error that is the loss of the sandbox in which the verifier runs. Where its memory ran out, grading has reached a bound.
+func (g *Grader) lost(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, err error) error {
+	if !fault.Is(err, fault.SandboxLost) {
+		return err
+	}
+	if err := g.noteCauses(ctx, sb, job, record); err != nil {
+		return err
+	}
+	err = ofMemory(ctx, sb, err)
+	switch {
+	case fault.Is(err, fault.OutOfMemory):
+		return blameBounds(err, "run the verifier")
+	case job.Verifier.SameSandbox:
+		return err
+	default:
+		return retryable(err)
+	}
+}
+
 // retryable makes the loss of the verifier's own sandbox an error that Temporal retries: the workspace is in the store, so
 // grading can start again in another sandbox.
-func retryable(job Job, err error) error {
-	if job.Verifier.SameSandbox || !fault.Is(err, fault.SandboxLost) {
+func retryable(err error) error {
+	if !fault.Is(err, fault.SandboxLost) {
 		return err
 	}
 	return fault.Wrap(fault.Unavailable, err, "verifier's sandbox")

@@ -27,10 +27,10 @@ func (g *Grader) SaveHome(ctx context.Context, t rollout.Target) error {
 		return err
 	}
 	defer release()
-	if err := sb.KillAll(ctx); err != nil {
-		return err
+	if err = sb.KillAll(ctx); err == nil {
+		err = g.save(ctx, sb, rollout.Home, key)
 	}
-	return g.save(ctx, sb, rollout.Home, key)
+	return ofMemory(ctx, sb, err)
 }
 
 // SavePackages puts the Python packages that setup installed for the user into the store, once; where there are none, an empty

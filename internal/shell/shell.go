@@ -26,6 +26,9 @@ type Budget struct {
 	spent time.Duration
 }
 
+// Spend counts time for which a command kept the ones that follow from starting.
+func (b *Budget) Spend(d time.Duration) { b.spent += d }
+
 // Run runs argv as the named process in the workdir, with the environment env, and returns its status once it has ended.
 // A process of that name which runs already, or has run, is waited for instead. A command for which no time is left is not
 // started: its status says TimedOut and has no StartedAt.
