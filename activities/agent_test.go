@@ -326,3 +326,46 @@ func TestAgentInALostSandbox(t *testing.T) {
 	_, err := h.RunAgent(t.Context(), agentInput())
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
 }
+
+// An agent that uses up the memory of its sandbox until the kernel ends that has failed, and earns 0. Before its first call, or where the sandbox ended
+// in another way, it has not.
+func TestAgentThatEndsItsSandbox(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		turns int
+		ended []string
+		kind  fault.Kind
+	}{
+		"by its memory":         {2, []string{"r.1"}, ""},
+		"before the first call": {0, []string{"r.1"}, fault.SandboxLost},
+		"in another way":        {2, nil, fault.SandboxLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := working(t, 1000)
+			h.sandbox(t)
+			h.gate.status.Turns, h.provider.ooms, h.provider.ended = c.turns, 1, c.ended
+			h.coder.status = func(int, int) (agent.Status, error) {
+				return agent.Status{}, fault.New(fault.SandboxLost, "gone")
+			}
+			out, err := h.RunAgent(t.Context(), agentInput())
+			require.Equal(t, c.kind, fault.KindOf(err), "%v", err)
+			require.NoError(t, h.provider.Destroy(t.Context(), "r.1"))
+			for _, v := range []rollout.Verifier{{Script: "x"}, {Script: "x", SameSandbox: true}} {
+				grade, graded := h.RunVerifier(t.Context(), verifyInput(v))
+				if c.ended == nil {
+					require.Equal(t, fault.SandboxLost, fault.KindOf(graded))
+					continue
+				}
+				require.NoError(t, graded)
+				require.Zero(t, grade.Reward)
+				require.NoError(t, h.store.Delete(t.Context(), store.AttemptKey("r", 1, store.Grading)))
+			}
+			if c.kind == "" {
+				require.Equal(t, rollout.AgentFailed, out.Outcome)
+				require.Equal(t, c.turns, out.Turns)
+				require.Contains(t, out.Error, "the sandbox ended, since its memory ran out")
+			}
+		})
+	}
+}

@@ -32,14 +32,32 @@ func (a *Activities) RunAgent(ctx context.Context, in *AgentInput) (*AgentResult
 	a.phase(in.Target, rollout.PhaseAgent)
 	w, err := a.openAgent(ctx, in)
 	if err != nil {
-		return nil, err
+		return a.usedUp(ctx, in.Target, err)
 	}
 	defer w.close()
 	res, err := a.watcher.Run(ctx, &w.job)
 	if err != nil {
-		return nil, err
+		return a.usedUp(ctx, in.Target, err)
 	}
 	return a.agentResult(ctx, in.Target, res)
+}
+
+// usedUp makes the loss of a sandbox whose memory ran out the end of an agent that had called its model: an attempt that is lost counts for nothing, which a
+// policy could choose. Any other error stays as it is.
+func (a *Activities) usedUp(ctx context.Context, t Target, err error) (*AgentResult, error) {
+	b, backendErr := a.backend(t)
+	if backendErr != nil {
+		return nil, err
+	}
+	why := b.OfMemory(ctx, t.SandboxID(), err)
+	if !fault.Is(err, fault.SandboxLost) || !fault.Is(why, fault.OutOfMemory) {
+		return nil, err
+	}
+	route, statusErr := a.o.Gateway.Status(ctx, t.SandboxID())
+	if statusErr != nil || route.Turns == 0 {
+		return nil, err
+	}
+	return &AgentResult{Outcome: rollout.AgentFailed, ExitCode: -1, Error: why.Error(), Turns: route.Turns}, nil
 }
 
 // agentWork is what RunAgent works with.

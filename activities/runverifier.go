@@ -52,7 +52,12 @@ type leased struct {
 
 // Attach implements grading.Sandboxes.
 func (l leased) Attach(ctx context.Context, id string) (*sandbox.Sandbox, func(), error) {
-	return l.a.attachTo(ctx, l.target, id)
+	b, err := l.a.backend(l.target)
+	if err != nil {
+		return nil, nil, err
+	}
+	sb, release, err := l.a.leases.Attach(ctx, b.Backend, id)
+	return sb, release, b.OfMemory(ctx, id, err)
 }
 
 // CreateVerifier implements grading.Sandboxes.

@@ -263,7 +263,7 @@ func TestSandboxThatItsMemoryEnds(t *testing.T) {
 	const work, graded, control = "r.1", "r.1.v", "r.1.c"
 	for name, c := range map[string]struct {
 		lost   []string // sandboxes that are lost once they have files
-		ended  []string // those of which the kernel killed sandboxd
+		ended  []string // those whose sandboxd the kernel killed
 		killed int      // processes, in each
 		why    string   // of a reward of 0
 		kind   fault.Kind

@@ -24,7 +24,7 @@ func ReadCauses(ctx context.Context, s *store.Store, t rollout.Target) ([]rollou
 }
 
 // noteCauses records which bounds the verifier's sandbox reached. In the agent's own sandbox what ran out before is subtracted. A sandbox
-// of which nothing is left has no causes: other calls say that it is gone.
+// that left nothing has no causes: other calls say that it is gone.
 func (g *Grader) noteCauses(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	use, err := sb.Usage(ctx)
 	if err != nil {

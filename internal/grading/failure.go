@@ -1,11 +1,9 @@
 package grading
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
 // failure ends grading with a record instead of an error.
@@ -49,16 +47,4 @@ func blame(err error, what string) error {
 	default:
 		return err
 	}
-}
-
-// ofMemory makes the loss of a sandbox whose memory ran out a fault.OutOfMemory: where files hold the memory, the kernel has nothing left to kill but
-// sandboxd. A sandbox that ended in another way, or of which nothing is left, stays lost, though processes of it may have been killed before.
-func ofMemory(ctx context.Context, sb *sandbox.Sandbox, err error) error {
-	if !fault.Is(err, fault.SandboxLost) {
-		return err
-	}
-	if use, usageErr := sb.Usage(ctx); usageErr != nil || !use.Killed {
-		return err
-	}
-	return fault.Wrap(fault.OutOfMemory, err, "the sandbox ended, since its memory ran out")
 }

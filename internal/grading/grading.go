@@ -16,7 +16,7 @@ import (
 
 // Sandboxes finds and makes sandboxes. The lease of a returned sandbox is renewed until release is called.
 type Sandboxes interface {
-	// Attach finds a living sandbox; one that is gone is a fault.SandboxLost.
+	// Attach finds a living sandbox. One that is gone is a fault.SandboxLost, or a fault.OutOfMemory; see sandbox.Backend.OfMemory.
 	Attach(ctx context.Context, id string) (sb *sandbox.Sandbox, release func(), err error)
 	// CreateVerifier makes the sandbox in which an attempt is graded, or finds the one it made before.
 	CreateVerifier(ctx context.Context, t rollout.Target, s rollout.Sandbox) (sb *sandbox.Sandbox, release func(), err error)

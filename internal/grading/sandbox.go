@@ -36,7 +36,8 @@ func (g *Grader) verifierSandbox(ctx context.Context, job Job, record *Record) (
 // openSandbox returns the agent's own sandbox, or a fresh one. It is made, empty, while the agent's processes end and their home is saved.
 func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, func(), error) {
 	if job.Verifier.SameSandbox {
-		return g.Sandboxes.Attach(ctx, job.SandboxID())
+		sb, release, err := g.Sandboxes.Attach(ctx, job.SandboxID())
+		return sb, release, blameBounds(err, "grade in the agent's sandbox")
 	}
 	var saveErr error
 	var saving sync.WaitGroup
@@ -212,7 +213,7 @@ func (g *Grader) lost(ctx context.Context, sb *sandbox.Sandbox, job Job, record 
 	if err := g.noteCauses(ctx, sb, job, record); err != nil {
 		return err
 	}
-	err = ofMemory(ctx, sb, err)
+	err = sb.OfMemory(ctx, err)
 	switch {
 	case fault.Is(err, fault.OutOfMemory):
 		return blameBounds(err, "run the verifier")

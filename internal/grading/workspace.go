@@ -30,7 +30,7 @@ func (g *Grader) SaveHome(ctx context.Context, t rollout.Target) error {
 	if err = sb.KillAll(ctx); err == nil {
 		err = g.save(ctx, sb, rollout.Home, key)
 	}
-	return ofMemory(ctx, sb, err)
+	return sb.OfMemory(ctx, err)
 }
 
 // SavePackages puts the Python packages that setup installed for the user into the store, once; where there are none, an empty
