@@ -1,11 +1,9 @@
 package activities
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -16,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/text"
 	"github.com/rolloutd/rolloutd/internal/trajectory"
+	"github.com/rolloutd/rolloutd/internal/trajectory/turns"
 )
 
 // addTrace puts the turns, compact, and what they sum up to into the result. One whole turn is in memory at a time.
@@ -28,7 +27,7 @@ func (a *Activities) addTrace(ctx context.Context, in CollectInput, res *rollout
 	sum := sha256.New()
 	log, err := turnsOf(io.TeeReader(r, sum), in.Head.Messages, res)
 	if err != nil {
-		return fault.Wrap(fault.Internal, err, "trace of attempt %d", in.Attempt)
+		return fault.Wrap(fault.KindOf(err), err, "trace of attempt %d", in.Attempt)
 	}
 	res.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
 	res.ProxyLogTail = text.Tail(log, logTail)
@@ -39,21 +38,16 @@ func (a *Activities) addTrace(ctx context.Context, in CollectInput, res *rollout
 func turnsOf(r io.Reader, messages rollout.MessagesMode, res *rollout.Result) (string, error) {
 	var log strings.Builder
 	compact := trajectory.Compactor{Messages: messages}
-	dec := json.NewDecoder(bufio.NewReaderSize(r, 64<<10))
-	for {
-		var t rollout.Turn
-		if err := dec.Decode(&t); err == io.EOF {
-			return log.String(), nil
-		} else if err != nil {
-			return "", err
-		}
-		res.ProxyTurns = append(res.ProxyTurns, compact.Compact(t))
-		count(&res.Usage, t)
+	err := turns.Each(r, turns.Unbounded, func(t *rollout.Turn) error {
+		res.ProxyTurns = append(res.ProxyTurns, compact.Compact(*t))
+		count(&res.Usage, *t)
 		for _, fix := range t.ParamFixes {
 			addFix(res, fix)
 		}
-		log.WriteString(lineOf(t))
-	}
+		log.WriteString(lineOf(*t))
+		return nil
+	})
+	return log.String(), err
 }
 
 func addFix(res *rollout.Result, fix string) {

@@ -50,9 +50,9 @@ func (c *Compactor) delta(t *rollout.Turn, o *rawjson.Object, out map[string]any
 		}
 	}
 	for _, key := range []string{"messages", "input"} {
-		list, ok := o.Get(key)
-		var all []json.RawMessage
-		if !ok || json.Unmarshal(list, &all) != nil {
+		list, _ := o.Get(key)
+		all, ok := elements(list)
+		if !ok {
 			continue
 		}
 		n := c.seen(t, all)
@@ -189,14 +189,14 @@ func (c *Compactor) response(t *rollout.Turn) map[string]any {
 
 // withoutLogprobs is a list of choices or items without what the turn has already.
 func withoutLogprobs(list json.RawMessage) json.RawMessage {
-	var all []json.RawMessage
-	if json.Unmarshal(list, &all) != nil {
+	all, ok := elements(list)
+	if !ok {
 		return bytes.Clone(list)
 	}
 	for i, item := range all {
 		if o, err := rawjson.ParseObject(item); err == nil {
 			o.Remove("logprobs")
-			all[i] = bytes.Clone(o.Bytes())
+			all[i] = o.Bytes()
 		}
 	}
 	out, err := marshal(all)
@@ -204,4 +204,13 @@ func withoutLogprobs(list json.RawMessage) json.RawMessage {
 		return bytes.Clone(list)
 	}
 	return out
+}
+
+// elements are those of a JSON list; they alias it. A reply with log probabilities is long, and encoding/json would look at each byte three times.
+func elements(list []byte) (all []json.RawMessage, ok bool) {
+	c := rawjson.Cursor{Src: list}
+	for range c.Elements {
+		all = append(all, c.Skip())
+	}
+	return all, c.End()
 }

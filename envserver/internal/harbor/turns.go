@@ -11,6 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trajectory/conversation"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
+	"github.com/rolloutd/rolloutd/internal/trajectory/turns"
 )
 
 // turn is HarborEnv's HarborTurn: a whole model call of the agent itself.
@@ -78,7 +79,7 @@ func (e *Env) capture(ctx context.Context, id string) (captured, error) {
 		return c, err
 	}
 	defer r.Close()
-	err = conversation.EachTurn(r, c.add)
+	err = turns.Each(r, turns.Bounded, c.add)
 	return c, err
 }
 

@@ -1,13 +1,11 @@
 package arrays
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
 	"io"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/turns"
 )
 
 // Turns are a trace's turns as columns.
@@ -52,21 +50,17 @@ func (t *Turns) listBytes() int64 {
 // whose lists take more than so many bytes is a fault.Exhausted.
 func Read(lines io.Reader, most int64) (*Turns, error) {
 	t := &Turns{}
-	dec := json.NewDecoder(bufio.NewReaderSize(lines, 1<<20))
-	for {
-		var turn rollout.Turn
-		err := dec.Decode(&turn)
-		if errors.Is(err, io.EOF) {
-			return t, nil
-		}
-		if err != nil {
-			return nil, fault.Wrap(fault.Internal, err, "trace after %d turns", len(t.turn))
-		}
-		t.add(&turn)
+	err := turns.Each(lines, turns.Unbounded, func(turn *rollout.Turn) error {
+		t.add(turn)
 		if t.listBytes() > most {
-			return nil, fault.New(fault.Exhausted, "the arrays of this trace take more than %d bytes: read the trace as jsonl", most)
+			return fault.New(fault.Exhausted, "the arrays of this trace take more than %d bytes: read the trace as jsonl", most)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	return t, nil
 }
 
 func (t *Turns) add(r *rollout.Turn) {

@@ -12,6 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trajectory/conversation"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
+	"github.com/rolloutd/rolloutd/internal/trajectory/turns"
 )
 
 // Trajectory is a rollout in the Agent Trajectory Interchange Format, of the agent's own conversation.
@@ -80,7 +81,7 @@ type metrics struct {
 func Read(trace io.Reader, rolloutID string) (Trajectory, error) {
 	t := Trajectory{Schema: version, SessionID: rolloutID, Agent: agent{Name: "agent", Version: "unknown"}, Steps: []step{}}
 	seen, tokens := 0, 0 // messages of the conversation that are steps already; ids in all
-	err := conversation.EachTurn(trace, func(turn *rollout.Turn) error {
+	err := turns.Each(trace, turns.Bounded, func(turn *rollout.Turn) error {
 		if turn.Broken != "" || turn.Kind != rollout.KindAgent {
 			return nil
 		}

@@ -2,13 +2,10 @@ package conversation_test
 
 import (
 	"encoding/json"
-	"errors"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trajectory/conversation"
 )
@@ -60,16 +57,4 @@ func TestUnreadableTurns(t *testing.T) {
 		require.Empty(t, got.Calls, body)
 		require.True(t, json.Valid(got.Message), body)
 	}
-}
-
-func TestEachTurn(t *testing.T) {
-	t.Parallel()
-	var ids []string
-	take := func(t *rollout.Turn) error { ids = append(ids, t.CallID); return nil }
-	require.NoError(t, conversation.EachTurn(strings.NewReader("{\"call_id\":\"a\"}\n\n{\"call_id\":\"b\"}"), take))
-	require.Equal(t, []string{"a", "b"}, ids)
-	require.True(t, fault.Is(conversation.EachTurn(strings.NewReader("{]\n"), take), fault.Internal))
-	require.True(t, fault.Is(conversation.EachTurn(strings.NewReader(strings.Repeat(" ", 65<<20)), take), fault.Exhausted))
-	enough := errors.New("enough")
-	require.ErrorIs(t, conversation.EachTurn(strings.NewReader("{}\n{}\n"), func(*rollout.Turn) error { return enough }), enough)
 }

@@ -1,13 +1,11 @@
 package sequence
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
 	"io"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/turns"
 )
 
 // MaxTokens bounds the tokens of all sequences of a trajectory: some 100 MiB of memory. An agent that rewrites its conversation at every
@@ -20,21 +18,17 @@ func Read(lines io.Reader, subagents Subagents) (Trajectory, error) {
 	if err != nil {
 		return Trajectory{}, err
 	}
-	dec := json.NewDecoder(bufio.NewReaderSize(lines, 1<<20))
-	for {
-		var t rollout.Turn
-		err := dec.Decode(&t)
-		if errors.Is(err, io.EOF) {
-			return b.Trajectory(), nil
-		}
-		if err != nil {
-			return Trajectory{}, fault.Wrap(fault.Internal, err, "trace after %d turns", b.done.Turns)
-		}
-		if err := b.Add(&t); err != nil {
-			return Trajectory{}, err
+	err = turns.Each(lines, turns.Unbounded, func(t *rollout.Turn) error {
+		if err := b.Add(t); err != nil {
+			return err
 		}
 		if b.tokens > MaxTokens {
-			return Trajectory{}, fault.New(fault.Exhausted, "the sequences of this trace have more than %d tokens: read the trace itself", MaxTokens)
+			return fault.New(fault.Exhausted, "the sequences of this trace have more than %d tokens: read the trace itself", MaxTokens)
 		}
+		return nil
+	})
+	if err != nil {
+		return Trajectory{}, err
 	}
+	return b.Trajectory(), nil
 }
