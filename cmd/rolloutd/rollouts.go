@@ -47,7 +47,7 @@ func showCommand(s std) *cobra.Command {
 		}
 		switch {
 		case st.Unknown():
-			return fault.New(fault.NotFound, "%s has no rollout %q", c.Address(), args[0])
+			return noRollout(c, args[0])
 		case state || !st.Done() && !wait:
 			return printState(s, st, state || f.json)
 		}
@@ -55,6 +55,11 @@ func showCommand(s std) *cobra.Command {
 		return f.finish(s.out, r, raw, hint(err, c))
 	}
 	return cmd
+}
+
+// noRollout is the error for an id that the server does not know. It may be a group's, which run prints.
+func noRollout(c *client.Client, id string) error {
+	return fault.New(fault.NotFound, "%s has no rollout %q; if that is a group, list its rollouts:  rolloutd ls --group %[2]s", c.Address(), id)
 }
 
 // printState writes a state as text or as JSON.
@@ -80,7 +85,7 @@ func abortCommand(s std) *cobra.Command {
 		case err != nil:
 			return hint(err, c)
 		case a.Unknown():
-			return fault.New(fault.NotFound, "%s has no rollout %q", c.Address(), args[0])
+			return noRollout(c, args[0])
 		case !a.Aborted:
 			return errors.New("not aborted: " + a.Reason)
 		}

@@ -3,8 +3,11 @@ package daemon
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/envserver"
@@ -34,8 +37,8 @@ type knownSinks struct {
 }
 
 func (k knownSinks) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
-	if _, ok := k.sinks[spec.Sink]; !ok {
-		return rollout.Delivery{}, fault.Field("sink", "no sink %q is configured (sinks in the configuration)", spec.Sink)
+	if err := checkSink(k.sinks, spec.Sink); err != nil {
+		return rollout.Delivery{}, err
 	}
 	return k.engine.Deliver(ctx, spec)
 }
@@ -76,6 +79,17 @@ func (d *Daemon) trainerAPITier() tier.Tier {
 
 type producers = envserver.Producers
 
+// checkSink refuses a name that no configured sink has, with the names that there are.
+func checkSink(sinks map[string]config.Sink, name string) error {
+	if _, ok := sinks[name]; ok {
+		return nil
+	}
+	if len(sinks) == 0 {
+		return fault.Field("sink", "no sink %q is configured, nor any other (sinks in the configuration)", name)
+	}
+	return fault.Field("sink", "no sink %q is configured: want one of %s", name, strings.Join(slices.Sorted(maps.Keys(sinks)), ", "))
+}
+
 // sinkProducers refuses producers for a sink that is not configured.
 type sinkProducers struct {
 	producers
@@ -83,8 +97,8 @@ type sinkProducers struct {
 }
 
 func (p sinkProducers) StartProducer(ctx context.Context, spec rollout.ProducerSpec) (rollout.ProducerState, error) {
-	if _, ok := p.sinks[spec.Sink]; !ok {
-		return rollout.ProducerState{}, fault.Field("sink", "no sink %q is configured (sinks in the configuration)", spec.Sink)
+	if err := checkSink(p.sinks, spec.Sink); err != nil {
+		return rollout.ProducerState{}, err
 	}
 	return p.producers.StartProducer(ctx, spec)
 }

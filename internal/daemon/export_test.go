@@ -27,3 +27,6 @@ func NewRestarts() interceptor.WorkerInterceptor { return newRestarts() }
 func Agents(c config.Config) (*agent.Registry, error) {
 	return (&Daemon{cfg: c, log: slog.New(slog.DiscardHandler)}).agents()
 }
+
+// CheckSink is checkSink, for its test.
+func CheckSink(all map[string]config.Sink, name string) error { return checkSink(all, name) }

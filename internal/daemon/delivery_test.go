@@ -1,0 +1,21 @@
+package daemon_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+func TestUnknownSinkIsRefusedWithTheNamesThereAre(t *testing.T) {
+	t.Parallel()
+	all := map[string]config.Sink{"trainer": {}, "disk": {}}
+	require.NoError(t, daemon.CheckSink(all, "disk"))
+	err := daemon.CheckSink(all, "dsk")
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	require.ErrorContains(t, err, `no sink "dsk" is configured: want one of disk, trainer`)
+	require.ErrorContains(t, daemon.CheckSink(nil, "disk"), `no sink "disk" is configured, nor any other (sinks in the configuration)`)
+}
