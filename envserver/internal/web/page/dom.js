@@ -25,8 +25,9 @@ export function complain(text) {
 /** span of time in words that fit a table. */
 export function seconds(s) {
   if (s === null || !Number.isFinite(s)) return "";
-  if (s < 60) return s.toFixed(1) + " s";
-  return Math.floor(s / 60) + " min " + Math.round(s % 60) + " s";
+  const whole = Math.round(s);
+  if (whole < 60) return s.toFixed(1) + " s";
+  return Math.floor(whole / 60) + " min " + (whole % 60) + " s";
 }
 
 export const pretty = (value) => JSON.stringify(value, null, 2);
