@@ -164,7 +164,9 @@ func TestTemporalAlone(t *testing.T) {
 	t.Parallel()
 	p := launch(t, t.TempDir(), "temporal", "--codec-endpoint", "http://127.0.0.1:1/codec")
 	require.Regexp(t, `^127\.0\.0\.1:\d+$`, p.address(t, "Temporal"))
-	require.Contains(t, get(t, p.address(t, "Temporal UI")+"/api/v1/settings"), `"Endpoint":"http://127.0.0.1:1/codec"`)
+	settings := get(t, p.address(t, "Temporal UI")+"/api/v1/settings")
+	require.Contains(t, settings, `"Endpoint":"http://127.0.0.1:1/codec"`)
+	require.Contains(t, settings, "serve.codec_origins", "the words of the page when it may not decrypt")
 	require.NoError(t, p.end(t))
 }
 

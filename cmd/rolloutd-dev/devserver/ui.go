@@ -61,7 +61,7 @@ func StartUI(ctx context.Context, o UIOptions) (*UI, error) {
 			DisableNewsFetch:    true, // the UI must not call out
 			HideLogs:            true,
 			CORS:                uiconfig.CORS{CookieInsecure: true}, // loopback has no TLS
-			Codec:               uiconfig.Codec{Endpoint: o.Codec, DefaultErrorMessage: "the codec of rolloutd does not answer"},
+			Codec:               uiconfig.Codec{Endpoint: o.Codec, DefaultErrorMessage: "the codec of rolloutd does not answer this page: is rolloutd serve running, and does its serve.codec_origins have the address of this page?"},
 		}),
 	)}
 	go func() { // ends by Stop
