@@ -231,17 +231,22 @@ func TestStateOfAnEndedRollout(t *testing.T) {
 	require.Equal(t, time.Unix(40, 0).UTC(), *s.FinishedAt)
 }
 
-// A rollout for which no worker is there yet, or in time, is a queued one, not an error.
+// A rollout for which no worker is there yet, or in time, is where Temporal's list has it, not an error. One that is not queued says what it waits for.
 func TestStateWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)
 	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
 	for _, f.queryErr = range []error{serviceerror.NewWorkflowNotReady("no workflow task yet"), serviceerror.NewDeadlineExceeded("no answer")} {
-		s, err := rc.State(t.Context(), "r1")
-		require.NoError(t, err)
-		require.Equal(t, rollout.PhaseQueued, s.Phase)
-		require.Equal(t, time.Unix(1, 0).UTC(), s.StartedAt)
+		for phase, waiting := range map[rollout.Phase]string{rollout.PhaseQueued: "", rollout.PhaseAgent: "no worker answers; the rollout goes on when one does"} {
+			f.workflows[rollout.WorkflowID("r1")].state.Phase = phase
+			s, err := rc.State(t.Context(), "r1")
+			require.NoError(t, err)
+			require.Equal(t, "r1", s.ID)
+			require.Equal(t, phase, s.Phase)
+			require.Equal(t, waiting, s.Waiting)
+			require.Equal(t, time.Unix(1, 0).UTC(), s.StartedAt)
+		}
 	}
 }
 

@@ -95,7 +95,9 @@ func (c *Client) ask(ctx context.Context, id string, d *workflowservice.Describe
 	switch {
 	case err == nil:
 	case ctx.Err() == nil && unanswered(asking, err):
-		s = rollout.State{ID: id, Phase: rollout.PhaseQueued, StartedAt: d.GetWorkflowExecutionInfo().GetStartTime().AsTime()}
+		if s = listed(d.GetWorkflowExecutionInfo()); s.Phase != rollout.PhaseQueued {
+			s.Waiting = "no worker answers; the rollout goes on when one does"
+		}
 	default:
 		return s, classify(err, "ask rollout %q", id)
 	}
