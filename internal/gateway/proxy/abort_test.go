@@ -21,7 +21,10 @@ func TestEndCancelsWhatIsUnderWay(t *testing.T) {
 	stream, object := later(t, url, "s", streamed), later(t, url, "u", unary)
 	await(t, hang.begun)
 	await(t, hang.begun)
-	require.Eventually(t, func() bool { return h.status(t, "r1.1").InFlight == 2 }, patience, 1e6)
+	require.Eventually(t, func() bool { // both replies have grown
+		s := h.status(t, "r1.1")
+		return s.InFlight == 2 && s.OwedSince.IsZero()
+	}, patience, pollStep)
 
 	require.NoError(t, h.client.End(t.Context(), "r1.1", "the trainer said so"))
 	await(t, hang.gone)
