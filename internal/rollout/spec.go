@@ -138,7 +138,7 @@ type Limits struct {
 	FirstCall time.Duration `json:"first_call" arg:"limits.first_call_s" jsonschema:"seconds within which the agent must make its first model call"`
 	Quiet     time.Duration `json:"quiet" arg:"limits.quiet_s" jsonschema:"seconds without any sign of life after which the agent is ended"`
 
-	Held time.Duration `json:"held,omitempty" arg:"limits.held_s" jsonschema:"seconds by which agent_timeout_s is extended at most, for model calls that the gateway held back"`
+	Held time.Duration `json:"held,omitempty" arg:"limits.held_s" jsonschema:"seconds by which agent_timeout_s is extended at most, for model calls that the gateway held back and for time in which no worker ran an agent that runs in the worker"`
 
 	// Attempts are needed; 0 of the others sets no bound.
 	Attempts         int     `json:"attempts" arg:"limits.attempts" jsonschema:"tries when the infrastructure fails"`
