@@ -374,3 +374,63 @@ func TestAPausedEndpointIsNotInspected(t *testing.T) {
 	require.Equal(t, rollout.LogprobsProcessed, report.LogprobsMode, report.Findings)
 	require.True(t, *report.ToolSupport, report.Findings)
 }
+
+// Where a reply lacks the ids of its prompt, they are not asked for while the endpoint is paused, and again where a pause came upon the question. The agent's
+// time does not run meanwhile.
+func TestIDsOfAPromptWaitForTheEndOfAPause(t *testing.T) {
+	t.Parallel()
+	h, hang := newHost(t), newHanging("", strings.Replace(goodReply, `,"prompt_token_ids":[1,2,3]`, "", 1))
+	pause := func() {
+		_, err := h.trainer.Pause(t.Context(), "vllm", time.Hour)
+		require.NoError(t, err)
+	}
+	resume := func() {
+		_, err := h.trainer.Resume(t.Context(), "vllm", "")
+		require.NoError(t, err)
+	}
+	questions, ids := make(chan struct{}, 16), make(chan http.HandlerFunc, 2)
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/tokenize" {
+			hang.serve(w, r)
+			return
+		}
+		questions <- struct{}{}
+		(<-ids)(w, r)
+	})
+	r := h.route(e.URL)
+	r.Model.Endpoint = "vllm"
+	url := h.open(t, r)
+	got := later(t, url, "", streamed)
+	await(t, hang.begun)
+	pause()
+	close(hang.release)
+	h.holds(t, 300*time.Millisecond)
+	require.Equal(t, 200, sizeOf(t, url).status)
+	require.Empty(t, questions)
+
+	resume()
+	await(t, questions)
+	pause()
+	ids <- answers(404, "{}")
+	h.holds(t, h.status(t, r.ID).Held+300*time.Millisecond)
+	require.Empty(t, questions)
+	resume()
+	await(t, questions)
+	ids <- answers(200, `{"tokens":[4,5,6]}`)
+	require.Contains(t, await(t, got).body, "[DONE]")
+	turn := h.turns(t, r.ID)[0]
+	require.Equal(t, []int32{4, 5, 6}, turn.PromptTokenIDs)
+	require.Empty(t, turn.Flaws)
+	require.GreaterOrEqual(t, h.status(t, r.ID).Held, 600*time.Millisecond)
+}
+
+// sizeOf asks how many tokens a prompt has.
+func sizeOf(t *testing.T, url string) reply {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/messages/count_tokens", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`))
+	require.NoError(t, err)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	return reply{status: res.StatusCode}
+}

@@ -59,7 +59,7 @@ func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 		ClientGiven: r.Model.ClientGiven(), Progress: &c.progress, Admission: r.admission, Route: r.ID, Price: r.Model.Price, Memory: r.memory, Budget: r.callBudget(), Expected: int(r.replied.Load()),
 	})
 	r.replied.Store(int64(res.Size()))
-	r.addPrompt(ctx, c.ask, res)
+	r.addPrompt(ctx, c, res)
 	return res
 }
 

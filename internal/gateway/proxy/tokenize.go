@@ -111,21 +111,19 @@ const promptTime = 15 * time.Second
 
 // addPrompt asks for the ids of a prompt where the reply has those of the completion alone, as of vLLM that only writes tokens by their ids.
 // Ids that the engine did not count are not its prompt's.
-func (r *route) addPrompt(ctx context.Context, a *dialect.Request, res *upstream.Result) {
-	if r.trace == nil || res.Problem != nil || a.API != reply.Chat || len(res.Reply.TokenIDs) == 0 || len(res.Reply.PromptTokenIDs) > 0 {
+func (r *route) addPrompt(ctx context.Context, c *call, res *upstream.Result) {
+	if r.trace == nil || res.Problem != nil || c.ask.API != reply.Chat || len(res.Reply.TokenIDs) == 0 || len(res.Reply.PromptTokenIDs) > 0 {
 		return
 	}
 	if why := r.untold.Load(); why != nil {
 		res.Reply.Flaws = append(res.Reply.Flaws, *why)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, promptTime)
-	defer cancel()
-	ids, err := r.promptOf(ctx, a)
+	ids, err := r.promptAfterPause(ctx, c)
 	switch counted := res.Reply.Usage.PromptTokens; {
 	case err != nil:
 		why := "the endpoint gives no ids of prompts, and its path /tokenize fails: " + err.Error()
-		if fault.Is(err, fault.NotFound) && r.paused() == "" {
+		if fault.Is(err, fault.NotFound) {
 			r.untold.Store(&why)
 		}
 		res.Reply.Flaws = append(res.Reply.Flaws, why)
@@ -136,6 +134,26 @@ func (r *route) addPrompt(ctx context.Context, a *dialect.Request, res *upstream
 	default:
 		res.Reply.PromptTokenIDs = ids
 	}
+}
+
+// promptAfterPause is promptOf of a call that was answered, once the endpoint is not paused. What fails as a pause comes upon it is asked again after it.
+func (r *route) promptAfterPause(ctx context.Context, c *call) ([]int32, error) {
+	for {
+		began := time.Now()
+		if err := c.progress.Resumed(ctx, r.admission); err != nil {
+			return nil, err
+		}
+		ids, err := r.promptInTime(ctx, c.ask)
+		if err == nil || ctx.Err() != nil || !r.admission.PausedSince(began) {
+			return ids, err
+		}
+	}
+}
+
+func (r *route) promptInTime(ctx context.Context, a *dialect.Request) ([]int32, error) {
+	ctx, cancel := context.WithTimeout(ctx, promptTime)
+	defer cancel()
+	return r.promptOf(ctx, a)
 }
 
 // promptTokens is tokens unless the endpoint is paused: what it answers then, as its weights are replaced, says nothing of what it can do.
@@ -260,12 +278,10 @@ func (r *route) serveSize(w http.ResponseWriter, req *http.Request, d *dialect.D
 	writeJSON(w, http.StatusOK, n)
 }
 
-// promptSize asks the endpoint, and estimates where it does not tell.
+// promptSize asks the endpoint, and estimates where it does not tell or is paused.
 func (r *route) promptSize(ctx context.Context, d *dialect.Dialect, body []byte) int {
-	ctx, cancel := context.WithTimeout(ctx, promptTime)
-	defer cancel()
-	if a, err := d.Prompt(body, r.Model); err == nil && r.untold.Load() == nil && r.Model.BaseURL != "" {
-		if ids, err := r.promptOf(ctx, a); err == nil {
+	if a, err := d.Prompt(body, r.Model); err == nil && r.untold.Load() == nil && r.Model.BaseURL != "" && r.paused() == "" {
+		if ids, err := r.promptInTime(ctx, a); err == nil {
 			return len(ids)
 		}
 	}

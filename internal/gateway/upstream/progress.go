@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +46,16 @@ func (p *Progress) waits(a *limits.Admission, w wait) {
 	if p.Changed != nil && !a.Paused().IsZero() {
 		p.Changed()
 	}
+}
+
+// Resumed returns once the upstream is not paused; the error is why ctx ended first. The call is held back meanwhile.
+func (p *Progress) Resumed(ctx context.Context, a *limits.Admission) error {
+	if a.Paused().IsZero() {
+		return nil
+	}
+	p.waits(a, wait{since: time.Now()})
+	defer p.goesOn(a)
+	return a.Resumed(ctx)
 }
 
 // Waits says whether the endpoint does not work on the call.
