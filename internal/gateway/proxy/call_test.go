@@ -205,7 +205,7 @@ func TestKindsAndLineage(t *testing.T) {
 	}
 }
 
-// Black box: the same way and the same protection, and no trace.
+// Black box: the same way and the same protection, and no trace. A restarted gateway knows that the agent has called its model.
 func TestBlackBoxIsForwardedAndNotRecorded(t *testing.T) {
 	t.Parallel()
 	h, e := newHost(t), newEngine(t, answers(503, "busy"), says(goodReply))
@@ -213,7 +213,13 @@ func TestBlackBoxIsForwardedAndNotRecorded(t *testing.T) {
 	r.Capture = false
 	require.Equal(t, goodReply, send(t.Context(), h.open(t, r), "", streamed).body)
 	require.Empty(t, h.turns(t, "r1.1"))
-	require.Equal(t, 1, h.status(t, "r1.1").Turns)
+	s := h.status(t, "r1.1")
+	require.Equal(t, 1, s.Turns)
+	for range 2 {
+		h.stop()
+		h.start(t)
+		require.True(t, s.FirstCallAt.Equal(h.status(t, "r1.1").FirstCallAt))
+	}
 }
 
 // Replies that few JSON readers take: the agent gets ones it can read, the trace says what was wrong.

@@ -97,7 +97,7 @@ func (r *route) mark(now time.Time) (held.Route, bool) {
 	r.marked = now.Round(0)
 	r.settleHeld()
 	total, _ := r.heldBy(now)
-	m := held.Route{Held: total}
+	m := held.Route{Held: total, First: r.first}
 	for _, c := range r.inFlight {
 		if awaited(c.ask.Kind) {
 			m.Calls = append(m.Calls, held.Call{Turn: c.turn, Began: c.began})

@@ -67,6 +67,7 @@ func TestRecall(t *testing.T) {
 		"a lost call":                {route(held.Call{Turn: 2, Began: at(85)}), at(10), 1 + 50, at(10)},
 		"several":                    {route(held.Call{Turn: 2, Began: at(95)}, held.Call{Turn: 3, Began: at(70)}), at(10), 1 + 60, at(10)},
 		"the first call":             {route(held.Call{Turn: 2, Began: at(95)}), time.Time{}, 1 + 10 + 35, at(95)},
+		"calls without a record":     {held.Mark{At: at(100), Routes: map[string]held.Route{"key": {First: at(40)}}}, time.Time{}, 30, at(40)},
 		"a call on record":           {route(held.Call{Turn: 1, Began: at(70)}), at(10), 1 + 10 + 30, at(10)},
 	} {
 		dir := t.TempDir()

@@ -23,8 +23,9 @@ type Mark struct {
 
 // Route is how a route stood.
 type Route struct {
-	Held  Time   `json:"held"`
-	Calls []Call `json:"calls,omitempty"` // of the agent's own, under way
+	Held  Time      `json:"held"`
+	First time.Time `json:"first,omitzero"`  // when its first call began; the zero time: it has had none
+	Calls []Call    `json:"calls,omitempty"` // of the agent's own, under way
 }
 
 // Call is a call under way.
@@ -60,9 +61,12 @@ func Load(folder string) (Mark, error) {
 
 // Recall is for how long calls were held back, by now, on a route of a gateway that is gone: what the mark says, the work of the calls that were lost,
 // and the time since the mark. Time before the agent's first call does not count. key is that of the route's trace; recorded says whether the call of a
-// turn came to its end. first is when the first call on record began, and begun when the first of all did; the zero time: the agent has made none.
+// turn came to its end. first is when the first call on record began, and begun when the first of all did, be it on record or not; the zero time: the agent has made none.
 func (m Mark) Recall(key string, recorded func(turn int) bool, first, now time.Time) (total Time, begun time.Time) {
 	r, noted := m.Routes[key]
+	if !r.First.IsZero() && (first.IsZero() || r.First.Before(first)) {
+		first = r.First
+	}
 	for _, c := range r.Calls {
 		if recorded(c.Turn) {
 			continue
