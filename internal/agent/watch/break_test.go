@@ -105,7 +105,7 @@ func TestBrokenConnections(t *testing.T) {
 						g.changes <- &gateway.Change{Err: errAway}
 					}
 				}()
-				result, err := watchIdle(t, g, began)
+				result, err := watchIdle(t.Context(), t, g, began)
 				require.NoError(t, err)
 				require.Equal(t, rollout.AgentFailed, result.Outcome, result.Error)
 				require.Contains(t, result.Error, "no sign of life")
@@ -116,14 +116,14 @@ func TestBrokenConnections(t *testing.T) {
 }
 
 // watchIdle watches an idle agent that was launched then.
-func watchIdle(t *testing.T, g *unreliable, began time.Time) (*watch.Result, error) {
+func watchIdle(ctx context.Context, t *testing.T, g *unreliable, began time.Time) (*watch.Result, error) {
 	t.Helper()
-	return watchAgent(t, g, idle{began: began})
+	return watchAgent(ctx, t, g, idle{began: began})
 }
 
-func watchAgent(t *testing.T, g *unreliable, a agent.Agent) (*watch.Result, error) {
+func watchAgent(ctx context.Context, t *testing.T, g *unreliable, a agent.Agent) (*watch.Result, error) {
 	t.Helper()
-	return watch.New(watch.Options{Gateway: g}).Run(t.Context(), &watch.Job{
+	return watch.New(watch.Options{Gateway: g}).Run(ctx, &watch.Job{
 		Kind: agent.Kind{Agent: a}, Sandboxes: unmeasured{}, Logger: slog.New(slog.DiscardHandler),
 		Limits: rollout.Limits{Agent: time.Hour, Call: minute, FirstCall: minute, Quiet: 4 * minute},
 	})
@@ -146,7 +146,7 @@ func TestProbeAfterAPause(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				refused := gateway.RouteStatus{FirstCallAt: began, Turns: 1, Failure: &gateway.Failure{Kind: fault.UpstreamRefused, Status: 403}}
-				result, err := watchIdle(t, &unreliable{status: refused, resumed: began.Add(c.pause)}, began)
+				result, err := watchIdle(t.Context(), t, &unreliable{status: refused, resumed: began.Add(c.pause)}, began)
 				if c.outcome == "" {
 					require.Equal(t, fault.UpstreamRefused, fault.KindOf(err))
 					require.ErrorContains(t, err, c.text)
@@ -178,7 +178,7 @@ func TestAgentThatTakesLongToDie(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			g := &unreliable{status: gateway.RouteStatus{FirstCallAt: began}}
-			result, err := watchAgent(t, g, lingering{idle{began: began}, fault.New(kind, "512 processes outlived SIGKILL")})
+			result, err := watchAgent(t.Context(), t, g, lingering{idle{began: began}, fault.New(kind, "512 processes outlived SIGKILL")})
 			if !decided {
 				require.Equal(t, kind, fault.KindOf(err))
 				return
@@ -187,4 +187,17 @@ func TestAgentThatTakesLongToDie(t *testing.T) {
 			require.Equal(t, rollout.AgentFailed, result.Outcome)
 		})
 	}
+}
+
+// A watch that attaches to an agent gives it the whole time for its first call: what it did while no worker watched it is not known.
+func TestFirstCallAfterATimeWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		time.Sleep(2 * minute)
+		ctx, cancel := context.WithTimeout(t.Context(), minute/2)
+		defer cancel()
+		_, err := watchIdle(ctx, t, &unreliable{}, began)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "it is neither stopped nor launched again")
+	})
 }

@@ -21,6 +21,7 @@ func (w *watch) open(ctx context.Context) error {
 	if err := w.follow(ctx, run); err != nil {
 		return err
 	}
+	w.state.attached(time.Now())
 	w.resume(ctx)
 	return nil
 }

@@ -32,7 +32,7 @@ type State struct {
 	Now     time.Time
 
 	// Before the first model call:
-	Progress time.Time     // when this launch last made progress; its begin at first
+	Progress time.Time     // when this launch last made progress; its begin at first, or that of its watch
 	CPU      time.Duration // that the sandbox has used since this launch
 	sampled  time.Time     // when CPU was measured
 
@@ -58,6 +58,9 @@ func (s *State) launched(l agent.Launch) {
 	s.Launch, s.Agent, s.CPU, s.sampled = l, agent.Status{SessionID: s.Agent.SessionID}, 0, l.Began
 	s.Progress = l.Began
 }
+
+// attached takes in that the launch was not watched until now: what progress it made is not known.
+func (s *State) attached(now time.Time) { s.Progress, s.sampled = now, now }
 
 // sawAgent takes in a status of the agent.
 func (s *State) sawAgent(now time.Time, st agent.Status) {
