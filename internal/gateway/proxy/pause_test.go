@@ -395,7 +395,11 @@ func TestIDsOfAPromptWaitForTheEndOfAPause(t *testing.T) {
 			return
 		}
 		questions <- struct{}{}
-		(<-ids)(w, r)
+		select {
+		case answer := <-ids:
+			answer(w, r)
+		case <-r.Context().Done(): // the test has failed
+		}
 	})
 	r := h.route(e.URL)
 	r.Model.Endpoint = "vllm"
