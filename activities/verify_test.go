@@ -173,6 +173,7 @@ func TestRewardRules(t *testing.T) {
 		"empty file":               {v: script, answers: says("verify-script", " \n"), status: zero, why: "wrote no reward"},
 		"an unparsable script":     {v: script, answers: map[string]exec{"verify-script": {exit: 2}, "verify-syntax": {exit: 2, stderr: "line 1: syntax error"}}, status: none, why: "bash cannot parse the test script: line 1"},
 		"a check that is killed":   {v: script, answers: map[string]exec{"verify-script": {exit: 137}, "verify-syntax": {exit: 137, signal: "SIGKILL"}}, status: zero, why: "the test script (exit code 137) wrote no reward"},
+		"an unparsable command":    {v: rollout.Verifier{Commands: []string{"one", "if then ("}}, answers: map[string]exec{"verify-2": {exit: 2}, "verify-syntax-2": {exit: 2, stderr: "line 1: syntax error"}}, status: none, why: "bash cannot parse verify command 2: line 1"},
 		"nan":                      {v: script, answers: says("verify-script", "nan"), status: none, why: `holds "nan", not a decimal number`},
 		"script's time is up":      {v: both, answers: map[string]exec{"verify-script": {hang: true, effect: rewards("1").effect}}, status: zero, why: "the test script did not end within the verifier's 2m0s"},
 		"the same, null":           {v: null(both), answers: map[string]exec{"verify-script": {hang: true, effect: rewards("1").effect}}, status: none, why: "the test script did not end"},

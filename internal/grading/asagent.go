@@ -52,7 +52,7 @@ func commandArgs(command string) []string {
 	if strings.Contains(command, runas.Name) {
 		return []string{"-c", command}
 	}
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(command), "")
+	file, err := parsed(command)
 	if err != nil { // not bash that the parser knows: all of it runs as the agent's user
 		return []string{"-c", `exec ` + runas.Name + ` bash --noprofile --norc -c "$1"`, "bash", command}
 	}
@@ -61,6 +61,16 @@ func commandArgs(command string) []string {
 		functions = shown + wrapper
 	}
 	return []string{"-c", functions + insert(command, prefixes(file, command))}
+}
+
+func parsed(command string) (*syntax.File, error) {
+	return syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(command), "")
+}
+
+// parses tells whether a command is bash that the parser knows.
+func parses(command string) bool {
+	_, err := parsed(command)
+	return err == nil
 }
 
 // prefix is a text to insert into a command.

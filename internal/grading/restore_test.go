@@ -37,3 +37,26 @@ func TestScriptThatItsWorkBreaks(t *testing.T) {
 	require.Zero(t, *record.Reward)
 	require.Equal(t, rollout.FailedBySubmission, record.Grading.Status, "%+v", record)
 }
+
+// A verify command that bash cannot parse fails for every work: no reward, with bash's words. One that turns patterns on for itself is parsed.
+func TestCommandThatCannotBeParsed(t *testing.T) {
+	t.Parallel()
+	a := newAttacked(t)
+	for name, c := range map[string]struct {
+		command, why string
+	}{
+		"unparsable": {`test "$(cat answer)" = 42 && ( echo`, "bash cannot parse verify command 2: "},
+		"pattern":    {"shopt -s extglob\nls !(*.none) && false", ""},
+	} {
+		a.agent(t, "parse-"+name, cheat{agent: "echo 42 > answer"})
+		record := a.grade(t, "parse-"+name, 0, style{verifier: rollout.Verifier{Commands: []string{"true", c.command}}}, 5*time.Minute)
+		if c.why == "" {
+			require.NotNil(t, record.Reward, "%s: %+v", name, record)
+			require.InDelta(t, 0.5, *record.Reward, 0, "%s: %+v", name, record)
+			continue
+		}
+		require.Nil(t, record.Reward, "%s: %+v", name, record)
+		require.Contains(t, record.Grading.Why, c.why, "%s: %+v", name, record)
+		require.Contains(t, record.Grading.Why, "syntax error", "%s: %+v", name, record)
+	}
+}

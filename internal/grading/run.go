@@ -185,9 +185,7 @@ func runCommand(ctx context.Context, sb *sandbox.Sandbox, i int, cmd string, b *
 // readReward sets the record's reward. The reward file counts only where there is a test script, which wins over commands.
 func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	if job.Verifier.Script == "" {
-		share := passed(record.Commands)
-		record.Reward = &share
-		return nil
+		return g.readCommands(ctx, sb, record)
 	}
 	raw, err := sb.As(wire.VerifierUser).ReadFile(ctx, rewardFile, maxRewardFile)
 	if err != nil && !fault.Is(err, fault.NotFound) {
@@ -208,27 +206,47 @@ func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, r
 // submission made the script end early, unless bash cannot even parse the script.
 func (g *Grader) noReward(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	if len(record.Commands) > 0 && record.Script.ExitCode == 0 {
-		share := passed(record.Commands)
-		record.Reward = &share
-		return nil
+		return g.readCommands(ctx, sb, record)
 	}
 	if err := g.stageFiles(ctx, sb, job.Verifier); err != nil { // the script may have been changed
 		return blame(err, "stage the verifier's files again") // which they were once, in this sandbox
 	}
-	check := asVerifier("-n", testScript)
-	check.Dir = wire.VerifierTests // the work may have removed the workdir
-	st, err := shell.Run(ctx, sb, syntaxProcess, check, &shell.Budget{Total: syntaxTimeout})
-	if err != nil {
-		return blameBounds(err, "check the test script")
-	}
-	res, err := shell.Result(ctx, sb, testScript, st)
-	if err == nil && st.ExitCode != 0 && st.Signal == "" && !st.TimedOut { // one that the kernel kills, since files hold the memory, has parsed nothing
-		return verifierFailed("bash cannot parse the test script: %s", text.Head(res.Stderr, 300))
-	}
-	if err != nil {
+	if err := g.parse(ctx, sb, syntaxProcess, "the test script", asVerifier("-n", testScript)); err != nil {
 		return err
 	}
 	return submissionFailed("the test script (exit code %d) wrote no reward", record.Script.ExitCode)
+}
+
+// readCommands sets the share of the commands that passed as the reward. A command that bash cannot parse fails whatever the work is, so it is
+// the verifier's fault. Our own parser reads the commands first: bash is asked only about those that failed and that it does not know, too.
+func (g *Grader) readCommands(ctx context.Context, sb *sandbox.Sandbox, record *Record) error {
+	for i, c := range record.Commands {
+		if c.ExitCode == 0 || parses(c.Cmd) {
+			continue
+		}
+		check := asVerifier("-O", "extglob", "-n") // patterns that a command may allow itself
+		check.Stdin = []byte(c.Cmd)
+		if err := g.parse(ctx, sb, fmt.Sprintf("%s-%d", syntaxProcess, i+1), fmt.Sprintf("verify command %d", i+1), check); err != nil {
+			return err
+		}
+	}
+	share := passed(record.Commands)
+	record.Reward = &share
+	return nil
+}
+
+// parse runs bash's check of a text of the verifier's, and is the verifier's failure if bash cannot parse it.
+func (g *Grader) parse(ctx context.Context, sb *sandbox.Sandbox, id, what string, check wire.Process) error {
+	check.Dir = "/" // the work may have removed the workdir
+	st, err := shell.Run(ctx, sb, id, check, &shell.Budget{Total: syntaxTimeout})
+	if err != nil {
+		return blameBounds(err, "check "+what)
+	}
+	res, err := shell.Result(ctx, sb, what, st)
+	if err == nil && st.ExitCode != 0 && st.Signal == "" && !st.TimedOut { // one that the kernel kills, since files hold the memory, has parsed nothing
+		return verifierFailed("bash cannot parse %s: %s", what, text.Head(res.Stderr, 300))
+	}
+	return err
 }
 
 // saveScriptOutput keeps the last characters of the script's output in the record and up to keptOutput bytes in the store.
