@@ -100,9 +100,10 @@ redteam-server:
 redteam-fuzz:
 	deploy/fuzz.sh 5s
 
-# The nested module embeds the Temporal server, which is not ours to check for races and slow to build with the detector.
+# The nested module embeds the Temporal server, which is not ours to check for races and slow to build with the detector. Most of its tests wait for
+# other processes most of the time, so more of them run at once than there are cores.
 test-dev: $(SUM)
-	cd $(DEV) && $(TEST) --packages ./... -- -count=1 -timeout 30m
+	cd $(DEV) && $(TEST) --packages ./... -- -count=1 -parallel 4 -timeout 30m
 
 # Training steps of TRL's GRPOTrainer. Not a part of `make test`: it fetches 3 GB once. CI runs it.
 test-trl: test-deps

@@ -55,8 +55,9 @@ func (d site) waitForStopped(t testing.TB, id string) {
 }
 
 // BenchmarkWaitingAgents has OpenCode rollouts, 24 or ROLLOUTD_WAITING, wait for the second reply of their model at once; then a few at a time get it, and all
-// must complete in their first attempt with reward 1. It reports what each costs while all wait: CPU in percent of a core over 40 s, and memory
-// (PSS) in RAM and in swap. Sandboxes swap where the machine has swap.
+// must complete in their first attempt with reward 1. It reports what each costs while all wait: CPU in percent of a core over 40 s, memory
+// (PSS) in RAM and in swap, and by how much the memory of rolloutd-dev (RSS) grows for each of the second half. Sandboxes swap where the machine has
+// swap.
 //
 //	ROLLOUTD_WAITING=200 go test ./e2e -run '^$' -bench WaitingAgents -benchtime 1x -timeout 90m
 func BenchmarkWaitingAgents(b *testing.B) {
@@ -74,8 +75,11 @@ func BenchmarkWaitingAgents(b *testing.B) {
 				"agent_timeout_s": 7200, "limits": args{"call_s": 3600, "attempts": 1},
 			})
 		})
+		model.awaitHeld(b, n/2)
+		half := memory(b, srv.cmd.Process.Pid, "Rss:")
 		model.awaitHeld(b, n)
 		b.ReportMetric(time.Since(begun).Seconds(), "until-all-wait-s")
+		b.ReportMetric((memory(b, srv.cmd.Process.Pid, "Rss:")-half)/float64(n-n/2)/1024, "rolloutd-MiB/agent-of-second-half")
 		srv.reportWaiting(b, ids)
 		begun = time.Now()
 		for range min(n, repliesAtOnce) {
