@@ -206,8 +206,9 @@ func withoutLogprobs(list json.RawMessage) json.RawMessage {
 	return out
 }
 
-// elements are those of a JSON list; they alias it. A reply with log probabilities is long, and encoding/json would look at each byte three times.
+// elements are those of a JSON list, never nil; they alias it. A reply with log probabilities is long, and encoding/json would look at each byte three times.
 func elements(list []byte) (all []json.RawMessage, ok bool) {
+	all = []json.RawMessage{}
 	c := rawjson.Cursor{Src: list}
 	for range c.Elements {
 		all = append(all, c.Skip())

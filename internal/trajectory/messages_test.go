@@ -129,3 +129,14 @@ func TestSizeOfSixteenTurns(t *testing.T) {
 	t.Logf("%d bytes, the reference's %d: %.2f", ours, reference, float64(ours)/float64(reference))
 	require.Less(t, ours, 2*reference)
 }
+
+// A list without elements stays one, as a reply without text has it; what is no list stays as it is.
+func TestEmptyLists(t *testing.T) {
+	t.Parallel()
+	for _, reply := range []string{`[]`, ` [ ] `, `null`, `7`} {
+		var c trajectory.Compactor
+		compact := c.Compact(rollout.Turn{Request: json.RawMessage(`{"messages":[]}`), Response: json.RawMessage(`{"choices":` + reply + `}`)})
+		require.JSONEq(t, `[]`, string(compact.Request["messages"].(json.RawMessage)))
+		require.JSONEq(t, reply, string(compact.Response["choices"].(json.RawMessage)))
+	}
+}
