@@ -40,14 +40,7 @@ func TestHeldWhilePaused(t *testing.T) {
 	url := h.open(t, r)
 	own := []string{wire.OriginHeader, "agent.1"}
 	require.Equal(t, 200, send(t.Context(), url, "", streamed, own...).status)
-	pause := func() {
-		_, err := h.trainer.Pause(t.Context(), "vllm", time.Hour)
-		require.NoError(t, err)
-	}
-	resume := func() {
-		_, err := h.trainer.Resume(t.Context(), "vllm", "")
-		require.NoError(t, err)
-	}
+	pause, resume := h.pauses(t)
 	pause()
 	others := []<-chan reply{later(t, url, "", streamed, wire.OriginHeader, "shell"), later(t, url, "", title, own...)}
 	h.queued(t, "vllm", 2)

@@ -380,14 +380,7 @@ func TestAPausedEndpointIsNotInspected(t *testing.T) {
 func TestIDsOfAPromptWaitForTheEndOfAPause(t *testing.T) {
 	t.Parallel()
 	h, hang := newHost(t), newHanging("", strings.Replace(goodReply, `,"prompt_token_ids":[1,2,3]`, "", 1))
-	pause := func() {
-		_, err := h.trainer.Pause(t.Context(), "vllm", time.Hour)
-		require.NoError(t, err)
-	}
-	resume := func() {
-		_, err := h.trainer.Resume(t.Context(), "vllm", "")
-		require.NoError(t, err)
-	}
+	pause, resume := h.pauses(t)
 	questions, ids := make(chan struct{}, 16), make(chan http.HandlerFunc, 2)
 	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/tokenize" {
@@ -437,4 +430,17 @@ func sizeOf(t *testing.T, url string) reply {
 	require.NoError(t, err)
 	defer res.Body.Close()
 	return reply{status: res.StatusCode}
+}
+
+// pauses are functions that pause the endpoint "vllm" and resume it.
+func (h *host) pauses(t *testing.T) (pause, resume func()) {
+	pause = func() {
+		_, err := h.trainer.Pause(t.Context(), "vllm", time.Hour)
+		require.NoError(t, err)
+	}
+	resume = func() {
+		_, err := h.trainer.Resume(t.Context(), "vllm", "")
+		require.NoError(t, err)
+	}
+	return pause, resume
 }
