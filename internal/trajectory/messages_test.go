@@ -130,7 +130,7 @@ func TestSizeOfSixteenTurns(t *testing.T) {
 	require.Less(t, ours, 2*reference)
 }
 
-// A list without elements stays one, as a reply without text has it; what is no list stays as it is.
+// A list without elements stays a list, as a reply without text has it. Any other value stays as it is.
 func TestEmptyLists(t *testing.T) {
 	t.Parallel()
 	for _, reply := range []string{`[]`, ` [ ] `, `null`, `7`} {
