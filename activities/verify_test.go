@@ -410,6 +410,34 @@ func TestVerifierIsAttachedTo(t *testing.T) {
 	require.Equal(t, "by verify-2", v.files["/home/user/workdir/a"])
 }
 
+// A connection that breaks while a command runs says nothing of the work: the command runs on, and the next try of the activity waits for its end.
+func TestConnectionToARunningCommandBreaks(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+	in := verifyInput(rollout.Verifier{Commands: []string{"one"}})
+	h.provider.exec = func(b *box, _ string, _ wire.Process) exec {
+		broken := false
+		b.refuse = func(method, path string, _ map[string][]string) error {
+			if broken || method != http.MethodGet || !strings.HasSuffix(path, "/verify-1") {
+				return nil
+			}
+			broken = true
+			return fault.New(fault.Unavailable, "connection reset")
+		}
+		return exec{busy: true}
+	}
+	_, err := h.RunVerifier(t.Context(), in)
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+
+	v, _ := h.provider.box("r.1.v")
+	v.see(func() { v.procs["verify-1"].Running = false })
+	grade, err := h.RunVerifier(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, 1.0, grade.Reward)
+	require.Equal(t, []string{"verify-1"}, v.order)
+}
+
 // The verifier's own sandbox may be lost: the workspace is in the store, and another one takes its place.
 func TestVerifiersSandboxIsLost(t *testing.T) {
 	t.Parallel()

@@ -164,11 +164,11 @@ func (g *Grader) runCommands(ctx context.Context, sb *sandbox.Sandbox, job Job, 
 
 // runCommand runs one command. The work that earlier commands ran may keep it from starting, with processes that take all there
 // are, or by removing the workdir. Then it is started again without those processes, in a workdir. That takes time of the verifier's: the work must not
-// be able to take all that grading has.
+// be able to take all that grading has. A connection that breaks is not the work's doing, and the command may run: the activity is tried again.
 func runCommand(ctx context.Context, sb *sandbox.Sandbox, i int, cmd string, b *shell.Budget) (wire.Status, error) {
 	began := time.Now()
 	st, err := shell.Run(ctx, sb, commandProcess(i), asCommand(cmd), b)
-	if err == nil || fault.Is(err, fault.SandboxLost) {
+	if err == nil || fault.Is(err, fault.SandboxLost) || fault.Is(err, fault.Unavailable) {
 		return st, err
 	}
 	if err := sb.KillAll(ctx); err != nil {
