@@ -43,7 +43,7 @@ type Backend struct {
 	Warm     *host.WarmPool // nil: none
 }
 
-// Options are what activities work with. All but Network, Starts, Standstill, Lease and Logger are needed.
+// Options are the dependencies of activities. Network, Starts, Suspended, Lease and Logger are optional.
 type Options struct {
 	Host     string             // this host's stable id
 	Queue    string             // the task queue of this host's own activities
@@ -59,10 +59,10 @@ type Options struct {
 	Groups   Groups         // of producers; nil: there are none
 	Starts   *host.Starts   // of this host; an agent's launch acquires a slot. nil: no bound
 	Events   *eventlog.Logs // nil: events are not logged
-	// Standstill measures for how long this process did not run; nil: it is not known.
-	Standstill *clock.Standstill
-	Lease      time.Duration // 0: 5 minutes
-	Logger     *slog.Logger  // nil: silent
+	// Suspended measures how long this process was suspended; nil: not measured.
+	Suspended *clock.SuspendMonitor
+	Lease     time.Duration // 0: 5 minutes
+	Logger    *slog.Logger  // nil: silent
 }
 
 // Activities are the steps of a rollout. Workflows name their methods on a nil pointer.
@@ -90,7 +90,7 @@ func New(o Options) *Activities {
 	for name, b := range o.Backends {
 		a.admission[name] = host.NewAdmission(o.Gateway, b.Capacity.MaxSlots(), createTimeout)
 	}
-	a.watcher = watch.New(watch.Options{Gateway: o.Gateway, Store: o.Store, Signals: o.Signals, Starts: o.Starts, Events: o.Events, Standstill: o.Standstill})
+	a.watcher = watch.New(watch.Options{Gateway: o.Gateway, Store: o.Store, Signals: o.Signals, Starts: o.Starts, Events: o.Events, Suspended: o.Suspended})
 	return a
 }
 

@@ -45,12 +45,12 @@ type Daemon struct {
 	store     *store.Store
 	temporal  client.Client
 	backends  host.Backends
-	starts    *host.Starts     // heavy starts of this host, whichever part begins them
-	stood     clock.Standstill // of this process, while it has a worker
-	namespace string           // of Temporal
-	embedded  bool             // the Temporal server is in this process
-	host      string           // this host's id
-	drain     *host.Drain      // whether this host takes new sandboxes
+	starts    *host.Starts         // heavy starts of this host, whichever part begins them
+	suspended clock.SuspendMonitor // of this process, while it has a worker
+	namespace string               // of Temporal
+	embedded  bool                 // the Temporal server is in this process
+	host      string               // this host's id
+	drain     *host.Drain          // whether this host takes new sandboxes
 	sinks     *delivery.Deliverer
 	at        Addresses
 }

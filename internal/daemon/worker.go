@@ -129,11 +129,11 @@ func (d *Daemon) runWorkersOf(
 	if err := startWorkers(workers...); err != nil {
 		return tier.Running{}, errors.Join(err, api.Stop(ctx), service.Stop(ctx))
 	}
-	alive, standstill := tier.Background(self.Run), tier.Background(d.stood.Run)
+	alive, suspended := tier.Background(self.Run), tier.Background(d.suspended.Run)
 	janitor, tend := tier.Background(d.janitor(routes)), tier.Background(d.sinks.Tend)
 	warm := runWarm()
 	return tier.Running{Done: tier.Either(failed, tier.Either(api.Done, service.Done)), Stop: func(ctx context.Context) error {
-		return errors.Join(api.Stop(ctx), service.Stop(ctx), janitor.Stop(ctx), tend.Stop(ctx), alive.Stop(ctx), stopWorkers(workers...), standstill.Stop(ctx), warm.Stop(ctx)) // no activity takes a warm sandbox any more
+		return errors.Join(api.Stop(ctx), service.Stop(ctx), janitor.Stop(ctx), tend.Stop(ctx), alive.Stop(ctx), stopWorkers(workers...), suspended.Stop(ctx), warm.Stop(ctx)) // no activity takes a warm sandbox any more
 	}}, nil
 }
 
@@ -158,7 +158,8 @@ func (d *Daemon) activities(
 	}
 	return activities.New(activities.Options{
 		Host: d.host, Queue: d.queue(), Backends: backends, Agents: agents, Tools: tools, Network: reach, Gateway: routes, Store: d.store, Episodes: open, Signals: d.temporal,
-		Delivery: d.sinks, Groups: rollouts.New(d.temporal, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), nil), Events: events, Starts: d.starts, Standstill: &d.stood, Lease: d.cfg.Worker.Lease, Logger: d.log,
+		Delivery: d.sinks, Groups: rollouts.New(d.temporal, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), nil), Events: events, Starts: d.starts, Suspended: &d.suspended,
+		Lease: d.cfg.Worker.Lease, Logger: d.log,
 	}), nil
 }
 

@@ -13,16 +13,15 @@ import (
 )
 
 const (
-	// startWait is how long the first launch may wait for a slot, see host.Starts: some 600 starts of two seconds on one core.
+	// startWait is how long the first launch may wait for a slot, see host.Starts: about 600 starts of two seconds on one core.
 	startWait = 20 * time.Minute
-	// leastStartWait is the same where the caller's deadline leaves less: it may be of an earlier build.
-	leastStartWait = time.Minute
+	// minStartWait applies when the caller's deadline leaves less, which an earlier build may have set.
+	minStartWait = time.Minute
 	// finishTime bounds the end of a watch: ending the route, saving the transcript, stopping the agent.
 	finishTime = 2 * time.Minute
 )
 
-// MaxTime is the longest that Run takes within the limits: the deadline of its caller must not be earlier. Each part is a bound
-// that Run or Decide holds.
+// MaxTime is the longest that Run takes within the limits. The caller's deadline must not be earlier. Run or Decide enforces each part.
 func MaxTime(l rollout.Limits) time.Duration {
 	return startWait + launchedTime(l)
 }
@@ -31,17 +30,17 @@ func MaxTime(l rollout.Limits) time.Duration {
 func launchedTime(l rollout.Limits) time.Duration {
 	return startGrace + l.Agent + l.Held + // relaunches included
 		l.Call + callSlack + l.Held + // a call that is open when the agent's time is up
-		gatewayPatience + // a gateway that is away
-		gateway.ProbeTime + // the endpoint, asked from outside
+		gatewayPatience + // the gateway does not answer
+		gateway.ProbeTime + // a probe of the endpoint from outside the sandbox
 		finishTime
 }
 
-// acquireStart waits for a slot of the host to launch the agent: the first time until what is left of ctx's time is needed for
-// the agent's work, later within the agent's own time. The error is final: here the same would follow.
+// acquireStart waits for a slot of the host to launch the agent. The first launch leaves enough of ctx's time for the agent's work; a
+// relaunch waits within the agent's own time. A missing slot is a final error, because a retry on this host would wait again.
 func (w *watch) acquireStart(ctx context.Context, launch int) (release func(), err error) {
 	until := time.Now().Add(startWait)
 	if deadline, ok := ctx.Deadline(); ok {
-		until = later(deadline.Add(-launchedTime(w.state.Limits)), time.Now().Add(leastStartWait))
+		until = later(deadline.Add(-launchedTime(w.state.Limits)), time.Now().Add(minStartWait))
 	}
 	if launch > 1 {
 		until = w.state.end()
@@ -50,7 +49,7 @@ func (w *watch) acquireStart(ctx context.Context, launch int) (release func(), e
 	defer cancel()
 	release, err = w.Starts.Acquire(bounded, host.StartAgent)
 	if err != nil && ctx.Err() == nil {
-		return nil, failure.Final(fault.New(fault.Unavailable, "the host had no slot for launch %d of %d of the agent in time", launch, agent.MaxLaunches))
+		return nil, failure.Final(fault.New(fault.Unavailable, "no slot for launch %d of %d of the agent became free on this host in time", launch, agent.MaxLaunches))
 	}
 	return release, err
 }

@@ -38,8 +38,7 @@ func TestMaxTime(t *testing.T) {
 	}
 }
 
-// Whatever an agent and its endpoint do, Decide ends the watch before MaxTime: the last thing it waits for is a call that was open when
-// the agent's time was up.
+// Decide ends the watch before MaxTime in every state. The last wait is for a call that was open when the agent's time was up.
 func TestDecideEndsInTime(t *testing.T) {
 	t.Parallel()
 	limits := rollout.DefaultLimits().Filled()
@@ -51,7 +50,7 @@ func TestDecideEndsInTime(t *testing.T) {
 	}
 }
 
-// requireEnds requires an end at last of an agent whose calls were held back so, whatever else it and its endpoint did.
+// requireEnds requires that Decide does not continue at last, for every combination of the other observations.
 func requireEnds(t *testing.T, limits rollout.Limits, last time.Duration, route gateway.RouteStatus) {
 	t.Helper()
 	for _, owed := range []time.Duration{0, second, 5 * minute, last - limits.Agent, last - limits.Agent + second, last} {
@@ -67,21 +66,21 @@ func requireEnds(t *testing.T, limits rollout.Limits, last time.Duration, route 
 	}
 }
 
-// route is a gateway with a route on which nothing happens.
+// route is a gateway with an idle route.
 type route struct{ watch.Gateway }
 
 func (route) Status(context.Context, string) (gateway.RouteStatus, error) {
 	return gateway.RouteStatus{}, nil
 }
 
-// unborn is an agent that was never launched, and never is.
+// unborn is an agent that cannot be launched.
 type unborn struct{ agent.Agent }
 
 func (unborn) Attach(context.Context, agent.Env, agent.Job) (agent.Run, error) {
 	return nil, fault.New(fault.NotFound, "never launched")
 }
 
-// The wait for a slot leaves the time that the agent's work needs.
+// The wait for a slot leaves enough time for the agent's work.
 func TestWaitForAStart(t *testing.T) {
 	t.Parallel()
 	limits := rollout.DefaultLimits().Filled()

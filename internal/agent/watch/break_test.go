@@ -17,8 +17,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// unreliable is a gateway whose route does not change. Its watch says that connections break; its other requests are not answered for a while, and its
-// endpoint is paused for a while.
+// unreliable is a gateway whose route does not change. Its watch reports broken connections, its other requests are unanswered between away and
+// back, and its endpoint is paused until resumed.
 type unreliable struct {
 	watch.Gateway
 	status     gateway.RouteStatus
@@ -49,7 +49,7 @@ func (*unreliable) End(context.Context, string, string) error { return nil }
 
 var errAway = fault.New(fault.Unavailable, "connection reset")
 
-// idle is an agent that works on and says nothing.
+// idle is an agent that keeps running and gives no sign of life.
 type idle struct {
 	agent.Agent
 	agent.Run
@@ -79,12 +79,12 @@ func (unmeasured) Inspect(context.Context, string) (driver.Usage, error) {
 	return driver.Usage{}, fault.New(fault.Unavailable, "not measured")
 }
 
-// An agent whose connections to the gateway break is bounded as before, and loses nothing, however often that happens and however short each break is.
+// Broken connections to the gateway neither lift the bounds of an agent nor cost it time, however frequent or short they are.
 func TestBrokenConnections(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		breaks []time.Duration // when the watch says that the gateway does not answer
-		back   time.Duration   // until when other requests are not answered, from a minute on
+		breaks []time.Duration // when the watch reports a broken connection
+		back   time.Duration   // end of the time, from a minute on, in which other requests are unanswered
 		want   time.Duration   // when the agent is ended for being quiet
 	}{
 		"none":                   {nil, 0, 4 * minute},
@@ -115,7 +115,7 @@ func TestBrokenConnections(t *testing.T) {
 	}
 }
 
-// watchIdle watches an idle agent that was launched then.
+// watchIdle watches an idle agent that was launched at began.
 func watchIdle(ctx context.Context, t *testing.T, g *unreliable, began time.Time) (*watch.Result, error) {
 	t.Helper()
 	return watchAgent(ctx, t, g, idle{began: began})
@@ -129,7 +129,7 @@ func watchAgent(ctx context.Context, t *testing.T, g *unreliable, a agent.Agent)
 	})
 }
 
-// After a refusal a paused endpoint is not taken for one that refuses all: it is asked after the pause, where that ends soon.
+// After a refusal by a paused endpoint the probe waits for the end of the pause, for 3 minutes at most.
 func TestProbeAfterAPause(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -161,7 +161,7 @@ func TestProbeAfterAPause(t *testing.T) {
 	}
 }
 
-// lingering is an idle agent whose end fails.
+// lingering is an idle agent whose Stop fails.
 type lingering struct {
 	idle
 	stop error
@@ -171,7 +171,7 @@ func (l lingering) Attach(context.Context, agent.Env, agent.Job) (agent.Run, err
 
 func (l lingering) Stop(context.Context) error { return l.stop }
 
-// How the agent's work ended does not change because its processes take long to die: they could be made to.
+// Processes that take long to die do not change the agent's outcome; grading kills them again.
 func TestAgentThatTakesLongToDie(t *testing.T) {
 	t.Parallel()
 	for kind, decided := range map[fault.Kind]bool{fault.Timeout: true, fault.SandboxLost: false} {
@@ -189,7 +189,7 @@ func TestAgentThatTakesLongToDie(t *testing.T) {
 	}
 }
 
-// A watch that attaches to an agent gives it the whole time for its first call: what it did while no worker watched it is not known.
+// A watch that attaches to an agent gives it the full time for its first call, because its earlier progress is unknown.
 func TestFirstCallAfterATimeWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

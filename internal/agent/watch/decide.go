@@ -11,10 +11,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// budgetGrace is what an agent whose budget is spent gets to end by itself: it is being answered with empty completions.
+// budgetGrace is how long an agent may take to end by itself once its budget is spent. The gateway answers it with empty completions.
 const budgetGrace = 15 * time.Second
 
-// callSlack is what a call may take over its bound until its failure is known.
+// callSlack is the time between the end of a call's budget and the report of its failure.
 const callSlack = 30 * time.Second
 
 // Action is what to do next.
@@ -27,24 +27,24 @@ const (
 	End
 )
 
-// Decision is what a State means: how the agent's work ended, or that it goes on.
+// Decision is the result of Decide: how the agent's work ended, or that it continues.
 type Decision struct {
 	Action  Action
 	Outcome rollout.Outcome // of End
-	Text    string          // for people
-	Err     error           // of End, instead of an outcome: infrastructure failed, and the reward is null
+	Text    string          // reason, for people
+	Err     error           // of End, instead of an outcome: the infrastructure failed, and the reward is null
 }
 
-// Decide is the rule. The order is the priority of causes: a wish, what the model endpoint did, what was used up, what the agent
-// did, and what it failed to do.
+// Decide maps a State to a Decision. The order of the cases is the priority of the causes: an abort, a failure of the model endpoint, a
+// spent budget, the end of the agent, a timeout or a stall.
 func Decide(s State) Decision {
 	switch {
-	case !s.Away.IsZero(): // half of the facts are missing
+	case !s.Away.IsZero(): // the status of the route is not current
 		return Decision{}
 	case s.Route.Ended != "":
 		return routeEnded(s.Route.Ended)
 	case s.Route.Failure != nil && !s.Agent.Answered():
-		return s.blame()
+		return s.endpointFailed()
 	case s.Route.BudgetSpent != "" && (s.Agent.Done || s.Now.Sub(s.Spent) > budgetGrace):
 		return Decision{Action: End, Outcome: rollout.BudgetExhausted, Text: "the budget of " + s.Route.BudgetSpent + " is spent"}
 	case s.Agent.Done && s.noCall() && !s.Agent.Overflowed:
@@ -81,30 +81,30 @@ func (s *State) failure() string {
 	return fmt.Sprintf("the agent ended with exit code %d", s.Agent.ExitCode)
 }
 
-// stalled says that a launch which has not called its model makes no progress towards it: it neither worked nor became ready
-// for the bound, or it used that much CPU time for nothing.
+// stalled reports whether a launch without a model call makes no progress towards one: for Limits.FirstCall it neither worked nor became
+// ready, or it has used that much CPU time.
 func (s *State) stalled() bool {
 	return s.Now.Sub(s.Progress) >= s.Limits.FirstCall || s.CPU >= s.Limits.FirstCall
 }
 
-// timedOut decides when the agent's time is up, with what it was extended by. Other time for which the endpoint owed an answer is not the agent's either: a
-// call that is open then is waited for, within its own bound, and decides.
+// timedOut decides when the agent's extended time is up. An agent that waited for its endpoint for half of its time has not timed out: the
+// endpoint failed. A call that is open at the end may still finish within its own budget, and its result decides.
 func (s *State) timedOut() Decision {
 	end := s.end()
-	open := s.owedSince(end)
+	open := s.unansweredSince(end)
 	unanswered := s.unanswered(end) - min(s.Route.Held, s.Limits.Held)
 	switch {
-	case s.noCall(): // the policy was never asked
+	case s.noCall(): // the policy was never called
 		return infra(fault.AgentFailed, "no model call within %s of the agent's launch, in %d launches", end.Sub(s.Launch.First), s.Launch.Number)
-	case s.tooLong(s.Route.Held):
+	case s.exceedsExtension(s.Route.Held):
 		return infra(fault.UpstreamFailed, "model endpoint: the gateway held the agent's calls back for %s, and extends its time by %s at most",
 			s.Route.Held.Round(time.Second), s.Limits.Held)
-	case s.tooLong(s.notItsOwn()):
+	case s.exceedsExtension(s.excluded()):
 		return infra(fault.Timeout, "no worker ran the agent for %s, and the gateway held its calls back for %s; its time is extended by %s at most",
-			s.absent().Round(time.Second), s.Route.Held.Round(time.Second), s.Limits.Held)
+			s.totalDowntime().Round(time.Second), s.Route.Held.Round(time.Second), s.Limits.Held)
 	case 2*unanswered >= s.Limits.Agent:
-		return infra(fault.UpstreamFailed, "model endpoint: it owed answers for %s of the agent's %s", unanswered.Round(time.Second), s.Limits.Agent)
-	case !open.IsZero() && s.Now.Sub(open) < s.Limits.Call+callSlack+s.extension(): // it may have been held back
+		return infra(fault.UpstreamFailed, "model endpoint: the agent's calls were unanswered for %s of its %s", unanswered.Round(time.Second), s.Limits.Agent)
+	case !open.IsZero() && s.Now.Sub(open) < s.Limits.Call+callSlack+s.extension(): // the gateway may have held the call back
 		return Decision{}
 	case !open.IsZero():
 		return infra(fault.UpstreamFailed, "model endpoint: the call open at the end of the agent's %s was not answered within %s", s.Limits.Agent, s.Limits.Call)
@@ -113,28 +113,27 @@ func (s *State) timedOut() Decision {
 	}
 }
 
-// owedSince is since when the endpoint owes an answer to the agent's own call, if that was before end; else zero. Calls of other
-// processes do not count, nor does a reply that grows: then the policy takes its time.
-func (s *State) owedSince(end time.Time) time.Time {
+// unansweredSince is the time since which the agent's own call waits for an answer; zero if no call waited before end. Calls of other
+// processes do not count. A call whose reply grows is not waiting: that time is the policy's.
+func (s *State) unansweredSince(end time.Time) time.Time {
 	if !s.Route.OwedSince.Before(end) {
 		return time.Time{}
 	}
 	return s.Route.OwedSince
 }
 
-// unanswered is for how much of the time until end the endpoint owed an answer.
+// unanswered is the time until end in which the agent's calls waited for an answer.
 func (s *State) unanswered(end time.Time) time.Duration {
-	owed := s.Route.Owed
-	if open := s.owedSince(end); !open.IsZero() {
-		owed += end.Sub(open)
+	d := s.Route.Owed
+	if open := s.unansweredSince(end); !open.IsZero() {
+		d += end.Sub(open)
 	}
-	return owed
+	return d
 }
 
-// blame decides on a final failure of the agent's own call; calls of other processes and sessions never get here. After a refusal
-// the endpoint is asked from outside the sandbox. One that answered this agent before, answers a probe, and forbids a call objects to what
-// the agent wrote: that is the policy's doing.
-func (s *State) blame() Decision {
+// endpointFailed decides on a final failure of the agent's own call. After a refusal the endpoint is probed from outside the sandbox. An
+// endpoint that answered this agent before, answers the probe, and forbids the call objects to its content: the agent failed.
+func (s *State) endpointFailed() Decision {
 	f := s.Route.Failure
 	switch {
 	case f.Kind == fault.Unavailable:
@@ -144,16 +143,16 @@ func (s *State) blame() Decision {
 	case !s.Probed:
 		return Decision{Action: Probe}
 	case s.Probe == nil && f.Status == http.StatusForbidden && s.Route.Turns > 0:
-		return failed(fmt.Sprintf("model endpoint: %s; it answered the calls before, and answers others", f.Message))
+		return failed(fmt.Sprintf("model endpoint: %s; it answered the calls before, and answers a probe", f.Message))
 	case s.Probe == nil:
-		return infra(f.Kind, "model endpoint: %s; asked from outside the sandbox, it answers", f.Message)
+		return infra(f.Kind, "model endpoint: %s; it answers a probe from outside the sandbox", f.Message)
 	default:
-		return infra(f.Kind, "model endpoint: %s; asked from outside the sandbox: %v", f.Message, s.Probe)
+		return infra(f.Kind, "model endpoint: %s; a probe from outside the sandbox failed: %v", f.Message, s.Probe)
 	}
 }
 
-// relaunch gives an agent that never reached its model another launch, here or elsewhere. What it left undone says nothing
-// about the policy: it is never graded.
+// relaunch handles an agent that made no model call: another launch here, or after the last one a failed attempt. It is never graded,
+// because it says nothing about the policy.
 func (s *State) relaunch(why string) Decision {
 	if s.Launch.Number < agent.MaxLaunches {
 		return Decision{Action: Relaunch, Text: why}
@@ -161,13 +160,13 @@ func (s *State) relaunch(why string) Decision {
 	return infra(fault.AgentFailed, "%s, in the last of %d launches", why, agent.MaxLaunches)
 }
 
-// EndedPrefix begins the reasons with which the watch itself ends a route, so that a second watch tells them from an abort.
+// EndedPrefix begins the reasons with which the watch itself ends a route. It distinguishes them from an abort.
 const EndedPrefix = "agent phase over: "
 
-// reason is the reason with which the route is ended. It carries the outcome: a watch after a crash comes to the same.
+// reason is the reason with which the route is ended. It contains the outcome, so that a watch after a crash returns the same.
 func (d Decision) reason() string { return EndedPrefix + string(d.Outcome) + ": " + d.Text }
 
-// routeEnded decides on a route that was ended: by an earlier watch of this agent, or by an abort.
+// routeEnded decides on a route that an earlier watch of this agent or an abort has ended.
 func routeEnded(reason string) Decision {
 	own, ok := strings.CutPrefix(reason, EndedPrefix)
 	if !ok {

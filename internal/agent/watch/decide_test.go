@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// look is a State by how long ago things happened.
+// look describes a State by the age of its observations.
 type look struct {
 	limits              rollout.Limits // zero: 10 min, calls of 5 min, first call 1 min, quiet 5 min
 	noModel             bool
@@ -27,8 +27,8 @@ type look struct {
 	agent               agent.Status
 	route               gateway.RouteStatus
 	lastCall, firstCall time.Duration // ago; 0: never
-	owed                time.Duration // ago; 0: nothing is owed
-	absent              time.Duration
+	owed                time.Duration // age of Route.OwedSince; 0: no call is unanswered
+	downtime            time.Duration
 	probed              bool
 	probe               error
 }
@@ -38,7 +38,7 @@ func (l look) state(now time.Time) watch.State {
 		l.limits = rollout.Limits{Agent: 10 * time.Minute, Call: 5 * time.Minute, FirstCall: time.Minute, Quiet: 5 * time.Minute}
 	}
 	s := watch.State{
-		Limits: l.limits, NoModel: l.noModel, Now: now, CPU: l.cpu, Agent: l.agent, Route: l.route, Absent: l.absent,
+		Limits: l.limits, NoModel: l.noModel, Now: now, CPU: l.cpu, Agent: l.agent, Route: l.route, Downtime: l.downtime,
 		Launch:   agent.Launch{Number: max(l.launch, 1), Began: now.Add(-l.first), First: now.Add(-l.first)},
 		Progress: now.Add(-l.progress), Alive: now.Add(-l.alive), Spent: now.Add(-l.spent),
 	}
@@ -90,8 +90,8 @@ const (
 	minute = time.Minute
 )
 
-// An agent that waits for its endpoint to tokenise the first prompt is not stalled: the endpoint is, and its words end the attempt.
-func TestPromptIsOwed(t *testing.T) {
+// An agent that waits for its endpoint to tokenise the first prompt is not stalled. The endpoint's error ends the attempt.
+func TestAgentWaitsForTokenizer(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	s := watch.State{
@@ -109,7 +109,7 @@ func TestPromptIsOwed(t *testing.T) {
 	require.Equal(t, watch.Relaunch, watch.Decide(s).Action)
 }
 
-// The table is the order in which the signs of an agent's end count.
+// The table fixes the priority of the causes of an agent's end.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	done := agent.Status{Done: true}
@@ -127,7 +127,7 @@ func TestDecide(t *testing.T) {
 		look look
 		want want
 	}{
-		"at work":              {called(look{}), goesOn()},
+		"running":              {called(look{}), goesOn()},
 		"done":                 {called(look{agent: done}), ends(rollout.Completed, "")},
 		"broke off":            {called(look{agent: broken}), ends(rollout.AgentFailed, "boom")},
 		"exit code alone":      {called(look{agent: agent.Status{Done: true, ExitCode: 2}}), ends(rollout.AgentFailed, "exit code 2")},
@@ -139,8 +139,8 @@ func TestDecide(t *testing.T) {
 
 		"endpoint refuses":                {called(look{agent: broken, route: refused}), want{action: watch.Probe}},
 		"endpoint refuses a probe, too":   {called(look{agent: broken, route: refused, probed: true, probe: errors.New("401")}), infraFails(fault.UpstreamRefused, "401")},
-		"endpoint refuses this one only":  {called(look{agent: broken, route: refused, probed: true}), infraFails(fault.UpstreamRefused, "it answers")},
-		"endpoint forbids the first call": {called(look{agent: broken, route: forbidden, probed: true}), infraFails(fault.UpstreamRefused, "it answers")},
+		"endpoint refuses this one only":  {called(look{agent: broken, route: refused, probed: true}), infraFails(fault.UpstreamRefused, "it answers a probe")},
+		"endpoint forbids the first call": {called(look{agent: broken, route: forbidden, probed: true}), infraFails(fault.UpstreamRefused, "it answers a probe")},
 		"endpoint forbids a later call":   {called(look{agent: broken, route: answered, probed: true}), ends(rollout.AgentFailed, "it answered the calls before")},
 		"endpoint forbids all now":        {called(look{agent: broken, route: answered, probed: true, probe: errors.New("403")}), infraFails(fault.UpstreamRefused, "403")},
 		"endpoint failed, agent coped":    {called(look{agent: done, route: gateway.RouteStatus{Failure: failure(fault.UpstreamFailed)}}), ends(rollout.Completed, "")},
@@ -198,7 +198,7 @@ func TestDecideWhenCallsWereHeldBack(t *testing.T) {
 	}
 	open := at(limits, 15*minute, held(5*minute))
 	open.route.InFlight, open.route.Owed, open.owed = 1, 0, 6*minute
-	away := func(l look, d time.Duration) look { l.absent = d; return l }
+	away := func(l look, d time.Duration) look { l.downtime = d; return l }
 	for name, c := range map[string]struct {
 		look look
 		want want
@@ -206,7 +206,7 @@ func TestDecideWhenCallsWereHeldBack(t *testing.T) {
 		"not yet":                         {at(limits, 14*minute, held(5*minute)), goesOn()},
 		"all its own time is used":        {at(limits, 15*minute, held(5*minute)), ends(rollout.AgentTimeout, "")},
 		"for half of its time":            {at(limits, 17*minute, held(7*minute)), ends(rollout.AgentTimeout, "")},
-		"owed besides, for half":          {at(limits, 15*minute, gateway.RouteStatus{Held: 5 * minute, Owed: 10 * minute}), infraFails(fault.UpstreamFailed, "owed answers")},
+		"owed besides, for half":          {at(limits, 15*minute, gateway.RouteStatus{Held: 5 * minute, Owed: 10 * minute}), infraFails(fault.UpstreamFailed, "unanswered")},
 		"up to the bound":                 {at(limits, 18*minute-second, held(8*minute)), goesOn()},
 		"at the bound":                    {at(limits, 18*minute, held(8*minute)), ends(rollout.AgentTimeout, "")},
 		"beyond the bound":                {at(limits, 18*minute, held(9*minute)), infraFails(fault.UpstreamFailed, "for 9m0s, and extends its time by 8m0s")},
@@ -217,10 +217,10 @@ func TestDecideWhenCallsWereHeldBack(t *testing.T) {
 		"no worker and held, not yet":     {away(at(limits, 17*minute, held(3*minute)), 5*minute), goesOn()},
 		"no worker and held, up to it":    {away(at(limits, 18*minute, held(3*minute)), 5*minute), ends(rollout.AgentTimeout, "")},
 		"no worker beyond the bound":      {away(at(limits, 18*minute, held(3*minute)), 6*minute), infraFails(fault.Timeout, "no worker ran the agent for 6m0s, and the gateway held its calls back for 3m0s")},
-		"no worker takes no blame":        {away(at(limits, 15*minute, gateway.RouteStatus{Owed: 5 * minute}), 5*minute), infraFails(fault.UpstreamFailed, "owed answers for 5m0s")},
+		"no worker takes no blame":        {away(at(limits, 15*minute, gateway.RouteStatus{Owed: 5 * minute}), 5*minute), infraFails(fault.UpstreamFailed, "unanswered for 5m0s")},
 		"no worker, an earlier build":     {away(at(earlier, 10*minute, gateway.RouteStatus{}), 5*minute), ends(rollout.AgentTimeout, "")},
 		"limits of an earlier build":      {at(earlier, 10*minute, held(4*minute)), ends(rollout.AgentTimeout, "")},
-		"an earlier build, half the time": {at(earlier, 10*minute, held(5*minute)), infraFails(fault.UpstreamFailed, "owed answers")},
+		"an earlier build, half the time": {at(earlier, 10*minute, held(5*minute)), infraFails(fault.UpstreamFailed, "unanswered")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -229,8 +229,8 @@ func TestDecideWhenCallsWereHeldBack(t *testing.T) {
 	}
 }
 
-// Time for which the endpoint owes an answer is not the policy's: no fault of an endpoint ends as agent_timeout.
-func TestDecideWhoIsToBlame(t *testing.T) {
+// Time in which the endpoint does not answer is not the policy's: no failure of an endpoint ends as agent_timeout.
+func TestDecideOnEndpointFailures(t *testing.T) {
 	t.Parallel()
 	failed := gateway.RouteStatus{Failure: failure(fault.UpstreamFailed)}
 	working := gateway.RouteStatus{InFlight: 1}
@@ -240,13 +240,13 @@ func TestDecideWhoIsToBlame(t *testing.T) {
 		want want
 	}{
 		"hangs at once, call over":         {look{first: 5 * minute, firstCall: 5 * minute, route: failed}, infraFails(fault.UpstreamFailed, "model endpoint")},
-		"hangs at once, time is up":        {look{first: 10 * minute, firstCall: 10 * minute, owed: 9 * minute, route: working}, infraFails(fault.UpstreamFailed, "owed answers for 9m0s")},
+		"hangs at once, time is up":        {look{first: 10 * minute, firstCall: 10 * minute, owed: 9 * minute, route: working}, infraFails(fault.UpstreamFailed, "unanswered for 9m0s")},
 		"hangs later, time is up":          {look{first: 10 * minute, firstCall: 10 * minute, owed: 2 * minute, route: working}, goesOn()},
 		"hangs later, call over":           {look{first: 13 * minute, firstCall: 13 * minute, route: failed}, infraFails(fault.UpstreamFailed, "model endpoint")},
 		"hangs later, call has no end":     {look{first: 15 * minute, firstCall: 15 * minute, owed: 6 * minute, route: working}, infraFails(fault.UpstreamFailed, "was not answered within 5m0s")},
 		"slow drip, stalled at the end":    {look{first: 10 * minute, firstCall: 10 * minute, owed: 5 * second, route: working}, goesOn()},
 		"reply grows when time is up":      {look{first: 10 * minute, firstCall: 10 * minute, route: working}, ends(rollout.AgentTimeout, "")},
-		"429 for most of the time":         {look{first: 10 * minute, firstCall: 10 * minute, route: owedBefore}, infraFails(fault.UpstreamFailed, "owed answers for 6m0s")},
+		"429 for most of the time":         {look{first: 10 * minute, firstCall: 10 * minute, route: owedBefore}, infraFails(fault.UpstreamFailed, "unanswered for 6m0s")},
 		"429 and cut streams, then well":   {look{first: 5 * minute, firstCall: 5 * minute, route: owedBefore}, goesOn()},
 		"slow, but answered late":          {look{first: 11 * minute, firstCall: 11 * minute}, ends(rollout.AgentTimeout, "")},
 		"the next call after time is up":   {look{first: 11 * minute, firstCall: 11 * minute, owed: 3 * second, route: working}, ends(rollout.AgentTimeout, "")},

@@ -13,14 +13,14 @@ import (
 // maxBroken bounds the reason of a broken turn in an event, in characters.
 const maxBroken = 1000
 
-// eventReporter writes what the watch sees to the rollout's event log: launches, turns, and why the agent waits.
+// eventReporter writes launches, turns and the reasons for which the agent waits to the rollout's event log.
 type eventReporter struct {
 	log     *eventlog.Log
-	turns   int // calls that were read of the route's list
+	turns   int // calls that were read from the route's list
 	waiting string
 }
 
-// report writes what is new.
+// report writes the changes since the previous call.
 func (e *eventReporter) report(ctx context.Context, w *watch) {
 	if e.log == nil {
 		return
@@ -29,7 +29,7 @@ func (e *eventReporter) report(ctx context.Context, w *watch) {
 		n := w.state.Launch.Number
 		e.log.Append(rollout.EventAgent, fmt.Sprintf("agent/%d", n), rollout.AgentEvent{Stamp: e.log.Stamp(), Launch: n, SessionID: w.state.Agent.SessionID})
 	}
-	if why := w.state.waiting(); (why == "") != (e.waiting == "") { // the reasons of further tries often differ by a port
+	if why := w.state.waiting(); (why == "") != (e.waiting == "") { // reasons of consecutive tries often differ only by a port
 		e.waiting = why
 		e.log.Append(rollout.EventWaiting, "", rollout.WaitingEvent{Stamp: e.log.Stamp(), Waiting: why})
 	}
@@ -38,14 +38,14 @@ func (e *eventReporter) report(ctx context.Context, w *watch) {
 	}
 }
 
-// last writes the turns up to the agent's end.
-func (e *eventReporter) last(ctx context.Context, w *watch) {
+// reportLast writes the turns up to the agent's end.
+func (e *eventReporter) reportLast(ctx context.Context, w *watch) {
 	if e.log != nil {
 		e.reportTurns(ctx, w)
 	}
 }
 
-// reportTurns writes the calls that have ended since. A gateway that does not answer is asked again at the next change.
+// reportTurns writes the calls that have ended since the previous call. If the gateway does not answer, the next change tries again.
 func (e *eventReporter) reportTurns(ctx context.Context, w *watch) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()

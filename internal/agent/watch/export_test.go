@@ -6,33 +6,33 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
-// ShareOf is the part of a core above which an agent makes progress.
-var ShareOf = shareOf
+// WorkingShareAt exports workingShareAt.
+var WorkingShareAt = workingShareAt
 
-// Mark is what heartbeats record.
-type Mark = mark
+// Checkpoint exports checkpoint.
+type Checkpoint = checkpoint
 
-// Resume takes in the mark of the previous try.
-func (s *State) Resume(now time.Time, m Mark) { s.resume(now, m) }
+// Resume exports resume.
+func (s *State) Resume(now time.Time, c Checkpoint) { s.resume(now, c) }
 
-// StoodStill takes in that this process did not run in the time before now.
-func (s *State) StoodStill(now time.Time, d time.Duration, inWorker bool) {
-	s.stoodStill(now, d, inWorker)
+// AddSuspension exports addSuspension.
+func (s *State) AddSuspension(now time.Time, d time.Duration, inWorker bool) {
+	s.addSuspension(now, d, inWorker)
 }
 
-// SawRoute takes in a status of the route.
-func (s *State) SawRoute(now time.Time, r gateway.RouteStatus) { s.sawRoute(now, r) }
+// ObserveRoute exports observeRoute.
+func (s *State) ObserveRoute(now time.Time, r gateway.RouteStatus) { s.observeRoute(now, r) }
 
-// NextMark is what is recorded now.
-func (s *State) NextMark(now time.Time) Mark { return s.mark(now) }
+// NextCheckpoint exports checkpoint.
+func (s *State) NextCheckpoint(now time.Time) Checkpoint { return s.checkpoint(now) }
 
-// Credited is for how long no worker ran the agent.
-func (s *State) Credited() time.Duration { return s.absent() }
+// TotalDowntime exports totalDowntime.
+func (s *State) TotalDowntime() time.Duration { return s.totalDowntime() }
 
-// UntilAnswered writes again while the store does not answer.
-var UntilAnswered = untilAnswered
+// RetryUnavailable exports retryUnavailable.
+var RetryUnavailable = retryUnavailable
 
-// SaveDue is when the transcript may be saved of an agent that was ready at a time, and whose transcript was saved at another.
+// SaveDue returns when the transcript may be saved next, given when the agent became ready and when the last save was.
 func SaveDue(ready, saved time.Time) time.Time {
 	p := progressReporter{readyAt: ready, savedAt: saved}
 	return p.saveDue()

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
-// open attaches to the agent that runs, or launches it. An abort that came before the launch leaves run nil.
+// open attaches to the running agent, or launches it. An abort before the launch leaves w.run nil.
 func (w *watch) open(ctx context.Context) error {
 	run, err := w.job.Kind.Attach(ctx, w.job.Env, w.job.Work)
 	if fault.Is(err, fault.NotFound) {
@@ -21,20 +21,20 @@ func (w *watch) open(ctx context.Context) error {
 	if err := w.follow(ctx, run); err != nil {
 		return err
 	}
-	w.state.attached(time.Now())
+	w.state.observeAttach(time.Now())
 	w.resume(ctx)
 	return nil
 }
 
-// launch starts launch n once the host has a slot for it. The route's status of after the wait counts.
+// launch starts launch n once the host has a slot for it. It then reads the route's status again, since an abort may have come meanwhile.
 func (w *watch) launch(ctx context.Context, n int) error {
 	release, err := w.acquireStart(ctx, n)
 	if err != nil {
 		return err
 	}
-	w.starting = release
+	w.releaseStart = release
 	route, err := w.Gateway.Status(ctx, w.job.SandboxID)
-	if err := w.sawRoute(&gateway.Change{Status: route, Err: err}); err != nil {
+	if err := w.onRoute(&gateway.Change{Status: route, Err: err}); err != nil {
 		return err
 	}
 	if w.state.Route.Ended != "" {
@@ -49,18 +49,18 @@ func (w *watch) launch(ctx context.Context, n int) error {
 	return w.follow(ctx, run)
 }
 
-// started gives the slot of a start back.
-func (w *watch) started() {
-	if w.starting != nil {
-		w.starting()
-		w.starting = nil
+// endStart releases the slot of a start, if one is held.
+func (w *watch) endStart() {
+	if w.releaseStart != nil {
+		w.releaseStart()
+		w.releaseStart = nil
 	}
 }
 
-// follow makes run the agent that is watched.
+// follow starts to watch run.
 func (w *watch) follow(ctx context.Context, run agent.Run) error {
 	w.run = run
-	w.state.launched(run.Launch())
+	w.state.observeLaunch(run.Launch())
 	w.cpuAt = w.cpu(ctx)
 	w.statuses = startStatuses(ctx, run)
 	return nil
@@ -68,7 +68,7 @@ func (w *watch) follow(ctx context.Context, run agent.Run) error {
 
 // closeRun ends the watch of the current launch.
 func (w *watch) closeRun() {
-	w.started()
+	w.endStart()
 	if w.statuses != nil {
 		w.statuses.close()
 		w.statuses = nil
@@ -78,7 +78,7 @@ func (w *watch) closeRun() {
 	}
 }
 
-// relaunch gives an agent that never reached its model another launch in the same sandbox.
+// relaunch stops the agent and launches it again in the same sandbox.
 func (w *watch) relaunch(ctx context.Context, why string) error {
 	n := w.run.Launch().Number + 1
 	w.log.WarnContext(ctx, "relaunching the agent", "launch", n, "why", why)
@@ -95,12 +95,12 @@ func (w *watch) sample(ctx context.Context) error {
 		return nil
 	}
 	if used := w.cpu(ctx); used >= 0 && w.cpuAt >= 0 {
-		w.state.sawCPU(time.Now(), used-w.cpuAt, share())
+		w.state.observeCPU(time.Now(), used-w.cpuAt, currentWorkingShare())
 	}
 	return ctx.Err()
 }
 
-// cpu is the CPU time that the sandbox has used; -1: not known.
+// cpu is the CPU time that the sandbox has used; -1 if it cannot be measured.
 func (w *watch) cpu(ctx context.Context) time.Duration {
 	use, err := w.job.Sandboxes.Inspect(ctx, w.job.SandboxID)
 	if err != nil {

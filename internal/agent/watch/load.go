@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// workingShare is the part of one core above which an agent that has not called its model yet makes progress, on a machine that has a core
-// for it. An OpenCode that waits takes about 0.02; one that starts takes all it can get.
+// workingShare is the share of one core above which an agent without a model call makes progress, on a machine with a free core. An idle
+// OpenCode uses about 0.02; one that starts uses a whole core.
 const workingShare = 0.05
 
-// shareOf is workingShare on a machine with so many cores on which load processes want to run: where they are more than the cores, an
-// agent that starts gets its share of them only, and half of that is progress.
-func shareOf(load float64, cores int) float64 {
+// workingShareAt is workingShare for a load average and a number of cores. With more processes than cores a starting agent gets only its
+// share of them, and half of that share counts as progress.
+func workingShareAt(load float64, cores int) float64 {
 	if load <= 0 {
 		return workingShare
 	}
 	return min(workingShare, float64(cores)/load/2)
 }
 
-// share is shareOf this machine, by its load of the last minute.
-func share() float64 {
+// currentWorkingShare is workingShareAt for this machine's load average of the last minute.
+func currentWorkingShare() float64 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return workingShare
@@ -31,5 +31,5 @@ func share() float64 {
 	if err != nil {
 		return workingShare
 	}
-	return shareOf(minute, runtime.NumCPU())
+	return workingShareAt(minute, runtime.NumCPU())
 }

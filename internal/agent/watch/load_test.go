@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent/watch"
 )
 
-// On a crowded machine an agent that starts gets less of a core than one that waits takes on an idle one.
+// On a crowded machine a starting agent gets less of a core than an idle agent uses on an idle machine.
 func TestProgressOnACrowdedMachine(t *testing.T) {
 	t.Parallel()
 	const idle, crowded = 0.05, 0.02
@@ -17,6 +17,6 @@ func TestProgressOnACrowdedMachine(t *testing.T) {
 		cores int
 		want  float64
 	}{{0, 2, idle}, {-1, 2, idle}, {1, 2, idle}, {20, 2, idle}, {50, 2, crowded}, {500, 2, 0.002}, {500, 64, idle}} {
-		require.InDelta(t, c.want, watch.ShareOf(c.load, c.cores), 1e-9, "%+v", c)
+		require.InDelta(t, c.want, watch.WorkingShareAt(c.load, c.cores), 1e-9, "%+v", c)
 	}
 }

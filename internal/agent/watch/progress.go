@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	saveEvery     = 5 * time.Second  // of the transcript, while it grows
-	reportEvery   = 5 * time.Second  // to the workflow, at least
-	firstReport   = time.Second      // after the agent is ready, and of its transcript too: the end of one that ends before brings the same
-	maxReports    = 200              // in the agent's whole time: each is an event of the workflow's history
-	maxUrgent     = 50               // of those that say that the endpoint has begun to fail, which do not wait for their turn
-	reportTimeout = 10 * time.Second // of one saving or report: neither may delay the watch
+	saveEvery     = 5 * time.Second  // minimum pause between two saves of the transcript
+	reportEvery   = 5 * time.Second  // minimum pause between two reports to the workflow
+	firstReport   = time.Second      // delay of the first report and save after the agent is ready: a shorter run is reported at its end only
+	maxReports    = 200              // in the agent's whole time: each is an event in the workflow's history
+	maxUrgent     = 50               // reports that the endpoint began to fail, which do not wait for the regular pause
+	reportTimeout = 10 * time.Second // of one save or report: neither may delay the watch
 
 	// Tries to store a transcript, and the pauses between them.
 	writeTries            = 6
 	firstPause, lastPause = 50 * time.Millisecond, 800 * time.Millisecond
 )
 
-// progressReporter makes an agent's progress known: the transcript to the store and the sandbox, turns and session to the
-// workflow. Its failures are logged only.
+// progressReporter writes the transcript to the store and the sandbox, and sends turns and session to the workflow. It only logs its
+// failures.
 type progressReporter struct {
 	reported   rollout.Progress
 	reportedAt time.Time
 	readyAt    time.Time     // when there was first something to report
 	pause      time.Duration // between reports
-	urgent     int           // reports that did not wait for it
+	urgent     int           // reports sent without that pause
 
 	savedTurns int
 	savedAt    time.Time
@@ -44,8 +44,7 @@ func newProgressReporter(j *Job) progressReporter {
 	}
 }
 
-// report reports and saves what has changed, as far as it is time for it, and returns when it is time for the rest; zero: there
-// is no rest.
+// report reports and saves the changes that are due, and returns the time at which the remaining ones are due; zero if none remain.
 func (p *progressReporter) report(ctx context.Context, w *watch) (next time.Time) {
 	if !w.state.Agent.Ready && w.state.Route.Trouble == "" {
 		return time.Time{}
@@ -95,7 +94,7 @@ func (p *progressReporter) saveDue() time.Time {
 	return p.savedAt.Add(saveEvery)
 }
 
-// progress is what there is to report. While the endpoint fails the first reason stays: those of the next tries often differ by a port.
+// progress is the current progress. While the endpoint fails, Waiting keeps the first reason: later reasons often differ only by a port.
 func (p *progressReporter) progress(w *watch) rollout.Progress {
 	waiting := w.state.waiting()
 	if waiting != "" && p.reported.Waiting != "" {
@@ -104,17 +103,17 @@ func (p *progressReporter) progress(w *watch) rollout.Progress {
 	return rollout.Progress{Attempt: w.job.Attempt, Turns: w.state.Route.Turns, SessionID: w.state.Agent.SessionID, Waiting: waiting}
 }
 
-// save puts the transcript into the store, and its log to where task authors look for it in the sandbox.
+// save writes the transcript to the store, and its log to the sandbox, where task authors look for it.
 func (p *progressReporter) save(ctx context.Context, w *watch) {
 	p.savedTurns, p.savedAt = w.state.Route.Turns, time.Now()
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	if err := w.saveTranscript(ctx); err != nil && !fault.Is(err, fault.NotFound) { // an agent that was stopped early has none
+	if err := w.saveTranscript(ctx); err != nil && !fault.Is(err, fault.NotFound) { // an agent that was stopped early has no transcript
 		w.log.WarnContext(ctx, "transcript not saved", "error", err)
 	}
 }
 
-// saveTranscript holds a transcript in memory several times over, so only a few watches do it at once.
+// saveTranscript needs several times the transcript's size in memory, so only a few watches run it at once.
 func (w *watch) saveTranscript(ctx context.Context) error {
 	if err := w.transcripts.Acquire(ctx, 1); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "wait to save the transcript")
@@ -125,15 +124,15 @@ func (w *watch) saveTranscript(ctx context.Context) error {
 		return err
 	}
 	key := store.AttemptKey(w.job.RolloutID, w.job.Attempt, store.Transcript)
-	if err := untilAnswered(ctx, func() error { return w.Store.PutJSON(ctx, key, t) }); err != nil {
+	if err := retryUnavailable(ctx, func() error { return w.Store.PutJSON(ctx, key, t) }); err != nil {
 		return err
 	}
 	return w.job.Env.Sandbox.WriteFile(ctx, w.job.Kind.LogPath, bytes.NewReader(w.job.Kind.Log(t)), 0o644)
 }
 
-// untilAnswered writes to the store again when it does not answer, for nothing repeats the last save. Not every client of a bucket repeats an upload
-// whose connection broke.
-func untilAnswered(ctx context.Context, write func() error) error {
+// retryUnavailable retries a write while the store is unavailable. Nothing else retries the last save, and not every bucket client retries
+// an upload whose connection broke.
+func retryUnavailable(ctx context.Context, write func() error) error {
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := write()
 		if err != nil && !fault.Is(err, fault.Unavailable) {
@@ -144,7 +143,7 @@ func untilAnswered(ctx context.Context, write func() error) error {
 	return err
 }
 
-// earlier is the earlier of two times; a zero time is none.
+// earlier returns the earlier of two times. It ignores a zero time.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// The first transcript is saved a second after the agent is ready: an agent that ends before has its transcript saved once.
+// The first transcript is saved a second after the agent is ready. A shorter run saves its transcript once, at the end.
 func TestSaveDue(t *testing.T) {
 	t.Parallel()
 	ready := time.Unix(100, 0)
@@ -21,8 +21,8 @@ func TestSaveDue(t *testing.T) {
 	require.Equal(t, ready.Add(12*time.Second), watch.SaveDue(ready, ready.Add(7*time.Second)))
 }
 
-// A write that the store does not answer is made again a few times, and one that it refuses is not.
-func TestWritesUntilAnswered(t *testing.T) {
+// A write is retried while the store is unavailable, and not after a refusal.
+func TestRetryUnavailable(t *testing.T) {
 	t.Parallel()
 	silent, refused := fault.New(fault.Unavailable, "connection reset"), errors.New("refused")
 	for name, c := range map[string]struct {
@@ -40,7 +40,7 @@ func TestWritesUntilAnswered(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				writes := 0
-				err := watch.UntilAnswered(t.Context(), func() error {
+				err := watch.RetryUnavailable(t.Context(), func() error {
 					writes++
 					return c.answers[min(writes, len(c.answers))-1]
 				})
@@ -51,7 +51,7 @@ func TestWritesUntilAnswered(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	writes := 0
-	err := watch.UntilAnswered(ctx, func() error { writes++; cancel(); return silent })
+	err := watch.RetryUnavailable(ctx, func() error { writes++; cancel(); return silent })
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, 1, writes)
 }

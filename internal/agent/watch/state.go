@@ -10,21 +10,21 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// What an agent says of itself travels through the workflow's history; it may say anything, and at any length.
+// Bounds of the texts that an agent reports about itself, which go into the workflow's history.
 const (
 	maxError     = 4000 // characters
 	maxSessionID = 200
 	maxWaiting   = 1000
 )
 
-// gatewayPatience is how long the gateway may be away before the watch gives up: sandboxd holds the agent's calls meanwhile, so a
-// restart of the gateway costs nothing. A probe of the endpoint waits as long for the end of a pause.
+// gatewayPatience is how long the watch waits for a gateway that does not answer. sandboxd holds the agent's calls meanwhile, so a restart of
+// the gateway loses no call. A probe of a paused endpoint waits as long for the end of the pause.
 const gatewayPatience = 3 * time.Minute
 
-// startGrace is how long after its first launch an agent's time begins at the latest.
+// startGrace is the longest time between an agent's first launch and the begin of its time.
 const startGrace = 5 * time.Minute
 
-// State is what is known of an agent and its route. Times are by this process's clock.
+// State is the latest observation of an agent and its route. Times are by this process's clock.
 type State struct {
 	Limits  rollout.Limits
 	NoModel bool // the agent makes no model calls
@@ -32,41 +32,41 @@ type State struct {
 	Now     time.Time
 
 	// Before the first model call:
-	Progress time.Time     // when this launch last made progress; its begin at first, or that of its watch
-	CPU      time.Duration // that the sandbox has used since this launch
+	Progress time.Time     // when this launch last made progress; at first when it, or its watch, began
+	CPU      time.Duration // used by the sandbox since this launch
 	sampled  time.Time     // when CPU was measured
 
 	Alive time.Time // when something last changed
-	Spent time.Time // when the budget was first seen spent; zero: it is not
+	Spent time.Time // when the budget was first observed as spent; zero: it is not
 	Away  time.Time // since when the gateway does not answer; zero: it does
 
-	// Of an agent that runs in the worker: for how long it did not, apart from Route.Held and from what is not settled yet.
-	Absent    time.Duration
-	unsettled absence
-	routeAt   time.Time // when Route was seen
+	// Downtime is the time in which no worker ran an agent that runs in the worker, without Route.Held and without pending.
+	Downtime time.Duration
+	pending  downtime
+	routeAt  time.Time // when Route was observed
 
 	Agent agent.Status
 	Route gateway.RouteStatus
 
-	Unprobed time.Time // since when the endpoint was to be asked from outside the sandbox
-	Probed   bool      // it was
-	Probe    error     // what it answered; nil: it is well
+	ProbeFrom time.Time // when the first probe of the endpoint was sent
+	Probed    bool      // a probe was answered
+	Probe     error     // result of the probe; nil: the endpoint answers
 }
 
-// launched begins with a new launch.
-func (s *State) launched(l agent.Launch) {
+// observeLaunch resets the state for a new launch.
+func (s *State) observeLaunch(l agent.Launch) {
 	s.Launch, s.Agent, s.CPU, s.sampled = l, agent.Status{SessionID: s.Agent.SessionID}, 0, l.Began
 	s.Progress = l.Began
 }
 
-// attached takes in that the launch was not watched until now: what progress it made is not known.
-func (s *State) attached(now time.Time) { s.Progress, s.sampled = now, now }
+// observeAttach records that the launch was not watched until now, so its earlier progress is unknown.
+func (s *State) observeAttach(now time.Time) { s.Progress, s.sampled = now, now }
 
-// sawAgent takes in a status of the agent.
-func (s *State) sawAgent(now time.Time, st agent.Status) {
+// observeAgent records a status of the agent.
+func (s *State) observeAgent(now time.Time, st agent.Status) {
 	st.Error, st.SessionID = text.HeadUTF8(st.Error, maxError), text.HeadUTF8(st.SessionID, maxSessionID)
 	if st.SessionID == "" {
-		st.SessionID = s.Agent.SessionID // a dead agent may not tell it any more
+		st.SessionID = s.Agent.SessionID // a dead agent may not report it
 	}
 	if s.Alive.IsZero() || st.LastSign.After(s.Agent.LastSign) {
 		s.Alive = now
@@ -77,12 +77,12 @@ func (s *State) sawAgent(now time.Time, st agent.Status) {
 	s.Now, s.Agent = now, st
 }
 
-// sawRoute takes in a status of the route.
-func (s *State) sawRoute(now time.Time, route gateway.RouteStatus) {
+// observeRoute records a status of the route.
+func (s *State) observeRoute(now time.Time, route gateway.RouteStatus) {
 	if route.FirstCallAt.IsZero() {
-		route.FirstCallAt = s.Route.FirstCallAt // a restarted gateway forgets calls that it does not record
+		route.FirstCallAt = s.Route.FirstCallAt // a restarted gateway has lost calls that it does not record
 	}
-	route.Held = max(route.Held, s.Route.Held) // a change may come after a status that was asked for later
+	route.Held = max(route.Held, s.Route.Held) // a change may arrive after a newer status
 	changed := route.InFlight > 0 || route.InFlight != s.Route.InFlight || route.Turns != s.Route.Turns || !route.LastCallAt.Equal(s.Route.LastCallAt)
 	if s.Alive.IsZero() || changed {
 		s.Alive = now
@@ -91,11 +91,11 @@ func (s *State) sawRoute(now time.Time, route gateway.RouteStatus) {
 		s.Spent = now
 	}
 	s.Now, s.Away, s.Route, s.routeAt = now, time.Time{}, route, now
-	s.settleAbsence()
+	s.settleDowntime()
 }
 
-// sawNoGateway takes in that the gateway does not answer: an error once that lasts, or will.
-func (s *State) sawNoGateway(now time.Time, err error) error {
+// observeGatewayError records that the gateway did not answer. It returns err if that cannot be mended or has lasted for gatewayPatience.
+func (s *State) observeGatewayError(now time.Time, err error) error {
 	if s.Away.IsZero() {
 		s.Away = now
 	}
@@ -106,19 +106,19 @@ func (s *State) sawNoGateway(now time.Time, err error) error {
 	return nil
 }
 
-// sawCPU takes in the CPU time that the sandbox has used since this launch. An agent that takes this share of a core works, and is not
-// stalled, however long a busy machine lets it wait.
-func (s *State) sawCPU(now time.Time, used time.Duration, share float64) {
+// observeCPU records the CPU time that the sandbox has used since this launch. An agent that uses this share of a core makes progress, however
+// slow a busy machine makes it.
+func (s *State) observeCPU(now time.Time, used time.Duration, share float64) {
 	if took := now.Sub(s.sampled); took > 0 && float64(used-s.CPU) >= share*float64(took) {
 		s.Progress = now
 	}
 	s.Now, s.CPU, s.sampled = now, used, now
 }
 
-// end is when the agent's time is up. How long the gateway holds its calls back is not the agent's doing, nor is for how long no worker runs it.
+// end is when the agent's time is up.
 func (s *State) end() time.Time { return s.began().Add(s.Limits.Agent + s.extension()) }
 
-// began is when the agent's time begins: at the first model call, since how long a busy host takes to bring the agent up is not the agent's doing.
+// began is when the agent's time begins: at the first model call, since a busy host may take long to start the agent.
 func (s *State) began() time.Time {
 	began := s.Launch.First
 	if !s.NoModel {
@@ -132,22 +132,22 @@ func (s *State) began() time.Time {
 	return began
 }
 
-// extension is by how much the agent's time is extended. Only the gateway's own word counts, and the worker's.
-func (s *State) extension() time.Duration { return min(s.notItsOwn(), s.Limits.Held) }
+// extension is by how much the agent's time is extended.
+func (s *State) extension() time.Duration { return min(s.excluded(), s.Limits.Held) }
 
-// notItsOwn is for how long the gateway held calls back, or no worker ran the agent.
-func (s *State) notItsOwn() time.Duration { return s.Route.Held + s.absent() }
+// excluded is the time that does not count as the agent's: the gateway held calls back, or no worker ran the agent.
+func (s *State) excluded() time.Duration { return s.Route.Held + s.totalDowntime() }
 
-// tooLong says that a time is longer than the agent's may be extended. Limits of an earlier build have no such bound.
-func (s *State) tooLong(d time.Duration) bool { return s.Limits.Held > 0 && d > s.Limits.Held }
+// exceedsExtension reports whether d is longer than the agent's time may be extended. Limits of an earlier build have no such bound.
+func (s *State) exceedsExtension(d time.Duration) bool { return s.Limits.Held > 0 && d > s.Limits.Held }
 
-// noCall says that the agent has not called its model yet, in any launch, and that it should have. An agent on the host that waits for the
-// endpoint to tokenise its first prompt has.
+// noCall reports whether an agent that uses a model has not called it yet, in any launch. A request to tokenise the first prompt counts as
+// a call.
 func (s *State) noCall() bool {
 	return !s.NoModel && s.Route.FirstCallAt.IsZero() && s.Route.InFlight == 0 && s.Route.OwedSince.IsZero()
 }
 
-// waiting is why the agent gets no answer, for people; "": nothing is wrong.
+// waiting is why the agent gets no answer, for people; "" if nothing is wrong.
 func (s *State) waiting() string {
 	if s.Route.Trouble == "" {
 		return ""
@@ -155,7 +155,7 @@ func (s *State) waiting() string {
 	return "model endpoint: " + text.HeadUTF8(s.Route.Trouble, maxWaiting)
 }
 
-// exitCode is the agent's own, or -1 when it did not end by itself.
+// exitCode is the agent's exit code, or -1 if it did not end by itself.
 func (s *State) exitCode() int {
 	if !s.Agent.Done {
 		return -1

@@ -6,26 +6,26 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent"
 )
 
-// update is the next status of an agent, or why there is none.
+// update is the next status of an agent, or the error of reading it.
 type update struct {
 	status agent.Status
 	err    error
 }
 
-// statuses takes the statuses of an agent in one goroutine. A host has one for each agent; updates are passed by pointers, which keeps its stack small.
+// statuses reads the statuses of an agent in a goroutine. A host has one for each agent; updates are pointers, which keeps its stack small.
 type statuses struct {
 	updates chan *update
 	cancel  context.CancelFunc
 	ended   chan struct{}
 }
 
-// startStatuses takes statuses until the last one, or until it is closed.
+// startStatuses reads statuses until the last one, or until close.
 func startStatuses(ctx context.Context, run agent.Run) *statuses {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &statuses{updates: make(chan *update), cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
-		for u := next(ctx, run); s.give(ctx, u); u = next(ctx, run) {
+		for u := next(ctx, run); s.send(ctx, u); u = next(ctx, run) {
 		}
 	}()
 	return s
@@ -37,8 +37,8 @@ func next(ctx context.Context, run agent.Run) *update {
 	return u
 }
 
-// give hands an update on. It is false after the last one.
-func (s *statuses) give(ctx context.Context, u *update) bool {
+// send sends an update, and reports whether more follow.
+func (s *statuses) send(ctx context.Context, u *update) bool {
 	select {
 	case s.updates <- u:
 		return !u.status.Done && u.err == nil

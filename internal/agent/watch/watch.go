@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// sampleEvery is how often the CPU time of an agent is measured that has not called its model yet.
+	// sampleEvery is how often the CPU time of an agent is measured until its first model call.
 	sampleEvery = 5 * time.Second
-	// awayPause is the time between a request that the gateway did not answer and the next one, where the watch of the route says nothing meanwhile.
+	// awayPause is the pause before the next request to a gateway that did not answer, unless the route changes earlier.
 	awayPause = 5 * time.Second
 	// longestWait bounds the wait for a change, in case one is missed.
 	longestWait = time.Minute
-	// routePause is the least time between two changes of the route. A call that ends and the next one that begins are then one change: the change
-	// and the request for the new turns cost as much as the calls.
+	// routePause is the minimum time between two changes of the route. It merges the end of a call and the begin of the next one into one
+	// change: handling a change costs as much as the calls.
 	routePause = 100 * time.Millisecond
-	// maxTranscripts is how many transcripts are in memory at once. One of 32 MiB takes some four times that while it is saved.
+	// maxTranscripts is how many transcripts are in memory at once. One of 32 MiB takes about four times that while it is saved.
 	maxTranscripts = 2
 )
 
@@ -48,35 +48,35 @@ type Signaller interface {
 	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
 }
 
-// Inspector tells what a sandbox used so far; *sandbox.Backend is one.
+// Inspector returns what a sandbox has used so far; *sandbox.Backend is one.
 type Inspector interface {
 	Inspect(ctx context.Context, id string) (driver.Usage, error)
 }
 
-// Options are what a Watcher works with.
+// Options are the dependencies of a Watcher.
 type Options struct {
 	Gateway Gateway
 	Store   *store.Store
 	Signals Signaller
 	Starts  *host.Starts   // nil: no bound
 	Events  *eventlog.Logs // nil: none
-	// Standstill measures for how long this process did not run; nil: it is not known.
-	Standstill *clock.Standstill
+	// Suspended measures how long this process was suspended; nil: not measured.
+	Suspended *clock.SuspendMonitor
 }
 
 // Watcher watches the agents of a host. It is safe for concurrent use.
 type Watcher struct {
 	Options
 	transcripts *semaphore.Weighted
-	ran         marks
+	checkpoints checkpoints
 
-	mu     sync.Mutex
-	asking map[string]chan<- question // of the agents that are watched, by sandbox
+	mu       sync.Mutex
+	requests map[string]chan<- transcriptRequest // of the agents that are watched, by sandbox
 }
 
 // New makes a Watcher.
 func New(o Options) *Watcher {
-	return &Watcher{Options: o, transcripts: semaphore.NewWeighted(maxTranscripts), asking: map[string]chan<- question{}}
+	return &Watcher{Options: o, transcripts: semaphore.NewWeighted(maxTranscripts), requests: map[string]chan<- transcriptRequest{}}
 }
 
 // Job is one agent to watch.
@@ -86,21 +86,21 @@ type Job struct {
 	SandboxID string // and the id of the gateway's route
 	Sandboxes Inspector
 	Kind      agent.Kind
-	Env       agent.Env // its Events is the watch's to set
-	Work      agent.Job // its Launch is the watch's to set
+	Env       agent.Env // the watch sets Events
+	Work      agent.Job // the watch sets Launch
 	Limits    rollout.Limits
 	Logger    *slog.Logger
 }
 
-// Result is how the agent's work ended. What kept the agent from working at all is an error instead.
+// Result is how the agent's work ended. A failure of the infrastructure is an error of Run instead.
 type Result struct {
 	Outcome   rollout.Outcome
-	ExitCode  int // -1 when it did not end by itself
+	ExitCode  int // -1 if it did not end by itself
 	Error     string
 	Turns     int
 	SessionID string
 	Malformed int // see agent.Status
-	// Held is for how long the gateway held the agent's calls back, see gateway.RouteStatus, or no worker ran an agent that runs in it.
+	// Held is the time for which the gateway held the agent's calls back, see gateway.RouteStatus, or no worker ran an agent that runs in it.
 	Held time.Duration
 }
 
@@ -112,23 +112,23 @@ type watch struct {
 	state    State
 	reporter progressReporter
 	events   *eventReporter
-	asked    chan question
+	requests chan transcriptRequest
 
-	run      agent.Run
-	statuses *statuses
-	routes   <-chan *gateway.Change
-	timer    *time.Timer   // of wait
-	statusAt time.Time     // when the gateway was asked for the status last, beside routes
-	pinned   string        // the session that the gateway knows
-	starting func()        // gives the slot of a start back; nil: there is none
-	cpuAt    time.Duration // CPU time of the sandbox when the launch began
-	stood    time.Duration // for how long this process had stood still when that was credited last
+	run          agent.Run
+	statuses     *statuses
+	routes       <-chan *gateway.Change
+	timer        *time.Timer   // of wait
+	statusAt     time.Time     // when the status of the route was last requested, apart from routes
+	pinned       string        // the session that the gateway knows
+	releaseStart func()        // releases the slot of a start; nil: none is held
+	cpuAt        time.Duration // CPU time of the sandbox when the launch began
+	suspended    time.Duration // total of Suspended that was credited
 }
 
-// Run launches the agent, or attaches to the one that runs, and returns when it is done or one of its bounds has ended it. The
-// agent's time counts from its first model call, or from startGrace after its first launch, however often Run is called.
+// Run launches the agent, or attaches to the running one, and returns when it is done or a bound has ended it. The agent's time counts
+// from its first model call, or from startGrace after its first launch, however often Run is called.
 //
-// A host waits in it for each of its agents, so what is large is on the heap: the runtime doubles a stack that does not suffice.
+// A host has one Run for each of its agents, so large values are on the heap: the runtime doubles a stack that is too small.
 func (wr *Watcher) Run(ctx context.Context, j *Job) (*Result, error) {
 	w := newWatch(wr, j)
 	defer w.closeRun()
@@ -138,44 +138,44 @@ func (wr *Watcher) Run(ctx context.Context, j *Job) (*Result, error) {
 	if w.run == nil { // ended before the agent was ever launched
 		return &Result{Outcome: rollout.Aborted, ExitCode: -1, Error: w.state.Route.Ended}, nil
 	}
-	defer wr.takeQuestions(j.SandboxID, w.asked)()
+	defer wr.acceptRequests(j.SandboxID, w.requests)()
 	routes, stop := wr.Gateway.Watch(j.SandboxID, w.state.Route.Version, routePause)
 	defer stop()
 	w.routes = routes
 	res, err := w.loop(ctx)
 	if err != nil {
-		w.keepMark()
+		w.keepCheckpoint()
 	}
 	return res, err
 }
 
 func newWatch(wr *Watcher, j *Job) *watch {
-	w := &watch{Watcher: wr, job: j, log: j.Logger, reporter: newProgressReporter(j), asked: make(chan question), timer: time.NewTimer(longestWait)}
+	w := &watch{Watcher: wr, job: j, log: j.Logger, reporter: newProgressReporter(j), requests: make(chan transcriptRequest), timer: time.NewTimer(longestWait)}
 	w.events = &eventReporter{log: wr.Events.Of(rollout.Target{RolloutID: j.RolloutID, Attempt: j.Attempt})}
 	w.job.Env.Events = agent.NewReporter(w.events.log)
 	w.state.Limits, w.state.NoModel = j.Limits, j.Kind.NoModel
-	_, w.stood = wr.Standstill.Look()
+	_, w.suspended = wr.Suspended.Read()
 	return w
 }
 
-// begin takes in the route's status and opens the agent.
+// begin reads the route's status and opens the agent.
 func (w *watch) begin(ctx context.Context) error {
 	route, err := w.Gateway.Status(ctx, w.job.SandboxID)
 	if err != nil {
 		return err
 	}
-	w.state.sawRoute(time.Now(), route)
+	w.state.observeRoute(time.Now(), route)
 	return w.open(ctx)
 }
 
-// loop decides and acts until the decision is an end.
+// loop decides and acts until the decision is End.
 func (w *watch) loop(ctx context.Context) (*Result, error) {
 	for {
 		d, err := w.decide(ctx)
 		if err != nil {
 			return nil, err
 		}
-		w.note(ctx)
+		w.recordCheckpoint(ctx)
 		switch d.Action {
 		case Continue:
 			w.events.report(ctx, w)
@@ -193,28 +193,29 @@ func (w *watch) loop(ctx context.Context) (*Result, error) {
 	}
 }
 
-// probe asks the endpoint from outside the sandbox. One that was not asked, since it is paused or the gateway is away, is asked again for a while.
+// probe sends a request to the endpoint from outside the sandbox. While the endpoint is paused or the gateway does not answer, it is repeated
+// for gatewayPatience.
 func (w *watch) probe(ctx context.Context) error {
 	err, now := w.Gateway.Probe(ctx, w.job.SandboxID), time.Now()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if w.state.Unprobed.IsZero() {
-		w.state.Unprobed = now
+	if w.state.ProbeFrom.IsZero() {
+		w.state.ProbeFrom = now
 	}
-	if fault.Is(err, fault.Unavailable) && now.Sub(w.state.Unprobed) < gatewayPatience {
-		return w.state.sawNoGateway(now, err)
+	if fault.Is(err, fault.Unavailable) && now.Sub(w.state.ProbeFrom) < gatewayPatience {
+		return w.state.observeGatewayError(now, err)
 	}
 	w.state.Probed, w.state.Probe = true, err
 	return nil
 }
 
-// decide decides by a status of the route that is as new as the end of the agent's time: for how long calls are held back changes without a change
-// of the version. It is also newer than a standstill of this process, in which calls may have been held back.
+// decide calls Decide. After the end of the agent's time or a suspension of this process it first reads the route's status again: the time
+// for which calls are held back changes without a new version.
 func (w *watch) decide(ctx context.Context) (Decision, error) {
 	for {
-		stood, end := w.creditStandstill(), w.state.end()
-		if !stood && (w.state.Now.Before(end) || !w.statusAt.Before(end)) {
+		suspended, end := w.creditSuspension(), w.state.end()
+		if !suspended && (w.state.Now.Before(end) || !w.statusAt.Before(end)) {
 			return Decide(w.state), nil
 		}
 		if err := w.refreshRoute(ctx); err != nil {
@@ -223,19 +224,19 @@ func (w *watch) decide(ctx context.Context) (Decision, error) {
 	}
 }
 
-// wait takes in the next change, or returns at a time: the reporter's, or the next at which a bound may strike.
+// wait handles the next change. It returns at the latest when a report is due or a bound may be reached.
 func (w *watch) wait(ctx context.Context, reporter time.Time) error {
 	w.timer.Reset(w.untilNext(reporter))
 	select {
 	case u := <-w.statuses.updates:
-		return w.sawStatus(ctx, u)
+		return w.onStatus(ctx, u)
 	case c := <-w.routes:
-		return w.sawRoute(c)
-	case q := <-w.asked:
-		w.answer(q)
+		return w.onRoute(c)
+	case r := <-w.requests:
+		w.answer(r)
 		return nil
 	case <-w.timer.C:
-		return w.strike(ctx)
+		return w.onTimer(ctx)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -246,8 +247,8 @@ func (w *watch) untilNext(reporter time.Time) time.Duration {
 	return time.Until(earlier(reporter, w.nextBound(time.Now())))
 }
 
-// strike looks again at a time at which a bound may strike, or asks a gateway again that did not answer.
-func (w *watch) strike(ctx context.Context) error {
+// onTimer updates the state when a bound may be reached, and retries a gateway that did not answer.
+func (w *watch) onTimer(ctx context.Context) error {
 	w.state.Now = time.Now()
 	switch {
 	case !w.state.Away.IsZero():
@@ -255,19 +256,19 @@ func (w *watch) strike(ctx context.Context) error {
 	case w.state.Now.Before(w.state.end()):
 		return w.sample(ctx)
 	default:
-		return w.refreshRoute(ctx) // what is owed changes without a change of the version
+		return w.refreshRoute(ctx) // the unanswered time changes without a new version
 	}
 }
 
-// sawStatus takes in the agent's status. When that is its end, the route's status of after it counts: an agent that died of an
-// abort must not look like one that died by itself.
-func (w *watch) sawStatus(ctx context.Context, u *update) error {
+// onStatus records the agent's status. After the agent's end it reads the route's status again, so that an agent killed by an abort does
+// not look like one that died by itself.
+func (w *watch) onStatus(ctx context.Context, u *update) error {
 	if u.err != nil {
 		return u.err
 	}
-	w.state.sawAgent(time.Now(), u.status)
+	w.state.observeAgent(time.Now(), u.status)
 	if u.status.Ready || u.status.Done {
-		w.started()
+		w.endStart()
 	}
 	if err := w.pinSession(ctx); err != nil || !u.status.Done {
 		return err
@@ -278,11 +279,11 @@ func (w *watch) sawStatus(ctx context.Context, u *update) error {
 func (w *watch) refreshRoute(ctx context.Context) error {
 	w.statusAt = time.Now()
 	route, err := w.Gateway.Status(ctx, w.job.SandboxID)
-	return w.sawRoute(&gateway.Change{Status: route, Err: err})
+	return w.onRoute(&gateway.Change{Status: route, Err: err})
 }
 
-// retryGateway makes the requests again that the gateway did not answer. One of them may fail while the watch of the route, over another connection,
-// goes on: then no change of the route would say that the gateway answers.
+// retryGateway repeats the requests that the gateway did not answer. The watch of the route uses another connection and may not have noticed,
+// so no change of the route would follow.
 func (w *watch) retryGateway(ctx context.Context) error {
 	if err := w.pinSession(ctx); err != nil {
 		return err
@@ -290,32 +291,32 @@ func (w *watch) retryGateway(ctx context.Context) error {
 	return w.refreshRoute(ctx)
 }
 
-// pinSession names the session of the agent to the gateway, which takes calls of other sessions for foreign from then on.
+// pinSession sends the agent's session to the gateway, which from then on treats calls of other sessions as foreign.
 func (w *watch) pinSession(ctx context.Context) error {
 	id := w.state.Agent.SessionID
 	if !w.job.Kind.Sessions || !w.state.Agent.Ready || id == "" || id == w.pinned {
 		return nil
 	}
 	if err := w.Gateway.AddSessions(ctx, w.job.SandboxID, id); err != nil {
-		return w.state.sawNoGateway(time.Now(), err) // retryGateway tries again
+		return w.state.observeGatewayError(time.Now(), err) // retryGateway tries again
 	}
 	w.pinned = id
 	return nil
 }
 
-func (w *watch) sawRoute(c *gateway.Change) error {
+func (w *watch) onRoute(c *gateway.Change) error {
 	if c.Err != nil {
-		return w.state.sawNoGateway(time.Now(), c.Err)
+		return w.state.observeGatewayError(time.Now(), c.Err)
 	}
-	w.state.sawRoute(time.Now(), c.Status)
+	w.state.observeRoute(time.Now(), c.Status)
 	return nil
 }
 
-// nextBound is when a bound of the agent may strike, or its progress is measured next.
+// nextBound is when a bound of the agent may be reached, or its progress is measured next.
 func (w *watch) nextBound(now time.Time) time.Time {
 	s, next := &w.state, now.Add(longestWait)
 	end := s.end()
-	if next := now.Add(sampleEvery); end.Before(next) && (s.Route.Holding || !now.Before(end)) { // it moves, or a call that is owed decides
+	if next := now.Add(sampleEvery); end.Before(next) && (s.Route.Holding || !now.Before(end)) { // the end moves, or an unanswered call decides
 		end = next
 	}
 	bounds := []time.Time{end, s.Alive.Add(s.Limits.Quiet)}

@@ -11,40 +11,40 @@ import (
 	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
-// A process that looks at its clock does not stand still; one that cannot look has stood still for all but a second of the time.
-func TestStandstill(t *testing.T) {
+// A gap between two readings counts as a suspension, but for one second.
+func TestSuspendMonitor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var s clock.Standstill
+		var s clock.SuspendMonitor
 		ctx, stop := context.WithCancel(t.Context())
 		running := make(chan error, 1)
 		go func() { running <- s.Run(ctx) }()
 		time.Sleep(time.Hour)
-		now, total := s.Look()
+		now, total := s.Read()
 		require.Equal(t, time.Now(), now)
 		require.Zero(t, total)
 		stop()
 		require.ErrorIs(t, <-running, context.Canceled)
 
 		time.Sleep(5 * time.Second) // a busy machine
-		_, total = s.Look()
+		_, total = s.Read()
 		require.Zero(t, total)
 		time.Sleep(time.Minute)
-		now, total = s.Look()
+		now, total = s.Read()
 		require.Equal(t, time.Now(), now)
 		require.Equal(t, 59*time.Second, total)
-		_, total = s.Look()
+		_, total = s.Read()
 		require.Equal(t, 59*time.Second, total, "it counts once")
 		time.Sleep(11 * time.Second)
-		_, total = s.Look()
+		_, total = s.Read()
 		require.Equal(t, 69*time.Second, total)
 	})
 }
 
-func TestNoStandstill(t *testing.T) {
+func TestNilSuspendMonitor(t *testing.T) {
 	t.Parallel()
-	var s *clock.Standstill
-	now, total := s.Look()
+	var s *clock.SuspendMonitor
+	now, total := s.Read()
 	require.WithinDuration(t, time.Now(), now, time.Minute)
 	require.Zero(t, total)
 }

@@ -1,0 +1,143 @@
+package watch_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/watch"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// called is a State of an agent that was launched a minute before its first call. The first call is 15 minutes ago by default.
+func called(now time.Time, route gateway.RouteStatus) watch.State {
+	if route.FirstCallAt.IsZero() {
+		route.FirstCallAt = now.Add(-15 * minute)
+	}
+	launched := route.FirstCallAt.Add(-minute)
+	s := watch.State{
+		Limits: rollout.Limits{Agent: 10 * minute, Held: 30 * minute, Quiet: 5 * minute},
+		Launch: agent.Launch{Number: 1, Began: launched, First: launched},
+	}
+	s.ObserveRoute(now, route)
+	return s
+}
+
+// An attempt credits the time since the agent last ran in the previous attempt, without the time for which the gateway held calls back.
+func TestTimeWithoutAWorkerIsCredited(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	ago := func(d time.Duration) time.Time { return now.Add(-d).Round(0) }
+	for name, c := range map[string]struct {
+		last  watch.Checkpoint
+		route gateway.RouteStatus
+		want  time.Duration
+	}{
+		"no worker":                         {watch.Checkpoint{Ran: ago(4 * minute)}, gateway.RouteStatus{}, 4 * minute},
+		"no worker, for the second time":    {watch.Checkpoint{Ran: ago(4 * minute), Downtime: 3 * minute}, gateway.RouteStatus{}, 7 * minute},
+		"neither worker nor gateway":        {watch.Checkpoint{Ran: ago(4 * minute)}, gateway.RouteStatus{Held: 3 * minute}, minute},
+		"held back before":                  {watch.Checkpoint{Ran: ago(4 * minute), Held: 3 * minute}, gateway.RouteStatus{Held: 3 * minute}, 4 * minute},
+		"held back before, and then, too":   {watch.Checkpoint{Ran: ago(4 * minute), Held: 3 * minute}, gateway.RouteStatus{Held: 5 * minute}, 2 * minute},
+		"held back for longer":              {watch.Checkpoint{Ran: ago(4 * minute)}, gateway.RouteStatus{Held: 9 * minute}, 0},
+		"it called its model since":         {watch.Checkpoint{Ran: ago(4 * minute)}, gateway.RouteStatus{LastCallAt: ago(3 * minute)}, 3 * minute},
+		"it called since, and was held":     {watch.Checkpoint{Ran: ago(4 * minute)}, gateway.RouteStatus{LastCallAt: ago(3 * minute), Held: minute / 2}, 3 * minute},
+		"since before its first call":       {watch.Checkpoint{Ran: ago(16 * minute)}, gateway.RouteStatus{}, 15 * minute},
+		"it has not called yet":             {watch.Checkpoint{Ran: ago(4 * minute)}, gateway.RouteStatus{FirstCallAt: now}, 0},
+		"killed before its first heartbeat": {watch.Checkpoint{Ran: ago(16 * minute)}, gateway.RouteStatus{LastCallAt: ago(14 * minute)}, 14 * minute},
+		"a checkpoint in the future":        {watch.Checkpoint{Ran: ago(-minute)}, gateway.RouteStatus{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := called(now, c.route)
+			s.Resume(now, c.last)
+			require.Equal(t, c.want, s.TotalDowntime())
+			next := s.NextCheckpoint(now)
+			require.Equal(t, watch.Checkpoint{Ran: now.Round(0), Held: c.route.Held, Downtime: c.want}, next)
+		})
+	}
+}
+
+// A suspended process credits the time to the agent that runs in it, and does not count the silence of any agent as a failure.
+func TestSuspensionIsCredited(t *testing.T) {
+	t.Parallel()
+	before := time.Now()
+	s := called(before, gateway.RouteStatus{FirstCallAt: before.Add(-minute)})
+	now := before.Add(20 * minute)
+	s.Now = now
+	require.Equal(t, rollout.AgentTimeout, watch.Decide(s).Outcome)
+	inWorker, inSandbox := s, s
+	inWorker.AddSuspension(now, 19*minute, true)
+	require.Equal(t, 19*minute, inWorker.TotalDowntime())
+	require.Equal(t, watch.Continue, watch.Decide(inWorker).Action)
+	inSandbox.AddSuspension(now, 19*minute, false)
+	require.Zero(t, inSandbox.TotalDowntime())
+	inSandbox.Limits.Agent = time.Hour
+	require.Equal(t, watch.Continue, watch.Decide(inSandbox).Action, "the worker did not look for signs of life")
+	inSandbox.Now = now.Add(5 * minute)
+	require.Equal(t, rollout.AgentFailed, watch.Decide(inSandbox).Outcome)
+}
+
+// A call that was open during a suspension may fail after it. The gateway then counts the time from the call's begin, and the time counts once.
+func TestHeldTimeReportedLater(t *testing.T) {
+	t.Parallel()
+	before := time.Now()
+	open := gateway.RouteStatus{FirstCallAt: before.Add(-minute), InFlight: 1, Calls: 3}
+	s := called(before, open)
+	now := before.Add(2 * minute)
+	s.AddSuspension(now, 2*minute, true)
+	require.Equal(t, 2*minute, s.TotalDowntime())
+	s.ObserveRoute(now, open)
+	require.Equal(t, 2*minute, s.TotalDowntime(), "the call is still open")
+	failed := open
+	failed.Held, failed.Holding = 2*minute+20*second, true
+	s.ObserveRoute(now.Add(second), failed)
+	require.Zero(t, s.TotalDowntime(), "the gateway has it all")
+	failed.Holding, failed.Calls = false, 4
+	s.ObserveRoute(now.Add(2*second), failed)
+	failed.Held += 10 * minute
+	s.ObserveRoute(now.Add(11*minute), failed)
+	require.Zero(t, s.TotalDowntime())
+
+	s = called(before, open)
+	s.AddSuspension(now, 2*minute, true)
+	answered := open
+	answered.Calls = 4
+	s.ObserveRoute(now, answered)
+	answered.Held = 10 * minute
+	s.ObserveRoute(now.Add(11*minute), answered)
+	require.Equal(t, 2*minute, s.TotalDowntime(), "time held back after the answer is a separate period")
+}
+
+// While calls are held back or the gateway is away, the latest status does not say for how long. The time held before counts in addition.
+func TestSuspensionAfterHeldTime(t *testing.T) {
+	t.Parallel()
+	before := time.Now()
+	for name, away := range map[string]bool{"held back": false, "gateway away": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := called(before, gateway.RouteStatus{Held: second, Holding: !away})
+			if away {
+				s.Away = before
+			}
+			now := before.Add(10 * minute)
+			s.AddSuspension(now, 4*minute, true)
+			s.ObserveRoute(now, gateway.RouteStatus{Held: second + 7*minute}) // one of them in the suspension
+			require.Equal(t, 3*minute, s.TotalDowntime())
+		})
+	}
+}
+
+// Repeated downtime extends the agent's time by Limits.Held at most.
+func TestTimeWithoutAWorkerIsBounded(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := called(now, gateway.RouteStatus{FirstCallAt: now.Add(-40 * minute)})
+	s.Resume(now, watch.Checkpoint{Ran: now.Add(-20 * minute), Downtime: 30 * minute})
+	d := watch.Decide(s)
+	require.Equal(t, watch.End, d.Action)
+	require.Equal(t, fault.Timeout, fault.KindOf(d.Err))
+}
