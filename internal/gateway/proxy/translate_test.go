@@ -214,6 +214,7 @@ func TestRealClientsOfTranslatedAPIs(t *testing.T) {
 	python.Run(t, "testdata/translated.py", h.open(t, h.translatedRoute(e.URL)))
 	for i, turn := range h.turns(t, "r1.1") {
 		require.True(t, turn.Train, turn.Flaws)
+		require.Contains(t, e.requests()[i].body, `"parameters":{"type":"object","properties":{"command":{"type":"string"}}}`)
 		if i%2 == 1 { // the second of each client brings the result of the first one's call
 			var sent struct {
 				Messages []struct {

@@ -78,6 +78,12 @@ func conversations() map[string]pair {
 			"google", `{"systemInstruction":"s","contents":[{"parts":[{"inlineData":{"mimeType":"image/png","data":"AA"}}]}]}`,
 			`[{"role":"system","content":"s"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA"}}]}]`,
 		},
+		"names in snake_case": {
+			"google", `{"system_instruction":"s","contents":[{"parts":[{"inline_data":{"mime_type":"image/png","data":"AA"}}]},{"role":"model","parts":[{"function_call":{"name":"f_g","args":{"a_b":{"c_d":1}}}}]},` +
+				`{"parts":[{"function_response":{"name":"f_g","response":{"a_b":1}}}]}]}`,
+			`[{"role":"system","content":"s"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA"}}]},{"role":"assistant","content":null,"tool_calls":[` +
+				`{"id":"call_1","type":"function","function":{"name":"f_g","arguments":"{\"a_b\":{\"c_d\":1}}"}}]},{"role":"tool","content":"{\"a_b\":1}","tool_call_id":"call_1"}]`,
+		},
 	}
 }
 
@@ -105,6 +111,9 @@ func TestOptions(t *testing.T) {
 		{"google", `"generationConfig":{"temperature":1,"topP":0.9,"topK":3,"maxOutputTokens":7,"stopSequences":["x"],"seed":1}`, `"max_tokens":7,"temperature":1,"top_p":0.9,"top_k":3,"seed":1,"stop":["x"]`},
 		{"google", `"tools":[{"functionDeclarations":[{"name":"f","parameters":{"type":"OBJECT","properties":{"type":{"type":"ARRAY","items":{"type":"STRING","nullable":true}}}}},{"name":"g"}]}],"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["f"]}}`,
 			`"tools":[{"type":"function","function":{"name":"f","parameters":{"properties":{"type":{"items":{"type":["string","null"]},"type":"array"}},"type":"object"}}}],"tool_choice":"required"`},
+		{"google", `"tools":[{"function_declarations":[{"name":"f","parameters_json_schema":{"properties":{"any_of":{"any_of":[]}}}},{"name":"g","parameters":{"type":"OBJECT","properties":{"some_name":{"any_of":[{"type":"STRING"}],"default":{"a_b":1}}},"required":["some_name"]}}]}],"tool_config":{"function_calling_config":{"mode":"ANY"}}`,
+			`"tools":[{"type":"function","function":{"name":"f","parameters":{"properties":{"any_of":{"any_of":[]}}}}},{"type":"function","function":{"name":"g","parameters":{"properties":{"some_name":{"anyOf":[{"type":"string"}],"default":{"a_b":1}}},"required":["some_name"],"type":"object"}}}],"tool_choice":"required"`},
+		{"google", `"generation_config":{"max_output_tokens":7,"top_p":0.9}`, `"max_tokens":7,"top_p":0.9`},
 	} {
 		said := map[string]string{"messages": `"messages":[{"role":"user","content":"hi"}]`, "responses": `"input":"hi"`, "google": `"contents":[{"parts":[{"text":"hi"}]}]`}[c.api]
 		call, err := translations()[c.api]([]byte(`{` + said + `,` + c.in + `}`))

@@ -49,7 +49,7 @@ def responses():
 
 
 def generate():
-    declared = types.FunctionDeclaration(name="bash", parameters=types.Schema(type="OBJECT", properties={"command": types.Schema(type="STRING")}))
+    declared = types.FunctionDeclaration(name="bash", parameters_json_schema=schema)
     config = types.GenerateContentConfig(
         tools=[types.Tool(function_declarations=[declared])], automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True)
     )

@@ -27,7 +27,10 @@ type request struct {
 
 // Members are those of a request that are translated.
 func Members() []string {
-	return []string{"contents", "systemInstruction", "tools", "generationConfig", "toolConfig", "cachedContent"}
+	return []string{
+		"contents", "systemInstruction", "tools", "generationConfig", "toolConfig", "cachedContent",
+		"system_instruction", "generation_config", "tool_config", "cached_content",
+	}
 }
 
 type config struct {
@@ -57,7 +60,7 @@ type tool struct {
 // Translate writes a request as a chat completion. The path of a request names the model, and says whether the reply is streamed.
 func Translate(body []byte, model string, stream bool) (*chat.Call, error) {
 	var in request
-	if err := chat.Decode(body, &in); err != nil {
+	if err := chat.Decode(camelCase(body), &in); err != nil {
 		return nil, err
 	}
 	if in.Config.Candidates > 1 {
