@@ -99,15 +99,21 @@ func readYAMLIn(files fs.FS, name, source string) (Task, error) {
 	return t, nil
 }
 
-// readFile reads a regular file of at most limit bytes. A pipe or a device is refused before it is opened: it may never end.
+// checkRegular refuses a pipe or a device before it is opened: it may never end.
+func checkRegular(st fs.FileInfo, err error) error {
+	if err == nil && !st.Mode().IsRegular() {
+		err = fault.New(fault.Invalid, "want a regular file, got %s", st.Mode().Type())
+	}
+	return err
+}
+
+// readFile reads a regular file of at most limit bytes.
 func readFile(files fs.FS, name string, limit int64) (string, error) {
 	st, err := fs.Stat(files, name)
-	switch {
-	case err != nil:
+	if err := checkRegular(st, err); err != nil {
 		return "", err
-	case !st.Mode().IsRegular():
-		return "", fault.New(fault.Invalid, "want a regular file, got %s", st.Mode().Type())
-	case st.Size() > limit:
+	}
+	if st.Size() > limit {
 		return "", fault.New(fault.Invalid, "want at most %d bytes, got %d", limit, st.Size())
 	}
 	f, err := files.Open(name)

@@ -40,6 +40,9 @@ func (t *Task) findUploads(folder string) error {
 }
 
 func digestOf(root *os.Root, name string) (string, error) {
+	if err := checkRegular(root.Stat(name)); err != nil {
+		return "", err
+	}
 	f, err := root.Open(name)
 	if err != nil {
 		return "", err

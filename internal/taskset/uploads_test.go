@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,7 +41,8 @@ func TestUploadsBesideTheTask(t *testing.T) {
 	secret := filepath.Join(outside, "secret")
 	require.NoError(t, os.WriteFile(secret, []byte("secret"), 0o600))
 	require.NoError(t, os.Symlink(secret, filepath.Join(dir, "link")))
-	for _, name := range []string{secret, "../" + filepath.Base(outside) + "/secret", "link", "missing"} {
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600)) // it has no end
+	for _, name := range []string{secret, "../" + filepath.Base(outside) + "/secret", "link", "missing", "pipe"} {
 		_, err := taskset.OpenFile(write("bad.yaml", "instruction: x\nuploads: {x: "+name+"}\n"))
 		require.ErrorContains(t, err, `bad.yaml: uploads: "x"`, name)
 	}
