@@ -71,7 +71,8 @@ func (s *schema) check(arguments json.RawMessage) (json.RawMessage, error) {
 		return nil, errors.New("not a JSON object")
 	}
 	if err := s.resolved.Validate(value); err != nil {
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "validating root: "))
+		text := strings.TrimPrefix(err.Error(), "validating root: ")
+		return nil, errors.New(strings.ReplaceAll(text, "<invalid reflect.Value>", "null")) // the library's words for a null
 	}
 	return arguments, nil
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -74,7 +76,7 @@ func (l *lister) folder(path, prefix string) error {
 }
 
 func readDir(path string) ([]fs.DirEntry, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0) // a FIFO would be waited for
 	if err != nil {
 		return nil, err
 	}

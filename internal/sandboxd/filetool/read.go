@@ -17,11 +17,15 @@ const (
 	maxScan = 1 << 30
 )
 
+// readArguments has numbers as the schema takes them: 2.0 is an integer there.
 type readArguments struct {
-	Path   string `json:"path"`
-	Offset int    `json:"offset"` // the first line, from 1; 0: from the start
-	Limit  int    `json:"limit"`  // lines; 0: to the end
+	Path   string  `json:"path"`
+	Offset float64 `json:"offset"` // the first line, from 1; 0: from the start
+	Limit  float64 `json:"limit"`  // lines; 0: to the end
 }
+
+// lineNumber is a number of lines that fits an int, also when two are added. maxScan bytes have no more lines.
+func lineNumber(n float64) int { return int(min(n, maxScan+1)) }
 
 func read(a readArguments) (wire.FileAnswer, error) {
 	f, err := openRegular(a.Path)
@@ -38,12 +42,13 @@ func read(a readArguments) (wire.FileAnswer, error) {
 	if start, _ := text.Peek(8000); bytes.IndexByte(start, 0) >= 0 {
 		return answer, fmt.Errorf("%s is a binary file of %d bytes, which is not shown", a.Path, st.Size())
 	}
-	c, err := cut(text, max(a.Offset, 1), a.Limit)
+	first := max(lineNumber(a.Offset), 1)
+	c, err := cut(text, first, lineNumber(a.Limit))
 	if err != nil {
 		return answer, explain(a.Path, err)
 	}
-	if c.lines < a.Offset {
-		return answer, fmt.Errorf("%s has %d lines, and offset is %d", a.Path, c.lines, a.Offset)
+	if c.lines < first && first > 1 { // the first line of an empty file is its end
+		return answer, fmt.Errorf("%s has %d lines, and offset is %.0f", a.Path, c.lines, a.Offset)
 	}
 	answer.Content = c.text()
 	return answer, nil

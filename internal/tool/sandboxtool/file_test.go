@@ -1,10 +1,14 @@
 package sandboxtool_test
 
 import (
+	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
 func TestFiles(t *testing.T) {
@@ -23,6 +27,8 @@ func TestFiles(t *testing.T) {
 	require.Equal(t, "one\r\n2\nthree é", b.call("read_file", args{"path": "a/b/f.txt"}).Content)
 	require.Equal(t, "caf\uFFFD", b.call("read_file", args{"path": "latin"}).Content)
 	require.Empty(t, b.call("read_file", args{"path": "empty"}).Content)
+	require.Equal(t, tool.Result{Data: json.RawMessage(`{"size":0}`)}, b.call("read_file", args{"path": "empty", "offset": 1, "limit": 10}))
+	require.Equal(t, "2\nthree é", b.call("read_file", args{"path": "a/b/f.txt", "offset": json.Number("2.0"), "limit": math.MaxInt}).Content)
 	b.bash("printf 'a a a' > many")
 	require.Equal(t, "Replaced 3 of 3 in many",
 		b.call("edit_file", args{"path": "many", "old_string": "a", "new_string": "b", "replace_all": true}).Content)
@@ -44,7 +50,10 @@ func TestFiles(t *testing.T) {
 		{"write_file", args{"path": "/dev/null", "content": ""}, "/dev/null: not a regular file"},
 		{"edit_file", args{"path": "many", "old_string": "b", "new_string": "c"}, "old_string is 3 times in many: add lines around it until it is unique, or set replace_all"},
 		{"edit_file", args{"path": "many", "old_string": "x", "new_string": "c"}, "old_string is not in many: it must be the exact text, with its spaces and line ends"},
+		{"read_file", args{"path": "empty", "offset": 2}, "empty has 0 lines, and offset is 2"},
+		{"read_file", args{"path": nil}, `invalid arguments for read_file: validating /properties/path: type: null has type "null", want "string"`},
 		{"list_files", args{"path": "none"}, "File not found: none"},
+		{"list_files", args{"path": "fifo"}, "fifo: not a directory"},
 	} {
 		r := b.call(c.name, c.args)
 		require.True(t, r.Error)
