@@ -39,7 +39,7 @@ func TestUpstream(t *testing.T) {
 		{[]string{"resume", "vllm", "--version", "1..2"}, 1, "version: want up to 128 letters"},
 		{[]string{"pause", "10.0.0.1:8000", "--for", "1h"}, 0, "10.0.0.1:8000: paused until 2"},
 		{[]string{"pause", "vllm", "--for", "0s"}, 1, "for_s"},
-		{[]string{"pause", "http://10.0.0.1:8000/v1"}, 1, "or host:port of one that is given by its URL alone"},
+		{[]string{"pause", "http://10.0.0.1:8000/v1"}, 1, "or host:port of an endpoint given only by URL"},
 		{[]string{"pasue", "vllm"}, 1, `rolloutd upstream has no command "pasue"; did you mean pause?`},
 		{[]string{"vllm"}, 1, `rolloutd upstream has no command "vllm"; see rolloutd upstream --help`},
 		{[]string{"drain", "vlmm"}, 1, `no model endpoint "vlmm"`},

@@ -7,74 +7,75 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Route is one agent sandbox's way to its model.
+// Route connects one agent's sandbox to its model.
 type Route struct {
 	ID        string         `json:"id"` // the agent's sandbox id, "<rollout>.<attempt>"
 	RolloutID string         `json:"rollout_id"`
 	Attempt   int            `json:"attempt"`
-	SandboxID string         `json:"sandbox_id"` // whose model channel is served; "": none, all calls come from the host (see Model)
+	SandboxID string         `json:"sandbox_id"` // the sandbox whose model channel is served; "": none, all calls come from the host (see Model)
 	Capture   bool           `json:"capture"`    // false: calls are forwarded and not recorded
 	Model     rollout.Model  `json:"model"`
-	Limits    rollout.Limits `json:"limits"` // Call, Turns, PromptTokens, CompletionTokens and Cost count here
-	// Origin is the name of the agent's process in the sandbox. A call from another process is foreign: recorded and counted by every
-	// budget, never trained on, and no sign of the endpoint's health. A trailing "*" matches the rest of a name. "": the calls of all
-	// processes count as the agent's.
+	Limits    rollout.Limits `json:"limits"` // Call, Turns, PromptTokens, CompletionTokens and Cost apply
+	// Origin is the name of the agent's process in the sandbox. A call from another process is foreign: it is recorded and counts for
+	// every budget, but it is never trained on and says nothing about the endpoint's health. A trailing "*" matches the rest of a name.
+	// "": calls of every process count as the agent's.
 	Origin string `json:"origin,omitempty"`
-	// OriginChildren has calls of the process's descendants count as its own.
+	// OriginChildren counts calls of the process's descendants as the agent's.
 	OriginChildren bool `json:"origin_children,omitempty"`
 	// TraceParent is the W3C trace context that the route's model calls belong to; Client.Open sets it.
 	TraceParent string `json:"traceparent,omitempty"`
 }
 
-// RouteStatus is how a route stands.
+// RouteStatus is the status of a route.
 type RouteStatus struct {
 	ID          string        `json:"id"`
-	Version     int64         `json:"version"`   // differs from one change of the status to the next
+	Version     int64         `json:"version"`   // changes whenever the status changes
 	Attached    bool          `json:"attached"`  // the sandbox's model channel is being served
-	Turns       int           `json:"turns"`     // whole replies to the agent and its subagents
-	InFlight    int           `json:"in_flight"` // calls being worked on
-	Calls       int           `json:"calls"`     // recorded calls of every kind, whole or not; see Client.Turns
-	Usage       rollout.Usage `json:"usage"`     // over whole replies of every kind, cost over all calls; Turns as above
+	Turns       int           `json:"turns"`     // complete replies to the agent and its subagents
+	InFlight    int           `json:"in_flight"` // calls in flight
+	Calls       int           `json:"calls"`     // recorded calls of every kind, complete or not; see Client.Turns
+	Usage       rollout.Usage `json:"usage"`     // tokens of complete replies of every kind, cost of all calls; Turns as above
 	FirstCallAt time.Time     `json:"first_call_at,omitzero"`
 	LastCallAt  time.Time     `json:"last_call_at,omitzero"`
 	Ended       string        `json:"ended,omitempty"`        // the reason given to End; "" while open
 	BudgetSpent string        `json:"budget_spent,omitempty"` // a Budget name, once a call was refused for it
-	Failure     *Failure      `json:"failure,omitempty"`      // why the agent's own last call that failed for good did
-	// Trouble is why the endpoint gives the agent no answer: it is paused and the agent's own call waits for it; or what came of the latest try of its own
-	// call under way that is retried, of the latest attempt to have a prompt tokenised, or before the first call of a connection. "": nothing is wrong.
+	Failure     *Failure      `json:"failure,omitempty"`      // the latest final failure of a call of the agent's own
+	// Trouble is why the agent waits for the endpoint: the endpoint is paused, or the error of the latest failed try of a call that is
+	// being retried, of the latest attempt to tokenise a prompt, or of the connection made before the first call. "": no problem.
 	Trouble string `json:"trouble,omitempty"`
-	// Held is for how long the agent's own calls were held back up to this status: while the endpoint was paused or had asked for no calls, from the
-	// begin of a try that failed to that of the next, while the endpoint failed to tokenise a prompt, and while the gateway was away. Calls at
-	// the same time count once. Holding says that it goes on.
+	// Held is the time for which the agent's own calls were held back: while the endpoint was paused or had asked for no calls, between
+	// the start of a failed try and the next try, while the endpoint failed to tokenise a prompt, and while the gateway was down.
+	// Parallel calls count once. Holding reports that it continues.
 	Held    time.Duration `json:"held,omitempty"`
 	Holding bool          `json:"holding,omitempty"`
-	// Owed is how long the agent's own calls waited for an endpoint that gave nothing of use: tries that failed, the pauses between them,
-	// admission, and of a call that was given up the time since its reply last grew. Calls at the same time count once.
+	// Owed is the time for which the agent's own calls waited without a useful answer: failed tries, the pauses between them, admission,
+	// and for a cancelled call the time since its reply last grew. Parallel calls count once.
 	Owed time.Duration `json:"owed,omitempty"`
-	// OwedSince is since when the endpoint owes an answer to the agent's own call under way that has waited longest: since the call
-	// began or its reply last grew, or since it fails to tokenise a prompt. A reply that grew within StallTime is not owed. The zero time: nothing is owed.
+	// OwedSince is since when the agent's longest-waiting call has waited: since it began, since its reply last grew, or since the
+	// endpoint fails to tokenise a prompt. A reply that grew within StallTime does not count. The zero time: no call waits.
 	OwedSince time.Time `json:"owed_since,omitzero"`
 }
 
-// StallTime is how long a reply may stand still before the endpoint counts as owing the rest of it.
+// StallTime is the time without growth after which a reply counts as awaited.
 const StallTime = 2 * time.Second
 
-// Budget names, as RouteStatus.BudgetSpent has them.
+// Budget names: the values of RouteStatus.BudgetSpent.
 const (
 	BudgetTurns            = "turns"
 	BudgetPromptTokens     = "prompt_tokens"
 	BudgetCompletionTokens = "completion_tokens"
 	BudgetCost             = "cost"
-	BudgetTrace            = "trace_bytes" // what the calls take on disk
+	BudgetTrace            = "trace_bytes" // size of the records on disk
 )
 
-// Failure is a call's final failure that is not the agent's own doing.
+// Failure is the final failure of a call that the agent did not cause.
 type Failure struct {
-	// Kind is UpstreamFailed (no usable answer within the call's budget), UpstreamRefused (never will be), Unavailable (the gateway had no
-	// memory for the reply within the call's budget), or Internal (the record could not be written, and nothing unrecorded is handed on).
+	// Kind is UpstreamFailed (no usable answer within the call's budget), UpstreamRefused (no retry can help), Unavailable (the gateway
+	// had no memory for the reply within the call's budget), or Internal (the record could not be written; unrecorded replies are not
+	// delivered).
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`
-	Status  int        `json:"status,omitempty"` // of the endpoint's answer; 0: there was none, or it was no refusal
+	Status  int        `json:"status,omitempty"` // HTTP status of the endpoint's refusal; 0: no answer, or no refusal
 }
 
 // Admin API paths; {id} is a Route's ID, {name} an upstream's: see rollout.Model.Upstream.
@@ -91,7 +92,7 @@ const (
 	ReadyPath    = "/ready/{name}"
 )
 
-// upstreamPath is of the trainer API; it has tracePath, too.
+// upstreamPath belongs to the trainer API, as tracePath does.
 const UpstreamPath = "/upstreams/{name}"
 
 // Purposes name the shared secrets of the two APIs; see seal.Key.Token.
@@ -110,7 +111,8 @@ type EndRequest struct {
 	Reason string `json:"reason"`
 }
 
-// TurnList is the answer to GET /routes/{id}/turns?after=N: the recorded calls behind the first N, in the order they ended, at most MaxTurns of them.
+// TurnList is the answer to GET /routes/{id}/turns?after=N: the recorded calls after the first N, in the order they ended, at most
+// MaxTurns.
 type TurnList struct {
 	Turns []Turn `json:"turns"`
 }
@@ -118,7 +120,7 @@ type TurnList struct {
 // MaxTurns bounds a TurnList.
 const MaxTurns = 256
 
-// Turn is a recorded call without what was said in it.
+// Turn describes a recorded call without its content.
 type Turn struct {
 	Turn             int              `json:"turn"`
 	Kind             rollout.TurnKind `json:"kind"`
@@ -136,35 +138,35 @@ type SessionsRequest struct {
 	Sessions []string `json:"sessions"`
 }
 
-// FailureBody is the body of every failure of both APIs.
+// FailureBody is the body of every error of both APIs.
 type FailureBody struct {
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`
 }
 
-// EndedHeader comes with the empty completion that a caller on the host gets once the route makes no further calls. Its value says why,
-// with the escapes of a query.
+// EndedHeader marks the empty completion for a caller on the host whose route makes no further calls. Its value is the reason,
+// query-escaped.
 const EndedHeader = "X-Rolloutd-Ended"
 
-// UpstreamStatus is how an upstream stands.
+// UpstreamStatus is the status of an upstream.
 type UpstreamStatus struct {
 	Version   string    `json:"version,omitempty"` // of the weights, as a trainer named them
 	Paused    bool      `json:"paused"`
-	Until     time.Time `json:"until,omitzero"`      // when the pause ends by itself
-	HeldUntil time.Time `json:"held_until,omitzero"` // it asked to be left alone until then
-	InFlight  int       `json:"in_flight"`           // requests under way
+	Until     time.Time `json:"until,omitzero"`      // end of the pause
+	HeldUntil time.Time `json:"held_until,omitzero"` // the endpoint asked for no requests until then
+	InFlight  int       `json:"in_flight"`           // requests in flight
 	Queued    int       `json:"queued"`              // requests that wait
-	Busy      string    `json:"busy,omitempty"`      // why new rollouts wait; absent: they need not
+	Busy      string    `json:"busy,omitempty"`      // why new rollouts wait; absent: they do not
 }
 
 // PauseRequest is the body of POST /upstreams/{name}/pause and drain.
 type PauseRequest struct {
-	ForS  float64 `json:"for_s"`           // seconds until the pause ends by itself
-	WaitS float64 `json:"wait_s"`          // drain: seconds to wait for the calls under way
-	Abort bool    `json:"abort,omitempty"` // drain: end those that take longer, to be made again after the pause
+	ForS  float64 `json:"for_s"`           // length of the pause in seconds
+	WaitS float64 `json:"wait_s"`          // drain: seconds to wait for the calls in flight
+	Abort bool    `json:"abort,omitempty"` // drain: cancel the calls that take longer; they are made again after the pause
 }
 
 // ResumeRequest is the body of POST /upstreams/{name}/resume, which may be empty.
 type ResumeRequest struct {
-	Version string `json:"version,omitempty"` // of the weights from now on; "": as before
+	Version string `json:"version,omitempty"` // new name of the weights; "": unchanged
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
-// dialTimeout bounds the making of a connection to a gateway.
+// dialTimeout bounds connecting to a gateway.
 const dialTimeout = 10 * time.Second
 
-// caller sends requests under one token. It asks the transport directly: a gateway does not redirect, and a rollout's request waits for its model on a
-// stack on which an http.Client would take 1.1 KiB.
+// caller sends requests under one token. It uses the transport directly: a gateway does not redirect, and an http.Client would add 1.1
+// KiB of stack to every request that waits for a model.
 type caller struct {
 	base      string
 	token     string
@@ -29,11 +29,11 @@ func newCaller(baseURL, token string, t *http.Transport) caller {
 	return caller{base: strings.TrimRight(baseURL, "/"), token: token, transport: t}
 }
 
-// Accept has a server take what a Client speaks: HTTP/2, without TLS too, beside HTTP/1.
+// Accept makes a server accept a Client's protocols: HTTP/2, also without TLS, and HTTP/1.
 func Accept(s *http.Server) { s.Protocols, s.HTTP2 = protocols(true), listen.HTTP2() }
 
-// shared is a transport whose requests share connections, by HTTP/2. A rollout has a request that waits for its model; with a connection of its own
-// it would take buffers and goroutines on both sides.
+// shared is a transport whose requests share HTTP/2 connections. Each rollout has a waiting request; a connection for each would take
+// buffers and goroutines on both sides.
 func shared(baseURL string) *http.Transport {
 	return &http.Transport{
 		DialContext: deadpath.Dialer(dialTimeout).DialContext,
@@ -50,7 +50,7 @@ func protocols(http1 bool) *http.Protocols {
 	return p
 }
 
-// stream gets what may be long; the reader is the caller's to close.
+// stream sends a GET whose reply may be long. The caller closes the reader.
 func (c *caller) stream(ctx context.Context, path string) (io.ReadCloser, error) {
 	res, err := c.send(ctx, http.MethodGet, path, http.NoBody)
 	if err != nil {
@@ -99,7 +99,7 @@ func (c *caller) send(ctx context.Context, method, path string, body io.Reader) 
 	return res, nil
 }
 
-// failureOf reads a failure's body; something that is no gateway of ours answers otherwise.
+// failureOf decodes the body of an error. A server that is not a gateway answers in another form.
 func failureOf(res *http.Response) error {
 	var f FailureBody
 	if err := json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&f); err != nil || f.Kind == "" {

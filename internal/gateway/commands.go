@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// commands are the body of a request that does not end: a reader waits for the next one. The transport closes it with the request.
+// commands is the body of a request that stays open: Read waits for the next command. The transport closes it with the request.
 type commands struct {
 	mu      sync.Mutex
 	changed sync.Cond

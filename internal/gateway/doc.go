@@ -1,4 +1,4 @@
-// Package gateway is what the other roles know of a host's model gateway: its routes, their status, and clients of its two APIs.
+// Package gateway has the API of a host's model gateway for the other roles: its routes, their status, and clients of its two HTTP APIs.
 //
-// The gateway itself is package proxy. A route is one agent sandbox's way to its model.
+// Package proxy is the gateway itself. A route connects one agent's sandbox to its model.
 package gateway

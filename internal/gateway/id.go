@@ -2,15 +2,15 @@ package gateway
 
 import "strings"
 
-// Bounds of an ID, in bytes: of what stands before the first dot, and of each of at most two parts behind one.
+// Bounds of an ID, in bytes: of the part before the first dot, and of each of at most two further parts.
 const (
 	maxIDHead  = 64
 	maxIDTail  = 32
 	maxIDTails = 2
 )
 
-// ValidID keeps IDs that are no path of their own: each is the name of a folder. It is letters, digits, "_" and "-", in parts with
-// dots between, and begins with a letter or digit.
+// ValidID reports whether an ID is safe as the name of a folder: parts of letters, digits, "_" and "-", with dots between them, beginning
+// with a letter or digit.
 func ValidID(id string) bool {
 	head, tails, dotted := strings.Cut(id, ".")
 	if !validPart(head, maxIDHead) || head[0] == '_' || head[0] == '-' {
@@ -26,7 +26,7 @@ func ValidID(id string) bool {
 	return true
 }
 
-// validPart says whether a part has at least one character and at most so many, all of them plain.
+// validPart reports whether a part has 1 to most characters, all of them allowed.
 func validPart(part string, most int) bool {
 	for i := range len(part) {
 		switch ch := part[i]; {

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// callIDHeader names a call, as sandboxd's wire.CallIDHeader does on the model channel.
+	// callIDHeader carries the id of a call, as sandboxd's wire.CallIDHeader does on the model channel.
 	callIDHeader = "X-Rolloutd-Call"
 	// maxReply bounds a reply of the gateway, in bytes.
 	maxReply = 128 << 20
-	// firstPause and lastPause bound the pause before a call is repeated that got no answer.
+	// firstPause and lastPause bound the pause before an unanswered call is repeated.
 	firstPause = 20 * time.Millisecond
 	lastPause  = 2 * time.Second
 )
 
-// RouteToken admits to the model APIs of one route and to nothing else.
+// RouteToken returns the token for the model APIs of one route.
 func RouteToken(key seal.Key, route string) string { return key.Token("gateway route " + route) }
 
-// Model makes model calls of one route from the host, for an agent that does not run in its sandbox. It is safe for concurrent use.
+// Model makes model calls of one route from the host, for an agent outside its sandbox. It is safe for concurrent use.
 type Model struct {
 	routes *Client
 	calls  caller
@@ -42,13 +42,13 @@ func (c *Client) Model(route string) *Model {
 // Reply is the answer to a model call.
 type Reply struct {
 	Body []byte // an object of the API
-	// Ended says why the route makes no further calls; Body is then an empty completion. "": the model answered.
+	// Ended is why the route makes no further calls; Body is then an empty completion. "": the model answered.
 	Ended string
 }
 
-// Call makes a call of the API, such as "chat/completions", under an id. A call repeated under its id gets the recorded reply; a
-// caller that asks again after a crash therefore causes no second call. While the gateway does not answer, Call repeats the request until ctx ends. Its
-// error is a fault.Invalid when the gateway or the endpoint refuses the call, and a fault.NotFound when there is no such route.
+// Call makes a call of the API, such as "chat/completions", under an id. A call repeated under its id gets the recorded reply, so
+// repeating it after a crash causes no second call. While the gateway does not answer, Call repeats the request until ctx ends. The error
+// is a fault.Invalid if the gateway or the endpoint refuses the call, and a fault.NotFound if there is no such route.
 func (m *Model) Call(ctx context.Context, id, api string, request []byte) (Reply, error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		reply, err := m.call(ctx, id, api, request)
@@ -101,7 +101,7 @@ func readReply(res *http.Response) (Reply, error) {
 	return Reply{Body: body, Ended: ended}, fault.Wrap(fault.Internal, err, "gateway: header %s", EndedHeader)
 }
 
-// refusalOf reads the error of a call: the gateway's own, or that of a model API.
+// refusalOf decodes the error of a call: the gateway's own, or that of a model API.
 func refusalOf(status int, body []byte) error {
 	var f struct {
 		FailureBody
@@ -125,7 +125,7 @@ func (m *Model) Probe(ctx context.Context) error {
 	return m.routes.Probe(ctx, m.route)
 }
 
-// Status tells how the route stands.
+// Status returns the status of the route.
 func (m *Model) Status(ctx context.Context) (RouteStatus, error) {
 	return m.routes.Status(ctx, m.route)
 }

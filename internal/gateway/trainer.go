@@ -10,10 +10,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
 
-// TrainerToken is a deployment's own token of the trainer API.
+// TrainerToken returns a deployment's own token of the trainer API.
 func TrainerToken(key seal.Key) string { return key.Token(trainerPurpose) }
 
-// Trainer speaks to a gateway's trainer API. Its errors are as a Client's.
+// Trainer is a client of a gateway's trainer API. Its errors are those of a Client.
 type Trainer struct{ caller }
 
 // NewTrainer makes a client of the trainer API at baseURL (no path).
@@ -26,18 +26,18 @@ func (t *Trainer) Upstream(ctx context.Context, name string) (UpstreamStatus, er
 	return t.upstream(ctx, http.MethodGet, name, "", nil)
 }
 
-// Pause lets no call to the upstream begin for so long, or until Resume. Calls under way go on.
+// Pause stops new calls to the upstream for that time, or until Resume. Calls in flight continue.
 func (t *Trainer) Pause(ctx context.Context, name string, hold time.Duration) (UpstreamStatus, error) {
 	return t.upstream(ctx, http.MethodPost, name, "/pause", PauseRequest{ForS: hold.Seconds()})
 }
 
-// Drain is Pause, and waits for the calls under way. When they take longer than wait they are ended with abort, to be made again
-// after the pause; without it that is a fault.Timeout, and the pause stays.
+// Drain is Pause, and waits for the calls in flight. If they take longer than wait, abort cancels them, and they are made again after the
+// pause. Without abort the error is a fault.Timeout, and the pause stays.
 func (t *Trainer) Drain(ctx context.Context, name string, hold, wait time.Duration, abort bool) (UpstreamStatus, error) {
 	return t.upstream(ctx, http.MethodPost, name, "/drain", PauseRequest{hold.Seconds(), wait.Seconds(), abort})
 }
 
-// Resume ends a pause; without one it is a no-op. A version names the weights that the endpoint has from now on; "": those it had.
+// Resume ends a pause; without one it is a no-op. version names the endpoint's new weights; "": unchanged.
 func (t *Trainer) Resume(ctx context.Context, name, version string) (UpstreamStatus, error) {
 	return t.upstream(ctx, http.MethodPost, name, "/resume", ResumeRequest{version})
 }

@@ -12,37 +12,37 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Change is a new status of a route, or why there is none.
+// Change is a new status of a route, or the error why there is none.
 type Change struct {
 	Status RouteStatus
 	Err    error
 }
 
-// Watch gives the status of a route at each change, and at once if its version is not since. After a change there is none for pause. Of the
-// changes that the caller does not take only the last one is kept. While the gateway does not answer, attempts to reach it give a
-// fault.Unavailable; the status follows once it does, changed or not. A fault.NotFound, for a route that does not exist, is the last change. stop ends
-// the watch.
+// Watch reports the status of a route at each change, and at once if its version is not since. After a change it reports none for pause.
+// It keeps only the last change that the caller has not taken. While the gateway does not answer, failed attempts to reach it are
+// reported as a fault.Unavailable; the status follows once it answers, changed or not. A fault.NotFound, for a route that does not exist,
+// is the last change. stop ends the watch.
 func (c *Client) Watch(id string, since int64, pause time.Duration) (changes <-chan *Change, stop func()) {
 	return c.watches.add(&watch{route: id, since: since, pause: pause, changes: make(chan *Change, 1)})
 }
 
-// watches are the watches of a client. They share one request to the gateway, because a request for each would take goroutines and buffers on
+// watches are the watches of a client. They share one request to the gateway: a request for each would take goroutines and buffers on
 // both sides.
 type watches struct {
 	caller caller
 
 	mu      sync.Mutex
 	all     map[uint64]*watch
-	last    uint64        // key that was given last
-	running bool          // run is at work; it ends with the last watch
-	request *watchRequest // under way; nil: none
+	last    uint64        // the latest key
+	running bool          // run is active; it ends with the last watch
+	request *watchRequest // in flight; nil: none
 }
 
 type watch struct {
 	route   string
-	since   int64 // version that the caller was given last; 0: the next request gives the status in any case
+	since   int64 // version that the caller got last; 0: the next request returns the status in any case
 	pause   time.Duration
-	changes chan *Change // run alone sends; pointers, since a channel holds room for its elements
+	changes chan *Change // only run sends; pointers, since a channel holds room for its elements
 }
 
 type watchRequest struct {
@@ -88,7 +88,7 @@ func (s *watches) remove(key uint64) {
 	}
 }
 
-// run makes a request after another while there are watches.
+// run makes one request after another while there are watches.
 func (s *watches) run() {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		ctx, cancel := context.WithCancel(context.Background()) // remove calls cancel with the last watch
@@ -107,7 +107,7 @@ func (s *watches) run() {
 	}
 }
 
-// begin makes r the request under way, with all watches. It is false when there are none.
+// begin makes r the current request, with all watches; false: there are no watches.
 func (s *watches) begin(r *watchRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *watches) begin(r *watchRequest) bool {
 	return true
 }
 
-// receive makes a request and hands on what it gives, until it breaks.
+// receive makes a request and delivers its changes until it breaks.
 func (s *watches) receive(ctx context.Context, body *commands) error {
 	res, err := s.caller.send(ctx, http.MethodPost, WatchPath, body)
 	if err != nil {
@@ -144,12 +144,12 @@ func (s *watches) receive(ctx context.Context, body *commands) error {
 	return fault.New(fault.Unavailable, "gateway: changes of routes ended")
 }
 
-// deliver hands a change on, instead of one that was not taken.
+// deliver passes a change on. It replaces a change that was not taken.
 func (s *watches) deliver(c WatchChange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.all[c.Watch]
-	if w == nil { // its end has not reached the gateway
+	if w == nil { // the gateway does not know yet that the watch has ended
 		return
 	}
 	change := &Change{}
@@ -168,12 +168,12 @@ func (s *watches) deliver(c WatchChange) {
 	w.changes <- change
 }
 
-// broke says to all watches that the gateway does not answer. A change that was not taken stays. The next request gives every status: the gateway may
-// live on with routes that have not changed, and the callers must learn that it answers.
+// broke reports to all watches that the gateway does not answer. It keeps a change that was not taken. The next request returns every
+// status: routes may be unchanged, and the callers must learn that the gateway answers.
 func (s *watches) broke(ctx context.Context, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ctx.Err() != nil { // no watch was left; one may have begun since
+	if ctx.Err() != nil { // no watch was left; a new one may have begun since
 		return
 	}
 	for _, w := range s.all {

@@ -2,8 +2,8 @@ package gateway
 
 import "github.com/rolloutd/rolloutd/internal/fault"
 
-// WatchPath is where a client watches routes: it sends lines of WatchCommand as the body of a request, which it does not end, and reads lines of
-// WatchChange as the answer. One such request carries all routes of a client.
+// WatchPath is the path for watching routes. A client sends lines of WatchCommand in a request body that stays open, and reads lines of
+// WatchChange from the response. One request carries all watches of a client.
 const WatchPath = "/watch"
 
 // MaxWatchCommand bounds a WatchCommand, in bytes.
@@ -12,22 +12,22 @@ const MaxWatchCommand = 1 << 10
 // maxWatchChange bounds a WatchChange, in bytes.
 const maxWatchChange = 1 << 20
 
-// WatchCommand begins or ends a watch.
+// WatchCommand starts or ends a watch.
 type WatchCommand struct {
-	Watch   uint64 `json:"watch"`              // the client's name for it
-	Route   string `json:"route,omitempty"`    // whose status to send now and at each change; "": the watch ends
+	Watch   uint64 `json:"watch"`              // the client's key of the watch
+	Route   string `json:"route,omitempty"`    // the route to watch; "": the watch ends
 	Since   int64  `json:"since,omitempty"`    // version of the status that the client has
-	PauseMS int64  `json:"pause_ms,omitempty"` // after a change that was sent, until the next one is
+	PauseMS int64  `json:"pause_ms,omitempty"` // least time between two changes
 }
 
-// WatchChange is what came of a watch: a status, or the failure that ended it.
+// WatchChange is a status of a watched route, or the failure that ended the watch.
 type WatchChange struct {
 	Watch   uint64       `json:"watch"`
 	Status  *RouteStatus `json:"status,omitempty"`
 	Failure *FailureBody `json:"failure,omitempty"`
 }
 
-// FailedWatch ends a watch.
+// FailedWatch returns the change that ends a watch.
 func FailedWatch(watch uint64, err error) WatchChange {
 	return WatchChange{Watch: watch, Failure: &FailureBody{Kind: fault.KindOf(err), Message: err.Error()}}
 }

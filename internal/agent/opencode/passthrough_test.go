@@ -44,7 +44,7 @@ func TestOpencodeEndsAtABreakInTheMiddle(t *testing.T) {
 	out, err := box.Tail(t.Context(), st, "stdout", 1<<20)
 	require.NoError(t, err)
 	require.Equal(t, 1, st.ExitCode, "%s", out)
-	require.Contains(t, string(out), "broke its reply off")
+	require.Contains(t, string(out), "endpoint's reply broke off")
 	require.Contains(t, string(out), `"reason":"tool-calls"`, "the first reply was used")
 	require.Len(t, model.exchanges(), 2, "it did not ask again")
 	status, err := gate.Status(t.Context(), box.ID())

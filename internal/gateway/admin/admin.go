@@ -20,9 +20,9 @@ const maxWait = time.Minute
 
 // Options are the settings of an API.
 type Options struct {
-	// Key is the deployment's: its admin token admits to the admin API, its trainer token to the trainer API.
+	// Key is the deployment's key. Its admin token is for the admin API, its trainer token for the trainer API.
 	Key           seal.Key
-	TrainerTokens []string     // further tokens of the trainer API
+	TrainerTokens []string     // additional tokens of the trainer API
 	Logger        *slog.Logger // nil: silent
 }
 
@@ -76,7 +76,7 @@ func (a *API) Handler() http.Handler {
 	return all
 }
 
-// ofRoute admits requests with the token of the route that their path names.
+// ofRoute requires the token of the route in the request's path.
 func (a *API) ofRoute(next http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		authorized(next, gateway.RouteToken(a.options.Key, req.PathValue("id"))).ServeHTTP(w, req)
@@ -160,7 +160,7 @@ func (a *API) deleteRoute(w http.ResponseWriter, req *http.Request) error {
 	return done(w, a.gateway.Close(req.Context(), req.PathValue("id")))
 }
 
-// getTrace streams. A failure on the way breaks the response off, so that no reader takes half a trace for a whole one.
+// getTrace streams the trace. A failure aborts the response, so that a reader does not take half a trace for a whole one.
 func (a *API) getTrace(w http.ResponseWriter, req *http.Request) error {
 	w.Header().Set("Content-Type", "application/jsonl")
 	out := &countingWriter{w: w}
@@ -183,7 +183,7 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// waitOf reads how long a request may be held open.
+// waitOf returns for how long a request may wait.
 func waitOf(req *http.Request) (time.Duration, error) {
 	text := req.URL.Query().Get("wait")
 	wait, err := time.ParseDuration(text)

@@ -14,8 +14,7 @@ import (
 // maxRequest bounds a request of the admin and the trainer API, in bytes.
 const maxRequest = 1 << 20
 
-// authorized lets through who has one of the tokens. It compares hashes, and all of them: equal lengths, so that the time taken
-// tells nothing.
+// authorized requires one of the tokens. It compares the hashes of all of them in constant time.
 func authorized(next http.Handler, tokens ...string) http.Handler {
 	wanted := make([][sha256.Size]byte, len(tokens))
 	for i, t := range tokens {
@@ -46,7 +45,7 @@ func answering(do func(http.ResponseWriter, *http.Request) error) http.HandlerFu
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // who hung up needs no answer
+	_, _ = w.Write(body) // the caller may have hung up
 }
 
 func fail(w http.ResponseWriter, err error) {
@@ -60,7 +59,7 @@ func readRequest(w http.ResponseWriter, req *http.Request, into any) error {
 	return fault.Wrap(fault.Invalid, err, "request body")
 }
 
-// done answers 204 to what succeeded.
+// done answers 204 if err is nil.
 func done(w http.ResponseWriter, err error) error {
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)

@@ -14,7 +14,7 @@ import (
 const (
 	// maxPause bounds a pause, in seconds.
 	maxPause = 24 * 3600
-	// clearTime is what requests that were ended may take to be over.
+	// clearTime bounds the wait for the end of cancelled requests.
 	clearTime = 10 * time.Second
 )
 
@@ -26,7 +26,7 @@ func (a *API) getUpstream(w http.ResponseWriter, req *http.Request) error {
 	return upstreamStatus(w, g)
 }
 
-// resumeUpstream ends a pause. The calls that begin then are of the weights that the request names.
+// resumeUpstream ends a pause. The request may name the weights of later calls.
 func (a *API) resumeUpstream(w http.ResponseWriter, req *http.Request) error {
 	var in gateway.ResumeRequest
 	if err := readRequest(w, req, &in); err != nil && !errors.Is(err, io.EOF) { // an empty body names none
@@ -52,7 +52,8 @@ func (a *API) pauseUpstream(w http.ResponseWriter, req *http.Request) error {
 	return upstreamStatus(w, g)
 }
 
-// drainUpstream pauses, and waits for the calls under way. When they take longer they are ended, or else the pause stays.
+// drainUpstream pauses the upstream and waits for the calls in flight. Calls that take longer are cancelled on request; otherwise the
+// pause stays.
 func (a *API) drainUpstream(w http.ResponseWriter, req *http.Request) error {
 	g, in, err := a.hold(w, req)
 	if err != nil {
@@ -67,22 +68,22 @@ func (a *API) drainUpstream(w http.ResponseWriter, req *http.Request) error {
 		return err
 	}
 	if !g.Status().Paused {
-		return fault.New(fault.Timeout, "the pause ended before the last call did: calls begin again")
+		return fault.New(fault.Timeout, "the pause ended before the last call: calls begin again")
 	}
 	return upstreamStatus(w, g)
 }
 
-// hold begins the pause that is asked for.
+// hold begins the requested pause.
 func (a *API) hold(w http.ResponseWriter, req *http.Request) (limits.Group, gateway.PauseRequest, error) {
 	var in gateway.PauseRequest
 	if err := readRequest(w, req, &in); err != nil {
 		return nil, in, err
 	}
 	if !(in.ForS > 0 && in.ForS <= maxPause) {
-		return nil, in, fault.Field("for_s", "want seconds, more than 0 and at most %d", maxPause)
+		return nil, in, fault.Field("for_s", "must be more than 0 and at most %d seconds", maxPause)
 	}
 	if !(in.WaitS >= 0 && in.WaitS <= maxPause) {
-		return nil, in, fault.Field("wait_s", "want seconds, at most %d", maxPause)
+		return nil, in, fault.Field("wait_s", "must be at most %d seconds", maxPause)
 	}
 	g, err := a.gateway.Pause(req.PathValue("name"), seconds(in.ForS))
 	return g, in, err

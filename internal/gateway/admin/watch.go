@@ -16,10 +16,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy/feed"
 )
 
-// watchWrite bounds the write of changes. A reader that takes none is dropped; it asks again, and gets what it missed.
+// watchWrite bounds the write of changes. A slow reader is disconnected; it asks again and gets what it missed.
 const watchWrite = 15 * time.Second
 
-// watch sends the changes of the routes that the request's body names, until the body ends, the client is gone or the gateway stops.
+// watch sends the changes of the routes that the request's body names, until the body ends, the client disconnects or the gateway stops.
 func (a *API) watch(w http.ResponseWriter, req *http.Request) error {
 	conn := http.NewResponseController(w)
 	if err := conn.EnableFullDuplex(); err != nil {
@@ -38,12 +38,12 @@ func (a *API) watch(w http.ResponseWriter, req *http.Request) error {
 		}
 	})
 	sendChanges(ctx, changes, w, conn)
-	_ = conn.SetReadDeadline(time.Now()) // ends the reading; where it cannot be set the client's end does
+	_ = conn.SetReadDeadline(time.Now()) // ends the read; without a deadline the client's disconnect ends it
 	reading.Wait()
 	return nil
 }
 
-// readWatches begins and ends watches. What it cannot read ends it with an error; the end of the body is none.
+// readWatches starts and ends watches. It returns an error for a command that it cannot read, and nil at the end of the body.
 func readWatches(body io.Reader, f *feed.Feed) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, gateway.MaxWatchCommand)
@@ -63,10 +63,10 @@ func readWatches(body io.Reader, f *feed.Feed) error {
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
 		return fault.New(fault.Invalid, "a command is longer than %d bytes", gateway.MaxWatchCommand)
 	}
-	return nil // the client is gone
+	return nil // the client disconnected
 }
 
-// sendChanges writes changes until ctx ends or the client does not take them.
+// sendChanges writes changes until ctx ends or a write fails.
 func sendChanges(ctx context.Context, f *feed.Feed, w io.Writer, conn *http.ResponseController) {
 	for err := conn.Flush(); err == nil; {
 		var changes []gateway.WatchChange

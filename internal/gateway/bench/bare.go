@@ -12,11 +12,11 @@ import (
 	"os/exec"
 )
 
-// bareUpstream, in the environment, makes this binary a proxy to that address which keeps nothing: the standard library's own. What it
-// costs is what forwarding alone costs.
+// bareUpstream is the environment variable that makes this binary a plain proxy to that address: the standard library's, which keeps
+// nothing. It shows the cost of forwarding alone.
 const bareUpstream = "ROLLOUTD_BENCH_BARE"
 
-// bareProcess serves until its standard input ends, and prints where.
+// bareProcess prints its address and serves until its standard input ends.
 func bareProcess(upstream string) error {
 	to, err := url.Parse(upstream)
 	if err != nil {
@@ -25,7 +25,7 @@ func bareProcess(upstream string) error {
 	srv := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
 		FlushInterval: -1,                         // each token at once
-		ErrorLog:      log.New(io.Discard, "", 0), // what fails is counted by who asks
+		ErrorLog:      log.New(io.Discard, "", 0), // the caller counts failures
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 2048, DisableCompression: true},
 	})
 	defer srv.Close()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// work is what a request asks of the mock engine, in its "user" member, which proxies leave alone.
+// work describes the reply that a request wants from the mock engine, in its "user" member, which proxies forward unchanged.
 type work struct {
 	tokens, prompt int
 	pause          time.Duration // before each token
@@ -20,7 +20,7 @@ type work struct {
 
 func (w work) String() string { return fmt.Sprintf("%d %d %d", w.tokens, w.prompt, w.pause) }
 
-// engine answers as vLLM does: a prompt's ids in the first chunk, and a token with five alternatives in each that follows.
+// engine answers as vLLM does: a prompt's ids in the first chunk, then a token with five alternatives in each chunk.
 type engine struct {
 	mu    sync.Mutex
 	ready map[work]reply
@@ -28,7 +28,7 @@ type engine struct {
 
 type reply struct {
 	events [][]byte
-	whole  string // of one piece
+	whole  string // unary reply
 }
 
 func newEngine() *engine { return &engine{ready: map[work]reply{}} }
@@ -60,7 +60,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	flush := http.NewResponseController(w)
 	for _, event := range r.events {
 		time.Sleep(ask.pause)
-		// As bytes, which the HTTP server sends as one chunk, as uvicorn does. A string would go in chunks of 2 KiB.
+		// Bytes, which the HTTP server sends as one chunk, as uvicorn does. A string would be sent in chunks of 2 KiB.
 		if _, err := w.Write(event); err != nil || flush.Flush() != nil {
 			return
 		}
@@ -100,7 +100,7 @@ func newReply(w work) reply {
 	}
 }
 
-// vocabulary is n ids as prompts have them: the common ones are small.
+// vocabulary returns n ids with a realistic distribution: common ids are small.
 func vocabulary(n int) string {
 	random := rand.New(rand.NewPCG(1, 2))
 	ids := make([]string, n)
@@ -110,5 +110,5 @@ func vocabulary(n int) string {
 	return strings.Join(ids, ",")
 }
 
-// list is n times the item, with commas between.
+// list repeats the item n times, separated by commas.
 func list(n int, item string) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }

@@ -19,13 +19,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/timerslack"
 )
 
-// gatewayFolder, in the environment, makes this binary a gateway on that folder.
+// gatewayFolder is the environment variable that makes this binary a gateway on that folder.
 const gatewayFolder = "ROLLOUTD_BENCH_GATEWAY"
 
-// gatewayProfile, in the environment, is the file for its CPU profile; empty: none is made.
+// gatewayProfile is the environment variable with the file for its CPU profile; empty: none.
 const gatewayProfile = "ROLLOUTD_BENCH_PROFILE"
 
-// gatewayProcess serves until its standard input ends. It prints where its admin API is, and then each model channel.
+// gatewayProcess serves until its standard input ends. It prints the address of its admin API, then that of each model channel.
 func gatewayProcess(dir string) error {
 	debug.SetGCPercent(400) // as the gateway's role does
 	if err := timerslack.Set(timerslack.Daemon); err != nil {
@@ -65,7 +65,8 @@ func gatewayProcess(dir string) error {
 	return srv.Run(ctx)
 }
 
-// listener is a Dialer: each sandbox's model channel is a listener of its own, so that both proxies are asked in the same way.
+// listener is a Dialer that serves each sandbox's model channel on a listener of its own, so that both proxies are called in the same
+// way.
 type listener struct{}
 
 func (listener) ServeModel(ctx context.Context, _ string, h http.Handler, served func()) error {

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// load is so many calls, so many at a time.
+// load is a number of calls with a given concurrency.
 type load struct {
 	name      string
 	calls, at int
 	stream    bool
 	words     int // of the request's prompt
 	work      work
-	perToken  bool // CPU is counted for each token, else for each call
+	perToken  bool // count CPU per token, else per call
 	steps     int  // calls of a rollout, whose prompt grows to words and work.prompt; 0: all calls are the same
 }
 
@@ -34,7 +34,7 @@ func loads() []load {
 }
 
 type measured struct {
-	cpu, wall time.Duration // cpu for each unit
+	cpu, wall time.Duration // CPU per unit
 	memory    int64         // at the end
 	failed    int
 }
@@ -43,7 +43,7 @@ func (l load) measure(s *subject) (measured, error) {
 	agents := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: l.at, DisableCompression: true}}
 	defer agents.CloseIdleConnections()
 	bodies := l.bodies()
-	call(agents, s.urls[0], bodies[0]) // code is warm
+	call(agents, s.urls[0], bodies[0]) // warm up
 	before, err := s.cpu()
 	if err != nil {
 		return measured{}, err
@@ -76,7 +76,7 @@ func (l load) measure(s *subject) (measured, error) {
 	return m, err
 }
 
-// bodies are the requests of one agent, in order.
+// bodies returns the requests of one agent, in order.
 func (l load) bodies() []string {
 	steps := max(l.steps, 1)
 	all := make([]string, steps)
@@ -93,7 +93,7 @@ func (l load) body() string {
 		l.stream, l.work.String(), strings.Repeat("some ", l.words))
 }
 
-// call is one call of an agent; it says whether the reply is whole.
+// call makes one call of an agent and reports whether the reply is complete.
 func call(agents *http.Client, url, body string) bool {
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url+"/chat/completions", strings.NewReader(body))
 	if err != nil {

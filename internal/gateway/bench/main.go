@@ -29,12 +29,12 @@ func main() {
 		exit(bareProcess(engine))
 		return
 	}
-	python := flag.String("python", "", "a Python that has fastapi, httpx and uvicorn; empty: no comparison with that")
-	soak := flag.Duration("soak", 0, "instead: watch the gateway's memory for so long")
+	python := flag.String("python", "", "a Python with fastapi, httpx and uvicorn; empty: no comparison with a Python proxy")
+	soak := flag.Duration("soak", 0, "watch the gateway's memory for that long instead")
 	only := flag.String("only", "", "the loads whose names contain this; empty: all")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the gateway's process to this file")
 	beside := flag.String("beside", "", "another build of this command, whose gateway is measured too")
-	rounds := flag.Int("rounds", 1, "how often each load is measured, the proxies by turns; more than once: the medians come last")
+	rounds := flag.Int("rounds", 1, "rounds of each load, with the proxies in turn; with several, the medians are printed last")
 	flag.Parse()
 	if *soak > 0 {
 		exit(runSoak(*soak))
@@ -80,7 +80,7 @@ func run(o options) error {
 	return compare(subjects, o.only, o.rounds)
 }
 
-// starts start the proxies that are measured, the gateway first.
+// starts returns the start functions of the measured proxies, the gateway's first.
 func (o options) starts(dir, engine string) []func() (*subject, error) {
 	list := []func() (*subject, error){func() (*subject, error) {
 		return startGateway("gateway", os.Args[0], filepath.Join(dir, "gateway"), engine, o.profile)
@@ -97,7 +97,7 @@ func (o options) starts(dir, engine string) []func() (*subject, error) {
 	return list
 }
 
-// compare runs each load whose name contains only through each proxy, so many times by turns.
+// compare runs each load whose name contains only through each proxy, that many rounds, with the proxies in turn.
 func compare(subjects []*subject, only string, rounds int) error {
 	fmt.Printf("%-46s %-8s %12s %9s %9s %8s\n", "load", "proxy", "CPU", "wall", "memory", "failed")
 	for _, l := range loads() {
@@ -124,13 +124,13 @@ func compare(subjects []*subject, only string, rounds int) error {
 	return nil
 }
 
-// medianOf is the one of measured that has the median of CPU.
+// medianOf returns the measurement with the median CPU.
 func medianOf(all []measured) measured {
 	sorted := slices.SortedFunc(slices.Values(all), func(a, b measured) int { return cmp.Compare(a.cpu, b.cpu) })
 	return sorted[len(sorted)/2]
 }
 
-// print prints what was measured of a load, beside the gateway's CPU.
+// print prints a measurement of a load, and its ratio to the gateway's CPU.
 func (m measured) print(load, subject string, gateway time.Duration) {
 	fmt.Printf("%-46s %-8s %9.1f µs %7.1f s %6d MB %8d", load, subject, micros(m.cpu), m.wall.Seconds(), m.memory>>20, m.failed)
 	if m.cpu != gateway {

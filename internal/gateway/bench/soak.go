@@ -27,14 +27,13 @@ func runSoak(long time.Duration) error {
 	return soak(g, long)
 }
 
-// soak plays rollouts through the gateway, some at a time, one after the other, and prints its memory as it goes: it should
-// be flat.
+// soak runs rollouts through the gateway, some in parallel, and prints its memory, which should stay constant.
 func soak(g *subject, long time.Duration) error {
 	const at, lines = 16, 10
 	ctx, cancel := context.WithTimeout(context.Background(), long)
 	defer cancel()
 	agents := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: at}}
-	var opening sync.Mutex // the gateway tells a new route's address on its one standard output
+	var opening sync.Mutex // the gateway prints a new route's address on its one standard output
 	var rollouts, failed atomic.Int64
 	var wg sync.WaitGroup
 	for range at {
@@ -60,7 +59,7 @@ func soak(g *subject, long time.Duration) error {
 	return nil
 }
 
-// playRollout opens a route, makes calls whose prompt grows, and closes it; it returns how many of them failed.
+// playRollout opens a route, makes calls with a growing prompt, closes the route, and returns the number of failed calls.
 func playRollout(g *subject, agents *http.Client, opening *sync.Mutex, n int64) (failed int64) {
 	id := fmt.Sprintf("soak-%d.1", n)
 	opening.Lock()

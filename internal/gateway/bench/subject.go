@@ -23,7 +23,7 @@ import (
 //go:embed proxy.py
 var proxyScript []byte
 
-// subject is a proxy at work in a process of its own.
+// subject is a measured proxy in a process of its own.
 type subject struct {
 	name  string
 	urls  []string // of its /v1, one for each sandbox
@@ -84,7 +84,7 @@ func startGateway(name, build, dir, engine, profile string) (*subject, error) {
 	return s, nil
 }
 
-// sandboxes is how many routes share the load: a gateway bounds what one sandbox may have in flight.
+// sandboxes is the number of routes that share the load: a gateway bounds the requests in flight of one sandbox.
 const sandboxes = 20
 
 func (s *subject) openAll(key seal.Key) error {
@@ -103,7 +103,7 @@ func (s *subject) openAll(key seal.Key) error {
 	return nil
 }
 
-// open opens a route of the gateway, and returns where its agent would ask.
+// open opens a route of the gateway, and returns the agent's base URL.
 func (s *subject) open(id string) (string, error) {
 	err := s.admin.Open(context.Background(), gateway.Route{
 		ID: id, RolloutID: "bench", Attempt: 1, SandboxID: id, Capture: true,
@@ -147,7 +147,7 @@ func startPython(python, dir, engine string) (*subject, error) {
 	}
 }
 
-// cpu is what the process has used so far, in steps of 10 ms.
+// cpu returns the CPU time of the process, in steps of 10 ms.
 func (s *subject) cpu() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
 	if err != nil {
@@ -162,7 +162,7 @@ func (s *subject) cpu() (time.Duration, error) {
 	return time.Duration(user+system) * 10 * time.Millisecond, err
 }
 
-// memory is what the process has resident, in bytes.
+// memory returns the resident memory of the process, in bytes.
 func (s *subject) memory() (int64, error) {
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.cmd.Process.Pid))
 	if err != nil {

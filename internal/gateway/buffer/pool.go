@@ -7,8 +7,8 @@ import "sync"
 // that tests find violations.
 type Pool[T any] struct {
 	pool  sync.Pool
-	Least int // capacity below which it is not worth it, and
-	Most  int // above which it is not kept
+	Least int // capacity below which a slice is not kept
+	Most  int // capacity above which a slice is not kept
 }
 
 // Take returns an empty slice, which may have room.

@@ -21,7 +21,7 @@ func captureChat(d *Draft, m rollout.Model) {
 	}
 }
 
-// captureText leaves a number of alternatives that the agent wants as it is: their lists have no order to be cut by.
+// captureText keeps the number of alternatives that the agent asked for: the API's lists have no order by which to cut them.
 func captureText(d *Draft, m rollout.Model) {
 	if own, ok := d.Get("logprobs"); m.Logprobs && (!ok || string(own) == "null") {
 		d.Set("logprobs", strconv.AppendInt(nil, int64(m.TopLogprobs), 10))
@@ -31,8 +31,7 @@ func captureText(d *Draft, m rollout.Model) {
 	}
 }
 
-// captureResponse asks vLLM for the messages as its model has them, token by token, and for the logprobs of texts, which with it
-// are those of all that was sampled.
+// captureResponse asks vLLM for the messages with their token ids, and for the logprobs of texts, which then cover all sampled tokens.
 func captureResponse(d *Draft, m rollout.Model) {
 	if m.TokenIDs {
 		d.Set(ResponseMessages, []byte("true"))
@@ -48,10 +47,10 @@ func captureResponse(d *Draft, m rollout.Model) {
 	}
 }
 
-// textLogprobs is what include has for logprobs.
+// textLogprobs is the value of include for logprobs.
 const textLogprobs = "message.output_text.logprobs"
 
-// including is a list of strings with one more in it, unless it has it; a value that is not a list is the agent's own mistake.
+// including adds a string to a list of strings unless the list has it; false: the agent's value is not a list.
 func including(list []byte, one string) ([]byte, bool) {
 	var has []json.RawMessage
 	if len(list) > 0 && json.Unmarshal(list, &has) != nil {

@@ -13,34 +13,34 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Dialect is what differs between the APIs on the way of a call.
+// Dialect has the differences between the APIs for one call.
 type Dialect struct {
 	API reply.API
-	// bounds are the members that bound what is generated; a call without any gets the first.
+	// bounds are the members that bound the output; a call without any gets the first.
 	bounds []string
-	// counts: the counts come at the end of a stream only when stream_options asks for them.
+	// counts: a stream ends with the counts only if stream_options asks for them.
 	counts bool
-	// template: the engine makes the prompt, by a template that chat_template_kwargs may switch.
+	// template: the engine makes the prompt by a template that chat_template_kwargs may change.
 	template bool
-	// check refuses what could not be captured; nil: nothing.
+	// check refuses requests that cannot be captured; nil: none.
 	check func(o *rawjson.Object) error
-	// ids: an engine that gives the tokens' ids gives them here, and one that refuses to is of no use.
+	// ids: the API can return token ids; an engine that refuses them cannot be used.
 	ids bool
-	// capture asks for token ids and logprobs; nil: the API has none to give.
+	// capture asks for token ids and logprobs; nil: the API has none.
 	capture func(d *Draft, m rollout.Model)
-	// headers of the agent go upstream beside those of every call.
+	// headers are the agent's headers that are forwarded besides those of every API.
 	headers []string
-	// authorize puts the key in.
+	// Authorize sets the API key.
 	Authorize func(h http.Header, key string)
-	// errorEvent is the name of an event that tells an error; "": it bears none.
+	// errorEvent is the name of an error event; "": events have no name.
 	errorEvent string
-	// refusal is an error's body.
+	// refusal returns the body of an error.
 	refusal func(text, code string) []byte
-	// event is an error's event in a stream that the agent has seen so far; nil: the body is its data.
+	// event returns an error event for a stream, given what the agent has seen of it; nil: the body is the event's data.
 	event func(text, code string, seen []byte) []byte
-	// translation writes calls as chat completions; nil: the API needs none.
+	// translation translates calls into chat completions; nil: not needed.
 	translation *translation
-	// list: a stream is one list of objects, and not events.
+	// list: a stream is one list of objects instead of events.
 	list bool
 }
 
@@ -52,7 +52,7 @@ func Chat() *Dialect {
 	}
 }
 
-// All returns the dialects of all model APIs that go upstream as they are; see Google.
+// All returns the dialects of all model APIs that can be forwarded untranslated; see Google.
 func All() []*Dialect {
 	return []*Dialect{
 		Chat(),
@@ -73,7 +73,7 @@ func All() []*Dialect {
 	}
 }
 
-// HasLogprobs says whether the API has log probabilities.
+// HasLogprobs reports whether the API has log probabilities.
 func (d *Dialect) HasLogprobs() bool { return d.capture != nil }
 
 func oneChoice(o *rawjson.Object) error {
@@ -83,11 +83,10 @@ func oneChoice(o *rawjson.Object) error {
 	return nil
 }
 
-// onePrompt refuses what gives several choices, and what puts the prompt in front of the completion: the tokens of
-// prompt and completion could not be separated.
+// onePrompt refuses several choices, and a prompt that is echoed in front of the completion: their tokens could not be separated.
 func onePrompt(o *rawjson.Object) error {
 	if on(o, "echo") {
-		return fault.Field("echo", "must be false: the prompt's tokens would count as sampled ones")
+		return fault.Field("echo", "must be false: the prompt's tokens would count as sampled")
 	}
 	if best, ok := o.Get("best_of"); ok && string(best) != "1" && string(best) != "null" {
 		return fault.Field("best_of", "must be 1: one choice is captured for each call")
@@ -105,7 +104,7 @@ func inForeground(o *rawjson.Object) error {
 	return nil
 }
 
-// on says whether a switch may be on: model servers take 1 and "yes" for true.
+// on reports whether a switch may be on: model servers also accept 1 and "yes" as true.
 func on(o *rawjson.Object, key string) bool {
 	raw, ok := o.Get(key)
 	return ok && string(raw) != "false" && string(raw) != "null"
@@ -113,8 +112,8 @@ func on(o *rawjson.Object, key string) bool {
 
 func bearer(h http.Header, key string) { h.Set("Authorization", "Bearer "+key) }
 
-// anthropicKey sends the key as Anthropic has it, and also the other way: vLLM knows no x-api-key on this API. Anthropic's own
-// keys go the first way alone, for there the other is a login's, and wins.
+// anthropicKey sends the key in both forms, since vLLM does not read x-api-key on this API. Anthropic's own keys are sent only as
+// x-api-key: Anthropic takes the other form for a login token and prefers it.
 func anthropicKey(h http.Header, key string) {
 	h.Set("X-API-Key", key)
 	if !strings.HasPrefix(key, "sk-ant-") {

@@ -8,13 +8,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// Draft is a request that is being rewritten; it keeps account of what the agent had given.
+// Draft is a request that is being rewritten. It records the agent's original values.
 type Draft struct {
 	*rawjson.Object
 	Changes changes
 }
 
-// change is a member as the agent gave it and as it goes upstream; nil where there is none.
+// change is a member's value from the agent and its value upstream; nil: absent.
 type change struct {
 	key      string
 	from, to []byte
@@ -22,14 +22,14 @@ type change struct {
 
 type changes []change
 
-// Set sets a field of the request and records the change. The value must be none of the request's own memory.
+// Set sets a member and records the change. The value must not share the request's memory.
 func (d *Draft) Set(key string, value []byte) {
 	from, _ := d.Get(key)
 	d.note(key, from, value)
 	d.Object.Set(key, value)
 }
 
-// Remove removes a field of the request and records the change.
+// Remove removes a member and records the change.
 func (d *Draft) Remove(key string) {
 	if from, ok := d.Get(key); ok {
 		d.note(key, from, nil)
@@ -37,7 +37,7 @@ func (d *Draft) Remove(key string) {
 	}
 }
 
-// Restore gives a member back what the agent had given.
+// Restore sets a member to the agent's value.
 func (d *Draft) Restore(key string) {
 	switch one, ok := d.Changes.of(key); {
 	case !ok:
@@ -48,7 +48,7 @@ func (d *Draft) Restore(key string) {
 	}
 }
 
-// note keeps the agent's own value over later changes, and nothing of the request's own memory.
+// note copies the agent's value on the first change of a member.
 func (d *Draft) note(key string, from, to []byte) {
 	for i := range d.Changes {
 		if d.Changes[i].key == key {
@@ -61,7 +61,7 @@ func (d *Draft) note(key string, from, to []byte) {
 	}
 }
 
-// of says whether a member is not as the agent gave it.
+// of reports whether a member was changed.
 func (c changes) of(key string) (change, bool) {
 	for _, one := range c {
 		if one.key == key && !bytes.Equal(one.from, one.to) {
@@ -71,13 +71,13 @@ func (c changes) of(key string) (change, bool) {
 	return change{}, false
 }
 
-// Given says whether the agent had given a member that is not as it gave it.
+// Given reports whether a member was changed that the agent had set.
 func (c changes) Given(key string) bool {
 	one, ok := c.of(key)
 	return ok && one.from != nil
 }
 
-// Any says whether one of several members is not as the agent gave it.
+// Any reports whether one of several members was changed.
 func (c changes) Any(keys ...string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool {
 		_, ok := c.of(key)
@@ -85,7 +85,7 @@ func (c changes) Any(keys ...string) bool {
 	})
 }
 
-// set says whether one of several members goes upstream otherwise than the agent gave it.
+// set reports whether one of several members goes upstream with a changed value.
 func (c changes) set(keys ...string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool {
 		one, ok := c.of(key)
@@ -93,9 +93,9 @@ func (c changes) set(keys ...string) bool {
 	})
 }
 
-// JSON is the account as the record has it: {"max_tokens":{"from":32000,"to":4096}}; nil when nothing was changed.
+// JSON returns the changes for the record: {"max_tokens":{"from":32000,"to":4096}}; nil: none.
 func (c changes) JSON() json.RawMessage {
-	const usual = 48 // bytes of a change
+	const usual = 48 // estimated bytes of a change
 	b := make([]byte, 0, usual*len(c))
 	for _, one := range c {
 		if bytes.Equal(one.from, one.to) {
@@ -120,7 +120,7 @@ func (c changes) JSON() json.RawMessage {
 	return append(b, '}')
 }
 
-// readable is a value that may stand in a record: what an agent gave need not be JSON below the top.
+// readable returns a value as valid JSON: an agent's value is checked only at the top level.
 func readable(raw []byte) []byte {
 	if rawjson.IsPlain(raw) || json.Valid(raw) && rawjson.Nestable(raw) {
 		return raw

@@ -8,16 +8,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// How OpenCode's auxiliary calls begin; they offer no tools.
+// Beginnings of OpenCode's auxiliary calls. Such calls offer no tools.
 const (
 	titlePrompt   = "You are a title generator."
 	summaryPrompt = "You are a context summarization agent."
 )
 
-// maxLineage bounds what an agent can have written into each record.
+// maxLineage bounds the agent's text in each record.
 const maxLineage = 256
 
-// classify tells what a call is for, and whose it is: the agent's session id, or "parent/child" for a subagent.
+// classify returns the purpose of a call and its session: the agent's session id, or "parent/child" for a subagent.
 func classify(h http.Header, first opening) (rollout.TurnKind, string) {
 	session, parent := h.Get(sessionHeader), h.Get(parentHeader)
 	lineage := session

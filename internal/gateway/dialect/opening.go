@@ -7,13 +7,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// Opening is what comes first in a request, as far as it tells calls of different purpose apart.
+// opening is the beginning of a request, as far as it shows the purpose of the call.
 type opening struct {
-	System []byte // the text of a leading system message, escapes as they stand; nil when there is none
+	System []byte // text of a leading system message, with its escapes; nil: none
 	Tools  bool   // the request offers tools
 }
 
-// OpeningOf returns how a request begins, and whether it has tools.
+// OpeningOf returns the opening of a request.
 func OpeningOf(api reply.API, o *rawjson.Object) opening {
 	var first opening
 	switch api {
@@ -56,8 +56,7 @@ func firstSystem(messages []byte) []byte {
 	return said
 }
 
-// Several says whether a prompt of Completions is more than one: a list of texts, or of lists of token ids. A list of ids is
-// one prompt.
+// Several reports whether a prompt of Completions is a list of prompts: of texts, or of lists of token ids. A list of ids is one prompt.
 func Several(prompt []byte) bool {
 	c := rawjson.Cursor{Src: prompt}
 	if c.Peek() != '[' {
@@ -73,7 +72,7 @@ func Several(prompt []byte) bool {
 	return false
 }
 
-// text reads a message's content: a string, or the first text part of a list.
+// contentOf reads a message's content: a string, or the first text part of a list.
 func contentOf(c *rawjson.Cursor) []byte {
 	switch c.Peek() {
 	case '"':

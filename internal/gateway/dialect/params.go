@@ -8,15 +8,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// maxRemoved bounds the removed members that a record names; maxRemovedValue bounds what it keeps of each value, in bytes.
+// maxRemoved bounds the removed members in a record; maxRemovedValue bounds the stored part of each value, in bytes.
 const (
 	maxRemoved      = 64
 	maxRemovedValue = 256
 )
 
-// takes says whether a member of a request goes upstream. All others are removed: an engine has parameters that force tokens
-// (guided_choice, allowed_token_ids, logit_bias), change the prompt (chat_template, continue_final_message) or its reply (echo,
-// prompt_logprobs), and forced tokens look like sampled ones. New parameters of engines are therefore removed until listed here.
+// takes reports whether a member of a request is forwarded. All others are removed: engines have parameters that force tokens
+// (guided_choice, allowed_token_ids, logit_bias), change the prompt (chat_template, continue_final_message) or change the reply (echo,
+// prompt_logprobs), and forced tokens look like sampled ones. A new parameter of an engine is removed until it is listed here.
 func takes(api reply.API, key string) bool {
 	switch api {
 	case reply.Completions:
@@ -72,15 +72,15 @@ func chatTakes(key string) bool {
 	return false
 }
 
-// templateOptions are an engine's arguments of its chat template.
+// templateOptions is the member with the arguments of an engine's chat template.
 const templateOptions = "chat_template_kwargs"
 
-// promptOptions are arguments of a chat template that replace the template, or continue the agent's own text as if it were sampled.
+// promptOptions are template arguments that replace the template, or continue the agent's own text as if it were sampled.
 func promptOptions() []string {
 	return []string{"chat_template", "tokenize", "add_generation_prompt", "continue_final_message"}
 }
 
-// restrict removes the members that are not forwarded, and notes them.
+// restrict removes and records the members that are not forwarded.
 func (d *Dialect) restrict(o *Draft) {
 	o.noteRemoved(o.Keep(func(key string) bool { return takes(d.API, key) }))
 	raw, ok := o.Get(templateOptions)
@@ -97,12 +97,12 @@ func (d *Dialect) restrict(o *Draft) {
 	}
 }
 
-// without removes the members that are not among the allowed ones.
+// without removes the members that are not allowed.
 func without(o *rawjson.Object, allowed []string) []rawjson.Removed {
 	return o.Keep(func(key string) bool { return slices.Contains(allowed, key) })
 }
 
-// noteRemoved records members that are gone.
+// noteRemoved records removed members.
 func (d *Draft) noteRemoved(removed []rawjson.Removed) {
 	for i, m := range removed {
 		if i == maxRemoved {
@@ -120,8 +120,8 @@ func cutShort(value []byte) []byte {
 	return value
 }
 
-// constraint names the member by which a request has the engine choose tokens under a grammar: an output format, or a tool that must
-// be called. Agents need both, so they are forwarded; what comes of them is not what the policy sampled freely. "" is none.
+// constraint returns the member that makes the engine choose tokens under a grammar: an output format, or a tool that must be called; "":
+// none. Agents need both, so they are forwarded, but their output is not sampled freely from the policy.
 func constraint(o *rawjson.Object) string {
 	for _, key := range []string{"response_format", "output_format"} {
 		if raw, ok := o.Get(key); ok && string(raw) != "null" && kindOf(raw) != "text" {
@@ -149,10 +149,10 @@ func constraint(o *rawjson.Object) string {
 	return ""
 }
 
-// kindOf is the type that an object says it has.
+// kindOf returns the type member of an object.
 func kindOf(object []byte) string { return rawjson.TextOf(member(object, "type")) }
 
-// member is a member's value however its key is spelt; nil when there is none.
+// member returns a member's value however its key is escaped; nil: absent.
 func member(object []byte, key string) []byte {
 	o, err := rawjson.ParseObject(object)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 
 const temperature = "temperature"
 
-// Pin is a member of a request that the rollout sets on every call.
+// Pin is a member that the rollout sets on every call.
 type Pin struct {
 	Member string
-	// Neutral: the value is what the member means when it is absent, so that an endpoint without the member loses nothing.
+	// Neutral: the value equals the default, so an endpoint without the member can be used.
 	Neutral bool
 }
 
@@ -28,7 +28,7 @@ type parameter struct {
 	neutral bool
 }
 
-// parameters are those that a rollout pins, in a fixed order.
+// parameters returns the parameters that a rollout pins, in a fixed order.
 func parameters(s *rollout.Sampling) []parameter {
 	out := make([]parameter, 0, 10)
 	number := func(name string, v *float64, neutral float64, has bool) {
@@ -58,7 +58,7 @@ func parameters(s *rollout.Sampling) []parameter {
 	return out
 }
 
-// member is where the API has a sampling parameter; "": nowhere.
+// member returns the name of a sampling parameter in the API; "": none.
 func (d *Dialect) member(parameter string) string {
 	switch {
 	case parameter == MaxTokens:
@@ -72,10 +72,12 @@ func (d *Dialect) member(parameter string) string {
 	}
 }
 
-// pin sets the rollout's sampling parameters whatever the agent gave. An API that has no member for a value that matters cannot be called.
+// pin overrides the agent's sampling parameters with the rollout's. It refuses a call if the API has no member for a value that is not
+// neutral.
 //
-// Calls whose tokens may be trained on are sampled from the policy as it is, also where the rollout pins nothing: an agent's top_p, or an
-// engine's defaults, which vLLM takes from the model's generation_config.json, would make the log probabilities those of another distribution.
+// Calls whose tokens may be trained on sample from the unmodified policy even if the rollout pins nothing: an agent's top_p, or an
+// engine's defaults, which vLLM takes from the model's generation_config.json, would make the log probabilities those of another
+// distribution.
 func (d *Dialect) pin(o *Draft, m rollout.Model, capture bool) ([]Pin, error) {
 	if !capture || d.capture == nil || !m.Trainable() {
 		return d.pinAll(o, m.Sampling, false)
@@ -88,7 +90,7 @@ func (d *Dialect) pin(o *Draft, m rollout.Model, capture bool) ([]Pin, error) {
 	return pins, err
 }
 
-// pinAll sets parameters. engine says that the endpoint is an engine, whose Responses have all of them beside the API's own.
+// pinAll sets parameters. engine: the endpoint is an engine, whose Responses API has all of them.
 func (d *Dialect) pinAll(o *Draft, s *rollout.Sampling, engine bool) ([]Pin, error) {
 	if s == nil {
 		return nil, nil
@@ -116,13 +118,13 @@ func (d *Dialect) pinAll(o *Draft, s *rollout.Sampling, engine bool) ([]Pin, err
 	return pins, nil
 }
 
-// forcing are the members by which engines choose tokens otherwise than by sampling; they are never forwarded.
+// forcing reports whether a member makes the engine choose tokens without sampling. Such members are never forwarded.
 func forcing(key string) bool {
 	return slices.Contains([]string{"logit_bias", "allowed_token_ids", "structured_outputs", "min_tokens"}, key) || strings.HasPrefix(key, "guided_")
 }
 
-// refuseConstrained refuses a call whose tokens would not be sampled freely; member is its constraint. What is removed from other rollouts'
-// calls is refused here: an agent that asked for it would get something else.
+// refuseConstrained refuses a call whose tokens would not be sampled freely; member is its constraint. For other rollouts such members
+// are removed. Here the agent must learn that it would not get what it asked for.
 func refuseConstrained(o *rawjson.Object, member string) error {
 	for key, value := range o.Members {
 		if forcing(key) && string(value) != "null" {

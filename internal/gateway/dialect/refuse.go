@@ -7,7 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
 )
 
-// Broken is the error as the last event of a stream that has begun, after what the agent has seen so far.
+// Broken returns an error as the last event of a stream, given what the agent has seen of it.
 func (d *Dialect) Broken(text, code string, seen []byte) []byte {
 	body := d.refusal(soften(text), code)
 	if d.event != nil {
@@ -31,8 +31,8 @@ func openAIRefusal(text, code string) []byte {
 	return body
 }
 
-// responsesError is an event in both of the forms in use, flat as documented and with the error within: readers look for one
-// or the other, and pass over an event that has no type, so that half a reply looks whole to them.
+// responsesError is an event in both forms in use: flat as documented, and with the error nested. Readers look for one or the other, and
+// ignore an event without a type, so that they would take a partial reply for a whole one.
 func responsesError(text, code string, seen []byte) []byte {
 	body, _ := json.Marshal(struct {
 		Type     string      `json:"type"`
@@ -52,7 +52,7 @@ func optional(s string) *string {
 	return &s
 }
 
-// anthropicRefusal has no place for a code: its agents know a prompt that is too long by the words "prompt is too long".
+// anthropicRefusal has no field for a code: its agents recognise a prompt that is too long by the text "prompt is too long".
 func anthropicRefusal(text, code string) []byte {
 	if code == OverflowCode {
 		text = "prompt is too long: " + text
@@ -64,17 +64,17 @@ func anthropicRefusal(text, code string) []byte {
 	return body
 }
 
-// googleRefusal is an error as Google's APIs have it; its agents know one by the status.
+// googleRefusal returns an error in the form of Google's APIs; agents recognise it by the status.
 func googleRefusal(text, _ string) []byte {
 	body, _ := json.Marshal(map[string]any{"error": map[string]any{"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}) // always encodes
 	return body
 }
 
-// OverflowCode is how OpenAI names a prompt that is too long. Agents look for it, and shorten the conversation.
+// OverflowCode is OpenAI's code for a prompt that is too long. Agents shorten the conversation when they see it.
 const OverflowCode = "context_length_exceeded"
 
-// soften breaks up, with an underscore, all that OpenCode's rules for trying again look for: three of the digits of a
-// status anywhere ("15000" has 500 in it) and the usual words of passing trouble.
+// soften inserts an underscore into every text that makes OpenCode retry: three digits of a status anywhere ("15000" contains 500) and
+// the usual words for transient errors.
 func soften(text string) string {
 	return retryWords().ReplaceAllStringFunc(text, func(found string) string {
 		return found[:1] + "_" + found[1:]
@@ -91,8 +91,8 @@ func retryWords() *regexp.Regexp {
 		`|try again|at capacity`)
 }
 
-// ErrorBody is an error in the API's shape, in words that have no agent try again: the gateway has tried already.
+// ErrorBody returns an error in the API's form, in words that do not make agents retry: the gateway has retried already.
 func (d *Dialect) ErrorBody(text, code string) []byte { return d.refusal(soften(text), code) }
 
-// OpenAIError is an error for a path that belongs to no API.
+// OpenAIError returns an error for a path outside every API.
 func OpenAIError(text string) []byte { return openAIRefusal(soften(text), "") }

@@ -11,27 +11,27 @@ import (
 // Request is one call of the agent, ready to be sent upstream.
 type Request struct {
 	*Dialect          // of the endpoint
-	Agent    *Dialect // of the agent, where the call is translated another one
+	Agent    *Dialect // of the agent; differs if the call is translated
 	call     *chat.Call
 	Body     []byte // as sent upstream
 	Model    string // as sent upstream, raw
 	Changes  changes
-	View     render.View // what the agent asked for of what is asked upstream
-	NeedsIDs bool        // the tokens' ids: a reply without them is of no use
+	View     render.View // the parts of the reply that the agent asked for
+	NeedsIDs bool        // a reply without token ids cannot be used
 	Stream   bool        // the agent wants events, not one object
 	Kind     rollout.TurnKind
 	Lineage  string
-	Session  string      // as the agent names it; "": it does not
-	Parent   string      // the session that began it; "": none
-	Headers  http.Header // of the agent's headers those that go upstream
-	// Constrained is the member by which the engine is to choose tokens under a grammar; "": none.
+	Session  string      // the agent's session id; "": not named
+	Parent   string      // the parent session; "": none
+	Headers  http.Header // the agent's headers that are forwarded
+	// Constrained is the member that makes the engine choose tokens under a grammar; "": none.
 	Constrained string
-	Pins        []Pin    // what the rollout sets whatever the agent asks for
-	ByGenerate  bool     // a completion that goes to SGLang's /generate
-	Fixes       []string // what was changed since the endpoint does not take it
+	Pins        []Pin    // set by the rollout whatever the agent asks for
+	ByGenerate  bool     // a completion sent to SGLang's /generate
+	Fixes       []string // changes for what the endpoint does not accept
 }
 
-// usualChanges is how many members of a request are changed at most, most often.
+// usualChanges is the number of changed members of most requests.
 const usualChanges = 16
 
 // Read parses the agent's request and rewrites it for the model. Its error is a fault.Invalid for the agent.
@@ -71,20 +71,20 @@ func Read(agent *Dialect, h http.Header, body []byte, m rollout.Model, capture b
 	return a, nil
 }
 
-// Take makes a draft what goes upstream.
+// Take makes a draft the request that is sent.
 func (a *Request) Take(d *Draft) {
 	model, _ := d.Get("model")
 	a.Model, a.Changes, a.Body = string(model), d.Changes, d.Bytes()
 }
 
-// Headers by which the agent tells its sessions.
+// Headers in which agents name their sessions.
 const (
 	sessionHeader  = "X-Session-Id"
 	parentHeader   = "X-Parent-Session-Id"
 	affinityHeader = "X-Session-Affinity"
 )
 
-// forwarded are the headers that go upstream: those that routers use to keep a session on one engine, and the API's own.
+// forwarded returns the headers that are forwarded: those by which routers keep a session on one engine, and the API's own.
 func (d *Dialect) forwarded(h http.Header) http.Header {
 	out := http.Header{}
 	for _, names := range [][]string{{sessionHeader, parentHeader, affinityHeader}, d.headers} {

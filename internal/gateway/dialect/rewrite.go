@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Members that more than one rule knows.
+// Members that several rules use.
 const (
 	MaxTokens           = "max_tokens"
 	MaxCompletionTokens = "max_completion_tokens"
@@ -21,8 +21,8 @@ const (
 	Include             = "include"
 )
 
-// rewrite removes what is not forwarded and sets what must be different upstream. A reply is always asked for as a stream: closing the
-// connection then stops the engine at once.
+// rewrite removes members that are not forwarded and sets those that must differ upstream. It always asks for a stream, so that closing
+// the connection stops the engine at once.
 func (d *Dialect) rewrite(o *Draft, m rollout.Model, capture bool) (pins []Pin, err error) {
 	d.restrict(o)
 	if m.Name != "" {
@@ -51,8 +51,8 @@ func (d *Dialect) rewrite(o *Draft, m rollout.Model, capture bool) (pins []Pin, 
 	return pins, nil
 }
 
-// clamp bounds what the call may generate. A call that names no bound gets one, and so does one that names no number within it: model
-// servers read numbers out of strings, and take one below 0 for no bound.
+// clamp bounds the output of the call. It also sets a bound if the agent's is missing, out of range or not a number: model servers parse
+// numbers from strings and take a negative one for no bound.
 func (d *Dialect) clamp(o *Draft, limit int) {
 	bound := strconv.AppendInt(nil, int64(limit), 10)
 	named := false
@@ -83,7 +83,7 @@ func number(o *rawjson.Object, key string) int {
 	return n
 }
 
-// setWithin sets one member of an object that is itself a member, and keeps its others.
+// setWithin sets a member of an object member, and keeps its others.
 func setWithin(o *Draft, outer, key string, on bool) error {
 	raw, ok := o.Get(outer)
 	if !ok || string(raw) == "null" {
@@ -99,7 +99,7 @@ func setWithin(o *Draft, outer, key string, on bool) error {
 	return nil
 }
 
-// view is what the agent asked for itself of what is asked upstream in any case.
+// view returns the parts that the agent asked for among those that are always asked for upstream.
 func (c changes) view(api reply.API, stream bool) render.View {
 	v := render.All()
 	v.API, v.IDs, v.Logprobs, v.Usage = api, !c.set(ReturnIDs, ResponseMessages), !c.set("logprobs", Include), !c.set(StreamOptions) || !stream

@@ -9,18 +9,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Events says whether the agent gets server-sent events.
+// Events reports whether the agent gets server-sent events.
 func (a *Request) Events() bool { return a.Stream && !a.Agent.list }
 
-// translation is how calls of an API become chat completions.
+// translation turns calls of an API into chat completions.
 type translation struct {
-	members []string // of a request, that have a counterpart
+	members []string // members of a request that have a counterpart
 	request func(body []byte) (*chat.Call, error)
-	// reply takes the object that a call's Reply wrote.
+	// reply returns the reply for an object written by the call's Reply.
 	reply func(object []byte) render.Whole
 }
 
-// Google returns the dialect of one call of Gemini's generateContent: of a model, streamed or not, the stream one list and not events. Such calls are
+// Google returns the dialect of one call of Gemini's generateContent. A list stream is one JSON list instead of events. Such calls are
 // always translated.
 func Google(model string, stream, list bool) *Dialect {
 	written := render.Generated
@@ -34,7 +34,7 @@ func Google(model string, stream, list bool) *Dialect {
 	}
 }
 
-// Prompt is the prompt of a request as a chat completion, for what is counted and not asked.
+// Prompt returns the prompt of a request as a chat completion, for counting its tokens.
 func (d *Dialect) Prompt(body []byte, m rollout.Model) (*Request, error) {
 	call, err := d.translation.request(body)
 	if err != nil {
@@ -50,20 +50,20 @@ func (d *Dialect) Prompt(body []byte, m rollout.Model) (*Request, error) {
 	return &Request{Dialect: Chat(), Agent: d, Body: o.Bytes()}, nil
 }
 
-// translates says whether a call goes upstream as a chat completion.
+// translates reports whether a call goes upstream as a chat completion.
 func (d *Dialect) translates(m rollout.Model) bool {
 	return d.translation != nil && (d.API == reply.Generate || m.Translate == rollout.TranslateChat)
 }
 
-// spoken is a request of an agent as it goes upstream.
+// spoken is a request in its upstream form.
 type spoken struct {
 	*Dialect
 	*rawjson.Object
-	call    *chat.Call        // nil: it is not translated
+	call    *chat.Call        // nil: not translated
 	removed []rawjson.Removed // members without a counterpart
 }
 
-// speak reads a request, and translates it where the model's endpoint wants that.
+// speak reads a request, and translates it if the model's endpoint needs that.
 func (d *Dialect) speak(body []byte, m rollout.Model) (spoken, error) {
 	o, err := rawjson.ParseObject(body)
 	if err != nil || !d.translates(m) {
@@ -78,7 +78,7 @@ func (d *Dialect) speak(body []byte, m rollout.Model) (spoken, error) {
 	return s, err
 }
 
-// note records what the translation left out.
+// note records what the translation dropped.
 func (s spoken) note(d *Draft) {
 	d.noteRemoved(s.removed)
 	for i, name := range s.call.Dropped {
@@ -88,7 +88,7 @@ func (s spoken) note(d *Draft) {
 	}
 }
 
-// Said is a reply as the agent reads it: whole is the reply put together, as the agent asked for it.
+// Said returns a reply in the agent's API: whole is the assembled reply with the parts that the agent asked for.
 func (a *Request) Said(whole render.Whole) (render.Whole, error) {
 	if a.call == nil {
 		return whole, nil
@@ -100,5 +100,5 @@ func (a *Request) Said(whole render.Whole) (render.Whole, error) {
 	return a.Agent.translation.reply(a.call.Reply(c)), nil
 }
 
-// Translated says whether the agent called another API than goes upstream.
+// Translated reports whether the call goes upstream by another API than the agent's.
 func (a *Request) Translated() bool { return a.call != nil }

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
-// NewServer serves h with the protocols that a gateway's client speaks. The caller closes it.
+// NewServer serves h with the protocols of a gateway's client. The caller closes it.
 func NewServer(h http.Handler) *httptest.Server {
 	s := httptest.NewUnstartedServer(h)
 	gateway.Accept(s.Config)

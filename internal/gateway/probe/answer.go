@@ -14,12 +14,12 @@ type candidate struct {
 	Logprob float64 `json:"logprob"`
 }
 
-// alternative is a token with what might have been in its place.
+// alternative is a token with its alternatives.
 type alternative struct {
 	Top []candidate `json:"top_logprobs"`
 }
 
-// completion is what the probe reads of a reply that was put together, of any API.
+// completion is the part of an assembled reply that the probe reads, for every API.
 type completion struct {
 	Choices []struct {
 		Message struct {
@@ -57,7 +57,7 @@ func decode(api reply.API, raw []byte) (c completion) {
 	return c
 }
 
-// callsTool says whether a reply has a tool call.
+// callsTool reports whether a reply has a tool call.
 func (c completion) callsTool() bool {
 	if len(c.Choices) > 0 && len(c.Choices[0].Message.ToolCalls) > 0 {
 		return true
@@ -75,7 +75,7 @@ func (c completion) callsTool() bool {
 	return false
 }
 
-// first are the candidates of the first token of a reply.
+// first returns the candidates of the first token of a reply.
 func (c completion) first() []candidate {
 	for _, choice := range c.Choices {
 		if len(choice.Logprobs.Content) > 0 {

@@ -8,26 +8,26 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Bounds of a Cache. An engine may be started again with other options, and one that gave no answer may give one soon.
+// Bounds of a Cache. Reports expire: an engine may be restarted with other options, and one that did not answer may answer soon.
 const (
 	keepFor = time.Hour
 	retryIn = time.Minute
 	maxKept = 1 << 10
 )
 
-// Cache keeps the reports on endpoints by key. The zero value is empty; it is safe for concurrent use.
+// Cache holds the reports on endpoints by key. The zero value is empty; it is safe for concurrent use.
 type Cache struct {
 	mu   sync.Mutex
 	kept map[string]*entry
 }
 
 type entry struct {
-	done   chan struct{} // closed when report is there
+	done   chan struct{} // closed when report is set
 	began  time.Time
 	report rollout.EndpointReport
 }
 
-// stale says whether the endpoint is to be probed again.
+// stale reports whether to probe the endpoint again.
 func (e *entry) stale() bool {
 	select {
 	case <-e.done:
@@ -40,8 +40,8 @@ func (e *entry) stale() bool {
 	return time.Since(e.began) > keepFor
 }
 
-// Of returns the report on an endpoint. Where there is none, start is called with the probe, which it is to run on a goroutine; start
-// returns false where it cannot. Of waits until the report is there or ctx ends; without it the report is the zero value.
+// Of returns the report on an endpoint. Without one it calls start with the probe, for start to run on a goroutine; start returns false
+// if it cannot. Of waits for the report until ctx ends; then it returns the zero value.
 func (c *Cache) Of(ctx context.Context, key string, run func() rollout.EndpointReport, start func(func()) bool) rollout.EndpointReport {
 	c.mu.Lock()
 	e, ok := c.kept[key]
@@ -64,7 +64,7 @@ func (c *Cache) Of(ctx context.Context, key string, run func() rollout.EndpointR
 	return e.known()
 }
 
-// Known is the report on an endpoint where it is there.
+// Known returns the report on an endpoint; the zero value: there is none yet.
 func (c *Cache) Known(key string) rollout.EndpointReport {
 	c.mu.Lock()
 	e := c.kept[key]
@@ -75,7 +75,7 @@ func (c *Cache) Known(key string) rollout.EndpointReport {
 	return e.known()
 }
 
-// known is the report where it is there.
+// known returns the report; the zero value: the probe is running.
 func (e *entry) known() rollout.EndpointReport {
 	select {
 	case <-e.done:
@@ -85,7 +85,7 @@ func (e *entry) known() rollout.EndpointReport {
 	}
 }
 
-// keep forgets any other endpoint where there are too many. c.mu is held.
+// keep stores e. It removes an arbitrary endpoint if there are too many. c.mu is held.
 func (c *Cache) keep(key string, e *entry) {
 	if c.kept == nil {
 		c.kept = map[string]*entry{}

@@ -11,14 +11,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// maxFinding bounds a finding, in characters: an endpoint wrote parts of it.
+// maxFinding bounds a finding, in characters: it may quote the endpoint.
 const maxFinding = 600
 
 func warn(r *rollout.EndpointReport, code, format string, args ...any) {
 	r.Findings = append(r.Findings, text.Head("[WARN] "+code+": "+fmt.Sprintf(format, args...), maxFinding))
 }
 
-// level finds what a rollout can capture. An endpoint that gave no answer may give one later: nothing is known of it.
+// level finds what a rollout can capture. It leaves the level unknown for an endpoint that did not answer, since it may answer later.
 func (e Endpoint) level(ctx context.Context, r *rollout.EndpointReport, a *answer) {
 	switch p := a.Problem; {
 	case p == nil:
@@ -34,35 +34,35 @@ func (e Endpoint) level(ctx context.Context, r *rollout.EndpointReport, a *answe
 	r.CaptureLevel = rollout.CaptureText
 	switch {
 	case logprobs == 0:
-		warn(r, "no_logprobs", "the endpoint gives no log probabilities over %s", e.Dialect.API)
+		warn(r, "no_logprobs", "the endpoint returns no log probabilities over %s", e.Dialect.API)
 	case ids != logprobs:
 		r.CaptureLevel = rollout.CaptureLogprobs
-		warn(r, "no_token_ids", "the endpoint gives %d token ids for %d log probabilities; vLLM wants return_token_ids or --return-tokens-as-token-ids", ids, logprobs)
+		warn(r, "no_token_ids", "the endpoint returns %d token ids for %d log probabilities; vLLM wants return_token_ids or --return-tokens-as-token-ids", ids, logprobs)
 	case len(a.Reply.PromptTokenIDs) > 0:
 		r.CaptureLevel = rollout.CaptureTokens
 	case e.Dialect.API != reply.Chat:
 		r.CaptureLevel = rollout.CaptureLogprobs
-		warn(r, "no_prompt_ids", "the endpoint gives the ids of completions and not of prompts")
+		warn(r, "no_prompt_ids", "the endpoint returns the ids of completions and not of prompts")
 	default:
 		e.promptLevel(ctx, r, a)
 	}
 }
 
-// promptLevel finds whether the prompt's ids can be had beside the call.
+// promptLevel finds whether the prompt's ids are available by a separate request.
 func (e Endpoint) promptLevel(ctx context.Context, r *rollout.EndpointReport, a *answer) {
 	r.CaptureLevel = rollout.CaptureLogprobs
 	prompt, err := e.Prompt(ctx, a.request)
 	switch counted := a.Reply.Usage.PromptTokens; {
 	case err != nil:
-		warn(r, "no_prompt_ids", "the endpoint gives the ids of completions and not of prompts, and its path /tokenize fails: %v", err)
+		warn(r, "no_prompt_ids", "the endpoint returns the ids of completions and not of prompts, and its path /tokenize fails: %v", err)
 	case counted > 0 && counted != int64(len(prompt)):
-		warn(r, "no_prompt_ids", "the endpoint's path /tokenize gives %d ids for a prompt of %d tokens", len(prompt), counted)
+		warn(r, "no_prompt_ids", "the endpoint's path /tokenize returns %d ids for a prompt of %d tokens", len(prompt), counted)
 	default:
 		r.CaptureLevel = rollout.CaptureTokens
 	}
 }
 
-// tools finds whether the endpoint makes tool calls. A reply without one may be the model's own choice.
+// tools finds whether the endpoint returns tool calls. A reply without one may be the model's choice.
 func (e Endpoint) tools(r *rollout.EndpointReport, a *answer) {
 	p, supported := a.Problem, false
 	switch {
@@ -79,14 +79,14 @@ func (e Endpoint) tools(r *rollout.EndpointReport, a *answer) {
 	r.ToolSupport = &supported
 }
 
-// Two tokens whose log probabilities lie too near to each other tell nothing of the temperature.
+// If the log probabilities of the two tokens are too close, they do not show the effect of the temperature.
 const (
 	minGap    = 0.02
 	tolerance = 0.2
 )
 
-// mode compares the gap between the two likeliest first tokens at temperatures 1 and 2. The second is half of the first where the log
-// probabilities are of the distribution that is sampled from, and the same where they are raw.
+// mode compares the gap between the two likeliest first tokens at temperatures 1 and 2. The gap halves if the log probabilities are those
+// of the sampling distribution, and stays the same if they are raw.
 func (e Endpoint) mode(r *rollout.EndpointReport, one, two *answer) {
 	ratio := math.NaN()
 	if one.Problem == nil && two.Problem == nil {
@@ -98,11 +98,11 @@ func (e Endpoint) mode(r *rollout.EndpointReport, one, two *answer) {
 	case math.Abs(ratio-1) <= tolerance:
 		r.LogprobsMode = rollout.LogprobsRaw
 	default:
-		warn(r, "logprobs_mode", "whether the log probabilities follow the temperature could not be found out")
+		warn(r, "logprobs_mode", "the probe could not determine whether the log probabilities follow the temperature")
 	}
 }
 
-// gapRatio is the gap of b over that of a, of the two tokens that are likeliest in a; NaN: it tells nothing.
+// gapRatio returns the gap between the two likeliest tokens of a, in b relative to a; NaN: it cannot be determined.
 func gapRatio(a, b []candidate) float64 {
 	if len(a) < 2 {
 		return math.NaN()

@@ -13,17 +13,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Endpoint is what is probed.
+// Endpoint is an endpoint to probe.
 type Endpoint struct {
 	Model   rollout.Model
 	Dialect *dialect.Dialect // of the agent's calls
 	// Ask makes one call, without retries.
 	Ask func(context.Context, *dialect.Request) *upstream.Result
-	// Prompt tokenises the prompt of a chat completion beside the calls; see proxy.
+	// Prompt tokenises the prompt of a chat completion by a separate request; see proxy.
 	Prompt func(context.Context, *dialect.Request) ([]int32, error)
 }
 
-// Tokens that the probes ask for at most, and alternatives of each. OpenAI takes no fewer over Responses. A model that thinks needs some
+// Bounds of the tokens and alternatives that probes ask for. OpenAI's Responses accepts no fewer tokens. A thinking model needs some
 // before it calls a tool.
 const (
 	sampleTokens = 16
@@ -31,8 +31,8 @@ const (
 	alternatives = 5
 )
 
-// Run makes the probe's calls, all at once. It never fails: what could not be found out is not known, and a finding says why. An API
-// without log probabilities is not asked for them twice, nor one without tools for a call of one.
+// Run makes the probe's calls, all in parallel. It never fails: a finding says what could not be determined and why. It skips the second
+// temperature for an API without log probabilities, and the tool call for an API without tools.
 func Run(ctx context.Context, e Endpoint) rollout.EndpointReport {
 	one, two, tool := &answer{}, &answer{}, &answer{}
 	var calls sync.WaitGroup
@@ -63,7 +63,7 @@ func Run(ctx context.Context, e Endpoint) rollout.EndpointReport {
 	return r
 }
 
-// release gives the memory of answers back.
+// release releases the memory of answers.
 func release(all ...*answer) {
 	for _, a := range all {
 		if a.Result != nil {
@@ -72,7 +72,7 @@ func release(all ...*answer) {
 	}
 }
 
-// answer is what came of one call.
+// answer is the result of one call.
 type answer struct {
 	request *dialect.Request
 	*upstream.Result
@@ -85,7 +85,7 @@ func (a *answer) fixes() []string {
 	return a.request.Fixes
 }
 
-// ask makes one call as calls of a rollout are made, with the sampling of the policy at that temperature.
+// ask makes one call as a rollout would, with the policy's sampling at that temperature.
 func (e Endpoint) ask(ctx context.Context, temperature float64, tokens int, request map[string]any) *answer {
 	m := e.Model
 	m.Sampling = (&rollout.Sampling{Temperature: &temperature, MaxTokens: &tokens}).ForTraining()

@@ -2,7 +2,7 @@ package probe
 
 import "github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 
-// say is the request of a prompt in the agent's API.
+// say returns the request for a prompt in the agent's API.
 func (e Endpoint) say(text string) map[string]any {
 	switch e.Dialect.API {
 	case reply.Completions:
@@ -14,7 +14,7 @@ func (e Endpoint) say(text string) map[string]any {
 	}
 }
 
-// withTool is a request that should be answered with a tool call.
+// withTool returns a request that should be answered with a tool call.
 func (e Endpoint) withTool() map[string]any {
 	const name, says = "bash", "Runs a command."
 	parameters := map[string]any{

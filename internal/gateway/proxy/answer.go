@@ -17,38 +17,38 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
-// answerKind says what the agent gets.
+// answerKind is the kind of answer to a call.
 type answerKind int
 
 const (
-	whole       answerKind = iota // the reply
-	empty                         // a completion that says nothing and ends the agent's session
+	whole       answerKind = iota // the endpoint's reply
+	empty                         // an empty completion, which ends the agent's session
 	refusedCall                   // an error
-	interrupted                   // nothing: it will ask again, or is gone
-	recorded                      // the reply, once it has been read from its record
+	interrupted                   // no answer: the caller is gone or will ask again
+	recorded                      // the reply, to be read from its record
 )
 
 type answer struct {
 	kind answerKind
 
-	raw  []byte       // of whole: the upstream's bytes
-	odd  bool         // raw may hold numbers that are no JSON
-	turn int          // of whole: its record
-	held *intake.Part // its memory, and that of the record; nil: none
+	raw  []byte       // whole: the endpoint's bytes
+	odd  bool         // raw may hold numbers that JSON does not allow
+	turn int          // whole: the turn of its record
+	held *intake.Part // the memory of the reply and its record; nil: none
 
-	entry *trace.Entry // of recorded
+	entry *trace.Entry // recorded
 
-	status  int // of refusedCall
+	status  int // refusedCall
 	text    string
 	code    string
-	failure *gateway.Failure // that only the gateway itself can tell of
+	failure *gateway.Failure // a failure of the gateway itself
 }
 
-// replayCopies is what a recorded reply takes while it is answered from, in multiples of what it takes to read it: as read, and what of it the
-// agent sees.
+// replayCopies is the memory for a replayed reply, in multiples of the memory for reading it: the copy that is read and the copy for the
+// agent.
 const replayCopies = 3
 
-// replayed reads a recorded answer: the call was answered before, and that did not arrive, or was not known to have.
+// replayed reads a recorded answer. The call was answered before, but the answer did not reach the agent or its delivery is not recorded.
 func (r *route) replayed(ctx context.Context, ans answer) answer {
 	if ans.kind != recorded {
 		return ans
@@ -70,11 +70,11 @@ func (r *route) replayed(ctx context.Context, ans answer) answer {
 	return answer{kind: whole, raw: raw, odd: true, turn: ans.entry.Turn, held: held}
 }
 
-// memoryPause is the time between two looks for memory.
+// memoryPause is the time between two attempts to get memory.
 const memoryPause = 50 * time.Millisecond
 
-// await waits for memory, within the time of a call. Breaking the request off instead would have the sandbox give up after a few tries, and the
-// agent blamed for it.
+// await waits for memory, at most for the time budget of a call. Without the wait the sandbox would give up after a few tries, and the
+// failure would be charged to the agent.
 func (r *route) await(ctx context.Context, hold func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, r.callBudget())
 	defer cancel()
@@ -86,7 +86,7 @@ func (r *route) await(ctx context.Context, hold func() error) error {
 	return nil
 }
 
-// failed notes that a recorded call could not be answered: what the agent does next is not its own doing.
+// failed records that the gateway could not replay a call, so that the agent is not blamed for what follows.
 func (r *route) failed(ans answer) answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +96,7 @@ func (r *route) failed(ans answer) answer {
 	return ans
 }
 
-// deliver writes the answer, and notes that the agent got a whole one.
+// deliver writes the answer and records that the agent got all of it.
 func (r *route) deliver(req *http.Request, out *delivery, ans answer) {
 	if ans.kind == refusedCall {
 		out.refuse(ans.status, ans.text, ans.code)
@@ -115,18 +115,18 @@ func (r *route) deliver(req *http.Request, out *delivery, ans answer) {
 		out.w.Header().Set(gateway.EndedHeader, url.QueryEscape(r.closedBy()))
 	}
 	gone := req.Context().Err() != nil
-	// The last byte of the reply goes out when this returns. An agent that has read it, and hangs up at once, finds it noted as delivered.
+	// Record the delivery before the last byte is sent: an agent may hang up as soon as it has read that byte.
 	most := max(len(body)-1, 0)
 	if err := out.write(body[:most]); err == nil && !gone && ans.kind == whole && r.trace != nil {
 		if err := r.trace.Delivered(ans.turn); err != nil {
 			r.log.Error("delivery not noted", "turn", ans.turn, "error", err)
 		}
 	}
-	_ = out.write(body[most:]) // nothing more can be done for an agent that is gone
+	_ = out.write(body[most:]) // the agent may be gone
 }
 
-// body is the reply in the form the agent asked for, without what only the gateway asked for: the upstream's own bytes where
-// they are that already.
+// body returns the reply in the form that the agent asked for, without the fields that only the gateway asked for. It returns the
+// endpoint's bytes unchanged where they already have that form.
 func (r *route) body(a *dialect.Request, ans answer) ([]byte, error) {
 	var said render.Whole
 	var err error
@@ -153,7 +153,7 @@ func (r *route) body(a *dialect.Request, ans answer) ([]byte, error) {
 	return said.JSON(), nil
 }
 
-// rejection words an upstream's refusal of the agent's own request. A prompt that is too long stays recognisable.
+// rejection returns the answer for a request that the endpoint refused. It marks a prompt that is too long by its own code.
 func rejection(status int, text string) answer {
 	a := answer{kind: refusedCall, status: http.StatusBadRequest, text: text}
 	if status == http.StatusRequestEntityTooLarge {

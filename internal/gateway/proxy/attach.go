@@ -13,8 +13,8 @@ const (
 	maxRedial = 5 * time.Second
 )
 
-// attach keeps the sandbox's model channel served until ctx ends. It serves on after the rollout has ended: the agent's
-// last calls want their empty answers.
+// attach serves the sandbox's model channel until ctx ends, also after the end of the rollout: the agent's last calls need their empty
+// answers.
 func (r *route) attach(ctx context.Context, d Dialer) {
 	pause := minRedial
 	for ctx.Err() == nil {
@@ -32,7 +32,7 @@ func (r *route) attach(ctx context.Context, d Dialer) {
 	}
 }
 
-// onHost says that all calls come from the host: there is no model channel.
+// onHost reports whether all calls come from the host. Such a route has no model channel.
 func (r *route) onHost() bool { return r.SandboxID == "" }
 
 func (r *route) serveOnce(ctx context.Context, d Dialer) error {

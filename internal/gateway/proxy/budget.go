@@ -9,14 +9,14 @@ import (
 type spent struct {
 	kind    rollout.TurnKind
 	usage   rollout.Usage
-	whole   bool // it has a whole reply
-	reached bool // the endpoint was asked
+	whole   bool // it has a complete reply
+	reached bool // the request reached the endpoint
 }
 
-// spending is what all calls of a route used of its budgets: every call that reached the endpoint, of every kind and whether it has a
-// whole reply or not. An agent could otherwise sample as much as it likes by giving calls up, or by making them look like titles.
+// spending is what the calls of a route used of its budgets. It counts every call that reached the endpoint, of every kind, also without
+// a complete reply: otherwise an agent could sample without limit by cancelling calls or by making them look like titles.
 type spending struct {
-	turns      int // calls that are not titles
+	turns      int // calls other than titles
 	titles     int
 	prompt     int64 // tokens
 	completion int64 // tokens
@@ -38,11 +38,11 @@ func (s *spending) begin(k rollout.TurnKind) {
 	s.turns++
 }
 
-// charged is how many turns count: an agent names its session once, so that the first title is free.
+// charged returns the turns that count against the budget. The first title is free, since an agent names its session once.
 func (s *spending) charged() int { return s.turns + max(0, s.titles-1) }
 
-// overBudget says whether a call must not be made any more, and notes which budget it was. Calls under way count as turns: parallel
-// ones must not slip through together. r.mu is held.
+// overBudget reports whether a budget is spent, and records which one. Calls in flight count as turns, so that parallel calls cannot
+// exceed the budget. r.mu is held.
 func (r *route) overBudget(k rollout.TurnKind) bool {
 	if r.journal.BudgetSpent != "" {
 		return true
@@ -80,7 +80,7 @@ func (r *route) spentBudget(k rollout.TurnKind) string {
 	}
 }
 
-// traceSpent says whether the route's records have their share of the disk.
+// traceSpent reports whether the route's records have used their share of the disk.
 func (r *route) traceSpent() bool {
 	if r.trace == nil {
 		return false

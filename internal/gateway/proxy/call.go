@@ -9,33 +9,32 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 )
 
-// call is one call of the agent, worked on apart from the requests that wait for it: when the model channel breaks, the
-// sandbox asks again on the next one, and finds the same call.
+// call is one call of the agent. It is independent of the requests that wait for it: when the model channel breaks, the sandbox repeats
+// its request on the next connection and joins the same call.
 type call struct {
 	id       string
 	ask      *dialect.Request
-	live     *upstream.Live // of a reply that is handed on as it comes; else nil
+	live     *upstream.Live // set if the reply is passed on as it arrives
 	turn     int
 	progress upstream.Progress
 	began    time.Time
 	cancel   context.CancelCauseFunc
-	done     chan struct{} // closed when result is there
+	done     chan struct{} // closed when result is set
 	result   answer
 
 	// Guarded by the route's lock.
-	waiters int  // requests that wait for it, or hand its answer over
-	settled bool // result is there
+	waiters int  // requests that wait for the call or deliver its answer
+	settled bool // result is set
 	joins   int  // requests that joined it after the first
-	epoch   int  // of the connection by which the last waiter came
-	returns bool // the waiter that left last is expected to ask again
+	epoch   int  // connection of the latest waiter
+	returns bool // the caller of the last waiter is expected to ask again
 }
 
-// leaveGrace is how long an abandoned call is kept to see whether the agent hung up or the channel broke. The two look the
-// same for a moment.
+// leaveGrace is the time after which a disconnect counts as a hang-up. Until then it cannot be told from a broken channel.
 const leaveGrace = 50 * time.Millisecond
 
-// answer answers the call from its record, from the same call under way, or from the endpoint. It is false when the caller is gone or the
-// gateway stops. The caller calls over once it has handed the answer over.
+// answer returns the answer of a call: from its record, from the same call in flight, or from the endpoint. It returns false when the
+// caller is gone or the gateway stops. The caller calls over after it has delivered the answer.
 func (r *route) answer(ctx context.Context, id string, d *delivery) (_ answer, over func(), _ bool) {
 	for {
 		c, ans := r.join(id, d.ask)
@@ -50,18 +49,19 @@ func (r *route) answer(ctx context.Context, id string, d *delivery) (_ answer, o
 		if c.result.kind != interrupted || d.sent > 0 || !r.alive() {
 			return c.result, func() { r.delivered(c) }, c.result.kind != interrupted
 		}
-		// The call was being cancelled, since no request waited for it, when this one joined: make it again.
+		// This request joined a call that was being cancelled for lack of waiters: make the call again.
 	}
 }
 
-// alive says whether calls are still made.
+// alive reports whether the route still makes calls.
 func (r *route) alive() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.working != nil && r.working.Err() == nil
 }
 
-// join finds the call of that id, under way or on record, or begins it. Without a call there is an answer.
+// join returns the call in flight with that id, or starts it. It returns no call but an answer if the call is recorded or may not be
+// made.
 func (r *route) join(id string, a *dialect.Request) (*call, answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,19 +86,19 @@ func (r *route) join(id string, a *dialect.Request) (*call, answer) {
 	return r.begin(id, a), answer{}
 }
 
-// begin starts work on a call. r.mu is held.
+// begin starts a call. r.mu is held.
 func (r *route) begin(id string, a *dialect.Request) *call {
 	ctx, cancel := context.WithCancelCause(r.working)
 	var shown *upstream.Live
-	if r.passThrough && a.Stream && !a.Translated() { // a translation wants the whole reply
+	if r.passThrough && a.Stream && !a.Translated() { // a translation needs the complete reply
 		shown = upstream.NewLive(a.View, r.key)
 	}
 	r.begun++
-	r.promptEnded()
+	r.endPromptWait()
 	c := &call{
 		id: id, ask: a, live: shown, turn: r.begun, began: time.Now(), cancel: cancel, done: make(chan struct{}), waiters: 1, epoch: r.epoch,
 	}
-	c.progress.Changed, c.progress.Held = r.version.Note, func(from, to time.Time) { r.heldBack(c, held.Span{From: from, To: to}) }
+	c.progress.Changed, c.progress.Held = r.version.Note, func(from, to time.Time) { r.callHeld(c, held.Span{From: from, To: to}) }
 	r.inFlight[id], r.dialect = c, a.Dialect
 	r.see(c.began)
 	r.version.Note()
@@ -110,36 +110,34 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 	return c
 }
 
-// delivered notes that one of the requests for the call has its answer.
+// delivered removes a request that has delivered its answer.
 func (r *route) delivered(c *call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.waiters--
-	r.letGo(c)
+	r.releaseAnswer(c)
 }
 
-// letGo gives the memory of an answer back that no request hands over any more. r.mu is held.
-func (r *route) letGo(c *call) {
+// releaseAnswer releases the memory of an answer that no request delivers any more. r.mu is held.
+func (r *route) releaseAnswer(c *call) {
 	if c.settled && (c.waiters <= 0 || c.result.kind != whole) {
 		c.result.held.Release()
 	}
 }
 
-// leave notes that one of the requests for the call is gone. A caller on the host never hangs up on purpose: a worker that was killed
-// comes back and asks again.
+// leave removes a request whose caller disconnected. A caller on the host never hangs up on purpose: a restarted worker asks again.
 func (r *route) leave(c *call, fromHost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.returns = fromHost
 	c.waiters--
-	r.letGo(c)
+	r.releaseAnswer(c)
 	if c.waiters == 0 && !c.settled {
 		time.AfterFunc(leaveGrace, func() { r.abandon(c) })
 	}
 }
 
-// abandon cancels a call that no request waits for: at once when the agent hung up, later when its caller is expected to ask again,
-// over a new channel of the sandbox or from the host.
+// abandon cancels a call without waiters: at once if the agent hung up, after r.hold if its caller is expected to ask again.
 func (r *route) abandon(c *call) {
 	r.mu.Lock()
 	joins := c.joins
@@ -149,17 +147,17 @@ func (r *route) abandon(c *call) {
 	switch {
 	case !alone:
 	case !expected:
-		c.cancel(errLeft)
+		c.cancel(errHungUp)
 	default:
 		time.AfterFunc(r.hold, func() { r.drop(c, joins) })
 	}
 }
 
-// drop cancels the call unless another request joined it after that many: its leaving has a timer of its own.
+// drop cancels the call unless another request has joined since: that request starts its own timer when it leaves.
 func (r *route) drop(c *call, joins int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.waiters == 0 && c.joins == joins {
-		c.cancel(errLeft)
+		c.cancel(errHungUp)
 	}
 }

@@ -11,23 +11,23 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 )
 
-// alive is a comment in a stream of events, which readers pass over.
-const alive = ": keep-alive\n\n"
+// keepAlive is a comment in an event stream; clients ignore it.
+const keepAlive = ": keep-alive\n\n"
 
-// delivery is an answer on its way to the agent. Its status is only sent when something has to be: until then a failure can have
-// a status of its own, and a sandbox whose channel breaks asks again.
+// delivery writes an answer to the agent. It sends the status as late as possible: until then a failure can have its own status, and a
+// sandbox whose channel breaks asks again.
 type delivery struct {
 	w        http.ResponseWriter
 	ask      *dialect.Request
-	beat     time.Duration // a stream that is awaited gets a sign of life this often; 0: none
+	beat     time.Duration // interval of keep-alive comments in a stream; 0: none
 	fromHost bool          // the caller is outside the sandbox, see HostAPI
 
-	begun bool           // the status is out
+	begun bool           // the status was sent
 	live  *upstream.Live // of the call
-	sent  int            // bytes of it that are out
+	sent  int            // bytes of the live reply that were sent
 }
 
-// await waits for the call's end, and meanwhile hands on what of its reply may be, and signs of life.
+// await waits for the end of the call. Meanwhile it passes on the reply, as far as allowed, and keep-alive comments.
 func (d *delivery) await(ctx context.Context, c *call) error {
 	d.live = c.live
 	var beats <-chan time.Time
@@ -50,7 +50,7 @@ func (d *delivery) await(ctx context.Context, c *call) error {
 			return nil
 		case <-grown:
 		case <-beats:
-			if err := d.send([]byte(alive)); err != nil {
+			if err := d.send([]byte(keepAlive)); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -59,17 +59,17 @@ func (d *delivery) await(ctx context.Context, c *call) error {
 	}
 }
 
-// rest is what has not been sent of a whole reply.
+// rest returns the part of a complete reply that was not sent yet.
 func (d *delivery) rest(body []byte) ([]byte, error) {
 	seen, _ := d.live.From(0)
 	rest, ok := bytes.CutPrefix(body, seen[:d.sent])
 	if !ok {
-		return nil, errors.New("it is not what the agent has seen of it")
+		return nil, errors.New("its beginning differs from what the agent has seen")
 	}
 	return rest, nil
 }
 
-// send writes, and does not keep it back.
+// send writes and flushes.
 func (d *delivery) send(p []byte) error {
 	if err := d.write(p); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (d *delivery) send(p []byte) error {
 	return http.NewResponseController(d.w).Flush()
 }
 
-// write hands over the reply, or a piece of it. The last of it goes out with the reply's end.
+// write sends a piece of the reply. The end of the response flushes the last piece.
 func (d *delivery) write(p []byte) error {
 	if !d.begun {
 		d.begun = true
@@ -91,13 +91,13 @@ func (d *delivery) write(p []byte) error {
 	return err
 }
 
-// refuse tells an error: in the stream where there is one already. OpenCode ends at such an event as at a status, and does not ask
-// again, as long as the words are soft.
+// refuse sends an error: as an event if the stream has begun, else as a status. OpenCode treats both alike and does not retry unless the
+// text names a transient failure.
 func (d *delivery) refuse(status int, text, code string) {
 	if !d.begun {
 		refuse(d.w, d.ask.Agent, status, text, code)
 		return
 	}
 	seen, _ := d.live.From(0)
-	_ = d.write(d.ask.Agent.Broken(text, code, seen[:d.sent])) // who hung up needs no answer
+	_ = d.write(d.ask.Agent.Broken(text, code, seen[:d.sent])) // the caller may have hung up
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// End cancels a route's calls at once and returns when they are recorded. The first reason stays.
+// End cancels a route's calls at once and returns when they are recorded. The first reason is kept.
 func (s *Server) End(ctx context.Context, id, reason string) error {
 	r, err := s.route(id)
 	if err != nil {
@@ -15,7 +15,7 @@ func (s *Server) End(ctx context.Context, id, reason string) error {
 	return r.end(ctx, reason)
 }
 
-// end cancels the route's calls at once and returns when they are recorded. The first reason stays.
+// end implements End.
 func (r *route) end(ctx context.Context, reason string) error {
 	if reason == "" {
 		reason = errEnded.Error()
@@ -43,5 +43,5 @@ func (r *route) endCalls(reason string) ([]*call, error) {
 		c.cancel(errEnded)
 		calls = append(calls, c)
 	}
-	return calls, r.save() // each time: the first one's may have failed
+	return calls, r.save() // save each time: the save of an earlier End may have failed
 }

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// maxSessions bounds the sessions that a route knows: an agent has one and those of its subagents.
+	// maxSessions bounds the known sessions of a route: the agent's own and those of its subagents.
 	maxSessions = 1024
-	// childOrigin is what sandboxd adds to the name of a process for calls of its descendants.
+	// childOrigin is the suffix that sandboxd adds to a process name for calls of its descendants.
 	childOrigin = "/child"
 )
 
-// markForeign makes a request foreign that is not the agent's own: of another process, or of a session that the worker did not open and
-// no known session began.
+// markForeign marks a call as foreign if another process made it, or if its session was neither opened by the worker nor started by a
+// known session.
 func (r *route) markForeign(h http.Header, a *dialect.Request) {
 	if !r.ownOrigin(h.Get(wire.OriginHeader)) || !r.ownSession(a.Session, a.Parent) {
 		a.Kind = rollout.KindForeign
@@ -35,7 +35,7 @@ func (r *route) ownOrigin(origin string) bool {
 	return own && (!child || r.OriginChildren)
 }
 
-// ownSession says whether a session is known, and learns those that a known one began.
+// ownSession reports whether a session is known. A session whose parent is known becomes known.
 func (r *route) ownSession(session, parent string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +51,7 @@ func (r *route) ownSession(session, parent string) bool {
 	return true
 }
 
-// AddSessions makes sessions known as the agent's own. It ignores sessions beyond maxSessions.
+// AddSessions registers sessions of the agent. It ignores sessions beyond maxSessions.
 func (s *Server) AddSessions(id string, sessions []string) error {
 	r, err := s.route(id)
 	if err != nil {

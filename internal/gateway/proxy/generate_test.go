@@ -133,5 +133,5 @@ func TestGenerateThatFails(t *testing.T) {
 	status := h.status(t, "r2.1")
 	require.NotNil(t, status.Failure)
 	require.Equal(t, fault.UpstreamRefused, status.Failure.Kind)
-	require.Contains(t, status.Failure.Message, "does not take seed, which this rollout pins")
+	require.Contains(t, status.Failure.Message, "does not accept seed, which this rollout pins")
 }

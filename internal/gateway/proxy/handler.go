@@ -21,16 +21,16 @@ const maxBody = 32 << 20
 // maxCallID bounds a call id, in bytes.
 const maxCallID = 256
 
-// modelList is the answer to GET /v1/models. The name is an alias: agents change their prompts by what a model is called.
+// modelList is the answer to GET /v1/models. The name is an alias, because agents adapt their prompts to the model's name.
 const modelList = `{"object":"list","data":[{"id":"m","object":"model","created":0,"owned_by":"rolloutd"}]}`
 
-// agentAPI is what the agent of a sandbox sees as its model endpoint. All routes share one.
+// agentAPI is the model endpoint that agents see. All routes share one.
 type agentAPI struct {
-	calls map[string]*dialect.Dialect // by the path that they are posted to: nearly all requests
-	rest  *http.ServeMux              // of requests that say whose they are by routeKey
+	calls map[string]*dialect.Dialect // by path; nearly all requests
+	rest  *http.ServeMux              // requests whose context has the route under routeKey
 }
 
-// routeKey is the key of a request's route among the values of its context.
+// routeKey is the context key of a request's route.
 type routeKey struct{}
 
 func newAgentAPI() *agentAPI {
@@ -60,11 +60,11 @@ func (api *agentAPI) serve(pattern string, do func(*route, http.ResponseWriter, 
 	})
 }
 
-// of is the endpoint of one route.
+// of returns the endpoint of one route.
 func (api *agentAPI) of(r *route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method == http.MethodConnect || req.URL.Host != "" {
-			notFound(w, "this is a model endpoint and no proxy: it leads nowhere else")
+			notFound(w, "this is a model endpoint, not a proxy: it reaches no other host")
 			return
 		}
 		if d, ok := api.calls[req.URL.Path]; ok && req.Method == http.MethodPost {
@@ -75,15 +75,15 @@ func (api *agentAPI) of(r *route) http.Handler {
 	})
 }
 
-// serveCall takes one call of the agent: read it, have it answered, hand the answer over. A call from the host is always the agent's own.
+// serveCall reads a call of the agent, gets its answer and delivers it. A call from the host is never foreign.
 func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.Dialect, fromHost bool) {
-	if r.Model.BaseURL == "" { // the rollout's agent needs none
+	if r.Model.BaseURL == "" { // the rollout's agent uses no model
 		refuse(w, d, http.StatusBadRequest, "this rollout has no model endpoint", "")
 		return
 	}
 	size := weight(req)
 	if r.room.Acquire(req.Context(), size) != nil {
-		panic(http.ErrAbortHandler) // who asked is gone
+		panic(http.ErrAbortHandler) // the caller is gone
 	}
 	defer r.room.Release(size)
 	body, err := readBody(w, req, r.bodies.Take())
@@ -92,7 +92,7 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.D
 		return
 	}
 	a, err := dialect.Read(d, req.Header, body, r.Model, r.Capture)
-	r.bodies.Give(body) // nothing that was read from it has a part of it
+	r.bodies.Give(body) // nothing decoded from the body refers to it
 	if err != nil {
 		refuse(w, d, http.StatusBadRequest, "request body: "+err.Error(), "")
 		return
@@ -103,14 +103,14 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.D
 	out := &delivery{w: w, ask: a, beat: r.keepAlive, fromHost: fromHost}
 	ans, over, ok := r.answer(req.Context(), callID(req), out)
 	if !ok {
-		// The caller is gone, or the call has no outcome yet: an aborted stream makes the sandbox ask again.
+		// The caller is gone, or the call has no outcome yet. An aborted stream makes the sandbox ask again.
 		panic(http.ErrAbortHandler)
 	}
 	defer over()
 	r.deliver(req, out, ans)
 }
 
-// bodyStatus is the status for a body that could not be read.
+// bodyStatus returns the HTTP status for a body that could not be read.
 func bodyStatus(err error) int {
 	if fault.Is(err, fault.Exhausted) {
 		return http.StatusRequestEntityTooLarge
@@ -118,7 +118,7 @@ func bodyStatus(err error) int {
 	return http.StatusBadRequest
 }
 
-// weight is what a request may take; one that does not say takes the most.
+// weight is the memory that a request reserves, in bytes: the maximum if its length is unknown.
 func weight(req *http.Request) int64 {
 	if req.ContentLength < 0 {
 		return maxBody
@@ -152,7 +152,7 @@ func readBody(w http.ResponseWriter, req *http.Request, body []byte) ([]byte, er
 	}
 }
 
-// callID is sandboxd's name of the call, the same when it asks again. A caller that gives none asks once.
+// callID returns sandboxd's id of the call, which stays the same when it asks again. Without one, each request is a call of its own.
 func callID(req *http.Request) string {
 	id := strings.ToValidUTF8(req.Header.Get(wire.CallIDHeader), "?")
 	if id == "" || len(id) > maxCallID {
@@ -161,7 +161,7 @@ func callID(req *http.Request) string {
 	return id
 }
 
-// refuse answers with an error in the API's shape.
+// refuse answers with an error in the form of the API.
 func refuse(w http.ResponseWriter, d *dialect.Dialect, status int, text, code string) {
 	writeJSON(w, status, d.ErrorBody(text, code))
 }
@@ -173,16 +173,16 @@ func notFound(w http.ResponseWriter, text string) {
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // who hung up needs no answer
+	_, _ = w.Write(body) // the caller may have hung up
 }
 
-// Where Google's API has its models, in its two versions; what is asked of one follows its name behind a colon.
+// Path prefixes of the models in the two versions of Google's API. The method follows the model's name after a colon.
 const (
 	googlePath     = "/v1beta/models/{call}"
 	googlePathOfV1 = "/v1/models/{call}"
 )
 
-// serveGoogle takes one call of Google's API.
+// serveGoogle serves one call of Google's API.
 func (r *route) serveGoogle(w http.ResponseWriter, req *http.Request) {
 	model, method, _ := strings.Cut(req.PathValue("call"), ":")
 	switch method {
@@ -193,6 +193,6 @@ func (r *route) serveGoogle(w http.ResponseWriter, req *http.Request) {
 	case "countTokens":
 		r.serveSize(w, req, dialect.Google(model, false, false), "totalTokens", "generateContentRequest")
 	default:
-		refuse(w, dialect.Google(model, false, false), http.StatusNotFound, "want generateContent, streamGenerateContent or countTokens of a model", "")
+		refuse(w, dialect.Google(model, false, false), http.StatusNotFound, "the method of a model must be generateContent, streamGenerateContent or countTokens", "")
 	}
 }

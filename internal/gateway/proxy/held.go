@@ -9,73 +9,75 @@ import (
 )
 
 const (
-	// leastHeld is the least time that counts: a call waits for a moment at each of its tries.
-	leastHeld = 100 * time.Millisecond
-	// stillFactor is how many times the pause between two marks a gateway takes that stood still. A busy machine or a slow disk takes fewer.
-	stillFactor = 4
+	// minHeld is the shortest wait that counts: every try of a call waits for a moment.
+	minHeld = 100 * time.Millisecond
+	// suspendFactor is the number of mark intervals without a mark after which the gateway is taken to have been suspended. A busy machine
+	// or a slow disk delays a mark by less.
+	suspendFactor = 4
 )
 
-// heldBack takes in that a call was held back.
-func (r *route) heldBack(c *call, s held.Span) {
+// callHeld adds a span for which a call was held back.
+func (r *route) callHeld(c *call, s held.Span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if awaited(c.ask.Kind) {
-		r.holdEnded(s)
-		r.version.Note() // however short it was, the status may have said that the endpoint is paused
+		r.addHeld(s)
+		r.version.Note() // even after a short span: the status may have reported a pause
 	}
 }
 
-// holdEnded counts a span in which the agent waited. r.mu is held.
-func (r *route) holdEnded(s held.Span) {
-	if s.To.Sub(s.From) < leastHeld {
+// addHeld adds a span in which the agent waited. r.mu is held.
+func (r *route) addHeld(s held.Span) {
+	if s.To.Sub(s.From) < minHeld {
 		return
 	}
 	r.held.Add(s)
 	r.version.Note()
 }
 
-// heldBy is for how long calls of the agent were held back until now, and whether one is. r.mu is held.
+// heldBy returns the total time for which calls of the agent were held back until now, and whether one is held. r.mu is held.
 func (r *route) heldBy(now time.Time) (total held.Time, holding bool) {
 	var open []held.Span
-	if since := r.prompting.since; !since.IsZero() {
+	if since := r.promptWait.since; !since.IsZero() {
 		open = append(open, held.Span{From: since, To: now})
 	}
 	for _, c := range r.inFlight {
 		if !awaited(c.ask.Kind) {
 			continue
 		}
-		if from, to := c.progress.HeldBack(r.admission, now); to.Sub(from) >= leastHeld {
+		if from, to := c.progress.HeldBack(r.admission, now); to.Sub(from) >= minHeld {
 			open = append(open, held.Span{From: from, To: to})
 		}
 	}
-	if s := r.stoodStill(now); !s.From.IsZero() {
+	if s := r.suspended(now); !s.From.IsZero() {
 		open = append(open, s)
 	}
 	return r.held.With(open...), len(open) > 0
 }
 
-// stoodStill is the time since the latest mark where that is so long ago that the gateway stood still, as its process or its machine was stopped; else the zero
-// value. It is by the wall clock, as the agent's time is: the other one stops with the machine. r.mu is held.
-func (r *route) stoodStill(now time.Time) held.Span {
-	if now.Round(0).Sub(r.marked) < r.still || !r.asked() {
+// suspended returns the span since the latest mark if the gateway's process or machine was suspended meanwhile, else the zero value. It
+// uses the wall clock, as the agent's time limit does: the monotonic clock stops with the machine. r.mu is held.
+func (r *route) suspended(now time.Time) held.Span {
+	if now.Round(0).Sub(r.lastMark) < r.suspendAfter || !r.asked() {
 		return held.Span{}
 	}
-	from := r.marked
+	from := r.lastMark
 	if r.first.After(from) {
 		from = r.first
 	}
 	return held.Span{From: from, To: now}
 }
 
-// asked says whether the agent has asked anything of its endpoint. r.mu is held.
+// asked reports whether the agent has called its endpoint. r.mu is held.
 func (r *route) asked() bool {
-	return !r.first.IsZero() || !r.prompting.since.IsZero() || r.held.Sum() > 0
+	return !r.first.IsZero() || !r.promptWait.since.IsZero() || r.held.Sum() > 0
 }
 
-// settleHeld forgets what no further span can overlap: none begins before the oldest call under way and before the latest mark. r.mu is held.
+// settleHeld merges spans that no later span can overlap: later spans begin after the start of the oldest call in flight or after the
+// latest mark. r.mu is held.
 func (r *route) settleHeld() {
-	oldest := r.marked
-	if since := r.prompting.since; !since.IsZero() && since.Before(oldest) {
+	oldest := r.lastMark
+	if since := r.promptWait.since; !since.IsZero() && since.Before(oldest) {
 		oldest = since
 	}
 	for _, c := range r.inFlight {
@@ -86,15 +88,15 @@ func (r *route) settleHeld() {
 	r.held.Settle(oldest)
 }
 
-// mark is what the gateway notes of the route; false: the agent has not asked anything of its endpoint.
+// mark returns the route's part of the gateway's mark; false: the agent has not called its endpoint.
 func (r *route) mark(now time.Time) (held.Route, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.stoodStill(now); !s.From.IsZero() {
-		r.log.Warn("the gateway stood still", "since", s.From)
-		r.holdEnded(s)
+	if s := r.suspended(now); !s.From.IsZero() {
+		r.log.Warn("the gateway was suspended", "since", s.From)
+		r.addHeld(s)
 	}
-	r.marked = now.Round(0)
+	r.lastMark = now.Round(0)
 	r.settleHeld()
 	total, _ := r.heldBy(now)
 	m := held.Route{Held: total, First: r.first}
@@ -106,12 +108,12 @@ func (r *route) mark(now time.Time) (held.Route, bool) {
 	return m, r.asked()
 }
 
-// recallHeld counts what the mark of a gateway that is gone has of the route.
-func (r *route) recallHeld(m held.Mark, now time.Time) {
+// loadHeld adds the held time that the mark of an earlier gateway process has for the route.
+func (r *route) loadHeld(m held.Mark, now time.Time) {
 	r.held, r.first = m.Recall(r.journal.Trace, r.recordedTurn, r.first, now)
 }
 
-// recordedTurn says whether the call of a turn came to its end. One that ended with the gateway is made again.
+// recordedTurn reports whether the call of a turn was completed. A call that ended with the gateway is made again.
 func (r *route) recordedTurn(turn int) bool {
 	if r.trace == nil {
 		return false
@@ -127,11 +129,11 @@ func (r *route) recordedTurn(turn int) bool {
 // stopped counts a call that ended with the gateway. r.mu is held.
 func (r *route) stopped(c *call, rec *trace.Record) {
 	if awaited(c.ask.Kind) && rec.Broken == brokenByStop {
-		r.holdEnded(held.Span{From: c.began, To: time.Now()})
+		r.addHeld(held.Span{From: c.began, To: time.Now()})
 	}
 }
 
-// noteAlive notes that the gateway is alive, and how its routes stand. Without routes there is nothing to note.
+// noteAlive writes the mark: that the gateway is alive, and the state of its routes. It writes nothing without routes.
 func (s *Server) noteAlive(context.Context) {
 	now := time.Now()
 	m := held.Mark{At: now, Routes: map[string]held.Route{}}

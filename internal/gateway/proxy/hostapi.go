@@ -29,7 +29,7 @@ func (s *Server) HostAPI() map[string]func(http.ResponseWriter, *http.Request) e
 	return all
 }
 
-// ofRoute finds the route that a request's path names.
+// ofRoute adds the route that a request's path names.
 func (s *Server) ofRoute(do func(*route, http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, req *http.Request) error {
 		r, err := s.route(req.PathValue("id"))
@@ -41,7 +41,7 @@ func (s *Server) ofRoute(do func(*route, http.ResponseWriter, *http.Request)) fu
 	}
 }
 
-// closedBy is why the route makes no further calls.
+// closedBy returns why the route makes no further calls.
 func (r *route) closedBy() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -230,7 +230,7 @@ func TestTokensNamedByTheirIDs(t *testing.T) {
 	}
 	for _, turn := range h2.turns(t, "r1.1") {
 		require.False(t, turn.Train)
-		require.Contains(t, strings.Join(turn.Flaws, " "), "no ids of prompts")
+		require.Contains(t, strings.Join(turn.Flaws, " "), "no prompt ids")
 	}
 	asked := 0
 	for _, path := range e.paths() {

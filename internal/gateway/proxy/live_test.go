@@ -119,7 +119,7 @@ func TestPassThroughOfABrokenReply(t *testing.T) {
 	require.NoError(t, got.err)
 	last, ok := strings.CutPrefix(got.body, untilEnd())
 	require.True(t, ok, got.body)
-	require.Contains(t, last, `data: {"error":{"message":"The model endpoint broke its reply off`)
+	require.Contains(t, last, `data: {"error":{"message":"The model endpoint's reply broke off`)
 	require.NotContains(t, got.body, "[DONE]")
 	requireNoRetryWords(t, last)
 	require.Len(t, e.requests(), 3)

@@ -116,7 +116,7 @@ func TestEndpointThatGivesNoIDs(t *testing.T) {
 		got := send(t.Context(), h.open(t, h.route(e.URL)), "", unary)
 		require.Equal(t, http.StatusBadRequest, got.status)
 		require.Len(t, e.requests(), 1)
-		requireFailure(t, h, fault.UpstreamRefused, "does not take "+member)
+		requireFailure(t, h, fault.UpstreamRefused, "does not accept "+member)
 	}
 }
 

@@ -17,15 +17,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
-// Dialer reaches a sandbox's model channel, calls served, and serves the channel with h until ctx ends (nil) or the connection breaks (an
-// error). It returns when every handler has. *sandbox.Backend is one.
+// Dialer connects to a sandbox's model channel, calls served, and serves the channel with h until ctx ends (nil) or the connection breaks
+// (an error). It returns after all handlers have returned. *sandbox.Backend implements it.
 type Dialer interface {
 	ServeModel(ctx context.Context, sandboxID string, h http.Handler, served func()) error
 }
 
 // Options of a Server. Dir, Key and Dialer are required.
 type Options struct {
-	Dir    string // a journal for each route, and the records of all
+	Dir    string // the journals and records of all routes
 	Key    seal.Key
 	Dialer Dialer
 
@@ -35,36 +35,37 @@ type Options struct {
 
 	// Proxy as in http.Transport, for upstream requests; nil: none.
 	Proxy func(*http.Request) (*url.URL, error)
-	// Egress says which special hosts the base URLs of clients may lead to; the zero value: none. Those of the operator's own endpoints
-	// are not checked.
+	// Egress lists the special hosts that base URLs of clients may reach; the zero value: none. Base URLs of the operator's endpoints are
+	// not checked.
 	Egress egress.Policy
-	// Bounds are those of an upstream by its name; nil: none.
+	// Bounds returns the limits of an upstream by name; nil: none.
 	Bounds func(upstream string) limits.Bounds
-	// Endpoints are the names of upstreams that a trainer may ask about before their first call, beside host:port; none: any name.
+	// Endpoints are the names, besides host:port, of upstreams that a trainer may query before their first call; none: any name.
 	Endpoints []string
-	// PassThrough hands a stream on as it comes, but for its end, which waits for the record. What the agent has seen of a reply
-	// cannot be taken back: after a break in the middle it gets an error event. Otherwise replies are completed first.
+	// PassThrough streams replies to the agent as they arrive, except for the end, which waits for the record. The agent gets an error
+	// event if such a reply breaks off. Otherwise a reply is completed before it is sent.
 	PassThrough bool
-	// RawLogprobs has turns trained on though an endpoint's log probabilities are those before the temperature.
+	// RawLogprobs allows training on turns whose log probabilities were taken before the temperature was applied.
 	RawLogprobs bool
-	// KeepAlive is how often an agent that waits for a stream gets a comment, so that it does not give up. After the first one a
-	// failure can only be reported inside the stream, and a call does not outlive the gateway. 0: never.
+	// KeepAlive is the interval of comments in a stream that an agent waits for, so that it does not give up. After the first comment a
+	// failure can only be reported inside the stream, and the call does not survive a restart of the gateway. 0: never.
 	KeepAlive time.Duration
-	// Backoff is the first pause between tries of an upstream call; it doubles with each. 0: 500 ms.
+	// Backoff is the first pause between tries of an upstream call; it doubles with each try. 0: 500 ms.
 	Backoff time.Duration
-	// Reach is for how long a call, or an agent that needs a prompt tokenised, tries to connect to an endpoint that refuses connections or cannot be found. 0: 2 min.
+	// Reach is for how long a call, or a request to tokenise a prompt, tries to connect to an endpoint that refuses connections or cannot
+	// be resolved. 0: 2 min.
 	Reach time.Duration
-	// Hold is how long a call outlives a broken model channel, for the sandbox to come back and ask again. 0: 30 s.
+	// Hold is for how long a call survives a broken model channel, so that the sandbox can ask again. 0: 30 s.
 	Hold time.Duration
-	// Mark is how often the gateway notes that it is alive and which calls are under way. 0: 5 s.
+	// Mark is the interval at which the gateway records that it is alive and which calls are in flight. 0: 5 s.
 	Mark time.Duration
-	// TraceBytes bounds what the calls of one route take on disk; maxExport times as much bounds what they come to when they are written
-	// out whole. A call beyond it gets an empty completion, as of any spent budget. 0: 256 MiB.
+	// TraceBytes bounds the records of one route on disk, in bytes; maxExport times as much bounds their exported size. A call beyond it
+	// gets an empty completion, as for any spent budget. 0: 256 MiB.
 	TraceBytes int64
-	// ReplyMemory is what replies under way may take in memory together, in bytes, beside the first 256 KiB of each; those of one endpoint may
-	// take half of it. 0: 1 GiB.
+	// ReplyMemory bounds the memory of all replies in flight, in bytes, without the first 256 KiB of each; the replies of one endpoint
+	// may use half of it. 0: 1 GiB.
 	ReplyMemory int64
-	// Trace is how records are written; the zero value is what production uses.
+	// Trace configures how records are written; the zero value is that of production.
 	Trace trace.Options
 }
 
@@ -73,12 +74,13 @@ const (
 	defaultReach   = 2 * time.Minute
 	defaultHold    = 30 * time.Second
 	defaultMark    = 5 * time.Second
-	// smallReply is what a reply may take without asking for memory that it shares with others: most replies fit.
+	// smallReply is the memory that a reply has without using the shared memory, in bytes. Most replies fit.
 	smallReply         = 256 << 10
 	defaultReplyMemory = 1 << 30
-	// defaultTraceBytes is what 500 calls of 120,000 tokens take many times over: what a call repeats of the one before is not written again.
+	// defaultTraceBytes is many times the size of 500 calls of 120,000 tokens: the part that a call repeats from its predecessor is
+	// stored once.
 	defaultTraceBytes = 256 << 20
-	// maxExport is how many times TraceBytes the trace may come to when what calls repeat is written out.
+	// maxExport bounds the size of the exported trace, in multiples of TraceBytes. An export writes repeated parts out.
 	maxExport = 8
 )
 

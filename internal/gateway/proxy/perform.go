@@ -15,10 +15,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
-// defaultCall bounds a call of a route whose limits do not.
+// defaultCall is the time limit of a call if the route's limits have none.
 const defaultCall = 30 * time.Minute
 
-// callBudget bounds a call of the route.
+// callBudget returns the time limit of a call.
 func (r *route) callBudget() time.Duration {
 	if r.Limits.Call <= 0 {
 		return defaultCall
@@ -26,7 +26,7 @@ func (r *route) callBudget() time.Duration {
 	return r.Limits.Call
 }
 
-// perform makes the call upstream, records what came of it, and settles its answer.
+// perform makes the call upstream, records it, and settles its answer.
 func (r *route) perform(ctx context.Context, c *call) {
 	ctx, span := r.startSpan(ctx, c)
 	res := r.complete(ctx, c)
@@ -37,21 +37,21 @@ func (r *route) perform(ctx context.Context, c *call) {
 	}
 	ans := r.answerOf(c, res)
 	if err != nil {
-		ans = r.unrecorded(err, "The gateway could not record this call, and hands nothing on that it did not record.")
+		ans = r.unrecorded(err, "The gateway could not record this call. It delivers only recorded replies.")
 	}
 	endSpan(span, rec, ans)
 	ans.held = res.Held
 	r.settle(c, res, rec, ans)
-	r.upstream.Prompts.Give(res.Reply.PromptTokenIDs) // they are on disk
+	r.upstream.Prompts.Give(res.Reply.PromptTokenIDs) // the record is on disk
 }
 
-// complete makes the call. A panic while a reply is read fails this call only: the call comes again after each restart, and would take
-// the calls of all rollouts with it.
+// complete makes the call. A panic while reading a reply fails this call only. Otherwise the call, repeated after each restart, would end
+// the calls of all rollouts each time.
 func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.log.Error("panic in a call", "turn", c.turn, "panic", p, "stack", string(debug.Stack()))
-			res = &upstream.Result{Tries: 1, Problem: &upstream.Problem{Class: upstream.Failed, Text: "the gateway failed on this call; its log says where"}}
+			res = &upstream.Result{Tries: 1, Problem: &upstream.Problem{Class: upstream.Failed, Text: "the gateway failed on this call; see its log"}}
 		}
 	}()
 	res = r.upstream.Complete(ctx, &upstream.Spec{
@@ -63,7 +63,7 @@ func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 	return res
 }
 
-// record is what is kept of the call.
+// record builds the record of the call.
 func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 	rec := &trace.Record{
 		Head: trace.Head{
@@ -76,16 +76,16 @@ func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 		Request: c.ask.Body, Reply: res.Raw, PromptAt: res.Reply.PromptAt,
 		PromptTokenIDs: res.Reply.PromptTokenIDs, TokenIDs: res.Reply.TokenIDs, Logprobs: res.Reply.Logprobs,
 	}
-	if rec.Usage.PromptTokens == 0 && rec.Usage.CompletionTokens == 0 { // a broken reply ends before it is counted
+	if rec.Usage.PromptTokens == 0 && rec.Usage.CompletionTokens == 0 { // a broken reply may end before its usage
 		rec.Usage.PromptTokens, rec.Usage.CompletionTokens = int64(len(rec.PromptTokenIDs)), int64(len(rec.TokenIDs))
 	}
 	if r.Model.ClientGiven() && res.Problem != nil && rawjson.IsObject(rec.Reply) {
-		rec.Reply, rec.PromptAt = nil, rawjson.Span{} // what answered is no model, and not for the client to read
+		rec.Reply, rec.PromptAt = nil, rawjson.Span{} // the peer is not a model; the client must not read its answer
 	}
 	if isTurn(c.ask.Kind) {
 		rec.Usage.Turns = 1
 	}
-	if len(r.engines) > 1 { // else there is nothing to tell apart
+	if len(r.engines) > 1 { // one engine needs no name
 		rec.Engine = upstream.NameOf(res.Engine)
 	}
 	if !res.FirstByte.IsZero() {
@@ -97,10 +97,10 @@ func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 	return rec
 }
 
-// brokenByStop is why a call is broken that the gateway's own end cut off: it is made again under the same id.
+// brokenByStop is the reason of a call that the gateway's stop cut off. The call is made again under the same id.
 const brokenByStop = "aborted: gateway stopped"
 
-// reason says why a call has no whole reply.
+// reason returns why a call has no complete reply.
 func (r *route) reason(p *upstream.Problem) string {
 	switch {
 	case p.Class == upstream.Rejected:
@@ -115,14 +115,14 @@ func (r *route) reason(p *upstream.Problem) string {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return "aborted: " + r.journal.Ended
-	case errors.Is(p.Cause, errLeft), errors.Is(p.Cause, errClosed):
+	case errors.Is(p.Cause, errHungUp), errors.Is(p.Cause, errClosed):
 		return "aborted: " + p.Cause.Error()
 	default:
 		return brokenByStop
 	}
 }
 
-// answerOf decides what the agent gets.
+// answerOf returns the agent's answer.
 func (r *route) answerOf(c *call, res *upstream.Result) answer {
 	p := res.Problem
 	if p == nil {
@@ -132,16 +132,16 @@ func (r *route) answerOf(c *call, res *upstream.Result) answer {
 	case upstream.Rejected:
 		return rejection(res.Status, p.Text)
 	case upstream.Refused:
-		return answer{kind: refusedCall, status: 400, text: "The model endpoint refuses this rollout's calls for good; the rollout's trace has its reasons."}
+		return answer{kind: refusedCall, status: 400, text: "The model endpoint refuses all calls of this rollout; the rollout's trace has its replies."}
 	case upstream.Failed:
 		if c.live.Begun() {
-			return answer{kind: refusedCall, status: 400, text: "The model endpoint broke its reply off; the rollout's trace has what came of it."}
+			return answer{kind: refusedCall, status: 400, text: "The model endpoint's reply broke off; the rollout's trace has what arrived."}
 		}
 		return answer{kind: refusedCall, status: 400, text: fmt.Sprintf(
-			"The model endpoint gave no usable answer in the time of one call, in %d tries; the rollout's trace has its last words.", res.Tries)}
+			"The model endpoint gave no usable answer in the time of one call, in %d tries; the rollout's trace has its last reply.", res.Tries)}
 	}
 	if p.Class == upstream.Overlong {
-		return answer{kind: refusedCall, status: 400, text: "The reply did not end within the time of one call; ask for less at a time."}
+		return answer{kind: refusedCall, status: 400, text: "The reply did not end within the time of one call; ask for fewer tokens."}
 	}
 	if errors.Is(p.Cause, errEnded) {
 		return answer{kind: empty}
@@ -149,7 +149,7 @@ func (r *route) answerOf(c *call, res *upstream.Result) answer {
 	return answer{kind: interrupted}
 }
 
-// unrecorded is the answer when the record could not be written or read: what is not on disk is not handed on.
+// unrecorded is the answer if the record cannot be written or read: the gateway delivers only recorded replies.
 func (r *route) unrecorded(err error, text string) answer {
 	r.log.Error("record of a call", "error", err)
 	return answer{
@@ -158,7 +158,7 @@ func (r *route) unrecorded(err error, text string) answer {
 	}
 }
 
-// settle counts the call and gives its answer to all who wait.
+// settle counts the call and gives its answer to all waiting requests.
 func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans answer) {
 	failure := ans.failure
 	if res.Problem != nil && failure == nil && awaited(c.ask.Kind) {
@@ -170,7 +170,7 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 	r.see(time.Now())
 	r.count(spent{kind: c.ask.Kind, usage: rec.Usage, whole: ans.kind == whole, reached: res.Tries > 0 && rec.Broken != brokenByStop})
 	if awaited(c.ask.Kind) {
-		r.owed.add(rec.Began.Add(rec.Latency), rec.Owed)
+		r.waitTime.add(rec.Began.Add(rec.Latency), rec.Owed)
 	}
 	r.stopped(c, rec)
 	r.settleHeld()
@@ -182,5 +182,5 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 	r.version.Note()
 	c.result, c.settled = ans, true
 	close(c.done)
-	r.letGo(c)
+	r.releaseAnswer(c)
 }

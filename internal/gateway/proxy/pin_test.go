@@ -146,7 +146,7 @@ func TestEndpointWithoutAPinnedParameter(t *testing.T) {
 	status := h.status(t, "r2.1")
 	require.NotNil(t, status.Failure)
 	require.Equal(t, fault.UpstreamRefused, status.Failure.Kind)
-	require.Contains(t, status.Failure.Message, "does not take top_k, which this rollout pins")
+	require.Contains(t, status.Failure.Message, "does not accept top_k, which this rollout pins")
 }
 
 // What an agent says of a parameter teaches nothing: an engine that repeats it still gets the pin.

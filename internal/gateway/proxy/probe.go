@@ -19,8 +19,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Probe asks a route's endpoint for one token, as the agent's latest call asked it. A list of models would say less: an engine may
-// give that and fail every call.
+// Probe asks a route's endpoint for one token, over the API of the agent's latest call. The list of models would not do: an engine may
+// serve it and fail every call.
 func (s *Server) Probe(ctx context.Context, id string) error {
 	r, err := s.route(id)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Server) Probe(ctx context.Context, id string) error {
 	return r.probe(ctx)
 }
 
-// probe asks for one token. A paused endpoint is not asked: that is a fault.Unavailable.
+// probe asks for one token. For a paused endpoint it returns fault.Unavailable without asking.
 func (r *route) probe(ctx context.Context) error {
 	if why := r.paused(); why != "" {
 		return fault.New(fault.Unavailable, "model endpoint: %s", why)
@@ -48,7 +48,7 @@ func (r *route) probe(ctx context.Context) error {
 	return fault.New(p.Kind, "model endpoint: %s", p.Message)
 }
 
-// latest is the dialect of the agent's latest call; before its first, that of chat completions.
+// latest returns the dialect of the agent's latest call; before the first call, that of chat completions.
 func (r *route) latest() *dialect.Dialect {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +58,7 @@ func (r *route) latest() *dialect.Dialect {
 	return r.dialect
 }
 
-// probeBody is the least request of an API that samples a token.
+// probeBody returns the smallest request of an API that samples a token.
 func probeBody(api reply.API, model string) []byte {
 	said := []map[string]string{{"role": "user", "content": "ping"}}
 	request := map[string]any{"model": model}
@@ -66,7 +66,7 @@ func probeBody(api reply.API, model string) []byte {
 	case reply.Completions:
 		request["prompt"], request["max_tokens"] = "ping", 1
 	case reply.Responses:
-		request["input"], request["max_output_tokens"] = "ping", 16 // the least that OpenAI takes
+		request["input"], request["max_output_tokens"] = "ping", 16 // OpenAI's minimum
 	default:
 		request["messages"], request["max_tokens"] = said, 1
 	}
@@ -74,10 +74,9 @@ func probeBody(api reply.API, model string) []byte {
 	return body
 }
 
-// Inspect returns what is known of a route's endpoint over the API of the agent's latest call. It is probed once for all routes that ask it
-// alike. Inspect waits for the probe until
-// ctx ends; the report is then the zero value, and the probe goes on. Endpoints whose turns are not trained on are not probed. The calls
-// are the gateway's own: they are neither recorded nor counted.
+// Inspect returns a report on a route's endpoint, over the API of the agent's latest call. Routes with the same endpoint share one probe.
+// If ctx ends first, the report is the zero value and the probe continues. Endpoints whose turns are not trained on are not probed. Calls
+// of a probe are neither recorded nor counted.
 func (s *Server) Inspect(ctx context.Context, id string) (rollout.EndpointReport, error) {
 	r, err := s.route(id)
 	if err != nil || !r.probed() {
@@ -90,9 +89,9 @@ func (s *Server) Inspect(ctx context.Context, id string) (rollout.EndpointReport
 	return report.For(r.Model, s.options.RawLogprobs), nil
 }
 
-// inspect probes the endpoint of a route, once it is not paused. Calls that a pause came upon say nothing of the endpoint: they are made again after it.
+// inspect probes the endpoint of a route while it is not paused. A probe that overlaps a pause is repeated after it.
 func (s *Server) inspect(r *route, d *dialect.Dialect) rollout.EndpointReport {
-	admission := s.upstreams.Join(r.Model.Upstream()) // the route may be closed meanwhile
+	admission := s.upstreams.Join(r.Model.Upstream()) // the route may be closed during the probe
 	defer s.upstreams.Leave(admission)
 	for {
 		if admission.Resumed(s.lifetime()) != nil {
@@ -110,14 +109,14 @@ func (s *Server) inspect(r *route, d *dialect.Dialect) rollout.EndpointReport {
 
 func (r *route) probed() bool { return r.Capture && r.Model.Trainable() }
 
-// place names the endpoint as the route asks it over an API.
+// place names the route's endpoint and API.
 func (r *route) place(api reply.API) string {
 	m := r.Model
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(api), m.BaseURL, m.Name, r.key, strconv.FormatBool(m.TokenIDs), strconv.FormatBool(m.Logprobs)}, "\x00")))
 	return string(sum[:])
 }
 
-// endpoint is what is probed for a route.
+// endpoint returns the endpoint to probe for a route.
 func (r *route) endpoint(d *dialect.Dialect, admission *limits.Admission) probe.Endpoint {
 	return probe.Endpoint{
 		Model: r.Model, Dialect: d,
@@ -130,13 +129,13 @@ func (r *route) endpoint(d *dialect.Dialect, admission *limits.Admission) probe.
 	}
 }
 
-// unfit is why no turn of the route may be trained on, as far as the endpoint is known; "": they may.
+// unfit returns why no turn of the route may be trained on; "": no reason is known.
 func (s *Server) unfit(r *route) string {
 	if !r.probed() {
 		return ""
 	}
 	known := s.reports.Known(r.place(r.latest().API))
-	if known.LogprobsMode == "" { // which is the engine's and not the API's
+	if known.LogprobsMode == "" { // a property of the engine, not of the API
 		known = s.reports.Known(r.place(reply.Chat))
 	}
 	if known.For(r.Model, s.options.RawLogprobs).Raw() {
@@ -145,7 +144,7 @@ func (s *Server) unfit(r *route) string {
 	return ""
 }
 
-// run starts work for no route in particular; false: the server does not run.
+// run runs do in the server's lifetime; false: the server does not run.
 func (s *Server) run(do func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +155,7 @@ func (s *Server) run(do func()) bool {
 	return true
 }
 
-// lifetime is Run's context, or one that has ended.
+// lifetime returns Run's context, or a context that has ended.
 func (s *Server) lifetime() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,19 +14,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
-// Outcomes of calls, as the calls counter has them.
+// Outcomes of calls: label values of the calls counter.
 const (
 	outcomeWhole    = "whole"
 	outcomeRejected = "rejected"
 	outcomeRefused  = "refused"
 	outcomeFailed   = "failed"
 	outcomeAborted  = "aborted"
-	outcomeEmpty    = "empty"    // asked after the rollout's end or budget
+	outcomeEmpty    = "empty"    // made after the rollout's end or a spent budget
 	outcomeReplayed = "replayed" // answered from the record
 	outcomeLost     = "unrecorded"
 )
 
-// reporter owns the gateway's instruments. Labels are a closed set: nothing of a rollout is in them.
+// reporter owns the gateway's metrics. Label values are a closed set without data of rollouts.
 type reporter struct {
 	calls    *prometheus.CounterVec
 	whole    prometheus.Counter // of calls

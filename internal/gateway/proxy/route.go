@@ -25,27 +25,27 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
-// A sandbox's requests take at most this much memory here at a time, in bytes; the least a request counts for bounds their
-// number. More wait; none is turned away.
+// Memory for the requests of a sandbox, in bytes: the maximum in total, and the minimum that each reserves, which bounds their number.
+// Further requests wait.
 const (
 	maxRequests = 2 * maxBody
 	minRequest  = 1 << 20
 )
 
-// Why a call's context ended.
+// Causes of the end of a call's context.
 var (
 	errStopped = errors.New("gateway stopped")
 	errClosed  = errors.New("route closed")
 	errEnded   = errors.New("rollout ended")
-	errLeft    = errors.New("agent hung up")
+	errHungUp  = errors.New("agent hung up")
 )
 
-// route is a Route at work.
+// route is the running state of a gateway.Route.
 type route struct {
 	gateway.Route
-	engines   []string // in the order of this rollout
+	engines   []string // in this rollout's order
 	folder    string
-	key       string // the model's, plain: in memory alone
+	key       string // the model's API key in plain text; never on disk
 	upstream  *upstream.Client
 	admission *limits.Admission // of that upstream
 	api       *agentAPI
@@ -53,83 +53,83 @@ type route struct {
 	tracer    oteltrace.Tracer
 	log       *slog.Logger
 	trace     *trace.Log          // nil without capture
-	room      *semaphore.Weighted // of bytes, for requests
-	bodies    *buffer.Pool[byte]  // of requests, as the agent sends them
-	memory    intake.Share        // for replies
+	room      *semaphore.Weighted // bytes of requests
+	bodies    *buffer.Pool[byte]  // bodies of requests
+	memory    intake.Share        // of replies
 	// As in Options.
 	hold, reachTime, keepAlive time.Duration
-	still                      time.Duration // between two marks, of a gateway that stood still
+	suspendAfter               time.Duration // time without a mark after which the gateway counts as suspended
 	traceBytes                 int64
 	passThrough                bool
 
-	replied       atomic.Int64           // bytes of the latest reply beside its prompt's ids: the next one is likely as long
-	contextLength atomic.Int64           // of the model, in tokens; 0: not known
-	untold        atomic.Pointer[string] // why the endpoint never tells the ids of a prompt; nil: it may
+	replied       atomic.Int64           // size of the latest reply without its prompt's ids, in bytes: an estimate for the next one
+	contextLength atomic.Int64           // the model's context in tokens; 0: not known
+	noPromptIDs   atomic.Pointer[string] // why the endpoint never returns the ids of a prompt; nil: it may
 
-	mu        sync.Mutex
-	journal   journal.Journal
-	inFlight  map[string]*call // by call id
-	begun     int              // number of the latest turn
-	usage     rollout.Usage    // of whole replies, as the status says
-	dialect   *dialect.Dialect // of the latest call; nil: there was none
-	spending  spending         // of all calls
-	owed      owed
-	held      held.Time
-	marked    time.Time // when the gateway noted last that it is alive, or the route was opened; by the wall clock
-	unreached string    // why the endpoint could not be reached before the first call
-	prompting prompting // of prompts that the endpoint does not tokenise
-	first     time.Time // the first call's begin
-	last      time.Time // the latest call's begin or end
-	attached  bool
-	epoch     int // counts connections of the model channel
-	version   *feed.Version
-	// working is the lifetime of the route's loop and calls, from Run's context; nil outside Run.
-	working context.Context
-	cancel  context.CancelCauseFunc
-	resting chan struct{} // closed when the loop and all calls are over
-	calls   sync.WaitGroup
+	mu           sync.Mutex
+	journal      journal.Journal
+	inFlight     map[string]*call // by call id
+	begun        int              // number of the latest turn
+	usage        rollout.Usage    // of complete replies, for the status
+	dialect      *dialect.Dialect // of the latest call; nil: no call yet
+	spending     spending         // of all calls
+	waitTime     waitTime
+	held         held.Time
+	lastMark     time.Time  // time of the gateway's last mark, or of the route's opening; wall clock
+	connectError string     // why the endpoint could not be reached before the first call
+	promptWait   promptWait // of prompts that the endpoint fails to tokenise
+	first        time.Time  // start of the first call
+	last         time.Time  // start or end of the latest call
+	attached     bool
+	epoch        int // number of connections of the model channel
+	version      *feed.Version
+	// working is the lifetime of the route's loop and calls, derived from Run's context; nil outside Run.
+	working  context.Context
+	cancel   context.CancelCauseFunc
+	workDone chan struct{} // closed when the loop and all calls have ended
+	calls    sync.WaitGroup
 }
 
-// start begins a stretch of work under ctx.
+// start begins the route's work under ctx.
 func (r *route) start(ctx context.Context) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.attached = r.onHost()
-	// The agent says nothing of traces: its calls belong to that of the activity which opened the route.
+	// The agent sends no trace context: its calls belong to the span of the activity that opened the route.
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": r.TraceParent})
 	r.working, r.cancel = context.WithCancelCause(ctx)
-	r.resting = make(chan struct{})
+	r.workDone = make(chan struct{})
 	return r.working
 }
 
-// rest ends it, when the loop is over: no handler is left that could begin a call.
-func (r *route) rest() {
+// finishWork ends the work that start began. The loop has ended, so no handler can begin a call.
+func (r *route) finishWork() {
 	r.mu.Lock()
 	r.working = nil
 	r.cancel(errStopped)
 	r.mu.Unlock()
 	r.calls.Wait()
-	close(r.resting)
+	close(r.workDone)
 }
 
-// stop ends the route's work for good, and waits for it.
+// stop ends the route's work and waits for its end.
 func (r *route) stop(ctx context.Context) error {
 	r.mu.Lock()
-	cancel, resting := r.cancel, r.resting
+	cancel, workDone := r.cancel, r.workDone
 	r.mu.Unlock()
 	if cancel == nil {
 		return nil // Run was never called
 	}
 	cancel(errClosed)
 	select {
-	case <-resting:
+	case <-workDone:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// forget drops the route's records.
+// forget removes the route's records.
 func (r *route) forget() error {
 	if r.trace == nil {
 		return nil
@@ -140,14 +140,14 @@ func (r *route) forget() error {
 // save writes the journal. r.mu is held, or the route is not shared yet.
 func (r *route) save() error { return journal.Save(r.folder, r.journal) }
 
-// saveOrLog is save for what a call must not fail over. r.mu is held.
+// saveOrLog is save for a change whose loss must not fail a call. r.mu is held.
 func (r *route) saveOrLog(what string) {
 	if err := r.save(); err != nil {
 		r.log.Error(what+" not journalled", "error", err)
 	}
 }
 
-// see notes times of calls. r.mu is held.
+// see records the times of calls. r.mu is held.
 func (r *route) see(times ...time.Time) {
 	for _, t := range times {
 		if r.first.IsZero() {
@@ -159,7 +159,7 @@ func (r *route) see(times ...time.Time) {
 	}
 }
 
-// count takes in what a call used; of one without a whole reply the status says only what it cost. r.mu is held.
+// count adds the usage of a call. Of a call without a complete reply the status has only the cost. r.mu is held.
 func (r *route) count(c spent) {
 	r.spending.add(c)
 	r.usage.CostUSD += c.usage.CostUSD
@@ -177,11 +177,11 @@ func (r *route) count(c spent) {
 func (r *route) status() gateway.RouteStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	version := r.version.Current() // first: what changes meanwhile has a later one
+	version := r.version.Current() // read first: a change during the call gets a later version
 	now := time.Now()
 	total, holding := r.heldBy(now)
 	return gateway.RouteStatus{
-		Owed: r.owed.total, OwedSince: r.owedSince(now), Held: total.Sum(), Holding: holding, Trouble: r.trouble(),
+		Owed: r.waitTime.total, OwedSince: r.waitingSince(now), Held: total.Sum(), Holding: holding, Trouble: r.trouble(),
 		ID: r.ID, Version: version, Attached: r.attached, Turns: r.usage.Turns, InFlight: len(r.inFlight), Calls: r.recorded(), Usage: r.usage,
 		FirstCallAt: r.first, LastCallAt: r.last,
 		Ended: r.journal.Ended, BudgetSpent: r.journal.BudgetSpent, Failure: r.journal.Failure,

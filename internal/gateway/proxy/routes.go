@@ -21,22 +21,22 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// traceFolder is the folder of the traces. No route has this name: an ID does not begin with a dot.
+// traceFolder is the folder of the traces. No route has this name, since an id does not begin with a dot.
 const traceFolder = ".trace"
 
-// weightsFile has the names of the weights behind endpoints.
+// weightsFile holds the names of the weights behind endpoints.
 const weightsFile = ".weights.json"
 
 func (s *Server) folder(id string) string { return filepath.Join(s.dir, id) }
 
-// Open makes the route, or finds the same one.
+// Open makes a route. A route that is equal to an existing one is that route.
 func (s *Server) Open(def gateway.Route) error {
 	if err := check(def); err != nil {
 		return err
 	}
-	defer s.alone(def.ID)()
+	defer s.lockRoute(def.ID)()
 	if r, err := s.route(def.ID); err == nil {
-		def.TraceParent = r.TraceParent // asked again, it may be from another span
+		def.TraceParent = r.TraceParent // a repeated call may have another span
 		if !reflect.DeepEqual(r.Route, def) {
 			return fault.New(fault.Conflict, "route %q exists and differs", def.ID)
 		}
@@ -57,7 +57,7 @@ func (s *Server) Open(def gateway.Route) error {
 	return nil
 }
 
-// add makes the route known, and serves it when the server runs.
+// add registers the route, and serves it if the server runs.
 func (s *Server) add(r *route) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *Server) add(r *route) {
 
 func check(r gateway.Route) error {
 	if !gateway.ValidID(r.ID) {
-		return fault.Field("id", "%q is no route id", r.ID)
+		return fault.Field("id", "%q is not a route id", r.ID)
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (s *Server) newRoute(j journal.Journal) (*route, error) {
 		room: semaphore.NewWeighted(maxRequests), bodies: &s.bodies,
 		memory: s.upstream.Share(j.Route.Model.Upstream(), j.Route.Model.ClientGiven()).Member(j.Route.ID),
 		hold:   s.options.Hold, reachTime: s.options.Reach, passThrough: s.options.PassThrough, keepAlive: s.options.KeepAlive, traceBytes: s.options.TraceBytes,
-		marked: time.Now().Round(0), still: stillFactor * s.options.Mark,
+		lastMark: time.Now().Round(0), suspendAfter: suspendFactor * s.options.Mark,
 	}
 	if r.Capture {
 		r.trace = s.traces.Log(j.Trace)
@@ -107,22 +107,22 @@ func (s *Server) newRoute(j journal.Journal) (*route, error) {
 	return r, nil
 }
 
-// recall counts what the trace holds.
+// recall counts the calls in the trace.
 func (r *route) recall() {
 	for _, e := range r.trace.Entries() {
 		r.begun = max(r.begun, e.Turn)
 		r.see(e.Began, e.Ended)
 		r.count(spent{kind: e.Kind, usage: e.Usage, whole: e.Whole, reached: e.Tries > 0 && e.Broken != brokenByStop})
 		if awaited(e.Kind) {
-			r.owed.add(e.Ended, e.Owed)
+			r.waitTime.add(e.Ended, e.Owed)
 		}
 	}
 }
 
-// Close ends the route and removes its files and records; of what is gone it is a no-op. The journal goes first: without it,
-// what is left after a crash is swept at the next start.
+// Close ends the route and removes its files and records. It is a no-op for a route that does not exist. It removes the journal first:
+// the next start sweeps a folder without a journal.
 func (s *Server) Close(ctx context.Context, id string) error {
-	defer s.alone(id)()
+	defer s.lockRoute(id)()
 	r, err := s.route(id)
 	if err != nil {
 		return nil
@@ -134,17 +134,17 @@ func (s *Server) Close(ctx context.Context, id string) error {
 	delete(s.routes, id)
 	s.report.routes.Set(float64(len(s.routes)))
 	s.mu.Unlock()
-	r.version.Note() // the watches end
+	r.version.Note() // ends the watches
 	s.upstreams.Leave(r.admission)
 	err = errors.Join(os.Remove(filepath.Join(r.folder, journal.File)), os.RemoveAll(r.folder), r.forget())
 	return fault.Wrap(fault.Internal, err, "close route %q", id)
 }
 
-// counts says whether a call of that kind is a turn of the agent's own.
+// isTurn reports whether a call of that kind is a turn of the agent's own.
 func isTurn(k rollout.TurnKind) bool { return k == rollout.KindAgent || k == rollout.KindSubagent }
 
-// load opens every journalled route, and drops the records that none of them has: what a crash left of routes being closed.
-// Where a route could not be opened none are dropped, for they may be its.
+// load opens every journalled route and drops records without a route, which a crash left while a route was being closed. It drops none
+// if a route could not be opened, since the records may belong to that route.
 func (s *Server) load() error {
 	if n := s.traces.Damaged(); n > 0 {
 		s.log.Error("trace has damaged records", "count", n)
@@ -164,8 +164,8 @@ func (s *Server) load() error {
 	return s.traces.Retain(func(key string) bool { return kept[key] })
 }
 
-// loadRoutes opens the routes; the server is not shared yet. A folder without a journal is what a crash left of a route being
-// opened or closed. A route that cannot be opened is left alone, and out: the others must not suffer.
+// loadRoutes opens the routes; the server is not shared yet. It removes folders without a journal, which a crash left while a route was
+// being opened or closed. It skips a route that cannot be opened, so that the others are served.
 func (s *Server) loadRoutes() (all bool, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -187,7 +187,7 @@ func (s *Server) loadRoutes() (all bool, err error) {
 			err = os.RemoveAll(s.folder(e.Name()))
 		case err == nil:
 			r.admission = s.upstreams.Join(r.Model.Upstream())
-			r.recallHeld(mark, now)
+			r.loadHeld(mark, now)
 			s.routes[r.ID] = r
 		default:
 			all = false

@@ -1,11 +1,11 @@
-// Package proxy is the model proxy of a host. It serves each sandbox's model channel, forwards the agent's calls to the endpoint of
-// that rollout, and keeps a record of every call.
+// Package proxy is the model proxy of a host. It serves each sandbox's model channel, forwards the agent's calls to the endpoint of the
+// rollout, and records every call.
 //
-// A call is completed before it is answered: the proxy reads the whole reply, retries within the call's budget, writes and syncs
-// the record, and only then answers the agent. So the agent never sees half a reply, and what it saw is on disk. An abort closes
-// the upstream request at once. The real API key is opened here alone, and appears only in the headers of upstream requests.
+// The proxy reads the whole reply, retries within the call's budget, writes and syncs the record, and only then answers the agent. So the
+// agent never sees a partial reply, and every reply it sees is on disk. An abort closes the upstream request at once. Only the proxy
+// decrypts the API key, and it sends the key only in the headers of upstream requests.
 //
-// Routes are journalled. A restarted proxy serves them again, and a call without an answer comes back under the same call id.
+// Routes are journalled. A restarted proxy serves them again, and a call without an answer is repeated under the same call id.
 package proxy
 
 import (
@@ -34,10 +34,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
-// Server keeps the routes of one host.
+// Server holds the routes of one host.
 type Server struct {
 	dir       string
-	box       seal.Box // of model keys
+	box       seal.Box // encrypts model keys
 	dialer    Dialer
 	log       *slog.Logger
 	report    *reporter
@@ -49,18 +49,18 @@ type Server struct {
 	traces    *trace.Store
 	bodies    buffer.Pool[byte]
 
-	// opening serialises Open and Close of one route (by hash of its ID): both do slow things to its files.
+	// opening serialises Open and Close of one route, by the hash of its id: both are slow, since they change files.
 	opening [64]sync.Mutex
 	seed    maphash.Seed
 
 	mu     sync.Mutex
 	routes map[string]*route
-	// serving is Run's context, the lifetime of everything that works for a route; nil outside Run.
+	// serving is Run's context, the lifetime of all work for routes; nil outside Run.
 	serving context.Context
 	working sync.WaitGroup
 }
 
-// New loads the routes that Dir holds. They are served once Run is called.
+// New loads the routes in Dir. Run serves them.
 func New(o Options) (*Server, error) {
 	o = o.withDefaults()
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
@@ -86,8 +86,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Run serves the routes' model channels and makes their calls until ctx ends; then it cancels the calls, and returns when
-// all is at rest. A call without an answer stays unanswered: the sandbox asks again.
+// Run serves the routes' model channels and makes their calls until ctx ends. Then it cancels the calls and waits for their end. A
+// cancelled call gets no answer, so the sandbox asks again.
 func (s *Server) Run(ctx context.Context) error {
 	s.mu.Lock()
 	if s.serving != nil {
@@ -117,21 +117,21 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) serve(r *route) {
 	ctx := r.start(s.serving)
 	s.working.Go(func() { r.reach(ctx) })
-	if r.onHost() { // there is no model channel to serve
+	if r.onHost() { // no model channel to serve
 		s.working.Add(1)
 		context.AfterFunc(ctx, func() {
 			defer s.working.Done()
-			r.rest()
+			r.finishWork()
 		})
 		return
 	}
 	s.working.Go(func() {
-		defer r.rest()
+		defer r.finishWork()
 		r.attach(ctx, s.dialer)
 	})
 }
 
-// Routes returns the ids of all routes in order.
+// Routes returns the sorted ids of all routes.
 func (s *Server) Routes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (s *Server) Export(id string, w io.Writer) error {
 	return trajectory.Export(r.trace, w, s.unfit(r))
 }
 
-// Pause has no calls to an upstream begin for so long. The routes whose calls wait say so.
+// Pause stops new calls to an upstream for d. The status of the routes whose calls wait reports the pause.
 func (s *Server) Pause(upstream string, d time.Duration) (limits.Group, error) {
 	g, err := s.upstreams.Named(upstream, func(a *limits.Admission) { a.Pause(d) })
 	s.noteGroup(g)
@@ -161,7 +161,7 @@ func (s *Server) Resume(upstream string) (limits.Group, error) {
 	return g, err
 }
 
-// noteGroup notes a change of all routes to upstreams.
+// noteGroup notes a change of the routes to upstreams.
 func (s *Server) noteGroup(g limits.Group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,17 +175,17 @@ func (s *Server) noteGroup(g limits.Group) {
 // Upstreams returns the limits of all upstreams.
 func (s *Server) Upstreams() *limits.Registry { return s.upstreams }
 
-// Ready fails with fault.Exhausted while new rollouts on an upstream should wait. They wait rather than running ones: an agent that has
-// begun holds a sandbox, and its time runs. A gateway that can record nothing would fail each of them.
+// Ready fails with fault.Exhausted while new rollouts on an upstream should wait. New rollouts wait first, because a running agent holds
+// a sandbox and its time limit runs. A gateway that cannot record would fail every rollout.
 func (s *Server) Ready(upstream string) error {
 	if err := s.traces.Broken(); err != nil {
-		return fault.Wrap(fault.Exhausted, err, "the gateway can record no calls until it is started again")
+		return fault.Wrap(fault.Exhausted, err, "the gateway cannot record calls; restart it")
 	}
 	if why := s.upstreams.StatusOf(upstream).Busy; why != "" {
 		return fault.New(fault.Exhausted, "model endpoint %q has no room for another rollout: %s", upstream, why)
 	}
 	if s.upstream.Share(upstream, !slices.Contains(s.options.Endpoints, upstream)).Low() {
-		return fault.New(fault.Exhausted, "model endpoint %q has no room for another rollout: its replies under way hold what memory they may (gateway.reply_memory_mib)", upstream)
+		return fault.New(fault.Exhausted, "model endpoint %q has no room for another rollout: its replies in flight use all the memory they may (gateway.reply_memory_mib)", upstream)
 	}
 	return nil
 }
@@ -200,8 +200,8 @@ func (s *Server) route(id string) (*route, error) {
 	return r, nil
 }
 
-// alone holds the lock under which a route is opened and closed.
-func (s *Server) alone(id string) (unlock func()) {
+// lockRoute locks the opening and closing of a route.
+func (s *Server) lockRoute(id string) (unlock func()) {
 	m := &s.opening[maphash.String(s.seed, id)%uint64(len(s.opening))]
 	m.Lock()
 	return m.Unlock

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/proxy/feed"
 )
 
-// Status returns how a route stands.
+// Status returns the status of a route.
 func (s *Server) Status(id string) (gateway.RouteStatus, error) {
 	r, err := s.route(id)
 	if err != nil {
@@ -31,14 +31,14 @@ func (s *Server) Watched(id string) (*feed.Version, func() (gateway.RouteStatus,
 	}, nil
 }
 
-// Serving is ctx until the gateway stops.
+// Serving derives a context from ctx that also ends when the gateway stops.
 func (s *Server) Serving(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.lifetime(), func() { cancel(errStopped) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// Turns lists the recorded calls of a route behind the first n, in the order they ended, at most gateway.MaxTurns of them.
+// Turns lists the recorded calls of a route after the first n, in the order they ended, at most gateway.MaxTurns.
 func (s *Server) Turns(id string, n int) ([]gateway.Turn, error) {
 	r, err := s.route(id)
 	if err != nil || r.trace == nil {
@@ -54,7 +54,7 @@ func (s *Server) Turns(id string, n int) ([]gateway.Turn, error) {
 	return turns, nil
 }
 
-// recorded is how many calls the trace has.
+// recorded returns the number of calls in the trace.
 func (r *route) recorded() int {
 	if r.trace == nil {
 		return 0

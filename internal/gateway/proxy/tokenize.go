@@ -20,10 +20,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// maxPrompt bounds the values in an endpoint's reply about a prompt; each token is one of them.
+// maxPrompt bounds the JSON values in an endpoint's reply to a tokenize request; each token is a value.
 const maxPrompt = 4 << 20
 
-// tokenize gives the prompt of a conversation as the endpoint's own template and tokenizer make it.
+// tokenize serves the prompt of a conversation as the endpoint's template and tokenizer make it.
 func (s *Server) tokenize(w http.ResponseWriter, req *http.Request) error {
 	r, err := s.route(req.PathValue("id"))
 	if err != nil {
@@ -39,8 +39,8 @@ func (s *Server) tokenize(w http.ResponseWriter, req *http.Request) error {
 	}
 	began := time.Now()
 	tokens, err := r.promptTokens(req.Context(), in.Messages)
-	if req.Context().Err() == nil || time.Since(began) >= promptTime { // a caller that left sooner says nothing of the endpoint
-		r.tokenized(began, err)
+	if req.Context().Err() == nil || time.Since(began) >= promptTime { // an earlier disconnect says nothing about the endpoint
+		r.noteTokenize(began, err)
 	}
 	if err != nil {
 		return err
@@ -59,19 +59,19 @@ func (s *Server) tokenize(w http.ResponseWriter, req *http.Request) error {
 }
 
 const (
-	// idWeight is what an id of a prompt takes in bytes, in a slice that grew as it was decoded.
+	// idWeight is the memory of a prompt's id, in bytes, in a slice that grew while it was decoded.
 	idWeight = 8
-	// tokenizedWeight is that of an id that is also written out, into a buffer that grows.
+	// tokenizedWeight is idWeight plus the memory for encoding the id into a growing buffer.
 	tokenizedWeight = idWeight + 24
 )
 
-// tokenized is vLLM's reply to /tokenize.
-type tokenized struct {
+// tokenizeReply is vLLM's reply to /tokenize.
+type tokenizeReply struct {
 	Tokens []int32 `json:"tokens"`
 	Max    length  `json:"max_model_len"`
 }
 
-// length is the length of a context in tokens; 0: not known. Tokenizers without one say 10^30, or -1.
+// length is the length of a context in tokens; 0: unknown. Tokenizers without a limit report 10^30 or -1.
 type length int
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -84,7 +84,7 @@ func (l *length) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// promptOf gives the prompt of a chat call as vLLM's /tokenize makes it of the same messages, tools and template options.
+// promptOf returns the prompt of a chat call as vLLM's /tokenize makes it from the same messages, tools and template options.
 func (r *route) promptOf(ctx context.Context, a *dialect.Request) ([]int32, error) {
 	sent, err := rawjson.ParseObject(a.Body)
 	if err != nil {
@@ -96,39 +96,39 @@ func (r *route) promptOf(ctx context.Context, a *dialect.Request) ([]int32, erro
 			request[key] = json.RawMessage(value)
 		}
 	}
-	var got tokenized
+	var got tokenizeReply
 	if err := r.post(ctx, "/tokenize", request, &got); err != nil {
 		return nil, err
 	}
 	if len(got.Tokens) == 0 {
-		return nil, fault.New(fault.NotFound, "its reply has no tokens")
+		return nil, fault.New(fault.NotFound, "the reply has no tokens")
 	}
 	return got.Tokens, nil
 }
 
-// promptTime bounds how long the reply to a call waits for the ids of its prompt. An endpoint that takes longer to tokenise hangs.
+// promptTime bounds the wait for the ids of a prompt after its call was answered. An endpoint that takes longer hangs.
 const promptTime = 15 * time.Second
 
-// addPrompt asks for the ids of a prompt where the reply has those of the completion alone, as of vLLM that only writes tokens by their ids.
-// Ids that the engine did not count are not its prompt's.
+// addPrompt fetches the ids of a prompt if the reply has only those of the completion, as for a vLLM that writes tokens as ids. It drops
+// ids whose number differs from the engine's count.
 func (r *route) addPrompt(ctx context.Context, c *call, res *upstream.Result) {
 	if r.trace == nil || res.Problem != nil || c.ask.API != reply.Chat || len(res.Reply.TokenIDs) == 0 || len(res.Reply.PromptTokenIDs) > 0 {
 		return
 	}
-	if why := r.untold.Load(); why != nil {
+	if why := r.noPromptIDs.Load(); why != nil {
 		res.Reply.Flaws = append(res.Reply.Flaws, *why)
 		return
 	}
 	ids, err := r.promptAfterPause(ctx, c)
 	switch counted := res.Reply.Usage.PromptTokens; {
 	case err != nil:
-		why := "the endpoint gives no ids of prompts, and its path /tokenize fails: " + err.Error()
+		why := "the endpoint returns no prompt ids, and its path /tokenize fails: " + err.Error()
 		if fault.Is(err, fault.NotFound) {
-			r.untold.Store(&why)
+			r.noPromptIDs.Store(&why)
 		}
 		res.Reply.Flaws = append(res.Reply.Flaws, why)
 	case counted > 0 && counted != int64(len(ids)):
-		res.Reply.Flaws = append(res.Reply.Flaws, fmt.Sprintf("the endpoint's path /tokenize gives %d ids for a prompt of %d tokens: left out", len(ids), counted))
+		res.Reply.Flaws = append(res.Reply.Flaws, fmt.Sprintf("the endpoint's path /tokenize returns %d ids for a prompt of %d tokens: left out", len(ids), counted))
 	case r.await(ctx, func() error { return res.Held.More(idWeight * int64(len(ids))) }) != nil:
 		res.Reply.Flaws = append(res.Reply.Flaws, "the gateway has no memory for the prompt's ids (gateway.reply_memory_mib)")
 	default:
@@ -136,7 +136,7 @@ func (r *route) addPrompt(ctx context.Context, c *call, res *upstream.Result) {
 	}
 }
 
-// promptAfterPause is promptOf of a call that was answered, once the endpoint is not paused. What fails as a pause comes upon it is asked again after it.
+// promptAfterPause is promptOf while the endpoint is not paused. It repeats a request that failed during a pause.
 func (r *route) promptAfterPause(ctx context.Context, c *call) ([]int32, error) {
 	for {
 		began := time.Now()
@@ -156,7 +156,8 @@ func (r *route) promptInTime(ctx context.Context, a *dialect.Request) ([]int32, 
 	return r.promptOf(ctx, a)
 }
 
-// promptTokens is tokens unless the endpoint is paused: what it answers then, as its weights are replaced, says nothing of what it can do.
+// promptTokens is tokens for an endpoint that is not paused. During a pause, while weights are replaced, an answer says nothing about the
+// endpoint.
 func (r *route) promptTokens(ctx context.Context, messages []json.RawMessage) (gateway.Tokens, error) {
 	if why := r.paused(); why != "" {
 		return gateway.Tokens{}, fault.New(fault.Unavailable, "model endpoint: %s", why)
@@ -164,18 +165,19 @@ func (r *route) promptTokens(ctx context.Context, messages []json.RawMessage) (g
 	return r.tokens(ctx, messages)
 }
 
-// tokens asks as vLLM is asked, and where that path is not known as SGLang is, which gives a prompt's ids with a reply of one token.
+// tokens asks vLLM's path for the ids of a prompt. If the endpoint does not know it, tokens asks SGLang for a reply of one token, which
+// includes the ids.
 func (r *route) tokens(ctx context.Context, messages []json.RawMessage) (gateway.Tokens, error) {
 	request := map[string]any{"model": r.Model.Name, "messages": messages, "add_generation_prompt": true}
 	if r.Model.Thinking != nil {
 		request["chat_template_kwargs"] = map[string]bool{"enable_thinking": *r.Model.Thinking}
 	}
-	var vllm tokenized
+	var vllm tokenizeReply
 	err := r.post(ctx, "/tokenize", request, &vllm)
 	if err == nil && len(vllm.Tokens) > 0 {
 		return gateway.Tokens{IDs: vllm.Tokens, MaxLength: int(vllm.Max)}, nil
 	}
-	if fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Exhausted) { // a prompt that is too long fits no other call
+	if fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Exhausted) { // a prompt that is too long also fails the second request
 		return gateway.Tokens{}, err
 	}
 	delete(request, "add_generation_prompt")
@@ -193,12 +195,12 @@ func (r *route) tokens(ctx context.Context, messages []json.RawMessage) (gateway
 		sglang.Prompt = sglang.Choices[0].Prompt
 	}
 	if len(sglang.Prompt) == 0 {
-		return gateway.Tokens{}, fault.New(fault.NotFound, "the endpoint does not tell the token ids of a conversation")
+		return gateway.Tokens{}, fault.New(fault.NotFound, "the endpoint does not return the token ids of a conversation")
 	}
 	return gateway.Tokens{IDs: sglang.Prompt, MaxLength: r.context(ctx)}, nil
 }
 
-// context is the length of the model's context by the endpoint's list of models; 0: it is not known. It is asked for until it is known.
+// context returns the length of the model's context from the endpoint's list of models; 0: unknown. It caches a known length.
 func (r *route) context(ctx context.Context) int {
 	if n := r.contextLength.Load(); n > 0 {
 		return int(n)
@@ -221,7 +223,7 @@ func (r *route) context(ctx context.Context) int {
 	return 0
 }
 
-// post sends a request beside the model calls and decodes its reply.
+// post sends a request that is not a model call and decodes its reply.
 func (r *route) post(ctx context.Context, path string, request, into any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -230,7 +232,7 @@ func (r *route) post(ctx context.Context, path string, request, into any) error 
 	return r.ask(ctx, path, body, into)
 }
 
-// ask is post with a body that is encoded; nil: a GET.
+// ask is post with an encoded body; nil: a GET.
 func (r *route) ask(ctx context.Context, path string, body []byte, into any) error {
 	chat := dialect.Chat()
 	raw, release, err := r.upstream.Ask(ctx, upstream.Spec{
@@ -244,10 +246,10 @@ func (r *route) ask(ctx context.Context, path string, body []byte, into any) err
 	return fault.Wrap(fault.NotFound, json.NewDecoder(in).Decode(into), "reply of the endpoint to %s", path)
 }
 
-// countPath counts the tokens of a request of Anthropic's API.
+// countPath is the path of Anthropic's API that counts tokens.
 const countPath = "/v1/messages/count_tokens"
 
-// charsPerToken is what a token has on average, where the endpoint does not count.
+// charsPerToken is the average length of a token, for endpoints that do not count.
 const charsPerToken = 4
 
 func (r *route) serveCount(w http.ResponseWriter, req *http.Request) {
@@ -258,12 +260,12 @@ func (r *route) serveCount(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// serveSize answers how many tokens the prompt of a request has, under that name. The request may stand in a member of the body. It is no model call: it is
-// neither recorded nor counted for a budget.
+// serveSize answers with the number of tokens of a request's prompt, under that name. within is the member of the body that holds the
+// request; "": the body itself. The request is neither recorded nor counted against a budget.
 func (r *route) serveSize(w http.ResponseWriter, req *http.Request, d *dialect.Dialect, name, within string) {
 	size := weight(req)
 	if r.room.Acquire(req.Context(), size) != nil {
-		panic(http.ErrAbortHandler) // who asked is gone
+		panic(http.ErrAbortHandler) // the caller is gone
 	}
 	defer r.room.Release(size)
 	body, err := readBody(w, req, nil)
@@ -278,9 +280,9 @@ func (r *route) serveSize(w http.ResponseWriter, req *http.Request, d *dialect.D
 	writeJSON(w, http.StatusOK, n)
 }
 
-// promptSize asks the endpoint, and estimates where it does not tell or is paused.
+// promptSize asks the endpoint for the number of tokens, and estimates it if the endpoint does not return it or is paused.
 func (r *route) promptSize(ctx context.Context, d *dialect.Dialect, body []byte) int {
-	if a, err := d.Prompt(body, r.Model); err == nil && r.untold.Load() == nil && r.Model.BaseURL != "" && r.paused() == "" {
+	if a, err := d.Prompt(body, r.Model); err == nil && r.noPromptIDs.Load() == nil && r.Model.BaseURL != "" && r.paused() == "" {
 		if ids, err := r.promptInTime(ctx, a); err == nil {
 			return len(ids)
 		}

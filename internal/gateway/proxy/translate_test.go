@@ -185,7 +185,7 @@ func TestTranslatedRefusals(t *testing.T) {
 		wrong := sendTo(t.Context(), url+c.path, "", bad+"}")
 		require.Equal(t, http.StatusBadRequest, wrong.status)
 		require.True(t, strings.HasPrefix(wrong.body, c.refusal), wrong.body)
-		require.Contains(t, wrong.body, "a chat completion takes no ")
+		require.Contains(t, wrong.body, "a chat completion has no ")
 		require.Len(t, e.requests(), 1)
 	}
 }

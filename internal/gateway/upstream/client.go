@@ -16,7 +16,7 @@ import (
 // Client makes calls to model endpoints. It is safe for concurrent use.
 type Client struct {
 	transport *http.Transport
-	guarded   *http.Transport // to URLs that clients gave
+	guarded   *http.Transport // for URLs given by clients
 	proxy     func(*http.Request) (*url.URL, error)
 	policy    egress.Policy
 	backoff   time.Duration
@@ -24,23 +24,23 @@ type Client struct {
 	Engines   *health
 	report    *meters
 	quirks    endpointQuirks
-	Prompts   buffer.Pool[int32] // ids
-	memory    *intake.Memory     // for replies
+	Prompts   buffer.Pool[int32] // buffers for ids
+	memory    *intake.Memory     // of replies
 }
 
 const (
 	dialTimeout = 10 * time.Second
 	maxBackoff  = 30 * time.Second
-	// readBuffer lets one read take in many tokens of a reply that comes fast, and writeBuffer holds the headers of a request, whose body is written
-	// past it. Each call that waits holds both.
+	// readBuffer lets one read take many tokens of a fast reply. writeBuffer holds the headers of a request; the body bypasses it. Each
+	// waiting call holds both.
 	readBuffer, writeBuffer = 4 << 10, 1 << 10
 	// maxHeader bounds the headers of a response, in bytes.
 	maxHeader = 256 << 10
 )
 
-// New makes a Client. The proxy is as in http.Transport; nil: none. The policy says which special hosts clients may have called. The
-// backoff is the first pause between tries; it doubles with each. A call ends when no connection could be made for the time of reach. All
-// replies share the memory.
+// New returns a Client. proxy is as in http.Transport; nil: none. policy lists the special hosts that clients' URLs may reach. backoff is
+// the first pause between tries; it doubles with each. A call ends if no connection could be made for the time of reach. All replies
+// share memory.
 func New(proxy func(*http.Request) (*url.URL, error), policy egress.Policy, backoff, reach time.Duration, memory *intake.Memory, report *meters) *Client {
 	return &Client{
 		transport: newTransport(deadpath.Dialer(dialTimeout).DialContext, proxy), guarded: newTransport(policy.Dial, nil),
@@ -58,7 +58,7 @@ func newTransport(dial func(context.Context, string, string) (net.Conn, error), 
 		DialContext:         dial,
 		TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConns:        4096,
-		MaxIdleConnsPerHost: 2048, // one endpoint serves all rollouts: a low bound would dial anew for most calls
+		MaxIdleConnsPerHost: 2048, // one endpoint serves all rollouts: with a low bound most calls would dial anew
 		IdleConnTimeout:     90 * time.Second,
 		ReadBufferSize:      readBuffer,
 		WriteBufferSize:     writeBuffer,
@@ -70,7 +70,7 @@ func newTransport(dial func(context.Context, string, string) (net.Conn, error), 
 	}
 }
 
-// Close frees the connections that wait for another call.
+// Close closes the idle connections.
 func (u *Client) Close() {
 	u.transport.CloseIdleConnections()
 	u.guarded.CloseIdleConnections()

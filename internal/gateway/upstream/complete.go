@@ -15,36 +15,36 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Spec is a call to be made.
+// Spec describes a call.
 type Spec struct {
 	Request     *dialect.Request
-	Live        *Live     // of a reply that is handed on as it comes; else nil
+	Live        *Live     // set if the reply is passed on as it arrives
 	Progress    *Progress // nil: not wanted
-	Engines     []string  // base URLs, the one to be asked first in front
-	ClientGiven bool      // a client gave the base URLs: the egress policy holds for them, and their errors are not repeated in full
-	Path        string    // below them
+	Engines     []string  // base URLs, in the order of preference
+	ClientGiven bool      // a client gave the base URLs: the egress policy applies, and error texts are shortened
+	Path        string    // below the base URL
 	Key         string
 	Admission   *limits.Admission // of the upstream
 	Route       string
 	Price       *rollout.Price // nil: not known
 	Memory      intake.Share   // for the reply
-	Expected    int            // bytes of the reply beside its prompt's ids, for which room is made
-	Budget      time.Duration  // for all tries and the pauses between them; waiting for admission is not counted
+	Expected    int            // estimated bytes of the reply without its prompt's ids
+	Budget      time.Duration  // of all tries and the pauses between them, without the wait for admission
 }
 
-// retryState is what a call has cost so far.
+// retryState is the state of a call between its tries.
 type retryState struct {
 	*Spec
 	left   time.Duration // of the budget
 	tries  int
-	cost   float64       // US dollars, of the use that tries reported
+	cost   float64       // US dollars, from the usage that tries reported
 	queued time.Duration // waiting for admission
 	owed   time.Duration // see gateway.RouteStatus.Owed
-	lost   time.Time     // since when no try got a connection; zero: the last one did
-	starve bool          // the last try found no memory for its reply
+	lost   time.Time     // start of the tries without a connection; zero: the last try connected
+	starve bool          // the last try had no memory for its reply
 }
 
-// Complete makes the call until its reply is whole, or until it is clear that none will come within its budget.
+// Complete makes the call until its reply is complete or cannot be completed within its budget.
 func (u *Client) Complete(ctx context.Context, e *Spec) *Result {
 	f := &retryState{Spec: e, left: e.Budget}
 	res := u.completeWithRetries(ctx, f)
@@ -59,7 +59,7 @@ func (u *Client) completeWithRetries(ctx context.Context, f *retryState) *Result
 	for backoff := u.backoff; ; backoff = min(2*backoff, maxBackoff) {
 		next, err := u.attempt(ctx, f)
 		if err != nil {
-			return res.giveUp(ctx) // with what the last try said
+			return res.giveUp(ctx) // with the error of the last try
 		}
 		res.Held.Release()
 		switch res = next; {
@@ -67,7 +67,7 @@ func (u *Client) completeWithRetries(ctx context.Context, f *retryState) *Result
 			return res.giveUp(ctx)
 		case res.Problem == nil || res.Problem.Class != Retry:
 			return res
-		case f.Live.Begun(): // what the agent has seen cannot be taken back
+		case f.Live.Begun(): // the agent has seen part of the reply
 			res.Problem.Class = Failed
 			return res
 		case errors.Is(res.Problem.Cause, limits.ErrCleared):
@@ -86,8 +86,8 @@ func (u *Client) completeWithRetries(ctx context.Context, f *retryState) *Result
 	}
 }
 
-// unreachable is for how long no try has got a connection by the end of the pause. An engine that is restarted comes back within
-// minutes; an address without a listener is most often wrong.
+// unreachable returns for how long, at the end of the pause, no try has got a connection. A restarted engine is back within minutes; an
+// address without a listener is usually wrong.
 func (f *retryState) unreachable(p *Problem, pause time.Duration) time.Duration {
 	if !p.unreachable {
 		f.lost = time.Time{}
@@ -99,7 +99,7 @@ func (f *retryState) unreachable(p *Problem, pause time.Duration) time.Duration 
 	return time.Since(f.lost) + pause
 }
 
-// attempt waits for admission and tries once. The error is why ctx ended before that.
+// attempt waits for admission and tries once. The error is why ctx ended before the try.
 func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	asked := time.Now()
 	f.Progress.waits(f.Admission, wait{since: asked})
@@ -145,10 +145,10 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	return res, nil
 }
 
-// report notes the result for admission: whether the endpoint answers, and when it asks for requests again.
+// report tells admission whether the endpoint answers, and when it asks for requests again.
 func (r *Result) report(a *limits.Admission) {
 	switch p := r.Problem; {
-	case p != nil && errors.Is(p.Cause, errNoMemory): // it says nothing of the endpoint
+	case p != nil && errors.Is(p.Cause, errNoMemory): // says nothing about the endpoint
 	case p != nil && p.Class == Retry:
 		a.Fails(p.Text, p.after)
 	default:
@@ -161,8 +161,8 @@ func (s *Spec) target(engine string) *target {
 	return &target{url: engine + "/" + s.Path, root: root, key: s.Key, live: s.Live, progress: s.Progress, guarded: s.ClientGiven, memory: s.Memory, expected: s.Expected}
 }
 
-// owes is what of a try's time the endpoint owed an answer: all of one that failed, and of one that was given up the time since
-// its reply last grew.
+// owes returns the part of a try for which the agent waited without a useful answer: all of a failed try, and of a cancelled one the time
+// since its reply last grew.
 func (f *retryState) owes(ctx context.Context, res *Result, began time.Time) time.Duration {
 	now := time.Now()
 	switch {
@@ -175,7 +175,7 @@ func (f *retryState) owes(ctx context.Context, res *Result, began time.Time) tim
 	}
 }
 
-// Probe makes one try without admission and says what is wrong with the endpoint; nil: it answers. A rejection is an answer.
+// Probe makes one try without admission and returns the endpoint's failure; nil: it answers. A rejection is an answer.
 func (u *Client) Probe(ctx context.Context, s Spec) *gateway.Failure {
 	res := u.try(ctx, s.target(u.Engines.pick(s.Engines)), s.Request)
 	res.Held.Release()
@@ -189,5 +189,5 @@ func (u *Client) Probe(ctx context.Context, s Spec) *gateway.Failure {
 	}
 }
 
-// Jitter takes up to half off, so that what broke together does not come back together.
+// Jitter subtracts up to half of d, so that clients that failed together do not retry together.
 func Jitter(d time.Duration) time.Duration { return d - rand.N(d/2+1) }

@@ -13,14 +13,14 @@ import (
 )
 
 // detectQuirk finds the quirk behind a refusal: the refusal names a member that the gateway set, and the call works without it. A call
-// whose purpose is token ids does not work without them: the endpoint then refuses the rollout for good.
+// that must return token ids does not work without them; then the endpoint refuses the rollout.
 func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 	if !slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity}, res.Status) {
 		return "", false
 	}
 	body := res.Problem.body
 	wrong := func(member string) bool { return a.Changes.Any(member) && names(body, member) }
-	// The agent's own options would go with ours, and its words in them, so that the endpoint answered after all.
+	// Removing ours would remove the agent's own options, and its words with them: the refusal may be about those words.
 	lost := func(member string) bool { return a.Changes.Given(dialect.StreamOptions) && says(a.Body, member) }
 	switch {
 	case wrong(dialect.ReturnIDs) && strings.Contains(string(body), "stream=false") && !lost(dialect.ReturnIDs):
@@ -49,26 +49,26 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 		}
 		if names(body, name) {
 			res.Problem.Class = Refused
-			res.Problem.Text = "the endpoint does not take " + p.Member + ", which this rollout pins: " + res.Problem.Text
+			res.Problem.Text = "the endpoint does not accept " + p.Member + ", which this rollout pins: " + res.Problem.Text
 		}
 	}
 	for _, member := range []string{dialect.ReturnIDs, "logprobs", "top_logprobs"} {
 		if wrong(member) && !says(a.Body, member) {
 			res.Problem.Class = Refused
-			res.Problem.Text = "the endpoint does not take " + member + ", without which no tokens can be captured: " + res.Problem.Text
+			res.Problem.Text = "the endpoint does not accept " + member + ", without which no tokens can be captured: " + res.Problem.Text
 		}
 	}
 	return "", false
 }
 
-// says tells whether an agent has the name of a member anywhere in its request, beside the member itself; what an endpoint says
-// of that name may then be the agent's own words. Letters that are spelt as escapes count for any name: no encoder does that.
+// says reports whether the agent's request has the name of a member anywhere beside the member itself: then the endpoint's error may
+// quote the agent. Letters written as escapes count as any name, since no encoder writes them so.
 func says(request []byte, member string) bool {
 	name := regexp.MustCompile(`\b` + regexp.QuoteMeta(member) + `\b|(?i)\\u00(?:5f|6[1-9a-f]|7[0-9a])`)
 	return len(name.FindAllIndex(request, 2)) > 1
 }
 
-// refusesBound says whether a refusal is the one that OpenAI's reasoning models give to max_tokens.
+// refusesBound reports whether the refusal is the one of OpenAI's reasoning models to max_tokens.
 func refusesBound(body []byte) bool {
 	var e struct {
 		Error struct{ Param, Code string }
@@ -76,18 +76,19 @@ func refusesBound(body []byte) bool {
 	return json.Unmarshal(body, &e) == nil && e.Error.Param == dialect.MaxTokens && e.Error.Code == "unsupported_parameter"
 }
 
-// ownBound says whether a chat completion has a bound that the agent did not ask for, nor the rollout. Without it engines generate up to the end of the context.
+// ownBound reports whether the gateway, not the agent or the rollout, set the bound of a chat completion. Without a bound engines
+// generate up to the end of the context.
 func ownBound(a *dialect.Request) bool {
 	return a.API == reply.Chat && a.Changes.Any(dialect.MaxTokens) && !a.Changes.Given(dialect.MaxTokens) && !slices.Contains(a.Pins, dialect.Pin{Member: dialect.MaxTokens})
 }
 
-// refusesRoom says whether a refusal is that of vLLM, or of SGLang, to a bound beyond what the context has room for.
+// refusesRoom reports whether vLLM or SGLang refused a bound that exceeds the room in the context.
 func refusesRoom(text string) bool {
 	return strings.Contains(text, "cannot be greater than max_model_len") || strings.Contains(text, "maximum context length") &&
 		(strings.Contains(text, "is too large") || strings.Contains(text, "tokens for the completion"))
 }
 
-// names says whether a refusal is of that member: it has the name, and a word that says that there should be no such thing.
+// names reports whether a refusal rejects that member: it has the member's name and a word of rejection.
 func names(body []byte, member string) bool {
 	if !regexp.MustCompile(`(?i)not (?:supported|allowed|permitted|available)|unsupported|unknown|unrecognized|unexpected|extra_forbidden`).Match(body) {
 		return false
@@ -95,7 +96,7 @@ func names(body []byte, member string) bool {
 	return mentions(body, member)
 }
 
-// mentions says whether a refusal has the name of a member.
+// mentions reports whether a refusal has the name of a member.
 func mentions(body []byte, member string) bool {
 	return regexp.MustCompile(`\b` + regexp.QuoteMeta(member) + `\b`).Match(body)
 }

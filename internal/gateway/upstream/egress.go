@@ -2,9 +2,8 @@ package upstream
 
 import "net/http"
 
-// roundTrip sends a request. Transports are asked directly: a client would follow redirects, which would take the key elsewhere. A URL
-// that a client gave goes by the guarded transport; through the operator's HTTP proxy, where there is one, which resolves the name, only
-// the URL itself can be checked here.
+// roundTrip sends a request. It uses the transport directly: an http.Client would follow redirects and send the key elsewhere. A URL
+// given by a client goes through the guarded transport. If the operator's HTTP proxy resolves the name, only the URL can be checked here.
 func (u *Client) roundTrip(req *http.Request, guarded bool) (*http.Response, error) {
 	if !guarded {
 		return u.transport.RoundTrip(req)

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// engineRest is for how long an engine that gave no answer is passed over, where there is another.
+// engineRest is for how long an engine that did not answer is skipped while another one is available.
 const engineRest = 15 * time.Second
 
-// EnginesOf are the engines behind a list of base URLs, in a rollout's own order: it stays with the first, which has its prompts
-// in its cache, and when that is lost all its calls move on to the same next one. The order is by a hash (rendezvous), so
-// that rollouts spread evenly, a restart changes nothing, and an engine more or less moves only the rollouts it must.
+// EnginesOf returns the engines of a list of base URLs in a rollout's own order. A rollout stays with the first, which has its prompts in
+// its cache; when that is lost, all its calls move to the same next one. The order is by rendezvous hashing: rollouts spread evenly, a
+// restart changes nothing, and adding or removing an engine moves only the rollouts that it must.
 func EnginesOf(baseURLs, rolloutID string) []string {
 	urls := strings.Split(baseURLs, ",")
 	slices.SortStableFunc(urls, func(a, b string) int { return bytes.Compare(weightOf(a, rolloutID), weightOf(b, rolloutID)) })
@@ -28,25 +28,25 @@ func weightOf(engine, rolloutID string) []byte {
 	return sum[:]
 }
 
-// NameOf is an engine's base URL as a record has it: without what may be secret in it. The path stays, for a router may have
-// several engines under one host.
+// NameOf returns an engine's base URL for records, without parts that may be secret. It keeps the path, since a router may have several
+// engines under one host.
 func NameOf(engine string) string {
 	u, err := url.Parse(engine)
 	if err != nil {
-		return "" // it cannot be asked either
+		return "" // such a URL cannot be called
 	}
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	return u.String()
 }
 
-// health knows which engines do not answer.
+// health records the engines that do not answer.
 type health struct {
 	mu   sync.Mutex
-	lost map[string]time.Time // by URL: when it last gave no answer; what is long ago may be gone
+	lost map[string]time.Time // by URL: time of the latest failure; old entries may be removed
 }
 
-// pick is the first of the engines that is not known to be lost. When all are, it is the one that was lost first: a hiccup of the
-// second must not leave calls with a first that is gone.
+// pick returns the first engine that is not known to be lost. If all are, it returns the one that was lost first: after a brief failure
+// of the second, calls must not stay with a first that is gone.
 func (h *health) pick(engines []string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,7 +63,7 @@ func (h *health) pick(engines []string) string {
 	return oldest
 }
 
-// saw notes whether an engine gave no answer at all.
+// saw records whether an engine gave no answer at all.
 func (h *health) saw(engine string, none bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,7 +75,7 @@ func (h *health) saw(engine string, none bool) {
 	delete(h.lost, engine)
 }
 
-// LostCount is how many lost engines are kept in memory.
+// LostCount returns the number of lost engines in memory.
 func (h *health) LostCount() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// infoTime bounds the question whether an engine is SGLang; it answers from memory.
+// infoTime bounds the request that finds out whether an engine is SGLang; the engine answers it from memory.
 const infoTime = 10 * time.Second
 
-// wantsGenerate says whether a call is to be made again by SGLang's /generate: its purpose is token ids, its reply has none, and the
+// wantsGenerate reports whether to repeat a call by SGLang's /generate: the call must return token ids, its reply has none, and the
 // engine is SGLang. The first reply of such an engine is dropped before the agent has seen it.
 func (u *Client) wantsGenerate(ctx context.Context, t *target, a *dialect.Request, res *Result) bool {
 	if res.Problem != nil || !a.NeedsIDs || a.API != reply.Completions || len(res.Reply.TokenIDs) > 0 || t.live.Begun() || !takesGenerate(a) {
@@ -31,12 +31,12 @@ func (u *Client) wantsGenerate(ctx context.Context, t *target, a *dialect.Reques
 	return false
 }
 
-// takesGenerate says whether a call is a completion that /generate can make, and is not made by it.
+// takesGenerate reports whether a call is a completion that /generate can serve and that was not made by it.
 func takesGenerate(a *dialect.Request) bool {
 	return a.API == reply.Completions && !a.ByGenerate && generate.Takes(a.Body)
 }
 
-// wire is what is sent of a call, and where to.
+// wire returns the target and body of the request for a call.
 func (t *target) wire(a *dialect.Request) (*target, []byte, error) {
 	if !a.ByGenerate {
 		return t, a.Body, nil
@@ -45,7 +45,7 @@ func (t *target) wire(a *dialect.Request) (*target, []byte, error) {
 	return t.at(generate.Path), body, err
 }
 
-// gone says that the engine has no /generate although it was found to: another one was started in its place.
+// gone reports that the engine no longer has /generate, because another engine was started at its address.
 func gone(a *dialect.Request, res *Result) bool {
 	return a.ByGenerate && (res.Status == http.StatusNotFound || res.Status == http.StatusMethodNotAllowed)
 }

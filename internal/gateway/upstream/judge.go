@@ -15,12 +15,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// maxError bounds what is kept of an upstream's error, in bytes.
+// maxError bounds the stored part of an upstream's error, in bytes.
 const maxError = 64 << 10
 
-// refusal judges a response that is no reply.
+// refusal classifies a response with an error status.
 func refusal(res *http.Response, t *target) *Result {
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // a part of it is better than nothing
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // a partial body is useful too
 	body = cleanBytes(body, t.key)
 	p := &Problem{Class: classOf(res.StatusCode), body: object(body), shown: shownError(body, t.guarded),
 		after: retryAfter(res.Header, time.Now()), guarded: t.guarded}
@@ -28,7 +28,7 @@ func refusal(res *http.Response, t *target) *Result {
 	return &Result{Status: res.StatusCode, Problem: p}
 }
 
-// classOf classifies a status. A key, a model or an account that the endpoint does not take is never the agent's.
+// classOf classifies a status. A rejected key, model or account is never the agent's fault.
 func classOf(status int) Class {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -43,15 +43,15 @@ func classOf(status int) Class {
 	case status >= 400:
 		return Rejected
 	default:
-		return Refused // a redirect, which we do not follow with a key in hand
+		return Refused // a redirect: not followed, since the request carries a key
 	}
 }
 
-// midstream judges an error that came inside a stream that had begun with status 200. It has a status for a code, or it says
-// in a code or a type that the request is wrong; all else may pass.
+// midstream classifies an error inside a stream that began with status 200. A status as its code is classified as such; a code or type
+// that rejects the request is a rejection; anything else may be transient.
 func midstream(raw []byte, guarded bool) *Problem {
 	p := &Problem{Class: Retry, body: object(raw), shown: shownError(raw, guarded), guarded: guarded}
-	p.Text = "the endpoint broke off: " + p.message(raw)
+	p.Text = "the reply broke off: " + p.message(raw)
 	var e struct {
 		Code json.RawMessage `json:"code"`
 		Type string          `json:"type"`
@@ -70,7 +70,7 @@ func midstream(raw []byte, guarded bool) *Problem {
 	return p
 }
 
-// object is an upstream's error as an object: the one it is, or one with its text.
+// object returns an upstream's error as an object: itself, or an object with its text.
 func object(body []byte) json.RawMessage {
 	if o := bytes.TrimSpace(body); len(o) > 0 && o[0] == '{' && json.Valid(o) && rawjson.Nestable(o) {
 		return o
@@ -79,19 +79,19 @@ func object(body []byte) json.RawMessage {
 	return b
 }
 
-// message is what an error says. Of an endpoint that a client gave only an error in a usual shape is repeated: what else answers at such
-// an address is not for the client to read.
+// message returns the text of an error. For an endpoint given by a client it returns only errors in a usual form: the client must not
+// read what other servers at such an address say.
 func (p *Problem) message(body []byte) string {
 	if text := errorText(body); text != "" {
 		return short(text)
 	}
 	if p.guarded {
-		return fmt.Sprintf("%d bytes that are no error of a model API", len(body))
+		return fmt.Sprintf("%d bytes that are not an error of a model API", len(body))
 	}
 	return short(string(body))
 }
 
-// errorText finds the words in an error of any of the usual shapes; "" for another.
+// errorText returns the message of an error in any of the usual forms; "": another form.
 func errorText(body []byte) string {
 	var e struct {
 		Error   json.RawMessage `json:"error"`
@@ -124,8 +124,8 @@ func short(s string) string {
 	return s
 }
 
-// retryAfter reads how long the endpoint asks for no calls, in each of the forms that are in use. A time is by the upstream's own
-// clock, where it tells that: its clock and ours need not agree.
+// retryAfter returns how long the endpoint asks for no calls, from each header form in use. A date is relative to the upstream's own
+// clock if it sends one, since its clock may differ from ours.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
 		return time.Duration(min(ms, 1e12) * float64(time.Millisecond))
@@ -143,7 +143,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// shownError is what callers see of an error: all of it, or of an endpoint that a client gave what errors of model APIs have.
+// shownError returns the part of an error that callers may see: all of it, or for an endpoint given by a client only the fields of model
+// APIs.
 func shownError(body []byte, guarded bool) json.RawMessage {
 	switch {
 	case !guarded:
@@ -155,7 +156,7 @@ func shownError(body []byte, guarded bool) json.RawMessage {
 	}
 }
 
-// usualError is an error of a usual shape without all else that stood beside it.
+// usualError returns an error of a usual form without its other fields.
 func usualError(body []byte) json.RawMessage {
 	var e struct {
 		Error *struct {
@@ -176,7 +177,7 @@ func usualError(body []byte) json.RawMessage {
 	return b
 }
 
-// Overflows says whether an engine's words to a refused request are that the prompt does not fit the model's context. vLLM and SGLang have no code for it.
+// Overflows reports whether an engine refused a prompt because it exceeds the model's context. vLLM and SGLang have no error code for it.
 func Overflows(words string) bool {
 	words = strings.ToLower(words)
 	for _, known := range []string{"maximum context length", "longer than the model's context length", "prompt is too long", dialect.OverflowCode} {

@@ -8,16 +8,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// Live is what of a reply may be handed on while the rest is still coming. A nil one takes nothing in and holds nothing.
+// Live is the part of a reply that may be passed on while the rest is still arriving. A nil Live is empty and ignores input.
 type Live struct {
 	view render.View
-	key  string // taken out, as from the whole reply
+	key  string // removed, as from the whole reply
 
 	mu    sync.Mutex
-	bytes []byte        // as the agent sees them; grows only
-	grown chan struct{} // closed when they do, and replaced
+	bytes []byte        // as the agent sees them; only grows
+	grown chan struct{} // closed and replaced when bytes grows
 
-	read int // how much of the reply they come from; the reader's alone
+	read int // bytes of the reply that were processed; used by the reader only
 }
 
 // NewLive returns the view of a reply that is forwarded while it arrives.
@@ -25,15 +25,15 @@ func NewLive(view render.View, key string) *Live {
 	return &Live{view: view, key: key, grown: make(chan struct{})}
 }
 
-// again begins with another try's reply; there is one only when the agent has seen nothing of the one before.
+// again resets l for the reply of another try. It is called only while the agent has seen nothing of the previous one.
 func (l *Live) again() {
 	if l != nil {
 		l.read = 0
 	}
 }
 
-// follow takes in the whole events that have come, up to where the reply ends: the end is kept back until it is on record, and
-// an agent does not take a reply without one for whole.
+// follow adds the complete events that have arrived, except for the end of the reply. The end is held back until the reply is recorded;
+// an agent does not take a reply without an end for complete.
 func (l *Live) follow(s *reply.Stream) {
 	if l == nil || s.FinishReason != "" || s.Error != nil || s.Done() || rawjson.IsObject(s.Raw()) {
 		return
@@ -54,7 +54,7 @@ func (l *Live) follow(s *reply.Stream) {
 	l.grown = make(chan struct{})
 }
 
-// From is what there is beyond the first n bytes, and a channel that is closed when there is more.
+// From returns the bytes after the first n, and a channel that is closed when there are more.
 func (l *Live) From(n int) ([]byte, <-chan struct{}) {
 	if l == nil {
 		return nil, nil
@@ -64,7 +64,7 @@ func (l *Live) From(n int) ([]byte, <-chan struct{}) {
 	return l.bytes[n:len(l.bytes):len(l.bytes)], l.grown
 }
 
-// Begun says whether the agent may have seen something of the reply.
+// Begun reports whether the agent may have seen part of the reply.
 func (l *Live) Begun() bool {
 	seen, _ := l.From(0)
 	return len(seen) > 0

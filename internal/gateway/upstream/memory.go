@@ -9,24 +9,24 @@ import (
 	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
-// What a reply takes in memory, in multiples of its bytes.
+// Memory of a reply, in multiples of its bytes.
 const (
-	// copies: the reply, and what of it the agent sees.
+	// copies: the reply and the part that the agent sees.
 	copies = 2
-	// liveCopies: also what of it the agent has seen already.
+	// liveCopies: also the part that the agent has already seen.
 	liveCopies = 4
-	// decodeWeight is what ids and log probabilities come to when they are written in as few bytes as can be.
+	// decodeWeight is the memory of decoded ids and log probabilities, in multiples of their shortest encoding.
 	decodeWeight = 6
-	// maxDecode is what they come to at most in bytes: the bounds of a reply are in package reply.
+	// maxDecode bounds that memory, in bytes: package reply bounds a reply.
 	maxDecode = 192 << 20
-	// askWeight is that of a reply beside the model calls: its bytes, the decoder's copy and its ids.
+	// askWeight is that of a reply that is not to a model call: its bytes, the decoder's copy and its ids.
 	askWeight = 4
 )
 
-// errNoMemory is why a reply was given up that the memory for replies has no room for.
+// errNoMemory is the cause of giving up a reply that exceeds the memory for replies.
 var errNoMemory = errors.New("no memory for the reply")
 
-// demand is what a reply may take in bytes with a buffer of that capacity, while so many bytes of it are to be decoded.
+// demand returns the memory that a reply may take, in bytes, with a buffer of that capacity and that many bytes still to be decoded.
 func demand(s *reply.Stream, capacity, undecoded int, live bool) int64 {
 	times := copies
 	if live {
@@ -35,12 +35,12 @@ func demand(s *reply.Stream, capacity, undecoded int, live bool) int64 {
 	return int64(times)*int64(capacity) + int64(s.Decoded()) + min(decodeWeight*int64(undecoded), maxDecode)
 }
 
-// holds has a result hold what its reply may take, and says whether there was room; see demand.
+// holds reserves the memory of a result's reply, see demand, and reports whether it was available.
 func (t *target) holds(out *Result, s *reply.Stream, capacity, undecoded int) bool {
 	return out.Held.Hold(demand(s, capacity, undecoded, t.live != nil)) == nil
 }
 
-// giveUpReply is the result of a reply that the memory has no room for. Nothing of it is kept: it would take what others have no room for.
+// giveUpReply returns the result for a reply without memory. It keeps nothing of the reply, to leave the memory to others.
 func (u *Client) giveUpReply(res *http.Response, firstByte time.Time) *Result {
 	u.report.starved.Inc()
 	return &Result{Status: res.StatusCode, FirstByte: firstByte, Problem: noMemory()}
@@ -49,11 +49,11 @@ func (u *Client) giveUpReply(res *http.Response, firstByte time.Time) *Result {
 func noMemory() *Problem {
 	return &Problem{
 		Class: Retry, Cause: errNoMemory,
-		Text: "the gateway has no memory for the reply: replies under way hold all that they may (gateway.reply_memory_mib)",
+		Text: "the gateway has no memory for the reply: replies in flight use all the memory they may (gateway.reply_memory_mib)",
 	}
 }
 
-// starved says whether a call ran out of time for lack of memory: that of its latest tries was spent on replies that were given up.
+// starved reports whether a call ran out of time for lack of memory: its latest tries were spent on replies that were given up.
 func (f *retryState) starved(res *Result) bool {
 	p := res.Problem
 	if p == nil || p.Class != Retry {
@@ -64,11 +64,11 @@ func (f *retryState) starved(res *Result) bool {
 	return before && f.left <= 0
 }
 
-// clients is the name under which all endpoints whose URLs clients gave share the memory: one client may name as many as it likes.
+// clients is the name under which all endpoints given by clients share memory, since a client may name any number of them.
 const clients = "base URLs of clients"
 
-// Share is the memory for replies as an endpoint of that name has it. Replies of one endpoint hold at most half of the memory, and so do
-// all replies of endpoints that clients gave by their URL. A route is a member of its endpoint's share.
+// Share returns the memory for replies of an endpoint. The replies of one endpoint use at most half of the memory, and so do all replies
+// of endpoints given by clients. A route is a member of its endpoint's share.
 func (u *Client) Share(name string, clientGiven bool) intake.Share {
 	if clientGiven {
 		name = clients

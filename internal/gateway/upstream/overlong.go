@@ -7,12 +7,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
-// minPace is the pace, in tokens per second, from which a reply that outgrows its call is the policy's own length. A slower one is an
-// endpoint that drips.
+// minPace is the pace, in tokens per second, from which a reply that exceeds its call's time is too long by the policy's choice. A slower
+// reply is the endpoint's fault.
 const minPace = 5
 
-// overlong says whether a reply that the end of the call's budget cut off was growing until then, for at least half of the budget and at
-// a healthy pace: then the policy did not end it. Without this, a policy could exchange a bad reward for another attempt.
+// overlong reports whether a reply that the budget cut off had been growing for at least half of the budget and at a healthy pace, so
+// that its length is the policy's doing. Otherwise a policy could exchange a bad reward for another attempt.
 func (f *retryState) overlong(res *Result) bool {
 	now := time.Now()
 	p := res.Problem

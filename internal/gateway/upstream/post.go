@@ -10,20 +10,20 @@ import (
 	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
-// Ask sends one request beside the model calls, such as for token ids: no retries, no record. The path is below the engine's root, and not
-// below its /v1; a request without a body is a GET. The error is a fault.Unavailable where no answer came, or one that may pass, and else a
-// fault.NotFound where the engine has no such path, or a fault.Invalid. It wraps an UnreachableError where there was no connection. Without an error the caller must call release when it needs the reply no
-// longer.
+// Ask sends one request that is not a model call, such as for token ids: no retries, no record. path is below the engine's root, not
+// below its /v1; a request without a body is a GET. The error is a fault.Unavailable without an answer or after a transient error, else a
+// fault.NotFound if the engine has no such path, or a fault.Invalid. It wraps an UnreachableError if there was no connection. Without an
+// error the caller must call release after using the reply.
 func (u *Client) Ask(ctx context.Context, s Spec, path string) (body []byte, release func(), err error) {
 	engine := u.Engines.pick(s.Engines)
 	body, release, err = u.ask(ctx, s.target(engine).at(path), s.Request)
 	if none := new(UnreachableError); errors.As(err, &none) {
-		u.Engines.saw(engine, true) // the next request goes to another, where there is one
+		u.Engines.saw(engine, true) // the next request goes to another engine
 	}
 	return body, release, err
 }
 
-// UnreachableError says that no connection to an endpoint could be made.
+// UnreachableError reports that no connection to an endpoint could be made.
 type UnreachableError struct{ Text string }
 
 func (e *UnreachableError) Error() string { return e.Text }
@@ -31,7 +31,7 @@ func (e *UnreachableError) Error() string { return e.Text }
 func (u *Client) ask(ctx context.Context, t *target, a *dialect.Request) (body []byte, release func(), err error) {
 	req, err := newRequest(ctx, t, a, a.Body)
 	if err != nil {
-		return nil, nil, fault.New(fault.Invalid, "the endpoint's address is wrong")
+		return nil, nil, fault.New(fault.Invalid, "the endpoint's address is invalid")
 	}
 	req.Header.Set("Accept", "application/json")
 	res, err := u.roundTrip(req, t.guarded)
@@ -70,11 +70,11 @@ func postFailure(res *Result) error {
 }
 
 // Once makes a call of the gateway's own: it waits for admission, tries once, and counts neither as a success nor as a failure of the
-// endpoint. Without admission before ctx ends the result has a Problem of class Retry.
+// endpoint. If ctx ends before admission, the result has a Problem of class Retry.
 func (u *Client) Once(ctx context.Context, s Spec) *Result {
 	p, err := s.Admission.Enter(ctx, s.Route)
 	if err != nil {
-		return &Result{Problem: &Problem{Class: Retry, Text: "the endpoint may not be asked now: " + err.Error()}}
+		return &Result{Problem: &Problem{Class: Retry, Text: "no admission to the endpoint: " + err.Error()}}
 	}
 	defer s.Admission.Leave(p)
 	return u.try(p.Ctx, s.target(u.Engines.pick(s.Engines)), s.Request)

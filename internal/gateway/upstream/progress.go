@@ -9,25 +9,26 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 )
 
-// Progress is how a call stands: when its reply last grew, why it is being retried, and whether it is held back. It is safe for concurrent use; a
-// nil one notes nothing. The functions are set before the call begins; nil: not wanted.
+// Progress is the state of a call: when its reply last grew, why it is being retried, and whether it is held back. It is safe for
+// concurrent use; a nil one records nothing. Its functions are set before the call begins; nil: not wanted.
 type Progress struct {
-	Changed func()                   // called when the trouble changes, or the call begins to wait for a paused endpoint
-	Held    func(from, to time.Time) // called when the call has been held back
+	Changed func()                   // called when Trouble changes, or when the call begins to wait for a paused endpoint
+	Held    func(from, to time.Time) // called after the call was held back
 
 	grew    atomic.Int64
 	trouble atomic.Pointer[string]
-	waiting atomic.Pointer[wait] // nil: the endpoint works on the call
+	waiting atomic.Pointer[wait] // nil: the endpoint is working on the call
 }
 
-// wait is why the endpoint does not work on a call.
+// wait is why the endpoint is not working on a call.
 type wait struct {
 	since  time.Time
-	failed bool // it failed the try that began then; else the call waits for admission
+	failed bool // the try that began then failed; else the call waits for admission
 }
 
-// held is the part of the wait, until to, in which the call was held back: all of it after a try that failed, and before the first try that in
-// which the endpoint was paused or had asked for no calls. A wait for other calls is none: an agent makes as many calls as it likes.
+// held returns the part of the wait, until to, in which the call was held back: all of it after a failed try; before the first try the
+// part in which the endpoint was paused or had asked for no calls. Waiting for other calls does not count, since an agent makes as many
+// calls as it likes.
 func (w wait) held(a *limits.Admission, to time.Time) (time.Time, time.Time) {
 	if w.failed {
 		return w.since, to
@@ -35,7 +36,7 @@ func (w wait) held(a *limits.Admission, to time.Time) (time.Time, time.Time) {
 	return a.Shut(w.since, to)
 }
 
-// waits notes that the call waits. A try that failed counts until the next one begins.
+// waits records that the call waits. A failed try counts until the next one begins.
 func (p *Progress) waits(a *limits.Admission, w wait) {
 	if p == nil {
 		return
@@ -48,7 +49,7 @@ func (p *Progress) waits(a *limits.Admission, w wait) {
 	}
 }
 
-// Resumed returns once the upstream is not paused; the error is why ctx ended first. The call is held back meanwhile.
+// Resumed returns when the upstream is not paused; the error is why ctx ended first. The call counts as held back meanwhile.
 func (p *Progress) Resumed(ctx context.Context, a *limits.Admission) error {
 	if a.Paused().IsZero() {
 		return nil
@@ -58,10 +59,10 @@ func (p *Progress) Resumed(ctx context.Context, a *limits.Admission) error {
 	return a.Resumed(ctx)
 }
 
-// Waits says whether the endpoint does not work on the call.
+// Waits reports whether the endpoint is not working on the call.
 func (p *Progress) Waits() bool { return p.waiting.Load() != nil }
 
-// goesOn notes that the call waits no more.
+// goesOn records that the call no longer waits.
 func (p *Progress) goesOn(a *limits.Admission) {
 	if p == nil {
 		return
@@ -72,7 +73,7 @@ func (p *Progress) goesOn(a *limits.Admission) {
 	p.waiting.Store(nil)
 }
 
-// HeldBack is the time until now for which the call waits and is held back; both are zero where it is not.
+// HeldBack returns the current span in which the call is held back, until now; zero times: it is not.
 func (p *Progress) HeldBack(a *limits.Admission, now time.Time) (from, to time.Time) {
 	if w := p.waiting.Load(); w != nil {
 		return w.held(a, now)
@@ -90,7 +91,7 @@ func (p *Progress) fails(why string) {
 	}
 }
 
-// Trouble is why the latest try failed; "": none did, or the reply grows.
+// Trouble returns why the latest try failed; "": none failed, or the reply grows.
 func (p *Progress) Trouble() string {
 	if why := p.trouble.Load(); why != nil {
 		return *why
@@ -108,7 +109,7 @@ func (p *Progress) note(at time.Time) {
 	}
 }
 
-// Grew is the zero time while nothing has come.
+// Grew returns when the reply last grew; the zero time: nothing has arrived.
 func (p *Progress) Grew() time.Time {
 	if p == nil || p.grew.Load() == 0 {
 		return time.Time{}
@@ -116,7 +117,7 @@ func (p *Progress) Grew() time.Time {
 	return time.Unix(0, p.grew.Load())
 }
 
-// owes is how long, of a try since began, the endpoint has owed its answer by now: none while the reply grows.
+// owes returns how much of a try that began at that time counts as waiting by now: nothing while the reply grows.
 func (p *Progress) owes(began, now time.Time) time.Duration {
 	grew := p.Grew()
 	switch {

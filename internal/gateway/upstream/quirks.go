@@ -17,19 +17,19 @@ const (
 	newBound   quirk = "max_completion_tokens in place of max_tokens" // OpenAI's reasoning models
 	noCounts   quirk = "no stream_options"
 	noLogprobs quirk = "no logprobs"
-	noMessages quirk = "no enable_response_messages" // all but vLLM
+	noMessages quirk = "no enable_response_messages" // engines other than vLLM
 	noStream   quirk = "token ids without a stream"  // SGLang's chat/completions
 	generated  quirk = "token ids by /generate"      // SGLang's completions
-	allRoom    quirk = "no max_tokens"               // where the gateway's own is more than the context has room for
+	allRoom    quirk = "no max_tokens"               // where the gateway's own bound exceeds the room in the context
 )
 
-// withoutPin begins the quirk of an endpoint that does not take a member which the rollout pins at its neutral value.
+// withoutPin is the prefix of a quirk: the endpoint does not accept a member that the rollout pins at its neutral value.
 const withoutPin = "no pinned "
 
-// maxQuirks bounds the endpoints whose quirks are kept. A forgotten endpoint costs one request to learn again.
+// maxQuirks bounds the endpoints with stored quirks. Learning a forgotten quirk again costs one request.
 const maxQuirks = 1 << 10
 
-// endpointQuirks are the quirks that endpoints were found to have, by address and model.
+// endpointQuirks are the detected quirks of endpoints, by address and model.
 type endpointQuirks struct {
 	mu    sync.Mutex
 	known map[string][]quirk
@@ -42,7 +42,7 @@ func (m *endpointQuirks) of(place string) []quirk {
 }
 
 func (m *endpointQuirks) learn(place string, quirks []quirk) {
-	quirks = slices.DeleteFunc(quirks, func(q quirk) bool { return q == allRoom }) // the next prompt leaves another room
+	quirks = slices.DeleteFunc(quirks, func(q quirk) bool { return q == allRoom }) // the next prompt leaves different room
 	if len(quirks) == 0 {
 		return
 	}
@@ -69,7 +69,7 @@ func (m *endpointQuirks) forget(place string, q quirk) {
 	}
 }
 
-// makeRoom forgets any other endpoint where there are too many. m.mu is held.
+// makeRoom removes an arbitrary endpoint if there are too many. m.mu is held.
 func (m *endpointQuirks) makeRoom() {
 	for place := range m.known {
 		if len(m.known) < maxQuirks {
@@ -79,14 +79,14 @@ func (m *endpointQuirks) makeRoom() {
 	}
 }
 
-// apply rewrites the call once more, and says whether that changed anything.
+// apply rewrites the call, and reports whether that changed anything.
 func (q quirk) apply(a *dialect.Request) bool {
 	if q == generated {
 		return q.generate(a)
 	}
 	o, err := rawjson.ParseObject(a.Body)
 	if err != nil {
-		return false // only what is an object is ever sent
+		return false // the body is always an object
 	}
 	d := &dialect.Draft{Object: o, Changes: a.Changes}
 	before := len(a.Body)
@@ -126,7 +126,7 @@ func (q quirk) apply(a *dialect.Request) bool {
 	return true
 }
 
-// generate lets the call be made by SGLang's own API.
+// generate makes the call use SGLang's own API.
 func (q quirk) generate(a *dialect.Request) bool {
 	if !takesGenerate(a) {
 		return false
@@ -136,19 +136,19 @@ func (q quirk) generate(a *dialect.Request) bool {
 	return true
 }
 
-// revert lets the call be made as it is.
+// revert makes the call use the API as it is.
 func (q quirk) revert(a *dialect.Request) {
 	a.ByGenerate, a.Fixes = false, slices.DeleteFunc(a.Fixes, func(fix string) bool { return fix == q.fix() })
 }
 
-// note adds the change to those of the call, once.
+// note adds the quirk to those of the call, once.
 func (q quirk) note(a *dialect.Request) {
 	if fix := q.fix(); !slices.Contains(a.Fixes, fix) {
 		a.Fixes = append(a.Fixes, fix)
 	}
 }
 
-// fix is what the quirk changes, in the words of a result.
+// fix returns what the quirk changes, for a result.
 func (q quirk) fix() string {
 	switch q {
 	case newBound:

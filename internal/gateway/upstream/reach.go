@@ -11,11 +11,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/deadpath"
 )
 
-// reachTime bounds one connection that Reach makes.
+// reachTime bounds one connection of Reach.
 const reachTime = 2 * time.Second
 
-// Reach connects to one engine after the other, sends nothing, and says why none could be reached; "": one was, or that is not known,
-// since calls go by an HTTP proxy, or there is none, as for agents that make no model calls.
+// Reach connects to the engines in turn, sends nothing, and returns why none could be reached. "": one was reached, or that cannot be
+// tested (calls go through an HTTP proxy), or there is no engine (the agent makes no model calls).
 func (u *Client) Reach(ctx context.Context, s Spec) string {
 	why := ""
 	for _, engine := range s.Engines {

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// leastExpected and mostExpected bound the room that is made for a reply beside its prompt's ids, in bytes. A reply for which the most is made
-	// still holds nothing of the memory that replies share.
+	// leastExpected and mostExpected bound the buffer allocated for a reply, without its prompt's ids, in bytes. A reply with the largest
+	// buffer still uses no shared memory.
 	leastExpected = 8 << 10
 	mostExpected  = 96 << 10
-	// minRoom is the least room that a reply is read into. What the connection's buffer has beyond it takes another read, and no system call.
+	// minRoom is the least free buffer for a read. A read takes the rest of the connection's buffer without a system call.
 	minRoom = 2 << 10
 )
 
-// read takes in a reply, and takes the key out of what it says of errors. ctx is that of the request.
+// read reads a reply, and removes the key from its errors. ctx is that of the request.
 func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dialect.Request) *Result {
 	out := &Result{Status: res.StatusCode}
 	out.Reply.API, out.Reply.PromptTokenIDs = a.API, u.Prompts.Take()
@@ -37,7 +37,7 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 		}
 	}()
 	t.live.again()
-	// A prompt's ids are about half as long again as the prompt. What an agent may send is no measure beyond reason.
+	// A prompt's ids take about 1.5 times the bytes of the prompt. The bound guards against huge requests of an agent.
 	if expected := min(min(max(t.expected+minRoom, leastExpected), mostExpected)+len(a.Body)/2*3, maxExpected); a.NeedsIDs && t.holds(out, s, expected, 0) {
 		s.Expect(expected)
 	}
@@ -67,7 +67,7 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 			defer drain.Stop()
 		}
 		if broken == nil && err == nil && len(s.Raw()) > maxReply {
-			broken = errors.New("larger than we take")
+			broken = errors.New("larger than the gateway accepts")
 		}
 		if broken != nil || err != nil {
 			out.Raw = s.Raw()
@@ -83,7 +83,7 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 	}
 }
 
-// judge says whether a reply that ended, with err io.EOF when cleanly, is whole.
+// judge classifies a reply that ended with err; io.EOF: cleanly. nil: the reply is complete.
 func judge(s *reply.Stream, broken, err error, guarded bool) *Problem {
 	ended := errors.Is(err, io.EOF) || s.Done()
 	if broken == nil && ended {
@@ -99,13 +99,13 @@ func judge(s *reply.Stream, broken, err error, guarded bool) *Problem {
 	case s.FinishReason == "":
 		return &Problem{Class: Retry, Text: "the reply has no finish reason"}
 	case s.FinishReason == "abort", s.FinishReason == "error":
-		return &Problem{Class: Retry, Text: "the engine gave the reply up: finish reason " + s.FinishReason}
+		return &Problem{Class: Retry, Text: "the engine aborted the reply: finish reason " + s.FinishReason}
 	default:
 		return nil
 	}
 }
 
-// finish reads what is left of a reply that has come to its end. Some servers answer with one object, whatever was asked.
+// finish reads the rest of a reply after its end. Some servers answer with one object whatever was asked.
 func finish(s *reply.Stream) error {
 	if rawjson.IsObject(s.Raw()) {
 		if err := s.Event(s.Raw()); err != nil {
@@ -115,8 +115,8 @@ func finish(s *reply.Stream) error {
 	return s.Close()
 }
 
-// versionOf is what a response's headers say of the model's weights. No engine has a custom there; these are the two names
-// that routers in front of engines use. What the reply itself says comes after it.
+// versionOf returns the version of the model's weights from a response's headers. Engines have no common header for it; routers in front
+// of them use these two. A version in the reply itself takes precedence.
 func versionOf(h http.Header) string {
 	if v := h.Get("X-Model-Version"); v != "" {
 		return v
@@ -125,15 +125,15 @@ func versionOf(h http.Header) string {
 }
 
 const (
-	// coalesceShare is the part of a reply's time so far that it may be kept back: 1/16.
+	// coalesceShare bounds the delay of a reply to 1/16 of its time so far.
 	coalesceShare = 16
 	minCoalesce   = 2 * time.Millisecond
 	maxCoalesce   = 500 * time.Millisecond
 )
 
-// coalesceReads pauses between two reads of a reply that has been arriving since began; the last of reads gave n bytes. The reply is
-// handed on whole, so no reader waits for a single token, and a wake-up costs the same for one token as for a dozen. It does not pause
-// for short or fast replies, nor where the pause would end before more arrives.
+// coalesceReads pauses between two reads of a reply that has been arriving since began; the last read returned n bytes. The reply is
+// delivered whole, so no reader waits for a single token, and a wake-up costs the same for one token as for a dozen. It does not pause
+// for short or fast replies, nor if the pause would end before more arrives.
 func coalesceReads(ctx context.Context, began time.Time, reads, n int) {
 	if n >= readBuffer/2 {
 		return

@@ -2,13 +2,13 @@ package upstream
 
 import "bytes"
 
-// minSecret is the length below which a key is taken for a placeholder ("EMPTY", "none"): such words stand in ordinary
-// text, and replacing them there would change what a model said.
+// minSecret is the length below which a key is taken for a placeholder ("EMPTY", "none"). Such words occur in ordinary text; replacing
+// them would change the model's words.
 const minSecret = 12
 
 const redacted = "[redacted]"
 
-// cleanBytes takes the key out of what an upstream said. Without the key in it, it is b itself; with it, never as long.
+// cleanBytes removes the key from an upstream's answer. It returns b itself if the key is not in it, else a shorter slice.
 func cleanBytes(b []byte, key string) []byte {
 	if len(key) < minSecret || !bytes.Contains(b, []byte(key)) {
 		return b

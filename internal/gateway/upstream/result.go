@@ -14,9 +14,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/intake"
 )
 
-// Result is what came of a call upstream.
+// Result is the result of a call to an endpoint.
 type Result struct {
-	Raw       []byte // the last try's reply, as far as it came
+	Raw       []byte // the last try's reply, as far as it arrived
 	Reply     reply.Reply
 	Status    int    // HTTP status of the last try; 0: no answer
 	Engine    string // base URL of the engine that the last try asked
@@ -24,38 +24,38 @@ type Result struct {
 	Queued    time.Duration // waiting for admission, all tries together
 	Owed      time.Duration // see gateway.RouteStatus.Owed
 	FirstByte time.Time     // of the last try's reply; zero: none
-	Problem   *Problem      // nil: the reply is whole
-	Held      *intake.Part  // the memory of Raw and Reply, which the receiver of the result releases; nil: they are small
+	Problem   *Problem      // nil: the reply is complete
+	Held      *intake.Part  // the memory of Raw and Reply, released by the receiver of the result; nil: they are small
 }
 
-// Size is how many bytes the reply has beside its prompt's ids.
+// Size returns the bytes of the reply without its prompt's ids.
 func (r *Result) Size() int { return len(r.Raw) - (r.Reply.PromptAt.End - r.Reply.PromptAt.Start) }
 
-// Class says what follows from a problem.
+// Class says how to handle a problem.
 type Class int
 
 const (
-	Retry     Class = iota // worth another try
-	Rejected               // the agent's own mistake: the agent gets the error
-	Refused                // the endpoint refuses us for good
-	Failed                 // the call's time is up without a usable answer
-	Overlong               // the call's time is up while the reply grew at a healthy pace: the policy did not end it
-	cancelled              // somebody ended it; see cause
+	Retry     Class = iota // transient: try again
+	Rejected               // the agent's request is wrong: the agent gets the error
+	Refused                // the endpoint refuses the rollout: no retry can help
+	Failed                 // no usable answer in the call's time
+	Overlong               // the call's time ended while the reply grew at a healthy pace: its length is the policy's doing
+	cancelled              // cancelled by its context; see Cause
 )
 
 // Problem is why a request to an endpoint failed.
 type Problem struct {
 	Class       Class
-	Text        string          // for people; never holds the key
+	Text        string          // for people; never contains the key
 	body        json.RawMessage // the upstream's own error, an object; nil: there was none
-	shown       json.RawMessage // of that what callers may see
+	shown       json.RawMessage // the part of body that callers may see
 	guarded     bool            // a client gave the endpoint's URL
-	unreachable bool            // there was no connection
-	after       time.Duration   // the upstream asks to wait that long
-	Cause       error           // of cancelled; limits.ErrCleared and errNoMemory of a try that is to be made again
+	unreachable bool            // no connection
+	after       time.Duration   // the upstream asks for this pause
+	Cause       error           // of cancelled; limits.ErrCleared and errNoMemory of a try that is repeated
 }
 
-// under adds the status that a broken reply came under, where it says more than 200, and when to try again, where the endpoint says so.
+// under adds the status of a broken reply if it is not 200, and the endpoint's retry time if it sent one.
 func (p *Problem) under(res *http.Response) *Problem {
 	if p == nil || res.StatusCode == http.StatusOK {
 		return p
@@ -65,7 +65,7 @@ func (p *Problem) under(res *http.Response) *Problem {
 	return p
 }
 
-// Object is the problem as the record has it.
+// Object returns the problem for the record.
 func (p *Problem) Object() json.RawMessage {
 	switch {
 	case p.shown != nil:
@@ -77,7 +77,7 @@ func (p *Problem) Object() json.RawMessage {
 	return b
 }
 
-// giveUp settles a call whose context has ended.
+// giveUp finishes a call whose context has ended.
 func (r *Result) giveUp(ctx context.Context) *Result {
 	p := *r.Problem
 	p.Class, p.Cause = cancelled, context.Cause(ctx)
@@ -85,7 +85,7 @@ func (r *Result) giveUp(ctx context.Context) *Result {
 	return r
 }
 
-// Failure is what the route's status says of a problem of an answer with that HTTP status; nil for one that is not the upstream's.
+// Failure returns the problem for the route's status, given the HTTP status of the answer; nil: not the endpoint's failure.
 func (p *Problem) Failure(status int) *gateway.Failure {
 	switch p.Class {
 	case Refused:
@@ -97,7 +97,8 @@ func (p *Problem) Failure(status int) *gateway.Failure {
 	}
 }
 
-// kind is whose failure a problem is that lasted: the endpoint's, or that of a gateway without memory, which says nothing of the endpoint.
+// kind returns the kind of a problem that persisted: the endpoint's failure, or lack of memory in the gateway, which says nothing about
+// the endpoint.
 func (p *Problem) kind() fault.Kind {
 	if errors.Is(p.Cause, errNoMemory) {
 		return fault.Unavailable

@@ -20,38 +20,38 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// target is where a call goes.
+// target is the destination of a call.
 type target struct {
 	url      string
-	root     string // of the engine, above its /v1
+	root     string // of the engine, without /v1
 	key      string
-	live     *Live // of a reply that is handed on as it comes; else nil
+	live     *Live // set if the reply is passed on as it arrives
 	progress *Progress
 	guarded  bool // a client gave the URL
 	memory   intake.Share
-	expected int // bytes of the reply, see Spec
+	expected int // estimated bytes of the reply, see Spec
 }
 
 const (
 	// maxReply bounds a reply, in bytes.
 	maxReply = 64 << 20
-	// maxExpected bounds the room that is made for a reply before any of it has come, in bytes.
+	// maxExpected bounds the buffer allocated before a reply arrives, in bytes.
 	maxExpected = 1 << 20
-	// drainTime is how long the end of a stream may take after its end mark; a connection read to its end is used again.
+	// drainTime bounds the read of a stream after its end mark. A connection that was read to its end is reused.
 	drainTime = 200 * time.Millisecond
-	// errorTime is how long the body of an error may take; its status has said enough, and a call has better use for its time.
+	// errorTime bounds the read of an error's body: the status is enough to go on.
 	errorTime = time.Second
 )
 
-// at is a path below the engine's root.
+// at returns t with a path below the engine's root.
 func (t *target) at(path string) *target {
 	below := *t
 	below.url = t.root + path
 	return &below
 }
 
-// try makes the call once, with the quirks that are known of the endpoint. A quirk that is detected now costs one more request and no
-// try. It is kept only when the endpoint then answers: otherwise the refusal was of the agent's own request.
+// try makes the call once, with the endpoint's known quirks. A newly detected quirk costs one more request but no try. It is stored only
+// if the endpoint then answers: otherwise the refusal was about the agent's own request.
 func (u *Client) try(ctx context.Context, t *target, a *dialect.Request) *Result {
 	place := t.url + " " + a.Model
 	var tried []quirk
@@ -91,7 +91,7 @@ func (u *Client) once(ctx context.Context, t *target, a *dialect.Request) *Resul
 	}
 	req, err := newRequest(ctx, at, a, body)
 	if err != nil {
-		return &Result{Problem: &Problem{Class: Refused, Text: "the endpoint's address is wrong: " + clean(err.Error(), t.key)}}
+		return &Result{Problem: &Problem{Class: Refused, Text: "the endpoint's address is invalid: " + clean(err.Error(), t.key)}}
 	}
 	res, err := u.roundTrip(req, t.guarded)
 	if err != nil {
@@ -112,13 +112,13 @@ func (u *Client) once(ctx context.Context, t *target, a *dialect.Request) *Resul
 	return out
 }
 
-// closeAfter closes the body of a response after so long, whether it is being read or not, unless the timer is stopped before.
+// closeAfter closes the body of a response after d, even during a read, unless the timer is stopped before.
 func closeAfter(d time.Duration, body io.Closer) *time.Timer {
-	return time.AfterFunc(d, func() { _ = body.Close() }) // who reads it learns of it
+	return time.AfterFunc(d, func() { _ = body.Close() }) // its reader gets the error
 }
 
-// answered says whether a status promises a reply, as those of 2xx do to every client; some servers say 201 of whatever was posted. One
-// without a reply behind it, such as 202 while the model is being loaded or 204, is a broken reply, and may pass.
+// answered reports whether a status promises a reply: any 2xx, as for every client, since some servers answer 201 to a POST. Without a
+// reply, as with 204 or with 202 while the model loads, it is a broken reply and may be transient.
 func answered(status int) bool { return status/100 == 2 }
 
 func newRequest(ctx context.Context, t *target, a *dialect.Request, body []byte) (*http.Request, error) {
@@ -135,8 +135,8 @@ func newRequest(ctx context.Context, t *target, a *dialect.Request, body []byte)
 	}
 	own := []string{"application/json", "text/event-stream", "rolloutd"}
 	req.Header["Content-Type"], req.Header["Accept"], req.Header["User-Agent"] = own[0:1:1], own[1:2:2], own[2:3:3]
-	// Not sent: with it the transport makes the request again when a connection that was at rest turns out to be closed, as engines
-	// close theirs after some seconds. Such a request is not a failed try.
+	// Not sent. It makes the transport repeat the request when an idle connection turns out to be closed, as engines close theirs after
+	// some seconds. Such a request is not a failed try.
 	req.Header["Idempotency-Key"] = nil
 	if user := req.URL.User; user != nil {
 		password, _ := user.Password()
@@ -149,8 +149,8 @@ func newRequest(ctx context.Context, t *target, a *dialect.Request, body []byte)
 	return req, nil
 }
 
-// noAnswer judges a request that got no response. A certificate that does not hold will not hold next time either, nor will an
-// address that is refused be allowed.
+// judgeNoAnswer classifies a request without a response. An invalid certificate and an address that the policy refuses stay so: no retry
+// helps.
 func judgeNoAnswer(err error, key string) *Problem {
 	p := &Problem{Class: Retry, Text: "no answer from the endpoint: " + clean(err.Error(), key)}
 	var op *net.OpError

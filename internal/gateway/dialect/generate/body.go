@@ -10,19 +10,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// Body reads the body of a reply of /generate to its end and gives it as one of completions.
+// Body reads a whole reply of /generate and returns it as a reply of completions.
 type Body struct {
 	io.ReadCloser        // of the engine
-	Sent          []byte // the completion that was asked for
+	Sent          []byte // the completion request
 	Limit         int64  // bytes of the body
 	Memory        intake.Share
 
 	whole   *bytes.Reader
 	err     error
-	release func() // of the memory; nil: none is held
+	release func() // releases the memory; nil: none reserved
 }
 
-// weight is what a byte of a reply comes to at most when it is decoded and translated: a token in 6 bytes has three values, each a slice.
+// weight bounds the memory of a reply's byte after decoding and translation: a token in 6 bytes has three values, each a slice.
 const weight = 32
 
 // Close implements io.Closer.
@@ -33,7 +33,7 @@ func (b *Body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// Read implements io.Reader. Its error is that of the connection, or says what is wrong with the reply; an error object passes as it is.
+// Read implements io.Reader. Its error is that of the connection, or describes a malformed reply. An error object is returned unchanged.
 func (b *Body) Read(p []byte) (int, error) {
 	if b.whole == nil && b.err == nil {
 		b.translate()

@@ -1,7 +1,7 @@
-// Package generate translates calls of /v1/completions with a prompt of token ids into SGLang's own /generate, and its replies back.
+// Package generate translates calls of /v1/completions with a prompt of token ids into SGLang's /generate, and its replies back.
 //
-// SGLang's /v1/completions takes a prompt of ids, but most releases do not return those that were sampled; /generate returns them with their
-// log probabilities. Only the bytes on the wire differ: bounds, records and views are of the completion.
+// SGLang's /v1/completions accepts a prompt of ids, but most releases do not return the sampled ids; /generate returns them with their
+// log probabilities. Only the wire differs: bounds, records and views are those of the completion.
 package generate
 
 // Path of the API, below the engine's root.

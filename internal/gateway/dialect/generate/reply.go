@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// generated is what counts of a reply of /generate.
+// generated has the members of a reply of /generate that are used.
 type generated struct {
 	Text      *string `json:"text"`
 	OutputIDs []int32 `json:"output_ids"`
@@ -72,15 +72,15 @@ type usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
-// Reply is a reply of /generate as one of completions with the ids of prompt and reply. The prompt's are those that were sent: they are left
-// out where the engine counted others, as one that cuts long prompts does. Its own ids are left out where its two lists of them differ.
+// Reply returns a reply of /generate as one of completions, with the ids of prompt and reply. It omits the prompt's ids if the engine
+// counted another number, as an engine does that cuts long prompts, and the sampled ids if its two lists of them differ.
 func Reply(sent, raw []byte) ([]byte, error) {
 	var in generated
 	if err := json.NewDecoder(jsonlimit.NewReader(bytes.NewReader(rawjson.Finite(raw)), limits())).Decode(&in); err != nil {
 		return nil, fmt.Errorf("reply of %s: %w", Path, err)
 	}
 	if in.Text == nil {
-		return nil, fmt.Errorf("reply of %s: it has no text", Path)
+		return nil, fmt.Errorf("reply of %s: no text", Path)
 	}
 	one := choice{Text: *in.Text, Finish: in.Meta.Finish.Type, IDs: in.OutputIDs}
 	if in.Meta.Logprobs != nil {
@@ -105,7 +105,7 @@ func Reply(sent, raw []byte) ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// columns turns the list of tokens into the ids and the columns of completions.
+// columns splits the list of tokens into the ids and the columns of completions.
 func (g *generated) columns() ([]int32, columns, error) {
 	ids, out := []int32{}, columns{Tokens: []string{}, Logprobs: []json.RawMessage{}}
 	for _, t := range g.Meta.Logprobs {
@@ -138,7 +138,7 @@ func idOf(token []json.RawMessage) (id int32, err error) {
 
 func nameOf(id int32) string { return fmt.Sprintf("token_id:%d", id) }
 
-// count is how many ids a list has.
+// count returns the number of ids in a list.
 func count(ids []byte) int64 {
 	if !isIDs(ids) {
 		return 0

@@ -9,18 +9,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// request is a call of /generate. It never asks for a stream: each event of one repeats all tokens before it, with their log probabilities, so
-// that a long reply is of quadratic size.
+// request is a call of /generate. It never asks for a stream, whose events each repeat all earlier tokens with their log probabilities: a
+// long reply would have quadratic size.
 type request struct {
 	InputIDs    json.RawMessage            `json:"input_ids"`
 	Sampling    map[string]json.RawMessage `json:"sampling_params"`
 	Logprob     bool                       `json:"return_logprob,omitempty"`
-	LogprobFrom int                        `json:"logprob_start_len,omitempty"` // -1: of what is sampled alone
+	LogprobFrom int                        `json:"logprob_start_len,omitempty"` // -1: only of sampled tokens
 	Top         json.RawMessage            `json:"top_logprobs_num,omitempty"`
 	LoRA        string                     `json:"lora_path,omitempty"`
 }
 
-// samplingNames are the sampling parameters by their names in completions.
+// samplingNames maps names of sampling parameters in completions to SGLang's.
 func samplingNames() map[string]string {
 	return map[string]string{
 		"max_tokens": "max_new_tokens", "temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p", "stop": "stop",
@@ -29,7 +29,7 @@ func samplingNames() map[string]string {
 	}
 }
 
-// Name is what SGLang calls a member of a completion.
+// Name returns SGLang's name of a member of a completion.
 func Name(member string) string {
 	if name, ok := samplingNames()[member]; ok {
 		return name
@@ -37,7 +37,7 @@ func Name(member string) string {
 	return member
 }
 
-// Takes says whether a completion can be asked for by /generate: its prompt is one list of ids.
+// Takes reports whether a completion can be made by /generate: its prompt must be one list of ids.
 func Takes(completion []byte) bool {
 	o, err := rawjson.ParseObject(completion)
 	if err != nil {
@@ -55,8 +55,8 @@ func isIDs(raw []byte) bool {
 	return len(inner) > 0 && len(inner) < len(raw) && inner[0] >= '0' && inner[0] <= '9'
 }
 
-// Request is the call of /generate for a completion that Takes accepts. A completion without a bound has none here either, where SGLang
-// would sample 128 tokens.
+// Request returns the call of /generate for a completion that Takes accepts. Without a bound in the completion it sets none, where
+// SGLang's default would be 128 tokens.
 func Request(completion []byte) ([]byte, error) {
 	o, err := rawjson.ParseObject(completion)
 	if err != nil {
@@ -75,7 +75,7 @@ func Request(completion []byte) ([]byte, error) {
 			r.Top = n
 		}
 	}
-	// A model's name may have an adapter behind a colon; SGLang's completions read it there.
+	// A model's name may have an adapter after a colon; SGLang's completions read it there.
 	_, adapter, _ := strings.Cut(rawjson.TextOf(rawjson.MemberOf(completion, "model")), ":")
 	r.LoRA = strings.TrimSpace(adapter)
 	out, err := json.Marshal(r)

@@ -8,7 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// maxParts bounds the tool calls, content blocks, items and texts of a reply. Each piece of a stream is joined to its part by a search.
+// maxParts bounds the tool calls, content blocks, items and texts of a reply: each piece of a stream is joined to its part by a linear
+// search.
 const maxParts = 1024
 
 var errUnreadable = errors.New("assemble reply: unreadable event")
@@ -18,7 +19,7 @@ func assembleCompletion(c Completion, raw []byte) (Whole, error) {
 	return &c, err
 }
 
-// read takes in a reply.
+// read reads a reply.
 func (c *Completion) read(raw []byte) error {
 	raw = tidy(raw)
 	if rawjson.IsObject(raw) {
@@ -32,7 +33,7 @@ func (c *Completion) read(raw []byte) error {
 	return nil
 }
 
-// add takes in one chunk, or a whole object.
+// add reads one chunk or a whole object.
 func (c *Completion) add(data []byte) error {
 	in := rawjson.Cursor{Src: data}
 	for key := range in.Fields {
@@ -61,7 +62,7 @@ func (c *Completion) add(data []byte) error {
 	return nil
 }
 
-// keep takes the first value, latest the last; null is none.
+// keep stores the first value, latest the last; both ignore null.
 func keep(dst *[]byte, raw []byte) {
 	if *dst == nil {
 		latest(dst, raw)
@@ -124,7 +125,7 @@ func (c *Completion) addPrompt(in *rawjson.Cursor) {
 	}
 }
 
-// addLogprobs joins entries as they stand.
+// addLogprobs appends entries unchanged.
 func (c *Completion) addLogprobs(in *rawjson.Cursor) {
 	if c.bare {
 		in.Skip()
@@ -165,7 +166,7 @@ func (c *Completion) addEntries(in *rawjson.Cursor) {
 	}
 }
 
-// joined appends the elements of a list, as they stand, to those of another; a value that is not a list adds nothing.
+// joined appends the elements of a list to another list, unchanged; a value that is not a list adds nothing.
 func joined(dst, list []byte) []byte {
 	if len(list) < 2 || list[0] != '[' {
 		return dst
@@ -177,7 +178,7 @@ func joined(dst, list []byte) []byte {
 	return append(dst, inner...)
 }
 
-// tidy makes a reply fit to be put together: finite, and one object on one line, for an event's data is one.
+// tidy prepares a reply for assembly: finite numbers, and one object on one line, as in an event's data.
 func tidy(raw []byte) []byte {
 	raw = rawjson.Finite(raw)
 	if rawjson.IsObject(raw) {

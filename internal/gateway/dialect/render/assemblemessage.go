@@ -5,21 +5,21 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// block is a content block on its way.
+// block is an incomplete content block.
 type block struct {
 	index  int64
 	object *rawjson.Object
-	texts  [][]byte // by flow: what stood in the pieces' quotes
+	texts  [][]byte // by flow: the pieces' text between quotes
 	cites  []byte   // citations, with commas between
 }
 
-// draft is a message on its way.
+// draft is an incomplete message.
 type draft struct {
 	head   *rawjson.Object
 	blocks []*block
 }
 
-// assembleMessage puts a message together from its events; before its first event there is none, and it is empty.
+// assembleMessage assembles a message from its events; without any it is empty.
 func assembleMessage(raw []byte) (*message, error) {
 	raw = tidy(raw)
 	if rawjson.IsObject(raw) {
@@ -93,7 +93,7 @@ func (b *block) add(delta []byte) error {
 	return nil
 }
 
-// bytes is the block with all its pieces; what it began with comes first.
+// bytes returns the block with all its pieces, after its initial text.
 func (b *block) bytes() []byte {
 	for i, f := range flowing() {
 		switch {
@@ -111,7 +111,7 @@ func (b *block) bytes() []byte {
 	return b.object.Bytes()
 }
 
-// end takes in why the message ended, and the counts that are known only then.
+// end reads the stop reason and the final counts.
 func (d *draft) end(o *rawjson.Object) error {
 	if d.head == nil {
 		return errUnreadable

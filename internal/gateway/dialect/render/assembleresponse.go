@@ -5,8 +5,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// assembleResponse finds the response object of the event that ends a stream: it has all that came before in it. Of a stream
-// that broke it puts together what had come.
+// assembleResponse returns the response object of the event that ends a stream, which has the whole response. From a stream that broke
+// off it assembles the part that arrived.
 func assembleResponse(raw []byte) (*response, error) {
 	raw = tidy(raw)
 	if rawjson.IsObject(raw) {
@@ -26,13 +26,13 @@ func assembleResponse(raw []byte) (*response, error) {
 	}
 	for data := range sse.Events(raw) {
 		if d.add(data) != nil {
-			break // it broke here
+			break // the stream broke off here
 		}
 	}
 	return d.response()
 }
 
-// responseDraft is a response that was not finished.
+// responseDraft is an incomplete response.
 type responseDraft struct {
 	head  []byte // the latest response object of the stream
 	items []*outputItem
@@ -81,7 +81,7 @@ func (d *responseDraft) add(data []byte) error {
 	return nil
 }
 
-// item finds the item of that index, or begins it.
+// item finds or adds the item of that index.
 func (d *responseDraft) item(index int64) (*outputItem, error) {
 	for _, item := range d.items {
 		if item.index == index {

@@ -6,30 +6,30 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// Completion is a chat.completion or a text_completion object put together from a reply. Its parts are kept as they came, as raw JSON or as
-// what stood between a string's quotes: texts are joined and written again without ever being decoded.
+// Completion is a chat.completion or a text_completion object assembled from a reply. Its parts are stored as raw JSON, or as the text
+// between a string's quotes, so that texts are joined and written without being decoded.
 type Completion struct {
 	legacy bool // of Completions: text, and logprobs in columns
 	bare   bool // without the engine's tokens
 
-	id, created, model, fingerprint, usage []byte // raw JSON; nil: not said
-	finish, stop                           []byte // raw JSON; nil: the reply is not whole
+	id, created, model, fingerprint, usage []byte // raw JSON; nil: absent
+	finish, stop                           []byte // raw JSON; nil: the reply is incomplete
 
 	content, reasoning, refusal []byte // between quotes
-	spoke                       bool   // content was a string at least once; else it is null
+	spoke                       bool   // content was a string at least once; otherwise it is null
 	answered                    bool   // there was a choice
 	calls                       []toolCall
-	tooMany                     bool   // calls of tools
+	tooMany                     bool   // tool calls
 	logprobs                    []byte // entries, with commas between
 	tokens                      int    // entries
 	columns                     columns
-	ids, promptIDs              []byte // elements with commas between; a raw list: only who asked for them sees them
+	ids, promptIDs              []byte // elements with commas between; a raw list: only readers that asked for them see them
 }
 
-// columns are the logprobs of Completions: elements with commas between.
+// columns are the logprobs of Completions: elements separated by commas.
 type columns struct{ tokens, logprobs, top, offsets []byte }
 
-// toolCall is one call of a tool; all of it is between quotes.
+// toolCall is one tool call; its fields are texts between quotes.
 type toolCall struct {
 	at                      int64
 	id, kind, name, argsRaw []byte
@@ -43,8 +43,8 @@ func emptyCompletion(model string) Completion {
 	}
 }
 
-// Tokens are the tokens' strings, as the engine wrote them. An entry without one has an empty one: the others must not
-// shift.
+// Tokens returns the tokens' strings, as the engine wrote them. An entry without one has an empty string, so that the others keep their
+// index.
 func (c *Completion) Tokens() []string {
 	if len(c.columns.tokens) > 0 {
 		return c.columns.strings()

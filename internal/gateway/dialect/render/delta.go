@@ -4,8 +4,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// addDelta joins what one chunk adds to the message. Reasoning goes under one of two names, or under both with the same
-// text.
+// addDelta adds one chunk to the message. Reasoning has one of two names, or both with the same text.
 func (c *Completion) addDelta(in *rawjson.Cursor) {
 	if in.Null() {
 		return
@@ -39,7 +38,7 @@ func (c *Completion) addCalls(in *rawjson.Cursor) {
 		return
 	}
 	for n := range in.Elements {
-		piece := toolCall{at: int64(n)} // an engine that gives no index gives whole calls in order
+		piece := toolCall{at: int64(n)} // an engine without indexes sends whole calls in order
 		for key := range in.Fields {
 			switch string(key) {
 			case "index":
@@ -76,7 +75,7 @@ func (t *toolCall) addFunction(in *rawjson.Cursor) {
 	}
 }
 
-// arguments are a JSON text in a string; some engines leave the string out.
+// arguments returns a JSON text that is encoded as a string; some engines send it unencoded.
 func arguments(c *rawjson.Cursor) []byte {
 	if c.Peek() != '{' {
 		return c.Text()
@@ -85,7 +84,7 @@ func arguments(c *rawjson.Cursor) []byte {
 	return text[1 : len(text)-1]
 }
 
-// addPiece joins a piece to the call of its index.
+// addPiece appends a piece to the call of its index.
 func (c *Completion) addPiece(piece toolCall) {
 	var found *toolCall
 	for i := range c.calls {

@@ -9,19 +9,19 @@ import (
 // generated is a whole GenerateContentResponse of Google's API.
 type generated struct {
 	object []byte
-	list   bool // a stream is one list, and not events
+	list   bool // a stream is one list instead of events
 }
 
-// Generated is a whole reply of Google's API, given as its object; its stream are server-sent events.
+// Generated returns a reply of Google's API, given its object; its stream consists of server-sent events.
 func Generated(object []byte) Whole { return &generated{object: object} }
 
-// GeneratedList is the same, its stream one list of objects.
+// GeneratedList is Generated with a stream of one list of objects.
 func GeneratedList(object []byte) Whole { return &generated{object, true} }
 
 func (g *generated) JSON() []byte     { return g.object }
 func (g *generated) Tokens() []string { return nil }
 
-// Events is the reply as a stream: a chunk for each part, the last with the finish reason and the counts.
+// Events returns the reply as a stream: a chunk for each part, the last with the finish reason and the counts.
 func (g *generated) Events() []byte {
 	chunks := g.chunks()
 	if g.list {
@@ -37,7 +37,7 @@ func (g *generated) Events() []byte {
 func (g *generated) chunks() [][]byte {
 	o, err := rawjson.ParseObject(g.object)
 	if err != nil {
-		return nil // only what is an object is ever put in
+		return nil // the object is always valid
 	}
 	all := rawjson.Cursor{Src: o.Or("candidates", "[]")}
 	var one *rawjson.Object

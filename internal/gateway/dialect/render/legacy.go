@@ -6,7 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// strings decodes the tokens; one that is no string has an empty one: the others must not shift.
+// strings decodes the tokens. A token that is not a string becomes an empty one, so that the others keep their index.
 func (l *columns) strings() []string {
 	var tokens []string
 	list := rawjson.Cursor{Src: append(append([]byte{'['}, l.tokens...), ']')}

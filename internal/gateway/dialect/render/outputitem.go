@@ -5,26 +5,26 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// outputItem is one item of a response's output on its way, such as a message or a call of a tool.
+// outputItem is an incomplete item of a response's output, such as a message or a tool call.
 type outputItem struct {
 	index  int64
 	object *rawjson.Object
 	texts  []*outputText
-	done   bool // object is all of it
+	done   bool // object is complete
 }
 
-// outputText is a text of an item, as far as it has come.
+// outputText is an incomplete text of an item.
 type outputText struct {
 	responseFlow
 	index int64
-	said  []byte // what stood in the pieces' quotes
+	said  []byte // the pieces' text between quotes
 }
 
-// responseFlow is a text that a stream gives in pieces: a member of the item, or of one of its parts.
+// responseFlow describes a text that a stream sends in pieces: a member of the item, or of one of its parts.
 type responseFlow struct {
 	event        string // of a piece
-	list, number string // of a part: the list it stands in, and what has its index in the event
-	kind, member string // the part's type, and where the text is
+	list, number string // of a part: its list, and the name of its index in the event
+	kind, member string // the part's type, and the member with the text
 }
 
 func responseFlows() []responseFlow {
@@ -38,7 +38,7 @@ func responseFlows() []responseFlow {
 	}
 }
 
-// add joins a piece to its text.
+// add appends a piece to its text.
 func (i *outputItem) add(f responseFlow, index int64, piece string) error {
 	for _, t := range i.texts {
 		if t.responseFlow == f && t.index == index {
@@ -53,7 +53,7 @@ func (i *outputItem) add(f responseFlow, index int64, piece string) error {
 	return nil
 }
 
-// bytes is the item with what had come of its texts.
+// bytes returns the item with the texts so far.
 func (i *outputItem) bytes() []byte {
 	if i.done {
 		return i.object.Bytes()
@@ -75,7 +75,7 @@ func (i *outputItem) bytes() []byte {
 	return i.object.Bytes()
 }
 
-// NextNumber is the sequence number of the event that would come next in a stream of Responses.
+// NextNumber returns the next sequence number of a stream of Responses.
 func NextNumber(stream []byte) int64 {
 	next := int64(0)
 	for data := range sse.Events(stream) {

@@ -8,24 +8,24 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// View says what of a reply its reader asked for. An engine that was asked for more gave more; the rest of a reply is every
-// reader's.
+// View selects the parts of a reply that its reader asked for, among those that the gateway asked for. All other parts are always
+// included.
 type View struct {
 	API      reply.API
 	IDs      bool // the engine's token ids
 	Logprobs bool
-	Top      int  // of the alternatives to each token the first so many; negative: all
-	Usage    bool // a stream's event that has the counts and nothing else
+	Top      int  // number of alternatives to each token; negative: all
+	Usage    bool // the event of a stream that has only the counts
 }
 
-// All is the view of a reader who asked for everything.
+// All returns the view with every part.
 func All() View { return View{IDs: true, Logprobs: true, Top: -1, Usage: true} }
 
-// firstEvent is room for a stream's first event without its ids, in bytes.
+// firstEvent is the initial buffer for a stream's first event without its ids, in bytes.
 const firstEvent = 1 << 10
 
-// Of takes out of a chat.completion, a text_completion, a response, or a stream of their pieces what the reader did not ask for. All other
-// bytes are as they were; without anything to take out it is raw itself.
+// Of removes the parts that the reader did not ask for from a chat.completion, a text_completion, a response, or a stream of their
+// pieces. All other bytes stay the same; if nothing is removed it returns raw itself.
 func (v View) Of(raw []byte) []byte {
 	if v.IDs && v.Logprobs && v.Top < 0 && v.Usage {
 		return raw
@@ -44,7 +44,7 @@ func (v View) Of(raw []byte) []byte {
 		if !ok {
 			return append(out, raw[done:]...)
 		}
-		if out == nil { // what is taken out may be most of the reply, and nearly all of a first event with the ids of a prompt
+		if out == nil { // the removed part may be most of the reply, and nearly all of a first event with a prompt's ids
 			out = make([]byte, 0, firstEvent+len(raw[s.Line:])/4)
 		}
 		out = v.event(append(out, raw[done:s.From]...), &s, data)
@@ -52,7 +52,7 @@ func (v View) Of(raw []byte) []byte {
 	}
 }
 
-// Assemble puts a reply together as its reader sees it. Of one who asked for no tokens at all they need not be taken out first.
+// Assemble assembles a reply as its reader sees it. For a reader without tokens they need not be removed before.
 func (v View) Assemble(raw []byte) (Whole, error) {
 	if (v.API == reply.Chat || v.API == reply.Completions) && !v.IDs && !v.Logprobs {
 		return assembleCompletion(Completion{legacy: v.API == reply.Completions, bare: true}, raw)
@@ -60,7 +60,7 @@ func (v View) Assemble(raw []byte) (Whole, error) {
 	return Assemble(v.API, v.Of(raw))
 }
 
-// event appends the event that came last as the reader sees it, if anything in it is for that reader.
+// event appends the latest event as the reader sees it, unless nothing is left of it.
 func (v View) event(dst []byte, s *sse.Splitter, data []byte) []byte {
 	if s.At >= 0 {
 		out, keep := v.strip(append(dst, s.Raw[s.From:s.At]...), data)
@@ -80,8 +80,7 @@ func (v View) event(dst []byte, s *sse.Splitter, data []byte) []byte {
 	}
 }
 
-// strip appends an event as the reader sees it, and says whether anything in it is for that reader. One that cannot be read is
-// left alone.
+// strip appends an event as the reader sees it, and reports whether anything is left of it. It keeps an unreadable event unchanged.
 func (v View) strip(dst, data []byte) (_ []byte, keep bool) {
 	s := stripper{Cursor: rawjson.Cursor{Src: data}, View: v, out: dst}
 	if v.API == reply.Responses {
@@ -95,12 +94,12 @@ func (v View) strip(dst, data []byte) (_ []byte, keep bool) {
 	return append(s.out, data[s.done:]...), v.Usage || !s.counts || s.choices
 }
 
-// stripper walks an event and copies what is kept.
+// stripper walks an event and copies the selected parts.
 type stripper struct {
 	rawjson.Cursor
 	View
 	out     []byte
-	done    int  // how far b was copied, or passed over
+	done    int  // end of the part of b that was copied or skipped
 	counts  bool // there is a usage
 	choices bool // there is a choice
 }
@@ -139,7 +138,7 @@ func (s *stripper) choice() {
 	}
 }
 
-// drop leaves out the member whose value comes next, and the comma that would be one too many.
+// drop omits the next member, and one adjacent comma.
 func (s *stripper) drop() {
 	s.out = append(s.out, s.Src[s.done:s.KeyAt]...)
 	s.SkipIDs()
@@ -151,7 +150,7 @@ func (s *stripper) drop() {
 	s.out = bytes.TrimSuffix(bytes.TrimRight(s.out, " \t\r\n"), []byte(","))
 }
 
-// put writes what stands in place of the rest of the value that began at start.
+// put replaces the rest of the value that began at start.
 func (s *stripper) put(start int, value string) {
 	s.out = append(append(s.out, s.Src[s.done:start]...), value...)
 	s.done = s.At
@@ -178,7 +177,7 @@ func (s *stripper) logprobs() {
 	}
 }
 
-// entry leaves the alternatives out that the reader did not ask for.
+// entry omits the alternatives that the reader did not ask for.
 func (s *stripper) entry() {
 	for key := range s.Fields {
 		if string(key) != "top_logprobs" || s.Peek() != '[' {

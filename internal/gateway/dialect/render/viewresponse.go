@@ -2,7 +2,7 @@ package render
 
 import "strconv"
 
-// responseEvent walks an event of the Responses API, or a whole response: each has the tokens of a text somewhere else.
+// responseEvent walks an event of the Responses API, or a whole response. Each has the tokens of a text in another place.
 func (s *stripper) responseEvent() {
 	for key := range s.Fields {
 		switch string(key) {
@@ -30,7 +30,7 @@ func (s *stripper) response() {
 	}
 }
 
-// responseMember leaves the engine's messages out as it would itself, by a null.
+// responseMember replaces the engine's messages by null, as the engine itself writes them.
 func (s *stripper) responseMember(key []byte) {
 	ch := s.Peek()
 	start := s.At
@@ -42,7 +42,7 @@ func (s *stripper) responseMember(key []byte) {
 	case !s.View.IDs && ch == '[' && (string(key) == "input_messages" || string(key) == "output_messages"):
 		s.Skip()
 		s.put(start, "null")
-	case s.Top >= 0 && string(key) == "top_logprobs" && ch != 'n': // it says what it was asked for
+	case s.Top >= 0 && string(key) == "top_logprobs" && ch != 'n': // echoes the request
 		s.Skip()
 		s.put(start, strconv.Itoa(s.Top))
 	default:
@@ -80,7 +80,7 @@ func (s *stripper) part() {
 	}
 }
 
-// entries are a text's tokens: a list, and an empty one where there are none.
+// entries walks the list of a text's tokens; it is empty if there are none.
 func (s *stripper) entries() {
 	if s.Peek() != '[' {
 		s.Skip()

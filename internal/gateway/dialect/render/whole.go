@@ -4,15 +4,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 )
 
-// Whole is a reply put together.
+// Whole is an assembled reply.
 type Whole interface {
-	JSON() []byte     // as the one object a caller gets that asked for no stream
+	JSON() []byte     // as one object
 	Events() []byte   // as a stream of server-sent events
-	Tokens() []string // the tokens' strings, as the engine wrote them; nil when it gave none
+	Tokens() []string // the tokens' strings, as the engine wrote them; nil: none
 }
 
-// Assemble puts a reply together, whole or not: raw is a stream of events, or one object already. Only the first choice is
-// kept. The result may share raw's memory.
+// Assemble assembles a reply, complete or not: raw is a stream of events, or one object. It keeps only the first choice. The result may
+// share raw's memory.
 func Assemble(api reply.API, raw []byte) (Whole, error) {
 	switch api {
 	case reply.Responses:
@@ -24,13 +24,13 @@ func Assemble(api reply.API, raw []byte) (Whole, error) {
 	}
 }
 
-// Message is a whole message of the Messages API, given as its object.
+// Message returns a reply of the Messages API, given its object.
 func Message(object []byte) Whole { return &message{object} }
 
-// Response is a whole response of the Responses API, given as its object.
+// Response returns a reply of the Responses API, given its object.
 func Response(object []byte) Whole { return &response{object} }
 
-// Empty is the answer that ends an agent's session without an error: nothing said, and no more to come.
+// Empty returns an empty reply, which ends an agent's session without an error.
 func Empty(api reply.API, model string) Whole {
 	switch api {
 	case reply.Responses:

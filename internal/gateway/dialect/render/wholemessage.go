@@ -7,7 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// message is a whole message of the Messages API, one JSON object.
+// message is a message of the Messages API, one JSON object.
 type message struct{ object []byte }
 
 func (m *message) JSON() []byte     { return m.object }
@@ -18,11 +18,11 @@ func emptyMessage(model string) *message {
 		`,"content":[],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":0,"output_tokens":0}}`)}
 }
 
-// Events is the message as a stream: each block whole in one piece.
+// Events returns the message as a stream with one piece for each block.
 func (m *message) Events() []byte {
 	o, err := rawjson.ParseObject(m.object)
 	if err != nil {
-		return nil // only what is an object is ever put in
+		return nil // the object is always valid
 	}
 	content, _ := o.Get("content")
 	stop, end := o.Or("stop_reason", "null"), o.Or("stop_sequence", "null")
@@ -41,7 +41,7 @@ func (m *message) Events() []byte {
 	return appendEvent(b, "message_stop")
 }
 
-// appendEvent writes an event; its parts make up the members behind the type.
+// appendEvent writes an event; parts are the members after the type.
 func appendEvent(b []byte, kind string, parts ...any) []byte {
 	b = append(append(append(b, "event: "...), kind...), "\ndata: {\"type\":\""...)
 	b = append(append(b, kind...), '"')
@@ -61,7 +61,7 @@ func appendEvent(b []byte, kind string, parts ...any) []byte {
 	return append(b, "}\n\n"...)
 }
 
-// appendBlock writes a content block: its beginning, what it says, its end. A kind of block that is not known begins whole.
+// appendBlock writes the events of a content block: start, text, stop. A block of an unknown kind is sent whole in its start.
 func appendBlock(b []byte, n int, raw []byte) []byte {
 	o, err := rawjson.ParseObject(raw)
 	if err != nil {
@@ -86,12 +86,12 @@ func appendBlock(b []byte, n int, raw []byte) []byte {
 	return appendEvent(b, "content_block_stop", `"index":`, n)
 }
 
-// flow is a member of a block that a stream gives in pieces.
+// flow describes a member of a block that a stream sends in pieces.
 type flow struct {
-	of, member   string // type of the block, and what the pieces make up
-	delta, piece string // type of the piece, and where it has its text
-	nothing      string // before the first piece
-	json         bool   // the pieces are of a JSON text
+	of, member   string // the block's type and member
+	delta, piece string // the piece's type and its member with the text
+	nothing      string // the member's value before the first piece
+	json         bool   // the pieces form a JSON text
 }
 
 func flowing() []flow {
@@ -104,7 +104,7 @@ func flowing() []flow {
 	}
 }
 
-// inputOf is a tool's input from what stood in the pieces' quotes; text that is not JSON stays a string.
+// inputOf returns a tool's input from the pieces' text; text that is not JSON stays a string.
 func inputOf(inner []byte) []byte {
 	raw := rawjson.AppendString(nil, inner)
 	var s string

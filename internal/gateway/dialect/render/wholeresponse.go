@@ -4,12 +4,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// response is a whole response object of the Responses API.
+// response is a response object of the Responses API.
 type response struct{ object []byte }
 
 func (r *response) JSON() []byte { return r.object }
 
-// Tokens are those of all texts, one after the other.
+// Tokens returns those of all texts, in order.
 func (r *response) Tokens() []string {
 	var tokens []string
 	output := rawjson.Cursor{Src: rawjson.MemberOf(r.object, "output")}
@@ -39,11 +39,11 @@ func emptyResponse(model string) *response {
 		`"output_tokens_details":{"reasoning_tokens":0},"total_tokens":0}}`)}
 }
 
-// Events is the response as a stream: each text and each call whole in one piece.
+// Events returns the response as a stream with one piece for each text and call.
 func (r *response) Events() []byte {
 	o, err := rawjson.ParseObject(r.object)
 	if err != nil {
-		return nil // only what is an object is ever put in
+		return nil // the object is always valid
 	}
 	s := responseStream{}
 	kind := "response.completed"
@@ -77,7 +77,7 @@ func (s *responseStream) event(kind string, parts ...any) {
 	s.n++
 }
 
-// item writes one item of the output: it is added empty, filled, and done.
+// item writes the events of one output item: added, its content, done.
 func (s *responseStream) item(n int, raw []byte) {
 	o, err := rawjson.ParseObject(raw)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *responseStream) item(n int, raw []byte) {
 	case "custom_tool_call":
 		o.Set("input", []byte(`""`))
 	case "reasoning":
-		if _, ok := o.Get("content"); ok { // some have a summary alone
+		if _, ok := o.Get("content"); ok { // some have only a summary
 			o.Set("content", []byte("[]"))
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// JSON is the object as the endpoint would have written it.
+// JSON returns the object as the endpoint would have written it.
 func (c *Completion) JSON() []byte {
 	b := make([]byte, 0, 512+len(c.content)+len(c.reasoning)+len(c.logprobs)+len(c.ids)+len(c.promptIDs))
 	b = c.appendHead(b, c.object(""))
@@ -22,7 +22,7 @@ func (c *Completion) JSON() []byte {
 	return append(c.appendPrompt(b), '}')
 }
 
-// Events is the completion as a stream: what is said, the finish reason, the usage, the end mark.
+// Events returns the completion as a stream: the content, the finish reason, the usage, the end mark.
 func (c *Completion) Events() []byte {
 	const end = "}\n\n"
 	var b []byte
@@ -41,7 +41,7 @@ func (c *Completion) Events() []byte {
 	return append(append(b, end...), "data: [DONE]\n\n"...)
 }
 
-// object names what is written; a text_completion's pieces have the name of the whole.
+// object returns the object's type; pieces of a text_completion have the same type as the whole.
 func (c *Completion) object(piece string) string {
 	if c.legacy {
 		return "text_completion"
@@ -55,7 +55,7 @@ func (c *Completion) appendChoice(b []byte, message string, numbered bool) []byt
 		return c.appendText(b)
 	}
 	b = append(append(b, `{"index":0,`...), message...)
-	if numbered && !c.answered { // the end of a stream has nothing to add
+	if numbered && !c.answered { // the end of a stream adds nothing
 		b = append(b, "{}"...)
 	} else {
 		b = c.appendMessage(b, numbered)
@@ -70,7 +70,7 @@ func (c *Completion) appendIDs(b []byte) []byte {
 	return rawjson.AppendList(append(b, `,"token_ids":`...), c.ids)
 }
 
-// appendPrompt writes the prompt's ids where vLLM has them.
+// appendPrompt writes the prompt's ids in vLLM's place for them.
 func (c *Completion) appendPrompt(b []byte) []byte {
 	if c.legacy || c.promptIDs == nil {
 		return b

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// idToken is how vLLM writes a token by its id.
+// idToken is the prefix of a token that vLLM writes as its id.
 const idToken = "token_id:"
 
 func (r *Reply) choices(c *rawjson.Cursor) {
@@ -42,13 +42,13 @@ func (r *Reply) choice(c *rawjson.Cursor) {
 			if !c.Null() {
 				r.TokenIDs, _ = c.IDs(r.TokenIDs)
 			}
-		case "response_token_ids": // SGLang's name on chat completions, which it gives whole
+		case "response_token_ids": // SGLang's name on chat completions; sent whole
 			if !c.Null() {
 				r.TokenIDs, _ = c.IDs(r.TokenIDs[:0])
 			}
 		case "meta_info":
 			r.metaInfo(c)
-		case "prompt_token_ids": // where some engines put them
+		case "prompt_token_ids": // some engines put them here
 			r.prompt(c)
 		default:
 			c.Skip()
@@ -90,8 +90,7 @@ func (r *Reply) logprobs(c *rawjson.Cursor) {
 	}
 }
 
-// entry reads one token's {token, logprob, …}. An entry without a logprob counts as one that is not a number: leaving it
-// out would shift all that follow.
+// entry reads one token's {token, logprob, …}. An entry without a logprob counts as NaN: leaving it out would shift the entries after it.
 func (r *Reply) entry(c *rawjson.Cursor) {
 	logprob := math.NaN()
 	for key := range c.Fields {
@@ -118,8 +117,8 @@ func (r *Reply) name(token []byte) {
 	}
 }
 
-// settleChoice lets no tokens through that are not those of one choice, all of them. Some engines leave out of a stream what their
-// parsers keep back, ids and logprobs alike, so that only the count shows it.
+// settleChoice keeps tokens only if they are all tokens of one choice. Some engines omit from a stream the ids and logprobs that their
+// parsers hold back, which only the count shows.
 func (r *Reply) settleChoice() {
 	ids, counted := int64(len(r.TokenIDs)), r.Usage.CompletionTokens
 	switch {

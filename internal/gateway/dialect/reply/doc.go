@@ -1,5 +1,5 @@
-// Package reply reads replies of model endpoints while they arrive: whether a reply is whole, what it used, and the engine's own token
+// Package reply reads replies of model endpoints while they arrive: whether a reply is complete, its usage, and the engine's own token
 // ids and log probabilities.
 //
-// A reply is read by bytes, once: thousands of chunks must not become thousands of JSON trees.
+// It scans the bytes once, so that thousands of chunks do not become thousands of JSON trees.
 package reply

@@ -4,7 +4,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// input are the parts of a prompt as the Messages API counts them: what was read from its cache is not in input_tokens.
+// input is the parts of a prompt as the Messages API counts them: input_tokens does not include what was read from the cache.
 type input struct{ fresh, cacheWrite, cacheRead int64 }
 
 // messageEvent reads an event of the Messages API, or a whole message.
@@ -49,11 +49,11 @@ func (r *Reply) messageEvent(c *rawjson.Cursor) {
 	}
 }
 
-// messageUsage takes in what is said of the counts; each later word replaces the earlier one.
+// messageUsage reads counts; later counts replace earlier ones.
 func (r *Reply) messageUsage(raw []byte) bool {
 	c := rawjson.Cursor{Src: raw}
 	if c.Peek() != '{' {
-		return true // nothing is said
+		return true // no counts
 	}
 	for key := range c.Fields {
 		switch string(key) {

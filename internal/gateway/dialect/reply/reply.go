@@ -9,34 +9,34 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Reply is what a proxy has to know of a reply: whether it is whole, and the engine's own tokens.
+// Reply is what the proxy needs from a reply: whether it is complete, and the engine's own tokens.
 type Reply struct {
 	API API
 
-	// FinishReason is in the API's own words: finish_reason, stop_reason, or of Responses the status ("completed") and, when
-	// that is "incomplete", the reason. It is empty until the reply is whole.
+	// FinishReason is in the API's own words: finish_reason, stop_reason, or for Responses the status ("completed") or, if that is
+	// "incomplete", the reason. It is empty until the reply is complete.
 	FinishReason string
-	Usage        rollout.Usage // Turns unused; zero when the engine said nothing
-	Error        []byte        // an error object in place of, or in the middle of, a reply
-	ModelVersion string        // of the weights, where the engine or a trainer names it; "a..b" when it changed during the reply
+	Usage        rollout.Usage // Turns is unused; zero: not reported
+	Error        []byte        // an error object instead of a reply, or inside one
+	ModelVersion string        // version of the weights, from the engine or a trainer; "a..b" if it changed during the reply
 
 	PromptTokenIDs []int32
-	PromptAt       rawjson.Span // where they stand; after Event in its data, in a Stream in all of it
+	PromptAt       rawjson.Span // position of PromptTokenIDs: after Event in its data, in a Stream in all of it
 	TokenIDs       []int32      // from token_ids, else from tokens of the form "token_id:<n>"
 	Logprobs       []float64    // one for each entry of logprobs.content; may hold NaN and infinities
 	Flaws          []string     // what is wrong with them
 
-	// Odd says that the reply may have NaN or Infinity in it, which few JSON readers take; see Finite.
+	// Odd: the reply may contain NaN or Infinity, which few JSON readers accept; see Finite.
 	Odd bool
 
 	prompts int     // lists of the prompt's ids
-	several bool    // there was a choice beside the first
+	several bool    // there was a second choice
 	named   []int32 // ids read from tokens of the form "token_id:<n>"
 	meta    []token // SGLang's meta_info
 	version string
-	spans   [2]string // the first and the last version by SGLang's own account
-	over    bool      // the API's own end mark came
-	stop    string    // of Messages: the stop reason, until the end mark makes it count
+	spans   [2]string // the first and the last version by SGLang's spans
+	over    bool      // the API's end mark came
+	stop    string    // of Messages: the stop reason, until the end mark confirms it
 	input   input
 }
 
@@ -61,7 +61,7 @@ func (r *Reply) Event(data []byte) error {
 	return nil
 }
 
-// chunk reads a piece of a completion or all of it: both have what counts in the same places.
+// chunk reads a piece of a completion or a whole one: both have the same members.
 func (r *Reply) chunk(c *rawjson.Cursor) {
 	for key := range c.Fields {
 		switch string(key) {
@@ -85,7 +85,7 @@ func (r *Reply) chunk(c *rawjson.Cursor) {
 	}
 }
 
-// Finish settles what only the whole reply tells.
+// Finish settles the fields that need the whole reply.
 func (r *Reply) Finish() {
 	r.settleResponse()
 	if len(r.TokenIDs) == 0 && len(r.named) == len(r.Logprobs) {
@@ -99,7 +99,7 @@ func (r *Reply) Finish() {
 	}
 }
 
-// settleVersion takes the engine's account by spans of tokens over the version that it named last.
+// settleVersion prefers the engine's versions by spans of tokens over the version that it named last.
 func (r *Reply) settleVersion() {
 	switch first, last := r.spans[0], r.spans[1]; {
 	case first == "":
@@ -110,10 +110,10 @@ func (r *Reply) settleVersion() {
 	}
 }
 
-// unlabelled is what SGLang and vLLM call weights without a name.
+// unlabelled is the name of SGLang and vLLM for weights without a name.
 const unlabelled = "default"
 
-// NameWeights notes the names that a trainer gave to the weights at the beginning and at the end of the call, where the engine itself names none.
+// NameWeights sets a trainer's names of the weights at the start and the end of the call, if the engine names none.
 func (r *Reply) NameWeights(first, last string) {
 	switch {
 	case last == "" || r.ModelVersion != "" && r.ModelVersion != unlabelled:
@@ -126,10 +126,10 @@ func (r *Reply) NameWeights(first, last string) {
 	}
 }
 
-// Began notes the version that the response's headers named.
+// Began records the version in the response's headers.
 func (r *Reply) Began(version string) { r.sawVersion([]byte(version)) }
 
-// sawVersion keeps the first and the last version: weights may be swapped while a reply is being made.
+// sawVersion records the first and the last version: weights may be swapped during a reply.
 func (r *Reply) sawVersion(raw []byte) {
 	v := shortText(bytes.Trim(raw, `"`))
 	switch {

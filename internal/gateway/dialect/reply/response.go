@@ -6,8 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// responseEvent reads an event of the Responses API, or a whole response. Only the last event counts: it has all of the
-// response in it.
+// responseEvent reads an event of the Responses API, or a whole response. Only the last event counts, which has the whole response.
 func (r *Reply) responseEvent(c *rawjson.Cursor) {
 	var kind []byte
 	var response rawjson.Cursor
@@ -20,7 +19,7 @@ func (r *Reply) responseEvent(c *rawjson.Cursor) {
 			c.Peek()
 			response.At = c.At
 			c.Skip()
-			response.Src = c.Src[:c.At] // so that what stands in it stands there in the event, too
+			response.Src = c.Src[:c.At] // positions in the response are then positions in the event
 		default:
 			c.Skip()
 		}
@@ -44,7 +43,7 @@ func (r *Reply) responseEvent(c *rawjson.Cursor) {
 	}
 }
 
-// response reads a response object; of an unfinished one there is no finish reason.
+// response reads a response object; an unfinished one has no finish reason.
 func (r *Reply) response(c *rawjson.Cursor) {
 	var status, details []byte
 	for key := range c.Fields {
@@ -101,7 +100,7 @@ func (r *Reply) responseUsage(c *rawjson.Cursor) {
 	}
 }
 
-// output reads the logprobs, which stand with each text.
+// output reads the logprobs of each text.
 func (r *Reply) output(c *rawjson.Cursor) {
 	if c.Null() {
 		return

@@ -7,14 +7,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// responsePrompt reads the input_messages that vLLM gives on enable_response_messages.
+// responsePrompt reads the input_messages that vLLM returns for enable_response_messages.
 func (r *Reply) responsePrompt(c *rawjson.Cursor) {
 	r.PromptTokenIDs, r.PromptAt = messages(c, r.PromptTokenIDs[:0])
 	r.prompts++
 }
 
-// messages appends the ids of a list of {"message": …, "tokens": [ids], …}, and tells where those of a single message stand. The messages
-// of models with the harmony format have none.
+// messages appends the ids of a list of {"message": …, "tokens": [ids], …}, and returns the position of a single message's ids. Models
+// with the harmony format have none.
 func messages(c *rawjson.Cursor, ids []int32) (_ []int32, only rawjson.Span) {
 	if c.Peek() != '[' {
 		c.Skip()
@@ -22,7 +22,7 @@ func messages(c *rawjson.Cursor, ids []int32) (_ []int32, only rawjson.Span) {
 	}
 	for n := range c.Elements {
 		var at rawjson.Span
-		if c.Peek() == '"' { // some releases write the object into a string
+		if c.Peek() == '"' { // some releases encode the object as a string
 			ids = idsOf(ids, c.Skip())
 		} else {
 			ids, at = messageIDs(c, ids)
@@ -49,7 +49,7 @@ func messageIDs(c *rawjson.Cursor, ids []int32) (_ []int32, at rawjson.Span) {
 	return ids, at
 }
 
-// idsOf appends the ids of a message in a string; one that cannot be read has none.
+// idsOf appends the ids of a message that is encoded as a string, if it can be read.
 func idsOf(ids []int32, text []byte) []int32 {
 	var object string
 	if json.Unmarshal(text, &object) != nil {
@@ -63,8 +63,8 @@ func idsOf(ids []int32, text []byte) []int32 {
 	return more
 }
 
-// settleResponse lets ids through that are all of what the engine counted, and no more: where it called tools itself there are
-// prompts among the output messages, and nothing says which.
+// settleResponse keeps the ids only if their number is the engine's count. If the engine called tools itself, the output messages contain
+// prompts that are not marked.
 func (r *Reply) settleResponse() {
 	prompt, ids := int64(len(r.PromptTokenIDs)), int64(len(r.TokenIDs))
 	if r.API != Responses || prompt+ids == 0 || prompt == r.Usage.PromptTokens && ids == r.Usage.CompletionTokens {

@@ -6,8 +6,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// metaInfo reads SGLang's own account of a choice, which it gives on return_meta_info: the version of the weights, and the
-// tokens as [logprob, id, text], which count where the choice has no others.
+// metaInfo reads SGLang's report on a choice, from return_meta_info: the version of the weights, and the tokens as [logprob, id, text],
+// which are used if the choice has no others.
 func (r *Reply) metaInfo(c *rawjson.Cursor) {
 	if c.Null() {
 		return
@@ -19,7 +19,7 @@ func (r *Reply) metaInfo(c *rawjson.Cursor) {
 		case string(key) == "weight_versions":
 			r.versionSpans(c)
 		case string(key) == "output_token_logprobs" && c.Peek() == '[':
-			r.meta = r.meta[:0] // they grow with each piece of a stream: the last list has all
+			r.meta = r.meta[:0] // each list of a stream has all tokens so far
 			for range c.Elements {
 				r.triple(c)
 			}
@@ -29,7 +29,7 @@ func (r *Reply) metaInfo(c *rawjson.Cursor) {
 	}
 }
 
-// token is one that was sampled.
+// token is a sampled token.
 type token struct {
 	id      int32
 	logprob float64
@@ -51,7 +51,7 @@ func (r *Reply) triple(c *rawjson.Cursor) {
 	c.Require(len(r.meta) <= maxTokens)
 }
 
-// settleMeta takes SGLang's own list where nothing else gave ids, or logprobs.
+// settleMeta uses SGLang's list where no other ids or logprobs were given.
 func (r *Reply) settleMeta() {
 	noIDs, noLogprobs := len(r.TokenIDs) == 0, len(r.Logprobs) == 0
 	for _, t := range r.meta {
@@ -64,7 +64,7 @@ func (r *Reply) settleMeta() {
 	}
 }
 
-// versions reads an object that says, among other things, what weights made the reply.
+// versions reads an object that may name the weights of the reply.
 func (r *Reply) versions(c *rawjson.Cursor) {
 	if c.Peek() != '{' {
 		c.Skip()
@@ -82,8 +82,8 @@ func (r *Reply) versions(c *rawjson.Cursor) {
 	}
 }
 
-// versionSpans reads which weights made which tokens, as [{"version": …, "start": …, "end": …}]. It counts in place of the single version beside it, which
-// is that of the end.
+// versionSpans reads the weights of each span of tokens: [{"version": …, "start": …, "end": …}]. It replaces the single version beside
+// it, which is that of the end.
 func (r *Reply) versionSpans(c *rawjson.Cursor) {
 	if c.Peek() != '[' {
 		c.Skip()

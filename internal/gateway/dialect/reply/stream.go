@@ -5,8 +5,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// Stream collects the bytes of a reply in server-sent events and reads each event as soon as it is whole. A line may be as
-// long as the reply.
+// Stream collects the bytes of a reply in server-sent events and reads each complete event at once. A line may be as long as the reply.
 type Stream struct {
 	*Reply
 	split sse.Splitter
@@ -15,7 +14,7 @@ type Stream struct {
 // NewStream returns a Stream whose events are read into r.
 func NewStream(r *Reply) *Stream { return &Stream{Reply: r} }
 
-// Expect makes room for a reply of about so many bytes, which then need not be moved as they come.
+// Expect allocates a buffer for a reply of about n bytes, which then need not be moved.
 func (s *Stream) Expect(n int) { s.split.Raw = make([]byte, 0, n) }
 
 // Room returns space for at least n more bytes, to be read into.
@@ -28,8 +27,8 @@ func (s *Stream) Room(n int) []byte {
 	return raw[len(raw):cap(raw)]
 }
 
-// Capacity is that of the buffer once Room has made space for n bytes. It grows fourfold at first, later by half: replies are a few
-// kilobytes, or many, and what a large one does not fill is memory that others lack.
+// Capacity returns the capacity of the buffer after Room(n). It grows fourfold at first, later by half: replies are a few kilobytes or
+// many, and unused room of a large one is memory that others lack.
 func (s *Stream) Capacity(n int) int {
 	length, size := len(s.split.Raw), cap(s.split.Raw)
 	switch {
@@ -44,13 +43,13 @@ func (s *Stream) Capacity(n int) int {
 	}
 }
 
-// Decoded is the memory of what was read of the reply, beside its bytes.
+// Decoded returns the memory of the decoded parts, without the reply's bytes.
 func (s *Stream) Decoded() int {
 	const id, logprob, both = 4, 8, 16
 	return id*(cap(s.PromptTokenIDs)+cap(s.TokenIDs)+cap(s.named)) + logprob*cap(s.Logprobs) + both*cap(s.meta)
 }
 
-// Unread is how many bytes are not decoded yet: those of the event that is not whole, or of a reply that is one object.
+// Unread returns the number of bytes that are not decoded yet: those of an incomplete event, or of a reply that is one object.
 func (s *Stream) Unread() int {
 	if rawjson.IsObject(s.Raw()) {
 		return len(s.Raw())
@@ -58,7 +57,7 @@ func (s *Stream) Unread() int {
 	return len(s.Raw()) - s.Whole()
 }
 
-// Advance takes in the first n bytes of what Room gave. The error is of an event that cannot be read.
+// Advance reads the first n bytes of the space that Room returned. The error is about an event that cannot be read.
 func (s *Stream) Advance(n int) error {
 	s.split.Raw = s.split.Raw[:len(s.split.Raw)+n]
 	for {
@@ -72,7 +71,7 @@ func (s *Stream) Advance(n int) error {
 	}
 }
 
-// Close reads what a stream without a last empty line left behind, and settles the reply.
+// Close reads a last event without an empty line after it, and finishes the reply.
 func (s *Stream) Close() error {
 	defer s.Finish()
 	if data, ok := s.split.Rest(); ok {
@@ -81,7 +80,7 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// event reads one event, and keeps track of where the prompt's ids stand.
+// event reads one event and tracks the position of the prompt's ids.
 func (s *Stream) event(data []byte) error {
 	before := s.prompts
 	err := s.Event(data)
@@ -96,11 +95,11 @@ func (s *Stream) event(data []byte) error {
 	return err
 }
 
-// Done says that the stream's own end mark came.
+// Done reports whether the stream's end mark came.
 func (s *Stream) Done() bool { return s.split.Done || s.over }
 
-// Whole is how much of Raw is whole events: each is ended by an empty line, however the lines of the stream end.
+// Whole returns the length of the complete events in Raw: each ends with an empty line, in any style of line ends.
 func (s *Stream) Whole() int { return s.split.Began }
 
-// Raw is all that came so far, as it came.
+// Raw returns the bytes so far.
 func (s *Stream) Raw() []byte { return s.split.Raw }

@@ -22,7 +22,7 @@ func (r *Reply) usage(c *rawjson.Cursor) {
 	}
 }
 
-// cached reads what of a prompt was in the endpoint's cache.
+// cached reads the number of the prompt's tokens that were in the endpoint's cache.
 func (r *Reply) cached(c *rawjson.Cursor) {
 	if c.Peek() != '{' {
 		c.Skip()

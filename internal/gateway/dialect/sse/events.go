@@ -6,7 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// Events are those of a stream, each one's data. Half an event, which a cut left at the end, is none.
+// Events iterates over the data of a stream's events. It omits an incomplete event at the end.
 func Events(raw []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		s := Splitter{Raw: raw}
@@ -21,7 +21,7 @@ func Events(raw []byte) iter.Seq[[]byte] {
 	}
 }
 
-// balanced says whether there is one value, whole by its brackets and strings.
+// balanced reports whether data is one value with balanced brackets and complete strings.
 func balanced(data []byte) bool {
 	c := rawjson.Cursor{Src: data}
 	c.Skip()

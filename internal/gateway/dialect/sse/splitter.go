@@ -7,25 +7,24 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
-// Splitter cuts server-sent events out of raw, which may grow while it does. Lines end as the first one does: in LF or CRLF, or
-// in CR alone.
+// Splitter splits server-sent events from raw, which may grow meanwhile. All lines end as the first one does: in LF, CRLF or CR.
 type Splitter struct {
 	Raw   []byte
 	eol   byte   // the last byte of each line's end; 0: no line has ended yet
-	Line  int    // where the line that is not whole yet begins
-	seen  int    // how far a line end was looked for
-	Began int    // where the event that is not whole yet begins
-	From  int    // where the event that came last begins; it ends where line is
-	data  []byte // of the event that is not whole yet
-	lines int    // of data
-	At    int    // where data begins in raw; -1 for an event of several lines, which are joined
-	Done  bool   // the stream's own end mark came; what follows does not count
+	Line  int    // start of the incomplete line
+	seen  int    // end of the search for a line end
+	Began int    // start of the incomplete event
+	From  int    // start of the latest event; it ends at Line
+	data  []byte // of the incomplete event
+	lines int    // lines of data
+	At    int    // start of data in Raw; -1 for an event of several lines, which are joined
+	Done  bool   // the stream's end mark came; the rest is ignored
 }
 
-// bom may stand at the beginning of a stream, and says nothing.
+// bom may be at the beginning of a stream and is ignored.
 const bom = "\ufeff"
 
-// Next returns the data of the next whole event.
+// Next returns the data of the next complete event.
 func (s *Splitter) Next() ([]byte, bool) {
 	if s.eol == 0 && !s.learn() {
 		return nil, false
@@ -45,7 +44,7 @@ func (s *Splitter) Next() ([]byte, bool) {
 	}
 }
 
-// learn finds how lines end, once the first one has: a CR needs the byte behind it.
+// learn detects the line ending at the end of the first line: a CR needs the byte after it.
 func (s *Splitter) learn() bool {
 	end := lineEnd(s.Raw[s.seen:])
 	if end < 0 {
@@ -66,7 +65,8 @@ func (s *Splitter) learn() bool {
 	return true
 }
 
-// lineEnd is where the first CR or LF is; -1: nowhere. A first line may have all of a prompt's ids, for which bytes.IndexAny is slow.
+// lineEnd returns the position of the first CR or LF; -1: none. A first line may have all of a prompt's ids, for which bytes.IndexAny is
+// slow.
 func lineEnd(b []byte) int {
 	lf := bytes.IndexByte(b, '\n')
 	if lf >= 0 {
@@ -78,7 +78,7 @@ func lineEnd(b []byte) int {
 	return lf
 }
 
-// Rest returns the data of a last event that no empty line ends.
+// Rest returns the data of a last event without an empty line after it.
 func (s *Splitter) Rest() ([]byte, bool) {
 	at, line := s.Line, s.Raw[s.Line:]
 	s.Line, s.seen = len(s.Raw), len(s.Raw)
@@ -88,7 +88,7 @@ func (s *Splitter) Rest() ([]byte, bool) {
 	return s.flush()
 }
 
-// take reads the line that begins at an offset. An event ends at an empty line; its data lines are joined by line ends.
+// take reads the line at an offset. An empty line ends an event; its data lines are joined by line feeds.
 func (s *Splitter) take(line []byte, at int) ([]byte, bool) {
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	end := at + len(line)
@@ -100,14 +100,14 @@ func (s *Splitter) take(line []byte, at int) ([]byte, bool) {
 	}
 	value, ok := bytes.CutPrefix(line, []byte("data:"))
 	if !ok {
-		return nil, false // a comment, or a field that carries no data
+		return nil, false // a comment, or a field without data
 	}
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch s.lines++; s.lines {
 	case 1:
 		s.data, s.At = value, end-len(value)
 	case 2:
-		s.data = slices.Concat(s.data, []byte("\n"), value) // never into raw
+		s.data = slices.Concat(s.data, []byte("\n"), value) // a copy: raw must not change
 	default:
 		s.data = append(append(s.data, '\n'), value...)
 	}
@@ -127,7 +127,7 @@ func (s *Splitter) flush() ([]byte, bool) {
 	return data, len(data) > 0 && !s.Done
 }
 
-// Reframe appends the event that came last with other data, on one line; its lines that are not of data stay.
+// Reframe appends the latest event with other data, on one line; it keeps the event's other lines.
 func (s *Splitter) Reframe(dst, data []byte) []byte {
 	event := bytes.TrimPrefix(s.Raw[s.From:s.Line], []byte(bom))
 	for said := false; len(event) > 0; {

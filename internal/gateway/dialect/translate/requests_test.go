@@ -126,17 +126,17 @@ func TestOptions(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []pair{
-		{"messages", `{"messages":[{"role":"user","content":[{"type":"document","source":{"type":"base64","media_type":"application/pdf"}}]}]}`, `messages[0]: content[0]: a chat completion takes no document with a source of type "base64"`},
+		{"messages", `{"messages":[{"role":"user","content":[{"type":"document","source":{"type":"base64","media_type":"application/pdf"}}]}]}`, `messages[0]: content[0]: a chat completion has no document with a source of type "base64"`},
 		{"messages", `{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}`, "ends with a message of the assistant"},
-		{"messages", `{"messages":[{"role":"x"}]}`, "want user or assistant"},
-		{"messages", `{"messages":[{"role":"user","content":"a"}],"tool_choice":{"type":"x"}}`, "want auto, any, tool or none"},
+		{"messages", `{"messages":[{"role":"x"}]}`, "must be user or assistant"},
+		{"messages", `{"messages":[{"role":"user","content":"a"}],"tool_choice":{"type":"x"}}`, "must be auto, any, tool or none"},
 		{"messages", `{"messages":3}`, "must not be a number"},
 		{"messages", `{}`, "has no message"},
 		{"responses", `{"input":"a","previous_response_id":"r"}`, "no responses are stored"},
-		{"responses", `{"input":[{"type":"computer_call"}]}`, `input[0]: a chat completion takes no item of type "computer_call"`},
+		{"responses", `{"input":[{"type":"computer_call"}]}`, `input[0]: a chat completion has no item of type "computer_call"`},
 		{"responses", `{"input":[{"role":"user","content":[{"type":"input_image","file_id":"f"}]}]}`, "by the id of a file"},
-		{"responses", `{"input":"a","tool_choice":{"type":"web_search"}}`, "want auto, none, required or a tool"},
-		{"google", `{"contents":[{"parts":[{"fileData":{}}]}]}`, "contents[0]: a chat completion takes no fileData"},
+		{"responses", `{"input":"a","tool_choice":{"type":"web_search"}}`, "must be auto, none, required or a tool"},
+		{"google", `{"contents":[{"parts":[{"fileData":{}}]}]}`, "contents[0]: a chat completion has no fileData"},
 		{"google", `{"contents":[{"parts":[{"text":"a"}]}],"cachedContent":"c"}`, "no contents are stored"},
 		{"google", `{"contents":[{"parts":[{"text":"a"}]}],"generationConfig":{"candidateCount":2}}`, "must be 1"},
 	} {

@@ -1,7 +1,7 @@
-// Package feed gives the changes of several routes to one reader.
+// Package feed reports the changes of several routes to one reader.
 //
-// A route only marks what has changed; its status is read when the reader takes it. A slow reader therefore gets the latest status of each
-// route, and the memory of a Feed is bounded by the number of its watches. While no route changes a Feed does nothing.
+// A route only marks its watches; its status is read when the reader takes it. So a slow reader gets the latest status of each route, and
+// a Feed's memory is bounded by its number of watches. A Feed is idle while no route changes.
 package feed
 
 import (
@@ -18,14 +18,14 @@ const maxWatches = 1 << 14
 
 // Routes are the routes of a gateway.
 type Routes interface {
-	// Watched is a route's version and a function that gives its status until the route is closed; fault.NotFound when there is none.
+	// Watched returns a route's version and a function that returns its status until the route is closed; fault.NotFound: no such route.
 	Watched(id string) (*Version, func() (gateway.RouteStatus, error), error)
 }
 
-// Feed is for one reader. Add and Remove may run beside Next.
+// Feed serves one reader. Add and Remove may be called during Next.
 type Feed struct {
 	routes Routes
-	wake   chan struct{} // full when something was marked
+	wake   chan struct{} // has an element after a mark
 
 	mu      sync.Mutex
 	watches map[uint64]*watch
@@ -36,22 +36,22 @@ type Feed struct {
 type watch struct {
 	feed    *Feed
 	key     uint64
-	version *Version                            // nil: there is no such route
-	status  func() (gateway.RouteStatus, error) // of the route, or why there is none
-	pause   time.Duration                       // between two changes that are given
-	known   int64                               // version that the reader has
-	// The lock of the feed guards these.
+	version *Version                            // nil: no such route
+	status  func() (gateway.RouteStatus, error) // the route's status, or the error why there is none
+	pause   time.Duration                       // least time between two reported changes
+	known   int64                               // the version that the reader has
+	// Guarded by the feed's lock.
 	marked bool
-	next   time.Time // when a change may be given
+	next   time.Time // time of the earliest next report
 }
 
-// New makes a Feed without watches.
+// New returns a Feed without watches.
 func New(r Routes) *Feed {
 	return &Feed{routes: r, wake: make(chan struct{}, 1), watches: map[uint64]*watch{}}
 }
 
-// Add begins a watch under a key that no other watch has. A status of version since is known to the reader; after a change there is none for
-// pause. A route that does not exist is a change.
+// Add starts a watch under an unused key. The reader already has the status of version since. After a change there is none for the time
+// of pause. A route that does not exist is reported as a change.
 func (f *Feed) Add(key uint64, id string, since int64, pause time.Duration) error {
 	w := &watch{feed: f, key: key, known: since, pause: pause}
 	var missing error
@@ -82,7 +82,7 @@ func (f *Feed) add(w *watch) error {
 	return nil
 }
 
-// Remove ends a watch; of one that is over it is a no-op.
+// Remove ends a watch. It is a no-op for an ended watch.
 func (f *Feed) Remove(key uint64) {
 	f.mu.Lock()
 	w, ok := f.watches[key]
@@ -110,7 +110,7 @@ func (w *watch) end() {
 	}
 }
 
-// mark notes a change of the watch's route.
+// mark records a change of the watch's route.
 func (f *Feed) mark(w *watch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,7 +125,7 @@ func (f *Feed) mark(w *watch) {
 	}
 }
 
-// Next waits for changes and returns them. A watch whose route was closed ends with a change that says so. Next fails once ctx ends.
+// Next waits for changes and returns them. A closed route ends its watch with a change that says so. Next fails when ctx ends.
 func (f *Feed) Next(ctx context.Context) ([]gateway.WatchChange, error) {
 	for {
 		ready, next := f.take(time.Now())
@@ -138,7 +138,7 @@ func (f *Feed) Next(ctx context.Context) ([]gateway.WatchChange, error) {
 	}
 }
 
-// take removes the marked watches that may give a change now. next is when the first of the others may; the zero time: there are no others.
+// take removes the marked watches that may report a change now. next is the time of the next report among the others; zero: no others.
 func (f *Feed) take(now time.Time) (ready []*watch, next time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -161,7 +161,7 @@ func (f *Feed) take(now time.Time) (ready []*watch, next time.Time) {
 	return ready, next
 }
 
-// changes are the statuses of watches that the reader does not have.
+// changes returns the statuses that the reader does not have.
 func (f *Feed) changes(ready []*watch) []gateway.WatchChange {
 	var changes []gateway.WatchChange
 	for _, w := range ready {
@@ -178,7 +178,7 @@ func (f *Feed) changes(ready []*watch) []gateway.WatchChange {
 	return changes
 }
 
-// wait waits for a mark, or until next.
+// wait waits for a mark, at most until next.
 func (f *Feed) wait(ctx context.Context, next time.Time) error {
 	var due <-chan time.Time
 	if !next.IsZero() {

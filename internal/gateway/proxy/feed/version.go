@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Version counts the changes of a route's status, and marks the watches of the route. It is safe for concurrent use.
+// Version counts the changes of a route's status and marks the route's watches. It is safe for concurrent use.
 type Version struct {
 	mu      sync.Mutex
 	current int64
 	watches []*watch
 }
 
-// NewVersion begins at the time in nanoseconds, so that a version given out before a restart is not current after it.
+// NewVersion starts at the current time in nanoseconds, so that no version from before a restart is valid after it.
 func NewVersion() *Version { return &Version{current: time.Now().UnixNano()} }
 
-// Current is the version of the status.
+// Current returns the version of the status.
 func (v *Version) Current() int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -33,7 +33,7 @@ func (v *Version) Note() {
 	}
 }
 
-// add adds a watch, which is marked if it does not know the current status.
+// add adds a watch and marks it if it does not have the current status.
 func (v *Version) add(w *watch) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

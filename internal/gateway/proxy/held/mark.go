@@ -14,27 +14,27 @@ import (
 // file is the name of the mark in a gateway's folder.
 const file = ".alive.json"
 
-// Mark is what a gateway notes every few seconds while it is alive. The time and all that it says of the routes are written in one step, so that
-// nothing of before the mark is lost with the gateway, and nothing counts both as held before it and as away after it.
+// Mark is the state that a gateway writes every few seconds while it is alive. The time and the routes' state are written in one step:
+// nothing before the mark is lost with the gateway, and no time counts both as held before the mark and as away after it.
 type Mark struct {
 	At     time.Time        `json:"at"`
-	Routes map[string]Route `json:"routes,omitempty"` // whose agent has called, by the key of their trace
+	Routes map[string]Route `json:"routes,omitempty"` // routes whose agent has called, by the key of their trace
 }
 
-// Route is how a route stood.
+// Route is the state of a route.
 type Route struct {
 	Held  Time      `json:"held"`
-	First time.Time `json:"first,omitzero"`  // when its first call began; the zero time: it has had none
-	Calls []Call    `json:"calls,omitempty"` // of the agent's own, under way
+	First time.Time `json:"first,omitzero"`  // start of the first call; the zero time: no call yet
+	Calls []Call    `json:"calls,omitempty"` // the agent's own calls in flight
 }
 
-// Call is a call under way.
+// Call is a call in flight.
 type Call struct {
 	Turn  int       `json:"turn"`
 	Began time.Time `json:"began"`
 }
 
-// Save writes the mark of a gateway's folder.
+// Save writes the mark in a gateway's folder.
 func Save(folder string, m Mark) error {
 	raw, err := json.Marshal(m)
 	if err == nil {
@@ -43,7 +43,7 @@ func Save(folder string, m Mark) error {
 	return fault.Wrap(fault.Internal, err, "mark of the gateway")
 }
 
-// Load reads it. The zero value: no gateway has written one.
+// Load reads the mark in a gateway's folder. The zero value: there is none.
 func Load(folder string) (Mark, error) {
 	var m Mark
 	raw, err := os.ReadFile(filepath.Join(folder, file))
@@ -59,9 +59,10 @@ func Load(folder string) (Mark, error) {
 	return m, nil
 }
 
-// Recall is for how long calls were held back, by now, on a route of a gateway that is gone: what the mark says, the work of the calls that were lost,
-// and the time since the mark. Time before the agent's first call does not count. key is that of the route's trace; recorded says whether the call of a
-// turn came to its end. first is when the first call on record began, and begun when the first of all did, be it on record or not; the zero time: the agent has made none.
+// Recall returns how long the calls of a route of an earlier gateway process were held back until now: the time in the mark, the time of
+// the lost calls, and the time since the mark. Time before the agent's first call does not count. key is that of the route's trace;
+// recorded reports whether the call of a turn was completed. first is the start of the first recorded call, begun that of the first call,
+// recorded or not; the zero time: the agent has made none.
 func (m Mark) Recall(key string, recorded func(turn int) bool, first, now time.Time) (total Time, begun time.Time) {
 	r, noted := m.Routes[key]
 	if !r.First.IsZero() && (first.IsZero() || r.First.Before(first)) {

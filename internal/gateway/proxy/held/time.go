@@ -1,4 +1,4 @@
-// Package held sums the time for which a gateway held the calls of an agent back, and keeps it over the gateway's death.
+// Package held sums the time for which a gateway held back the calls of an agent, and keeps the sum across restarts of the gateway.
 package held
 
 import (
@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Time is the union of spans: what overlaps counts once. The zero value is no time.
+// Time is a union of spans: overlaps count once. The zero value is empty.
 type Time struct {
-	Settled time.Duration `json:"settled,omitempty"` // of spans that no further one overlaps
-	Spans   []Span        `json:"spans,omitempty"`   // the others, in order and apart from each other
+	Settled time.Duration `json:"settled,omitempty"` // sum of the spans that no later span overlaps
+	Spans   []Span        `json:"spans,omitempty"`   // the other spans, sorted and disjoint
 }
 
-// Span is a stretch of time.
+// Span is an interval of time.
 type Span struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 }
 
-// Add takes in one span. An empty one, or one that ends before it begins, adds nothing.
+// Add adds a span. An empty span, or one that ends before it begins, adds nothing.
 func (t *Time) Add(s Span) {
 	if !s.To.After(s.From) {
 		return
@@ -40,7 +40,7 @@ func (t *Time) Add(s Span) {
 	t.Spans = slices.Insert(apart, at, s)
 }
 
-// Settle forgets where the spans were that end before a time: no further span begins before it.
+// Settle merges the spans that end before that time: no later span begins before it.
 func (t *Time) Settle(before time.Time) {
 	for len(t.Spans) > 0 && !t.Spans[0].To.After(before) {
 		t.Settled += t.Spans[0].length()
@@ -48,7 +48,7 @@ func (t *Time) Settle(before time.Time) {
 	}
 }
 
-// With is the time together with further spans. The receiver stays as it is.
+// With returns the union with further spans. It does not change t.
 func (t Time) With(further ...Span) Time {
 	for _, s := range further {
 		t.Add(s)
@@ -56,7 +56,7 @@ func (t Time) With(further ...Span) Time {
 	return t
 }
 
-// Sum is how long it is.
+// Sum returns the total length.
 func (t Time) Sum() time.Duration {
 	sum := t.Settled
 	for _, s := range t.Spans {

@@ -1,4 +1,4 @@
-// Package journal keeps what a gateway has to know of a route after a restart, in a file of the route's folder.
+// Package journal stores a gateway's state of a route, in a file of the route's folder, for its next start.
 package journal
 
 import (
@@ -15,17 +15,17 @@ import (
 // File is the name of a route's journal in its folder.
 const File = "route.json"
 
-// Journal is what is kept of a route besides its trace. The model's key is in it sealed.
+// Journal is the stored state of a route, besides its trace. The model's key in it is sealed.
 type Journal struct {
 	Route       gateway.Route    `json:"route"`
-	Trace       string           `json:"trace"` // key of its records; another for each life of a route of that ID
+	Trace       string           `json:"trace"` // key of its records; differs when a route of that ID is opened again
 	Ended       string           `json:"ended,omitempty"`
 	BudgetSpent string           `json:"budget_spent,omitempty"`
 	Failure     *gateway.Failure `json:"failure,omitempty"`
 	Sessions    []string         `json:"sessions,omitempty"` // of the agent's own
 }
 
-// Load reads the journal of a route's folder. A missing one is os.ErrNotExist.
+// Load reads the journal of a route's folder. Without a journal it returns os.ErrNotExist.
 func Load(folder string) (Journal, error) {
 	var j Journal
 	raw, err := os.ReadFile(filepath.Join(folder, File))
@@ -41,7 +41,7 @@ func Load(folder string) (Journal, error) {
 	return j, nil
 }
 
-// Save replaces the journal in one step: a crash leaves the old one or the new one.
+// Save replaces the journal atomically: a crash leaves the old one or the new one.
 func Save(folder string, j Journal) error {
 	raw, err := json.Marshal(j)
 	if err != nil {

@@ -11,28 +11,28 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Admission lets the requests to one upstream begin: so many at once, so many a second, routes taking turns, and none while
-// it is paused or has asked for no calls.
+// Admission limits the requests to one upstream: concurrency and rate, routes in turn, and none while it is paused or has asked for no
+// requests.
 type Admission struct {
 	bounds Bounds
 	queued prometheus.Gauge // requests that wait
 	log    *slog.Logger
-	routes int // that have it; the registry's lock guards it
+	routes int // routes that joined; guarded by the registry's lock
 
 	mu       sync.Mutex
 	queue    queue
 	running  map[*pass]struct{}
 	rate     *rate.Limiter // nil: no bound
-	idle     chan struct{} // closed when no request runs; nil unless a drain waits for that
-	paused   time.Time     // the pause ends by itself then, in case the trainer that asked for it is gone
-	pausedAt time.Time     // when the latest pause began
-	held     time.Time     // until then the endpoint asked for no calls
-	shut     shut          // by both
-	failing  int           // tries in a row that failed
-	failed   time.Time     // when the last of them did
-	why      string        // what came of the last of them, for people
-	weights  string        // the name that a trainer gave them; "": none did
-	wake     *time.Timer   // looks again when time alone lets a request begin
+	idle     chan struct{} // closed when no request is in flight; nil unless a drain waits for it
+	paused   time.Time     // end of the pause, in case the trainer that asked for it is gone
+	pausedAt time.Time     // start of the latest pause
+	held     time.Time     // the endpoint asked for no requests until then
+	shut     shut          // the time closed by either
+	failing  int           // consecutive failed tries
+	failed   time.Time     // time of the latest failed try
+	why      string        // error of the latest failed try, for people
+	weights  string        // name that a trainer gave to the weights; "": none
+	wake     *time.Timer   // admits when the time limit of a waiting request is over
 }
 
 func newAdmission(b Bounds, queued prometheus.Gauge, log *slog.Logger) *Admission {
@@ -45,7 +45,7 @@ func newAdmission(b Bounds, queued prometheus.Gauge, log *slog.Logger) *Admissio
 	return a
 }
 
-// Enter returns when a request of the route may begin; the error is why ctx ended first. Who has entered must leave.
+// Enter returns when a request of the route may begin; the error is why ctx ended first. The caller must call Leave after the request.
 func (a *Admission) Enter(ctx context.Context, route string) (*pass, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -63,7 +63,7 @@ func (a *Admission) Enter(ctx context.Context, route string) (*pass, error) {
 	}
 }
 
-// enter lets a request in where none waits and it may begin; otherwise it puts the request in the queue.
+// enter admits a request if none waits and it may begin; otherwise it queues the request.
 func (a *Admission) enter(route string, p *pass) (in bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,7 +77,7 @@ func (a *Admission) enter(route string, p *pass) (in bool) {
 	return false
 }
 
-// admit lets in all that may begin. a.mu is held.
+// admit admits all requests that may begin. a.mu is held.
 func (a *Admission) admit() {
 	for !a.queue.empty() && a.free() {
 		p := a.queue.next()
@@ -87,7 +87,7 @@ func (a *Admission) admit() {
 	}
 }
 
-// free says whether a request may begin, and takes what it costs. Where time alone stands against it, the timer is set.
+// free reports whether a request may begin, and takes its tokens from the rate. If only time prevents it, it sets the timer.
 func (a *Admission) free() bool {
 	if a.bounds.Calls > 0 && len(a.running) >= a.bounds.Calls {
 		return false // the next request that leaves admits again
@@ -116,7 +116,7 @@ func (a *Admission) look() {
 	a.admit()
 }
 
-// giveUp takes a request out of the queue, or ends it where it was admitted at the same moment.
+// giveUp removes a request from the queue, or ends it if it was admitted at the same moment.
 func (a *Admission) giveUp(route string, p *pass) {
 	a.mu.Lock()
 	in := !a.queue.remove(route, p)
@@ -129,7 +129,7 @@ func (a *Admission) giveUp(route string, p *pass) {
 	a.queued.Dec()
 }
 
-// Leave says that a request which had entered is over.
+// Leave ends a request that was admitted.
 func (a *Admission) Leave(p *pass) {
 	p.end(nil)
 	a.mu.Lock()
@@ -142,12 +142,12 @@ func (a *Admission) Leave(p *pass) {
 	a.admit()
 }
 
-// Bounds are what an upstream is asked at most; a zero field sets none.
+// Bounds are the limits of an upstream; zero: no limit.
 type Bounds struct {
-	Calls int     // requests at once
-	Rate  float64 // requests a second
-	Burst int     // requests that may come at once after a quiet time; 0: one second's
-	Queue int     // more calls than this waiting: new rollouts wait, too
+	Calls int     // concurrent requests
+	Rate  float64 // requests per second
+	Burst int     // requests that may begin at once after a quiet time; 0: those of one second
+	Queue int     // waiting calls above which new rollouts wait
 }
 
 func (b Bounds) burst() int {

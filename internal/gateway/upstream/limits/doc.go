@@ -1,3 +1,3 @@
-// Package limits holds requests to model endpoints back: so many at once, so many a second, none during a pause. It knows endpoints by
-// name and says how each stands.
+// Package limits limits requests to model endpoints: concurrency, rate, and pauses. It keeps endpoints by name and reports the status of
+// each.
 package limits

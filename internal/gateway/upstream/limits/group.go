@@ -7,11 +7,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
-// ownMark stands between an endpoint's name and the address of a server that a rollout gave under it; see rollout.Model.Upstream.
+// ownMark separates an endpoint's name from the address of a server that a rollout gave under it; see rollout.Model.Upstream.
 const ownMark = "@"
 
-// Group is what a name stands for: the admission to the endpoint itself, and those to the servers that rollouts gave under its name;
-// of host:port, to that server under whatever name.
+// Group is the admissions that a name refers to. An endpoint's name refers to the endpoint and the servers that rollouts gave under its
+// name; host:port refers to that server under any name.
 type Group []*Admission
 
 // Clear ends the requests in flight of all admissions.
@@ -21,7 +21,7 @@ func (g Group) Clear() {
 	}
 }
 
-// Drained returns when no request of any is under way, or wait is over.
+// Drained returns when no request of the group is in flight, or after wait.
 func (g Group) Drained(ctx context.Context, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -33,7 +33,7 @@ func (g Group) Drained(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// Status sums up. All are paused together or, one by its own name, apart: then the whole is not.
+// Status merges the statuses. The group is paused only if all of its admissions are; one may be paused alone, by its own name.
 func (g Group) Status() gateway.UpstreamStatus {
 	sum := g[0].status()
 	for _, a := range g[1:] {

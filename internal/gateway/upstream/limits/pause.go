@@ -11,29 +11,29 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
-// ErrCleared ends a request whose upstream is wanted empty. Its call is made again after the pause.
+// ErrCleared is the cause of a request's end when its upstream is cleared. Its call is made again after the pause.
 var ErrCleared = errors.New("upstream was cleared")
 
 const (
-	// maxHeld bounds for how long one answer has all calls to an upstream held back: the header may be wrong, or meant for
-	// one client's quota. The call that got the answer waits for the whole time.
+	// maxHeld bounds for how long one answer can hold back all calls to an upstream: the header may be wrong, or be about one client's
+	// quota. The call that got the answer waits for the full time.
 	maxHeld = time.Minute
-	// So many failed tries in a row make an endpoint unfit for new rollouts, until one succeeds or this long has passed without one.
+	// That many consecutive failed tries make an endpoint unfit for new rollouts, until a try succeeds or that time has passed.
 	ailing  = 3
 	healing = 30 * time.Second
 )
 
-// Pause holds requests back for so long from now. The latest pause counts.
+// Pause holds back requests for d from now. The latest pause counts.
 func (a *Admission) Pause(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
 	a.paused, a.pausedAt = now.Add(d), now
 	a.shut.note(now, latest(a.paused, a.held))
-	a.admit() // who waits may have to wait for another moment now
+	a.admit() // the end of the wait may have changed
 }
 
-// Paused is until when the upstream is paused, unless it is resumed before; the zero time: it is not.
+// Paused returns the end of the pause, unless it is resumed before; the zero time: no pause.
 func (a *Admission) Paused() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -43,17 +43,17 @@ func (a *Admission) Paused() time.Time {
 	return a.paused
 }
 
-// PausedSince says whether a pause began after a time, be it over or not.
+// PausedSince reports whether a pause began after t, even if it is over.
 func (a *Admission) PausedSince(t time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.pausedAt.After(t)
 }
 
-// resumedStep is how often Resumed looks whether the pause is over.
+// resumedStep is the interval at which Resumed checks for the end of the pause.
 const resumedStep = time.Second
 
-// Resumed returns once the upstream is not paused; the error is why ctx ended first.
+// Resumed returns when the upstream is not paused; the error is why ctx ended first.
 func (a *Admission) Resumed(ctx context.Context) error {
 	for {
 		until := a.Paused()
@@ -75,7 +75,7 @@ func (a *Admission) Resume() {
 	a.admit()
 }
 
-// clear ends what is under way.
+// clear ends the requests in flight.
 func (a *Admission) clear() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -84,7 +84,7 @@ func (a *Admission) clear() {
 	}
 }
 
-// drained returns when no request is under way, or ctx ends.
+// drained returns when no request is in flight, or ctx ends.
 func (a *Admission) drained(ctx context.Context) error {
 	a.mu.Lock()
 	if len(a.running) == 0 {
@@ -100,11 +100,11 @@ func (a *Admission) drained(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		return fault.New(fault.Timeout, "calls are still under way; no new ones begin until the pause ends")
+		return fault.New(fault.Timeout, "calls are still in flight; no new ones begin until the pause ends")
 	}
 }
 
-// Answered notes a request that the endpoint answered. It logs the end of a run of failures.
+// Answered records a request that the endpoint answered. It logs the end of a run of failures.
 func (a *Admission) Answered() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,8 +114,8 @@ func (a *Admission) Answered() {
 	a.failing = 0
 }
 
-// Fails notes a request that failed and may be retried, and for how long the endpoint asks for no requests. It logs when a run of
-// failures begins: agents wait for minutes meanwhile.
+// Fails records a failed request that may be retried, and for how long the endpoint asks for no requests. It logs the start of a run of
+// failures, since agents may wait for minutes.
 func (a *Admission) Fails(why string, after time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -145,7 +145,7 @@ func (a *Admission) status() gateway.UpstreamStatus {
 	return s
 }
 
-// atRest says whether nothing would be lost with it.
+// atRest reports whether the admission holds no state that would be lost with it.
 func (a *Admission) atRest() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -160,7 +160,7 @@ func (a *Admission) atRest() bool {
 	}
 }
 
-// busy says why new rollouts should wait; "": they need not. a.mu is held.
+// busy returns why new rollouts should wait; "": they need not. a.mu is held.
 func (a *Admission) busy() string {
 	now := time.Now()
 	switch {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// pass is the permission of a request to begin.
+// pass is the admission of a request.
 type pass struct {
-	ready chan struct{}   // closed when it may; nil: it need not wait
-	Ctx   context.Context // of the request; ends when the upstream is cleared, too
+	ready chan struct{}   // closed on admission; nil: admitted at once
+	Ctx   context.Context // of the request; also ends when the upstream is cleared
 	end   context.CancelCauseFunc
 }
 
@@ -19,13 +19,13 @@ func newPass(ctx context.Context) *pass {
 	return p
 }
 
-// EndAfter ends the request's context after so long, as that of a request whose time is up, unless stop is called before.
+// EndAfter ends the request's context after d with a deadline error, unless stop is called before.
 func (p *pass) EndAfter(d time.Duration) (stop func() bool) {
 	return time.AfterFunc(d, func() { p.end(context.DeadlineExceeded) }).Stop
 }
 
-// queue holds the waiting requests. Routes take turns; within a route the order is first in, first out. So a rollout with many calls
-// at once does not delay the others.
+// queue holds the waiting requests. Routes take turns; within a route the order is first in, first out. So a rollout with many parallel
+// calls does not delay the others.
 type queue struct {
 	of    map[string][]*pass // by route; never empty
 	turns []string           // routes that wait, the next one first
@@ -42,7 +42,7 @@ func (l *queue) add(route string, p *pass) {
 	l.n++
 }
 
-// next removes the request whose turn it is; the queue is not empty.
+// next removes the request whose turn it is. The queue must not be empty.
 func (l *queue) next() *pass {
 	route := l.turns[0]
 	p := l.of[route][0]
@@ -56,7 +56,7 @@ func (l *queue) next() *pass {
 	return p
 }
 
-// remove takes one request out; false: it is not in the queue.
+// remove removes a request; false: it is not in the queue.
 func (l *queue) remove(route string, p *pass) bool {
 	i := slices.Index(l.of[route], p)
 	if i < 0 {

@@ -16,10 +16,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
-// Registry has the admissions to all upstreams, by name. It is safe for concurrent use.
+// Registry holds the admissions to all upstreams, by name. It is safe for concurrent use.
 type Registry struct {
 	bounds    func(upstream string) Bounds
-	endpoints []string         // names that a trainer may ask about before their first call; none: any
+	endpoints []string         // names that a trainer may query before their first call; none: any
 	queued    prometheus.Gauge // requests that wait
 	log       *slog.Logger
 
@@ -35,7 +35,7 @@ func NewRegistry(bounds func(string) Bounds, endpoints []string, file string, re
 		return nil, err
 	}
 	queued := promauto.With(reg).NewGauge(prometheus.GaugeOpts{
-		Name: "rolloutd_gateway_calls_queued", Help: "Requests that wait until their model endpoint may be asked.",
+		Name: "rolloutd_gateway_calls_queued", Help: "Requests that wait for admission to their model endpoint.",
 	})
 	return &Registry{bounds: bounds, endpoints: endpoints, queued: queued, log: log, admissions: map[string]*Admission{}, weights: named}, nil
 }
@@ -49,7 +49,7 @@ func (g *Registry) Join(name string) *Admission {
 	return a
 }
 
-// Leave says that a route which had joined is gone.
+// Leave undoes a Join.
 func (g *Registry) Leave(a *Admission) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,7 +57,7 @@ func (g *Registry) Leave(a *Admission) {
 	g.tidy()
 }
 
-// StatusOf says how an upstream stands, for a rollout that has no route yet.
+// StatusOf returns the status of an upstream, for a rollout without a route.
 func (g *Registry) StatusOf(name string) gateway.UpstreamStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,8 +66,8 @@ func (g *Registry) StatusOf(name string) gateway.UpstreamStatus {
 	return status
 }
 
-// admit finds the admission to an upstream, or makes it: an upstream may be paused before its first call. One under a name has that
-// name's bounds, and the pause and the weights of its name or its address. g.mu is held.
+// admit finds or makes the admission to an upstream: an upstream may be paused before its first call. It has the bounds of its name, and
+// the pause and the weights of its name or its address. g.mu is held.
 func (g *Registry) admit(name string) *Admission {
 	if a, ok := g.admissions[name]; ok {
 		return a
@@ -84,13 +84,13 @@ func (g *Registry) admit(name string) *Admission {
 	return a
 }
 
-// Named applies do to all admissions that a trainer's name stands for, and returns them. A misspelt name is a fault.NotFound: the
-// trainer would replace the weights under calls that go on.
+// Named applies do to all admissions that a trainer's name refers to, and returns them. A misspelt name is a fault.NotFound: otherwise
+// the trainer would replace the weights during calls.
 func (g *Registry) Named(name string, do func(*Admission)) (Group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.known(name) {
-		return nil, fault.New(fault.NotFound, "no model endpoint %q: want %s, or host:port of one that is given by its URL alone",
+		return nil, fault.New(fault.NotFound, "no model endpoint %q: must be %s, or host:port of an endpoint given only by URL",
 			name, strings.Join(g.endpoints, ", "))
 	}
 	all := Group{g.admit(name)}
@@ -100,27 +100,27 @@ func (g *Registry) Named(name string, do func(*Admission)) (Group, error) {
 		}
 	}
 	for _, a := range all {
-		do(a) // under the lock: one that comes meanwhile is not passed over
+		do(a) // under the lock, so that no concurrent Join is missed
 	}
 	g.tidy()
 	return all, nil
 }
 
-// tidy forgets the admissions that no route has and that are at rest: every rollout may be given another address. One that a trainer
-// could not name, were it not for its calls, is kept. g.mu is held.
+// tidy removes the idle admissions without routes, since every rollout may bring another address. It keeps those that a trainer can name
+// only through their calls. g.mu is held.
 func (g *Registry) tidy() {
 	maps.DeleteFunc(g.admissions, func(name string, a *Admission) bool {
 		return a.routes == 0 && a.atRest() && (g.nameable(name) || strings.Contains(name, ownMark))
 	})
 }
 
-// known says whether a trainer may use a name; g.mu is held.
+// known reports whether a trainer may use a name. g.mu is held.
 func (g *Registry) known(name string) bool {
 	_, called := g.admissions[name]
 	return called || g.nameable(name)
 }
 
-// nameable says whether a name is an endpoint's, or may be host:port. A URL is neither: no calls are made under it.
+// nameable reports whether a name is an endpoint's or may be host:port. A URL is neither: no call has such a name.
 func (g *Registry) nameable(name string) bool {
 	return len(g.endpoints) == 0 || slices.Contains(g.endpoints, name) || strings.ContainsAny(name, ".:") && !strings.Contains(name, "/")
 }

@@ -2,10 +2,10 @@ package limits
 
 import "time"
 
-// shut is the latest time in which an upstream was to get no requests: it was paused, or had asked for none.
+// shut is the latest span in which an upstream should get no requests: it was paused, or had asked for none.
 type shut struct{ since, until time.Time }
 
-// note takes in that the upstream is to get no requests before until; a time that is past ends the time in which it gets none.
+// note extends the span to until; a time in the past ends it.
 func (s *shut) note(now, until time.Time) {
 	switch {
 	case !until.After(now):
@@ -19,7 +19,7 @@ func (s *shut) note(now, until time.Time) {
 	}
 }
 
-// within is the part of a wait in which the upstream was to get no requests; both are zero where there is none.
+// within returns the part of a wait that lies in the span; zero times: none.
 func (s shut) within(from, to time.Time) (time.Time, time.Time) {
 	if s.since.After(from) {
 		from = s.since
@@ -33,7 +33,8 @@ func (s shut) within(from, to time.Time) (time.Time, time.Time) {
 	return from, to
 }
 
-// Shut is the part of a wait for admission in which the upstream was paused or had asked for no requests. The rest of a wait is for other requests.
+// Shut returns the part of a wait for admission in which the upstream was paused or had asked for no requests. The rest was spent waiting
+// for other requests.
 func (a *Admission) Shut(from, to time.Time) (time.Time, time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

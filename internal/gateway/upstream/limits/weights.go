@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// maxWeights bounds the endpoints whose weights are named.
+	// maxWeights bounds the endpoints with named weights.
 	maxWeights = 1024
-	// maxWeightsFile bounds the file of them, in bytes.
+	// maxWeightsFile bounds their file, in bytes.
 	maxWeightsFile = 1 << 20
 )
 
-// weights are the names that trainers gave to the weights behind upstreams, by the names of these. They are kept in a file: the calls after a restart of the
-// gateway are made to the same weights.
+// weights are the names that trainers gave to the weights behind upstreams, by upstream name. The file keeps them across restarts of the
+// gateway.
 type weights struct {
-	file string // "": they are in memory alone
+	file string // "": no file
 	of   map[string]string
 }
 
@@ -47,14 +47,14 @@ func loadWeights(file string) (weights, error) {
 	return w, nil
 }
 
-// set names the weights of an upstream, and returns once that is on disk.
+// set names the weights of an upstream, and returns when the name is on disk.
 func (w weights) set(upstream, version string) error {
 	before, known := w.of[upstream]
 	if before == version {
 		return nil
 	}
 	if !known && len(w.of) >= maxWeights {
-		return fault.New(fault.Exhausted, "the weights of %d endpoints have names; no further one can be named", maxWeights)
+		return fault.New(fault.Exhausted, "the weights of %d endpoints are named, which is the maximum", maxWeights)
 	}
 	w.of[upstream] = version
 	if err := w.save(); err != nil {
@@ -78,15 +78,15 @@ func (w weights) save() error {
 	return durable.Replace(w.file, raw)
 }
 
-// ValidVersion says whether a trainer may name weights so. Two dots stand between the versions of a reply that spans several.
+// ValidVersion reports whether version is a valid name of weights. Two dots separate the versions of a reply that spans several.
 func ValidVersion(version string) bool {
 	return regexp.MustCompile(`^[\w.:/@+=-]{1,128}$`).MatchString(version) && !strings.Contains(version, "..")
 }
 
-// Load says which weights an upstream has from now on. Requests under way then span two versions.
+// Load sets the name of an upstream's weights from now on. Requests in flight then span two versions.
 func (g *Registry) Load(name, version string) error {
 	if !ValidVersion(version) {
-		return fault.Field("version", "want up to 128 letters, digits and characters of _.:/@+=- without two dots in a row")
+		return fault.Field("version", "must be at most 128 letters, digits and characters of _.:/@+=- without two dots in a row")
 	}
 	var err error
 	_, unknown := g.Named(name, func(a *Admission) {
@@ -105,7 +105,7 @@ func (a *Admission) load(version string) {
 	a.weights = version
 }
 
-// Weights is the name that a trainer gave to the weights behind the upstream; "": none did.
+// Weights returns the name that a trainer gave to the upstream's weights; "": none.
 func (a *Admission) Weights() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,13 +12,13 @@ import (
 // Completion is a whole chat completion.
 type Completion struct {
 	ID        string // as the engine gave it
-	Created   int64  // seconds since 1970; 0: not said
+	Created   int64  // seconds since 1970; 0: absent
 	Text      string
 	Reasoning string
 	Refusal   string
 	Calls     []ToolCall // each has an id
 	Finish    string     // finish_reason
-	Stop      string     // the stop sequence that ended it, where the engine says so
+	Stop      string     // the stop sequence that ended it, if the engine reports it
 	Usage     Usage
 }
 
@@ -42,14 +42,14 @@ type completion struct {
 	Usage json.RawMessage `json:"usage"`
 }
 
-// Read reads a completion that was put together from a reply.
+// Read decodes an assembled completion.
 func Read(object []byte) (Completion, error) {
 	var in completion
 	if err := json.Unmarshal(object, &in); err != nil {
 		return Completion{}, err
 	}
 	c := Completion{ID: textOf(in.ID), Usage: usageOf(in.Usage)}
-	c.Created, _ = strconv.ParseInt(string(in.Created), 10, 64) // not said, or in another form
+	c.Created, _ = strconv.ParseInt(string(in.Created), 10, 64) // absent, or in another form
 	if len(in.Choices) == 0 {
 		return c, nil
 	}
@@ -57,14 +57,14 @@ func Read(object []byte) (Completion, error) {
 	c.Text, c.Reasoning, c.Refusal, c.Calls = one.Message.Content, one.Message.Reasoning, one.Message.Refusal, one.Message.Calls
 	c.Finish, c.Stop = textOf(one.Finish), textOf(one.Stop)
 	for i := range c.Calls {
-		if c.Calls[i].ID == "" { // agents need one to answer to
+		if c.Calls[i].ID == "" { // agents need an id for the result
 			c.Calls[i].ID = "call_" + c.Short() + "_" + strconv.Itoa(i)
 		}
 	}
 	return c, nil
 }
 
-// Short is the completion's id without the prefix of its API and without what ids of other APIs do not have.
+// Short returns the completion's id without the prefix of its API and without characters that other APIs' ids do not have.
 func (c *Completion) Short() string {
 	id := strings.TrimPrefix(c.ID, "chatcmpl-")
 	return strings.Map(func(r rune) rune {
@@ -75,20 +75,20 @@ func (c *Completion) Short() string {
 	}, id[:min(len(id), maxID)])
 }
 
-// maxID bounds what is taken of an engine's id, in bytes.
+// maxID bounds the used part of an engine's id, in bytes.
 const maxID = 64
 
-// textOf is a string, or "" of another value.
+// textOf returns a string; "": another value.
 func textOf(raw []byte) string {
 	var s string
-	_ = json.Unmarshal(raw, &s) // not said, or a number
+	_ = json.Unmarshal(raw, &s) // absent, or a number
 	return s
 }
 
 func usageOf(raw []byte) (u Usage) {
 	o, err := rawjson.ParseObject(raw)
 	if err != nil {
-		return u // not said
+		return u // absent
 	}
 	u.Prompt, u.Completion = rawjson.NumberIn(o, "prompt_tokens"), rawjson.NumberIn(o, "completion_tokens")
 	if in, err := rawjson.ParseObject(o.Or("prompt_tokens_details", "")); err == nil {
@@ -100,7 +100,7 @@ func usageOf(raw []byte) (u Usage) {
 	return u
 }
 
-// Arguments are those of a call as an object; false: the model wrote something else.
+// Arguments returns those of a call as an object; false: the model wrote something else.
 func Arguments(text string) (json.RawMessage, bool) {
 	raw := []byte(text)
 	if !json.Valid(raw) || !rawjson.Nestable(raw) || !rawjson.IsObject(raw) {
@@ -109,7 +109,7 @@ func Arguments(text string) (json.RawMessage, bool) {
 	return raw, true
 }
 
-// Encode writes an object of another API. Its parts are strings, numbers and JSON that was checked.
+// Encode encodes an object of another API. It contains only strings, numbers and valid JSON.
 func Encode(object any) []byte {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/jsonlimit"
 )
 
-// Bounds of a request that is translated: values, and nesting. A request of 200 turns with 100 tools has some 20,000 values.
+// Bounds of a translated request: JSON values, and depth. A request of 200 turns with 100 tools has about 20,000 values.
 const (
 	maxElements = 1 << 18
 	maxDepth    = 200

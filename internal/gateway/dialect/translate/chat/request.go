@@ -17,7 +17,7 @@ const (
 	toolRole  = "tool"
 )
 
-// Request is a chat completion that is asked for.
+// Request is a request for a chat completion.
 type Request struct {
 	Model             string          `json:"model,omitempty"`
 	Messages          []Message       `json:"messages"`
@@ -40,21 +40,21 @@ type Request struct {
 // Message is one message of the conversation.
 type Message struct {
 	Role       string     `json:"role"`
-	Content    any        `json:"content"` // a string, []Part, or nil beside tool calls
+	Content    any        `json:"content"` // a string, []Part, or nil with tool calls
 	Reasoning  string     `json:"reasoning,omitempty"`
 	Thinking   string     `json:"reasoning_content,omitempty"` // the same under its older name
 	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`
 	ToolCallID string     `json:"tool_call_id,omitempty"`
 }
 
-// Part is a piece of a message that is not text alone.
+// Part is a part of a message that is not only text.
 type Part struct {
 	Type     string    `json:"type"`
 	Text     string    `json:"text,omitempty"`
 	ImageURL *ImageURL `json:"image_url,omitempty"`
 }
 
-// ImageURL is where an image is; often a data URL.
+// ImageURL is the location of an image, often a data URL.
 type ImageURL struct {
 	URL    string `json:"url"`
 	Detail string `json:"detail,omitempty"`
@@ -67,7 +67,7 @@ type ToolCall struct {
 	Function Function `json:"function"`
 }
 
-// Function is what a call names: the arguments are a JSON text, as the model wrote it.
+// Function is a call's function. The arguments are a JSON text, as the model wrote it.
 type Function struct {
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
@@ -86,12 +86,12 @@ type Declared struct {
 	Parameters  json.RawMessage `json:"parameters,omitempty"`
 }
 
-// Choose is the tool choice that forces one function.
+// Choose returns the tool choice that forces one function.
 func Choose(name string) any {
 	return map[string]any{"type": "function", "function": map[string]string{"name": name}}
 }
 
-// Schema is the output format that holds a reply to a JSON schema.
+// Schema returns the output format for replies of a JSON schema.
 func Schema(name string, schema json.RawMessage, strict *bool) any {
 	format := map[string]any{"name": name, "schema": schema}
 	if strict != nil {
@@ -100,17 +100,17 @@ func Schema(name string, schema json.RawMessage, strict *bool) any {
 	return map[string]any{"type": "json_schema", "json_schema": format}
 }
 
-// NewTool declares a function.
+// NewTool returns the tool of a function.
 func NewTool(name, description string, parameters json.RawMessage) Tool {
 	return Tool{Type: "function", Function: Declared{Name: name, Description: description, Parameters: parameters}}
 }
 
-// NewCall is a call of a function.
+// NewCall returns a call of a function.
 func NewCall(id, name, arguments string) ToolCall {
 	return ToolCall{ID: id, Type: "function", Function: Function{Name: name, Arguments: arguments}}
 }
 
-// Think makes text the reasoning of the message, under both names that engines read.
+// Think appends to the reasoning of the message, under both names that engines read.
 func (m *Message) Think(text string) { m.Reasoning, m.Thinking = m.Reasoning+text, m.Thinking+text }
 
 // Encode checks the conversation and writes the request.
@@ -122,18 +122,18 @@ func (r *Request) Encode() ([]byte, error) {
 		return nil, fault.Field("messages", "ends with a message of the assistant, which a chat completion does not continue")
 	}
 	if len(r.Tools) == 0 {
-		r.ToolChoice, r.ParallelToolCalls = nil, nil // engines refuse them without tools
+		r.ToolChoice, r.ParallelToolCalls = nil, nil // without tools engines refuse them
 	}
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)
-	out.SetEscapeHTML(false) // the text goes upstream as the agent wrote it
+	out.SetEscapeHTML(false) // keeps the agent's text as it is
 	if err := out.Encode(r); err != nil {
 		return nil, fault.New(fault.Invalid, "cannot be translated into a chat completion: %s", err)
 	}
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// Content are the parts of a message: text alone is a string, its lines as they follow each other.
+// Content returns the parts as a message's content: text alone is a string, joined by line feeds.
 func Content(parts []Part) any {
 	texts := make([]string, 0, len(parts))
 	for _, p := range parts {
@@ -145,13 +145,13 @@ func Content(parts []Part) any {
 	return strings.Join(texts, "\n")
 }
 
-// Text is a part of text, Image one of an image.
+// Text returns a part of text.
 func Text(text string) Part { return Part{Type: "text", Text: text} }
 
-// Image is a part with an image.
+// Image returns a part with an image.
 func Image(url, detail string) Part {
 	return Part{Type: "image_url", ImageURL: &ImageURL{URL: url, Detail: detail}}
 }
 
-// DataURL is an image as its bytes, in base64.
+// DataURL returns the URL of an image given as base64.
 func DataURL(mediaType, data string) string { return fmt.Sprintf("data:%s;base64,%s", mediaType, data) }

@@ -1,7 +1,7 @@
 package chat
 
-// Turns puts the messages of a conversation together. Instructions come first, in one message; tool results come before what the user says in the same
-// message, since engines want them right behind the calls.
+// Turns assembles the messages of a conversation. Instructions come first, in one message. Tool results come before the user's text in
+// the same message, since engines require them directly after the calls.
 type Turns struct {
 	instructions []Part
 	messages     []Message
@@ -9,8 +9,7 @@ type Turns struct {
 	said         []Part
 }
 
-// Instruct adds instructions. Those that come after the conversation has begun are said by the user: many chat templates refuse a system
-// message there.
+// Instruct adds instructions. After the conversation has begun they become user text: many chat templates refuse a system message there.
 func (t *Turns) Instruct(parts ...Part) {
 	if len(t.messages)+len(t.results)+len(t.said) == 0 {
 		t.instructions = append(t.instructions, parts...)
@@ -19,10 +18,10 @@ func (t *Turns) Instruct(parts ...Part) {
 	t.Say(parts...)
 }
 
-// Say adds what the user says.
+// Say adds text of the user.
 func (t *Turns) Say(parts ...Part) { t.said = append(t.said, parts...) }
 
-// Result adds the result of a call. Images go to the user's message behind it: a tool's message has text alone.
+// Result adds the result of a call. Images go into the user's message after it, since a tool's message has only text.
 func (t *Turns) Result(callID string, parts []Part) {
 	var texts []Part
 	for _, p := range parts {
@@ -44,7 +43,7 @@ func (t *Turns) Flush() {
 	t.results, t.said = nil, nil
 }
 
-// Answer returns the message of the assistant that comes next, or that the latest pieces belong to. It is valid until the next call.
+// Answer returns the current or next message of the assistant. It is valid until the next call.
 func (t *Turns) Answer() *Message {
 	t.Flush()
 	if n := len(t.messages); n > 0 && t.messages[n-1].Role == Assistant {
@@ -60,7 +59,7 @@ func (m *Message) Speak(text string) {
 	m.Content = before + text
 }
 
-// Messages is the conversation.
+// Messages returns the conversation.
 func (t *Turns) Messages() []Message {
 	t.Flush()
 	for i := range t.messages {

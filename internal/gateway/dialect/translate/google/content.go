@@ -20,7 +20,7 @@ type part struct {
 	Inline   *inline   `json:"inlineData"`
 	Call     *call     `json:"functionCall"`
 	Response *response `json:"functionResponse"`
-	// What a chat completion has nothing for.
+	// Members without a counterpart in a chat completion.
 	File   json.RawMessage `json:"fileData"`
 	Code   json.RawMessage `json:"executableCode"`
 	Result json.RawMessage `json:"codeExecutionResult"`
@@ -44,7 +44,7 @@ type response struct {
 	Parts    []part          `json:"parts"`
 }
 
-// UnmarshalJSON implements json.Unmarshaler: a content may be one text.
+// UnmarshalJSON implements json.Unmarshaler: a content may be a single text.
 func (c *content) UnmarshalJSON(raw []byte) error {
 	if len(raw) > 0 && raw[0] == '"' {
 		c.Parts = make([]part, 1)
@@ -54,13 +54,13 @@ func (c *content) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*plain)(c))
 }
 
-// pending are the calls that have no result yet. The API names a call by its function, and by an id only where its maker gave one.
+// pending are the calls without a result. The API names a call by its function, and by an id only if the client gave one.
 type pending struct {
 	calls []call
 	made  int
 }
 
-// name gives a call an id where it has none.
+// name sets an id on a call without one.
 func (p *pending) name(c *call) {
 	p.made++
 	if c.ID == "" {
@@ -69,7 +69,7 @@ func (p *pending) name(c *call) {
 	p.calls = append(p.calls, *c)
 }
 
-// answered is the id of the call that a result belongs to: of that id, else the first of that function, else an id of its own.
+// answered returns the id of the call that a result belongs to: the call of that id, else the first of that function, else a new id.
 func (p *pending) answered(r *response) string {
 	at := -1
 	for i := len(p.calls) - 1; i >= 0; i-- {
@@ -113,7 +113,7 @@ func (c *content) add(t *chat.Turns, calls *pending) error {
 	case "model":
 		return c.addAnswer(t, calls)
 	default:
-		return fault.Field("role", "want user or model, got %q", c.Role)
+		return fault.Field("role", "must be user or model, got %q", c.Role)
 	}
 }
 
@@ -137,7 +137,7 @@ func (c *content) addAnswer(t *chat.Turns, calls *pending) error {
 	return nil
 }
 
-// unread holds arguments that are no object, which the API has no place for.
+// unread is the key for arguments that are not an object, which the API cannot represent.
 const unread = "_arguments"
 
 func argumentsOf(args json.RawMessage) string {
@@ -153,7 +153,7 @@ func argumentsOf(args json.RawMessage) string {
 	return b.String()
 }
 
-// said are the parts of a content.
+// said returns the parts of a content.
 func (c *content) said() ([]chat.Part, error) {
 	var all []chat.Part
 	for i := range c.Parts {
@@ -169,19 +169,19 @@ func (c *content) said() ([]chat.Part, error) {
 func (p *part) said() ([]chat.Part, error) {
 	switch {
 	case p.File != nil:
-		return nil, fault.New(fault.Invalid, "a chat completion takes no fileData")
+		return nil, fault.New(fault.Invalid, "a chat completion has no fileData")
 	case p.Code != nil, p.Result != nil:
-		return nil, fault.New(fault.Invalid, "a chat completion takes no executableCode")
+		return nil, fault.New(fault.Invalid, "a chat completion has no executableCode")
 	case p.Inline != nil && len(p.Inline.MIMEType) > 6 && p.Inline.MIMEType[:6] == "image/":
 		return []chat.Part{chat.Image(chat.DataURL(p.Inline.MIMEType, p.Inline.Data), "")}, nil
 	case p.Inline != nil:
-		return nil, fault.New(fault.Invalid, "a chat completion takes no inlineData of type %q", p.Inline.MIMEType)
+		return nil, fault.New(fault.Invalid, "a chat completion has no inlineData of type %q", p.Inline.MIMEType)
 	default:
 		return []chat.Part{chat.Text(p.Text)}, nil
 	}
 }
 
-// said is what a function returned: the text where it is one text under the names that clients use, else the object.
+// said returns a function's result: as text if it has one text under the names that clients use, else as the object.
 func (r *response) said() ([]chat.Part, error) {
 	said := []chat.Part{chat.Text(r.text())}
 	for i := range r.Parts {

@@ -36,7 +36,7 @@ type usage struct {
 	Total    int64 `json:"totalTokenCount"`
 }
 
-// reply writes a completion as a GenerateContentResponse of the model that the agent asked for.
+// reply returns a completion as a GenerateContentResponse of the model that the agent named.
 func reply(c chat.Completion, model string) []byte {
 	a := answer{Model: model, ID: c.Short(), Usage: usage{
 		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Answer: c.Usage.Completion - c.Usage.Reasoning, Thoughts: c.Usage.Reasoning,

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/chat"
 )
 
-// request is a request of the API, as far as it has a counterpart.
+// request has the members of a request that have a counterpart.
 type request struct {
 	Contents []content `json:"contents"`
 	System   *content  `json:"systemInstruction"`
@@ -25,7 +25,7 @@ type request struct {
 	Cached string `json:"cachedContent"`
 }
 
-// Members are those of a request that are translated.
+// Members returns the members of a request that are translated.
 func Members() []string {
 	return []string{
 		"contents", "systemInstruction", "tools", "generationConfig", "toolConfig", "cachedContent",
@@ -57,7 +57,7 @@ type tool struct {
 	} `json:"functionDeclarations"`
 }
 
-// Translate writes a request as a chat completion. The path of a request names the model, and says whether the reply is streamed.
+// Translate returns a request as a chat completion. The path of a request names the model, and determines whether the reply is streamed.
 func Translate(body []byte, model string, stream bool) (*chat.Call, error) {
 	var in request
 	if err := chat.Decode(camelCase(body), &in); err != nil {
@@ -67,7 +67,7 @@ func Translate(body []byte, model string, stream bool) (*chat.Call, error) {
 		return nil, fault.Field("generationConfig.candidateCount", "must be 1: one choice is captured for each call")
 	}
 	if in.Cached != "" {
-		return nil, fault.Field("cachedContent", "is not known here: no contents are stored; give the whole conversation as contents")
+		return nil, fault.Field("cachedContent", "is not supported, since no contents are stored: send the whole conversation as contents")
 	}
 	said, err := in.conversation()
 	if err != nil {
@@ -110,7 +110,7 @@ func (in *request) conversation() ([]chat.Message, error) {
 	return t.Messages(), nil
 }
 
-// tools declares functions; the others are run by Google's servers. Where only some may be called, only those are declared.
+// tools declares functions; other tools are run by Google's servers. If only some may be called, only those are declared.
 func (in *request) tools(out *chat.Request) (dropped []string, err error) {
 	allowed := in.Choice.Calling.Allowed
 	for i, t := range in.Tools {
@@ -138,7 +138,7 @@ func (in *request) tools(out *chat.Request) (dropped []string, err error) {
 	case "ANY":
 		out.ToolChoice = "required"
 	default:
-		return nil, fault.Field("toolConfig.functionCallingConfig.mode", "want AUTO, ANY, NONE or VALIDATED, got %q", mode)
+		return nil, fault.Field("toolConfig.functionCallingConfig.mode", "must be AUTO, ANY, NONE or VALIDATED, got %q", mode)
 	}
 	return dropped, nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/chat"
 )
 
-// jsonSchema writes a schema of the API as a JSON schema: the API has the types in capitals, and its own member for null.
+// jsonSchema returns a schema of the API as a JSON schema: the API writes types in capitals, and has its own member for null.
 func jsonSchema(raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -22,7 +22,7 @@ func jsonSchema(raw json.RawMessage) (json.RawMessage, error) {
 	return chat.Encode(lower(schema)), nil
 }
 
-// lower is a schema with the types in small letters, below members that hold schemas too. The depth was bounded when the request was read.
+// lower returns a schema with types in lower case, also in nested schemas. The depth was bounded when the request was read.
 func lower(schema any) any {
 	o, ok := schema.(map[string]any)
 	if !ok {

@@ -61,7 +61,7 @@ func (m *message) add(t *chat.Turns) error {
 		}
 		return nil
 	default:
-		return fault.Field("role", "want user or assistant, got %q", m.Role)
+		return fault.Field("role", "must be user or assistant, got %q", m.Role)
 	}
 }
 
@@ -93,7 +93,7 @@ func (m *message) addAssistant(t *chat.Turns) error {
 			answer.Speak(b.Text)
 		case "thinking":
 			answer.Think(b.Thinking)
-		case "redacted_thinking": // another model's, and unreadable to this one
+		case "redacted_thinking": // of another model, and not readable by this one
 		case "tool_use":
 			answer.ToolCalls = append(answer.ToolCalls, chat.NewCall(b.ID, b.Name, argumentsOf(b.Input)))
 		default:
@@ -116,18 +116,18 @@ func argumentsOf(input json.RawMessage) string {
 	return b.String()
 }
 
-// partsOf reads the content of a tool's result, or of a document.
+// partsOf reads the content of a tool's result or of a document.
 func partsOf(raw json.RawMessage) ([]chat.Part, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
 	var content blocks
 	if err := json.Unmarshal(raw, &content); err != nil {
-		return nil, fault.New(fault.Invalid, "want a text or a list of content blocks")
+		return nil, fault.New(fault.Invalid, "must be a text or a list of content blocks")
 	}
 	var parts []chat.Part
 	for _, b := range content {
-		if b.Source.Type == "content" { // documents within documents would nest without an end
+		if b.Source.Type == "content" { // nested documents would have no bound
 			return nil, unknown("document of content blocks")
 		}
 		some, err := b.parts()
@@ -139,7 +139,7 @@ func partsOf(raw json.RawMessage) ([]chat.Part, error) {
 	return parts, nil
 }
 
-// parts are what a block says.
+// parts returns the content of a block.
 func (b *block) parts() ([]chat.Part, error) {
 	switch {
 	case b.Type == "text":
@@ -153,12 +153,12 @@ func (b *block) parts() ([]chat.Part, error) {
 	case b.Type == "document" && b.Source.Type == "content":
 		return partsOf(b.Source.Content)
 	case b.Type == "image", b.Type == "document":
-		return nil, fault.New(fault.Invalid, "a chat completion takes no %s with a source of type %q", b.Type, b.Source.Type)
+		return nil, fault.New(fault.Invalid, "a chat completion has no %s with a source of type %q", b.Type, b.Source.Type)
 	default:
 		return nil, unknown(b.Type)
 	}
 }
 
 func unknown(kind string) error {
-	return fault.New(fault.Invalid, "a chat completion takes no content block of type %q", kind)
+	return fault.New(fault.Invalid, "a chat completion has no content block of type %q", kind)
 }

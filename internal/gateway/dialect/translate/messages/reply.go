@@ -6,7 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/chat"
 )
 
-// signature stands where Anthropic's models sign what they think: clients give a block back only with one.
+// signature replaces the signature of Anthropic's models on their thinking: clients return a block only if it has one.
 const signature = "rolloutd"
 
 type answer struct {
@@ -45,7 +45,7 @@ type toolBlock struct {
 	Input json.RawMessage `json:"input"`
 }
 
-// reply writes a completion as a message of the model that the agent asked for.
+// reply returns a completion as a message of the model that the agent named.
 func reply(c chat.Completion, model string) []byte {
 	a := answer{
 		ID: "msg_" + c.Short(), Type: "message", Role: "assistant", Model: model, Content: []any{},
@@ -64,8 +64,8 @@ func reply(c chat.Completion, model string) []byte {
 	return chat.Encode(a)
 }
 
-// inputOf returns the input of a tool, which the API wants to be an object. Other text stays as the model wrote it, in a string: the tool refuses it,
-// and the next request has it again.
+// inputOf returns the input of a tool, which the API requires to be an object. Other text is wrapped in a string as the model wrote it:
+// the tool refuses it, and the next request repeats it.
 func inputOf(arguments string) json.RawMessage {
 	if arguments == "" {
 		return json.RawMessage("{}")

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/chat"
 )
 
-// request is a request of the API, as far as it has a counterpart.
+// request has the members of a request that have a counterpart.
 type request struct {
 	Model       string          `json:"model"`
 	System      blocks          `json:"system"`
@@ -30,7 +30,7 @@ type request struct {
 	TemplateOptions json.RawMessage `json:"chat_template_kwargs"`
 }
 
-// Members are those of a request that are translated.
+// Members returns the members of a request that are translated.
 func Members() []string {
 	return []string{
 		"model", "system", "messages", "tools", "tool_choice", "max_tokens", "temperature", "top_p", "top_k", "stop_sequences", "stream",
@@ -61,11 +61,11 @@ type format struct {
 	Schema json.RawMessage `json:"schema"`
 }
 
-// billing begins the system text in which Claude Code counts its requests. It differs from call to call, so that no prompt would begin with the
-// one before it.
+// billing is the prefix of the system text in which Claude Code counts its requests. It is removed because it differs from call to call,
+// so that no prompt would begin with the previous one.
 const billing = "x-anthropic-billing-header:"
 
-// Translate writes a request as a chat completion.
+// Translate returns a request as a chat completion.
 func Translate(body []byte) (*chat.Call, error) {
 	var in request
 	if err := chat.Decode(body, &in); err != nil {
@@ -107,12 +107,12 @@ func Translate(body []byte) (*chat.Call, error) {
 	return &chat.Call{Body: raw, Dropped: dropped, Reply: func(c chat.Completion) []byte { return reply(c, in.Model) }}, nil
 }
 
-// at says where in a request a fault is.
+// at adds the place in the request to an error.
 func at(err error, format string, args ...any) error {
 	return fault.Field(fmt.Sprintf(format, args...), "%s", err)
 }
 
-// tools are the client's own. The others are run by Anthropic's servers, or have a schema that only its models know.
+// tools declares the client's own tools. Others are run by Anthropic's servers, or have a schema that only its models know.
 func (in *request) tools(out *chat.Request) (dropped []string) {
 	for _, t := range in.Tools {
 		if t.Type != "" && t.Type != "custom" {
@@ -139,7 +139,7 @@ func (in *request) choose(out *chat.Request) error {
 	case "tool":
 		out.ToolChoice = chat.Choose(in.ToolChoice.Name)
 	default:
-		return fault.Field("tool_choice.type", "want auto, any, tool or none, got %q", in.ToolChoice.Type)
+		return fault.Field("tool_choice.type", "must be auto, any, tool or none, got %q", in.ToolChoice.Type)
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (i *item) add(t *chat.Turns) error {
 	case "reasoning":
 		t.Answer().Think(i.thought())
 	default:
-		return fault.New(fault.Invalid, "a chat completion takes no item of type %q", i.Type)
+		return fault.New(fault.Invalid, "a chat completion has no item of type %q", i.Type)
 	}
 	return nil
 }
@@ -100,12 +100,12 @@ func (i *item) addMessage(t *chat.Turns) error {
 			answer.Speak(p.Text)
 		}
 	default:
-		return fault.Field("role", "want user, assistant, system or developer, got %q", i.Role)
+		return fault.Field("role", "must be user, assistant, system or developer, got %q", i.Role)
 	}
 	return nil
 }
 
-// chat are the parts as a chat completion has them.
+// chat returns the parts for a chat completion.
 func (p parts) chat() ([]chat.Part, error) {
 	out := make([]chat.Part, 0, len(p))
 	for _, one := range p {
@@ -117,20 +117,20 @@ func (p parts) chat() ([]chat.Part, error) {
 		case one.Type == "input_image" && one.ImageURL != "":
 			out = append(out, chat.Image(one.ImageURL, one.Detail))
 		case one.Type == "input_image":
-			return nil, fault.New(fault.Invalid, "a chat completion takes no image by the id of a file; give image_url")
+			return nil, fault.New(fault.Invalid, "a chat completion has no image by file id: send image_url")
 		default:
-			return nil, fault.New(fault.Invalid, "a chat completion takes no content of type %q", one.Type)
+			return nil, fault.New(fault.Invalid, "a chat completion has no content of type %q", one.Type)
 		}
 	}
 	return out, nil
 }
 
-// sealed begins the encrypted content of reasoning that came from a chat completion. Clients that keep no plain reasoning give it back.
+// sealed is the prefix of the encrypted content of reasoning from a chat completion. Clients that keep no plain reasoning return it.
 const sealed = "rolloutd:"
 
 func sealedOf(text string) string { return sealed + base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// thought is the text of a reasoning item; another model's encrypted content says nothing.
+// thought returns the text of a reasoning item; encrypted content of another model has none.
 func (i *item) thought() string {
 	if text, ok := strings.CutPrefix(i.Encrypted, sealed); ok {
 		if plain, err := base64.StdEncoding.DecodeString(text); err == nil {

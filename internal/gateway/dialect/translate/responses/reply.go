@@ -84,7 +84,7 @@ type callItem struct {
 	Input     *string `json:"input,omitempty"`
 }
 
-// reply writes a completion as a response of the model that the agent asked for. Custom are the tools that take a text.
+// reply returns a completion as a response of the model that the agent named. custom are the names of tools whose input is a text.
 func reply(c chat.Completion, model string, custom []string) []byte {
 	id := c.Short()
 	r := response{

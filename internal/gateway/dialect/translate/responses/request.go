@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/translate/chat"
 )
 
-// request is a request of the API, as far as it has a counterpart.
+// request has the members of a request that have a counterpart.
 type request struct {
 	Model           string          `json:"model"`
 	Instructions    string          `json:"instructions"`
@@ -33,7 +33,7 @@ type request struct {
 	Prompt       json.RawMessage `json:"prompt"`
 }
 
-// Members are those of a request that are translated, or mean nothing where nothing is stored.
+// Members returns the members of a request that are translated or have no effect without storage.
 func Members() []string {
 	return []string{
 		"model", "instructions", "input", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "temperature", "top_p", "top_k",
@@ -48,7 +48,7 @@ type format struct {
 	Strict *bool           `json:"strict"`
 }
 
-// Translate writes a request as a chat completion.
+// Translate returns a request as a chat completion.
 func Translate(body []byte) (*chat.Call, error) {
 	var in request
 	if err := chat.Decode(body, &in); err != nil {
@@ -88,18 +88,18 @@ func Translate(body []byte) (*chat.Call, error) {
 	return &chat.Call{Body: raw, Dropped: dropped, Reply: func(c chat.Completion) []byte { return reply(c, in.Model, custom) }}, nil
 }
 
-// stored refuses what lies on a server of the API, where a chat completion has all of a conversation in its request.
+// stored refuses references to data on a server of the API: a chat completion has the whole conversation in its request.
 func (in *request) stored() error {
 	given := func(raw json.RawMessage) bool { return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) }
 	switch {
 	case in.Background:
 		return fault.Field("background", "must be false: a reply is captured while it is being made")
 	case in.Previous != "":
-		return fault.Field("previous_response_id", "is not known here: no responses are stored; give the whole conversation as input")
+		return fault.Field("previous_response_id", "is not supported, since no responses are stored: send the whole conversation as input")
 	case given(in.Conversation):
-		return fault.Field("conversation", "is not known here: no conversations are stored; give the whole conversation as input")
+		return fault.Field("conversation", "is not supported, since no conversations are stored: send the whole conversation as input")
 	case given(in.Prompt):
-		return fault.Field("prompt", "is not known here: no prompts are stored; give instructions and input")
+		return fault.Field("prompt", "is not supported, since no prompts are stored: send instructions and input")
 	default:
 		return nil
 	}

@@ -20,11 +20,11 @@ type tool struct {
 	} `json:"format"`
 }
 
-// customSchema are the parameters of a tool that takes a text: chat completions have functions alone.
+// customSchema is the schema of a tool whose input is a text: chat completions have only functions.
 const customSchema = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}`
 
-// tools declares functions, and tools that take a text as functions of one parameter; custom are the names of those. The others are run by
-// OpenAI's servers.
+// tools declares functions, and declares tools whose input is a text as functions of one parameter; custom are the names of the latter.
+// Other tools are run by OpenAI's servers.
 func (in *request) tools(out *chat.Request) (custom, dropped []string) {
 	for _, t := range in.Tools {
 		switch t.Type {
@@ -40,7 +40,7 @@ func (in *request) tools(out *chat.Request) (custom, dropped []string) {
 	return custom, dropped
 }
 
-// described has the grammar that the tool's input follows.
+// described returns the description, with the grammar of the tool's input.
 func (t *tool) described() string {
 	if t.Format.Definition == "" {
 		return t.Description
@@ -64,16 +64,16 @@ func (in *request) choose(out *chat.Request) error {
 		out.ToolChoice = chat.Choose(choice.Name)
 		return nil
 	default:
-		return fault.Field("tool_choice", "want auto, none, required or a tool of the request")
+		return fault.Field("tool_choice", "must be auto, none, required or a tool of the request")
 	}
 }
 
-// textArguments are those of a call of a tool that takes a text.
+// textArguments returns the arguments of a call with a text as input.
 func textArguments(input string) string {
 	return string(chat.Encode(map[string]string{"input": input}))
 }
 
-// inputOf is the text that a tool is called with; what the model wrote otherwise is the text itself.
+// inputOf returns the text input of a call; arguments of another form are the text itself.
 func inputOf(arguments string) string {
 	var in struct {
 		Input *string `json:"input"`

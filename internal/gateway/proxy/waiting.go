@@ -1,0 +1,175 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway"
+	"github.com/rolloutd/rolloutd/internal/gateway/proxy/held"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// waitTime sums the time for which the agent waited for the endpoint.
+type waitTime struct {
+	total time.Duration
+	until time.Time // end of the counted time; parallel calls count once
+}
+
+// add counts the duration d that ended at end.
+func (w *waitTime) add(end time.Time, d time.Duration) {
+	begin := end.Add(-d)
+	if begin.Before(w.until) {
+		begin = w.until
+	}
+	if end.After(begin) {
+		w.total += end.Sub(begin)
+		w.until = end
+	}
+}
+
+// awaited reports whether the agent waits for calls of that kind. It makes titles beside its work, and foreign calls are not its own.
+func awaited(k rollout.TurnKind) bool {
+	return k == rollout.KindAgent || k == rollout.KindSubagent || k == rollout.KindSummary
+}
+
+// promptWait describes an endpoint that fails to tokenise a prompt for which the agent waits. The zero value: it does not fail.
+type promptWait struct {
+	since time.Time
+	lost  time.Time // start of the attempts without a connection; zero: the last one connected
+	why   string
+}
+
+// addFailure records a failed attempt that began at that time.
+func (p *promptWait) addFailure(began time.Time, err error) {
+	if p.since.IsZero() {
+		p.since = began
+	}
+	p.why = err.Error()
+	var none *upstream.UnreachableError
+	switch {
+	case !errors.As(err, &none):
+		p.lost = time.Time{}
+	case p.lost.IsZero():
+		p.lost = began
+	}
+}
+
+// noteTokenize records an attempt to have a prompt tokenised. The failure is final if the endpoint has not answered for the time budget of a
+// call, or could not be connected to for Options.Reach.
+func (r *route) noteTokenize(began time.Time, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !fault.Is(err, fault.Unavailable) {
+		r.endPromptWait()
+		return
+	}
+	paused := r.paused() != ""
+	if paused {
+		r.endPromptWait() // time during the pause does not count against the endpoint
+	}
+	r.promptWait.addFailure(began, err)
+	unreachable := !r.promptWait.lost.IsZero() && time.Since(r.promptWait.lost) >= r.reachTime
+	if !paused && (unreachable || time.Since(r.promptWait.since) >= r.callBudget()) {
+		r.journal.Failure = &gateway.Failure{Kind: fault.UpstreamFailed, Message: r.promptWait.why}
+		r.saveOrLog("failure")
+	}
+	r.version.Note()
+}
+
+// endPromptWait records that the agent waits for no prompt. r.mu is held.
+func (r *route) endPromptWait() {
+	if since := r.promptWait.since; !since.IsZero() {
+		now := time.Now()
+		r.waitTime.add(now, now.Sub(since))
+		r.promptWait = promptWait{}
+		r.addHeld(held.Span{From: since, To: now})
+		r.version.Note()
+	}
+}
+
+// trouble returns why the agent's earliest call waits for a paused endpoint or is retried; "": neither. r.mu is held.
+func (r *route) trouble() string {
+	if why := r.paused(); why != "" && r.waits() {
+		return why
+	}
+	if r.promptWait.why != "" {
+		return r.promptWait.why
+	}
+	if r.begun == 0 {
+		return r.connectError
+	}
+	var first *call
+	for _, c := range r.inFlight {
+		if awaited(c.ask.Kind) && c.progress.Trouble() != "" && (first == nil || c.turn < first.turn) {
+			first = c
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	return first.progress.Trouble()
+}
+
+// waits reports whether the agent waits for an endpoint that is not working on its request. r.mu is held.
+func (r *route) waits() bool {
+	if !r.promptWait.since.IsZero() {
+		return true
+	}
+	for _, c := range r.inFlight {
+		if awaited(c.ask.Kind) && c.progress.Waits() {
+			return true
+		}
+	}
+	return false
+}
+
+// paused returns until when the endpoint is paused; "": it is not.
+func (r *route) paused() string {
+	until := r.admission.Paused()
+	if until.IsZero() {
+		return ""
+	}
+	return "it is paused, until " + until.UTC().Format(time.TimeOnly) + " UTC at the latest"
+}
+
+// reach tries to connect to the endpoint of a route without calls, so that a wrong address is reported before the agent starts.
+func (r *route) reach(ctx context.Context) {
+	r.mu.Lock()
+	idle := r.begun == 0
+	r.mu.Unlock()
+	if !idle || r.paused() != "" {
+		return
+	}
+	why := r.upstream.Reach(ctx, upstream.Spec{Engines: r.engines, Key: r.key, ClientGiven: r.Model.ClientGiven()})
+	if why == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.connectError = why
+	r.version.Note()
+}
+
+// waitingSince returns since when the agent waits for the endpoint; the zero time: it does not. r.mu is held.
+func (r *route) waitingSince(now time.Time) time.Time {
+	since := r.promptWait.since
+	for _, c := range r.inFlight {
+		if !awaited(c.ask.Kind) {
+			continue
+		}
+		from := c.began
+		if grew := c.progress.Grew(); grew.After(from) {
+			if now.Sub(grew) < gateway.StallTime {
+				continue
+			}
+			from = grew
+		}
+		if since.IsZero() || from.Before(since) {
+			since = from
+		}
+	}
+	return since
+}
