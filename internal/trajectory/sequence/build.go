@@ -59,7 +59,7 @@ func (b *Builder) Add(t *rollout.Turn) error {
 		b.done.Skipped[why]++
 		return nil
 	}
-	train := t.Train || t.Kind == rollout.KindSubagent && trainsAs(t, rollout.KindAgent)
+	train := t.Train || TrainsApart(t)
 	if n := len(t.CompletionTokenIDs); train && len(t.PerTokenLogps) != n {
 		return fault.New(fault.Invalid, "turn %d has %d token ids and %d logprobs: want one logprob per token", t.Turn, n, len(t.PerTokenLogps))
 	}
@@ -68,13 +68,6 @@ func (b *Builder) Add(t *rollout.Turn) error {
 	s.append(t, train)
 	b.tokens += len(s.TokenIDs) - before
 	return nil
-}
-
-// trainsAs is Trains for a turn that is taken for one of another kind.
-func trainsAs(t *rollout.Turn, kind rollout.TurnKind) bool {
-	other := *t
-	other.Kind = kind
-	return len(t.Flaws) == 0 && Trains(&other)
 }
 
 // Trajectory returns what the turns so far make. The Builder must not be used afterwards.

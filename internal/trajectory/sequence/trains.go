@@ -11,6 +11,14 @@ func Trains(t *rollout.Turn) bool {
 		len(t.PromptTokenIDs) > 0 && n > 0 && len(t.PerTokenLogps) == n
 }
 
+// TrainsApart says whether a turn is a subagent's and is trained on where subagents have sequences of their own. A flaw rules it out: the
+// turn's own Train is false in any case.
+func TrainsApart(t *rollout.Turn) bool {
+	own := *t
+	own.Kind = rollout.KindAgent
+	return t.Kind == rollout.KindSubagent && len(t.Flaws) == 0 && Trains(&own)
+}
+
 // CommonPrefix is the number of ids with which both lists begin.
 func CommonPrefix(a, b []int32) int {
 	for i := range min(len(a), len(b)) {
