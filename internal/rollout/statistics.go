@@ -21,18 +21,35 @@ func StatisticsOf(rewards []float64) Statistics {
 	}
 	s.Best = math.Inf(-1)
 	for _, r := range rewards {
-		s.Mean += r / float64(s.N)
+		s.Mean += bounded(r) / float64(s.N)
 		s.Best = max(s.Best, r)
 		if r >= 1 {
 			s.Pass++
 		}
 	}
-	for _, r := range rewards {
-		s.Std += (r - s.Mean) * (r - s.Mean) / float64(s.N)
-	}
-	s.Std = math.Sqrt(s.Std)
+	s.Std = deviation(rewards, s.Mean)
 	s.PassRate = float64(s.Pass) / float64(s.N)
 	return s
+}
+
+// bounded is a reward as sums take it: those of larger ones would overflow.
+func bounded(reward float64) float64 {
+	const most = 1e300
+	return max(-most, min(reward, most))
+}
+
+// deviation is the standard deviation. Its squares are of distances that are scaled to at most 1, so that they do not overflow.
+func deviation(rewards []float64, mean float64) float64 {
+	most, variance := 0.0, 0.0
+	for _, r := range rewards {
+		most = max(most, math.Abs(bounded(r)-mean))
+	}
+	_, exponent := math.Frexp(most)
+	for _, r := range rewards {
+		d := math.Ldexp(bounded(r)-mean, -exponent)
+		variance += d * d / float64(len(rewards))
+	}
+	return math.Ldexp(math.Sqrt(variance), exponent)
 }
 
 // PassAtK is the unbiased estimate of the probability that at least one of k attempts passes, from n attempts, c of them passed:
@@ -55,7 +72,7 @@ func Advantages(rewards []float64, scaled bool) []float64 {
 	s := StatisticsOf(rewards)
 	out := make([]float64, len(rewards))
 	for i, r := range rewards {
-		out[i] = r - s.Mean
+		out[i] = bounded(r) - s.Mean
 		if s.Std < tiny {
 			out[i] = 0
 		} else if scaled {

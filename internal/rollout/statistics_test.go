@@ -1,6 +1,8 @@
 package rollout_test
 
 import (
+	"encoding/json"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,6 +21,20 @@ func TestStatisticsOfRewards(t *testing.T) {
 	require.InDelta(t, 0.25, s.PassRate, 0)
 	require.Equal(t, rollout.Statistics{}, rollout.StatisticsOf(nil))
 	require.InDelta(t, -2, rollout.StatisticsOf([]float64{-2, -3}).Best, 0)
+}
+
+// Every finite reward has finite statistics: a client gets them as JSON, which has no other numbers.
+func TestHugeRewards(t *testing.T) {
+	t.Parallel()
+	s := rollout.StatisticsOf([]float64{1e200, -1e200})
+	require.InEpsilon(t, 1e200, s.Std, 1e-9)
+	require.Equal(t, []float64{1, -1}, rollout.Advantages([]float64{1e200, -1e200}, true))
+	for _, rewards := range [][]float64{
+		{math.MaxFloat64, math.MaxFloat64, math.MaxFloat64}, {-math.MaxFloat64, 0, 1}, {math.MaxFloat64, -math.MaxFloat64, -math.MaxFloat64},
+	} {
+		_, err := json.Marshal([]any{rollout.StatisticsOf(rewards), rollout.Advantages(rewards, true), rollout.Advantages(rewards, false)})
+		require.NoError(t, err, "%v", rewards)
+	}
 }
 
 func TestPassAtK(t *testing.T) {
