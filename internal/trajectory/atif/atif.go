@@ -2,6 +2,7 @@
 package atif
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"slices"
@@ -81,6 +82,7 @@ type metrics struct {
 func Read(trace io.Reader, rolloutID string) (Trajectory, error) {
 	t := Trajectory{Schema: version, SessionID: rolloutID, Agent: agent{Name: "agent", Version: "unknown"}, Steps: []step{}}
 	seen, tokens := 0, 0 // messages of the conversation that are steps already; ids in all
+	var before []json.RawMessage
 	err := turns.Each(trace, turns.Bounded, func(turn *rollout.Turn) error {
 		if turn.Broken != "" || turn.Kind != rollout.KindAgent {
 			return nil
@@ -89,13 +91,16 @@ func Read(trace io.Reader, rolloutID string) (Trajectory, error) {
 			return fault.New(fault.Exhausted, "the turns have more than %d tokens in all: read the trace as jsonl, which is streamed", sequence.MaxTokens)
 		}
 		asked := conversation.RequestOf(turn)
-		if seen > len(asked.Messages) { // the conversation was summarised
+		switch {
+		case slices.EqualFunc(asked.Messages, before, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }):
+			seen = len(before) // the call was made again
+		case seen > len(asked.Messages): // the conversation was summarised
 			seen = 0
 		}
 		for _, m := range asked.Messages[seen:] {
 			t.message(m)
 		}
-		seen = len(asked.Messages) + 1
+		seen, before = len(asked.Messages)+1, asked.Messages
 		t.turn(turn)
 		return nil
 	})
