@@ -1,6 +1,8 @@
 package render
 
 import (
+	"slices"
+
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/sse"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
@@ -84,6 +86,10 @@ func (b *block) add(delta []byte) error {
 			b.texts[i] = append(b.texts[i], rawjson.TextOf(o.Or(f.piece, ""))...)
 		}
 	}
+	if kind == "compaction_delta" { // it is whole
+		o.Remove("type")
+		take(b.object, o)
+	}
 	if citation, ok := o.Get("citation"); ok && kind == "citations_delta" {
 		if b.cites != nil {
 			b.cites = append(b.cites, ',')
@@ -111,7 +117,7 @@ func (b *block) bytes() []byte {
 	return b.object.Bytes()
 }
 
-// end reads the stop reason and the final counts.
+// end reads the stop reason and what only the last event says, such as the final counts.
 func (d *draft) end(o *rawjson.Object) error {
 	if d.head == nil {
 		return errUnreadable
@@ -119,11 +125,6 @@ func (d *draft) end(o *rawjson.Object) error {
 	delta, err := rawjson.ParseObject(o.Or("delta", "{}"))
 	if err != nil {
 		return err
-	}
-	for _, key := range []string{"stop_reason", "stop_sequence"} {
-		if v, ok := delta.Get(key); ok {
-			d.head.Set(key, v)
-		}
 	}
 	said, err := rawjson.ParseObject(o.Or("usage", "{}"))
 	if err != nil {
@@ -133,9 +134,19 @@ func (d *draft) end(o *rawjson.Object) error {
 	if err != nil {
 		return err
 	}
-	for key, value := range said.Members {
-		usage.Set(key, value)
-	}
+	o.Keep(func(key string) bool { return !slices.Contains([]string{"type", "delta", "usage"}, key) })
+	take(d.head, o)
+	take(d.head, delta)
+	take(usage, said)
 	d.head.Set("usage", usage.Bytes())
 	return nil
+}
+
+// take sets members that a later event gives. A null replaces no value.
+func take(into, from *rawjson.Object) {
+	for key, value := range from.Members {
+		if _, known := into.Get(key); !known || string(value) != "null" {
+			into.Set(key, value)
+		}
+	}
 }

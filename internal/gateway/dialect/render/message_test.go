@@ -94,6 +94,33 @@ func TestMessageThatIsNotWhole(t *testing.T) {
 	require.JSONEq(t, `{"type":"overloaded_error","message":"Overloaded"}`, string(s.Error))
 }
 
+// What only the last events say is in the message as well: why it was refused, what a server tool was asked, a summary in place of the past. A null
+// replaces no count.
+func TestMessageHasWhatItsLastEventsSay(t *testing.T) {
+	t.Parallel()
+	const stream = `data: {"type":"message_start","message":{"id":"m","content":[],"usage":{"input_tokens":9,"output_tokens":0}}}
+
+data: {"type":"content_block_start","index":0,"content_block":{"type":"mcp_tool_use","id":"t","name":"f","input":{}}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"x\":1}"}}
+
+data: {"type":"content_block_start","index":1,"content_block":{"type":"compaction","content":null}}
+
+data: {"type":"content_block_delta","index":1,"delta":{"type":"compaction_delta","content":"s","encrypted_content":"e"}}
+
+data: {"type":"message_delta","delta":{"stop_reason":"refusal","stop_sequence":null,"stop_details":{"type":"refusal"}},"usage":{"input_tokens":null,"output_tokens":2},"context_management":{"applied_edits":[]}}
+
+data: {"type":"message_stop"}
+
+`
+	s := readAs(t, reply.Messages, stream, 50)
+	require.Equal(t, rollout.Usage{PromptTokens: 9, CompletionTokens: 2}, s.Usage)
+	whole, err := render.Assemble(reply.Messages, []byte(stream))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"id":"m","content":[{"type":"mcp_tool_use","id":"t","name":"f","input":{"x":1}},{"type":"compaction","content":"s","encrypted_content":"e"}],
+		"stop_reason":"refusal","stop_sequence":null,"stop_details":{"type":"refusal"},"context_management":{"applied_edits":[]},"usage":{"input_tokens":9,"output_tokens":2}}`, string(whole.JSON()))
+}
+
 func TestWholeMessageIsRead(t *testing.T) {
 	t.Parallel()
 	var r reply.Reply

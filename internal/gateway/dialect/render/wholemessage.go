@@ -101,6 +101,7 @@ func flowing() []flow {
 		{"thinking", "signature", "signature_delta", "signature", `""`, false},
 		{"tool_use", "input", "input_json_delta", "partial_json", `{}`, true},
 		{"server_tool_use", "input", "input_json_delta", "partial_json", `{}`, true},
+		{"mcp_tool_use", "input", "input_json_delta", "partial_json", `{}`, true},
 	}
 }
 

@@ -56,6 +56,9 @@ func (r *Reply) messageUsage(raw []byte) bool {
 		return true // no counts
 	}
 	for key := range c.Fields {
+		if c.Null() { // the count is that of the event before
+			continue
+		}
 		switch string(key) {
 		case "input_tokens":
 			r.input.fresh = c.Count()
