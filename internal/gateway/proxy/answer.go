@@ -142,7 +142,7 @@ func (r *route) body(a *dialect.Request, ans answer) ([]byte, error) {
 			return nil, err
 		}
 	} else {
-		said = render.Empty(a.API, r.Model.Name)
+		said = a.View.Empty(r.Model.Name)
 	}
 	if said, err = a.Said(said); err != nil {
 		return nil, err

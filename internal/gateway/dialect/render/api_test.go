@@ -46,7 +46,7 @@ func oneLine(s string) string { return strings.ReplaceAll(s, "\n\t", "") }
 func TestEmptyEndsASession(t *testing.T) {
 	t.Parallel()
 	for _, api := range apis() {
-		empty := render.Empty(api, "m")
+		empty := render.View{API: api, Usage: true}.Empty("m")
 		require.True(t, json.Valid(empty.JSON()), api)
 		s := readAs(t, api, string(empty.Events()), 100)
 		require.True(t, s.Done(), api)

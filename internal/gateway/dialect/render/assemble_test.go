@@ -31,7 +31,7 @@ data: {"choices":[{"delta":{"tool_calls":[{"index":1,"id":"b","function":{"name"
 
 data: {"choices":[{"delta":{},"finish_reason":"tool_calls"}]}
 
-`, `{"id":"c","object":"chat.completion","created":null,"model":null,"choices":[{"index":0,"message":{"role":"assistant","content":null,"reasoning_content":"hm!",
+`, `{"id":"c","object":"chat.completion","created":null,"model":null,"choices":[{"index":0,"message":{"role":"assistant","content":null,"reasoning_content":"hm!","reasoning":"hm!",
 			"tool_calls":[{"id":"a","type":"function","function":{"name":"bash","arguments":"{\"x\":1}"}},{"id":"b","type":"function","function":{"name":"ls","arguments":"{}"}}]},
 			"logprobs":null,"finish_reason":"tool_calls"}],"usage":null}`},
 		{"a character in two halves, arguments that are no string", `data: {"id":"c","choices":[{"delta":{"content":"\ud83d"}}]}
@@ -40,12 +40,27 @@ data: {"choices":[{"delta":{"content":"\ude00","tool_calls":[{"id":"a","function
 
 `, `{"id":"c","object":"chat.completion","created":null,"model":null,"choices":[{"index":0,"message":{"role":"assistant","content":"😀",
 			"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"q\":\"\\\"\"}"}}]},"logprobs":null,"finish_reason":null}],"usage":null}`},
+		{"whole calls, all under one index", `data: {"id":"c","choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}}]}
+
+data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"b","function":{"name":"g","arguments":"{\"x\":"}}]}}]}
+
+data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"other","function":{"arguments":"1}"}}]}}]}
+
+`, `{"id":"c","object":"chat.completion","created":null,"model":null,"choices":[{"index":0,"message":{"role":"assistant","content":null,
+			"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"other","type":"function","function":{"name":"g","arguments":"{\"x\":1}"}}]},
+			"logprobs":null,"finish_reason":null}],"usage":null}`},
+		{"a function call as before tools", `data: {"id":"c","choices":[{"delta":{"role":"assistant","content":null,"function_call":{"name":"f","arguments":""}}}]}
+
+data: {"choices":[{"delta":{"function_call":{"arguments":"{\"x\":1}"}},"finish_reason":"function_call"}]}
+
+`, `{"id":"c","object":"chat.completion","created":null,"model":null,"choices":[{"index":0,"message":{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{\"x\":1}"}},
+			"logprobs":null,"finish_reason":"function_call"}],"usage":null}`},
 		{"half a reply", "data: {\"id\":\"c\",\"choices\":[{\"delta\":{\"content\":\"Hal\"}}]}\n\ndata: {\"id\":\"c\",\"cho",
 			`{"id":"c","object":"chat.completion","created":null,"model":null,"choices":[{"index":0,"message":{"role":"assistant","content":"Hal"},"logprobs":null,"finish_reason":null}],"usage":null}`},
 		{"numbers that are none", "data: {\"id\":\"c\",\"choices\":[{\"delta\":{\"content\":\"NaN\"},\"logprobs\":{\"content\":[{\"token\":\"NaN\",\"logprob\":-Infinity}]},\"finish_reason\":\"stop\"}]}\n\n",
 			`{"id":"c","object":"chat.completion","created":null,"model":null,"choices":[{"index":0,"message":{"role":"assistant","content":"NaN"},"logprobs":{"content":[{"token":"NaN","logprob":null}]},"finish_reason":"stop"}],"usage":null}`},
 		{"one object already", ` {"id":"u","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"x","reasoning":"r"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1}}`,
-			`{"id":"u","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"x","reasoning_content":"r"},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":1}}`},
+			`{"id":"u","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"x","reasoning_content":"r","reasoning":"r"},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":1}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +76,7 @@ func TestTokens(t *testing.T) {
 	c, err := render.Assemble(reply.Chat, []byte(vllmStream))
 	require.NoError(t, err)
 	require.Equal(t, []string{"He", "y", " 😀"}, c.Tokens())
-	require.Nil(t, render.Empty(reply.Chat, "m").Tokens())
+	require.Nil(t, render.View{API: reply.Chat}.Empty("m").Tokens())
 	c, err = render.Assemble(reply.Chat, []byte(`data: {"choices":[{"logprobs":{"content":[{"logprob":-1},{"token":"\ud83d\ude00"},7]}}]}`+"\n\n"))
 	require.NoError(t, err)
 	require.Equal(t, []string{"", "😀", ""}, c.Tokens())

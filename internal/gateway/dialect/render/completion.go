@@ -9,19 +9,22 @@ import (
 // Completion is a chat.completion or a text_completion object assembled from a reply. Its parts are stored as raw JSON, or as the text
 // between a string's quotes, so that texts are joined and written without being decoded.
 type Completion struct {
-	legacy bool // of Completions: text, and logprobs in columns
-	bare   bool // without the engine's tokens
+	legacy    bool // of Completions: text, and logprobs in columns
+	bare      bool // without the engine's tokens
+	uncounted bool // no usage event in a stream
 
 	id, created, model, fingerprint, usage []byte // raw JSON; nil: absent
 	finish, stop                           []byte // raw JSON; nil: the reply is incomplete
 
 	content, reasoning, refusal []byte // between quotes
+	newer                       bool   // the endpoint names the reasoning "reasoning"; older readers look for "reasoning_content"
 	spoke                       bool   // content was a string at least once; otherwise it is null
 	answered                    bool   // there was a choice
 	calls                       []toolCall
-	tooMany                     bool   // tool calls
-	logprobs                    []byte // entries, with commas between
-	tokens                      int    // entries
+	function                    toolCall // function_call, which OpenAI's API had before tools; it has no id
+	tooMany                     bool     // tool calls
+	logprobs                    []byte   // entries, with commas between
+	tokens                      int      // entries
 	columns                     columns
 	ids, promptIDs              []byte // elements with commas between; a raw list: only readers that asked for them see them
 }

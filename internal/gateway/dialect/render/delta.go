@@ -1,6 +1,8 @@
 package render
 
 import (
+	"bytes"
+
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -23,10 +25,13 @@ func (c *Completion) addDelta(in *rawjson.Cursor) {
 			c.refusal = append(c.refusal, in.Text()...)
 		case "tool_calls":
 			c.addCalls(in)
+		case "function_call":
+			c.addFunctionCall(in)
 		default:
 			in.Skip()
 		}
 	}
+	c.newer = c.newer || len(thoughtToo) > 0
 	if len(thought) == 0 {
 		thought = thoughtToo
 	}
@@ -57,6 +62,18 @@ func (c *Completion) addCalls(in *rawjson.Cursor) {
 		}
 		c.addPiece(piece)
 	}
+}
+
+// addFunctionCall joins a piece of function_call.
+func (c *Completion) addFunctionCall(in *rawjson.Cursor) {
+	if in.Peek() != '{' {
+		in.Skip()
+		return
+	}
+	var piece toolCall
+	piece.addFunction(in)
+	c.function.name = append(c.function.name, piece.name...)
+	c.function.argsRaw = append(c.function.argsRaw, piece.argsRaw...)
 }
 
 func (t *toolCall) addFunction(in *rawjson.Cursor) {
@@ -92,6 +109,9 @@ func (c *Completion) addPiece(piece toolCall) {
 			found = &c.calls[i]
 		}
 	}
+	if found != nil && found.apartFrom(piece) {
+		found = nil
+	}
 	if found == nil && len(c.calls) == maxParts {
 		c.tooMany = true
 		return
@@ -108,4 +128,10 @@ func (c *Completion) addPiece(piece toolCall) {
 	}
 	found.name = append(found.name, piece.name...)
 	found.argsRaw = append(found.argsRaw, piece.argsRaw...)
+}
+
+// apartFrom reports whether a piece begins another call although it has the same index: some endpoints return several complete calls, all with
+// index 0.
+func (t *toolCall) apartFrom(piece toolCall) bool {
+	return len(t.id) > 0 && len(piece.id) > 0 && !bytes.Equal(t.id, piece.id) && len(t.name) > 0 && len(piece.name) > 0
 }

@@ -94,7 +94,7 @@ func TestMessageThatIsNotWhole(t *testing.T) {
 	require.JSONEq(t, `{"type":"overloaded_error","message":"Overloaded"}`, string(s.Error))
 }
 
-// What only the last events say is in the message as well: why it was refused, what a server tool was asked, a summary in place of the past. A null
+// An assembled message has what only its last events say: the details of a refusal, the input of an MCP tool, a compaction summary. A null
 // replaces no count.
 func TestMessageHasWhatItsLastEventsSay(t *testing.T) {
 	t.Parallel()

@@ -54,10 +54,28 @@ func (v View) Of(raw []byte) []byte {
 
 // Assemble assembles a reply as its reader sees it. For a reader without tokens they need not be removed before.
 func (v View) Assemble(raw []byte) (Whole, error) {
-	if (v.API == reply.Chat || v.API == reply.Completions) && !v.IDs && !v.Logprobs {
-		return assembleCompletion(Completion{legacy: v.API == reply.Completions, bare: true}, raw)
+	if v.API != reply.Chat && v.API != reply.Completions {
+		return Assemble(v.API, v.Of(raw))
 	}
-	return Assemble(v.API, v.Of(raw))
+	c := Completion{legacy: v.API == reply.Completions, bare: !v.IDs && !v.Logprobs, uncounted: !v.Usage}
+	if !c.bare {
+		raw = v.Of(raw)
+	}
+	return assembleCompletion(c, raw)
+}
+
+// Empty returns an empty reply, which ends an agent's session without an error.
+func (v View) Empty(model string) Whole {
+	switch v.API {
+	case reply.Responses:
+		return emptyResponse(model)
+	case reply.Messages:
+		return emptyMessage(model)
+	default:
+		c := emptyCompletion(model)
+		c.legacy, c.uncounted = v.API == reply.Completions, !v.Usage
+		return &c
+	}
 }
 
 // event appends the latest event as the reader sees it, unless nothing is left of it.

@@ -65,6 +65,24 @@ func TestViewOfAStream(t *testing.T) {
 	require.NotContains(t, string(render.View{}.Of([]byte(vllmStream))), "logprob\"")
 }
 
+// A stream made of one object, or of an empty reply, has a usage event only if the reader requested it: many readers fail on an event without a
+// choice.
+func TestCountsOfAMadeStream(t *testing.T) {
+	t.Parallel()
+	for _, api := range []reply.API{reply.Chat, reply.Completions} {
+		for _, usage := range []bool{true, false} {
+			view := render.View{API: api, Usage: usage}
+			for _, v := range []render.View{view, {API: api, Usage: usage, Logprobs: true}} {
+				whole, err := v.Assemble([]byte(`{"choices":[{"message":{"content":"x"},"text":"x","finish_reason":"stop"}],"usage":{"prompt_tokens":1}}`))
+				require.NoError(t, err)
+				require.Equal(t, usage, strings.Contains(string(whole.Events()), `"choices":[],"usage"`), whole.Events())
+				require.Contains(t, string(whole.JSON()), `"usage":{"prompt_tokens":1}`)
+			}
+			require.Equal(t, usage, strings.Contains(string(view.Empty("m").Events()), `"choices":[],"usage"`))
+		}
+	}
+}
+
 // Put together for its reader, a reply has what the view of it has, and nothing of what was taken out.
 func TestAssembledForItsReader(t *testing.T) {
 	t.Parallel()

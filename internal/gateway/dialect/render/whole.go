@@ -29,17 +29,3 @@ func Message(object []byte) Whole { return &message{object} }
 
 // Response returns a reply of the Responses API, given its object.
 func Response(object []byte) Whole { return &response{object} }
-
-// Empty returns an empty reply, which ends an agent's session without an error.
-func Empty(api reply.API, model string) Whole {
-	switch api {
-	case reply.Responses:
-		return emptyResponse(model)
-	case reply.Messages:
-		return emptyMessage(model)
-	default:
-		c := emptyCompletion(model)
-		c.legacy = api == reply.Completions
-		return &c
-	}
-}

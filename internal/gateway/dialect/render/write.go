@@ -22,7 +22,7 @@ func (c *Completion) JSON() []byte {
 	return append(c.appendPrompt(b), '}')
 }
 
-// Events returns the completion as a stream: the content, the finish reason, the usage, the end mark.
+// Events returns the completion as a stream: the content, the finish reason, the usage if it was requested, the end mark.
 func (c *Completion) Events() []byte {
 	const end = "}\n\n"
 	var b []byte
@@ -36,9 +36,11 @@ func (c *Completion) Events() []byte {
 		b = rawjson.AppendRaw(append(b, `,"finish_reason":`...), c.finish)
 		b = append(append(b, `}]`...), end...)
 	}
-	b = c.appendHead(append(b, "data: "...), c.object(".chunk"))
-	b = rawjson.AppendRaw(append(b, `,"choices":[],"usage":`...), c.usage)
-	return append(append(b, end...), "data: [DONE]\n\n"...)
+	if !c.uncounted {
+		b = c.appendHead(append(b, "data: "...), c.object(".chunk"))
+		b = append(rawjson.AppendRaw(append(b, `,"choices":[],"usage":`...), c.usage), end...)
+	}
+	return append(b, "data: [DONE]\n\n"...)
 }
 
 // object returns the object's type; pieces of a text_completion have the same type as the whole.
@@ -99,8 +101,14 @@ func (c *Completion) appendMessage(b []byte, numbered bool) []byte {
 	if len(c.reasoning) > 0 {
 		b = rawjson.AppendString(append(b, `,"reasoning_content":`...), c.reasoning)
 	}
+	if c.newer {
+		b = rawjson.AppendString(append(b, `,"reasoning":`...), c.reasoning)
+	}
 	if len(c.refusal) > 0 {
 		b = rawjson.AppendString(append(b, `,"refusal":`...), c.refusal)
+	}
+	if len(c.function.name) > 0 {
+		b = c.function.appendFunction(append(b, `,"function_call":`...))
 	}
 	open := `,"tool_calls":[`
 	for i := range c.calls {
@@ -120,9 +128,12 @@ func (t *toolCall) append(b []byte, i int, numbered bool) []byte {
 	}
 	b = rawjson.AppendString(append(b, `"id":`...), t.id)
 	b = rawjson.AppendString(append(b, `,"type":`...), t.kind)
-	b = rawjson.AppendString(append(b, `,"function":{"name":`...), t.name)
-	b = rawjson.AppendString(append(b, `,"arguments":`...), t.argsRaw)
-	return append(b, "}}"...)
+	return append(t.appendFunction(append(b, `,"function":`...)), '}')
+}
+
+func (t *toolCall) appendFunction(b []byte) []byte {
+	b = rawjson.AppendString(append(b, `{"name":`...), t.name)
+	return append(rawjson.AppendString(append(b, `,"arguments":`...), t.argsRaw), '}')
 }
 
 func (c *Completion) appendLogprobs(b []byte) []byte {
