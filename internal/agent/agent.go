@@ -1,7 +1,7 @@
 // Package agent is the plug-in point for agents.
 //
-// An Agent knows how one kind of agent is installed and opened; a Run is one agent at work. An Agent keeps nothing that a later
-// Open would need, so that another worker of the host takes over after a crash.
+// An Agent installs and opens one kind of agent; a Run is one running agent. An Agent keeps no state that a later Open needs, so that
+// another worker of the host can take over after a crash.
 package agent
 
 import (
@@ -15,16 +15,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// Env is what an agent works with.
+// Env is the environment of an agent: its sandbox, model, tools and event log.
 type Env struct {
 	Sandbox Sandbox
 	// Model makes the calls of an agent that runs on the host; see Kind.OnHost.
 	Model Model
-	// Tools are those of the rollout's policy, for an agent that runs on the host; nil where no agent is to run.
+	// Tools are the policy's tools, for an agent that runs on the host; nil if the agent is not going to run.
 	Tools tool.Set
-	// Events takes what the agent says and does, as it happens; nil: it is not logged.
+	// Events logs the agent's texts and tool calls as they happen; nil: no log.
 	Events *Reporter
-	// Episode takes the calls of the client, for the agent "interactive"; nil where no agent is to run.
+	// Episode receives the client's calls, for the agent "interactive"; nil if the agent is not going to run.
 	Episode *live.Episode
 }
 
@@ -62,27 +62,26 @@ type Agent interface {
 
 // Installer is implemented by agents that need more in a sandbox than each sandbox has.
 type Installer interface {
-	// Install makes the pinned agent available in the sandbox, verified; a no-op when it is there. It returns a line or two
-	// for people about what it did.
+	// Install makes the verified, pinned agent available in the sandbox. It does nothing if the agent is there. It returns a line or two
+	// for people.
 	Install(ctx context.Context, env Env) (string, error)
 }
 
-// Run is one agent at work. Next may run beside the other methods, which are not called beside each other.
+// Run is one running agent. Next may be called concurrently with the other methods; the others are not called concurrently.
 type Run interface {
-	// Launch tells which launch this is and for how long it has been running.
+	// Launch returns the launch that this Run belongs to.
 	Launch() Launch
-	// Next brings the agent to work on the job if it is not, and returns its status: the first call as soon as there is one, a
-	// later call at a change that matters, and after about ten seconds at the latest. Once the agent is done it returns at once.
-	// A sandbox that is gone is a fault.SandboxLost; an agent whose process died is a Status with Done and Error.
+	// Next starts the agent's work on the job if needed, and returns its status. The first call returns as soon as there is a status; later
+	// calls return at a relevant change, after about ten seconds at the latest, and at once when the agent is done. A lost sandbox is a
+	// fault.SandboxLost; an agent whose process died is a Status with Done and Error.
 	Next(ctx context.Context) (Status, error)
-	// Transcript returns the session so far, as the agent itself keeps it, bounded in bytes and messages; fault.NotFound when
-	// there is none.
+	// Transcript returns the session so far, in the agent's own form, bounded in bytes and messages; fault.NotFound if there is none.
 	Transcript(ctx context.Context) (rollout.Transcript, error)
-	// Output returns the end of what all launches of the agent wrote to their own streams, at most limit bytes of each stream.
+	// Output returns the end of the output streams of all launches, at most limit bytes of each stream.
 	Output(ctx context.Context, limit int) ([]byte, error)
-	// Stop ends the agent's work at once and kills its processes; a no-op when it is not running.
+	// Stop ends the agent's work at once and kills its processes. It does nothing if the agent is not running.
 	Stop(ctx context.Context) error
-	// Close frees what the Run holds on the host; the agent works on.
+	// Close frees the resources of the Run on the host; the agent in a sandbox keeps running.
 	Close()
 }
 
@@ -99,16 +98,16 @@ type Status struct {
 	Ready     bool // the agent has taken the instruction
 	Done      bool
 	ExitCode  int    // meaningful when Done: 0 when the agent ended by itself with an answer
-	Error     string // why the agent broke off, in its own words; empty otherwise
-	// Malformed counts the tool calls of the policy that could not be read; always 0 for an agent that does not know.
+	Error     string // why the agent failed, as it reports it; else empty
+	// Malformed counts the policy's tool calls that could not be parsed; 0 for an agent that does not count them.
 	Malformed int
-	// Left says that the agent ended because its client went away, which is not the policy's doing. Error says how.
+	// Left: the agent ended because its client went away. Error has the details.
 	Left bool
-	// Overflowed says that the agent ended because its prompt does not fit the model's context. Error says how.
+	// Overflowed: the agent ended because its prompt does not fit the model's context. Error has the details.
 	Overflowed bool
-	// LastSign is when the agent last gave a sign of life of its own (output, an event); zero when none.
+	// LastSign is the agent's latest sign of life (output, an event); zero if there was none.
 	LastSign time.Time
 }
 
-// Answered says that the agent ended by itself and well.
+// Answered reports whether the agent ended by itself and without an error.
 func (s Status) Answered() bool { return s.Done && s.ExitCode == 0 && s.Error == "" }

@@ -8,19 +8,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/jsonlimit"
 )
 
-// maxTranscript bounds the output that a transcript is made of, in bytes. sandboxd keeps the first and the last MiB of a stream.
+// maxTranscript bounds the output from which a transcript is made, in bytes. sandboxd keeps the first and the last MiB of a stream.
 const maxTranscript = 2 << 20
 
 // maxOutputMessages bounds the messages of such a transcript.
 const maxOutputMessages = 20_000
 
-// messageLimits bound one of them: clients decode it.
+// messageLimits bound one message, because clients decode it.
 func messageLimits() jsonlimit.Limits {
 	return jsonlimit.Limits{Elements: 100_000, Depth: 64}
 }
 
-// OutputMessages makes messages of an agent's output. Lines that are JSON objects are the messages, and other lines are left out.
-// Output without such a line is one message {"role": "assistant", "content": output}. Empty output has no messages.
+// OutputMessages converts an agent's output to messages. Each line that is a JSON object is a message; other lines are left out. Output
+// without such a line is one message {"role": "assistant", "content": output}. Empty output has no messages.
 func OutputMessages(out []byte) []json.RawMessage {
 	out = bytes.TrimSpace(out)
 	if len(out) == 0 {

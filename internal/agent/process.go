@@ -14,14 +14,14 @@ import (
 // MaxLaunches bounds the launches of an agent in one sandbox.
 const MaxLaunches = 3
 
-// ProcessName is the name of the agent's process of a launch, for agents that are a process of the sandbox.
+// ProcessName is the name of a launch's process, for agents that are a process in the sandbox.
 func ProcessName(launch int) string { return "agent-" + strconv.Itoa(launch) }
 
-// Processes matches the names of the agent's processes of all launches, see gateway.Route.Origin.
+// Processes matches the process names of all launches, see gateway.Route.Origin.
 const Processes = "agent-*"
 
-// OpenProcess finds the process of a launch, or starts it with what command returns. launch is as in Job.Launch. The launch of an
-// agent that waits for its job begins now; see Warmer.
+// OpenProcess finds the process of a launch, or starts the process that command returns. launch is as in Job.Launch. The launch of a warm
+// agent begins now; see Warmer.
 func OpenProcess(ctx context.Context, sb Sandbox, launch int, command func() (wire.Process, error)) (Launch, error) {
 	if launch == 0 {
 		latest, err := latestLaunch(ctx, sb)
@@ -59,7 +59,7 @@ func startProcess(ctx context.Context, sb Sandbox, launch int, command func() (w
 	return Launch{Number: 1, Began: began, First: began}, nil
 }
 
-// AttachProcess finds the process of the newest launch; fault.NotFound when there is none, or it waits for its job.
+// AttachProcess finds the process of the newest launch; fault.NotFound if there is none, or if it is a warm agent without a job.
 func AttachProcess(ctx context.Context, sb Sandbox) (Launch, error) {
 	latest, err := latestLaunch(ctx, sb)
 	if err != nil {
@@ -78,7 +78,7 @@ func AttachProcess(ctx context.Context, sb Sandbox) (Launch, error) {
 	return launchOf(ctx, sb, w, latest)
 }
 
-// latestLaunch is the number of the newest launch; 0: there was none.
+// latestLaunch is the number of the newest launch; 0 if there was none.
 func latestLaunch(ctx context.Context, sb Sandbox) (int, error) {
 	for n := 1; n <= MaxLaunches; n++ {
 		_, err := sb.Status(ctx, ProcessName(n))
@@ -92,7 +92,7 @@ func latestLaunch(ctx context.Context, sb Sandbox) (int, error) {
 	return MaxLaunches, nil
 }
 
-// knownLaunch is a launch whose process exists.
+// knownLaunch returns a launch whose process exists.
 func knownLaunch(ctx context.Context, sb Sandbox, number int) (Launch, error) {
 	w, err := warmthOf(ctx, sb)
 	if err != nil {
@@ -111,7 +111,7 @@ func launchOf(ctx context.Context, sb Sandbox, w warmth, number int) (Launch, er
 		return Launch{Number: number, Began: first, First: first}, err
 	}
 	this, err := began(ctx, sb, number)
-	if first.After(this) { // the first age took longer to arrive than there is between the launches
+	if first.After(this) { // reading the first age took longer than the time between the launches
 		first = this
 	}
 	return Launch{Number: number, Began: this, First: first}, err
@@ -122,7 +122,7 @@ func began(ctx context.Context, sb Sandbox, launch int) (time.Time, error) {
 	return time.Now().Add(-st.Age), fault.Wrap(fault.KindOf(err), err, "launch %d of the agent", launch)
 }
 
-// ProcessOutput is Run.Output for agents that are a process of the sandbox: of each launch up to the last, stdout before stderr.
+// ProcessOutput is Run.Output for agents that are a process in the sandbox: stdout, then stderr, of each launch up to last.
 func ProcessOutput(ctx context.Context, sb Sandbox, last, limit int) ([]byte, error) {
 	var text []byte
 	for n := 1; n <= last; n++ {
@@ -141,12 +141,12 @@ func ProcessOutput(ctx context.Context, sb Sandbox, last, limit int) ([]byte, er
 	return text, nil
 }
 
-// maxLastWords bounds what Died quotes of a process's stderr, in bytes.
-const maxLastWords = 2000
+// maxStderr bounds the end of a process's stderr that Died quotes, in bytes.
+const maxStderr = 2000
 
-// Died is the status of an agent whose process ended and should not have. name is the agent's.
+// Died is the status of an agent whose process ended unexpectedly. name is the agent's.
 func Died(ctx context.Context, sb Sandbox, name string, st wire.Status) (Status, error) {
-	text, err := sb.Tail(ctx, st, "stderr", maxLastWords)
+	text, err := sb.Tail(ctx, st, "stderr", maxStderr)
 	if err != nil {
 		return Status{}, err
 	}
@@ -159,7 +159,7 @@ func Died(ctx context.Context, sb Sandbox, name string, st wire.Status) (Status,
 	}
 	code := st.ExitCode
 	if code == 0 {
-		code = 1 // 0 would say that there is an answer
+		code = 1 // 0 would mean that there is an answer
 	}
 	return Status{Done: true, ExitCode: code, Error: how}, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// lookEvery is how long a look at a running process waits for its end.
-const lookEvery = 10 * time.Second
+// waitTime is how long Next waits for the end of a running process.
+const waitTime = 10 * time.Second
 
 // ProcessRun is the Run of an agent whose process ends when its work ends. It is ready as soon as the process runs.
 type ProcessRun struct {
@@ -19,18 +19,18 @@ type ProcessRun struct {
 	launch Launch
 	begun  bool // Next was called
 	last   Status
-	size   int64 // bytes that the process had written at the last look
+	size   int64 // bytes that the process had written at the latest status
 }
 
-// ProcessRunOptions are what a ProcessRun works with.
+// ProcessRunOptions configure a ProcessRun.
 type ProcessRunOptions struct {
 	Name    string // of the agent, for messages
 	Sandbox Sandbox
-	// AlwaysAlive counts a running process as a sign of life. Without it output does.
+	// AlwaysAlive counts a running process as a sign of life. Without it only output counts.
 	AlwaysAlive bool
-	// Check may turn a process that ended with exit code 0 into a failure; nil: it does not. It reads the process's output.
+	// Check inspects a process that ended with exit code 0 and returns why it failed, "" if it did not; nil: no check.
 	Check func(ctx context.Context, st wire.Status) (failure string, err error)
-	// Messages reads the transcript; nil: it is made of stdout, see OutputMessages.
+	// Messages reads the transcript; nil: it is made from stdout, see OutputMessages.
 	Messages func(ctx context.Context, launch int) ([]json.RawMessage, error)
 }
 
@@ -51,7 +51,7 @@ func (r *ProcessRun) Next(ctx context.Context) (Status, error) {
 	if r.last.Done {
 		return r.last, nil
 	}
-	wait := lookEvery
+	wait := waitTime
 	if !r.begun {
 		wait = 0
 	}

@@ -11,33 +11,33 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// Kind is an agent under the name that a rollout asks for, and what the rest of the system must know of it.
+// Kind is a registered agent: its name, its code, and the properties that the rest of the system depends on.
 type Kind struct {
 	Name string
 	Agent
-	// OutputBlob is the name of the attempt's blob that keeps the agent's own output; "" is store.AgentOutput.
+	// OutputBlob is the name of the attempt's blob with the agent's own output; "" is store.AgentOutput.
 	OutputBlob string
-	// LogPath is where the log of the transcript lies in the sandbox while the agent works; "" is NAME.jsonl in rollout.AgentLogDir.
+	// LogPath is the path of the transcript's log in the sandbox while the agent runs; "" is NAME.jsonl in rollout.AgentLogDir.
 	LogPath string
 	// Log renders a transcript as a log, one JSON event a line; nil: one message a line.
 	Log func(rollout.Transcript) []byte
-	// NoModel says that the agent makes no model calls: ending without one is no failure.
+	// NoModel: the agent makes no model calls, so an end without one is no failure.
 	NoModel bool
-	// Sessions says that each model call carries the id of its session, which Status.SessionID names.
+	// Sessions: each model call carries the session id of Status.SessionID.
 	Sessions bool
-	// OnHost says that the agent runs on the host and calls its model by Env.Model: its sandbox has no model channel.
+	// OnHost: the agent runs on the host and calls its model by Env.Model. Its sandbox has no model channel.
 	OnHost bool
-	// Descendants says that model calls of processes started by the agent's process count as the agent's own.
+	// Descendants: model calls of processes started by the agent's process count as the agent's own.
 	Descendants bool
 }
 
-// Installer is the agent's, or nil where every sandbox has what the agent needs.
+// Installer is the agent's Installer, or nil if the agent needs no installation.
 func (k Kind) Installer() Installer {
 	i, _ := k.Agent.(Installer)
 	return i
 }
 
-// Registry is the agents of a deployment by name.
+// Registry holds the agents of a deployment by name.
 type Registry struct{ kinds []Kind }
 
 // NewRegistry makes a registry; the first kind is the default. Names must differ.
@@ -84,7 +84,7 @@ func messageLines(t rollout.Transcript) []byte {
 	var out []byte
 	for _, m := range t.Messages {
 		var line bytes.Buffer
-		if json.Compact(&line, m) == nil { // it was valid JSON when it came
+		if json.Compact(&line, m) == nil { // it was validated when it was received
 			out = append(append(out, line.Bytes()...), '\n')
 		}
 	}

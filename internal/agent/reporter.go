@@ -14,26 +14,26 @@ import (
 // maxEventText bounds a text in an event, in bytes.
 const maxEventText = 16 << 10
 
-// Reporter writes what an agent says and does to the rollout's event log. Each event has a key, under which it is logged once: a Run that
-// attaches to a working agent reports all of its session again. A nil *Reporter reports nothing. It is safe for concurrent use.
+// Reporter writes an agent's texts and tool calls to the rollout's event log. Events of the same key are logged once, because a Run that
+// attaches to a running agent reports its whole session again. A nil *Reporter reports nothing. It is safe for concurrent use.
 type Reporter struct{ log *eventlog.Log }
 
 // NewReporter reports to a log, which may be nil.
 func NewReporter(l *eventlog.Log) *Reporter { return &Reporter{l} }
 
-// Text reports a text of a session, "" for the agent's own: EventText or EventThinking.
-func (r *Reporter) Text(kind rollout.EventKind, key, session, said string) {
-	if r == nil || said == "" {
+// Text reports a text of kind EventText or EventThinking. session is "" for the agent's own session.
+func (r *Reporter) Text(kind rollout.EventKind, key, session, text string) {
+	if r == nil || text == "" {
 		return
 	}
-	e := rollout.TextEvent{Stamp: r.log.Stamp(), SessionID: session, Text: said}
-	if len(said) > maxEventText {
-		e.Text, e.Bytes = strings.ToValidUTF8(said[:maxEventText], ""), len(said)
+	e := rollout.TextEvent{Stamp: r.log.Stamp(), SessionID: session, Text: text}
+	if len(text) > maxEventText {
+		e.Text, e.Bytes = strings.ToValidUTF8(text[:maxEventText], ""), len(text)
 	}
 	r.log.Append(kind, string(kind)+"/"+key, e)
 }
 
-// ToolStart reports that a tool call begins. call names the session, the call and the tool.
+// ToolStart reports the start of a tool call. call has the ids of the session and the call, and the tool's name.
 func (r *Reporter) ToolStart(key string, call rollout.ToolEvent, input json.RawMessage) {
 	if r == nil {
 		return
@@ -45,7 +45,7 @@ func (r *Reporter) ToolStart(key string, call rollout.ToolEvent, input json.RawM
 	r.log.Append(rollout.EventToolStart, "start/"+key, call)
 }
 
-// ToolOutput reports what a running tool has written since the output before.
+// ToolOutput reports the output of a running tool since the previous report.
 func (r *Reporter) ToolOutput(call rollout.ToolEvent, output string) {
 	if r == nil || output == "" {
 		return
@@ -55,19 +55,19 @@ func (r *Reporter) ToolOutput(call rollout.ToolEvent, output string) {
 	r.log.Append(rollout.EventToolOutput, "", call)
 }
 
-// ToolEnd reports the end of a tool call; failed is the error of one that failed.
-func (r *Reporter) ToolEnd(key string, call rollout.ToolEvent, output, failed string) {
+// ToolEnd reports the end of a tool call; errText is "" if the call succeeded.
+func (r *Reporter) ToolEnd(key string, call rollout.ToolEvent, output, errText string) {
 	if r == nil {
 		return
 	}
 	call.Stamp = r.log.Stamp()
 	call.Output, call.Bytes = headTail(output)
-	call.Error, _ = headTail(failed)
+	call.Error, _ = headTail(errText)
 	r.log.Append(rollout.EventToolEnd, "end/"+key, call)
 }
 
-// headTail leaves out the middle of a text that is too long, and says how long it is.
-func headTail(s string) (short string, whole int) {
+// headTail leaves out the middle of a text above maxEventText. size is the length of a shortened text in bytes, else 0.
+func headTail(s string) (short string, size int) {
 	if len(s) <= maxEventText {
 		return s, 0
 	}
@@ -75,7 +75,7 @@ func headTail(s string) (short string, whole int) {
 	return strings.ToValidUTF8(s[:half], "") + "\n[…]\n" + strings.ToValidUTF8(s[len(s)-half:], ""), len(s)
 }
 
-// wellFormed says whether a tool's input is JSON that a reader can decode at no great cost.
+// wellFormed reports whether a tool's input is JSON that is cheap to decode.
 func wellFormed(input json.RawMessage) bool {
 	if len(input) > maxEventText || !json.Valid(input) {
 		return false

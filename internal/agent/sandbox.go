@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Sandbox is what an agent uses of its sandbox; *sandbox.Sandbox documents the methods.
+// Sandbox has the sandbox operations that agents use; *sandbox.Sandbox documents them.
 type Sandbox interface {
 	Start(ctx context.Context, name string, p wire.Process) (wire.Status, error)
 	Status(ctx context.Context, name string) (wire.Status, error)

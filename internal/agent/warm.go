@@ -9,36 +9,36 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Warmer is implemented by agents that can be started before there is a job for them.
+// Warmer is implemented by agents that can be started before they have a job.
 //
-// A warm agent is launch 1 of its sandbox. Until Open gives it its job, Attach does not find it; its launch begins then.
+// A warm agent is launch 1 of its sandbox. The launch begins when Open assigns the job; Attach does not find it before.
 type Warmer interface {
-	// WarmKey names everything of a job that the start depends on: an agent that was warmed for one job can take each job of the
-	// same key. "": the job needs an agent that is started for it.
+	// WarmKey identifies all properties of a job on which the start depends. An agent that was warmed for one job can take any job of the
+	// same key. "": the agent cannot be warmed for this job.
 	WarmKey(job Job) string
-	// Warm installs the agent in a new sandbox and brings it to where it waits for a job of the key. serve serves the sandbox's model
-	// calls with a handler until its context ends.
+	// Warm installs and starts the agent in a new sandbox, until it can take a job of the key. serve answers the sandbox's model calls with
+	// a handler until its context ends.
 	Warm(ctx context.Context, env Env, job Job, serve func(context.Context, http.Handler) error) error
-	// Ready says whether a warm agent waits for its job in the sandbox and answers.
+	// Ready reports whether the sandbox has a warm agent that waits for a job and responds.
 	Ready(ctx context.Context, env Env) (bool, error)
 }
 
-// Names of the processes that record, in sandboxd, how far a warm launch is. They end at once; their age is what counts.
+// Names of the processes that record the state of a warm launch in sandboxd. They end at once; only their age counts.
 const (
 	warmMark = "warm"     // the agent waits for a job
-	jobMark  = "warm-job" // it has one
+	jobMark  = "warm-job" // the agent has a job
 )
 
 // MarkWarm records that launch 1 waits for a job.
 func MarkWarm(ctx context.Context, sb Sandbox) error { return mark(ctx, sb, warmMark) }
 
-// Warm says whether launch 1 waits for a job.
+// Warm reports whether launch 1 waits for a job.
 func Warm(ctx context.Context, sb Sandbox) (bool, error) {
 	w, err := warmthOf(ctx, sb)
 	return w.waits(), err
 }
 
-// beginJob records that launch 1 has a job now, if it was waiting for one.
+// beginJob records that launch 1 has a job, if it was waiting for one.
 func beginJob(ctx context.Context, sb Sandbox) error {
 	waits, err := Warm(ctx, sb)
 	if err != nil || !waits {
@@ -52,13 +52,13 @@ func mark(ctx context.Context, sb Sandbox, name string) error {
 	return fault.Wrap(fault.KindOf(err), err, "mark the warm agent")
 }
 
-// warmth is what is known of a warm launch 1; the zero value is that of a cold one.
+// warmth is the state of launch 1 with respect to Warmer; the zero value is a launch that was not warmed.
 type warmth struct {
 	warm  bool
 	began time.Time // when it got its job, by this process's clock; zero: it waits for one
 }
 
-// waits says that it waits for a job.
+// waits reports whether the launch waits for a job.
 func (w warmth) waits() bool { return w.warm && w.began.IsZero() }
 
 func warmthOf(ctx context.Context, sb Sandbox) (warmth, error) {

@@ -1,5 +1,5 @@
-// Package agenttest is the suite that every agent passes: what the rest of rolloutd relies on, tried with the real agent in real
-// sandboxes and with the scripted model.
+// Package agenttest is the conformance suite of agents. It tests the properties on which the rest of rolloutd relies, with the real agent in
+// real sandboxes and the scripted model.
 package agenttest
 
 import (
@@ -12,34 +12,33 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
 
-// Harness gives the suite the agent under test.
+// Harness describes the agent under test.
 type Harness struct {
-	// Backend returns the place where sandboxes are made. It must show the host's folder of agents in them if the agent needs that.
+	// Backend returns the backend that creates sandboxes. It must mount the host's folder of agents if the agent needs it.
 	Backend func(t *testing.T) *sandbox.Backend
-	// Agent returns a new Agent at each call, as a worker that was started again has one.
+	// Agent returns a new Agent at each call, as after a restart of the worker.
 	Agent func(t *testing.T) agent.Agent
-	// Env is what the agent gets in a place; nil: the place's own, which has the sandbox only.
+	// Env returns the agent's environment in a Place; nil: Place.Env, which has only the sandbox.
 	Env func(t *testing.T, p *Place) agent.Env
-	// Quick is a job that the agent ends by itself, with an answer. Its instruction should be QuickInstruction where the agent asks
-	// a model.
+	// Quick is a job that the agent completes with an answer. If the agent calls a model, its instruction should be QuickInstruction.
 	Quick agent.Job
-	// Endless is a job that goes on until it is stopped; nil: there is none. See EndlessInstruction.
+	// Endless is a job that runs until it is stopped; nil: the agent has none. See EndlessInstruction.
 	Endless *agent.Job
-	// Loud is a job that ends by itself and writes many MiB of output; nil: there is none.
+	// Loud is a job that ends by itself and writes many MiB of output; nil: the agent has none.
 	Loud *agent.Job
-	// Messages says that Quick leaves a transcript.
+	// Messages: Quick leaves a transcript.
 	Messages bool
-	// OnHost says that the agent's loop is no process of the sandbox.
+	// OnHost: the agent's loop is not a process in the sandbox.
 	OnHost bool
 }
 
-// Instructions that the model of a Place knows.
+// Instructions that the model of a Place recognizes.
 const (
 	QuickInstruction   = "agenttest: answer at once"
 	EndlessInstruction = "agenttest: wait for a reply that never comes"
 )
 
-// Patience bounds every wait of the suite. It is never reached, even on a busy machine.
+// Patience bounds every wait of the suite. It is longer than any wait on a busy machine.
 const Patience = 5 * time.Minute
 
 // MaxTranscript bounds the JSON of a transcript, in bytes.
@@ -57,12 +56,12 @@ func Run(t *testing.T, h Harness) {
 		"LostSandboxAtTheStart":   lostSandboxAtTheStart,
 		"StopOfAFinishedAgent":    stopOfAFinishedAgent,
 		"LoudAgentIsBounded":      loudAgentIsBounded,
-		"StatusWhileWorking":      statusWhileWorking,
+		"StatusWhileRunning":      statusWhileRunning,
 		"CancelledNext":           cancelledNext,
-		"CloseLeavesItWorking":    closeLeavesItWorking,
+		"CloseLeavesItRunning":    closeLeavesItRunning,
 		"StopKills":               stopKills,
 		"KilledAgentIsDone":       killedAgentIsDone,
-		"LostSandboxWhileWorking": lostSandboxWhileWorking,
+		"LostSandboxWhileRunning": lostSandboxWhileRunning,
 		"SecondLaunch":            secondLaunch,
 	}
 	for name, test := range tests {
@@ -73,16 +72,16 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// endless is the job that does not end by itself. Without one the test is skipped.
+// endless is the job that runs until it is stopped. If the agent has none, it skips the test.
 func (h Harness) endless(t *testing.T) agent.Job {
 	t.Helper()
 	if h.Endless == nil {
-		t.Skip("the agent has no job that goes on until it is stopped")
+		t.Skip("the agent has no job that runs until it is stopped")
 	}
 	return *h.Endless
 }
 
-// env is what the agent gets in a place. Each place has one.
+// env is the agent's environment in a place. Each place has one.
 func (h Harness) env(t *testing.T, p *Place) agent.Env {
 	t.Helper()
 	p.envOnce.Do(func() {
@@ -93,7 +92,7 @@ func (h Harness) env(t *testing.T, p *Place) agent.Env {
 	return p.env
 }
 
-// installed is a place with the agent in it.
+// installed is a place in which the agent is installed.
 func (h Harness) installed(t *testing.T) *Place {
 	t.Helper()
 	p := NewPlace(t, h.Backend(t), scripts)
@@ -104,7 +103,7 @@ func (h Harness) installed(t *testing.T) *Place {
 	return p
 }
 
-// open starts or attaches to the agent, as a worker of its own.
+// open starts or attaches to the agent, as a separate worker.
 func (h Harness) open(t *testing.T, p *Place, job agent.Job) agent.Run {
 	t.Helper()
 	r, err := h.Agent(t).Open(t.Context(), h.env(t, p), job)
@@ -113,7 +112,7 @@ func (h Harness) open(t *testing.T, p *Place, job agent.Job) agent.Run {
 	return r
 }
 
-// attach attaches to the agent, as a worker of its own.
+// attach attaches to the agent, as a separate worker.
 func (h Harness) attach(t *testing.T, p *Place, job agent.Job) agent.Run {
 	t.Helper()
 	r, err := h.Agent(t).Attach(t.Context(), h.env(t, p), job)

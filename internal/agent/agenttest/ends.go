@@ -18,9 +18,9 @@ func installTwice(t *testing.T, h Harness) {
 		t.Skip("the agent needs no installation")
 	}
 	for range 2 {
-		said, err := installer.Install(t.Context(), h.env(t, p))
+		summary, err := installer.Install(t.Context(), h.env(t, p))
 		require.NoError(t, err)
-		require.NotEmpty(t, said, "people read what it did")
+		require.NotEmpty(t, summary, "Install describes what it did")
 	}
 	require.True(t, Finish(t, h.open(t, p, h.Quick)).Answered())
 }
@@ -31,7 +31,7 @@ func attachBeforeTheStart(t *testing.T, h Harness) {
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 }
 
-// openStartsOnce opens the same job as two workers do, one after the other.
+// openStartsOnce opens the same job in two workers, one after the other.
 func openStartsOnce(t *testing.T, h Harness) {
 	p := h.installed(t)
 	first := h.open(t, p, h.Quick)
@@ -92,7 +92,7 @@ func lostSandboxAtTheStart(t *testing.T, h Harness) {
 	require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
 }
 
-// stopOfAFinishedAgent may not change how it ended.
+// stopOfAFinishedAgent: Stop does not change the final status.
 func stopOfAFinishedAgent(t *testing.T, h Harness) {
 	p := h.installed(t)
 	r := h.open(t, p, h.Quick)

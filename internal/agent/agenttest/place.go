@@ -22,7 +22,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/scripted"
 )
 
-// scripts is what the model of the suite plays.
+// scripts are the scripts of the suite's model.
 const scripts = `
 - {name: endless, match: "` + EndlessInstruction + `", turns: [{text: never, faults: [{hang: true}]}]}
 - {name: quick, turns: [{text: Done.}]}
@@ -32,7 +32,7 @@ const scripts = `
 type Place struct {
 	*sandbox.Sandbox
 	Backend *sandbox.Backend
-	Calls   atomic.Int32 // model calls that have begun; a question for the tokenizer is none
+	Calls   atomic.Int32 // model calls that have begun, without tokenizer requests
 	id      string
 	model   *httptest.Server
 	envOnce sync.Once
@@ -42,7 +42,7 @@ type Place struct {
 	log bytes.Buffer
 }
 
-// NewPlace makes a sandbox that goes with the test. script is what the model plays, in YAML; "" is the demo's.
+// NewPlace creates a sandbox that is destroyed at the end of the test. script is the model's script in YAML; "" is the demo's.
 func NewPlace(t *testing.T, b *sandbox.Backend, script string) *Place {
 	t.Helper()
 	p := NewPlaceWithoutModel(t, b)
@@ -50,7 +50,7 @@ func NewPlace(t *testing.T, b *sandbox.Backend, script string) *Place {
 	return p
 }
 
-// NewPlaceWithoutModel makes a place whose model comes with ServeModel.
+// NewPlaceWithoutModel creates a place that has no model until ServeModel.
 func NewPlaceWithoutModel(t *testing.T, b *sandbox.Backend) *Place {
 	t.Helper()
 	p := &Place{Backend: b, id: "test-" + rand.Text() + ".1"}
@@ -69,7 +69,7 @@ func (p *Place) Destroy(t *testing.T) {
 	require.NoError(t, p.Backend.Destroy(ctx, p.id))
 }
 
-// Env is the place as agents get it.
+// Env is the agent's environment: the sandbox only.
 func (p *Place) Env() agent.Env { return agent.Env{Sandbox: p.Sandbox} }
 
 // ServeModel serves the sandbox's model calls until the test ends; see NewPlace.
@@ -110,20 +110,20 @@ func (p *Place) ServeModel(t *testing.T, script string) {
 	})
 }
 
-// ModelURL is the base URL of the model, for a gateway of the test's own.
+// ModelURL is the base URL of the model, for a test with its own gateway.
 func (p *Place) ModelURL() string { return p.model.URL + "/v1" }
 
-// StopModel ends the model, whose calls fail from then on.
+// StopModel stops the model. Later calls fail.
 func (p *Place) StopModel() { p.model.CloseClientConnections(); p.model.Close() }
 
-// Write takes the model's log.
+// Write implements io.Writer for the model's log.
 func (p *Place) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.log.Write(b)
 }
 
-// Sent is what the model was asked and sent, in order of the calls' ends.
+// Sent returns the model's requests and replies, in the order in which the calls ended.
 func (p *Place) Sent(t *testing.T) []scripted.Sent {
 	t.Helper()
 	p.mu.Lock()

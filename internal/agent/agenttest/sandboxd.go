@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
 )
 
-// Main runs the tests of a package with a sandboxd built for it, whose path it puts into path, and returns the status to exit with.
+// Main builds sandboxd, sets path to it, runs the tests of the package, and returns the exit status.
 func Main(m *testing.M, path *string) int {
 	dir, err := os.MkdirTemp("", "sandboxd")
 	if err == nil {
@@ -23,7 +23,7 @@ func Main(m *testing.M, path *string) int {
 	return m.Run()
 }
 
-// buildSandboxd builds sandboxd into a folder that every user may enter, and returns its path.
+// buildSandboxd builds sandboxd into dir, which it makes readable for every user, and returns its path.
 func buildSandboxd(dir string) (string, error) {
 	if err := os.Chmod(dir, 0o755); err != nil { // sandboxes run as other users
 		return "", err

@@ -10,16 +10,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// working is a run whose agent is at work on the endless job.
-func (h Harness) working(t *testing.T, p *Place) agent.Run {
+// running is a run whose agent works on the endless job.
+func (h Harness) running(t *testing.T, p *Place) agent.Run {
 	t.Helper()
 	r := h.open(t, p, h.endless(t))
-	h.requireWorking(t, r)
+	h.requireRunning(t, r)
 	return r
 }
 
-// requireWorking asks for the first status, which comes without a change.
-func (h Harness) requireWorking(t *testing.T, r agent.Run) {
+// requireRunning requires that Next returns a status of a running agent.
+func (h Harness) requireRunning(t *testing.T, r agent.Run) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
@@ -29,14 +29,14 @@ func (h Harness) requireWorking(t *testing.T, r agent.Run) {
 	require.False(t, st.Done, "%+v", st)
 }
 
-// statusWhileWorking: nothing changes, and Next returns all the same.
-func statusWhileWorking(t *testing.T, h Harness) {
+// statusWhileRunning: Next returns without a change.
+func statusWhileRunning(t *testing.T, h Harness) {
 	h.endless(t)
 	p := h.installed(t)
-	r := h.working(t, p)
-	h.requireWorking(t, r)
+	r := h.running(t, p)
+	h.requireRunning(t, r)
 	other := h.attach(t, p, h.endless(t))
-	h.requireWorking(t, other)
+	h.requireRunning(t, other)
 	require.Equal(t, 1, other.Launch().Number)
 	require.WithinDuration(t, r.Launch().First, other.Launch().First, Patience, "both know when it began")
 }
@@ -44,30 +44,30 @@ func statusWhileWorking(t *testing.T, h Harness) {
 func cancelledNext(t *testing.T, h Harness) {
 	h.endless(t)
 	p := h.installed(t)
-	r := h.working(t, p)
+	r := h.running(t, p)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := r.Next(ctx)
 	require.Error(t, err)
 	require.False(t, fault.Is(err, fault.SandboxLost), "%v", err)
-	h.requireWorking(t, r)
+	h.requireRunning(t, r)
 }
 
-func closeLeavesItWorking(t *testing.T, h Harness) {
+func closeLeavesItRunning(t *testing.T, h Harness) {
 	job := h.endless(t)
 	p := h.installed(t)
 	r, err := h.Agent(t).Open(t.Context(), h.env(t, p), job)
 	require.NoError(t, err)
-	h.requireWorking(t, r)
+	h.requireRunning(t, r)
 	r.Close()
-	h.requireWorking(t, h.attach(t, p, job))
+	h.requireRunning(t, h.attach(t, p, job))
 }
 
-// stopKills: what is stopped is done, is not taken for an answer, and can be stopped again.
+// stopKills: a stopped agent is done without an answer, and Stop may be called again.
 func stopKills(t *testing.T, h Harness) {
 	job := h.endless(t)
 	p := h.installed(t)
-	r := h.working(t, p)
+	r := h.running(t, p)
 	other := h.attach(t, p, job)
 	require.NoError(t, other.Stop(t.Context()))
 	require.NoError(t, r.Stop(t.Context()))
@@ -83,14 +83,14 @@ func stopKills(t *testing.T, h Harness) {
 	require.NoError(t, err, "its output is kept")
 }
 
-// killedAgentIsDone: the death of the process is a status with the reason.
+// killedAgentIsDone: when the process dies, the status has the reason.
 func killedAgentIsDone(t *testing.T, h Harness) {
 	if h.OnHost {
-		t.Skip("the agent is no process of the sandbox")
+		t.Skip("the agent is not a process in the sandbox")
 	}
 	h.endless(t)
 	p := h.installed(t)
-	r := h.working(t, p)
+	r := h.running(t, p)
 	require.NoError(t, p.KillAll(t.Context()))
 	for _, r := range []agent.Run{r, h.attach(t, p, h.endless(t))} {
 		st := Finish(t, r)
@@ -100,10 +100,10 @@ func killedAgentIsDone(t *testing.T, h Harness) {
 	}
 }
 
-func lostSandboxWhileWorking(t *testing.T, h Harness) {
+func lostSandboxWhileRunning(t *testing.T, h Harness) {
 	h.endless(t)
 	p := h.installed(t)
-	r := h.working(t, p)
+	r := h.running(t, p)
 	p.Destroy(t)
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
@@ -113,15 +113,15 @@ func lostSandboxWhileWorking(t *testing.T, h Harness) {
 			require.True(t, fault.Is(err, fault.SandboxLost), "%v", err)
 			return
 		}
-		require.False(t, st.Done, "a lost sandbox is no end of the agent: %+v", st)
+		require.False(t, st.Done, "a lost sandbox is not an end of the agent: %+v", st)
 	}
 }
 
-// secondLaunch: an agent that was stopped is started again in the same sandbox.
+// secondLaunch: a stopped agent can be launched again in the same sandbox.
 func secondLaunch(t *testing.T, h Harness) {
 	job := h.endless(t)
 	p := h.installed(t)
-	first := h.working(t, p)
+	first := h.running(t, p)
 	require.NoError(t, first.Stop(t.Context()))
 	quick := h.Quick
 	quick.Launch = 2
@@ -130,5 +130,5 @@ func secondLaunch(t *testing.T, h Harness) {
 	require.False(t, second.Launch().First.After(second.Launch().Began))
 	st := Finish(t, second)
 	require.True(t, st.Answered(), "%+v", st)
-	require.Equal(t, 2, h.attach(t, p, job).Launch().Number, "the newest launch is attached to")
+	require.Equal(t, 2, h.attach(t, p, job).Launch().Number, "Attach finds the newest launch")
 }

@@ -14,7 +14,7 @@ import (
 
 // Options configure the agents of a host.
 type Options struct {
-	AgentsDir string // folder on this host that keeps agents; the local sandbox driver mounts it into its sandboxes
+	AgentsDir string // folder of agents on this host; the local sandbox driver mounts it into its sandboxes
 	NPM       string // the npm command; "" is npm from PATH
 	Arch      string // of the sandboxes, as GOARCH; "" is this host's
 	Logger    *slog.Logger
@@ -31,7 +31,7 @@ var (
 	_ agent.Installer = (*Agent)(nil)
 )
 
-// New makes an Agent of a valid description.
+// New makes an Agent from a description, which it validates.
 func New(s Spec, o Options) (*Agent, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func New(s Spec, o Options) (*Agent, error) {
 	return &Agent{Spec: s, o: o}, nil
 }
 
-// platform is a platform as npm names it.
+// platform is npm's name of a platform.
 func platform(arch string) string {
 	if arch == "amd64" {
 		arch = "x64"
@@ -57,7 +57,7 @@ func platform(arch string) string {
 	return "linux-" + arch
 }
 
-// machine is a platform as Linux names it.
+// machine is Linux's name of an architecture.
 func machine(arch string) string {
 	switch arch {
 	case "amd64":
@@ -69,7 +69,7 @@ func machine(arch string) string {
 	}
 }
 
-// Kind is the agent's entry in the registry. A command-line agent starts helpers, whose model calls are its own.
+// Kind is the agent's entry in the registry. Model calls of helper processes count as the agent's own.
 func Kind(s Spec, o Options) (agent.Kind, error) {
 	a, err := New(s, o)
 	if err != nil {
@@ -116,10 +116,10 @@ func (a *Agent) run(sb agent.Sandbox, l agent.Launch) agent.Run {
 	}, l)
 }
 
-// maxOutput bounds what is read of an agent's record of its work, in bytes. sandboxd keeps the first and the last MiB of a stream.
+// maxOutput bounds the part of an agent's record that is read, in bytes. sandboxd keeps the first and the last MiB of a stream.
 const maxOutput = 2 << 20
 
-// output is the agent's own record of its work, or what there is of it. Where its file is missing or too large, it is its stdout.
+// output is the agent's own record of its work so far: the file a.Output, or stdout if that file is missing or too large.
 func (a *Agent) output(ctx context.Context, sb agent.Sandbox, process string) ([]byte, error) {
 	if a.Output != "" {
 		out, err := sb.ReadFile(ctx, a.Output, maxOutput)

@@ -131,8 +131,8 @@ func TestEnds(t *testing.T) {
 		"with an exit code":  {`echo '{"type":"result"}'; echo broken >&2; exit 7`, "shell exited with code 7; its last words: broken"},
 		"killed":             {`kill -9 $$`, "shell was killed by signal"},
 		"with a failure":     {`echo '{"type":"result","is_error": true}'`, `shell reported a failure: {"type":"result","is_error": true}`},
-		"without its result": {`echo '{"type":"hello"}'`, "shell ended without its result"},
-		"in silence":         {`:`, "shell ended without its result"},
+		"without its result": {`echo '{"type":"hello"}'`, "shell ended without a result in its output"},
+		"in silence":         {`:`, "shell ended without a result in its output"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,13 +14,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/filelock"
 )
 
-// completeFile is written last into an agent's folder, so that it tells a whole one.
+// completeFile is written last into an agent's folder. Its presence marks a complete folder.
 const completeFile = ".complete"
 
-// unfinished names folders that are being filled.
+// unfinished is the prefix of folders that are being filled.
 const unfinished = ".fetch-"
 
-// source is what the folder is made of, for people and for its name.
+// source describes the origin of the folder, for people and for the folder's name.
 func (a *Agent) source() string {
 	if a.Folder != "" {
 		return "folder " + a.Folder
@@ -28,7 +28,7 @@ func (a *Agent) source() string {
 	return "package " + a.Package
 }
 
-// folder is the agent's folder below AgentsDir. Another version or integrity has another one.
+// folder is the agent's folder below AgentsDir. It differs by version and integrity.
 func (a *Agent) folder() string {
 	sum := sha256.Sum256([]byte(a.source() + "\n" + a.integrity()))
 	return a.Name + "/" + hex.EncodeToString(sum[:8])
@@ -38,21 +38,21 @@ func (a *Agent) integrity() string {
 	return cmp.Or(a.Integrity[platform(a.o.Arch)], a.Integrity["any"])
 }
 
-// Fetch makes sure that the agent's folder is on this host, and returns its path. Processes that want it at once wait for the first.
+// Fetch makes sure that the agent's folder is on this host, and returns its path. Concurrent callers, also in other processes, wait for the first.
 func (a *Agent) Fetch(ctx context.Context) (string, error) {
 	dir := filepath.Join(a.o.AgentsDir, filepath.FromSlash(a.folder()))
 	if isComplete(dir) {
 		return dir, nil
 	}
 	parent := filepath.Dir(dir)
-	if err := errors.Join(os.MkdirAll(parent, 0o755), os.Chmod(parent, 0o755)); err != nil { // whatever the umask
+	if err := errors.Join(os.MkdirAll(parent, 0o755), os.Chmod(parent, 0o755)); err != nil { // regardless of the umask
 		return "", fmt.Errorf("agents folder: %w", err)
 	}
 	lock, err := filelock.Wait(ctx, filepath.Join(parent, ".lock"))
 	if err != nil {
 		return "", fault.Wrap(fault.Timeout, err, "fetch %s", a.Name)
 	}
-	defer func() { _ = lock.Release() }() // closing an unwritten file: nothing to lose
+	defer func() { _ = lock.Release() }() // closing an unwritten file loses no data
 	if isComplete(dir) {                  // another process was first
 		return dir, nil
 	}
@@ -67,7 +67,7 @@ func isComplete(dir string) bool {
 	return err == nil
 }
 
-// fill makes the folder beside its place and moves it there. The lock is held.
+// fill makes the folder under a temporary name and renames it to dir. The caller holds the lock.
 func (a *Agent) fill(ctx context.Context, dir string) error {
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(dir), unfinished+"*")) // of processes that were killed
 	if err != nil {
@@ -82,7 +82,7 @@ func (a *Agent) fill(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(tmp) }() // gone already when all went well
+	defer func() { _ = os.RemoveAll(tmp) }() // does nothing after the rename
 	a.o.Logger.InfoContext(ctx, "fetching an agent", "agent", a.Name, "from", a.source())
 	if a.Folder != "" {
 		err = os.CopyFS(tmp, os.DirFS(a.Folder))

@@ -6,7 +6,7 @@ import (
 	"path"
 )
 
-// makeReadable lets every user read what is below dir, whatever the umask: sandboxes run as other users.
+// makeReadable lets every user read dir and its contents, regardless of the umask: sandboxes run as other users.
 func makeReadable(dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Folders of agents inside a sandbox: where drivers mount the host's, and where a copy goes when there is no mount.
+// Folders of agents inside a sandbox: the mount of the host's folder, and the place of a copy if there is no mount.
 const (
 	mountedDir  = "/opt/rolloutd/agents/"
 	uploadedDir = "/tmp/.rolloutd/"
@@ -24,12 +24,12 @@ const (
 	checkTimeout = time.Minute
 )
 
-// installs says whether the agent has a folder; without one its program is part of the image.
+// installs reports whether the agent has a folder; without one its program is part of the image.
 func (a *Agent) installs() bool { return a.Package != "" || a.Folder != "" }
 
-// Install implements agent.Installer: the folder is made on this host when missing, and uploaded where the sandbox does not see it.
+// Install implements agent.Installer. It makes a missing folder on this host, and uploads it if the sandbox has no mount.
 func (a *Agent) Install(ctx context.Context, env agent.Env) (string, error) {
-	said, dir := a.Name+" is part of the image", ""
+	summary, dir := a.Name+" is part of the image", ""
 	if a.installs() {
 		from, err := a.Fetch(ctx)
 		if err != nil {
@@ -45,13 +45,13 @@ func (a *Agent) Install(ctx context.Context, env agent.Env) (string, error) {
 				return "", fault.Wrap(fault.KindOf(err), err, "upload %s", a.Name)
 			}
 		}
-		said = fmt.Sprintf("%s, %s at %s", a.source(), how, dir)
+		summary = fmt.Sprintf("%s, %s at %s", a.source(), how, dir)
 	}
 	if len(a.Check) == 0 {
-		return said, nil
+		return summary, nil
 	}
 	out, err := a.check(ctx, env.Sandbox, dir)
-	return said + "\n" + out, err
+	return summary + "\n" + out, err
 }
 
 // locate finds the agent's folder inside the sandbox, or returns "".
@@ -71,7 +71,7 @@ func (a *Agent) locate(ctx context.Context, sb agent.Sandbox) (string, error) {
 	return "", nil
 }
 
-// upload copies a folder. Its complete file goes last: locate takes it as the sign of a whole folder.
+// upload copies a folder. completeFile is last, because locate takes its presence as the mark of a complete folder.
 func upload(ctx context.Context, sb agent.Sandbox, from, to string) error {
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
@@ -81,7 +81,7 @@ func upload(ctx context.Context, sb agent.Sandbox, from, to string) error {
 		packed <- err
 	}()
 	err := sb.PutTar(ctx, to, r)
-	_ = r.CloseWithError(io.ErrClosedPipe) // ends pack where PutTar gave up
+	_ = r.CloseWithError(io.ErrClosedPipe) // ends pack if PutTar failed
 	if packErr := <-packed; err == nil {
 		err = packErr
 	}
@@ -91,7 +91,7 @@ func upload(ctx context.Context, sb agent.Sandbox, from, to string) error {
 	return sb.WriteFile(ctx, to+"/"+completeFile, strings.NewReader("{}\n"), 0o644)
 }
 
-// pack writes a folder as a tar, without its complete file.
+// pack writes a folder as a tar, without completeFile.
 func pack(w io.Writer, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -105,7 +105,7 @@ func pack(w io.Writer, dir string) error {
 	return t.Close()
 }
 
-// check runs the install check, once in a sandbox.
+// check runs the install check, once per sandbox.
 func (a *Agent) check(ctx context.Context, sb agent.Sandbox, dir string) (string, error) {
 	p := a.inSandbox(dir, a.filler(dir, agent.Job{}), a.Check)
 	p.TimeoutMillis = checkTimeout.Milliseconds()

@@ -16,7 +16,7 @@ import (
 
 // npmInstall installs the package into dir and checks it. npm checks the registry's integrity hash of each package.
 func (a *Agent) npmInstall(ctx context.Context, dir string) error {
-	dir, err := filepath.EvalSymlinks(dir) // npm's lock file names packages by their place from the real path
+	dir, err := filepath.EvalSymlinks(dir) // npm's lock file has package paths relative to the real path
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (a *Agent) npmInstall(ctx context.Context, dir string) error {
 	return a.verify(dir)
 }
 
-// verify holds the integrity hash of what was installed against the pinned one.
+// verify compares the integrity hash of the installed package with the pinned one.
 func (a *Agent) verify(dir string) error {
 	want := a.integrity()
 	if want == "" {

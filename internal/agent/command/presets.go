@@ -1,14 +1,14 @@
 package command
 
-// Presets describe well-known agents, at versions that are tried against the gateway. An operator's description of the same name
-// replaces one.
+// Presets describe well-known agents, at versions that are tested with the gateway. An operator's description of the same name replaces one.
 func Presets() []Spec { return []Spec{codex(), claudeCode(), qwenCode(), geminiCLI()} }
 
-// aDay bounds what the gateway bounds better: a call may wait for a busy model, and its reply comes only when it is whole.
-const aDay = "86400000" // milliseconds
+// aDay, in milliseconds, disables the agents' own timeouts. The gateway bounds calls: a call may wait for a busy model, and its reply arrives
+// only when it is complete.
+const aDay = "86400000"
 
-// codex is OpenAI's Codex CLI. It calls the Responses API. Its own sandbox is off, since it runs in one; so are its tools for people,
-// plugins, subagents and the web.
+// codex is OpenAI's Codex CLI. It calls the Responses API. Its own sandbox is off, because it runs in one; its tools for people, plugins,
+// subagents and the web are off as well.
 func codex() Spec {
 	command := []string{"{dir}/node_modules/@openai/codex/vendor/{arch}-unknown-linux-musl/bin/codex", "exec", "--json", "--color", "never", "--ephemeral",
 		"--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"}
@@ -35,8 +35,8 @@ func codex() Spec {
 	}
 }
 
-// claudeCode is Anthropic's Claude Code. It calls the Messages API. Its bare mode makes no calls beside the work and has three tools:
-// Bash, Read and Edit.
+// claudeCode is Anthropic's Claude Code. It calls the Messages API. Its bare mode makes no auxiliary calls and has three tools: Bash, Read and
+// Edit.
 func claudeCode() Spec {
 	return Spec{
 		Name: "claude-code", Package: "@anthropic-ai/claude-code-{platform}@2.1.330",
@@ -96,7 +96,7 @@ func geminiCLI() Spec {
 			"GEMINI_CLI_HOME": "/tmp/.gemini-cli", "GEMINI_EXP": "/tmp/.gemini-cli/experiments.json",
 		},
 		Files: map[string]string{
-			// Its default request timeout, in seconds, which it takes from its experiments alone; without it a call has 60 s.
+			// The request timeout in seconds. It can be set only as an experiment; the default is 60.
 			"/tmp/.gemini-cli/experiments.json": `{"flags": [{"flagId": 45773134, "intValue": "86400"}]}`,
 			"/tmp/.gemini-cli/.gemini/settings.json": `{
   "general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false, "maxAttempts": 1, "retryFetchErrors": false},

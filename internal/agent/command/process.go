@@ -13,13 +13,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// instructionFile is where the instruction lies for agents that read a file.
+// instructionFile is the path of the instruction for agents that read it from a file.
 const instructionFile = "/tmp/.rolloutd/instruction.txt"
 
-// modelName is what agents call the model. The gateway puts the endpoint's name in its place.
+// modelName is the model's name inside sandboxes. The gateway replaces it by the endpoint's name.
 const modelName = "m"
 
-// defaultMaxTokens is {max_tokens} of a rollout without a bound.
+// defaultMaxTokens is {max_tokens} for a rollout without a limit.
 const defaultMaxTokens = 32_000
 
 // process is the agent's process for a job.
@@ -32,7 +32,7 @@ func (a *Agent) process(ctx context.Context, sb agent.Sandbox, job agent.Job) (w
 		return wire.Process{}, fault.New(fault.NotFound, "%s is not in the sandbox: Install comes before Open", a.Name)
 	}
 	if a.uses("{instruction}") && len(job.Instruction) > maxArgument {
-		return wire.Process{}, fault.Field("instruction", "agent %s takes it as an argument, of at most %d bytes; got %d", a.Name, maxArgument, len(job.Instruction))
+		return wire.Process{}, fault.Field("instruction", "agent %s takes the instruction as an argument of at most %d bytes; got %d", a.Name, maxArgument, len(job.Instruction))
 	}
 	fill := a.filler(dir, job)
 	if err := a.writeFiles(ctx, sb, job, fill); err != nil {
@@ -45,7 +45,7 @@ func (a *Agent) process(ctx context.Context, sb agent.Sandbox, job agent.Job) (w
 	return p, nil
 }
 
-// inSandbox is a process of the agent.
+// inSandbox describes a process of the agent.
 func (a *Agent) inSandbox(dir string, fill *strings.Replacer, command []string) wire.Process {
 	argv := make([]string, len(command))
 	for i, arg := range command {
@@ -58,7 +58,7 @@ func (a *Agent) inSandbox(dir string, fill *strings.Replacer, command []string) 
 	return wire.Process{Argv: argv, Env: env, Dir: rollout.Workdir}
 }
 
-// filler puts values in the places of placeholders. It replaces once: an instruction may have braces itself.
+// filler replaces placeholders by their values, in one pass, because an instruction may contain braces.
 func (a *Agent) filler(dir string, job agent.Job) *strings.Replacer {
 	tokens := job.MaxOutput
 	if tokens <= 0 {
@@ -71,8 +71,8 @@ func (a *Agent) filler(dir string, job agent.Job) *strings.Replacer {
 	)
 }
 
-// environment is what every agent gets: the model channel under the names by which the usual client libraries look for it.
-// The keys are dummies, since the gateway holds the real one.
+// environment is the environment of every agent. It has the model channel under the names that common client libraries use. The keys are
+// dummies, because the gateway holds the real one.
 func environment(dir string) map[string]string {
 	host := strings.TrimSuffix(rollout.ModelURL, "/v1")
 	path := "/usr/local/bin:/usr/bin:/bin"
@@ -87,7 +87,7 @@ func environment(dir string) map[string]string {
 	}
 }
 
-// writeFiles writes the agent's files and, where it reads one, its instruction.
+// writeFiles writes the agent's files, and its instruction if it reads it from a file.
 func (a *Agent) writeFiles(ctx context.Context, sb agent.Sandbox, job agent.Job, fill *strings.Replacer) error {
 	files := map[string]string{}
 	for path, text := range a.Files {

@@ -1,5 +1,5 @@
-// Package command runs any command-line agent as an agent of rolloutd, by a description: where it comes from, its command line, its
-// environment, and how its end is recognized. It has such descriptions for some well-known agents, see Presets.
+// Package command runs command-line agents from a description: package, command line, environment, and how a failure is recognized. Presets
+// has descriptions of well-known agents.
 package command
 
 import (
@@ -22,15 +22,15 @@ type Spec struct {
 	// Package is an npm package with its exact version, as "@scope/name@1.2.3". It is installed on the host without install scripts and
 	// without optional dependencies, and sandboxes see it read-only. {platform} is "linux-x64" or "linux-arm64".
 	Package string
-	// Integrity is the sha512 of the package as npm has it, by platform or "any"; empty: npm checks the registry's.
+	// Integrity is npm's sha512 of the package, by platform or "any"; empty: npm checks only the registry's hash.
 	Integrity map[string]string
-	// Folder is a folder of the host, instead of Package. It is copied once; a change needs a new name of the folder.
+	// Folder is a folder of the host, instead of Package. It is copied once; a changed folder needs a new name.
 	Folder string
-	// Check is run in the sandbox after the installation and must exit with 0. Empty: nothing is run.
+	// Check is run in the sandbox after the installation and must exit with 0. Empty: no check.
 	Check []string
-	// Command is the command line. Where neither {instruction} nor {instruction_file} is in it, the instruction is its stdin.
+	// Command is the command line. If it has neither {instruction} nor {instruction_file}, the instruction is its stdin.
 	Command []string
-	// Env is added to the environment that every such agent has, see environment.
+	// Env is added to the environment of every command agent, see environment.
 	Env map[string]string
 	// Files are written before the agent starts: absolute path in the sandbox → text.
 	Files map[string]string
@@ -42,7 +42,7 @@ type Spec struct {
 	Result string
 }
 
-// maxArgument bounds an instruction that is an argument, in bytes: the kernel takes 128 KiB.
+// maxArgument bounds an instruction that is an argument, in bytes. The kernel's limit is 128 KiB.
 const maxArgument = 100 << 10
 
 var (
@@ -50,7 +50,7 @@ var (
 	namePattern    = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 )
 
-// Validate reports what is wrong with the description.
+// Validate returns the first problem of the description.
 func (s Spec) Validate() error {
 	_, failure := regexp.Compile(s.Failure)
 	_, result := regexp.Compile(s.Result)
@@ -80,12 +80,12 @@ func (s Spec) Validate() error {
 	return nil
 }
 
-// uses says whether a placeholder is in the command line.
+// uses reports whether the command line has a placeholder.
 func (s Spec) uses(placeholder string) bool {
 	return slices.ContainsFunc(s.Command, func(arg string) bool { return strings.Contains(arg, placeholder) })
 }
 
-// failed says why output is a failure of an agent that exited with code 0; "" when it is none.
+// failed returns why the output of an agent that exited with code 0 means a failure; "" if it does not.
 func (s Spec) failed(output string) (string, error) {
 	failure, err := regexp.Compile(s.Failure)
 	result, errResult := regexp.Compile(s.Result)
@@ -100,16 +100,17 @@ func (s Spec) failed(output string) (string, error) {
 		found = found || result.MatchString(line)
 	}
 	if !found {
-		return s.Name + " ended without its result", nil
+		return s.Name + " ended without a result in its output", nil
 	}
 	return "", nil
 }
 
-// cut shortens a line that is quoted in a message.
+// cut shortens a line for a message.
 func cut(line string) string {
-	const most = 2000
-	if len(line) > most {
-		return strings.ToValidUTF8(line[:most], "?") + "…"
+	const maxLine = 2000
+	if len(line) > maxLine {
+		return strings.ToValidUTF8(line[:maxLine], "?") + "…"
 	}
+
 	return strings.ToValidUTF8(line, "?")
 }

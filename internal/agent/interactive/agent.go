@@ -1,5 +1,5 @@
-// Package interactive is the agent whose tool calls come from a client: an OpenEnv episode, or an agent that owns its loop. Its Run ends
-// when the client submits, when the calls are used up, or when no call came for too long.
+// Package interactive is the agent whose tool calls come from a client: an OpenEnv episode, or an external agent loop. Its Run ends when the
+// client submits, when the maximum of calls is reached, or when it has been idle for too long.
 package interactive
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Agent implements agent.Agent. A launch is marked by a process in the sandbox that ends at once, so that the age of the episode
-// outlives the worker. It is safe for concurrent use.
+// Agent implements agent.Agent. A process in the sandbox that ends at once records the launch, so that the age of the episode outlives the
+// worker. It is safe for concurrent use.
 type Agent struct{}
 
 var _ agent.Agent = Agent{}

@@ -14,14 +14,14 @@ import (
 // statusEvery is the longest wait of Next. It then checks that the sandbox is there.
 const statusEvery = 10 * time.Second
 
-// run implements agent.Run. Where no agent is to run its episode is nil.
+// run implements agent.Run. episode is nil if the agent is not going to run.
 type run struct {
 	env     agent.Env
 	job     agent.Job
 	launch  agent.Launch
 	episode *live.Episode
 	idle    time.Duration
-	ready   bool // the first status was given
+	ready   bool // the first status was returned
 }
 
 var _ agent.Run = (*run)(nil)
@@ -59,7 +59,7 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 		return r.ended(), nil
 	}
 	_, err := r.env.Sandbox.Status(ctx, agent.ProcessName(r.launch.Number))
-	return agent.Status{Ready: true, LastSign: time.Now()}, err // idleness has a bound of its own
+	return agent.Status{Ready: true, LastSign: time.Now()}, err // idle time has its own limit
 }
 
 // left is the time until the episode has been idle for too long.
@@ -85,7 +85,7 @@ func (r *run) ended() agent.Status {
 	return st
 }
 
-// usedUp says whether the calls are used up.
+// usedUp reports whether the maximum of calls is reached.
 func (r *run) usedUp() bool {
 	most := r.job.Episode.Filled().MaxSteps
 	return most > 0 && r.episode.Status().Steps >= most

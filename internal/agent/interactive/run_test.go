@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// box is a sandbox that keeps only the marks of launches. It is of one goroutine.
+// box is a sandbox that keeps only the marks of launches. Only one goroutine may use it.
 type box struct {
 	agent.Sandbox
 	marks map[string]wire.Status
@@ -78,7 +78,7 @@ func step(t *testing.T, e *live.Episode, id string) episode.Answer {
 	return a
 }
 
-// An episode ends once no call came for its idle time. A call that runs is no idleness, however long it takes.
+// An episode ends after its idle time without a call. A running call does not count as idle.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// Calls that are used up end an episode as the policy's own doing; a submission ends it well.
+// Reaching the maximum of calls ends an episode as a failure of the agent; a submission completes it.
 func TestBoundAndSubmit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -114,8 +114,8 @@ func TestBoundAndSubmit(t *testing.T) {
 		step(t, open, "a")
 		require.NoError(t, open.Submit(episode.Call{}))
 		require.True(t, end(t, run).Answered())
-		said, err := run.Transcript(t.Context())
+		transcript, err := run.Transcript(t.Context())
 		require.NoError(t, err)
-		require.Len(t, said.Messages, 2)
+		require.Len(t, transcript.Messages, 2)
 	})
 }

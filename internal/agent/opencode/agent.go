@@ -24,7 +24,7 @@ type Options struct {
 	Logger    *slog.Logger
 }
 
-// pauseAfter is how long OpenCode must have waited for its model until it is stopped. A waiting one takes 0.8 % of a core for its timers.
+// pauseAfter is how long OpenCode waits for its model before sandboxd pauses the process. A waiting OpenCode uses 0.8 % of a core for timers.
 const pauseAfter = 5 * time.Second
 
 // Agent implements agent.Agent with OpenCode. It is safe for concurrent use.
@@ -94,7 +94,7 @@ func (a *Agent) Attach(ctx context.Context, env agent.Env, job agent.Job) (agent
 	return a.newRun(env, job, launch), nil
 }
 
-// Process is the installed OpenCode with arguments args, in the environment that it has when it works on the job.
+// Process describes the installed OpenCode with arguments args, in the environment of the job.
 func (a *Agent) Process(ctx context.Context, env agent.Env, job agent.Job, args ...string) (wire.Process, error) {
 	dir, err := a.locate(ctx, env.Sandbox)
 	if err != nil {

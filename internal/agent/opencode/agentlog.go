@@ -7,8 +7,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// AgentLog renders a transcript as the JSON lines that `opencode run --format json --thinking` prints: the agent log that
-// clients of both generations read.
+// AgentLog renders a transcript as the JSON lines that `opencode run --format json --thinking` prints, the format in which clients read the
+// agent log.
 func AgentLog(t rollout.Transcript) []byte {
 	l := agentLog{session: t.SessionID}
 	for _, raw := range t.Messages {
@@ -74,7 +74,7 @@ func (l *agentLog) line(e logEvent) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)  // people read it
-	if enc.Encode(e) == nil { // its parts were valid JSON when they came
+	if enc.Encode(e) == nil { // its parts were validated when they were received
 		l.out = append(l.out, text.Bytes()...)
 	}
 }

@@ -16,8 +16,8 @@ import (
 // apiTimeout bounds one request: OpenCode answers in milliseconds, or is wedged.
 const apiTimeout = 10 * time.Second
 
-// The agent may put a server of its own in OpenCode's place, so every answer is bounded before it is decoded. A worker holds
-// about twice the bytes of the largest element in memory while it decodes, and a transcript whole.
+// The agent may replace OpenCode by its own server, so every answer is bounded before it is decoded. While decoding, a worker holds about
+// twice the bytes of the largest element in memory, and a whole transcript.
 const (
 	maxMessages = 20_000
 	maxError    = 64 << 10 // bytes of a failure's body
@@ -31,15 +31,15 @@ func lookLimits() jsonlimit.Limits {
 	return jsonlimit.Limits{Bytes: 16 << 20, Elements: 200_000, Depth: 64}
 }
 
-// transcriptLimits hold a session of some 500 turns with full tool outputs.
+// transcriptLimits fit a session of about 500 turns with full tool outputs.
 func transcriptLimits() jsonlimit.Limits {
 	return jsonlimit.Limits{Bytes: 32 << 20, Elements: 500_000, Depth: 64}
 }
 
-// errEnough ends each before the answer does.
+// errEnough makes each stop before the end of the answer.
 var errEnough = errors.New("enough")
 
-// api is OpenCode's HTTP API. Its paths need no directory: the server's own is the job's.
+// api is OpenCode's HTTP API. Requests need no directory parameter, because the server runs in the job's directory.
 type api struct{ http *http.Client }
 
 // get decodes a small answer into out.
@@ -49,7 +49,7 @@ func (c api) get(ctx context.Context, path string, out any) error {
 	})
 }
 
-// each decodes the elements of an answer that is an array one after the other into element, and calls do after each.
+// each decodes an answer that is an array, one element after the other into element, and calls do after each.
 func (c api) each(ctx context.Context, path string, limits jsonlimit.Limits, element any, do func() error) error {
 	return c.do(ctx, http.MethodGet, path, nil, func(body io.Reader) error {
 		d := json.NewDecoder(jsonlimit.NewReader(body, limits))
@@ -69,13 +69,13 @@ func (c api) each(ctx context.Context, path string, limits jsonlimit.Limits, ele
 	})
 }
 
-// post sends in as JSON, or nothing when it is nil; the answer's body is not read.
+// post sends in as JSON, or no body if it is nil. It does not read the answer's body.
 func (c api) post(ctx context.Context, path string, in any) error {
 	return c.do(ctx, http.MethodPost, path, in, func(io.Reader) error { return nil })
 }
 
-// do is one call. A server that does not answer is a fault.Unavailable, or what the sandbox's client makes of it; one that
-// answers what OpenCode would not is a fault.AgentFailed.
+// do makes one call. If the server does not answer, the error is that of the sandbox's client or a fault.Unavailable; an answer that OpenCode
+// would not give is a fault.AgentFailed.
 func (c api) do(ctx context.Context, method, path string, in any, read func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -83,7 +83,7 @@ func (c api) do(ctx context.Context, method, path string, in any, read func(io.R
 	if err != nil {
 		return unreachable(err, method, path)
 	}
-	defer func() { _ = res.Body.Close() }() // read to its end or given up
+	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode >= 300 {
 		text, _ := io.ReadAll(io.LimitReader(res.Body, maxError))
 		return fault.New(kindOfStatus(res.StatusCode), "opencode answered %s %s with %s: %.500s", method, path, res.Status, text)
@@ -119,7 +119,7 @@ func (c api) send(ctx context.Context, method, path string, in any) (*http.Respo
 	return c.http.Do(req)
 }
 
-// errorReader remembers why reading failed, to tell a broken connection from a wrong answer.
+// errorReader keeps its read error, to distinguish a broken connection from a wrong answer.
 type errorReader struct {
 	r   io.Reader
 	err error
@@ -133,13 +133,13 @@ func (f *errorReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unreachable keeps the kinds that the sandbox's client gives: a lost sandbox, a port that another process listens on.
+// unreachable keeps the kinds of the sandbox's client: a lost sandbox, a port on which another process listens.
 func unreachable(err error, method, path string) error {
 	kind := fault.Unavailable
 	if fault.Is(err, fault.SandboxLost) || fault.Is(err, fault.AgentFailed) {
 		kind = fault.KindOf(err)
 	}
-	return fault.Wrap(kind, err, "ask opencode %s %s", method, path)
+	return fault.Wrap(kind, err, "opencode: %s %s", method, path)
 }
 
 func kindOfStatus(status int) fault.Kind {

@@ -8,8 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The model's name inside the sandbox. It is neutral on purpose: OpenCode picks system prompt, tools and sampling by
-// substrings of the model id.
+// The model's name inside the sandbox. It is neutral because OpenCode chooses system prompt, tools and sampling by substrings of the model id.
 const (
 	providerID = "rollout"
 	modelID    = "m"
@@ -19,7 +18,7 @@ const (
 func config(job agent.Job) string {
 	model := map[string]any{"name": modelID}
 	if job.MaxOutput > 0 {
-		// Context 0 is "not known": with a number OpenCode would summarise the session when it thinks it is full.
+		// Context 0 means unknown. With a number OpenCode would summarise the session when it estimates that the context is full.
 		model["limit"] = map[string]int{"context": 0, "output": job.MaxOutput}
 	}
 	text, err := json.Marshal(map[string]any{
@@ -28,7 +27,7 @@ func config(job agent.Job) string {
 		"autoupdate": false,
 		"snapshot":   false,
 		"permission": permissions(job.ObeyProject),
-		// A summary in the middle would cut the trajectory in two and cost calls that the task does not need.
+		// A summary would split the trajectory and cost extra calls.
 		"compaction": map[string]bool{"auto": false, "prune": false},
 		"agent":      map[string]any{"title": map[string]bool{"disable": true}},
 		"provider": map[string]any{providerID: map[string]any{
@@ -37,8 +36,7 @@ func config(job agent.Job) string {
 			"options": map[string]any{
 				"baseURL": rollout.ModelURL,
 				"apiKey":  "none", // the gateway holds the real one
-				// The gateway bounds calls. OpenCode's own bounds would end a call that waits for a busy model,
-				// and then ask again.
+				// The gateway bounds calls. OpenCode's own timeouts would cancel and repeat a call that waits for a busy model.
 				"headerTimeout": false,
 				"chunkTimeout":  false,
 			},
@@ -51,39 +49,38 @@ func config(job agent.Job) string {
 	return string(text)
 }
 
-// refused are the tools that need a person or the internet, and sub-agents, whose calls would not be part of the one
-// trajectory.
-func refused(obeyProject bool) []string {
+// deniedTools are the tools that need a person or the internet, and subagents, whose calls would not be part of the trajectory.
+func deniedTools(obeyProject bool) []string {
 	tools := []string{"question", "webfetch", "task"}
 	if !obeyProject {
-		tools = append(tools, "skill") // there are none
+		tools = append(tools, "skill") // skills are disabled
 	}
 	return tools
 }
 
-// permissions never ask: an ask blocks the server without end.
+// permissions never use "ask", which would block the server forever.
 func permissions(obeyProject bool) map[string]string {
 	p := map[string]string{"*": "allow"}
-	for _, tool := range refused(obeyProject) {
+	for _, tool := range deniedTools(obeyProject) {
 		p[tool] = "deny"
 	}
 	return p
 }
 
-// sessionRules say the same once more for the session itself, where they outrank what a project's own configuration (or one
-// of its agents) asks for. The last rule that matches wins.
+// sessionRules repeat the permissions for the session, where they take precedence over the configuration of a project or its agents. The
+// last matching rule wins.
 func sessionRules(obeyProject bool) []map[string]string {
 	rules := []map[string]string{{"permission": "*", "pattern": "*", "action": "allow"}}
-	for _, tool := range refused(obeyProject) {
+	for _, tool := range deniedTools(obeyProject) {
 		rules = append(rules, map[string]string{"permission": tool, "pattern": "*", "action": "deny"})
 	}
 	return rules
 }
 
-// runtimeOptions are options of OpenCode's JavaScript engine: some 15 % less CPU in a short session and in a long one. A session's code runs too
-// seldom to earn back what optimising it costs. Without FTL the dearest compiler is left out; the other one, DFG, takes only code that stays hot.
+// runtimeOptions configure OpenCode's JavaScript engine. They save about 15 % of CPU in short and long sessions: a session's code runs too
+// rarely to repay its optimisation. They disable FTL, the most expensive compiler, and let DFG compile only code that stays hot.
 func runtimeOptions() map[string]string {
-	const optimizeAfter = "30000" // 1000 by default; a call adds 15, a round of a loop 1
+	const optimizeAfter = "30000" // 1000 by default; a call adds 15, a loop iteration 1
 	return map[string]string{
 		"BUN_JSC_useFTLJIT":                           "0",
 		"BUN_JSC_thresholdForOptimizeAfterWarmUp":     optimizeAfter,
@@ -92,7 +89,7 @@ func runtimeOptions() map[string]string {
 	}
 }
 
-// environment is the exact environment of the agent's process, and so of every command the agent runs: nothing secret.
+// environment is the complete environment of the agent's process, and so of every command that the agent runs. It has no secrets.
 func environment(dir string, job agent.Job) map[string]string {
 	env := map[string]string{
 		"HOME":   rollout.Home,
@@ -102,7 +99,7 @@ func environment(dir string, job agent.Job) map[string]string {
 		"LANG":   "C.UTF-8",
 
 		"OPENCODE_CONFIG_CONTENT": config(job),
-		// An empty catalogue of models: 35 % less CPU at start and 190 MB less memory than the whole one.
+		// An empty model catalogue saves 35 % of CPU at the start and 190 MB of memory.
 		"OPENCODE_MODELS_PATH":             dir + "/" + modelsFile,
 		"OPENCODE_DISABLE_MODELS_FETCH":    "1",
 		"OPENCODE_DISABLE_AUTOUPDATE":      "1",

@@ -4,6 +4,6 @@
 // the host: process name, session and prompt are derived from the job, so a new Agent on the same sandbox finds the running
 // session and does not start a second one.
 //
-// What OpenCode itself does not bound (turns, tokens, time, retries) the gateway and RunAgent bound; what would make it wait for
-// a person (permissions, questions) is configured away.
+// The gateway and RunAgent bound turns, tokens, time and retries, which OpenCode does not. The configuration disables permissions and
+// questions that would wait for a person.
 package opencode

@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// download packs the release with npm, which checks the registry's integrity hash, and unpacks the one file we need.
+// download fetches the release with npm, which checks the registry's integrity hash, and unpacks the binary.
 func (a *Agent) download(ctx context.Context, rel release, dir string) error {
 	spec := rel.npmPackage + "@" + rel.version
 	cmd := exec.CommandContext(ctx, a.opts.NPM, "pack", spec, "--pack-destination", dir, "--ignore-scripts", "--loglevel", "error")

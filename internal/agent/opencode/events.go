@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
-// event is what this package reads of OpenCode's event stream, or a change of the stream itself.
+// event has the fields that this package reads of an event of OpenCode's stream. Some types are its own and report the stream's state.
 type event struct {
 	Type       string `json:"type"`
 	Properties struct {
@@ -28,12 +28,12 @@ type event struct {
 }
 
 const (
-	eventConnected = "server.connected" // first of every connection: what happened before may have been missed
+	eventConnected = "server.connected" // first of every connection: earlier events may have been missed
 	eventBroken    = "stream.broken"    // ours: the connection ended
-	eventTooLong   = "stream.too-long"  // ours: an event that is too long to be held
+	eventTooLong   = "stream.too-long"  // ours: an event above maxHeld
 )
 
-// mayEnd says whether the event may mean that the work is over, so that it is worth asking.
+// mayEnd reports whether the event may mean that the work is over, so that the session's state should be read.
 func (e event) mayEnd() bool {
 	switch e.Type {
 	case eventConnected, eventBroken, "session.idle", "session.error":
@@ -82,13 +82,13 @@ func (f *feed) run(ctx context.Context, c api) {
 	}
 }
 
-// connection passes on the events of one connection until it ends, for whatever reason.
+// connection sends the events of one connection until it ends.
 func (f *feed) connection(ctx context.Context, c api) {
 	res, err := c.send(ctx, http.MethodGet, "/event", nil)
 	if err != nil {
 		return
 	}
-	defer func() { _ = res.Body.Close() }() // given up
+	defer func() { _ = res.Body.Close() }()
 	lines := bufio.NewReaderSize(res.Body, maxEvent)
 	for {
 		e, err := nextEvent(lines)
@@ -108,15 +108,16 @@ func (f *feed) send(ctx context.Context, e event) bool {
 }
 
 const (
-	// maxEvent is the size of the buffer for events, in bytes. A longer event, as one with a tool's output, is held only while it is read.
+	// maxEvent is the size of the permanent read buffer, in bytes. A longer event, for instance with a tool's output, is in memory only while
+	// it is read.
 	maxEvent = 4 << 10
-	// maxHeld bounds an event that is read, in bytes. Of a longer one only counts that it came.
+	// maxHeld bounds an event that is decoded, in bytes. A longer one becomes eventTooLong.
 	maxHeld = 512 << 10
-	// maxSkipped bounds one event in bytes.
+	// maxSkipped bounds an event that is skipped, in bytes.
 	maxSkipped = 16 << 20
 )
 
-// nextEvent reads one line. A line that is no event is one without a type.
+// nextEvent reads one line. A line without an event is an event without a type.
 func nextEvent(r *bufio.Reader) (event, error) {
 	var e event
 	line, long, err := r.ReadLine()
@@ -135,7 +136,7 @@ func nextEvent(r *bufio.Reader) (event, error) {
 	return e, nil
 }
 
-// restOfLine reads the rest of a line that begins with start; whole is false for one that is too long to be held.
+// restOfLine reads the rest of a line that begins with start. If the line is above maxHeld, it is skipped and whole is false.
 func restOfLine(r *bufio.Reader, start []byte) (line []byte, whole bool, err error) {
 	for line, more := bytes.Clone(start), true; more; {
 		if len(line) > maxHeld {

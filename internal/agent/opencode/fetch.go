@@ -14,15 +14,15 @@ import (
 // Files of one version's folder.
 const (
 	binaryFile   = "opencode"
-	modelsFile   = "models.json" // an empty catalogue; written last, so that it tells a whole folder
+	modelsFile   = "models.json" // an empty catalogue; written last, so its presence marks a complete folder
 	verifiedFile = ".verified"
 )
 
 // dir is the version's folder on this host.
 func (a *Agent) dir() string { return filepath.Join(a.opts.AgentsDir, "opencode", a.opts.Version) }
 
-// Fetch makes sure that the pinned binary is in AgentsDir and is the right one, downloading it with npm when it is missing,
-// and returns its path. Processes and goroutines that want it at once wait for the first.
+// Fetch makes sure that AgentsDir has the verified, pinned binary, and returns its path. It downloads a missing binary with npm. Concurrent
+// callers, also in other processes, wait for the first.
 func (a *Agent) Fetch(ctx context.Context) (string, error) {
 	rel, err := a.find(a.opts.Version, a.opts.Platform)
 	if err != nil {
@@ -39,14 +39,14 @@ func (a *Agent) Fetch(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fault.Wrap(fault.Timeout, err, "fetch opencode")
 	}
-	defer func() { _ = lock.Release() }() // closing an unwritten file: nothing to lose
-	if remembered(a.dir(), rel.sha256) {  // somebody else was first
+	defer func() { _ = lock.Release() }() // closing an unwritten file loses no data
+	if remembered(a.dir(), rel.sha256) {  // another caller has fetched it meanwhile
 		return path, nil
 	}
 	return path, a.fill(ctx, rel)
 }
 
-// fill makes the version's folder: from a binary somebody put there, else from npm.
+// fill completes the version's folder, with a binary that an operator put there or from npm.
 func (a *Agent) fill(ctx context.Context, rel release) error {
 	if _, err := os.Stat(filepath.Join(a.dir(), binaryFile)); err == nil {
 		return verify(a.dir(), rel)
@@ -56,7 +56,7 @@ func (a *Agent) fill(ctx context.Context, rel release) error {
 	if err != nil {
 		return fmt.Errorf("fetch opencode: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(tmp) }() // gone already when all went well
+	defer func() { _ = os.RemoveAll(tmp) }() // does nothing after the rename
 	a.log.InfoContext(ctx, "fetching opencode", "package", rel.npmPackage, "version", rel.version)
 	if err := a.download(ctx, rel, tmp); err != nil {
 		return err
@@ -73,22 +73,22 @@ func (a *Agent) fill(ctx context.Context, rel release) error {
 	return os.Rename(tmp, a.dir())
 }
 
-// unfinished names folders that are being filled.
+// unfinished is the pattern of folders that are being filled.
 const unfinished = ".fetch-*"
 
-// dropUnfinished removes what processes left that were killed while they fetched, some 250 MB each. The lock is held: no process is
-// at work on them.
+// dropUnfinished removes the folders of processes that were killed during a download, about 250 MB each. The caller holds the lock, so no
+// process uses them.
 func (a *Agent) dropUnfinished(ctx context.Context) {
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(a.dir()), unfinished))
 	for _, dir := range left {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
-	if err != nil { // an npm that outlived its parent may still write there; the next fetch comes to it
+	if err != nil { // an npm that outlived its parent may still write there; the next fetch removes the rest
 		a.log.WarnContext(ctx, "unfinished downloads of opencode not removed", "error", err)
 	}
 }
 
-// makeReadable makes a folder that every user may enter, whatever the umask: sandboxes run as other users.
+// makeReadable creates a folder with mode 0755, regardless of the umask: sandboxes run as other users.
 func makeReadable(dir string) error {
 	return errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755))
 }

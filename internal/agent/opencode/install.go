@@ -14,14 +14,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Folders of agents inside a sandbox: where drivers mount the host's, and where a copy goes when there is no mount.
+// Folders of agents inside a sandbox: the mount of the host's folder, and the place of a copy if there is no mount.
 const (
 	mountedDir  = "/opt/rolloutd/agents/opencode"
 	uploadedDir = "/tmp/.rolloutd/opencode"
 )
 
-// Install implements agent.Installer: the binary is fetched to this host when missing, and uploaded where the sandbox does not see
-// the host's folder.
+// Install implements agent.Installer. It fetches a missing binary to this host, and uploads it if the sandbox has no mount.
 func (a *Agent) Install(ctx context.Context, env agent.Env) (string, error) {
 	b := env.Sandbox
 	if waits, err := agent.Warm(ctx, b); err != nil || waits {
@@ -62,7 +61,7 @@ func (a *Agent) locate(ctx context.Context, b agent.Sandbox) (string, error) {
 	return "", nil
 }
 
-// upload copies the folder; the catalogue goes last, because locate takes it as the sign of a whole folder.
+// upload copies the folder. The catalogue is last, because locate takes its presence as the mark of a complete folder.
 func upload(ctx context.Context, b agent.Sandbox, from, to string) error {
 	f, err := os.Open(filepath.Join(from, binaryFile))
 	if err != nil {
@@ -80,8 +79,8 @@ func upload(ctx context.Context, b agent.Sandbox, from, to string) error {
 
 func emptyCatalogue() []byte { return []byte("{}\n") }
 
-// stopPluginInstall makes OpenCode believe that its plugin package is installed. Otherwise it starts an npm install of 57 MB
-// in the background, during which it survives SIGTERM.
+// stopPluginInstall writes a lock file that lists OpenCode's plugin package as installed. Otherwise OpenCode starts an npm install of 57 MB in
+// the background, during which it ignores SIGTERM.
 func stopPluginInstall(ctx context.Context, b agent.Sandbox, version string) error {
 	lock := fmt.Sprintf(`{"packages":{"":{"dependencies":{"@opencode-ai/plugin":%q}}}}`+"\n", version)
 	var out bytes.Buffer

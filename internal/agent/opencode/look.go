@@ -10,18 +10,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// lookTimeout bounds one look at a server that may be wedged.
+// lookTimeout bounds one look, because the server may hang.
 const lookTimeout = 3 * time.Second
 
-// endGrace is how long a process that no longer listens may take to end before the reply counts as its own.
+// endGrace is how long a process that gave a wrong answer may take to end before the answer counts as its own.
 const endGrace = time.Second
 
-// look returns the state of the session. An agent is done only if its process still runs after it said so: a process that kills it and
-// answers in its place has not completed the task.
+// look returns the state of the session. The agent is done only if its process still runs after it reported so: another process that kills it
+// and answers in its place has not completed the task.
 func (r *run) look(ctx context.Context) (agent.Status, error) {
 	bounded, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	st, err := r.ask(bounded)
+	st, err := r.query(bounded)
 	if err != nil {
 		return r.explain(ctx, st, err)
 	}
@@ -35,8 +35,8 @@ func (r *run) look(ctx context.Context) (agent.Status, error) {
 	return agent.Died(ctx, r.box, "opencode", process)
 }
 
-// explain turns a failed request into a status. A process that has ended is the reason for anything; a server that does not
-// answer is busy or wedged, which its watcher finds out by its signs of life; one that answers what OpenCode does not has failed.
+// explain turns a failed request into a status. If the process has ended, that is the reason. A server that does not answer is busy or hangs;
+// the watcher decides by the signs of life. A wrong answer is a failure of the agent.
 func (r *run) explain(ctx context.Context, st agent.Status, err error) (agent.Status, error) {
 	if ctx.Err() != nil || fault.Is(err, fault.SandboxLost) {
 		return st, err
@@ -59,9 +59,9 @@ func (r *run) explain(ctx context.Context, st agent.Status, err error) (agent.St
 	}
 }
 
-// ask asks a server that runs. The work is over when the session is idle and holds a settled answer. Idle alone is not enough:
-// a session is idle as well for up to a second after it got its prompt.
-func (r *run) ask(ctx context.Context) (agent.Status, error) {
+// query reads the state of the session from the server. The work is over when the session is idle and has a settled answer. Idle alone is not
+// enough: a session is also idle for up to a second after its prompt.
+func (r *run) query(ctx context.Context) (agent.Status, error) {
 	id, c := *r.session.Load(), r.api()
 	st := agent.Status{SessionID: id, Ready: true}
 	for range 5 {
@@ -77,7 +77,7 @@ func (r *run) ask(ctx context.Context) (agent.Status, error) {
 		if last.settled() {
 			return outcome(st, last), nil
 		}
-		// Idle with an answer that is still open: the state changed between the two requests. Look again.
+		// Idle with an unsettled answer: the state changed between the two requests. Query again.
 		if clock.Sleep(ctx, 100*time.Millisecond) != nil {
 			return st, nil
 		}
@@ -86,7 +86,7 @@ func (r *run) ask(ctx context.Context) (agent.Status, error) {
 	return st, nil
 }
 
-// isBusy: OpenCode lists only sessions that are at work or waiting to try again.
+// isBusy reports whether a session works or waits to retry. OpenCode lists only such sessions.
 func isBusy(ctx context.Context, c api, id string) (bool, error) {
 	var sessions map[string]struct {
 		Type string `json:"type"`
@@ -96,7 +96,7 @@ func isBusy(ctx context.Context, c api, id string) (bool, error) {
 	return listed && at.Type != "idle", err
 }
 
-// lastMessage returns the newest message of a session without its parts; zero where there is none.
+// lastMessage returns the newest message of a session without its parts; zero if there is none.
 func lastMessage(ctx context.Context, c api, id string) (messageInfo, error) {
 	var m struct {
 		Info messageInfo `json:"info"`

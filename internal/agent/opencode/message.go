@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// message is what this package reads of an {info, parts} of OpenCode's.
+// message has the fields that this package reads of OpenCode's {info, parts}.
 type message struct {
 	Info  messageInfo       `json:"info"`
 	Parts []json.RawMessage `json:"parts"`
@@ -25,7 +25,7 @@ type messageTime struct {
 	Completed int64 `json:"completed"`
 }
 
-// part is what this package reads of a message's part.
+// part has the fields that this package reads of a message's part.
 type part struct {
 	Type  string   `json:"type"`
 	Text  string   `json:"text"`
@@ -41,7 +41,7 @@ type partTime struct {
 	End   int64 `json:"end"`
 }
 
-// settled says whether nothing more will be added to the message.
+// settled reports whether the message is final.
 func (m *messageInfo) settled() bool { return m.Time.Completed > 0 || m.failed() }
 
 func (m *messageInfo) failed() bool { return len(m.Error) > 0 && string(m.Error) != "null" }
@@ -55,7 +55,7 @@ func (m *messageInfo) lastSign() time.Time {
 	return time.UnixMilli(newest)
 }
 
-// errorText is OpenCode's error object in words: its name and message.
+// errorText is the name and message of OpenCode's error object.
 func errorText(raw json.RawMessage) string {
 	var e struct {
 		Name string `json:"name"`

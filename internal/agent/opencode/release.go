@@ -7,24 +7,24 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// DefaultVersion is the OpenCode this package was written against and is tested with.
+// DefaultVersion is the version of OpenCode for which this package is written and tested.
 const DefaultVersion = "1.18.33"
 
-// release is one build of OpenCode that may be used.
+// release is one supported build of OpenCode.
 type release struct {
 	version, platform string
 	npmPackage        string
 	sha256            string // of bin/opencode in the package
 }
 
-// releases is the table of builds whose checksum is known. The glibc x64 build and its "baseline" twin are the same file.
+// releases is the table of supported builds with their checksums. The glibc x64 build and its "baseline" variant are the same file.
 func releases() []release {
 	return []release{
 		{"1.18.33", "linux/amd64", "opencode-linux-x64", "0abbb7c32ab0294c0a7bfa2705f9ff0df5dce5ab721d1f00cccfe393f2a11427"},
 	}
 }
 
-// findRelease returns the build for a version and platform, or says which there are.
+// findRelease returns the build for a version and platform, or an error that lists the supported ones.
 func findRelease(version, platform string) (release, error) {
 	var known []string
 	for _, r := range releases() {

@@ -10,15 +10,14 @@ import (
 )
 
 const (
-	// outputEvery is the least time between two reports of a running tool's output.
+	// outputEvery is the minimum time between two reports of a running tool's output.
 	outputEvery = 250 * time.Millisecond
-	// maxRemembered bounds what is remembered of users' messages and of running tools: the agent may put a server of its own in
-	// OpenCode's place.
-	maxRemembered = 1000
+	// maxTracked bounds the user messages and running tools that are tracked, because the agent may replace OpenCode by its own server.
+	maxTracked = 1000
 )
 
-// reported is a part of a message as events and messages have it.
-type reported struct {
+// messagePart is a part of a message as events and messages have it.
+type messagePart struct {
 	ID        string   `json:"id"`
 	MessageID string   `json:"messageID"`
 	SessionID string   `json:"sessionID"`
@@ -38,20 +37,20 @@ type reported struct {
 	} `json:"state"`
 }
 
-// report turns OpenCode's events into those of the rollout. One goroutine uses it.
+// report converts OpenCode's events to events of the rollout. It is not safe for concurrent use.
 type report struct {
 	to      *agent.Reporter
 	session string // the agent's own
 
 	users   map[string]bool     // messages that are instructions
 	running map[string]*running // tools by part
-	due     <-chan time.Time    // when output waits to be reported; nil: none does
+	due     <-chan time.Time    // when pending output is to be reported; nil: none is pending
 }
 
-// running is a tool call at work.
+// running is a tool call in progress.
 type running struct {
 	call   rollout.ToolEvent
-	sent   int    // bytes of its output that are reported
+	sent   int    // bytes of output that were reported
 	output string // so far
 	at     time.Time
 }
@@ -60,21 +59,21 @@ func newReport(to *agent.Reporter, session string) *report {
 	return &report{to: to, session: session, users: map[string]bool{}, running: map[string]*running{}}
 }
 
-// saw takes in an event.
-func (r *report) saw(e event) {
+// observe handles an event.
+func (r *report) observe(e event) {
 	switch {
-	case e.Type == "message.updated" && e.Properties.Info.Role == "user" && len(r.users) < maxRemembered:
+	case e.Type == "message.updated" && e.Properties.Info.Role == "user" && len(r.users) < maxTracked:
 		r.users[e.Properties.Info.ID] = true
 	case e.Type == "message.part.updated" && len(e.Properties.Part) > 0:
-		var p reported
+		var p messagePart
 		if json.Unmarshal(e.Properties.Part, &p) == nil && !r.users[p.MessageID] {
 			r.part(&p)
 		}
 	}
 }
 
-// part reports a part as it is now. Parts that are reported already are passed over by their key.
-func (r *report) part(p *reported) {
+// part reports the current state of a part. The reporter drops parts that were reported before, by their key.
+func (r *report) part(p *messagePart) {
 	session := p.SessionID
 	if session == r.session {
 		session = ""
@@ -97,11 +96,11 @@ func (r *report) part(p *reported) {
 	}
 }
 
-// output takes in what a running tool has written so far.
-func (r *report) output(p *reported, call rollout.ToolEvent) {
+// output reports the new output of a running tool, at most every outputEvery.
+func (r *report) output(p *messagePart, call rollout.ToolEvent) {
 	at, known := r.running[p.ID]
 	if !known {
-		if len(r.running) >= maxRemembered {
+		if len(r.running) >= maxTracked {
 			return
 		}
 		at = &running{call: call}
@@ -125,7 +124,7 @@ func (r *report) send(at *running) {
 	at.sent, at.at = len(at.output), time.Now()
 }
 
-// flush reports the output that waits.
+// flush reports the pending output.
 func (r *report) flush() {
 	r.due = nil
 	for _, at := range r.running {
@@ -135,11 +134,11 @@ func (r *report) flush() {
 	}
 }
 
-// all reports the whole session, for what was missed of its events.
+// all reports the whole session, to make up for missed events.
 func (r *report) all(ctx context.Context, c api) error {
 	var m struct {
-		Info  messageInfo `json:"info"`
-		Parts []reported  `json:"parts"`
+		Info  messageInfo   `json:"info"`
+		Parts []messagePart `json:"parts"`
 	}
 	return c.each(ctx, sessionPath(r.session, "/message"), transcriptLimits(), &m, func() error {
 		for i := range m.Parts {

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// slowPoll is the time between two questions when no event says that there is anything to ask.
+	// slowPoll is the pause between two looks without an event.
 	slowPoll = 10 * time.Second
-	// askRate and askBurst bound the questions that events cause, per second: the sender of events may send any number.
-	askRate  = 2
-	askBurst = 8
+	// lookRate (per second) and lookBurst bound the looks that events cause: a hostile server may send any number of events.
+	lookRate  = 2
+	lookBurst = 8
 )
 
-// run implements agent.Run. Next alone uses the fields below session.
+// run implements agent.Run. Only Next uses the fields below session.
 type run struct {
 	agent  *Agent
 	box    agent.Sandbox
@@ -28,21 +28,21 @@ type run struct {
 	job    agent.Job
 	launch agent.Launch
 
-	session atomic.Pointer[string] // nil until the instruction is taken
+	session atomic.Pointer[string] // nil until OpenCode has the instruction
 
-	fresh  bool  // the process was started for this run, and nothing was sent to it yet
-	feed   *feed // nil until the instruction is taken
+	fresh  bool  // the process was started for this run, and received no request yet
+	feed   *feed // nil until OpenCode has the instruction
 	report *report
-	missed bool // events that are not reported yet
+	missed bool // some events were not reported
 	poll   *time.Ticker
-	asks   *rate.Limiter
+	looks  *rate.Limiter
 	last   agent.Status
 }
 
 var _ agent.Run = (*run)(nil)
 
 func (a *Agent) newRun(env agent.Env, job agent.Job, launch agent.Launch) *run {
-	return &run{agent: a, box: env.Sandbox, events: env.Events, job: job, launch: launch, asks: rate.NewLimiter(askRate, askBurst)}
+	return &run{agent: a, box: env.Sandbox, events: env.Events, job: job, launch: launch, looks: rate.NewLimiter(lookRate, lookBurst)}
 }
 
 // Launch implements agent.Run.
@@ -66,7 +66,7 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 	return r.last, err
 }
 
-// begin brings the process to work on the job, and subscribes to its events.
+// begin sends the instruction to the process, and subscribes to its events.
 func (r *run) begin(ctx context.Context) (agent.Status, error) {
 	st, err := r.ready(ctx)
 	if err != nil || st.Done {
@@ -83,21 +83,21 @@ func (r *run) begin(ctx context.Context) (agent.Status, error) {
 	return agent.Status{SessionID: id, Ready: true, LastSign: time.Now()}, nil
 }
 
-// follow waits for an event that may mean the end, or for the slow poll, and asks for the state.
+// follow waits for an event that may mean the end, or for the slow poll, and reads the state.
 func (r *run) follow(ctx context.Context) (agent.Status, error) {
 	sign := r.last.LastSign
 	for {
-		over := false
+		polled := false
 		select {
 		case e := <-r.feed.events:
-			r.saw(ctx, e)
+			r.observe(ctx, e)
 			if e.Properties.SessionID != "" || e.Type == eventTooLong {
 				sign = time.Now()
 			}
 			if !e.mayEnd() {
 				continue
 			}
-			if err := r.asks.Wait(ctx); err != nil {
+			if err := r.looks.Wait(ctx); err != nil {
 				return r.last, fault.Wrap(fault.Unavailable, err, "wait for opencode")
 			}
 		case <-r.report.due:
@@ -109,7 +109,7 @@ func (r *run) follow(ctx context.Context) (agent.Status, error) {
 				st.LastSign = sign
 				return st, nil
 			}
-			over = true
+			polled = true
 		case <-ctx.Done():
 			return r.last, ctx.Err()
 		}
@@ -117,23 +117,23 @@ func (r *run) follow(ctx context.Context) (agent.Status, error) {
 		if sign.After(st.LastSign) {
 			st.LastSign = sign
 		}
-		if r.missed && r.events != nil && (over || st.Done) {
+		if r.missed && r.events != nil && (polled || st.Done) {
 			r.catchUp(ctx)
 		}
-		if err != nil || st.Done || over {
+		if err != nil || st.Done || polled {
 			return st, err
 		}
 	}
 }
 
-// paused says that OpenCode is stopped while it waits for its model: there is nothing to ask, and a question would let it run.
+// paused reports whether sandboxd has paused OpenCode while it waits for its model. A request would resume it and return nothing new.
 func (r *run) paused(ctx context.Context) bool {
 	st, err := r.box.Status(ctx, r.process())
-	return err == nil && st.Paused // what is wrong is found by a look
+	return err == nil && st.Paused // after an error, look finds the reason
 }
 
-// saw reports an event, and the whole session where events may have been missed.
-func (r *run) saw(ctx context.Context, e event) {
+// observe reports an event, or the whole session if events may have been missed.
+func (r *run) observe(ctx context.Context, e event) {
 	switch {
 	case r.events == nil:
 	case e.Type == eventBroken, e.Type == eventTooLong:
@@ -141,11 +141,11 @@ func (r *run) saw(ctx context.Context, e event) {
 	case e.Type == eventConnected:
 		r.catchUp(ctx)
 	default:
-		r.report.saw(e)
+		r.report.observe(e)
 	}
 }
 
-// catchUp reports the whole session. A look that follows says what is wrong where it cannot.
+// catchUp reports the whole session. If it fails, the next look finds the reason.
 func (r *run) catchUp(ctx context.Context) {
 	r.missed = r.report.all(ctx, r.api()) != nil
 }
@@ -155,7 +155,7 @@ func (r *run) Output(ctx context.Context, limit int) ([]byte, error) {
 	return agent.ProcessOutput(ctx, r.box, r.launch.Number, limit)
 }
 
-// Transcript implements agent.Run. For a process that is gone it returns what Stop kept.
+// Transcript implements agent.Run. If the process has ended, it returns the transcript that Stop kept.
 func (r *run) Transcript(ctx context.Context) (rollout.Transcript, error) {
 	id, err := r.sessionID(ctx)
 	if err == nil && id == "" {
@@ -179,7 +179,7 @@ func (r *run) Transcript(ctx context.Context) (rollout.Transcript, error) {
 	}
 }
 
-// sessionID is the id of the job's session; "" where there is none yet. OpenCode is asked where this run has not taken part in its beginning.
+// sessionID is the id of the job's session; "" if there is none yet. A run that did not send the instruction asks OpenCode.
 func (r *run) sessionID(ctx context.Context) (string, error) {
 	if id := r.session.Load(); id != nil {
 		return *id, nil

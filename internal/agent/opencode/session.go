@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/jsonlimit"
 )
 
-// sessionTitle marks our session; giving one also saves the call in which the model makes up a title.
+// sessionTitle identifies our session. A given title also saves the model call that generates one.
 const sessionTitle = "rollout"
 
 type sessionInfo struct {
@@ -24,8 +24,7 @@ type sessionInfo struct {
 	} `json:"time"`
 }
 
-// findSession returns the id of the job's session, or "". Should there be two, because a request to make one was lost after
-// it had worked, every worker takes the older.
+// findSession returns the id of the job's session, or "". If a retried request has created two, every worker takes the older one.
 func findSession(ctx context.Context, c api) (string, error) {
 	var found, s sessionInfo
 	err := c.each(ctx, "/session?roots=true", replyLimits(), &s, func() error {
@@ -39,11 +38,11 @@ func findSession(ctx context.Context, c api) (string, error) {
 	return found.ID, err
 }
 
-// instruct finds the job's session, or makes it, and gives it its instruction, once: it looks before it sends, and what it
-// sends has fixed ids, so that even a second copy only overwrites the first. It returns the session's id when OpenCode has
-// stored the instruction. ctx alone bounds it.
+// instruct finds or creates the job's session, sends the instruction once, and returns the session's id when OpenCode has stored the
+// instruction. It checks before it sends, and the instruction has fixed ids, so a second copy only overwrites the first. Only ctx bounds it.
 //
-// In a process that was started for this run there is nothing to look for, once: a request that fails may have worked.
+// In a process that was started for this run the first call skips the checks. Later calls check, because a failed request may have
+// succeeded in OpenCode.
 func (r *run) instruct(ctx context.Context) (string, error) {
 	c, fresh := r.api(), r.fresh
 	r.fresh = false
@@ -57,50 +56,50 @@ func (r *run) instruct(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	const sendEvery = 50 // looks: a prompt may have been swallowed
+	const sendEvery = 50 // checks after which the prompt is sent again, in case it was lost
 	p := newPauses()
-	for look := 0; ; look++ {
-		if look > 0 || !fresh {
+	for check := 0; ; check++ {
+		if check > 0 || !fresh {
 			last, err := lastMessage(ctx, c, id)
 			if err != nil || last.Role != "" {
 				return id, err
 			}
 		}
-		if look%sendEvery == 0 {
+		if check%sendEvery == 0 {
 			if err := c.post(ctx, sessionPath(id, "/prompt_async"), prompt(id, r.job.Instruction)); err != nil {
 				return "", err
 			}
 			continue
 		}
 		if err := p.wait(ctx); err != nil {
-			return "", fault.Wrap(fault.Unavailable, err, "opencode took the instruction but has not stored it")
+			return "", fault.Wrap(fault.Unavailable, err, "opencode accepted the instruction but has not stored it")
 		}
 	}
 }
 
-// makeSession makes the job's session. Where it is not the first request to make one, another may have come to work meanwhile.
+// makeSession creates the job's session. If an earlier request may also have created one, it returns the older session.
 func makeSession(ctx context.Context, c api, job agent.Job, first bool) (string, error) {
 	id, err := c.newSession(ctx, map[string]any{"title": sessionTitle, "permission": sessionRules(job.ObeyProject)})
 	if err == nil && !first {
 		id, err = findSession(ctx, c)
 	}
 	if err == nil && id == "" {
-		return "", fault.New(fault.AgentFailed, "opencode does not name the session it has just made")
+		return "", fault.New(fault.AgentFailed, "opencode returned no id for the new session")
 	}
 	return id, err
 }
 
-// newSession makes a session and returns its id.
-func (c api) newSession(ctx context.Context, of map[string]any) (string, error) {
+// newSession creates a session and returns its id.
+func (c api) newSession(ctx context.Context, body map[string]any) (string, error) {
 	var s sessionInfo
-	err := c.do(ctx, http.MethodPost, "/session", of, func(body io.Reader) error {
+	err := c.do(ctx, http.MethodPost, "/session", body, func(body io.Reader) error {
 		return json.NewDecoder(jsonlimit.NewReader(body, replyLimits())).Decode(&s)
 	})
 	return s.ID, err
 }
 
-// prompt is the body of the one prompt. OpenCode sorts a session's messages by id and answers while the last user message sorts
-// behind the last answer: the zeros put ours before all that OpenCode makes. The rest of the id must differ between sessions.
+// prompt is the body of the only prompt. OpenCode sorts a session's messages by id and keeps answering while the last user message sorts behind
+// the last answer. The zeros sort ours before all messages of OpenCode. The rest of the id must differ between sessions.
 func prompt(sessionID, instruction string) map[string]any {
 	sum := sha256.Sum256([]byte(sessionID))
 	id := "00000000000000" + hex.EncodeToString(sum[:6])

@@ -19,26 +19,25 @@ func serveArgs() []string {
 }
 
 const (
-	// maxAnnounced is how much of the log may come before OpenCode's announcement that it listens, in bytes.
+	// maxAnnounced bounds the log up to OpenCode's message that it listens, in bytes.
 	maxAnnounced = 4096
 	// logWait bounds one wait for more of the log.
 	logWait = 10 * time.Second
 )
 
-// ready waits until OpenCode takes requests; a process that has ended is a Status with Done. It reads the announcement in the
-// log first, since a request that comes before it may hang for seconds. ctx alone bounds the wait: the watcher of the agent
-// decides whether it makes progress.
+// ready waits until OpenCode takes requests; a process that has ended is a Status with Done. It first waits for the message in the log, because
+// an earlier request may hang for seconds. Only ctx bounds the wait: the watcher decides whether the agent makes progress.
 func (r *run) ready(ctx context.Context) (agent.Status, error) {
-	var said []byte
+	var log []byte
 	announced := false
 	for p := newPauses(); ; {
 		if !announced {
-			chunk, err := r.box.WaitLog(ctx, r.process(), "stdout", int64(len(said)), maxAnnounced-len(said), logWait)
+			chunk, err := r.box.WaitLog(ctx, r.process(), "stdout", int64(len(log)), maxAnnounced-len(log), logWait)
 			if err != nil {
 				return agent.Status{}, err
 			}
-			said = append(said, chunk.Data...)
-			if announced = bytes.Contains(said, []byte("server listening on")); !announced && len(chunk.Data) > 0 {
+			log = append(log, chunk.Data...)
+			if announced = bytes.Contains(log, []byte("server listening on")); !announced && len(chunk.Data) > 0 {
 				continue
 			}
 		}
@@ -65,7 +64,7 @@ func (r *run) healthy(ctx context.Context) bool {
 	return r.api().get(ctx, "/global/health", &health) == nil && health.Healthy
 }
 
-// pauses grow from 20 to 250 ms: short while OpenCode starts as fast as it can, longer where the machine is busy.
+// pauses grow from 20 to 250 ms, so that a start on a busy machine costs few requests.
 type pauses struct{ next time.Duration }
 
 func newPauses() *pauses { return &pauses{20 * time.Millisecond} }

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// interruptTimeout bounds the part of a stop in which OpenCode takes part.
+// interruptTimeout bounds the requests to OpenCode during a stop.
 const interruptTimeout = 3 * time.Second
 
 // Stop implements agent.Run.
@@ -30,7 +30,7 @@ func (r *run) Stop(ctx context.Context) error {
 	return r.box.Kill(ctx, r.process())
 }
 
-// interrupt aborts the session, which closes the model call at once, and keeps the transcript: OpenCode holds it in memory.
+// interrupt aborts the session, which closes the model call at once, and saves the transcript, which OpenCode keeps only in memory.
 func (r *run) interrupt(ctx context.Context) error {
 	c := r.api()
 	id, err := r.sessionID(ctx)
@@ -51,13 +51,12 @@ func (r *run) interrupt(ctx context.Context) error {
 	return r.box.WriteFile(ctx, r.keptTranscript(), bytes.NewReader(text), 0o644)
 }
 
-// keptTranscript is where Stop leaves the transcript of a launch.
+// keptTranscript is the path in the sandbox where Stop saves the transcript of a launch.
 func (r *run) keptTranscript() string {
 	return fmt.Sprintf("%s/logs/agent/transcript-%d.json", rollout.Home, r.launch.Number)
 }
 
-// fetchTranscript reads the session's messages from the first on, up to transcriptLimits. A longer session is cut at a whole
-// message.
+// fetchTranscript reads the session's messages from the first on, up to transcriptLimits. A longer session is cut after a whole message.
 func fetchTranscript(ctx context.Context, c api, id string) (rollout.Transcript, error) {
 	t := rollout.Transcript{SessionID: id}
 	var m json.RawMessage
@@ -81,10 +80,10 @@ func (r *run) readKept(ctx context.Context) (rollout.Transcript, error) {
 	limits := transcriptLimits()
 	text, err := r.box.ReadFile(ctx, r.keptTranscript(), limits.Bytes)
 	if err != nil {
-		return t, fmt.Errorf("opencode is gone, and so is its session: %w", err)
+		return t, fmt.Errorf("opencode has ended and left no transcript: %w", err)
 	}
 	if err := json.NewDecoder(jsonlimit.NewReader(bytes.NewReader(text), limits)).Decode(&t); err != nil {
-		return rollout.Transcript{}, fault.Wrap(fault.NotFound, err, "the transcript that was kept is unreadable")
+		return rollout.Transcript{}, fault.Wrap(fault.NotFound, err, "the saved transcript is unreadable")
 	}
 	return t, nil
 }

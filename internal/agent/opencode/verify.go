@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// verified remembers that a binary had the right checksum when it had this size and time: hashing 185 MB for every rollout
-// would cost more than the rest of its start.
+// verified records that a binary with this size and time had the right checksum. Hashing 185 MB for every rollout would cost more than the rest
+// of its start.
 type verified struct {
 	SHA256  string `json:"sha256"`
 	Size    int64  `json:"size"`
@@ -29,7 +29,7 @@ func stamp(dir, sum string) (verified, error) {
 	return verified{sum, info.Size(), info.ModTime().UnixNano()}, nil
 }
 
-// remembered says whether the folder is whole and its binary the one that was verified.
+// remembered reports whether the folder is complete and has the binary that was verified.
 func remembered(dir, sum string) bool {
 	text, err := os.ReadFile(filepath.Join(dir, verifiedFile))
 	if err != nil {
@@ -55,7 +55,7 @@ func verify(dir string, rel release) error {
 		return fmt.Errorf("verify opencode: %w", err)
 	}
 	if sum != rel.sha256 {
-		return fault.New(fault.Conflict, "opencode %s at %s is not the pinned file (sha256 %s, want %s); remove it, and it will be fetched anew",
+		return fault.New(fault.Conflict, "opencode %s at %s is not the pinned file (sha256 %s, want %s); remove it to fetch it again",
 			rel.version, path, sum, rel.sha256)
 	}
 	if err := os.Chmod(path, 0o755); err != nil {
@@ -73,7 +73,7 @@ func verify(dir string, rel release) error {
 		return fmt.Errorf("verify opencode: %w", err)
 	}
 	models := filepath.Join(dir, modelsFile)
-	return errors.Join(os.WriteFile(models, emptyCatalogue(), 0o644), os.Chmod(models, 0o644)) // whatever the umask
+	return errors.Join(os.WriteFile(models, emptyCatalogue(), 0o644), os.Chmod(models, 0o644)) // regardless of the umask
 }
 
 func hash(path string) (string, error) {

@@ -17,8 +17,8 @@ import (
 
 var _ agent.Warmer = (*Agent)(nil)
 
-// WarmKey implements agent.Warmer. The process's arguments and environment hold all that OpenCode is given at its start. One that
-// obeys the project also reads the task's files, which come later.
+// WarmKey implements agent.Warmer. OpenCode's start depends only on its arguments and environment. With ObeyProject it also reads the task's
+// files, which a warm sandbox does not have yet.
 func (a *Agent) WarmKey(job agent.Job) string {
 	if job.ObeyProject {
 		return ""
@@ -31,8 +31,8 @@ func (a *Agent) WarmKey(job agent.Job) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Warm implements agent.Warmer. A first prompt makes OpenCode load and compile what the rollout's prompt needs. Its session is
-// deleted, and with the instance all that OpenCode knows of the workdir: the task's setup comes later.
+// Warm implements agent.Warmer. A first prompt makes OpenCode load and compile the code that the rollout's prompt needs. Its session is then
+// deleted, and so is the instance with OpenCode's state of the workdir, because the task's setup follows.
 func (a *Agent) Warm(ctx context.Context, env agent.Env, job agent.Job, serve func(context.Context, http.Handler) error) error {
 	if _, err := a.Install(ctx, env); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (a *Agent) Ready(ctx context.Context, env agent.Env) (bool, error) {
 	return err == nil && st.Running && r.healthy(ctx), err
 }
 
-// rehearse has OpenCode answer a prompt, and forget it.
+// rehearse makes OpenCode answer a prompt, and deletes the session.
 func (r *run) rehearse(ctx context.Context, serve func(context.Context, http.Handler) error) (err error) {
 	serving, stop := context.WithCancel(ctx)
 	var served error
@@ -112,7 +112,7 @@ data: [DONE]
 `)
 }
 
-// endStale kills a warm OpenCode that would not work on the job as one does that is started now. The next launch is such a one.
+// endStale kills a warm OpenCode whose configuration has changed since its start. The next launch is a new process.
 func endStale(ctx context.Context, b agent.Sandbox) error {
 	waits, err := agent.Warm(ctx, b)
 	if err != nil || !waits {
@@ -125,7 +125,8 @@ func endStale(ctx context.Context, b agent.Sandbox) error {
 	return b.Kill(ctx, agent.ProcessName(1))
 }
 
-// changed says whether there is a configuration of the user's, which OpenCode reads once, at its start.
+// changed reports whether the sandbox has a user configuration, which OpenCode reads only at its start.
+
 func changed(ctx context.Context, b agent.Sandbox) (bool, error) {
 	for _, name := range []string{"config.json", "opencode.json", "opencode.jsonc", "config"} {
 		_, err := b.ReadFile(ctx, rollout.Home+"/.config/opencode/"+name, 0)

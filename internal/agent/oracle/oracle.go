@@ -1,5 +1,5 @@
-// Package oracle has two agents for authors of tasks. "oracle" runs the task's own solution, so a good task gives it the full
-// reward. "nop" does nothing, so a good task gives it none. Both need no model.
+// Package oracle has two agents for task authors. "oracle" runs the task's own solution, so a correct task gives it the full reward. "nop"
+// does nothing, so a correct task gives it reward 0. Neither needs a model.
 package oracle
 
 import (
@@ -22,7 +22,7 @@ func Nop() agent.Kind {
 	return agent.Kind{Name: rollout.AgentNop, Agent: script{rollout.AgentNop, doNothing}, NoModel: true}
 }
 
-// script is an agent that is one process of bash, which is part of every sandbox.
+// script is an agent that is one bash process. Every sandbox has bash.
 type script struct {
 	name    string
 	process func(agent.Job) (wire.Process, error)
@@ -53,8 +53,7 @@ func (s script) run(env agent.Env, l agent.Launch) agent.Run {
 	return agent.NewProcessRun(agent.ProcessRunOptions{Name: s.name, Sandbox: env.Sandbox, AlwaysAlive: true}, l)
 }
 
-// solver runs the commands that it reads from stdin, each in a shell of its own, until one fails. As arguments they would be
-// bounded to 128 KiB each.
+// solver runs the commands from its stdin, each in its own shell, until one fails. Arguments would be limited to 128 KiB each.
 const solver = `n=0
 while IFS= read -r -d '' command; do
   n=$((n + 1))

@@ -9,8 +9,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Agent implements agent.Agent with a loop on the host. It keeps no state: a launch is marked by a process in the sandbox that ends at once,
-// so that number and age of the launch outlive the worker. It is safe for concurrent use.
+// Agent implements agent.Agent with a loop on the host. It keeps no state: a process in the sandbox that ends at once records the launch, so
+// that its number and age outlive the worker. It is safe for concurrent use.
 type Agent struct{}
 
 var _ agent.Agent = Agent{}

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
-// sampling are the members of a request that say how to sample; the gateway adds what the rollout pins.
+// sampling has the sampling parameters of a request. The gateway adds those that the rollout sets.
 type sampling struct {
 	Model       string   `json:"model"`
 	Temperature *float64 `json:"temperature,omitempty"`
@@ -26,7 +26,7 @@ type chat struct {
 	messages []json.RawMessage
 }
 
-// chatTools are the fields of a request behind its messages.
+// chatTools are the fields of a request after its messages.
 type chatTools struct {
 	Tools    []nativeTool `json:"tools,omitempty"`
 	Parallel *bool        `json:"parallel_tool_calls,omitempty"`
@@ -55,15 +55,15 @@ func (c *chat) next(id string, add []message) ([]byte, error) {
 
 // take reads a reply and appends it.
 func (c *chat) take(reply gateway.Reply) (*answer, error) {
-	a, said, err := readReply(reply)
+	a, m, err := readReply(reply)
 	if err != nil {
 		return nil, err
 	}
-	return a, c.append(said)
+	return a, c.append(m)
 }
 
-// request is the body of the next call. The messages become parts of it, so that a conversation is in memory once while its model thinks, and is not
-// encoded again for each call.
+// request is the body of the next call. The messages become slices of it, so that the conversation is in memory only once during the call, and
+// is not encoded again for each call.
 func (c *chat) request() ([]byte, error) {
 	more := chatTools{Tools: c.tools}
 	if len(c.tools) > 0 {
@@ -95,7 +95,7 @@ func (c *chat) request() ([]byte, error) {
 	}
 	body = append(body, end...)
 	if len(c.tools) == 0 {
-		body = body[:len(body)-1] // there are no further fields
+		body = body[:len(body)-1] // no field follows
 	}
 	return append(body, tail[1:]...), nil
 }
@@ -120,7 +120,7 @@ type wireCall struct {
 	} `json:"function"`
 }
 
-// readReply reads a chat completion, or a text completion, and gives the message that stands for it in later prompts.
+// readReply reads a chat completion or a text completion. It also returns the message that represents it in later prompts.
 func readReply(r gateway.Reply) (*answer, message, error) {
 	var in struct {
 		Choices []struct {
@@ -136,7 +136,7 @@ func readReply(r gateway.Reply) (*answer, message, error) {
 		Usage usage `json:"usage"`
 	}
 	if err := json.Unmarshal(r.Body, &in); err != nil {
-		return nil, message{}, fault.Wrap(fault.Invalid, err, "the model's reply cannot be read")
+		return nil, message{}, fault.Wrap(fault.Invalid, err, "the model's reply is not a completion")
 	}
 	if len(in.Choices) == 0 {
 		return nil, message{}, fault.New(fault.Invalid, "the model's reply has no choice")
@@ -146,17 +146,17 @@ func readReply(r gateway.Reply) (*answer, message, error) {
 		Text: cmp.Or(first.Message.Content, first.Text), Reasoning: cmp.Or(first.Message.ReasoningContent, first.Message.Reasoning),
 		Finish: first.FinishReason, Ended: r.Ended, Usage: in.Usage,
 	}
-	said := message{Role: "assistant", Content: a.Text, Reasoning: a.Reasoning}
+	reply := message{Role: "assistant", Content: a.Text, Reasoning: a.Reasoning}
 	var calls []wireCall
 	if len(first.Message.ToolCalls) > 0 {
 		if err := json.Unmarshal(first.Message.ToolCalls, &calls); err != nil {
-			return nil, message{}, fault.Wrap(fault.Invalid, err, "the model's tool calls cannot be read")
+			return nil, message{}, fault.Wrap(fault.Invalid, err, "the model's tool_calls are not valid")
 		}
 	}
 	if len(calls) > 0 {
-		a.Calls, said.ToolCalls = nativeCalls(calls), first.Message.ToolCalls
+		a.Calls, reply.ToolCalls = nativeCalls(calls), first.Message.ToolCalls
 	}
-	return a, said, nil
+	return a, reply, nil
 }
 
 func nativeCalls(calls []wireCall) []call {
@@ -168,7 +168,7 @@ func nativeCalls(calls []wireCall) []call {
 		case i >= maxCalls:
 			c = call{ID: w.ID, Malformed: fmt.Sprintf("more than %d tool calls in one message", maxCalls)}
 		case w.Function.Name == "":
-			c.Malformed = "it names no function"
+			c.Malformed = "the call has no function name"
 		case err != nil:
 			c = call{ID: w.ID, Malformed: "the arguments are " + err.Error()}
 		default:

@@ -8,7 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// message is a message of the conversation as chat completions have it.
+// message is a message in the format of chat completions.
 type message struct {
 	Role       string          `json:"role"`
 	Content    string          `json:"content"`
@@ -21,9 +21,9 @@ type message struct {
 type answer struct {
 	Text      string
 	Reasoning string
-	Calls     []call // of native tool calls
+	Calls     []call // native tool calls
 	Finish    string
-	Ended     string // why there are no further replies; "": this is one
+	Ended     string // why the gateway answers no further calls; "": this is a reply
 	Usage     usage
 }
 
@@ -32,13 +32,13 @@ type usage struct {
 	Completion int64 `json:"completion_tokens"`
 }
 
-// conversation keeps what was said and asks the model to go on.
+// conversation keeps the messages and calls the model.
 type conversation interface {
-	// ask appends the messages and returns the reply to them; id names the call. Its errors are those of agent.Model.
+	// ask appends the messages and returns the reply. id is the id of the model call. Errors are those of agent.Model.
 	ask(ctx context.Context, id string, add []message) (*answer, error)
 }
 
-// nativeTool is a definition as the model API takes it.
+// nativeTool is a tool definition in the format of the model API.
 type nativeTool struct {
 	Type     string          `json:"type"`
 	Function tool.Definition `json:"function"`
@@ -52,7 +52,7 @@ func nativeTools(tools []tool.Definition) []nativeTool {
 	return list
 }
 
-// marshal keeps "<", ">" and "&" as they are: people read the trace.
+// marshal encodes v without escaping "<", ">" and "&", because people read the trace.
 func marshal(v any) (json.RawMessage, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -60,6 +60,6 @@ func marshal(v any) (json.RawMessage, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	// A conversation is kept while its model thinks: a copy of its size leaves out what the buffer has grown to.
+	// The result is kept during model calls. A copy of exact size frees the buffer's spare capacity.
 	return bytes.Clone(bytes.TrimRight(out.Bytes(), "\n")), nil
 }

@@ -18,7 +18,7 @@ const (
 	maxToolText   = 64 << 10
 )
 
-// journal is what the agent did so far, for the transcript; it is in memory alone. It is safe for concurrent use.
+// journal collects the agent's messages for the transcript, in memory only. It is safe for concurrent use.
 type journal struct {
 	session string
 	events  *agent.Reporter
@@ -26,14 +26,14 @@ type journal struct {
 	mu        sync.Mutex
 	messages  []*entry
 	size      int           // bytes of text
-	malformed int           // tool calls that could not be read
+	malformed int           // tool calls that could not be parsed
 	steps     int           // replies so far
-	recorded  int           // replies that were on record when the loop began; -1: not known yet
+	recorded  int           // replies that the gateway had recorded when the loop began; -1: not known
 	sign      time.Time     // of the latest change
-	caught    chan struct{} // closed when the loop has passed the recorded replies
+	replayed  chan struct{} // closed when the loop has processed the recorded replies
 }
 
-// entry is a message in OpenCode's form, which the page, the CLI and the check of a trace read.
+// entry is a message in OpenCode's format, which the web page, the CLI and the check of a trace read.
 type entry struct {
 	Info  info   `json:"info"`
 	Parts []part `json:"parts"`
@@ -84,19 +84,19 @@ type tokens struct {
 }
 
 func newJournal(session string, events *agent.Reporter) *journal {
-	return &journal{session: session, events: events, recorded: -1, caught: make(chan struct{})}
+	return &journal{session: session, events: events, recorded: -1, replayed: make(chan struct{})}
 }
 
-// asked notes the instruction.
-func (j *journal) asked(instruction string) {
+// addInstruction adds the instruction.
+func (j *journal) addInstruction(instruction string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	m := j.message(0, "user", time.Now())
 	j.add(m, part{Type: "text", Text: instruction})
 }
 
-// replied notes a reply and the calls that it makes.
-func (j *journal) replied(s *step) {
+// addReply adds a reply and its tool calls.
+func (j *journal) addReply(s *step) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	m := j.message(s.number, "assistant", s.began)
@@ -123,10 +123,10 @@ func (j *journal) replied(s *step) {
 	m.Info.Malformed = j.malformed
 	j.report(m)
 	j.steps = s.number
-	j.change()
+	j.changed()
 }
 
-// report writes a reply to the event log. j.mu is held.
+// report writes a reply to the event log. The caller holds j.mu.
 func (j *journal) report(m *entry) {
 	for _, p := range m.Parts {
 		switch p.Type {
@@ -140,11 +140,11 @@ func (j *journal) report(m *entry) {
 	}
 }
 
-// called notes the result of call i of the latest reply.
-func (j *journal) called(i int, r tool.Result, began time.Time) {
+// addResult adds the result of call i of the latest reply.
+func (j *journal) addResult(i int, r tool.Result, began time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	defer j.change()
+	defer j.changed()
 	m := j.messages[len(j.messages)-1]
 	for k := range m.Parts {
 		if m.Parts[k].Type != "tool" {
@@ -164,21 +164,21 @@ func (j *journal) called(i int, r tool.Result, began time.Time) {
 	}
 }
 
-// message begins a message. j.mu is held.
+// message appends an empty message. The caller holds j.mu.
 func (j *journal) message(number int, role string, began time.Time) *entry {
 	m := &entry{Info: info{ID: fmt.Sprintf("msg_%04d", number), SessionID: j.session, Role: role, Time: span{Created: began.UnixMilli()}}}
 	j.messages = append(j.messages, m)
 	return m
 }
 
-// add puts a part into a message. j.mu is held.
+// add appends a part to a message. The caller holds j.mu.
 func (j *journal) add(m *entry, p part) {
 	p.SessionID, p.MessageID, p.ID = j.session, m.Info.ID, fmt.Sprintf("%s_%d", m.Info.ID, len(m.Parts)+1)
 	p.Text = j.fit(p.Text)
 	m.Parts = append(m.Parts, p)
 }
 
-// fit leaves out a text that would make the transcript too long. j.mu is held.
+// fit replaces a text that would make the transcript too long. The caller holds j.mu.
 func (j *journal) fit(s string) string {
 	if j.size += len(s); j.size > maxTranscript {
 		return fmt.Sprintf("[%d bytes left out]", len(s))
@@ -186,38 +186,38 @@ func (j *journal) fit(s string) string {
 	return s
 }
 
-// begin notes how many replies are on record.
+// begin sets the number of recorded replies.
 func (j *journal) begin(recorded int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.recorded = recorded
-	j.change()
+	j.changed()
 }
 
-// change notes a sign of life. j.mu is held.
-func (j *journal) change() {
+// changed records a sign of life, and closes replayed when the recorded replies have been processed. The caller holds j.mu.
+func (j *journal) changed() {
 	j.sign = time.Now()
 	if j.recorded >= 0 && j.steps >= j.recorded {
 		j.recorded = -1
-		close(j.caught)
+		close(j.replayed)
 	}
 }
 
-// lastSign is when something last changed.
+// lastSign is the time of the latest change.
 func (j *journal) lastSign() time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.sign
 }
 
-// malformedCalls is how many tool calls could not be read.
+// malformedCalls is the number of tool calls that could not be parsed.
 func (j *journal) malformedCalls() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.malformed
 }
 
-// transcript renders what there is.
+// transcript renders the messages so far.
 func (j *journal) transcript() (rollout.Transcript, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

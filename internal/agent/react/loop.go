@@ -16,7 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// loop is the agent at work. It is replayed after a crash: everything that it does follows from the task and the replies.
+// loop runs the agent. It is deterministic in the task and the replies, so that it can be replayed after a crash.
 type loop struct {
 	config       rollout.React
 	launch       int
@@ -25,7 +25,7 @@ type loop struct {
 	journal      *journal
 }
 
-// step is one model call and what it called.
+// step is one model call and the tool calls of its reply.
 type step struct {
 	number int // from 1
 	answer *answer
@@ -34,37 +34,37 @@ type step struct {
 	ended  time.Time // of the reply
 }
 
-// run works until the final answer. A status says how the work ended; an error is one of infrastructure. A host has one
-// stack that waits here for each rollout in flight, so frames are small.
+// run works until the final answer and returns the agent's final status. An error is a failure of the infrastructure. A host has one stack that
+// waits here for each running rollout, so frames are small.
 func (l *loop) run(ctx context.Context, instruction string) (*agent.Status, error) {
-	add, called := l.opening(instruction), 0
+	add, calls := l.opening(instruction), 0
 	for n := 1; n <= l.config.MaxSteps; n++ {
 		began := time.Now()
 		a, err := l.conversation.ask(ctx, l.callID(n), add)
 		if err != nil {
-			return failed(ctx, err)
+			return callFailed(ctx, err)
 		}
 		s := &step{number: n, answer: a, began: began}
-		if done := l.replied(s); done != nil {
+		if done := l.readCalls(s); done != nil {
 			return done, nil
 		}
-		if called += len(s.calls); called > rollout.MaxEpisodeSteps { // more than a sandbox keeps the results of
-			return brokeOff("reached the maximum of %d tool calls", rollout.MaxEpisodeSteps), nil
+		if calls += len(s.calls); calls > rollout.MaxEpisodeSteps { // the sandbox keeps no more results
+			return agentFailed("reached the maximum of %d tool calls", rollout.MaxEpisodeSteps), nil
 		}
 		if add, err = l.respond(ctx, s); err != nil {
 			return nil, err
 		}
 	}
-	return brokeOff("reached maximum steps (%d)", l.config.MaxSteps), nil
+	return agentFailed("reached maximum steps (%d)", l.config.MaxSteps), nil
 }
 
-// replied reads the calls of a reply. It returns the agent's end where there are none.
-func (l *loop) replied(s *step) *agent.Status {
+// readCalls parses the tool calls of a step's reply. It returns the agent's final status if there are none.
+func (l *loop) readCalls(s *step) *agent.Status {
 	if s.answer.Ended != "" {
-		return brokeOff("no further model calls: %s", s.answer.Ended)
+		return agentFailed("no further model calls: %s", s.answer.Ended)
 	}
 	s.ended, s.calls = time.Now(), l.callsOf(s.number, s.answer)
-	l.journal.replied(s)
+	l.journal.addReply(s)
 	if len(s.calls) == 0 {
 		return &agent.Status{Done: true}
 	}
@@ -80,23 +80,23 @@ func (l *loop) respond(ctx context.Context, s *step) ([]message, error) {
 	return l.responses(s.calls, results), nil
 }
 
-// brokeOff is the end of an agent that did not end by itself.
-func brokeOff(format string, args ...any) *agent.Status {
+// agentFailed is the final status of an agent that failed.
+func agentFailed(format string, args ...any) *agent.Status {
 	return &agent.Status{Done: true, ExitCode: 1, Error: fmt.Sprintf(format, args...)}
 }
 
-// failed is the end of a loop whose model call failed. A refused call is the agent's end, and so is a prompt that does not fit the model's context;
-// what the endpoint did is in the route's status.
-func failed(ctx context.Context, err error) (*agent.Status, error) {
+// callFailed decides on a failed model call. A refused call and a prompt that does not fit the model's context end the agent. Other failures are
+// errors; the route's status has the endpoint's failure.
+func callFailed(ctx context.Context, err error) (*agent.Status, error) {
 	if ctx.Err() != nil || !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Exhausted) {
 		return nil, err
 	}
-	st := brokeOff("model call: %v", err)
+	st := agentFailed("model call: %v", err)
 	st.Overflowed = fault.Is(err, fault.Exhausted)
 	return st, nil
 }
 
-// opening is the conversation up to the first reply.
+// opening returns the messages before the first reply.
 func (l *loop) opening(instruction string) []message {
 	var open []message
 	switch {
@@ -111,10 +111,10 @@ func (l *loop) opening(instruction string) []message {
 	return append(open, message{Role: "user", Content: instruction})
 }
 
-// callID names the model call of a step.
+// callID is the id of the model call of a step.
 func (l *loop) callID(step int) string { return fmt.Sprintf("react-%d-%d", l.launch, step) }
 
-// callsOf are the tool calls of a reply, each with an id. Where the content is empty the reasoning counts.
+// callsOf returns the tool calls of a reply, each with an id. If the content is empty, it parses the reasoning.
 func (l *loop) callsOf(step int, a *answer) []call {
 	calls := a.Calls
 	if l.config.Tools == rollout.ToolsHermes {
@@ -132,13 +132,13 @@ func (l *loop) callsOf(step int, a *answer) []call {
 	return calls
 }
 
-// act runs the calls of a step: native ones beside each other, others one after another.
+// act runs the calls of a step: native calls concurrently, others one after another.
 func (l *loop) act(ctx context.Context, s *step) ([]tool.Result, error) {
 	results, errs := make([]tool.Result, len(s.calls)), make([]error, len(s.calls))
 	one := func(i int) {
 		began := time.Now()
 		if results[i], errs[i] = l.call(ctx, s, i); errs[i] == nil {
-			l.journal.called(i, results[i], began)
+			l.journal.addResult(i, results[i], began)
 		}
 	}
 	var parallel sync.WaitGroup
@@ -161,7 +161,7 @@ func (l *loop) act(ctx context.Context, s *step) ([]tool.Result, error) {
 }
 
 const (
-	// toolTries is how often a tool call is made whose infrastructure fails, and toolPause the first pause, which doubles.
+	// toolTries bounds the tries of a tool call whose infrastructure fails. toolPause is the first pause between them, which doubles.
 	toolTries = 6
 	toolPause = 100 * time.Millisecond
 )
@@ -178,14 +178,14 @@ func (l *loop) call(ctx context.Context, s *step, i int) (tool.Result, error) {
 		if err == nil {
 			return result, sleep(ctx, time.Duration(l.config.ToolDelayS*float64(time.Second)))
 		}
-		away := fault.Is(err, fault.Unavailable) || fault.Is(err, fault.ToolServerFailed)
-		if !away || try == toolTries || sleep(ctx, pause) != nil {
+		retryable := fault.Is(err, fault.Unavailable) || fault.Is(err, fault.ToolServerFailed)
+		if !retryable || try == toolTries || sleep(ctx, pause) != nil {
 			return tool.Result{}, fault.Wrap(fault.KindOf(err), err, "tool %s, call %d of step %d", c.Name, i+1, s.number)
 		}
 	}
 }
 
-// executionID names the execution of a call. The policy's own id is no part of it: policies repeat theirs.
+// executionID is the id of the execution of a call. It does not contain the policy's own id, because policies repeat ids.
 func (l *loop) executionID(step, i int, c call) string {
 	sum := sha256.Sum256([]byte(c.Name + "\x00" + string(c.Arguments)))
 	return fmt.Sprintf("react-%d-%d-%d-%s", l.launch, step, i+1, hex.EncodeToString(sum[:4]))
@@ -207,7 +207,7 @@ func (l *loop) responses(calls []call, results []tool.Result) []message {
 	return []message{{Role: "user", Content: strings.Join(blocks, "\n")}}
 }
 
-// sleep waits for d; its error says that the loop was stopped.
+// sleep waits for d. It returns an error if the loop is stopped.
 func sleep(ctx context.Context, d time.Duration) error {
 	if clock.Sleep(ctx, d) != nil {
 		return fault.Wrap(fault.Unavailable, context.Cause(ctx), "the agent's loop was stopped")

@@ -21,20 +21,19 @@ const (
 	responseClose = "</tool_response>"
 )
 
-// maxCalls bounds the tool calls of one message; those beyond it are malformed.
+// maxCalls bounds the tool calls of one message. Further calls are malformed.
 const maxCalls = 128
 
 // call is one tool call of a reply.
 type call struct {
-	ID        string // as the policy gave it, or a deterministic one
+	ID        string // the policy's, or a generated deterministic one
 	Name      string
 	Arguments json.RawMessage // an object
-	Malformed string          // why it cannot be run; then the other fields but ID are empty
+	Malformed string          // why it cannot be run; then all other fields but ID are empty
 }
 
-// parseCalls reads the tool calls of a message, in order. Calls within <think> count. Once the message has a <tool_response>, which only the
-// environment may write, everything behind it rests on an invented result: it is one malformed call. A lenient reader passes over whatever is
-// malformed.
+// parseCalls reads the tool calls of a message, in order, including those within <think>. Only the environment may write <tool_response>. A
+// message that has one continues with an invented result, so the rest of it is one malformed call. With lenient, malformed calls are ignored.
 func parseCalls(text string, lenient bool) []call {
 	var calls []call
 	for {
@@ -55,8 +54,8 @@ func parseCalls(text string, lenient bool) []call {
 	}
 }
 
-// callBody splits what follows an opening tag. A JSON object may contain the tags in its strings, so it ends where its value ends; any other
-// body ends at the first closing tag.
+// callBody splits the text after an opening tag at the end of the body. A JSON object may have tags in its strings, so it ends where its value
+// ends. Any other body ends at the first closing tag.
 func callBody(text string) (body, rest string, closed bool) {
 	inner := strings.TrimLeftFunc(text, unicode.IsSpace)
 	if strings.HasPrefix(inner, "{") {
@@ -72,10 +71,10 @@ func callBody(text string) (body, rest string, closed bool) {
 	return strings.Cut(text, callClose)
 }
 
-// glm is the form of GLM models: a name, then the object of arguments.
+// glm matches the format of GLM models: a name, then the object of arguments.
 var glm = regexp.MustCompile(`^([A-Za-z0-9_.:\\-]+)\s*(\{[\s\S]*\})$`)
 
-// parseCall reads the body of one block. Blocks that hold nothing, and an open tag in prose, are no calls.
+// parseCall reads the body of one block. Empty blocks, and an unclosed tag in prose, are not calls.
 func parseCall(body string, closed bool) (c call, ok bool) {
 	body = strings.TrimSpace(body)
 	named := glm.FindStringSubmatch(body)
@@ -97,13 +96,13 @@ func parseCall(body string, closed bool) (c call, ok bool) {
 	}
 }
 
-// parseObject reads a call in the form of Hermes. The id is a string or a number; of both members uniq_id comes first.
+// parseObject reads a call in the Hermes format. The id is a string or a number; uniq_id takes precedence over id.
 func parseObject(body []byte) call {
 	whole, err := object(body)
 	if err != nil {
 		return call{Malformed: fmt.Sprintf("the block is %v", err)}
 	}
-	var in map[string]json.RawMessage // keys count as they are written; of two the last
+	var in map[string]json.RawMessage // keys are case-sensitive; the last of two equal keys counts
 	if err := json.Unmarshal(whole, &in); err != nil {
 		return call{Malformed: fmt.Sprintf("the block is not a tool call: %v", err)}
 	}
@@ -127,7 +126,7 @@ func parseObject(body []byte) call {
 // maxID bounds an id that the policy gives, in bytes.
 const maxID = 64
 
-// idText is an id as text: a string, or a number other than 0. Anything else is none.
+// idText returns an id that is a string or a number other than 0; "" for anything else.
 func idText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) != nil {

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Prompts have JSON in the form of Python's json.dumps: ", " and ": " between members. Policies are trained on those bytes.
+// Prompts have JSON in the format of Python's json.dumps, with ", " and ": " as separators, because policies are trained on those bytes.
 
-// spaced writes valid JSON in Python's form. Members keep their order and numbers their digits; ascii escapes all other characters.
+// spaced converts valid JSON to Python's format. It keeps the order of members and the digits of numbers; ascii escapes all other characters.
 func spaced(raw []byte, ascii bool) []byte {
 	var out bytes.Buffer
 	for i := 0; i < len(raw); i++ {
@@ -30,7 +30,7 @@ func spaced(raw []byte, ascii bool) []byte {
 	return out.Bytes()
 }
 
-// stringEnd is the index behind the string that begins at start; the text's length when it has no end.
+// stringEnd is the index after the string that begins at start; len(raw) if the string has no end.
 func stringEnd(raw []byte, start int) int {
 	for i := start + 1; i < len(raw); i++ {
 		switch raw[i] {
@@ -43,7 +43,7 @@ func stringEnd(raw []byte, start int) int {
 	return len(raw)
 }
 
-// quoted is a string in Python's form.
+// quoted is a string in Python's format.
 func quoted(s string, ascii bool) string {
 	var out bytes.Buffer
 	writeString(&out, s, ascii)
@@ -53,7 +53,7 @@ func quoted(s string, ascii bool) string {
 func writeString(out *bytes.Buffer, s string, ascii bool) {
 	const short = "\b\f\n\r\t\"\\"
 	out.WriteByte('"')
-	for _, r := range s { // bytes that are no UTF-8 become U+FFFD
+	for _, r := range s { // invalid UTF-8 becomes U+FFFD
 		switch i := strings.IndexRune(short, r); {
 		case i >= 0 && r != utf8.RuneError:
 			out.WriteByte('\\')
@@ -72,11 +72,11 @@ func writeString(out *bytes.Buffer, s string, ascii bool) {
 	out.WriteByte('"')
 }
 
-// unquoted is the text of a JSON string.
+// unquoted decodes a JSON string.
 func unquoted(raw []byte) string {
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
-		return string(raw) // the caller gave invalid JSON
+		return string(raw) // invalid JSON
 	}
 	return s
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// response is a tool's result as the policy sees it.
+// response is a tool's result in the format of the policy's prompt.
 func response(id string, r tool.Result) string {
 	return responseOpen + responseJSON(id, r) + responseClose
 }
 
-// responseJSON is a result as one line of JSON in Python's form, all in ASCII. Tags in it are escaped, so that output cannot end the block
-// or look like a call; every other "<" stays as it is.
+// responseJSON is a result as one line of ASCII JSON in Python's format. Tags are escaped, so that output cannot end the block or look like a
+// call. No other "<" is escaped.
 func responseJSON(id string, r tool.Result) string {
 	success := "true"
 	if r.Error {
@@ -33,7 +33,7 @@ func responseJSON(id string, r tool.Result) string {
 	return tagEscapes().Replace(out.String())
 }
 
-// tagEscapes writes the "<" of our tags as JSON does where it must not stand.
+// tagEscapes replaces the "<" of our tags by its JSON escape.
 func tagEscapes() *strings.Replacer {
 	var pairs []string
 	for _, tag := range []string{callOpen, callClose, responseOpen, responseClose} {
@@ -42,7 +42,7 @@ func tagEscapes() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// malformed is the answer to a call that cannot be read.
+// malformed is the result of a call that cannot be parsed.
 func malformed(c call) tool.Result {
 	return tool.Failed("malformed tool call: " + c.Malformed)
 }

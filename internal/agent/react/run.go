@@ -14,9 +14,9 @@ import (
 const (
 	// statusEvery is the longest wait of Next.
 	statusEvery = 10 * time.Second
-	// lookEvery is how often Next checks that the sandbox is there, which a loop that waits for its model does not notice. It is longer than a
-	// connection to the sandbox is kept, so that a waiting rollout has none.
-	lookEvery = 30 * time.Second
+	// checkEvery is how often Next checks that the sandbox exists, which a loop that waits for its model does not notice. It is longer than the
+	// idle timeout of connections to the sandbox, so that a waiting rollout has none.
+	checkEvery = 30 * time.Second
 )
 
 // run implements agent.Run. The loop begins with the first Next or Transcript, from the first step.
@@ -26,14 +26,14 @@ type run struct {
 	launch  agent.Launch
 	journal *journal
 
-	begin  sync.Once
-	ctx    context.Context // of the loop
-	cancel context.CancelFunc
-	ready  bool          // the first status was given
-	looked time.Time     // when the sandbox was last there
-	done   chan struct{} // closed when the loop is over; then status and err are set
-	status *agent.Status
-	err    error
+	begin   sync.Once
+	ctx     context.Context // of the loop
+	cancel  context.CancelFunc
+	ready   bool          // the first status was returned
+	checked time.Time     // when the sandbox was last checked
+	done    chan struct{} // closed when the loop is over; then status and err are set
+	status  *agent.Status
+	err     error
 }
 
 var _ agent.Run = (*run)(nil)
@@ -79,7 +79,7 @@ func (r *run) workUntilStopped() (*agent.Status, error) {
 	return l.run(r.ctx, r.job.Instruction)
 }
 
-// newLoop makes the loop, which replays what is on record.
+// newLoop creates the loop. It begins with a replay of the recorded calls.
 func (r *run) newLoop() (*loop, error) {
 	recorded, err := r.recorded()
 	if err != nil {
@@ -87,8 +87,8 @@ func (r *run) newLoop() (*loop, error) {
 	}
 	r.journal.begin(recorded)
 	config := r.job.React.Filled()
-	l := &loop{config: config, launch: r.launch.Number, tools: r.env.Tools, journal: r.journal, conversation: r.converse(config)}
-	r.journal.asked(r.job.Instruction)
+	l := &loop{config: config, launch: r.launch.Number, tools: r.env.Tools, journal: r.journal, conversation: r.newConversation(config)}
+	r.journal.addInstruction(r.job.Instruction)
 	return l, nil
 }
 
@@ -97,8 +97,8 @@ func stopped() *agent.Status {
 	return &agent.Status{Done: true, ExitCode: 130, Error: "the agent was stopped"}
 }
 
-// converse is the conversation in the form that the job asks for.
-func (r *run) converse(config rollout.React) conversation {
+// newConversation creates the conversation in the form of the job's configuration.
+func (r *run) newConversation(config rollout.React) conversation {
 	byChat := &chat{model: r.env.Model, sampling: sampling{Model: "m", Temperature: config.Temperature, MaxTokens: config.MaxTokens}}
 	if config.Tools == rollout.ToolsNative {
 		byChat.tools = nativeTools(r.env.Tools.Definitions())
@@ -110,7 +110,7 @@ func (r *run) converse(config rollout.React) conversation {
 	return &byTokens{chat: byChat, required: config.Continuation == rollout.ContinueTokens}
 }
 
-// recorded is how many replies are on record. It asks until the gateway answers, as model calls do.
+// recorded is the number of recorded replies. Like a model call it retries until the gateway answers.
 func (r *run) recorded() (int, error) {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		route, err := r.env.Model.Status(r.ctx)
@@ -130,7 +130,7 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 		select {
 		case <-r.done:
 		default:
-			r.ready, r.looked = true, time.Now()
+			r.ready, r.checked = true, time.Now()
 			return r.working(), nil
 		}
 	}
@@ -145,28 +145,28 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 	case <-r.done:
 		return r.end()
 	case <-timer.C:
-		return r.working(), r.look(ctx)
+		return r.working(), r.checkSandbox(ctx)
 	case <-ctx.Done():
 		return agent.Status{}, fault.Wrap(fault.Unavailable, ctx.Err(), "wait for react")
 	}
 }
 
-// look checks at intervals that the sandbox is there.
-func (r *run) look(ctx context.Context) error {
-	if time.Since(r.looked) < lookEvery {
+// checkSandbox checks every checkEvery that the sandbox exists.
+func (r *run) checkSandbox(ctx context.Context) error {
+	if time.Since(r.checked) < checkEvery {
 		return nil
 	}
-	r.looked = time.Now()
+	r.checked = time.Now()
 	_, err := r.env.Sandbox.Status(ctx, agent.ProcessName(r.launch.Number))
 	return err
 }
 
-// working is the status of a loop that is not over. Waiting for the model or for a tool is work: both have bounds of their own.
+// working is the status of a running loop. A wait for the model or a tool counts as life, because both have their own bounds.
 func (r *run) working() agent.Status {
 	return agent.Status{SessionID: r.journal.session, Ready: true, LastSign: time.Now(), Malformed: r.journal.malformedCalls()}
 }
 
-// end is the status of a loop that is over.
+// end is the status of a finished loop.
 func (r *run) end() (agent.Status, error) {
 	if r.err != nil {
 		return agent.Status{}, r.err
@@ -177,11 +177,11 @@ func (r *run) end() (agent.Status, error) {
 	return st, nil
 }
 
-// Transcript implements agent.Run. A replayed loop first passes what is on record.
+// Transcript implements agent.Run. It waits for the end of a replay.
 func (r *run) Transcript(ctx context.Context) (rollout.Transcript, error) {
 	r.start()
 	select {
-	case <-r.journal.caught:
+	case <-r.journal.replayed:
 	case <-r.done:
 	case <-ctx.Done():
 		return rollout.Transcript{}, fault.Wrap(fault.Unavailable, ctx.Err(), "replay of react")
@@ -198,15 +198,15 @@ func (r *run) Output(ctx context.Context, limit int) ([]byte, error) {
 	return agent.ProcessOutput(ctx, r.env.Sandbox, r.launch.Number, limit)
 }
 
-// Stop implements agent.Run. A command that a tool runs ends with the sandbox.
+// Stop implements agent.Run. A command that a tool has started may run until the sandbox ends.
 func (r *run) Stop(context.Context) error {
 	r.Close()
 	return nil
 }
 
-// Close implements agent.Run. It ends the loop, which the next Run of this launch replays.
+// Close implements agent.Run. It ends the loop; the next Run of this launch replays it.
 func (r *run) Close() {
 	r.cancel()
-	r.start() // a run that was stopped before it began is done
+	r.start() // sets the status of a run that is closed before its start
 	<-r.done
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
-// splicer finds the ids that a chat template puts behind an assistant's text for the messages that follow it: the end of the turn, the new
-// messages, and the beginning of the next reply.
+// splicer finds the ids that a chat template appends to an assistant's text for the following messages: the end of the turn, the new
+// messages, and the begin of the next reply.
 //
-// It tokenises two short conversations that differ only in the text of the assistant, followed by the new messages. What their prompts have in
-// common at the end is the continuation. Merges across the borders of messages are in it, as the engine itself makes them.
+// It tokenises two short conversations that differ only in the text of the assistant, followed by the new messages. The common end of their
+// prompts is the continuation. It has the engine's own token merges across message boundaries.
 type splicer struct {
-	head []int32 // what stands before the continuation in the first conversation; nil before the first use
+	head []int32 // the ids before the continuation in the first conversation; nil before the first use
 }
 
-// probes are the conversations' beginnings.
+// probes are the begins of the two conversations.
 func probes() [2][]json.RawMessage {
 	begin := func(text string) []json.RawMessage {
 		return []json.RawMessage{json.RawMessage(`{"role":"user","content":"x"}`), json.RawMessage(`{"role":"assistant","content":"` + text + `"}`)}
@@ -49,7 +49,7 @@ func (s *splicer) continuation(ctx context.Context, model agent.Model, add []jso
 	return first.IDs[len(first.IDs)-n:], nil
 }
 
-// commonEnd is how many ids two lists end with alike.
+// commonEnd is the length of the common suffix of two lists.
 func commonEnd(a, b []int32) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {
@@ -59,17 +59,17 @@ func commonEnd(a, b []int32) int {
 }
 
 const (
-	// firstTries is how often an endpoint is asked that has never tokenised before its path for that may be at fault.
+	// firstTries is the number of failed tries after which an endpoint that has never tokenised may have no working tokenizer path.
 	firstTries               = 4
 	tokenizePause, lastPause = 100 * time.Millisecond, 5 * time.Second
-	// tokenizeTime bounds one attempt. An endpoint tokenises in milliseconds; one attempt that hangs counts as firstTries.
+	// tokenizeTime bounds one try. An endpoint tokenises in milliseconds; one try that hangs counts as firstTries.
 	tokenizeTime = 20 * time.Second
 )
 
-// tokenize asks for the prompt of a conversation until the endpoint answers or ctx ends. The gateway knows since when, and ends the route's agent as for
-// a call. Without required it is a fault.Unavailable where the endpoint answers model calls and does not tokenise.
+// tokenize returns the prompt of a conversation. It retries until the endpoint answers or ctx ends; the gateway counts the time as for a model
+// call. Unless required, it returns a fault.Unavailable for an endpoint that answers model calls but does not tokenise.
 func tokenize(ctx context.Context, model agent.Model, messages []json.RawMessage, required bool) (gateway.Tokens, error) {
-	answers := false // model calls, before this attempt
+	answers := false // the endpoint answered a model call before this try
 	for try, pause := 1, tokenizePause; ; pause = min(2*pause, lastPause) {
 		t, hangs, err := tokenizeOnce(ctx, model, messages)
 		if !fault.Is(err, fault.Unavailable) || answers {
@@ -80,12 +80,12 @@ func tokenize(ctx context.Context, model agent.Model, messages []json.RawMessage
 			return t, err
 		}
 		if _, away := model.Status(ctx); !fault.Is(away, fault.Unavailable) {
-			try++ // else the gateway did not answer, which says nothing of the endpoint
+			try++ // without an answer of the gateway the try says nothing about the endpoint
 		}
 	}
 }
 
-// answersCalls says whether the endpoint answers a model call, be it with a refusal: then it is not away.
+// answersCalls reports whether the endpoint answers a model call. A refusal is an answer.
 func answersCalls(ctx context.Context, model agent.Model) bool {
 	err := model.Probe(ctx)
 	return ctx.Err() == nil && !fault.Is(err, fault.Unavailable) && !fault.Is(err, fault.UpstreamFailed)

@@ -9,10 +9,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// toolsMark stands in the system prompt where the tools are listed.
+// toolsMark is the placeholder for the list of tools in the system prompt.
 const toolsMark = "{tools}"
 
-// systemText is the system prompt of the form "hermes".
+// systemText is the system prompt of the format "hermes".
 const systemText = `You are a function calling AI model. You solve the user's task by calling tools. The signatures of the tools are within <tools></tools> tags:
 <tools>` + toolsMark + `</tools>
 
@@ -28,7 +28,7 @@ The result of each call comes in the next message within <tool_response></tool_r
 When the task is solved, give the final answer. A message without a <tool_call> block is the final answer and ends the work.
 `
 
-// examplesText shows the form with the tool "terminal". It is left out where the policy does not have that tool.
+// examplesText has examples with the tool "terminal". It is left out if the policy does not have that tool.
 const examplesText = `
 Examples:
 
@@ -55,7 +55,7 @@ I write the file, then print it to check.
 The file hello.txt has the line.
 `
 
-// systemPrompt is the default prompt of the form "hermes" with the tools in it.
+// systemPrompt is the default system prompt of the format "hermes" with the tools.
 func systemPrompt(tools []tool.Definition) string {
 	text := strings.Replace(systemText, toolsMark, toolList(tools), 1)
 	if slices.ContainsFunc(tools, func(d tool.Definition) bool { return d.Name == "terminal" }) {
@@ -64,7 +64,7 @@ func systemPrompt(tools []tool.Definition) string {
 	return text
 }
 
-// toolList is the tools as one line of JSON in Python's form, in the order given.
+// toolList lists the tools as one line of JSON in Python's format, in the given order.
 func toolList(tools []tool.Definition) string {
 	var out strings.Builder
 	out.WriteByte('[')
@@ -80,7 +80,7 @@ func toolList(tools []tool.Definition) string {
 	return out.String()
 }
 
-// parameters puts the members type, properties and required of a schema first, in this order, and all others behind them.
+// parameters moves the members type, properties and required of a schema to its front, in this order.
 func parameters(schema json.RawMessage) []byte {
 	o, err := rawjson.ParseObject(schema)
 	if err != nil {

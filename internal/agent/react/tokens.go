@@ -10,19 +10,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// byTokens continues by token ids: the next prompt is exactly the ids so far and those of the new messages, as the engine's own template and
-// tokenizer make them. What was sampled is never tokenised again, so that a rollout is one sequence.
+// byTokens continues by token ids: the next prompt is exactly the ids so far and the ids of the new messages, made by the engine's template and
+// tokenizer. Sampled tokens are never tokenised again, so that a rollout is one sequence.
 //
-// Where the endpoint cannot be prompted so, it continues by chat completions instead, unless the job asks for ids. So it does where the endpoint
-// never tokenised, fails to, and answers model calls. One that is away is waited for: its first prompt decides for the whole rollout.
+// Unless the job requires ids, it falls back to chat completions for an endpoint that does not accept or return ids, or that answers model calls
+// but has never tokenised. It waits for an endpoint that does not answer at all. The first prompt decides for the whole rollout.
 type byTokens struct {
 	chat     *chat
 	required bool // fail rather than continue by messages
 
-	messages bool    // continues by messages
+	messages bool    // fell back to messages
 	works    bool    // the endpoint has tokenised
 	ids      []int32 // of the conversation so far; nil before the first reply
-	limit    int     // of prompt and reply together, in tokens; 0: not known
+	limit    int     // of prompt and reply together, in tokens; 0: unknown
 	splice   splicer
 }
 
@@ -44,9 +44,9 @@ func (c *byTokens) ask(ctx context.Context, id string, add []message) (*answer, 
 		}
 		err = fault.New(fault.NotFound, "the endpoint's reply has no token ids")
 	}
-	never := fault.Is(err, fault.Unavailable) && !c.works && !c.required && ctx.Err() == nil
-	if !never && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Invalid) {
-		return nil, err // infrastructure failed; the loop is replayed
+	cannotTokenize := fault.Is(err, fault.Unavailable) && !c.works && !c.required && ctx.Err() == nil
+	if !cannotTokenize && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Invalid) {
+		return nil, err // the infrastructure failed; the loop is replayed
 	}
 	if c.required {
 		return nil, fault.New(fault.Invalid, "continuation %q: %v", rollout.ContinueTokens, err)
@@ -55,7 +55,7 @@ func (c *byTokens) ask(ctx context.Context, id string, add []message) (*answer, 
 	return c.chat.ask(ctx, id, add)
 }
 
-// prompt is the conversation so far and the new messages.
+// prompt returns the ids of the conversation so far and the new messages.
 func (c *byTokens) prompt(ctx context.Context, add []message) ([]int32, error) {
 	raw, err := encode(add)
 	if err != nil {
@@ -73,8 +73,7 @@ func (c *byTokens) prompt(ctx context.Context, add []message) ([]int32, error) {
 	return splice(c.ids, more), nil
 }
 
-// splice appends a continuation. It begins with the token that ends the turn before it: where the model sampled that token, it is there
-// already.
+// splice appends a continuation. The continuation begins with the end-of-turn token, which is skipped if the model has sampled it.
 func splice(ids, more []int32) []int32 {
 	if len(ids) > 0 && len(more) > 0 && ids[len(ids)-1] == more[0] {
 		more = more[1:]
@@ -82,8 +81,8 @@ func splice(ids, more []int32) []int32 {
 	return slices.Concat(ids, more)
 }
 
-// sample asks for a reply to the prompt. It is nil when the reply has no ids: the endpoint gives none, or the call was made by messages
-// before a crash.
+// sample requests a reply to the prompt. The result is nil if the reply has no ids: the endpoint returns none, or the recorded call before a
+// crash used messages.
 func (c *byTokens) sample(ctx context.Context, id string, prompt []int32, add []message) (*answer, error) {
 	body, err := c.request(id, prompt)
 	if err != nil {
@@ -96,11 +95,11 @@ func (c *byTokens) sample(ctx context.Context, id string, prompt []int32, add []
 	return c.take(reply, add)
 }
 
-// request is the body of the call that continues the prompt.
+// request is the body of the call.
 func (c *byTokens) request(id string, prompt []int32) ([]byte, error) {
 	request := tokensRequest{sampling: c.chat.sampling, Prompt: prompt, ReturnIDs: true}
-	if c.limit > 0 { // engines sample few tokens where no bound is given
-		room := c.limit - len(prompt) - 1 // SGLang before 0.5.20 refuses calls that would fill the context to its last token
+	if c.limit > 0 { // engines default to few tokens
+		room := c.limit - len(prompt) - 1 // SGLang before 0.5.20 refuses calls that may fill the context completely
 		if room <= 0 {
 			return nil, fault.New(fault.Exhausted, "the prompt has %d tokens and leaves no room for a reply: the model's context length is %d", len(prompt), c.limit)
 		}
@@ -112,9 +111,9 @@ func (c *byTokens) request(id string, prompt []int32) ([]byte, error) {
 	return body, fault.Wrap(fault.Internal, err, "model call %s", id)
 }
 
-// take reads a reply, and keeps it and the messages that it answers; nil where it has no ids.
+// take reads a reply, and appends it and the messages before it to the conversation. The result is nil if the reply has no ids.
 func (c *byTokens) take(reply gateway.Reply, add []message) (*answer, error) {
-	a, said, err := readReply(reply)
+	a, m, err := readReply(reply)
 	if err != nil || a.Ended != "" {
 		return a, err
 	}
@@ -123,10 +122,10 @@ func (c *byTokens) take(reply gateway.Reply, add []message) (*answer, error) {
 		return nil, nil
 	}
 	c.ids = slices.Concat(before, sampled)
-	return a, c.chat.append(append(slices.Clone(add), said)...) // in case it goes on by messages
+	return a, c.chat.append(append(slices.Clone(add), m)...) // in case later calls use messages
 }
 
-// idsOf are the engine's ids of a reply's prompt and of what was sampled.
+// idsOf returns the engine's ids of a reply's prompt and of the sampled tokens.
 func idsOf(r gateway.Reply) (prompt, sampled []int32) {
 	var in struct {
 		Prompt  []int32 `json:"prompt_token_ids"`
