@@ -335,6 +335,36 @@ func TestAPausedEndpointIsNotAsked(t *testing.T) {
 	require.NotEmpty(t, e.requests())
 }
 
+// An answer that came in a pause is not final: the call is made again after it. Before, a key or a model that was not there yet ended the attempt, and a 403
+// was the agent's failure.
+func TestARefusalInAPauseIsNotFinal(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{400, 401, 403, 404} {
+		asked, refuse := make(chan struct{}, 1), make(chan struct{})
+		h, e := newHost(t), newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+			asked <- struct{}{}
+			select {
+			case <-refuse:
+				answers(status, `{"message":"loading"}`)(w, r)
+			case <-r.Context().Done(): // the test has failed
+			}
+		}, says(goodReply))
+		pause, resume := h.pauses(t)
+		r := h.route(e.URL)
+		r.Model.Endpoint = "vllm"
+		url := h.open(t, r)
+		got := later(t, url, "", streamed)
+		await(t, asked)
+		pause()
+		close(refuse)
+		h.holds(t, 300*time.Millisecond)
+		require.Nil(t, h.status(t, r.ID).Failure)
+		require.Len(t, e.requests(), 1)
+		resume()
+		require.Equal(t, goodReply, await(t, got).body)
+	}
+}
+
 // An endpoint is inspected after its pause, and again where a pause came upon that: what it answers meanwhile is not what it gives.
 func TestAPausedEndpointIsNotInspected(t *testing.T) {
 	t.Parallel()

@@ -121,11 +121,11 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 	f.tries++
 	f.cost += f.Price.Of(res.Reply.Usage)
 	u.report.tries.Inc()
-	if res.Problem != nil && res.Problem.Class == Retry && ctx.Err() == nil && errors.Is(context.Cause(p.Ctx), limits.ErrCleared) {
-		res.Problem.Cause = limits.ErrCleared
+	if ctx.Err() == nil && f.paused(p.Ctx, res, began) {
+		res.Problem.Class, res.Problem.Cause = Retry, limits.ErrCleared
 		f.owed += f.owes(ctx, res, began)
 		f.Progress.waits(f.Admission, wait{since: began, failed: true})
-		return res, nil // ended by a drain: retried without charging the call's budget
+		return res, nil // retried without charging the call's budget
 	}
 	f.left -= time.Since(began)
 	switch {
@@ -143,6 +143,18 @@ func (u *Client) attempt(ctx context.Context, f *retryState) (*Result, error) {
 		u.Engines.saw(engine, res.Status == 0 && res.Problem.Class == Retry && p.Ctx.Err() == nil)
 	}
 	return res, nil
+}
+
+// paused reports whether a try failed because a pause began during it: a drain ended it, or the endpoint refused or rejected the request.
+func (f *retryState) paused(try context.Context, res *Result, began time.Time) bool {
+	switch {
+	case res.Problem == nil:
+		return false
+	case res.Problem.Class == Refused, res.Problem.Class == Rejected:
+		return f.Admission.PausedSince(began)
+	default:
+		return res.Problem.Class == Retry && errors.Is(context.Cause(try), limits.ErrCleared)
+	}
 }
 
 // report tells admission whether the endpoint answers, and when it asks for requests again.
