@@ -93,6 +93,39 @@ func TestReattachAfterADrop(t *testing.T) {
 	}
 }
 
+// Each client that attaches goes on from the one before it, also while connections of earlier ones are still open.
+func TestAttachGoesOnFromTheLatest(t *testing.T) {
+	t.Parallel()
+	for name, elsewhere := range map[string]bool{"same replica": false, "another replica": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, b, _ := replicas(t)
+			if !elsewhere {
+				b = a
+			}
+			attach := func(r *rig) socket {
+				c := r.dial("/ws")
+				c.ask(`{"type":"reset","data":{"episode_id":"ep","attach":true}}`)
+				return c
+			}
+			step := func(c socket, id string) { answer(t, c.ask(call("run_rollout", task(id, "x")))) }
+			first := a.dial("/ws")
+			first.ask(`{"type":"reset","data":{"episode_id":"ep"}}`)
+			step(first, "r1")
+			second := attach(b)
+			step(second, "r2")
+			require.NoError(t, second.NetConn().Close())
+			third := attach(a)
+			require.Contains(t, third.ask(`{"type":"state"}`), `"step_count":2`)
+			step(third, "r3")
+			first.ask(`{"type":"reset","data":{"episode_id":"ep","attach":true}}`)
+			require.Contains(t, first.ask(`{"type":"state"}`), `"rollouts":["r1","r2","r3"]`)
+			step(first, "r4")
+			require.Contains(t, attach(b).ask(`{"type":"state"}`), `"step_count":4`)
+		})
+	}
+}
+
 func TestAttachToNoEpisode(t *testing.T) {
 	t.Parallel()
 	a, _, _ := replicas(t)

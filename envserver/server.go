@@ -198,7 +198,9 @@ func (s *Server) sessionEnded(ended *session.Session, cause error) {
 	if s.env.Play != nil && ended.Left() {
 		ctx, cancel := context.WithTimeout(client, leaveTime)
 		defer cancel()
-		s.env.Play.Leave(ctx, ended.Playing(), "the client closed its session")
+		if ended.Holds(ctx) {
+			s.env.Play.Leave(ctx, ended.Playing(), "the client closed its session")
+		}
 	}
 	s.env.Tools.Abandon(client, ended.Watched()...)
 }

@@ -70,19 +70,18 @@ func (e *Env) resetEpisode(ctx context.Context, sess *session.Session, r ResetAr
 	defer unbind()
 	var playing *session.Playing
 	var err error
+	id := r.EpisodeID
 	if r.Attach {
 		playing, err = e.Play.Rejoin(ctx, sess)
 	} else {
-		old := sess.Playing()
-		sess.Reset(r.EpisodeID)
-		playing, err = e.Play.Reset(ctx, sess, old, r.Args)
+		id, playing, err = e.Play.Reset(ctx, sess, id, r.Args)
 	}
 	if err != nil || playing == nil {
 		return reply.ResetResponse{}, err
 	}
 	out := reply.ResetResponse{}
 	out.Observation.Begun = &reply.Begun{
-		EpisodeID: sess.State().EpisodeID, RolloutID: playing.RolloutID, TaskID: playing.TaskID, Instruction: playing.Instruction,
+		EpisodeID: id, RolloutID: playing.RolloutID, TaskID: playing.TaskID, Instruction: playing.Instruction,
 	}
 	out.Done, out.Reward = playing.Done, playing.Reward
 	return out, nil

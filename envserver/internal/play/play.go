@@ -63,9 +63,31 @@ func hasTool(list []Tool, name string) bool {
 	return slices.ContainsFunc(list, func(t Tool) bool { return t.Name == name })
 }
 
-// Reset opens an episode for the session, and closes the one that was open. args are those of start_rollout, seed and task_id.
-func (p *Player) Reset(ctx context.Context, sess *session.Session, old *session.Playing, args map[string]any) (*session.Playing, error) {
-	p.Leave(ctx, old, "a reset began another episode")
+// anotherBegan is why an episode ends that its client did not submit.
+const anotherBegan = "a reset began another episode"
+
+// Reset begins the session's episode of that id, "" for a new one, and closes the one that was open, unless another client has joined it. args are those of start_rollout, seed and task_id.
+// Of resets and of attachments made at once, one runs after the other. It returns the episode with its id.
+func (p *Player) Reset(ctx context.Context, sess *session.Session, episodeID string, args map[string]any) (string, *session.Playing, error) {
+	left := sess.Playing()
+	if sess.Holds(ctx) {
+		p.Leave(ctx, left, anotherBegan) // also ends a call that waits for its episode to begin
+	}
+	done, err := sess.Opening(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	defer done()
+	if opened := sess.Playing(); opened != left { // meanwhile
+		p.Leave(ctx, opened, anotherBegan)
+	}
+	sess.Reset(episodeID)
+	playing, err := p.open(ctx, sess, args)
+	return sess.State().EpisodeID, playing, err
+}
+
+// open opens an episode. The caller has the token of sess.Opening.
+func (p *Player) open(ctx context.Context, sess *session.Session, args map[string]any) (*session.Playing, error) {
 	if _, err := p.Tools(ctx); err != nil {
 		return nil, err
 	}
@@ -165,6 +187,11 @@ func seedOf(v any) int64 {
 
 // Rejoin makes the session the client of the episode that it took over from a lost connection.
 func (p *Player) Rejoin(ctx context.Context, sess *session.Session) (*session.Playing, error) {
+	done, err := sess.Opening(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	playing := sess.Playing()
 	if playing == nil || playing.Done {
 		return playing, nil
@@ -269,7 +296,7 @@ func (p *Player) opened(ctx context.Context, sess *session.Session) (*session.Pl
 	if playing := sess.Playing(); playing != nil {
 		return playing, nil
 	}
-	return p.Reset(ctx, sess, nil, nil)
+	return p.open(ctx, sess, nil)
 }
 
 func over(playing *session.Playing) Outcome {
@@ -284,19 +311,19 @@ func (p *Player) submit(ctx context.Context, sess *session.Session, playing sess
 	if err != nil && !p.ended(ctx, playing, err) {
 		return Outcome{Err: err}
 	}
-	done := p.finish(ctx, sess, playing)
+	done, how := p.finish(ctx, sess, playing)
 	if done.Err == nil {
-		done.Result = &episode.Result{Content: "The episode has ended" + otherwise(sess.Playing()) + "."}
+		done.Result = &episode.Result{Content: "The episode has ended" + otherwise(how) + "."}
 	}
 	return done
 }
 
 // otherwise says of an episode that did not end by its submission how it did.
-func otherwise(playing *session.Playing) string {
-	if playing == nil || playing.Outcome == string(rollout.Completed) {
+func otherwise(how string) string {
+	if how == string(rollout.Completed) {
 		return ""
 	}
-	return " (" + playing.Outcome + ")"
+	return " (" + how + ")"
 }
 
 func (p *Player) call(ctx context.Context, sess *session.Session, playing session.Playing, call episode.Call) Outcome {
@@ -305,7 +332,7 @@ func (p *Player) call(ctx context.Context, sess *session.Session, playing sessio
 		if !p.ended(ctx, playing, err) {
 			return Outcome{Err: err}
 		}
-		done := p.finish(ctx, sess, playing)
+		done, _ := p.finish(ctx, sess, playing)
 		if done.Err == nil {
 			done.Err = err
 		}
@@ -313,17 +340,24 @@ func (p *Player) call(ctx context.Context, sess *session.Session, playing sessio
 	}
 	out := Outcome{Result: &answer.Result}
 	if answer.Ended != "" {
-		done := p.finish(ctx, sess, playing)
+		done, _ := p.finish(ctx, sess, playing)
 		out.Done, out.Reward, out.Err = done.Done, done.Reward, done.Err
 		return out
 	}
 	if !slices.Contains(playing.ToolsUsed, call.Tool) {
-		playing.ToolsUsed = append(slices.Clone(playing.ToolsUsed), call.Tool)
-		if err := sess.Play(ctx, playing); err != nil {
-			p.o.Logger.Warn("session not kept", "session", sess.ID, "error", err)
-		}
+		p.progress(ctx, sess, playing.RolloutID, func(now *session.Playing) {
+			if !slices.Contains(now.ToolsUsed, call.Tool) { // calls end beside each other
+				now.ToolsUsed = append(slices.Clone(now.ToolsUsed), call.Tool)
+			}
+		})
 	}
 	return out
+}
+
+func (p *Player) progress(ctx context.Context, sess *session.Session, rolloutID string, change func(*session.Playing)) {
+	if err := sess.Progress(ctx, rolloutID, change); err != nil {
+		p.o.Logger.Warn("session not kept", "session", sess.ID, "error", err)
+	}
 }
 
 // ended says whether a call was refused because the episode is over, rather than because of who made it or how.
@@ -335,19 +369,17 @@ func (p *Player) ended(ctx context.Context, playing session.Playing, err error) 
 	return err == nil && status.Ended != "" || fault.Is(err, fault.Conflict)
 }
 
-// finish waits for the grade.
-func (p *Player) finish(ctx context.Context, sess *session.Session, playing session.Playing) Outcome {
+// finish waits for the grade, and says how the episode ended.
+func (p *Player) finish(ctx context.Context, sess *session.Session, playing session.Playing) (done Outcome, how string) {
 	res, err := p.o.Rollouts.Wait(ctx, playing.RolloutID)
 	if err != nil {
-		return Outcome{Err: err}
+		return Outcome{Err: err}, ""
+	}
+	how = string(res.Outcome)
+	if res.Error != nil {
+		how += ": " + *res.Error
 	}
 	sess.Finished(res)
-	playing.Done, playing.Reward, playing.Outcome = true, res.Reward, string(res.Outcome)
-	if res.Error != nil {
-		playing.Outcome += ": " + *res.Error
-	}
-	if err := sess.Play(ctx, playing); err != nil {
-		p.o.Logger.Warn("session not kept", "session", sess.ID, "error", err)
-	}
-	return Outcome{Done: true, Reward: res.Reward}
+	p.progress(ctx, sess, playing.RolloutID, func(now *session.Playing) { now.Done, now.Reward, now.Outcome = true, res.Reward, how })
+	return Outcome{Done: true, Reward: res.Reward}, how
 }

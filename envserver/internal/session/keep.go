@@ -58,6 +58,7 @@ func (s *Session) snapshot() record {
 // adopt makes the session what the record says; s.mu is held.
 func (s *Session) adopt(r record) {
 	s.state, s.version, s.counted, s.watched, s.playing = r.State, r.Version, set(r.Counted), set(r.Watched), r.Playing
+	s.yielded = false
 	s.changes++
 }
 
@@ -69,7 +70,7 @@ func set(keys []string) map[string]bool {
 	return m
 }
 
-// Keep saves the session if it has changed since it was kept last. Episodes name their latest session.
+// Keep saves the session if it has changed since it was kept last. Episodes name the session that began or joined them last.
 func (s *Session) Keep(ctx context.Context) error {
 	if s.keeper == nil {
 		return nil
@@ -78,7 +79,7 @@ func (s *Session) Keep(ctx context.Context) error {
 	defer s.keeping.Unlock()
 	s.mu.Lock()
 	dirty, episode := s.dirty && !s.forgotten, s.state.EpisodeID
-	name := episode != s.keptEpisode || time.Since(s.named) > nameAgain
+	name := !s.yielded && (episode != s.keptEpisode || time.Since(s.named) > nameAgain)
 	if dirty {
 		s.version++
 	}
@@ -127,10 +128,38 @@ func (s *Session) forget(ctx context.Context) error {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
-	return errors.Join(
-		s.keeper.Delete(ctx, sessionKey(s.Owner, s.ID)),
-		s.keeper.Delete(ctx, episodeKey(s.Owner, s.State().EpisodeID)),
-	)
+	err := s.keeper.Delete(ctx, sessionKey(s.Owner, s.ID))
+	if s.Holds(ctx) {
+		err = errors.Join(err, s.keeper.Delete(ctx, episodeKey(s.Owner, s.State().EpisodeID)))
+	}
+	return err
+}
+
+// Holds says whether no other session, of any replica, has joined the episode since this one began or joined it.
+func (s *Session) Holds(ctx context.Context) bool {
+	episode := s.State().EpisodeID
+	if !s.has(episode) {
+		return false
+	}
+	id, err := latest(ctx, s.keeper, s.Owner, episode)
+	return err != nil || id == s.ID
+}
+
+// latest is the id of the session that was the last to begin or to join an episode, as it is kept.
+func latest(ctx context.Context, k Keeper, owner, episode string) (id string, err error) {
+	if k == nil {
+		return "", &UnknownEpisodeError{episode}
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	kept, err := k.Load(ctx, episodeKey(owner, episode))
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return "", &UnknownEpisodeError{episode}
+	case err != nil:
+		return "", fault.Wrap(fault.KindOf(err), err, "look for episode %s", episode)
+	}
+	return string(kept), nil
 }
 
 // load reads what is kept of a session; an UnknownError when nothing is.

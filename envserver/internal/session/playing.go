@@ -45,6 +45,22 @@ func (s *Session) Play(ctx context.Context, p Playing) error {
 	return s.Keep(ctx)
 }
 
+// Progress changes the episode of that rollout, and keeps the session. It does nothing where another episode has followed: a call that ends late says
+// nothing about that one.
+func (s *Session) Progress(ctx context.Context, rolloutID string, change func(*Playing)) error {
+	s.mu.Lock()
+	if s.playing == nil || s.playing.RolloutID != rolloutID {
+		s.mu.Unlock()
+		return nil
+	}
+	p := *s.playing
+	change(&p)
+	s.playing = &p
+	s.changed()
+	s.mu.Unlock()
+	return s.Keep(ctx)
+}
+
 // Leave notes that the client closes the session, rather than that its connection is lost.
 func (s *Session) Leave() {
 	s.mu.Lock()

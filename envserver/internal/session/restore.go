@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // find makes sure that the session of an id is in the set, restoring it from what is kept when this process does not have it:
@@ -99,26 +97,18 @@ func (e *UnknownEpisodeError) Error() string { return "Unknown episode_id: " + e
 // Rejoin makes s go on with an episode that another session of the same owner was in: one whose connection was lost, here or
 // on another replica. What is to end with that session now ends with s.
 func (t *Set) Rejoin(ctx context.Context, s *Session, episode string) error {
-	if s.State().EpisodeID == episode {
+	id, err := latest(ctx, t.o.Keeper, s.Owner, episode)
+	if s.has(episode) && (id == "" || id == s.ID) {
 		return nil
 	}
-	if old := t.inEpisode(s.Owner, episode); old != nil {
+	if old := t.inEpisode(s.Owner, episode, id); old != nil { // better than nothing where the store does not answer
 		s.takeOver(old.yield())
 		return nil
 	}
-	if t.o.Keeper == nil {
-		return &UnknownEpisodeError{episode}
-	}
-	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
-	defer cancel()
-	id, err := t.o.Keeper.Load(ctx, episodeKey(s.Owner, episode))
-	if fault.Is(err, fault.NotFound) {
-		return &UnknownEpisodeError{episode}
-	}
 	if err != nil {
-		return fault.Wrap(fault.KindOf(err), err, "look for episode %s", episode)
+		return err
 	}
-	r, err := t.load(ctx, s.Owner, string(id))
+	r, err := t.load(ctx, s.Owner, id)
 	var unknown *UnknownError
 	if errors.As(err, &unknown) || err == nil && r.State.EpisodeID != episode {
 		return &UnknownEpisodeError{episode}
@@ -129,15 +119,23 @@ func (t *Set) Rejoin(ctx context.Context, s *Session, episode string) error {
 	return err
 }
 
-func (t *Set) inEpisode(owner, episode string) *Session {
+// inEpisode is the session of that id, or of any where it is "", that has the episode; nil: none of this process.
+func (t *Set) inEpisode(owner, episode, id string) *Session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.m {
-		if e.s.Owner == owner && e.s.State().EpisodeID == episode {
+		if e.s.Owner == owner && (id == "" || e.s.ID == id) && e.s.has(episode) {
 			return e.s
 		}
 	}
 	return nil
+}
+
+// has says whether the session is in an episode that no other has taken over.
+func (s *Session) has(episode string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.EpisodeID == episode && !s.yielded
 }
 
 // yield gives the session's record away together with what was to end with it.
@@ -146,6 +144,7 @@ func (s *Session) yield() record {
 	defer s.mu.Unlock()
 	r := s.snapshot()
 	clear(s.watched)
+	s.yielded = true
 	s.changed()
 	return r
 }
@@ -155,6 +154,7 @@ func (s *Session) takeOver(r record) {
 	defer s.mu.Unlock()
 	r.Version = s.version // its own record's, which goes on
 	s.adopt(r)
+	s.keptEpisode = "" // which another session was the last to join
 	s.changed()
 }
 

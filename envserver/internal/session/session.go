@@ -57,6 +57,7 @@ type Session struct {
 	watched map[string]bool // rollouts that end with the session
 	playing *Playing        // nil: no episode is open
 	left    bool            // the client has closed the session; see Left
+	yielded bool            // another session has taken the episode over
 
 	keeper      Keeper        // nil: nothing is kept
 	keeping     sync.Mutex    // held while saving; taken before mu
@@ -100,7 +101,7 @@ func (s *Session) Reset(episodeID string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state, s.playing = State{EpisodeID: episodeID}, nil
+	s.state, s.playing, s.yielded = State{EpisodeID: episodeID}, nil, false
 	clear(s.counted)
 	s.changed()
 }

@@ -1,0 +1,184 @@
+package envserver_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/egress"
+	"github.com/rolloutd/rolloutd/internal/episode"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// playFake is an engine whose rollouts take calls.
+type playFake struct {
+	*fake
+	starting chan struct{} // each start takes one; nil: none waits
+	late     chan struct{} // closed when calls of "hang" may end
+	both     sync.WaitGroup
+}
+
+// calls are the tool services of its hosts. A call of "hang" goes on until its rollout has ended, and longer; calls of "one" and "two" end together.
+type calls struct {
+	envserver.Episodes
+	*playFake
+}
+
+func (p *playFake) Start(ctx context.Context, s rollout.Spec) (rollout.State, error) {
+	if p.starting != nil {
+		<-p.starting
+	}
+	return p.fake.Start(ctx, s)
+}
+
+func (p calls) Ready(_ context.Context, id string) (episode.Status, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if outcome, over := p.ended[id]; over {
+		return episode.Status{}, fault.New(fault.Conflict, "the rollout has ended: %s", outcome)
+	}
+	return episode.Status{}, nil
+}
+
+func (p calls) Join(ctx context.Context, id, _ string) (episode.Status, error) {
+	return p.Ready(ctx, id)
+}
+
+func (p calls) Call(ctx context.Context, id string, c episode.Call) (episode.Answer, error) {
+	switch c.Tool {
+	case "hang":
+		_, err := p.Wait(ctx, id)
+		<-p.late
+		if err == nil {
+			_, err = p.Ready(ctx, id)
+		}
+		return episode.Answer{}, err
+	case "one", "two":
+		p.both.Done()
+		p.both.Wait()
+	}
+	_, err := p.Ready(ctx, id)
+	return episode.Answer{Result: episode.Result{Content: "done"}}, err
+}
+
+func (p *playFake) running() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.specs) - len(p.ended)
+}
+
+// playing is a server with an environment of interactive episodes.
+func playing(t *testing.T, p *playFake) func(method, path, body string) string {
+	t.Helper()
+	var tools []envserver.Tool
+	for _, name := range []string{"one", "two", "hang", "look"} {
+		one, err := oneTool(name)(t.Context())
+		require.NoError(t, err)
+		tools = append(tools, one...)
+	}
+	srv, err := envserver.New(envserver.Options{
+		Sessions: newKeeper(), Rollouts: p, Episodes: calls{playFake: p}, Resolve: catalog.New(func(string) string { return "" }, egress.Policy{}).Resolve, Seal: strings.ToUpper, SessionIdle: -1, Agents: []string{rollout.AgentOpencode, rollout.AgentInteractive},
+		Environments: []envserver.Environment{{Name: "tools", Tools: func(context.Context) ([]envserver.Tool, error) { return tools, nil }}},
+	})
+	require.NoError(t, err)
+	return func(method, path, body string) string {
+		if !strings.Contains(path, "?") {
+			path += "?session_id=s"
+		}
+		w := httptest.NewRecorder()
+		srv.ServeHTTP(w, httptest.NewRequest(method, "http://localhost/env/tools"+path, strings.NewReader(body)))
+		return w.Body.String()
+	}
+}
+
+const resetToWait = `{"instruction":"` + waits + `"}`
+
+func toolStep(name string) string { return `{"action":{"tool_name":"` + name + `"}}` }
+
+// A call that is under way when a reset begins another episode ends with its own, and says nothing of the other.
+func TestALateCallLeavesTheNextEpisode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &playFake{fake: newFake(), late: make(chan struct{})}
+		do := playing(t, p)
+		do(http.MethodPost, "/reset", resetToWait)
+		late := make(chan string, 1)
+		go func() { late <- do(http.MethodPost, "/step", toolStep("hang")) }()
+		synctest.Wait()
+		begun := do(http.MethodPost, "/reset", resetToWait)
+		close(p.late)
+		require.Contains(t, <-late, "the rollout has ended")
+		require.Contains(t, begun, dig(t, object(t, do(http.MethodGet, "/state", "")), "rollout_id"), "the session is in the second episode")
+		require.Contains(t, do(http.MethodPost, "/step", toolStep("look")), `"data":"done"`)
+		require.Equal(t, 1, p.running())
+	})
+}
+
+// Of resets that are made at once all but the last have their episode closed, and each is answered with its own.
+func TestResetsAtOnceLeaveOneEpisode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &playFake{fake: newFake(), starting: make(chan struct{})}
+		do := playing(t, p)
+		answers := make(chan string, 2)
+		for _, id := range []string{"a", "b"} {
+			go func() {
+				out := do(http.MethodPost, "/reset", `{"instruction":"`+waits+`","episode_id":"`+id+`","task_id":"task-`+id+`"}`)
+				require.Contains(t, out, `"episode_id":"`+id+`"`)
+				require.Contains(t, out, `"task_id":"task-`+id+`"`)
+				answers <- out
+			}()
+		}
+		synctest.Wait()
+		p.starting <- struct{}{}
+		p.starting <- struct{}{}
+		<-answers
+		last := <-answers
+		require.Contains(t, last, dig(t, object(t, do(http.MethodGet, "/state", "")), "rollout_id"))
+		require.Equal(t, 1, p.running())
+	})
+}
+
+// Calls that end beside each other are both among the tools that were used.
+func TestCallsAtOnceAreBothRemembered(t *testing.T) {
+	t.Parallel()
+	p := &playFake{fake: newFake()}
+	p.both.Add(2)
+	do := playing(t, p)
+	do(http.MethodPost, "/reset", resetToWait)
+	var both sync.WaitGroup
+	for _, name := range []string{"one", "two"} {
+		both.Go(func() { do(http.MethodPost, "/step", toolStep(name)) })
+	}
+	both.Wait()
+	require.ElementsMatch(t, []any{"one", "two"}, dig(t, object(t, do(http.MethodGet, "/state", "")), "tools_used"))
+}
+
+// A client whose episode another has taken over ends it neither by closing its session nor by beginning an episode of its own.
+func TestTheClientThatWasReplacedEndsNothing(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string][2]string{
+		"close": {"/mcp", `{"jsonrpc":"2.0","id":1,"method":"openenv/session/close","params":{"session_id":"old"}}`},
+		"reset": {"/reset?session_id=old", resetToWait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			do := playing(t, &playFake{fake: newFake()})
+			do(http.MethodPost, "/reset?session_id=old", `{"instruction":"`+waits+`","episode_id":"ep"}`)
+			const attach = `{"episode_id":"ep","attach":true}`
+			do(http.MethodPost, "/reset", attach)
+			require.NotContains(t, do(http.MethodPost, end[0], end[1]), "error")
+			require.Contains(t, do(http.MethodPost, "/step", toolStep("look")), `"data":"done"`)
+			require.Contains(t, do(http.MethodPost, "/reset?session_id=third", attach), `"rollout_id"`)
+		})
+	}
+}
