@@ -102,7 +102,7 @@ func (l *launch) await(ctx context.Context, dir string) error {
 	if !ok {
 		return errors.New("bwrap did not describe the first process")
 	}
-	return hideProcesses(first.PID, l.stage.UID)
+	return errors.Join(hideProcesses(first.PID, l.stage.UID), limitTerminals(first.PID))
 }
 
 // awaitAnswer asks sandboxd who it is. The socket's backlog holds the question until sandboxd is there to answer.

@@ -111,6 +111,19 @@ func TestProcessLimit(t *testing.T) {
 	require.NoError(t, p.KillAll(t.Context()))
 }
 
+// The kernel has some 3,000 pseudo-terminals for all sandboxes: one gets a few of them.
+func TestTerminalsAreBounded(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	ran := place(t, driver.Spec{}).Bash(`exec python3 -c '
+import os
+for n in range(100):
+    try: os.openpty()
+    except OSError: break
+print(n)'`)
+	require.Equal(t, "64\n", ran.Stdout, ran.Stderr)
+}
+
 // The CPU quota holds: two busy loops on half a core take half a core.
 func TestCPUQuota(t *testing.T) {
 	t.Parallel()

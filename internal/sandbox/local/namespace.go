@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -84,16 +85,31 @@ func readObject(r io.Reader) ([]byte, error) {
 // hideProcesses makes /proc of the sandbox show processes to their own user, and to group 0 inside, which is sandboxd's and the
 // verifier's. The command line of a verifier may hold what the agent's work is expected to answer.
 func hideProcesses(pid, base int) error {
-	fs, err := unix.Fspick(unix.AT_FDCWD, fmt.Sprintf("/proc/%d/root/proc", pid), unix.FSPICK_CLOEXEC)
+	return reconfigure(pid, "/proc", mountOption{"gid", strconv.Itoa(base)}, mountOption{"hidepid", "invisible"})
+}
+
+// maxTerminals bounds the pseudo-terminals of a sandbox.
+const maxTerminals = "64"
+
+// limitTerminals keeps a sandbox from taking the pseudo-terminals of all others: the kernel has some 3,000 for all of them. The other options are
+// those that bwrap mounts with; kernels with the older interface reset what is not named.
+func limitTerminals(pid int) error {
+	return reconfigure(pid, "/dev/pts", mountOption{"mode", "620"}, mountOption{"ptmxmode", "0666"}, mountOption{"max", maxTerminals})
+}
+
+type mountOption struct{ name, value string }
+
+// reconfigure changes options of the file system that the process of that number has at path.
+func reconfigure(pid int, path string, options ...mountOption) error {
+	fs, err := unix.Fspick(unix.AT_FDCWD, fmt.Sprintf("/proc/%d/root%s", pid, path), unix.FSPICK_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("/proc of the sandbox: %w", err)
+		return fmt.Errorf("%s of the sandbox: %w", path, err)
 	}
 	defer unix.Close(fs)
-	if err := unix.FsconfigSetString(fs, "gid", fmt.Sprint(base)); err != nil {
-		return err
-	}
-	if err := unix.FsconfigSetString(fs, "hidepid", "invisible"); err != nil {
-		return err
+	for _, o := range options {
+		if err := unix.FsconfigSetString(fs, o.name, o.value); err != nil {
+			return fmt.Errorf("option %s of %s of the sandbox: %w", o.name, path, err)
+		}
 	}
 	return unix.FsconfigReconfigure(fs)
 }

@@ -37,6 +37,7 @@ func main() {
 		"userfaultfd":       raw(unix.SYS_USERFAULTFD, 0),
 		"perf_event_open":   raw(unix.SYS_PERF_EVENT_OPEN, p, 0, 0, 0, 0),
 		"io_uring_setup":    raw(unix.SYS_IO_URING_SETUP, 1, p),
+		"io_setup":          raw(unix.SYS_IO_SETUP, 1, p),
 		"open_by_handle_at": raw(unix.SYS_OPEN_BY_HANDLE_AT, 0, p, 0),
 		"kexec_load":        raw(unix.SYS_KEXEC_LOAD, 0, 0, 0, 0),
 		"fsopen":            raw(unix.SYS_FSOPEN, p, 0),
