@@ -134,7 +134,7 @@ func TestRefusals(t *testing.T) {
 		{"messages", `{}`, "has no message"},
 		{"responses", `{"input":"a","previous_response_id":"r"}`, "no responses are stored"},
 		{"responses", `{"input":[{"type":"computer_call"}]}`, `input[0]: a chat completion has no item of type "computer_call"`},
-		{"responses", `{"input":[{"role":"user","content":[{"type":"input_image","file_id":"f"}]}]}`, "by the id of a file"},
+		{"responses", `{"input":[{"role":"user","content":[{"type":"input_image","file_id":"f"}]}]}`, "no image by file id"},
 		{"responses", `{"input":"a","tool_choice":{"type":"web_search"}}`, "must be auto, none, required or a tool"},
 		{"google", `{"contents":[{"parts":[{"fileData":{}}]}]}`, "contents[0]: a chat completion has no fileData"},
 		{"google", `{"contents":[{"parts":[{"text":"a"}]}],"cachedContent":"c"}`, "no contents are stored"},
