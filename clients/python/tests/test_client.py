@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rolloutd import (
     Client,
     ConflictError,
     DeadlineError,
+    Event,
     ExhaustedError,
     InvalidError,
     NotFoundError,
@@ -26,6 +28,7 @@ from rolloutd import (
     episodes,
     producers,
 )
+from rolloutd._sse import Decoder
 
 DONE = {"rollout_id": "r", "task_id": "t", "phase": "done", "outcome": "completed", "reward": 1.0}
 EVENTS = [
@@ -74,6 +77,26 @@ def test_groups_have_ids_of_the_client(server: Server) -> None:
     with Client(server.url) as c:
         assert c.groups.submit(instruction="x", group_size=2).group_id == "g"
     assert len({s.body["group_id"] for s in server.requests("POST /groups")}) == 1
+
+
+def test_an_event_may_hold_any_character(server: Server) -> None:
+    text = "".join(map(chr, range(0x20, 0x100))) + "\u2028\u2029\ufeff\U0001f600"
+    said = json.dumps({"text": text}, ensure_ascii=False).encode()
+    server.on("GET /rollouts/r/events", stream(b"id: 1\r\nevent: text\r\ndata: " + said + b"\r\n\r\n", EVENTS[2]))
+
+    async def again() -> list[Event]:
+        async with AsyncClient(server.url) as c:
+            return [e async for e in c.rollouts.events("r")]
+
+    with Client(server.url) as c:
+        for events in (list(c.rollouts.events("r")), asyncio.run(again())):
+            assert [e.id for e in events] == ["1", "3"]
+            assert events[0].data == {"text": text}
+
+
+def test_bytes_of_events_may_come_in_any_pieces() -> None:
+    decoder, whole = Decoder(), b"".join(EVENTS)
+    assert [e.id for i in range(len(whole)) for e in decoder.feed(whole[i : i + 1])] == ["1", "2", "3"]
 
 
 def test_events_go_on_where_the_connection_was_lost(server: Server) -> None:

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from .errors import ProtocolError
 from .types import Event
 
 
 class Decoder:
-    """Makes events of the lines of a stream. `last` is the id of the last event, for Last-Event-ID."""
+    """Makes events of the bytes of a stream. `last` is the id of the last event, for Last-Event-ID."""
 
     def __init__(self, last: str = "") -> None:
         self.last = last
         self._kind = ""
         self._data: list[str] = []
         self._id = last
+        self._rest = b""  # a line whose end has not come
 
-    def line(self, text: str) -> Event | None:
-        """Takes one line without its end; returns the event that it completes."""
+    def feed(self, data: bytes) -> Iterator[Event]:
+        """Takes the next bytes and yields the events that they complete."""
+        # Lines of bytes end as the standard says. Those of str, and of httpx, also end at characters that the data may hold, such as U+0085.
+        lines = (self._rest + data).splitlines(keepends=True)
+        self._rest = b"" if not lines or lines[-1].endswith(b"\n") else lines.pop()
+        for line in lines:
+            event = self._line(line.rstrip(b"\r\n").decode(errors="replace"))
+            if event is not None:
+                yield event
+
+    def _line(self, text: str) -> Event | None:
         if not text:
             return self._dispatch()
         name, _, value = text.partition(":")
@@ -33,7 +44,7 @@ class Decoder:
 
     def restart(self) -> None:
         """Forgets the part of an event that came before the connection was lost."""
-        self._kind, self._data, self._id = "", [], self.last
+        self._kind, self._data, self._id, self._rest = "", [], self.last, b""
 
     def _dispatch(self) -> Event | None:
         kind, data = self._kind, "\n".join(self._data)

@@ -130,10 +130,9 @@ async def _read(response: httpx.Response, decoder: Decoder, deadline: float | No
         error = refused(response)
         if error is not None:
             raise error
-    async for line in response.aiter_lines():
+    async for data in response.aiter_bytes():
         check_deadline(deadline, path)
-        event = decoder.line(line)
-        if event is not None:
+        for event in decoder.feed(data):
             yield event
 
 

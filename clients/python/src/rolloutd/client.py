@@ -121,11 +121,9 @@ def _read(response: httpx.Response, decoder: Decoder, deadline: float | None, pa
         error = refused(response)
         if error is not None:
             raise error
-    for line in response.iter_lines():
+    for data in response.iter_bytes():
         check_deadline(deadline, path)
-        event = decoder.line(line)
-        if event is not None:
-            yield event
+        yield from decoder.feed(data)
 
 
 def _resume(last: str) -> Mapping[str, str]:
