@@ -44,7 +44,7 @@ func (q *Queue) Take(l Lease) (Batch, bool, error) {
 		}
 	}
 	if !l.Explicit {
-		if err := q.ackServed(); err != nil {
+		if err := q.ackServed(l.Client); err != nil {
 			return Batch{}, false, err
 		}
 	}
@@ -68,13 +68,13 @@ func (q *Queue) free(l Lease, now time.Time) int {
 	return slices.IndexFunc(q.st.Batches, func(b batch) bool { return b.Client == l.Client || b.Client == "" || !now.Before(b.Until) })
 }
 
-// lease notes which client has a batch. Without a name there is nothing to note.
+// lease notes which client has a batch, and that it has not got it yet. Without a name there is nothing to note.
 func (q *Queue) lease(i int, l Lease, now time.Time) error {
 	b := q.st.Batches[i]
-	if l.Client == "" && b.Client == "" {
+	if l.Client == "" && b.Client == "" && !b.Served {
 		return nil
 	}
-	b.Client, b.Until = l.Client, now.Add(max(l.For, 0))
+	b.Served, b.Client, b.Until = false, l.Client, now.Add(max(l.For, 0))
 	if l.For == 0 {
 		b.Until = now.Add(defaultLease)
 	}
@@ -139,10 +139,10 @@ func (q *Queue) Served(id uint64) error {
 	return q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error { st.Batches[i].Served = true; return nil })
 }
 
-// ackServed acknowledges the batches that clients without Ack have got.
-func (q *Queue) ackServed() error {
+// ackServed acknowledges the batches that a client without Ack has got.
+func (q *Queue) ackServed(client string) error {
 	for _, b := range slices.Clone(q.st.Batches) {
-		if b.Served {
+		if b.Served && b.Client == client {
 			if err := q.ack(b.ID); err != nil {
 				return err
 			}

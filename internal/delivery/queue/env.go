@@ -36,7 +36,8 @@ type Env struct {
 const maxEnvs = 4096
 
 // Register makes the trainer's settings those of the queue. What is queued stays. Batches that were not acknowledged are served again: a
-// trainer that registers has started anew. With other settings than before they are taken apart first, and the step is the starting step.
+// trainer that registers has started anew. Leases hold: it may be one of several. With other settings than before the batches are taken
+// apart first, and the step is the starting step.
 func (q *Queue) Register(r Registration) error {
 	switch {
 	case r.BatchSize < 1:
@@ -49,7 +50,7 @@ func (q *Queue) Register(r Registration) error {
 	if q.st.Registration != nil && *q.st.Registration == r {
 		return q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error {
 			for i := range st.Batches {
-				st.Batches[i].Served, st.Batches[i].Client = false, ""
+				st.Batches[i].Served = false
 			}
 			return nil
 		})

@@ -117,10 +117,28 @@ func TestSeveralClients(t *testing.T) {
 		require.Equal(t, []int{2}, marks(c.ok("GET", "/batch?ack=explicit&client=b&lease_s=0.000001", "")))
 	}
 	require.Equal(t, []int{2}, marks(c.ok("GET", "/batch?ack=explicit&client=c", "")), "b's lease has ended")
+	c.register(2)
+	require.Equal(t, []int{2}, marks(c.ok("GET", "/batch?ack=explicit&client=c", "")), "c was restarted, and a works on its batch")
+	require.Equal(t, []int{1}, marks(c.ok("GET", "/batch?ack=explicit&client=a", "")))
 	for _, query := range []string{"ack=no", "lease_s=-1", "lease_s=NaN", "lease_s=1e9", "client=" + strings.Repeat("x", 101)} {
 		status, _ := c.do("GET", "/batch?"+query, "")
 		require.Equal(t, http.StatusUnprocessableEntity, status, query)
 	}
+}
+
+// A client with a name that acknowledges by its next call does so for itself alone.
+func TestSeveralPlainClients(t *testing.T) {
+	t.Parallel()
+	c := client{t, serve(t)}
+	c.register(2)
+	for mark := 1; mark <= 4; mark++ {
+		c.ok("POST", "/scored_data", groupOf(2, mark, ""))
+	}
+	require.Equal(t, []int{1}, marks(c.ok("GET", "/batch?client=a&lease_s=0.000001", "")))
+	require.Equal(t, []int{1}, marks(c.ok("GET", "/batch?client=b", "")), "a's lease has ended, and it has not called again")
+	require.Equal(t, []int{2}, marks(c.ok("GET", "/batch?client=a", "")))
+	require.Equal(t, []int{3}, marks(c.ok("GET", "/batch?client=b", "")))
+	require.InDelta(t, 2, c.ok("GET", "/status", "")["unacknowledged_batches"], 0)
 }
 
 func TestDuplicates(t *testing.T) {
