@@ -25,6 +25,7 @@ type Status struct {
 	TotalSteps int `json:"total_steps,omitempty"` // at which it ends
 	BatchSize  int `json:"batch_size,omitempty"`  // in sequences
 	Queued     int `json:"queued,omitempty"`      // sequences that it has and has not trained on
+	Training   int `json:"training,omitempty"`    // of Queued: in batches that Step counts, which are trained on now
 }
 
 // Unbounded is the Room of a sink that takes any number of groups.

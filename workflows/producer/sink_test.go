@@ -19,6 +19,7 @@ type trainer struct {
 	takes         time.Duration
 	free          time.Time // when the step that runs ends
 	most          int
+	holds         bool // the sink counts the batch of the step that runs as queued, too
 }
 
 func (tr *trainer) attach(w *world) {
@@ -26,7 +27,11 @@ func (tr *trainer) attach(w *world) {
 	tr.free = w.env.Now()
 	w.status = func() (delivery.Status, error) {
 		tr.train()
-		return delivery.Status{Ready: true, Room: delivery.Unbounded, BatchSize: tr.batch, Queued: tr.queued, Step: tr.step}, nil
+		s := delivery.Status{Ready: true, Room: delivery.Unbounded, BatchSize: tr.batch, Queued: tr.queued, Step: tr.step}
+		if tr.holds && tr.step > 0 && tr.free.After(w.env.Now()) {
+			s.Queued, s.Training = s.Queued+tr.batch, tr.batch
+		}
+		return s, nil
 	}
 	deliver := w.delivery
 	w.delivery = func(d rollout.DeliverySpec) (rollout.Delivery, error) {
@@ -69,14 +74,16 @@ func TestOffpolicyBound(t *testing.T) {
 
 func TestTotalSteps(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	tr := &trainer{batch: 8, takes: time.Minute}
-	tr.attach(w)
-	p := spec(5, 4, 8)
-	p.Epochs, p.Bounds.TotalSteps = 0, 6
-	s := w.run(t, p)
-	require.Equal(t, rollout.ProducerCompleted, s.Outcome)
-	require.Equal(t, int64(12), s.Counts.Delivered, "as many as six batches need")
+	for _, holds := range []bool{false, true} {
+		w := newWorld(t)
+		tr := &trainer{batch: 8, takes: time.Minute, holds: holds}
+		tr.attach(w)
+		p := spec(5, 4, 8)
+		p.Epochs, p.Bounds.TotalSteps, p.Bounds.MaxBatchesOffpolicy = 0, 6, 2
+		s := w.run(t, p)
+		require.Equal(t, rollout.ProducerCompleted, s.Outcome)
+		require.Equal(t, int64(12), s.Counts.Delivered, "as many as six batches need")
+	}
 }
 
 // A group that is filtered is followed by another one: the steps need it.

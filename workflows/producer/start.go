@@ -142,7 +142,7 @@ func (p *producer) covered(groups int) int64 {
 	if p.status.BatchSize == 0 {
 		return p.state.Counts.Rollouts + coming
 	}
-	return int64(p.state.Step)*int64(p.batch()) + int64(p.status.Queued) + int64(p.since)*int64(p.spec.GroupSize) + coming
+	return int64(p.state.Step)*int64(p.batch()) + int64(p.status.Queued-p.status.Training) + int64(p.since)*int64(p.spec.GroupSize) + coming
 }
 
 // exhausted says whether no group of training is to start any more. Nothing of training is on its way when it is called.

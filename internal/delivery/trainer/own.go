@@ -52,8 +52,11 @@ func (s *Own) Status(ctx context.Context) (delivery.Status, error) {
 	if a.Sequences == nil || a.BatchSize <= 0 {
 		return delivery.Status{Waiting: "no trainer has registered"}, nil
 	}
-	queued := *a.Sequences + a.Batches*a.BatchSize
-	out := delivery.Status{Ready: true, Room: s.o.room(a.BatchSize, queued), Step: a.Step, TotalSteps: a.NumSteps, BatchSize: a.BatchSize, Queued: queued}
+	training := a.Batches * a.BatchSize
+	queued := *a.Sequences + training
+	out := delivery.Status{
+		Ready: true, Room: s.o.room(a.BatchSize, queued), Step: a.Step, TotalSteps: a.NumSteps, BatchSize: a.BatchSize, Queued: queued, Training: training,
+	}
 	if out.Room == 0 {
 		out.Waiting = "the trainer has enough batches"
 	}

@@ -172,6 +172,21 @@ func TestOwn(t *testing.T) {
 	})
 }
 
+// The batch that the trainer has not acknowledged counts in the step and as queued; the status says so.
+func TestOwnStatus(t *testing.T) {
+	t.Parallel()
+	at := ownServer(t)
+	begin(t, at)
+	sink := trainer.NewOwn(options(at))
+	for n := 1; n <= 2; n++ {
+		require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(n)))
+	}
+	atroposserver.Do(t, "GET", at+"/batch?ack=explicit", "")
+	st, err := sink.Status(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, delivery.Status{Ready: true, Step: 4, TotalSteps: 100, BatchSize: 2, Queued: 4, Training: 2, Waiting: "the trainer has enough batches"}, st)
+}
+
 // A client of Atropos' own server is a client of ours.
 func TestAtroposAtOurServer(t *testing.T) {
 	t.Parallel()
