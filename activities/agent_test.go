@@ -327,6 +327,31 @@ func TestAgentInALostSandbox(t *testing.T) {
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
 }
 
+// The gateway knows whether the agent has called its model. While it does not answer, the end of a sandbox whose memory ran out is not taken for a loss.
+func TestAgentThatEndsItsSandboxWithoutAGateway(t *testing.T) {
+	t.Parallel()
+	h := working(t, 1000)
+	h.sandbox(t)
+	h.provider.ended = []string{"r.1"}
+	away := func(err error) {
+		h.gate.mu.Lock()
+		defer h.gate.mu.Unlock()
+		h.gate.err = err
+	}
+	h.coder.status = func(_, look int) (agent.Status, error) {
+		if look == 1 {
+			away(fault.New(fault.Unavailable, "connection refused"))
+		}
+		return agent.Status{}, fault.New(fault.SandboxLost, "gone")
+	}
+	_, err := h.RunAgent(t.Context(), agentInput())
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+	away(nil)
+	out, err := h.RunAgent(t.Context(), agentInput())
+	require.NoError(t, err)
+	require.Equal(t, rollout.AgentFailed, out.Outcome)
+}
+
 // An agent that uses up the memory of its sandbox until the kernel ends that has failed, and earns 0. Before its first call, or where the sandbox ended
 // in another way, it has not.
 func TestAgentThatEndsItsSandbox(t *testing.T) {

@@ -54,6 +54,9 @@ func (a *Activities) usedUp(ctx context.Context, t Target, err error) (*AgentRes
 		return nil, err
 	}
 	route, statusErr := a.o.Gateway.Status(ctx, t.SandboxID())
+	if fault.Is(statusErr, fault.Unavailable) { // the next try of the activity asks again
+		return nil, statusErr
+	}
 	if statusErr != nil || route.Turns == 0 {
 		return nil, err
 	}
