@@ -226,7 +226,7 @@ func (s Sandbox) Max() map[string]rollout.Resources {
 // Store is where results, traces and logs are kept.
 type Store struct {
 	URL string `yaml:"url"` // a folder, or a blob URL; empty: Data/store
-	// RolloutMiB bounds the workspaces that all attempts of a rollout leave; 0: unbounded.
+	// RolloutMiB bounds what each attempt of a rollout leaves, its workspace above all; 0: unbounded.
 	RolloutMiB int `yaml:"rollout_mib"`
 	// MinFreeMiB and MaxMiB are high-water marks: with less space left on the store's disk, or more in the store, no rollout begins.
 	// 0: none.

@@ -17,7 +17,7 @@ import (
 
 // Quota bounds what the store holds; zero fields are unbounded.
 type Quota struct {
-	// RolloutBytes bounds the blobs of all attempts of one rollout. Only archives, which are as large as an agent makes them, are
+	// RolloutBytes bounds the blobs of each attempt of a rollout. Only archives, which are as large as an agent makes them, are
 	// refused: traces and results have bounds of their own, and a rollout must not lose them to its workspace.
 	RolloutBytes int64
 	// MaxBytes is the high-water mark of the whole store.
@@ -105,13 +105,13 @@ func (s *Store) sizeOf(ctx context.Context, prefix, but string) (sum int64, err 
 	}
 }
 
-// within bounds r by what is left of the rollout's quota, for an archive of an attempt.
+// within bounds r by what is left of the quota, for an archive of an attempt. Earlier attempts were lost to infrastructure: what they left takes nothing from
+// this one.
 func (s *Store) within(ctx context.Context, key string, r io.Reader) (io.Reader, error) {
-	prefix, _, ok := strings.Cut(key, "/attempts/")
-	if s.quota.RolloutBytes == 0 || !ok || path.Ext(key) != ".tar" {
+	if s.quota.RolloutBytes == 0 || !strings.Contains(key, "/attempts/") || path.Ext(key) != ".tar" {
 		return r, nil
 	}
-	used, err := s.sizeOf(ctx, prefix+"/attempts/", key)
+	used, err := s.sizeOf(ctx, path.Dir(key)+"/", key)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ type bounded struct {
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		return 0, fault.New(fault.OutOfDisk, "the rollout's blobs exceed %d MiB (store.rollout_mib)", b.quota>>20)
+		return 0, fault.New(fault.OutOfDisk, "the attempt's blobs exceed %d MiB (store.rollout_mib)", b.quota>>20)
 	}
 	return n, err
 }

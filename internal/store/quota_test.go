@@ -23,18 +23,20 @@ func limited(t *testing.T, url string, q store.Quota) *store.Store {
 	return s
 }
 
-// The workspaces of a rollout's attempts share its quota. Traces and results are stored whatever the workspaces took.
+// The archives of an attempt share the quota. What an attempt left that infrastructure lost takes nothing from the next one, whose reward would be 0. Traces
+// and results are stored whatever the workspaces took.
 func TestRolloutQuota(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{t.TempDir(), "mem://"} {
 		s := limited(t, url, store.Quota{RolloutBytes: 1000})
-		home := func(rollout string, attempt, n int) error {
-			_, err := s.Put(t.Context(), store.AttemptKey(rollout, attempt, store.Home), strings.NewReader(strings.Repeat("x", n)))
+		put := func(rollout string, attempt int, name string, n int) error {
+			_, err := s.Put(t.Context(), store.AttemptKey(rollout, attempt, name), strings.NewReader(strings.Repeat("x", n)))
 			return err
 		}
+		home := func(rollout string, attempt, n int) error { return put(rollout, attempt, store.Home, n) }
 		require.NoError(t, home("r", 1, 600))
 		require.NoError(t, home("r", 1, 1000), "a blob that is replaced does not count")
-		require.NoError(t, home("r", 1, 600))
+		require.NoError(t, put("r", 2, store.Packages, 600))
 		err := home("r", 2, 401)
 		require.Equal(t, fault.OutOfDisk, fault.KindOf(err))
 		require.ErrorContains(t, err, "store.rollout_mib")
