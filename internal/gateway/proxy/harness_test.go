@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/egress"
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/admin"
@@ -350,6 +351,17 @@ func (h *hanging) serve(w http.ResponseWriter, r *http.Request) {
 	case <-h.release:
 		_, _ = io.WriteString(w, h.rest)
 	}
+}
+
+// keepAlive sends comments and nothing else until the request is cancelled.
+func (h *hanging) keepAlive(w http.ResponseWriter, r *http.Request) {
+	h.begun <- struct{}{}
+	for r.Context().Err() == nil {
+		says(": keep-alive\n\n")(w, r)
+		_ = http.NewResponseController(w).Flush()
+		_ = clock.Sleep(r.Context(), pollStep)
+	}
+	h.gone <- struct{}{}
 }
 
 func await[T any](t *testing.T, c <-chan T) T {

@@ -86,6 +86,7 @@ func TestWhatIsOwedMeanwhile(t *testing.T) {
 		owed    bool
 	}{
 		"hangs at once":  {"", nil, true},
+		"keeps alive":    {"", nil, true},
 		"hangs midway":   {half(), nil, true},
 		"a foreign call": {"", []string{wire.OriginHeader, "shell"}, false},
 		"a title":        {"", nil, false},
@@ -93,7 +94,11 @@ func TestWhatIsOwedMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h, hang := newHost(t), newHanging(tc.first, "")
-			r := h.route(newEngine(t, says(goodReply), hang.serve).URL)
+			serve := hang.serve
+			if name == "keeps alive" {
+				serve = hang.keepAlive
+			}
+			r := h.route(newEngine(t, says(goodReply), serve).URL)
 			if len(tc.headers) > 0 {
 				r.Origin = "agent.1"
 			}

@@ -51,14 +51,15 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 		if errors.Is(err, intake.ErrBusy) || !t.holds(out, s, len(s.Raw())+len(room), s.Unread()+n) {
 			return u.giveUpReply(res, out.FirstByte)
 		}
-		if n > 0 {
-			now := time.Now()
-			t.progress.note(now)
-			if out.FirstByte.IsZero() {
-				out.FirstByte = now
-			}
+		now := time.Now()
+		if n > 0 && out.FirstByte.IsZero() {
+			out.FirstByte = now
 		}
+		events := s.Events()
 		broken := s.Advance(n)
+		if s.Events() > events || n > 0 && rawjson.IsObject(s.Raw()) { // keep-alive comments and blank lines are no growth
+			t.progress.note(now)
+		}
 		if broken == nil {
 			t.live.follow(s)
 		}

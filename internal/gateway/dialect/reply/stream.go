@@ -8,7 +8,8 @@ import (
 // Stream collects the bytes of a reply in server-sent events and reads each complete event at once. A line may be as long as the reply.
 type Stream struct {
 	*Reply
-	split sse.Splitter
+	split  sse.Splitter
+	events int
 }
 
 // NewStream returns a Stream whose events are read into r.
@@ -82,6 +83,7 @@ func (s *Stream) Close() error {
 
 // event reads one event and tracks the position of the prompt's ids.
 func (s *Stream) event(data []byte) error {
+	s.events++
 	before := s.prompts
 	err := s.Event(data)
 	switch {
@@ -94,6 +96,9 @@ func (s *Stream) event(data []byte) error {
 	}
 	return err
 }
+
+// Events returns the number of events read so far; comments are none.
+func (s *Stream) Events() int { return s.events }
 
 // Done reports whether the stream's end mark came.
 func (s *Stream) Done() bool { return s.split.Done || s.over }
