@@ -389,7 +389,7 @@ func TestAgentThatEndsItsSandbox(t *testing.T) {
 			if c.kind == "" {
 				require.Equal(t, rollout.AgentFailed, out.Outcome)
 				require.Equal(t, c.turns, out.Turns)
-				require.Contains(t, out.Error, "the sandbox ended, since its memory ran out")
+				require.Contains(t, out.Error, "the sandbox ended because its memory ran out")
 			}
 		})
 	}

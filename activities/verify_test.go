@@ -269,8 +269,8 @@ func TestSandboxThatItsMemoryEnds(t *testing.T) {
 		why    string   // of a reward of 0
 		kind   fault.Kind
 	}{
-		"as it is packed":       {lost: []string{work}, ended: []string{work}, why: "save the workspace: the sandbox ended, since its memory ran out"},
-		"as it is graded":       {lost: []string{graded}, ended: []string{graded}, why: "run the verifier: the sandbox ended, since its memory ran out"},
+		"as it is packed":       {lost: []string{work}, ended: []string{work}, why: "save the workspace: the sandbox ended because its memory ran out"},
+		"as it is graded":       {lost: []string{graded}, ended: []string{graded}, why: "run the verifier: the sandbox ended because its memory ran out"},
 		"without the work, too": {lost: []string{graded, control}, ended: []string{graded, control}, kind: fault.VerifierFailed},
 		"lost as it is packed":  {lost: []string{work}, killed: 1, kind: fault.SandboxLost},
 		"lost as it is graded":  {lost: []string{graded}, killed: 1, kind: fault.Unavailable},

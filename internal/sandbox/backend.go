@@ -21,16 +21,16 @@ import (
 
 // Options configures a Backend; its zero value works.
 type Options struct {
-	// Defaults fills what a rollout leaves open; its own zero fields take the package's defaults (see defaults.go).
+	// Defaults replaces zero fields of a rollout's spec; its own zero fields take the package's defaults (see defaults.go).
 	Defaults driver.Spec
-	// Silence is how long an exchange with a sandbox may make no progress, and Proof how long the sandbox then has to answer the
-	// simplest request before it is destroyed; 0: 45 s and 15 s.
+	// Silence is for how long an exchange with a sandbox may make no progress. Proof is the time that the sandbox then has to answer the
+	// simplest request before it is destroyed. 0: 45 s and 15 s.
 	Silence, Proof time.Duration
-	// Logger reports sandboxes made and destroyed; nil is silent.
+	// Logger logs the creation and the end of sandboxes; nil: silent.
 	Logger *slog.Logger
 }
 
-// Backend makes and finds the sandboxes of one provider.
+// Backend creates and finds the sandboxes of one provider.
 type Backend struct {
 	driver   driver.Driver
 	defaults driver.Spec
@@ -68,17 +68,19 @@ func controlTransport(d driver.Driver) *http.Transport {
 			return d.Dial(ctx, id)
 		},
 		MaxIdleConnsPerHost: 4,
-		// A worker meets thousands of sandboxes in its life; connections to dead ones must not pile up. Agents on the host wait for their model for
-		// much longer than this, and need none meanwhile: one takes two goroutines and a file here and another goroutine in the sandbox.
+		// A worker meets thousands of sandboxes, so connections to dead ones must not accumulate. Agents on the host wait for their model
+		// for much longer than this, and need no connection meanwhile: one takes two goroutines and a file here and another goroutine in
+		// the sandbox.
 		IdleConnTimeout:    5 * time.Second,
 		DisableCompression: true,
-		// Agents in the sandbox have a connection at all times. The default is 4 KiB for each buffer; bodies pass by one that is full.
+		// Agents in the sandbox hold a connection at all times. The default is 4 KiB for each buffer; bodies larger than the buffer
+		// bypass it.
 		ReadBufferSize:  1 << 10,
 		WriteBufferSize: 1 << 10,
 	}
 }
 
-// Prepare fetches what a sandbox of these arguments needs, such as its image, which may take minutes.
+// Prepare fetches what a sandbox of this spec needs, such as its image, which may take minutes.
 func (b *Backend) Prepare(ctx context.Context, s rollout.Sandbox) error {
 	p, ok := b.driver.(driver.Preparer)
 	if !ok {
@@ -90,7 +92,7 @@ func (b *Backend) Prepare(ctx context.Context, s rollout.Sandbox) error {
 	return nil
 }
 
-// Create makes the sandbox id, or finds the living one of that id. It returns when the sandbox takes requests.
+// Create creates the sandbox id, or finds the living one of that id. It returns when the sandbox accepts requests.
 func (b *Backend) Create(ctx context.Context, id string, s rollout.Sandbox, labels map[string]string) (*Sandbox, error) {
 	return b.create(ctx, id, s, false, labels)
 }
@@ -111,7 +113,7 @@ func (b *Backend) create(ctx context.Context, id string, s rollout.Sandbox, idle
 	return b.sandbox(id), nil
 }
 
-// Attach finds the living sandbox id; one that is gone is a fault.SandboxLost.
+// Attach finds the living sandbox id; fault.SandboxLost: there is none.
 func (b *Backend) Attach(ctx context.Context, id string) (*Sandbox, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
@@ -123,7 +125,7 @@ func (b *Backend) Attach(ctx context.Context, id string) (*Sandbox, error) {
 	return s, nil
 }
 
-// AttachFor is Attach that renews the lease, whose answer says that the sandbox lives.
+// AttachFor is Attach by a renewal of the lease, which fails unless the sandbox lives.
 func (b *Backend) AttachFor(ctx context.Context, id string, ttl time.Duration) (*Sandbox, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
@@ -135,7 +137,7 @@ func (b *Backend) AttachFor(ctx context.Context, id string, ttl time.Duration) (
 	return s, nil
 }
 
-// Destroy ends every process of the sandbox and frees what it held; of one that is gone it is a no-op.
+// Destroy ends every process of the sandbox and frees its resources. It is a no-op for a sandbox that is gone.
 func (b *Backend) Destroy(ctx context.Context, id string) (err error) {
 	ctx, span := b.span(ctx, "sandbox.destroy", id)
 	defer func() { end(span, err) }()
@@ -158,7 +160,7 @@ func (b *Backend) List(ctx context.Context) ([]driver.Info, error) {
 	return infos, nil
 }
 
-// Inspect returns what the sandbox used so far; -1 stands for what the driver cannot know.
+// Inspect returns the sandbox's usage so far; -1: unknown to the driver.
 func (b *Backend) Inspect(ctx context.Context, id string) (driver.Usage, error) {
 	inspector, ok := b.driver.(driver.Inspector)
 	if !ok {
@@ -185,7 +187,7 @@ func end(span trace.Span, err error) {
 	span.End()
 }
 
-// checkID keeps ids usable as a file name, a host name in a URL and a container name alike.
+// checkID requires ids that are valid as a file name, a host name in a URL and a container name.
 func checkID(id string) error {
 	ok := len(id) >= 1 && len(id) <= 100 && id[0] != '.' && id[0] != '-' && id[0] != '_'
 	for _, c := range []byte(id) {

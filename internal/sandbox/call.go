@@ -17,11 +17,11 @@ import (
 // call is one request to sandboxd.
 type call struct {
 	method string
-	path   string // escaped already
+	path   string // escaped
 	query  url.Values
 	in     any           // JSON body, or
 	body   io.Reader     // a raw one
-	wait   time.Duration // how long sandboxd is asked to wait before it answers
+	wait   time.Duration // for which sandboxd may delay its answer
 	// maxAnswer bounds the decoded answer, in bytes; 0: defaultMaxAnswer.
 	maxAnswer int64
 }
@@ -29,7 +29,7 @@ type call struct {
 // defaultMaxAnswer bounds a decoded answer, in bytes.
 const defaultMaxAnswer = 1 << 20
 
-// json does c and decodes the answer into out, which may be nil.
+// json sends c and decodes the answer into out, which may be nil.
 func (s *Sandbox) json(ctx context.Context, c call, out any) error {
 	res, err := s.do(ctx, c)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Sandbox) json(ctx context.Context, c call, out any) error {
 	return nil
 }
 
-// do sends c and returns a successful response, whose body the caller closes. An exchange that makes no progress is ended.
+// do sends c and returns a successful response, whose body the caller closes. It ends an exchange that makes no progress.
 func (s *Sandbox) do(ctx context.Context, c call) (*http.Response, error) {
 	watched, dog := watch(ctx, s.backend.silence+c.wait)
 	if c.body != nil {
@@ -88,8 +88,8 @@ func (s *Sandbox) request(ctx context.Context, c call) (*http.Request, error) {
 		return nil, err
 	}
 	if c.in != nil || body == nil {
-		// Every such request may safely run twice. The transport may therefore send it again by itself when it had picked a
-		// pooled connection that was just being closed; the nil value marks that without sending a header.
+		// Every such request may safely run twice. A nil value is not sent, but allows the transport to repeat the request if the pooled
+		// connection was just being closed.
 		req.Header["Idempotency-Key"] = nil
 	}
 	return req, nil

@@ -8,14 +8,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// Usage returns what the sandbox used so far, by counters that its processes cannot change; -1 stands for what the driver cannot know.
+// Usage returns the sandbox's usage so far, from counters that its processes cannot change; -1: unknown to the driver.
 func (s *Sandbox) Usage(ctx context.Context) (driver.Usage, error) {
 	return s.backend.Inspect(ctx, s.id)
 }
 
-// OfMemory makes the loss of a sandbox a fault.OutOfMemory where the kernel killed sandboxd for want of memory: files, or what sandboxd shares its memory with,
-// left nothing else to kill. A sandbox that ended in another way, or left nothing, stays lost, though processes of it may have been killed
-// before. Other errors stay as they are.
+// OfMemory turns the loss of a sandbox into a fault.OutOfMemory if the kernel killed sandboxd for lack of memory, because nothing else
+// was left to kill. A sandbox that ended otherwise, or without a record, stays lost even if the kernel killed some of its processes.
+// Other errors are returned unchanged.
 func (b *Backend) OfMemory(ctx context.Context, id string, err error) error {
 	if !fault.Is(err, fault.SandboxLost) {
 		return err
@@ -23,16 +23,16 @@ func (b *Backend) OfMemory(ctx context.Context, id string, err error) error {
 	if use, usageErr := b.Inspect(ctx, id); usageErr != nil || !use.Killed {
 		return err
 	}
-	return fault.Wrap(fault.OutOfMemory, err, "the sandbox ended, since its memory ran out")
+	return fault.Wrap(fault.OutOfMemory, err, "the sandbox ended because its memory ran out")
 }
 
-// OfMemory is that of the Backend.
+// OfMemory is Backend.OfMemory of the sandbox.
 func (s *Sandbox) OfMemory(ctx context.Context, err error) error {
 	return s.backend.OfMemory(ctx, s.id, err)
 }
 
-// Causes are the bounds that a sandbox reached in a phase, by its usage at the end of the phase. Counters run on through the life of a
-// sandbox: what the causes of its earlier phases count is subtracted.
+// Causes returns the limits that a sandbox reached in a phase, from its usage at the end of the phase. The counters cover the life of the
+// sandbox, so the causes of earlier phases are subtracted.
 func Causes(u driver.Usage, p rollout.Phase, earlier []rollout.ResourceCause) []rollout.ResourceCause {
 	counts := []rollout.ResourceCause{
 		{Phase: p, Cause: rollout.OutOfMemory, Count: u.OOMKills},

@@ -8,8 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// packageDefaults fit one coding agent and its tools: the agent itself needs about 400 MiB and some 60 threads; compilers and
-// test runs need the rest.
+// packageDefaults fit one coding agent and its tools: the agent needs about 400 MiB and 60 threads; compilers and test runs need the
+// rest.
 func packageDefaults() driver.Spec {
 	return driver.Spec{
 		CPU:       2,
@@ -32,7 +32,7 @@ func withDefaults(s, d driver.Spec) driver.Spec {
 	return s
 }
 
-// Resources are what a sandbox made with these arguments takes, defaults filled in.
+// Resources returns the resources of a sandbox of this spec, with defaults.
 func (b *Backend) Resources(s rollout.Sandbox) rollout.Resources {
 	spec := specOf(s, b.defaults)
 	return rollout.Resources{CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, DiskMiB: spec.HomeMiB}

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// remoteError is the error that sandboxd sent, with its kind.
+// remoteError returns the error that sandboxd sent, with its kind.
 func remoteError(res *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
 	var e wire.Error
@@ -22,9 +22,8 @@ func remoteError(res *http.Response) error {
 	return fault.New(fault.Kind(e.Kind), "%s", e.Message)
 }
 
-// broken says what a failed exchange means. A broken connection alone proves nothing (a provider's network may hiccup), so
-// the driver is asked: only when it cannot reach the sandbox either is the sandbox lost. One that made no progress (errSilent) is
-// asked for a sign of life, and destroyed when it gives none.
+// broken classifies a failed exchange. A broken connection may be a brief network failure, so the sandbox is lost only if the driver
+// cannot reach it either. After an exchange without progress (errSilent) the sandbox is probed, and destroyed if it does not answer.
 func (s *Sandbox) broken(ctx context.Context, c call, err error) error {
 	if errors.Is(err, errSilent) && ctx.Err() == nil {
 		return s.endSilent(ctx, c)
@@ -57,7 +56,7 @@ func (b *Backend) gone(ctx context.Context, id string) bool {
 	return fault.Is(err, fault.SandboxLost)
 }
 
-// contextual keeps a cancelled or expired context from looking like a failure of the sandbox.
+// contextual keeps a cancelled or expired context from counting as a failure of the sandbox.
 func contextual(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || fault.Is(err, fault.Unavailable) && errors.Is(err, ctx.Err()) {
 		return err

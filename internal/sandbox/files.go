@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// WriteFile writes data to path, an absolute one, making its parents. It replaces what was there, and follows no link that a
-// process of the sandbox could have made. mode's permission bits count; setuid and the like are dropped.
+// WriteFile writes data to an absolute path and creates missing parents. It replaces an existing file, and follows no link that a process
+// of the sandbox could have made. Of mode only the permission bits count.
 func (s *Sandbox) WriteFile(ctx context.Context, path string, data io.Reader, mode fs.FileMode) error {
 	return s.json(ctx, call{
 		method: http.MethodPut,
@@ -24,8 +24,8 @@ func (s *Sandbox) WriteFile(ctx context.Context, path string, data io.Reader, mo
 	}, nil)
 }
 
-// ReadFile returns the regular file at path, at most limit bytes. Nothing there is a fault.NotFound; a link, a directory, a
-// device, or a larger file is a fault.Invalid.
+// ReadFile returns the regular file at path, at most limit bytes. A missing file is a fault.NotFound; a link, a directory, a device, or a
+// larger file is a fault.Invalid.
 func (s *Sandbox) ReadFile(ctx context.Context, path string, limit int64) ([]byte, error) {
 	c := call{method: http.MethodGet, path: "/v1/files", query: s.file(path, "limit", strconv.FormatInt(limit, 10))}
 	res, err := s.do(ctx, c)
@@ -43,31 +43,30 @@ func (s *Sandbox) ReadFile(ctx context.Context, path string, limit int64) ([]byt
 	return data, nil
 }
 
-// Remove removes path and all below it, links themselves and not what they point at. Nothing there is no error.
+// Remove removes path and everything below it. It removes links, not their targets. A missing path is not an error.
 func (s *Sandbox) Remove(ctx context.Context, path string) error {
 	return s.json(ctx, call{method: http.MethodDelete, path: "/v1/files", query: s.file(path)}, nil)
 }
 
-// PutTar unpacks r inside the directory path, which is made when missing. An entry that would land outside is a fault.Invalid. The
-// bounds are those of GetTar.
+// PutTar unpacks r into the directory path, which is created if missing. An entry that would be outside is a fault.Invalid. The bounds
+// are those of GetTar.
 func (s *Sandbox) PutTar(ctx context.Context, path string, r io.Reader) error {
 	return s.json(ctx, call{
 		method: http.MethodPut, path: "/v1/tar", query: s.file(path), body: io.NopCloser(r),
 	}, nil)
 }
 
-// Restore makes the directory path equal to the tar r: what is not in it is removed, and what is there already is not written again. The bounds
-// are those of GetTar.
+// Restore makes the directory path equal to the tar r: it removes other files, and does not rewrite files that are equal. The bounds are
+// those of GetTar.
 func (s *Sandbox) Restore(ctx context.Context, path string, r io.Reader) error {
 	return s.json(ctx, call{
 		method: http.MethodPut, path: "/v1/tar", query: s.file(path, "exact", "true"), body: io.NopCloser(r),
 	}, nil)
 }
 
-// GetTar streams path, a directory or a regular file, as a tar with names relative to it. Sockets, FIFOs and devices are left
-// out. A tree with more bytes or entries than sandboxd allows is a fault.OutOfDisk; one with longer names or deeper folders is a
-// fault.Invalid. Both are returned before the first byte. A stream that breaks later ends in an error of its reader, never in a
-// short tar.
+// GetTar streams path, a directory or a regular file, as a tar with names relative to it. It omits sockets, FIFOs and devices. A tree
+// with more bytes or entries than sandboxd allows is a fault.OutOfDisk; one with longer names or deeper folders is a fault.Invalid. Both
+// are returned before the first byte. If the stream breaks, its reader returns an error.
 func (s *Sandbox) GetTar(ctx context.Context, path string) (io.ReadCloser, error) {
 	c := call{method: http.MethodGet, path: "/v1/tar", query: s.file(path)}
 	res, err := s.do(ctx, c)
@@ -77,9 +76,9 @@ func (s *Sandbox) GetTar(ctx context.Context, path string) (io.ReadCloser, error
 	return &stream{ctx: ctx, body: res.Body, sandbox: s, call: c}, nil
 }
 
-// stream gives the errors of a long body their kinds.
+// stream adds fault kinds to the errors of a long body.
 type stream struct {
-	ctx     context.Context // the request's own: a body lives exactly as long
+	ctx     context.Context // of the request: a body lives as long
 	body    io.ReadCloser
 	sandbox *Sandbox
 	call    call
@@ -95,7 +94,7 @@ func (r *stream) Read(p []byte) (int, error) {
 
 func (r *stream) Close() error { return r.body.Close() }
 
-// file is the query that names a file, the user who asks for it, and further parameters as key, value.
+// file returns the query for a file, the user who asks for it, and further parameters as key, value.
 func (s *Sandbox) file(path string, more ...string) url.Values {
 	q := url.Values{"path": {path}}
 	if s.user != "" {

@@ -10,18 +10,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// HandsOver says whether the provider can give a living sandbox another id.
+// HandsOver reports whether the provider can change the id of a living sandbox.
 func (b *Backend) HandsOver() bool {
 	_, ok := b.driver.(driver.Handover)
 	return ok
 }
 
-// CreateIdle makes a sandbox of default size that takes only the CPU time that others leave, until it is handed over.
+// CreateIdle creates a sandbox of default size for a later handover. Until then it gets only CPU time that others leave.
 func (b *Backend) CreateIdle(ctx context.Context, id string, labels map[string]string) (*Sandbox, error) {
 	return b.create(ctx, id, rollout.Sandbox{}, true, labels)
 }
 
-// HandOver gives the living sandbox from the id to, and the labels and sizes that a sandbox made with s has; see driver.Handover.
+// HandOver changes the id of the living sandbox from to to, with the labels and sizes for s; see driver.Handover.
 func (b *Backend) HandOver(ctx context.Context, from, to string, s rollout.Sandbox, labels map[string]string) (err error) {
 	ctx, span := b.span(ctx, "sandbox.hand_over", to)
 	defer func() { end(span, err) }()
@@ -40,7 +40,7 @@ func (b *Backend) HandOver(ctx context.Context, from, to string, s rollout.Sandb
 	return nil
 }
 
-// Since is when the living sandbox began under its id, by this machine's clock.
+// Since returns when the living sandbox began under its id, by this machine's clock.
 func (s *Sandbox) Since(ctx context.Context) (time.Time, error) {
 	if h, ok := s.backend.driver.(driver.Handover); ok {
 		at, err := h.HandedOver(ctx, s.id)

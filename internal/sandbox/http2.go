@@ -11,15 +11,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/listen"
 )
 
-// serveHTTP2 serves HTTP/2 on conn until either ends, and returns when every handler has. What http.Server says in the end is
-// always about its listener, so a broken connection is io.ErrUnexpectedEOF.
+// serveHTTP2 serves HTTP/2 on conn until either ends, and returns when every handler has returned. http.Server's final error is about its
+// listener, so a broken connection is io.ErrUnexpectedEOF.
 func serveHTTP2(ctx context.Context, conn net.Conn, h http.Handler, log *slog.Logger) error {
 	l := newOneListener(conn)
 	var handlers sync.WaitGroup
 	srv := &http.Server{ //nolint:gosec // G112: serves one connection, whose peer is sandboxd
 		Protocols: new(http.Protocols),
-		// Handlers learn of the end by their connection's, not by ctx itself: one that returned on a cancelled context while the
-		// connection still stood would send an empty answer, and the agent would take it for the model's.
+		// Handlers end with their connection, not with ctx: a handler that returned on a cancelled context while the connection is open
+		// would send an empty answer, and the agent would take it for the model's.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		HTTP2:       listen.HTTP2(),
@@ -39,19 +39,19 @@ func serveHTTP2(ctx context.Context, conn net.Conn, h http.Handler, log *slog.Lo
 	_ = srv.Serve(l)
 	stop()
 	_ = srv.Close()
-	l.wait() // from here on no handler starts any more
+	l.wait() // no handler starts after this
 	handlers.Wait()
 	return io.ErrUnexpectedEOF
 }
 
-// oneListener hands out one connection, and then waits for its end.
+// oneListener accepts one connection, and then waits for its end.
 type oneListener struct {
 	conn     net.Conn
 	next     chan net.Conn
-	accepted bool // by the goroutine that serves
+	accepted bool // used by the serving goroutine only
 	closing  sync.Once
 	closed   chan struct{} // Close was called
-	over     chan struct{} // the accepted connection is served to its end
+	over     chan struct{} // closed when the accepted connection has ended
 }
 
 func newOneListener(conn net.Conn) *oneListener {
@@ -71,7 +71,7 @@ func (l *oneListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener; the connection goes with it.
+// Close implements net.Listener. It also closes the connection.
 func (l *oneListener) Close() error {
 	l.closing.Do(func() {
 		close(l.closed)

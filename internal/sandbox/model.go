@@ -13,9 +13,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// ServeModel serves the model calls of the sandbox's agent with h, from the call of served, which may be nil, until ctx ends (nil) or the connection breaks (an error; a
-// newer ServeModel of the same sandbox breaks the older one's). The caller dials again; sandboxd holds what was not answered
-// and sends it again under the same wire.CallIDHeader. It returns when every handler has.
+// ServeModel serves the model calls of the sandbox's agent with h until ctx ends (nil) or the connection breaks (an error; a newer
+// ServeModel of the same sandbox breaks an older one). It calls served, which may be nil, when the channel is open. After a break the
+// caller dials again; sandboxd repeats unanswered calls under the same wire.CallIDHeader. ServeModel returns when every handler has
+// returned.
 func (b *Backend) ServeModel(ctx context.Context, id string, h http.Handler, served func()) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -33,7 +34,7 @@ func (b *Backend) ServeModel(ctx context.Context, id string, h http.Handler, ser
 	return fmt.Errorf("model channel of sandbox %q: %w", id, err)
 }
 
-// upgrade dials the sandbox and turns the connection into a channel of that path and protocol.
+// upgrade dials the sandbox and upgrades the connection to a channel of that path and protocol.
 func (b *Backend) upgrade(ctx context.Context, id, path, protocol string) (net.Conn, error) {
 	conn, err := b.driver.Dial(ctx, id)
 	if err != nil {
@@ -75,7 +76,7 @@ func switchProtocol(conn net.Conn, id, path, protocol string) (net.Conn, error) 
 	return &bufferedConn{Conn: conn, r: r}, nil
 }
 
-// bufferedConn reads first what came in behind the response's header.
+// bufferedConn first reads the bytes that arrived after the response's header.
 type bufferedConn struct {
 	net.Conn
 	r io.Reader

@@ -10,9 +10,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// ServeNetwork serves connections that processes of the sandbox make to wire.NetworkAddr with serve, until ctx ends (nil) or the channel
-// breaks (an error; a newer ServeNetwork of the same sandbox breaks the older one's). open is called when the channel is open. It returns
-// when every serve has: their contexts end with the channel.
+// ServeNetwork serves connections of the sandbox's processes to wire.NetworkAddr with serve, until ctx ends (nil) or the channel breaks
+// (an error; a newer ServeNetwork of the same sandbox breaks an older one). It calls open when the channel is open. It returns when every
+// serve has returned: their contexts end with the channel.
 func (b *Backend) ServeNetwork(ctx context.Context, id string, open func(), serve func(context.Context, io.ReadWriteCloser)) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (b *Backend) ServeNetwork(ctx context.Context, id string, open func(), serv
 	return fmt.Errorf("network channel of sandbox %q: %w", id, err)
 }
 
-// connections makes a connection of each request.
+// connections turns each request into a connection.
 func connections(serve func(context.Context, io.ReadWriteCloser)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -40,7 +40,7 @@ func connections(serve func(context.Context, io.ReadWriteCloser)) http.Handler {
 	})
 }
 
-// connection is a request and its answer as a connection. The answer ends when the handler returns.
+// connection is a connection made of a request and its answer. The answer ends when the handler returns.
 type connection struct {
 	body    io.ReadCloser
 	w       io.Writer
@@ -59,5 +59,5 @@ func (s *connection) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer: a Read that waits returns.
+// Close implements io.Closer. It ends a waiting Read.
 func (s *connection) Close() error { return s.body.Close() }

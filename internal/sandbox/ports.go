@@ -9,14 +9,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Client returns a client whose requests, to whatever host, go to 127.0.0.1:port inside the sandbox. Streams are passed on as
-// they come. A port that nothing listens on is a fault.Unavailable.
+// Client returns a client whose requests, to any host, go to 127.0.0.1:port inside the sandbox. Streams are passed on as they arrive. A
+// port without a listener is a fault.Unavailable.
 func (s *Sandbox) Client(port int) *http.Client {
 	return &http.Client{Transport: &portTransport{sandbox: s, prefix: "/v1/ports/" + strconv.Itoa(port)}}
 }
 
-// ClientOf is Client for a server that the named process runs: a request is a fault.AgentFailed, and its answer is not passed on,
-// when that process has ended or any other process listens on the port.
+// ClientOf is Client for a server that the named process runs. If that process has ended, or another process listens on the port, a
+// request is a fault.AgentFailed and its answer is dropped.
 func (s *Sandbox) ClientOf(port int, process string) *http.Client {
 	return &http.Client{Transport: &portTransport{sandbox: s, prefix: "/v1/ports/" + strconv.Itoa(port), process: process}}
 }
@@ -24,14 +24,14 @@ func (s *Sandbox) ClientOf(port int, process string) *http.Client {
 type portTransport struct {
 	sandbox *Sandbox
 	prefix  string
-	process string // that must listen on the port; "": any
+	process string // that must be the listener; "": any
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *portTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	s := t.sandbox
 	out := req.Clone(req.Context())
-	out.Host = req.URL.Host // the server inside gets this
+	out.Host = req.URL.Host // the Host header for the server inside
 	out.URL.Scheme, out.URL.Host = "http", s.id
 	out.URL.RawPath = t.prefix + req.URL.EscapedPath()
 	out.URL.Path = t.prefix + req.URL.Path

@@ -14,15 +14,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// DefaultPath is the PATH of a process whose caller names none.
+// DefaultPath is the PATH of a process whose caller sets none.
 const DefaultPath = "/usr/local/bin:/usr/bin:/bin:/opt/rolloutd/bin"
 
-// longPoll bounds one waiting request, so that a provider's idle timeout never looks like a lost sandbox.
+// longPoll bounds one waiting request, so that a provider's idle timeout does not look like a lost sandbox.
 const longPoll = 50 * time.Second
 
-// Start starts the process, or returns the one that was started under that name before, running or ended. It runs as p.User, or
-// as the user of s where p names none. Its environment is exactly p.Env, except that PATH and HOME are added where missing; its
-// directory defaults to the user's home. A program that does not exist is a fault.Invalid.
+// Start starts the process, or returns the process that was started under that name before, running or ended. It runs as p.User, or if
+// that is empty as the user of s. Its environment is p.Env, plus PATH and HOME where missing; its directory defaults to the user's home.
+// A missing program is a fault.Invalid.
 func (s *Sandbox) Start(ctx context.Context, name string, p wire.Process) (st wire.Status, err error) {
 	ctx, span := s.backend.span(ctx, "sandbox.start "+name, s.id)
 	defer func() { end(span, err) }()
@@ -36,12 +36,12 @@ func (s *Sandbox) withDefaults(p wire.Process) wire.Process {
 	return p
 }
 
-// Status returns the state of the process; one that was never started is a fault.NotFound.
+// Status returns the state of the process; fault.NotFound: it was never started.
 func (s *Sandbox) Status(ctx context.Context, name string) (wire.Status, error) {
 	return s.status(ctx, name, 0)
 }
 
-// Wait returns when the process has exited, or after atMost with how it stands then.
+// Wait returns the status when the process has exited, or after atMost.
 func (s *Sandbox) Wait(ctx context.Context, name string, atMost time.Duration) (wire.Status, error) {
 	deadline := time.Now().Add(atMost)
 	for {
@@ -62,34 +62,33 @@ func (s *Sandbox) status(ctx context.Context, name string, wait time.Duration) (
 	return st, s.json(ctx, c, &st)
 }
 
-// Kill ends the process with its session and descendants, and returns when it has ended; a fault.NotFound when it was never
-// started.
+// Kill ends the process with its session and descendants, and returns when it has ended; fault.NotFound: it was never started.
 func (s *Sandbox) Kill(ctx context.Context, name string) error {
 	return s.json(ctx, call{method: http.MethodPost, path: processPath(name) + "/kill"}, nil)
 }
 
-// KillAll ends every process of the sandbox but sandboxd, from every caller, and returns when they are gone. From then on Exec and PTY
-// start nothing and are a fault.Aborted; a call that was made before still returns its result.
+// KillAll ends every process of the sandbox except sandboxd, of all callers, and returns when they are gone. After it Exec and PTY start
+// nothing and return a fault.Aborted; an earlier call still returns its result.
 func (s *Sandbox) KillAll(ctx context.Context) error {
 	return s.json(ctx, call{method: http.MethodPost, path: "/v1/kill-all"}, nil)
 }
 
 // Chunk is a piece of a process's output.
 type Chunk struct {
-	// Data ends at offset Next. When Next-len(Data) is past the offset asked for, the bytes between are lost: only the first
-	// and the last MiB of a stream are kept.
+	// Data ends at offset Next. If Next-len(Data) is beyond the requested offset, the bytes between are lost: only the first and the last
+	// MiB of a stream are kept.
 	Data []byte
-	Next int64 // the offset to ask for next
-	EOF  bool  // the process has ended and Data is its last output
+	Next int64 // offset of the next request
+	EOF  bool  // the process has ended and Data is the end of its output
 }
 
-// Log reads a stream ("stdout" or "stderr") from offset on, at most limit bytes; an empty Chunk without EOF means that there is
-// nothing new yet.
+// Log reads a stream ("stdout" or "stderr") from offset, at most limit bytes. An empty Chunk without EOF means that there is no new
+// output.
 func (s *Sandbox) Log(ctx context.Context, name, stream string, offset int64, limit int) (Chunk, error) {
 	return s.log(ctx, name, stream, offset, limit, 0)
 }
 
-// WaitLog is Log once there is something new or the process has ended, after atMost at the latest; it may return earlier with nothing new.
+// WaitLog is Log that waits for new output or the end of the process, at most atMost. It may return earlier without new output.
 func (s *Sandbox) WaitLog(ctx context.Context, name, stream string, offset int64, limit int, atMost time.Duration) (Chunk, error) {
 	return s.log(ctx, name, stream, offset, limit, min(atMost, longPoll))
 }
@@ -120,7 +119,7 @@ func (s *Sandbox) log(ctx context.Context, name, stream string, offset int64, li
 	return Chunk{Data: data, Next: next, EOF: res.Header.Get(wire.LogEOFHeader) == "true"}, nil
 }
 
-// Tail reads the last n bytes of what a process had written to a stream when it was in this status, or what there is of them.
+// Tail reads the last n bytes that a process had written to a stream at the time of this status, or all of them.
 func (s *Sandbox) Tail(ctx context.Context, st wire.Status, stream string, n int) ([]byte, error) {
 	size := st.StdoutSize
 	if stream == "stderr" {

@@ -11,15 +11,15 @@ import (
 
 // Bounds of a sandbox that does not answer.
 const (
-	// silence is how long an exchange with sandboxd may make no progress, beyond what the request itself asks it to wait.
+	// silence is for how long an exchange with sandboxd may make no progress, beyond the wait that the request asks for.
 	silence = 45 * time.Second
-	// proof is how long sandboxd then has to answer the simplest request, on a connection of its own.
+	// proof is the time that sandboxd then has to answer the simplest request, on a new connection.
 	proof = 15 * time.Second
-	// destroyTime bounds the end of a sandbox that did not answer.
+	// destroyTime bounds the destruction of a sandbox that did not answer.
 	destroyTime = 30 * time.Second
 )
 
-// errSilent: an exchange made no progress.
+// errSilent is the cause of ending an exchange that made no progress.
 var errSilent = errors.New("no progress")
 
 // watchdog ends an exchange that makes no progress.
@@ -29,8 +29,7 @@ type watchdog struct {
 	cancel context.CancelCauseFunc
 }
 
-// watch returns a context that ends with the watchdog. Its cause, which net/http returns as the error of the exchange, is then
-// errSilent.
+// watch returns a context that ends with the watchdog. Its cause, which net/http returns as the error of the exchange, is errSilent.
 func watch(ctx context.Context, atMost time.Duration) (context.Context, *watchdog) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &watchdog{atMost: atMost, cancel: cancel}
@@ -38,20 +37,20 @@ func watch(ctx context.Context, atMost time.Duration) (context.Context, *watchdo
 	return ctx, w
 }
 
-// progress gives the exchange its whole time again.
+// progress restarts the time of the exchange.
 func (w *watchdog) progress() {
 	if w.timer.Stop() {
 		w.timer.Reset(w.atMost)
 	}
 }
 
-// end stops watching and frees the context.
+// end stops the watchdog and frees the context.
 func (w *watchdog) end() {
 	w.timer.Stop()
 	w.cancel(nil)
 }
 
-// reader reports what is read as progress.
+// reader counts what is read as progress.
 func (w *watchdog) reader(r io.Reader) io.Reader { return &watchedReader{r, w} }
 
 type watchedReader struct {
@@ -66,7 +65,7 @@ func (r *watchedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// watchedBody is the body of an answer; the exchange ends when it is closed.
+// watchedBody is the body of an answer; closing it ends the exchange.
 type watchedBody struct {
 	io.Reader
 	body io.Closer
@@ -79,8 +78,8 @@ func (b *watchedBody) Close() error {
 	return b.body.Close()
 }
 
-// endSilent is called when an exchange made no progress. A sandbox that does not answer the simplest request either is destroyed, so
-// that its slot is free and the attempt ends: the error is then a fault.SandboxLost.
+// endSilent handles an exchange without progress. It destroys a sandbox that does not answer the simplest request either, so that its
+// slot is free and the attempt ends: the error is then a fault.SandboxLost.
 func (s *Sandbox) endSilent(ctx context.Context, c call) error {
 	if s.answers(ctx) {
 		return fault.New(fault.Unavailable, "sandbox %q: %s %s: no progress for %s", s.id, c.method, c.path, s.backend.silence)
@@ -97,7 +96,7 @@ func (s *Sandbox) endSilent(ctx context.Context, c call) error {
 	return fault.New(fault.SandboxLost, "sandbox %q did not answer for %s and was destroyed", s.id, s.backend.silence+s.backend.proof)
 }
 
-// answers says whether sandboxd answers on a new connection.
+// answers reports whether sandboxd answers on a new connection.
 func (s *Sandbox) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.backend.proof)
 	defer cancel()

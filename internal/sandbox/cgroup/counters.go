@@ -6,7 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
 )
 
-// Counters are those of a sandbox.
+// Counters returns the counters of a sandbox.
 func (h *Hierarchy) Counters(name string) usage.Counters {
 	if h.Version == 2 {
 		at := filepath.Join(h.Root, parentName, name)

@@ -14,19 +14,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
 )
 
-// Entrances are the ways into the cgroups of a sandbox: sandboxd's, and those of its processes.
+// Entrances are the files by which sandboxd and the processes of a sandbox enter their cgroups.
 //
-// A write to cgroup.procs takes a lock of the whole kernel, for which it waits some 10 ms. Two ways need no such lock: a thread
-// writes "0" to the tasks file of version 1, which moves it alone, and a fork places the child into a version 2 folder.
+// A write to cgroup.procs takes a kernel-wide lock, for which it waits about 10 ms. Two ways need no such lock: a thread writes "0" to
+// the tasks file of version 1, which moves only that thread, and a fork places the child into a version 2 folder.
 type Entrances struct {
-	Folder     string   // of version 2, which sandboxd is forked into; "": none
+	Folder     string   // of version 2, into which sandboxd is forked; "": none
 	Sandboxd   []string // files to which the stage writes "0"
-	WorkFolder string   // of version 2, which a started process is forked into; "": none
-	Work       []string // files to which a started process writes "0" where it was not forked into WorkFolder
-	Reclaim    string   // file to which a number of bytes is written to swap out memory of the started processes; "": none
+	WorkFolder string   // of version 2, into which started processes are forked; "": none
+	Work       []string // files to which a process writes "0" if it was not forked into WorkFolder
+	Reclaim    string   // file that takes a number of bytes of the processes' memory to swap out; "": none
 }
 
-// Create makes the cgroups of a sandbox with their limits.
+// Create creates the cgroups of a sandbox with their limits.
 func (h *Hierarchy) Create(name string, spec driver.Spec) (Entrances, error) {
 	e := h.entrances(name)
 	for _, names := range [][]string{{name}, {name, sandboxdName}, {name, workName}} {
@@ -45,7 +45,7 @@ func (h *Hierarchy) Create(name string, spec driver.Spec) (Entrances, error) {
 	return e, h.Limit(name, spec)
 }
 
-// reclaim is the file that frees memory of the processes. That of version 1 frees all that it can, whatever is written to it.
+// reclaim returns the file that frees memory of the processes. That of version 1 frees as much as it can, whatever is written.
 func (h *Hierarchy) reclaim(name string) string {
 	at := filepath.Join(h.v1["memory"], parentName, name, workName, "memory.force_empty")
 	if h.Version == 2 {
@@ -67,7 +67,7 @@ func (h *Hierarchy) entrances(name string) Entrances {
 		e.Work = []string{filepath.Join(e.WorkFolder, procsFile)}
 		return e
 	}
-	// A version 2 tree beside version 1 has no limits: the processes stay where sandboxd is.
+	// A version 2 tree beside version 1 has no limits, so the processes stay in sandboxd's cgroup there.
 	for _, controller := range slices.Sorted(maps.Keys(h.v1)) {
 		at := h.v1[controller]
 		e.Sandboxd = append(e.Sandboxd, filepath.Join(at, parentName, name, sandboxdName, "tasks"))
@@ -76,8 +76,8 @@ func (h *Hierarchy) entrances(name string) Entrances {
 	return e
 }
 
-// Delegate lets a user fork from sandboxd's cgroup of version 2 into that of the processes. The kernel asks for the right to write the list of the
-// one that is entered, and of the one that both are in. The limits, and all other cgroups, stay root's.
+// Delegate lets a user fork from sandboxd's version 2 cgroup into that of the processes. The kernel requires write access to the process
+// list of the entered cgroup and of the common parent. Root keeps the limits and all other cgroups.
 func (h *Hierarchy) Delegate(name string, uid int) error {
 	if h.Version != 2 {
 		return nil
@@ -86,7 +86,7 @@ func (h *Hierarchy) Delegate(name string, uid int) error {
 	return errors.Join(os.Chown(filepath.Join(at, procsFile), uid, -1), os.Chown(filepath.Join(at, workName, procsFile), uid, -1))
 }
 
-// Whole makes the version 2 folder that holds all cgroups of a sandbox, in which a process may be until Create; "" in other versions.
+// Whole creates the version 2 folder with all cgroups of a sandbox, in which a process may be until Create; "": another version.
 func (h *Hierarchy) Whole(name string) (string, error) {
 	if h.Version != 2 {
 		return "", nil
@@ -98,7 +98,7 @@ func (h *Hierarchy) Whole(name string) (string, error) {
 	return at, nil
 }
 
-// Limit sets the limits of a sandbox's cgroups, new ones or those of a living sandbox.
+// Limit sets the limits of a sandbox's cgroups, new or in use.
 func (h *Hierarchy) Limit(name string, spec driver.Spec) error {
 	if h.Version == 2 {
 		return h.limit2(name, spec)
@@ -122,7 +122,7 @@ func (h *Hierarchy) limit1(name string, spec driver.Spec) error {
 	)
 }
 
-// share is the sandbox's weight among its siblings: least for an idle one, else the kernel's default.
+// share returns the sandbox's weight among its siblings: least if it is idle, else the kernel's default.
 func share(spec driver.Spec, least, usual string) string {
 	if spec.Idle {
 		return least
@@ -130,8 +130,8 @@ func share(spec driver.Spec, least, usual string) string {
 	return usual
 }
 
-// limitMemory1 limits memory, and memory with swap where the kernel accounts for swap. The second must never be below the first. A sandbox does not get
-// more memory by swapping, but the kernel may swap out what it has.
+// limitMemory1 limits memory, and memory plus swap if the kernel accounts for swap. The second limit must never be below the first. Swap
+// adds no memory to a sandbox, but the kernel may swap out its memory.
 func limitMemory1(at string, bytes int) error {
 	files := []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"}
 	if !exists(filepath.Join(at, files[1])) {

@@ -1,4 +1,4 @@
-// Package cgroup bounds what the processes of a sandbox use, and counts what ran out, in whichever way this machine mounts its cgroups.
+// Package cgroup limits the resources of a sandbox's processes and counts reached limits, for every layout of cgroups.
 package cgroup
 
 import (
@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 )
 
-// parentName holds the cgroups of all sandboxes, in every hierarchy. That of a sandbox holds two: sandboxd is in one and its
-// processes are in the other, which alone has the sandbox's limits. So no process can take memory, time or process numbers from
-// sandboxd.
+// parentName holds the cgroups of all sandboxes, in every hierarchy. A sandbox's cgroup holds two: one with sandboxd, one with its
+// processes. Only the latter has the sandbox's limits, so that no process can take memory, CPU time or process numbers from sandboxd.
 const (
 	parentName   = "rolloutd"
 	sandboxdName = "sandboxd"
@@ -21,19 +20,19 @@ const (
 // procsFile lists the processes of a cgroup of version 2.
 const procsFile = "cgroup.procs"
 
-// sandboxdReserve is memory of the whole sandbox beyond that of its processes, in bytes. Files that sandboxd writes count here too:
-// what they take past the reserve is missing to the processes.
+// sandboxdReserve is the memory of a whole sandbox beyond that of its processes, in bytes. It includes files that sandboxd writes; beyond
+// the reserve they reduce the processes' memory.
 const sandboxdReserve = 256 << 20
 
-// Hierarchy is how this machine mounts its cgroups: version 2, version 1 with a folder per controller, or both.
+// Hierarchy is the layout of this machine's cgroups: version 2, version 1 with a folder per controller, or both.
 type Hierarchy struct {
-	Version int    // of the controllers: 0 where there are none
-	Root    string // of version 2's tree; "": none
+	Version int    // of the controllers; 0: none
+	Root    string // of the version 2 tree; "": none
 	Swap    bool   // sandboxes may swap
 	v1      map[string]string
 }
 
-// New looks at the tree at root.
+// New detects the layout at root.
 func New(root string) *Hierarchy {
 	if exists(filepath.Join(root, "cgroup.controllers")) {
 		return &Hierarchy{Version: 2, Root: root}
@@ -47,7 +46,7 @@ func New(root string) *Hierarchy {
 	if len(h.v1) == 4 {
 		h.Version = 1
 	}
-	// Even without controllers a version 2 tree is worth having: it kills all members at once.
+	// A version 2 tree is useful without controllers too: it kills all members at once.
 	if unified := filepath.Join(root, "unified"); exists(filepath.Join(unified, "cgroup.procs")) {
 		h.Root = unified
 	}
@@ -59,10 +58,10 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Prepare makes the parents.
+// Prepare creates the parent cgroups.
 func (h *Hierarchy) Prepare() error {
 	if h.Version == 0 {
-		return errors.New("the controllers memory, pids and cpu are not all there")
+		return errors.New("the controllers memory, pids and cpu must all be available")
 	}
 	for _, parent := range h.folders() {
 		if err := os.Mkdir(parent, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -80,7 +79,7 @@ func (h *Hierarchy) Prepare() error {
 	return nil
 }
 
-// folders lists the cgroup's folder in each hierarchy, the controllers' first. With no name it is that of the parents.
+// folders returns the cgroup's folder in each hierarchy, those of controllers first. Without a name it returns those of the parents.
 func (h *Hierarchy) folders(name ...string) []string {
 	below := filepath.Join(append([]string{parentName}, name...)...)
 	var list []string

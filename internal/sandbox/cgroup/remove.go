@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parts are the cgroups of a sandbox, the innermost first.
+// parts returns the cgroups of a sandbox, the innermost first.
 func parts(name string) [][]string {
 	return [][]string{{name, workName}, {name, sandboxdName}, {name}}
 }
 
-// Kill kills every member. Where the kernel kills a whole cgroup, no fork escapes.
+// Kill kills every member. If the kernel kills a whole cgroup, no fork escapes.
 func (h *Hierarchy) Kill(name string) error {
 	for _, folder := range h.folders(name) {
 		if exists(filepath.Join(folder, "cgroup.kill")) {
@@ -46,7 +46,7 @@ func members(folder string) []int {
 	return pids
 }
 
-// Remove removes the cgroup, killing what is in it for as long as there is anything.
+// Remove removes the cgroup, and kills its members until there are none.
 func (h *Hierarchy) Remove(ctx context.Context, name string) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		err := h.removeOnce(name)

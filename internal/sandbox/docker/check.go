@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// Check implements driver.Checker: whether the daemon answers, and what it gives to sandboxes.
+// Check implements driver.Checker.
 func (d *Driver) Check(ctx context.Context) []driver.Finding {
 	info, err := d.daemon(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (d *Driver) Check(ctx context.Context) []driver.Finding {
 	return append(all, f)
 }
 
-// findings say whether the daemon gives what a sandbox needs.
+// findings reports whether the daemon has what sandboxes need.
 func (d *Driver) findings(info *system.Info) []driver.Finding {
 	return []driver.Finding{d.checkDaemon(info), checkLimits(info), checkFilter(info), d.checkRuntime(info), d.checkControl(info), checkUsers(info)}
 }
@@ -90,7 +90,7 @@ func (d *Driver) checkRuntime(info *system.Info) driver.Finding {
 	return f
 }
 
-// isGVisor says whether a runtime is runsc, by its program or its shim.
+// isGVisor reports whether a runtime is runsc, by its program or its shim.
 func isGVisor(name string, r system.RuntimeWithStatus) bool {
 	return path.Base(r.Path) == "runsc" || slices.ContainsFunc([]string{name, r.Type}, func(s string) bool { return strings.HasPrefix(s, "io.containerd.runsc.") })
 }
@@ -106,7 +106,7 @@ func (d *Driver) checkControl(info *system.Info) driver.Finding {
 	return f
 }
 
-// checkUsers says whether an agent may be root or another user of its image. Few tasks need that, so a daemon without it is no fault.
+// checkUsers reports whether an agent may be root or another user of its image. Few tasks need that, so its absence is not a fault.
 func checkUsers(info *system.Info) driver.Finding {
 	f := driver.Finding{Name: "Docker users of images", Detail: "mapped to unprivileged ones of the daemon's machine: an agent may be root of its image"}
 	if !mapsUsers(info) {
@@ -115,7 +115,7 @@ func checkUsers(info *system.Info) driver.Finding {
 	return f
 }
 
-// machines are the names of this machine's architecture, as Go and as the kernel say it.
+// machines returns the names of this machine's architecture in Go and in the kernel.
 func machines() []string {
 	names := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 	return []string{runtime.GOARCH, names[runtime.GOARCH]}

@@ -23,7 +23,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Where things lie in a sandbox.
+// Paths in a sandbox.
 const (
 	ownMount      = "/opt/rolloutd"
 	sandboxdPath  = ownMount + "/sandboxd"
@@ -32,15 +32,15 @@ const (
 	controlSocket = controlMount + "/" + controlFile
 )
 
-// sandboxdThreads is the room that the threads of sandboxd, and of what carries its connections, need within the limit of processes.
+// sandboxdThreads is the number of threads reserved for sandboxd and the carriers of its connections within the limit of processes.
 const sandboxdThreads = 96
 
-// capabilities are those that sandboxd starts with. It keeps what changes the user and kills; the agent has none.
+// capabilities are those of sandboxd at its start. It keeps those to change users and to kill; the agent has none.
 func capabilities() []string {
 	return []string{"SETUID", "SETGID", "SETPCAP", "KILL", "CHOWN", "DAC_OVERRIDE", "FOWNER"}
 }
 
-// compose describes the container of a sandbox.
+// compose returns the configuration of a sandbox's container.
 func (d *Driver) compose(ctx context.Context, id string, spec driver.Spec, from found, g guest.Guest) (client.ContainerCreateOptions, error) {
 	info, err := d.daemon(ctx)
 	if err != nil {
@@ -70,14 +70,14 @@ func (d *Driver) compose(ctx context.Context, id string, spec driver.Spec, from 
 		Config: &container.Config{
 			Hostname: "sandbox", User: "0:0", Image: from.id, WorkingDir: "/", Labels: labels,
 			Entrypoint: []string{sandboxdPath}, Cmd: args,
-			Env:         from.unsetEnv(), // sandboxd starts without the image's
+			Env:         from.unsetEnv(), // sandboxd starts without the image's environment
 			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 		},
 		HostConfig: host,
 	}, nil
 }
 
-// hostConfig is the hardening, and the sizes of the spec.
+// hostConfig returns the hardening options and the sizes of the spec.
 func (d *Driver) hostConfig(spec driver.Spec, info *system.Info, id string, g guest.Guest) (*container.HostConfig, error) {
 	filter, err := filterProfile(g.Account != nil)
 	if err != nil {
@@ -91,7 +91,7 @@ func (d *Driver) hostConfig(spec driver.Spec, info *system.Info, id string, g gu
 		Tmpfs:          folders(spec, d.local(info)),
 		ShmSize:        int64(max(spec.TmpMiB/4, 1)) << 20,
 		Mounts:         d.mounts(id, info),
-		// sandboxd's own messages; what an agent prints does not go there.
+		// Logs of sandboxd; the agent's output is not among them.
 		LogConfig: container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "256k", "max-file": "1"}},
 		Resources: resources(spec, info),
 	}
@@ -101,18 +101,19 @@ func (d *Driver) hostConfig(spec driver.Spec, info *system.Info, id string, g gu
 	return host, nil
 }
 
-// mayEnclose lets the first process of a container mount the image anew, in namespaces of its own: sandboxd for a user of the image. The container's
-// root is an unprivileged user of the daemon's machine. What runs in these namespaces has none of this; see package enclose.
+// mayEnclose allows the container's first process, sandboxd for a user of the image, to mount the image again in namespaces of its own.
+// The container's root is an unprivileged user of the daemon's machine. Processes in these namespaces do not have this right; see package
+// enclose.
 func mayEnclose(host *container.HostConfig, info *system.Info) {
 	host.CapAdd = append(host.CapAdd, "SYS_ADMIN", "FSETID", "NET_BIND_SERVICE")
-	host.MaskedPaths, host.ReadonlyPaths = []string{}, []string{} // the kernel mounts no /proc where a part of one is covered
+	host.MaskedPaths, host.ReadonlyPaths = []string{}, []string{} // the kernel does not mount /proc while part of one is covered
 	if slices.ContainsFunc(info.SecurityOptions, func(o string) bool { return strings.HasPrefix(o, "name=apparmor") }) {
-		host.SecurityOpt = append(host.SecurityOpt, "apparmor=unconfined") // the engine's profile forbids all mounts
+		host.SecurityOpt = append(host.SecurityOpt, "apparmor=unconfined") // the engine's profile forbids every mount
 	}
 	host.Tmpfs = map[string]string{"/tmp": tmpfs(1, "1777"), controlMount: tmpfs(1, "0700")}
 }
 
-// cover keeps the engine from making volumes of its own for those that the image declares: in the sandbox they are folders of the image.
+// cover prevents the engine from creating volumes for those that the image declares: in the sandbox they are folders of the image.
 func cover(host *container.HostConfig, folders []folder) {
 	for _, f := range folders {
 		if _, ours := host.Tmpfs[f.path]; !ours && f.volume {
@@ -121,7 +122,7 @@ func cover(host *container.HostConfig, folders []folder) {
 	}
 }
 
-// folders are the places that can be written to, all in memory and with a size.
+// folders returns the writable folders, all in memory and with a size.
 func folders(spec driver.Spec, local bool) map[string]string {
 	all := map[string]string{
 		wire.AgentHome: tmpfs(spec.HomeMiB, "0755"), "/verifier": tmpfs(spec.HomeMiB, "0755"),
@@ -133,7 +134,7 @@ func folders(spec driver.Spec, local bool) map[string]string {
 	return all
 }
 
-// sized are the paths of the places that can be written to, those that are the image's too.
+// sized returns the paths of the writable folders, including the image's.
 func sized(spec driver.Spec, ofImage []folder) []string {
 	paths := slices.AppendSeq([]string{"/dev/shm"}, maps.Keys(folders(spec, true)))
 	for _, f := range ofImage {
@@ -147,7 +148,7 @@ func tmpfs(mib int, mode string) string {
 	return "rw,exec,nosuid,nodev,size=" + strconv.Itoa(mib) + "m,mode=" + mode
 }
 
-// mounts are the folders of this machine that a sandbox sees.
+// mounts returns the folders of this machine that a sandbox sees.
 func (d *Driver) mounts(id string, info *system.Info) []mount.Mount {
 	if !d.local(info) {
 		return nil
@@ -159,7 +160,7 @@ func (d *Driver) mounts(id string, info *system.Info) []mount.Mount {
 	return all
 }
 
-// local says that the daemon sees the files of this machine with the same owners: root's socket folder is then root's inside, too.
+// local reports whether the daemon sees the files of this machine with the same owners. Then root's socket folder is also root's inside.
 func (d *Driver) local(info *system.Info) bool {
 	if d.o.Remote || !d.o.Daemon.here() || os.Geteuid() != 0 {
 		return false
@@ -167,7 +168,7 @@ func (d *Driver) local(info *system.Info) bool {
 	return !mapsUsers(info)
 }
 
-// mapsUsers says that the users of containers are others of the daemon's machine, its root among them.
+// mapsUsers reports whether the daemon maps the users of containers, including root, to other users of its machine.
 func mapsUsers(info *system.Info) bool {
 	return slices.ContainsFunc(info.SecurityOptions, func(option string) bool {
 		return strings.HasPrefix(option, "name=userns") || strings.HasPrefix(option, "name=rootless")
@@ -178,7 +179,7 @@ func resources(spec driver.Spec, info *system.Info) container.Resources {
 	pids, largest := int64(spec.PIDs+sandboxdThreads), int64(max(spec.HomeMiB, spec.TmpMiB))<<20
 	r := container.Resources{
 		Memory: int64(spec.MemoryMiB) << 20, MemorySwap: int64(spec.MemoryMiB) << 20, PidsLimit: &pids,
-		// The engine refuses more cores than there are.
+		// The engine refuses more cores than the machine has.
 		NanoCPUs: int64(math.Round(min(spec.CPU, float64(info.NCPU)) * 1e9)),
 	}
 	if spec.Idle {
@@ -190,8 +191,8 @@ func resources(spec driver.Spec, info *system.Info) container.Resources {
 	return r
 }
 
-// serveArgs are sandboxd's. The limit of processes is the container's: user ids of containers are those of the machine, where a limit of the user
-// would count all sandboxes.
+// serveArgs returns sandboxd's arguments. The limit of processes is the container's: a limit per user would count all sandboxes, since
+// users of containers are users of the machine.
 func serveArgs(id string, spec driver.Spec, env wire.BaseEnv, info *system.Info, folders []folder) ([]string, error) {
 	data, err := json.Marshal(env)
 	if err != nil {
@@ -203,7 +204,7 @@ func serveArgs(id string, spec driver.Spec, env wire.BaseEnv, info *system.Info,
 	}
 	fill, err := json.Marshal(fills(folders))
 	tree := min(spec.HomeMiB, spec.MemoryMiB)
-	if spec.Workdir != "" || len(spec.GradePaths) > 0 { // which have their own sizes
+	if spec.Workdir != "" || len(spec.GradePaths) > 0 { // these have sizes of their own
 		tree = spec.MemoryMiB
 	}
 	return []string{
@@ -214,14 +215,14 @@ func serveArgs(id string, spec driver.Spec, env wire.BaseEnv, info *system.Info,
 	}, err
 }
 
-// encloseArgs make a sandbox of a part of the container, whose agent is a user of the image. Its root file system is the image with a layer in memory
-// of the size that the home has too, as on the backend local.
+// encloseArgs returns the arguments to make a sandbox of part of the container, whose agent is a user of the image. Its root file system
+// is the image below a layer in memory of the home's size, as on the backend local.
 func (d *Driver) encloseArgs(id string, spec driver.Spec, g guest.Guest, info *system.Info) ([]string, error) {
 	root := g.Overlay()
 	root.SizeMiB = spec.HomeMiB
 	root.Points = []string{"/proc", "/dev", "/sys", "/run", "/tmp", "/etc", wire.AgentHome, "/verifier", ownMount}
 	tree := int64(min(spec.HomeMiB, spec.MemoryMiB)) << 20
-	if len(g.Writable()) > 0 { // files of the image that did not change are in it, but are not written again
+	if len(g.Writable()) > 0 { // unchanged files of the image are included, but are not written again
 		tree = maxCopied
 	}
 	data, err := json.Marshal(enclose.Config{

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// copiesMount has copies of folders of the image, by their numbers. What is mounted on such a folder hides it, and is filled from its copy.
+// copiesMount has numbered copies of folders of the image. A mount on such a folder hides it, and is filled from its copy.
 const copiesMount = ownMount + "/copies"
 
 func copyOf(number int) string { return copiesMount + "/" + strconv.Itoa(number) }
@@ -24,11 +24,11 @@ const (
 	maxCopied = 4 << 30
 	// maxCopiedEntries bounds their number.
 	maxCopiedEntries = 500_000
-	// page is what memory is handed out in.
+	// page is the unit of allocated memory, in bytes.
 	page = 4096
 )
 
-// copies adds a copy of each folder, which is empty where the image has no such folder, and returns how many bytes it takes in memory.
+// copies adds a copy of each folder, which is empty if the image lacks the folder, and returns its size in memory, in bytes.
 func (w *layerWriter) copies(folders []folder) []int64 {
 	sizes := make([]int64, len(folders))
 	for n, f := range folders {
@@ -51,7 +51,7 @@ func (w *layerWriter) copies(folders []folder) []int64 {
 	return sizes
 }
 
-// copy adds what is in the folder under another name.
+// copy adds the contents of a folder under another name.
 func (w *layerWriter) copy(from, to string) (int64, error) {
 	in, err := w.view.tree(from)
 	if err != nil {
@@ -77,7 +77,7 @@ func (w *layerWriter) copy(from, to string) (int64, error) {
 	}
 }
 
-// entry adds an entry of a tree under its new name. Devices and pipes are left out.
+// entry adds an entry of a tree under its new name. It skips devices and pipes.
 func (w *layerWriter) entry(r io.Reader, h *tar.Header, base, to string) error {
 	switch h.Typeflag {
 	case tar.TypeLink:
@@ -87,7 +87,7 @@ func (w *layerWriter) entry(r io.Reader, h *tar.Header, base, to string) error {
 		return nil
 	}
 	h.Name = to + strings.TrimPrefix(path.Clean(h.Name), base)
-	h.Mode &= 0o1777 // a program of the sandbox gets no rights by its mode, nor by attributes
+	h.Mode &= 0o1777 // programs of the sandbox get no rights from mode bits or attributes
 	h.PAXRecords, h.AccessTime, h.ChangeTime, h.Format = nil, time.Time{}, time.Time{}, tar.FormatPAX
 	if err := w.tar.WriteHeader(h); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (w *layerWriter) entry(r io.Reader, h *tar.Header, base, to string) error {
 	return err
 }
 
-// firstNoFolder returns the first part of an absolute path that the image has and that is no folder, and its type; "" where there is none.
+// firstNoFolder returns the first part of an absolute path that exists in the image and is not a folder, and its type; "": none.
 func firstNoFolder(v view, p string) (string, fs.FileMode, error) {
 	at := ""
 	for part := range strings.SplitSeq(strings.Trim(p, "/"), "/") {

@@ -14,14 +14,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// startTime bounds how long a container may take from its start until sandboxd answers; it takes some 300 ms on a machine with nothing to do.
+// startTime bounds the time from a container's start until sandboxd answers; on an idle machine it takes about 300 ms.
 const startTime = 2 * time.Minute
 
-// errEnded says that the container ended before sandboxd answered.
-var errEnded = errors.New("it ended while starting")
+// errEnded means that the container ended before sandboxd answered.
+var errEnded = errors.New("the container ended while starting")
 
-// Create implements driver.Driver. The container's name decides between several callers: one creates it, and all start it and wait for its
-// answer. So a caller that was killed between two steps is followed by another that goes on.
+// Create implements driver.Driver. The container's name serialises several callers: one creates it, and all start it and wait for its
+// answer. So another caller can complete the work of one that was killed.
 func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		c, err := d.docker.ContainerInspect(ctx, d.container(id), client.ContainerInspectOptions{})
@@ -39,9 +39,9 @@ func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error 
 			}
 		case c.Container.State.Status == container.StateCreated:
 			return d.start(ctx, id, c.Container.ID)
-		default: // dead: made anew from nothing
+		default: // dead: replaced by a new one
 			if err := d.remove(ctx, c.Container.ID); err != nil {
-				return d.failed(err, "clear what sandbox %q left", id)
+				return d.failed(err, "remove the remains of sandbox %q", id)
 			}
 		}
 		if err := wait(ctx, pause); err != nil {
@@ -50,7 +50,7 @@ func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error 
 	}
 }
 
-// make creates the container and starts it. A container of that name is an error of package cerrdefs, Conflict.
+// make creates the container and starts it. An existing container of that name is a Conflict of package cerrdefs.
 func (d *Driver) make(ctx context.Context, id string, spec driver.Spec) error {
 	image, g, err := d.image(ctx, spec)
 	if err != nil {
@@ -73,13 +73,13 @@ func (d *Driver) make(ctx context.Context, id string, spec driver.Spec) error {
 	return d.start(ctx, id, c.ID)
 }
 
-// start starts a container and waits for sandboxd. A container that cannot start is removed.
+// start starts a container and waits for sandboxd. It removes a container that cannot start.
 func (d *Driver) start(ctx context.Context, id, containerID string) error {
 	_, err := d.docker.ContainerStart(ctx, containerID, client.ContainerStartOptions{})
 	if err == nil {
 		err = d.await(ctx, id, containerID)
 	}
-	if err == nil || ctx.Err() != nil { // the next caller goes on
+	if err == nil || ctx.Err() != nil { // the next caller continues
 		return d.failed(err, "start sandbox %q", id)
 	}
 	err = d.withLog(ctx, containerID, err)
@@ -87,7 +87,7 @@ func (d *Driver) start(ctx context.Context, id, containerID string) error {
 	return errors.Join(d.failed(err, "start sandbox %q", id), d.remove(ctx, containerID), d.removeVolumes(ctx, id))
 }
 
-// await returns when sandboxd answers, or its container has ended.
+// await returns when sandboxd answers, or when its container has ended.
 func (d *Driver) await(ctx context.Context, id, containerID string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()

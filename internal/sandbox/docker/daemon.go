@@ -12,21 +12,21 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Daemon says where a daemon is.
+// Daemon is the address of a daemon.
 type Daemon struct {
 	// Host is a URL as in DOCKER_HOST: unix:///path, tcp://host:2376, ssh://user@host; "": the socket in /var/run.
 	Host string
-	// CertPath is a folder with ca.pem, cert.pem and key.pem, with which a tcp address is reached by TLS; "": no TLS.
+	// CertPath is a folder with ca.pem, cert.pem and key.pem for TLS to a tcp address; "": no TLS.
 	CertPath string
 }
 
 // address names the daemon in messages.
 func (n Daemon) address() string { return cmp.Or(n.Host, client.DefaultDockerHost) }
 
-// here says that the address leads to a daemon of this machine.
+// here reports whether the daemon runs on this machine.
 func (n Daemon) here() bool { return strings.HasPrefix(n.address(), "unix://") }
 
-// connect makes a client, which connects when it is used.
+// connect returns a client, which connects on first use.
 func (n Daemon) connect() (*client.Client, error) {
 	opts, err := n.options()
 	if err != nil {
@@ -45,7 +45,7 @@ func (n Daemon) options() ([]client.Opt, error) {
 		at := func(name string) string { return filepath.Join(n.CertPath, name) }
 		opts = append(opts, client.WithTLSClientConfig(at("ca.pem"), at("cert.pem"), at("key.pem")))
 	}
-	helper, err := connhelper.GetConnectionHelper(n.address()) // nil but for ssh
+	helper, err := connhelper.GetConnectionHelper(n.address()) // nil unless ssh
 	if err != nil || helper == nil {
 		return append(opts, client.WithHost(n.address())), err
 	}

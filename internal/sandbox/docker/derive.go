@@ -21,15 +21,15 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/guest"
 )
 
-// repository names the images that the driver makes.
+// repository is the name of the driver's own images.
 const repository = "rolloutd-sandbox"
 
-// labelCopies of an image of ours: how many bytes each of the copied folders takes in memory, as JSON.
+// labelCopies of a driver's image has the size in memory of each copied folder in bytes, as JSON.
 const labelCopies = "dev.rolloutd.copies"
 
-// derived finds the image with what is added to base, or makes it: a container that is never started takes the files, since only an
-// image gives them to containers whose root file system is read-only. The name tells the content. It returns how many bytes each of the
-// filled folders takes in memory.
+// derived finds or makes the image with the additions to base. The files are added through a container that is never started, since only
+// an image provides files to containers with a read-only root file system. The image's name depends on the content. derived returns the
+// size in memory of each filled folder, in bytes.
 func (d *Driver) derived(ctx context.Context, base found, g guest.Guest) (string, []int64, error) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %#v", base.id, d.added.sum, base.folders))
 	name := repository + ":" + hex.EncodeToString(sum[:12])
@@ -60,7 +60,7 @@ func sizesOf(image client.ImageInspectResult) []int64 {
 	return sizes
 }
 
-// derive makes the image of two containers that never run: one is read, while the other takes files.
+// derive makes the image from two containers that never run: it reads one and writes files into the other.
 func (d *Driver) derive(ctx context.Context, base found, g guest.Guest, name string) (err error) {
 	var ids [2]string
 	for n := range ids {
@@ -90,8 +90,8 @@ func (d *Driver) derive(ctx context.Context, base found, g guest.Guest, name str
 	return err
 }
 
-// errTaken ends what writes to an engine that reads no further.
-var errTaken = errors.New("the engine takes no more")
+// errTaken ends the writer when the engine stops reading.
+var errTaken = errors.New("the engine stopped reading")
 
 // fill writes the layer for an image into a container.
 func (d *Driver) fill(ctx context.Context, containerID string, image view, copied []folder) ([]int64, error) {
@@ -105,7 +105,7 @@ func (d *Driver) fill(ctx context.Context, containerID string, image view, copie
 		written <- err
 	}()
 	_, err := d.docker.CopyToContainer(ctx, containerID, client.CopyToContainerOptions{
-		DestinationPath: "/", Content: in, AllowOverwriteDirWithFile: true, // and a link with a folder
+		DestinationPath: "/", Content: in, AllowOverwriteDirWithFile: true, // including a link by a folder
 	})
 	in.CloseWithError(errTaken)
 	if writeErr := <-written; writeErr != nil && !errors.Is(writeErr, errTaken) {
@@ -114,7 +114,7 @@ func (d *Driver) fill(ctx context.Context, containerID string, image view, copie
 	return sizes, err
 }
 
-// unstarted makes a container of the image that never runs.
+// unstarted creates a container of the image that never runs.
 func (d *Driver) unstarted(ctx context.Context, base found) (string, error) {
 	c, err := d.docker.ContainerCreate(ctx, client.ContainerCreateOptions{
 		Name: "rolloutd-" + d.owner + "-image-" + strings.ToLower(rand.Text()[:8]),
@@ -157,7 +157,7 @@ func (c unstarted) text(path string) (string, error) {
 	return string(data), err
 }
 
-// file reads a regular file. Without one it is an fs.ErrNotExist; a larger one is a fault.Invalid.
+// file reads a regular file. A missing one is an fs.ErrNotExist; a larger one is a fault.Invalid.
 func (c unstarted) file(path string, most int64) ([]byte, error) {
 	got, err := c.docker.CopyFromContainer(c.ctx, c.id, client.CopyFromContainerOptions{SourcePath: path})
 	if cerrdefs.IsNotFound(err) {

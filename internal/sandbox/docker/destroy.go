@@ -30,7 +30,7 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 	return fault.Wrap(fault.Unavailable, os.RemoveAll(d.folder(id)), "end sandbox %q", id)
 }
 
-// remove kills what runs in the container and returns when it is gone. It does nothing if it is gone already.
+// remove kills the container and returns when it is gone. It does nothing if it is gone already.
 func (d *Driver) remove(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
 	defer cancel()
@@ -48,7 +48,7 @@ func (d *Driver) remove(ctx context.Context, name string) error {
 	}
 }
 
-// withLog adds the end of the container's log to the error: what sandboxd had to say.
+// withLog adds the end of the container's log, sandboxd's output, to the error.
 func (d *Driver) withLog(ctx context.Context, containerID string, err error) error {
 	log, logErr := d.docker.ContainerLogs(ctx, containerID, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Tail: "5"})
 	if logErr != nil {
@@ -56,7 +56,7 @@ func (d *Driver) withLog(ctx context.Context, containerID string, err error) err
 	}
 	defer log.Close()
 	var said bytes.Buffer
-	_, _ = stdcopy.StdCopy(&said, &said, io.LimitReader(log, 4000)) // the log of a failure: what there is of it
+	_, _ = stdcopy.StdCopy(&said, &said, io.LimitReader(log, 4000)) // a partial log is useful too
 	if said.Len() == 0 {
 		return err
 	}

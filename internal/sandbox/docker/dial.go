@@ -29,14 +29,14 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 		return conn, nil
 	case !d.local(info):
 		return nil, d.lost(ctx, id, err)
-	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED): // the kernel refuses as soon as sandboxd is dead
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED): // the kernel refuses once sandboxd is dead
 		return nil, fault.Wrap(fault.SandboxLost, err, "sandbox %q is gone", id)
 	default:
 		return nil, fault.Wrap(fault.Unavailable, err, "dial sandbox %q", id)
 	}
 }
 
-// dial is Dial with errors as they are.
+// dial is Dial with unclassified errors.
 func (d *Driver) dial(ctx context.Context, info *system.Info, id string) (net.Conn, error) {
 	if d.local(info) {
 		return d.socket(ctx, id)
@@ -44,7 +44,7 @@ func (d *Driver) dial(ctx context.Context, info *system.Info, id string) (net.Co
 	return d.attach(ctx, id)
 }
 
-// socket dials the control socket by a path that fits into a socket address, whose bound of 108 bytes a data folder may exceed.
+// socket dials the control socket by a path that fits into a socket address: a data folder's path may exceed its 108 bytes.
 func (d *Driver) socket(ctx context.Context, id string) (net.Conn, error) {
 	folder, err := os.Open(d.folder(id))
 	if err != nil {
@@ -54,7 +54,7 @@ func (d *Driver) socket(ctx context.Context, id string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), controlFile))
 }
 
-// attach starts what carries a connection in the sandbox, and returns its streams as one.
+// attach starts the carrier of a connection in the sandbox, and returns its streams as one connection.
 func (d *Driver) attach(ctx context.Context, id string) (net.Conn, error) {
 	e, err := d.docker.ExecCreate(ctx, d.container(id), client.ExecCreateOptions{
 		User: "0:0", AttachStdin: true, AttachStdout: true, AttachStderr: true, WorkingDir: "/",
@@ -74,7 +74,7 @@ func (d *Driver) attach(ctx context.Context, id string) (net.Conn, error) {
 	return conn, nil
 }
 
-// answers asks sandboxd who it is.
+// answers requests sandboxd's info.
 func (d *Driver) answers(ctx context.Context, id string) error {
 	res, err := d.get(ctx, id, "/v1/info")
 	if err != nil {
@@ -87,7 +87,7 @@ func (d *Driver) answers(ctx context.Context, id string) error {
 	return nil
 }
 
-// get sends one request to sandboxd, on a connection of its own that the response's body closes.
+// get sends one request to sandboxd, on a new connection that the response's body closes.
 func (d *Driver) get(ctx context.Context, id, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://sandboxd"+path, nil)
 	if err != nil {

@@ -18,48 +18,48 @@ import (
 
 // Options configures New. Dir and SandboxdPath are required.
 type Options struct {
-	// Dir holds the name of this owner and the control sockets; it is made when missing and must be private to its owner.
+	// Dir holds the name of this owner and the control sockets; it is created if missing and must be private to its owner.
 	Dir string
-	// AgentsDir is mounted read-only at AgentsMount where the daemon sees it; "": nothing is.
+	// AgentsDir is mounted read-only at AgentsMount if the daemon sees it; "": none.
 	AgentsDir string
 	// SandboxdPath is the static sandboxd binary.
 	SandboxdPath string
-	// BridgeDir keeps what programs of this machine need in any image.
+	// BridgeDir holds this machine's programs for use in any image.
 	BridgeDir string
-	// Image is the image of sandboxes that name none; "": each must name one.
+	// Image is the default image of sandboxes; "": each task must name one.
 	Image string
-	// Runtime is the OCI runtime of the containers, one that the daemon knows; "": the daemon's default.
+	// Runtime is the name of the containers' OCI runtime; "": the daemon's default.
 	Runtime string
-	// Remote says that the daemon does not see the files of this machine, whatever its address.
+	// Remote: the daemon does not see the files of this machine, whatever its address.
 	Remote bool
-	// Daemon is where the daemon is.
+	// Daemon is the address of the daemon.
 	Daemon Daemon
-	// MayPull refuses an image that the daemon does not have and that must not be pulled; nil: none is pulled.
+	// MayPull returns an error for an image that must not be pulled; nil: none may be pulled.
 	MayPull func(name string) error
-	// KeepDead is how long the container of a sandbox that ended by itself is kept, for its usage; 0: an hour.
+	// KeepDead is for how long the container of a sandbox that ended by itself is kept, for its usage; 0: an hour.
 	KeepDead time.Duration
-	// KeepImages is the age from which an image that the driver made is removed where no container uses it; 0: a week.
+	// KeepImages is the age at which an unused image of the driver is removed; 0: a week.
 	KeepImages time.Duration
-	// Logger reports sweeps; nil is silent.
+	// Logger logs sweeps; nil: silent.
 	Logger *slog.Logger
 }
 
-// AgentsMount is where AgentsDir shows in a sandbox.
+// AgentsMount is the path of AgentsDir in a sandbox.
 const AgentsMount = "/opt/rolloutd/agents"
 
-// Driver makes sandboxes in one daemon. It is safe for concurrent use.
+// Driver creates sandboxes in one daemon. It is safe for concurrent use.
 type Driver struct {
 	o      Options
 	owner  string
 	docker *client.Client
 	added  layer
-	filter []byte // of system calls, for sandboxes that are a part of a container
+	filter []byte // system call filter of enclosed sandboxes
 	log    *slog.Logger
 
-	making chan struct{} // one image of our own is made at a time
+	making chan struct{} // limits the making of images to one at a time
 	mu     sync.Mutex
-	looked time.Time    // for old images
-	info   *system.Info // of the daemon, once it has answered
+	looked time.Time    // time of the last search for old images
+	info   *system.Info // of the daemon; nil: it has not answered yet
 }
 
 var (
@@ -69,7 +69,7 @@ var (
 	_ driver.Preparer  = (*Driver)(nil)
 )
 
-// New prepares Dir. It does not wait for the daemon; Probe does.
+// New prepares Dir. It does not connect to the daemon; Probe does.
 func New(o Options) (*Driver, error) {
 	d := &Driver{o: o, log: o.Logger, making: make(chan struct{}, 1)}
 	if d.log == nil {
@@ -96,7 +96,7 @@ func New(o Options) (*Driver, error) {
 	return d, fault.Wrap(fault.Unavailable, err, "files for images")
 }
 
-// Probe fails where the daemon does not answer, or cannot give what a sandbox needs.
+// Probe fails if the daemon does not answer or lacks what sandboxes need.
 func (d *Driver) Probe(ctx context.Context) error {
 	info, err := d.daemon(ctx)
 	if err != nil {
@@ -110,7 +110,7 @@ func (d *Driver) Probe(ctx context.Context) error {
 	return nil
 }
 
-// daemon asks the daemon about itself, once.
+// daemon requests the daemon's info, once.
 func (d *Driver) daemon(ctx context.Context) (*system.Info, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -130,14 +130,14 @@ func (d *Driver) daemon(ctx context.Context) (*system.Info, error) {
 	return d.info, nil
 }
 
-// requestTime bounds a request that makes nothing.
+// requestTime bounds a request that creates nothing.
 const requestTime = time.Minute
 
-// Prepare implements driver.Preparer: it finds the image of the spec, or pulls it, and adds what sandboxes need.
+// Prepare implements driver.Preparer: it finds or pulls the image of the spec, and adds the sandbox's files.
 func (d *Driver) Prepare(ctx context.Context, spec driver.Spec) error {
 	_, _, err := d.image(ctx, spec)
 	return err
 }
 
-// Renew is a no-op: the only lease is sandboxd's.
+// Renew is a no-op: sandboxd's lease is the only one.
 func (d *Driver) Renew(context.Context, string, time.Duration) error { return nil }

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// failed gives an error of the daemon its kind: Exhausted where the daemon has no room, else Unavailable.
+// failed classifies an error of the daemon: Exhausted if its disk is full, else Unavailable.
 func (d *Driver) failed(err error, format string, args ...any) error {
 	var broken *net.OpError
 	switch {
@@ -30,11 +30,11 @@ func (d *Driver) failed(err error, format string, args ...any) error {
 	return fault.Wrap(fault.Unavailable, err, format, args...)
 }
 
-// settleTime is how long the daemon may take to see that a container has ended.
+// settleTime is the time that the daemon may need to notice the end of a container.
 const settleTime = 10 * time.Second
 
-// lost turns the error of an exec into SandboxLost where the container is gone or has ended. The daemon sees an end a little later than
-// an exec fails by it.
+// lost turns the error of an exec into SandboxLost if the container is gone or has ended. The daemon reports the end a little later than
+// the exec fails.
 func (d *Driver) lost(ctx context.Context, id string, err error) error {
 	settle, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()

@@ -10,10 +10,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/seccomp"
 )
 
-// filterProfile is the engine's default system call filter, made narrower: the families of sockets are those that a sandbox needs, processes
-// set their own limits alone, none traces exits, and there are no system calls by the numbers of another architecture, which escape such rules. It is given to every
-// container, because a daemon may be older than the profile, or configured without one. With pivot the first process may also change the root; the
-// processes of such a sandbox have a narrower filter in addition.
+// filterProfile returns a stricter version of the engine's default system call filter: it allows only the socket families that a sandbox
+// needs, lets processes set only their own limits, forbids tracing exits, and blocks calls by the numbers of another architecture, which
+// would bypass such rules. Every container gets it, because a daemon may be older than the profile, or configured without one. With pivot
+// the first process may also change the root; the processes of such a sandbox have a stricter filter in addition.
 func filterProfile(pivot bool) (string, error) {
 	p := profile.DefaultProfile()
 	for i := range p.ArchMap {

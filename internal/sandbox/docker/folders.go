@@ -22,16 +22,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// folder is a folder of the image that can be written to. It is mounted over the image's, and filled from a copy of that.
+// folder is a writable folder of the image. It is mounted over the image's folder and filled from a copy.
 type folder struct {
 	path   string
-	names  []string // further paths that it shows under
-	filled bool     // else it is empty, or filled as a part of another
+	names  []string // further paths of the folder
+	filled bool     // false: empty, or filled as a part of another folder
 	volume bool     // the image declares it as a volume
 }
 
-// foldersOf returns the folders that can be written to: the workdir and further graded ones, with the names that they have below the home, and
-// the volumes that the image declares.
+// foldersOf returns the writable folders: the workdir and further graded ones, with their names below the home, and the volumes that the
+// image declares.
 func foldersOf(g guest.Guest, volumes map[string]struct{}) ([]folder, error) {
 	var all []folder
 	for _, p := range g.Writable() {
@@ -49,7 +49,7 @@ func foldersOf(g guest.Guest, volumes map[string]struct{}) ([]folder, error) {
 		known := slices.IndexFunc(all, func(f folder) bool { return f.path == p })
 		switch {
 		case overlaps(p, ownMount, "/proc", "/sys", "/dev", "/verifier"):
-			return nil, fault.Field("image", "declares the volume %.100q, where the sandbox has what is its own", p)
+			return nil, fault.Field("image", "declares the volume %.100q, which overlaps a folder of the sandbox", p)
 		case known >= 0:
 			all[known].volume = true
 		default:
@@ -59,19 +59,19 @@ func foldersOf(g guest.Guest, volumes map[string]struct{}) ([]folder, error) {
 	slices.SortFunc(all, func(a, b folder) int { return strings.Compare(a.path, b.path) })
 	for n := range all {
 		all[n].within(all[:n])
-		all[n].filled = all[n].filled && g.Account == nil // a user of the image has them as they are in it
+		all[n].filled = all[n].filled && g.Account == nil // a user of the image uses the image's folder itself
 	}
 	return all, nil
 }
 
-// overlaps says whether the path is one of the others, within one or around one.
+// overlaps reports whether the path equals, contains or is within one of the others.
 func overlaps(p string, others ...string) bool {
 	return slices.ContainsFunc(others, func(o string) bool {
 		return p == "/" || p == o || strings.HasPrefix(p, o+"/") || strings.HasPrefix(o, p+"/")
 	})
 }
 
-// within adds the names that the folder has by the folders around it, with which it is filled.
+// within adds the folder's paths in the folders around it.
 func (f *folder) within(others []folder) {
 	for _, o := range others {
 		rest, ok := strings.CutPrefix(f.path, o.path+"/")
@@ -87,12 +87,12 @@ func (f *folder) within(others []folder) {
 	}
 }
 
-// filled are those folders that have a copy of their own.
+// filled returns the folders with a copy of their own.
 func filled(all []folder) []folder {
 	return slices.DeleteFunc(slices.Clone(all), func(f folder) bool { return !f.filled })
 }
 
-// checkSizes refuses folders of the image that the sandbox's memory cannot take.
+// checkSizes refuses folders of the image that exceed the sandbox's memory.
 func checkSizes(folders []folder, sizes []int64, spec driver.Spec) error {
 	sum := int64(0)
 	for n, f := range folders {
@@ -110,7 +110,7 @@ func checkSizes(folders []folder, sizes []int64, spec driver.Spec) error {
 	return nil
 }
 
-// show adds the folders to a container. One with several names is a volume of the engine, which has its files in memory too.
+// show adds the folders to a container. A folder with several names is a volume of the engine, also in memory.
 func (d *Driver) show(host *container.HostConfig, info *system.Info, id string, spec driver.Spec, folders []folder) {
 	options := "nosuid,nodev,mode=0755,size=" + strconv.Itoa(spec.HomeMiB) + "m" + ownedByRoot(info)
 	for n, f := range folders {
@@ -135,11 +135,11 @@ func (d *Driver) show(host *container.HostConfig, info *system.Info, id string, 
 	}
 }
 
-// rootIDs are a container's root on the daemon's machine, in the name of the folder of a daemon that remaps users.
+// rootIDs matches the ids of the containers' root, in the data folder's name of a daemon that remaps users.
 var rootIDs = regexp.MustCompile(`/(\d+)\.(\d+)$`)
 
-// ownedByRoot are the options by which a volume in memory belongs to the container's root. The daemon mounts it as the root of its machine, an id that
-// the container does not have where users are remapped.
+// ownedByRoot returns the options that make the container's root the owner of a volume in memory. The daemon mounts the volume as the
+// root of its machine, an id that the container lacks if users are remapped.
 func ownedByRoot(info *system.Info) string {
 	ids := rootIDs.FindStringSubmatch(info.DockerRootDir)
 	if ids == nil || !slices.Contains(info.SecurityOptions, "name=userns") {
@@ -148,7 +148,7 @@ func ownedByRoot(info *system.Info) string {
 	return ",uid=" + ids[1] + ",gid=" + ids[2]
 }
 
-// fills says what sandboxd fills from which copy.
+// fills returns sandboxd's map of folders to fill and their copies.
 func fills(folders []folder) map[string]string {
 	all := map[string]string{}
 	for n, f := range filled(folders) {
@@ -170,7 +170,7 @@ func (d *Driver) removeVolumes(ctx context.Context, id string) error {
 	return err
 }
 
-// sweepVolumes removes old volumes of sandboxes of any owner that belong to no container.
+// sweepVolumes removes old volumes without a container, of every owner.
 func (d *Driver) sweepVolumes(ctx context.Context) {
 	all, err := d.docker.VolumeList(ctx, client.VolumeListOptions{Filters: client.Filters{}.Add("label", labelSandbox).Add("dangling", "true")})
 	for _, v := range all.Items {

@@ -21,17 +21,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/guest"
 )
 
-// found is an image that sandboxes are made of.
+// found is the image of a sandbox.
 type found struct {
 	id      string
 	env     []string
 	workdir string
 	user    string
 	volumes map[string]struct{}
-	folders []folder // those that can be written to
+	folders []folder // the writable ones
 }
 
-// unsetEnv makes the engine start a process without the image's environment.
+// unsetEnv removes the image's environment from a process.
 func (f found) unsetEnv() []string {
 	var names []string
 	for _, line := range f.env {
@@ -41,14 +41,15 @@ func (f found) unsetEnv() []string {
 	return names
 }
 
-// image finds what the sandbox is made of: the image of the spec with what is added to it, and what the sandbox takes from it beside the files.
+// image returns the image of a sandbox, which is that of the spec with the additions, and the other properties that the sandbox takes
+// from it.
 func (d *Driver) image(ctx context.Context, spec driver.Spec) (found, guest.Guest, error) {
 	if err := d.checkUser(ctx, spec); err != nil {
 		return found{}, guest.Guest{}, err
 	}
 	name := cmp.Or(spec.Image, d.o.Image)
 	if name == "" {
-		return found{}, guest.Guest{}, fault.Field("image", "is needed: the backend docker has no default image (sandbox.docker.image)")
+		return found{}, guest.Guest{}, fault.Field("image", "is required: the backend docker has no default image (sandbox.docker.image)")
 	}
 	base, err := d.base(ctx, name)
 	if err != nil {
@@ -69,7 +70,7 @@ func (d *Driver) image(ctx context.Context, spec driver.Spec) (found, guest.Gues
 	return made, g, err
 }
 
-// checkUser refuses an agent that is a user of the image where root of a container is root of the daemon's machine.
+// checkUser refuses an agent that is a user of the image if root of a container is root of the daemon's machine.
 func (d *Driver) checkUser(ctx context.Context, spec driver.Spec) error {
 	if spec.User == "" {
 		return nil
@@ -82,7 +83,7 @@ func (d *Driver) checkUser(ctx context.Context, spec driver.Spec) error {
 	return err
 }
 
-// accountFiles reads accounts from an image of the daemon, in a container that never runs and is made when it is needed.
+// accountFiles reads accounts from an image of the daemon, in a container that is created on demand and never runs.
 type accountFiles struct {
 	ctx  context.Context
 	d    *Driver
@@ -90,7 +91,7 @@ type accountFiles struct {
 	id   string
 }
 
-// FirstNoFolder implements guest.Files. Whether the folders are some is looked at when files are added to the image.
+// FirstNoFolder implements guest.Files. Folders are checked when files are added to the image.
 func (f *accountFiles) FirstNoFolder(string) (string, fs.FileMode, error) { return "", 0, nil }
 
 // ReadFile implements guest.Files.
@@ -113,7 +114,7 @@ func (f *accountFiles) close() error {
 	return f.d.failed(f.d.remove(context.WithoutCancel(f.ctx), f.id), "look into the image")
 }
 
-// base finds the image of that name in the daemon, or pulls it.
+// base finds or pulls the image of that name.
 func (d *Driver) base(ctx context.Context, name string) (found, error) {
 	if _, err := image.ParseName(name); err != nil {
 		return found{}, err
@@ -141,7 +142,7 @@ func (d *Driver) base(ctx context.Context, name string) (found, error) {
 	return f, nil
 }
 
-// pull has the daemon fetch the image, if tasks may have it.
+// pull pulls the image, if tasks may use it.
 func (d *Driver) pull(ctx context.Context, image string) error {
 	if d.o.MayPull == nil {
 		return fault.Field("image", "%q is not in the Docker daemon at %s", image, d.o.Daemon.address())

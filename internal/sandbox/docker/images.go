@@ -9,11 +9,11 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// imageLook is the time between two looks for old images of ours.
+// imageLook is the interval between searches for old images.
 const imageLook = time.Hour
 
-// sweepImages removes images of ours that were made long ago and that no container uses, whichever host made them. One that is needed later is made
-// again. The names of all of them are in a repository of their own, so no other image can be removed.
+// sweepImages removes the driver's old images that no container uses, of every host. An image is made again when it is needed. The
+// driver's images have a repository of their own, so no other image is removed.
 func (d *Driver) sweepImages(ctx context.Context) {
 	if !d.mayLook() {
 		return
@@ -35,7 +35,7 @@ func (d *Driver) sweepImages(ctx context.Context) {
 	}
 }
 
-// mayLook says whether the last look is long enough ago, and notes that there is one now.
+// mayLook reports whether a search is due, and starts the next interval.
 func (d *Driver) mayLook() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

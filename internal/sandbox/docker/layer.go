@@ -22,17 +22,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// layerVersion changes when what is added to an image does, beside the files of this machine.
+// layerVersion must change with the additions to images, except for changes of this machine's files.
 const layerVersion = "2"
 
-// layer is what is added to every image.
+// layer is the additions to every image.
 type layer struct {
 	files map[string]string // path in the image → file of this machine
 	links bridge.Links
-	sum   string // names the content
+	sum   string // hash of the content
 }
 
-// newLayer takes sandboxd, and the files of a bridge.
+// newLayer returns a layer with sandboxd and the files of a bridge.
 func newLayer(sandboxd, folder string, links bridge.Links) (layer, error) {
 	l := layer{links: links, files: map[string]string{sandboxdPath: sandboxd}}
 	entries, err := os.ReadDir(folder)
@@ -59,19 +59,19 @@ func newLayer(sandboxd, folder string, links bridge.Links) (layer, error) {
 	return l, nil
 }
 
-// view is what the layer is made for: an image.
+// view reads an image.
 type view interface {
-	// stat returns the type of what is at a path, a link as a link; false: nothing is.
+	// stat returns the type of a path, without following links; false: it does not exist.
 	stat(path string) (fs.FileMode, bool, error)
-	// text reads a regular file; "" where there is none, or one that is too long.
+	// text reads a regular file; "": none, or too long.
 	text(path string) (string, error)
 	// tree reads a folder as a tar whose names begin with the folder's own.
 	tree(path string) (io.ReadCloser, error)
 }
 
-// write writes the layer for an image as a tar, with copies of these folders of it, and returns how many bytes each takes in memory. It adds paths that
-// the image does not have. It replaces the image's files of accounts, what lies at the paths of the sandbox's own files, and a file or a link where
-// a folder is mounted.
+// write writes the layer for an image as a tar, with copies of these folders, and returns the size in memory of each copy, in bytes. It
+// adds paths that the image lacks. It replaces the image's account files, anything at the paths of the sandbox's own files, and a file or
+// a link at a mount point.
 func (l layer) write(out io.Writer, v view, copied []folder) ([]int64, error) {
 	w := layerWriter{tar: tar.NewWriter(out), view: v, made: map[string]bool{"/": true}}
 	for _, p := range []string{wire.AgentHome, "/verifier", controlMount, AgentsMount, copiesMount, "/tmp", "/var/tmp", "/run", "/etc"} {
@@ -87,7 +87,7 @@ func (l layer) write(out io.Writer, v view, copied []folder) ([]int64, error) {
 		maps.Copy(links, l.links.C)
 	}
 	maps.Copy(links, map[string]string{
-		"/tests": wire.VerifierTests, "/logs/verifier": wire.VerifierLogs, // test scripts of container images know these places
+		"/tests": wire.VerifierTests, "/logs/verifier": wire.VerifierLogs, // test scripts of container images use these paths
 	})
 	for _, at := range slices.Sorted(maps.Keys(links)) {
 		w.link(at, links[at])
@@ -103,7 +103,7 @@ func (l layer) write(out io.Writer, v view, copied []folder) ([]int64, error) {
 	return sizes, w.tar.Close()
 }
 
-// layerWriter keeps the first error.
+// layerWriter writes a layer and keeps the first error.
 type layerWriter struct {
 	tar  *tar.Writer
 	view view
@@ -120,7 +120,7 @@ func (w *layerWriter) has(p string) bool {
 	return has
 }
 
-// point makes p and the folders above it real folders, which the sandbox's users pass through: what else the image has there is replaced.
+// point makes p and its parents folders that the sandbox's users can enter, and replaces anything else there.
 func (w *layerWriter) point(p string) {
 	if w.err != nil || w.made[p] {
 		return
@@ -141,7 +141,7 @@ func (w *layerWriter) point(p string) {
 	w.add(h, nil)
 }
 
-// folder makes the folder and those above it, where the image has none.
+// folder creates the folder and its parents if missing.
 func (w *layerWriter) folder(p string) {
 	if w.has(p) {
 		return
@@ -150,7 +150,7 @@ func (w *layerWriter) folder(p string) {
 	w.add(tar.Header{Name: p, Typeflag: tar.TypeDir, Mode: 0o755}, nil)
 }
 
-// link makes a link where the image has nothing.
+// link creates a link if the path does not exist.
 func (w *layerWriter) link(at, target string) {
 	if w.has(at) {
 		return
@@ -174,7 +174,7 @@ type account struct {
 	id         int
 }
 
-// accounts adds the accounts whose name and id the image does not have.
+// accounts adds the accounts whose name and id are not in the image.
 func (w *layerWriter) accounts(p string, line func(account) string) {
 	if w.err != nil {
 		return

@@ -15,8 +15,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// List implements driver.Driver. On the way it removes old images, and the containers of sandboxes that ended some time ago, those of other owners too: a host that
-// died removes none, and its sandboxes have ended by their leases.
+// List implements driver.Driver. It also removes old images, and the containers of sandboxes that ended some time ago, of every owner: a
+// dead host removes none, and its sandboxes have ended by their leases.
 func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	all, err := d.docker.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", labelSandbox)})
 	if err != nil {
@@ -48,7 +48,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	return infos, nil
 }
 
-// serves says whether sandboxd lives, where that can be seen sooner than the daemon sees it.
+// serves reports whether sandboxd lives, if that can be seen sooner than by the daemon.
 func (d *Driver) serves(ctx context.Context, id string) bool {
 	info, err := d.daemon(ctx)
 	if err != nil || !d.local(info) {
@@ -61,7 +61,7 @@ func (d *Driver) serves(ctx context.Context, id string) bool {
 	return !fault.Is(err, fault.SandboxLost)
 }
 
-// sweep removes a container that ended long ago, or was never started. One that cannot be removed is left to the next time.
+// sweep removes a container that ended long ago or was never started. A failure is left to the next call.
 func (d *Driver) sweep(ctx context.Context, c container.Summary) {
 	got, err := d.docker.ContainerInspect(ctx, c.ID, client.ContainerInspectOptions{})
 	if cerrdefs.IsNotFound(err) {
@@ -84,7 +84,7 @@ func (d *Driver) sweep(ctx context.Context, c container.Summary) {
 	d.log.Info("removed a dead sandbox", "sandbox", c.Labels[labelSandbox], "owner", c.Labels[labelOwner])
 }
 
-// sweepFolders removes old folders of control sockets that belong to no container.
+// sweepFolders removes old folders of control sockets without a container.
 func (d *Driver) sweepFolders(used []string) {
 	entries, err := os.ReadDir(d.o.Dir)
 	if err != nil {

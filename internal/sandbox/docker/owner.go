@@ -10,19 +10,19 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// Labels of a container. An image cannot set them: the driver gives each of them to every container.
+// Labels of a container. An image cannot set them: the driver sets each on every container.
 const (
 	labelSandbox = "dev.rolloutd.sandbox" // the sandbox's id
-	labelOwner   = "dev.rolloutd.owner"   // the data folder that the sandbox belongs to
+	labelOwner   = "dev.rolloutd.owner"   // the owner's data folder
 	labelState   = "dev.rolloutd.state"   // a state, as JSON
-	labelImage   = "dev.rolloutd.base"    // of an image of ours: the image that it was made of
+	labelImage   = "dev.rolloutd.base"    // of a driver's image: its base image
 )
 
-// state is what is known of a sandbox beside its container.
+// state is the stored description of a sandbox.
 type state struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	CreatedAt time.Time         `json:"created_at"`
-	Lease     string            `json:"lease"` // at its creation
+	Lease     string            `json:"lease"` // initial lease
 	CPU       float64           `json:"cpu"`
 	MemoryMiB int               `json:"memory_mib"`
 	HomeMiB   int               `json:"home_mib"`
@@ -44,16 +44,16 @@ func infoOf(labels map[string]string) (driver.Info, error) {
 	}, err
 }
 
-// labels are those of the sandbox's container.
+// labels returns the labels of the sandbox's container.
 func (d *Driver) labels(id string, spec driver.Spec) (map[string]string, error) {
 	data, err := json.Marshal(stateOf(spec))
 	return map[string]string{labelSandbox: id, labelOwner: d.owner, labelState: string(data)}, err
 }
 
-// container is the name of the sandbox's container.
+// container returns the name of the sandbox's container.
 func (d *Driver) container(id string) string { return "rolloutd-" + d.owner + "-" + id }
 
-// folder holds the control socket of the sandbox. Its name is short, because a socket's address is.
+// folder returns the folder of the sandbox's control socket. Its name is short, because a socket's address is limited.
 func (d *Driver) folder(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return filepath.Join(d.o.Dir, hex.EncodeToString(sum[:12]))

@@ -14,21 +14,21 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/attach"
 )
 
-// maxSaid bounds what is kept of stderr, in bytes.
+// maxSaid bounds the kept part of stderr, in bytes.
 const maxSaid = 1000
 
-// stream is an exec as a connection: what is written goes to stdin, what is read comes from stdout. The engine sends stdout and stderr in
-// frames: a header of 8 bytes, with the stream's number first and the length in the last four.
+// stream is an exec as a connection: writes go to stdin, reads come from stdout. The engine sends stdout and stderr in frames: a header
+// of 8 bytes, with the stream's number in the first byte and the length in the last four.
 type stream struct {
 	net.Conn
 	in     *bufio.Reader
 	header [8]byte
-	have   int    // bytes of the header
-	left   uint32 // of the frame's data
-	said   []byte // the beginning of stderr
+	have   int    // bytes read of the header
+	left   uint32 // bytes left of the frame's data
+	said   []byte // beginning of stderr
 }
 
-// Read implements net.Conn. A deadline may end it anywhere in a frame; the next call goes on there.
+// Read implements net.Conn. A deadline may interrupt it inside a frame; the next call continues there.
 func (s *stream) Read(p []byte) (int, error) {
 	for len(p) > 0 {
 		if err := s.next(); err != nil {
@@ -46,7 +46,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return 0, nil
 }
 
-// ready waits until sandboxd has accepted the connection: that the engine started the exec proves nothing.
+// ready waits until sandboxd has accepted the connection, which the start of the exec does not prove.
 func (s *stream) ready(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.SetDeadline(time.Unix(1, 0)) })
 	var first [1]byte
@@ -81,7 +81,7 @@ func (s *stream) next() error {
 	return nil
 }
 
-// skip reads a piece of a frame that is not stdout.
+// skip reads part of a frame that is not stdout.
 func (s *stream) skip() error {
 	var piece [256]byte
 	n, err := s.in.Read(piece[:min(len(piece), int(s.left))])

@@ -13,11 +13,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
 )
 
-// killedStatus is the status of a container whose first process, sandboxd, was killed.
+// killedStatus is the exit status of a container whose first process, sandboxd, was killed.
 const killedStatus = 128 + int(unix.SIGKILL)
 
-// Inspect implements driver.Inspector: sandboxd reads the container's own cgroup, which it sees read-only, and asks the file systems how full they are.
-// Of a sandbox that ended by itself only an OOM kill is known, until its container is removed.
+// Inspect implements driver.Inspector. sandboxd reads the container's cgroup and queries the file systems for free space. For a sandbox
+// that ended by itself, only an OOM kill is known, until its container is removed.
 func (d *Driver) Inspect(ctx context.Context, id string) (driver.Usage, error) {
 	u := driver.NoUsage()
 	c, err := d.docker.ContainerInspect(ctx, d.container(id), client.ContainerInspectOptions{})
@@ -28,7 +28,7 @@ func (d *Driver) Inspect(ctx context.Context, id string) (driver.Usage, error) {
 		return u, d.failed(err, "look at sandbox %q", id)
 	case !lives(c.Container.State):
 		u.OOMKills = 0
-		if c.Container.State.OOMKilled { // or any process in it was
+		if c.Container.State.OOMKilled { // set if any of its processes was killed
 			u.OOMKills, u.Killed = 1, c.Container.State.ExitCode == killedStatus
 		}
 		return u, nil
@@ -43,7 +43,7 @@ func (d *Driver) Inspect(ctx context.Context, id string) (driver.Usage, error) {
 		return u, nil
 	}
 	if !d.local(info) {
-		u.ForksRefused = -1 // an exec needs a process itself: it fails just when others do
+		u.ForksRefused = -1 // an exec needs a process itself, so it fails just when processes are refused
 	}
 	return u, nil
 }

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// PrivateDir makes the folder dir, closed to all but its owner, and returns its absolute path. A driver keeps control sockets there, and a
-// process that reaches one commands the sandbox.
+// PrivateDir makes a folder that only its owner can enter, and returns its absolute path. Drivers keep control sockets there: a process
+// that reaches one controls the sandbox.
 func PrivateDir(dir string) (string, error) {
 	if dir == "" {
 		return "", errors.New("not named")

@@ -1,8 +1,8 @@
-// Package driver is what a sandbox provider implements: make a sandbox with sandboxd as its first process, reach that
-// sandboxd, take the sandbox away, list what there is. All else (processes, files, the model channel, defaults, spans,
-// error kinds) is shared code in package sandbox.
+// Package driver is the interface of a sandbox provider: create a sandbox with sandboxd as its first process, reach that sandboxd,
+// destroy the sandbox, list the sandboxes. Everything else (processes, files, the model channel, defaults, spans, error kinds) is shared
+// code in package sandbox.
 //
-// Every method is idempotent by the id that the caller gives, because activities run again after a crash.
+// Every method is idempotent by the caller's id, because activities run again after a crash.
 package driver
 
 import (
@@ -11,107 +11,108 @@ import (
 	"time"
 )
 
-// Spec is a sandbox with all defaults filled in; drivers never guess.
+// Spec describes a sandbox, with all defaults set; drivers set none.
 type Spec struct {
-	Image string // what the driver calls an image; "" is its default root file system
-	// User makes the agent a user of the image, an unprivileged one of the host: rollout.UserRoot, rollout.UserOfImage, or the name or the id of
-	// an account, with or without ":group". Workdir is a folder of the image that is the workdir too, or rollout.WorkdirOfImage; ImageEnv starts processes from the image's environment. GradePaths are folders of the image that
-	// a verifier's sandbox gets from the agent's. All need an image; a driver without them refuses.
+	Image string // the driver's name of the image; "": its default root file system
+	// User is the agent's user of the image, which is an unprivileged user of the host: rollout.UserRoot, rollout.UserOfImage, or the
+	// name or the id of an account, with or without ":group". Workdir is a folder of the image that becomes the workdir, or
+	// rollout.WorkdirOfImage. ImageEnv starts processes from the image's environment. GradePaths are folders of the image that a
+	// verifier's sandbox gets from the agent's. All need an image; a driver without images refuses them.
 	User       string
 	Workdir    string
 	ImageEnv   bool
 	GradePaths []string
 
 	CPU       float64       // cores
-	MemoryMiB int           // whole sandbox, tmpfs included
+	MemoryMiB int           // of the whole sandbox, tmpfs included
 	PIDs      int           // processes and threads
 	HomeMiB   int           // size of the home directory
 	TmpMiB    int           // size of /tmp
-	Lease     time.Duration // sandboxd ends the sandbox when not renewed for this long
-	Idle      bool          // the sandbox gets the CPU time that others leave, where the driver can do that
+	Lease     time.Duration // time without renewal after which sandboxd ends the sandbox
+	Idle      bool          // the sandbox gets only CPU time that others leave, if the driver supports that
 	Labels    map[string]string
 }
 
-// Label names every driver keeps with a sandbox.
+// Labels that every driver keeps with a sandbox.
 const (
 	LabelRollout = "rollout"
 	LabelAttempt = "attempt"
 	LabelPurpose = "purpose" // PurposeAgent, PurposeVerifier or PurposeWarm
-	LabelWarm    = "warm"    // of PurposeWarm: which jobs its agent can take
+	LabelWarm    = "warm"    // of PurposeWarm: the jobs that its agent can take
 )
 
 // Values of LabelPurpose.
 const (
 	PurposeAgent    = "agent"
 	PurposeVerifier = "verifier"
-	PurposeWarm     = "warm" // made ahead of time, of no rollout yet
+	PurposeWarm     = "warm" // created ahead of time, without a rollout
 )
 
-// Info is one sandbox as List returns it.
+// Info describes one sandbox of List.
 type Info struct {
 	ID        string
 	Labels    map[string]string
 	CreatedAt time.Time
-	// CPU, MemoryMiB and HomeMiB are those of its Spec; zero where the provider does not know them any more.
+	// CPU, MemoryMiB and HomeMiB are those of its Spec; zero: unknown to the provider.
 	CPU       float64
 	MemoryMiB int
 	HomeMiB   int
 }
 
-// Driver makes and reaches sandboxes of one provider.
+// Driver creates and reaches sandboxes of one provider.
 type Driver interface {
-	// Create makes the sandbox, or finds the one of that id that lives. It returns when sandboxd accepts connections.
-	// A sandbox of that id which has died is made anew from nothing.
+	// Create creates the sandbox, or finds the living one of that id. It returns when sandboxd accepts connections. It replaces a dead
+	// sandbox of that id by an empty new one.
 	Create(ctx context.Context, id string, spec Spec) error
-	// Dial opens a connection to the sandbox's sandboxd. A sandbox that is gone is a fault.SandboxLost.
+	// Dial connects to the sandbox's sandboxd; fault.SandboxLost: the sandbox is gone.
 	Dial(ctx context.Context, id string) (net.Conn, error)
-	// Destroy ends every process of the sandbox and frees what it held; of what is gone it is a no-op.
+	// Destroy ends every process of the sandbox and frees its resources. It is a no-op for a sandbox that is gone.
 	Destroy(ctx context.Context, id string) error
 	// List returns the living sandboxes of this provider and deployment.
 	List(ctx context.Context) ([]Info, error)
-	// Renew puts off a lease that the provider itself keeps (a cloud's own timeout). sandboxd's is renewed by package sandbox.
+	// Renew extends a lease that the provider itself keeps (a cloud's own timeout). Package sandbox renews sandboxd's.
 	Renew(ctx context.Context, id string, lease time.Duration) error
 }
 
-// Preparer is implemented by drivers for which a sandbox may need what takes long to fetch, such as an image.
+// Preparer is implemented by drivers whose sandboxes need data that takes long to fetch, such as an image.
 type Preparer interface {
-	// Prepare fetches what sandboxes of the spec need. Create does so too; but its caller bounds it to the time of a start.
+	// Prepare fetches the data for sandboxes of the spec. Create does so too, but within the time limit of a start.
 	Prepare(ctx context.Context, spec Spec) error
 }
 
-// Handover is implemented by drivers that can give a living sandbox to a rollout that came after it was made.
+// Handover is implemented by drivers that can assign a living sandbox to a rollout that began later.
 type Handover interface {
-	// HandOver gives the living sandbox from the id to, and the labels and sizes of spec, in one step: whatever process is killed
-	// meanwhile, the sandbox lives under one of the two ids or not at all. From then on from is gone.
+	// HandOver changes the id of the living sandbox from to to, with the labels and sizes of spec, atomically: if a process is killed
+	// meanwhile, the sandbox lives under one of the two ids or not at all. Afterwards from does not exist.
 	//
-	// Of several calls for one from, one succeeds. A from that is gone is a fault.SandboxLost. A living sandbox to, or a spec that
-	// a living sandbox cannot be given, is a fault.Conflict.
+	// Of several calls for one from, one succeeds. A missing from is a fault.SandboxLost. A living sandbox to, or a spec that does not
+	// fit a living sandbox, is a fault.Conflict.
 	HandOver(ctx context.Context, from, to string, spec Spec) error
-	// HandedOver is when the living sandbox was given its id; zero when it was created under it.
+	// HandedOver returns when the living sandbox got its id; zero: it was created under it.
 	HandedOver(ctx context.Context, id string) (time.Time, error)
 }
 
-// Inspector is implemented by drivers that know what a sandbox used.
+// Inspector is implemented by drivers that measure the usage of a sandbox.
 type Inspector interface {
 	Inspect(ctx context.Context, id string) (Usage, error)
 }
 
-// Usage is what a sandbox used so far, by counters that its processes cannot change; a number the driver cannot know is -1.
+// Usage is a sandbox's usage so far, from counters that its processes cannot change; -1: unknown to the driver.
 type Usage struct {
-	OOMKills        int // processes that the kernel killed because the sandbox's memory was used up
-	ForksRefused    int // processes and threads that the kernel refused because the sandbox had as many as it may
+	OOMKills        int // processes that the kernel killed because the sandbox's memory was full
+	ForksRefused    int // processes and threads that the kernel refused because the sandbox had its maximum
 	PeakMemoryBytes int64
 	CPU             time.Duration
-	// Killed says that the sandbox ended because the kernel killed sandboxd itself for want of memory.
+	// Killed: the sandbox ended because the kernel killed sandboxd for lack of memory.
 	Killed bool `json:",omitempty"`
-	// FullFolders are the mount points in the sandbox whose file systems have no room left at this moment.
+	// FullFolders are the mount points in the sandbox whose file systems are full at this moment.
 	FullFolders []string `json:",omitempty"`
 }
 
-// NoUsage is a usage without any known number.
+// NoUsage returns a usage without known numbers.
 func NoUsage() Usage { return Usage{OOMKills: -1, ForksRefused: -1, PeakMemoryBytes: -1, CPU: -1} }
 
-// Checker is implemented by drivers that can check beforehand whether they will work here.
+// Checker is implemented by drivers that can check whether they work on this machine.
 type Checker interface {
 	Check(ctx context.Context) []Finding
 }
@@ -121,14 +122,14 @@ type Finding struct {
 	Name   string
 	Level  Level
 	Detail string
-	Fix    string // a command or a sentence; empty where nothing needs fixing
+	Fix    string // a command or a sentence; empty: nothing to fix
 }
 
-// Level says how grave a finding is.
+// Level is the severity of a finding.
 type Level int
 
 const (
 	OK   Level = iota
 	Warn       // works, with fewer guarantees
-	Fail       // refuses to run
+	Fail       // does not run
 )

@@ -11,8 +11,8 @@ import (
 
 const ownerFile = "owner"
 
-// Owner reads the name of the owner of a data folder in dir, or makes one. A provider that several hosts use knows a sandbox's host by it. Of
-// several processes that make one, the first wins.
+// Owner reads the name of the owner of a data folder in dir, or makes one. It identifies a sandbox's host at a provider that several
+// hosts use. If several processes make one, the first wins.
 func Owner(dir string) (string, error) {
 	path := filepath.Join(dir, ownerFile)
 	temp, err := os.CreateTemp(dir, "new-")

@@ -10,7 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/attach"
 )
 
-// Sizes of what is sent, in bytes. Writes that come while a request is under way go together in the next one.
+// Sizes of sent data, in bytes. Writes during a request are combined in the next one.
 const (
 	pieceSize = 32 << 10
 	maxQueue  = 16 // pieces
@@ -20,7 +20,7 @@ const (
 // sendTime bounds one request with input.
 const sendTime = time.Minute
 
-// carrier moves the bytes of a connection: what is written goes to stdin, in frames, and what is read comes from stdout.
+// carrier moves the bytes of a connection: writes go to stdin in frames, and reads come from stdout.
 type carrier struct {
 	envd   *envd.Client
 	pid    int
@@ -34,7 +34,7 @@ type carrier struct {
 func newConn(client *envd.Client, pid int, stream eventStream, first []byte, cancel context.CancelFunc) net.Conn {
 	outer, inner := net.Pipe()
 	c := &carrier{envd: client, pid: pid, stream: stream, inner: inner, queue: make(chan []byte, maxQueue), cancel: cancel}
-	done := make(chan struct{}) // nothing is sent any more
+	done := make(chan struct{}) // closed when nothing more is sent
 	go c.receive(first)
 	go c.collect(done)
 	go c.send(done)
@@ -64,7 +64,7 @@ func (c *carrier) receive(first []byte) {
 	}
 }
 
-// collect queues what is written until the connection is closed.
+// collect queues writes until the connection is closed.
 func (c *carrier) collect(done <-chan struct{}) {
 	defer close(c.queue)
 	piece := make([]byte, pieceSize)
@@ -83,7 +83,7 @@ func (c *carrier) collect(done <-chan struct{}) {
 	}
 }
 
-// send sends what is queued, signs of life, and the end.
+// send sends the queue, keep-alive frames, and the end frame.
 func (c *carrier) send(done chan<- struct{}) {
 	defer close(done)
 	defer c.cancel()
@@ -95,7 +95,7 @@ func (c *carrier) send(done chan<- struct{}) {
 		select {
 		case piece, open := <-c.queue:
 			if !open {
-				_ = c.input(binary.BigEndian.AppendUint32(nil, attach.EndFrame)) // without it the process ends by its client's silence
+				_ = c.input(binary.BigEndian.AppendUint32(nil, attach.EndFrame)) // if it is lost, the process ends after a time without frames
 				return
 			}
 			data = c.more(piece)
@@ -107,7 +107,7 @@ func (c *carrier) send(done chan<- struct{}) {
 	}
 }
 
-// more adds what is queued behind a piece.
+// more appends queued pieces to a piece.
 func (c *carrier) more(data []byte) []byte {
 	for len(data) < maxInput {
 		select {

@@ -19,19 +19,20 @@ import (
 )
 
 const (
-	// startTime bounds how long sandboxd may take from its start until it answers.
+	// startTime bounds the start of sandboxd until it answers.
 	startTime = 2 * time.Minute
-	// minTimeout is the least time that a machine is asked for: a creation takes some of it.
+	// minTimeout is the least requested lifetime of a machine: its creation takes part of it.
 	minTimeout = time.Minute
-	// killTime bounds the end of a machine that is of no use.
+	// killTime bounds the end of an unusable machine.
 	killTime = time.Minute
-	// locksDir has files whose locks keep the callers of one host apart, and locks is their number.
+	// locksDir has the lock files that serialise the callers of one host; locks is their number.
 	locksDir = "locks"
 	locks    = 256
 )
 
-// Create implements driver.Driver. The API has no key that makes a creation idempotent. So callers of this host take turns, and each first looks
-// for a machine with the sandbox's id in its metadata. One in which sandboxd does not answer is ended: its creator was killed, or its lease ran out.
+// Create implements driver.Driver. The API has no idempotency key for a creation. So callers of this host take turns, and each first
+// looks for a machine with the sandbox's id in its metadata. It ends a machine in which sandboxd does not answer: its creator was killed,
+// or its lease ended.
 func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error {
 	template, err := d.template(spec)
 	if err != nil {
@@ -41,7 +42,7 @@ func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error 
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "create sandbox %q", id)
 	}
-	defer func() { _ = lock.Release() }() // it ends with its file, whatever Close says
+	defer func() { _ = lock.Release() }() // closing the file releases it anyway
 	found, err := d.adopt(ctx, id)
 	if found || err != nil {
 		return err
@@ -62,14 +63,14 @@ func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error 
 
 func timeoutOf(lease time.Duration) int { return api.Seconds(max(lease, minTimeout)) }
 
-// lockOf is one of a fixed number of files, so that none is left behind by a sandbox.
+// lockOf returns one of a fixed number of files, so that sandboxes leave no files behind.
 func (d *Driver) lockOf(id string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id))
 	return filepath.Join(d.o.Dir, locksDir, fmt.Sprintf("%02x", h.Sum32()%locks))
 }
 
-// adopt finds the machine of the sandbox in which sandboxd answers, and ends all others.
+// adopt finds the sandbox's machine in which sandboxd answers, and ends all others.
 func (d *Driver) adopt(ctx context.Context, id string) (bool, error) {
 	d.forget(id)
 	all, err := d.machines(ctx, id)
@@ -96,9 +97,9 @@ func (d *Driver) adopt(ctx context.Context, id string) (bool, error) {
 	return found, nil
 }
 
-// furnish starts sandboxd in a new machine, and pushes it there before if its template does not have it.
+// furnish starts sandboxd in a new machine, and first uploads it if its template lacks it.
 func (d *Driver) furnish(ctx context.Context, id string, spec driver.Spec, s api.Sandbox) error {
-	full, err := d.api.Get(ctx, s.ID) // an answer to a creation has no sizes
+	full, err := d.api.Get(ctx, s.ID) // the answer to a creation lacks the sizes
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (d *Driver) furnish(ctx context.Context, id string, spec driver.Spec, s api
 	return d.start(ctx, id, m, config)
 }
 
-// start starts sandboxd and returns when it answers. The process outlives the stream of its events.
+// start starts sandboxd and returns when it answers. The process outlives its event stream.
 func (d *Driver) start(ctx context.Context, id string, m machine, config string) error {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a deadline would end sandboxd
 	defer cancel()
@@ -150,10 +151,10 @@ func (d *Driver) start(ctx context.Context, id string, m machine, config string)
 	}
 }
 
-// maxSaid bounds what is kept of a process's stderr, in bytes.
+// maxSaid bounds the kept part of a process's stderr, in bytes.
 const maxSaid = 1000
 
-// lastWords waits for the end of a process that is not to end, and returns what it said.
+// lastWords waits for the unexpected end of a process, and returns an error with its output.
 func lastWords(stream eventStream) error {
 	var said bytes.Buffer
 	for stream.Receive() {

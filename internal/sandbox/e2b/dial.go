@@ -14,16 +14,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/attach"
 )
 
-// What carries a connection ends when its client has been silent for so long. The client says that it lives three times as often.
+// The carrier of a connection ends when its client sends nothing for the time of silence. The client sends keep-alive frames three times as often.
 const (
 	silence  = 90 * time.Second
 	lifeSign = silence / 3
 )
 
-// notFoundStatus is that of a shell that does not find a program.
+// notFoundStatus is a shell's exit status for a missing program.
 const notFoundStatus = 127
 
-// Dial implements driver.Driver. A machine in which sandboxd does not listen is ended, unless a caller of Create is about to start it.
+// Dial implements driver.Driver. It ends a machine in which sandboxd does not listen, unless a Create is about to start it.
 func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	m, err := d.find(ctx, id)
 	if err != nil {
@@ -40,7 +40,7 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	if lockErr != nil {
 		return nil, fault.Wrap(fault.Unavailable, errors.Join(err, lockErr), "sandbox %q may be in creation", id)
 	}
-	defer func() { _ = lock.Release() }() // it ends with its file, whatever Close says
+	defer func() { _ = lock.Release() }() // closing the file releases it anyway
 	return d.dialOrEnd(ctx, id)
 }
 
@@ -57,7 +57,7 @@ func (d *Driver) dialOrEnd(ctx context.Context, id string) (net.Conn, error) {
 	return conn, nil
 }
 
-// goneError says that nothing listens to control connections in the machine.
+// goneError reports that nothing listens for control connections in the machine.
 type goneError struct{ said string }
 
 func (e *goneError) Error() string { return "sandboxd does not run: " + e.said }
@@ -67,7 +67,7 @@ func ended(err error) bool {
 	return errors.As(err, &gone)
 }
 
-// dial starts what carries a connection in the machine, and returns its streams as one. The end of ctx ends the wait for the connection, not the
+// dial starts the carrier of a connection in the machine, and returns its streams as one connection. ctx bounds only the wait for the
 // connection.
 func (d *Driver) dial(ctx context.Context, m machine) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
@@ -88,7 +88,7 @@ func (d *Driver) dial(ctx context.Context, m machine) (net.Conn, error) {
 			return newConn(m.envd, pid, stream, rest, cancel), nil
 		}
 		err = errors.Join(err, ctx.Err())
-		if pid != 0 { // the process ends with the first frame that does not come
+		if pid != 0 { // the process ends when it gets no frames
 			_ = stream.Close()
 		}
 	}
@@ -96,7 +96,7 @@ func (d *Driver) dial(ctx context.Context, m machine) (net.Conn, error) {
 	return nil, err
 }
 
-// eventStream are the events of a process.
+// eventStream is the events of a process.
 type eventStream interface {
 	Receive() bool
 	Msg() *envd.EventMessage
@@ -104,8 +104,8 @@ type eventStream interface {
 	Close() error
 }
 
-// ready waits until sandboxd has accepted the connection: that envd started the process proves nothing. It returns the process, and output that
-// came with the first byte.
+// ready waits until sandboxd has accepted the connection, which the start of the process does not prove. It returns the process, and
+// output that came with the first byte.
 func ready(stream eventStream) (pid int, rest []byte, err error) {
 	said := ""
 	for stream.Receive() {
@@ -129,4 +129,4 @@ func ready(stream eventStream) (pid int, rest []byte, err error) {
 	return pid, nil, fmt.Errorf("the connection into the sandbox ended: %w", errors.Join(stream.Err(), errStreamEnded))
 }
 
-var errStreamEnded = errors.New("the stream of its process ended")
+var errStreamEnded = errors.New("the event stream of the process ended")

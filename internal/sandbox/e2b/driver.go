@@ -19,25 +19,25 @@ import (
 
 // Options configures New. Dir, SandboxdPath and Key are required.
 type Options struct {
-	// Dir holds the name of this owner, and locks; it is made when missing and must be private to its owner.
+	// Dir holds the name of this owner, and locks; it is created if missing and must be private to its owner.
 	Dir string
 	// SandboxdPath is the static sandboxd binary.
 	SandboxdPath string
-	// Key is the API key. It stays in this process.
+	// Key is the API key. It does not leave this process.
 	Key string
-	// Template is the one of sandboxes that name no image; "": each must name one.
+	// Template is the default template of sandboxes; "": each task must name one.
 	Template string
-	// Domain is that of the service; "": e2b.app.
+	// Domain is the service's domain; "": e2b.app.
 	Domain string
-	// APIURL and SandboxURL replace the addresses that follow from Domain.
+	// APIURL and SandboxURL replace the addresses derived from Domain.
 	APIURL, SandboxURL string
-	// CreateRate is how many sandboxes this host makes a second, at most; 0: 1.
+	// CreateRate bounds the sandboxes that this host creates per second; 0: 1.
 	CreateRate float64
-	// Logger reports what is destroyed on the way; nil is silent.
+	// Logger logs machines that the driver ends by itself; nil: silent.
 	Logger *slog.Logger
 }
 
-// Driver makes sandboxes in one account. It is safe for concurrent use.
+// Driver creates sandboxes in one account. It is safe for concurrent use.
 type Driver struct {
 	o        Options
 	owner    string
@@ -48,7 +48,7 @@ type Driver struct {
 	log      *slog.Logger
 
 	mu    sync.Mutex
-	known map[string]machine // by the sandbox's id; what is not in it is looked up
+	known map[string]machine // by the sandbox's id; others are looked up
 }
 
 var (
@@ -58,7 +58,7 @@ var (
 	_ driver.Inspector = (*Driver)(nil)
 )
 
-// New prepares Dir. It does not ask the service; Probe does.
+// New prepares Dir. It does not connect to the service; Probe does.
 func New(o Options) (*Driver, error) {
 	if o.Key == "" {
 		return nil, fault.New(fault.Invalid, "the backend e2b needs an API key: set E2B_API_KEY")
@@ -87,15 +87,15 @@ func New(o Options) (*Driver, error) {
 	return d, os.MkdirAll(filepath.Join(d.o.Dir, locksDir), 0o700)
 }
 
-// DefaultDomain is that of E2B's own service.
+// DefaultDomain is the domain of E2B's own service.
 const DefaultDomain = "e2b.app"
 
-// client follows no redirect: the API key and the machines' tokens are for the addresses that the operator named.
+// client follows no redirects: the API key and the machines' tokens are only for the operator's addresses.
 func client() *http.Client {
 	return &http.Client{Transport: transport(), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// transport keeps more connections than the default: a stream of each control connection stays open.
+// transport keeps more connections than the default: each control connection has an open stream.
 func transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one
 	t.DialContext, t.HTTP2 = deadpath.Dialer(30*time.Second).DialContext, deadpath.HTTP2()
@@ -104,13 +104,13 @@ func transport() *http.Transport {
 	return t
 }
 
-// Probe fails where the service does not answer, or refuses the key.
+// Probe fails if the service does not answer, or refuses the key.
 func (d *Driver) Probe(ctx context.Context) error {
 	_, err := d.api.List(ctx, map[string]string{metaOwner: d.owner})
 	return err
 }
 
-// Prepare implements driver.Preparer: it refuses what a sandbox of E2B cannot have, before one is made.
+// Prepare implements driver.Preparer: it refuses what a sandbox of E2B cannot have.
 func (d *Driver) Prepare(_ context.Context, spec driver.Spec) error {
 	_, err := d.template(spec)
 	return err

@@ -86,14 +86,14 @@ func TestRefusals(t *testing.T) {
 	d := open(t, options(t, s))
 	b := sandbox.New(d, sandbox.Options{Defaults: small()})
 	for want, spec := range map[string]rollout.Sandbox{
-		"not possible on the backend e2b":       {User: rollout.UserRoot},
-		"cannot be the workdir":                 {Workdir: "/srv"},
-		"or be graded on the backend e2b":       {GradePaths: []string{"/srv"}},
-		"image_env: is not possible":            {ImageEnv: true},
-		"want the name of a template of E2B":    {Image: "../x?y"},
-		`E2B has no template "missing"`:         {Image: "missing"},
-		"have 2 cores, and 3 are asked for":     {CPU: 3},
-		"have 2048 MiB, and 4096 are asked for": {MemoryMiB: 4096},
+		"not possible on the backend e2b":        {User: rollout.UserRoot},
+		"cannot be the workdir":                  {Workdir: "/srv"},
+		"or be graded on the backend e2b":        {GradePaths: []string{"/srv"}},
+		"image_env: is not possible":             {ImageEnv: true},
+		"must be the name of a template of E2B":  {Image: "../x?y"},
+		`E2B has no template "missing"`:          {Image: "missing"},
+		"have 2 cores, but the task needs 3":     {CPU: 3},
+		"have 2048 MiB, but the task needs 4096": {MemoryMiB: 4096},
 	} {
 		_, err := b.Create(t.Context(), "bad", spec, nil)
 		require.Equal(t, fault.Invalid, fault.KindOf(err), "%v", err)

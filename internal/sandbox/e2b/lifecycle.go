@@ -24,7 +24,7 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 	return nil
 }
 
-// List implements driver.Driver. A machine whose metadata cannot be read is left to its timeout.
+// List implements driver.Driver. A machine whose metadata cannot be read ends by its timeout.
 func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	all, err := d.api.List(ctx, map[string]string{metaOwner: d.owner})
 	if err != nil {
@@ -38,7 +38,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 			d.log.Warn("metadata of a sandbox cannot be read", "machine", s.ID, "error", err)
 			continue
 		}
-		if !seen[info.ID] { // of two the same id finds both
+		if !seen[info.ID] { // the same id finds both of two machines
 			infos = append(infos, info)
 		}
 		seen[info.ID] = true
@@ -46,7 +46,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	return infos, nil
 }
 
-// Renew implements driver.Driver: it puts off the end that the service keeps.
+// Renew implements driver.Driver: it extends the service's timeout.
 func (d *Driver) Renew(ctx context.Context, id string, lease time.Duration) error {
 	m, err := d.find(ctx, id)
 	if err != nil {
@@ -60,7 +60,7 @@ func (d *Driver) Renew(ctx context.Context, id string, lease time.Duration) erro
 	return err
 }
 
-// lost turns the error of a dial into SandboxLost where the machine is gone, or sandboxd has ended in it. Such a machine is ended.
+// lost turns the error of a dial into SandboxLost if the machine is gone or sandboxd has ended in it. It ends such a machine.
 func (d *Driver) lost(ctx context.Context, id string, m machine, err error) error {
 	if !ended(err) {
 		s, getErr := d.api.Get(ctx, m.id)

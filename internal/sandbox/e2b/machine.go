@@ -11,13 +11,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/envd"
 )
 
-// machine is a machine of the service that a sandbox is in.
+// machine is the service's machine of a sandbox.
 type machine struct {
 	id   string
 	envd *envd.Client
 }
 
-// hosted are the domains at which one address serves all machines, as the service's own clients know them.
+// hosted reports whether one address serves all machines of the domain, as in the service's own clients.
 func hosted(domain string) bool {
 	return slices.Contains([]string{"e2b.app", "e2b.dev", "e2b.pro", "e2b-staging.dev"}, domain)
 }
@@ -34,7 +34,7 @@ func (d *Driver) machine(s api.Sandbox) machine {
 	return machine{id: s.ID, envd: &envd.Client{HTTP: d.http, Address: address, Sandbox: s.ID, Token: s.Token}}
 }
 
-// find returns the machine of the sandbox. One that is not there is a fault.SandboxLost.
+// find returns the machine of the sandbox; fault.SandboxLost: there is none.
 func (d *Driver) find(ctx context.Context, id string) (machine, error) {
 	if m, ok := d.remembered(id); ok {
 		return m, nil
@@ -46,7 +46,7 @@ func (d *Driver) find(ctx context.Context, id string) (machine, error) {
 	if len(all) == 0 {
 		return machine{}, fault.New(fault.SandboxLost, "sandbox %q is gone", id)
 	}
-	s, err := d.api.Get(ctx, all[0].ID) // which has the token
+	s, err := d.api.Get(ctx, all[0].ID) // the list lacks the token
 	if fault.Is(err, fault.NotFound) {
 		return machine{}, fault.Wrap(fault.SandboxLost, err, "sandbox %q is gone", id)
 	}
@@ -56,7 +56,7 @@ func (d *Driver) find(ctx context.Context, id string) (machine, error) {
 	return d.remember(id, s), nil
 }
 
-// machines lists those of the sandbox, the oldest first. There is more than one where the answer to a creation was lost.
+// machines lists the sandbox's machines, the oldest first. There are several if the answer to a creation was lost.
 func (d *Driver) machines(ctx context.Context, id string) ([]api.Sandbox, error) {
 	all, err := d.api.List(ctx, map[string]string{metaSandbox: id, metaOwner: d.owner})
 	slices.SortFunc(all, func(a, b api.Sandbox) int {
@@ -80,7 +80,7 @@ func (d *Driver) remember(id string, s api.Sandbox) machine {
 	return m
 }
 
-// forget is called when a machine is gone, or may be.
+// forget removes a machine that is, or may be, gone.
 func (d *Driver) forget(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

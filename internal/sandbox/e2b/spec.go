@@ -17,11 +17,11 @@ import (
 // Metadata of a machine.
 const (
 	metaSandbox = "rolloutd_sandbox" // the sandbox's id
-	metaOwner   = "rolloutd_owner"   // the data folder that the sandbox belongs to
+	metaOwner   = "rolloutd_owner"   // the owner's data folder
 	metaState   = "rolloutd_state"   // a state, as JSON
 )
 
-// state is what is known of a sandbox beside its machine.
+// state is the stored description of a sandbox.
 type state struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	CreatedAt time.Time         `json:"created_at"`
@@ -30,7 +30,7 @@ type state struct {
 	HomeMiB   int               `json:"home_mib"`
 }
 
-// metadata are those of the sandbox's machine.
+// metadata returns the metadata of the sandbox's machine.
 func (d *Driver) metadata(id string, spec driver.Spec) (map[string]string, error) {
 	data, err := json.Marshal(state{Labels: spec.Labels, CreatedAt: time.Now(), CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, HomeMiB: spec.HomeMiB})
 	return map[string]string{metaSandbox: id, metaOwner: d.owner, metaState: string(data)}, err
@@ -45,10 +45,10 @@ func infoOf(s api.Sandbox) (driver.Info, error) {
 	}, err
 }
 
-// templateName is what the service takes as an id or an alias, with a tag or not.
+// templateName matches an id or an alias of the service, with an optional tag.
 var templateName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}(:[A-Za-z0-9._-]{1,64})?$`)
 
-// template is the name of the template that the spec asks for. A spec that a machine cannot have is refused.
+// template returns the name of the spec's template. It refuses a spec that a machine cannot have.
 func (d *Driver) template(spec driver.Spec) (string, error) {
 	name := spec.Image
 	if name == "" {
@@ -62,25 +62,25 @@ func (d *Driver) template(spec driver.Spec) (string, error) {
 	case spec.ImageEnv:
 		return "", fault.Field("image_env", "is not possible on the backend e2b: set the variables in the task")
 	case name == "":
-		return "", fault.Field("image", "is needed: the backend e2b has no default template (sandbox.e2b.template)")
+		return "", fault.Field("image", "is required: the backend e2b has no default template (sandbox.e2b.template)")
 	case !templateName.MatchString(name):
-		return "", fault.Field("image", "want the name of a template of E2B, got %q", name)
+		return "", fault.Field("image", "must be the name of a template of E2B, got %q", name)
 	}
 	return name, nil
 }
 
-// checkSizes refuses a spec that the template's machines are too small for: the sizes of a machine are its template's.
+// checkSizes refuses a spec that exceeds the size of the template's machines.
 func checkSizes(spec driver.Spec, s api.Sandbox) error {
 	switch {
 	case s.CPU > 0 && spec.CPU > s.CPU:
-		return fault.Field("cpu", "the machines of the template %q have %g cores, and %g are asked for", s.Template, s.CPU, spec.CPU)
+		return fault.Field("cpu", "the machines of the template %q have %g cores, but the task needs %g", s.Template, s.CPU, spec.CPU)
 	case s.MemoryMiB > 0 && spec.MemoryMiB > s.MemoryMiB:
-		return fault.Field("memory_mib", "the machines of the template %q have %d MiB, and %d are asked for", s.Template, s.MemoryMiB, spec.MemoryMiB)
+		return fault.Field("memory_mib", "the machines of the template %q have %d MiB, but the task needs %d", s.Template, s.MemoryMiB, spec.MemoryMiB)
 	}
 	return nil
 }
 
-// enclosed is what encloses the sandbox in its machine.
+// enclosed returns the configuration of package enclose.
 func (d *Driver) enclosed(id string, spec driver.Spec) (string, error) {
 	data, err := json.Marshal(enclose.Config{
 		ID: id, Lease: spec.Lease.String(), CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, HomeMiB: spec.HomeMiB, TmpMiB: spec.TmpMiB, PIDs: spec.PIDs, Filter: d.filter,
@@ -89,13 +89,13 @@ func (d *Driver) enclosed(id string, spec driver.Spec) (string, error) {
 	return string(data), err
 }
 
-// program is the sandboxd binary, with its place in a machine, which names the content.
+// program is the sandboxd binary and its path in a machine, which depends on the content.
 type program struct {
 	content []byte
 	path    string
 }
 
-// ProgramPath is where a machine has the sandboxd binary at path. A template that has it there is started faster.
+// ProgramPath returns the path in a machine of the sandboxd binary at path. A template with the binary at that path starts faster.
 func ProgramPath(path string) (string, error) {
 	p, err := readProgram(path)
 	return p.path, err

@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/usage"
 )
 
-// Inspect implements driver.Inspector: sandboxd reads the counters of the machine's cgroups, and asks the file systems how full they are.
+// Inspect implements driver.Inspector. sandboxd reads the counters of the machine's cgroups and queries the file systems for free space.
 func (d *Driver) Inspect(ctx context.Context, id string) (driver.Usage, error) {
 	m, err := d.find(ctx, id)
 	if err != nil {

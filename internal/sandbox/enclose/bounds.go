@@ -18,12 +18,12 @@ import (
 const (
 	cgroupRoot = "/sys/fs/cgroup"
 	cgroupName = "sandbox"
-	// machineReserve is memory of the machine that the processes of the sandbox do not get, in MiB: the kernel's, the provider's daemon's and sandboxd's.
-	// Without it the machine's own memory would end before the sandbox's, and the kernel could kill any process of the machine.
+	// machineReserve is memory of the machine that the sandbox's processes do not get, in MiB: for the kernel, the provider's daemon and
+	// sandboxd. Without it the machine would run out of memory before the sandbox, and the kernel could kill any process.
 	machineReserve = 128
 )
 
-// inherited are open files that the inner step gets, from descriptor first on.
+// inherited are open files for the inner step, from descriptor first on.
 type inherited struct {
 	first int
 	files []*os.File
@@ -39,7 +39,7 @@ func (i *inherited) add(path string, flag int) (int, error) {
 	return i.first + len(i.files) - 1, nil
 }
 
-// addCounters opens the folders of the counters, which sandboxd does not see by name, and names them by their descriptors.
+// addCounters opens the folders of the counters, which sandboxd cannot open by name, and replaces the names by descriptors.
 func (i *inherited) addCounters(c *usage.Counters) error {
 	for _, folder := range []*string{&c.Kills, &c.Memory, &c.PIDs, &c.CPU} {
 		fd, err := i.add(*folder, os.O_RDONLY)
@@ -51,8 +51,8 @@ func (i *inherited) addCounters(c *usage.Counters) error {
 	return nil
 }
 
-// bound gives the processes of the sandbox cgroups with its limits. Their entrances and the folders of their counters are inherited. A machine without
-// the controllers bounds the sandbox by its own size alone, and has no counters.
+// bound creates cgroups with the sandbox's limits for its processes. The inner step inherits their entrances and counters. Without
+// controllers the size of the machine is the only limit, and there are no counters.
 func bound(c *Config, i *inherited) error {
 	h := cgroup.New(cgroupRoot)
 	files, err := limited(h, *c)
@@ -68,7 +68,7 @@ func bound(c *Config, i *inherited) error {
 		entrances = append(entrances, strconv.Itoa(fd))
 	}
 	counters := h.Counters(cgroupName)
-	counters.Sandboxd = "" // sandboxd, which reads them, is in none of the cgroups
+	counters.Sandboxd = "" // sandboxd, the reader, is in none of the cgroups
 	if err := i.addCounters(&counters); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func bound(c *Config, i *inherited) error {
 	return nil
 }
 
-// limited makes the cgroups, and returns the files through which processes enter them.
+// limited creates the cgroups, and returns the files by which processes enter them.
 func limited(h *cgroup.Hierarchy, c Config) ([]string, error) {
 	total, err := machineMiB()
 	if err != nil {
@@ -89,7 +89,7 @@ func limited(h *cgroup.Hierarchy, c Config) ([]string, error) {
 	return e.Work, err
 }
 
-// machineMiB is the memory of the machine.
+// machineMiB returns the memory of the machine.
 func machineMiB() (int, error) {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {

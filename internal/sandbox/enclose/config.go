@@ -1,11 +1,10 @@
-// Package enclose makes a sandbox of a part of a virtual machine or of a container. From its root it starts sandboxd as the first process of namespaces
-// of its own.
+// Package enclose makes a sandbox inside a virtual machine or a container. It starts sandboxd as the first process of new namespaces.
 //
-// In a machine the sandbox has the machine's files, but neither its network, its processes nor its user ids. In a container it has the container's
-// image, with a layer in memory above it, and keeps the container's user ids and its network.
+// In a machine the sandbox sees the machine's files, but not its network, processes or user ids. In a container it has the container's
+// image below a layer in memory, and the container's user ids and network.
 //
-// What else runs there, such as a provider's daemon, is outside. Processes that are started from outside reach sandboxd at ControlSocket; those
-// of the sandbox reach neither the socket nor them.
+// Everything else there, such as a provider's daemon, is outside. Outside processes reach sandboxd at ControlSocket; the sandbox's
+// processes reach neither the socket nor the outside processes.
 package enclose
 
 import (
@@ -18,18 +17,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Command is the argument that asks a binary for this, followed by a Config as JSON. Inside is the step that it starts in the namespaces.
+// Command is the argument that starts this package, followed by a Config as JSON. Inside is the step that it starts in the namespaces.
 const (
 	Command = "enclose"
 	Inside  = "enclosed"
 )
 
-// Where things lie in the machine or the container.
+// Paths in the machine or the container.
 const (
 	Folder        = "/opt/rolloutd"
-	controlFolder = Folder + "/control" // closed to all but root
+	controlFolder = Folder + "/control" // only for root
 	ControlSocket = controlFolder + "/control.sock"
-	LogFile       = Folder + "/sandboxd.log" // what sandboxd says
+	LogFile       = Folder + "/sandboxd.log" // output of sandboxd
 	verifier      = "/verifier"
 )
 
@@ -38,27 +37,28 @@ type Config struct {
 	ID        string       `json:"id"`
 	Lease     string       `json:"lease"` // a duration
 	CPU       float64      `json:"cpu"`
-	MemoryMiB int          `json:"memory_mib"` // of the sandbox's processes, where the machine has as much
+	MemoryMiB int          `json:"memory_mib"` // of the sandbox's processes, if the machine has that much
 	HomeMiB   int          `json:"home_mib"`
 	TmpMiB    int          `json:"tmp_mib"`
-	TreeBytes int64        `json:"tree_bytes"` // most bytes of one tar
+	TreeBytes int64        `json:"tree_bytes"` // bound of one tar
 	PIDs      int          `json:"pids"`       // of the sandbox; of each user where the machine has no cgroups
-	Filter    []byte       `json:"filter"`     // the system call filter, as the kernel reads it
-	Env       wire.BaseEnv `json:"env"`        // what processes start from
-	Image     *Image       `json:"image"`      // of a container; nil: this is a machine
+	Filter    []byte       `json:"filter"`     // the system call filter in the kernel's format
+	Env       wire.BaseEnv `json:"env"`        // base environment of processes
+	Image     *Image       `json:"image"`      // of a container; nil: a machine
 
-	// Entrances are descriptors through which processes enter their cgroups, and Counters the folders of what these count. Of a machine Command sets both, for Inside.
+	// Entrances are descriptors by which processes enter their cgroups, Counters the folders of the cgroups' counters. In a machine
+	// Command sets both for Inside.
 	Entrances []string       `json:"entrances"`
 	Counters  usage.Counters `json:"counters"`
 }
 
-// baseID is the machine's id of the sandbox's user 0. The two other users follow it. None owns a file of the machine.
+// baseID is the machine's id of the sandbox's user 0. Those of the two other users follow. None owns a file of the machine.
 const baseID = 200_000
 
-// Run takes Command or Inside and a configuration.
+// Run executes Command or Inside with a configuration.
 func Run(args []string) error {
 	if len(args) != 2 {
-		return fmt.Errorf("%s wants one configuration", args[0])
+		return fmt.Errorf("%s needs exactly one configuration", args[0])
 	}
 	if err := expectMachine(args[0]); err != nil {
 		return err
@@ -73,7 +73,7 @@ func Run(args []string) error {
 	return outside(c)
 }
 
-// expectMachine refuses to change a computer that the driver has not prepared: a call by hand would cover the folders of a host.
+// expectMachine refuses a computer that the driver has not prepared: a manual call would cover the folders of a host.
 func expectMachine(command string) error {
 	program, err := os.Executable()
 	if err != nil {

@@ -15,23 +15,23 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Image is what the sandbox of a container takes from its image.
+// Image is the part of a container's image that a sandbox uses.
 type Image struct {
-	// Root says what is added to the image. Where it is mounted and its layers are known here alone: the container's root is the only one.
+	// Root has the additions to the image. This package sets its layers and its place: the container's root is the only layer.
 	Root stage.Overlay `json:"root"`
-	// Agent are the arguments of sandboxd that say who the agent is.
+	// Agent are the arguments of sandboxd for the agent's user.
 	Agent []string `json:"agent"`
-	// Workdir is a folder of the image that is the workdir too, and Graded are those that show below the home.
+	// Workdir is a folder of the image that becomes the workdir; Graded are folders shown below the home.
 	Workdir string   `json:"workdir"`
 	Graded  []string `json:"graded"`
-	// Verifier makes the root file system read-only, but for Workdir and Graded.
+	// Verifier makes the root file system read-only, except for Workdir and Graded.
 	Verifier bool `json:"verifier"`
 }
 
-// scratch is a folder of the container in memory, over which the new root is put together.
+// scratch is a folder of the container in memory, in which the new root is assembled.
 const scratch = "/tmp"
 
-// graft is a part of the old root, or of the image that is not yet the root, on its way into the new root.
+// graft is a part of the old root, or of the image before it is the root, that is moved into the new root.
 type graft struct {
 	tree int // descriptor of a copy of the mount
 	at   string
@@ -56,8 +56,8 @@ func (g graft) set() error {
 	return nil
 }
 
-// enter mounts the image with a layer in memory above it, and makes that the root: nothing of the container's own mounts is left. It returns what is
-// to be set in the root once its folders are mounted.
+// enter mounts the image below a layer in memory, and makes that the root, without the container's own mounts. It returns the grafts to
+// set in the root after its folders are mounted.
 func (i *Image) enter(p places) ([]graft, error) {
 	o := i.Root
 	o.At, o.Layers = scratch, []string{"/"}
@@ -79,7 +79,7 @@ func (i *Image) enter(p places) ([]graft, error) {
 			return nil, err
 		}
 	}
-	if err := p.proc(filepath.Join(root, "proc")); err != nil { // the kernel mounts it only while another one is in sight
+	if err := p.proc(filepath.Join(root, "proc")); err != nil { // the kernel mounts it only while another one is visible
 		return nil, err
 	}
 	if err := protectProc(filepath.Join(root, "proc")); err != nil {
@@ -91,7 +91,7 @@ func (i *Image) enter(p places) ([]graft, error) {
 	return grafts, pivot(root)
 }
 
-// unlinkTests removes the places that test scripts know from an agent's sandbox, which has no tests: a task may use these names.
+// unlinkTests removes paths that test scripts use, from an agent's sandbox, which has no tests: a task may use these names.
 func unlinkTests(at string) error {
 	root, err := os.OpenRoot(at)
 	if err != nil {
@@ -109,7 +109,8 @@ func unlinkTests(at string) error {
 	return nil
 }
 
-// grafts takes the sandbox's own files, so that root of the image cannot change them, and the folders of the image that show under other names.
+// grafts takes the sandbox's own files, so that root of the image cannot change them, and the image's folders that appear under other
+// names.
 func (i *Image) grafts(root string) ([]graft, error) {
 	own, err := take(filepath.Join(scratch, "0", Folder), Folder)
 	if err != nil {
@@ -126,8 +127,8 @@ func (i *Image) grafts(root string) ([]graft, error) {
 	return all, nil
 }
 
-// shown are folders of the image, and where each is mounted: below the home, with which it goes to the verifier, and in a verifier's sandbox over the
-// read-only one.
+// shown returns folders of the image with their mount points: below the home, with which they are copied to the verifier, and in a
+// verifier's sandbox over the read-only original.
 func (i *Image) shown() [][2]string {
 	var all [][2]string
 	if i.Workdir != "" {
@@ -158,7 +159,8 @@ func readOnlyView(root string) (string, error) {
 	return at, g.set()
 }
 
-// protectProc makes read-only what a container engine makes read-only too. Root of the sandbox is no root of the machine, which owns most of it.
+// protectProc makes read-only what container engines make read-only. Root of the sandbox is not root of the machine, which owns most of
+// it.
 func protectProc(proc string) error {
 	for _, name := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs"} {
 		at := filepath.Join(proc, name)
@@ -176,7 +178,7 @@ func protectProc(proc string) error {
 	return nil
 }
 
-// pivot makes a mount the root, and takes the old root away.
+// pivot makes a mount the root and removes the old root.
 func pivot(root string) error {
 	if err := os.Chdir(root); err != nil {
 		return err

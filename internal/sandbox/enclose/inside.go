@@ -18,9 +18,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// inside closes the sandbox and becomes sandboxd. It returns only when that failed.
+// inside sets up the sandbox and becomes sandboxd. It returns only on failure.
 func inside(c Config) error {
-	runtime.LockOSThread() // the filter and the user belong to the thread, which is the one that execs
+	runtime.LockOSThread() // the filter and the user belong to the thread that calls exec
 	steps := []struct {
 		name string
 		do   func(Config) error
@@ -79,11 +79,11 @@ func limits(c Config) error {
 	return nil
 }
 
-// supervisorCapabilities are those that sandboxd starts with in a container: it changes users and owners, and kills. They are the most that an agent
-// can ever have.
+// supervisorCapabilities are those of sandboxd at its start in a container: to change users and owners, and to kill. An agent can never
+// have more.
 const supervisorCapabilities = process.RootCapabilities | 1<<unix.CAP_SETPCAP
 
-// supervisor gives sandboxd a user of its own beside a user of the image, which may be root. In a machine it is root of the sandbox.
+// supervisor gives sandboxd a user separate from the image's, which may be root. In a machine sandboxd is root of the sandbox.
 func supervisor(c Config) error {
 	if c.Image == nil {
 		return nil
@@ -91,11 +91,11 @@ func supervisor(c Config) error {
 	return child.Assume(child.User{UID: wire.SupervisorID, GID: wire.SupervisorID, Capabilities: supervisorCapabilities}, supervisorCapabilities, supervisorCapabilities)
 }
 
-// filter sets the system call filter, of instructions of 8 bytes.
+// filter sets the system call filter; an instruction has 8 bytes.
 func filter(c Config) error {
 	n := len(c.Filter) / 8
 	if n == 0 {
-		return errors.New("there is none")
+		return errors.New("no filter")
 	}
 	program := make([]unix.SockFilter, n)
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&program[0])), 8*n), c.Filter)
@@ -103,7 +103,7 @@ func filter(c Config) error {
 	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&p)), 0, 0)
 }
 
-// become replaces this process by sandboxd, which is then the first one of the sandbox.
+// become replaces this process by sandboxd, which becomes the first process of the sandbox.
 func become(c Config) error {
 	env, err := json.Marshal(c.Env)
 	if err != nil {
@@ -111,10 +111,10 @@ func become(c Config) error {
 	}
 	folders, processes, agent := []string{"/dev/shm", wire.AgentHome, "/run", "/tmp", verifier}, c.PIDs, []string(nil)
 	switch {
-	case c.Image != nil: // whose users have the same ids in other containers: the limit is the container's
+	case c.Image != nil: // its users have the same ids in other containers: the container has the limit
 		folders, processes, agent = append(folders, "/"), 0, c.Image.Agent
 	case len(c.Entrances) > 0:
-		processes++ // the limit of the cgroup is reached first, and counts what it refuses
+		processes++ // the limit of the cgroup is reached first, and counts refusals
 		fallthrough
 	default:
 		folders = append(folders, "/var/tmp")

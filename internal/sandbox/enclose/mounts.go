@@ -10,15 +10,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// devices are those of the machine that a sandbox has.
+// devices are the machine's devices that a sandbox has.
 func devices() []string { return []string{"null", "zero", "full", "random", "urandom", "tty"} }
 
-// mounts gives the sandbox its root file system, covers what it must not see, and gives it the folders that it writes to, all in memory and with a
-// size.
+// mounts sets the sandbox's root file system, hides what it must not see, and mounts its writable folders, in memory and with a size.
 func mounts(c Config) error {
 	unix.Umask(0)
 	defer unix.Umask(0o022)
-	// What is mounted here does not reach the machine, or the container.
+	// Mounts made here must not propagate to the machine or the container.
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
 		return err
 	}
@@ -42,13 +41,13 @@ func mounts(c Config) error {
 	return err
 }
 
-// places are the mounts that every sandbox has, below "/".
+// places mounts what every sandbox has, below "/".
 type places struct {
-	owner           int // of those that neither the agent nor the verifier gets: sandboxd
+	owner           int // of files that neither the agent nor the verifier may use: sandboxd
 	homeMiB, tmpMiB int
 }
 
-// proc shows processes to their own user, and to sandboxd's group, which the verifier is in.
+// proc shows processes only to their user and to sandboxd's group, which includes the verifier.
 func (p places) proc(at string) error {
 	err := unix.Mount("proc", at, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, fmt.Sprintf("hidepid=invisible,gid=%d", p.owner))
 	if err != nil {
@@ -57,7 +56,7 @@ func (p places) proc(at string) error {
 	return nil
 }
 
-// furnish mounts all but /proc; varTmpMiB is 0 where /var/tmp is a folder of the image.
+// furnish mounts everything except /proc; varTmpMiB is 0 if /var/tmp is a folder of the image.
 func (p places) furnish(varTmpMiB int) error {
 	if err := p.dev(); err != nil {
 		return fmt.Errorf("/dev: %w", err)
@@ -107,7 +106,7 @@ func readOnly(at string) error {
 	return nil
 }
 
-// dev makes a folder of devices that holds harmless ones only, with terminals of its own.
+// dev mounts a folder of harmless devices, with terminals of its own.
 func (p places) dev() error {
 	sources := map[string]*os.File{}
 	for _, name := range devices() {

@@ -19,7 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// controlFD is where the inner step finds the listening control socket.
+// controlFD is the inner step's descriptor of the listening control socket.
 const controlFD = 3
 
 // outside prepares the machine or the container, starts the inner step in its namespaces, and waits for its end.
@@ -57,7 +57,7 @@ func outside(c Config) error {
 	return cmd.Run()
 }
 
-// prepareMachine furnishes the machine and gives the sandbox its bounds. It returns the open LogFile.
+// prepareMachine adds the sandbox's files to the machine and sets its limits. It returns the open LogFile.
 func prepareMachine(c *Config, shared *inherited, program string) (*os.File, error) {
 	if err := furnish(program); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func prepareMachine(c *Config, shared *inherited, program string) (*os.File, err
 		return nil, err
 	}
 	if err := bound(c, shared); err != nil {
-		fmt.Fprintln(log, "the machine gives no cgroups:", err)
+		fmt.Fprintln(log, "the machine has no usable cgroups:", err)
 	}
 	return log, nil
 }
@@ -82,19 +82,19 @@ func inMachine() *syscall.SysProcAttr {
 	}
 }
 
-// inContainer are the namespaces that a container has not of its own already: apart from what is started in it from outside, and from its mounts.
+// inContainer are the namespaces that separate the sandbox from the container's other processes and mounts; the container has the others.
 func inContainer() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
 }
 
-// ids maps those of the sandbox to those of the machine, whose root is not among them: /proc/sys asks for no more than that id.
+// ids maps the sandbox's ids to the machine's, without the machine's root: its id would be enough to write to /proc/sys.
 func ids() []syscall.SysProcIDMap {
 	return []syscall.SysProcIDMap{
 		{ContainerID: 0, HostID: baseID, Size: 1}, {ContainerID: wire.AgentID, HostID: baseID + 1, Size: 1}, {ContainerID: wire.VerifierID, HostID: baseID + 2, Size: 1},
 	}
 }
 
-// furnish adds to the machine's files what a sandbox needs beside them.
+// furnish adds the sandbox's files to those of the machine.
 func furnish(program string) error {
 	accounts := func(user, grader string) []stage.Account {
 		return []stage.Account{{Name: "user", ID: wire.AgentID, Rest: user}, {Name: wire.VerifierUser, ID: wire.VerifierID, Rest: grader}}
@@ -116,7 +116,7 @@ func furnish(program string) error {
 	return os.Chmod(program, 0o755)
 }
 
-// listen makes the control socket, in a folder that no process of the sandbox can enter.
+// listen creates the control socket, in a folder that no process of the sandbox can enter.
 func listen() (*os.File, error) {
 	if err := os.MkdirAll(controlFolder, 0o700); err != nil {
 		return nil, err

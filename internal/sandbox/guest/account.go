@@ -17,12 +17,12 @@ const (
 	maxAccounts = 1 << 20
 	// maxGroups bounds the groups of a user.
 	maxGroups = 64
-	// maxID is the highest id of an image.
+	// maxID is the highest possible id of an image.
 	maxID = 1<<16 - 1
 )
 
-// accountOf finds the user of the image that the agent is, as a container engine would: a name or an id, and a group where one is given; else the
-// groups that the image gives to that user. An image that names no user means root. It is nil for the user 1000.
+// accountOf finds the agent's user in the image, as a container engine would: a name or an id, with an optional group; without one it
+// takes the user's groups in the image. An image without a user means root. nil: the user 1000.
 func accountOf(use *Image, user string) (*wire.Account, error) {
 	switch user {
 	case "":
@@ -34,7 +34,7 @@ func accountOf(use *Image, user string) (*wire.Account, error) {
 			return &wire.Account{}, nil
 		}
 		if !rollout.IsAccount(user) {
-			return nil, fault.Field("user", "the image names %.100q, which is no user; want a name or an id", user)
+			return nil, fault.Field("user", "the image's user %.100q must be a name or an id", user)
 		}
 	}
 	passwd, err := records(use, "/etc/passwd")
@@ -52,7 +52,7 @@ func accountOf(use *Image, user string) (*wire.Account, error) {
 	return &a, check(a)
 }
 
-// records reads the lines of a file of accounts: name, password, id and so on.
+// records reads the lines of an account file: name, password, id and so on.
 func records(use *Image, path string) ([][]string, error) {
 	data, err := use.Files.ReadFile(path, maxAccounts)
 	switch {
@@ -107,7 +107,7 @@ func resolve(passwd, groups [][]string, user string) (wire.Account, error) {
 	return a, err
 }
 
-// find returns the first record of that name, or else of that id.
+// find returns the first record of that name, else of that id.
 func find(records [][]string, name string) []string {
 	for _, field := range []int{0, 2} {
 		if n := slices.IndexFunc(records, func(r []string) bool { return r[field] == name }); n >= 0 {
@@ -137,22 +137,22 @@ func groupsOf(groups [][]string, name string) ([]int, error) {
 func number(digits, what, name string) (int, error) {
 	id, err := strconv.Atoi(digits)
 	if err != nil {
-		return 0, fault.Field("user", "%s %.50q has the id %.50q in the image; want a number", what, name, digits)
+		return 0, fault.Field("user", "%s %.50q has the id %.50q in the image; it must be a number", what, name, digits)
 	}
 	return id, nil
 }
 
-// check refuses ids that the image's files cannot have, and those of sandboxd and of the verifier.
+// check refuses ids that the image's files cannot have, and the ids of sandboxd and the verifier.
 func check(a wire.Account) error {
 	if len(a.Groups) > maxGroups {
-		return fault.Field("user", "is in %d groups of the image; at most %d are possible", len(a.Groups), maxGroups)
+		return fault.Field("user", "is in %d groups of the image; the maximum is %d", len(a.Groups), maxGroups)
 	}
 	for _, id := range append([]int{a.UID, a.GID}, a.Groups...) {
 		switch {
 		case id < 0 || id > maxID:
 			return fault.Field("user", "has the id %d in the image; ids go from 0 to %d", id, maxID)
 		case id == wire.SupervisorID || id == wire.ImageVerifierID:
-			return fault.Field("user", "has the id %d in the image, which is one of the sandbox's own", id)
+			return fault.Field("user", "has the id %d in the image, which the sandbox reserves", id)
 		}
 	}
 	return nil

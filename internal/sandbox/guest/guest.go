@@ -1,4 +1,5 @@
-// Package guest decides what a sandbox takes from its image beside the files: who the agent is, the workdir, folders to grade, the environment.
+// Package guest determines what a sandbox takes from its image besides the files: the agent's user, the workdir, graded folders, the
+// environment.
 package guest
 
 import (
@@ -17,32 +18,32 @@ import (
 
 // Guest is what a sandbox takes from its image. The zero value is a sandbox without an image.
 type Guest struct {
-	// Account is the user of the image that the agent is; nil: the user 1000.
+	// Account is the agent's user in the image; nil: the user 1000.
 	Account  *wire.Account
-	Verifier bool // the root file system is read-only, but for Writable: programs that grade must stay what they are
+	Verifier bool // the root file system except Writable is read-only, so that no grading program can be changed
 	Workdir  string
-	Graded   []string // further folders that go to the verifier
+	Graded   []string // further folders that are copied to the verifier
 	Env      wire.BaseEnv
 }
 
-// rootPath is where root looks for programs in an image that does not say.
+// rootPath is root's PATH in an image that sets none.
 const rootPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Image is what is known of an image.
+// Image describes an image.
 type Image struct {
 	Env           []string
 	Workdir, User string
 	Files         Files
 }
 
-// Files are those of an image. FirstNoFolder returns the first part of a path that is in the image and no folder, and its type; "" where there is none.
-// ReadFile reads a regular file: fs.ErrNotExist says that there is none, a fault.Invalid that it is too long.
+// Files are those of an image. FirstNoFolder returns the first part of a path that exists in the image and is not a folder, and its type;
+// "": none. ReadFile reads a regular file; fs.ErrNotExist: there is none; fault.Invalid: it is too long.
 type Files interface {
 	FirstNoFolder(path string) (string, fs.FileMode, error)
 	ReadFile(path string, most int64) ([]byte, error)
 }
 
-// Stored is an image of the store; nil of nil.
+// Stored returns an image of the store; nil for nil.
 func Stored(use *image.Use) *Image {
 	if use == nil {
 		return nil
@@ -50,16 +51,17 @@ func Stored(use *image.Use) *Image {
 	return &Image{Env: use.Image.Env, Workdir: use.Image.Workdir, User: use.Image.User, Files: use}
 }
 
-// Of reads what the spec asks of the image, which is nil where it names none. Where users are not separate the agent cannot be root.
+// Of resolves the spec's fields about the image, which is nil if the spec names none. If users are not separate, the agent cannot be
+// root.
 func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
 	g := Guest{Verifier: spec.Labels[driver.LabelPurpose] == driver.PurposeVerifier, Workdir: spec.Workdir}
 	switch {
 	case use == nil && (spec.User != "" || g.Workdir != "" || spec.ImageEnv || len(spec.GradePaths) > 0):
-		return Guest{}, fault.Field("image", "is needed: the user, the workdir, the environment and further folders are those of an image")
+		return Guest{}, fault.Field("image", "is required by the user, the workdir, the environment and further folders, which are those of an image")
 	case use == nil:
 		return Guest{}, nil
 	case spec.User != "" && !separate:
-		return g, fault.Field("user", "%q needs a worker that runs as root: an ordinary user has no further user ids", spec.User)
+		return g, fault.Field("user", "%q needs a worker that runs as root: an ordinary user cannot map further user ids", spec.User)
 	}
 	var err error
 	if g.Account, err = accountOf(use, spec.User); err != nil {
@@ -78,8 +80,8 @@ func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
 	return g, nil
 }
 
-// CheckFolders refuses folders that cannot go to the verifier, and paths that lead through a link or a file of the image. firstNoFolder returns the
-// first part of a path that is in the image and no folder, and its type; "" where there is none.
+// CheckFolders refuses folders that cannot be copied to the verifier, and paths through a link or a file of the image. firstNoFolder
+// returns the first part of a path that exists in the image and is not a folder, and its type; "": none.
 func (g *Guest) CheckFolders(firstNoFolder func(p string) (string, fs.FileMode, error)) error {
 	for _, p := range g.Writable() {
 		field := "workdir"
@@ -102,7 +104,7 @@ func (g *Guest) CheckFolders(firstNoFolder func(p string) (string, fs.FileMode, 
 	return nil
 }
 
-// Writable are the folders of the image that the verifier's sandbox gets from the agent's.
+// Writable returns the folders of the image that the verifier's sandbox gets from the agent's.
 func (g *Guest) Writable() []string {
 	all := slices.Clone(g.Graded)
 	if g.Workdir != "" {
@@ -112,7 +114,7 @@ func (g *Guest) Writable() []string {
 	return slices.Compact(all)
 }
 
-// setEnv sets what processes start from: the image's environment where the task wants it.
+// setEnv sets the base environment of processes: the image's if the task wants it.
 func (g *Guest) setEnv(env []string, wanted bool) {
 	all := map[string]string{}
 	if g.IsRoot() {
@@ -126,7 +128,8 @@ func (g *Guest) setEnv(env []string, wanted bool) {
 	g.Env = wire.BaseEnv{Agent: all, Verifier: g.forVerifier(all)}
 }
 
-// forVerifier leaves out what names a folder that holds the agent's files: the verifier must run no program and load no library from there.
+// forVerifier removes variables that name a folder with the agent's files: the verifier must not run programs or load libraries from
+// there.
 func (g *Guest) forVerifier(all map[string]string) map[string]string {
 	kept := map[string]string{}
 	for name, value := range all {
@@ -147,7 +150,7 @@ func (g *Guest) forVerifier(all map[string]string) map[string]string {
 	return kept
 }
 
-// holds says whether a value names a folder that the agent writes to.
+// holds reports whether a value names a folder that the agent can write to.
 func (g *Guest) holds(value string) bool {
 	for _, folder := range append([]string{wire.AgentHome, "/tmp", "/var/tmp", "/run", "/dev/shm"}, g.Writable()...) {
 		if strings.Contains(value, folder) {
@@ -157,7 +160,7 @@ func (g *Guest) holds(value string) bool {
 	return false
 }
 
-// Agent are the arguments of sandboxd that say who the agent is.
+// Agent returns the arguments of sandboxd for the agent's user.
 func (g *Guest) Agent() []string {
 	if g.Account == nil {
 		return nil
@@ -165,10 +168,10 @@ func (g *Guest) Agent() []string {
 	return []string{"--agent", g.Account.String(), "--bare=" + strconv.FormatBool(g.Verifier)}
 }
 
-// IsRoot says whether the agent is root of the image.
+// IsRoot reports whether the agent is root of the image.
 func (g *Guest) IsRoot() bool { return g.Account != nil && g.Account.UID == 0 }
 
-// Supervisor is sandboxd's user id inside.
+// Supervisor returns sandboxd's user id in the sandbox.
 func (g *Guest) Supervisor() int {
 	if g.Account != nil {
 		return wire.SupervisorID

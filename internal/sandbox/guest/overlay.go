@@ -13,7 +13,7 @@ const HostsFile = "127.0.0.1 localhost sandbox\n::1 localhost\n"
 // HostnameFile is /etc/hostname of a sandbox.
 const HostnameFile = "sandbox\n"
 
-// Overlay is what is added to the image above its layers, wherever it is mounted.
+// Overlay returns the additions to the image above its layers.
 func (g *Guest) Overlay() stage.Overlay {
 	return stage.Overlay{
 		Folders:  g.Writable(),
@@ -22,7 +22,7 @@ func (g *Guest) Overlay() stage.Overlay {
 	}
 }
 
-// accounts are added to an image that does not have them.
+// accounts are added to an image without them.
 func accounts(verifier int) map[string][]stage.Account {
 	return map[string][]stage.Account{
 		"/etc/passwd": {

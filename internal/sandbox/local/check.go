@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// Check implements driver.Checker: what this machine can give to sandboxes, and how to fix what it cannot.
+// Check implements driver.Checker.
 func (d *Driver) Check(ctx context.Context) []driver.Finding {
 	return []driver.Finding{
 		d.checkBwrap(ctx),
@@ -30,7 +30,7 @@ func (d *Driver) Check(ctx context.Context) []driver.Finding {
 	}
 }
 
-// checkImages makes a sandbox of an image that has nothing in it.
+// checkImages creates a sandbox of an empty image.
 func (d *Driver) checkImages(ctx context.Context) driver.Finding {
 	f := driver.Finding{Name: "OCI images"}
 	if d.images == nil {
@@ -74,7 +74,7 @@ func (d *Driver) checkUser() driver.Finding {
 	if d.uids == nil {
 		f.Level = driver.Warn
 		f.Detail = fmt.Sprintf("sandboxd, agent and verifier of every sandbox run as the user %d of this process: "+
-			"a hostile agent can disturb the grading of what it left running", os.Geteuid())
+			"a hostile agent can disturb grading by processes that it left running", os.Geteuid())
 		f.Fix = "run the worker as root: each sandbox then gets user ids of its own"
 		return f
 	}
@@ -91,7 +91,7 @@ func (d *Driver) checkCgroups() driver.Finding {
 			f.Level, f.Fix = driver.Warn, "mount cgroup2 at /sys/fs/cgroup/unified: it kills all processes at once"
 		}
 	case d.uids == nil:
-		f.Level, f.Detail = driver.Warn, "none: only a worker that runs as root uses cgroups, delegated ones included; results name a full disk, but neither memory nor processes that ran out"
+		f.Level, f.Detail = driver.Warn, "none: only a worker that runs as root uses cgroups, delegated ones included; results report a full disk, but not exhausted memory or processes"
 		f.Fix = "run the worker as root"
 	default:
 		f.Level, f.Detail = driver.Warn, "none, allowed by configuration"

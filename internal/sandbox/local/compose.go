@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Where the supervisor and the programs that it is under another name lie in a sandbox.
+// Paths of the supervisor and of the programs that share its binary, in a sandbox.
 const (
 	ownMount      = "/opt/rolloutd"
 	sandboxdMount = ownMount + "/sandboxd"
@@ -19,8 +19,8 @@ const (
 	verifierMount = "/verifier"
 )
 
-// compose writes bwrap's command line. Its options go through a descriptor and its environment is empty, because both can be
-// read inside, from /proc/1.
+// compose writes bwrap's command line. The options go through a descriptor and the environment is empty, because the sandbox can read
+// both from /proc/1.
 func (d *Driver) compose(l *launch, dir, id string, spec driver.Spec) error {
 	c := &composer{launch: l, binds: map[string]string{}}
 	c.isolate()
@@ -66,7 +66,7 @@ func errorsFirst(a, b error) error {
 func (d *Driver) serveArgs(l *launch, controlFD int, id string, spec driver.Spec) []string {
 	processes := spec.PIDs
 	if d.cgroups != nil {
-		processes++ // the limit of the cgroup is reached first, and counts what it refuses; it does not refuse what sandboxd starts
+		processes++ // the limit of the cgroup is reached first, and counts refusals; it does not apply to sandboxd's forks
 	}
 	return []string{
 		sandboxdMount, "serve", "--control-fd", strconv.Itoa(controlFD), "--id", id,
@@ -79,11 +79,11 @@ func (d *Driver) serveArgs(l *launch, controlFD int, id string, spec driver.Spec
 	}
 }
 
-// maxTreeMiB bounds a tar of folders that hold files of an image.
+// maxTreeMiB bounds a tar of folders with files of an image.
 const maxTreeMiB = 4096
 
-// treeMiB bounds the files of a tar: more than the memory of the sandbox cannot be unpacked into files in memory. Files of the image that did not
-// change are in the tar too, but are not written again.
+// treeMiB bounds the files of a tar by the sandbox's memory, into which they are unpacked. Unchanged files of the image are in the tar
+// too, but are not written again.
 func treeMiB(spec driver.Spec) int {
 	if spec.Workdir != "" || len(spec.GradePaths) > 0 {
 		return maxTreeMiB
@@ -101,7 +101,7 @@ type composer struct {
 
 func (c *composer) opt(args ...string) { c.args = append(c.args, args...) }
 
-// data adds an option whose value is a descriptor to read data from, and what follows that.
+// data adds an option whose value is a descriptor with data, followed by rest.
 func (c *composer) data(option, name string, data []byte, rest ...string) {
 	fd, err := c.launch.addData(name, data)
 	if err != nil {
@@ -112,7 +112,7 @@ func (c *composer) data(option, name string, data []byte, rest ...string) {
 	c.opt(rest...)
 }
 
-// bind shows a host path in the sandbox, read-only.
+// bind mounts a host path read-only.
 func (c *composer) bind(source, target string) {
 	if c.launch.stage.Mounts != "" {
 		name := "b" + strconv.Itoa(len(c.binds))
@@ -126,7 +126,7 @@ func (c *composer) tmpfs(target string, mib int, mode string) {
 	c.opt("--perms", mode, "--size", strconv.Itoa(mib<<20), "--tmpfs", target)
 }
 
-// isolate: no --die-with-parent, a sandbox outlives the worker that made it; sandboxd's lease is what ends it.
+// isolate sets namespaces. There is no --die-with-parent: a sandbox outlives the worker that created it, and sandboxd's lease ends it.
 func (c *composer) isolate() {
 	c.opt("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
 		"--hostname", "sandbox", "--new-session", "--as-pid-1", "--clearenv")
@@ -134,21 +134,21 @@ func (c *composer) isolate() {
 		c.opt("--unshare-cgroup")
 	}
 	if c.launch.stage.Overlay == nil {
-		c.dir("/home") // bwrap makes the parents of a mount point for itself alone
+		c.dir("/home") // bwrap makes the parents of a mount point accessible to its user only
 	}
 }
 
-// dir makes a folder that everybody can read, with its parents.
+// dir creates a world-readable folder and its parents.
 func (c *composer) dir(path string) { c.opt("--perms", "0755", "--dir", path) }
 
-// users says who sandboxd is inside. With separate users it is 0 and has the capabilities to prepare the sandbox, and gives
-// up most of them then; bwrap waits until the driver has written the map of user ids. Without, all are the agent's user.
+// users sets sandboxd's user inside. With separate users it is 0, with the capabilities to prepare the sandbox, most of which it then
+// drops; bwrap waits until the driver has written the map of user ids. Otherwise everything runs as the agent's user.
 func (c *composer) users(separate bool) error {
 	if !separate {
 		id := strconv.Itoa(wire.AgentID)
 		c.opt("--disable-userns", "--uid", id, "--gid", id)
 		if c.launch.mapped {
-			c.opt("--cap-drop", "ALL") // bwrap is root in the stage's user namespace, and would pass its capabilities on
+			c.opt("--cap-drop", "ALL") // bwrap is root in the stage's user namespace, and would pass on its capabilities
 		}
 		return nil
 	}
@@ -168,9 +168,9 @@ func (c *composer) users(separate bool) error {
 	return nil
 }
 
-// shared shows the workdir of an image under the name that every sandbox has for it, and further graded folders below the home, with which they
-// go to the verifier. In a verifier's sandbox it opens the folders that get the agent's files. The stage has made sure that the paths hold no
-// link.
+// shared mounts the image's workdir at the path that every sandbox has, and further graded folders below the home, with which they are
+// copied to the verifier. In a verifier's sandbox it makes the folders for the agent's files writable. The stage has checked that the
+// paths contain no links.
 func (c *composer) shared() {
 	g, at := c.launch.guest, func(p string) string { return filepath.Join(c.launch.stage.Overlay.At, "root", p) }
 	if g.Workdir != "" {
@@ -189,7 +189,7 @@ func (c *composer) shared() {
 	}
 }
 
-// folders adds what can be written to, and closes the rest.
+// folders adds the writable folders and makes the rest read-only.
 func (c *composer) folders(spec driver.Spec) {
 	c.opt("--proc", "/proc", "--dev", "/dev")
 	c.tmpfs("/dev/shm", max(spec.TmpMiB/4, 1), "1777")
@@ -202,7 +202,7 @@ func (c *composer) folders(spec driver.Spec) {
 		c.opt("--perms", "0700", "--dir", folder)
 	}
 	c.opt("--symlink", sandboxdMount, programsMount+"/"+runas.Name)
-	// All are memory-backed; /dev and the root made of pieces have no size of their own.
+	// All are in memory; /dev and a root made of pieces have no size limit of their own.
 	fixed := "/"
 	if c.launch.stage.Overlay != nil {
 		fixed = ownMount

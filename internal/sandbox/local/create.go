@@ -15,7 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/driver"
 )
 
-// startTime bounds how long a sandbox may take until sandboxd answers; it takes some 10 ms on a machine with nothing to do.
+// startTime bounds the start of a sandbox until sandboxd answers; on an idle machine it takes about 10 ms.
 const startTime = 30 * time.Second
 
 // Create implements driver.Driver.
@@ -41,7 +41,7 @@ func (d *Driver) create(ctx context.Context, id string, spec driver.Spec) error 
 		return nil
 	}
 	if err := d.clear(ctx, f.path); err != nil {
-		return fault.Wrap(fault.Unavailable, err, "clear what sandbox %q left", id)
+		return fault.Wrap(fault.Unavailable, err, "remove the remains of sandbox %q", id)
 	}
 	if err := d.make(ctx, f.path, spec); err != nil {
 		return errors.Join(withLog(err, f.path), d.clear(context.WithoutCancel(ctx), f.path), os.Remove(f.path))
@@ -49,7 +49,7 @@ func (d *Driver) create(ctx context.Context, id string, spec driver.Spec) error 
 	return nil
 }
 
-// make makes the sandbox in its empty folder and waits for its answer.
+// make creates the sandbox in its empty folder and waits for its answer.
 func (d *Driver) make(ctx context.Context, dir string, spec driver.Spec) error {
 	l, err := d.launch(ctx, dir, spec)
 	if err != nil {
@@ -62,7 +62,7 @@ func (d *Driver) make(ctx context.Context, dir string, spec driver.Spec) error {
 	}
 	exited := make(chan struct{})
 	go func() { child.reap(); close(exited) }() // ends with the sandbox
-	l.closeFiles()                              // from here on only the sandbox holds its socket and its user ids
+	l.closeFiles()                              // now only the sandbox holds its socket and its user ids
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	answered := make(chan error, 1)
@@ -72,7 +72,7 @@ func (d *Driver) make(ctx context.Context, dir string, spec driver.Spec) error {
 	case <-exited:
 		cancel()
 		<-answered
-		err = errors.New("it ended while starting")
+		err = errors.New("the sandbox ended while starting")
 	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, madeFile), nil, 0o600)
@@ -80,14 +80,14 @@ func (d *Driver) make(ctx context.Context, dir string, spec driver.Spec) error {
 	return fault.Wrap(fault.Unavailable, err, "start sandbox")
 }
 
-// made says whether Create came to its end. A creator that is killed before may leave a sandbox whose socket nothing reads, or whose processes can
+// made reports whether Create was completed. If a creator is killed before, the sandbox's socket may have no reader, or its processes may
 // see each other.
 func made(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, madeFile))
 	return err == nil
 }
 
-// await lets the sandbox start and returns when it takes requests.
+// await starts the sandbox and returns when it accepts requests.
 func (l *launch) await(ctx context.Context, dir string) error {
 	if l.namespace == nil {
 		return awaitAnswer(ctx, dir)
@@ -105,7 +105,7 @@ func (l *launch) await(ctx context.Context, dir string) error {
 	return errors.Join(hideProcesses(first.PID, l.stage.UID), limitTerminals(first.PID))
 }
 
-// awaitAnswer asks sandboxd who it is. The socket's backlog holds the question until sandboxd is there to answer.
+// awaitAnswer requests sandboxd's info. The socket's backlog holds the request until sandboxd answers.
 func awaitAnswer(ctx context.Context, dir string) error {
 	conn, err := dial(ctx, dir)
 	if err != nil {
@@ -132,7 +132,7 @@ func awaitAnswer(ctx context.Context, dir string) error {
 	return nil
 }
 
-// withLog adds the end of the sandbox's log to the error: what stage, bwrap and sandboxd had to say.
+// withLog adds the end of the sandbox's log to the error: the output of stage, bwrap and sandboxd.
 func withLog(err error, dir string) error {
 	data, readErr := os.ReadFile(filepath.Join(dir, logFile))
 	said := strings.TrimSpace(string(data[max(0, len(data)-1000):]))

@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// clearTime bounds the end of a sandbox: SIGKILL takes milliseconds, unless the machine is drowning.
+// clearTime bounds the end of a sandbox: SIGKILL takes milliseconds unless the machine is overloaded.
 const clearTime = 20 * time.Second
 
 // Destroy implements driver.Driver.
@@ -30,7 +30,7 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 	return os.Remove(f.path)
 }
 
-// clear ends what lives of a sandbox and empties its folder, which the caller has locked.
+// clear ends the sandbox in its folder and empties the folder, which the caller has locked.
 func (d *Driver) clear(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, clearTime)
 	defer cancel()
@@ -45,14 +45,14 @@ func (d *Driver) clear(ctx context.Context, dir string) error {
 	return empty(dir)
 }
 
-// end kills the sandbox and removes its cgroups. It returns when no process of it is left. A copy of a sandbox's folder has
-// nothing to end.
+// end kills the sandbox and removes its cgroups. It returns when no process of it is left. For a copy of a sandbox's folder it does
+// nothing.
 func (d *Driver) end(ctx context.Context, dir string, s state) error {
 	if living, err := alive(ctx, dir); err != nil || !living && s.copied(dir) {
 		return err
 	}
 	if d.cgroups != nil {
-		// By its rule for names where no state was written; by the state where the folder has another path since.
+		// The name by rule is for a missing state, the state's for a folder that was moved.
 		if err := d.cgroups.Remove(ctx, cmp.Or(s.Cgroup, d.cgroupName(s.ID))); err != nil {
 			return err
 		}

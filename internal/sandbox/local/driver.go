@@ -21,44 +21,43 @@ import (
 
 // Options configures New. Dir and SandboxdPath are required.
 type Options struct {
-	// Dir holds a folder per sandbox; it is made when missing and must be private to its owner.
+	// Dir holds a folder per sandbox; it is created if missing and must be private to its owner.
 	Dir string
-	// AgentsDir is mounted read-only at AgentsMount; "": nothing is.
+	// AgentsDir is mounted read-only at AgentsMount; "": none.
 	AgentsDir string
 	// SandboxdPath is the static sandboxd binary.
 	SandboxdPath string
-	// Image is the folder of the default root file system; "": the host's /usr with a made-up /etc.
+	// Image is the folder of the default root file system; "": the host's /usr with a generated /etc.
 	Image string
-	// Images finds the OCI images that a spec may name; nil: a spec may name none. BridgeDir then holds what programs from the host need
-	// in them.
+	// Images finds the OCI images that a spec may name; nil: no images. BridgeDir holds the host's programs for use in images.
 	Images    Images
 	BridgeDir string
-	// AllowWeak lets root run where the machine cannot give cgroup limits. The probe's refusals are never waived.
+	// AllowWeak lets root run on a machine without cgroup limits. It never overrides the probe.
 	AllowWeak bool
-	// Swap lets sandboxes swap, and swaps out what an agent that was stopped for a while has in memory.
+	// Swap lets sandboxes swap, and swaps out the memory of an agent that has been stopped for a while.
 	Swap bool
 	// Bwrap is the bubblewrap binary; "": the one in PATH.
 	Bwrap string
-	// CgroupRoot is where cgroups are mounted; "": /sys/fs/cgroup.
+	// CgroupRoot is the mount point of cgroups; "": /sys/fs/cgroup.
 	CgroupRoot string
-	// Logger reports sweeps and the probe; nil is silent.
+	// Logger logs sweeps and the probe; nil: silent.
 	Logger *slog.Logger
 }
 
-// Images finds OCI images. One that cannot be had is a fault.Invalid; one that may be had later is a fault.Unavailable.
+// Images finds OCI images. The error is a fault.Invalid if the image cannot be used, a fault.Unavailable if a later try may succeed.
 type Images interface {
 	Use(ctx context.Context, name string) (*image.Use, error)
 }
 
-// AgentsMount is where AgentsDir shows in every sandbox.
+// AgentsMount is the path of AgentsDir in every sandbox.
 const AgentsMount = "/opt/rolloutd/agents"
 
-// Driver makes sandboxes on this machine.
+// Driver creates sandboxes on this machine.
 type Driver struct {
 	dir       string
 	agents    string
 	sandboxd  string
-	standard  string // the folder of the default root file system; "": made of the host
+	standard  string // the folder of the default root file system; "": made from the host's
 	images    Images
 	bridge    string
 	links     bridge.Links
@@ -81,7 +80,7 @@ var (
 	_ driver.Preparer  = (*Driver)(nil)
 )
 
-// New prepares Dir and reads what this machine has. It refuses where a sandbox could not be made, or only a weak one.
+// New prepares Dir and inspects this machine. It fails if no sandbox could be created, or only a weak one.
 func New(o Options) (*Driver, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -134,14 +133,14 @@ func (d *Driver) findFiles(o Options) (err error) {
 	return fault.Wrap(fault.Unavailable, err, "files for images")
 }
 
-// asRoot sets up what only root can have.
+// asRoot sets up what needs root.
 func (d *Driver) asRoot() (err error) {
 	if d.uids, err = newUIDs(runDir); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "user ids for sandboxes")
 	}
 	if err := d.cgroups.Prepare(); err != nil {
 		if !d.allowWeak {
-			return fault.Wrap(fault.Unavailable, err, "cgroup limits (allow weak sandboxes to go without)")
+			return fault.Wrap(fault.Unavailable, err, "cgroup limits (allow weak sandboxes to run without)")
 		}
 		d.log.Warn("sandboxes run without cgroup limits", "error", err)
 		d.cgroups = nil
@@ -160,7 +159,7 @@ func existing(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// Prepare implements driver.Preparer: it finds the image of the spec, or pulls it.
+// Prepare implements driver.Preparer: it finds or pulls the image of the spec.
 func (d *Driver) Prepare(ctx context.Context, spec driver.Spec) error {
 	use, err := d.use(ctx, spec.Image)
 	if err != nil {
@@ -173,7 +172,7 @@ func (d *Driver) Prepare(ctx context.Context, spec driver.Spec) error {
 	return err
 }
 
-// Renew is a no-op: the only lease is sandboxd's.
+// Renew is a no-op: sandboxd's lease is the only one.
 func (d *Driver) Renew(context.Context, string, time.Duration) error { return nil }
 
 func (d *Driver) path(id string) string { return filepath.Join(d.dir, id) }

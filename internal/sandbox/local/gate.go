@@ -14,22 +14,22 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/probe"
 )
 
-// passFile keeps the record of a probe that found everything refused. A failure is never kept.
+// passFile records a passed probe. Failures are not recorded.
 const passFile = "probe.json"
 
-// probePurpose marks the probe's own sandbox, which List leaves out.
+// probePurpose marks the probe's own sandbox, which List omits.
 const probePurpose = "probe"
 
-// pass says for what the probe found everything refused.
+// pass is the configuration for which the probe passed.
 type pass struct {
-	Boot   string   `json:"boot"` // of the kernel: an update takes a restart
+	Boot   string   `json:"boot"` // boot id, which changes with the kernel
 	Root   bool     `json:"root"`
 	Bwrap  fileMark `json:"bwrap"`
 	Helper fileMark `json:"sandboxd"`
 	Filter int      `json:"filter"`
 }
 
-// fileMark identifies a file, so that a replacement is noticed.
+// fileMark identifies a version of a file.
 type fileMark struct {
 	Path    string `json:"path"`
 	Size    int64  `json:"size"`
@@ -52,8 +52,8 @@ func (d *Driver) currentPass() pass {
 	}
 }
 
-// Probe tries the ways out from inside a sandbox, once per boot of this machine. An error says which were not refused, or why no
-// sandbox could be made. The first Create does it too; a worker calls Probe before it takes work.
+// Probe tries to escape from inside a sandbox, once per boot of this machine. The error lists the attempts that were not refused, or why
+// no sandbox could be created. The first Create calls it too; a worker calls it before it takes work.
 func (d *Driver) Probe(ctx context.Context) error {
 	d.probing.Lock()
 	defer d.probing.Unlock()
@@ -83,7 +83,7 @@ func (d *Driver) Probe(ctx context.Context) error {
 	return nil
 }
 
-// probe runs the probe in a sandbox of its own and returns its findings. Anything that was not refused is an error.
+// probe runs the probe in a sandbox of its own and returns its findings. The error lists everything that was not refused.
 func (d *Driver) probe(ctx context.Context) ([]probe.Finding, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -111,7 +111,7 @@ func (d *Driver) probe(ctx context.Context) ([]probe.Finding, error) {
 	return findings, nil
 }
 
-// probeSpec is a small sandbox.
+// probeSpec returns the spec of a small sandbox.
 func probeSpec() driver.Spec {
 	return driver.Spec{
 		CPU: 1, MemoryMiB: 256, PIDs: 64, HomeMiB: 16, TmpMiB: 16, Lease: 2 * startTime,

@@ -14,7 +14,7 @@ import (
 
 var _ driver.Handover = (*Driver)(nil)
 
-// fixed is what a living sandbox cannot be given anew: its mounts, and what its sandboxd was started with.
+// fixed is the part of a spec that a living sandbox cannot change: its mounts, and the arguments of its sandboxd.
 type fixed struct {
 	Image   string `json:"image,omitempty"`
 	PIDs    int    `json:"pids"`
@@ -27,8 +27,8 @@ func fixedOf(spec driver.Spec) *fixed {
 	return &fixed{Image: spec.Image, PIDs: spec.PIDs, HomeMiB: spec.HomeMiB, TmpMiB: spec.TmpMiB, TreeMiB: treeMiB(spec)}
 }
 
-// HandOver implements driver.Handover. The rename of the sandbox's folder decides. Before it, the state in the folder names the new
-// id already: a folder whose state names another id than its own was given up halfway, and List sweeps it.
+// HandOver implements driver.Handover. The rename of the sandbox's folder is the atomic step. The state in the folder has the new id
+// before the rename: a state with an id other than its folder's was left by an interrupted HandOver, and List sweeps it.
 func (d *Driver) HandOver(ctx context.Context, from, to string, spec driver.Spec) error {
 	target, err := d.vacant(ctx, to)
 	if err != nil {
@@ -57,7 +57,7 @@ func handOverError(err error, from string) error {
 	}
 }
 
-// vacant locks an empty folder for the sandbox id, which must not live.
+// vacant locks an empty folder for the sandbox id, which must not be alive.
 func (d *Driver) vacant(ctx context.Context, id string) (*folder, error) {
 	f, err := lockFolder(ctx, d.path(id), true)
 	if err != nil {
@@ -68,9 +68,9 @@ func (d *Driver) vacant(ctx context.Context, id string) (*folder, error) {
 	case err != nil:
 		err = fault.Wrap(fault.Unavailable, err, "reach sandbox %q", id)
 	case living:
-		err = fault.New(fault.Conflict, "sandbox %q lives", id)
+		err = fault.New(fault.Conflict, "sandbox %q exists", id)
 	default:
-		err = fault.Wrap(fault.Unavailable, d.clear(ctx, f.path), "clear what sandbox %q left", id)
+		err = fault.Wrap(fault.Unavailable, d.clear(ctx, f.path), "remove the remains of sandbox %q", id)
 	}
 	if err != nil {
 		f.unlock()
@@ -79,7 +79,7 @@ func (d *Driver) vacant(ctx context.Context, id string) (*folder, error) {
 	return f, nil
 }
 
-// rename makes the sandbox in the folder source that of the empty folder target. Both are locked.
+// rename moves the sandbox from the folder source to the empty folder target. Both are locked.
 func (d *Driver) rename(ctx context.Context, source, target, id string, spec driver.Spec) error {
 	s, err := readState(source)
 	if err != nil {
@@ -92,7 +92,7 @@ func (d *Driver) rename(ctx context.Context, source, target, id string, spec dri
 	case !living:
 		return os.ErrNotExist
 	case s.Fixed == nil || *s.Fixed != *fixedOf(spec):
-		return fault.New(fault.Conflict, "sandbox %q was made with %+v and cannot be given %+v", s.ID, s.Fixed, *fixedOf(spec))
+		return fault.New(fault.Conflict, "sandbox %q was created with %+v and cannot be changed to %+v", s.ID, s.Fixed, *fixedOf(spec))
 	}
 	if d.cgroups != nil && s.Cgroup != "" {
 		if err := d.cgroups.Limit(s.Cgroup, spec); err != nil {
@@ -100,12 +100,12 @@ func (d *Driver) rename(ctx context.Context, source, target, id string, spec dri
 		}
 	}
 	s.ID, s.Labels, s.CPU, s.MemoryMiB = id, spec.Labels, spec.CPU, spec.MemoryMiB
-	s.CreatedAt = time.Now() // the janitor's grace counts from here
+	s.CreatedAt = time.Now() // the janitor's grace period starts here
 	s.HandedOver = s.CreatedAt
 	if err := s.write(source); err != nil {
 		return err
 	}
-	return unix.Rename(source, target) // os.Rename refuses a folder in the way, even an empty one
+	return unix.Rename(source, target) // os.Rename refuses an existing folder, even an empty one
 }
 
 // HandedOver implements driver.Handover.

@@ -28,25 +28,25 @@ import (
 // overlayDir is where the stage mounts an image.
 const overlayDir = "image"
 
-// launch is all that one start of a sandbox needs, open and ready.
+// launch holds the open resources for one start of a sandbox.
 type launch struct {
 	stage   stage.Config
 	program string
 	private bool // the stage gets a mount namespace of its own
 	mapped  bool // and a user namespace, in which an ordinary user may mount an image
-	base    int  // first user id of the sandbox's block
+	base    int  // and a user namespace, so that an ordinary user may mount an image
 	guest   guest.Guest
 	// namespace maps the user ids; nil: bwrap maps the only one
 	namespace *namespace
 	log       *os.File
 	files     []*os.File // the child's descriptors from 3 on
-	cgroups   []string   // those of them that are entrances to the cgroups of sandboxd's processes
-	work      int        // that of them which is the folder sandboxd forks its processes into; 0: none
-	reclaim   int        // that of them through which memory of sandboxd's processes is swapped out; 0: none
-	cgroup    *os.File   // folder that the child is forked into; nil: none
+	cgroups   []string   // those of files by which sandboxd's processes enter their cgroups
+	work      int        // that of the folder into which sandboxd forks its processes; 0: none
+	reclaim   int        // that of the file that swaps out memory of sandboxd's processes; 0: none
+	cgroup    *os.File   // folder into which the child is forked; nil: none
 }
 
-// launch opens everything. What it has opened is closed by close, also when it fails.
+// launch opens all resources. close closes them, also after a failure.
 func (d *Driver) launch(ctx context.Context, dir string, spec driver.Spec) (*launch, error) {
 	l := &launch{program: d.sandboxd}
 	if err := d.fill(ctx, l, dir, spec); err != nil {
@@ -61,13 +61,13 @@ func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Sp
 	if err != nil {
 		return err
 	}
-	l.files = []*os.File{nil} // for the stage's configuration, known last
+	l.files = []*os.File{nil} // reserved for the stage's configuration
 	use, err := d.use(ctx, spec.Image)
 	if err != nil {
 		return err
 	}
 	if use != nil {
-		l.add(use.Lock) // the sandbox holds its image
+		l.add(use.Lock) // the sandbox keeps its image
 	}
 	if l.guest, err = guest.Of(guest.Stored(use), spec, d.uids != nil); err != nil {
 		return err
@@ -106,13 +106,13 @@ func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Sp
 	return err
 }
 
-// use finds the image; nil where the spec names none.
+// use finds the image; nil: the spec names none.
 func (d *Driver) use(ctx context.Context, name string) (*image.Use, error) {
 	switch {
 	case name == "":
 		return nil, nil //nolint:nilnil // no image, no error
 	case d.images == nil:
-		return nil, fault.Field("image", "%q: there are no images here; leave it empty for the default", name)
+		return nil, fault.Field("image", "%q: this worker has no images; leave it empty for the default", name)
 	}
 	use, err := d.images.Use(ctx, name)
 	if fault.Is(err, fault.NotFound) {
@@ -121,7 +121,7 @@ func (d *Driver) use(ctx context.Context, name string) (*image.Use, error) {
 	return use, err
 }
 
-// enter takes what the stage enters: cgroups, a user id, limits.
+// enter prepares what the stage enters: cgroups, a user id, limits.
 func (d *Driver) enter(l *launch, s state, spec driver.Spec, ofImage bool) (err error) {
 	l.stage.Env = []string{"PATH=/usr/bin:/bin"}
 	l.stage.Rlimits = rlimits(spec)
@@ -151,7 +151,7 @@ func (d *Driver) enter(l *launch, s state, spec driver.Spec, ofImage bool) (err 
 	return nil
 }
 
-// ids is the map of the sandbox's user ids to those of the host. All ids of an image are in it.
+// ids returns the map of the sandbox's user ids to the host's. It covers all ids of an image.
 func (l *launch) ids() string {
 	if l.stage.Overlay != nil {
 		return fmt.Sprintf("0 %d %d\n", l.base, l.stage.Overlay.IDs)
@@ -159,7 +159,7 @@ func (l *launch) ids() string {
 	return fmt.Sprintf("0 %d 1\n%d %d 1\n%d %d 1\n", l.base, wire.AgentID, l.base+1, wire.VerifierID, l.base+2)
 }
 
-// env gives the child who the agent is and what processes start from, as arguments of sandboxd.
+// env returns the arguments of sandboxd for the agent's user and the base environment of processes.
 func (l *launch) env() ([]string, error) {
 	data, err := json.Marshal(l.guest.Env)
 	if err != nil {
@@ -169,7 +169,7 @@ func (l *launch) env() ([]string, error) {
 	return append(l.guest.Agent(), "--env-fd", strconv.Itoa(fd)), err
 }
 
-// enterCgroups makes the cgroups. The stage enters those of sandboxd, which gets open files to put its processes into the others.
+// enterCgroups creates the cgroups. The stage enters those of sandboxd, which gets open files to put its processes into the others.
 func (l *launch) enterCgroups(h *cgroup.Hierarchy, name string, spec driver.Spec) error {
 	if err := l.enterCgroupNamespace(h, name); err != nil {
 		return fmt.Errorf("namespace: %w", err)
@@ -209,8 +209,8 @@ func (l *launch) enterCgroups(h *cgroup.Hierarchy, name string, spec driver.Spec
 	return nil
 }
 
-// enterCgroupNamespace makes the cgroup namespace of the sandbox, whose root is the cgroup that holds both of its others: the kernel lets a process
-// fork into no cgroup outside of its namespace.
+// enterCgroupNamespace creates the sandbox's cgroup namespace. Its root is the parent of both cgroups, since the kernel does not let a
+// process fork into a cgroup outside of its namespace.
 func (l *launch) enterCgroupNamespace(h *cgroup.Hierarchy, name string) error {
 	at, err := h.Whole(name)
 	if at == "" || err != nil {
@@ -240,20 +240,20 @@ func rlimits(spec driver.Spec) []stage.Rlimit {
 	}
 }
 
-// cgroupName is unique on this host: two data folders may hold sandboxes of one id.
+// cgroupName is unique on this host: two data folders may have sandboxes of the same id.
 func (d *Driver) cgroupName(id string) string {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, d.dir)
 	return fmt.Sprintf("%08x.%s", h.Sum32(), id)
 }
 
-// add gives the child another descriptor, and returns its number there.
+// add passes a file to the child, and returns its descriptor there.
 func (l *launch) add(f *os.File) int {
 	l.files = append(l.files, f)
 	return 2 + len(l.files)
 }
 
-// addData gives the child a descriptor to read data from.
+// addData passes a descriptor with data to the child.
 func (l *launch) addData(name string, data []byte) (int, error) {
 	f, err := memfile(name, data)
 	if err != nil {
@@ -269,7 +269,7 @@ func (l *launch) close() {
 	}
 }
 
-// closeFiles closes what the child has inherited.
+// closeFiles closes the files that the child has inherited.
 func (l *launch) closeFiles() {
 	for _, f := range append(l.files, l.log, l.cgroup) {
 		if f != nil {
@@ -279,7 +279,7 @@ func (l *launch) closeFiles() {
 	l.files, l.log, l.cgroup = nil, nil, nil
 }
 
-// memfile holds data as a file that has no name anywhere.
+// memfile returns data as an unnamed file in memory.
 func memfile(name string, data []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
@@ -296,7 +296,7 @@ func memfile(name string, data []byte) (*os.File, error) {
 	return f, nil
 }
 
-// nulSeparated is the form of bwrap's --args.
+// nulSeparated encodes arguments for bwrap's --args.
 func nulSeparated(args []string) []byte {
 	return []byte(strings.Join(slices.Concat(args, []string{""}), "\x00"))
 }

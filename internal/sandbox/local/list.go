@@ -12,18 +12,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/local/unixdiag"
 )
 
-// sweepTime bounds the sweep of one dead sandbox: who lists has more to look at.
+// sweepTime bounds the sweep of one dead sandbox, so that a listing is not delayed by it.
 const sweepTime = time.Second
 
-// usageTime is how long the usage of a sandbox that died by itself can be asked for.
+// usageTime is for how long the usage of a sandbox that died by itself is kept.
 const usageTime = time.Hour
 
-// List implements driver.Driver. On the way it sweeps what dead sandboxes left behind. One that cannot be swept (the disk is full, a
-// process hangs in the kernel) is left to the next time: a host must not stand still for it.
+// List implements driver.Driver. It also sweeps the remains of dead sandboxes. A failed sweep (the disk is full, a process hangs in the
+// kernel) is left to the next call, since it must not block the host.
 func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	listening, err := unixdiag.Listeners()
-	if err != nil { // a kernel without it; look dials each
-		d.log.Debug("the kernel does not say which sandboxes listen", "error", err)
+	if err != nil { // unsupported by the kernel: look dials each sandbox
+		d.log.Debug("the kernel does not report which sandboxes listen", "error", err)
 	}
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -49,7 +49,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	return infos, nil
 }
 
-// look returns the sandbox in dir when it lives, and sweeps it when it does not. It dials a sandbox that is not known to listen.
+// look returns the sandbox in dir if it lives, and sweeps it otherwise. It dials a sandbox that is not known to listen.
 func (d *Driver) look(ctx context.Context, dir string, listening unixdiag.Set) (driver.Info, bool, error) {
 	living := listening.Has(filepath.Join(dir, controlFile))
 	if !living {
@@ -71,7 +71,7 @@ func (d *Driver) look(ctx context.Context, dir string, listening unixdiag.Set) (
 	return s.info(), err == nil, err
 }
 
-// reclaim ends a sandbox whose HandOver was cut short. One that is still being handed over is locked, and left alone.
+// reclaim ends a sandbox whose HandOver was interrupted. It skips a locked one, which is still being handed over.
 func (d *Driver) reclaim(ctx context.Context, dir string) error {
 	f, err := tryLockFolder(dir, false)
 	if errors.Is(err, errBusy) || errors.Is(err, os.ErrNotExist) {
@@ -92,7 +92,7 @@ func (d *Driver) reclaim(ctx context.Context, dir string) error {
 	return os.Remove(dir)
 }
 
-// sweep frees what a dead sandbox holds and keeps its usage for a while. One that another caller has locked is left alone.
+// sweep frees the resources of a dead sandbox and keeps its usage for a while. It skips one that another caller has locked.
 func (d *Driver) sweep(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()

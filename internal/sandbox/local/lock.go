@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errBusy: another caller is making or destroying the sandbox right now.
+// errBusy means that another caller is creating or destroying the sandbox.
 var errBusy = errors.New("in use by another caller")
 
-// folder is a sandbox's folder, locked. The lock is on the folder itself, so it goes away with it and leaves no lock files.
+// folder is the locked folder of a sandbox. The folder itself is the lock file, so no lock files are left behind.
 type folder struct {
 	path string
 	file *os.File
 }
 
-// lockFolder makes the folder if wanted and locks it, waiting for its holder. A missing one is an os.ErrNotExist.
+// lockFolder locks the folder, waiting for its holder, and creates it first if create is set. A missing folder is an os.ErrNotExist.
 func lockFolder(ctx context.Context, path string, create bool) (*folder, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		f, err := tryLockFolder(path, create)
@@ -41,7 +41,7 @@ func tryLockFolder(path string, create bool) (*folder, error) {
 	}
 	file, err := os.Open(path)
 	if create && errors.Is(err, os.ErrNotExist) {
-		return nil, errBusy // destroyed since; it is made again next time
+		return nil, errBusy // destroyed meanwhile; the next try creates it
 	}
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func tryLockFolder(path string, create bool) (*folder, error) {
 	}
 	if !sameFile(file, path) {
 		_ = file.Close()
-		return nil, errBusy // locked one that was removed meanwhile
+		return nil, errBusy // the locked folder was removed meanwhile
 	}
 	return &folder{path: path, file: file}, nil
 }

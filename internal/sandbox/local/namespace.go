@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespace is the driver's part in making a user namespace with more than one user id: an unprivileged process may map only its
-// own. bwrap makes the namespace, describes it on a pipe, and waits for a byte on another one.
+// namespace is the driver's side of creating a user namespace with several user ids: an unprivileged process may map only its own. bwrap
+// creates the namespace, describes it on a pipe, and waits for a byte on another pipe.
 type namespace struct {
 	info, childInfo *os.File
 	run, childGo    *os.File
-	ids             string // the map, as the kernel reads it
+	ids             string // the map in the kernel's format
 }
 
 func newNamespace(ids string) (*namespace, error) {
@@ -36,7 +36,7 @@ func newNamespace(ids string) (*namespace, error) {
 	return n, nil
 }
 
-// close closes the driver's ends; the child's are among its files. A sandbox that is not let go then has no users, and ends.
+// close closes the driver's ends; the child's are among its files. A sandbox that was not started then has no users and ends.
 func (n *namespace) close() {
 	_ = n.info.Close()
 	if n.run != nil {
@@ -44,8 +44,8 @@ func (n *namespace) close() {
 	}
 }
 
-// start keeps what bwrap says of the first process in dir, maps its user ids to those of the host, and lets it go. The
-// host's root is never mapped: /proc/sys asks for no more than that id.
+// start stores bwrap's description of the first process in dir, maps its user ids to the host's, and starts it. It never maps the host's
+// root, whose id would be enough to write to /proc/sys.
 func (n *namespace) start(ctx context.Context, dir string) error {
 	stop := context.AfterFunc(ctx, func() { _ = n.info.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -69,7 +69,7 @@ func (n *namespace) start(ctx context.Context, dir string) error {
 	return err
 }
 
-// readObject reads one JSON object without nested ones; it arrives in pieces, and the writer keeps the pipe open.
+// readObject reads one JSON object without nested ones. It arrives in pieces, and the writer keeps the pipe open.
 func readObject(r io.Reader) ([]byte, error) {
 	var all []byte
 	piece := make([]byte, 4096)
@@ -82,8 +82,8 @@ func readObject(r io.Reader) ([]byte, error) {
 	return all, nil
 }
 
-// hideProcesses makes /proc of the sandbox show processes to their own user, and to group 0 inside, which is sandboxd's and the
-// verifier's. The command line of a verifier may hold what the agent's work is expected to answer.
+// hideProcesses makes the sandbox's /proc show processes only to their own user, and to group 0 inside, which sandboxd and the verifier
+// have. A verifier's command line may contain expected answers.
 func hideProcesses(pid, base int) error {
 	return reconfigure(pid, "/proc", mountOption{"gid", strconv.Itoa(base)}, mountOption{"hidepid", "invisible"})
 }

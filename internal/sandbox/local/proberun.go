@@ -18,7 +18,7 @@ import (
 // maxProbeAnswer bounds an answer of the probe's sandbox, in bytes.
 const maxProbeAnswer = 1 << 20
 
-// runProbe makes a sandbox and runs the probe in it as the agent's user.
+// runProbe creates a sandbox and runs the probe in it as the agent's user.
 func (d *Driver) runProbe(ctx context.Context, id, hostAddr string) ([]probe.Finding, error) {
 	if err := d.create(ctx, id, probeSpec()); err != nil {
 		return nil, err
@@ -48,8 +48,8 @@ func (d *Driver) runProbe(ctx context.Context, id, hostAddr string) ([]probe.Fin
 	return findings, nil
 }
 
-// control is the little of sandboxd's API that the probe needs; the whole of it is in package sandbox, which stands above the
-// drivers.
+// control is a client for the part of sandboxd's API that the probe needs. The full client is package sandbox, which drivers must not
+// import.
 type control struct{ client *http.Client }
 
 func newControl(dir string) control {

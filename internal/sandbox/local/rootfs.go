@@ -15,8 +15,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// root lays out the root file system. That of an OCI image is mounted by the stage. Any other is read-only, the folder's or the host's
-// with our own parts over it, put together from pieces on bwrap's own empty root, so that mount points need not exist in it.
+// root sets up the root file system. The stage mounts that of an OCI image. Any other is read-only: the folder's or the host's with our
+// own parts on top, assembled on bwrap's empty root, so that mount points need not exist in it.
 func (d *Driver) root(c *composer) {
 	switch {
 	case c.launch.stage.Overlay != nil:
@@ -41,10 +41,10 @@ func (d *Driver) root(c *composer) {
 	}
 }
 
-// overlay says how the stage mounts the image, which has been found.
+// overlay returns the stage's configuration for the image.
 func (d *Driver) overlay(use *image.Use, at string, base int, spec driver.Spec, g guest.Guest) *stage.Overlay {
 	links := maps.Clone(d.links.Bash)
-	if g.Verifier { // test scripts of container images know these places
+	if g.Verifier { // test scripts of container images use these paths
 		maps.Copy(links, map[string]string{"/tests": wire.VerifierTests, "/logs/verifier": wire.VerifierLogs})
 	}
 	o := g.Overlay()
@@ -54,7 +54,7 @@ func (d *Driver) overlay(use *image.Use, at string, base int, spec driver.Spec, 
 	return &o
 }
 
-// hostRoot shows the host's programs and libraries, and nothing else of it: /etc, /var, /home and /run hold secrets.
+// hostRoot mounts only the host's programs and libraries: /etc, /var, /home and /run hold secrets.
 func hostRoot(c *composer) {
 	c.bind("/usr", "/usr")
 	c.dir("/etc")
@@ -66,7 +66,7 @@ func hostRoot(c *composer) {
 		c.data("--file", name, []byte(text), "/etc/"+name)
 	}
 	c.opt("--symlink", "../usr/lib/os-release", "/etc/os-release")
-	// What programs in /usr need of /etc to be found and linked.
+	// Files of /etc that programs in /usr need to be found and linked.
 	for _, path := range []string{"/etc/alternatives", "/etc/ld.so.cache"} {
 		if exists(path) {
 			c.bind(path, path)
@@ -77,8 +77,8 @@ func hostRoot(c *composer) {
 	c.opt("--dir", "/var/lib", "--symlink", "/tmp", "/var/tmp")
 }
 
-// certificates shows a file of the certificates that the host trusts, by which programs verify the hosts that a task may reach. Their
-// folder may hold more.
+// certificates mounts the host's trusted certificates, by which programs verify hosts that a task may reach. It mounts single files,
+// since their folder may hold others.
 func certificates(c *composer, path string, names ...string) {
 	if !exists(filepath.Join(append([]string{path}, names...)...)) {
 		return
@@ -90,7 +90,7 @@ func certificates(c *composer, path string, names ...string) {
 	c.bind(path, path)
 }
 
-// like shows name of folder as it is there: a link as a link, a directory by a bind.
+// like mounts name of folder as it is: a link as a link, a directory by a bind.
 func (c *composer) like(folder, name string) {
 	source, target := filepath.Join(folder, name), "/"+name
 	st, err := os.Lstat(source)
@@ -109,7 +109,7 @@ func (c *composer) like(folder, name string) {
 	c.opt("--symlink", to, target)
 }
 
-// imageRoot shows an image's folders, but for those that a sandbox has of its own.
+// imageRoot mounts an image's folders, except for those that every sandbox has of its own.
 func imageRoot(c *composer, image string) {
 	entries, err := os.ReadDir(image)
 	if err != nil {
@@ -128,7 +128,7 @@ func imageRoot(c *composer, image string) {
 			c.like(image, filepath.Join("opt", e.Name()))
 		}
 	}
-	// The image's own users stay out: the only one here is ours. A mount point can only be had where the file is.
+	// Our accounts replace the image's. A file can be mounted only where one exists.
 	for name, text := range etcFiles() {
 		if exists(filepath.Join(image, "etc", name)) {
 			c.opt("--perms", "0644")
@@ -137,7 +137,7 @@ func imageRoot(c *composer, image string) {
 	}
 }
 
-// etcFiles are the made-up part of /etc.
+// etcFiles returns the generated files of /etc.
 func etcFiles() map[string]string {
 	return map[string]string{
 		"passwd": "root:x:0:0:root:/root:/usr/sbin/nologin\n" +

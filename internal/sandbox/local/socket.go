@@ -14,8 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// withShortPath runs do with a path of the control socket that fits into a socket address, whose bound of 108 bytes a data
-// folder may exceed.
+// withShortPath runs do with a path of the control socket that fits into a socket address: a data folder's path may exceed its 108 bytes.
 func withShortPath(dir string, do func(path string) error) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -25,7 +24,7 @@ func withShortPath(dir string, do func(path string) error) error {
 	return do(fmt.Sprintf("/proc/self/fd/%d/%s", f.Fd(), controlFile))
 }
 
-// listen makes the control socket. The listener is for sandboxd to inherit; who makes it does not accept from it.
+// listen creates the control socket. sandboxd inherits the listener; the caller does not accept from it.
 func listen(dir string) (*os.File, error) {
 	if err := os.Remove(filepath.Join(dir, controlFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -68,13 +67,13 @@ func dial(ctx context.Context, dir string) (conn net.Conn, err error) {
 	return conn, err
 }
 
-// isGone says whether a failed dial proves that no sandboxd holds the socket: the kernel refuses as soon as the last
-// holder of the listening descriptor has died.
+// isGone reports whether a failed dial proves that no sandboxd holds the socket: the kernel refuses a connection once the last holder of
+// the listener has died.
 func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
 }
 
-// alive says whether a sandboxd holds the socket in dir.
+// alive reports whether a sandboxd holds the socket in dir.
 func alive(ctx context.Context, dir string) (bool, error) {
 	conn, err := dial(ctx, dir)
 	switch {
@@ -83,7 +82,7 @@ func alive(ctx context.Context, dir string) (bool, error) {
 	case isGone(err):
 		return false, nil
 	case errors.Is(err, unix.EAGAIN):
-		return true, nil // so busy that its backlog is full
+		return true, nil // its backlog is full
 	default:
 		return false, err
 	}

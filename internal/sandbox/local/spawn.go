@@ -9,13 +9,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/stage"
 )
 
-// child is a started stage, later bwrap.
+// child is the started stage, later bwrap.
 type child struct {
 	pid   int
-	pidfd *os.File // nil where the kernel gave none
+	pidfd *os.File // nil: not supported by the kernel
 }
 
-// start starts the stage in a session of its own, so that nothing meant for the worker reaches the sandbox.
+// start starts the stage in a session of its own, so that the worker's signals do not reach the sandbox.
 func (l *launch) start() (*child, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -52,8 +52,8 @@ func (l *launch) start() (*child, error) {
 	return c, nil
 }
 
-// reap waits for the child's end, so that it does not stay a zombie while this process lives. The wait is on a pollable
-// descriptor: a thousand sandboxes must not cost a thousand threads, one for each blocking wait.
+// reap waits for the child's end, so that it does not stay a zombie while this process lives. It waits on a pollable descriptor: blocking
+// waits would cost a thread for each sandbox.
 func (c *child) reap() {
 	if c.pidfd != nil {
 		defer c.pidfd.Close()
@@ -64,7 +64,7 @@ func (c *child) reap() {
 	_, _ = unix.Wait4(c.pid, nil, 0, nil)
 }
 
-// ended says whether a wait would return at once, and leaves the child to be waited for.
+// ended reports whether the child has ended, without reaping it.
 func (c *child) ended() bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, c.pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)

@@ -17,13 +17,13 @@ import (
 // Files in a sandbox's folder.
 const (
 	stateFile   = "state.json"
-	infoFile    = "bwrap.json" // written by bwrap itself, so that it is there even if the creator died meanwhile
+	infoFile    = "bwrap.json" // written by bwrap, so that it exists even if the creator has died
 	controlFile = "control.sock"
 	logFile     = "log"
-	madeFile    = "made" // empty; there once the sandbox is complete
+	madeFile    = "made" // empty; created when the sandbox is complete
 )
 
-// state is what is known of a sandbox outside of it.
+// state is the stored description of a sandbox.
 type state struct {
 	ID        string            `json:"id"`
 	Labels    map[string]string `json:"labels,omitempty"`
@@ -32,8 +32,8 @@ type state struct {
 	CPU       float64           `json:"cpu,omitempty"`
 	MemoryMiB int               `json:"memory_mib,omitempty"`
 	HomeMiB   int               `json:"home_mib,omitempty"`
-	Folder    uint64            `json:"folder,omitempty"` // inode of the folder it was made in
-	// Fixed is the part of its spec that holds for its life. HandedOver is when another sandbox's id became its own.
+	Folder    uint64            `json:"folder,omitempty"` // inode of the folder in which it was created
+	// Fixed is the part of its spec that cannot change. HandedOver is when it got its current id from a handover.
 	Fixed      *fixed    `json:"fixed,omitempty"`
 	HandedOver time.Time `json:"handed_over,omitzero"`
 	// DiedAt and Usage are set when the sandbox was found dead and its cgroups were removed.
@@ -41,7 +41,7 @@ type state struct {
 	Usage  *driver.Usage `json:"usage,omitempty"`
 }
 
-// readState returns a zero state where the creator has died before writing one.
+// readState reads the state in dir. It is the zero value if the creator died before writing one.
 func readState(dir string) (state, error) {
 	var s state
 	data, err := os.ReadFile(filepath.Join(dir, stateFile))
@@ -63,7 +63,7 @@ func (s state) info() driver.Info {
 	}
 }
 
-// inode identifies a folder, also among copies of it.
+// inode identifies a folder among its copies.
 func inode(dir string) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
@@ -72,7 +72,7 @@ func inode(dir string) (uint64, error) {
 	return st.Ino, nil
 }
 
-// copied says that dir is a copy of the folder in which the sandbox was made: what the state names may live, and be another's.
+// copied reports whether dir is a copy of the sandbox's folder: the processes and cgroups in the state then belong to the original.
 func (s state) copied(dir string) bool {
 	here, err := inode(dir)
 	return err == nil && s.Folder != 0 && s.Folder != here
@@ -105,8 +105,8 @@ func readInit(dir string) (initProcess, bool) {
 	return p, true
 }
 
-// kill kills the process if it still is the one that bwrap started: the number may belong to another process since, but not
-// in that namespace. Killing the first process of a process namespace kills all in it.
+// kill kills the process if it is still the one that bwrap started: its number may have been reused, but not with the same namespace.
+// Killing the first process of a namespace kills all of its processes.
 func (p initProcess) kill() error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -125,7 +125,7 @@ func (p initProcess) kill() error {
 	return nil
 }
 
-// same says whether the process of that number is the sandbox's first.
+// same reports whether the process of that number is still the sandbox's first.
 func (p initProcess) same() bool {
 	var ns unix.Stat_t
 	err := unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", p.PID), &ns)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// states remembers the states that listings read, for as long as their files are the same. A host of a thousand sandboxes lists them twice for each
-// that begins. It is safe for concurrent use; what it returns is shared and only read.
+// states caches states for List, until their files change: a host of a thousand sandboxes lists them twice for each new one. It is safe
+// for concurrent use; returned states are shared and read-only.
 type states struct {
 	mu    sync.Mutex
 	known map[string]knownState // by folder
@@ -28,11 +28,11 @@ type stamp struct {
 	modified unix.Timespec
 }
 
-// read is readState.
+// read is readState with the cache.
 func (k *states) read(dir string) (state, error) {
 	var st unix.Stat_t
 	if unix.Stat(filepath.Join(dir, stateFile), &st) != nil {
-		return readState(dir) // which knows what that means
+		return readState(dir) // which handles the error
 	}
 	file := stamp{st.Ino, st.Size, st.Mtim}
 	k.mu.Lock()
@@ -54,12 +54,12 @@ func (k *states) read(dir string) (state, error) {
 	return s, nil
 }
 
-// keep forgets all folders but these.
+// keep removes all folders except these.
 func (k *states) keep(folders []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.known) <= len(folders) {
-		return // at most as many are remembered as there are
+		return // there are no others
 	}
 	maps.DeleteFunc(k.known, func(dir string, _ knownState) bool { return !slices.Contains(folders, dir) })
 }

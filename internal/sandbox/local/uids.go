@@ -12,29 +12,28 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// runDir is the host-wide folder: user ids must not collide between data folders either.
+// runDir is shared by all data folders of the host, whose user ids must not collide.
 const runDir = "/run/rolloutd"
 
-// User ids of sandboxes: a range that neither distributions, nor subuid files, nor systemd's containers hand out. It begins past
-// the ids that versions with one id a sandbox gave out.
+// Range of the sandboxes' user ids, which neither distributions nor subuid files nor systemd's containers use. It begins after the range
+// of earlier versions, which gave one id to each sandbox.
 const (
 	firstUID   = 1_900_100_000
-	maxUIDs    = 60_000 // sandboxes
-	uidsOfEach = 4      // sandboxd's, the agent's, the verifier's, one in reserve
+	maxUIDs    = 60_000 // maximum of sandboxes
+	uidsOfEach = 4      // for sandboxd, the agent, the verifier, and one in reserve
 
-	// Sandboxes of images need the ids of the image's files too. The last one is below 2^31.
+	// Sandboxes of images also need the ids of the image's files. The last one is below 2^31.
 	firstImageUID = 1_900_400_000
 	maxImageUIDs  = 3_000
 	imageUIDs     = 1 << 16
 )
 
-// uids gives each living sandbox a block of user ids of its own. A block is taken while a process holds the lock on its file. The
-// sandbox's first process inherits that lock, so it lasts exactly as long as the sandbox, whatever becomes of the creator,
-// and needs no sweeping.
+// uids gives each living sandbox a block of user ids. A block is taken while a process holds the lock on its file. The sandbox's first
+// process inherits that lock, so the block is free when the sandbox has ended, even if its creator has died.
 type uids struct {
 	dir    string
-	images string // the same for sandboxes of images
-	mounts string // an empty folder for the stage to mount on
+	images string // locks for sandboxes of images
+	mounts string // an empty folder on which the stage mounts
 }
 
 func newUIDs(run string) (*uids, error) {
@@ -46,7 +45,7 @@ func newUIDs(run string) (*uids, error) {
 		if err := os.MkdirAll(d.path, d.mode); err != nil {
 			return nil, err
 		}
-		// Whatever the umask said: the sandbox's user passes through.
+		// Ignore the umask: the sandbox's user must be able to enter it.
 		if err := os.Chmod(d.path, d.mode); err != nil {
 			return nil, err
 		}
@@ -54,10 +53,10 @@ func newUIDs(run string) (*uids, error) {
 	return u, nil
 }
 
-// take returns the first user id of a free block and the open lock that holds it.
+// take returns the first user id of a free block and its open lock.
 func (u *uids) take() (int, *os.File, error) { return takeBlock(u.dir, firstUID, uidsOfEach, maxUIDs) }
 
-// takeImage returns the first user id of a free block for the sandbox of an image.
+// takeImage is take for a sandbox of an image.
 func (u *uids) takeImage() (int, *os.File, error) {
 	return takeBlock(u.images, firstImageUID, imageUIDs, maxImageUIDs)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Inspect implements driver.Inspector. A sandbox that died by itself can be asked for an hour longer, a destroyed one not.
+// Inspect implements driver.Inspector. It knows a sandbox that died by itself for an hour, and no destroyed one.
 func (d *Driver) Inspect(_ context.Context, id string) (driver.Usage, error) {
 	dir := d.path(id)
 	if !exists(dir) {
@@ -32,7 +32,7 @@ func (d *Driver) Inspect(_ context.Context, id string) (driver.Usage, error) {
 	return u, nil
 }
 
-// usage is what the cgroups know.
+// usage returns the usage from the cgroups.
 func (d *Driver) usage(s state) driver.Usage {
 	if d.cgroups == nil || s.Cgroup == "" {
 		return driver.NoUsage()
@@ -40,8 +40,8 @@ func (d *Driver) usage(s state) driver.Usage {
 	return d.cgroups.Counters(s.Cgroup).Read()
 }
 
-// fullFolders are the mount points of the sandbox that have no room. It asks their file systems from outside: nothing in the sandbox
-// answers, and no link of the sandbox is followed.
+// fullFolders returns the sandbox's mount points without free space. It queries their file systems from outside, so it needs no answer
+// from the sandbox and follows none of its links.
 func (p initProcess) fullFolders() []string {
 	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", p.PID), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Offsets in the kernel's struct seccomp_data, and the bit that marks numbers of the x32 ABI.
+// Offsets in the kernel's struct seccomp_data, and the bit of numbers of the x32 ABI.
 const (
 	numberOffset = 0
 	archOffset   = 4
@@ -17,8 +17,8 @@ const (
 	x32Bit       = 0x4000_0000
 )
 
-// assemble writes the filter. What concerns one system call is decided within its own block, which always returns: an
-// argument loaded there can never be taken for a call's number further down.
+// assemble returns the filter. Each system call is decided in a block of its own, which always returns, so that an argument loaded there
+// cannot be taken for a call's number later.
 func assemble(rules []rule, machine *arch.Info) []bpf.Instruction {
 	program := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: archOffset, Size: 4},
@@ -42,7 +42,7 @@ func assemble(rules []rule, machine *arch.Info) []bpf.Instruction {
 
 func ret(result uint32) bpf.Instruction { return bpf.RetConstant{Val: result} }
 
-// block decides about the call, its number having been matched.
+// block decides about the call after its number has matched.
 func (r rule) block() []bpf.Instruction {
 	var block []bpf.Instruction
 	if r.result != unix.SECCOMP_RET_ALLOW {
@@ -53,7 +53,7 @@ func (r rule) block() []bpf.Instruction {
 	return append(block, ret(r.result))
 }
 
-// allowIf allows the call if all conditions hold, and falls through to what follows if not.
+// allowIf allows the call if all conditions hold, and else falls through.
 func allowIf(conditions []specs.LinuxSeccompArg) []bpf.Instruction {
 	const perCondition = 6
 	var block []bpf.Instruction
@@ -70,10 +70,10 @@ func allowIf(conditions []specs.LinuxSeccompArg) []bpf.Instruction {
 	return append(block, ret(unix.SECCOMP_RET_ALLOW))
 }
 
-// half is a test of one 32-bit word: its bits in mask are the value.
+// half tests one 32-bit word: its bits in mask must equal value.
 type half struct{ offset, mask, value uint32 }
 
-// halves are the two 32-bit words of an argument; every architecture that is served here is little-endian.
+// halves splits the test of an argument into its two 32-bit words; every supported architecture is little-endian.
 func halves(c specs.LinuxSeccompArg) [2]half {
 	mask, value := uint64(math.MaxUint64), c.Value
 	if c.Op == specs.OpMaskedEqual {

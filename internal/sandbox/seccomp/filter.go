@@ -1,4 +1,4 @@
-// Package seccomp makes the system call filter of a sandbox.
+// Package seccomp builds the system call filter of a sandbox.
 package seccomp
 
 import (
@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Compile turns the container engines' default profile, for a process without capabilities, into the BPF program that
-// bwrap loads. It is an allow-list: what it does not name, and every call by another architecture's numbers, is EPERM.
+// Compile compiles the container engines' default profile, for a process without capabilities, into the BPF program that bwrap loads. It
+// is an allow-list: every other call, and every call by another architecture's numbers, is EPERM.
 //
-// With clone3 that call is allowed, by which sandboxd forks into a cgroup. Package child takes it from all other processes.
+// clone3 also allows that call, by which sandboxd forks into a cgroup. Package child forbids it to all other processes.
 func Compile(clone3 bool) ([]byte, error) {
 	noCaps := &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}
 	p, err := profile.GetDefaultProfile(noCaps)
@@ -30,7 +30,7 @@ func Compile(clone3 bool) ([]byte, error) {
 	}
 	calls := append(notOwn(p.Syscalls), Own()...)
 	if clone3 {
-		calls = append(calls, specs.LinuxSyscall{Names: []string{"clone3"}, Action: specs.ActAllow}) // the last rule of a call holds
+		calls = append(calls, specs.LinuxSyscall{Names: []string{"clone3"}, Action: specs.ActAllow}) // the last rule of a call counts
 	}
 	rules, err := rulesOf(calls, machine)
 	if err != nil {
@@ -40,14 +40,14 @@ func Compile(clone3 bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer // laid out as the kernel's struct sock_filter
+	var b bytes.Buffer // the layout of the kernel's struct sock_filter
 	if err := binary.Write(&b, binary.NativeEndian, raw); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
 }
 
-// notOwn are the rules without the calls that our own rules are about.
+// notOwn returns the rules without the calls of Own.
 func notOwn(rules []specs.LinuxSyscall) []specs.LinuxSyscall {
 	list := slices.Clone(rules)
 	for i := range list {
@@ -56,15 +56,15 @@ func notOwn(rules []specs.LinuxSyscall) []specs.LinuxSyscall {
 	return list
 }
 
-// rule is all that is said about one system call.
+// rule is the rule for one system call.
 type rule struct {
 	number uint32
-	// result is what the filter returns when the call's arguments do not matter, or when none of allowed matches.
+	// result is the filter's result if the arguments do not matter, or if none of allowed matches.
 	result  uint32
-	allowed [][]specs.LinuxSeccompArg // each one a set of conditions that together allow the call
+	allowed [][]specs.LinuxSeccompArg // sets of conditions, each of which allows the call
 }
 
-// rulesOf gathers the profile by system call, without those that this machine's architecture has no number for.
+// rulesOf groups the profile by system call, without calls that this architecture does not have.
 func rulesOf(calls []specs.LinuxSyscall, machine *arch.Info) ([]rule, error) {
 	byNumber := map[uint32]int{}
 	var rules []rule
@@ -94,7 +94,7 @@ func (r *rule) add(call specs.LinuxSyscall) error {
 	case call.Action == specs.ActAllow && len(call.Args) > 0:
 		for _, a := range call.Args {
 			if a.Op != specs.OpEqualTo && a.Op != specs.OpMaskedEqual {
-				return fmt.Errorf("condition %s is not known", a.Op)
+				return fmt.Errorf("unknown condition %s", a.Op)
 			}
 		}
 		r.allowed = append(r.allowed, call.Args)
@@ -103,7 +103,7 @@ func (r *rule) add(call specs.LinuxSyscall) error {
 	case call.Action == specs.ActErrno && len(call.Args) == 0 && call.ErrnoRet != nil:
 		r.result = errno(*call.ErrnoRet)
 	default:
-		return fmt.Errorf("action %s with %d conditions is not known", call.Action, len(call.Args))
+		return fmt.Errorf("unknown action %s with %d conditions", call.Action, len(call.Args))
 	}
 	return nil
 }

@@ -17,13 +17,13 @@ import (
 type Account struct {
 	Name string `json:"name"`
 	ID   int    `json:"id"`
-	Rest string `json:"rest"` // what follows the id, from its colon on
+	Rest string `json:"rest"` // the rest of the line after the id, with its colon
 }
 
 // maxAccounts bounds a file of accounts, in bytes.
 const maxAccounts = 1 << 20
 
-// Furnish adds what a sandbox needs to the root file system at a path. An image may hold any links: no path is followed out of it.
+// Furnish adds the sandbox's files to the root file system at a path. It follows no path out of the image, which may hold any links.
 func (o Overlay) Furnish(at string) error {
 	root, err := os.OpenRoot(at)
 	if err != nil {
@@ -67,13 +67,13 @@ func (o Overlay) Furnish(at string) error {
 	return nil
 }
 
-// exists says whether the image has something at a path. A link out of the root folder counts as something.
+// exists reports whether the image has something at a path. A link out of the root folder counts.
 func exists(root *os.Root, p string) bool {
 	_, err := root.Stat(strings.Trim(p, "/"))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// foldersOnly says that what there is of the path are folders.
+// foldersOnly requires that all existing parts of the path are folders.
 func foldersOnly(root *os.Root, p string) error {
 	at := ""
 	for part := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
@@ -86,7 +86,7 @@ func foldersOnly(root *os.Root, p string) error {
 			return err
 		}
 		if !st.IsDir() {
-			return fmt.Errorf("/%s is no folder but %s; name the folder itself", at, st.Mode().Type())
+			return fmt.Errorf("/%s is %s, not a folder; name the folder itself", at, st.Mode().Type())
 		}
 	}
 	return nil
@@ -99,7 +99,7 @@ func (o Overlay) folder(root *os.Root, p string) error {
 		at = path.Join(at, part)
 		st, err := root.Lstat(at)
 		if err == nil && st.IsDir() {
-			if err := root.Chmod(at, st.Mode().Perm()|0o555); err != nil { // the sandbox's users pass through
+			if err := root.Chmod(at, st.Mode().Perm()|0o555); err != nil { // the sandbox's users must be able to enter it
 				return err
 			}
 			continue
@@ -120,8 +120,8 @@ func (o Overlay) folder(root *os.Root, p string) error {
 	return nil
 }
 
-// link makes a link, unless the image has something there. The folder is made where it is missing; one that is a link within the image is
-// followed.
+// link makes a link unless the image has something there. It makes a missing folder, and follows a folder that is a link within the
+// image.
 func (o Overlay) link(root *os.Root, p, target string) error {
 	name := strings.Trim(p, "/")
 	if _, err := root.Lstat(name); err == nil {
@@ -138,7 +138,7 @@ func (o Overlay) link(root *os.Root, p, target string) error {
 	return o.ownIn(root, name)
 }
 
-// write writes a file anew.
+// write replaces a file.
 func (o Overlay) write(root *os.Root, p, text string) error {
 	name := strings.Trim(p, "/")
 	if err := o.folder(root, path.Dir(name)); err != nil {
@@ -155,7 +155,7 @@ func (o Overlay) write(root *os.Root, p, text string) error {
 	return errors.Join(err, f.Chmod(0o644), f.Close(), o.ownIn(root, name))
 }
 
-// addAccounts adds the accounts whose name and id the image does not have.
+// addAccounts adds the accounts whose name and id are not in the image.
 func (o Overlay) addAccounts(root *os.Root, p string, accounts []Account) error {
 	text := readSmall(root, strings.Trim(p, "/"))
 	for _, a := range accounts {
@@ -176,7 +176,7 @@ func hasAccount(text string, a Account) bool {
 	})
 }
 
-// readSmall reads a regular file; "" where there is none, or one that is too long.
+// readSmall reads a regular file; "": none, or too long.
 func readSmall(root *os.Root, name string) string {
 	st, err := root.Lstat(name)
 	if err != nil || !st.Mode().IsRegular() || st.Size() > maxAccounts {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gather binds what the sandbox is made of below one folder that the sandbox's user can reach. Where the sources really lie (a
-// home directory, a private data folder) it may not. No other process sees the mounts, and they go with the sandbox.
+// gather binds the sources of the sandbox below one folder that the sandbox's user can reach: it may not reach the sources themselves (a
+// home directory, a private data folder). No other process sees the mounts, and they end with the sandbox.
 func gather(c Config) error {
 	if c.Mounts == "" {
 		return nil
@@ -25,7 +25,7 @@ func gather(c Config) error {
 	return nil
 }
 
-// bind mounts source, read-only, on a fresh target of its kind.
+// bind mounts source read-only on a new target of its type.
 func bind(source, target string) error {
 	st, err := os.Stat(source)
 	if err != nil {

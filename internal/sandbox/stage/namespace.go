@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// idMap returns the descriptor of a user namespace that maps ids from 0 on to those of the host from base on. A mount takes the map from it.
-// No process is left in it.
+// idMap returns the descriptor of a user namespace that maps ids from 0 to the host's from base. A mount takes the map from it. No
+// process stays in it.
 func idMap(base, ids int) (int, error) {
 	mapping := []syscall.SysProcIDMap{{ContainerID: 0, HostID: base, Size: ids}}
 	return namespace("user", "/proc/self/exe", &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: mapping, GidMappings: mapping})
 }
 
-// CgroupNamespace returns a cgroup namespace whose root is a cgroup of version 2, given by its open folder. No process is left in either.
+// CgroupNamespace returns a cgroup namespace whose root is the open version 2 cgroup. No process stays in either.
 func CgroupNamespace(program string, folder *os.File) (*os.File, error) {
 	fd, err := namespace("cgroup", program, &syscall.SysProcAttr{
 		UseCgroupFD: true, CgroupFD: int(folder.Fd()), Unshareflags: unix.CLONE_NEWCGROUP,
@@ -26,9 +26,9 @@ func CgroupNamespace(program string, folder *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "cgroup namespace"), nil
 }
 
-// namespace returns the descriptor of a namespace of a process that is started with the attributes, and ends it.
+// namespace starts a process with the attributes, returns the descriptor of its namespace, and ends the process.
 func namespace(kind, program string, attr *syscall.SysProcAttr) (int, error) {
-	attr.Ptrace = true // it stops before its first instruction
+	attr.Ptrace = true // stops before its first instruction
 	pid, err := syscall.ForkExec(program, []string{Command}, &syscall.ProcAttr{Sys: attr})
 	if err != nil {
 		return -1, err

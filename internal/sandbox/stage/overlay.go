@@ -11,24 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Overlay is a root file system of an image: its layers, and above them an empty one in memory that takes what is written. It is mounted
-// at At/root.
+// Overlay is the root file system of an image: its layers below an empty writable one in memory. It is mounted at At/root.
 type Overlay struct {
 	At      string   `json:"at"`     // an existing folder
 	Layers  []string `json:"layers"` // folders, the lowest first
 	SizeMiB int      `json:"size_mib"`
-	// Base is the user id of this host that the image's id 0 becomes, IDs how many follow it; 0: the ids stay what they are.
+	// Base is the host's user id for the image's id 0; IDs is the number of mapped ids. 0: ids are not mapped.
 	Base int `json:"base"`
 	IDs  int `json:"ids"`
-	// Points are folders to mount on. What the image has there that is not a folder, a link for instance, is replaced.
+	// Points are mount points. Anything in the image that is not a folder there, for instance a link, is replaced.
 	Points []string `json:"points"`
-	// Folders are made where the image has nothing. An image in which one of them is anything else, or is reached by a link, is refused.
+	// Folders are created if missing. An image in which one of them is not a folder, or is reached through a link, is refused.
 	Folders []string `json:"folders,omitempty"`
-	// Links are made where the image has nothing: path → target. Foreign ones are made only in an image that lacks the file Unless.
+	// Links are created if missing: path → target. Foreign ones are created only in an image without the file Unless.
 	Links   map[string]string `json:"links"`
 	Foreign map[string]string `json:"foreign"`
 	Unless  string            `json:"unless"`
-	// Files are written, whatever the image has: path → text. Accounts are lines added to files of accounts.
+	// Files replace those of the image: path → text. Accounts are lines added to account files.
 	Files    map[string]string    `json:"files"`
 	Accounts map[string][]Account `json:"accounts"`
 }
@@ -43,7 +42,7 @@ func mountOverlay(c Config) error {
 	return c.Overlay.Mount()
 }
 
-// Mount mounts the image, and gives it what a sandbox needs of it.
+// Mount mounts the image and adds the sandbox's files.
 func (o Overlay) Mount() error {
 	defer unix.Umask(unix.Umask(0o022))
 	if err := os.Mkdir(o.At, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -62,7 +61,7 @@ func (o Overlay) Mount() error {
 	if err != nil {
 		return err
 	}
-	// Overlayfs shows the owner and the mode of the upper root folder.
+	// The upper root folder determines the owner and the mode of the overlay's root.
 	if err := o.own(filepath.Join(o.At, "upper")); err != nil {
 		return err
 	}
@@ -96,8 +95,8 @@ func (o Overlay) mountLayers() ([]string, error) {
 	return names, nil
 }
 
-// mountLayer mounts a layer, with its files under mapped ids if ids is the descriptor of a map. Linux has that since 5.12, and for
-// overlayfs since 5.19.
+// mountLayer mounts a layer, with mapped ids if ids is the descriptor of a map. Linux supports that since 5.12, and for overlayfs since
+// 5.19.
 func mountLayer(from, to string, ids int) error {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -115,7 +114,7 @@ func mountLayer(from, to string, ids int) error {
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// mount mounts the overlay. The names of the layers are short and relative, for all of them must fit into a page.
+// mount mounts the overlay. The names of the layers are short and relative, since together they must fit into a page.
 func (o Overlay) mount(lower []string) error {
 	if err := os.Chdir(o.At); err != nil {
 		return err

@@ -1,8 +1,8 @@
-// Package stage is the step between the host and bwrap. It runs as a process of its own, in a mount namespace of its own, still
-// as the user that made the sandbox, and gives away everything that the sandbox must not have before it becomes bwrap: it
-// enters the cgroups, sets resource limits, and becomes the sandbox's own user.
+// Package stage is the step between the host and bwrap. It runs as a process and in a mount namespace of its own, as the user that
+// creates the sandbox. Before it becomes bwrap it drops everything that the sandbox must not have: it enters the cgroups, sets resource
+// limits, and becomes the sandbox's user.
 //
-// It is part of the sandboxd binary because that one starts in a millisecond; the daemon's takes many.
+// It is part of the sandboxd binary because that one starts in a millisecond; the daemon needs many.
 package stage
 
 import (
@@ -16,22 +16,22 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/child"
 )
 
-// Command is the argument that asks a binary for the stage; its configuration is JSON on ConfigFD.
+// Command is the argument that starts the stage; its configuration is JSON on ConfigFD.
 const (
 	Command  = "stage"
 	ConfigFD = 3
 )
 
-// Config is what the stage does, in the order of its fields.
+// Config lists the actions of the stage, in the order of its fields.
 type Config struct {
-	Cgroups []string `json:"cgroups"` // files to write "0" to, which moves the writing thread
+	Cgroups []string `json:"cgroups"` // files to write "0" to, which moves the writing thread into the cgroup
 	// CgroupNamespace is a descriptor of the namespace to enter; 0: none
 	CgroupNamespace int               `json:"cgroup_namespace,omitempty"`
-	Mounts          string            `json:"mounts"` // folder to gather Binds in; "": the binds' sources are used as they are
+	Mounts          string            `json:"mounts"` // folder for gathered Binds; "": the sources of the binds are used directly
 	Binds           map[string]string `json:"binds"`  // name below Mounts → host path
 	Overlay         *Overlay          `json:"overlay,omitempty"`
 	Rlimits         []Rlimit          `json:"rlimits"`
-	UID             int               `json:"uid"` // 0: stays who it is
+	UID             int               `json:"uid"` // 0: unchanged
 	Argv            []string          `json:"argv"`
 	Env             []string          `json:"env"`
 }
@@ -42,9 +42,9 @@ type Rlimit struct {
 	Max      uint64 `json:"max"`
 }
 
-// Run does what ConfigFD says, and returns only when that failed.
+// Run executes the configuration on ConfigFD. It returns only if that fails.
 func Run() error {
-	// The mount namespace and the cgroups belong to the thread, which is the one that execs.
+	// The mount namespace and the cgroups belong to the thread that calls exec.
 	runtime.LockOSThread()
 	c, err := readConfig()
 	if err != nil {
@@ -104,8 +104,8 @@ func limit(c Config) error {
 	return nil
 }
 
-// becomeUser gives up root for good, groups first: bwrap started by root maps the sandbox's user to the host's root, and /proc/sys
-// asks for no more than that.
+// becomeUser drops root for good, groups first. If root started bwrap, it would map the sandbox's user to the host's root, which is all
+// that /proc/sys checks.
 func becomeUser(c Config) error {
 	if c.UID == 0 {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/certtest"
 )
 
-// writeCerts makes an authority, and a certificate of it for the daemon and for its clients, by the names that Docker's clients know.
+// writeCerts makes a certificate authority, and certificates of the daemon and its clients, with the file names of Docker's clients.
 func writeCerts(dir string) error {
 	ca, err := certtest.New(dir)
 	if err != nil {

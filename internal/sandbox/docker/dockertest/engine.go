@@ -1,4 +1,4 @@
-// Package dockertest starts a Docker daemon for tests, in a folder of its own, beside any other daemon of the machine.
+// Package dockertest runs a Docker daemon for tests, in a folder of its own, beside any other daemon of the machine.
 package dockertest
 
 import (
@@ -30,7 +30,7 @@ type Engine struct {
 	Client *client.Client
 
 	dir   string
-	remap bool // users of containers are others of this machine
+	remap bool // users of containers are mapped
 	cmd   *exec.Cmd
 	log   *syncBuffer
 	done  chan struct{}
@@ -39,11 +39,11 @@ type Engine struct {
 // patience bounds each wait for a daemon.
 const patience = 5 * time.Minute
 
-// Start starts a daemon with all its files in dir, which must have a short path. An UnavailableError says why tests that need a daemon cannot run
-// on this machine.
+// Start starts a daemon with all its files in dir, whose path must be short. An UnavailableError says why this machine cannot run a
+// daemon.
 func Start(ctx context.Context, dir string) (*Engine, error) { return start(ctx, dir, false) }
 
-// StartRemapped starts one that maps the users of containers to ids of this machine that no user has.
+// StartRemapped starts a daemon that maps the users of containers to unused ids of this machine.
 func StartRemapped(ctx context.Context, dir string) (*Engine, error) { return start(ctx, dir, true) }
 
 func start(ctx context.Context, dir string, remap bool) (*Engine, error) {
@@ -70,15 +70,15 @@ func start(ctx context.Context, dir string, remap bool) (*Engine, error) {
 	return e, nil
 }
 
-// UnavailableError says that this machine can run no daemon.
+// UnavailableError reports that this machine cannot run a daemon.
 type UnavailableError struct{ reason string }
 
 func (e *UnavailableError) Error() string { return e.reason }
 
-// remapped gives the daemon a range of ids, in a mount namespace of its own so that this machine's files stay as they are.
+// remapped gives the daemon a range of ids, in a mount namespace of its own so that this machine's files do not change.
 const remapped = `mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid && exec dockerd --userns-remap daemon:daemon "$@"`
 
-// Run starts the daemon's process, which must not run, and waits until it answers.
+// Run starts the daemon's process, which must not be running, and waits until it answers.
 func (e *Engine) Run(ctx context.Context) error {
 	e.log, e.done = &syncBuffer{}, make(chan struct{})
 	args := []string{
@@ -99,7 +99,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.cmd.Stdout, e.cmd.Stderr = e.log, e.log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	started := make(chan error)
-	go func() { // ends with the daemon; the thread that started it must live as long, since its end is the parent's death
+	go func() { // runs until the daemon ends; the starting thread must live as long, since its end sends the parent-death signal
 		runtime.LockOSThread()
 		err := e.cmd.Start()
 		started <- err
@@ -116,7 +116,7 @@ func (e *Engine) Run(ctx context.Context) error {
 
 var listens = regexp.MustCompile(`API listen on (127\.0\.0\.1:\d+)`)
 
-// await waits until the daemon answers on its socket and has said its port.
+// await waits until the daemon answers on its socket and has logged its port.
 func (e *Engine) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -158,7 +158,7 @@ func (e *Engine) Stop() error {
 	}
 }
 
-// unmount takes away what a daemon that was killed could not: the mounts below its folder, the last one first.
+// unmount removes the mounts that a killed daemon left below its folder, the last one first.
 func (e *Engine) unmount() error {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	for _, line := range slices.Backward(strings.Split(string(data), "\n")) {
@@ -169,7 +169,7 @@ func (e *Engine) unmount() error {
 	return err
 }
 
-// Kill ends the daemon's process at once, and the containerd that it started. Its containers run on until another daemon starts.
+// Kill kills the daemon's process and its containerd. Its containers run on until another daemon starts.
 func (e *Engine) Kill() error {
 	containerd, err := e.containerd()
 	if err != nil {
@@ -182,13 +182,13 @@ func (e *Engine) Kill() error {
 	if err := containerd.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	for containerd.Signal(syscall.Signal(0)) == nil { // it is no child of this process
+	for containerd.Signal(syscall.Signal(0)) == nil { // it is not a child of this process
 		time.Sleep(10 * time.Millisecond)
 	}
 	return nil
 }
 
-// containerd is the process that the daemon started.
+// containerd returns the process that the daemon started.
 func (e *Engine) containerd() (*os.Process, error) {
 	data, err := os.ReadFile(filepath.Join(e.dir, "exec/containerd/containerd.pid"))
 	if err != nil {
@@ -201,7 +201,7 @@ func (e *Engine) containerd() (*os.Process, error) {
 	return os.FindProcess(pid)
 }
 
-// syncBuffer is what the daemon printed.
+// syncBuffer holds the daemon's output.
 type syncBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

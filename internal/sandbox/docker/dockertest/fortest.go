@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ForTest starts a daemon for one test, and skips the test on a machine that can run none.
+// ForTest starts a daemon for one test, and skips the test on a machine that cannot run one.
 func ForTest(t testing.TB) *Engine { t.Helper(); return forTest(t, Start) }
 
 // RemappedForTest is ForTest with StartRemapped.
@@ -17,10 +17,10 @@ func RemappedForTest(t testing.TB) *Engine { t.Helper(); return forTest(t, Start
 
 func forTest(t testing.TB, start func(context.Context, string) (*Engine, error)) *Engine {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "docker") // not that of the test, whose path is long
+	dir, err := os.MkdirTemp("", "docker") // the test's own folder has a long path
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o711)) // containers whose users are remapped pass through it
+	require.NoError(t, os.Chmod(dir, 0o711)) // remapped users of containers must be able to enter it
 	engine, err := start(t.Context(), dir)
 	var unavailable *UnavailableError
 	if errors.As(err, &unavailable) {

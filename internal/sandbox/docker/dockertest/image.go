@@ -16,10 +16,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 )
 
-// trial is the image in which the daemon is tried.
+// trial is the image for trying the daemon.
 const trial = "dockertest-trial"
 
-// try runs a container with limits, as a plain one: the machine may refuse cgroups or mounts to the daemon.
+// try runs a container with limits: the machine may not allow the daemon cgroups or mounts.
 func (e *Engine) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -78,7 +78,7 @@ func (e *Engine) Import(ctx context.Context, dir, name, arch string, changes ...
 	return errors.Join(err, done.Close())
 }
 
-// Programs makes the image name with the programs that the suite of sandbox drivers needs, and others.
+// Programs makes an image with the programs that the driver suite needs, and others.
 func (e *Engine) Programs(ctx context.Context, name string, others ...string) error {
 	dir, err := os.MkdirTemp(e.dir, "image")
 	if err != nil {

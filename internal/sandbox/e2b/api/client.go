@@ -1,4 +1,4 @@
-// Package api is a client of E2B's control plane: the REST API that makes, lists and ends sandboxes.
+// Package api is a client of E2B's control plane, the REST API that creates, lists and ends sandboxes.
 package api
 
 import (
@@ -24,7 +24,7 @@ import (
 // KeyHeader carries the API key.
 const KeyHeader = "X-API-Key"
 
-// Bounds on an answer.
+// Bounds of an answer.
 const (
 	maxAnswer = 8 << 20
 	maxValues = 200_000
@@ -41,9 +41,9 @@ type Options struct {
 	URL string
 	// Key is the API key. No error contains it.
 	Key string
-	// CreateRate is how many sandboxes are made a second, at most.
+	// CreateRate bounds the sandboxes created per second.
 	CreateRate float64
-	// HTTP makes the requests.
+	// HTTP sends the requests.
 	HTTP *http.Client
 }
 
@@ -51,15 +51,15 @@ type Options struct {
 type Client struct {
 	o       Options
 	creates *rate.Limiter
-	v1      atomic.Bool // the control plane has no v2 API for creation
+	v1      atomic.Bool // the control plane lacks the v2 API for creation
 }
 
-// New makes a client. It sends nothing.
+// New returns a client. It sends nothing.
 func New(o Options) *Client {
 	return &Client{o: o, creates: rate.NewLimiter(rate.Limit(o.CreateRate), 1)}
 }
 
-// StatusError is an answer that says no.
+// StatusError is an answer with an error status.
 type StatusError struct {
 	Status  int
 	Message string
@@ -68,13 +68,13 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("E2B answers %d: %s", e.Status, e.Message) }
 
-// maxTries and maxPause bound the waits for a control plane that asks to wait.
+// maxTries and maxPause bound the waits after a rate limit.
 const (
 	maxTries = 6
 	maxPause = 30 * time.Second
 )
 
-// do sends a request, and sends it again while it is refused for its rate. in and out may be nil. It returns the header of the answer.
+// do sends a request, and repeats it while its rate is refused. in and out may be nil. It returns the header of the answer.
 func (c *Client) do(ctx context.Context, method, path string, in, out any) (http.Header, error) {
 	for try, pause := 1, time.Second; ; try, pause = try+1, min(2*pause, maxPause) {
 		header, err := c.once(ctx, method, path, in, out)
@@ -138,7 +138,7 @@ func decode(data []byte, out any) error {
 	return json.NewDecoder(jsonlimit.NewReader(bytes.NewReader(data), jsonlimit.Limits{Elements: maxValues, Depth: maxDepth})).Decode(out)
 }
 
-// refusal reads the message of an answer that says no.
+// refusal reads the message of an answer with an error status.
 func refusal(res *http.Response, data []byte) *StatusError {
 	e := &StatusError{Status: res.StatusCode}
 	var body struct {
@@ -157,7 +157,7 @@ func refusal(res *http.Response, data []byte) *StatusError {
 	return e
 }
 
-// kind gives an error its kind: Unauthorized for a refused key, Exhausted for a used-up quota.
+// kind classifies an error: Unauthorized for a refused key, Exhausted for a used-up quota.
 func (c *Client) kind(err error, method, path string) error {
 	if err == nil {
 		return nil

@@ -15,17 +15,17 @@ import (
 // Create describes a sandbox.
 type Create struct {
 	Template string            `json:"templateID"` // id or alias
-	Timeout  int               `json:"timeout"`    // seconds until the provider ends it
+	Timeout  int               `json:"timeout"`    // seconds
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Secure is set for the first version of the API; the second knows no sandbox without a token.
+	// Secure is set for version 1 of the API; in version 2 every sandbox has a token.
 	Secure bool `json:"secure,omitempty"`
 	// Internet is always false: a sandbox has no network.
 	Internet bool `json:"allow_internet_access"`
-	// Resume and pause are never wanted: a paused sandbox is a lost one that costs money.
+	// AutoPause is always false: a paused sandbox would be lost and cost money.
 	AutoPause bool `json:"autoPause"`
 }
 
-// Sandbox is one of the control plane. Token and Domain are missing in lists.
+// Sandbox is a sandbox of the control plane. Lists lack Token and Domain.
 type Sandbox struct {
 	ID        string            `json:"sandboxID"`
 	Template  string            `json:"templateID"`
@@ -42,7 +42,7 @@ type Sandbox struct {
 // Running is the state of a sandbox that is not paused.
 const Running = "running"
 
-// Create makes a sandbox, no faster than the rate. There is no key that makes it idempotent: the caller finds an earlier one by its metadata.
+// Create creates a sandbox, within the rate. It has no idempotency key: the caller finds an earlier one by its metadata.
 func (c *Client) Create(ctx context.Context, r Create) (Sandbox, error) {
 	var s Sandbox
 	if err := c.creates.Wait(ctx); err != nil {
@@ -64,14 +64,14 @@ func (c *Client) Create(ctx context.Context, r Create) (Sandbox, error) {
 	return s, err
 }
 
-// Get returns a sandbox with its token. One that is gone is a fault.NotFound.
+// Get returns a sandbox with its token; fault.NotFound: it is gone.
 func (c *Client) Get(ctx context.Context, id string) (Sandbox, error) {
 	var s Sandbox
 	_, err := c.do(ctx, http.MethodGet, sandboxPath(id), nil, &s)
 	return s, err
 }
 
-// SetTimeout puts the end of a sandbox off to so long from now, rounded up to a second. One that is gone is a fault.NotFound.
+// SetTimeout sets the end of a sandbox to d from now, rounded up to a second; fault.NotFound: it is gone.
 func (c *Client) SetTimeout(ctx context.Context, id string, d time.Duration) error {
 	body := struct {
 		Timeout int `json:"timeout"`
@@ -80,10 +80,10 @@ func (c *Client) SetTimeout(ctx context.Context, id string, d time.Duration) err
 	return err
 }
 
-// Seconds rounds up.
+// Seconds returns d in seconds, rounded up.
 func Seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
-// Kill ends a sandbox. One that is gone is a fault.NotFound.
+// Kill ends a sandbox; fault.NotFound: it is gone.
 func (c *Client) Kill(ctx context.Context, id string) error {
 	_, err := c.do(ctx, http.MethodDelete, sandboxPath(id), nil, nil)
 	return err
@@ -95,7 +95,7 @@ const (
 	maxPages = 100
 )
 
-// List returns the sandboxes with all of this metadata that run.
+// List returns the running sandboxes with all of this metadata.
 func (c *Client) List(ctx context.Context, metadata map[string]string) ([]Sandbox, error) {
 	pairs := url.Values{}
 	for k, v := range metadata {

@@ -12,10 +12,10 @@ import (
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// cgroups are the folders of this machine that a sandbox has as its own tree of cgroups, each with its place in the sandbox.
+// cgroups are folders of this machine that are a sandbox's tree of cgroups, each with its path in the sandbox.
 type cgroups [][2]string
 
-// makeCgroups makes them in whichever way this machine mounts its own; none where it has no controllers.
+// makeCgroups creates them in this machine's layout; none if it has no controllers.
 func makeCgroups(id string) (cgroups, error) {
 	name := "e2btest-" + id
 	if control := filepath.Join(cgroupRoot, "cgroup.subtree_control"); exists(control) {
@@ -32,7 +32,7 @@ func makeCgroups(id string) (cgroups, error) {
 			continue
 		}
 		at := filepath.Join(inside, name)
-		if err := os.Mkdir(at, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // two controllers may be in one tree
+		if err := os.Mkdir(at, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // two controllers may share a tree
 			return nil, errors.Join(err, all.remove())
 		}
 		all = append(all, [2]string{at, inside})
@@ -45,12 +45,12 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// remove removes them once no process is in them.
+// remove removes them when they are empty.
 func (c cgroups) remove() error {
 	var err error
 	for _, at := range c {
 		var folders []string
-		_ = filepath.WalkDir(at[0], func(path string, entry fs.DirEntry, err error) error { // what is gone already needs no removal
+		_ = filepath.WalkDir(at[0], func(path string, entry fs.DirEntry, err error) error { // an error is a folder that is gone already
 			if err == nil && entry.IsDir() {
 				folders = append(folders, path)
 			}
@@ -63,7 +63,7 @@ func (c cgroups) remove() error {
 	return err
 }
 
-// rmdir waits for processes that are dead to leave.
+// rmdir waits for dead processes to leave.
 func rmdir(folder string) error {
 	for range 500 {
 		if err := syscall.Rmdir(folder); err == nil || !errors.Is(err, syscall.EBUSY) {

@@ -23,7 +23,7 @@ type machine struct {
 	processes table
 }
 
-// envdVersion is the one whose behaviour the service has.
+// envdVersion is the version of envd that the service imitates.
 const envdVersion = "0.6.13"
 
 // createBody is the body of a creation.
@@ -34,7 +34,7 @@ type createBody struct {
 	Secure     bool              `json:"secure"`
 }
 
-// detail is a sandbox as the control plane describes it.
+// detail is the control plane's description of a sandbox.
 type detail struct {
 	TemplateID      string            `json:"templateID"`
 	SandboxID       string            `json:"sandboxID"`
@@ -93,7 +93,7 @@ func answer(w http.ResponseWriter, code int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client may be gone
 }
 
-// create: the second version of the API makes no sandbox without a token.
+// create creates a sandbox; in version 2 of the API always with a token.
 func (s *Server) create(w http.ResponseWriter, r *http.Request, v2 bool) {
 	if v2 && s.OnlyV1 {
 		fail(w, http.StatusNotFound, "no matching operation was found")
@@ -142,7 +142,7 @@ func (s *Server) nextRefusal() (refusal, bool) {
 	return next, true
 }
 
-// of finds a sandbox that runs.
+// of finds a running sandbox.
 func (s *Server) of(w http.ResponseWriter, r *http.Request) *machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +190,7 @@ func (s *Server) setTimeout(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// list filters by metadata, whose names and values come encoded twice, and gives pages.
+// list filters by metadata, whose names and values are encoded twice, and returns pages.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	wanted, err := url.ParseQuery(r.URL.Query().Get("metadata"))
 	if err != nil {

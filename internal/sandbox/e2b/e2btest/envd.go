@@ -18,10 +18,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/envd"
 )
 
-// machineKey is where the machine of a request is in its context.
+// machineKey is the context key of a request's machine.
 type machineKey struct{}
 
-// user is who a request to envd is from.
+// user is the user of a request to envd.
 type user struct {
 	id   int
 	home string
@@ -48,7 +48,8 @@ func (s *Server) envd(mux *http.ServeMux) {
 	}
 }
 
-// inMachine finds the machine that a request names, and checks the token. The proxy before a machine that is gone answers 502.
+// inMachine finds the machine that a request names, and checks the token. For a machine that is gone it answers 502, as the service's
+// proxy does.
 func (s *Server) inMachine(secured bool, h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -107,7 +108,7 @@ func (s *Server) connectProcess(ctx context.Context, r *connect.Request[envd.Con
 	return m.stream(ctx, p, w, r.Header(), out)
 }
 
-// stream sends the events of a process until it ends. The end of the request leaves the process as it is; its deadline kills the process.
+// stream sends the events of a process until it ends. The end of the request does not end the process; its deadline kills it.
 func (m *machine) stream(ctx context.Context, p *process, w *watcher, h http.Header, out *connect.ServerStream[envd.EventMessage]) error {
 	defer p.unwatch(w)
 	interval := 90 * time.Second
@@ -190,7 +191,7 @@ func (s *Server) sendSignal(ctx context.Context, r *connect.Request[envd.SendSig
 	return connect.NewResponse(&envd.Empty{}), nil
 }
 
-// place is the file of this machine that a path of the sandbox names. The paths of tests lead over no links.
+// place returns the file of this machine for a path in the sandbox. Paths in tests contain no links.
 func place(r *http.Request) (string, user, error) {
 	u, ok := users()[r.URL.Query().Get("username")]
 	if !ok {
@@ -203,7 +204,7 @@ func place(r *http.Request) (string, user, error) {
 	return filepath.Join(machineOf(r.Context()).root, path.Clean(p)), u, nil
 }
 
-// upload takes a form with a file, or the bytes alone.
+// upload accepts a form with a file, or the raw bytes.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	at, u, err := place(r)
 	if err != nil {
@@ -239,7 +240,7 @@ func write(at string, u user, content io.Reader) error {
 	if err != nil {
 		return err
 	}
-	// Other machines start processes meanwhile. One that inherits the open file, until its exec, would keep this machine from running it.
+	// Other machines start processes meanwhile. A fork that inherits the open file would keep this machine from running it.
 	syscall.ForkLock.RLock()
 	err = os.WriteFile(at, data, 0o644)
 	syscall.ForkLock.RUnlock()

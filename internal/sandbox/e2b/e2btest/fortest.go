@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ForTest starts the service for one test, and skips the test on a machine that can run no sandboxes of it.
+// ForTest starts the service for one test, and skips the test on a machine that cannot run its sandboxes.
 func ForTest(t testing.TB) *Server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "e2b") // not that of the test, whose path is long
+	dir, err := os.MkdirTemp("", "e2b") // the test's own folder has a long path
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	s, err := Start(t.Context(), dir)

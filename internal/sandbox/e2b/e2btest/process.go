@@ -11,7 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandbox/e2b/envd"
 )
 
-// process is one that envd started.
+// process is a process that envd started.
 type process struct {
 	pid    int
 	config envd.ProcessConfig
@@ -29,7 +29,7 @@ type watcher struct {
 	gone   chan struct{}
 }
 
-// table has the processes of a machine.
+// table holds the processes of a machine.
 type table struct {
 	mu  sync.Mutex
 	all map[int]*process
@@ -83,13 +83,13 @@ func (m *machine) start(r *envd.StartRequest, uid int, home string) (*process, *
 	return p, w, nil
 }
 
-// follow passes on output until the process has ended. It ends with the process, and with all that hold its streams.
+// follow passes on output until the process has ended and its streams are closed.
 func (m *machine) follow(p *process, outputs [2]*os.File) {
 	var reads sync.WaitGroup
 	reads.Go(func() { p.pass(outputs[0], func(b []byte) *envd.DataEvent { return &envd.DataEvent{Stdout: b} }) })
 	reads.Go(func() { p.pass(outputs[1], func(b []byte) *envd.DataEvent { return &envd.DataEvent{Stderr: b} }) })
 	reads.Wait()
-	_ = p.cmd.Wait() // its state says how it ended
+	_ = p.cmd.Wait() // the state has the result
 	m.processes.mu.Lock()
 	delete(m.processes.all, p.pid)
 	m.processes.mu.Unlock()
@@ -127,7 +127,7 @@ func (p *process) unwatch(w *watcher) {
 	delete(p.watchers, w)
 }
 
-// tell gives an event to all that watch. Without a watcher it is lost.
+// tell sends an event to all watchers. Without one it is lost.
 func (p *process) tell(e envd.Event) {
 	p.mu.Lock()
 	var all []*watcher
@@ -143,9 +143,9 @@ func (p *process) tell(e envd.Event) {
 	}
 }
 
-// signal reaches the process itself, not its children.
+// signal signals the process itself, not its children.
 func (p *process) signal(s syscall.Signal) error {
-	children, err := childrenOf(p.pid) // nsenter is in its place outside
+	children, err := childrenOf(p.pid) // outside, nsenter is its parent
 	for _, child := range children {
 		err = errors.Join(err, syscall.Kill(child, s))
 	}

@@ -1,5 +1,5 @@
-// Package e2btest is a service with E2B's API for tests: the control plane, and envd of each sandbox. A sandbox is no virtual machine but a
-// group of processes with namespaces, a root file system and a first process of their own. It needs root.
+// Package e2btest imitates E2B's API for tests: the control plane, and envd of each sandbox. A sandbox is a group of processes with
+// namespaces and a root file system of their own instead of a virtual machine. It needs root.
 package e2btest
 
 import (
@@ -21,7 +21,7 @@ import (
 // Template is the name of the only template. Its machines have the programs that the suite of sandbox drivers needs.
 const Template = "suite"
 
-// Sizes of a machine of the template, as the control plane tells them.
+// Sizes of the template's machines, as the control plane reports them.
 const (
 	CPU       = 2
 	MemoryMiB = 2048
@@ -31,7 +31,7 @@ const (
 type Server struct {
 	URL string // of the control plane, and of all sandboxes
 	Key string
-	// OnlyV1 takes away the second version of the API for creation.
+	// OnlyV1 disables version 2 of the API for creation.
 	OnlyV1 bool
 	// MaxSandboxes is the quota of the account; 0: none.
 	MaxSandboxes int
@@ -47,13 +47,13 @@ type Server struct {
 	requests []string  // method and path of each request to the control plane
 }
 
-// refusal is an answer that says no.
+// refusal is an error answer.
 type refusal struct {
 	status     int
 	retryAfter string
 }
 
-// UnavailableError says that this machine can run no sandboxes for the service.
+// UnavailableError reports that this machine cannot run the service's sandboxes.
 type UnavailableError struct{ reason string }
 
 func (e *UnavailableError) Error() string { return e.reason }
@@ -71,7 +71,7 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 	if err != nil {
 		return nil, &UnavailableError{"this machine runs no sandboxes of the service for tests: " + err.Error()}
 	}
-	// What sandboxd is enclosed in: the machine of the test may refuse it.
+	// The machine may not allow the nested namespaces that enclose a sandbox.
 	out, err := m.command(0, "/", "unshare", "--user", "--map-root-user", "--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup", "--fork",
 		"--mount-proc", "true").CombinedOutput()
 	if killErr := m.kill(); killErr != nil {
@@ -99,21 +99,21 @@ func (s *Server) Stop() error {
 	return err
 }
 
-// Refuse makes the next creation fail with a status, and a Retry-After unless that is "".
+// Refuse makes the next creation fail with a status, and with a Retry-After unless that is "".
 func (s *Server) Refuse(status int, retryAfter string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refusals = append(s.refusals, refusal{status, retryAfter})
 }
 
-// Requests are the requests to the control plane so far, as "METHOD /path".
+// Requests returns the requests to the control plane so far, as "METHOD /path".
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.requests...)
 }
 
-// Machines are the metadata of the sandboxes that run, by id.
+// Machines returns the metadata of the running sandboxes, by id.
 func (s *Server) Machines() map[string]map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *Server) Machines() map[string]map[string]string {
 	return all
 }
 
-// Kill ends a sandbox as a fault of the service would, without a request.
+// Kill ends a sandbox without a request, as a fault of the service would.
 func (s *Server) Kill(id string) error {
 	s.mu.Lock()
 	m := s.machines[id]
@@ -136,7 +136,7 @@ func (s *Server) Kill(id string) error {
 	return m.kill()
 }
 
-// makeTemplate fills the root file system that sandboxes are copies of.
+// makeTemplate fills the root file system that is copied for each sandbox.
 func (s *Server) makeTemplate() error {
 	root := filepath.Join(s.dir, "template")
 	for _, folder := range []string{"etc", "proc", "dev", "tmp", "root", "home/user"} {
@@ -157,7 +157,7 @@ func (s *Server) makeTemplate() error {
 	)
 }
 
-// add boots a sandbox that ends after a time.
+// add starts a sandbox that ends after a time.
 func (s *Server) add(ctx context.Context, m *machine, lives time.Duration) error {
 	booted, err := s.boot(ctx, m.id)
 	if err != nil {
@@ -172,15 +172,15 @@ func (s *Server) add(ctx context.Context, m *machine, lives time.Duration) error
 	return nil
 }
 
-// Programs gives the template more programs of this machine, with the libraries that they need.
+// Programs adds programs of this machine to the template, with their libraries.
 func (s *Server) Programs(names ...string) error {
 	return imagetest.Fill(filepath.Join(s.dir, "template"), names)
 }
 
-// Python gives the template this machine's Python.
+// Python adds this machine's Python to the template.
 func (s *Server) Python() error { return imagetest.Python(filepath.Join(s.dir, "template")) }
 
-// AddProgram gives the template a static program of this machine.
+// AddProgram adds a static program of this machine to the template.
 func (s *Server) AddProgram(path, from string) error {
 	at := filepath.Join(s.dir, "template", path)
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {

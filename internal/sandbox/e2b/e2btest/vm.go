@@ -16,7 +16,7 @@ import (
 	"syscall"
 )
 
-// script makes the root file system of a machine its own, with cgroups (pairs of a folder here and its place there), says so and sleeps.
+// script changes to the root file system of a machine, with cgroups (pairs of a folder here and its path there), prints ready and sleeps.
 const script = `set -e
 mount --make-rprivate /
 mount --bind "$0" "$0"
@@ -33,11 +33,11 @@ umount -l .
 echo ready
 exec sleep infinity </dev/null >/dev/null 2>&1`
 
-// vm is what runs in place of a virtual machine.
+// vm replaces a virtual machine.
 type vm struct {
 	root    string
 	cgroups cgroups
-	first   int // the first process, as this machine knows it
+	first   int // id of the first process on this machine
 	ended   chan struct{}
 	killed  sync.Once
 }
@@ -45,7 +45,7 @@ type vm struct {
 // boot starts a machine with a copy of the template.
 func (s *Server) boot(ctx context.Context, id string) (*vm, error) {
 	root := filepath.Join(s.dir, id)
-	// Files are linked and not copied: nothing writes into one that the template has.
+	// Files are hard links: nothing writes into a file of the template.
 	if out, err := exec.CommandContext(ctx, "cp", "-al", filepath.Join(s.dir, "template"), root).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("copy the template: %w: %s", err, out)
 	}
@@ -69,7 +69,7 @@ func (s *Server) boot(ctx context.Context, id string) (*vm, error) {
 		return nil, err
 	}
 	started := make(chan error, 1)
-	go func() { // ends with the machine; the thread that started it must live as long, since its end is the parent's death
+	go func() { // runs until the machine ends; the starting thread must live as long, since its end sends the parent-death signal
 		runtime.LockOSThread()
 		err := cmd.Start()
 		started <- err
@@ -105,7 +105,7 @@ func (m *vm) kill() error {
 	return errors.Join(m.cgroups.remove(), os.RemoveAll(m.root))
 }
 
-// command runs in the machine.
+// command returns a command in the machine.
 func (m *vm) command(uid int, dir string, argv ...string) *exec.Cmd {
 	id := strconv.Itoa(uid)
 	args := []string{
@@ -114,7 +114,7 @@ func (m *vm) command(uid int, dir string, argv ...string) *exec.Cmd {
 	return exec.Command("nsenter", append(args, argv...)...)
 }
 
-// childrenOf are the processes that a process has started and that live.
+// childrenOf returns the living children of a process.
 func childrenOf(pid int) ([]int, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {

@@ -15,30 +15,30 @@ import (
 	"connectrpc.com/connect"
 )
 
-// Bounds on what a sandbox sends.
+// Bounds of what a sandbox sends.
 const (
 	maxMessage = 4 << 20
 	maxError   = 4 << 10
 )
 
-// keepalive is how often a stream of a silent process carries an event, in seconds.
+// keepalive is the interval of events in a stream of a silent process, in seconds.
 const keepalive = "50"
 
-// rootUser runs the processes and owns the files.
+// rootUser is the user of the processes and files.
 const rootUser = "root"
 
-// Client speaks to the envd of one sandbox, as its root user. It is safe for concurrent use.
+// Client calls the envd of one sandbox, as root. It is safe for concurrent use.
 type Client struct {
-	// HTTP makes the requests.
+	// HTTP sends the requests.
 	HTTP *http.Client
-	// Address is where the sandbox's envd answers, and Sandbox the id of the sandbox there.
+	// Address is that of the sandbox's envd; Sandbox is the id of the sandbox there.
 	Address string
 	Sandbox string
 	// Token is the access token of the sandbox.
 	Token string
 }
 
-// Upload writes a file, and makes the folders above it.
+// Upload writes a file and creates its parents.
 func (c *Client) Upload(ctx context.Context, path string, content []byte) error {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
@@ -66,7 +66,7 @@ func (c *Client) Upload(ctx context.Context, path string, content []byte) error 
 	return answer(res)
 }
 
-// StatusError is an answer of HTTP that says no.
+// StatusError is an HTTP answer with an error status.
 type StatusError struct {
 	Status int
 	Text   string // the beginning of the body
@@ -80,12 +80,12 @@ func answer(res *http.Response) error {
 		_, err := io.Copy(io.Discard, io.LimitReader(res.Body, maxError))
 		return err
 	}
-	text, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // what there is of it
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // a partial text is useful too
 	return &StatusError{Status: res.StatusCode, Text: strings.TrimSpace(string(text))}
 }
 
-// Start starts a process and returns the stream of its events, beginning with its start. The end of ctx, like Close, ends the stream and not the
-// process. ctx must have no deadline: it would become the one of the process.
+// Start starts a process and returns its event stream, beginning with the start. The end of ctx, like Close, ends the stream but not the
+// process. ctx must have no deadline: envd would apply it to the process.
 func (c *Client) Start(ctx context.Context, r *StartRequest) (*connect.ServerStreamForClient[EventMessage], error) {
 	req := connect.NewRequest(r)
 	c.authorize(req.Header())
@@ -109,7 +109,7 @@ func (c *Client) options() []connect.ClientOption {
 	return []connect.ClientOption{connect.WithCodec(Codec{}), connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil)}
 }
 
-// authorize says for which sandbox, as which user and by which right a request comes.
+// authorize sets the headers for the sandbox, the user and the token.
 func (c *Client) authorize(h http.Header) {
 	h.Set(SandboxHeader, c.Sandbox)
 	h.Set(PortHeader, strconv.Itoa(Port))

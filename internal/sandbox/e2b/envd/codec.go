@@ -6,7 +6,7 @@ import (
 	"connectrpc.com/connect"
 )
 
-// Codec encodes plain structs as the JSON of the Connect protocol: the messages need no generated code.
+// Codec encodes plain structs as the JSON of the Connect protocol, without generated code.
 type Codec struct{}
 
 var _ connect.Codec = Codec{}

@@ -1,4 +1,4 @@
-// Package envd speaks to envd, the daemon in each sandbox of E2B: processes by the Connect protocol with JSON, and files by HTTP.
+// Package envd is a client of envd, the daemon in each sandbox of E2B: processes by the Connect protocol with JSON, and files by HTTP.
 package envd
 
 // Procedures of envd's process service, and the path of its files.
@@ -17,11 +17,11 @@ const (
 const (
 	TokenHeader     = "X-Access-Token" // the token of the sandbox
 	KeepaliveHeader = "Keepalive-Ping-Interval"
-	SandboxHeader   = "E2b-Sandbox-Id" // these two say where a request goes, on addresses that serve many sandboxes
+	SandboxHeader   = "E2b-Sandbox-Id" // this and the next header route a request on addresses that serve many sandboxes
 	PortHeader      = "E2b-Sandbox-Port"
 )
 
-// Port is where envd listens in a sandbox.
+// Port is envd's port in a sandbox.
 const Port = 49983
 
 // StartRequest starts a process.
@@ -39,12 +39,12 @@ type ProcessConfig struct {
 	Cwd  string            `json:"cwd,omitempty"`
 }
 
-// Selector names a process by its id. Tags are not reliable where several processes have one.
+// Selector identifies a process by its id. Tags are ambiguous if several processes have the same.
 type Selector struct {
 	PID int `json:"pid"`
 }
 
-// ConnectRequest asks for the further events of a process.
+// ConnectRequest asks for the later events of a process.
 type ConnectRequest struct {
 	Process Selector `json:"process"`
 }
@@ -54,7 +54,7 @@ type EventMessage struct {
 	Event Event `json:"event"`
 }
 
-// Event is what happened to a process.
+// Event is an event of a process.
 type Event struct {
 	Start     *StartEvent `json:"start,omitempty"`
 	Data      *DataEvent  `json:"data,omitempty"`

@@ -1,5 +1,5 @@
-// Package unixdiag asks the kernel which unix sockets of this machine have a listener. One question answers for all sockets, and wakes none of the
-// processes that listen; a dial asks about one, and wakes its listener.
+// Package unixdiag queries the kernel for the unix sockets with a listener. One query covers all sockets and wakes no process; a dial
+// covers one and wakes its listener.
 package unixdiag
 
 import (
@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diagTimeout bounds the wait for each part of the kernel's answer, which it has ready when it takes the question.
+// diagTimeout bounds the wait for each part of the kernel's answer, which is ready when the query returns.
 var diagTimeout = unix.Timeval{Sec: 10}
 
-// Set are the files of the sockets that had a listener when Listeners was called. The nil Set is empty.
+// Set is the files of the sockets that had a listener when Listeners was called. The nil Set is empty.
 type Set map[file]struct{}
 
-// file is a file as the kernel's socket diagnosis names it.
+// file identifies a file as the kernel's socket diagnosis does.
 type file struct {
 	Inode, Device uint32
 }
@@ -42,7 +42,7 @@ const (
 	answerSize  = 16  // of struct unix_diag_msg, before the attributes
 )
 
-// Listeners returns the sockets that have a listener, of the network namespace of this process.
+// Listeners returns the sockets with a listener in this process's network namespace.
 func Listeners() (Set, error) {
 	fd, err := ask(request{Family: unix.AF_UNIX, States: 1 << stateListen, Show: showFile})
 	if err != nil {
@@ -59,19 +59,19 @@ func Listeners() (Set, error) {
 	return set, nil
 }
 
-// Has says that the socket at path has a listener. False proves nothing: the file system may number its files in another way than the kernel
-// does here, or the listener may be of another network namespace.
+// Has reports whether the socket at path has a listener. False proves nothing: the file system may number its files differently, or the
+// listener may be in another network namespace.
 func (s Set) Has(path string) bool {
 	var st unix.Stat_t
 	if len(s) == 0 || unix.Lstat(path, &st) != nil || st.Ino > math.MaxUint32 {
 		return false
 	}
-	device := unix.Major(st.Dev)<<20 | unix.Minor(st.Dev) // as the kernel has it
+	device := unix.Major(st.Dev)<<20 | unix.Minor(st.Dev) // the kernel's encoding
 	_, found := s[file{Inode: uint32(st.Ino), Device: device}]
 	return found
 }
 
-// ask sends a question that is answered by a list, and returns the socket of the answer.
+// ask sends a query for a list and returns the socket of the answer.
 func ask(q request) (fd int, err error) {
 	fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
@@ -80,7 +80,7 @@ func ask(q request) (fd int, err error) {
 	var msg bytes.Buffer
 	head := unix.NlMsghdr{Type: unix.SOCK_DIAG_BY_FAMILY, Flags: unix.NLM_F_REQUEST | unix.NLM_F_DUMP}
 	head.Len = uint32(binary.Size(head) + binary.Size(q))
-	_ = binary.Write(&msg, binary.NativeEndian, head) // a buffer takes all that fits in memory
+	_ = binary.Write(&msg, binary.NativeEndian, head) // a buffer in memory accepts every write
 	_ = binary.Write(&msg, binary.NativeEndian, q)
 	err = errors.Join(
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &diagTimeout),
